@@ -1,0 +1,3 @@
+//! xDS for applications that are not proxies.
+
+pub mod pb;
