@@ -1,3 +1,12 @@
 //! xDS for applications that are not proxies.
 
+mod observed;
+mod wire;
+
+pub mod error;
 pub mod pb;
+pub mod resource;
+
+pub use error::WatchError;
+pub use observed::Observed;
+pub use resource::Resource;

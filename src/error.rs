@@ -1,0 +1,265 @@
+//! Errors: whose fault, what, where and why.
+
+use std::{error::Error, fmt, sync::Arc};
+
+use serde::Serialize;
+
+use crate::resource::Invalid;
+
+/// gRPC's status codes, with their numbers on the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "the names are gRPC's own")]
+pub enum Code {
+    Ok = 0,
+    Cancelled = 1,
+    Unknown = 2,
+    InvalidArgument = 3,
+    DeadlineExceeded = 4,
+    NotFound = 5,
+    AlreadyExists = 6,
+    PermissionDenied = 7,
+    ResourceExhausted = 8,
+    FailedPrecondition = 9,
+    Aborted = 10,
+    OutOfRange = 11,
+    Unimplemented = 12,
+    Internal = 13,
+    Unavailable = 14,
+    DataLoss = 15,
+    Unauthenticated = 16,
+}
+
+/// Whose fault an error is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Blame {
+    /// The management server sent something that cannot be used, or said that there is nothing.
+    Peer,
+    /// The management server cannot be reached, or the stream to it broke.
+    Network,
+    /// The application or its bootstrap asked for something that cannot be.
+    Local,
+}
+
+/// Why a watch has nothing to show, or why what it shows may be stale.
+///
+/// Cheap to clone and to compare. Its [`Display`](fmt::Display) form names the type and the resource, the field where one
+/// is to blame, and the node that this client says it is, so that an operator can match it with the server's logs.
+#[derive(Clone, PartialEq)]
+pub struct WatchError {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Inner {
+    code: Code,
+    blame: Blame,
+    type_url: &'static str,
+    name: Arc<str>,
+    node: Arc<str>,
+    reason: Reason,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Reason {
+    Text(Arc<str>),
+    Invalid(Invalid),
+}
+
+/// What an error is about: the resource, and the node that asked for it.
+#[derive(Debug, Clone)]
+pub(crate) struct Subject {
+    pub(crate) type_url: &'static str,
+    pub(crate) name: Arc<str>,
+    pub(crate) node: Arc<str>,
+}
+
+impl WatchError {
+    pub(crate) fn new(code: Code, blame: Blame, about: Subject, reason: impl Into<Arc<str>>) -> Self {
+        Self::with_reason(code, blame, about, Reason::Text(reason.into()))
+    }
+
+    pub(crate) fn rejected(about: Subject, invalid: Invalid) -> Self {
+        Self::with_reason(Code::InvalidArgument, Blame::Peer, about, Reason::Invalid(invalid))
+    }
+
+    fn with_reason(code: Code, blame: Blame, about: Subject, reason: Reason) -> Self {
+        let Subject { type_url, name, node } = about;
+        Self { inner: Arc::new(Inner { code, blame, type_url, name, node, reason }) }
+    }
+
+    /// gRPC's code for it. Do not pass it on to the calls of an application: they fail with `UNAVAILABLE` (A54).
+    pub fn code(&self) -> Code {
+        self.inner.code
+    }
+
+    /// Whose fault it is.
+    pub fn blame(&self) -> Blame {
+        self.inner.blame
+    }
+
+    /// The type URL of the resource.
+    pub fn type_url(&self) -> &'static str {
+        self.inner.type_url
+    }
+
+    /// The name of the resource as it was asked for.
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// The id of the bootstrap's node.
+    pub fn node_id(&self) -> &str {
+        &self.inner.node
+    }
+
+    /// The field that made a server's resource invalid, if that is the reason.
+    pub fn field(&self) -> Option<&str> {
+        match &self.inner.reason {
+            Reason::Invalid(invalid) if !invalid.path().is_empty() => Some(invalid.path()),
+            Reason::Invalid(_) | Reason::Text(_) => None,
+        }
+    }
+
+    /// The reason alone, without resource, field and node.
+    pub fn reason(&self) -> &str {
+        match &self.inner.reason {
+            Reason::Text(text) => text,
+            Reason::Invalid(invalid) => invalid.reason(),
+        }
+    }
+
+    /// Whether the server, by its word or by its silence, has no such resource.
+    pub fn is_not_found(&self) -> bool {
+        self.inner.code == Code::NotFound
+    }
+
+    /// Whether a resource was sent and rejected.
+    pub fn is_rejected(&self) -> bool {
+        matches!(self.inner.reason, Reason::Invalid(_))
+    }
+
+    /// Whether it can pass by itself: the server is unreachable, or cannot answer now.
+    pub fn is_transient(&self) -> bool {
+        self.inner.blame == Blame::Network
+            || matches!(
+                self.inner.code,
+                Code::Unavailable | Code::Internal | Code::Unknown | Code::ResourceExhausted
+            )
+    }
+}
+
+impl fmt::Display for WatchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Inner { type_url, name, node, reason, .. } = &*self.inner;
+        write!(f, "{} {name:?}: ", short_type(type_url))?;
+        match reason {
+            Reason::Text(text) => f.write_str(text)?,
+            Reason::Invalid(invalid) => write!(f, "{invalid}")?,
+        }
+        write!(f, " [node id: {node}]")
+    }
+}
+
+impl fmt::Debug for WatchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "WatchError({}: {self})", self.inner.code)
+    }
+}
+
+impl Error for WatchError {}
+
+impl Code {
+    /// The code of a number on the wire; what gRPC does not know is `Unknown`.
+    pub fn from_i32(number: i32) -> Self {
+        ALL.iter().copied().find(|code| *code as i32 == number).unwrap_or(Self::Unknown)
+    }
+
+    /// The name in gRPC's documents, such as `NOT_FOUND`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "OK",
+            Self::Cancelled => "CANCELLED",
+            Self::Unknown => "UNKNOWN",
+            Self::InvalidArgument => "INVALID_ARGUMENT",
+            Self::DeadlineExceeded => "DEADLINE_EXCEEDED",
+            Self::NotFound => "NOT_FOUND",
+            Self::AlreadyExists => "ALREADY_EXISTS",
+            Self::PermissionDenied => "PERMISSION_DENIED",
+            Self::ResourceExhausted => "RESOURCE_EXHAUSTED",
+            Self::FailedPrecondition => "FAILED_PRECONDITION",
+            Self::Aborted => "ABORTED",
+            Self::OutOfRange => "OUT_OF_RANGE",
+            Self::Unimplemented => "UNIMPLEMENTED",
+            Self::Internal => "INTERNAL",
+            Self::Unavailable => "UNAVAILABLE",
+            Self::DataLoss => "DATA_LOSS",
+            Self::Unauthenticated => "UNAUTHENTICATED",
+        }
+    }
+}
+
+impl fmt::Display for Code {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The last part of a type URL: `Cluster` for `type.googleapis.com/envoy.config.cluster.v3.Cluster`.
+pub(crate) fn short_type(type_url: &str) -> &str {
+    type_url.rsplit(['.', '/']).next().unwrap_or(type_url)
+}
+
+const ALL: [Code; 17] = [
+    Code::Ok,
+    Code::Cancelled,
+    Code::Unknown,
+    Code::InvalidArgument,
+    Code::DeadlineExceeded,
+    Code::NotFound,
+    Code::AlreadyExists,
+    Code::PermissionDenied,
+    Code::ResourceExhausted,
+    Code::FailedPrecondition,
+    Code::Aborted,
+    Code::OutOfRange,
+    Code::Unimplemented,
+    Code::Internal,
+    Code::Unavailable,
+    Code::DataLoss,
+    Code::Unauthenticated,
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn about() -> Subject {
+        let type_url = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
+        Subject { type_url, name: "shop".into(), node: "n1".into() }
+    }
+
+    #[test]
+    fn says_type_name_field_and_node() {
+        let e = WatchError::rejected(about(), Invalid::field("lb_policy", "unsupported"));
+        assert_eq!(e.to_string(), "Cluster \"shop\": lb_policy: unsupported [node id: n1]");
+        assert_eq!((e.field(), e.reason(), e.is_rejected()), (Some("lb_policy"), "unsupported", true));
+        let e = WatchError::new(Code::Unavailable, Blame::Network, about(), "connection refused");
+        assert_eq!(
+            format!("{e:?}"),
+            "WatchError(UNAVAILABLE: Cluster \"shop\": connection refused [node id: n1])"
+        );
+        assert!(e.is_transient() && !e.is_not_found());
+    }
+
+    #[test]
+    fn codes_have_their_numbers_on_the_wire() {
+        for (number, code) in ALL.iter().enumerate() {
+            assert_eq!(Code::from_i32(number as i32), *code);
+        }
+        assert_eq!(Code::from_i32(99), Code::Unknown);
+    }
+}

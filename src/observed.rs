@@ -1,0 +1,86 @@
+use std::{any::type_name, sync::Arc};
+
+use crate::{
+    error::WatchError,
+    resource::{Erased, Resource, Version},
+};
+
+/// What a watch sees of one resource: the latest state, never a queue of states.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Observed<T> {
+    /// Nothing is known yet. Never an item of a watch's stream.
+    Pending,
+    /// There is a resource that can be used.
+    #[non_exhaustive]
+    Present {
+        /// The resource, parsed and valid.
+        resource: Arc<T>,
+        /// The version that the server gave it.
+        version: Version,
+        /// Why it may be stale: the last good resource is kept through bad news, and this is the news.
+        warning: Option<WatchError>,
+    },
+    /// There is none; what was there before must not be used any more.
+    #[non_exhaustive]
+    Absent {
+        /// Why there is none.
+        reason: WatchError,
+    },
+}
+
+impl<T> Observed<T> {
+    /// The resource, if there is one, stale or not.
+    pub fn resource(&self) -> Option<&Arc<T>> {
+        match self {
+            Self::Present { resource, .. } => Some(resource),
+            Self::Pending | Self::Absent { .. } => None,
+        }
+    }
+
+    /// The bad news: the warning of what is present, or the reason of what is absent.
+    pub fn error(&self) -> Option<&WatchError> {
+        match self {
+            Self::Present { warning, .. } => warning.as_ref(),
+            Self::Absent { reason } => Some(reason),
+            Self::Pending => None,
+        }
+    }
+
+    /// Whether there is a resource.
+    pub fn is_present(&self) -> bool {
+        matches!(self, Self::Present { .. })
+    }
+
+    /// Whether it is known that there is no resource.
+    pub fn is_absent(&self) -> bool {
+        matches!(self, Self::Absent { .. })
+    }
+
+    /// Whether nothing is known yet.
+    pub fn is_pending(&self) -> bool {
+        matches!(self, Self::Pending)
+    }
+}
+
+/// [`Observed`] before its type is known.
+#[derive(Debug, Clone)]
+pub(crate) enum ErasedObserved {
+    Present { resource: Erased, version: Version, warning: Option<WatchError> },
+    Absent { reason: WatchError },
+}
+
+impl ErasedObserved {
+    /// Gives the type back. The type registry makes sure that it is the one that parsed the resource.
+    pub(crate) fn typed<T: Resource>(self) -> Observed<T> {
+        match self {
+            Self::Absent { reason } => Observed::Absent { reason },
+            Self::Present { resource, version, warning } => match resource.downcast() {
+                Ok(resource) => Observed::Present { resource, version, warning },
+                Err(_) => {
+                    unreachable!("a resource of another type than {} was published for it", type_name::<T>())
+                }
+            },
+        }
+    }
+}

@@ -1,0 +1,94 @@
+use std::{borrow::Cow, error::Error, fmt};
+
+/// Why a resource cannot be used: where in the message, and what is wrong there.
+///
+/// The path is written as the protobuf fields are named, with indices of repeated fields:
+/// `virtual_hosts[2].routes[0].match.safe_regex`. It grows from the inside out while an error travels up:
+///
+/// ```
+/// use xdskit::resource::Invalid;
+///
+/// let inner = Invalid::new("unclosed group").at("regex").at("safe_regex").at("match");
+/// let whole = inner.at_index("routes", 0).at_index("virtual_hosts", 2);
+/// assert_eq!(whole.to_string(), "virtual_hosts[2].routes[0].match.safe_regex.regex: unclosed group");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Invalid {
+    path: String,
+    reason: Cow<'static, str>,
+}
+
+impl Invalid {
+    /// Says what is wrong; lower case, without a full stop, and with the offending value where it helps.
+    pub fn new(reason: impl Into<Cow<'static, str>>) -> Self {
+        Self { path: String::new(), reason: reason.into() }
+    }
+
+    /// Says what is wrong with `field` (a shorthand for [`new`](Self::new) and [`at`](Self::at)).
+    pub fn field(field: &str, reason: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(reason).at(field)
+    }
+
+    /// Puts `field` in front of the path.
+    #[must_use]
+    pub fn at(mut self, field: &str) -> Self {
+        if self.path.is_empty() {
+            self.path.push_str(field);
+        } else {
+            self.path = format!("{field}.{}", self.path);
+        }
+        self
+    }
+
+    /// Puts `field[index]` in front of the path.
+    #[must_use]
+    pub fn at_index(self, field: &str, index: usize) -> Self {
+        self.at(&format!("{field}[{index}]"))
+    }
+
+    /// Puts `field["key"]` in front of the path, for entries of a map.
+    #[must_use]
+    pub fn at_key(self, field: &str, key: &str) -> Self {
+        self.at(&format!("{field}[{key:?}]"))
+    }
+
+    /// The field path, empty when the resource as a whole is meant.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// The reason alone.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.path.is_empty() {
+            write!(f, "{}: ", self.path)?;
+        }
+        f.write_str(&self.reason)
+    }
+}
+
+impl Error for Invalid {}
+
+impl From<prost::DecodeError> for Invalid {
+    fn from(error: prost::DecodeError) -> Self {
+        Self::new(format!("not a valid message: {error}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_grow_from_the_inside_out() {
+        let e = Invalid::new("bad").at_key("config", "a b").at_index("filters", 3).at("chain");
+        assert_eq!(e.path(), "chain.filters[3].config[\"a b\"]");
+        assert_eq!(e.to_string(), "chain.filters[3].config[\"a b\"]: bad");
+        assert_eq!(Invalid::new("bad").to_string(), "bad");
+    }
+}

@@ -1,0 +1,182 @@
+//! Typed resources: what a management server sends, parsed into values that are usable as they are.
+//!
+//! A value of one of these types has passed every rule that decides whether it can be used at all; there is nothing
+//! left to check. What a server sends beyond what these types hold is skipped.
+
+use std::{any::Any, borrow::Cow, collections::BTreeSet, fmt, sync::Arc};
+
+use bytes::Bytes;
+
+use crate::{observed::ErasedObserved, wire};
+
+mod invalid;
+
+pub use invalid::Invalid;
+
+/// A type of resource that can be watched.
+///
+/// The crate brings those of the xDS protocol; an application may bring its own, under any type URL:
+///
+/// ```
+/// use bytes::Bytes;
+/// use xdskit::resource::{Context, Invalid, Resource};
+///
+/// /// A resource that holds nothing but its name, in field 1.
+/// #[derive(Debug)]
+/// struct Banner(Bytes);
+///
+/// impl Resource for Banner {
+///     const TYPE_URL: &'static str = "type.googleapis.com/example.Banner";
+///
+///     fn parse(bytes: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
+///         Ok(Self(bytes))
+///     }
+/// }
+/// ```
+pub trait Resource: fmt::Debug + Send + Sync + Sized + 'static {
+    /// The type URL on the wire, with the prefix `type.googleapis.com/`.
+    const TYPE_URL: &'static str;
+
+    /// Whether each state-of-the-world response of the type holds everything that was asked for, so that absence
+    /// means deletion (rule B1.10): true for Listener and Cluster alone.
+    const FULL_STATE: bool = false;
+
+    /// The name in the message: string field 1, as in every type of the protocol document.
+    ///
+    /// # Errors
+    /// When the bytes are no protobuf message, or the name is no UTF-8.
+    fn name(bytes: &[u8]) -> Result<Cow<'_, str>, Invalid> {
+        match wire::string_field(bytes, 1) {
+            Ok(name) => Ok(Cow::Borrowed(name)),
+            Err(malformed) => Err(Invalid::new(format!("not a valid message: {malformed}"))),
+        }
+    }
+
+    /// Parses and validates the message.
+    ///
+    /// `bytes` are exactly the resource's own; what is sliced from them keeps no other resource alive.
+    ///
+    /// # Errors
+    /// When the resource breaks a rule that makes it unusable: the path of the field and the reason.
+    fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid>;
+}
+
+/// What the rules of a resource depend on beside its bytes.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct Context<'a> {
+    /// Names of the bootstrap's certificate provider instances that can be used; `None` knows of none.
+    pub certificate_providers: Option<&'a BTreeSet<String>>,
+    /// The server has the feature `trusted_xds_server`, so fields that touch security are honoured (A81-1).
+    pub trusted_server: bool,
+}
+
+impl<'a> Context<'a> {
+    /// A context for an untrusted server and without certificate providers.
+    pub const fn new() -> Self {
+        Self { certificate_providers: None, trusted_server: false }
+    }
+
+    /// Makes certificate provider instances known.
+    #[must_use]
+    pub const fn with_certificate_providers(mut self, names: &'a BTreeSet<String>) -> Self {
+        self.certificate_providers = Some(names);
+        self
+    }
+
+    /// Says whether the server is trusted with fields that touch security.
+    #[must_use]
+    pub const fn with_trusted_server(mut self, trusted: bool) -> Self {
+        self.trusted_server = trusted;
+        self
+    }
+
+    /// Whether the bootstrap has a usable certificate provider instance of this name.
+    pub fn has_certificate_provider(&self, name: &str) -> bool {
+        self.certificate_providers.is_some_and(|names| names.contains(name))
+    }
+}
+
+/// A type of resource as a value, for the code that handles all types alike.
+#[derive(Clone, Copy)]
+pub struct ResourceType {
+    type_url: &'static str,
+    full_state: bool,
+    name: fn(&[u8]) -> Result<Cow<'_, str>, Invalid>,
+    parse: fn(Bytes, &Context<'_>) -> Result<Erased, Invalid>,
+    observe: fn(ErasedObserved) -> Erased,
+}
+
+/// A value whose type only the ends know: the parsed resource, or what a watch publishes.
+pub(crate) type Erased = Arc<dyn Any + Send + Sync>;
+
+impl ResourceType {
+    /// The type that `T` describes.
+    pub const fn of<T: Resource>() -> Self {
+        Self {
+            type_url: T::TYPE_URL,
+            full_state: T::FULL_STATE,
+            name: T::name,
+            parse: |bytes, cx| Ok(Arc::new(T::parse(bytes, cx)?)),
+            observe: |observed| Arc::new(observed.typed::<T>()),
+        }
+    }
+
+    /// The type URL on the wire.
+    pub const fn type_url(&self) -> &'static str {
+        self.type_url
+    }
+
+    /// Whether absence from a state-of-the-world response means deletion.
+    pub const fn full_state(&self) -> bool {
+        self.full_state
+    }
+
+    pub(crate) fn name<'a>(&self, bytes: &'a [u8]) -> Result<Cow<'a, str>, Invalid> {
+        (self.name)(bytes)
+    }
+
+    pub(crate) fn parse(&self, bytes: Bytes, cx: &Context<'_>) -> Result<Erased, Invalid> {
+        (self.parse)(bytes, cx)
+    }
+
+    pub(crate) fn observe(&self, observed: ErasedObserved) -> Erased {
+        (self.observe)(observed)
+    }
+}
+
+impl fmt::Debug for ResourceType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("ResourceType").field(&self.type_url).finish()
+    }
+}
+
+/// A version as a server assigned it: opaque text, empty before the first.
+///
+/// All resources of a state-of-the-world response share one allocation.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+pub struct Version(Option<Arc<str>>);
+
+impl Version {
+    /// The version as text.
+    pub fn as_str(&self) -> &str {
+        self.0.as_deref().unwrap_or_default()
+    }
+
+    /// Whether there is no version yet.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+}
+
+impl From<&str> for Version {
+    fn from(text: &str) -> Self {
+        Self((!text.is_empty()).then(|| text.into()))
+    }
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

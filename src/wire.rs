@@ -1,0 +1,212 @@
+//! A reader of the protobuf wire format that slices instead of decoding.
+//!
+//! The envelope of a response and the name of a resource are all that must be known before it is clear whether a
+//! resource has changed; both are found here without allocating.
+
+use std::{error::Error, fmt, ops::Range};
+
+/// One field of a message: its number and what it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Field<'a> {
+    pub(crate) number: u32,
+    pub(crate) value: Value<'a>,
+    /// Where the payload starts in the message that is read.
+    pub(crate) start: usize,
+}
+
+/// The payload of a [`Field`] by wire type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Value<'a> {
+    Varint(u64),
+    Fixed64(u64),
+    Fixed32(u32),
+    Bytes(&'a [u8]),
+}
+
+/// Bytes that are no protobuf message, and where they cease to be one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Malformed {
+    pub(crate) offset: usize,
+    pub(crate) what: &'static str,
+}
+
+/// Iterates over the fields of a message; ends after the first error.
+#[derive(Debug, Clone)]
+pub(crate) struct Fields<'a> {
+    bytes: &'a [u8],
+    at: usize,
+}
+
+impl<'a> Fields<'a> {
+    pub(crate) fn of(bytes: &'a [u8]) -> Self {
+        Self { bytes, at: 0 }
+    }
+
+    fn varint(&mut self) -> Result<u64, Malformed> {
+        let mut value = 0u64;
+        for shift in (0..64).step_by(7) {
+            let Some(&byte) = self.bytes.get(self.at) else {
+                return Err(self.malformed("truncated varint"));
+            };
+            self.at += 1;
+            if shift == 63 && byte > 1 {
+                return Err(self.malformed("varint over 64 bits"));
+            }
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte & 0x80 == 0 {
+                return Ok(value);
+            }
+        }
+        Err(self.malformed("varint over 64 bits"))
+    }
+
+    fn take(&mut self, length: u64) -> Result<&'a [u8], Malformed> {
+        let end = usize::try_from(length).ok().and_then(|length| self.at.checked_add(length));
+        let Some(taken) = end.and_then(|end| self.bytes.get(self.at..end)) else {
+            return Err(self.malformed("length over the end of the message"));
+        };
+        self.at += taken.len();
+        Ok(taken)
+    }
+
+    fn field(&mut self) -> Result<Field<'a>, Malformed> {
+        let key = self.varint()?;
+        let number = match u32::try_from(key >> 3) {
+            Ok(number) if (1..1 << 29).contains(&number) => number,
+            _ => return Err(self.malformed("field number out of range")),
+        };
+        let value = match key & 7 {
+            0 => Value::Varint(self.varint()?),
+            1 => Value::Fixed64(u64::from_le_bytes(self.fixed()?)),
+            2 => {
+                let length = self.varint()?;
+                let start = self.at;
+                return Ok(Field { number, value: Value::Bytes(self.take(length)?), start });
+            }
+            5 => Value::Fixed32(u32::from_le_bytes(self.fixed()?)),
+            3 | 4 => return Err(self.malformed("groups are not supported")),
+            _ => return Err(self.malformed("unknown wire type")),
+        };
+        Ok(Field { number, value, start: self.at })
+    }
+
+    fn fixed<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        let taken = self.take(N as u64)?;
+        let mut fixed = [0; N];
+        fixed.copy_from_slice(taken);
+        Ok(fixed)
+    }
+
+    fn malformed(&self, what: &'static str) -> Malformed {
+        Malformed { offset: self.at, what }
+    }
+}
+
+impl<'a> Iterator for Fields<'a> {
+    type Item = Result<Field<'a>, Malformed>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.at >= self.bytes.len() {
+            return None;
+        }
+        let field = self.field();
+        if field.is_err() {
+            self.at = self.bytes.len();
+        }
+        Some(field)
+    }
+}
+
+impl<'a> Field<'a> {
+    /// The payload of a length-delimited field, or an error that names the field.
+    pub(crate) fn bytes(&self) -> Result<&'a [u8], Malformed> {
+        match self.value {
+            Value::Bytes(bytes) => Ok(bytes),
+            Value::Varint(_) | Value::Fixed64(_) | Value::Fixed32(_) => {
+                Err(Malformed { offset: self.start, what: "a length-delimited field has another wire type" })
+            }
+        }
+    }
+
+    /// The payload of a length-delimited field as text.
+    pub(crate) fn text(&self) -> Result<&'a str, Malformed> {
+        std::str::from_utf8(self.bytes()?)
+            .map_err(|_| Malformed { offset: self.start, what: "text is not UTF-8" })
+    }
+
+    /// Where the payload of a length-delimited field lies in the message that is read.
+    pub(crate) fn range(&self) -> Result<Range<usize>, Malformed> {
+        Ok(self.start..self.start + self.bytes()?.len())
+    }
+}
+
+impl fmt::Display for Malformed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} at byte {}", self.what, self.offset)
+    }
+}
+
+impl Error for Malformed {}
+
+/// The last occurrence of the string field `number`, empty when it is not there: what a decoder would make of it.
+pub(crate) fn string_field(bytes: &[u8], number: u32) -> Result<&str, Malformed> {
+    let mut found = "";
+    for field in Fields::of(bytes) {
+        let field = field?;
+        if field.number == number {
+            found = field.text()?;
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use prost::Message;
+
+    use super::*;
+    use crate::pb::google::rpc::Status;
+
+    #[test]
+    fn the_last_occurrence_of_a_string_wins() {
+        let mut bytes = Status { message: "a".into(), ..Default::default() }.encode_to_vec();
+        bytes.extend(Status { code: 3, message: "b".into(), details: Vec::new() }.encode_to_vec());
+        assert_eq!(string_field(&bytes, 2), Ok("b"));
+        assert_eq!(string_field(&bytes, 9), Ok(""));
+    }
+
+    #[test]
+    fn errors_say_where() {
+        assert_eq!(
+            string_field(&[0x0a, 5, b'x'], 1).unwrap_err().to_string(),
+            "length over the end of the message at byte 2"
+        );
+        assert_eq!(string_field(&[0x08, 0xff], 1).unwrap_err().what, "truncated varint");
+        assert_eq!(
+            string_field(&[0x08, 1], 1).unwrap_err().what,
+            "a length-delimited field has another wire type"
+        );
+        assert_eq!(string_field(&[0x0a, 1, 0xff], 1).unwrap_err().what, "text is not UTF-8");
+        assert_eq!(string_field(&[0x00, 1], 1).unwrap_err().what, "field number out of range");
+        assert_eq!(string_field(&[0x0b], 1).unwrap_err().what, "groups are not supported");
+    }
+
+    proptest! {
+        #[test]
+        fn agrees_with_the_decoder(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
+            // The decoder also skips groups, which no published message of these uses.
+            if let Ok(text) = string_field(&bytes, 2) {
+                if let Ok(status) = Status::decode(&bytes[..]) {
+                    prop_assert_eq!(status.message, text);
+                }
+            }
+        }
+
+        #[test]
+        fn finds_what_the_encoder_wrote(code: i32, message: String) {
+            let bytes = Status { code, message: message.clone(), details: Vec::new() }.encode_to_vec();
+            prop_assert_eq!(string_field(&bytes, 2), Ok(&*message));
+        }
+    }
+}
