@@ -18,6 +18,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         // `google.protobuf.Any`.
         .compile_well_known_types()
         .bytes(["."])
+        // Maps are read in a fixed order, so that the same bytes always give the same resource.
+        .btree_map(["."])
         .include_file("pb.rs")
         .compile_fds(descriptors)?;
     Ok(())
