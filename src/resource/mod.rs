@@ -10,6 +10,7 @@ use bytes::Bytes;
 use crate::{observed::ErasedObserved, wire};
 
 mod invalid;
+mod parts;
 
 pub use invalid::Invalid;
 

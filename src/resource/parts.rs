@@ -1,0 +1,237 @@
+//! Parts that messages of several resources have in common.
+
+use std::{
+    borrow::Cow,
+    net::{IpAddr, SocketAddr},
+    time::Duration,
+};
+
+use prost::{Message, bytes::Bytes};
+use serde::Serializer;
+use serde_json::{Number, Value};
+
+use super::Invalid;
+use crate::pb::{
+    envoy::{config::core::v3 as core, r#type::v3 as percent},
+    google::protobuf as google,
+    udpa, xds,
+};
+
+/// The name of a message in a type URL: what follows the last slash.
+pub(crate) fn message_name(type_url: &str) -> &str {
+    type_url.rsplit('/').next().unwrap_or(type_url)
+}
+
+/// What an extension point carries: a message, or a JSON object that stands for one (rules L17, C17).
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Payload {
+    Message(Bytes),
+    Struct(google::Struct),
+}
+
+/// An `Any` at an extension point with `TypedStruct` resolved: the name of the message that is meant, and its payload.
+pub(crate) fn extension(any: &google::Any) -> Result<(Cow<'_, str>, Payload), Invalid> {
+    let (type_url, value) = match message_name(&any.type_url) {
+        "xds.type.v3.TypedStruct" => {
+            let it: xds::r#type::v3::TypedStruct = decode(any)?;
+            (it.type_url, it.value)
+        }
+        "udpa.type.v1.TypedStruct" => {
+            let it: udpa::r#type::v1::TypedStruct = decode(any)?;
+            (it.type_url, it.value)
+        }
+        name => return Ok((Cow::Borrowed(name), Payload::Message(any.value.clone()))),
+    };
+    let name = message_name(&type_url).to_owned();
+    Ok((Cow::Owned(name), Payload::Struct(value.unwrap_or_default())))
+}
+
+/// Decodes the value of an `Any` whose type has been looked at.
+pub(crate) fn decode<M: Message + Default>(any: &google::Any) -> Result<M, Invalid> {
+    M::decode(any.value.clone()).map_err(|e| Invalid::from(e).at("value"))
+}
+
+/// A span of time that may not be negative.
+pub(crate) fn duration(proto: &google::Duration) -> Result<Duration, Invalid> {
+    let seconds = u64::try_from(proto.seconds).ok().filter(|s| *s <= MAX_SECONDS);
+    let seconds = seconds.ok_or_else(|| {
+        Invalid::field("seconds", format!("must be between 0 and {MAX_SECONDS}, is {}", proto.seconds))
+    })?;
+    let nanos = u32::try_from(proto.nanos).ok().filter(|n| *n <= MAX_NANOS).ok_or_else(|| {
+        Invalid::field("nanos", format!("must be between 0 and {MAX_NANOS}, is {}", proto.nanos))
+    })?;
+    Ok(Duration::new(seconds, nanos))
+}
+
+/// A span of time as protobuf's JSON writes it: decimal seconds and an `s`.
+pub(crate) fn seconds(duration: Duration) -> String {
+    let (seconds, nanos) = (duration.as_secs(), duration.subsec_nanos());
+    if nanos == 0 {
+        return format!("{seconds}s");
+    }
+    let fraction = format!("{nanos:09}");
+    format!("{seconds}.{}s", fraction.trim_end_matches('0'))
+}
+
+/// For `#[serde(serialize_with = "..")]` on a `Duration`.
+pub(crate) fn serialize_seconds<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_str(&seconds(*duration))
+}
+
+/// For `#[serde(serialize_with = "..")]` on an `Option<Duration>`.
+pub(crate) fn serialize_some_seconds<S: Serializer>(
+    duration: &Option<Duration>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    match duration {
+        Some(duration) => to.serialize_some(&seconds(*duration)),
+        None => to.serialize_none(),
+    }
+}
+
+/// A fraction in parts of a million, at most the whole (R17, E13).
+pub(crate) fn per_million(fraction: &percent::FractionalPercent) -> Result<u32, Invalid> {
+    use percent::fractional_percent::DenominatorType;
+    let scale = match DenominatorType::try_from(fraction.denominator) {
+        Ok(DenominatorType::Hundred) => 10_000,
+        Ok(DenominatorType::TenThousand) => 100,
+        Ok(DenominatorType::Million) => 1,
+        Err(_) => {
+            let reason = format!("{} is no known denominator", fraction.denominator);
+            return Err(Invalid::field("denominator", reason));
+        }
+    };
+    Ok(fraction.numerator.saturating_mul(scale).min(1_000_000))
+}
+
+/// Accepts the sources that stay on the stream of the resource that names them: `ads` and `self` (L7, C1).
+pub(crate) fn same_stream(source: Option<&core::ConfigSource>) -> Result<(), Invalid> {
+    use core::config_source::ConfigSourceSpecifier as Specifier;
+    match source.and_then(|source| source.config_source_specifier.as_ref()) {
+        Some(Specifier::Ads(_) | Specifier::Self_(_)) => Ok(()),
+        Some(Specifier::Path(_) | Specifier::PathConfigSource(_) | Specifier::ApiConfigSource(_)) => {
+            Err(Invalid::new("only the sources ads and self are supported"))
+        }
+        None => Err(Invalid::new("must be ads or self, is not set")),
+    }
+}
+
+/// An address that can be connected to or listened on: an IP literal and a port (E10, S3).
+pub(crate) fn socket_addr(address: Option<&core::Address>) -> Result<SocketAddr, Invalid> {
+    let socket = socket_address(address)?;
+    let ip: IpAddr = socket.address.parse().map_err(|_| {
+        Invalid::field("address", format!("{:?} is no IP address", socket.address)).at("socket_address")
+    })?;
+    let port = port(socket).map_err(|e| e.at("socket_address"))?;
+    Ok(SocketAddr::new(ip, port))
+}
+
+/// The `socket_address` in an address, whatever it holds.
+pub(crate) fn socket_address(address: Option<&core::Address>) -> Result<&core::SocketAddress, Invalid> {
+    let address = address.ok_or(Invalid::new("must be set"))?;
+    match &address.address {
+        Some(core::address::Address::SocketAddress(socket)) => Ok(socket),
+        Some(core::address::Address::Pipe(_)) => Err(Invalid::new("must be a socket_address, is a pipe")),
+        None => Err(Invalid::new("must be a socket_address, is not set")),
+    }
+}
+
+/// The port of a `socket_address`, which must be a number.
+pub(crate) fn port(socket: &core::SocketAddress) -> Result<u16, Invalid> {
+    use core::socket_address::PortSpecifier;
+    match &socket.port_specifier {
+        Some(PortSpecifier::PortValue(port)) => u16::try_from(*port)
+            .map_err(|_| Invalid::field("port_value", format!("must be at most 65535, is {port}"))),
+        Some(PortSpecifier::NamedPort(name)) => {
+            Err(Invalid::field("named_port", format!("must be a port_value, is the name {name:?}")))
+        }
+        None => Err(Invalid::field("port_value", "must be set")),
+    }
+}
+
+/// A protobuf `Struct` as the JSON object that it stands for.
+pub(crate) fn json_object(from: google::Struct) -> serde_json::Map<String, Value> {
+    from.fields.into_iter().map(|(key, value)| (key, json_value(value))).collect()
+}
+
+fn json_value(from: google::Value) -> Value {
+    use google::value::Kind;
+    match from.kind {
+        Some(Kind::NullValue(_)) | None => Value::Null,
+        Some(Kind::NumberValue(number)) => json_number(number),
+        Some(Kind::StringValue(text)) => Value::String(text),
+        Some(Kind::BoolValue(yes)) => Value::Bool(yes),
+        Some(Kind::StructValue(object)) => Value::Object(json_object(object)),
+        Some(Kind::ListValue(list)) => Value::Array(list.values.into_iter().map(json_value).collect()),
+    }
+}
+
+/// Whole numbers are written without a fraction, as protobuf's JSON does; JSON has no word for NaN and infinity.
+fn json_number(number: f64) -> Value {
+    if number.fract() == 0.0 && number.abs() < EXACT_INTEGERS {
+        return Value::from(number as i64);
+    }
+    Number::from_f64(number).map_or(Value::Null, Value::Number)
+}
+
+/// The longest duration of protobuf, some 10,000 years.
+const MAX_SECONDS: u64 = 315_576_000_000;
+const MAX_NANOS: u32 = 999_999_999;
+/// Below it, a double holds every integer exactly.
+const EXACT_INTEGERS: f64 = 9_007_199_254_740_992.0;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_bounded_and_written_as_decimal_seconds() {
+        let parse = |seconds, nanos| duration(&google::Duration { seconds, nanos });
+        for (s, n, text) in [(0, 0, "0s"), (1, 500_000_000, "1.5s"), (3, 7, "3.000000007s"), (90, 0, "90s")] {
+            assert_eq!(seconds(parse(s, n).unwrap()), text);
+        }
+        assert!(parse(315_576_000_000, 999_999_999).is_ok());
+        for (s, n, path) in [
+            (-1, 0, "seconds"),
+            (315_576_000_001, 0, "seconds"),
+            (0, -1, "nanos"),
+            (0, 1_000_000_000, "nanos"),
+        ] {
+            assert_eq!(parse(s, n).unwrap_err().path(), path);
+        }
+    }
+
+    #[test]
+    fn fractions_are_parts_of_a_million_and_never_more_than_the_whole() {
+        let parse = |numerator, denominator| {
+            per_million(&percent::FractionalPercent { numerator, denominator }).map_err(|e| e.to_string())
+        };
+        for (numerator, denominator, expected) in
+            [(7, 0, 70_000), (7, 1, 700), (7, 2, 7), (101, 0, 1_000_000), (u32::MAX, 1, 1_000_000)]
+        {
+            assert_eq!(parse(numerator, denominator), Ok(expected));
+        }
+        assert_eq!(parse(7, 3), Err("denominator: 3 is no known denominator".into()));
+    }
+
+    #[test]
+    fn typed_structs_of_both_packages_stand_for_the_type_that_they_name() {
+        let inner = xds::r#type::v3::TypedStruct { type_url: "a.com/x.Y".into(), value: None };
+        for outer in ["type.googleapis.com/xds.type.v3.TypedStruct", "t/udpa.type.v1.TypedStruct"] {
+            let any = google::Any { type_url: outer.into(), value: inner.encode_to_vec().into() };
+            let (name, payload) = extension(&any).unwrap();
+            assert_eq!((&*name, payload), ("x.Y", Payload::Struct(google::Struct::default())));
+            let broken = google::Any { value: Bytes::from_static(b"\xff"), ..any };
+            assert_eq!(extension(&broken).unwrap_err().path(), "value");
+        }
+        let any = google::Any { type_url: "t/a.B".into(), value: Bytes::from_static(b"x") };
+        assert_eq!(extension(&any), Ok(("a.B".into(), Payload::Message(Bytes::from_static(b"x")))));
+    }
+
+    #[test]
+    fn numbers_become_json_that_reads_the_same() {
+        let json =
+            |n| json_value(google::Value { kind: Some(google::value::Kind::NumberValue(n)) }).to_string();
+        assert_eq!([json(3.0), json(-0.5), json(1e300), json(f64::NAN)].join(" "), "3 -0.5 1e+300 null");
+    }
+}
