@@ -12,6 +12,8 @@ use crate::{observed::ErasedObserved, wire};
 mod invalid;
 mod parts;
 
+pub mod matcher;
+
 pub use invalid::Invalid;
 
 /// A type of resource that can be watched.
