@@ -1,0 +1,16 @@
+#!/usr/bin/env bash
+# No Rust file of ours has more than 500 lines. From the project's root: .ci/check_lengths.sh [MAX=500]
+set -euo pipefail
+max=${1:-500}
+[ -d src ] || { echo "no src/ here" >&2; exit 1; }
+
+mapfile -d '' files < <(find build.rs src tests examples fuzz benches -path fuzz/target -prune -o -name '*.rs' -type f -print0 2>/dev/null)
+long=$(for file in "${files[@]}"; do
+  lines=$(wc -l <"$file")
+  [ "$lines" -le "$max" ] || printf '%s: %d lines\n' "$file" "$lines"
+done)
+if [ -n "$long" ]; then
+  printf 'longer than %d lines:\n%s\n' "$max" "$long" >&2
+  exit 1
+fi
+printf '%d files, none longer than %d lines\n' "${#files[@]}" "$max"

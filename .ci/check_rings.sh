@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# The core looks inward only: outside of tests, no file of a core module names a module of the shell or the edge, what the
+# crate's root re-exports from one, or a crate that does I/O. From the project's root: .ci/check_rings.sh
+set -euo pipefail
+[ -f src/lib.rs ] || { echo "no src/lib.rs here" >&2; exit 1; }
+
+core='error pb config name resource protocol cache resolve engine observed wire control_plane/session control_plane/store'
+files=()
+for module in $core; do
+  [ ! -f "src/$module.rs" ] || files+=("src/$module.rs")
+  [ ! -d "src/$module" ] || mapfile -O ${#files[@]} -t files < <(find "src/$module" -name '*.rs' ! -name 'tests.rs' ! -path '*/tests/*' | sort)
+done
+
+exec perl -e '
+use strict;
+use warnings;
+
+my $outward = qr/client|transport|csds|metrics|bootstrap|discover|testing/;
+my $crates = qr/tokio\w*|tonic\w*|hyper\w*|h2|http|tower/;
+
+# Names that the root re-exports from outward modules: crate::Client is crate::client::Client.
+my %reexported;
+my $root = slurp("src/lib.rs");
+while ($root =~ /\bpub use (?:crate::|self::)?(?:$outward|control_plane)::([^;]+);/g) {
+  $reexported{$_} = 1 for grep { /^[A-Z]/ } $1 =~ /\w+/g;
+}
+
+my $bad = 0;
+for my $file (@ARGV) {
+  my $text = slurp($file);
+  my $control_plane = $file =~ m{^src/control_plane/};
+  while ($text =~ /\b(crate|super)\s*::\s*(?:super::)*([\w:]*)(\{?)/g) {
+    my ($base, $path, $at) = ($1, $2, $-[0]);
+    my @paths = $3 ? map { "$path$_" } branches(substr($text, $+[3])) : ($path);
+    for (@paths) {
+      my ($first, $second) = split /::/;
+      my $out = $first =~ /^(?:$outward)$/
+        || ($base eq "crate" && $reexported{$first})
+        || ($first eq "control_plane" && (!$control_plane || ($second // "") !~ /^(?:session|store)$/))
+        || ($control_plane && $base eq "super" && $first eq "service");
+      complain($file, $text, $at, "${base}::$_") if $out;
+    }
+  }
+  complain($file, $text, $-[1], "$1::") while $text =~ /(?<![\w:])($crates)::/g;
+}
+print scalar(@ARGV), " files of the core, all look inward\n" unless $bad;
+exit($bad ? 1 : 0);
+
+# The code without comments, text literals and tests; line numbers stay.
+sub slurp {
+  my ($file) = @_;
+  open my $in, "<", $file or die "$file: $!\n";
+  local $/;
+  my $text = <$in>;
+  my $blank = sub { (my $gone = shift) =~ s/[^\n]//g; $gone };
+  $text =~ s{(//[^\n]*|/\*.*?\*/)|(\bb?r(\#+)".*?"\3|"(?:\\.|[^"\\])*"|\x27(?:\\[^\x27]+|[^\x27\\])\x27)}{defined $1 ? $blank->($1) : "\"" . $blank->($2) . "\""}gse;
+  $text =~ s{\#\[cfg\((?:test|all\(test[^\]]*)\)\]\s*(?:pub(?:\([\w ]+\))? )?mod \w+ \{.*\z}{$blank->($&)}se;
+  $text =~ s{\#\[cfg\(test\)\]\s*[^;\{]*;}{$blank->($&)}gse;
+  return $text;
+}
+
+# The paths of a use tree, nested braces aside, given what follows its opening brace.
+sub branches {
+  my ($rest) = @_;
+  my ($depth, $branch, @found) = (0, "");
+  for my $char (split //, $rest) {
+    if ($char eq "{") { $depth++ }
+    elsif ($char eq "}") { last if $depth-- == 0 }
+    elsif ($char eq "," && $depth == 0) { push @found, $branch; $branch = ""; next }
+    $branch .= $char;
+  }
+  return map { s/\s+//gr =~ s/(?:::)?\{.*//r } grep { /\S/ } @found, $branch;
+}
+
+sub complain {
+  my ($file, $text, $at, $what) = @_;
+  my $line = 1 + (substr($text, 0, $at) =~ tr/\n//);
+  print STDERR "$file:$line: the core looks outward: $what\n";
+  $bad = 1;
+}
+' "${files[@]}"
