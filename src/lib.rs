@@ -3,6 +3,8 @@
 mod observed;
 mod wire;
 
+#[cfg(any(test, feature = "control-plane"))]
+pub mod control_plane;
 pub mod error;
 pub mod pb;
 pub mod resource;
