@@ -1,10 +1,14 @@
-//! A small, real management server: versioned resources.
+//! A small, real management server: versioned resources, and the server's half of the xDS protocol.
 //!
 //! - [`Store`] holds resources by type and name, with versions; several changes become visible at once.
+//! - [`Session`] is the protocol of one stream without its I/O, so that it also runs under a virtual clock.
 
+#[deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
+pub mod session;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
 pub mod store;
 
+pub use session::Session;
 pub use store::{AnyResource, Store};
 
 /// The type URLs of the resources that management servers send most.
