@@ -10,11 +10,15 @@ use bytes::Bytes;
 use crate::{observed::ErasedObserved, wire};
 
 mod invalid;
+mod load_balancing;
 mod parts;
 
 pub mod matcher;
 
 pub use invalid::Invalid;
+pub use load_balancing::{
+    ClientSideWeightedRoundRobin, CustomLbPolicy, LbPolicy, LeastRequest, PickFirst, RingHash, WrrLocality,
+};
 
 /// A type of resource that can be watched.
 ///
@@ -72,12 +76,14 @@ pub struct Context<'a> {
     pub certificate_providers: Option<&'a BTreeSet<String>>,
     /// The server has the feature `trusted_xds_server`, so fields that touch security are honoured (A81-1).
     pub trusted_server: bool,
+    /// Names of the load balancing policies that the application brings (rule C17); `None` knows of none.
+    pub lb_policies: Option<&'a BTreeSet<String>>,
 }
 
 impl<'a> Context<'a> {
-    /// A context for an untrusted server and without certificate providers.
+    /// A context for an untrusted server and without certificate providers or policies.
     pub const fn new() -> Self {
-        Self { certificate_providers: None, trusted_server: false }
+        Self { certificate_providers: None, trusted_server: false, lb_policies: None }
     }
 
     /// Makes certificate provider instances known.
@@ -92,6 +98,18 @@ impl<'a> Context<'a> {
     pub const fn with_trusted_server(mut self, trusted: bool) -> Self {
         self.trusted_server = trusted;
         self
+    }
+
+    /// Makes load balancing policies of the application known, which come as a `TypedStruct` of that name.
+    #[must_use]
+    pub const fn with_lb_policies(mut self, names: &'a BTreeSet<String>) -> Self {
+        self.lb_policies = Some(names);
+        self
+    }
+
+    /// Whether the application brings a load balancing policy of this name.
+    pub fn knows_lb_policy(&self, name: &str) -> bool {
+        self.lb_policies.is_some_and(|names| names.contains(name))
     }
 
     /// Whether the bootstrap has a usable certificate provider instance of this name.

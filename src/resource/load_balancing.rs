@@ -1,0 +1,304 @@
+//! Load balancing policies (A42, A48, A52, A58, A62).
+
+use std::time::Duration;
+
+use prost::Message;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::{
+    Context, Invalid,
+    parts::{self, Payload},
+};
+use crate::pb::{
+    envoy::{
+        config::cluster::v3 as cluster,
+        extensions::load_balancing_policies::{
+            client_side_weighted_round_robin::v3 as client_side, least_request::v3 as least_request,
+            pick_first::v3 as pick_first, ring_hash::v3 as ring_hash, wrr_locality::v3 as wrr_locality,
+        },
+    },
+    google::protobuf as google,
+};
+
+/// How a cluster's requests are spread over its localities and endpoints.
+///
+/// In JSON, the policy's name in snake case, as a key of its settings where it has any.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum LbPolicy {
+    /// One endpoint after the other.
+    RoundRobin,
+    /// The first address that can be connected to.
+    PickFirst(PickFirst),
+    /// By a hash of the request.
+    RingHash(RingHash),
+    /// The endpoint with fewest requests under way among some at random.
+    LeastRequest(LeastRequest),
+    /// By weights that are computed from the load that endpoints report.
+    ClientSideWeightedRoundRobin(Box<ClientSideWeightedRoundRobin>),
+    /// First a locality by weight, then an endpoint in it.
+    WrrLocality(WrrLocality),
+    /// A policy of the application's own.
+    Custom(CustomLbPolicy),
+}
+
+/// Settings of [`LbPolicy::PickFirst`].
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct PickFirst {
+    /// Whether the addresses are shuffled before.
+    pub shuffle_address_list: bool,
+}
+
+/// Settings of [`LbPolicy::RingHash`]; the hash function is always XXH64.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct RingHash {
+    /// The smallest ring: 1 to 8,388,608 and at most the largest; 1024 if not said.
+    pub minimum_ring_size: u32,
+    /// The largest ring: 1 to 8,388,608, which it is if not said.
+    pub maximum_ring_size: u32,
+}
+
+/// Settings of [`LbPolicy::LeastRequest`].
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct LeastRequest {
+    /// Endpoints to compare: 2 to 10; 2 if not said, and more than 10 are 10 (A48).
+    pub choice_count: u8,
+}
+
+/// Settings of [`LbPolicy::ClientSideWeightedRoundRobin`] (A58).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ClientSideWeightedRoundRobin {
+    /// Whether endpoints report their load beside the requests too.
+    pub enable_oob_load_report: bool,
+    /// How often they do, 10 s if not said.
+    #[serde(serialize_with = "parts::serialize_seconds")]
+    pub oob_reporting_period: Duration,
+    /// How long an endpoint must have reported before its weight counts, 10 s if not said.
+    #[serde(serialize_with = "parts::serialize_seconds")]
+    pub blackout_period: Duration,
+    /// For how long a report counts, 180 s if not said.
+    #[serde(serialize_with = "parts::serialize_seconds")]
+    pub weight_expiration_period: Duration,
+    /// How often weights are computed: at least 0.1 s, 1 s if not said.
+    #[serde(serialize_with = "parts::serialize_seconds")]
+    pub weight_update_period: Duration,
+    /// How much errors lower a weight: not negative, 1 if not said.
+    pub error_utilization_penalty: f32,
+    /// Metrics whose maximum is the utilization; empty for the one that A58 names.
+    pub metric_names_for_computing_utilization: Box<[Box<str>]>,
+}
+
+/// Settings of [`LbPolicy::WrrLocality`].
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct WrrLocality {
+    /// The policy inside each locality.
+    pub endpoint_picking_policy: Box<LbPolicy>,
+}
+
+/// A policy that came as a `TypedStruct`, and that the application said it knows.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct CustomLbPolicy {
+    /// The name: what follows the last slash of the type URL.
+    pub name: Box<str>,
+    /// Its settings.
+    pub config: Map<String, Value>,
+}
+
+impl LbPolicy {
+    /// Rules C6 to C18 and A52: `load_balancing_policy` where it is set, otherwise the older `lb_policy`.
+    pub(super) fn parse(from: &cluster::Cluster, cx: &Context<'_>) -> Result<Self, Invalid> {
+        match &from.load_balancing_policy {
+            Some(policy) => first_supported(policy, cx, 0).map_err(|e| e.at("load_balancing_policy")),
+            None => legacy(from),
+        }
+    }
+}
+
+fn legacy(from: &cluster::Cluster) -> Result<LbPolicy, Invalid> {
+    use cluster::cluster::{LbConfig, LbPolicy as Legacy, ring_hash_lb_config::HashFunction};
+    match Legacy::try_from(from.lb_policy) {
+        Ok(Legacy::RoundRobin) => Ok(in_each_locality(LbPolicy::RoundRobin)),
+        Ok(Legacy::RingHash) => {
+            let Some(LbConfig::RingHashLbConfig(config)) = &from.lb_config else {
+                return ring_hash(None, None);
+            };
+            if config.hash_function != HashFunction::XxHash as i32 {
+                return Err(
+                    Invalid::field("hash_function", "only XX_HASH is supported").at("ring_hash_lb_config")
+                );
+            }
+            ring_hash(config.minimum_ring_size, config.maximum_ring_size)
+                .map_err(|e| e.at("ring_hash_lb_config"))
+        }
+        Ok(Legacy::LeastRequest) => {
+            let choice_count = match &from.lb_config {
+                Some(LbConfig::LeastRequestLbConfig(config)) => config.choice_count,
+                Some(LbConfig::RingHashLbConfig(_)) | None => None,
+            };
+            let policy = least_request(choice_count).map_err(|e| e.at("least_request_lb_config"))?;
+            Ok(in_each_locality(policy))
+        }
+        Ok(
+            other @ (Legacy::Random
+            | Legacy::Maglev
+            | Legacy::ClusterProvided
+            | Legacy::LoadBalancingPolicyConfig),
+        ) => {
+            let reason = format!("{} is not supported without a load_balancing_policy", other.as_str_name());
+            Err(Invalid::field("lb_policy", reason))
+        }
+        Err(_) => Err(Invalid::field("lb_policy", format!("{} is no known policy", from.lb_policy))),
+    }
+}
+
+fn in_each_locality(policy: LbPolicy) -> LbPolicy {
+    LbPolicy::WrrLocality(WrrLocality { endpoint_picking_policy: Box::new(policy) })
+}
+
+fn first_supported(
+    list: &cluster::LoadBalancingPolicy,
+    cx: &Context<'_>,
+    depth: u32,
+) -> Result<LbPolicy, Invalid> {
+    if depth >= MAX_DEPTH {
+        return Err(Invalid::new(format!("policies are nested deeper than {MAX_DEPTH}")));
+    }
+    let mut skipped = Vec::new();
+    for (i, entry) in list.policies.iter().enumerate() {
+        let at = |e: Invalid| e.at("typed_extension_config").at_index("policies", i);
+        let config = entry.typed_extension_config.as_ref().ok_or(Invalid::new("must be set")).map_err(at)?;
+        let any = config.typed_config.as_ref().ok_or(Invalid::field("typed_config", "must be set"));
+        match policy(any.map_err(at)?, cx, depth).map_err(|e| at(e.at("typed_config")))? {
+            Ok(policy) => return Ok(policy),
+            Err(Unsupported(name)) => skipped.push(name),
+        }
+    }
+    let skipped = if skipped.is_empty() { "it is empty".to_owned() } else { skipped.join(", ") };
+    Err(Invalid::field("policies", format!("none is supported: {skipped}")))
+}
+
+/// The name of a policy that this client does not know.
+struct Unsupported(String);
+
+fn policy(any: &google::Any, cx: &Context<'_>, depth: u32) -> Result<Result<LbPolicy, Unsupported>, Invalid> {
+    let (name, payload) = parts::extension(any)?;
+    let bytes = match payload {
+        Payload::Message(bytes) => bytes,
+        Payload::Struct(config) if cx.knows_lb_policy(&name) => {
+            let config = parts::json_object(config);
+            return Ok(Ok(LbPolicy::Custom(CustomLbPolicy { name: (&*name).into(), config })));
+        }
+        Payload::Struct(_) => return Ok(Err(Unsupported(name.into_owned()))),
+    };
+    let Some(short) = name.strip_prefix(PREFIX) else { return Ok(Err(Unsupported(name.into_owned()))) };
+    let malformed = |e: prost::DecodeError| Invalid::from(e).at("value");
+    Ok(Ok(match short {
+        "round_robin.v3.RoundRobin" => LbPolicy::RoundRobin,
+        "pick_first.v3.PickFirst" => {
+            let pick_first::PickFirst { shuffle_address_list } = Message::decode(bytes).map_err(malformed)?;
+            LbPolicy::PickFirst(PickFirst { shuffle_address_list })
+        }
+        "ring_hash.v3.RingHash" => {
+            use ring_hash::ring_hash::HashFunction;
+            let it = ring_hash::RingHash::decode(bytes).map_err(malformed)?;
+            // The default is Envoy's, which is XX_HASH too (C13).
+            if ![HashFunction::DefaultHash as i32, HashFunction::XxHash as i32].contains(&it.hash_function) {
+                return Err(Invalid::field("hash_function", "only XX_HASH is supported"));
+            }
+            self::ring_hash(it.minimum_ring_size, it.maximum_ring_size)?
+        }
+        "least_request.v3.LeastRequest" => {
+            let it = least_request::LeastRequest::decode(bytes).map_err(malformed)?;
+            self::least_request(it.choice_count)?
+        }
+        "client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin" => {
+            client_side(Message::decode(bytes).map_err(malformed)?)?
+        }
+        "wrr_locality.v3.WrrLocality" => {
+            let it = wrr_locality::WrrLocality::decode(bytes).map_err(malformed)?;
+            let child = it.endpoint_picking_policy.ok_or(Invalid::new("must be set"));
+            let child = child.and_then(|child| first_supported(&child, cx, depth + 1));
+            in_each_locality(child.map_err(|e| e.at("endpoint_picking_policy"))?)
+        }
+        _ => return Ok(Err(Unsupported(name.into_owned()))),
+    }))
+}
+
+/// Rules C7 and C13.
+fn ring_hash(
+    minimum: Option<google::UInt64Value>,
+    maximum: Option<google::UInt64Value>,
+) -> Result<LbPolicy, Invalid> {
+    let size = |from: Option<google::UInt64Value>, field, default| {
+        let Some(google::UInt64Value { value }) = from else { return Ok(default) };
+        u32::try_from(value).ok().filter(|size| (1..=MAX_RING_SIZE).contains(size)).ok_or_else(|| {
+            Invalid::field(field, format!("must be between 1 and {MAX_RING_SIZE}, is {value}"))
+        })
+    };
+    let minimum_ring_size = size(minimum, "minimum_ring_size", 1024)?;
+    let maximum_ring_size = size(maximum, "maximum_ring_size", MAX_RING_SIZE)?;
+    if minimum_ring_size > maximum_ring_size {
+        let reason =
+            format!("must be at most maximum_ring_size, is {minimum_ring_size} > {maximum_ring_size}");
+        return Err(Invalid::field("minimum_ring_size", reason));
+    }
+    Ok(LbPolicy::RingHash(RingHash { minimum_ring_size, maximum_ring_size }))
+}
+
+/// Rules C8 and C14.
+fn least_request(choice_count: Option<google::UInt32Value>) -> Result<LbPolicy, Invalid> {
+    let choice_count = choice_count.map_or(2, |count| count.value);
+    if choice_count < 2 {
+        return Err(Invalid::field("choice_count", format!("must be at least 2, is {choice_count}")));
+    }
+    let choice_count = u8::try_from(choice_count).map_or(MAX_CHOICES, |count| count.min(MAX_CHOICES));
+    Ok(LbPolicy::LeastRequest(LeastRequest { choice_count }))
+}
+
+/// Rule C15.
+fn client_side(from: client_side::ClientSideWeightedRoundRobin) -> Result<LbPolicy, Invalid> {
+    let duration = |from: Option<google::Duration>, field: &str, default: Duration| {
+        from.map_or(Ok(default), |from| parts::duration(&from).map_err(|e| e.at(field)))
+    };
+    let penalty = from.error_utilization_penalty.map_or(1.0, |penalty| penalty.value);
+    if !(penalty >= 0.0 && penalty.is_finite()) {
+        let reason = format!("must be a number that is not negative, is {penalty}");
+        return Err(Invalid::field("error_utilization_penalty", reason));
+    }
+    let second = Duration::from_secs(1);
+    let update = duration(from.weight_update_period, "weight_update_period", second)?;
+    Ok(LbPolicy::ClientSideWeightedRoundRobin(Box::new(ClientSideWeightedRoundRobin {
+        enable_oob_load_report: from.enable_oob_load_report.is_some_and(|enable| enable.value),
+        oob_reporting_period: duration(from.oob_reporting_period, "oob_reporting_period", 10 * second)?,
+        blackout_period: duration(from.blackout_period, "blackout_period", 10 * second)?,
+        weight_expiration_period: duration(
+            from.weight_expiration_period,
+            "weight_expiration_period",
+            180 * second,
+        )?,
+        weight_update_period: update.max(MIN_WEIGHT_UPDATE_PERIOD),
+        error_utilization_penalty: penalty,
+        metric_names_for_computing_utilization: from
+            .metric_names_for_computing_utilization
+            .into_iter()
+            .map(Into::into)
+            .collect(),
+    })))
+}
+
+const PREFIX: &str = "envoy.extensions.load_balancing_policies.";
+const MAX_DEPTH: u32 = 16;
+const MAX_RING_SIZE: u32 = 8_388_608;
+const MAX_CHOICES: u8 = 10;
+const MIN_WEIGHT_UPDATE_PERIOD: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests;
