@@ -1,0 +1,201 @@
+//! Outlier detection (A50).
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{Invalid, parts};
+use crate::pb::{envoy::config::cluster::v3 as cluster, google::protobuf as google};
+
+/// When endpoints that answer worse than others are taken out of use for a time.
+///
+/// Fields that the server leaves out have the defaults of A50-1.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct OutlierDetection {
+    /// How long each look at the endpoints takes, 10 s if not said.
+    #[serde(serialize_with = "parts::serialize_seconds")]
+    pub interval: Duration,
+    /// For how long an endpoint is ejected, times the number of its ejections; 30 s if not said.
+    #[serde(serialize_with = "parts::serialize_seconds")]
+    pub base_ejection_time: Duration,
+    /// The longest ejection; if not said, 300 s or `base_ejection_time`, whichever is longer.
+    #[serde(serialize_with = "parts::serialize_seconds")]
+    pub max_ejection_time: Duration,
+    /// The most endpoints ejected at a time, in percent (0 to 100); one can be ejected always. 10 if not said.
+    pub max_ejection_percent: u8,
+    /// Ejection of endpoints whose rate of success is below the others'; `None` is off.
+    pub success_rate: Option<SuccessRate>,
+    /// Ejection of endpoints that fail too many requests; `None` is off.
+    pub failure_percentage: Option<FailurePercentage>,
+}
+
+/// Ejects endpoints whose rate of success lies far below the mean.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct SuccessRate {
+    /// Thousandths of standard deviations below the mean, from where on an endpoint is an outlier; 1900 if not said.
+    pub stdev_factor: u32,
+    /// The chance that an outlier is ejected, in percent (1 to 100); 100 if not said.
+    pub enforcement_percent: u8,
+    /// Endpoints with enough requests that it takes to look at all; 5 if not said.
+    pub minimum_hosts: u32,
+    /// Requests in an interval that it takes to look at an endpoint; 100 if not said.
+    pub request_volume: u32,
+}
+
+/// Ejects endpoints that fail more than a fixed part of their requests.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct FailurePercentage {
+    /// Failed requests in percent (0 to 100), above which an endpoint is an outlier; 85 if not said.
+    pub threshold: u8,
+    /// The chance that an outlier is ejected, in percent (1 to 100).
+    pub enforcement_percent: u8,
+    /// Endpoints with enough requests that it takes to look at all; 5 if not said.
+    pub minimum_hosts: u32,
+    /// Requests in an interval that it takes to look at an endpoint; 50 if not said.
+    pub request_volume: u32,
+}
+
+impl OutlierDetection {
+    /// Rules C26 to C29 and A50.
+    pub(super) fn parse(from: &cluster::OutlierDetection) -> Result<Self, Invalid> {
+        let interval = duration(from.interval, "interval", Duration::from_secs(10))?;
+        let base_ejection_time =
+            duration(from.base_ejection_time, "base_ejection_time", Duration::from_secs(30))?;
+        let longest = base_ejection_time.max(Duration::from_secs(300));
+        let max_ejection_time = duration(from.max_ejection_time, "max_ejection_time", longest)?;
+        let max_ejection_percent = percent(from.max_ejection_percent, "max_ejection_percent", 10)?;
+        // Unset means on for the first and off for the second: Envoy's defaults, kept by A50-2.
+        let enforce_rate = percent(from.enforcing_success_rate, "enforcing_success_rate", 100)?;
+        let enforce_percentage =
+            percent(from.enforcing_failure_percentage, "enforcing_failure_percentage", 0)?;
+        let threshold = percent(from.failure_percentage_threshold, "failure_percentage_threshold", 85)?;
+        Ok(Self {
+            interval,
+            base_ejection_time,
+            max_ejection_time,
+            max_ejection_percent,
+            success_rate: (enforce_rate > 0).then(|| SuccessRate {
+                stdev_factor: or(from.success_rate_stdev_factor, 1900),
+                enforcement_percent: enforce_rate,
+                minimum_hosts: or(from.success_rate_minimum_hosts, 5),
+                request_volume: or(from.success_rate_request_volume, 100),
+            }),
+            failure_percentage: (enforce_percentage > 0).then(|| FailurePercentage {
+                threshold,
+                enforcement_percent: enforce_percentage,
+                minimum_hosts: or(from.failure_percentage_minimum_hosts, 5),
+                request_volume: or(from.failure_percentage_request_volume, 50),
+            }),
+        })
+    }
+}
+
+fn duration(from: Option<google::Duration>, field: &str, default: Duration) -> Result<Duration, Invalid> {
+    from.map_or(Ok(default), |from| parts::duration(&from).map_err(|e| e.at(field)))
+}
+
+fn percent(from: Option<google::UInt32Value>, field: &str, default: u8) -> Result<u8, Invalid> {
+    let Some(google::UInt32Value { value }) = from else { return Ok(default) };
+    u8::try_from(value)
+        .ok()
+        .filter(|percent| *percent <= 100)
+        .ok_or_else(|| Invalid::field(field, format!("must be at most 100 percent, is {value}")))
+}
+
+fn or(from: Option<google::UInt32Value>, default: u32) -> u32 {
+    from.map_or(default, |from| from.value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn value(value: u32) -> Option<google::UInt32Value> {
+        Some(google::UInt32Value { value })
+    }
+
+    fn span(seconds: i64, nanos: i32) -> Option<google::Duration> {
+        Some(google::Duration { seconds, nanos })
+    }
+
+    #[test]
+    fn c29_an_empty_message_means_the_defaults() {
+        let parsed = OutlierDetection::parse(&cluster::OutlierDetection::default()).unwrap();
+        assert_eq!(
+            serde_json::to_string(&parsed).unwrap(),
+            r#"{"interval":"10s","base_ejection_time":"30s","max_ejection_time":"300s","max_ejection_percent":10,"#
+                .to_owned()
+                + r#""success_rate":{"stdev_factor":1900,"enforcement_percent":100,"minimum_hosts":5,"#
+                + r#""request_volume":100},"failure_percentage":null}"#
+        );
+    }
+
+    #[test]
+    fn c26_durations_that_are_negative_or_malformed_are_rejected() {
+        type Set = fn(&mut cluster::OutlierDetection, Option<google::Duration>);
+        let fields: [(&str, Set); 3] = [
+            ("interval", |o, d| o.interval = d),
+            ("base_ejection_time", |o, d| o.base_ejection_time = d),
+            ("max_ejection_time", |o, d| o.max_ejection_time = d),
+        ];
+        for (field, set) in fields {
+            for (span, inner) in
+                [(span(-1, 0), "seconds"), (span(1, -1), "nanos"), (span(1 << 40, 0), "seconds")]
+            {
+                let mut from = cluster::OutlierDetection::default();
+                set(&mut from, span);
+                let e = OutlierDetection::parse(&from).unwrap_err();
+                assert_eq!(e.path(), format!("{field}.{inner}"));
+            }
+            let mut from = cluster::OutlierDetection::default();
+            set(&mut from, span(0, 1));
+            assert!(OutlierDetection::parse(&from).is_ok());
+        }
+    }
+
+    #[test]
+    fn c27_percentages_over_100_are_rejected() {
+        type Set = fn(&mut cluster::OutlierDetection, Option<google::UInt32Value>);
+        let fields: [(&str, Set); 4] = [
+            ("max_ejection_percent", |o, v| o.max_ejection_percent = v),
+            ("enforcing_success_rate", |o, v| o.enforcing_success_rate = v),
+            ("enforcing_failure_percentage", |o, v| o.enforcing_failure_percentage = v),
+            ("failure_percentage_threshold", |o, v| o.failure_percentage_threshold = v),
+        ];
+        for (field, set) in fields {
+            for (percent, accepted) in [(0, true), (100, true), (101, false), (256, false), (u32::MAX, false)]
+            {
+                let mut from = cluster::OutlierDetection::default();
+                set(&mut from, value(percent));
+                let parsed = OutlierDetection::parse(&from);
+                assert_eq!(parsed.is_ok(), accepted, "{field} {percent}");
+                if let Err(e) = parsed {
+                    assert_eq!(e.to_string(), format!("{field}: must be at most 100 percent, is {percent}"));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn c28_enforcement_of_zero_turns_an_algorithm_off() {
+        let off = cluster::OutlierDetection { enforcing_success_rate: value(0), ..Default::default() };
+        assert_eq!(OutlierDetection::parse(&off).unwrap().success_rate, None);
+        let on = cluster::OutlierDetection {
+            enforcing_failure_percentage: value(7),
+            failure_percentage_threshold: value(60),
+            ..Default::default()
+        };
+        let expected =
+            FailurePercentage { threshold: 60, enforcement_percent: 7, minimum_hosts: 5, request_volume: 50 };
+        assert_eq!(OutlierDetection::parse(&on).unwrap().failure_percentage, Some(expected));
+    }
+
+    #[test]
+    fn a50_1_the_longest_ejection_is_never_shorter_than_the_first() {
+        let from = cluster::OutlierDetection { base_ejection_time: span(400, 0), ..Default::default() };
+        assert_eq!(OutlierDetection::parse(&from).unwrap().max_ejection_time, Duration::from_secs(400));
+    }
+}
