@@ -11,6 +11,7 @@ use crate::{observed::ErasedObserved, wire};
 
 mod invalid;
 mod load_balancing;
+mod metadata;
 mod outlier;
 mod parts;
 
@@ -20,6 +21,7 @@ pub use invalid::Invalid;
 pub use load_balancing::{
     ClientSideWeightedRoundRobin, CustomLbPolicy, LbPolicy, LeastRequest, PickFirst, RingHash, WrrLocality,
 };
+pub use metadata::{Metadata, MetadataValue};
 pub use outlier::{FailurePercentage, OutlierDetection, SuccessRate};
 
 /// A type of resource that can be watched.
