@@ -6,6 +6,8 @@ mod wire;
 #[cfg(any(test, feature = "control-plane"))]
 pub mod control_plane;
 pub mod error;
+#[deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
+pub mod name;
 pub mod pb;
 pub mod resource;
 

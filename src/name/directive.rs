@@ -1,0 +1,104 @@
+use super::{
+    ResourceName,
+    encoding::{self, encode_into},
+    xdstp::Rules,
+};
+
+/// The directives of an `xdstp:` name: what a client does to get the resource. They are no part of the resource's
+/// identity and never sent to a server.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Directives {
+    alt: Option<ResourceName>,
+    entry: Option<String>,
+}
+
+impl Directives {
+    /// `alt=`: the name to use instead while the source of this one cannot be reached.
+    pub fn alt(&self) -> Option<&ResourceName> {
+        self.alt.as_ref()
+    }
+
+    /// `entry=`: the inline entry of the list collection that is meant.
+    pub fn entry(&self) -> Option<&str> {
+        self.entry.as_deref()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.alt.is_none() && self.entry.is_none()
+    }
+
+    /// Appends `#alt=…,entry=…`, or nothing.
+    pub(super) fn encode_into(&self, out: &mut String) {
+        let mut separator = '#';
+        if let Some(alt) = &self.alt {
+            out.push_str("#alt=");
+            encode_into(out, &alt.to_string(), encoding::DIRECTIVE);
+            separator = ',';
+        }
+        if let Some(entry) = &self.entry {
+            out.push(separator);
+            out.push_str("entry=");
+            encode_into(out, entry, encoding::DIRECTIVE);
+        }
+    }
+
+    /// Reads what follows `#`. The error says where (in bytes from the start of `text`) and why.
+    pub(super) fn parse(text: &str, rules: Rules, depth: usize) -> Result<Self, (usize, String)> {
+        let mut directives = Self::default();
+        let mut at = 0;
+        for part in text.split(',').filter(|_| !text.is_empty()) {
+            directives.parse_one(part, rules, depth).map_err(|(offset, reason)| (at + offset, reason))?;
+            at += part.len() + 1;
+        }
+        Ok(directives)
+    }
+
+    fn parse_one(&mut self, part: &str, rules: Rules, depth: usize) -> Result<(), (usize, String)> {
+        let (key, raw) = part.split_once('=').unwrap_or((part, ""));
+        let start = part.len() - raw.len();
+        let value = encoding::decode(raw).map_err(|e| (start + e.at, e.reason.to_owned()))?;
+        match key {
+            "alt" if self.alt.is_some() => Err(twice(key)),
+            "alt" => {
+                let alt = parse_alt(&value, rules, depth).map_err(|reason| (start, reason))?;
+                self.alt = Some(alt);
+                Ok(())
+            }
+            "entry" if self.entry.is_some() => Err(twice(key)),
+            "entry" => {
+                if rules == Rules::Written && !is_entry_name(&value) {
+                    let reason = format!("entry {value:?} is not a name of letters, digits and `_-./~:`");
+                    return Err((start, reason));
+                }
+                self.entry = Some(value.into_owned());
+                Ok(())
+            }
+            unknown => Err((0, format!("unknown directive {unknown:?}"))),
+        }
+    }
+}
+
+fn parse_alt(value: &str, rules: Rules, depth: usize) -> Result<ResourceName, String> {
+    if depth >= MAX_ALT_DEPTH {
+        return Err(format!("more than {MAX_ALT_DEPTH} alternatives inside each other"));
+    }
+    if !ResourceName::has_xdstp_scheme(value) {
+        return Err(format!("alt {value:?} is not an xdstp: name"));
+    }
+    ResourceName::parse_xdstp(value, rules, depth + 1)
+        .map_err(|e| format!("alt: {} at byte {}: {}", e.part(), e.position(), e.reason()))
+}
+
+fn twice(key: &str) -> (usize, String) {
+    (0, format!("directive `{key}` occurs twice"))
+}
+
+/// `^[0-9a-zA-Z_\-\./~:]+$`
+fn is_entry_name(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-./~:".contains(&b))
+}
+
+/// Each nesting doubles the escapes of the one before, so nobody writes deep ones by hand; without a limit a hostile
+/// name could exhaust the stack.
+const MAX_ALT_DEPTH: usize = 16;

@@ -1,0 +1,106 @@
+//! Percent-encoding as `xdstp:` names need it: one set of characters to escape for each part (rule C2), and a
+//! decoder that refuses what it cannot give back.
+
+use std::borrow::Cow;
+
+/// What an authority escapes beside the characters that no URI may hold.
+pub(crate) const AUTHORITY: &[u8] = b"/?#";
+/// What an id escapes; `/` separates its segments.
+pub(crate) const ID: &[u8] = b":?#[]";
+/// What the keys and values of context parameters escape.
+pub(crate) const PARAM: &[u8] = b"#[]&=";
+/// What the value of a directive escapes.
+pub(crate) const DIRECTIVE: &[u8] = b"#[],";
+/// What a value put into a template escapes: all but the characters of an RFC 3986 path (A47-3).
+pub(crate) const PATH: &[u8] = b"?#[]";
+
+/// Why a text cannot be decoded, and where (in bytes from its start).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DecodeError {
+    pub(crate) at: usize,
+    pub(crate) reason: &'static str,
+}
+
+/// Appends `text` to `out`, with `%XX` for each byte of `escape` and each byte that RFC 3986 does not allow.
+pub(crate) fn encode_into(out: &mut String, text: &str, escape: &[u8]) {
+    for byte in text.bytes() {
+        if is_uri_byte(byte) && !escape.contains(&byte) {
+            out.push(char::from(byte));
+        } else {
+            out.push('%');
+            out.push(char::from(HEX[usize::from(byte >> 4)]));
+            out.push(char::from(HEX[usize::from(byte & 0xf)]));
+        }
+    }
+}
+
+/// Replaces each `%XX` by its byte. Characters that should have been escaped are accepted as they are.
+pub(crate) fn decode(text: &str) -> Result<Cow<'_, str>, DecodeError> {
+    if !text.contains('%') {
+        return Ok(Cow::Borrowed(text));
+    }
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let mut at = 0;
+    while at < bytes.len() {
+        if bytes[at] != b'%' {
+            out.push(bytes[at]);
+            at += 1;
+            continue;
+        }
+        let digits = bytes.get(at + 1).zip(bytes.get(at + 2));
+        let Some((high, low)) = digits.and_then(|(h, l)| Some((hex_value(*h)?, hex_value(*l)?))) else {
+            return Err(DecodeError { at, reason: "`%` is not followed by two hexadecimal digits" });
+        };
+        out.push(high << 4 | low);
+        at += 3;
+    }
+    let decoded = String::from_utf8(out);
+    decoded.map(Cow::Owned).map_err(|_| DecodeError { at: 0, reason: "its escapes do not make UTF-8" })
+}
+
+/// Whether RFC 3986 allows the byte as itself anywhere in a URI (unreserved or reserved; `%` is neither).
+fn is_uri_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-._~:/?#[]@!$&'()*+,;=".contains(&byte)
+}
+
+fn hex_value(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
+}
+
+const HEX: &[u8; 16] = b"0123456789ABCDEF";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn encode(text: &str, escape: &[u8]) -> String {
+        let mut out = String::new();
+        encode_into(&mut out, text, escape);
+        out
+    }
+
+    #[test]
+    fn c2_each_part_escapes_its_own_set() {
+        let all = "%/?#:[]&=,";
+        assert_eq!(encode(all, AUTHORITY), "%25%2F%3F%23:[]&=,");
+        assert_eq!(encode(all, ID), "%25/%3F%23%3A%5B%5D&=,");
+        assert_eq!(encode(all, PARAM), "%25/?%23:%5B%5D%26%3D,");
+        assert_eq!(encode(all, DIRECTIVE), "%25/?%23:%5B%5D&=%2C");
+    }
+
+    #[test]
+    fn c2_what_no_uri_may_hold_is_escaped_and_accepted_raw() {
+        assert_eq!(encode("a b\"\u{7f}é", ID), "a%20b%22%7F%C3%A9");
+        assert_eq!(decode("a b\"é").as_deref(), Ok("a b\"é"));
+        assert_eq!(decode("a%20b%22%c3%A9").as_deref(), Ok("a b\"é"));
+    }
+
+    #[test]
+    fn broken_escapes_are_errors_with_their_position() {
+        for (text, at) in [("ab%", 2), ("a%2", 1), ("%zz", 0), ("%%41", 0), ("abc%4é", 3)] {
+            assert_eq!(decode(text).map_err(|e| e.at), Err(at), "{text}");
+        }
+        assert!(decode("%ff").is_err());
+    }
+}

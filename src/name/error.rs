@@ -1,0 +1,86 @@
+use std::{borrow::Cow, fmt};
+
+/// Why a string that starts with `xdstp:` is not a resource name: which part, where, and the reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NameError {
+    name: String,
+    part: NamePart,
+    position: usize,
+    reason: Cow<'static, str>,
+}
+
+/// A part of an `xdstp:` name, in the order in which they are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum NamePart {
+    /// `xdstp://`.
+    Scheme,
+    /// The authority, up to the first `/`.
+    Authority,
+    /// The type, such as `envoy.config.listener.v3.Listener`.
+    ResourceType,
+    /// What follows the type, up to `?` or `#`.
+    Id,
+    /// The context parameters after `?`.
+    ContextParams,
+    /// The directives after `#`.
+    Directives,
+}
+
+impl NameError {
+    pub(crate) fn new(
+        name: &str,
+        part: NamePart,
+        position: usize,
+        reason: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self { name: shortened(name), part, position, reason: reason.into() }
+    }
+
+    /// The part of the name that is wrong.
+    pub fn part(&self) -> NamePart {
+        self.part
+    }
+
+    /// Where in the name, in bytes from its start.
+    pub fn position(&self) -> usize {
+        self.position
+    }
+
+    /// What is wrong there.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+}
+
+impl fmt::Display for NameError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, part, position, reason } = self;
+        write!(f, "resource name {name:?}: {part} at byte {position}: {reason}")
+    }
+}
+
+impl std::error::Error for NameError {}
+
+impl fmt::Display for NamePart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Scheme => "scheme",
+            Self::Authority => "authority",
+            Self::ResourceType => "resource type",
+            Self::Id => "id",
+            Self::ContextParams => "context parameters",
+            Self::Directives => "directives",
+        })
+    }
+}
+
+/// Names come from servers too, so an error must not carry megabytes of them into every log line.
+fn shortened(name: &str) -> String {
+    match name.char_indices().nth(MAX_NAME_CHARS) {
+        Some((end, _)) => format!("{}…", &name[..end]),
+        None => name.to_owned(),
+    }
+}
+
+const MAX_NAME_CHARS: usize = 256;

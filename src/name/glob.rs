@@ -1,0 +1,33 @@
+//! Globs: `xdstp://authority/type/some/path/*` names all resources one segment below `some/path`.
+
+use super::xdstp::XdstpName;
+
+/// Whether the id ends in a segment `*`.
+pub(super) fn is_glob(id: &str) -> bool {
+    split_last(id).1 == "*"
+}
+
+/// Whether `name` is a member of the glob: the same authority, type and context parameters, and the same id but for
+/// one segment in the place of `*` (rule C16). A glob is no member of itself, nor is an empty segment one.
+pub(super) fn matches(glob: &XdstpName, name: &XdstpName) -> bool {
+    let (path, star) = split_last(glob.id());
+    let (parent, member) = split_last(name.id());
+    star == "*"
+        && member != "*"
+        && !member.is_empty()
+        && path == parent
+        && glob.authority() == name.authority()
+        && glob.resource_type() == name.resource_type()
+        && glob.context_params() == name.context_params()
+}
+
+/// The id of the only glob that the id may be a member of.
+pub(super) fn enclosing(id: &str) -> Option<String> {
+    let (parent, member) = split_last(id);
+    (member != "*" && !member.is_empty()).then(|| format!("{parent}*"))
+}
+
+/// The id up to and with its last `/`, and the segment after it.
+fn split_last(id: &str) -> (&str, &str) {
+    id.split_at(id.rfind('/').map_or(0, |slash| slash + 1))
+}

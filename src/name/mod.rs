@@ -1,0 +1,249 @@
+//! Names of resources: opaque ones, as servers always had them, and structured `xdstp:` ones.
+//!
+//! An `xdstp:` name says which authority the resource comes from, its type, and context parameters that belong to
+//! its identity. Names that differ only in the order of their parameters, or in the spelling of their escapes, are
+//! the same name; the canonical string is what requests and caches use.
+//!
+//! ```
+//! use xdskit::name::ResourceName;
+//!
+//! let name = ResourceName::parse("xdstp://mesh.example/envoy.config.listener.v3.Listener/shop?zone=b&env=prod")?;
+//! assert_eq!(name.authority(), Some("mesh.example"));
+//! assert_eq!(name.resource_type(), Some("envoy.config.listener.v3.Listener"));
+//! assert_eq!(name.id(), "shop");
+//! assert_eq!(
+//!     name.as_str(),
+//!     "xdstp://mesh.example/envoy.config.listener.v3.Listener/shop?env=prod&zone=b",
+//! );
+//!
+//! let opaque = ResourceName::parse("outbound|80||shop.default.svc.cluster.local")?;
+//! assert_eq!(opaque.authority(), None);
+//!
+//! let error = ResourceName::parse("xdstp://mesh.example").unwrap_err();
+//! assert_eq!(
+//!     error.to_string(),
+//!     "resource name \"xdstp://mesh.example\": resource type at byte 20: missing",
+//! );
+//! # Ok::<(), xdskit::name::NameError>(())
+//! ```
+//!
+//! The format is that of the xDS proposal [TP1]; rules are cited as C1 to C18.
+//!
+//! [TP1]: https://github.com/cncf/xds/blob/main/proposals/TP1-xds-transport-next.md
+
+use std::{
+    borrow::Cow,
+    cmp::Ordering,
+    fmt,
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
+
+mod directive;
+pub(crate) mod encoding;
+mod error;
+mod glob;
+mod params;
+mod xdstp;
+
+pub use self::{
+    directive::Directives,
+    error::{NameError, NamePart},
+    params::ContextParams,
+    xdstp::XdstpName,
+};
+
+use self::xdstp::Rules;
+
+/// The name of a resource: an opaque string, or a parsed `xdstp:` name.
+///
+/// Cheap to clone. Equality, order and hash are those of the canonical string and the directives.
+#[derive(Clone)]
+pub struct ResourceName {
+    canonical: Arc<str>,
+    xdstp: Option<Arc<XdstpName>>,
+}
+
+impl ResourceName {
+    /// Parses a name that an application, a configuration or a resource wrote.
+    ///
+    /// # Errors
+    ///
+    /// A name that starts with `xdstp:` and cannot be parsed, has a context parameter twice, has one whose key starts
+    /// with `xds.` (C8: the client sets those), or has an unknown or repeated directive (C10). Every other string is
+    /// an opaque name.
+    pub fn parse(text: &str) -> Result<Self, NameError> {
+        Self::parse_with(text, Rules::Written)
+    }
+
+    /// Parses a name that a server put on a resource. It may have the `xds.*` parameters that the request had.
+    ///
+    /// # Errors
+    ///
+    /// As [`parse`](Self::parse), without the rule for `xds.*`.
+    pub fn parse_received(text: &str) -> Result<Self, NameError> {
+        Self::parse_with(text, Rules::Received)
+    }
+
+    /// The canonical string of a name that a server put on a resource. An opaque name is handed back as it is, without
+    /// an allocation.
+    ///
+    /// # Errors
+    ///
+    /// As [`parse_received`](Self::parse_received).
+    pub fn canonicalize(text: &str) -> Result<Cow<'_, str>, NameError> {
+        if !Self::has_xdstp_scheme(text) {
+            return Ok(Cow::Borrowed(text));
+        }
+        let encoded = XdstpName::parse(text, Rules::Received, 0)?.encode();
+        Ok(if encoded == text { Cow::Borrowed(text) } else { Cow::Owned(encoded) })
+    }
+
+    /// The canonical string: what requests carry and what identifies the resource. Without directives.
+    pub fn as_str(&self) -> &str {
+        &self.canonical
+    }
+
+    /// The canonical string, shared.
+    pub fn canonical(&self) -> Arc<str> {
+        Arc::clone(&self.canonical)
+    }
+
+    /// The authority of an `xdstp:` name, which may be empty; `None` for an opaque name.
+    pub fn authority(&self) -> Option<&str> {
+        self.xdstp().map(XdstpName::authority)
+    }
+
+    /// The resource type of an `xdstp:` name, such as `envoy.config.listener.v3.Listener`; `None` for an opaque name.
+    pub fn resource_type(&self) -> Option<&str> {
+        self.xdstp().map(XdstpName::resource_type)
+    }
+
+    /// The id of an `xdstp:` name, decoded; an opaque name is all id.
+    pub fn id(&self) -> &str {
+        self.xdstp().map_or(&self.canonical, XdstpName::id)
+    }
+
+    /// The context parameters of an `xdstp:` name; `None` for an opaque name.
+    pub fn context_params(&self) -> Option<&ContextParams> {
+        self.xdstp().map(XdstpName::context_params)
+    }
+
+    /// The directives, if there are any.
+    pub fn directives(&self) -> Option<&Directives> {
+        self.xdstp().map(XdstpName::directives).filter(|directives| !directives.is_empty())
+    }
+
+    /// The parts of an `xdstp:` name; `None` for an opaque name.
+    pub fn xdstp(&self) -> Option<&XdstpName> {
+        self.xdstp.as_deref()
+    }
+
+    /// Whether this is an `xdstp:` name.
+    pub fn is_xdstp(&self) -> bool {
+        self.xdstp.is_some()
+    }
+
+    /// Whether this is a glob collection: an `xdstp:` name whose id ends in a segment `*`.
+    pub fn is_glob(&self) -> bool {
+        self.xdstp().is_some_and(XdstpName::is_glob)
+    }
+
+    /// Whether `name` is a member of this glob: one non-empty segment in the place of `*`, all else equal (C16).
+    pub fn matches(&self, name: &Self) -> bool {
+        self.xdstp().zip(name.xdstp()).is_some_and(|(glob, name)| glob::matches(glob, name))
+    }
+
+    /// The glob that this name would be a member of, so that members find their collection by one look-up.
+    pub fn enclosing_glob(&self) -> Option<Self> {
+        let xdstp = self.xdstp()?;
+        let id = glob::enclosing(xdstp.id())?;
+        Some(Self::from_xdstp(xdstp.without_directives().with_id(id)))
+    }
+
+    /// This name with other context parameters; an opaque name has none and stays as it is.
+    pub fn with_context_params(&self, params: ContextParams) -> Self {
+        self.xdstp().map_or_else(|| self.clone(), |xdstp| Self::from_xdstp(xdstp.with_params(params)))
+    }
+
+    /// This name without its directives: the resource that it means, however it is to be got.
+    pub fn without_directives(&self) -> Self {
+        match self.xdstp().filter(|xdstp| !xdstp.directives().is_empty()) {
+            Some(xdstp) => {
+                Self { canonical: self.canonical(), xdstp: Some(Arc::new(xdstp.without_directives())) }
+            }
+            None => self.clone(),
+        }
+    }
+
+    fn parse_with(text: &str, rules: Rules) -> Result<Self, NameError> {
+        if Self::has_xdstp_scheme(text) {
+            Self::parse_xdstp(text, rules, 0)
+        } else {
+            Ok(Self { canonical: Arc::from(text), xdstp: None })
+        }
+    }
+
+    fn parse_xdstp(text: &str, rules: Rules, depth: usize) -> Result<Self, NameError> {
+        XdstpName::parse(text, rules, depth).map(Self::from_xdstp)
+    }
+
+    fn from_xdstp(xdstp: XdstpName) -> Self {
+        Self { canonical: Arc::from(xdstp.encode()), xdstp: Some(Arc::new(xdstp)) }
+    }
+
+    fn has_xdstp_scheme(text: &str) -> bool {
+        text.starts_with("xdstp:")
+    }
+}
+
+impl PartialEq for ResourceName {
+    fn eq(&self, other: &Self) -> bool {
+        self.canonical == other.canonical && self.directives() == other.directives()
+    }
+}
+
+impl Eq for ResourceName {}
+
+impl Hash for ResourceName {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.canonical.hash(state);
+        self.directives().hash(state);
+    }
+}
+
+impl PartialOrd for ResourceName {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ResourceName {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.canonical.cmp(&other.canonical).then_with(|| self.directives().cmp(&other.directives()))
+    }
+}
+
+/// The canonical string with the directives, if there are any.
+impl fmt::Display for ResourceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.canonical)?;
+        match self.directives() {
+            Some(directives) => {
+                let mut out = String::new();
+                directives.encode_into(&mut out);
+                f.write_str(&out)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Debug for ResourceName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ResourceName({:?})", self.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests;
