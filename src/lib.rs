@@ -3,6 +3,8 @@
 mod observed;
 mod wire;
 
+#[deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
+pub mod config;
 #[cfg(any(test, feature = "control-plane"))]
 pub mod control_plane;
 pub mod error;

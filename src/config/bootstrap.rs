@@ -1,0 +1,156 @@
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::name::ResourceName;
+
+use super::{
+    Authority, BootstrapBuilder, CallCredentials, CertificateProvider, ChannelCredentials, ConfigSource,
+    Node, Server, Template, UnknownAuthority,
+};
+
+/// Everything that a client must know before it can ask: who to ask, as whom, and how names are made.
+///
+/// It is valid as it is and never changes. See [`config`](crate::config) for an example.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bootstrap {
+    sources: Vec<ConfigSource>,
+    authorities: BTreeMap<String, Authority>,
+    node: Node,
+    certificate_providers: BTreeMap<String, CertificateProvider>,
+    client_listener_template: Template,
+    server_listener_template: Option<Template>,
+    allowed_grpc_services: BTreeMap<String, AllowedGrpcService>,
+}
+
+/// How a gRPC service that a resource names may be called (A102).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct AllowedGrpcService {
+    /// How the connection is secured.
+    pub channel_credentials: ChannelCredentials,
+    /// What goes with each call.
+    pub call_credentials: Vec<CallCredentials>,
+}
+
+/// What a bootstrap is made of, checked part by part, before authorities are given the default servers.
+#[derive(Debug)]
+pub(crate) struct Parts {
+    /// Not empty.
+    pub(crate) servers: Vec<Server>,
+    pub(crate) authorities: BTreeMap<String, AuthorityParts>,
+    pub(crate) node: Node,
+    pub(crate) certificate_providers: BTreeMap<String, CertificateProvider>,
+    pub(crate) client_listener_template: Option<Template>,
+    pub(crate) server_listener_template: Option<Template>,
+    pub(crate) allowed_grpc_services: BTreeMap<String, AllowedGrpcService>,
+}
+
+#[derive(Debug)]
+pub(crate) struct AuthorityParts {
+    pub(crate) template: Option<Template>,
+    pub(crate) servers: Vec<Server>,
+    pub(crate) fallback_on_reachability_only: bool,
+}
+
+impl Bootstrap {
+    /// Starts a bootstrap in code.
+    pub fn builder() -> BootstrapBuilder {
+        BootstrapBuilder::default()
+    }
+
+    /// The sources of opaque names, and of authorities that have none of their own, in the order in which they are tried
+    /// (A71); never empty.
+    pub fn sources(&self) -> &[ConfigSource] {
+        &self.sources
+    }
+
+    /// The management servers of [`sources`](Self::sources).
+    pub fn servers(&self) -> impl Iterator<Item = &Arc<Server>> {
+        self.sources.iter().map(ConfigSource::server)
+    }
+
+    /// The authorities by name. The empty name is that of names which start with `xdstp:///`.
+    pub fn authorities(&self) -> &BTreeMap<String, Authority> {
+        &self.authorities
+    }
+
+    /// Who this client says it is.
+    pub fn node(&self) -> &Node {
+        &self.node
+    }
+
+    /// The certificate providers by the names of their instances.
+    pub fn certificate_providers(&self) -> &BTreeMap<String, CertificateProvider> {
+        &self.certificate_providers
+    }
+
+    /// Makes the name of a listener from a target without an authority; `%s` unless the bootstrap says otherwise.
+    pub fn client_listener_template(&self) -> &Template {
+        &self.client_listener_template
+    }
+
+    /// Makes the name of a server's listener from its address.
+    pub fn server_listener_template(&self) -> Option<&Template> {
+        self.server_listener_template.as_ref()
+    }
+
+    /// The gRPC services that resources may name, by their target (A102).
+    pub fn allowed_grpc_services(&self) -> &BTreeMap<String, AllowedGrpcService> {
+        &self.allowed_grpc_services
+    }
+
+    /// Where to ask for a name, in order; never empty. An `xdstp:` name is its authority's, an opaque one the bootstrap's
+    /// (A47-10).
+    ///
+    /// # Errors
+    ///
+    /// An authority that is not in the bootstrap.
+    pub fn sources_for(&self, name: &ResourceName) -> Result<&[ConfigSource], UnknownAuthority> {
+        match name.authority() {
+            Some(authority) => self.authority(authority).map(Authority::sources),
+            None => Ok(&self.sources),
+        }
+    }
+
+    pub(super) fn authority(&self, name: &str) -> Result<&Authority, UnknownAuthority> {
+        self.authorities.get(name).ok_or_else(|| UnknownAuthority { authority: name.to_owned() })
+    }
+
+    pub(crate) fn assemble(parts: Parts) -> Self {
+        let mut known = Vec::new();
+        let sources = sources(parts.servers, &mut known);
+        let authorities = parts
+            .authorities
+            .into_iter()
+            .map(|(name, authority)| {
+                let own = self::sources(authority.servers, &mut known);
+                let authority = Authority {
+                    template: authority.template.unwrap_or_else(|| Template::of_authority(&name)),
+                    sources: if own.is_empty() { sources.clone() } else { own },
+                    fallback_on_reachability_only: authority.fallback_on_reachability_only,
+                };
+                (name, authority)
+            })
+            .collect();
+        Self {
+            sources,
+            authorities,
+            node: parts.node,
+            certificate_providers: parts.certificate_providers,
+            client_listener_template: parts.client_listener_template.unwrap_or_else(Template::verbatim),
+            server_listener_template: parts.server_listener_template,
+            allowed_grpc_services: parts.allowed_grpc_services,
+        }
+    }
+}
+
+/// Equal servers become one value, which makes comparing and keeping them cheap.
+fn sources(servers: Vec<Server>, known: &mut Vec<Arc<Server>>) -> Vec<ConfigSource> {
+    let mut shared = |server: Server| match known.iter().find(|other| ***other == server) {
+        Some(other) => Arc::clone(other),
+        None => {
+            known.push(Arc::new(server));
+            Arc::clone(&known[known.len() - 1])
+        }
+    };
+    servers.into_iter().map(|server| ConfigSource::Ads(shared(server))).collect()
+}

@@ -1,0 +1,94 @@
+use std::{path::PathBuf, time::Duration};
+
+use serde_json::Value;
+
+use super::credentials::{self, DEFAULT_REFRESH_INTERVAL, FilesError};
+
+/// A source of certificates that resources refer to by the name of its instance (A29).
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum CertificateProvider {
+    /// PEM files that are read again at an interval.
+    FileWatcher(FileWatcherConfig),
+    /// A plugin that this library does not know. Resources that name the instance are rejected.
+    Unknown {
+        /// The plugin's name.
+        plugin_name: String,
+        /// Its configuration as written; `null` if there is none.
+        config: Value,
+    },
+}
+
+/// What the plugin `file_watcher` reads (A29, A65, A87). At least one file is set.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct FileWatcherConfig {
+    /// PEM file of root certificates.
+    pub ca_certificate_file: Option<PathBuf>,
+    /// PEM file of a certificate chain; `None` exactly if `private_key_file` is.
+    pub certificate_file: Option<PathBuf>,
+    /// PEM file of the certificate's private key, in the same directory.
+    pub private_key_file: Option<PathBuf>,
+    /// JSON file of a SPIFFE trust bundle map, used in place of the roots (A87).
+    pub spiffe_trust_bundle_map_file: Option<PathBuf>,
+    /// How often the files are read again.
+    pub refresh_interval: Duration,
+}
+
+impl CertificateProvider {
+    /// The plugin's name, such as `file_watcher`.
+    pub fn plugin_name(&self) -> &str {
+        match self {
+            Self::FileWatcher(_) => Self::FILE_WATCHER,
+            Self::Unknown { plugin_name, .. } => plugin_name,
+        }
+    }
+
+    /// Whether this library can use it, and so a resource may refer to it.
+    pub fn is_known(&self) -> bool {
+        match self {
+            Self::FileWatcher(_) => true,
+            Self::Unknown { .. } => false,
+        }
+    }
+
+    pub(crate) const FILE_WATCHER: &'static str = "file_watcher";
+}
+
+impl FileWatcherConfig {
+    /// Root certificates only.
+    pub fn roots(ca_certificate_file: impl Into<PathBuf>) -> Self {
+        Self { ca_certificate_file: Some(ca_certificate_file.into()), ..Self::empty() }
+    }
+
+    /// A certificate with its key only.
+    pub fn identity(certificate_file: impl Into<PathBuf>, private_key_file: impl Into<PathBuf>) -> Self {
+        Self {
+            certificate_file: Some(certificate_file.into()),
+            private_key_file: Some(private_key_file.into()),
+            ..Self::empty()
+        }
+    }
+
+    pub(crate) fn empty() -> Self {
+        Self {
+            ca_certificate_file: None,
+            certificate_file: None,
+            private_key_file: None,
+            spiffe_trust_bundle_map_file: None,
+            refresh_interval: DEFAULT_REFRESH_INTERVAL,
+        }
+    }
+
+    pub(crate) fn check(&self) -> Result<(), FilesError> {
+        let files = [&self.ca_certificate_file, &self.certificate_file, &self.private_key_file];
+        if files.iter().all(|file| file.is_none()) && self.spiffe_trust_bundle_map_file.is_none() {
+            return Err(FilesError {
+                field: "",
+                reason: "needs a certificate_file or a ca_certificate_file",
+            });
+        }
+        credentials::check_identity(self.certificate_file.as_deref(), self.private_key_file.as_deref())?;
+        credentials::check_interval(self.refresh_interval)
+    }
+}

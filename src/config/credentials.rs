@@ -1,0 +1,112 @@
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// How the connection to a management server is secured.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ChannelCredentials {
+    /// Plain text.
+    Insecure,
+    /// TLS (A65).
+    Tls(TlsConfig),
+}
+
+/// TLS to a management server (A65). Without any file: the system's root certificates and no client certificate.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct TlsConfig {
+    /// PEM file of the roots that the server's certificate is checked with; `None` for those of the system.
+    pub ca_certificate_file: Option<PathBuf>,
+    /// PEM file of the client's certificate chain; `None` exactly if `private_key_file` is.
+    pub certificate_file: Option<PathBuf>,
+    /// PEM file of the client's private key.
+    pub private_key_file: Option<PathBuf>,
+    /// JSON file of a SPIFFE trust bundle map, used in place of the roots (A87).
+    pub spiffe_trust_bundle_map_file: Option<PathBuf>,
+    /// How old the contents of the files may be when a connection is made.
+    pub refresh_interval: Duration,
+}
+
+/// Credentials that go with each call to a management server (A97).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum CallCredentials {
+    /// A JSON web token read from a file. It is sent on secured connections only.
+    JwtTokenFile(PathBuf),
+}
+
+impl TlsConfig {
+    /// Checks the server's certificate with the roots in a PEM file.
+    #[must_use]
+    pub fn with_ca_certificate_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.ca_certificate_file = Some(path.into());
+        self
+    }
+
+    /// Presents a client certificate: the PEM files of its chain and of its private key, in one directory.
+    #[must_use]
+    pub fn with_identity(mut self, certificate: impl Into<PathBuf>, private_key: impl Into<PathBuf>) -> Self {
+        self.certificate_file = Some(certificate.into());
+        self.private_key_file = Some(private_key.into());
+        self
+    }
+
+    /// Sets how old the contents of the files may be when a connection is made.
+    #[must_use]
+    pub fn with_refresh_interval(mut self, interval: Duration) -> Self {
+        self.refresh_interval = interval;
+        self
+    }
+
+    pub(crate) fn check(&self) -> Result<(), FilesError> {
+        check_identity(self.certificate_file.as_deref(), self.private_key_file.as_deref())?;
+        check_interval(self.refresh_interval)
+    }
+}
+
+impl Default for TlsConfig {
+    fn default() -> Self {
+        Self {
+            ca_certificate_file: None,
+            certificate_file: None,
+            private_key_file: None,
+            spiffe_trust_bundle_map_file: None,
+            refresh_interval: DEFAULT_REFRESH_INTERVAL,
+        }
+    }
+}
+
+/// The field of a set of certificate files that is wrong, and why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FilesError {
+    pub(crate) field: &'static str,
+    pub(crate) reason: &'static str,
+}
+
+/// Certificate and key come together and from one directory: a rotation replaces both by switching one link.
+pub(crate) fn check_identity(certificate: Option<&Path>, key: Option<&Path>) -> Result<(), FilesError> {
+    match (certificate, key) {
+        (Some(_), None) => {
+            Err(FilesError { field: "private_key_file", reason: "missing beside certificate_file" })
+        }
+        (None, Some(_)) => {
+            Err(FilesError { field: "certificate_file", reason: "missing beside private_key_file" })
+        }
+        (Some(certificate), Some(key)) if certificate.parent() != key.parent() => {
+            Err(FilesError { field: "private_key_file", reason: "not in the directory of certificate_file" })
+        }
+        (Some(_), Some(_)) | (None, None) => Ok(()),
+    }
+}
+
+pub(crate) fn check_interval(interval: Duration) -> Result<(), FilesError> {
+    if interval.is_zero() {
+        return Err(FilesError { field: "refresh_interval", reason: "must be more than 0 s" });
+    }
+    Ok(())
+}
+
+/// How often certificate files are read again where a bootstrap does not say (A65).
+pub const DEFAULT_REFRESH_INTERVAL: Duration = Duration::from_secs(600);

@@ -1,0 +1,49 @@
+//! What a bootstrap says, as values: the management servers in their order, the node, authorities and certificate
+//! providers.
+//!
+//! A [`Bootstrap`] is read from gRPC's JSON ([`Bootstrap::from_env`], [`Bootstrap::from_file`],
+//! [`Bootstrap::from_json`], see [`bootstrap`](crate::bootstrap)) or made in code:
+//!
+//! ```
+//! use xdskit::config::{AuthorityBuilder, Bootstrap, Node, Server, TlsConfig};
+//!
+//! let bootstrap = Bootstrap::builder()
+//!     .node(Node::new("shop-7f9c").with_cluster("shop"))
+//!     .server(Server::new("xds.example.com:443").tls(TlsConfig::default()))
+//!     .server(Server::new("127.0.0.1:18000").insecure())
+//!     .authority("backup.example.com", AuthorityBuilder::default())
+//!     .build()?;
+//!
+//! assert_eq!(bootstrap.servers().count(), 2);
+//! assert_eq!(bootstrap.listener_name("xds:///shop")?.as_str(), "shop");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! What can be had from these values is valid: server URIs are understood, templates belong to their authority, lists
+//! that must not be empty are not.
+
+mod authority;
+mod bootstrap;
+mod builder;
+mod certificates;
+mod credentials;
+mod node;
+mod problem;
+mod server;
+mod target;
+mod template;
+mod uri;
+
+pub use self::{
+    authority::{Authority, ConfigSource, UnknownAuthority},
+    bootstrap::{AllowedGrpcService, Bootstrap},
+    builder::{AuthorityBuilder, BootstrapBuilder, ServerBuilder},
+    certificates::{CertificateProvider, FileWatcherConfig},
+    credentials::{CallCredentials, ChannelCredentials, DEFAULT_REFRESH_INTERVAL, TlsConfig},
+    node::{CLIENT_FEATURES, Locality, Node, USER_AGENT_NAME, USER_AGENT_VERSION},
+    problem::{ConfigError, Problem},
+    server::{ApiType, Server, ServerFeatures},
+    target::TargetError,
+    template::Template,
+    uri::{Endpoint, InvalidUri, ServerUri},
+};

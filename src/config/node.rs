@@ -1,0 +1,115 @@
+use serde_json::{Map, Value};
+
+use crate::name::ContextParams;
+
+/// Who this client says it is: part of the first request of each stream.
+///
+/// The user agent and the client features are the library's own ([`USER_AGENT_NAME`], [`USER_AGENT_VERSION`],
+/// [`CLIENT_FEATURES`]) and cannot be configured (A27-2).
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Node {
+    /// Identifies this client among all. It is part of every error.
+    pub id: String,
+    /// The service that this client belongs to.
+    pub cluster: String,
+    /// Where this client runs.
+    pub locality: Option<Locality>,
+    /// Whatever the management server wants to know.
+    pub metadata: Map<String, Value>,
+}
+
+/// A place, from large to small. Empty parts are unknown.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
+pub struct Locality {
+    /// Such as `europe-west1`.
+    pub region: String,
+    /// Such as `europe-west1-b`.
+    pub zone: String,
+    /// A part of the zone.
+    pub sub_zone: String,
+}
+
+impl Node {
+    /// A node with an id.
+    pub fn new(id: impl Into<String>) -> Self {
+        Self { id: id.into(), ..Self::default() }
+    }
+
+    /// Sets the service that this client belongs to.
+    #[must_use]
+    pub fn with_cluster(mut self, cluster: impl Into<String>) -> Self {
+        self.cluster = cluster.into();
+        self
+    }
+
+    /// Sets where this client runs.
+    #[must_use]
+    pub fn with_locality(mut self, locality: Locality) -> Self {
+        self.locality = Some(locality);
+        self
+    }
+
+    /// Sets one key of the metadata.
+    #[must_use]
+    pub fn with_metadata(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.metadata.insert(key.into(), value.into());
+        self
+    }
+
+    /// The context parameters that stand for this node (rule C7): those of `keys` that it has a value for, named
+    /// without their prefix `xds.node.`, such as `cluster`, `locality.zone` or `metadata.team`. Metadata values are
+    /// written as JSON.
+    ///
+    /// ```
+    /// use xdskit::config::Node;
+    ///
+    /// let node = Node::new("n").with_cluster("shop").with_metadata("team", "a");
+    /// let params = node.context_params(&["cluster", "metadata.team", "locality.zone"]);
+    /// assert_eq!(params.get("xds.node.cluster"), Some("shop"));
+    /// assert_eq!(params.get("xds.node.metadata.team"), Some("\"a\""));
+    /// assert_eq!(params.len(), 2);
+    /// ```
+    pub fn context_params(&self, keys: &[&str]) -> ContextParams {
+        keys.iter()
+            .filter_map(|key| Some((format!("xds.node.{key}"), self.context_param(key)?)))
+            .filter(|(_, value)| !value.is_empty())
+            .collect()
+    }
+
+    fn context_param(&self, key: &str) -> Option<String> {
+        let locality = self.locality.as_ref();
+        match key {
+            "id" => Some(self.id.clone()),
+            "cluster" => Some(self.cluster.clone()),
+            "user_agent_name" => Some(USER_AGENT_NAME.to_owned()),
+            "user_agent_version" => Some(USER_AGENT_VERSION.to_owned()),
+            "locality.region" => locality.map(|l| l.region.clone()),
+            "locality.zone" => locality.map(|l| l.zone.clone()),
+            "locality.sub_zone" => locality.map(|l| l.sub_zone.clone()),
+            other => self.metadata.get(other.strip_prefix("metadata.")?).map(Value::to_string),
+        }
+    }
+}
+
+impl Locality {
+    /// A place by region, zone and part of the zone.
+    pub fn new(region: impl Into<String>, zone: impl Into<String>, sub_zone: impl Into<String>) -> Self {
+        Self { region: region.into(), zone: zone.into(), sub_zone: sub_zone.into() }
+    }
+}
+
+/// The `user_agent_name` of the node.
+pub const USER_AGENT_NAME: &str = "xdskit";
+
+/// The `user_agent_version` of the node.
+pub const USER_AGENT_VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The `client_features` of the node. Both spellings of the feature for wrapped resources are in use.
+pub const CLIENT_FEATURES: &[&str] = &[
+    "envoy.lb.does_not_support_overprovisioning",
+    "xds.config.resource-in-sotw",
+    "xds.config.supports-resource-in-sotw",
+    "xds.config.supports-resource-ttl",
+];

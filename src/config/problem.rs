@@ -1,0 +1,72 @@
+use std::fmt;
+
+/// One thing that is wrong in a configuration, and where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    path: String,
+    reason: String,
+}
+
+/// Why a configuration made in code cannot be used: all that is wrong with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError {
+    problems: Vec<Problem>,
+}
+
+impl Problem {
+    pub(crate) fn new(path: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { path: path.into(), reason: reason.into() }
+    }
+
+    /// The field, as a path in gRPC's bootstrap JSON, such as `xds_servers[1].server_uri` or
+    /// `authorities["a.example"].xds_servers`. Empty for the document itself.
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// What is wrong with it.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.path.is_empty() {
+            f.write_str(&self.reason)
+        } else {
+            write!(f, "{}: {}", self.path, self.reason)
+        }
+    }
+}
+
+impl ConfigError {
+    /// `problems` is not empty.
+    pub(crate) fn new(problems: Vec<Problem>) -> Self {
+        Self { problems }
+    }
+
+    /// All problems, in the order of the configuration; at least one.
+    pub fn problems(&self) -> &[Problem] {
+        &self.problems
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write_problems(f, &self.problems)
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// Writes `a: b; c: d`.
+pub(crate) fn write_problems(f: &mut fmt::Formatter<'_>, problems: &[Problem]) -> fmt::Result {
+    for (index, problem) in problems.iter().enumerate() {
+        if index > 0 {
+            f.write_str("; ")?;
+        }
+        write!(f, "{problem}")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,147 @@
+use std::fmt;
+
+use super::{
+    ServerBuilder,
+    credentials::{CallCredentials, ChannelCredentials},
+    uri::{Security, ServerUri},
+};
+
+/// A management server.
+///
+/// Equality and hash are its identity: authorities whose servers are equal share one stream. The identity is all that
+/// can make two streams differ: the URI, the credentials with their configuration, the known features and the
+/// variant of the protocol.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Server {
+    /// Where it is.
+    pub uri: ServerUri,
+    /// How the connection is secured.
+    pub channel_credentials: ChannelCredentials,
+    /// What goes with each call, in the order of the bootstrap.
+    pub call_credentials: Vec<CallCredentials>,
+    /// How it wants to be treated.
+    pub features: ServerFeatures,
+    /// The variant of the protocol to speak with it; `None` for the client's default.
+    pub api_type: Option<ApiType>,
+}
+
+/// What a bootstrap's `server_features` ask for. Features that are not known are ignored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct ServerFeatures {
+    /// `ignore_resource_deletion` (A53): a Listener or Cluster that is missing from a response stays in use.
+    pub ignore_resource_deletion: bool,
+    /// `trusted_xds_server` (A81): fields that touch security are honoured.
+    pub trusted_xds_server: bool,
+    /// `fail_on_data_errors` (A88): a resource with a data error is dropped instead of kept.
+    pub fail_on_data_errors: bool,
+    /// `resource_timer_is_transient_error` (A88): a resource that does not come within 30 s is unreachable, instead of
+    /// non-existent after 15 s.
+    pub resource_timer_is_transient_error: bool,
+}
+
+/// A variant of the protocol, by the names of `envoy.config.core.v3.ApiConfigSource.ApiType`.
+///
+/// In a bootstrap's server it is the field `api_type`, an extension of this library to gRPC's format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ApiType {
+    /// `REST`: polling over HTTP.
+    Rest,
+    /// `GRPC`: a stream for each type, state of the world.
+    Grpc,
+    /// `DELTA_GRPC`: a stream for each type, incremental.
+    DeltaGrpc,
+    /// `AGGREGATED_GRPC`: one stream for all types, state of the world.
+    AggregatedGrpc,
+    /// `AGGREGATED_DELTA_GRPC`: one stream for all types, incremental.
+    AggregatedDeltaGrpc,
+}
+
+impl Server {
+    /// Starts a server by its URI (see [`ServerUri`] for the forms). An `http://` or `https://` URI implies the
+    /// channel credentials; others need [`insecure`](ServerBuilder::insecure) or [`tls`](ServerBuilder::tls).
+    #[allow(
+        clippy::new_ret_no_self,
+        reason = "reads best where a bootstrap is built, and a URI can be wrong"
+    )]
+    pub fn new(uri: impl Into<String>) -> ServerBuilder {
+        ServerBuilder::new(uri)
+    }
+
+    /// An `http://` URI with TLS, or `https://` without, is a mistake that would go unnoticed for long.
+    pub(crate) fn check_scheme(
+        uri: &ServerUri,
+        credentials: &ChannelCredentials,
+    ) -> Result<(), &'static str> {
+        match (uri.security(), credentials) {
+            (Some(Security::Tls), ChannelCredentials::Insecure) => {
+                Err("an https URI contradicts channel credentials `insecure`")
+            }
+            (Some(Security::Plain), ChannelCredentials::Tls(_)) => {
+                Err("an http URI contradicts channel credentials `tls`")
+            }
+            (None, _)
+            | (Some(Security::Plain), ChannelCredentials::Insecure)
+            | (Some(Security::Tls), ChannelCredentials::Tls(_)) => Ok(()),
+        }
+    }
+}
+
+impl ServerFeatures {
+    /// Sets the feature that a bootstrap calls `name`. Others have no effect.
+    pub(crate) fn insert(&mut self, name: &str) {
+        match name {
+            "ignore_resource_deletion" => self.ignore_resource_deletion = true,
+            "trusted_xds_server" => self.trusted_xds_server = true,
+            "fail_on_data_errors" => self.fail_on_data_errors = true,
+            "resource_timer_is_transient_error" => self.resource_timer_is_transient_error = true,
+            _ => {}
+        }
+    }
+}
+
+/// The features of these names, as in a bootstrap; unknown ones are ignored.
+impl<'a> FromIterator<&'a str> for ServerFeatures {
+    fn from_iter<I: IntoIterator<Item = &'a str>>(names: I) -> Self {
+        let mut features = Self::default();
+        names.into_iter().for_each(|name| features.insert(name));
+        features
+    }
+}
+
+impl ApiType {
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rest => "REST",
+            Self::Grpc => "GRPC",
+            Self::DeltaGrpc => "DELTA_GRPC",
+            Self::AggregatedGrpc => "AGGREGATED_GRPC",
+            Self::AggregatedDeltaGrpc => "AGGREGATED_DELTA_GRPC",
+        }
+    }
+
+    /// Whether it is incremental.
+    pub fn is_delta(self) -> bool {
+        match self {
+            Self::DeltaGrpc | Self::AggregatedDeltaGrpc => true,
+            Self::Rest | Self::Grpc | Self::AggregatedGrpc => false,
+        }
+    }
+
+    /// The type of this name.
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|api_type| api_type.name() == name)
+    }
+
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Rest, Self::Grpc, Self::DeltaGrpc, Self::AggregatedGrpc, Self::AggregatedDeltaGrpc];
+}
+
+impl fmt::Display for ApiType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
