@@ -10,19 +10,19 @@ use bytes::Bytes;
 use crate::{observed::ErasedObserved, wire};
 
 mod invalid;
-mod load_balancing;
-mod metadata;
-mod outlier;
 mod parts;
 
+pub mod load_balancing;
 pub mod matcher;
+pub mod metadata;
+pub mod outlier;
+pub mod tls;
 
 pub use invalid::Invalid;
-pub use load_balancing::{
-    ClientSideWeightedRoundRobin, CustomLbPolicy, LbPolicy, LeastRequest, PickFirst, RingHash, WrrLocality,
-};
-pub use metadata::{Metadata, MetadataValue};
-pub use outlier::{FailurePercentage, OutlierDetection, SuccessRate};
+pub use load_balancing::LbPolicy;
+pub use metadata::Metadata;
+pub use outlier::OutlierDetection;
+pub use tls::{DownstreamTls, UpstreamTls};
 
 /// A type of resource that can be watched.
 ///

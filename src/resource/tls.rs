@@ -1,0 +1,354 @@
+//! TLS between the application and its peers (A29, A82, A101).
+//!
+//! Keys and certificates never come in these messages: they name *certificate provider instances*, which the bootstrap
+//! defines. A field that is not supported is skipped only where that does not weaken security (A29-8).
+
+use serde::Serialize;
+
+use super::{Context, Invalid, matcher::StringMatcher, parts};
+use crate::pb::envoy::{
+    config::core::v3::{self as core, transport_socket::ConfigType},
+    extensions::transport_sockets::tls::v3::{
+        self as tls, CommonTlsContext,
+        common_tls_context::{CertificateProviderInstance, ValidationContextType},
+    },
+};
+
+/// TLS towards the endpoints of a cluster.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct UpstreamTls {
+    /// Where the client's own certificate and key come from; `None` is TLS without a client certificate.
+    pub identity: Option<ProviderInstance>,
+    /// Where the certificates come from that the server's must be signed by.
+    pub roots: Roots,
+    /// One of the names in the server's certificate must match one of these; empty accepts every name (A29-13).
+    pub san_matchers: Box<[SanMatcher]>,
+    /// The server name to send, if no better is known: at most 255 bytes, `None` to send none (A101).
+    pub sni: Option<Box<str>>,
+    /// Whether the endpoint's hostname, where it has one, is the server name to send (A101).
+    pub auto_host_sni: bool,
+    /// Whether the server's certificate must be for the server name that was sent, in place of `san_matchers` (A101).
+    pub auto_sni_san_validation: bool,
+}
+
+/// TLS towards the clients of a listener.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct DownstreamTls {
+    /// Where the server's certificate and key come from.
+    pub identity: ProviderInstance,
+    /// Where the certificates come from that a client's must be signed by; `None` looks at no client certificate.
+    pub roots: Option<ProviderInstance>,
+    /// Whether clients without a certificate are turned away; set only where there are `roots`.
+    pub require_client_certificate: bool,
+}
+
+/// A certificate provider instance of the bootstrap.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ProviderInstance {
+    /// Its name in `certificate_providers`, which has it.
+    pub instance_name: Box<str>,
+    /// Which of its certificates, where it has several; may be empty.
+    pub certificate_name: Box<str>,
+}
+
+/// Where trusted certificates come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Roots {
+    /// A certificate provider instance.
+    Provider(ProviderInstance),
+    /// The operating system (A82).
+    System,
+}
+
+/// Matches a subject alternative name of a certificate.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct SanMatcher {
+    /// The kind of name to look at; `None` looks at all of them.
+    pub san_type: Option<SanType>,
+    /// What the name must be.
+    pub matcher: StringMatcher,
+}
+
+/// A kind of subject alternative name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[non_exhaustive]
+#[allow(missing_docs, reason = "the names are X.509's own")]
+pub enum SanType {
+    Email,
+    Dns,
+    Uri,
+    IpAddress,
+}
+
+impl UpstreamTls {
+    /// Rules C20, C22, C23 and T1 to T17; of a `TransportSocket`, whose name means nothing.
+    pub(super) fn parse(socket: &core::TransportSocket, cx: &Context<'_>) -> Result<Self, Invalid> {
+        let message: tls::UpstreamTlsContext = typed_config(socket, UPSTREAM)?;
+        Self::from_message(message, cx).map_err(|e| e.at("typed_config"))
+    }
+
+    fn from_message(message: tls::UpstreamTlsContext, cx: &Context<'_>) -> Result<Self, Invalid> {
+        let common = message.common_tls_context.ok_or(Invalid::field("common_tls_context", "must be set"))?;
+        let common = Common::parse(common, cx).map_err(|e| e.at("common_tls_context"))?;
+        let roots = match (common.roots, common.system_roots) {
+            (Some(provider), _) => Roots::Provider(provider),
+            (None, true) => Roots::System,
+            (None, false) => {
+                let reason =
+                    "needs a validation_context with ca_certificate_provider_instance or system_root_certs";
+                return Err(Invalid::field("common_tls_context", reason));
+            }
+        };
+        if message.sni.len() > MAX_SNI {
+            let reason = format!("must be at most {MAX_SNI} bytes, is {}", message.sni.len());
+            return Err(Invalid::field("sni", reason));
+        }
+        Ok(Self {
+            identity: common.identity,
+            roots,
+            san_matchers: common.san_matchers,
+            sni: (!message.sni.is_empty()).then(|| message.sni.into()),
+            auto_host_sni: message.auto_host_sni,
+            auto_sni_san_validation: message.auto_sni_san_validation,
+        })
+    }
+}
+
+impl DownstreamTls {
+    /// Rules S27 to S35 and T1 to T17; of a `TransportSocket`, whose name means nothing.
+    pub(super) fn parse(socket: &core::TransportSocket, cx: &Context<'_>) -> Result<Self, Invalid> {
+        let message: tls::DownstreamTlsContext = typed_config(socket, DOWNSTREAM)?;
+        Self::from_message(message, cx).map_err(|e| e.at("typed_config"))
+    }
+
+    fn from_message(message: tls::DownstreamTlsContext, cx: &Context<'_>) -> Result<Self, Invalid> {
+        if message.require_sni.is_some_and(|require| require.value) {
+            return Err(unsupported("require_sni"));
+        }
+        if message.ocsp_staple_policy != tls::downstream_tls_context::OcspStaplePolicy::LenientStapling as i32
+        {
+            return Err(Invalid::field("ocsp_staple_policy", "only LENIENT_STAPLING is supported"));
+        }
+        let common = message.common_tls_context.ok_or(Invalid::field("common_tls_context", "must be set"))?;
+        let common = Common::parse(common, cx).map_err(|e| e.at("common_tls_context"))?;
+        let at = |field, reason| Invalid::field(field, reason).at("common_tls_context");
+        let identity =
+            common.identity.ok_or_else(|| at("tls_certificate_provider_instance", "must be set"))?;
+        if !common.san_matchers.is_empty() {
+            return Err(at("validation_context", "names of clients cannot be matched here"));
+        }
+        if common.validates && common.roots.is_none() {
+            // Also with system_root_certs, which are not for servers (T13).
+            return Err(at("validation_context.ca_certificate_provider_instance", "must be set"));
+        }
+        let require_client_certificate =
+            message.require_client_certificate.is_some_and(|require| require.value);
+        if require_client_certificate && common.roots.is_none() {
+            let reason = "needs a validation_context to check the certificates";
+            return Err(Invalid::field("require_client_certificate", reason));
+        }
+        Ok(Self { identity, roots: common.roots, require_client_certificate })
+    }
+}
+
+impl ProviderInstance {
+    fn parse(instance_name: String, certificate_name: String, cx: &Context<'_>) -> Result<Self, Invalid> {
+        if !cx.has_certificate_provider(&instance_name) {
+            let reason = format!("the bootstrap has no usable certificate provider {instance_name:?}");
+            return Err(Invalid::field("instance_name", reason));
+        }
+        Ok(Self { instance_name: instance_name.into(), certificate_name: certificate_name.into() })
+    }
+
+    fn of_plugin(from: tls::CertificateProviderPluginInstance, cx: &Context<'_>) -> Result<Self, Invalid> {
+        Self::parse(from.instance_name, from.certificate_name, cx)
+    }
+
+    /// The same message by its older name.
+    fn of_instance(from: CertificateProviderInstance, cx: &Context<'_>) -> Result<Self, Invalid> {
+        Self::parse(from.instance_name, from.certificate_name, cx)
+    }
+}
+
+/// What both sides have in common.
+struct Common {
+    identity: Option<ProviderInstance>,
+    /// Whether there is anything about the validation of the peer.
+    validates: bool,
+    roots: Option<ProviderInstance>,
+    system_roots: bool,
+    san_matchers: Box<[SanMatcher]>,
+}
+
+impl Common {
+    fn parse(mut from: CommonTlsContext, cx: &Context<'_>) -> Result<Self, Invalid> {
+        if from.tls_params.is_some() {
+            return Err(unsupported("tls_params"));
+        }
+        if from.custom_handshaker.is_some() {
+            return Err(unsupported("custom_handshaker"));
+        }
+        let identity = identity(&mut from, cx)?;
+        let mut common = Self {
+            identity,
+            validates: true,
+            roots: None,
+            system_roots: false,
+            san_matchers: Box::default(),
+        };
+        match from.validation_context_type {
+            None => common.validates = false,
+            Some(ValidationContextType::ValidationContext(context)) => {
+                common.validation(context, cx).map_err(|e| e.at("validation_context"))?;
+            }
+            Some(ValidationContextType::CombinedValidationContext(combined)) => {
+                let at = |e: Invalid| e.at("combined_validation_context");
+                if let Some(context) = combined.default_validation_context {
+                    common.validation(context, cx).map_err(|e| at(e.at("default_validation_context")))?;
+                }
+                if let (None, Some(older)) =
+                    (&common.roots, combined.validation_context_certificate_provider_instance)
+                {
+                    let roots = ProviderInstance::of_instance(older, cx);
+                    common.roots = Some(
+                        roots.map_err(|e| at(e.at("validation_context_certificate_provider_instance")))?,
+                    );
+                }
+            }
+            Some(ValidationContextType::ValidationContextCertificateProviderInstance(older)) => {
+                let roots = ProviderInstance::of_instance(older, cx);
+                common.roots =
+                    Some(roots.map_err(|e| e.at("validation_context_certificate_provider_instance"))?);
+            }
+            Some(ValidationContextType::ValidationContextSdsSecretConfig(_)) => {
+                return Err(unsupported("validation_context_sds_secret_config"));
+            }
+        }
+        Ok(common)
+    }
+
+    fn validation(
+        &mut self,
+        from: tls::CertificateValidationContext,
+        cx: &Context<'_>,
+    ) -> Result<(), Invalid> {
+        let sct = from.require_signed_certificate_timestamp.is_some_and(|require| require.value);
+        for (set, field) in [
+            (!from.verify_certificate_spki.is_empty(), "verify_certificate_spki"),
+            (!from.verify_certificate_hash.is_empty(), "verify_certificate_hash"),
+            (sct, "require_signed_certificate_timestamp"),
+            (from.crl.is_some(), "crl"),
+            (from.custom_validator_config.is_some(), "custom_validator_config"),
+        ] {
+            if set {
+                return Err(unsupported(field));
+            }
+        }
+        self.san_matchers =
+            SanMatcher::parse_all(from.match_subject_alt_names, from.match_typed_subject_alt_names)?;
+        self.system_roots = from.system_root_certs.is_some();
+        self.roots = from
+            .ca_certificate_provider_instance
+            .map(|instance| ProviderInstance::of_plugin(instance, cx))
+            .transpose()
+            .map_err(|e| e.at("ca_certificate_provider_instance"))?;
+        Ok(())
+    }
+}
+
+impl SanMatcher {
+    /// Rule T15. Either field may be used, not both: as in Envoy.
+    pub(super) fn parse_all(
+        any: Vec<crate::pb::envoy::r#type::matcher::v3::StringMatcher>,
+        typed: Vec<tls::SubjectAltNameMatcher>,
+    ) -> Result<Box<[Self]>, Invalid> {
+        const TYPED: &str = "match_typed_subject_alt_names";
+        if !any.is_empty() && !typed.is_empty() {
+            return Err(Invalid::field(TYPED, "excludes match_subject_alt_names, which is set too"));
+        }
+        let any = any.into_iter().enumerate().map(|(i, matcher)| {
+            let matcher =
+                StringMatcher::parse(matcher).map_err(|e| e.at_index("match_subject_alt_names", i))?;
+            Ok(Self { san_type: None, matcher })
+        });
+        let typed = typed
+            .into_iter()
+            .enumerate()
+            .map(|(i, matcher)| Self::of_type(matcher).map_err(|e| e.at_index(TYPED, i)));
+        any.chain(typed).collect()
+    }
+
+    fn of_type(from: tls::SubjectAltNameMatcher) -> Result<Self, Invalid> {
+        use tls::subject_alt_name_matcher::SanType as Type;
+        let san_type = match Type::try_from(from.san_type) {
+            Ok(Type::Email) => SanType::Email,
+            Ok(Type::Dns) => SanType::Dns,
+            Ok(Type::Uri) => SanType::Uri,
+            Ok(Type::IpAddress) => SanType::IpAddress,
+            Ok(other @ (Type::Unspecified | Type::OtherName)) => {
+                let reason = format!("{} is not supported", other.as_str_name());
+                return Err(Invalid::field("san_type", reason));
+            }
+            Err(_) => {
+                return Err(Invalid::field("san_type", format!("{} is no known type", from.san_type)));
+            }
+        };
+        let matcher = from.matcher.ok_or(Invalid::new("must be set")).and_then(StringMatcher::parse);
+        Ok(Self { san_type: Some(san_type), matcher: matcher.map_err(|e| e.at("matcher"))? })
+    }
+}
+
+/// Rules T3 and T4: certificates in the message are an error unless a provider makes them superfluous.
+fn identity(from: &mut CommonTlsContext, cx: &Context<'_>) -> Result<Option<ProviderInstance>, Invalid> {
+    if let Some(instance) = from.tls_certificate_provider_instance.take() {
+        let identity = ProviderInstance::of_plugin(instance, cx);
+        return Ok(Some(identity.map_err(|e| e.at("tls_certificate_provider_instance"))?));
+    }
+    if let Some(older) = from.tls_certificate_certificate_provider_instance.take() {
+        let identity = ProviderInstance::of_instance(older, cx);
+        return Ok(Some(identity.map_err(|e| e.at("tls_certificate_certificate_provider_instance"))?));
+    }
+    for (set, field) in [
+        (!from.tls_certificates.is_empty(), "tls_certificates"),
+        (!from.tls_certificate_sds_secret_configs.is_empty(), "tls_certificate_sds_secret_configs"),
+    ] {
+        if set {
+            let reason = "is not supported; use tls_certificate_provider_instance";
+            return Err(Invalid::field(field, reason));
+        }
+    }
+    Ok(None)
+}
+
+fn typed_config<M: prost::Message + Default>(
+    socket: &core::TransportSocket,
+    expected: &str,
+) -> Result<M, Invalid> {
+    let Some(ConfigType::TypedConfig(any)) = &socket.config_type else {
+        return Err(Invalid::field("typed_config", "must be set"));
+    };
+    let name = parts::message_name(&any.type_url);
+    if name != expected {
+        let reason = format!("{name:?} is not supported, only {expected}");
+        return Err(Invalid::field("typed_config", reason));
+    }
+    parts::decode(any).map_err(|e| e.at("typed_config"))
+}
+
+fn unsupported(field: &str) -> Invalid {
+    Invalid::field(field, "is not supported, and to ignore it would be less secure")
+}
+
+const UPSTREAM: &str = "envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext";
+const DOWNSTREAM: &str = "envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext";
+const MAX_SNI: usize = 255;
+
+#[cfg(test)]
+mod tests;
