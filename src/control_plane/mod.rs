@@ -2,12 +2,35 @@
 //!
 //! - [`Store`] holds resources by type and name, with versions; several changes become visible at once.
 //! - [`Session`] is the protocol of one stream without its I/O, so that it also runs under a virtual clock.
+//! - [`ControlPlane`] serves a store to any number of clients, over ADS on tonic.
+//!
+//! To test an application against it, see [`crate::testing`], which adds faults, expectations and builders for resources.
 
 #[deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
 pub mod session;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
 pub mod store;
 
+#[cfg(feature = "control-plane")]
+mod codec;
+#[cfg(feature = "control-plane")]
+mod event;
+#[cfg(feature = "control-plane")]
+mod hub;
+#[cfg(feature = "control-plane")]
+mod server;
+#[cfg(feature = "control-plane")]
+mod service;
+#[cfg(feature = "control-plane")]
+mod stream;
+
+#[cfg(feature = "control-plane")]
+pub use self::{
+    event::Event,
+    hub::Headers,
+    server::{Builder, ControlPlane, Server},
+    service::AdsService,
+};
 pub use session::Session;
 pub use store::{AnyResource, Store};
 

@@ -1,0 +1,50 @@
+use std::{net::SocketAddr, sync::Arc};
+
+use super::session::Handled;
+use crate::pb::envoy::service::discovery::v3::DiscoveryRequest;
+
+/// Something that happened on a stream of a [`ControlPlane`](super::ControlPlane).
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Event {
+    /// A client opened a stream.
+    #[non_exhaustive]
+    Opened {
+        /// Counts the streams of the control plane, from 1.
+        stream: u64,
+        /// Where the client is, if it is known.
+        peer: Option<SocketAddr>,
+    },
+    /// A client sent a request.
+    #[non_exhaustive]
+    Request {
+        /// The stream.
+        stream: u64,
+        /// The request as it came.
+        request: Arc<DiscoveryRequest>,
+        /// How many bytes the message had.
+        bytes: usize,
+        /// What the server made of it.
+        handled: Handled,
+    },
+    /// The server sent a response, or something in its place.
+    #[non_exhaustive]
+    Response {
+        /// The stream.
+        stream: u64,
+        /// The type; empty when the server was told to send raw bytes.
+        type_url: String,
+        /// The version.
+        version: String,
+        /// How many resources it holds.
+        resources: usize,
+        /// How many bytes the message has.
+        bytes: usize,
+    },
+    /// A stream ended.
+    #[non_exhaustive]
+    Closed {
+        /// The stream.
+        stream: u64,
+    },
+}

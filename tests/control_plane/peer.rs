@@ -1,0 +1,153 @@
+//! A gRPC client that sends and receives what the test says.
+
+use std::collections::BTreeMap;
+
+use bytes::{Buf, BufMut, Bytes};
+use http::uri::PathAndQuery;
+use prost::Message;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tonic::{
+    Request, Status, Streaming,
+    client::Grpc,
+    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
+    transport::Channel,
+};
+use xdskit::pb::{
+    envoy::{
+        config::core::v3::Node,
+        service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
+    },
+    google::rpc,
+};
+
+/// One stream to a management server. It remembers nonces and versions, and answers when it is told to.
+pub struct Peer {
+    requests: mpsc::UnboundedSender<Bytes>,
+    responses: Streaming<Bytes>,
+    newest: BTreeMap<String, (String, String)>,
+}
+
+impl Peer {
+    pub async fn connect(uri: &str) -> Self {
+        Opening::start(uri).await.finish().await
+    }
+
+    pub fn request(&mut self, type_url: &str, names: &[&str]) {
+        self.send(type_url, names, None);
+    }
+
+    pub fn reject(&mut self, type_url: &str, names: &[&str], message: &str) {
+        let status = rpc::Status { code: 3, message: message.into(), details: Vec::new() };
+        self.send(type_url, names, Some(status));
+    }
+
+    fn send(&mut self, type_url: &str, names: &[&str], error_detail: Option<rpc::Status>) {
+        let (version_info, response_nonce) = self.newest.get(type_url).cloned().unwrap_or_default();
+        let request =
+            DiscoveryRequest { version_info, response_nonce, error_detail, ..first(type_url, names) };
+        self.send_raw(request.encode_to_vec());
+    }
+
+    pub fn send_raw(&mut self, message: impl Into<Bytes>) {
+        // The test sees the end of the stream where it reads.
+        let _ = self.requests.send(message.into());
+    }
+
+    pub async fn response(&mut self) -> DiscoveryResponse {
+        let message = self.raw().await.expect("a response").expect("an open stream");
+        let response = DiscoveryResponse::decode(message).expect("a DiscoveryResponse");
+        let newest = (response.version_info.clone(), response.nonce.clone());
+        self.newest.insert(response.type_url.clone(), newest);
+        response
+    }
+
+    pub async fn raw(&mut self) -> Result<Option<Bytes>, Status> {
+        self.responses.message().await
+    }
+}
+
+/// A stream whose headers have not come.
+pub struct Opening {
+    requests: mpsc::UnboundedSender<Bytes>,
+    pub headers: tokio::task::JoinHandle<Result<Streaming<Bytes>, Status>>,
+}
+
+impl Opening {
+    pub async fn start(uri: &str) -> Self {
+        let channel = Channel::from_shared(uri.to_owned()).unwrap().connect().await.expect("a connection");
+        let (requests, outgoing) = mpsc::unbounded_channel();
+        let headers = tokio::spawn(method(channel, STATE_OF_THE_WORLD, outgoing));
+        Self { requests, headers }
+    }
+
+    pub fn request(&self, type_url: &str, names: &[&str]) {
+        self.requests.send(first(type_url, names).encode_to_vec().into()).expect("an open stream");
+    }
+
+    pub async fn finish(self) -> Peer {
+        let responses = self.headers.await.unwrap().expect("a stream");
+        Peer { requests: self.requests, responses, newest: BTreeMap::new() }
+    }
+}
+
+pub async fn method(
+    channel: Channel,
+    path: &'static str,
+    requests: mpsc::UnboundedReceiver<Bytes>,
+) -> Result<Streaming<Bytes>, Status> {
+    let mut grpc = Grpc::new(channel).max_decoding_message_size(usize::MAX);
+    grpc.ready().await.expect("a connection");
+    let request = Request::new(UnboundedReceiverStream::new(requests));
+    let response = grpc.streaming(request, PathAndQuery::from_static(path), Raw).await;
+    response.map(tonic::Response::into_inner)
+}
+
+fn first(type_url: &str, names: &[&str]) -> DiscoveryRequest {
+    DiscoveryRequest {
+        node: Some(Node { id: "test".into(), ..Node::default() }),
+        type_url: type_url.into(),
+        resource_names: names.iter().map(|&name| name.to_owned()).collect(),
+        ..DiscoveryRequest::default()
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Raw;
+
+impl Codec for Raw {
+    type Encode = Bytes;
+    type Decode = Bytes;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, message: Bytes, into: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        into.put(message);
+        Ok(())
+    }
+}
+
+impl Decoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(from.copy_to_bytes(from.remaining())))
+    }
+}
+
+const STATE_OF_THE_WORLD: &str =
+    "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources";
