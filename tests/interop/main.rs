@@ -1,0 +1,7 @@
+//! The client against go-control-plane. Run by `tests/interop/run.sh`; `README.md` tells what it needs.
+
+mod mesh;
+mod observer;
+mod peer;
+mod process;
+mod watch;

@@ -1,0 +1,231 @@
+//! What `watch --json` shows of go-control-plane's mesh.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::{
+    mesh,
+    peer::{NODE, Peer, is_request},
+    watch::{Seen, Watch, holds_number, is_good, latest, texts},
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_whole_mesh_is_seen() {
+    let peer = Peer::start().await;
+    let mut wanted = vec!["listener=*".to_owned(), "cluster=*".to_owned()];
+    wanted.extend(mesh::services_with_rds().iter().map(|service| format!("route={service}-routes")));
+    wanted.extend(mesh::endpoint_clusters().iter().map(|cluster| format!("endpoints={cluster}-endpoints")));
+    let mut watch = Watch::start(&peer, &wanted);
+
+    let total =
+        25 + mesh::clusters().len() + mesh::services_with_rds().len() + mesh::endpoint_clusters().len();
+    watch.until("the whole mesh", |seen| seen.len() == total && seen.values().all(is_good)).await;
+
+    let mut listeners = mesh::SERVICES.to_vec();
+    listeners.sort();
+    assert_eq!(members(watch.seen(), "listener=*"), listeners);
+    assert_eq!(members(watch.seen(), "cluster=*"), mesh::clusters());
+    let endpoints = |watched: &str| watched.starts_with("endpoints=");
+    let all: Vec<_> = watch
+        .seen()
+        .iter()
+        .filter(|((watched, _), _)| endpoints(watched))
+        .flat_map(|(_, line)| texts(line))
+        .collect();
+    let mut addresses: Vec<_> = all.iter().copied().filter(|text| text.starts_with("10.1.")).collect();
+    addresses.sort();
+    assert_eq!(addresses, mesh::addresses());
+    for zone in ["eu-a", "eu-b", "eu-c"] {
+        assert!(all.iter().any(|text| text.contains(zone)), "{zone} is not in {all:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_drained_endpoint_and_a_canary_show_at_once() {
+    let mut peer = Peer::start().await;
+    let mut watch =
+        Watch::start(&peer, ["route=cart-routes", "endpoints=payments-endpoints", "listener=shop"]);
+    watch.until("the start", |seen| seen.len() == 3 && seen.values().all(is_good)).await;
+    assert!(!texts(watch.latest("endpoints=payments-endpoints")).iter().any(|text| is_draining(text)));
+
+    let versions = peer.command("drain 10.1.5.3:8080").await;
+    watch
+        .until("the drained endpoint", |seen| {
+            texts(latest(seen, "endpoints=payments-endpoints")).iter().any(|text| is_draining(text))
+        })
+        .await;
+    assert_eq!(watch.latest("endpoints=payments-endpoints")["version"], versions["ClusterLoadAssignment"]);
+
+    // One canary's routes come by themselves, the other's stand in its listener.
+    peer.command("update canary 83 17").await;
+    let weighs = |seen: &Seen, watched: &str| {
+        holds_number(latest(seen, watched), 83) && holds_number(latest(seen, watched), 17)
+    };
+    let lines = watch
+        .until("the canary", |seen| weighs(seen, "route=cart-routes") && weighs(seen, "listener=shop"))
+        .await;
+    assert_eq!(lines, 6, "one line for each change");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_invalid_cluster_keeps_its_last_good_and_holds_up_no_other() {
+    let mut peer = Peer::start().await;
+    let mut watch = Watch::start(&peer, ["cluster=payments", "cluster=inventory"]);
+    watch.until("the start", |seen| seen.len() == 2 && seen.values().all(is_good)).await;
+    let good = watch.latest("cluster=payments").clone();
+
+    let versions = peer.command("invalid").await;
+    watch
+        .until("both changes", |seen| {
+            !latest(seen, "cluster=payments")["warning"].is_null()
+                && latest(seen, "cluster=inventory")["version"] != "1"
+        })
+        .await;
+    let bad = watch.latest("cluster=payments");
+    assert_eq!(
+        (&bad["state"], &bad["version"], &bad["resource"]),
+        (&good["state"], &good["version"], &good["resource"])
+    );
+    assert_eq!(bad["warning"]["code"], "INVALID_ARGUMENT");
+    let message = bad["warning"]["message"].as_str().unwrap_or_default();
+    for part in ["Cluster", "payments", "ring_hash_lb_config", NODE] {
+        assert!(message.contains(part), "{part:?} is not in {message:?}");
+    }
+    let other = watch.latest("cluster=inventory");
+    assert!(is_good(other) && holds_number(other, 77), "{other}");
+    assert_eq!(other["version"], versions["Cluster"]);
+
+    let nack =
+        peer.event("the NACK", |event| is_request(event, "Cluster") && !event["error"].is_null()).await;
+    assert_eq!((&nack["version"], &nack["error"]["code"]), (&Value::from("1"), &Value::from(3)));
+    let message = nack["error"]["message"].as_str().unwrap_or_default();
+    assert!(message.contains("payments") && !message.contains("inventory"), "{message}");
+
+    peer.command("valid").await;
+    watch
+        .until("the end of it", |seen| {
+            seen.values().all(is_good) && latest(seen, "cluster=payments")["version"] != "1"
+        })
+        .await;
+}
+
+/// go-control-plane sends a rejected response again at once, for ever: an unpaced client answers thousands a second.
+#[tokio::test(flavor = "multi_thread")]
+async fn g1_the_nack_loop_is_paced() {
+    let mut peer = Peer::start().await;
+    let mut watch = Watch::start(&peer, ["cluster=payments"]);
+    watch.until("the start", |seen| seen.values().any(is_good)).await;
+    peer.command("invalid").await;
+    watch.until("the warning", |seen| seen.values().any(|line| !line["warning"].is_null())).await;
+    let events = peer.events_for(Duration::from_secs(3)).await;
+    let nacks =
+        events.iter().filter(|event| is_request(event, "Cluster") && !event["error"].is_null()).count();
+    assert!((1..=6).contains(&nacks), "{nacks} NACKs in 3 s");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_crash_of_the_server_loses_nothing() {
+    let mut peer = Peer::start().await;
+    let mut watch = Watch::start(
+        &peer,
+        ["listener=*", "cluster=payments", "route=cart-routes", "endpoints=payments-endpoints"],
+    );
+    watch.until("the start", |seen| seen.len() == 28 && seen.values().all(is_good)).await;
+    peer.accepted("RouteConfiguration", &"1".into()).await;
+    let port = peer.kill().await;
+    let never_absent = |line: &Value| assert_ne!(line["state"], "absent", "{line}");
+    let unreachable = |line: &Value| line["warning"]["code"] == "UNAVAILABLE";
+    watch.until_minding("the lost server", |seen| seen.values().all(unreachable), never_absent).await;
+
+    let mut peer = Peer::start_on(port).await;
+    peer.command("update canary 61 39").await;
+    watch
+        .until_minding(
+            "the mesh of the new server",
+            |seen| seen.values().all(is_good) && holds_number(latest(seen, "route=cart-routes"), 61),
+            never_absent,
+        )
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_removed_is_absent() {
+    let mut peer = Peer::start().await;
+    let mut watch =
+        Watch::start(&peer, ["listener=audit", "cluster=audit", "route=audit-routes", "cluster=*"]);
+    watch
+        .until("the start", |seen| seen.len() == 3 + mesh::clusters().len() && seen.values().all(is_good))
+        .await;
+    peer.command("remove audit").await;
+    let gone = |line: &Value| line["state"] == "absent" && line["error"]["code"] == "NOT_FOUND";
+    let member = |seen: &Seen| seen[&("cluster=*".to_owned(), "audit".to_owned())].clone();
+    watch
+        .until("the removal", |seen| {
+            gone(latest(seen, "listener=audit")) && gone(latest(seen, "cluster=audit")) && gone(&member(seen))
+        })
+        .await;
+    // B1.11: what a response of routes leaves out is not removed.
+    assert!(is_good(watch.latest("route=audit-routes")));
+    assert_eq!(watch.seen().values().filter(|line| gone(line)).count(), 3);
+
+    peer.command("set base").await;
+    watch.until("its return", |seen| seen.values().all(is_good)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn five_thousand_clusters_come_and_go() {
+    let mut peer = Peer::start().await;
+    let versions = peer.command("clusters 5000").await;
+    let mut watch = Watch::start(&peer, ["cluster=*"]);
+    let all = 5000 + mesh::clusters().len();
+    let lines = watch.until("all clusters", |seen| seen.len() == all).await;
+    assert_eq!(lines, all);
+    assert!(watch.seen().values().all(is_good));
+    peer.accepted("Cluster", &versions["Cluster"]).await;
+
+    // One change among them is one line.
+    peer.command("invalid").await;
+    let changed = |seen: &Seen, name: &str| seen[&("cluster=*".to_owned(), name.to_owned())].clone();
+    let lines = watch
+        .until("the change", |seen| {
+            holds_number(&changed(seen, "inventory"), 77) && !changed(seen, "payments")["warning"].is_null()
+        })
+        .await;
+    assert_eq!(lines, all + 2);
+
+    peer.command("set base").await;
+    let absent = |seen: &Seen| seen.values().filter(|line| line["state"] == "absent").count();
+    watch.until("their end", |seen| absent(seen) == 5000 && is_good(&changed(seen, "payments"))).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_add_and_end_watches() {
+    let mut peer = Peer::start().await;
+    let mut watch = Watch::start(&peer, ["listener=shop"]);
+    watch.until("the listener", |seen| is_good(latest(seen, "listener=shop"))).await;
+    watch.say("watch cluster=payments").await;
+    watch.say("watch cluster=no-such-cluster").await;
+    watch.until("the cluster", |seen| is_good(latest(seen, "cluster=payments"))).await;
+    // The server does not answer for what it does not have: the does-not-exist timer does.
+    watch
+        .until("the missing cluster", |seen| {
+            latest(seen, "cluster=no-such-cluster")["error"]["code"] == "NOT_FOUND"
+        })
+        .await;
+
+    watch.say("unwatch cluster=no-such-cluster").await;
+    let one_name = |event: &Value| is_request(event, "Cluster") && event["names"] == 1;
+    peer.event("the first request", one_name).await;
+    peer.events_for(Duration::ZERO).await;
+    watch.say("quit").await;
+    assert!(watch.exit().await.success());
+}
+
+fn members<'a>(seen: &'a Seen, watched: &str) -> Vec<&'a str> {
+    seen.keys().filter(|(asked, _)| asked == watched).map(|(_, name)| name.as_str()).collect()
+}
+
+fn is_draining(text: &str) -> bool {
+    text.eq_ignore_ascii_case("draining")
+}

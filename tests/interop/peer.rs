@@ -1,0 +1,129 @@
+//! The management server of `gcp/`.
+
+use std::{env, fs, path::Path, time::Duration};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::{process::Command, time::Instant};
+
+use crate::process::{PATIENCE, Process};
+
+/// A go-control-plane that runs.
+pub(crate) struct Peer {
+    process: Process,
+    port: u16,
+    events: Vec<Value>,
+    folder: TempDir,
+}
+
+impl Peer {
+    pub(crate) async fn start() -> Self {
+        Self::start_on(0).await
+    }
+
+    /// Starts it on a port that was its own before.
+    pub(crate) async fn start_on(port: u16) -> Self {
+        let mut process = Process::start(
+            "gcp",
+            Command::new(program("XDSKIT_INTEROP_PEER")).args(["-port", &port.to_string()]),
+        );
+        let first = process.line(PATIENCE).await;
+        let Some(port) = first.as_ref().and_then(|line| line["port"].as_u64()) else {
+            panic!("gcp did not say its port but {first:?}:\n{}", process.log())
+        };
+        let folder = tempfile::tempdir().expect("a folder for the bootstrap");
+        let peer = Self { process, port: port as u16, events: Vec::new(), folder };
+        fs::write(peer.bootstrap_path(), peer.bootstrap()).expect("the folder can be written");
+        peer
+    }
+
+    /// Gives a command and waits until it is done. Returns the versions by type.
+    pub(crate) async fn command(&mut self, command: &str) -> Value {
+        self.process.say(command).await;
+        loop {
+            let line =
+                self.process.line(PATIENCE).await.unwrap_or_else(|| panic!("no answer to {command:?}"));
+            match &line {
+                line if line["done"] == command => return line["versions"].clone(),
+                line if line["failed"] == command => panic!("{line}"),
+                _ => self.events.push(line),
+            }
+        }
+    }
+
+    /// Waits until a client did something, from the start on. Returns the event.
+    pub(crate) async fn event(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        let deadline = Instant::now() + PATIENCE;
+        let mut next = 0;
+        loop {
+            while let Some(event) = self.events.get(next) {
+                if wanted(event) {
+                    return event.clone();
+                }
+                next += 1;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.process.line(left).await {
+                Some(event) => self.events.push(event),
+                None => panic!("the server did not see {what}; it saw {} events", self.events.len()),
+            }
+        }
+    }
+
+    /// Waits for the acceptance of a version of a type.
+    pub(crate) async fn accepted(&mut self, short_type: &str, version: &Value) -> Value {
+        self.event(&format!("an ACK of {short_type} {version}"), |event| {
+            is_request(event, short_type) && event["version"] == *version && event["error"].is_null()
+        })
+        .await
+    }
+
+    /// All events so far, and those of the next `window`.
+    pub(crate) async fn events_for(&mut self, window: Duration) -> &[Value] {
+        let deadline = Instant::now() + window;
+        while let Some(event) = self.process.line(deadline.saturating_duration_since(Instant::now())).await {
+            self.events.push(event);
+        }
+        &self.events
+    }
+
+    /// Kills it, as a crash would. Returns its port.
+    pub(crate) async fn kill(self) -> u16 {
+        self.process.kill().await;
+        self.port
+    }
+
+    /// A bootstrap for it as JSON.
+    pub(crate) fn bootstrap(&self) -> String {
+        json!({
+            "xds_servers": [{
+                "server_uri": format!("127.0.0.1:{}", self.port),
+                "channel_creds": [{"type": "insecure"}],
+            }],
+            "node": {"id": NODE, "locality": {"region": "eu", "zone": "eu-a"}},
+        })
+        .to_string()
+    }
+
+    /// The same in a file.
+    pub(crate) fn bootstrap_path(&self) -> std::path::PathBuf {
+        self.folder.path().join("bootstrap.json")
+    }
+}
+
+/// Whether an event is a request for a type, such as `Cluster`.
+pub(crate) fn is_request(event: &Value, short_type: &str) -> bool {
+    event["event"] == "request" && event["type"] == short_type
+}
+
+/// A program that `run.sh` built.
+pub(crate) fn program(variable: &str) -> String {
+    match env::var(variable) {
+        Ok(path) if Path::new(&path).exists() => path,
+        Ok(path) => panic!("{variable} is {path:?}, which is not there"),
+        Err(_) => panic!("{variable} is not set: these tests are run by tests/interop/run.sh"),
+    }
+}
+
+/// The id by which the clients of these tests go.
+pub(crate) const NODE: &str = "interop-node";

@@ -1,0 +1,119 @@
+//! A program that talks in lines of JSON.
+
+use std::{
+    collections::VecDeque,
+    process::{ExitStatus, Stdio},
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
+
+use serde_json::Value;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader},
+    process::{Child, ChildStdin, Command},
+    sync::mpsc,
+    time::timeout,
+};
+
+/// A running program: JSON lines come from it, commands go to it. It is killed when dropped, and if the test failed, the
+/// last lines that it wrote are shown.
+pub(crate) struct Process {
+    name: &'static str,
+    child: Child,
+    stdin: ChildStdin,
+    lines: mpsc::UnboundedReceiver<Value>,
+    log: Log,
+}
+
+impl Process {
+    pub(crate) fn start(name: &'static str, command: &mut Command) -> Self {
+        let mut child = command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{name} cannot be started: {error}: {command:?}"));
+        let log = Log::default();
+        let (sender, lines) = mpsc::unbounded_channel();
+        let stdout = child.stdout.take().expect("stdout is piped");
+        tokio::spawn(log.clone().follow(stdout, move |line| {
+            let value = serde_json::from_str(line).unwrap_or_else(|_| Value::String(line.to_owned()));
+            let _ = sender.send(value); // the test may have seen enough
+        }));
+        tokio::spawn(log.clone().follow(child.stderr.take().expect("stderr is piped"), |_| {}));
+        let stdin = child.stdin.take().expect("stdin is piped");
+        Self { name, child, stdin, lines, log }
+    }
+
+    /// The next line, which must be a JSON object. `None` when there is none for the time of `patience`, or never will be.
+    pub(crate) async fn line(&mut self, patience: Duration) -> Option<Value> {
+        let line = timeout(patience, self.lines.recv()).await.ok()??;
+        assert!(line.is_object(), "{} wrote a line that is no JSON object: {line}", self.name);
+        Some(line)
+    }
+
+    pub(crate) async fn say(&mut self, command: &str) {
+        self.log.keep(&format!("> {command}"));
+        self.stdin.write_all(format!("{command}\n").as_bytes()).await.expect("the program reads");
+        self.stdin.flush().await.expect("the program reads");
+    }
+
+    /// Waits for its end.
+    pub(crate) async fn exit(&mut self) -> ExitStatus {
+        match timeout(PATIENCE, self.child.wait()).await {
+            Ok(status) => status.expect("it was started"),
+            Err(_) => panic!("{} does not end", self.name),
+        }
+    }
+
+    pub(crate) async fn kill(mut self) {
+        self.child.kill().await.expect("it runs");
+    }
+
+    pub(crate) fn log(&self) -> String {
+        self.log.text()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("--- {}, its last lines:\n{}", self.name, self.log.text());
+        }
+    }
+}
+
+/// The last lines of a program.
+#[derive(Debug, Clone, Default)]
+struct Log(Arc<Mutex<VecDeque<String>>>);
+
+impl Log {
+    fn keep(&self, line: &str) {
+        let mut lines = self.0.lock().expect("nothing panics while it is held");
+        lines.push_back(line.chars().take(LINE).collect());
+        if lines.len() > LINES {
+            lines.pop_front();
+        }
+    }
+
+    fn text(&self) -> String {
+        let lines = self.0.lock().expect("nothing panics while it is held");
+        lines.iter().fold(String::new(), |text, line| text + line + "\n")
+    }
+
+    async fn follow(self, from: impl AsyncRead + Unpin, mut each: impl FnMut(&str)) {
+        let mut lines = BufReader::new(from).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            each(&line);
+            self.keep(&line);
+        }
+    }
+}
+
+/// How long a test waits for what must come. The longest legitimate wait is for a reconnect, some seconds.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+const LINES: usize = 60;
+const LINE: usize = 600;

@@ -1,0 +1,118 @@
+//! The example `watch`, driven as a script would.
+
+use std::{collections::BTreeMap, process::ExitStatus};
+
+use serde_json::Value;
+use tokio::{process::Command, time::Instant};
+
+use crate::{
+    peer::{Peer, program},
+    process::{PATIENCE, Process},
+};
+
+/// A running `watch --json`, and the latest line for each thing that it observes.
+pub(crate) struct Watch {
+    process: Process,
+    seen: Seen,
+    lines: usize,
+}
+
+/// The latest line by what was asked for and the name in it.
+pub(crate) type Seen = BTreeMap<(String, String), Value>;
+
+impl Watch {
+    /// Watches what `wanted` lists, each as TYPE=NAME.
+    pub(crate) fn start<S: AsRef<str>>(peer: &Peer, wanted: impl IntoIterator<Item = S>) -> Self {
+        let mut command = Command::new(program("XDSKIT_INTEROP_WATCH"));
+        command.arg("--bootstrap").arg(peer.bootstrap_path()).args(["--json", "--resource-timeout", "3"]);
+        command.args(wanted.into_iter().map(|one| one.as_ref().to_owned()));
+        Self { process: Process::start("watch", &mut command), seen: Seen::new(), lines: 0 }
+    }
+
+    pub(crate) async fn say(&mut self, command: &str) {
+        self.process.say(command).await;
+    }
+
+    pub(crate) async fn exit(&mut self) -> ExitStatus {
+        self.process.exit().await
+    }
+
+    /// Waits until what is seen is as wanted. Returns how many lines there were since the start.
+    pub(crate) async fn until(&mut self, what: &str, wanted: impl Fn(&Seen) -> bool) -> usize {
+        self.until_minding(what, wanted, |_| {}).await
+    }
+
+    /// The same, and `mind` looks at each line on the way.
+    pub(crate) async fn until_minding(
+        &mut self,
+        what: &str,
+        wanted: impl Fn(&Seen) -> bool,
+        mind: impl Fn(&Value),
+    ) -> usize {
+        let deadline = Instant::now() + PATIENCE;
+        while !wanted(&self.seen) {
+            let Some(line) = self.process.line(deadline.saturating_duration_since(Instant::now())).await
+            else {
+                panic!("watch does not show {what}; the latest of {}: {:#?}", self.seen.len(), self.brief())
+            };
+            mind(&line);
+            let key = |field: &str| line[field].as_str().expect("each line has it").to_owned();
+            self.seen.insert((key("watch"), key("name")), line.clone());
+            self.lines += 1;
+        }
+        self.lines
+    }
+
+    pub(crate) fn seen(&self) -> &Seen {
+        &self.seen
+    }
+
+    /// The latest line of something watched by its name, as TYPE=NAME.
+    pub(crate) fn latest(&self, watched: &str) -> &Value {
+        latest(&self.seen, watched)
+    }
+
+    fn brief(&self) -> Vec<String> {
+        let some = self.seen.values().take(12);
+        some.map(|line| line.to_string().chars().take(200).collect()).collect()
+    }
+}
+
+/// The latest line of something watched by its name, as TYPE=NAME; null when there was none.
+pub(crate) fn latest<'a>(seen: &'a Seen, watched: &str) -> &'a Value {
+    let name = watched.split_once('=').expect("TYPE=NAME").1;
+    seen.get(&(watched.to_owned(), name.to_owned())).unwrap_or(&Value::Null)
+}
+
+/// Whether a line shows a resource and no bad news.
+pub(crate) fn is_good(line: &Value) -> bool {
+    line["state"] == "present" && line["warning"].is_null()
+}
+
+/// All text in a line's resource.
+pub(crate) fn texts(line: &Value) -> Vec<&str> {
+    let (mut found, mut rest) = (Vec::new(), vec![&line["resource"]]);
+    while let Some(value) = rest.pop() {
+        match value {
+            Value::String(text) => found.push(text.as_str()),
+            Value::Array(values) => rest.extend(values),
+            Value::Object(fields) => rest.extend(fields.values()),
+            Value::Null | Value::Bool(_) | Value::Number(_) => {}
+        }
+    }
+    found
+}
+
+/// Whether a number stands anywhere in a line's resource.
+pub(crate) fn holds_number(line: &Value, wanted: u64) -> bool {
+    let mut rest = vec![&line["resource"]];
+    while let Some(value) = rest.pop() {
+        match value {
+            Value::Number(number) if number.as_u64() == Some(wanted) => return true,
+            Value::Array(values) => rest.extend(values),
+            Value::Object(fields) => rest.extend(fields.values()),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+        }
+    }
+    false
+}
