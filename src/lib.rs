@@ -1,6 +1,23 @@
 //! xDS for applications that are not proxies.
 
+#![cfg_attr(not(feature = "client"), allow(dead_code, reason = "the client is what drives the engine"))]
+
+#[cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
+)]
+mod cache;
+#[cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
+)]
+mod engine;
 mod observed;
+#[cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
+)]
+mod protocol;
 mod wire;
 
 #[deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]

@@ -84,3 +84,17 @@ impl ErasedObserved {
         }
     }
 }
+
+/// What a wildcard sees: its members by name, before their type is known.
+#[derive(Debug, Clone)]
+pub(crate) struct ErasedMembers {
+    /// Each an `Arc<Observed<T>>`, present, or absent because it was rejected.
+    pub(crate) map: imbl::OrdMap<Arc<str>, Erased>,
+    /// The server has answered, so what is not here does not exist.
+    pub(crate) complete: bool,
+    /// Why all of it may be stale.
+    pub(crate) warning: Option<WatchError>,
+    /// Whom errors about members name.
+    pub(crate) type_url: &'static str,
+    pub(crate) node: Arc<str>,
+}

@@ -1,0 +1,288 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::{
+    error::WatchError,
+    observed::ErasedObserved,
+    protocol::{ServerId, SubId, TypeId, ViewId},
+    resource::{Erased, Version},
+};
+
+/// One resource of one source: what is known of it, and who wants to know.
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) name: Arc<str>,
+    pub(crate) ty: TypeId,
+    pub(crate) server: ServerId,
+    pub(crate) sub: SubId,
+    pub(crate) views: Vec<ViewId>,
+    state: State,
+}
+
+/// What is known of a resource.
+///
+/// ```text
+///            on_accepted             on_rejected, on_deleted (kept), on_server_error
+///  Waiting ───────────────▶ Held ─────────────────────────────────────┐
+///     │  ▲                   │ ▲ └──▶ Held { warning } ◀──────────────┘
+///     │  │      on_deleted,  │ │ on_accepted, on_unchanged (clears the warning)
+///     │  │ on_rejected, …    ▼ │
+///     └──┼────────────────▶ Gone { reason }
+///        │ on_timeout, on_rejected, on_server_error: bad news without a good resource
+/// ```
+#[derive(Debug)]
+enum State {
+    Waiting,
+    Held(Held),
+    Gone(WatchError),
+}
+
+#[derive(Debug)]
+struct Held {
+    resource: Erased,
+    /// What it was parsed from, for telling whether it changed.
+    bytes: Bytes,
+    version: Version,
+    warning: Option<WatchError>,
+}
+
+/// What bad news does to a good resource: the switches of a server's bootstrap entry, and of the client.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Policy {
+    /// A deleted resource stays in use, with a warning (A53, A88).
+    pub(crate) keep_deleted: bool,
+    /// Data errors drop the resource (`fail_on_data_errors`, A88-4).
+    pub(crate) fail_on_data_errors: bool,
+}
+
+/// Whether there is something new to see.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(crate) enum News {
+    Changed,
+    Same,
+}
+
+impl Entry {
+    pub(crate) fn new(name: Arc<str>, (ty, server, sub): (TypeId, ServerId, SubId)) -> Self {
+        Self { name, ty, server, sub, views: Vec::new(), state: State::Waiting }
+    }
+
+    /// What it was last parsed from, while it is held.
+    pub(crate) fn bytes(&self) -> Option<&Bytes> {
+        match &self.state {
+            State::Held(held) => Some(&held.bytes),
+            State::Waiting | State::Gone(_) => None,
+        }
+    }
+
+    /// Whether there is a good resource.
+    pub(crate) fn is_held(&self) -> bool {
+        self.bytes().is_some()
+    }
+
+    /// What there is to see; `failure` is the trouble with the server, if there is any.
+    pub(crate) fn observe(&self, failure: impl FnOnce() -> Option<WatchError>) -> Option<ErasedObserved> {
+        match &self.state {
+            State::Waiting => failure().map(|reason| ErasedObserved::Absent { reason }),
+            State::Gone(reason) => Some(ErasedObserved::Absent { reason: reason.clone() }),
+            State::Held(Held { resource, version, warning, .. }) => Some(ErasedObserved::Present {
+                resource: resource.clone(),
+                version: version.clone(),
+                // What is wrong with the resource itself says more than that its server is away.
+                warning: warning.clone().or_else(failure),
+            }),
+        }
+    }
+
+    /// Whether trouble with the server shows: nothing better or worse is known of the resource.
+    pub(crate) fn shows_failure(&self) -> bool {
+        match &self.state {
+            State::Waiting => true,
+            State::Held(held) => held.warning.is_none(),
+            State::Gone(_) => false,
+        }
+    }
+
+    /// A good resource came.
+    pub(crate) fn on_accepted(&mut self, resource: Erased, bytes: Bytes, version: Version) -> News {
+        self.state = State::Held(Held { resource, bytes, version, warning: None });
+        News::Changed
+    }
+
+    /// The held resource came again, so whatever was wrong with it is over.
+    pub(crate) fn on_unchanged(&mut self, new: &Version) -> News {
+        match &mut self.state {
+            State::Held(Held { version, warning, .. }) => {
+                if *version != *new {
+                    *version = new.clone();
+                }
+                if warning.take().is_some() { News::Changed } else { News::Same }
+            }
+            State::Waiting | State::Gone(_) => News::Same,
+        }
+    }
+
+    /// A resource came that cannot be used: the last good one stays (A46, A88-4).
+    pub(crate) fn on_rejected(&mut self, error: WatchError, policy: Policy) -> News {
+        self.on_bad_news(error, !policy.fail_on_data_errors)
+    }
+
+    /// The server has deleted it (B1.10). Of a resource that never was there, that is no news.
+    pub(crate) fn on_deleted(&mut self, error: WatchError, policy: Policy) -> News {
+        match self.state {
+            State::Held(_) => self.on_bad_news(error, policy.keep_deleted && !policy.fail_on_data_errors),
+            State::Waiting | State::Gone(_) => News::Same,
+        }
+    }
+
+    /// The server said why it does not send it (TP3); `data` as opposed to a passing trouble (A88-3, A88-4).
+    pub(crate) fn on_server_error(&mut self, error: WatchError, data: bool, policy: Policy) -> News {
+        self.on_bad_news(error, !(data && policy.fail_on_data_errors))
+    }
+
+    /// It did not come in time.
+    pub(crate) fn on_timeout(&mut self, error: WatchError) -> News {
+        match self.state {
+            State::Held(_) => News::Same,
+            State::Waiting | State::Gone(_) => self.on_bad_news(error, true),
+        }
+    }
+
+    fn on_bad_news(&mut self, error: WatchError, keep: bool) -> News {
+        match &mut self.state {
+            State::Held(held) if keep => {
+                if held.warning.as_ref() == Some(&error) {
+                    return News::Same;
+                }
+                held.warning = Some(error);
+            }
+            State::Gone(reason) if *reason == error => return News::Same,
+            State::Waiting | State::Held(_) | State::Gone(_) => self.state = State::Gone(error),
+        }
+        News::Changed
+    }
+}
+
+impl From<News> for bool {
+    fn from(news: News) -> Self {
+        news == News::Changed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        error::{Blame, Code, Subject},
+        resource::Invalid,
+    };
+
+    const KEEP: Policy = Policy { keep_deleted: true, fail_on_data_errors: false };
+    const DROP: Policy = Policy { keep_deleted: false, fail_on_data_errors: false };
+    const FAIL: Policy = Policy { keep_deleted: true, fail_on_data_errors: true };
+
+    fn about() -> Subject {
+        Subject { type_url: "t", name: "a".into(), node: "n".into() }
+    }
+
+    fn error(code: Code) -> WatchError {
+        WatchError::new(code, Blame::Peer, about(), "why")
+    }
+
+    fn entry() -> Entry {
+        Entry::new("a".into(), (TypeId(0), ServerId(0), SubId(0)))
+    }
+
+    fn held() -> Entry {
+        let mut entry = entry();
+        assert_eq!(entry.on_accepted(Arc::new(1u8), Bytes::from_static(b"1"), "1".into()), News::Changed);
+        entry
+    }
+
+    /// What is seen: the version if present, and the code of the bad news.
+    fn seen(entry: &Entry) -> (Option<String>, Option<Code>) {
+        match entry.observe(|| None) {
+            None => (None, None),
+            Some(ErasedObserved::Absent { reason }) => (None, Some(reason.code())),
+            Some(ErasedObserved::Present { version, warning, .. }) => {
+                (Some(version.to_string()), warning.map(|warning| warning.code()))
+            }
+        }
+    }
+
+    #[test]
+    fn last_good_wins_over_a_rejection() {
+        let mut entry = held();
+        let rejected = || WatchError::rejected(about(), Invalid::new("bad"));
+        assert_eq!(entry.on_rejected(rejected(), KEEP), News::Changed);
+        assert_eq!(seen(&entry), (Some("1".into()), Some(Code::InvalidArgument)));
+        assert_eq!(entry.on_rejected(rejected(), KEEP), News::Same, "the same error is told once");
+        assert_eq!(entry.on_unchanged(&"2".into()), News::Changed, "and cleared by the resource");
+        assert_eq!(seen(&entry), (Some("2".into()), None));
+        assert_eq!(entry.on_unchanged(&"3".into()), News::Same);
+    }
+
+    #[test]
+    fn a_rejection_without_a_good_resource_is_its_absence() {
+        let mut entry = entry();
+        assert_eq!(seen(&entry), (None, None));
+        assert_eq!(entry.on_rejected(error(Code::InvalidArgument), DROP), News::Changed);
+        assert_eq!(seen(&entry), (None, Some(Code::InvalidArgument)));
+    }
+
+    #[test]
+    fn a88_4_fail_on_data_errors_drops() {
+        for bad in [Entry::on_rejected, Entry::on_deleted] {
+            let mut entry = held();
+            assert_eq!(bad(&mut entry, error(Code::NotFound), FAIL), News::Changed);
+            assert_eq!(seen(&entry), (None, Some(Code::NotFound)));
+        }
+        let mut entry = held();
+        assert_eq!(entry.on_server_error(error(Code::Unavailable), false, FAIL), News::Changed);
+        assert_eq!(seen(&entry), (Some("1".into()), Some(Code::Unavailable)));
+        assert_eq!(entry.on_server_error(error(Code::NotFound), true, FAIL), News::Changed);
+        assert_eq!(seen(&entry), (None, Some(Code::NotFound)));
+    }
+
+    #[test]
+    fn deletion_is_honoured_or_kept_by_policy() {
+        let mut entry = held();
+        assert_eq!(entry.on_deleted(error(Code::NotFound), KEEP), News::Changed);
+        assert_eq!(seen(&entry), (Some("1".into()), Some(Code::NotFound)));
+        assert_eq!(entry.on_deleted(error(Code::NotFound), DROP), News::Changed);
+        assert_eq!(seen(&entry), (None, Some(Code::NotFound)));
+        assert_eq!(entry.on_deleted(error(Code::NotFound), DROP), News::Same);
+        let mut entry = self::entry();
+        assert_eq!(
+            entry.on_deleted(error(Code::NotFound), DROP),
+            News::Same,
+            "never seen: the timer decides"
+        );
+    }
+
+    #[test]
+    fn the_timer_says_nothing_about_a_held_resource() {
+        let mut entry = held();
+        assert_eq!(entry.on_timeout(error(Code::NotFound)), News::Same);
+        let mut entry = self::entry();
+        assert_eq!(entry.on_timeout(error(Code::NotFound)), News::Changed);
+        assert!(!entry.is_held() && !entry.shows_failure());
+    }
+
+    #[test]
+    fn trouble_with_the_server_shows_unless_something_else_is_known() {
+        let failure = || Some(error(Code::Unavailable));
+        let code = |entry: &Entry| match entry.observe(failure) {
+            Some(ErasedObserved::Absent { reason }) => Some(reason.code()),
+            Some(ErasedObserved::Present { warning, .. }) => warning.map(|warning| warning.code()),
+            None => None,
+        };
+        assert_eq!(code(&entry()), Some(Code::Unavailable));
+        assert_eq!(code(&held()), Some(Code::Unavailable));
+        let mut gone = entry();
+        assert!(bool::from(gone.on_timeout(error(Code::NotFound))));
+        assert_eq!(code(&gone), Some(Code::NotFound));
+    }
+}

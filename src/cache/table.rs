@@ -1,0 +1,42 @@
+use slab::Slab;
+
+use super::Entry;
+use crate::protocol::EntryId;
+
+/// All resources of a client, in places of their own.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    entries: Slab<Entry>,
+}
+
+impl Table {
+    /// The place that the next [`insert`](Self::insert) takes.
+    pub(crate) fn next_id(&self) -> EntryId {
+        EntryId(self.entries.vacant_key() as u32)
+    }
+
+    pub(crate) fn insert(&mut self, entry: Entry) -> EntryId {
+        EntryId(self.entries.insert(entry) as u32)
+    }
+
+    pub(crate) fn remove(&mut self, id: EntryId) -> Option<Entry> {
+        self.entries.try_remove(id.0 as usize)
+    }
+
+    pub(crate) fn get(&self, id: EntryId) -> Option<&Entry> {
+        self.entries.get(id.0 as usize)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: EntryId) -> Option<&mut Entry> {
+        self.entries.get_mut(id.0 as usize)
+    }
+
+    /// All entries, in a fixed order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (EntryId, &Entry)> {
+        self.entries.iter().map(|(id, entry)| (EntryId(id as u32), entry))
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+}

@@ -1,0 +1,373 @@
+//! The client without I/O: one machine for each management server, the cache, and who watches what.
+//!
+//! The contract is that of every state machine here. What happened goes in by [`handle_input`](Engine::handle_input) and
+//! [`handle_timeout`](Engine::handle_timeout), what is wanted by [`subscribe`](Engine::subscribe) and
+//! [`unsubscribe`](Engine::unsubscribe). After each of them [`poll_output`](Engine::poll_output) is called until it
+//! yields `None`; [`poll_timeout`](Engine::poll_timeout) then says when to come back. Time comes with each call, and
+//! randomness from a seed, so that whatever happens can be made to happen again.
+
+mod failure;
+mod members;
+mod publish;
+mod work;
+
+use std::{
+    collections::{BTreeSet, HashMap, VecDeque},
+    sync::Arc,
+    time::Instant,
+};
+
+use bytes::Bytes;
+use tracing::debug;
+
+use self::{failure::Failure, members::All, work::Job};
+use crate::{
+    cache::{Entry, Policy, Table},
+    config::{Bootstrap, CertificateProvider, Server},
+    error::{Blame, Code, Subject, WatchError},
+    name::ResourceName,
+    observed::ErasedObserved,
+    protocol::{
+        EntryId, Event, Input, Machine, OnDeletion, Output, ServerId, Settings, SubId, Timer, TypeId, ViewId,
+        encode_node,
+    },
+    resource::ResourceType,
+};
+
+/// The whole client without I/O. See the [module's](self) documentation for how to drive it.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    bootstrap: Arc<Bootstrap>,
+    /// Certificate provider instances that resources may name.
+    providers: BTreeSet<String>,
+    settings: Arc<Settings>,
+    node_id: Arc<str>,
+    node: Bytes,
+    random: fastrand::Rng,
+    /// By [`TypeId`].
+    types: Vec<ResourceType>,
+    /// By [`ServerId`].
+    servers: Vec<Peer>,
+    table: Table,
+    views: HashMap<ViewId, View>,
+    jobs: VecDeque<Job>,
+    outputs: VecDeque<Output>,
+    counters: Counters,
+}
+
+/// A management server, and what goes for all of its resources.
+#[derive(Debug)]
+struct Peer {
+    machine: Machine,
+    policy: Policy,
+    failure: Option<Failure>,
+    /// What is known of each type as a whole, by [`TypeId`].
+    types: Vec<TypeOnPeer>,
+}
+
+#[derive(Debug, Default)]
+struct TypeOnPeer {
+    /// The resources of the last response in its order: the best guess for the next one's.
+    order: Vec<SubId>,
+    all: Option<All>,
+}
+
+/// What an application watches.
+#[derive(Debug)]
+enum View {
+    One(EntryId),
+    All(ServerId, TypeId),
+    /// Something that nobody can be asked for; the reason was published.
+    Refused,
+}
+
+/// Which resources of a type are wanted.
+#[derive(Debug, Clone)]
+pub(crate) enum Names {
+    /// Everything that the server has for this node.
+    All,
+    /// One, by its name.
+    One(Arc<str>),
+}
+
+/// What was done so far, for tests and benches of the work per response.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    /// Responses that were worked off.
+    pub(crate) responses: u64,
+    /// Resources that were parsed.
+    pub(crate) parsed: u64,
+    /// Resources whose bytes were those that are held, so that they were not parsed.
+    pub(crate) unchanged: u64,
+}
+
+impl Engine {
+    pub(crate) fn new(bootstrap: Arc<Bootstrap>, settings: Settings, seed: u64) -> Self {
+        let usable = bootstrap
+            .certificate_providers()
+            .iter()
+            .filter(|(_, p)| is_usable(p))
+            .map(|(name, _)| name.clone());
+        Self {
+            providers: usable.collect(),
+            node_id: bootstrap.node().id.as_str().into(),
+            node: encode_node(bootstrap.node()),
+            bootstrap,
+            settings: Arc::new(settings),
+            random: fastrand::Rng::with_seed(seed),
+            types: Vec::new(),
+            servers: Vec::new(),
+            table: Table::default(),
+            views: HashMap::new(),
+            jobs: VecDeque::new(),
+            outputs: VecDeque::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// What was done so far.
+    pub(crate) fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// How many resources are held, waited for or known to be missing.
+    pub(crate) fn resources(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Begins a view. What is known already is published at once.
+    pub(crate) fn subscribe(&mut self, view: ViewId, ty: ResourceType, names: Names, now: Instant) {
+        let ty = self.type_id(ty);
+        let begun = match &names {
+            Names::All => self.subscribe_all(view, ty, now),
+            Names::One(name) => self.subscribe_one(view, ty, name, now),
+        };
+        let begun = begun.unwrap_or_else(|error| {
+            debug!(%error, "refusing a watch");
+            self.refuse(view, ty, &names, error);
+            View::Refused
+        });
+        let before = self.views.insert(view, begun);
+        debug_assert!(before.is_none(), "a view's number is used once");
+    }
+
+    /// Ends a view. What nobody watches any more is let go.
+    pub(crate) fn unsubscribe(&mut self, view: ViewId, now: Instant) {
+        match self.views.remove(&view) {
+            None | Some(View::Refused) => {}
+            Some(View::All(server, ty)) => self.unsubscribe_all(view, (server, ty), now),
+            Some(View::One(entry)) => {
+                let Some(found) = self.table.get_mut(entry) else { return };
+                found.views.retain(|other| *other != view);
+                if found.views.is_empty() {
+                    let (server, ty, sub) = (found.server, found.ty, found.sub);
+                    self.peer(server).machine.unsubscribe(ty, sub, now);
+                    self.settle(server);
+                }
+            }
+        }
+    }
+
+    /// Tells what happened.
+    pub(crate) fn handle_input(&mut self, input: Input, now: Instant) {
+        debug_assert!(self.outputs.is_empty(), "outputs are polled until there is none");
+        let (Input::Connected { stream }
+        | Input::RequestSent { stream }
+        | Input::Received { stream, .. }
+        | Input::Disconnected { stream, .. }) = &input;
+        let (server, stream) = (stream.server, *stream);
+        let Some(peer) = self.servers.get_mut(server.0 as usize) else { return };
+        if let Input::Received { message, .. } = input {
+            let opened = peer.machine.receive(stream, message, now);
+            self.settle(server);
+            if let Some((ty, envelope)) = opened {
+                self.jobs.push_back(Job::new(stream, ty, envelope, now));
+                if self.jobs.len() == 1 {
+                    self.work(now);
+                }
+            }
+        } else {
+            peer.machine.handle_input(input, now);
+            self.settle(server);
+        }
+    }
+
+    /// Does what is due.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        debug_assert!(self.outputs.is_empty(), "outputs are polled until there is none");
+        self.work(now);
+        for index in 0..self.servers.len() {
+            let server = ServerId(index as u32);
+            let due = self.peer(server).machine.next_timeout().is_some_and(|(at, _)| at <= now);
+            // A response that is being worked off may hold what a timer would give up.
+            if due && !self.jobs.iter().any(|job| job.server() == server) {
+                self.peer(server).machine.handle_timeout(now);
+                self.settle(server);
+            }
+        }
+    }
+
+    /// The next order; to be called until there is none.
+    pub(crate) fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout), and what for. In the past when there is work left.
+    pub(crate) fn poll_timeout(&self) -> Option<(Instant, Timer)> {
+        let work = self.jobs.front().map(|job| (job.since(), Timer::Work));
+        let idle = self
+            .servers
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| !self.jobs.iter().any(|job| job.server() == ServerId(*index as u32)));
+        let timers = idle.filter_map(|(_, peer)| peer.machine.next_timeout());
+        work.into_iter().chain(timers).min_by_key(|(at, _)| *at)
+    }
+
+    fn subscribe_one(&mut self, view: ViewId, ty: TypeId, name: &str, now: Instant) -> Result<View, Refusal> {
+        let name = self.accept_name(ty, name)?;
+        let server = self.server_for(&name, now)?;
+        let named = (ty, self.types[ty.index()].type_url());
+        let name = name.canonical();
+        let next = self.table.next_id();
+        let machine = &mut self.peer(server).machine;
+        let known = machine.interest(ty).and_then(|interest| {
+            let sub = interest.find(&name)?;
+            Some((interest.get(sub)?.entry, sub))
+        });
+        let (entry, sub) = known.unwrap_or_else(|| (next, machine.insert(named, name.clone(), next)));
+        if known.is_none() {
+            self.table.insert(Entry::new(name, (ty, server, sub)));
+        }
+        if let Some(entry) = self.table.get_mut(entry) {
+            entry.views.push(view);
+        }
+        self.peer(server).machine.subscribe(named, sub, now);
+        self.settle(server);
+        self.publish_to(entry, &[view]);
+        Ok(View::One(entry))
+    }
+
+    /// Checks a name as the application wrote it.
+    fn accept_name(&self, ty: TypeId, text: &str) -> Result<ResourceName, Refusal> {
+        let refuse = |code, message: String| Err(Refusal { code, message });
+        let name = match ResourceName::parse(text) {
+            _ if text.is_empty() => return refuse(Code::InvalidArgument, "the name is empty".into()),
+            Ok(name) => name,
+            Err(error) => return refuse(Code::InvalidArgument, error.to_string()),
+        };
+        let wanted = self.types[ty.index()].type_url();
+        let wanted = wanted.strip_prefix("type.googleapis.com/").unwrap_or(wanted);
+        match name.resource_type() {
+            Some(named) if named != wanted => {
+                refuse(Code::InvalidArgument, format!("the name is of type {named}, not of {wanted}"))
+            }
+            _ if name.is_glob() => refuse(Code::Unimplemented, "a glob names many resources".into()),
+            _ => Ok(name.without_directives()),
+        }
+    }
+
+    /// The server to ask for a name. It is made known when it was not yet.
+    fn server_for(&mut self, name: &ResourceName, now: Instant) -> Result<ServerId, Refusal> {
+        let refuse = |message: String| Refusal { code: Code::FailedPrecondition, message };
+        let sources = self.bootstrap.sources_for(name).map_err(|unknown| refuse(unknown.to_string()))?;
+        let source = sources.first().ok_or_else(|| refuse("its authority has no servers".into()))?;
+        let server = source.server().clone();
+        Ok(self.server_id(&server, now))
+    }
+
+    fn server_id(&mut self, server: &Arc<Server>, now: Instant) -> ServerId {
+        let known = self.servers.iter().position(|peer| peer.machine.server() == server);
+        let index = known.unwrap_or_else(|| {
+            let id = ServerId(self.servers.len() as u32);
+            let seed = (self.random.u64(..), now);
+            let machine = Machine::new(id, server.clone(), self.node.clone(), self.settings.clone(), seed);
+            let policy = policy(server, &self.settings);
+            self.servers.push(Peer { machine, policy, failure: None, types: Vec::new() });
+            self.servers.len() - 1
+        });
+        ServerId(index as u32)
+    }
+
+    fn type_id(&mut self, ty: ResourceType) -> TypeId {
+        let known = self.types.iter().position(|known| known.type_url() == ty.type_url());
+        TypeId(known.unwrap_or_else(|| {
+            self.types.push(ty);
+            self.types.len() - 1
+        }) as u16)
+    }
+
+    /// Takes over what the machine of a server has to say.
+    fn settle(&mut self, server: ServerId) {
+        while let Some(event) = self.peer(server).machine.poll_event() {
+            match event {
+                Event::Failed(reason) => self.on_failed(server, &reason),
+                Event::Recovered => self.on_recovered(server),
+                Event::TimedOut(entry) => self.on_timed_out(entry),
+                Event::Released(entry) => self.on_released(entry),
+            }
+        }
+        while let Some(output) = self.peer(server).machine.poll_output() {
+            self.outputs.push_back(output);
+        }
+        self.flush(server);
+    }
+
+    fn on_released(&mut self, entry: EntryId) {
+        let Some(entry) = self.table.remove(entry) else { return };
+        if let Some(all) = self.peer(entry.server).of_type(entry.ty).all.as_mut() {
+            all.remove(&entry.name);
+        }
+    }
+
+    fn refuse(&mut self, view: ViewId, ty: TypeId, names: &Names, refusal: Refusal) {
+        let name = match names {
+            Names::All => "*".into(),
+            Names::One(name) => name.clone(),
+        };
+        let about = Subject { type_url: self.types[ty.index()].type_url(), name, node: self.node_id.clone() };
+        let reason = WatchError::new(refusal.code, Blame::Local, about, refusal.message);
+        let observed = self.types[ty.index()].observe(ErasedObserved::Absent { reason });
+        self.outputs.push_back(Output::Notify { view, observed });
+    }
+
+    fn peer(&mut self, server: ServerId) -> &mut Peer {
+        &mut self.servers[server.0 as usize]
+    }
+}
+
+impl Peer {
+    fn of_type(&mut self, ty: TypeId) -> &mut TypeOnPeer {
+        if self.types.len() <= ty.index() {
+            self.types.resize_with(ty.index() + 1, TypeOnPeer::default);
+        }
+        &mut self.types[ty.index()]
+    }
+}
+
+/// Why nobody can be asked for a name.
+#[derive(Debug, thiserror::Error)]
+#[error("{code}: {message}")]
+struct Refusal {
+    code: Code,
+    message: String,
+}
+
+fn is_usable(provider: &CertificateProvider) -> bool {
+    match provider {
+        CertificateProvider::FileWatcher(_) => true,
+        CertificateProvider::Unknown { .. } => false,
+    }
+}
+
+fn policy(server: &Server, settings: &Settings) -> Policy {
+    let keep_deleted = match settings.on_deletion {
+        Some(OnDeletion::Keep) => true,
+        Some(OnDeletion::Drop) => false,
+        None => server.features.ignore_resource_deletion,
+    };
+    Policy { keep_deleted, fail_on_data_errors: server.features.fail_on_data_errors }
+}
+
+#[cfg(test)]
+mod tests;

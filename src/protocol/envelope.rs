@@ -1,0 +1,327 @@
+use bytes::Bytes;
+
+use crate::wire::{Fields, Malformed, Value};
+
+/// A `DiscoveryResponse`, sliced: nothing of it is copied, and its resources are looked at one by one.
+#[derive(Debug)]
+pub(crate) struct Envelope {
+    message: Bytes,
+    version: Span,
+    type_url: Span,
+    nonce: Span,
+    resources: Vec<Span>,
+    errors: Vec<Span>,
+}
+
+/// One element of `resources`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Item {
+    /// The name in the wrapper `envoy.service.discovery.v3.Resource`; empty when there is none.
+    pub(crate) wrapper_name: Span,
+    pub(crate) body: Body,
+}
+
+/// What an [`Item`] holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Body {
+    /// The bytes of the resource, of the type of the response.
+    Resource(Span),
+    /// A wrapper without a resource: it only refreshes a TTL (rule B1.18).
+    Heartbeat,
+    /// Something else, and what is wrong with it.
+    Unusable(Unusable),
+}
+
+/// Why an element of a response is no resource of its type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unusable {
+    Malformed(Malformed),
+    /// The type URL differs from the one of the response.
+    WrongType(Span),
+}
+
+/// One element of `resource_errors` (proposal TP3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ServerError {
+    pub(crate) name: Span,
+    pub(crate) code: i32,
+    pub(crate) message: Span,
+}
+
+/// A part of the message.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Span {
+    start: u32,
+    length: u32,
+}
+
+impl Envelope {
+    /// Finds the parts of the response. What is inside of the resources is not looked at.
+    pub(crate) fn parse(message: Bytes) -> Result<Self, Malformed> {
+        if u32::try_from(message.len()).is_err() {
+            return Err(Malformed { offset: 0, what: "over 4 GiB" });
+        }
+        let none = Span::default();
+        let mut envelope = Self {
+            version: none,
+            type_url: none,
+            nonce: none,
+            resources: vec![],
+            errors: vec![],
+            message: Bytes::new(),
+        };
+        for field in Fields::of(&message) {
+            let field = field?;
+            match field.number {
+                1 => envelope.version = Span::of_text(&field, 0)?,
+                2 => envelope.resources.push(Span::of(&field, 0)?),
+                4 => envelope.type_url = Span::of_text(&field, 0)?,
+                5 => envelope.nonce = Span::of_text(&field, 0)?,
+                7 => envelope.errors.push(Span::of(&field, 0)?),
+                _ => {}
+            }
+        }
+        envelope.message = message;
+        Ok(envelope)
+    }
+
+    pub(crate) fn version(&self) -> &str {
+        self.text(self.version)
+    }
+
+    pub(crate) fn type_url(&self) -> &str {
+        self.text(self.type_url)
+    }
+
+    pub(crate) fn nonce(&self) -> &str {
+        self.text(self.nonce)
+    }
+
+    /// The number of elements of `resources`.
+    pub(crate) fn len(&self) -> usize {
+        self.resources.len()
+    }
+
+    /// The size of the whole message in bytes.
+    pub(crate) fn size(&self) -> usize {
+        self.message.len()
+    }
+
+    /// The element `index` of `resources`, unwrapped.
+    pub(crate) fn item(&self, index: usize) -> Item {
+        let span = self.resources[index];
+        let item = self.any(span).and_then(|(type_url, value)| match self.text(type_url) {
+            WRAPPER => self.wrapped(value),
+            _ => Ok(Item { wrapper_name: Span::default(), body: self.body(type_url, value) }),
+        });
+        item.unwrap_or_else(|malformed| Item {
+            wrapper_name: Span::default(),
+            body: Body::Unusable(Unusable::Malformed(malformed)),
+        })
+    }
+
+    /// The elements of `resource_errors`.
+    pub(crate) fn errors(&self) -> impl Iterator<Item = Result<ServerError, Malformed>> {
+        self.errors.iter().map(|span| self.server_error(*span))
+    }
+
+    pub(crate) fn bytes(&self, span: Span) -> &[u8] {
+        &self.message[span.start as usize..][..span.length as usize]
+    }
+
+    /// The text of a span that was checked to be text when it was made.
+    pub(crate) fn text(&self, span: Span) -> &str {
+        std::str::from_utf8(self.bytes(span)).unwrap_or_default()
+    }
+
+    /// A slice that shares the memory of the whole message.
+    pub(crate) fn slice(&self, span: Span) -> Bytes {
+        self.message.slice(span.start as usize..(span.start + span.length) as usize)
+    }
+
+    /// All bytes of `resources`, for telling one response from another.
+    pub(crate) fn contents(&self) -> impl Iterator<Item = &[u8]> {
+        self.resources.iter().map(|span| self.bytes(*span))
+    }
+
+    fn body(&self, type_url: Span, value: Span) -> Body {
+        if self.bytes(type_url) == self.bytes(self.type_url) {
+            Body::Resource(value)
+        } else {
+            Body::Unusable(Unusable::WrongType(type_url))
+        }
+    }
+
+    fn wrapped(&self, span: Span) -> Result<Item, Malformed> {
+        let mut item = Item { wrapper_name: Span::default(), body: Body::Heartbeat };
+        for field in Fields::of(self.bytes(span)) {
+            let field = field?;
+            match field.number {
+                2 => {
+                    let (type_url, value) = self.any(Span::of(&field, span.start)?)?;
+                    item.body = self.body(type_url, value);
+                }
+                3 => item.wrapper_name = Span::of_text(&field, span.start)?,
+                8 => item.wrapper_name = self.resource_name(Span::of(&field, span.start)?)?,
+                _ => {}
+            }
+        }
+        Ok(item)
+    }
+
+    /// The type URL and the value of a `google.protobuf.Any`.
+    fn any(&self, span: Span) -> Result<(Span, Span), Malformed> {
+        let mut any = (Span::default(), Span { start: span.start, length: 0 });
+        for field in Fields::of(self.bytes(span)) {
+            let field = field?;
+            match field.number {
+                1 => any.0 = Span::of_text(&field, span.start)?,
+                2 => any.1 = Span::of(&field, span.start)?,
+                _ => {}
+            }
+        }
+        Ok(any)
+    }
+
+    /// The name in an `envoy.service.discovery.v3.ResourceName`.
+    fn resource_name(&self, span: Span) -> Result<Span, Malformed> {
+        let mut name = Span::default();
+        for field in Fields::of(self.bytes(span)) {
+            let field = field?;
+            if field.number == 1 {
+                name = Span::of_text(&field, span.start)?;
+            }
+        }
+        Ok(name)
+    }
+
+    fn server_error(&self, span: Span) -> Result<ServerError, Malformed> {
+        let mut error = ServerError { name: Span::default(), code: 0, message: Span::default() };
+        for field in Fields::of(self.bytes(span)) {
+            let field = field?;
+            match field.number {
+                1 => error.name = self.resource_name(Span::of(&field, span.start)?)?,
+                2 => {
+                    let status = Span::of(&field, span.start)?;
+                    for field in Fields::of(self.bytes(status)) {
+                        let field = field?;
+                        match (field.number, field.value) {
+                            // Negative numbers are sign-extended on the wire; the low half is the number.
+                            (1, Value::Varint(code)) => error.code = code as i32,
+                            (2, _) => error.message = Span::of_text(&field, status.start)?,
+                            _ => {}
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(error)
+    }
+}
+
+impl Span {
+    /// Whether there is nothing, as for a field that is not set.
+    pub(crate) fn is_empty(self) -> bool {
+        self.length == 0
+    }
+
+    fn of(field: &crate::wire::Field<'_>, base: u32) -> Result<Self, Malformed> {
+        let range = field.range()?;
+        // Messages over 4 GiB were refused, so every offset fits.
+        Ok(Self { start: base + range.start as u32, length: range.len() as u32 })
+    }
+
+    fn of_text(field: &crate::wire::Field<'_>, base: u32) -> Result<Self, Malformed> {
+        field.text()?;
+        Self::of(field, base)
+    }
+}
+
+const WRAPPER: &str = "type.googleapis.com/envoy.service.discovery.v3.Resource";
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use prost::Message;
+
+    use super::*;
+    use crate::pb::{
+        envoy::service::discovery::v3::{DiscoveryResponse, Resource, ResourceError, ResourceName},
+        google::{protobuf::Any, rpc::Status},
+    };
+
+    const TYPE: &str = "type.googleapis.com/example.Thing";
+
+    fn boxed(type_url: &str, value: impl Into<Bytes>) -> Any {
+        Any { type_url: type_url.into(), value: value.into() }
+    }
+
+    fn envelope(response: &DiscoveryResponse) -> Envelope {
+        Envelope::parse(response.encode_to_vec().into()).unwrap()
+    }
+
+    #[test]
+    fn finds_every_part() {
+        let wrapped =
+            Resource { name: "w".into(), resource: Some(boxed(TYPE, "body")), ..Default::default() };
+        let heartbeat = Resource { name: "h".into(), ..Default::default() };
+        let response = DiscoveryResponse {
+            version_info: "7".into(),
+            type_url: TYPE.into(),
+            nonce: "n".into(),
+            resources: vec![
+                boxed(TYPE, "bare"),
+                boxed(WRAPPER, wrapped.encode_to_vec()),
+                boxed(WRAPPER, heartbeat.encode_to_vec()),
+                boxed("other", "x"),
+                boxed(WRAPPER, vec![0x0a, 9]),
+            ],
+            resource_errors: vec![ResourceError {
+                resource_name: Some(ResourceName { name: "e".into(), ..Default::default() }),
+                error_detail: Some(Status { code: 5, message: "gone".into(), details: vec![] }),
+            }],
+            ..Default::default()
+        };
+        let e = envelope(&response);
+        assert_eq!((e.version(), e.type_url(), e.nonce(), e.len()), ("7", TYPE, "n", 5));
+        let bodies: Vec<_> = (0..e.len()).map(|i| (e.text(e.item(i).wrapper_name), e.item(i).body)).collect();
+        assert!(matches!(bodies[0], ("", Body::Resource(span)) if e.bytes(span) == b"bare"));
+        assert!(matches!(bodies[1], ("w", Body::Resource(span)) if e.bytes(span) == b"body"));
+        assert!(matches!(bodies[2], ("h", Body::Heartbeat)));
+        assert!(
+            matches!(bodies[3], ("", Body::Unusable(Unusable::WrongType(span))) if e.text(span) == "other")
+        );
+        assert!(matches!(bodies[4], ("", Body::Unusable(Unusable::Malformed(_)))));
+        let error = e.errors().next().unwrap().unwrap();
+        assert_eq!((e.text(error.name), error.code, e.text(error.message)), ("e", 5, "gone"));
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            if let Ok(e) = Envelope::parse(bytes.into()) {
+                for i in 0..e.len() {
+                    e.item(i);
+                }
+                e.errors().for_each(drop);
+            }
+        }
+
+        #[test]
+        fn a_response_cut_short_is_refused_or_holds_less(cut in 0usize..80) {
+            let response = DiscoveryResponse {
+                version_info: "1".into(),
+                type_url: TYPE.into(),
+                resources: vec![boxed(TYPE, vec![7; 20])],
+                ..Default::default()
+            };
+            let bytes = response.encode_to_vec();
+            if cut < bytes.len() {
+                if let Ok(e) = Envelope::parse(bytes[..cut].to_vec().into()) {
+                    prop_assert!(e.type_url().is_empty() || e.len() == 1);
+                }
+            }
+        }
+    }
+}

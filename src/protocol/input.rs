@@ -1,0 +1,71 @@
+use bytes::Bytes;
+
+use super::id::StreamId;
+use crate::error::Code;
+
+/// What happened outside: the transport reports it, the engine acts on it.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Input {
+    /// The connection is up and requests can be written. Response headers may come much later, or never.
+    Connected {
+        /// The attempt that came about.
+        stream: StreamId,
+    },
+    /// The one pending request was taken by the transport: it is on its way, not just queued (A57-7).
+    RequestSent {
+        /// The stream that it was written on.
+        stream: StreamId,
+    },
+    /// A whole message came, as it was on the wire. Whether it is a response is for the engine to find out.
+    Received {
+        /// The stream that it came on.
+        stream: StreamId,
+        /// The bytes of the message.
+        message: Bytes,
+    },
+    /// The stream has ended, or could not be opened. Nothing of it follows.
+    Disconnected {
+        /// The stream.
+        stream: StreamId,
+        /// Why.
+        reason: Disconnect,
+    },
+}
+
+/// Why a stream ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Disconnect {
+    /// What happened.
+    pub kind: DisconnectKind,
+    /// The transport's words for it, with all causes: `tcp connect error: connection refused (os error 111)`.
+    pub message: String,
+}
+
+/// The ways in which a stream ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum DisconnectKind {
+    /// No connection came about.
+    Unreachable,
+    /// The server ended the stream without an error.
+    Closed,
+    /// The stream ended with a status, sent by the server or made of a broken connection.
+    Failed(Code),
+    /// A message was larger than the limit.
+    TooLarge {
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// The server closed the connection because of too many keepalive pings.
+    TooManyPings,
+    /// The local identity (certificate, key, token) could not be loaded; nothing was sent.
+    Credentials,
+}
+
+impl Disconnect {
+    /// A reason in words.
+    pub fn new(kind: DisconnectKind, message: impl Into<String>) -> Self {
+        Self { kind, message: message.into() }
+    }
+}

@@ -1,0 +1,233 @@
+use std::{collections::HashMap, mem, sync::Arc};
+
+use bytes::{BufMut, Bytes, BytesMut};
+use slab::Slab;
+
+use super::id::EntryId;
+
+/// The names of one type that one server is asked for, or answers with.
+///
+/// Looking a name up, adding one and letting one go are O(1). The list for the wire is kept encoded and sorted, and
+/// made anew only when a request is written after a change.
+#[derive(Debug, Default)]
+pub(crate) struct Interest {
+    subs: Slab<Sub>,
+    by_name: HashMap<Arc<str>, SubId>,
+    /// The subscriptions of the last list for the wire, sorted by name, and behind them the newer ones.
+    listed: Vec<(SubId, u64)>,
+    encoded: Option<Bytes>,
+    /// How many names are asked for by name.
+    named: usize,
+    pub(crate) wildcard: bool,
+    next_serial: u64,
+}
+
+/// A place in an [`Interest`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct SubId(pub(crate) u32);
+
+/// What one server is asked for, or sends, under one name.
+#[derive(Debug)]
+pub(crate) struct Sub {
+    pub(crate) name: Arc<str>,
+    pub(crate) entry: EntryId,
+    pub(crate) phase: Phase,
+    /// Asked for by name. Without it the name is a member of a wildcard, or on its way out.
+    pub(crate) named: bool,
+    /// The server sent it under a wildcard.
+    pub(crate) member: bool,
+    /// Whether the cache holds a good resource.
+    pub(crate) held: bool,
+    /// The last response that spoke of it.
+    pub(crate) seen: u64,
+    /// Unique, in contrast to the place.
+    pub(crate) serial: u64,
+}
+
+/// How far asking for a name has come on the current stream.
+///
+/// ```text
+///        request written             named in a response
+///  New ─────────────────▶ Requested ─────────────────────▶ Answered
+///   ▲                        │  └──────▶ TimedOut ─────────▲
+///   └── stream broke ────────┘    timer
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Phase {
+    New,
+    Requested,
+    Answered,
+    TimedOut,
+}
+
+impl Interest {
+    pub(crate) fn get(&self, id: SubId) -> Option<&Sub> {
+        self.subs.get(id.0 as usize)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: SubId) -> Option<&mut Sub> {
+        self.subs.get_mut(id.0 as usize)
+    }
+
+    pub(crate) fn find(&self, name: &str) -> Option<SubId> {
+        self.by_name.get(name).copied()
+    }
+
+    /// All subscriptions, in a fixed order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SubId, &Sub)> {
+        self.subs.iter().map(|(id, sub)| (SubId(id as u32), sub))
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (SubId, &mut Sub)> {
+        self.subs.iter_mut().map(|(id, sub)| (SubId(id as u32), sub))
+    }
+
+    /// How many names are asked for by name.
+    pub(crate) fn named(&self) -> usize {
+        self.named
+    }
+
+    /// Whether anything is asked for.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.named == 0 && !self.wildcard
+    }
+
+    /// Adds a name that is not there yet.
+    pub(crate) fn insert(&mut self, name: Arc<str>, entry: EntryId) -> SubId {
+        self.next_serial += 1;
+        let sub = Sub {
+            name: name.clone(),
+            entry,
+            phase: Phase::New,
+            named: false,
+            member: false,
+            held: false,
+            seen: 0,
+            serial: self.next_serial,
+        };
+        let id = SubId(self.subs.insert(sub) as u32);
+        self.by_name.insert(name, id);
+        id
+    }
+
+    /// Asks for it by name; false when that was so before.
+    pub(crate) fn name(&mut self, id: SubId) -> bool {
+        let Some(sub) = self.subs.get_mut(id.0 as usize) else { return false };
+        if mem::replace(&mut sub.named, true) {
+            return false;
+        }
+        self.named += 1;
+        self.encoded = None;
+        self.listed.push((id, sub.serial));
+        if self.listed.len() > 2 * self.named + 64 {
+            // Without a stream nobody asks for the list, so it is cleared here of what has gone.
+            self.tidy();
+        }
+        true
+    }
+
+    /// Asks for it by name no longer.
+    pub(crate) fn unname(&mut self, id: SubId) {
+        let Some(sub) = self.subs.get_mut(id.0 as usize) else { return };
+        if mem::replace(&mut sub.named, false) {
+            self.named -= 1;
+            self.encoded = None;
+        }
+    }
+
+    /// Forgets it altogether.
+    pub(crate) fn remove(&mut self, id: SubId) {
+        self.unname(id);
+        if let Some(sub) = self.subs.try_remove(id.0 as usize) {
+            self.by_name.remove(&sub.name);
+        }
+    }
+
+    /// The names as the `resource_names` of a request, encoded, sorted; without the wildcard.
+    pub(crate) fn names(&mut self) -> Bytes {
+        if let Some(encoded) = &self.encoded {
+            return encoded.clone();
+        }
+        self.tidy();
+        let mut buffer = BytesMut::with_capacity(self.listed.len() * 40);
+        for sub in self.listed.iter().filter_map(|listed| alive(&self.subs, listed)) {
+            put_text(3, &sub.name, &mut buffer);
+        }
+        let encoded = buffer.freeze();
+        self.encoded = Some(encoded.clone());
+        encoded
+    }
+
+    /// Sorts the list, and rids it of names that went; one that came back stands in it twice until then.
+    fn tidy(&mut self) {
+        let subs = &self.subs;
+        self.listed.retain(|listed| alive(subs, listed).is_some());
+        // A sorted run and a short tail: the sort finds and merges them.
+        self.listed
+            .sort_by(|a, b| alive(subs, a).map(|sub| &sub.name).cmp(&alive(subs, b).map(|sub| &sub.name)));
+        self.listed.dedup();
+    }
+}
+
+fn alive<'a>(subs: &'a Slab<Sub>, (id, serial): &(SubId, u64)) -> Option<&'a Sub> {
+    subs.get(id.0 as usize).filter(|sub| sub.serial == *serial && sub.named)
+}
+
+/// Writes a string field.
+pub(crate) fn put_text(field: u32, text: &str, into: &mut impl BufMut) {
+    put_bytes(field, text.as_bytes(), into);
+}
+
+/// Writes a length-delimited field.
+pub(crate) fn put_bytes(field: u32, bytes: &[u8], into: &mut impl BufMut) {
+    use prost::encoding::{WireType, encode_key, encode_varint};
+    encode_key(field, WireType::LengthDelimited, into);
+    encode_varint(bytes.len() as u64, into);
+    into.put_slice(bytes);
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message;
+
+    use super::*;
+    use crate::pb::envoy::service::discovery::v3::DiscoveryRequest;
+
+    fn names(interest: &mut Interest) -> Vec<String> {
+        DiscoveryRequest::decode(interest.names()).unwrap().resource_names
+    }
+
+    fn add(interest: &mut Interest, name: &str) -> SubId {
+        let id = interest.insert(name.into(), EntryId(0));
+        assert!(interest.name(id));
+        id
+    }
+
+    #[test]
+    fn names_are_sorted_and_complete() {
+        let mut interest = Interest::default();
+        let b = add(&mut interest, "b");
+        add(&mut interest, "c");
+        add(&mut interest, "a");
+        assert_eq!(names(&mut interest), ["a", "b", "c"]);
+        interest.unname(b);
+        add(&mut interest, "aa");
+        assert_eq!(names(&mut interest), ["a", "aa", "c"]);
+        assert_eq!(interest.named(), 3);
+    }
+
+    #[test]
+    fn a_name_that_goes_and_comes_back_stands_once() {
+        let mut interest = Interest::default();
+        let a = add(&mut interest, "a");
+        interest.unname(a);
+        assert!(interest.name(a));
+        assert!(!interest.name(a));
+        assert_eq!(names(&mut interest), ["a"]);
+        interest.remove(a);
+        add(&mut interest, "z");
+        add(&mut interest, "a");
+        assert_eq!(names(&mut interest), ["a", "z"]);
+        assert!(interest.find("a").is_some() && interest.find("b").is_none());
+    }
+}

@@ -1,0 +1,483 @@
+use std::{
+    collections::VecDeque,
+    hash::{DefaultHasher, Hash, Hasher},
+    mem,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use tracing::{debug, info, trace, warn};
+
+use super::{
+    backoff::Backoff,
+    envelope::Envelope,
+    id::{EntryId, ServerId, StreamId, TypeId},
+    input::{Disconnect, Input},
+    interest::{Interest, Phase, SubId},
+    output::Output,
+    settings::Settings,
+    sotw::{Answer, Sotw, Written},
+    stream::{End, Stream},
+    timers::{Wait, Waiting},
+};
+use crate::{config::Server, resource::Version};
+
+/// The protocol with one management server.
+#[derive(Debug)]
+pub(crate) struct Machine {
+    server: Arc<Server>,
+    node: Bytes,
+    settings: Arc<Settings>,
+    random: fastrand::Rng,
+    stream: Stream,
+    /// By [`TypeId`], which is the order of first use.
+    types: Vec<Option<Channel>>,
+    waiting: Waiting,
+    outputs: VecDeque<Output>,
+    events: VecDeque<Event>,
+}
+
+/// One type on one server: the variant of the protocol, and what is common to all variants.
+#[derive(Debug)]
+struct Channel {
+    sotw: Sotw,
+    rejected: Option<Rejected>,
+}
+
+/// The last response, if it was rejected: a server may send it for ever.
+#[derive(Debug)]
+struct Rejected {
+    fingerprint: u64,
+    backoff: Backoff,
+}
+
+/// What others must know of.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// No stream came about, or one ended before it gave anything.
+    Failed(Disconnect),
+    /// The first response of a stream: the server is there.
+    Recovered,
+    /// The server had its time to send a resource.
+    TimedOut(EntryId),
+    /// The server knows that the resource is not wanted any more.
+    Released(EntryId),
+}
+
+/// Whose deadline it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Timer {
+    /// A response is being worked off.
+    Work,
+    /// A request or an answer may be written.
+    Write,
+    /// A resource that was asked for may be given up.
+    DoesNotExist,
+    /// The next attempt to connect.
+    Reconnect,
+    /// A stream that serves no name.
+    Linger,
+}
+
+/// What was found out about a response.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    pub(crate) ty: TypeId,
+    /// The stream that it came on.
+    pub(crate) stream: StreamId,
+    pub(crate) version: Version,
+    pub(crate) nonce: String,
+    /// What is wrong with it, in words for the server's operator; empty when it is accepted.
+    pub(crate) error: String,
+    /// Tells its resources from others; looked at when it is rejected.
+    pub(crate) fingerprint: u64,
+}
+
+impl Machine {
+    pub(crate) fn new(
+        id: ServerId,
+        server: Arc<Server>,
+        node: Bytes,
+        settings: Arc<Settings>,
+        seed: (u64, Instant),
+    ) -> Self {
+        let (seed, now) = seed;
+        let stream = Stream::new(id, settings.keepalive, now);
+        Self {
+            server,
+            node,
+            settings,
+            random: fastrand::Rng::with_seed(seed),
+            stream,
+            types: Vec::new(),
+            waiting: Waiting::default(),
+            outputs: VecDeque::new(),
+            events: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+
+    /// The names of a type, if any was ever wanted.
+    pub(crate) fn interest(&mut self, ty: TypeId) -> Option<&mut Interest> {
+        Some(&mut self.channel(ty)?.sotw.interest)
+    }
+
+    /// Asks for a name that has its place.
+    pub(crate) fn subscribe(&mut self, (ty, type_url): (TypeId, &'static str), sub: SubId, now: Instant) {
+        let channel = self.channel_or_new(ty, type_url);
+        if channel.sotw.interest.name(sub) {
+            channel.sotw.on_named(sub, now);
+        }
+        self.proceed(now);
+    }
+
+    /// Makes room for a name that nothing is known of; it is not asked for yet.
+    pub(crate) fn insert(
+        &mut self,
+        (ty, type_url): (TypeId, &'static str),
+        name: Arc<str>,
+        entry: EntryId,
+    ) -> SubId {
+        self.channel_or_new(ty, type_url).sotw.interest.insert(name, entry)
+    }
+
+    /// Asks for a name no longer. It is released at once, or when the server was told.
+    pub(crate) fn unsubscribe(&mut self, ty: TypeId, sub: SubId, now: Instant) {
+        let told = self.stream.as_open().is_some();
+        let Some(channel) = self.channel(ty) else { return };
+        channel.sotw.interest.unname(sub);
+        if told && channel.sotw.is_requested() {
+            channel.sotw.on_unnamed(sub, now);
+        } else {
+            self.release(ty, &[sub]);
+        }
+        self.proceed(now);
+    }
+
+    /// Asks for everything of a type.
+    pub(crate) fn subscribe_all(&mut self, (ty, type_url): (TypeId, &'static str), now: Instant) {
+        let channel = self.channel_or_new(ty, type_url);
+        if !mem::replace(&mut channel.sotw.interest.wildcard, true) {
+            channel.sotw.on_wildcard_changed(now);
+        }
+        self.proceed(now);
+    }
+
+    /// Asks for everything of a type no longer, and forgets what came only because of that.
+    pub(crate) fn unsubscribe_all(&mut self, ty: TypeId, now: Instant) {
+        let Some(channel) = self.channel(ty) else { return };
+        let sotw = &mut channel.sotw;
+        sotw.interest.wildcard = false;
+        sotw.on_wildcard_changed(now);
+        let members =
+            sotw.interest.iter_mut().filter_map(|(id, sub)| mem::take(&mut sub.member).then_some(id));
+        let members: Vec<_> = members.collect();
+        self.release(ty, &members);
+        self.proceed(now);
+    }
+
+    /// Forgets a name that is neither asked for nor a member any more, such as a member that was deleted.
+    pub(crate) fn release(&mut self, ty: TypeId, subs: &[SubId]) {
+        let Some(Some(channel)) = self.types.get_mut(ty.index()) else { return };
+        let interest = &mut channel.sotw.interest;
+        for id in subs {
+            if let Some(sub) = interest.get(*id).filter(|sub| !sub.named && !sub.member) {
+                self.events.push_back(Event::Released(sub.entry));
+                interest.remove(*id);
+            }
+        }
+    }
+
+    /// Acts on everything but [`Input::Received`].
+    pub(crate) fn handle_input(&mut self, input: Input, now: Instant) {
+        match input {
+            Input::Connected { stream } if self.stream.is_current(stream) => self.on_connected(now),
+            Input::RequestSent { stream } if self.stream.is_current(stream) => self.on_request_sent(now),
+            Input::Disconnected { stream, reason } if self.stream.is_current(stream) => {
+                self.on_disconnected(reason, now);
+            }
+            // Of a stream that was given up meanwhile.
+            Input::Connected { .. } | Input::RequestSent { .. } | Input::Disconnected { .. } => {}
+            Input::Received { .. } => debug_assert!(false, "responses go through `receive`"),
+        }
+        self.proceed(now);
+    }
+
+    /// Opens a response and finds its type; `None` when there is nothing in it for us. Whoever gets one concludes it.
+    pub(crate) fn receive(
+        &mut self,
+        stream: StreamId,
+        message: Bytes,
+        now: Instant,
+    ) -> Option<(TypeId, Envelope)> {
+        if !self.stream.is_current(stream) {
+            return None;
+        }
+        let opened = self.open(message);
+        if opened.is_none() {
+            // Nothing will be concluded, so go on reading here: no response, however odd, stalls anything.
+            self.outputs.push_back(Output::Read { stream });
+        }
+        self.proceed(now);
+        opened
+    }
+
+    fn open(&mut self, message: Bytes) -> Option<(TypeId, Envelope)> {
+        let envelope = match Envelope::parse(message) {
+            Ok(envelope) => envelope,
+            Err(malformed) => {
+                // Without type and nonce there is nothing to answer; good data stays, and so does the stream.
+                warn!(server = %self.server.uri, %malformed, "ignoring a message that is no DiscoveryResponse");
+                return None;
+            }
+        };
+        if self.stream.on_response() {
+            debug!(server = %self.server.uri, "the server answers");
+            self.events.push_back(Event::Recovered);
+        }
+        let mut types = self.types.iter_mut().enumerate();
+        let found = types.find_map(|(index, channel)| {
+            let channel = channel.as_mut()?;
+            (channel.sotw.type_url() == envelope.type_url() && channel.sotw.is_requested())
+                .then_some((index, channel))
+        });
+        let Some((index, channel)) = found else {
+            // Rule B0.7: dropped without an answer.
+            warn!(server = %self.server.uri, type_url = envelope.type_url(), "ignoring a response of a type that was never asked for");
+            return None;
+        };
+        trace!(
+            server = %self.server.uri, type_url = envelope.type_url(), version = envelope.version(),
+            nonce = envelope.nonce(), resources = envelope.len(), bytes = envelope.size(), "response"
+        );
+        channel.sotw.on_response();
+        Some((TypeId(index as u16), envelope))
+    }
+
+    /// Answers a response, and reads on.
+    pub(crate) fn conclude(&mut self, verdict: Verdict, now: Instant) {
+        let Verdict { ty, stream, version, nonce, error, fingerprint } = verdict;
+        let current = self.stream.is_current(stream);
+        let random = &mut self.random;
+        let Some(Some(channel)) = self.types.get_mut(ty.index()) else { return };
+        let mut not_before = now;
+        if error.is_empty() {
+            channel.rejected = None;
+            channel.sotw.on_accepted(&version);
+        } else {
+            warn!(server = %self.server.uri, type_url = channel.sotw.type_url(), %version, %error, "rejecting a response");
+            not_before += channel.on_rejected(fingerprint, now, random);
+        }
+        if current {
+            let version = if error.is_empty() { version } else { channel.sotw.version().clone() };
+            let error = (!error.is_empty()).then_some(error);
+            channel.sotw.on_answer(Answer { version, nonce, error, not_before });
+            self.outputs.push_back(Output::Read { stream });
+        }
+        self.proceed(now);
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        while let Some(wait) = self.waiting.pop(now) {
+            if !is_awaited(&self.types, &wait) {
+                continue;
+            }
+            if let Some(sub) = self.interest(wait.ty).and_then(|interest| interest.get_mut(wait.sub)) {
+                sub.phase = Phase::TimedOut;
+                let entry = sub.entry;
+                self.events.push_back(Event::TimedOut(entry));
+            }
+        }
+        if self.stream.paused_until().is_some_and(|until| until <= now) {
+            self.stream.on_paused_enough();
+        }
+        let linger = self.settings.linger;
+        if self.stream.as_open().and_then(|open| open.idle_since).is_some_and(|since| since + linger <= now) {
+            info!(server = %self.server.uri, "closing the stream: nothing is wanted of it");
+            let stream = self.stream.id();
+            self.on_stream_gone();
+            self.stream.close();
+            self.outputs.push_back(Output::Disconnect { stream });
+        }
+        self.proceed(now);
+    }
+
+    /// The earliest deadline; in the past when something is due.
+    pub(crate) fn next_timeout(&self) -> Option<(Instant, Timer)> {
+        let waiting = self.waiting.next().map(|at| (at, Timer::DoesNotExist));
+        let reconnect = self.stream.paused_until().map(|at| (at, Timer::Reconnect));
+        let open = self.stream.as_open();
+        let linger =
+            open.and_then(|open| open.idle_since).map(|since| (since + self.settings.linger, Timer::Linger));
+        let write = open.filter(|open| open.pending.is_none()).and_then(|_| self.next_write());
+        [waiting, reconnect, linger, write].into_iter().flatten().min_by_key(|(at, _)| *at)
+    }
+
+    pub(crate) fn poll_output(&mut self) -> Option<Output> {
+        self.outputs.pop_front()
+    }
+
+    pub(crate) fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    fn next_write(&self) -> Option<(Instant, Timer)> {
+        let due = self.types.iter().flatten().filter_map(|channel| channel.sotw.due());
+        due.min().map(|at| (at, Timer::Write))
+    }
+
+    fn on_connected(&mut self, now: Instant) {
+        info!(server = %self.server.uri, "connected");
+        self.stream.on_connected();
+        for channel in self.types.iter_mut().flatten() {
+            channel.sotw.on_stream_opened(now);
+        }
+        self.outputs.push_back(Output::Read { stream: self.stream.id() });
+    }
+
+    fn on_request_sent(&mut self, now: Instant) {
+        let Some(written) = self.stream.open().and_then(|open| open.pending.take()) else { return };
+        self.on_written(written, now);
+    }
+
+    /// A request is on its way: what it asked for has its time from now on, what it let go is released (A57-5).
+    fn on_written(&mut self, written: Written, now: Instant) {
+        let Written { ty, fresh, leaving } = written;
+        let length = self.resource_timeout();
+        if let Some(Some(channel)) = self.types.get_mut(ty.index()) {
+            for id in fresh {
+                let Some(sub) = channel.sotw.interest.get_mut(id) else { continue };
+                if sub.phase == Phase::New && sub.named {
+                    sub.phase = Phase::Requested;
+                    if !sub.held {
+                        self.waiting.start(ty, id, sub.serial, (now, length));
+                    }
+                }
+            }
+        }
+        self.release(ty, &leaving);
+    }
+
+    fn on_disconnected(&mut self, reason: Disconnect, now: Instant) {
+        self.on_stream_gone();
+        let end = self.stream.on_disconnected(&reason, now, &mut self.random);
+        match end {
+            End::Silent => info!(server = %self.server.uri, reason = reason.message, "the stream ended"),
+            End::Failure => {
+                warn!(server = %self.server.uri, reason = reason.message, "no stream to the server")
+            }
+        }
+        if end == End::Failure {
+            self.events.push_back(Event::Failed(reason));
+        }
+    }
+
+    fn on_stream_gone(&mut self) {
+        self.waiting.clear();
+        // What a request that was not taken let go is let go by its stream's end as well.
+        if let Some(pending) = self.stream.open().and_then(|open| open.pending.take()) {
+            self.release(pending.ty, &pending.leaving);
+        }
+        for index in 0..self.types.len() {
+            let ty = TypeId(index as u16);
+            let Some(channel) = self.channel(ty) else { continue };
+            let leaving = channel.sotw.on_stream_closed();
+            for (_, sub) in channel.sotw.interest.iter_mut() {
+                if !sub.held || sub.phase == Phase::Requested {
+                    sub.phase = Phase::New;
+                }
+            }
+            self.release(ty, &leaving);
+        }
+    }
+
+    /// Does what has become possible: connect, write, notice that nothing is wanted.
+    fn proceed(&mut self, now: Instant) {
+        let wanted = self.types.iter().flatten().any(|channel| !channel.sotw.interest.is_empty());
+        if wanted && let Some(stream) = self.stream.connect() {
+            debug!(server = %self.server.uri, %stream, "connecting");
+            let keepalive = self.stream.keepalive();
+            self.outputs.push_back(Output::Connect { stream, server: self.server.clone(), keepalive });
+        }
+        self.write(now);
+        let unwritten = self.types.iter().flatten().any(|channel| channel.sotw.has_unwritten());
+        if let Some(open) = self.stream.open() {
+            let idle = !wanted && !unwritten && open.pending.is_none();
+            open.idle_since = idle.then(|| open.idle_since.unwrap_or(now));
+        }
+        let types = &self.types;
+        self.waiting.settle(|wait| is_awaited(types, wait));
+    }
+
+    /// Hands out the next request that is due; answers go before changes of subscription (B0.18).
+    fn write(&mut self, now: Instant) {
+        let stream = self.stream.id();
+        while let Some(open) = self.stream.open().filter(|open| open.pending.is_none()) {
+            let due = |channel: &Channel| channel.sotw.due().is_some_and(|at| at <= now);
+            let types = self.types.iter_mut().enumerate();
+            let ready = types.filter_map(|(i, c)| Some((i, c.as_mut().filter(|c| due(c))?)));
+            let Some((index, channel)) = ready.min_by_key(|(_, c)| !c.sotw.is_answer_due(now)) else {
+                return;
+            };
+            let node = (!open.node_sent).then_some(&self.node);
+            let (message, written) = channel.sotw.write(TypeId(index as u16), node, now);
+            let Some(message) = message else {
+                self.on_written(written, now);
+                continue;
+            };
+            trace!(server = %self.server.uri, type_url = channel.sotw.type_url(), bytes = message.len(), "request");
+            open.node_sent = true;
+            open.pending = Some(written);
+            self.outputs.push_back(Output::Send { stream, message });
+        }
+    }
+
+    fn resource_timeout(&self) -> Duration {
+        // A88-5: twice the time, since it is the server that is suspected then.
+        let factor = if self.server.features.resource_timer_is_transient_error { 2 } else { 1 };
+        self.settings.resource_timeout * factor
+    }
+
+    fn channel(&mut self, ty: TypeId) -> Option<&mut Channel> {
+        self.types.get_mut(ty.index())?.as_mut()
+    }
+
+    fn channel_or_new(&mut self, ty: TypeId, type_url: &'static str) -> &mut Channel {
+        if self.types.len() <= ty.index() {
+            self.types.resize_with(ty.index() + 1, || None);
+        }
+        self.types[ty.index()].get_or_insert_with(|| Channel { sotw: Sotw::new(type_url), rejected: None })
+    }
+}
+
+impl Channel {
+    /// How long to wait with the answer: a response that repeats the last rejected one is answered ever more slowly.
+    fn on_rejected(&mut self, fingerprint: u64, now: Instant, random: &mut fastrand::Rng) -> Duration {
+        match &mut self.rejected {
+            Some(rejected) if rejected.fingerprint == fingerprint => rejected.backoff.next(random),
+            Some(_) | None => {
+                self.rejected = Some(Rejected { fingerprint, backoff: Backoff::for_rejections(now) });
+                Duration::ZERO
+            }
+        }
+    }
+}
+
+/// Tells the resources of one response from those of another.
+pub(crate) fn fingerprint(envelope: &Envelope) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    envelope.contents().for_each(|bytes| bytes.hash(&mut hasher));
+    hasher.finish()
+}
+
+fn is_awaited(types: &[Option<Channel>], wait: &Wait) -> bool {
+    let channel = types.get(wait.ty.index()).and_then(Option::as_ref);
+    let sub = channel.and_then(|channel| channel.sotw.interest.get(wait.sub));
+    sub.is_some_and(|sub| {
+        sub.serial == wait.serial && sub.named && sub.phase == Phase::Requested && !sub.held
+    })
+}

@@ -1,0 +1,43 @@
+//! The protocol with one management server, without I/O: streams, versions, nonces, requests, answers, timers.
+//!
+//! A [`Machine`] is told what happened (`handle_*`) and what is wanted (`subscribe`, `unsubscribe`), and yields orders
+//! (`poll_output`), what others must know (`poll_event`), and when it wants to be called next (`next_timeout`). Each
+//! mutation is followed by polling until `None`. It knows names, not resources: what a response holds is judged outside,
+//! and the verdict comes back as `conclude`.
+//!
+//! ```text
+//!   subscribe ──▶ interest ──▶ pace ──▶ request ──▶ Send … RequestSent ──▶ does-not-exist timers
+//!                    ▲                     ▲
+//!   Received ──▶ envelope ──▶ (judged) ──▶ conclude: ACK or NACK
+//! ```
+//!
+//! Variants of the protocol are structs with the same verbs; the machine routes to them and holds no rule itself.
+
+mod backoff;
+mod envelope;
+mod id;
+mod input;
+mod interest;
+mod machine;
+mod node;
+mod output;
+mod pace;
+mod settings;
+mod sotw;
+mod stream;
+mod timers;
+
+pub(crate) use self::{
+    envelope::{Body, Envelope, Item, Span, Unusable},
+    id::{EntryId, TypeId, ViewId},
+    interest::{Phase, SubId},
+    machine::{Event, Machine, Timer, Verdict, fingerprint},
+    node::encode as encode_node,
+    output::Output,
+    settings::Settings,
+};
+pub use self::{
+    id::{ServerId, StreamId},
+    input::{Disconnect, DisconnectKind, Input},
+    settings::OnDeletion,
+};

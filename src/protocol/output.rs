@@ -1,0 +1,21 @@
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+
+use super::id::{StreamId, ViewId};
+use crate::{config::Server, resource::Erased};
+
+/// What is to be done outside: an order of the engine to the shell.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// Open a stream.
+    Connect { stream: StreamId, server: Arc<Server>, keepalive: Duration },
+    /// Write a request. No other follows on the stream until it is reported as sent.
+    Send { stream: StreamId, message: Bytes },
+    /// Read one more message. Without it none is read, so that a server cannot send faster than we work.
+    Read { stream: StreamId },
+    /// Abort a stream; nothing of it is to be reported any more.
+    Disconnect { stream: StreamId },
+    /// Publish what a view sees: an `Observed<T>`, or the `ErasedMembers` of a wildcard.
+    Notify { view: ViewId, observed: Erased },
+}

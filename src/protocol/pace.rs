@@ -1,0 +1,132 @@
+use std::time::{Duration, Instant};
+
+/// When a change of subscription is written.
+///
+/// Each request of the state-of-the-world variant repeats all names, so N changes written one by one cost O(N²)
+/// bytes. A change after a quiet time is written at once, so that a single watch costs no delay. Of a run of changes
+/// a request is written when the names have doubled, when the run pauses, or after a delay that grows while it goes
+/// on: O(N) bytes and O(log N) requests.
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    written: Option<Written>,
+    change: Option<Change>,
+    delay: Duration,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Written {
+    at: Instant,
+    names: usize,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Change {
+    due: Instant,
+}
+
+impl Pace {
+    /// The names have changed.
+    pub(crate) fn on_change(&mut self, now: Instant) {
+        let due = match (self.written, self.change) {
+            (_, Some(change)) if change.due <= now => change.due,
+            (Some(written), _) if now < written.at + QUIET || self.change.is_some() => {
+                (now + QUIET).min(written.at + self.delay.max(QUIET))
+            }
+            (Some(_) | None, _) => {
+                self.delay = QUIET;
+                now
+            }
+        };
+        self.change = Some(Change { due });
+    }
+
+    /// A request with all `names` was handed out.
+    pub(crate) fn on_written(&mut self, names: usize, now: Instant) {
+        self.written = Some(Written { at: now, names });
+        self.change = None;
+        self.delay = (self.delay * 2).clamp(QUIET, LONGEST);
+    }
+
+    /// The stream is new: nothing was written on it.
+    pub(crate) fn reset(&mut self) {
+        *self = Self::default();
+    }
+
+    /// When the change that is not written yet is due, if there is one; `names` is how many names there are now.
+    pub(crate) fn due(&self, names: usize) -> Option<Instant> {
+        let change = self.change?;
+        match self.written {
+            Some(written) if names < 2 * written.names.max(1) => Some(change.due),
+            Some(written) => Some(written.at.min(change.due)),
+            None => Some(change.due),
+        }
+    }
+}
+
+/// How long a pause ends a run of changes.
+const QUIET: Duration = Duration::from_millis(10);
+
+/// The longest delay of a change while others follow.
+const LONGEST: Duration = Duration::from_millis(200);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The requests of `names` changes that are `gap` apart, by the number of names in each.
+    fn requests(names: usize, gap: Duration) -> Vec<usize> {
+        let start = Instant::now();
+        let mut pace = Pace::default();
+        let mut requests = Vec::new();
+        let mut flush = |pace: &mut Pace, named: usize, until: Instant| {
+            if let Some(due) = pace.due(named).filter(|due| *due <= until) {
+                pace.on_written(named, due.max(start));
+                requests.push(named);
+            }
+        };
+        let mut now = start;
+        for named in 1..=names {
+            flush(&mut pace, named - 1, now);
+            pace.on_change(now);
+            flush(&mut pace, named, now);
+            now += gap;
+        }
+        flush(&mut pace, names, now + LONGEST);
+        assert_eq!(pace.due(names), None);
+        requests
+    }
+
+    #[test]
+    fn a_single_change_is_written_at_once() {
+        assert_eq!(requests(1, Duration::ZERO), [1]);
+    }
+
+    #[test]
+    fn changes_after_a_quiet_time_are_written_at_once() {
+        assert_eq!(requests(4, Duration::from_millis(10)), [1, 2, 3, 4]);
+    }
+
+    #[test]
+    fn a_run_of_changes_costs_few_requests_and_linear_bytes() {
+        for gap in [0, 1, 10, 20, 50, 100, 500, 1_000] {
+            let requests = requests(10_000, Duration::from_micros(gap));
+            assert_eq!(requests.last(), Some(&10_000));
+            let seconds = (gap as usize * 10_000) / 1_000_000;
+            assert!(requests.len() <= 18 + 6 * seconds, "{} requests with {gap} µs between", requests.len());
+            let sum = requests.iter().sum::<usize>();
+            assert!(sum <= 10_000 * (5 + 3 * seconds), "{sum} names with {gap} µs between");
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_run_is_written_after_a_pause_of_10_ms() {
+        let start = Instant::now();
+        let mut pace = Pace::default();
+        pace.on_change(start);
+        pace.on_written(64, start);
+        for ms in 1..=5 {
+            pace.on_change(start + Duration::from_millis(ms));
+        }
+        assert_eq!(pace.due(69), Some(start + Duration::from_millis(15)));
+    }
+}

@@ -1,0 +1,35 @@
+use std::time::Duration;
+
+/// What can be set about the protocol, with the defaults of a client.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// How long a server may take to send a resource before it counts as non-existent (A57-5).
+    pub(crate) resource_timeout: Duration,
+    /// How long a stream that serves no name is kept.
+    pub(crate) linger: Duration,
+    /// The interval of HTTP/2 keepalive pings, before a server finds them too many.
+    pub(crate) keepalive: Duration,
+    /// What to do when a server deletes a resource; `None` for what the features of the server say.
+    pub(crate) on_deletion: Option<OnDeletion>,
+}
+
+/// What to do with a resource that is in use when its server says that it is no longer there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnDeletion {
+    /// Keep the last good one, with a warning (A88's default).
+    Keep,
+    /// Drop it, as the protocol document demands.
+    Drop,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            resource_timeout: Duration::from_secs(15),
+            linger: Duration::from_secs(30),
+            keepalive: Duration::from_secs(30),
+            on_deletion: None,
+        }
+    }
+}

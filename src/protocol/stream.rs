@@ -1,0 +1,162 @@
+use std::time::{Duration, Instant};
+
+use super::{
+    backoff::Backoff,
+    id::{ServerId, StreamId},
+    input::{Disconnect, DisconnectKind},
+    sotw::Written,
+};
+
+/// The stream to one server, and the pauses between streams.
+///
+/// ```text
+///            connect            on_connected          idle for the linger time
+///   Closed ──────────▶ Connecting ──────────▶ Open ───────────────────────────▶ Closed
+///     ▲                    │                    │
+///     │ delay over,        │ on_disconnected    │ on_disconnected
+///     │ nothing wanted     ▼                    ▼
+///     └─────────────── BackingOff ◀─────────────┘
+///                          │ delay over: connect
+/// ```
+#[derive(Debug)]
+pub(crate) struct Stream {
+    server: ServerId,
+    attempt: u64,
+    state: State,
+    backoff: Backoff,
+    keepalive: Duration,
+}
+
+#[derive(Debug)]
+enum State {
+    Closed,
+    Connecting,
+    Open(Open),
+    BackingOff { until: Instant },
+}
+
+/// What is known of an open stream.
+#[derive(Debug, Default)]
+pub(crate) struct Open {
+    /// The node is part of the first request alone (B0.2).
+    pub(crate) node_sent: bool,
+    /// The request that the transport has not taken yet.
+    pub(crate) pending: Option<Written>,
+    /// Since when nothing is wanted of the server.
+    pub(crate) idle_since: Option<Instant>,
+    /// A response came, so the end of the stream is no failure (A57-2).
+    answered: bool,
+}
+
+/// What the end of a stream means.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// An error of the server for everybody who watches something of it.
+    Failure,
+    /// Nothing to tell.
+    Silent,
+}
+
+impl Stream {
+    pub(crate) fn new(server: ServerId, keepalive: Duration, now: Instant) -> Self {
+        Self { server, attempt: 0, state: State::Closed, backoff: Backoff::for_connections(now), keepalive }
+    }
+
+    pub(crate) fn id(&self) -> StreamId {
+        StreamId { server: self.server, attempt: self.attempt }
+    }
+
+    pub(crate) fn keepalive(&self) -> Duration {
+        self.keepalive
+    }
+
+    /// Whether what is reported of a stream concerns the current one.
+    pub(crate) fn is_current(&self, stream: StreamId) -> bool {
+        stream == self.id()
+            && match self.state {
+                State::Connecting | State::Open(_) => true,
+                State::Closed | State::BackingOff { .. } => false,
+            }
+    }
+
+    pub(crate) fn open(&mut self) -> Option<&mut Open> {
+        match &mut self.state {
+            State::Open(open) => Some(open),
+            State::Closed | State::Connecting | State::BackingOff { .. } => None,
+        }
+    }
+
+    pub(crate) fn as_open(&self) -> Option<&Open> {
+        match &self.state {
+            State::Open(open) => Some(open),
+            State::Closed | State::Connecting | State::BackingOff { .. } => None,
+        }
+    }
+
+    /// When the pause is over, if there is one.
+    pub(crate) fn paused_until(&self) -> Option<Instant> {
+        match self.state {
+            State::BackingOff { until } => Some(until),
+            State::Closed | State::Connecting | State::Open(_) => None,
+        }
+    }
+
+    /// Something is wanted: begins an attempt, unless one is under way or has to wait.
+    pub(crate) fn connect(&mut self) -> Option<StreamId> {
+        match self.state {
+            State::Closed => {
+                self.attempt += 1;
+                self.state = State::Connecting;
+                Some(self.id())
+            }
+            State::Connecting | State::Open(_) | State::BackingOff { .. } => None,
+        }
+    }
+
+    pub(crate) fn on_connected(&mut self) {
+        self.state = State::Open(Open::default());
+    }
+
+    /// A response came: true for the first one of the stream.
+    pub(crate) fn on_response(&mut self) -> bool {
+        self.backoff.reset();
+        self.open().is_some_and(|open| !std::mem::replace(&mut open.answered, true))
+    }
+
+    /// The stream ended: waits before the next attempt.
+    pub(crate) fn on_disconnected(
+        &mut self,
+        reason: &Disconnect,
+        now: Instant,
+        random: &mut fastrand::Rng,
+    ) -> End {
+        let answered = self.as_open().is_some_and(|open| open.answered);
+        self.state = State::BackingOff { until: now + self.backoff.next(random) };
+        match reason.kind {
+            DisconnectKind::TooManyPings => {
+                self.keepalive = (self.keepalive * 2).min(LONGEST_KEEPALIVE.max(self.keepalive));
+                End::Silent
+            }
+            // What one message broke, the next stream's will break again: its watchers would never hear of it.
+            DisconnectKind::TooLarge { .. } => End::Failure,
+            DisconnectKind::Closed | DisconnectKind::Failed(_) if answered => End::Silent,
+            DisconnectKind::Closed
+            | DisconnectKind::Failed(_)
+            | DisconnectKind::Unreachable
+            | DisconnectKind::Credentials => End::Failure,
+        }
+    }
+
+    /// The pause is over.
+    pub(crate) fn on_paused_enough(&mut self) {
+        self.state = State::Closed;
+    }
+
+    /// Nothing is wanted any more.
+    pub(crate) fn close(&mut self) {
+        self.state = State::Closed;
+    }
+}
+
+/// The longest interval of keepalive pings to a server that found them too many.
+const LONGEST_KEEPALIVE: Duration = Duration::from_secs(300);
