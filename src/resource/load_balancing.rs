@@ -128,14 +128,14 @@ fn legacy(from: &cluster::Cluster) -> Result<LbPolicy, Invalid> {
         Ok(Legacy::RoundRobin) => Ok(in_each_locality(LbPolicy::RoundRobin)),
         Ok(Legacy::RingHash) => {
             let Some(LbConfig::RingHashLbConfig(config)) = &from.lb_config else {
-                return ring_hash(None, None);
+                return ring_hash_sizes(None, None);
             };
             if config.hash_function != HashFunction::XxHash as i32 {
                 return Err(
                     Invalid::field("hash_function", "only XX_HASH is supported").at("ring_hash_lb_config")
                 );
             }
-            ring_hash(config.minimum_ring_size, config.maximum_ring_size)
+            ring_hash_sizes(config.minimum_ring_size, config.maximum_ring_size)
                 .map_err(|e| e.at("ring_hash_lb_config"))
         }
         Ok(Legacy::LeastRequest) => {
@@ -143,7 +143,7 @@ fn legacy(from: &cluster::Cluster) -> Result<LbPolicy, Invalid> {
                 Some(LbConfig::LeastRequestLbConfig(config)) => config.choice_count,
                 Some(LbConfig::RingHashLbConfig(_)) | None => None,
             };
-            let policy = least_request(choice_count).map_err(|e| e.at("least_request_lb_config"))?;
+            let policy = choices(choice_count).map_err(|e| e.at("least_request_lb_config"))?;
             Ok(in_each_locality(policy))
         }
         Ok(
@@ -213,11 +213,11 @@ fn policy(any: &google::Any, cx: &Context<'_>, depth: u32) -> Result<Result<LbPo
             if ![HashFunction::DefaultHash as i32, HashFunction::XxHash as i32].contains(&it.hash_function) {
                 return Err(Invalid::field("hash_function", "only XX_HASH is supported"));
             }
-            self::ring_hash(it.minimum_ring_size, it.maximum_ring_size)?
+            ring_hash_sizes(it.minimum_ring_size, it.maximum_ring_size)?
         }
         "least_request.v3.LeastRequest" => {
             let it = least_request::LeastRequest::decode(bytes).map_err(malformed)?;
-            self::least_request(it.choice_count)?
+            choices(it.choice_count)?
         }
         "client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin" => {
             client_side(Message::decode(bytes).map_err(malformed)?)?
@@ -233,7 +233,7 @@ fn policy(any: &google::Any, cx: &Context<'_>, depth: u32) -> Result<Result<LbPo
 }
 
 /// Rules C7 and C13.
-fn ring_hash(
+fn ring_hash_sizes(
     minimum: Option<google::UInt64Value>,
     maximum: Option<google::UInt64Value>,
 ) -> Result<LbPolicy, Invalid> {
@@ -254,7 +254,7 @@ fn ring_hash(
 }
 
 /// Rules C8 and C14.
-fn least_request(choice_count: Option<google::UInt32Value>) -> Result<LbPolicy, Invalid> {
+fn choices(choice_count: Option<google::UInt32Value>) -> Result<LbPolicy, Invalid> {
     let choice_count = choice_count.map_or(2, |count| count.value);
     if choice_count < 2 {
         return Err(Invalid::field("choice_count", format!("must be at least 2, is {choice_count}")));
