@@ -12,12 +12,14 @@ use crate::{observed::ErasedObserved, wire};
 mod invalid;
 mod parts;
 
+pub mod cluster;
 pub mod load_balancing;
 pub mod matcher;
 pub mod metadata;
 pub mod outlier;
 pub mod tls;
 
+pub use cluster::{Cluster, ClusterKind};
 pub use invalid::Invalid;
 pub use load_balancing::LbPolicy;
 pub use metadata::Metadata;

@@ -1,0 +1,416 @@
+//! Clusters: groups of endpoints that requests are sent to.
+
+use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use prost::Message;
+use serde::{Serialize, Serializer};
+
+use super::{Context, Invalid, LbPolicy, Metadata, OutlierDetection, Resource, UpstreamTls, parts};
+use crate::pb::{
+    envoy::{
+        config::{
+            cluster::v3::{
+                self as cluster,
+                cluster::{ClusterDiscoveryType, CustomClusterType, DiscoveryType},
+            },
+            core::v3::{self as core, transport_socket::ConfigType},
+            endpoint::v3::{self as endpoint, lb_endpoint::HostIdentifier},
+        },
+        extensions::{
+            clusters::aggregate::v3 as aggregate, transport_sockets::http_11_proxy::v3 as http_11_proxy,
+            upstreams::http::v3 as upstreams,
+        },
+    },
+    google::protobuf as google,
+};
+
+/// A group of endpoints that requests are sent to, and how to send them.
+///
+/// In JSON, the fields of [`ClusterKind`] stand beside the others, with the kind's name as `kind`.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Cluster {
+    /// Its name, not empty.
+    pub name: Arc<str>,
+    /// Where its endpoints come from.
+    #[serde(flatten)]
+    pub kind: ClusterKind,
+    /// How requests are spread over its endpoints; an aggregate's is not used (A75).
+    pub lb_policy: LbPolicy,
+    /// The most requests that may be under way at a time, 1024 if not said (A32).
+    pub max_requests: u32,
+    /// When endpoints are taken out of use for answering worse than others; `None` is never.
+    pub outlier_detection: Option<Box<OutlierDetection>>,
+    /// TLS towards the endpoints; `None` leaves it to the application's own credentials.
+    pub tls: Option<Box<UpstreamTls>>,
+    /// Whether connections go through the HTTP proxy that the metadata of an endpoint or of its locality names,
+    /// where it names one (A86).
+    pub http_connect: bool,
+    /// For how long a connection without requests is kept, 3600 s if not said (A75).
+    #[serde(serialize_with = "parts::serialize_seconds")]
+    pub idle_timeout: Duration,
+    /// Whether the load on the cluster is to be reported to the server that sent it.
+    pub report_load: bool,
+    /// The metrics of endpoints that the load report passes on (A85).
+    pub reported_metrics: ReportedMetrics,
+    /// Labels for the application's metrics (A89).
+    pub telemetry_labels: TelemetryLabels,
+    /// The health that an endpoint may have for session affinity to prefer it (A55).
+    pub override_host_status: OverrideHostStatus,
+    /// What else the server says about it.
+    pub metadata: Metadata,
+}
+
+/// Where a cluster's endpoints come from.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ClusterKind {
+    /// From a `ClusterLoadAssignment` of the same server.
+    #[non_exhaustive]
+    Eds {
+        /// Its name: the cluster's where the server gives no other.
+        service_name: Arc<str>,
+    },
+    /// From DNS: all addresses of one name.
+    #[non_exhaustive]
+    LogicalDns {
+        /// The name and the port.
+        address: HostPort,
+    },
+    /// From other clusters, the first usable one first (A37).
+    #[non_exhaustive]
+    Aggregate {
+        /// Their names, at least one.
+        clusters: Box<[Arc<str>]>,
+    },
+}
+
+/// A host to look up, and a port; in JSON and as text, `host:port`, with brackets around an IPv6 address.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct HostPort {
+    /// A DNS name or an IP address, not empty.
+    pub host: Arc<str>,
+    /// The port.
+    pub port: u16,
+}
+
+/// Metrics of endpoints for load reports.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ReportedMetrics {
+    /// The use of the processor.
+    pub cpu_utilization: bool,
+    /// The use of memory.
+    pub mem_utilization: bool,
+    /// The use of what the application counts.
+    pub application_utilization: bool,
+    /// All metrics of the application's own names.
+    pub all_named_metrics: bool,
+    /// Metrics of these names, without the prefix `named_metrics.`; empty where all are reported.
+    pub named_metrics: Box<[Box<str>]>,
+}
+
+/// Labels for the application's metrics; `unknown` where the server gives none.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct TelemetryLabels {
+    /// The name of the service in the mesh.
+    pub service_name: Cow<'static, str>,
+    /// The namespace of the service.
+    pub service_namespace: Cow<'static, str>,
+}
+
+/// States of health.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct OverrideHostStatus {
+    /// Endpoints whose health is not known.
+    pub unknown: bool,
+    /// Healthy endpoints.
+    pub healthy: bool,
+    /// Endpoints that are being drained.
+    pub draining: bool,
+}
+
+impl Resource for Cluster {
+    const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
+    const FULL_STATE: bool = true;
+
+    fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+        Self::from_message(cluster::Cluster::decode(bytes)?, cx)
+    }
+}
+
+impl Cluster {
+    fn from_message(from: cluster::Cluster, cx: &Context<'_>) -> Result<Self, Invalid> {
+        if from.name.is_empty() {
+            return Err(Invalid::field("name", "must not be empty"));
+        }
+        let name: Arc<str> = from.name.as_str().into();
+        let kind = ClusterKind::parse(&from, &name)?;
+        let lb_policy = LbPolicy::parse(&from, cx)?;
+        if !from.transport_socket_matches.is_empty() {
+            // Ignoring it would send in plain text what was meant for TLS (A29-1, A29-8).
+            return Err(Invalid::field("transport_socket_matches", "is not supported; use transport_socket"));
+        }
+        let outlier_detection = from
+            .outlier_detection
+            .map(|detection| OutlierDetection::parse(&detection).map_err(|e| e.at("outlier_detection")))
+            .transpose()?
+            .map(Box::new);
+        let (tls, http_connect) = match &from.transport_socket {
+            Some(socket) => transport(socket, cx).map_err(|e| e.at("transport_socket"))?,
+            None => (None, false),
+        };
+        let metadata = Metadata::parse(from.metadata).map_err(|e| e.at("metadata"))?;
+        Ok(Self {
+            name,
+            kind,
+            lb_policy,
+            max_requests: max_requests(from.circuit_breakers.as_ref()),
+            outlier_detection,
+            tls,
+            http_connect,
+            idle_timeout: idle_timeout(from.upstream_config.as_ref()).map_err(|e| e.at("upstream_config"))?,
+            report_load: report_load(from.lrs_server.as_ref()).map_err(|e| e.at("lrs_server"))?,
+            reported_metrics: ReportedMetrics::parse(&from.lrs_report_endpoint_metrics),
+            telemetry_labels: TelemetryLabels::of(&metadata),
+            override_host_status: OverrideHostStatus::parse(from.common_lb_config),
+            metadata,
+        })
+    }
+}
+
+impl ClusterKind {
+    /// Rules C1 to C5.
+    fn parse(from: &cluster::Cluster, name: &Arc<str>) -> Result<Self, Invalid> {
+        let number = match &from.cluster_discovery_type {
+            Some(ClusterDiscoveryType::Type(number)) => *number,
+            Some(ClusterDiscoveryType::ClusterType(custom)) => {
+                return aggregate(custom).map_err(|e| e.at("cluster_type"));
+            }
+            None => return Err(Invalid::field("type", "must be set")),
+        };
+        match DiscoveryType::try_from(number) {
+            Ok(DiscoveryType::Eds) => {
+                let config = from.eds_cluster_config.as_ref().ok_or(Invalid::new("must be set"));
+                config.and_then(|config| eds(config, name)).map_err(|e| e.at("eds_cluster_config"))
+            }
+            Ok(DiscoveryType::LogicalDns) => {
+                let config = from.load_assignment.as_ref().ok_or(Invalid::new("must be set"));
+                let address = config.and_then(HostPort::parse).map_err(|e| e.at("load_assignment"))?;
+                Ok(Self::LogicalDns { address })
+            }
+            Ok(other @ (DiscoveryType::Static | DiscoveryType::StrictDns | DiscoveryType::OriginalDst)) => {
+                let reason = format!("{} is not supported, only EDS and LOGICAL_DNS", other.as_str_name());
+                Err(Invalid::field("type", reason))
+            }
+            Err(_) => Err(Invalid::field("type", format!("{number} is no known type"))),
+        }
+    }
+}
+
+impl HostPort {
+    /// Rule C3: one locality with one endpoint, whose host is looked up.
+    fn parse(from: &endpoint::ClusterLoadAssignment) -> Result<Self, Invalid> {
+        let [locality] = &from.endpoints[..] else {
+            let reason = format!("must be exactly one locality, are {}", from.endpoints.len());
+            return Err(Invalid::field("endpoints", reason));
+        };
+        let [host] = &locality.lb_endpoints[..] else {
+            let reason = format!("must be exactly one endpoint, are {}", locality.lb_endpoints.len());
+            return Err(Invalid::field("lb_endpoints", reason).at_index("endpoints", 0));
+        };
+        Self::of_endpoint(host).map_err(|e| e.at_index("lb_endpoints", 0).at_index("endpoints", 0))
+    }
+
+    fn of_endpoint(from: &endpoint::LbEndpoint) -> Result<Self, Invalid> {
+        let Some(HostIdentifier::Endpoint(host)) = &from.host_identifier else {
+            return Err(Invalid::field("endpoint", "must be set"));
+        };
+        let socket =
+            parts::socket_address(host.address.as_ref()).map_err(|e| e.at("address").at("endpoint"))?;
+        let at = |e: Invalid| e.at("socket_address").at("address").at("endpoint");
+        if !socket.resolver_name.is_empty() {
+            return Err(at(Invalid::field("resolver_name", "is not supported; names are looked up in DNS")));
+        }
+        if socket.address.is_empty() {
+            return Err(at(Invalid::field("address", "must not be empty")));
+        }
+        Ok(Self { host: socket.address.as_str().into(), port: parts::port(socket).map_err(at)? })
+    }
+}
+
+impl fmt::Display for HostPort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port } = self;
+        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
+    }
+}
+
+impl Serialize for HostPort {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(self)
+    }
+}
+
+impl ReportedMetrics {
+    /// Rule C31; other names are skipped.
+    fn parse(from: &[String]) -> Self {
+        let mut metrics = Self::default();
+        let mut named = Vec::new();
+        for name in from {
+            match (name.as_str(), name.strip_prefix("named_metrics.")) {
+                ("cpu_utilization", _) => metrics.cpu_utilization = true,
+                ("mem_utilization", _) => metrics.mem_utilization = true,
+                ("application_utilization", _) => metrics.application_utilization = true,
+                (_, Some("*")) => metrics.all_named_metrics = true,
+                (_, Some(name)) if !name.is_empty() => named.push(name.into()),
+                (_, Some(_) | None) => {}
+            }
+        }
+        if !metrics.all_named_metrics {
+            named.sort();
+            named.dedup();
+            metrics.named_metrics = named.into();
+        }
+        metrics
+    }
+
+    /// Whether a metric of the application's own, by its name without prefix, is reported.
+    pub fn includes_named(&self, name: &str) -> bool {
+        self.all_named_metrics || self.named_metrics.binary_search_by(|at| (**at).cmp(name)).is_ok()
+    }
+}
+
+impl TelemetryLabels {
+    /// Rule C30.
+    fn of(metadata: &Metadata) -> Self {
+        let label = |field| match metadata.text("com.google.csm.telemetry_labels", field) {
+            Some(text) => Cow::Owned(text.to_owned()),
+            None => Cow::Borrowed("unknown"),
+        };
+        Self { service_name: label("service_name"), service_namespace: label("service_namespace") }
+    }
+}
+
+impl OverrideHostStatus {
+    /// Rule A55-1.
+    fn parse(from: Option<cluster::cluster::CommonLbConfig>) -> Self {
+        let Some(set) = from.and_then(|config| config.override_host_status) else {
+            return Self { unknown: true, healthy: true, draining: false };
+        };
+        let has = |status: core::HealthStatus| set.statuses.contains(&(status as i32));
+        Self {
+            unknown: has(core::HealthStatus::Unknown),
+            healthy: has(core::HealthStatus::Healthy),
+            draining: has(core::HealthStatus::Draining),
+        }
+    }
+}
+
+/// Rules C1 and C2.
+fn eds(config: &cluster::cluster::EdsClusterConfig, name: &Arc<str>) -> Result<ClusterKind, Invalid> {
+    parts::same_stream(config.eds_config.as_ref()).map_err(|e| e.at("eds_config"))?;
+    if !config.service_name.is_empty() {
+        return Ok(ClusterKind::Eds { service_name: config.service_name.as_str().into() });
+    }
+    if name.starts_with("xdstp:") {
+        let reason = "must be set, because the cluster's xdstp: name cannot be the name of its endpoints";
+        return Err(Invalid::field("service_name", reason));
+    }
+    Ok(ClusterKind::Eds { service_name: name.clone() })
+}
+
+/// Rule C4, by the type of the configuration (A37-3).
+fn aggregate(from: &CustomClusterType) -> Result<ClusterKind, Invalid> {
+    let config = from.typed_config.as_ref().ok_or(Invalid::field("typed_config", "must be set"))?;
+    let name = parts::message_name(&config.type_url);
+    if name != AGGREGATE {
+        let reason = format!("{name:?} is not supported, only {AGGREGATE}");
+        return Err(Invalid::field("typed_config", reason));
+    }
+    let config: aggregate::ClusterConfig = parts::decode(config).map_err(|e| e.at("typed_config"))?;
+    if config.clusters.is_empty() {
+        return Err(Invalid::field("clusters", "must not be empty").at("typed_config"));
+    }
+    Ok(ClusterKind::Aggregate { clusters: config.clusters.into_iter().map(Into::into).collect() })
+}
+
+/// Rules C20 to C22 and A86: TLS, perhaps through an HTTP proxy.
+fn transport(
+    socket: &core::TransportSocket,
+    cx: &Context<'_>,
+) -> Result<(Option<Box<UpstreamTls>>, bool), Invalid> {
+    let proxy = match &socket.config_type {
+        Some(ConfigType::TypedConfig(any)) if parts::message_name(&any.type_url) == HTTP_11_PROXY => any,
+        Some(ConfigType::TypedConfig(_)) | None => {
+            return Ok((Some(Box::new(UpstreamTls::parse(socket, cx)?)), false));
+        }
+    };
+    let proxy: http_11_proxy::Http11ProxyUpstreamTransport =
+        parts::decode(proxy).map_err(|e| e.at("typed_config"))?;
+    let tls = proxy
+        .transport_socket
+        .map(|inner| UpstreamTls::parse(&inner, cx).map(Box::new))
+        .transpose()
+        .map_err(|e| e.at("transport_socket").at("typed_config"))?;
+    Ok((tls, true))
+}
+
+/// Rule C25.
+fn max_requests(from: Option<&cluster::CircuitBreakers>) -> u32 {
+    let default = core::RoutingPriority::Default as i32;
+    from.and_then(|breakers| breakers.thresholds.iter().find(|one| one.priority == default))
+        .and_then(|threshold| threshold.max_requests)
+        .map_or(DEFAULT_MAX_REQUESTS, |max| max.value)
+}
+
+/// Rule C33 and A75-2.
+fn idle_timeout(from: Option<&core::TypedExtensionConfig>) -> Result<Duration, Invalid> {
+    let Some(config) = from else { return Ok(DEFAULT_IDLE_TIMEOUT) };
+    let config: &google::Any =
+        config.typed_config.as_ref().ok_or(Invalid::field("typed_config", "must be set"))?;
+    let name = parts::message_name(&config.type_url);
+    if name != HTTP_PROTOCOL_OPTIONS {
+        let reason = format!("{name:?} is not supported, only {HTTP_PROTOCOL_OPTIONS}");
+        return Err(Invalid::field("typed_config", reason));
+    }
+    let options: upstreams::HttpProtocolOptions = parts::decode(config).map_err(|e| e.at("typed_config"))?;
+    let timeout = options.common_http_protocol_options.and_then(|common| common.idle_timeout);
+    timeout.map_or(Ok(DEFAULT_IDLE_TIMEOUT), |timeout| {
+        parts::duration(&timeout)
+            .map_err(|e| e.at("idle_timeout").at("common_http_protocol_options").at("typed_config"))
+    })
+}
+
+/// Rule C24.
+fn report_load(from: Option<&core::ConfigSource>) -> Result<bool, Invalid> {
+    use core::config_source::ConfigSourceSpecifier as Specifier;
+    match from.map(|source| &source.config_source_specifier) {
+        None => Ok(false),
+        Some(Some(Specifier::Self_(_))) => Ok(true),
+        Some(
+            None
+            | Some(
+                Specifier::Path(_)
+                | Specifier::PathConfigSource(_)
+                | Specifier::ApiConfigSource(_)
+                | Specifier::Ads(_),
+            ),
+        ) => Err(Invalid::new("only the server that sends the cluster is supported: self")),
+    }
+}
+
+const AGGREGATE: &str = "envoy.extensions.clusters.aggregate.v3.ClusterConfig";
+const HTTP_11_PROXY: &str =
+    "envoy.extensions.transport_sockets.http_11_proxy.v3.Http11ProxyUpstreamTransport";
+const HTTP_PROTOCOL_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
+const DEFAULT_MAX_REQUESTS: u32 = 1024;
+const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
+
+#[cfg(test)]
+mod tests;
