@@ -20,6 +20,7 @@ mod observed;
 mod protocol;
 mod wire;
 
+pub mod bootstrap;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
 pub mod config;
 #[cfg(any(test, feature = "control-plane"))]

@@ -47,3 +47,10 @@ pub use self::{
     template::Template,
     uri::{Endpoint, InvalidUri, ServerUri},
 };
+
+pub(crate) use self::{
+    bootstrap::{AuthorityParts, Parts},
+    builder::{NO_SERVERS, foreign_template},
+    credentials::FilesError,
+    problem::write_problems,
+};

@@ -1,0 +1,216 @@
+//! gRPC's bootstrap format. Each function reads one object, tells every problem in it, and gives what is usable.
+
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+
+use serde_json::Value;
+
+use crate::config::{
+    AllowedGrpcService, ApiType, AuthorityParts, Bootstrap, CallCredentials, CertificateProvider,
+    ChannelCredentials, DEFAULT_REFRESH_INTERVAL, FileWatcherConfig, FilesError, Locality, NO_SERVERS, Node,
+    Parts, Problem, Server, ServerFeatures, ServerUri, Template, TlsConfig, foreign_template,
+};
+
+use super::reader::{Fields, Problems, Reader};
+
+/// Reads the document.
+pub(super) fn read(document: &Value) -> Result<Bootstrap, Vec<Problem>> {
+    let problems = Problems::default();
+    let parts = Reader::new(document, &problems).fields().map(|root| parts(&root));
+    let problems = problems.into_vec();
+    match parts {
+        Some(parts) if problems.is_empty() => Ok(Bootstrap::assemble(parts)),
+        Some(_) | None => Err(problems),
+    }
+}
+
+fn parts(root: &Fields<'_>) -> Parts {
+    Parts {
+        servers: root.required("xds_servers").map(|list| required_servers(&list)).unwrap_or_default(),
+        node: root.fields("node").map(|fields| node(&fields)).unwrap_or_default(),
+        certificate_providers: map(root, "certificate_providers", |_, fields| certificate_provider(fields)),
+        client_listener_template: template(root, "client_default_listener_resource_name_template"),
+        server_listener_template: template(root, "server_listener_resource_name_template"),
+        authorities: map(root, "authorities", |name, fields| Some(authority(name, fields))),
+        allowed_grpc_services: map(root, "allowed_grpc_services", |_, fields| allowed_grpc_service(fields)),
+    }
+}
+
+/// Reads a map whose values are objects.
+fn map<T>(
+    parent: &Fields<'_>,
+    key: &str,
+    read: impl Fn(&str, &Fields<'_>) -> Option<T>,
+) -> BTreeMap<String, T> {
+    let entries = parent.entries(key).into_iter();
+    entries.filter_map(|(name, value)| Some((name.to_owned(), read(name, &value.fields()?)?))).collect()
+}
+
+fn required_servers(list: &Reader<'_>) -> Vec<Server> {
+    let items = list.items();
+    if items.as_ref().is_some_and(Vec::is_empty) {
+        list.fail(NO_SERVERS);
+    }
+    servers(items.unwrap_or_default())
+}
+
+fn servers(items: Vec<Reader<'_>>) -> Vec<Server> {
+    items.iter().filter_map(|item| server(&item.fields()?)).collect()
+}
+
+fn server(fields: &Fields<'_>) -> Option<Server> {
+    let uri = fields.required_text("server_uri").and_then(|text| {
+        text.parse::<ServerUri>().map_err(|error| fields.fail("server_uri", error.to_string())).ok()
+    });
+    let channel_credentials = channel_credentials(fields);
+    let call_credentials = call_credentials(fields);
+    let features = server_features(fields);
+    let api_type = api_type(fields);
+    let (uri, channel_credentials) = uri.zip(channel_credentials)?;
+    if let Err(reason) = Server::check_scheme(&uri, &channel_credentials) {
+        fields.fail("server_uri", reason);
+    }
+    Some(Server { uri, channel_credentials, call_credentials, features, api_type })
+}
+
+/// The first entry of a supported type is used (A27-7); the configuration of the others must be valid too, as in gRPC's
+/// C core.
+fn channel_credentials(fields: &Fields<'_>) -> Option<ChannelCredentials> {
+    let list = fields.required("channel_creds")?;
+    let items = list.items()?;
+    if items.is_empty() {
+        list.fail("must have at least one entry");
+    }
+    let (mut seen, mut first) = (Vec::new(), None);
+    for (name, entry) in items.iter().filter_map(credentials) {
+        let supported = match name {
+            "insecure" => Some(ChannelCredentials::Insecure),
+            "tls" => Some(ChannelCredentials::Tls(tls(&entry))),
+            _ => None,
+        };
+        first = first.or(supported);
+        seen.push(format!("{name:?}"));
+    }
+    if first.is_none() && !seen.is_empty() {
+        list.fail(format!(
+            "no supported type among {}; supported are \"insecure\" and \"tls\"",
+            seen.join(", ")
+        ));
+    }
+    first
+}
+
+/// All entries of a supported type are used (A97-1).
+fn call_credentials(fields: &Fields<'_>) -> Vec<CallCredentials> {
+    let read = |(name, entry): (&str, Fields<'_>)| match name {
+        "jwt_token_file" => {
+            let config = entry.required("config")?.fields()?;
+            config.required_text("jwt_token_file").map(|path| CallCredentials::JwtTokenFile(path.into()))
+        }
+        _ => None,
+    };
+    fields.items("call_creds").iter().filter_map(credentials).filter_map(read).collect()
+}
+
+/// `{type, config}`
+fn credentials<'a>(entry: &Reader<'a>) -> Option<(&'a str, Fields<'a>)> {
+    let fields = entry.fields()?;
+    Some((fields.required_text("type")?, fields))
+}
+
+/// Entries of any type are tolerated, so that later features can be more than names.
+fn server_features(fields: &Fields<'_>) -> ServerFeatures {
+    fields.items("server_features").iter().filter_map(|entry| entry.value().as_str()).collect()
+}
+
+fn api_type(fields: &Fields<'_>) -> Option<ApiType> {
+    let name = fields.text("api_type")?;
+    let api_type = ApiType::from_name(name);
+    if api_type.is_none() {
+        let known = ApiType::ALL.map(ApiType::name).join(", ");
+        fields.fail("api_type", format!("unknown {name:?}; known are {known}"));
+    }
+    api_type
+}
+
+fn tls(entry: &Fields<'_>) -> TlsConfig {
+    let Some(config) = entry.fields("config") else { return TlsConfig::default() };
+    let tls = TlsConfig {
+        ca_certificate_file: file(&config, "ca_certificate_file"),
+        certificate_file: file(&config, "certificate_file"),
+        private_key_file: file(&config, "private_key_file"),
+        spiffe_trust_bundle_map_file: file(&config, "spiffe_trust_bundle_map_file"),
+        refresh_interval: refresh_interval(&config),
+    };
+    report(&config, tls.check());
+    tls
+}
+
+fn certificate_provider(fields: &Fields<'_>) -> Option<CertificateProvider> {
+    let plugin_name = fields.required_text("plugin_name")?;
+    let config = fields.get("config");
+    if plugin_name != CertificateProvider::FILE_WATCHER {
+        let config = config.map_or(Value::Null, |config| config.value().clone());
+        return Some(CertificateProvider::Unknown { plugin_name: plugin_name.to_owned(), config });
+    }
+    let config = fields.required("config")?.fields()?;
+    let watcher = FileWatcherConfig {
+        ca_certificate_file: file(&config, "ca_certificate_file"),
+        certificate_file: file(&config, "certificate_file"),
+        private_key_file: file(&config, "private_key_file"),
+        spiffe_trust_bundle_map_file: file(&config, "spiffe_trust_bundle_map_file"),
+        refresh_interval: refresh_interval(&config),
+    };
+    report(&config, watcher.check());
+    Some(CertificateProvider::FileWatcher(watcher))
+}
+
+fn file(config: &Fields<'_>, key: &str) -> Option<PathBuf> {
+    config.filled(key).map(PathBuf::from)
+}
+
+fn refresh_interval(config: &Fields<'_>) -> Duration {
+    config.get("refresh_interval").and_then(|field| field.duration()).unwrap_or(DEFAULT_REFRESH_INTERVAL)
+}
+
+fn report(config: &Fields<'_>, checked: Result<(), FilesError>) {
+    if let Err(error) = checked {
+        config.problems().add(error.at(config.path()));
+    }
+}
+
+/// The JSON form of the `Node` message, so both spellings of `sub_zone` are right.
+fn node(fields: &Fields<'_>) -> Node {
+    let mut node = Node::new(fields.text("id").unwrap_or_default());
+    node.cluster = fields.text("cluster").unwrap_or_default().to_owned();
+    node.locality = fields.fields("locality").map(|locality| {
+        let part = |key| locality.text(key).unwrap_or_default();
+        let sub_zone = locality.text("sub_zone").or_else(|| locality.text("subZone")).unwrap_or_default();
+        Locality::new(part("region"), part("zone"), sub_zone)
+    });
+    let metadata = fields.entries("metadata").into_iter();
+    node.metadata = metadata.map(|(key, value)| (key.to_owned(), value.value().clone())).collect();
+    node
+}
+
+fn authority(name: &str, fields: &Fields<'_>) -> AuthorityParts {
+    let key = "client_listener_resource_name_template";
+    let template = template(fields, key);
+    if template.as_ref().is_some_and(|template| !template.belongs_to(name)) {
+        fields.fail(key, foreign_template(name));
+    }
+    AuthorityParts {
+        template,
+        servers: servers(fields.items("xds_servers")),
+        fallback_on_reachability_only: fields.flag("fallback_on_reachability_only"),
+    }
+}
+
+fn template(fields: &Fields<'_>, key: &str) -> Option<Template> {
+    let text = fields.filled(key)?;
+    Template::parse(text).map_err(|error| fields.fail(key, error.to_string())).ok()
+}
+
+fn allowed_grpc_service(fields: &Fields<'_>) -> Option<AllowedGrpcService> {
+    let call_credentials = call_credentials(fields);
+    Some(AllowedGrpcService { channel_credentials: channel_credentials(fields)?, call_credentials })
+}

@@ -1,0 +1,114 @@
+use std::{borrow::Cow, fmt, path::PathBuf};
+
+use crate::config::{Problem, write_problems};
+
+/// Why there is no bootstrap: where it should have come from, and everything that is wrong with it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BootstrapError {
+    origin: Origin,
+    kind: Kind,
+}
+
+/// Where a bootstrap came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Origin {
+    /// Text that the application gave.
+    Text,
+    /// A file.
+    File {
+        /// Its path.
+        path: PathBuf,
+        /// The environment variable that named it, if one did.
+        variable: Option<&'static str>,
+    },
+    /// The contents of an environment variable.
+    Variable(&'static str),
+    /// The environment, in which no variable was set.
+    Environment,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Kind {
+    Unset,
+    Unreadable(Cow<'static, str>),
+    Syntax { line: usize, column: usize, reason: String },
+    Invalid(Vec<Problem>),
+}
+
+impl BootstrapError {
+    pub(super) fn unset() -> Self {
+        Self { origin: Origin::Environment, kind: Kind::Unset }
+    }
+
+    pub(super) fn unreadable(origin: Origin, reason: impl Into<Cow<'static, str>>) -> Self {
+        Self { origin, kind: Kind::Unreadable(reason.into()) }
+    }
+
+    pub(super) fn syntax(origin: Origin, error: &serde_json::Error) -> Self {
+        let (line, column) = (error.line(), error.column());
+        let text = error.to_string();
+        let reason =
+            text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text).to_owned();
+        Self { origin, kind: Kind::Syntax { line, column, reason } }
+    }
+
+    /// `problems` is not empty.
+    pub(super) fn invalid(origin: Origin, problems: Vec<Problem>) -> Self {
+        Self { origin, kind: Kind::Invalid(problems) }
+    }
+
+    /// Where the bootstrap came from.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// All that is wrong in the document, in its order. Empty if there was no document to look into: nothing was set or
+    /// could be read, or it was not JSON.
+    pub fn problems(&self) -> &[Problem] {
+        match &self.kind {
+            Kind::Invalid(problems) => problems,
+            Kind::Unset | Kind::Unreadable(_) | Kind::Syntax { .. } => &[],
+        }
+    }
+
+    /// Line and column, from 1, where the text stops being JSON.
+    pub fn syntax_position(&self) -> Option<(usize, usize)> {
+        match &self.kind {
+            Kind::Syntax { line, column, .. } => Some((*line, *column)),
+            Kind::Unset | Kind::Unreadable(_) | Kind::Invalid(_) => None,
+        }
+    }
+}
+
+impl fmt::Display for BootstrapError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: ", self.origin)?;
+        match &self.kind {
+            Kind::Unset => {
+                let (file, text) = (super::FILE_VARIABLE, super::TEXT_VARIABLE);
+                write!(f, "neither {file} (the name of a file) nor {text} (JSON) is set")
+            }
+            Kind::Unreadable(reason) => write!(f, "cannot be read: {reason}"),
+            Kind::Syntax { line, column, reason } => {
+                write!(f, "not JSON: {reason} at line {line} column {column}")
+            }
+            Kind::Invalid(problems) => write_problems(f, problems),
+        }
+    }
+}
+
+impl std::error::Error for BootstrapError {}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text | Self::Environment => f.write_str("bootstrap"),
+            Self::File { path, variable: None } => write!(f, "bootstrap file {}", path.display()),
+            Self::File { path, variable: Some(variable) } => {
+                write!(f, "bootstrap file {} (from {variable})", path.display())
+            }
+            Self::Variable(variable) => write!(f, "bootstrap in {variable}"),
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! JSON values that know their path, so that each mistake can be told with it and reading goes on after it.
+
+use std::{cell::RefCell, time::Duration};
+
+use serde_json::{Map, Value};
+
+use crate::config::Problem;
+
+/// Collects what is wrong.
+#[derive(Debug, Default)]
+pub(super) struct Problems(RefCell<Vec<Problem>>);
+
+/// A value of the document.
+#[derive(Debug, Clone)]
+pub(super) struct Reader<'a> {
+    value: &'a Value,
+    path: String,
+    problems: &'a Problems,
+}
+
+/// An object of the document with fields of fixed names.
+#[derive(Debug, Clone)]
+pub(super) struct Fields<'a> {
+    map: &'a Map<String, Value>,
+    path: String,
+    problems: &'a Problems,
+}
+
+impl Problems {
+    pub(super) fn add(&self, problem: Problem) {
+        self.0.borrow_mut().push(problem);
+    }
+
+    pub(super) fn into_vec(self) -> Vec<Problem> {
+        self.0.into_inner()
+    }
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn new(document: &'a Value, problems: &'a Problems) -> Self {
+        Self { value: document, path: String::new(), problems }
+    }
+
+    pub(super) fn value(&self) -> &'a Value {
+        self.value
+    }
+
+    /// The value as an object; anything else is a problem.
+    pub(super) fn fields(&self) -> Option<Fields<'a>> {
+        let Value::Object(map) = self.value else { return self.mismatch("an object") };
+        Some(Fields { map, path: self.path.clone(), problems: self.problems })
+    }
+
+    /// The value as a string; anything else is a problem.
+    pub(super) fn text(&self) -> Option<&'a str> {
+        let Value::String(text) = self.value else { return self.mismatch("a string") };
+        Some(text)
+    }
+
+    /// The elements of a list; anything else is a problem.
+    pub(super) fn items(&self) -> Option<Vec<Self>> {
+        let Value::Array(items) = self.value else { return self.mismatch("a list") };
+        let reader = |(index, value)| self.child(value, format!("[{index}]"));
+        Some(items.iter().enumerate().map(reader).collect())
+    }
+
+    /// The keys and values of a map; anything else is a problem.
+    pub(super) fn entries(&self) -> Option<Vec<(&'a str, Self)>> {
+        let Value::Object(map) = self.value else { return self.mismatch("an object") };
+        let reader = |(key, value)| (String::as_str(key), self.child(value, format!("[{key:?}]")));
+        Some(map.iter().map(reader).collect())
+    }
+
+    /// A duration as protobuf writes it in JSON: `"600s"`, `"1.5s"`.
+    pub(super) fn duration(&self) -> Option<Duration> {
+        let text = self.text()?;
+        let duration = parse_duration(text);
+        if duration.is_none() {
+            self.fail(format!("{text:?} is not a duration such as \"600s\" or \"1.5s\""));
+        }
+        duration
+    }
+
+    pub(super) fn fail(&self, reason: impl Into<String>) {
+        self.problems.add(Problem::new(&self.path, reason));
+    }
+
+    fn child(&self, value: &'a Value, step: String) -> Self {
+        Self { value, path: format!("{}{step}", self.path), problems: self.problems }
+    }
+
+    fn mismatch<T>(&self, expected: &str) -> Option<T> {
+        let found = match self.value {
+            Value::Null => "null",
+            Value::Bool(_) => "a boolean",
+            Value::Number(_) => "a number",
+            Value::String(_) => "a string",
+            Value::Array(_) => "a list",
+            Value::Object(_) => "an object",
+        };
+        self.fail(format!("expected {expected}, found {found}"));
+        None
+    }
+}
+
+impl<'a> Fields<'a> {
+    /// A field that is there and not `null`.
+    pub(super) fn get(&self, key: &str) -> Option<Reader<'a>> {
+        let value = self.map.get(key).filter(|value| !value.is_null())?;
+        Some(Reader { value, path: self.path_of(key), problems: self.problems })
+    }
+
+    /// A field that must be there.
+    pub(super) fn required(&self, key: &str) -> Option<Reader<'a>> {
+        let found = self.get(key);
+        if found.is_none() {
+            self.fail(key, "missing");
+        }
+        found
+    }
+
+    /// A string, if it is there.
+    pub(super) fn text(&self, key: &str) -> Option<&'a str> {
+        self.get(key)?.text()
+    }
+
+    /// A string, if it is there and not empty.
+    pub(super) fn filled(&self, key: &str) -> Option<&'a str> {
+        self.text(key).filter(|text| !text.is_empty())
+    }
+
+    /// A string that must be there and not empty.
+    pub(super) fn required_text(&self, key: &str) -> Option<&'a str> {
+        let field = self.required(key)?;
+        let text = field.text()?;
+        if text.is_empty() {
+            field.fail("empty");
+            return None;
+        }
+        Some(text)
+    }
+
+    /// A boolean; `false` if it is absent.
+    pub(super) fn flag(&self, key: &str) -> bool {
+        let Some(field) = self.get(key) else { return false };
+        field.value().as_bool().or_else(|| field.mismatch("a boolean")).unwrap_or(false)
+    }
+
+    /// An object, if it is there.
+    pub(super) fn fields(&self, key: &str) -> Option<Self> {
+        self.get(key)?.fields()
+    }
+
+    /// The elements of a list; none if it is absent.
+    pub(super) fn items(&self, key: &str) -> Vec<Reader<'a>> {
+        self.get(key).and_then(|field| field.items()).unwrap_or_default()
+    }
+
+    /// The keys and values of a map; none if it is absent.
+    pub(super) fn entries(&self, key: &str) -> Vec<(&'a str, Reader<'a>)> {
+        self.get(key).and_then(|field| field.entries()).unwrap_or_default()
+    }
+
+    pub(super) fn fail(&self, key: &str, reason: impl Into<String>) {
+        self.problems.add(Problem::new(self.path_of(key), reason));
+    }
+
+    pub(super) fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub(super) fn problems(&self) -> &'a Problems {
+        self.problems
+    }
+
+    fn path_of(&self, key: &str) -> String {
+        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+    }
+}
+
+/// Seconds with at most nine decimals, and `s`. Negative durations have no use here.
+fn parse_duration(text: &str) -> Option<Duration> {
+    let number = text.strip_suffix('s')?;
+    let (whole, decimals) = number.split_once('.').unwrap_or((number, ""));
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    let dangling = number.len() > whole.len() && decimals.is_empty();
+    if whole.is_empty() || dangling || !digits(whole) || !digits(decimals) || decimals.len() > 9 {
+        return None;
+    }
+    let seconds = whole.parse().ok().filter(|seconds| *seconds <= MAX_SECONDS)?;
+    let nanos = format!("{decimals:0<9}").parse().ok()?;
+    Some(Duration::new(seconds, nanos))
+}
+
+/// The range of `google.protobuf.Duration`.
+const MAX_SECONDS: u64 = 315_576_000_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_those_of_proto3_json() {
+        let table = [
+            ("600s", Some(Duration::from_secs(600))),
+            ("0s", Some(Duration::ZERO)),
+            ("1.5s", Some(Duration::from_millis(1500))),
+            ("1.000000001s", Some(Duration::new(1, 1))),
+            ("315576000000s", Some(Duration::from_secs(MAX_SECONDS))),
+            ("315576000001s", None),
+            ("99999999999999999999s", None),
+            ("1.0000000001s", None),
+            ("1.s", None),
+            (".5s", None),
+            ("-1s", None),
+            ("+1s", None),
+            ("1e3s", None),
+            ("600", None),
+            ("10m", None),
+            ("1 s", None),
+            ("s", None),
+            ("", None),
+        ];
+        for (text, expected) in table {
+            assert_eq!(parse_duration(text), expected, "{text:?}");
+        }
+    }
+}

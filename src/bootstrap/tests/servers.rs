@@ -1,0 +1,201 @@
+//! What a server of the bootstrap may say.
+
+use super::*;
+
+#[test]
+fn c2_server_uri_is_understood() {
+    assert_eq!(server_problems(json!({ "server_uri": null })), ["xds_servers[0].server_uri: missing"]);
+    assert_eq!(server_problems(json!({ "server_uri": "" })), ["xds_servers[0].server_uri: empty"]);
+    assert_eq!(
+        server_problems(json!({ "server_uri": 1 })),
+        ["xds_servers[0].server_uri: expected a string, found a number"]
+    );
+    assert_eq!(
+        server_problems(json!({ "server_uri": "xds:///a" })),
+        [
+            "xds_servers[0].server_uri: \"xds:///a\": not supported: a management server cannot be found through xDS itself"
+        ]
+    );
+    assert_eq!(
+        server_problems(json!({ "server_uri": "https://a" })),
+        ["xds_servers[0].server_uri: an https URI contradicts channel credentials `insecure`"]
+    );
+    let server = read_server(json!({ "server_uri": "unix:///etc/istio/proxy/XDS" }));
+    assert_eq!(*server.uri.endpoint(), Endpoint::Unix("/etc/istio/proxy/XDS".into()));
+}
+
+#[test]
+fn a27_7_the_first_supported_channel_credentials_are_used() {
+    let credentials = |types: &[&str]| {
+        let entries: Vec<_> = types.iter().map(|name| json!({ "type": name })).collect();
+        read_server(json!({ "channel_creds": entries })).channel_credentials
+    };
+    let tls = ChannelCredentials::Tls(TlsConfig::default());
+    assert_eq!(credentials(&["insecure", "tls"]), ChannelCredentials::Insecure);
+    assert_eq!(credentials(&["tls", "insecure"]), tls);
+    assert_eq!(credentials(&["google_default", "x", "tls"]), tls);
+}
+
+#[test]
+fn a27_7_no_supported_channel_credentials_is_an_error() {
+    let table = [
+        (json!(null), "xds_servers[0].channel_creds: missing"),
+        (json!([]), "xds_servers[0].channel_creds: must have at least one entry"),
+        (json!("tls"), "xds_servers[0].channel_creds: expected a list, found a string"),
+        (json!([null]), "xds_servers[0].channel_creds[0]: expected an object, found null"),
+        (json!([{}]), "xds_servers[0].channel_creds[0].type: missing"),
+        (json!([{ "type": 1 }]), "xds_servers[0].channel_creds[0].type: expected a string, found a number"),
+        (
+            json!([{ "type": "google_default" }, { "type": "alts", "config": 1 }]),
+            "xds_servers[0].channel_creds: no supported type among \"google_default\", \"alts\"; \
+             supported are \"insecure\" and \"tls\"",
+        ),
+    ];
+    for (credentials, expected) in table {
+        assert_eq!(server_problems(json!({ "channel_creds": credentials })), [expected]);
+    }
+}
+
+#[test]
+fn a65_tls_reads_its_files() {
+    let server = read_server(tls_with(json!({
+        "certificate_file": "/c/cert.pem",
+        "private_key_file": "/c/key.pem",
+        "ca_certificate_file": "/r/ca.pem",
+        "spiffe_trust_bundle_map_file": "/r/map.json",
+        "refresh_interval": "1.5s",
+    })));
+    let mut expected = TlsConfig::default()
+        .with_identity("/c/cert.pem", "/c/key.pem")
+        .with_ca_certificate_file("/r/ca.pem")
+        .with_refresh_interval(Duration::from_millis(1500));
+    expected.spiffe_trust_bundle_map_file = Some("/r/map.json".into());
+    assert_eq!(server.channel_credentials, ChannelCredentials::Tls(expected));
+}
+
+#[test]
+fn a65_tls_without_files_uses_the_roots_of_the_system() {
+    let default = ChannelCredentials::Tls(TlsConfig::default());
+    for config in [json!(null), json!({}), json!({ "ca_certificate_file": "", "certificate_file": "" })] {
+        assert_eq!(read_server(tls_with(config)).channel_credentials, default);
+    }
+    assert_eq!(TlsConfig::default().refresh_interval, Duration::from_secs(600));
+}
+
+#[test]
+fn a65_tls_mistakes_are_told_with_their_field() {
+    let table = [
+        (json!(1), ": expected an object, found a number"),
+        (json!({ "certificate_file": "a" }), ".private_key_file: missing beside certificate_file"),
+        (json!({ "private_key_file": "a" }), ".certificate_file: missing beside private_key_file"),
+        (
+            json!({ "certificate_file": "/a/c", "private_key_file": "/b/k" }),
+            ".private_key_file: not in the directory of certificate_file",
+        ),
+        (json!({ "ca_certificate_file": 1 }), ".ca_certificate_file: expected a string, found a number"),
+        (
+            json!({ "refresh_interval": "10m" }),
+            ".refresh_interval: \"10m\" is not a duration such as \"600s\" or \"1.5s\"",
+        ),
+        (json!({ "refresh_interval": 600 }), ".refresh_interval: expected a string, found a number"),
+        (json!({ "refresh_interval": "0s" }), ".refresh_interval: must be more than 0 s"),
+    ];
+    for (config, expected) in table {
+        let expected = format!("xds_servers[0].channel_creds[0].config{expected}");
+        assert_eq!(server_problems(tls_with(config)), [expected]);
+    }
+}
+
+#[test]
+fn supported_channel_credentials_are_checked_even_if_not_used() {
+    let credentials = json!([
+        { "type": "insecure" },
+        { "type": "x", "config": { "certificate_file": "a" } },
+        { "type": "tls", "config": { "certificate_file": "a" } },
+    ]);
+    assert_eq!(
+        server_problems(json!({ "channel_creds": credentials })),
+        ["xds_servers[0].channel_creds[2].config.private_key_file: missing beside certificate_file"]
+    );
+}
+
+#[test]
+fn a97_1_all_supported_call_credentials_are_used_in_order() {
+    let jwt = |path: &str| json!({ "type": "jwt_token_file", "config": { "jwt_token_file": path } });
+    let server = read_server(json!({ "call_creds": [jwt("b"), { "type": "x", "config": 1 }, jwt("a")] }));
+    let expected = ["b", "a"].map(|path| CallCredentials::JwtTokenFile(path.into()));
+    assert_eq!(server.call_credentials, expected);
+    // Parsed with insecure channel credentials too: it is the connection that refuses to send a token in plain text.
+    assert_eq!(server.channel_credentials, ChannelCredentials::Insecure);
+    assert!(read_server(json!({})).call_credentials.is_empty());
+}
+
+#[test]
+fn a97_1_bad_configuration_of_known_call_credentials_is_an_error() {
+    let entry = |config| json!({ "call_creds": [{ "type": "jwt_token_file", "config": config }] });
+    let table = [
+        (entry(json!(null)), "[0].config: missing"),
+        (entry(json!({})), "[0].config.jwt_token_file: missing"),
+        (entry(json!({ "jwt_token_file": "" })), "[0].config.jwt_token_file: empty"),
+        (
+            entry(json!({ "jwt_token_file": 1 })),
+            "[0].config.jwt_token_file: expected a string, found a number",
+        ),
+        (json!({ "call_creds": [{}] }), "[0].type: missing"),
+        (json!({ "call_creds": {} }), ": expected a list, found an object"),
+    ];
+    for (fields, expected) in table {
+        assert_eq!(server_problems(fields), [format!("xds_servers[0].call_creds{expected}")]);
+    }
+}
+
+#[test]
+fn a88_server_features_are_known_or_ignored_whatever_their_type() {
+    let features = |list: Value| read_server(json!({ "server_features": list })).features;
+    let all = [
+        "ignore_resource_deletion",
+        "trusted_xds_server",
+        "fail_on_data_errors",
+        "resource_timer_is_transient_error",
+    ];
+    for name in all {
+        assert_eq!(features(json!([name])), ServerFeatures::from_iter([name]));
+        assert_ne!(features(json!([name])), ServerFeatures::default());
+    }
+    assert_eq!(features(json!(all)), ServerFeatures::from_iter(all));
+    let unknown =
+        json!(["xds_v3", "resource_timer_is_transient_failure", 1, null, {}, ["trusted_xds_server"]]);
+    assert_eq!(features(unknown), ServerFeatures::default());
+    assert_eq!(
+        server_problems(json!({ "server_features": "xds_v3" })),
+        ["xds_servers[0].server_features: expected a list, found a string"]
+    );
+}
+
+#[test]
+fn api_type_is_one_of_envoys() {
+    for api_type in ApiType::ALL {
+        assert_eq!(read_server(json!({ "api_type": api_type.name() })).api_type, Some(api_type));
+    }
+    assert_eq!(read_server(json!({})).api_type, None);
+    assert_eq!(
+        server_problems(json!({ "api_type": "SOTW" })),
+        ["xds_servers[0].api_type: unknown \"SOTW\"; known are REST, GRPC, DELTA_GRPC, AGGREGATED_GRPC, \
+          AGGREGATED_DELTA_GRPC"]
+    );
+    assert_eq!(
+        server_problems(json!({ "api_type": 5 })),
+        ["xds_servers[0].api_type: expected a string, found a number"]
+    );
+}
+
+#[test]
+fn a47_6_equal_servers_are_one() {
+    let bootstrap = read(&json!({
+        "xds_servers": [server(json!({ "server_features": ["xds_v3"] })), server(json!({ "server_uri": "b:1" }))],
+        "authorities": { "a": { "xds_servers": [server(json!({}))] } },
+    }));
+    let default = bootstrap.servers().next().unwrap();
+    let own = bootstrap.authorities()["a"].sources()[0].server();
+    assert!(std::sync::Arc::ptr_eq(default, own));
+}
