@@ -54,3 +54,6 @@ pub(crate) use self::{
     credentials::FilesError,
     problem::write_problems,
 };
+
+#[cfg(test)]
+mod tests;
