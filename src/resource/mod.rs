@@ -13,6 +13,7 @@ mod invalid;
 mod parts;
 
 pub mod cluster;
+pub mod endpoints;
 pub mod load_balancing;
 pub mod matcher;
 pub mod metadata;
@@ -20,6 +21,7 @@ pub mod outlier;
 pub mod tls;
 
 pub use cluster::{Cluster, ClusterKind};
+pub use endpoints::{ClusterLoadAssignment, Endpoint, HealthStatus, Locality};
 pub use invalid::Invalid;
 pub use load_balancing::LbPolicy;
 pub use metadata::Metadata;
