@@ -30,6 +30,8 @@ pub mod error;
 pub mod name;
 pub mod pb;
 pub mod resource;
+#[cfg(feature = "test-util")]
+pub mod testing;
 
 pub use error::WatchError;
 pub use observed::Observed;

@@ -44,6 +44,15 @@ pub mod type_url {
     pub const CLUSTER: &str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
     /// Endpoints (EDS).
     pub const ENDPOINTS: &str = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment";
+    /// Scopes that choose a route configuration by parts of a request (SRDS).
+    pub const SCOPED_ROUTE_CONFIGURATION: &str =
+        "type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration";
+    /// Virtual hosts on demand (VHDS).
+    pub const VIRTUAL_HOST: &str = "type.googleapis.com/envoy.config.route.v3.VirtualHost";
+    /// Secrets (SDS).
+    pub const SECRET: &str = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret";
+    /// Layers of runtime settings (RTDS).
+    pub const RUNTIME: &str = "type.googleapis.com/envoy.service.runtime.v3.Runtime";
 
     /// The wrapper that gives a resource a name and a version of its own.
     pub(crate) const WRAPPER: &str = "type.googleapis.com/envoy.service.discovery.v3.Resource";

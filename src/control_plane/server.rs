@@ -27,15 +27,14 @@ use crate::pb::envoy::service::discovery::v3::DiscoveryResponse;
 /// It is a handle: clones are the same control plane. It does nothing until it [serves](Self::serve).
 ///
 /// ```
-/// use xdskit::control_plane::{AnyResource, ControlPlane, type_url};
+/// use xdskit::control_plane::{ControlPlane, type_url};
 /// use xdskit::pb::envoy::config::cluster::v3::Cluster;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> std::io::Result<()> {
 /// let control_plane = ControlPlane::builder().version_prefix("2026-11-").build();
 /// control_plane.update(|tx| {
-///     let shop = Cluster { name: "shop".into(), ..Cluster::default() };
-///     tx.set(AnyResource::encode(type_url::CLUSTER, "shop", &shop));
+///     tx.set(Cluster { name: "shop".into(), ..Cluster::default() });
 /// });
 /// let server = control_plane.serve("127.0.0.1:0").await?;
 /// println!("clients may connect to {}", server.addr());

@@ -6,7 +6,19 @@ use bytes::Bytes;
 use imbl::OrdMap;
 use prost::Message;
 
+mod messages;
+
 /// A resource as a management server holds it: its type, its name and the bytes of its message.
+///
+/// The messages of the protocol's own resource types in [`crate::pb`] turn into it by themselves, and so do the builders of
+/// `xdskit::testing::resources`:
+///
+/// ```
+/// use xdskit::{control_plane::AnyResource, pb::envoy::config::cluster::v3::Cluster};
+///
+/// let resource: AnyResource = Cluster { name: "shop".into(), ..Cluster::default() }.into();
+/// assert_eq!(resource.name(), "shop");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnyResource {
     type_url: Arc<str>,

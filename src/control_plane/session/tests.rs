@@ -365,7 +365,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let name = 0..6u8;
     let step = prop_oneof![
         (name.clone(), 0..3u8).prop_map(|(name, value)| Step::Set(name, value)),
-        name.clone().prop_map(Step::Remove),
+        name.prop_map(Step::Remove),
         // 6 is the wildcard.
         proptest::collection::vec(0..7u8, 0..5).prop_map(Step::Want),
         Just(Step::Poll),

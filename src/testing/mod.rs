@@ -1,0 +1,3 @@
+//! Tools for the tests of applications that use this crate.
+
+pub mod resources;

@@ -1,0 +1,78 @@
+use super::{ads, any, builder, socket_address};
+use crate::pb::envoy::{
+    config::{
+        cluster::v3::{
+            Cluster,
+            cluster::{ClusterDiscoveryType, CustomClusterType, DiscoveryType, EdsClusterConfig},
+        },
+        endpoint::v3::{
+            ClusterLoadAssignment, Endpoint, LbEndpoint, LocalityLbEndpoints, lb_endpoint::HostIdentifier,
+        },
+    },
+    extensions::clusters::aggregate::v3::ClusterConfig,
+};
+
+/// A cluster; it gets its endpoints by its own name from the same server unless told otherwise.
+pub fn cluster(name: impl Into<String>) -> ClusterBuilder {
+    ClusterBuilder { message: Cluster { name: name.into(), ..Cluster::default() } }.eds()
+}
+
+/// Builds a Cluster; see [`cluster`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct ClusterBuilder {
+    message: Cluster,
+}
+
+impl ClusterBuilder {
+    /// Gets the endpoints by the cluster's name, from the same server.
+    #[must_use]
+    pub fn eds(self) -> Self {
+        self.eds_service("")
+    }
+
+    /// Gets the endpoints by another name, from the same server.
+    #[must_use]
+    pub fn eds_service(mut self, service: impl Into<String>) -> Self {
+        self.message.eds_cluster_config =
+            Some(EdsClusterConfig { eds_config: Some(ads()), service_name: service.into() });
+        self.message.load_assignment = None;
+        self.discovery(ClusterDiscoveryType::Type(DiscoveryType::Eds.into()))
+    }
+
+    /// Has one endpoint, a host to be resolved.
+    #[must_use]
+    pub fn logical_dns(mut self, host: &str, port: u16) -> Self {
+        let endpoint = Endpoint { address: Some(socket_address(host, port)), ..Endpoint::default() };
+        let lb_endpoint =
+            LbEndpoint { host_identifier: Some(HostIdentifier::Endpoint(endpoint)), ..LbEndpoint::default() };
+        self.message.load_assignment = Some(ClusterLoadAssignment {
+            cluster_name: self.message.name.clone(),
+            endpoints: vec![LocalityLbEndpoints { lb_endpoints: vec![lb_endpoint], ..Default::default() }],
+            ..ClusterLoadAssignment::default()
+        });
+        self.message.eds_cluster_config = None;
+        self.discovery(ClusterDiscoveryType::Type(DiscoveryType::LogicalDns.into()))
+    }
+
+    /// Tries other clusters in order.
+    #[must_use]
+    pub fn aggregate<N: Into<String>>(mut self, clusters: impl IntoIterator<Item = N>) -> Self {
+        let config = ClusterConfig { clusters: clusters.into_iter().map(Into::into).collect() };
+        let custom = CustomClusterType {
+            name: "envoy.clusters.aggregate".to_owned(),
+            typed_config: Some(any(AGGREGATE, &config)),
+        };
+        self.message.eds_cluster_config = None;
+        self.message.load_assignment = None;
+        self.discovery(ClusterDiscoveryType::ClusterType(custom))
+    }
+
+    fn discovery(mut self, discovery: ClusterDiscoveryType) -> Self {
+        self.message.cluster_discovery_type = Some(discovery);
+        self
+    }
+}
+
+builder!(ClusterBuilder: Cluster);
+
+const AGGREGATE: &str = "type.googleapis.com/envoy.extensions.clusters.aggregate.v3.ClusterConfig";

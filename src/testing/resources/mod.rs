@@ -1,0 +1,95 @@
+//! Builders for the resources of a mesh, in the form that gRPC's clients accept.
+//!
+//! ```
+//! use xdskit::testing::resources::{cluster, endpoints, listener, route, route_config};
+//!
+//! let mesh = [
+//!     listener("edge").rds("routes").into(),
+//!     route_config("routes")
+//!         .virtual_host(
+//!             ["shop.example"],
+//!             [
+//!                 route::prefix("/cart/").weighted([("cart", 90), ("cart-canary", 10)]),
+//!                 route::prefix("/").cluster("shop"),
+//!             ],
+//!         )
+//!         .into(),
+//!     cluster("shop").eds().into(),
+//!     endpoints("shop").locality("eu", "a", ["10.0.0.1:80", "10.0.0.2:80"]).draining("10.0.0.2:80").into(),
+//! ];
+//! # let _: [xdskit::control_plane::AnyResource; 4] = mesh;
+//! ```
+//!
+//! Each builder holds a message of [`crate::pb`]; `edit` changes what it has no method for, and can break it on purpose.
+
+mod cluster;
+mod endpoints;
+mod listener;
+mod route_config;
+
+pub use cluster::{ClusterBuilder, cluster};
+pub use endpoints::{EndpointsBuilder, endpoints};
+pub use listener::{ListenerBuilder, listener};
+pub use route_config::{RouteBuilder, RouteConfigBuilder, RouteMatchBuilder, route, route_config};
+
+use bytes::Bytes;
+use prost::Message;
+
+use crate::pb::{
+    envoy::config::core::v3::{
+        Address, AggregatedConfigSource, ApiVersion, ConfigSource, SocketAddress, address::Address as Kind,
+        config_source::ConfigSourceSpecifier, socket_address::PortSpecifier,
+    },
+    google::protobuf::Any,
+};
+
+/// What every builder can do.
+macro_rules! builder {
+    ($builder:ident: $message:ident) => {
+        impl $builder {
+            /// Changes the message itself.
+            #[must_use]
+            pub fn edit(mut self, edit: impl FnOnce(&mut $message)) -> Self {
+                edit(&mut self.message);
+                self
+            }
+
+            /// The message.
+            pub fn into_message(self) -> $message {
+                self.message
+            }
+        }
+
+        impl From<$builder> for $crate::control_plane::AnyResource {
+            fn from(builder: $builder) -> Self {
+                builder.message.into()
+            }
+        }
+    };
+}
+use builder;
+
+/// The stream on which the resource came is where its dependency is to be got.
+fn ads() -> ConfigSource {
+    ConfigSource {
+        config_source_specifier: Some(ConfigSourceSpecifier::Ads(AggregatedConfigSource {})),
+        resource_api_version: ApiVersion::V3.into(),
+        ..ConfigSource::default()
+    }
+}
+
+fn any(type_url: &str, message: &impl Message) -> Any {
+    Any { type_url: type_url.to_owned(), value: Bytes::from(message.encode_to_vec()) }
+}
+
+fn socket_address(host: &str, port: u16) -> Address {
+    let socket_address = SocketAddress {
+        address: host.to_owned(),
+        port_specifier: Some(PortSpecifier::PortValue(port.into())),
+        ..SocketAddress::default()
+    };
+    Address { address: Some(Kind::SocketAddress(socket_address)) }
+}
+
+#[cfg(test)]
+mod tests;

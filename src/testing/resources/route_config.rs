@@ -1,0 +1,167 @@
+use super::builder;
+use crate::pb::{
+    envoy::{
+        config::{
+            core::v3::RuntimeFractionalPercent,
+            route::v3::{
+                HeaderMatcher, NonForwardingAction, Route, RouteAction, RouteConfiguration, RouteMatch,
+                VirtualHost, WeightedCluster, header_matcher::HeaderMatchSpecifier, route::Action,
+                route_action::ClusterSpecifier, weighted_cluster::ClusterWeight,
+            },
+        },
+        r#type::{
+            matcher::v3::{StringMatcher, string_matcher::MatchPattern},
+            v3::{FractionalPercent, fractional_percent::DenominatorType},
+        },
+    },
+    google::protobuf::UInt32Value,
+};
+
+/// A route configuration without virtual hosts.
+pub fn route_config(name: impl Into<String>) -> RouteConfigBuilder {
+    RouteConfigBuilder { message: RouteConfiguration { name: name.into(), ..RouteConfiguration::default() } }
+}
+
+/// Builds a RouteConfiguration; see [`route_config`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct RouteConfigBuilder {
+    message: RouteConfiguration,
+}
+
+impl RouteConfigBuilder {
+    /// Adds a virtual host for some domains, with routes of which the first that matches wins. It is named by its first domain.
+    #[must_use]
+    pub fn virtual_host<D: Into<String>>(
+        mut self,
+        domains: impl IntoIterator<Item = D>,
+        routes: impl IntoIterator<Item = RouteBuilder>,
+    ) -> Self {
+        let domains: Vec<String> = domains.into_iter().map(Into::into).collect();
+        self.message.virtual_hosts.push(VirtualHost {
+            name: domains.first().cloned().unwrap_or_default(),
+            domains,
+            routes: routes.into_iter().map(|route| route.message).collect(),
+            ..VirtualHost::default()
+        });
+        self
+    }
+}
+
+builder!(RouteConfigBuilder: RouteConfiguration);
+
+/// Routes, starting with what they match.
+pub mod route {
+    use super::RouteMatchBuilder;
+    use crate::pb::envoy::{
+        config::route::v3::{RouteMatch, route_match::PathSpecifier},
+        r#type::matcher::v3::RegexMatcher,
+    };
+
+    /// Matches paths that start with a prefix.
+    pub fn prefix(prefix: impl Into<String>) -> RouteMatchBuilder {
+        path_specifier(PathSpecifier::Prefix(prefix.into()))
+    }
+
+    /// Matches one path.
+    pub fn path(path: impl Into<String>) -> RouteMatchBuilder {
+        path_specifier(PathSpecifier::Path(path.into()))
+    }
+
+    /// Matches paths that a regular expression matches as a whole.
+    pub fn regex(regex: impl Into<String>) -> RouteMatchBuilder {
+        path_specifier(PathSpecifier::SafeRegex(RegexMatcher { regex: regex.into() }))
+    }
+
+    fn path_specifier(path: PathSpecifier) -> RouteMatchBuilder {
+        RouteMatchBuilder { message: RouteMatch { path_specifier: Some(path), ..RouteMatch::default() } }
+    }
+}
+
+/// What a route matches; see [`route`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct RouteMatchBuilder {
+    message: RouteMatch,
+}
+
+impl RouteMatchBuilder {
+    /// Matches requests only whose header has this value.
+    #[must_use]
+    pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
+        let exact = StringMatcher {
+            match_pattern: Some(MatchPattern::Exact(value.into())),
+            ..StringMatcher::default()
+        };
+        self.message.headers.push(HeaderMatcher {
+            name: name.into(),
+            header_match_specifier: Some(HeaderMatchSpecifier::StringMatch(exact)),
+            ..HeaderMatcher::default()
+        });
+        self
+    }
+
+    /// Matches only this many in a million of the requests that match otherwise.
+    #[must_use]
+    pub fn per_million(mut self, requests: u32) -> Self {
+        let default_value =
+            FractionalPercent { numerator: requests, denominator: DenominatorType::Million.into() };
+        self.message.runtime_fraction =
+            Some(RuntimeFractionalPercent { default_value: Some(default_value), ..Default::default() });
+        self
+    }
+
+    /// Sends what matches to a cluster.
+    pub fn cluster(self, name: impl Into<String>) -> RouteBuilder {
+        self.forward(ClusterSpecifier::Cluster(name.into()))
+    }
+
+    /// Splits what matches over clusters by weight.
+    pub fn weighted<N: Into<String>>(self, clusters: impl IntoIterator<Item = (N, u32)>) -> RouteBuilder {
+        let weight = |(name, weight): (N, u32)| ClusterWeight {
+            name: name.into(),
+            weight: Some(UInt32Value { value: weight }),
+            ..ClusterWeight::default()
+        };
+        let clusters = clusters.into_iter().map(weight).collect();
+        self.forward(ClusterSpecifier::WeightedClusters(WeightedCluster { clusters, ..Default::default() }))
+    }
+
+    /// Serves what matches here instead of forwarding it.
+    pub fn non_forwarding(self) -> RouteBuilder {
+        self.action(Action::NonForwardingAction(NonForwardingAction {}))
+    }
+
+    fn forward(self, clusters: ClusterSpecifier) -> RouteBuilder {
+        self.action(Action::Route(RouteAction {
+            cluster_specifier: Some(clusters),
+            ..RouteAction::default()
+        }))
+    }
+
+    fn action(self, action: Action) -> RouteBuilder {
+        RouteBuilder {
+            message: Route { r#match: Some(self.message), action: Some(action), ..Route::default() },
+        }
+    }
+}
+
+/// A route; see [`route`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct RouteBuilder {
+    message: Route,
+}
+
+impl RouteBuilder {
+    /// Names the route.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<String>) -> Self {
+        self.message.name = name.into();
+        self
+    }
+
+    /// Changes the message itself.
+    #[must_use]
+    pub fn edit(mut self, edit: impl FnOnce(&mut Route)) -> Self {
+        edit(&mut self.message);
+        self
+    }
+}

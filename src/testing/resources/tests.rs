@@ -1,0 +1,135 @@
+use super::*;
+use crate::{
+    control_plane::{AnyResource, type_url},
+    pb::envoy::{
+        config::{
+            cluster::v3::{Cluster, cluster::ClusterDiscoveryType},
+            core::v3::HealthStatus,
+            route::v3::{RouteAction, RouteConfiguration, route::Action, route_action::ClusterSpecifier},
+        },
+        extensions::{
+            clusters::aggregate::v3::ClusterConfig,
+            filters::network::http_connection_manager::v3::{
+                HttpConnectionManager, Rds, http_connection_manager::RouteSpecifier,
+            },
+        },
+    },
+};
+
+fn manager(listener: ListenerBuilder) -> HttpConnectionManager {
+    let api_listener = listener.into_message().api_listener.unwrap().api_listener.unwrap();
+    assert_eq!(
+        api_listener.type_url,
+        "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager"
+    );
+    HttpConnectionManager::decode(api_listener.value).unwrap()
+}
+
+#[test]
+fn a_listener_names_its_routes_or_carries_them() {
+    for (listener, name) in [(listener("edge"), "edge"), (listener("edge").rds("routes"), "routes")] {
+        let manager = manager(listener);
+        let rds = Rds { config_source: Some(ads()), route_config_name: name.into() };
+        assert_eq!(manager.route_specifier, Some(RouteSpecifier::Rds(rds)));
+        assert_eq!(manager.http_filters.len(), 1, "the router");
+    }
+    let routes = || route_config("inline").virtual_host(["*"], [route::prefix("/").cluster("a")]);
+    let inline = manager(listener("edge").inline_routes(routes())).route_specifier;
+    assert_eq!(inline, Some(RouteSpecifier::RouteConfig(routes().into_message())));
+}
+
+#[test]
+fn routes_go_to_clusters_in_order() {
+    let routes = [
+        route::path("/a").header("version", "2").per_million(500).cluster("a").named("first"),
+        route::regex("/b+").weighted([("b", 90), ("c", 10)]),
+        route::prefix("/").non_forwarding(),
+    ];
+    let config = route_config("routes").virtual_host(["shop.example", "shop"], routes).into_message();
+    let [host] = &config.virtual_hosts[..] else { panic!("one virtual host") };
+    assert_eq!((host.name.as_str(), host.domains.len(), host.routes.len()), ("shop.example", 2, 3));
+    assert_eq!(host.routes[0].name, "first");
+    assert_eq!(host.routes[0].r#match.as_ref().unwrap().headers.len(), 1);
+    let Some(Action::Route(RouteAction {
+        cluster_specifier: Some(ClusterSpecifier::WeightedClusters(weighted)),
+        ..
+    })) = &host.routes[1].action
+    else {
+        panic!("weighted clusters")
+    };
+    let weights = weighted.clusters.iter().map(|c| (c.name.as_str(), c.weight.unwrap().value));
+    assert_eq!(weights.collect::<Vec<_>>(), [("b", 90), ("c", 10)]);
+}
+
+#[test]
+fn clusters_have_one_kind_of_discovery() {
+    let types = |cluster: &Cluster| match &cluster.cluster_discovery_type {
+        Some(ClusterDiscoveryType::Type(number)) => (*number, String::new()),
+        Some(ClusterDiscoveryType::ClusterType(custom)) => (-1, custom.name.clone()),
+        None => (-2, String::new()),
+    };
+    let eds = cluster("a").logical_dns("a.example", 80).eds_service("service").into_message();
+    assert_eq!(types(&eds), (3, String::new()));
+    assert_eq!(eds.eds_cluster_config.unwrap().service_name, "service");
+    assert_eq!(eds.load_assignment, None);
+
+    let dns = cluster("a").logical_dns("a.example", 80).into_message();
+    assert_eq!(types(&dns), (2, String::new()));
+    assert_eq!(dns.eds_cluster_config, None);
+    assert_eq!(dns.load_assignment.unwrap().endpoints[0].lb_endpoints.len(), 1);
+
+    let aggregate = cluster("a").aggregate(["b", "c"]).into_message();
+    assert_eq!(types(&aggregate), (-1, "envoy.clusters.aggregate".into()));
+    let Some(ClusterDiscoveryType::ClusterType(custom)) = aggregate.cluster_discovery_type else { panic!() };
+    let config = ClusterConfig::decode(custom.typed_config.unwrap().value).unwrap();
+    assert_eq!(config.clusters, ["b", "c"]);
+}
+
+#[test]
+fn endpoints_have_localities_health_and_weights() {
+    let message = endpoints("shop")
+        .locality("eu", "a", ["10.0.0.1:80", "[2001:db8::1]:80"])
+        .weight(3)
+        .locality("us", "b", ["10.0.1.1:81"])
+        .priority(1)
+        .draining("[2001:db8::1]:80")
+        .unhealthy("10.0.1.1:81")
+        .endpoint_weight("10.0.0.1:80", 7)
+        .drop_percent("overload", 5)
+        .into_message();
+    let localities = message.endpoints.iter().map(|l| {
+        let zone = l.locality.as_ref().unwrap().zone.as_str();
+        (zone, l.priority, l.load_balancing_weight.unwrap().value)
+    });
+    assert_eq!(localities.collect::<Vec<_>>(), [("a", 0, 3), ("b", 1, 1)]);
+    let all = message.endpoints.iter().flat_map(|l| &l.lb_endpoints);
+    let health = all.map(|e| (e.health_status(), e.load_balancing_weight.map_or(1, |weight| weight.value)));
+    let expected = [(HealthStatus::Unknown, 7), (HealthStatus::Draining, 1), (HealthStatus::Unhealthy, 1)];
+    assert_eq!(health.collect::<Vec<_>>(), expected);
+    assert_eq!(message.policy.unwrap().drop_overloads[0].drop_percentage.unwrap().numerator, 5);
+}
+
+#[test]
+#[should_panic(expected = "10.0.0.2:80 is no endpoint of \"shop\"")]
+fn an_endpoint_that_is_not_there_is_a_mistake_of_the_test() {
+    let _ = endpoints("shop").locality("eu", "a", ["10.0.0.1:80"]).draining("10.0.0.2:80");
+}
+
+#[test]
+fn builders_turn_into_resources_by_type_and_name() {
+    let resources: [AnyResource; 4] = [
+        listener("a").into(),
+        route_config("b").into(),
+        cluster("c").edit(|cluster| cluster.name = "edited".into()).into(),
+        endpoints("d").into(),
+    ];
+    let expected = [
+        (type_url::LISTENER, "a"),
+        (type_url::ROUTE_CONFIGURATION, "b"),
+        (type_url::CLUSTER, "edited"),
+        (type_url::ENDPOINTS, "d"),
+    ];
+    assert_eq!(resources.each_ref().map(|r| (r.type_url(), r.name())), expected);
+    let decoded = RouteConfiguration::decode(resources[1].bytes().clone()).unwrap();
+    assert_eq!(decoded, route_config("b").into_message());
+}
