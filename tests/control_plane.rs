@@ -1,7 +1,10 @@
 //! The embedded control plane over real connections, with a client that knows nothing but gRPC.
 #![cfg(feature = "client")]
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 #[path = "control_plane/peer.rs"]
 mod peer;
 #[path = "control_plane/service.rs"]
 mod service;
+#[path = "control_plane/testing.rs"]
+mod testing;

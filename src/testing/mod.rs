@@ -1,3 +1,42 @@
-//! Tools for the tests of applications that use this crate.
+//! Tools for the tests of applications that use this crate: a management server under the test's control.
+//!
+//! - [`ControlPlane`]: starts on loopback, gives what the test [sets](ControlPlane::set), waits for what clients answer, and
+//!   misbehaves when it is told to.
+//! - [`resources`]: builders for what it gives.
+//! - [`FaultyProxy`]: breaks the connection in between, at any byte.
+//!
+//! ```
+//! use xdskit::testing::{
+//!     ControlPlane,
+//!     resources::{cluster, endpoints, listener, route, route_config},
+//! };
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() {
+//! let control_plane = ControlPlane::start().await;
+//! control_plane.update(|tx| {
+//!     tx.set(listener("shop").rds("routes"));
+//!     tx.set(route_config("routes").virtual_host(["*"], [route::prefix("/").cluster("shop")]));
+//!     tx.set(cluster("shop"));
+//!     tx.set(endpoints("shop").locality("eu", "a", ["10.0.0.1:80"]));
+//! });
+//! let bootstrap = control_plane.bootstrap_json(); // for the application
+//! # assert!(bootstrap.contains(&control_plane.addr().to_string()));
+//! control_plane.set(endpoints("shop").locality("eu", "a", ["10.0.0.1:80"]).draining("10.0.0.1:80"));
+//! control_plane.stop().await; // What does the application do now?
+//! control_plane.restart().await;
+//! # }
+//! ```
+//!
+//! Nothing here sleeps: a test waits for what it expects, and fails with a reason when that does not come.
 
+mod control_plane;
+mod expect;
+mod proxy;
+mod record;
 pub mod resources;
+
+pub use control_plane::ControlPlane;
+pub use expect::{Ack, Nack, NotSeen};
+pub use proxy::{Direction, FaultyProxy};
+pub use record::{RecordedRequest, Requests};

@@ -22,22 +22,22 @@ use xdskit::pb::{
 };
 
 /// One stream to a management server. It remembers nonces and versions, and answers when it is told to.
-pub struct Peer {
+pub(crate) struct Peer {
     requests: mpsc::UnboundedSender<Bytes>,
     responses: Streaming<Bytes>,
     newest: BTreeMap<String, (String, String)>,
 }
 
 impl Peer {
-    pub async fn connect(uri: &str) -> Self {
+    pub(crate) async fn connect(uri: &str) -> Self {
         Opening::start(uri).await.finish().await
     }
 
-    pub fn request(&mut self, type_url: &str, names: &[&str]) {
+    pub(crate) fn request(&mut self, type_url: &str, names: &[&str]) {
         self.send(type_url, names, None);
     }
 
-    pub fn reject(&mut self, type_url: &str, names: &[&str], message: &str) {
+    pub(crate) fn reject(&mut self, type_url: &str, names: &[&str], message: &str) {
         let status = rpc::Status { code: 3, message: message.into(), details: Vec::new() };
         self.send(type_url, names, Some(status));
     }
@@ -49,12 +49,12 @@ impl Peer {
         self.send_raw(request.encode_to_vec());
     }
 
-    pub fn send_raw(&mut self, message: impl Into<Bytes>) {
+    pub(crate) fn send_raw(&mut self, message: impl Into<Bytes>) {
         // The test sees the end of the stream where it reads.
         let _ = self.requests.send(message.into());
     }
 
-    pub async fn response(&mut self) -> DiscoveryResponse {
+    pub(crate) async fn response(&mut self) -> DiscoveryResponse {
         let message = self.raw().await.expect("a response").expect("an open stream");
         let response = DiscoveryResponse::decode(message).expect("a DiscoveryResponse");
         let newest = (response.version_info.clone(), response.nonce.clone());
@@ -62,36 +62,36 @@ impl Peer {
         response
     }
 
-    pub async fn raw(&mut self) -> Result<Option<Bytes>, Status> {
+    pub(crate) async fn raw(&mut self) -> Result<Option<Bytes>, Status> {
         self.responses.message().await
     }
 }
 
 /// A stream whose headers have not come.
-pub struct Opening {
+pub(crate) struct Opening {
     requests: mpsc::UnboundedSender<Bytes>,
-    pub headers: tokio::task::JoinHandle<Result<Streaming<Bytes>, Status>>,
+    pub(crate) headers: tokio::task::JoinHandle<Result<Streaming<Bytes>, Status>>,
 }
 
 impl Opening {
-    pub async fn start(uri: &str) -> Self {
+    pub(crate) async fn start(uri: &str) -> Self {
         let channel = Channel::from_shared(uri.to_owned()).unwrap().connect().await.expect("a connection");
         let (requests, outgoing) = mpsc::unbounded_channel();
         let headers = tokio::spawn(method(channel, STATE_OF_THE_WORLD, outgoing));
         Self { requests, headers }
     }
 
-    pub fn request(&self, type_url: &str, names: &[&str]) {
+    pub(crate) fn request(&self, type_url: &str, names: &[&str]) {
         self.requests.send(first(type_url, names).encode_to_vec().into()).expect("an open stream");
     }
 
-    pub async fn finish(self) -> Peer {
+    pub(crate) async fn finish(self) -> Peer {
         let responses = self.headers.await.unwrap().expect("a stream");
         Peer { requests: self.requests, responses, newest: BTreeMap::new() }
     }
 }
 
-pub async fn method(
+pub(crate) async fn method(
     channel: Channel,
     path: &'static str,
     requests: mpsc::UnboundedReceiver<Bytes>,

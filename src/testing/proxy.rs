@@ -1,0 +1,256 @@
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    sync::Arc,
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    sync::watch,
+    task::{JoinHandle, JoinSet},
+};
+
+use super::control_plane::bootstrap_json;
+
+/// A TCP proxy on loopback that breaks connections when it is told to, at the byte that it is told.
+///
+/// ```no_run
+/// # async fn example(control_plane: xdskit::testing::ControlPlane) {
+/// let proxy = control_plane.proxy().await;
+/// println!("give this to the client: {}", proxy.bootstrap_json());
+/// // Once the client is connected: break its connection in the middle of the next response.
+/// proxy.cut_after(100);
+/// control_plane.remove("type.googleapis.com/envoy.config.cluster.v3.Cluster", "shop");
+/// proxy.expect_cut().await;
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct FaultyProxy {
+    addr: SocketAddr,
+    control: Arc<watch::Sender<Control>>,
+    /// Ends the connections with it.
+    task: JoinHandle<()>,
+}
+
+/// A direction through a [`FaultyProxy`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// From the client to the server: requests.
+    ToServer,
+    /// From the server to the client: responses.
+    ToClient,
+}
+
+#[derive(Debug, Default)]
+struct Control {
+    /// How often all connections were cut.
+    cuts: u64,
+    /// How many bytes may still go to clients before the next cut.
+    budget: Option<u64>,
+    stalled: [bool; 2],
+    connections: usize,
+    passed: [u64; 2],
+}
+
+impl FaultyProxy {
+    /// Starts a proxy to a server on a free loopback port.
+    ///
+    /// # Panics
+    /// When there is no port to listen on.
+    pub async fn start(server: SocketAddr) -> Self {
+        match Self::try_start(server).await {
+            Ok(proxy) => proxy,
+            Err(error) => panic!("cannot listen on a loopback port: {error}"),
+        }
+    }
+
+    async fn try_start(server: SocketAddr) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let addr = listener.local_addr()?;
+        let control = Arc::new(watch::Sender::new(Control::default()));
+        let task = tokio::spawn(accept(listener, server, control.clone()));
+        Ok(Self { addr, control, task })
+    }
+
+    /// The address to connect to.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The address as a URI.
+    pub fn uri(&self) -> String {
+        format!("http://{}", self.addr)
+    }
+
+    /// A bootstrap that leads a client here, as node `test`.
+    pub fn bootstrap_json(&self) -> String {
+        bootstrap_json(self.addr)
+    }
+
+    /// Cuts all connections now. Those that come later work.
+    pub fn cut(&self) {
+        self.control.send_modify(Control::cut);
+    }
+
+    /// Cuts all connections as soon as this many bytes more have gone to clients, at once if it is 0. The bytes are those of HTTP/2.
+    ///
+    /// Connections that come after the cut work. Calling it again replaces the number. Returns how many bytes have
+    /// [`passed`](Self::passed) to clients so far.
+    pub fn cut_after(&self, bytes: u64) -> u64 {
+        let mut passed = 0;
+        self.control.send_modify(|control| {
+            passed = control.passed[Direction::ToClient.index()];
+            match bytes {
+                0 => control.cut(),
+                bytes => control.budget = Some(bytes),
+            }
+        });
+        passed
+    }
+
+    /// Takes back [`cut_after`](Self::cut_after) if the cut has not come; returns whether it was so.
+    pub fn cancel_cut(&self) -> bool {
+        self.control.send_if_modified(|control| control.budget.take().is_some())
+    }
+
+    /// Waits until no cut is due any more.
+    pub async fn expect_cut(&self) {
+        let mut control = self.control.subscribe();
+        // The sender is ours.
+        let _ = control.wait_for(|control| control.budget.is_none()).await;
+    }
+
+    /// Reads nothing more in a direction, so that whoever writes sees the connection's buffers fill up, until
+    /// [`resume`](Self::resume).
+    pub fn stall(&self, direction: Direction) {
+        self.control.send_modify(|control| control.stalled[direction.index()] = true);
+    }
+
+    /// Goes on in a direction; nothing was lost.
+    pub fn resume(&self, direction: Direction) {
+        self.control.send_modify(|control| control.stalled[direction.index()] = false);
+    }
+
+    /// How many connections are open.
+    pub fn connections(&self) -> usize {
+        self.control.borrow().connections
+    }
+
+    /// How many bytes have passed in a direction so far, over all connections.
+    pub fn passed(&self, direction: Direction) -> u64 {
+        self.control.borrow().passed[direction.index()]
+    }
+}
+
+impl Drop for FaultyProxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Direction {
+    fn index(self) -> usize {
+        match self {
+            Self::ToServer => 0,
+            Self::ToClient => 1,
+        }
+    }
+}
+
+impl Control {
+    fn cut(&mut self) {
+        self.cuts += 1;
+        self.budget = None;
+    }
+
+    /// How many of some bytes may pass.
+    fn pass(&self, direction: Direction, bytes: usize) -> usize {
+        match (direction, self.budget) {
+            (Direction::ToClient, Some(budget)) => {
+                usize::try_from(budget).map_or(bytes, |budget| bytes.min(budget))
+            }
+            (Direction::ToClient, None) | (Direction::ToServer, _) => bytes,
+        }
+    }
+
+    /// Takes note that bytes have passed, and cuts if they were the last that may; returns whether there was a cut.
+    fn passed(&mut self, direction: Direction, bytes: usize) -> bool {
+        let bytes = bytes as u64;
+        self.passed[direction.index()] += bytes;
+        let (Direction::ToClient, Some(budget)) = (direction, self.budget) else { return false };
+        self.budget = Some(budget.saturating_sub(bytes));
+        let cut = self.budget == Some(0);
+        if cut {
+            self.cut();
+        }
+        cut
+    }
+}
+
+async fn accept(listener: TcpListener, server: SocketAddr, control: Arc<watch::Sender<Control>>) {
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((client, _)) => {
+                    connections.spawn(connection(client, server, control.clone()));
+                }
+                Err(error) => tracing::warn!("the proxy cannot accept a connection: {error}"),
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn connection(client: TcpStream, server: SocketAddr, control: Arc<watch::Sender<Control>>) {
+    let mut changes = control.subscribe();
+    let cuts = changes.borrow().cuts;
+    let Ok(server) = TcpStream::connect(server).await else { return };
+    if client.set_nodelay(true).and(server.set_nodelay(true)).is_err() {
+        return;
+    }
+    control.send_modify(|control| control.connections += 1);
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    tokio::select! {
+        biased;
+        _ = changes.wait_for(|control| control.cuts != cuts) => {}
+        _ = pump(from_client, to_server, Direction::ToServer, &control) => {}
+        _ = pump(from_server, to_client, Direction::ToClient, &control) => {}
+    }
+    control.send_modify(|control| control.connections -= 1);
+}
+
+/// Passes bytes on until one side is gone.
+async fn pump(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    direction: Direction,
+    control: &watch::Sender<Control>,
+) -> io::Result<()> {
+    let mut changes = control.subscribe();
+    let mut buffer = vec![0; 16 * 1024];
+    loop {
+        // The sender is borrowed, so it lives.
+        let _ = changes.wait_for(|control| !control.stalled[direction.index()]).await;
+        let read = tokio::select! {
+            biased;
+            _ = changes.wait_for(|control| control.stalled[direction.index()]) => continue,
+            read = from.read(&mut buffer) => read?,
+        };
+        if read == 0 {
+            return Ok(());
+        }
+        let pass = control.borrow().pass(direction, read);
+        to.write_all(&buffer[..pass]).await?;
+        let mut cut = false;
+        control.send_modify(|control| cut = control.passed(direction, pass));
+        if cut {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,234 @@
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::watch;
+
+use crate::{
+    control_plane::{
+        Event,
+        session::{Answer, Handled},
+    },
+    pb::envoy::service::discovery::v3::DiscoveryRequest,
+};
+
+/// A request as a [`ControlPlane`](super::ControlPlane) got it.
+#[derive(Debug, Clone)]
+pub struct RecordedRequest {
+    stream: u64,
+    request: Arc<DiscoveryRequest>,
+    bytes: usize,
+    handled: Handled,
+}
+
+impl RecordedRequest {
+    /// The stream that it came on; streams count from 1.
+    pub fn stream(&self) -> u64 {
+        self.stream
+    }
+
+    /// The message.
+    pub fn message(&self) -> &DiscoveryRequest {
+        &self.request
+    }
+
+    /// The type URL.
+    pub fn type_url(&self) -> &str {
+        &self.request.type_url
+    }
+
+    /// The names as they were sent.
+    pub fn names(&self) -> &[String] {
+        &self.request.resource_names
+    }
+
+    /// How many bytes the message had, without gRPC's five for its length.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// What the server made of it.
+    pub fn handled(&self) -> &Handled {
+        &self.handled
+    }
+
+    pub(super) fn answer(&self) -> Option<&Answer> {
+        match &self.handled {
+            Handled::Understood { answer, .. } => answer.as_ref(),
+            Handled::Outdated => None,
+        }
+    }
+}
+
+/// Requests that a [`ControlPlane`](super::ControlPlane) got, in order.
+#[derive(Debug, Clone, Default)]
+pub struct Requests {
+    list: Vec<RecordedRequest>,
+}
+
+impl Requests {
+    /// Those of one type.
+    #[must_use]
+    pub fn of(&self, type_url: &str) -> Self {
+        let list = self.list.iter().filter(|request| request.type_url() == type_url).cloned().collect();
+        Self { list }
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// How many bytes their messages had together.
+    pub fn bytes(&self) -> usize {
+        self.list.iter().map(RecordedRequest::bytes).sum()
+    }
+
+    /// The newest.
+    pub fn last(&self) -> Option<&RecordedRequest> {
+        self.list.last()
+    }
+
+    /// One after the other.
+    pub fn iter(&self) -> std::slice::Iter<'_, RecordedRequest> {
+        self.list.iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Requests {
+    type Item = &'a RecordedRequest;
+    type IntoIter = std::slice::Iter<'a, RecordedRequest>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+/// All that a control plane observed, and who waits for more.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    log: Mutex<Log>,
+    events: watch::Sender<()>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    pub(super) requests: Vec<RecordedRequest>,
+    pub(super) open: usize,
+    /// Up to where answers of a type were expected already; see [`Log::take_answer`].
+    taken: BTreeMap<(String, Wanted), usize>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Wanted {
+    Accepted,
+    Rejected,
+}
+
+impl Recorder {
+    pub(super) fn new() -> Self {
+        Self { log: Mutex::default(), events: watch::Sender::new(()) }
+    }
+
+    pub(super) fn record(&self, event: &Event) {
+        {
+            let mut log = self.log();
+            match event {
+                Event::Opened { .. } => log.open += 1,
+                Event::Closed { .. } => log.open -= 1,
+                Event::Request { stream, request, bytes, handled } => {
+                    let (request, handled) = (request.clone(), handled.clone());
+                    log.requests.push(RecordedRequest { stream: *stream, request, bytes: *bytes, handled });
+                }
+                Event::Response { .. } => return,
+            }
+        }
+        self.events.send_replace(());
+    }
+
+    /// Waits until the log holds what is looked for. Dropping the future takes nothing.
+    pub(super) async fn find<T>(&self, mut look: impl FnMut(&mut Log) -> Option<T>) -> T {
+        let mut events = self.events.subscribe();
+        loop {
+            if let Some(found) = look(&mut self.log()) {
+                return found;
+            }
+            // The sender lives as long as `self`.
+            let _ = events.changed().await;
+        }
+    }
+
+    pub(super) fn requests(&self) -> Requests {
+        Requests { list: self.log().requests.clone() }
+    }
+
+    pub(super) fn clear(&self) {
+        let mut log = self.log();
+        log.requests.clear();
+        log.taken.clear();
+    }
+
+    fn log(&self) -> MutexGuard<'_, Log> {
+        // The log is whole after each statement, so a test's panic does not spoil it.
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Log {
+    /// The first answer of a type and kind that was not taken before.
+    pub(super) fn take_answer(&mut self, type_url: &str, wanted: Wanted) -> Option<RecordedRequest> {
+        let from = self.taken.entry((type_url.to_owned(), wanted)).or_default();
+        let found = self.requests.iter().enumerate().skip(*from).find(|(_, request)| {
+            request.type_url() == type_url && request.answer().is_some_and(|answer| wanted.is(answer))
+        });
+        let (at, request) = found?;
+        *from = at + 1;
+        Some(request.clone())
+    }
+
+    /// What there is, and of a type if one is given, for people.
+    pub(super) fn describe(&self, type_url: Option<&str>) -> String {
+        let streams = match self.open {
+            1 => "1 stream is open".to_owned(),
+            open => format!("{open} streams are open"),
+        };
+        match type_url {
+            Some(type_url) => format!("{}; {streams}", self.describe_type(type_url)),
+            None => streams,
+        }
+    }
+
+    fn describe_type(&self, type_url: &str) -> String {
+        let of_type: Vec<_> = self.requests.iter().filter(|request| request.type_url() == type_url).collect();
+        let Some(last) = of_type.last() else { return "no request of the type".to_owned() };
+        let count = |wanted: Wanted| {
+            of_type.iter().filter(|request| request.answer().is_some_and(|answer| wanted.is(answer))).count()
+        };
+        let (requests, accepted, rejected) =
+            (of_type.len(), count(Wanted::Accepted), count(Wanted::Rejected));
+        let says = match &last.request.error_detail {
+            Some(status) => format!(" and says {:?}", status.message),
+            None => String::new(),
+        };
+        format!(
+            "{requests} requests of the type, among them {accepted} ACKs and {rejected} NACKs; \
+             the last names {:?}{says}",
+            last.names(),
+        )
+    }
+}
+
+impl Wanted {
+    fn is(self, answer: &Answer) -> bool {
+        match answer {
+            Answer::Accepted { .. } => self == Self::Accepted,
+            Answer::Rejected { .. } => self == Self::Rejected,
+        }
+    }
+}
