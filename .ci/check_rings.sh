@@ -28,17 +28,18 @@ while ($root =~ /\bpub use (?:crate::|self::)?(?:$outward|control_plane)::([^;]+
 my $bad = 0;
 for my $file (@ARGV) {
   my $text = slurp($file);
-  my $control_plane = $file =~ m{^src/control_plane/};
-  while ($text =~ /\b(crate|super)\s*::\s*(?:super::)*([\w:]*)(\{?)/g) {
-    my ($base, $path, $at) = ($1, $2, $-[0]);
-    my @paths = $3 ? map { "$path$_" } branches(substr($text, $+[3])) : ($path);
-    for (@paths) {
-      my ($first, $second) = split /::/;
+  my @module = split m{/}, $file =~ s{^src/}{}r =~ s{(?:/mod)?\.rs$}{}r;
+  while ($text =~ /\b(crate::|(?:super::)+)([\w:]*)(\{?)/g) {
+    my ($base, $path, $at, $tree, $end) = ($1, $2, $-[0], $3, $+[3]);
+    my $up = () = $base =~ /super/g;
+    next if $up > @module;
+    my @from = $up ? @module[0 .. $#module - $up] : ();
+    for ($tree ? map { "$path$_" } branches(substr($text, $end)) : ($path)) {
+      my ($first, $second) = (@from, split(/::/), "", "");
       my $out = $first =~ /^(?:$outward)$/
-        || ($base eq "crate" && $reexported{$first})
-        || ($first eq "control_plane" && (!$control_plane || ($second // "") !~ /^(?:session|store)$/))
-        || ($control_plane && $base eq "super" && $first eq "service");
-      complain($file, $text, $at, "${base}::$_") if $out;
+        || $reexported{$first}
+        || ($first eq "control_plane" && ($module[0] ne "control_plane" || $second =~ /^service/));
+      complain($file, $text, $at, "$base$_") if $out;
     }
   }
   complain($file, $text, $-[1], "$1::") while $text =~ /(?<![\w:])($crates)::/g;
