@@ -303,6 +303,7 @@ impl Engine {
             match event {
                 Event::Failed(reason) => self.on_failed(server, &reason),
                 Event::Recovered => self.on_recovered(server),
+                Event::Rested => self.peer(server).failure = None,
                 Event::TimedOut(entry) => self.on_timed_out(entry),
                 Event::Released(entry) => self.on_released(entry),
             }

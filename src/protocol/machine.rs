@@ -59,6 +59,8 @@ pub(crate) enum Event {
     Failed(Disconnect),
     /// The first response of a stream: the server is there.
     Recovered,
+    /// Nobody wants anything of the server any more, so that its failures are history.
+    Rested,
     /// The server had its time to send a resource.
     TimedOut(EntryId),
     /// The server knows that the resource is not wanted any more.
@@ -115,6 +117,11 @@ impl Machine {
             outputs: VecDeque::new(),
             events: VecDeque::new(),
         }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn keepalive(&self) -> Duration {
+        self.stream.keepalive()
     }
 
     pub(crate) fn server(&self) -> &Arc<Server> {
@@ -294,6 +301,9 @@ impl Machine {
         }
         if self.stream.paused_until().is_some_and(|until| until <= now) {
             self.stream.on_paused_enough();
+            if !self.is_wanted() {
+                self.events.push_back(Event::Rested);
+            }
         }
         let linger = self.settings.linger;
         if self.stream.as_open().and_then(|open| open.idle_since).is_some_and(|since| since + linger <= now) {
@@ -397,7 +407,7 @@ impl Machine {
 
     /// Does what has become possible: connect, write, notice that nothing is wanted.
     fn proceed(&mut self, now: Instant) {
-        let wanted = self.types.iter().flatten().any(|channel| !channel.sotw.interest.is_empty());
+        let wanted = self.is_wanted();
         if wanted && let Some(stream) = self.stream.connect() {
             debug!(server = %self.server.uri, %stream, "connecting");
             let keepalive = self.stream.keepalive();
@@ -434,6 +444,10 @@ impl Machine {
             open.pending = Some(written);
             self.outputs.push_back(Output::Send { stream, message });
         }
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.types.iter().flatten().any(|channel| !channel.sotw.interest.is_empty())
     }
 
     fn resource_timeout(&self) -> Duration {

@@ -1,1 +1,9 @@
-
+mod failures;
+mod names;
+mod requests;
+mod responses;
+mod rig;
+mod scale;
+mod simulation;
+mod timers;
+mod wildcard;

@@ -1,0 +1,68 @@
+//! Names that nobody can be asked for, and names in several spellings.
+
+use super::rig::{Full, Rig, any, response};
+use crate::{
+    config::{AuthorityBuilder, Bootstrap, Server},
+    protocol::{DisconnectKind, Settings},
+};
+
+fn federated() -> Rig {
+    let bootstrap = Bootstrap::builder()
+        .server(Server::new("127.0.0.1:1").insecure())
+        .authority("here", AuthorityBuilder::default())
+        .authority("there", AuthorityBuilder::default().server(Server::new("127.0.0.1:2").insecure()))
+        .build()
+        .unwrap();
+    Rig::of(bootstrap, Settings::default())
+}
+
+#[test]
+fn names_that_are_wrong_are_refused_at_once() {
+    let mut rig = federated();
+    for (name, code) in [
+        ("", "INVALID_ARGUMENT"),
+        ("xdstp://here", "INVALID_ARGUMENT"),
+        ("xdstp://here/test.Other/a", "INVALID_ARGUMENT"),
+        ("xdstp://here/test.Full/a?x=1&x=2", "INVALID_ARGUMENT"),
+        ("xdstp://nowhere/test.Full/a", "FAILED_PRECONDITION"),
+    ] {
+        let (view, said) = rig.watch::<Full>(name);
+        assert_eq!(said.len(), 1, "{name}: {said:?}");
+        assert!(said[0].ends_with(&format!("absent {code}")), "{name}: {said:?}");
+        assert!(rig.unwatch(view).is_empty());
+    }
+    assert_eq!(rig.engine.resources(), 0);
+}
+
+#[test]
+fn a47_6_authorities_with_equal_servers_share_a_stream() {
+    let mut rig = federated();
+    assert_eq!(rig.watch::<Full>("old").1, ["connect 0.1"]);
+    assert!(rig.watch::<Full>("xdstp://here/test.Full/a").1.is_empty());
+    assert_eq!(rig.watch::<Full>("xdstp://there/test.Full/a").1, ["connect 1.1"]);
+    assert_eq!(rig.connect(1)[1], "send Full [old,xdstp://here/test.Full/a] / node");
+}
+
+#[test]
+fn one_servers_failure_is_seen_by_its_watches_alone() {
+    let mut rig = federated();
+    rig.watch::<Full>("xdstp://here/test.Full/a");
+    rig.watch::<Full>("xdstp://there/test.Full/a");
+    assert_eq!(rig.disconnect(1, DisconnectKind::Unreachable), ["#1 absent UNAVAILABLE"]);
+}
+
+#[test]
+fn c5_c6_names_are_sent_and_matched_in_canonical_form() {
+    let mut rig = federated();
+    rig.watch::<Full>("xdstp://here/test.Full/a?zz=1&aa=2");
+    assert!(rig.watch::<Full>("xdstp://here/test.Full/a?aa=2&zz=1").1.is_empty(), "the same resource");
+    assert_eq!(rig.connect(1)[1], "send Full [xdstp://here/test.Full/a?aa=2&zz=1] / node");
+    rig.sent(1);
+    let said =
+        rig.receive(1, &response::<Full>("1", vec![any::<Full>("xdstp://here/test.Full/a?zz=1&aa=2", "x")]));
+    assert_eq!(said[..2], ["#1 present 1 x", "#2 present 1 x"]);
+    rig.sent(1);
+    let said =
+        rig.receive(1, &response::<Full>("2", vec![any::<Full>("xdstp://here/test.Full/a?aa=2&zz=1", "x")]));
+    assert_eq!(said[0], "#1 present 2 x", "the name is part of the bytes, so they differ");
+}

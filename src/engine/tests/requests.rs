@@ -1,0 +1,218 @@
+//! What is asked for, and how: rules B0.1 to B0.7, B1.1 to B1.9.
+
+use std::time::Duration;
+
+use super::rig::{Full, Part, Rig, any, response};
+use crate::protocol::DisconnectKind;
+
+const NONE: Vec<String> = Vec::new();
+
+#[test]
+fn b0_1_a_stream_begins_with_a_request_for_the_first_type() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.watch::<Full>("a").1, ["connect 0.1"]);
+    assert_eq!(rig.watch::<Part>("p").1, NONE, "while connecting, interest is only noted");
+    assert_eq!(rig.watch::<Full>("b").1, NONE);
+    assert_eq!(rig.connect(1), ["read", "send Full [a,b] / node"]);
+    assert_eq!(rig.sent(1), ["send Part [p] /"]);
+    assert_eq!(rig.sent(1), NONE);
+}
+
+#[test]
+fn b0_2_the_node_goes_with_the_first_request_of_each_stream_alone() {
+    let mut rig = Rig::new();
+    rig.open::<Full>(&["a"]);
+    assert_eq!(rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]))[2], "send Full [a] 1/n1");
+    rig.disconnect(1, DisconnectKind::Closed);
+    assert_eq!(rig.pass(Duration::from_secs(2)), ["connect 0.2"]);
+    assert_eq!(rig.connect(2), ["read", "send Full [a] 1/ node"]);
+}
+
+#[test]
+fn b0_4_the_state_of_one_type_never_touches_another() {
+    let mut rig = Rig::new();
+    rig.open::<Full>(&["a"]);
+    rig.watch::<Part>("p");
+    rig.sent(1);
+    rig.receive(1, &response::<Full>("7", vec![any::<Full>("a", "bad")]));
+    rig.sent(1);
+    let said = rig.receive(1, &response::<Part>("3", vec![any::<Part>("p", "x")]));
+    assert_eq!(said, ["#2 present 3 x", "read", "send Part [p] 3/n3"]);
+}
+
+#[test]
+fn b0_5_versions_outlive_streams_and_nonces_do_not() {
+    let mut rig = Rig::new();
+    rig.open::<Full>(&["a"]);
+    rig.receive(1, &response::<Full>("5", vec![any::<Full>("a", "x")]));
+    rig.disconnect(1, DisconnectKind::Closed);
+    rig.pass(Duration::from_secs(2));
+    assert_eq!(rig.connect(2), ["read", "send Full [a] 5/ node"]);
+}
+
+#[test]
+fn b0_6_every_response_is_answered_once_and_at_once() {
+    let mut rig = Rig::new();
+    rig.open::<Part>(&["a"]);
+    let said = rig.receive(1, &response::<Part>("1", vec![any::<Part>("a", "x")]));
+    assert_eq!(said, ["#1 present 1 x", "read", "send Part [a] 1/n1"]);
+    assert_eq!(rig.sent(1), NONE);
+    // B1.11: nothing new, but it has a version.
+    assert_eq!(rig.receive(1, &response::<Part>("2", vec![])), ["read", "send Part [a] 2/n2"]);
+}
+
+#[test]
+fn b1_1_each_request_lists_all_names_sorted() {
+    let mut rig = Rig::new();
+    rig.open::<Full>(&["b"]);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.watch::<Full>("c").1, ["send Full [b,c] /"]);
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.watch::<Full>("a").1, ["send Full [a,b,c] /"]);
+}
+
+#[test]
+fn b1_8_an_answer_repeats_the_names_of_the_newest_request() {
+    let mut rig = Rig::new();
+    rig.open::<Full>(&["a"]);
+    rig.pass(Duration::from_millis(20));
+    // The request crosses a response, so the server will drop it as outdated.
+    assert_eq!(rig.watch::<Full>("b").1, ["send Full [a,b] /"]);
+    rig.sent(1);
+    let said = rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    assert_eq!(said.last().unwrap(), "send Full [a,b] 1/n1");
+}
+
+#[test]
+fn b1_9_a_nack_carries_the_last_accepted_version_and_the_new_nonce() {
+    let mut rig = Rig::new();
+    rig.open::<Full>(&["a"]);
+    let said = rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "bad")]));
+    assert_eq!(
+        said,
+        [
+            "#1 absent INVALID_ARGUMENT",
+            "read",
+            "send Full [a] /n1 INVALID_ARGUMENT: Full \"a\": text: it is bad"
+        ]
+    );
+    rig.sent(1);
+    rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "x")]));
+    rig.sent(1);
+    let said = rig.receive(1, &response::<Full>("3", vec![any::<Full>("a", "bad")]));
+    assert_eq!(
+        said,
+        [
+            "#1 present 2 x (INVALID_ARGUMENT)",
+            "read",
+            "send Full [a] 2/n3 INVALID_ARGUMENT: Full \"a\": text: it is bad"
+        ]
+    );
+}
+
+#[test]
+fn a_newer_answer_replaces_an_unwritten_ack_but_never_a_nack() {
+    let mut rig = Rig::new();
+    rig.open::<Full>(&["a"]);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "1")]));
+    // The answer to 1 is not taken yet: the server does not read.
+    assert_eq!(
+        rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "2")])),
+        ["#1 present 2 2", "read"]
+    );
+    assert_eq!(rig.receive(1, &response::<Full>("3", vec![any::<Full>("a", "bad")])).len(), 2);
+    assert_eq!(
+        rig.receive(1, &response::<Full>("4", vec![any::<Full>("a", "4")])),
+        ["#1 present 4 4", "read"]
+    );
+    assert_eq!(rig.sent(1), ["send Full [a] 2/n3 INVALID_ARGUMENT: Full \"a\": text: it is bad"]);
+    assert_eq!(rig.sent(1), ["send Full [a] 4/n4"]);
+    assert_eq!(rig.sent(1), NONE);
+}
+
+#[test]
+fn a28_12_a_second_watch_of_a_name_asks_for_nothing_and_sees_what_is_there() {
+    let mut rig = Rig::new();
+    rig.open::<Full>(&["a"]);
+    assert_eq!(rig.watch::<Full>("a").1, NONE);
+    let said = rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    assert_eq!(said[..2], ["#1 present 1 x", "#2 present 1 x"]);
+    rig.sent(1);
+    assert_eq!(rig.watch::<Full>("a").1, ["#3 present 1 x"]);
+}
+
+#[test]
+fn a28_14_the_last_watch_of_a_name_lets_it_go() {
+    let mut rig = Rig::new();
+    let views = rig.open::<Full>(&["a", "b"]);
+    let (second, _) = rig.watch::<Full>("b");
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.unwatch(second), NONE, "others still watch it");
+    assert_eq!(rig.unwatch(views[1]), ["send Full [a] /"]);
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(
+        rig.unwatch(views[0]),
+        ["send Full [] /"],
+        "empty means nothing, since names were sent (B1.3)"
+    );
+    rig.sent(1);
+    assert_eq!(rig.engine.resources(), 0);
+}
+
+#[test]
+fn a_watch_that_comes_back_before_the_server_was_told_sees_the_value_at_once() {
+    let mut rig = Rig::new();
+    let views = rig.open::<Full>(&["a"]);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.unwatch(views[0]), ["send Full [] 1/n1"]);
+    assert_eq!(rig.watch::<Full>("a").1, ["#2 present 1 x"]);
+    rig.sent(1);
+    assert_eq!(rig.pass(Duration::from_millis(20)), ["send Full [a] 1/n1"], "and asks for it again");
+    rig.sent(1);
+    assert_eq!(rig.pass(Duration::from_secs(20)), NONE, "without a false does-not-exist");
+}
+
+#[test]
+fn b1_5_a_type_that_nobody_wants_any_more_sends_nothing_on_a_fresh_stream() {
+    let mut rig = Rig::new();
+    let views = rig.open::<Full>(&["a"]);
+    rig.watch::<Part>("p");
+    rig.sent(1);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    rig.sent(1);
+    rig.unwatch(views[0]);
+    rig.disconnect(1, DisconnectKind::Closed);
+    rig.pass(Duration::from_secs(2));
+    assert_eq!(rig.connect(2), ["read", "send Part [p] / node"]);
+    assert_eq!(rig.sent(2), NONE);
+}
+
+#[test]
+fn a_stream_that_serves_no_name_is_closed_after_30_s() {
+    let mut rig = Rig::new();
+    let views = rig.open::<Full>(&["a"]);
+    rig.pass(Duration::from_millis(20));
+    rig.unwatch(views[0]);
+    rig.sent(1);
+    assert_eq!(rig.pass(Duration::from_secs(29)), NONE);
+    assert_eq!(rig.pass(Duration::from_secs(2)), ["disconnect 0.1"]);
+    assert_eq!(rig.watch::<Full>("b").1, ["connect 0.2"]);
+    assert!(rig.sent(1).is_empty() && rig.connect(1).is_empty(), "what is late of the old stream is ignored");
+}
+
+#[test]
+fn a_watch_within_the_linger_time_uses_the_stream() {
+    let mut rig = Rig::new();
+    let views = rig.open::<Full>(&["a"]);
+    rig.pass(Duration::from_millis(20));
+    rig.unwatch(views[0]);
+    rig.sent(1);
+    rig.pass(Duration::from_secs(29));
+    assert_eq!(rig.watch::<Full>("b").1, ["send Full [b] /"]);
+    rig.sent(1);
+    assert!(!rig.pass(Duration::from_secs(60)).contains(&"disconnect 0.1".to_owned()));
+}

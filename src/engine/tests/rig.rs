@@ -1,0 +1,241 @@
+//! An engine with nothing around it: tests say what happens, and read back what it orders, in words.
+
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use prost::Message;
+
+use super::super::*;
+use crate::{
+    observed::{ErasedMembers, Observed},
+    pb::{
+        envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse, Resource as Wrapper},
+        google::protobuf::Any,
+    },
+    protocol::{Disconnect, DisconnectKind, StreamId},
+    resource::{Context, Invalid, Resource},
+    wire,
+};
+
+/// A resource of a type whose responses are complete: a name, and a text that must not be `bad`.
+#[derive(Debug, PartialEq)]
+pub(super) struct Full(pub(super) String);
+
+/// A resource of a type whose responses hold what is new.
+#[derive(Debug, PartialEq)]
+pub(super) struct Part(pub(super) String);
+
+impl Resource for Full {
+    const TYPE_URL: &'static str = "type.googleapis.com/test.Full";
+    const FULL_STATE: bool = true;
+
+    fn parse(bytes: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
+        text(&bytes).map(Self)
+    }
+}
+
+impl Resource for Part {
+    const TYPE_URL: &'static str = "type.googleapis.com/test.Part";
+
+    fn parse(bytes: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
+        text(&bytes).map(Self)
+    }
+}
+
+fn text(bytes: &[u8]) -> Result<String, Invalid> {
+    match wire::string_field(bytes, 2) {
+        Ok("bad") => Err(Invalid::field("text", "it is bad")),
+        Ok(text) => Ok(text.to_owned()),
+        Err(malformed) => Err(Invalid::new(malformed.to_string())),
+    }
+}
+
+/// The message of a [`Full`] or [`Part`].
+pub(super) fn message(name: &str, text: &str) -> Bytes {
+    let mut bytes = BytesMut::new();
+    for (field, value) in [(1, name), (2, text)] {
+        prost::encoding::string::encode(field, &value.to_owned(), &mut bytes);
+    }
+    bytes.freeze()
+}
+
+pub(super) fn any<T: Resource>(name: &str, text: &str) -> Any {
+    Any { type_url: T::TYPE_URL.into(), value: message(name, text) }
+}
+
+/// The same in the wrapper; without a text it is a heartbeat.
+pub(super) fn wrapped<T: Resource>(name: &str, text: Option<&str>) -> Any {
+    let resource = text.map(|text| any::<T>(name, text));
+    let wrapper = Wrapper { name: name.into(), resource, ..Wrapper::default() };
+    let type_url = "type.googleapis.com/envoy.service.discovery.v3.Resource".into();
+    Any { type_url, value: wrapper.encode_to_vec().into() }
+}
+
+/// A response whose version and nonce are the same text.
+pub(super) fn response<T: Resource>(version: &str, resources: Vec<Any>) -> DiscoveryResponse {
+    DiscoveryResponse {
+        version_info: version.into(),
+        nonce: format!("n{version}"),
+        type_url: T::TYPE_URL.into(),
+        resources,
+        ..DiscoveryResponse::default()
+    }
+}
+
+/// The engine, its clock, and the numbers of its views.
+pub(super) struct Rig {
+    pub(super) engine: Engine,
+    pub(super) now: Instant,
+    views: u64,
+}
+
+impl Rig {
+    pub(super) fn new() -> Self {
+        Self::with(Server::new("127.0.0.1:1").insecure())
+    }
+
+    pub(super) fn with(server: crate::config::ServerBuilder) -> Self {
+        let node = crate::config::Node::new("n");
+        let bootstrap = Bootstrap::builder().node(node).server(server).build().unwrap();
+        Self::of(bootstrap, Settings::default())
+    }
+
+    pub(super) fn of(bootstrap: Bootstrap, settings: Settings) -> Self {
+        Self { engine: Engine::new(Arc::new(bootstrap), settings, 1), now: Instant::now(), views: 0 }
+    }
+
+    /// Watches a name, and says what is ordered then.
+    pub(super) fn watch<T: Resource>(&mut self, name: &str) -> (ViewId, Vec<String>) {
+        self.views += 1;
+        let view = ViewId::new(self.views);
+        let names = if name == "*" { Names::All } else { Names::One(name.into()) };
+        self.engine.subscribe(view, ResourceType::of::<T>(), names, self.now);
+        (view, self.drain())
+    }
+
+    /// How many watches there were.
+    pub(super) fn views(&self) -> u64 {
+        self.views
+    }
+
+    pub(super) fn unwatch(&mut self, view: ViewId) -> Vec<String> {
+        self.engine.unsubscribe(view, self.now);
+        self.drain()
+    }
+
+    /// The connection of an attempt comes about.
+    pub(super) fn connect(&mut self, attempt: u64) -> Vec<String> {
+        self.input(Input::Connected { stream: stream(attempt) })
+    }
+
+    /// The pending request is on its way.
+    pub(super) fn sent(&mut self, attempt: u64) -> Vec<String> {
+        self.input(Input::RequestSent { stream: stream(attempt) })
+    }
+
+    /// A response comes on an attempt.
+    pub(super) fn receive(&mut self, attempt: u64, response: &DiscoveryResponse) -> Vec<String> {
+        self.receive_raw(attempt, response.encode_to_vec())
+    }
+
+    pub(super) fn receive_raw(&mut self, attempt: u64, bytes: Vec<u8>) -> Vec<String> {
+        let mut said = self.input(Input::Received { stream: stream(attempt), message: bytes.into() });
+        while let Some((_, Timer::Work)) = self.engine.poll_timeout() {
+            self.engine.handle_timeout(self.now);
+            said.extend(self.drain());
+        }
+        said
+    }
+
+    pub(super) fn disconnect(&mut self, attempt: u64, kind: DisconnectKind) -> Vec<String> {
+        let reason = Disconnect::new(kind, "it broke");
+        self.input(Input::Disconnected { stream: stream(attempt), reason })
+    }
+
+    /// Lets time pass, with everything that is due in it.
+    pub(super) fn pass(&mut self, time: Duration) -> Vec<String> {
+        let until = self.now + time;
+        let mut said = Vec::new();
+        while let Some((at, _)) = self.engine.poll_timeout().filter(|(at, _)| *at <= until) {
+            self.now = self.now.max(at);
+            self.engine.handle_timeout(self.now);
+            said.extend(self.drain());
+        }
+        self.now = until;
+        said
+    }
+
+    /// Watches names, connects, and lets the requests go: a stream in use.
+    pub(super) fn open<T: Resource>(&mut self, names: &[&str]) -> Vec<ViewId> {
+        let views = names.iter().map(|name| self.watch::<T>(name).0).collect();
+        self.connect(1);
+        self.sent(1);
+        views
+    }
+
+    fn input(&mut self, input: Input) -> Vec<String> {
+        self.engine.handle_input(input, self.now);
+        self.drain()
+    }
+
+    pub(super) fn drain(&mut self) -> Vec<String> {
+        std::iter::from_fn(|| self.engine.poll_output()).map(say).collect()
+    }
+}
+
+pub(super) fn stream(attempt: u64) -> StreamId {
+    StreamId { server: ServerId(0), attempt }
+}
+
+/// An order in words: `send Full [a,b] 1/n1`, `#1 present 1 text`.
+fn say(output: Output) -> String {
+    match output {
+        Output::Connect { stream, .. } => format!("connect {stream}"),
+        Output::Disconnect { stream } => format!("disconnect {stream}"),
+        Output::Read { .. } => "read".into(),
+        Output::Send { message, .. } => say_request(&DiscoveryRequest::decode(message).unwrap()),
+        Output::Notify { view, observed } => format!("{} {}", say_view(view), say_observed(&observed)),
+    }
+}
+
+fn say_request(request: &DiscoveryRequest) -> String {
+    let DiscoveryRequest { version_info, resource_names, type_url, response_nonce, .. } = request;
+    let ty = type_url.rsplit('.').next().unwrap();
+    let node = if request.node.is_some() { " node" } else { "" };
+    let error = request.error_detail.as_ref();
+    let error =
+        error.map(|error| format!(" {}: {}", Code::from_i32(error.code), error.message)).unwrap_or_default();
+    format!("send {ty} [{}] {version_info}/{response_nonce}{node}{error}", resource_names.join(","))
+}
+
+fn say_view(view: ViewId) -> String {
+    format!("{view:?}").replace("ViewId(", "#").replace(')', "")
+}
+
+fn say_observed(observed: &crate::resource::Erased) -> String {
+    if let Some(full) = observed.downcast_ref::<Observed<Full>>() {
+        say_one(full, |full| &full.0)
+    } else if let Some(part) = observed.downcast_ref::<Observed<Part>>() {
+        say_one(part, |part| &part.0)
+    } else if let Some(members) = observed.downcast_ref::<ErasedMembers>() {
+        let each = members.map.iter().map(|(name, observed)| format!("{name}: {}", say_observed(observed)));
+        let each = each.collect::<Vec<_>>().join(", ");
+        let complete = if members.complete { "complete" } else { "incomplete" };
+        let warning =
+            members.warning.as_ref().map(|error| format!(" ({})", error.code())).unwrap_or_default();
+        format!("{{{each}}} {complete}{warning}")
+    } else {
+        panic!("published something unknown")
+    }
+}
+
+fn say_one<T>(observed: &Observed<T>, text: impl Fn(&T) -> &str) -> String {
+    match observed {
+        Observed::Pending => "pending".into(),
+        Observed::Present { resource, version, warning } => {
+            let warning = warning.as_ref().map(|error| format!(" ({})", error.code())).unwrap_or_default();
+            format!("present {version} {}{warning}", text(resource))
+        }
+        Observed::Absent { reason } => format!("absent {}", reason.code()),
+    }
+}

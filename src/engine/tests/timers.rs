@@ -1,0 +1,141 @@
+//! The does-not-exist timers (A57-5, A57-6, A88-5), and the pace of answers to a server that repeats itself.
+
+use std::time::Duration;
+
+use super::rig::{Full, Part, Rig, any, response};
+use crate::{config::Server, protocol::DisconnectKind};
+
+const NONE: Vec<String> = Vec::new();
+
+#[test]
+fn a57_5_the_timer_runs_from_the_request_that_was_written() {
+    let mut rig = Rig::new();
+    rig.watch::<Full>("a");
+    assert_eq!(rig.pass(Duration::from_secs(100)), NONE, "not while there is no connection");
+    rig.connect(1);
+    assert_eq!(rig.pass(Duration::from_secs(100)), NONE, "not while the request is not taken");
+    rig.sent(1);
+    assert_eq!(rig.pass(Duration::from_millis(14_999)), NONE);
+    assert_eq!(rig.pass(Duration::from_millis(1)), ["#1 absent NOT_FOUND"]);
+    // It may come any time later (B0.22).
+    assert_eq!(rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]))[0], "#1 present 1 x");
+}
+
+#[test]
+fn a88_5_a_server_that_is_suspected_instead_has_30_s() {
+    let server = Server::new("127.0.0.1:1").insecure().features(["resource_timer_is_transient_error"]);
+    let mut rig = Rig::with(server);
+    rig.open::<Full>(&["a"]);
+    assert_eq!(rig.pass(Duration::from_secs(29)), NONE);
+    assert_eq!(rig.pass(Duration::from_secs(1)), ["#1 absent UNAVAILABLE"]);
+}
+
+#[test]
+fn a57_6_a_broken_stream_stops_the_timer_and_the_next_starts_it_for_what_is_missing() {
+    let mut rig = Rig::new();
+    rig.open::<Full>(&["a", "b"]);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    rig.pass(Duration::from_secs(10));
+    rig.disconnect(1, DisconnectKind::Closed);
+    assert_eq!(rig.pass(Duration::from_secs(30)), ["connect 0.2"], "no timer while there is no stream");
+    rig.connect(2);
+    rig.sent(2);
+    assert_eq!(rig.pass(Duration::from_secs(16)), ["#2 absent NOT_FOUND"], "and none for what is held");
+}
+
+#[test]
+fn the_timer_of_a_name_that_came_or_went_does_nothing() {
+    let mut rig = Rig::new();
+    let views = rig.open::<Full>(&["a", "b", "c"]);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "bad")]));
+    rig.sent(1);
+    rig.unwatch(views[1]);
+    let said = rig.pass(Duration::from_secs(16));
+    assert_eq!(said, ["send Full [a,c] /n1", "#3 absent NOT_FOUND"], "one was rejected, one unwatched");
+}
+
+#[test]
+fn a_name_that_is_watched_again_has_a_timer_of_its_own() {
+    let mut rig = Rig::new();
+    let views = rig.open::<Full>(&["a", "b"]);
+    rig.pass(Duration::from_secs(10));
+    rig.unwatch(views[0]);
+    rig.sent(1);
+    rig.pass(Duration::from_secs(1));
+    assert_eq!(rig.watch::<Full>("a").1, ["send Full [a,b] /"]);
+    rig.sent(1);
+    assert_eq!(rig.pass(Duration::from_secs(14)), ["#2 absent NOT_FOUND"]);
+    assert_eq!(rig.pass(Duration::from_secs(1)), ["#3 absent NOT_FOUND"]);
+}
+
+#[test]
+fn a_response_that_is_being_worked_off_wins_over_the_timer() {
+    let mut rig = Rig::new();
+    let names: Vec<_> = (0..40_000).map(|i| format!("r{i:05}")).collect();
+    for name in &names {
+        rig.watch::<Part>(name);
+    }
+    rig.connect(1);
+    rig.sent(1);
+    rig.pass(Duration::from_millis(14_999));
+    let resources = names.iter().map(|name| any::<Part>(name, "x")).collect();
+    let message = prost::Message::encode_to_vec(&response::<Part>("1", resources)).into();
+    let input = crate::protocol::Input::Received { stream: super::rig::stream(1), message };
+    rig.engine.handle_input(input, rig.now);
+    assert!(rig.drain().len() < names.len(), "it takes several steps");
+    let said = rig.pass(Duration::from_secs(1));
+    assert!(!said.iter().any(|said| said.contains("absent")), "nothing that came is given up");
+    assert_eq!(said.last().map(|said| said.starts_with("send Part [r00000,")), Some(true));
+}
+
+#[test]
+fn one_deadline_serves_any_number_of_timers() {
+    let mut rig = Rig::new();
+    for i in 0..5_000 {
+        rig.watch::<Part>(&format!("p{i}"));
+    }
+    rig.connect(1);
+    rig.sent(1);
+    let said = rig.pass(Duration::from_secs(15));
+    assert_eq!(said.len(), 5_000);
+    assert!(said.iter().all(|said| said.ends_with("absent NOT_FOUND")));
+    assert_eq!(rig.engine.poll_timeout(), None, "and nothing is left to wait for");
+}
+
+#[test]
+fn a_response_that_repeats_a_rejected_one_is_answered_with_growing_delays() {
+    let mut rig = Rig::new();
+    rig.open::<Full>(&["a"]);
+    let mut delays = Vec::new();
+    for version in 0..12 {
+        let said = rig.receive(1, &response::<Full>(&version.to_string(), vec![any::<Full>("a", "bad")]));
+        let asked = rig.now;
+        let nack = |said: &[String]| said.iter().any(|said| said.contains(&format!("/n{version} INVALID")));
+        if !nack(&said) {
+            let (due, _) = rig.engine.poll_timeout().unwrap();
+            assert!(nack(&rig.pass(due - asked)));
+        }
+        delays.push((rig.now - asked).as_secs_f64());
+        rig.sent(1);
+    }
+    assert_eq!(delays[0], 0.0, "the first at once");
+    assert!(delays[1] > 0.1 && delays[11] > 7.0 && delays[11] <= 12.0, "{delays:?}");
+    // Something else is answered at once.
+    assert_eq!(rig.receive(1, &response::<Full>("x", vec![any::<Full>("a", "good")])).len(), 3);
+}
+
+#[test]
+fn a_request_that_is_written_meanwhile_carries_the_delayed_nack() {
+    let mut rig = Rig::new();
+    rig.open::<Full>(&["a"]);
+    for version in ["1", "2", "3"] {
+        rig.receive(1, &response::<Full>(version, vec![any::<Full>("a", "bad")]));
+        rig.sent(1);
+        if version == "2" {
+            rig.pass(Duration::from_secs(1));
+            rig.sent(1);
+        }
+    }
+    let (_, said) = rig.watch::<Full>("b");
+    assert_eq!(said, ["send Full [a,b] /n3 INVALID_ARGUMENT: Full \"a\": text: it is bad"]);
+}

@@ -1,0 +1,117 @@
+//! Everything of a type: rules B1.2 to B1.5.
+
+use std::time::Duration;
+
+use super::rig::{Full, Part, Rig, any, response};
+use crate::protocol::DisconnectKind;
+
+#[test]
+fn b1_2_a_wildcard_alone_is_an_empty_list_on_a_fresh_stream() {
+    let mut rig = Rig::new();
+    rig.watch::<Full>("*");
+    assert_eq!(rig.connect(1), ["read", "send Full [] / node"]);
+    rig.sent(1);
+    let said = rig.receive(1, &response::<Full>("1", vec![any::<Full>("b", "y"), any::<Full>("a", "x")]));
+    assert_eq!(said, ["read", "send Full [] 1/n1", "#1 {a: present 1 x, b: present 1 y} complete"]);
+}
+
+#[test]
+fn b1_3_beside_names_the_wildcard_is_explicit_and_stays_so() {
+    let mut rig = Rig::new();
+    rig.watch::<Full>("*");
+    rig.connect(1);
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    let (a, said) = rig.watch::<Full>("a");
+    assert_eq!(said, ["send Full [*,a] /"]);
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.unwatch(a), ["send Full [*] /"], "an empty list would mean nothing now");
+    rig.sent(1);
+    // B1.5: on a fresh stream the legacy form again.
+    rig.disconnect(1, DisconnectKind::Closed);
+    rig.pass(Duration::from_secs(2));
+    assert_eq!(rig.connect(2), ["read", "send Full [] / node"]);
+}
+
+#[test]
+fn b1_3_the_end_of_the_wildcard_leaves_the_names() {
+    let mut rig = Rig::new();
+    let (all, _) = rig.watch::<Full>("*");
+    rig.watch::<Full>("a");
+    assert_eq!(rig.connect(1)[1], "send Full [*,a] / node");
+    rig.sent(1);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("b", "y"), any::<Full>("a", "x")]));
+    rig.sent(1);
+    assert_eq!(rig.engine.resources(), 2);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.unwatch(all), ["send Full [a] 1/n1"]);
+    assert_eq!(rig.engine.resources(), 1, "members that nobody asked for by name are forgotten");
+    assert_eq!(rig.watch::<Full>("a").1, ["#3 present 1 x"]);
+}
+
+#[test]
+fn the_end_of_a_legacy_wildcard_cannot_be_said_and_its_responses_are_accepted_still() {
+    let mut rig = Rig::new();
+    let (all, _) = rig.watch::<Full>("*");
+    rig.watch::<Part>("p");
+    rig.connect(1);
+    rig.sent(1);
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    assert!(rig.unwatch(all).is_empty(), "an empty list would be the wildcard again");
+    let said = rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    assert_eq!(said, ["read", "send Full [] 1/n1"]);
+    assert_eq!(rig.engine.resources(), 1, "nothing of it is kept");
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.watch::<Full>("a").1, ["send Full [a] 1/n1"], "a name ends it");
+}
+
+#[test]
+fn members_come_change_and_go() {
+    let mut rig = Rig::new();
+    rig.watch::<Full>("*");
+    rig.connect(1);
+    rig.sent(1);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x"), any::<Full>("b", "y")]));
+    rig.sent(1);
+    let said = rig.receive(1, &response::<Full>("2", vec![any::<Full>("b", "y"), any::<Full>("c", "bad")]));
+    assert_eq!(said.last().unwrap(), "#1 {b: present 1 y, c: absent INVALID_ARGUMENT} complete");
+    rig.sent(1);
+    let said = rig.receive(1, &response::<Full>("3", vec![any::<Full>("b", "bad"), any::<Full>("c", "z")]));
+    assert_eq!(said.last().unwrap(), "#1 {b: present 2 y (INVALID_ARGUMENT), c: present 3 z} complete");
+    rig.sent(1);
+    let said = rig.receive(1, &response::<Full>("4", vec![]));
+    assert_eq!(said.last().unwrap(), "#1 {} complete");
+    assert_eq!(rig.engine.resources(), 0);
+}
+
+#[test]
+fn a_name_watched_by_itself_and_by_the_wildcard_reaches_both() {
+    let mut rig = Rig::new();
+    rig.watch::<Full>("*");
+    rig.watch::<Full>("a");
+    rig.connect(1);
+    rig.sent(1);
+    let said = rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    assert_eq!(said[0], "#2 present 1 x");
+    assert_eq!(said.last().unwrap(), "#1 {a: present 1 x} complete");
+    rig.sent(1);
+    let said = rig.receive(1, &response::<Full>("2", vec![]));
+    assert_eq!(said[0], "#2 absent NOT_FOUND");
+    assert_eq!(said.last().unwrap(), "#1 {} complete");
+}
+
+#[test]
+fn an_empty_answer_completes_and_an_unreachable_server_does_not() {
+    let mut rig = Rig::new();
+    rig.watch::<Full>("*");
+    assert_eq!(rig.disconnect(1, DisconnectKind::Unreachable), ["#1 {} incomplete (UNAVAILABLE)"]);
+    rig.pass(Duration::from_secs(2));
+    rig.connect(2);
+    rig.sent(2);
+    let said = rig.receive(2, &response::<Full>("1", vec![]));
+    assert_eq!(said.last().unwrap(), "#1 {} complete");
+    assert_eq!(rig.watch::<Full>("*").1.last().unwrap(), "#2 {} complete");
+}
