@@ -1,5 +1,6 @@
 use std::{collections::BTreeMap, io::Write, time::Duration};
 
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::{
@@ -380,3 +381,71 @@ fn a102_allowed_grpc_services_need_credentials() {
         ]
     );
 }
+
+/// Values whose fields have the names of the format, so that the reader looks into them.
+fn documents() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i32>().prop_map(Value::from),
+        prop::sample::select(VALUES).prop_map(Value::from),
+        "\\PC{0,8}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(6, 64, 6, |inner| {
+        let fields = prop::collection::vec((prop::sample::select(FIELDS), inner.clone()), 0..8);
+        prop_oneof![
+            prop::collection::vec(inner, 0..4).prop_map(Value::from),
+            fields
+                .prop_map(|fields| fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_document_panics_and_every_refusal_has_a_reason(
+        servers in documents(), node in documents(), providers in documents(), authorities in documents(),
+    ) {
+        let document = json!({
+            "xds_servers": [servers], "node": node, "certificate_providers": providers, "authorities": authorities,
+        });
+        if let Err(error) = Bootstrap::from_json(&document.to_string()) {
+            prop_assert!(!error.problems().is_empty());
+            prop_assert!(error.problems().iter().all(|problem| !problem.reason().is_empty()));
+        }
+    }
+}
+
+const FIELDS: &[&str] = &[
+    "xds_servers",
+    "server_uri",
+    "channel_creds",
+    "call_creds",
+    "type",
+    "config",
+    "certificate_file",
+    "private_key_file",
+    "ca_certificate_file",
+    "refresh_interval",
+    "jwt_token_file",
+    "server_features",
+    "api_type",
+    "id",
+    "locality",
+    "metadata",
+    "plugin_name",
+    "client_listener_resource_name_template",
+    "fallback_on_reachability_only",
+];
+const VALUES: &[&str] = &[
+    "tls",
+    "insecure",
+    "jwt_token_file",
+    "file_watcher",
+    "1s",
+    "a:1",
+    "xdstp://a/t/%s",
+    "GRPC",
+    "unix:é",
+    "%",
+];

@@ -21,6 +21,7 @@ pub enum ConfigSource {
 
 /// The authority of a name is not in the bootstrap, so that nobody can be asked for it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 #[error("authority {authority:?} is not found in the bootstrap")]
 pub struct UnknownAuthority {
     /// The authority; empty for names that start with `xdstp:///`.

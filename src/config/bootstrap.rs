@@ -143,6 +143,13 @@ impl Bootstrap {
     }
 }
 
+impl AllowedGrpcService {
+    /// A service that is called with these channel credentials and no call credentials.
+    pub fn new(channel_credentials: ChannelCredentials) -> Self {
+        Self { channel_credentials, call_credentials: Vec::new() }
+    }
+}
+
 /// Equal servers become one value, which makes comparing and keeping them cheap.
 fn sources(servers: Vec<Server>, known: &mut Vec<Arc<Server>>) -> Vec<ConfigSource> {
     let mut shared = |server: Server| match known.iter().find(|other| ***other == server) {

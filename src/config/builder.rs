@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    ApiType, Bootstrap, CallCredentials, CertificateProvider, ChannelCredentials, ConfigError, Node, Problem,
-    Server, ServerFeatures, ServerUri, Template, TlsConfig,
+    AllowedGrpcService, ApiType, Bootstrap, CallCredentials, CertificateProvider, ChannelCredentials,
+    ConfigError, Node, Problem, Server, ServerFeatures, ServerUri, Template, TlsConfig,
     bootstrap::{AuthorityParts, Parts},
     credentials::FilesError,
     uri::Security,
@@ -18,6 +18,7 @@ pub struct BootstrapBuilder {
     certificate_providers: BTreeMap<String, CertificateProvider>,
     client_listener_template: Option<String>,
     server_listener_template: Option<String>,
+    allowed_grpc_services: BTreeMap<String, AllowedGrpcService>,
 }
 
 /// An authority in the making. By default it has the bootstrap's servers and
@@ -27,6 +28,7 @@ pub struct BootstrapBuilder {
 pub struct AuthorityBuilder {
     servers: Vec<ServerBuilder>,
     template: Option<String>,
+    fallback_on_reachability_only: bool,
 }
 
 /// A server in the making; see [`Server::new`].
@@ -81,6 +83,12 @@ impl BootstrapBuilder {
         self
     }
 
+    /// Lets resources name a gRPC service (A102), by its target.
+    pub fn allowed_grpc_service(mut self, target: impl Into<String>, service: AllowedGrpcService) -> Self {
+        self.allowed_grpc_services.insert(target.into(), service);
+        self
+    }
+
     /// Checks everything.
     ///
     /// # Errors
@@ -91,12 +99,7 @@ impl BootstrapBuilder {
         if self.servers.is_empty() {
             problems.push(Problem::new("xds_servers", NO_SERVERS));
         }
-        for (instance, provider) in &self.certificate_providers {
-            if let CertificateProvider::FileWatcher(config) = provider {
-                let path = format!("certificate_providers[{instance:?}].config");
-                problems.extend(config.check().err().map(|error| error.at(&path)));
-            }
-        }
+        self.check_files(&mut problems);
         let parts = Parts {
             servers: build_servers(self.servers, "xds_servers", &mut problems),
             authorities: self
@@ -119,9 +122,24 @@ impl BootstrapBuilder {
                 "server_listener_resource_name_template",
                 &mut problems,
             ),
-            allowed_grpc_services: BTreeMap::new(),
+            allowed_grpc_services: self.allowed_grpc_services,
         };
         if problems.is_empty() { Ok(Bootstrap::assemble(parts)) } else { Err(ConfigError::new(problems)) }
+    }
+
+    fn check_files(&self, problems: &mut Vec<Problem>) {
+        for (instance, provider) in &self.certificate_providers {
+            if let CertificateProvider::FileWatcher(config) = provider {
+                let path = format!("certificate_providers[{instance:?}].config");
+                problems.extend(config.check().err().map(|error| error.at(&path)));
+            }
+        }
+        for (target, service) in &self.allowed_grpc_services {
+            if let ChannelCredentials::Tls(config) = &service.channel_credentials {
+                let path = format!("allowed_grpc_services[{target:?}].channel_creds[0].config");
+                problems.extend(config.check().err().map(|error| error.at(&path)));
+            }
+        }
     }
 }
 
@@ -138,6 +156,12 @@ impl AuthorityBuilder {
         self
     }
 
+    /// Falls back to the next server only when one is unreachable (A95).
+    pub fn fallback_on_reachability_only(mut self) -> Self {
+        self.fallback_on_reachability_only = true;
+        self
+    }
+
     fn build(self, name: &str, problems: &mut Vec<Problem>) -> AuthorityParts {
         let path = format!("authorities[{name:?}]");
         let template_path = format!("{path}.client_listener_resource_name_template");
@@ -148,7 +172,7 @@ impl AuthorityBuilder {
         AuthorityParts {
             template,
             servers: build_servers(self.servers, &format!("{path}.xds_servers"), problems),
-            fallback_on_reachability_only: false,
+            fallback_on_reachability_only: self.fallback_on_reachability_only,
         }
     }
 }

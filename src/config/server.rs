@@ -62,6 +62,20 @@ pub enum ApiType {
 impl Server {
     /// Starts a server by its URI (see [`ServerUri`] for the forms). An `http://` or `https://` URI implies the
     /// channel credentials; others need [`insecure`](ServerBuilder::insecure) or [`tls`](ServerBuilder::tls).
+    ///
+    /// ```
+    /// use xdskit::config::{ChannelCredentials, Server, TlsConfig};
+    ///
+    /// let plain = Server::new("http://127.0.0.1:18000").build()?;
+    /// assert_eq!(plain.channel_credentials, ChannelCredentials::Insecure);
+    ///
+    /// let secured = Server::new("xds.example.com:443")
+    ///     .tls(TlsConfig::default().with_ca_certificate_file("/etc/xds/ca.pem"))
+    ///     .features(["trusted_xds_server"])
+    ///     .build()?;
+    /// assert!(secured.features.trusted_xds_server);
+    /// # Ok::<(), xdskit::config::ConfigError>(())
+    /// ```
     #[allow(
         clippy::new_ret_no_self,
         reason = "reads best where a bootstrap is built, and a URI can be wrong"

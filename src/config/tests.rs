@@ -178,6 +178,7 @@ fn the_scheme_of_a_uri_implies_credentials_and_must_not_contradict_them() {
 
 #[test]
 fn a_builder_tells_all_problems_with_their_paths() {
+    let no_key = TlsConfig { certificate_file: Some("c".into()), ..TlsConfig::default() };
     let bad_files = FileWatcherConfig::identity("/a/c", "/b/k");
     let bootstrap = Bootstrap::builder()
         .server(Server::new("http://a"))
@@ -185,11 +186,13 @@ fn a_builder_tells_all_problems_with_their_paths() {
         .server(Server::new("a").tls(TlsConfig::default().with_identity("/a/c", "/b/k")))
         .authority("x", AuthorityBuilder::default().server(Server::new("a")).client_listener_template("%s"))
         .certificate_provider("p", CertificateProvider::FileWatcher(bad_files))
+        .allowed_grpc_service("s", AllowedGrpcService::new(ChannelCredentials::Tls(no_key)))
         .client_listener_template("xdstp://%s");
     assert_eq!(
         problems(bootstrap),
         [
             "certificate_providers[\"p\"].config.private_key_file: not in the directory of certificate_file",
+            "allowed_grpc_services[\"s\"].channel_creds[0].config.private_key_file: missing beside certificate_file",
             "xds_servers[1].server_uri: empty",
             "xds_servers[2].channel_creds[0].config.private_key_file: not in the directory of certificate_file",
             "authorities[\"x\"].client_listener_resource_name_template: must start with \"xdstp://x/\"",
@@ -212,9 +215,13 @@ fn a_builder_makes_what_json_makes() {
             Server::new("a:1").insecure().features(["trusted_xds_server"]).api_type(ApiType::AggregatedGrpc),
         )
         .server(Server::new("b:1").tls(TlsConfig::default()))
-        .authority("x", AuthorityBuilder::default().server(Server::new("http://c")))
+        .authority(
+            "x",
+            AuthorityBuilder::default().server(Server::new("http://c")).fallback_on_reachability_only(),
+        )
         .certificate_provider("p", CertificateProvider::FileWatcher(FileWatcherConfig::roots("ca.pem")))
         .server_listener_template("s/%s")
+        .allowed_grpc_service("dns:///e", AllowedGrpcService::new(ChannelCredentials::Insecure))
         .build()
         .unwrap();
     let read = Bootstrap::from_json(
@@ -227,7 +234,8 @@ fn a_builder_makes_what_json_makes() {
             "node": { "id": "n", "cluster": "c", "locality": { "region": "r", "zone": "z" }, "metadata": { "k": 1 } },
             "authorities": { "x": { "xds_servers": [
                 { "server_uri": "http://c", "channel_creds": [{ "type": "insecure" }] }
-            ] } },
+            ], "fallback_on_reachability_only": true } },
+            "allowed_grpc_services": { "dns:///e": { "channel_creds": [{ "type": "insecure" }] } },
             "certificate_providers": {
                 "p": { "plugin_name": "file_watcher", "config": { "ca_certificate_file": "ca.pem" } }
             },
