@@ -18,6 +18,7 @@ pub mod load_balancing;
 pub mod matcher;
 pub mod metadata;
 pub mod outlier;
+pub mod runtime;
 pub mod tls;
 
 pub use cluster::{Cluster, ClusterKind};
@@ -26,6 +27,7 @@ pub use invalid::Invalid;
 pub use load_balancing::LbPolicy;
 pub use metadata::Metadata;
 pub use outlier::OutlierDetection;
+pub use runtime::Runtime;
 pub use tls::{DownstreamTls, UpstreamTls};
 
 /// A type of resource that can be watched.

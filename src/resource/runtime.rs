@@ -1,0 +1,88 @@
+//! Layers of settings that can be changed while an application runs.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use prost::Message;
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::{Context, Invalid, Resource, parts};
+use crate::pb::envoy::service::runtime::v3 as runtime;
+
+/// A layer of settings.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Runtime {
+    /// Its name, not empty.
+    pub name: Arc<str>,
+    /// The settings as a JSON object; a key may be a path with dots or lead to another object, as the server wrote it.
+    pub layer: Map<String, Value>,
+}
+
+impl Resource for Runtime {
+    const TYPE_URL: &'static str = "type.googleapis.com/envoy.service.runtime.v3.Runtime";
+
+    fn parse(bytes: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
+        let runtime::Runtime { name, layer } = Message::decode(bytes)?;
+        if name.is_empty() {
+            return Err(Invalid::field("name", "must not be empty"));
+        }
+        Ok(Self { name: name.into(), layer: parts::json_object(layer.unwrap_or_default()) })
+    }
+}
+
+impl Runtime {
+    /// The value of a key, which is looked for as it is and then as a path: `a.b` in `{"a": {"b": 1}}`.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        find(&self.layer, key)
+    }
+}
+
+fn find<'a>(layer: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
+    if let Some(value) = layer.get(key) {
+        return Some(value);
+    }
+    key.match_indices('.').find_map(|(at, _)| find(layer.get(&key[..at])?.as_object()?, &key[at + 1..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pb::google::protobuf::{self as google, value::Kind};
+
+    fn value(kind: Kind) -> google::Value {
+        google::Value { kind: Some(kind) }
+    }
+
+    fn parse(name: &str, layer: Option<google::Struct>) -> Result<Runtime, Invalid> {
+        let message = runtime::Runtime { name: name.into(), layer };
+        Runtime::parse(message.encode_to_vec().into(), &Context::new())
+    }
+
+    #[test]
+    fn a_layer_is_the_json_that_the_server_wrote() {
+        let inner = google::Struct { fields: [("b.c".to_owned(), value(Kind::NumberValue(3.0)))].into() };
+        let list =
+            google::ListValue { values: vec![value(Kind::NullValue(0)), value(Kind::BoolValue(true))] };
+        let fields = [
+            ("a".to_owned(), value(Kind::StructValue(inner))),
+            ("x.y".to_owned(), value(Kind::ListValue(list))),
+        ];
+        let parsed = parse("rt", Some(google::Struct { fields: fields.into() })).unwrap();
+        assert_eq!(
+            serde_json::to_string(&parsed).unwrap(),
+            r#"{"name":"rt","layer":{"a":{"b.c":3},"x.y":[null,true]}}"#
+        );
+        assert_eq!(parsed.get("a.b.c"), Some(&3.into()));
+        assert!(parsed.get("x.y").is_some());
+        assert!(parsed.get("a.b").is_none() && parsed.get("").is_none() && parsed.get("a..b.c").is_none());
+    }
+
+    #[test]
+    fn g5_g6_bytes_and_names_must_be_there() {
+        assert!(parse("rt", None).unwrap().layer.is_empty());
+        assert_eq!(parse("", None).unwrap_err().to_string(), "name: must not be empty");
+        assert!(Runtime::parse(Bytes::from_static(b"\xff"), &Context::new()).is_err());
+    }
+}
