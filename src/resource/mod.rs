@@ -19,6 +19,7 @@ pub mod matcher;
 pub mod metadata;
 pub mod outlier;
 pub mod runtime;
+pub mod secret;
 pub mod tls;
 
 pub use cluster::{Cluster, ClusterKind};
@@ -28,6 +29,7 @@ pub use load_balancing::LbPolicy;
 pub use metadata::Metadata;
 pub use outlier::OutlierDetection;
 pub use runtime::Runtime;
+pub use secret::{Secret, SecretKind};
 pub use tls::{DownstreamTls, UpstreamTls};
 
 /// A type of resource that can be watched.

@@ -167,7 +167,10 @@ impl ProviderInstance {
         Ok(Self { instance_name: instance_name.into(), certificate_name: certificate_name.into() })
     }
 
-    fn of_plugin(from: tls::CertificateProviderPluginInstance, cx: &Context<'_>) -> Result<Self, Invalid> {
+    pub(super) fn of_plugin(
+        from: tls::CertificateProviderPluginInstance,
+        cx: &Context<'_>,
+    ) -> Result<Self, Invalid> {
         Self::parse(from.instance_name, from.certificate_name, cx)
     }
 
