@@ -252,16 +252,14 @@ pub(super) fn compile(pattern: &str) -> Result<regex::bytes::Regex, Invalid> {
         Err(regex::Error::Syntax(_)) => build(true),
         other => other,
     };
-    built.map_err(|error| match error {
-        regex::Error::CompiledTooBig(limit) => {
-            Invalid::new(format!("the regex is over the size limit of {limit} bytes when compiled"))
+    built.map_err(|error| {
+        if let regex::Error::CompiledTooBig(limit) = error {
+            return Invalid::new(format!("the regex is over the size limit of {limit} bytes when compiled"));
         }
         // The text of the error repeats the pattern over several lines; its last line says what is wrong.
-        error => {
-            let text = error.to_string();
-            let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
-            Invalid::new(format!("{pattern:?} is no regex: {reason}"))
-        }
+        let text = error.to_string();
+        let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
+        Invalid::new(format!("{pattern:?} is no regex: {reason}"))
     })
 }
 

@@ -14,13 +14,19 @@ mod parts;
 
 pub mod cluster;
 pub mod endpoints;
+pub mod http_filter;
 pub mod load_balancing;
 pub mod matcher;
 pub mod metadata;
 pub mod outlier;
+pub mod retry;
+pub mod route;
+pub mod route_action;
+pub mod route_match;
 pub mod runtime;
 pub mod secret;
 pub mod tls;
+pub mod virtual_host;
 
 pub use cluster::{Cluster, ClusterKind};
 pub use endpoints::{ClusterLoadAssignment, Endpoint, HealthStatus, Locality};
@@ -28,9 +34,11 @@ pub use invalid::Invalid;
 pub use load_balancing::LbPolicy;
 pub use metadata::Metadata;
 pub use outlier::OutlierDetection;
+pub use route::RouteConfiguration;
 pub use runtime::Runtime;
 pub use secret::{Secret, SecretKind};
 pub use tls::{DownstreamTls, UpstreamTls};
+pub use virtual_host::VirtualHost;
 
 /// A type of resource that can be watched.
 ///

@@ -1,0 +1,202 @@
+//! Retry policies of routes and virtual hosts.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::{Invalid, parts};
+use crate::pb::{envoy::config::route::v3 as route, google::protobuf::Duration as Proto};
+
+/// When and how a failed request is tried again (A44).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct RetryPolicy {
+    /// The failures that are retried, in a fixed order and each once. Empty means that nothing is retried, even where
+    /// the virtual host has a policy (RP5).
+    pub retry_on: Box<[RetryOn]>,
+    /// Tries after the first one; at least 1.
+    pub num_retries: u32,
+    /// The wait before the first retry, at least 1 ms. In JSON as seconds: `"0.025s"`.
+    #[serde(serialize_with = "parts::serialize_seconds")]
+    pub base_interval: Duration,
+    /// The longest wait between tries, not below `base_interval`. In JSON as seconds.
+    #[serde(serialize_with = "parts::serialize_seconds")]
+    pub max_interval: Duration,
+}
+
+/// A failure that a [`RetryPolicy`] retries: a status code of gRPC.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[non_exhaustive]
+pub enum RetryOn {
+    /// `CANCELLED`.
+    Cancelled,
+    /// `DEADLINE_EXCEEDED`.
+    DeadlineExceeded,
+    /// `INTERNAL`.
+    Internal,
+    /// `RESOURCE_EXHAUSTED`.
+    ResourceExhausted,
+    /// `UNAVAILABLE`.
+    Unavailable,
+}
+
+impl RetryPolicy {
+    /// Rules RP1 to RP5. What is wrong is wrong even where nothing is to be retried.
+    pub(super) fn parse(message: &route::RetryPolicy) -> Result<Self, Invalid> {
+        let num_retries = match message.num_retries.map(|retries| retries.value) {
+            None => 1,
+            Some(0) => return Err(Invalid::field("num_retries", "must be at least 1, is 0")),
+            Some(retries) => retries,
+        };
+        let (base_interval, max_interval) = match &message.retry_back_off {
+            None => (DEFAULT_BASE_INTERVAL, DEFAULT_MAX_INTERVAL),
+            Some(back_off) => intervals(back_off).map_err(|e| e.at("retry_back_off"))?,
+        };
+        let mut retry_on: Vec<_> = message.retry_on.split(',').filter_map(RetryOn::parse).collect();
+        retry_on.sort_unstable();
+        retry_on.dedup();
+        Ok(Self { retry_on: retry_on.into(), num_retries, base_interval, max_interval })
+    }
+
+    /// Whether a failure is retried.
+    pub fn retries(&self, failure: RetryOn) -> bool {
+        self.retry_on.contains(&failure)
+    }
+}
+
+impl RetryOn {
+    /// Envoy has conditions that mean nothing to a client that is no proxy; they are ignored (RP1).
+    fn parse(text: &str) -> Option<Self> {
+        let text = text.trim();
+        [
+            ("cancelled", Self::Cancelled),
+            ("deadline-exceeded", Self::DeadlineExceeded),
+            ("internal", Self::Internal),
+            ("resource-exhausted", Self::ResourceExhausted),
+            ("unavailable", Self::Unavailable),
+        ]
+        .into_iter()
+        .find_map(|(name, condition)| text.eq_ignore_ascii_case(name).then_some(condition))
+    }
+}
+
+fn intervals(back_off: &route::retry_policy::RetryBackOff) -> Result<(Duration, Duration), Invalid> {
+    let positive = |field: &str, interval: &Proto| match parts::duration(interval).map_err(|e| e.at(field))? {
+        Duration::ZERO => Err(Invalid::field(field, "must be longer than 0")),
+        interval => Ok(interval),
+    };
+    let base = match &back_off.base_interval {
+        Some(base) => positive("base_interval", base)?,
+        None => return Err(Invalid::field("base_interval", "must be set")),
+    };
+    let max = match &back_off.max_interval {
+        Some(max) => positive("max_interval", max)?,
+        None => base.saturating_mul(10),
+    };
+    if max < base {
+        let reason = format!("{max:?} is shorter than the base interval of {base:?}");
+        return Err(Invalid::field("max_interval", reason));
+    }
+    Ok((base.max(SHORTEST_INTERVAL), max.max(SHORTEST_INTERVAL)))
+}
+
+const DEFAULT_BASE_INTERVAL: Duration = Duration::from_millis(25);
+const DEFAULT_MAX_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Shorter intervals count as this one (A44-3).
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pb::google::protobuf::{self, UInt32Value};
+
+    fn policy(retry_on: &str) -> route::RetryPolicy {
+        route::RetryPolicy { retry_on: retry_on.into(), ..Default::default() }
+    }
+
+    /// A policy whose intervals are in milliseconds.
+    fn back_off(base: Option<i64>, max: Option<i64>) -> Result<(u128, u128), String> {
+        let duration = |millis: i64| protobuf::Duration {
+            seconds: millis / 1000,
+            nanos: i32::try_from(millis % 1000).unwrap() * 1_000_000,
+        };
+        let back_off = route::retry_policy::RetryBackOff {
+            base_interval: base.map(duration),
+            max_interval: max.map(duration),
+        };
+        let message = route::RetryPolicy { retry_back_off: Some(back_off), ..policy("unavailable") };
+        RetryPolicy::parse(&message)
+            .map(|policy| (policy.base_interval.as_millis(), policy.max_interval.as_millis()))
+            .map_err(|e| e.path().to_owned())
+    }
+
+    #[test]
+    fn rp1_known_conditions_are_taken_and_others_ignored() {
+        let parsed = RetryPolicy::parse(&policy("unavailable, Cancelled,5xx,,cancelled")).unwrap();
+        assert_eq!(*parsed.retry_on, [RetryOn::Cancelled, RetryOn::Unavailable]);
+        assert!(parsed.retries(RetryOn::Cancelled));
+        assert!(!parsed.retries(RetryOn::Internal));
+        let all = "resource-exhausted,internal,deadline-exceeded,cancelled,unavailable";
+        assert_eq!(RetryPolicy::parse(&policy(all)).unwrap().retry_on.len(), 5);
+    }
+
+    #[test]
+    fn rp2_there_is_at_least_one_retry() {
+        assert_eq!(RetryPolicy::parse(&policy("internal")).unwrap().num_retries, 1);
+        let of = |retries| route::RetryPolicy {
+            num_retries: Some(UInt32Value { value: retries }),
+            ..policy("internal")
+        };
+        assert_eq!(RetryPolicy::parse(&of(7)).unwrap().num_retries, 7);
+        assert_eq!(RetryPolicy::parse(&of(0)).unwrap_err().path(), "num_retries");
+    }
+
+    #[test]
+    fn rp3_the_base_interval_is_required_and_positive() {
+        let parsed = RetryPolicy::parse(&policy("internal")).unwrap();
+        assert_eq!((parsed.base_interval.as_millis(), parsed.max_interval.as_millis()), (25, 250));
+        for base in [None, Some(0), Some(-5)] {
+            assert!(
+                back_off(base, None).unwrap_err().starts_with("retry_back_off.base_interval"),
+                "{base:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn rp4_the_longest_interval_is_not_below_the_base() {
+        assert_eq!(back_off(Some(40), None), Ok((40, 400)));
+        assert_eq!(back_off(Some(40), Some(40)), Ok((40, 40)));
+        for max in [0, -1, 39] {
+            assert!(back_off(Some(40), Some(max)).unwrap_err().starts_with("retry_back_off.max_interval"));
+        }
+    }
+
+    #[test]
+    fn rp4_intervals_below_a_millisecond_count_as_one() {
+        let nanos = |nanos| Some(protobuf::Duration { seconds: 0, nanos });
+        let message = route::RetryPolicy {
+            retry_back_off: Some(route::retry_policy::RetryBackOff {
+                base_interval: nanos(1),
+                max_interval: nanos(2),
+            }),
+            ..policy("internal")
+        };
+        let parsed = RetryPolicy::parse(&message).unwrap();
+        assert_eq!((parsed.base_interval.as_millis(), parsed.max_interval.as_millis()), (1, 1));
+    }
+
+    #[test]
+    fn rp5_without_a_known_condition_nothing_is_retried_but_all_is_checked() {
+        assert!(RetryPolicy::parse(&policy("5xx")).unwrap().retry_on.is_empty());
+        assert!(
+            RetryPolicy::parse(&route::RetryPolicy {
+                num_retries: Some(UInt32Value { value: 0 }),
+                ..policy("5xx")
+            })
+            .is_err()
+        );
+    }
+}

@@ -1,0 +1,130 @@
+//! Route configurations and their routes.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use bytes::Bytes;
+use prost::Message;
+use serde::Serialize;
+
+use super::{
+    Context, Invalid, Resource, VirtualHost,
+    http_filter::{self, FilterOverride},
+    parts,
+    route_action::{ForwardAction, RouteAction, Scope},
+    route_match::RouteMatch,
+};
+use crate::pb::envoy::config::route::v3::{self as pb, route::Action};
+
+/// Which requests go where.
+///
+/// It is of use as it is: every virtual host and every route in it can be applied. Routes that a client can never follow
+/// are left out instead of making the whole unusable (R11, R20, R21).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct RouteConfiguration {
+    /// Its name; empty only for one that a listener holds.
+    pub name: Arc<str>,
+    /// The virtual hosts, in the order of the message; there may be none.
+    pub virtual_hosts: Box<[VirtualHost]>,
+}
+
+/// A route: what a request must look like, and what then happens to it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Route {
+    /// Its name, for people; often empty.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub name: Box<str>,
+    /// What a request must look like. In JSON `match`.
+    #[serde(rename = "match")]
+    pub matcher: RouteMatch,
+    /// What happens to it.
+    pub action: RouteAction,
+    /// Settings of HTTP filters, sorted by filter; those of a weighted cluster win over them.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub filter_overrides: Box<[FilterOverride]>,
+}
+
+impl RouteConfiguration {
+    /// Rules R1 to R28.
+    pub(super) fn parse_message(message: pb::RouteConfiguration, cx: &Context<'_>) -> Result<Self, Invalid> {
+        let plugins = ignored_plugins(message.cluster_specifier_plugins)?;
+        let scope = Scope { cx, plugins: &plugins };
+        let virtual_hosts = message.virtual_hosts.into_iter().enumerate();
+        let virtual_hosts = virtual_hosts
+            .map(|(i, host)| {
+                VirtualHost::parse_message(host, &scope).map_err(|e| e.at_index("virtual_hosts", i))
+            })
+            .collect::<Result<_, _>>()?;
+        Ok(Self { name: message.name.into(), virtual_hosts })
+    }
+
+    /// The virtual host for a host, by the domain that fits it best (A28-1, see [`Fit`](super::virtual_host::Fit)); the first
+    /// among equals.
+    pub fn virtual_host(&self, host: &str) -> Option<&VirtualHost> {
+        let fitting = self.virtual_hosts.iter().filter_map(|v| Some((v.fit(host)?, v)));
+        fitting.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, found)| found)
+    }
+}
+
+impl Resource for RouteConfiguration {
+    const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration";
+
+    fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+        let message = pb::RouteConfiguration::decode(bytes)?;
+        if message.name.is_empty() {
+            return Err(Invalid::field("name", "must not be empty"));
+        }
+        Self::parse_message(message, cx)
+    }
+}
+
+impl Route {
+    /// Rules R10 to R27; `None` for a route to be left out.
+    pub(super) fn parse(message: pb::Route, scope: &Scope<'_>) -> Result<Option<Self>, Invalid> {
+        let Some(matcher) = message.r#match else {
+            return Err(Invalid::field("match", "must be set"));
+        };
+        if !matcher.query_parameters.is_empty() {
+            return Ok(None);
+        }
+        let matcher = RouteMatch::parse(matcher).map_err(|e| e.at("match"))?;
+        let action = match message.action {
+            Some(Action::Route(action)) => match ForwardAction::parse(action, scope) {
+                Ok(Some(action)) => RouteAction::Forward(action),
+                Ok(None) => return Ok(None),
+                Err(e) => return Err(e.at("route")),
+            },
+            Some(Action::NonForwardingAction(_)) => RouteAction::NonForwarding,
+            Some(Action::Redirect(_) | Action::DirectResponse(_) | Action::FilterAction(_)) | None => {
+                RouteAction::Unsupported
+            }
+        };
+        let filter_overrides = http_filter::parse_overrides(message.typed_per_filter_config)?;
+        Ok(Some(Self { name: message.name.into(), matcher, action, filter_overrides }))
+    }
+}
+
+/// The names of the optional plugins, whose routes are left out; none is supported (R1, R3).
+fn ignored_plugins(plugins: Vec<pb::ClusterSpecifierPlugin>) -> Result<Box<[Box<str>]>, Invalid> {
+    let mut names = BTreeSet::new();
+    for (i, plugin) in plugins.into_iter().enumerate() {
+        let at = |e: Invalid| e.at("extension").at_index("cluster_specifier_plugins", i);
+        let extension = plugin.extension.unwrap_or_default();
+        if !plugin.is_optional {
+            let any = extension.typed_config.unwrap_or_default();
+            let (type_name, _) = parts::extension(&any).map_err(|e| at(e.at("typed_config")))?;
+            let reason = format!("plugin type {type_name:?} is not supported");
+            return Err(at(Invalid::field("typed_config", reason)));
+        }
+        if names.contains(&*extension.name) {
+            let reason = format!("{:?} is the name of an earlier plugin too", extension.name);
+            return Err(at(Invalid::field("name", reason)));
+        }
+        names.insert(extension.name.into_boxed_str());
+    }
+    Ok(names.into_iter().collect())
+}
+
+#[cfg(test)]
+mod tests;

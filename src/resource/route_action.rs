@@ -1,0 +1,368 @@
+//! What a route does with a request.
+
+use std::{borrow::Cow, sync::Arc, time::Duration};
+
+use serde::{Serialize, Serializer};
+
+use super::{
+    Context, Invalid,
+    http_filter::{self, FilterOverride},
+    matcher, parts,
+    retry::RetryPolicy,
+};
+use crate::pb::envoy::{
+    config::route::v3::{
+        self as route,
+        route_action::{
+            ClusterSpecifier, HashPolicy as Policy, HostRewriteSpecifier, MaxStreamDuration,
+            hash_policy::PolicySpecifier,
+        },
+    },
+    r#type::matcher::v3::RegexMatchAndSubstitute,
+};
+
+/// What a route does with a request.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum RouteAction {
+    /// Sends it to a cluster; what a client needs.
+    #[serde(rename = "route")]
+    Forward(ForwardAction),
+    /// Serves it here; what a server needs.
+    NonForwarding,
+    /// Something that only a proxy does: a request that matches the route fails (R27).
+    Unsupported,
+}
+
+/// How a request is sent to a cluster.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ForwardAction {
+    /// Where to.
+    #[serde(flatten)]
+    pub clusters: ClusterChoice,
+    /// How the request's hash is computed, for clusters that choose endpoints by it.
+    pub hash_policies: Box<[HashPolicy]>,
+    /// The longest time that the request may take (A31-2). 0 is without a limit; `None` leaves it to the listener.
+    /// In JSON as seconds: `"1.5s"`.
+    #[serde(serialize_with = "parts::serialize_some_seconds")]
+    pub max_stream_duration: Option<Duration>,
+    /// When it is tried again; `None` leaves it to the virtual host.
+    pub retry_policy: Option<RetryPolicy>,
+    /// Whether the authority becomes the endpoint's hostname; only ever set by a trusted server (A81-1).
+    pub auto_host_rewrite: bool,
+}
+
+/// The clusters that requests of a route go to.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ClusterChoice {
+    /// One cluster.
+    Cluster(Arc<str>),
+    /// One of several, drawn by weight.
+    WeightedClusters(WeightedClusters),
+}
+
+/// Clusters to draw from: at least one, none with weight 0, and the sum of their weights is a `u32` (R19).
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct WeightedClusters {
+    /// The clusters, in the order of the message.
+    pub clusters: Box<[WeightedCluster]>,
+    /// The sum of the weights.
+    pub total_weight: u32,
+}
+
+/// A cluster to draw.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct WeightedCluster {
+    /// The cluster's name.
+    pub name: Arc<str>,
+    /// Its weight; the chance is this part of the sum of all.
+    pub weight: u32,
+    /// Settings of HTTP filters for requests that go to it, sorted by filter; they win over those of the route.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub filter_overrides: Box<[FilterOverride]>,
+}
+
+/// One step of computing the hash of a request (A42-1).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct HashPolicy {
+    /// What is hashed.
+    #[serde(flatten)]
+    pub source: HashSource,
+    /// Whether the steps after this one are skipped when there is a hash already.
+    pub terminal: bool,
+}
+
+/// What a [`HashPolicy`] hashes. Sources that only a proxy has are left out of the list.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum HashSource {
+    /// The value of a header.
+    #[non_exhaustive]
+    Header {
+        /// The header's name.
+        name: Box<str>,
+        /// What is replaced in the value before it is hashed.
+        regex_rewrite: Option<RegexRewrite>,
+    },
+    /// An identity of the client's connection to the service: requests of one channel have one hash.
+    ChannelId,
+}
+
+/// Replaces each match of a regular expression.
+#[derive(Debug, Clone, Serialize)]
+pub struct RegexRewrite {
+    pattern: Box<str>,
+    substitution: Box<str>,
+    /// The substitution as the `regex` crate writes it.
+    #[serde(skip)]
+    template: Box<str>,
+    #[serde(skip)]
+    compiled: regex::bytes::Regex,
+}
+
+impl RouteAction {
+    /// The clusters that requests may be sent to.
+    pub fn clusters(&self) -> impl Iterator<Item = &Arc<str>> {
+        let (one, several) = match self {
+            Self::Forward(ForwardAction { clusters: ClusterChoice::Cluster(name), .. }) => (Some(name), None),
+            Self::Forward(ForwardAction { clusters: ClusterChoice::WeightedClusters(weighted), .. }) => {
+                (None, Some(weighted))
+            }
+            Self::NonForwarding | Self::Unsupported => (None, None),
+        };
+        one.into_iter().chain(several.into_iter().flat_map(|w| w.clusters.iter().map(|c| &c.name)))
+    }
+}
+
+impl ForwardAction {
+    /// Rules R18 to R26; `None` when the route is to be dropped because it says where to in a way that is not supported
+    /// (R21).
+    pub(super) fn parse(message: route::RouteAction, scope: &Scope<'_>) -> Result<Option<Self>, Invalid> {
+        let Some(clusters) = ClusterChoice::parse(message.cluster_specifier, scope)? else {
+            return Ok(None);
+        };
+        let mut hash_policies = Vec::new();
+        for (i, policy) in message.hash_policy.into_iter().enumerate() {
+            hash_policies.extend(HashPolicy::parse(policy).map_err(|e| e.at_index("hash_policy", i))?);
+        }
+        let max_stream_duration =
+            message.max_stream_duration.as_ref().map(max_stream_duration).transpose()?.flatten();
+        let retry_policy = message.retry_policy.as_ref().map(RetryPolicy::parse).transpose();
+        let auto_host_rewrite = match message.host_rewrite_specifier {
+            Some(HostRewriteSpecifier::AutoHostRewrite(rewrite)) => rewrite.value && scope.cx.trusted_server,
+            None => false,
+        };
+        Ok(Some(Self {
+            clusters,
+            hash_policies: hash_policies.into(),
+            max_stream_duration,
+            retry_policy: retry_policy.map_err(|e| e.at("retry_policy"))?,
+            auto_host_rewrite,
+        }))
+    }
+}
+
+/// What the routes of a route configuration are parsed with.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Scope<'a> {
+    pub(super) cx: &'a Context<'a>,
+    /// Names of the declared cluster specifier plugins, sorted; all are optional ones that are not supported.
+    pub(super) plugins: &'a [Box<str>],
+}
+
+impl ClusterChoice {
+    fn parse(specifier: Option<ClusterSpecifier>, scope: &Scope<'_>) -> Result<Option<Self>, Invalid> {
+        match specifier {
+            Some(ClusterSpecifier::Cluster(name)) if name.is_empty() => {
+                Err(Invalid::field("cluster", "must not be empty"))
+            }
+            Some(ClusterSpecifier::Cluster(name)) => Ok(Some(Self::Cluster(name.into()))),
+            Some(ClusterSpecifier::WeightedClusters(weighted)) => WeightedClusters::parse(weighted)
+                .map(|weighted| Some(Self::WeightedClusters(weighted)))
+                .map_err(|e| e.at("weighted_clusters")),
+            Some(ClusterSpecifier::ClusterSpecifierPlugin(name)) => {
+                if scope.plugins.binary_search_by(|plugin| (**plugin).cmp(&name)).is_ok() {
+                    Ok(None)
+                } else {
+                    let reason = format!("{name:?} is not among the cluster_specifier_plugins");
+                    Err(Invalid::field("cluster_specifier_plugin", reason))
+                }
+            }
+            Some(ClusterSpecifier::ClusterHeader(_)) | None => Ok(None),
+        }
+    }
+}
+
+impl WeightedClusters {
+    fn parse(message: route::WeightedCluster) -> Result<Self, Invalid> {
+        let mut clusters = Vec::new();
+        let mut total = 0u64;
+        for (i, cluster) in message.clusters.into_iter().enumerate() {
+            let weight = cluster.weight.map_or(0, |weight| weight.value);
+            if weight == 0 {
+                continue;
+            }
+            total += u64::from(weight);
+            clusters.push(WeightedCluster::parse(cluster, weight).map_err(|e| e.at_index("clusters", i))?);
+        }
+        match u32::try_from(total) {
+            Ok(0) => Err(Invalid::field("clusters", "no cluster has a weight above 0")),
+            Ok(total_weight) => Ok(Self { clusters: clusters.into(), total_weight }),
+            Err(_) => {
+                let reason = format!("the sum of the weights is {total}, over {}", u32::MAX);
+                Err(Invalid::field("clusters", reason))
+            }
+        }
+    }
+
+    /// The cluster that a drawn number chooses; `draw` is below `total_weight` and uniform.
+    pub fn pick(&self, draw: u32) -> Option<&WeightedCluster> {
+        let mut left = draw;
+        self.clusters.iter().find(|cluster| match left.checked_sub(cluster.weight) {
+            Some(rest) => {
+                left = rest;
+                false
+            }
+            None => true,
+        })
+    }
+}
+
+impl Serialize for WeightedClusters {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.clusters.serialize(serializer)
+    }
+}
+
+impl WeightedCluster {
+    fn parse(message: route::weighted_cluster::ClusterWeight, weight: u32) -> Result<Self, Invalid> {
+        if message.name.is_empty() {
+            let reason = if message.cluster_header.is_empty() {
+                "must not be empty"
+            } else {
+                "must not be empty; cluster_header is not supported"
+            };
+            return Err(Invalid::field("name", reason));
+        }
+        let filter_overrides = http_filter::parse_overrides(message.typed_per_filter_config)?;
+        Ok(Self { name: message.name.into(), weight, filter_overrides })
+    }
+}
+
+impl HashPolicy {
+    /// Rules R22 and R23; `None` for a source that is not supported.
+    fn parse(message: Policy) -> Result<Option<Self>, Invalid> {
+        let source = match message.policy_specifier {
+            Some(PolicySpecifier::Header(header)) => {
+                HashSource::header(header).map_err(|e| e.at("header"))?
+            }
+            Some(PolicySpecifier::FilterState(state)) if state.key == CHANNEL_ID => HashSource::ChannelId,
+            Some(
+                PolicySpecifier::FilterState(_)
+                | PolicySpecifier::Cookie(_)
+                | PolicySpecifier::ConnectionProperties(_)
+                | PolicySpecifier::QueryParameter(_),
+            )
+            | None => return Ok(None),
+        };
+        Ok(Some(Self { source, terminal: message.terminal }))
+    }
+}
+
+impl HashSource {
+    fn header(message: route::route_action::hash_policy::Header) -> Result<Self, Invalid> {
+        if message.header_name.is_empty() {
+            return Err(Invalid::field("header_name", "must not be empty"));
+        }
+        let regex_rewrite = message.regex_rewrite.map(RegexRewrite::parse).transpose();
+        Ok(Self::Header {
+            name: message.header_name.into(),
+            regex_rewrite: regex_rewrite.map_err(|e| e.at("regex_rewrite"))?,
+        })
+    }
+}
+
+impl RegexRewrite {
+    fn parse(message: RegexMatchAndSubstitute) -> Result<Self, Invalid> {
+        let pattern = match message.pattern {
+            Some(pattern) if pattern.regex.is_empty() => {
+                return Err(Invalid::field("pattern.regex", "must not be empty"));
+            }
+            Some(pattern) => pattern.regex,
+            None => return Err(Invalid::field("pattern", "must be set")),
+        };
+        let compiled = matcher::compile(&pattern).map_err(|e| e.at("pattern.regex"))?;
+        Ok(Self {
+            pattern: pattern.into(),
+            template: template(&message.substitution).into(),
+            substitution: message.substitution.into(),
+            compiled,
+        })
+    }
+
+    /// The pattern, as written.
+    pub fn pattern(&self) -> &str {
+        &self.pattern
+    }
+
+    /// What a match is replaced by, as written: `\N` stands for the text of capture group N.
+    pub fn substitution(&self) -> &str {
+        &self.substitution
+    }
+
+    /// Replaces each match in the text.
+    pub fn apply<'a>(&self, text: &'a str) -> Cow<'a, [u8]> {
+        self.compiled.replace_all(text.as_bytes(), self.template.as_bytes())
+    }
+}
+
+impl PartialEq for RegexRewrite {
+    fn eq(&self, other: &Self) -> bool {
+        self.pattern == other.pattern && self.substitution == other.substitution
+    }
+}
+
+/// Rule R24: a limit of the timeout that the request asks for wins over one of the stream.
+fn max_stream_duration(message: &MaxStreamDuration) -> Result<Option<Duration>, Invalid> {
+    let MaxStreamDuration { max_stream_duration, grpc_timeout_header_max } = message;
+    let at = |field, limit: &Option<_>| {
+        limit.as_ref().map(parts::duration).transpose().map_err(|e| e.at(field).at("max_stream_duration"))
+    };
+    let stream = at("max_stream_duration", max_stream_duration)?;
+    Ok(at("grpc_timeout_header_max", grpc_timeout_header_max)?.or(stream))
+}
+
+/// Rewrites `\1` to `${1}`, which the `regex` crate reads; a dollar stands for itself in the message.
+fn template(substitution: &str) -> String {
+    let mut template = String::with_capacity(substitution.len());
+    let mut rest = substitution.chars();
+    while let Some(c) = rest.next() {
+        match (c, rest.as_str().chars().next()) {
+            ('$', _) => template.push_str("$$"),
+            ('\\', Some(digit @ '0'..='9')) => {
+                template.extend(["${", digit.encode_utf8(&mut [0; 4]), "}"]);
+                rest.next();
+            }
+            ('\\', Some('\\')) => {
+                template.push('\\');
+                rest.next();
+            }
+            _ => template.push(c),
+        }
+    }
+    template
+}
+
+/// The only filter state that a client has (R23).
+const CHANNEL_ID: &str = "io.grpc.channel_id";
+
+#[cfg(test)]
+mod tests;
