@@ -1,0 +1,165 @@
+//! Listeners.
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use prost::Message;
+use serde::Serialize;
+
+use super::{
+    Context, Invalid, Resource, RouteConfiguration,
+    filter_chain::SocketListener,
+    http_filter::{self, HttpFilter, Side},
+    parts::{self, Payload},
+};
+use crate::pb::{
+    envoy::{
+        config::listener::v3 as pb,
+        extensions::filters::network::http_connection_manager::v3::{
+            self as hcm, http_connection_manager::RouteSpecifier,
+        },
+    },
+    google::protobuf::Any,
+};
+
+/// Where requests begin: the filters and routes of a client's target, or of a server's socket.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct Listener {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Whose it is.
+    #[serde(flatten)]
+    pub kind: ListenerKind,
+}
+
+/// Whose requests a [`Listener`] is for.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ListenerKind {
+    /// A client's: what its requests to a target go through.
+    #[serde(rename = "api_listener")]
+    Api(HttpConnectionManager),
+    /// A server's: what the connections to a socket go through.
+    Socket(SocketListener),
+}
+
+/// How HTTP requests are handled.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct HttpConnectionManager {
+    /// Where the routes are.
+    #[serde(flatten)]
+    pub routes: RouteSource,
+    /// The steps of handling a request, in order; the last is a router.
+    pub http_filters: Box<[HttpFilter]>,
+    /// The longest time that a request may take where the route does not say; 0 and `None` are without a limit (A31-1).
+    /// In JSON as seconds: `"1.5s"`.
+    #[serde(serialize_with = "parts::serialize_some_seconds")]
+    pub max_stream_duration: Option<Duration>,
+}
+
+/// Where the routes of a listener are.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum RouteSource {
+    /// In a resource of this name, from the server that sent the listener.
+    #[serde(rename = "route_config_name")]
+    Rds(Arc<str>),
+    /// In the listener itself.
+    #[serde(rename = "route_config")]
+    Inline(Arc<RouteConfiguration>),
+}
+
+impl Listener {
+    /// The handling of a client's requests; `None` for a server's listener (L22).
+    pub fn api(&self) -> Option<&HttpConnectionManager> {
+        match &self.kind {
+            ListenerKind::Api(manager) => Some(manager),
+            ListenerKind::Socket(_) => None,
+        }
+    }
+}
+
+impl Resource for Listener {
+    const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.listener.v3.Listener";
+    const FULL_STATE: bool = true;
+
+    fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+        let mut message = pb::Listener::decode(bytes)?;
+        if message.name.is_empty() {
+            return Err(Invalid::field("name", "must not be empty"));
+        }
+        let name = std::mem::take(&mut message.name).into();
+        let kind = match message.api_listener {
+            Some(api) => {
+                let any = api.api_listener.unwrap_or_default();
+                let manager = HttpConnectionManager::parse(&any, Side::Client, cx);
+                ListenerKind::Api(manager.map_err(|e| e.at("api_listener").at("api_listener"))?)
+            }
+            None if message.address.is_none() => {
+                return Err(Invalid::new("neither api_listener nor address is set"));
+            }
+            None => ListenerKind::Socket(SocketListener::parse(message, cx)?),
+        };
+        Ok(Self { name, kind })
+    }
+}
+
+impl HttpConnectionManager {
+    /// Rules L1 to L20, and S8, S9, S12 and S13 for a server's.
+    pub(super) fn parse(any: &Any, side: Side, cx: &Context<'_>) -> Result<Self, Invalid> {
+        let message: hcm::HttpConnectionManager = match parts::extension(any)? {
+            (name, Payload::Message(bytes)) if name == CONNECTION_MANAGER => Message::decode(bytes)?,
+            (name, Payload::Message(_) | Payload::Struct(_)) => {
+                let reason = format!("expected a message of type {CONNECTION_MANAGER}, not {name:?}");
+                return Err(Invalid::new(reason));
+            }
+        };
+        if message.xff_num_trusted_hops != 0 {
+            return Err(Invalid::field("xff_num_trusted_hops", "not supported; must be 0"));
+        }
+        if !message.original_ip_detection_extensions.is_empty() {
+            return Err(Invalid::field("original_ip_detection_extensions", "not supported; must be empty"));
+        }
+        let routes = RouteSource::parse(message.route_specifier, cx)?;
+        let options = message.common_http_protocol_options.unwrap_or_default();
+        let max_stream_duration = options.max_stream_duration.as_ref().map(parts::duration).transpose();
+        Ok(Self {
+            routes,
+            http_filters: http_filter::parse_filters(message.http_filters, side)?,
+            max_stream_duration: max_stream_duration
+                .map_err(|e| e.at("max_stream_duration").at("common_http_protocol_options"))?,
+        })
+    }
+}
+
+impl RouteSource {
+    fn parse(specifier: Option<RouteSpecifier>, cx: &Context<'_>) -> Result<Self, Invalid> {
+        match specifier {
+            Some(RouteSpecifier::Rds(rds)) => {
+                parts::same_stream(rds.config_source.as_ref())
+                    .map_err(|e| e.at("config_source").at("rds"))?;
+                if rds.route_config_name.is_empty() {
+                    return Err(Invalid::field("rds.route_config_name", "must not be empty"));
+                }
+                Ok(Self::Rds(rds.route_config_name.into()))
+            }
+            Some(RouteSpecifier::RouteConfig(inline)) => RouteConfiguration::parse_message(inline, cx)
+                .map(|inline| Self::Inline(Arc::new(inline)))
+                .map_err(|e| e.at("route_config")),
+            Some(RouteSpecifier::ScopedRoutes(_)) => {
+                Err(Invalid::field("scoped_routes", "not supported; expected rds or route_config"))
+            }
+            None => Err(Invalid::new("no route specifier; expected rds or route_config")),
+        }
+    }
+}
+
+const CONNECTION_MANAGER: &str =
+    "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager";
+
+#[cfg(test)]
+mod tests;

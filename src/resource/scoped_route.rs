@@ -1,0 +1,118 @@
+//! Scoped route configurations.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use prost::Message;
+use serde::Serialize;
+
+use super::{Context, Invalid, Resource, RouteConfiguration, listener::RouteSource};
+use crate::pb::envoy::config::route::v3::{self as pb, scoped_route_configuration::key::fragment};
+
+/// Chooses a route configuration by a key, whose parts are built from the request.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ScopedRouteConfiguration {
+    /// Its name.
+    pub name: Arc<str>,
+    /// The parts of the key, in order; at least one.
+    pub key: Box<[Box<str>]>,
+    /// The routes of requests that have the key.
+    #[serde(flatten)]
+    pub routes: RouteSource,
+    /// Whether the routes are only needed once a request has the key.
+    pub on_demand: bool,
+}
+
+impl Resource for ScopedRouteConfiguration {
+    const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration";
+
+    fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+        let message = pb::ScopedRouteConfiguration::decode(bytes)?;
+        if message.name.is_empty() {
+            return Err(Invalid::field("name", "must not be empty"));
+        }
+        let fragments = message.key.map(|key| key.fragments).unwrap_or_default();
+        if fragments.is_empty() {
+            return Err(Invalid::field("key.fragments", "must not be empty"));
+        }
+        let key = fragments.into_iter().enumerate().map(|(i, fragment)| match fragment.r#type {
+            Some(fragment::Type::StringKey(text)) => Ok(text.into_boxed_str()),
+            None => Err(Invalid::new("no type that is supported").at_index("fragments", i).at("key")),
+        });
+        let key = key.collect::<Result<_, _>>()?;
+        let routes = match (message.route_configuration, message.route_configuration_name) {
+            (Some(_), name) if !name.is_empty() => {
+                let reason = "must be empty where route_configuration is set";
+                return Err(Invalid::field("route_configuration_name", reason));
+            }
+            (Some(inline), _) => RouteConfiguration::parse_message(inline, cx)
+                .map(|inline| RouteSource::Inline(Arc::new(inline)))
+                .map_err(|e| e.at("route_configuration"))?,
+            (None, name) if name.is_empty() => {
+                return Err(Invalid::new("neither route_configuration nor route_configuration_name is set"));
+            }
+            (None, name) => RouteSource::Rds(name.into()),
+        };
+        Ok(Self { name: message.name.into(), key, routes, on_demand: message.on_demand })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use pb::scoped_route_configuration::{Key, key::Fragment};
+    use serde_json::json;
+
+    use super::*;
+
+    fn message() -> pb::ScopedRouteConfiguration {
+        let fragment = |text: &str| Fragment { r#type: Some(fragment::Type::StringKey(text.into())) };
+        pb::ScopedRouteConfiguration {
+            name: "scope".into(),
+            route_configuration_name: "routes".into(),
+            key: Some(Key { fragments: vec![fragment("vip"), fragment("eu")] }),
+            ..Default::default()
+        }
+    }
+
+    fn parse(message: pb::ScopedRouteConfiguration) -> Result<ScopedRouteConfiguration, Invalid> {
+        ScopedRouteConfiguration::parse(message.encode_to_vec().into(), &Context::new())
+    }
+
+    #[test]
+    fn a_scope_has_a_key_and_routes() {
+        let json = json!({
+            "name": "scope", "key": ["vip", "eu"], "route_config_name": "routes", "on_demand": false,
+        });
+        assert_eq!(serde_json::to_value(parse(message()).unwrap()).unwrap(), json);
+        let inline = pb::RouteConfiguration { name: "own".into(), ..Default::default() };
+        let inline = pb::ScopedRouteConfiguration {
+            route_configuration: Some(inline),
+            route_configuration_name: String::new(),
+            ..message()
+        };
+        assert!(matches!(parse(inline).unwrap().routes, RouteSource::Inline(own) if &*own.name == "own"));
+    }
+
+    #[test]
+    fn what_is_missing_is_named() {
+        let unnamed = pb::ScopedRouteConfiguration { name: String::new(), ..message() };
+        let keyless = pb::ScopedRouteConfiguration { key: None, ..message() };
+        let untyped = Key { fragments: vec![Fragment { r#type: None }] };
+        let untyped = pb::ScopedRouteConfiguration { key: Some(untyped), ..message() };
+        let both = pb::ScopedRouteConfiguration {
+            route_configuration: Some(pb::RouteConfiguration::default()),
+            ..message()
+        };
+        let neither = pb::ScopedRouteConfiguration { route_configuration_name: String::new(), ..message() };
+        for (message, path) in [
+            (unnamed, "name"),
+            (keyless, "key.fragments"),
+            (untyped, "key.fragments[0]"),
+            (both, "route_configuration_name"),
+            (neither, ""),
+        ] {
+            assert_eq!(parse(message).unwrap_err().path(), path);
+        }
+    }
+}
