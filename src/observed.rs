@@ -88,8 +88,8 @@ impl ErasedObserved {
 /// What a wildcard sees: its members by name, before their type is known.
 #[derive(Debug, Clone)]
 pub(crate) struct ErasedMembers {
-    /// Each an `Arc<Observed<T>>`, present, or absent because it was rejected.
-    pub(crate) map: imbl::OrdMap<Arc<str>, Erased>,
+    /// Present, or absent because it was rejected.
+    pub(crate) map: imbl::OrdMap<Arc<str>, Member>,
     /// The server has answered, so what is not here does not exist.
     pub(crate) complete: bool,
     /// Why all of it may be stale.
@@ -97,4 +97,42 @@ pub(crate) struct ErasedMembers {
     /// Whom errors about members name.
     pub(crate) type_url: &'static str,
     pub(crate) node: Arc<str>,
+}
+
+impl ErasedMembers {
+    /// None, for a reason.
+    pub(crate) fn refused(reason: WatchError) -> Self {
+        Self {
+            map: imbl::OrdMap::new(),
+            complete: false,
+            type_url: reason.type_url(),
+            node: reason.node_id().into(),
+            warning: Some(reason),
+        }
+    }
+}
+
+/// One of [`ErasedMembers`]: an `Arc<Observed<T>>`.
+///
+/// Two are equal if they are the same allocation, so that states of a wildcard can be compared without their type.
+#[derive(Debug, Clone)]
+pub(crate) struct Member(pub(crate) Erased);
+
+#[cfg(feature = "client")]
+impl Member {
+    /// Gives the type back, as [`ErasedObserved::typed`] does.
+    pub(crate) fn typed<T: Resource>(&self) -> &Observed<T> {
+        self.0.downcast_ref().expect("a member was made by the type of its wildcard")
+    }
+
+    /// The same, shared.
+    pub(crate) fn to_typed<T: Resource>(&self) -> Arc<Observed<T>> {
+        self.0.clone().downcast().expect("a member was made by the type of its wildcard")
+    }
+}
+
+impl PartialEq for Member {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
 }

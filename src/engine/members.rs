@@ -5,7 +5,7 @@ use imbl::OrdMap;
 use super::{Engine, Refusal, View};
 use crate::{
     error::{Code, Subject},
-    observed::ErasedMembers,
+    observed::{ErasedMembers, Member},
     protocol::{Output, ServerId, TypeId, ViewId},
     resource::Erased,
 };
@@ -14,7 +14,7 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct All {
     views: Vec<ViewId>,
-    members: OrdMap<Arc<str>, Erased>,
+    members: OrdMap<Arc<str>, Member>,
     complete: bool,
     /// There is something to publish.
     touched: bool,
@@ -22,7 +22,7 @@ pub(crate) struct All {
 
 impl All {
     pub(crate) fn insert(&mut self, name: Arc<str>, observed: Erased) {
-        self.members.insert(name, observed);
+        self.members.insert(name, Member(observed));
         self.touched = true;
     }
 

@@ -26,7 +26,7 @@ use crate::{
     config::{Bootstrap, CertificateProvider, Server},
     error::{Blame, Code, Subject, WatchError},
     name::ResourceName,
-    observed::ErasedObserved,
+    observed::{ErasedMembers, ErasedObserved},
     protocol::{
         EntryId, Event, Input, Machine, OnDeletion, Output, ServerId, Settings, SubId, Timer, TypeId, ViewId,
         encode_node,
@@ -328,7 +328,10 @@ impl Engine {
         };
         let about = Subject { type_url: self.types[ty.index()].type_url(), name, node: self.node_id.clone() };
         let reason = WatchError::new(refusal.code, Blame::Local, about, refusal.message);
-        let observed = self.types[ty.index()].observe(ErasedObserved::Absent { reason });
+        let observed = match names {
+            Names::All => Arc::new(ErasedMembers::refused(reason)),
+            Names::One(_) => self.types[ty.index()].observe(ErasedObserved::Absent { reason }),
+        };
         self.outputs.push_back(Output::Notify { view, observed });
     }
 
