@@ -2,15 +2,15 @@ use std::fmt;
 
 /// A management server of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ServerId(pub(crate) u32);
+pub(crate) struct ServerId(pub(crate) u32);
 
 /// One attempt to hold a stream to a management server. Attempts of one server are numbered from 1.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StreamId {
+pub(crate) struct StreamId {
     /// The server.
-    pub server: ServerId,
+    pub(crate) server: ServerId,
     /// The number of the attempt.
-    pub attempt: u64,
+    pub(crate) attempt: u64,
 }
 
 /// A type of resource, numbered in the order of first use by the client.

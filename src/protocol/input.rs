@@ -5,8 +5,7 @@ use crate::error::Code;
 
 /// What happened outside: the transport reports it, the engine acts on it.
 #[derive(Debug, Clone)]
-#[non_exhaustive]
-pub enum Input {
+pub(crate) enum Input {
     /// The connection is up and requests can be written. Response headers may come much later, or never.
     Connected {
         /// The attempt that came about.

@@ -29,7 +29,8 @@ mod timers;
 
 pub(crate) use self::{
     envelope::{Body, Envelope, Item, Span, Unusable},
-    id::{EntryId, TypeId, ViewId},
+    id::{EntryId, ServerId, StreamId, TypeId, ViewId},
+    input::Input,
     interest::{Phase, SubId},
     machine::{Event, Machine, Timer, Verdict, fingerprint},
     node::encode as encode_node,
@@ -37,7 +38,6 @@ pub(crate) use self::{
     settings::Settings,
 };
 pub use self::{
-    id::{ServerId, StreamId},
-    input::{Disconnect, DisconnectKind, Input},
+    input::{Disconnect, DisconnectKind},
     settings::OnDeletion,
 };
