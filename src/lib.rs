@@ -32,6 +32,9 @@ pub mod pb;
 pub mod resource;
 #[cfg(feature = "test-util")]
 pub mod testing;
+#[cfg(feature = "client")]
+#[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]
+pub mod transport;
 
 pub use error::WatchError;
 pub use observed::Observed;

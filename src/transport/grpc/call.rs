@@ -1,0 +1,215 @@
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use bytes::{Buf, BufMut, Bytes};
+use futures_core::{Stream, future::BoxFuture};
+use http::{HeaderValue, Request, Response, StatusCode, header::USER_AGENT, uri::PathAndQuery};
+use hyper::{body::Incoming, client::conn::http2::SendRequest};
+use tokio::{
+    sync::{Semaphore, mpsc, oneshot},
+    time::timeout,
+};
+use tonic::{
+    Status, Streaming,
+    body::Body,
+    client::Grpc,
+    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
+    codegen::{Service, StdError},
+};
+
+use super::{
+    dial::{End, Link},
+    failure::{Failure, closed},
+};
+use crate::{
+    config::ServerUri,
+    transport::{Disconnect, Events},
+};
+
+/// The one call on a connection: the stream of requests and responses.
+#[derive(Debug)]
+pub(super) struct Call<'a> {
+    pub(super) uri: &'a ServerUri,
+    pub(super) events: Events,
+    /// How many messages may be read.
+    pub(super) permits: Arc<Semaphore>,
+    pub(super) max_message_size: usize,
+}
+
+impl Call<'_> {
+    /// Makes the call, reports what comes, and tells why it ended.
+    pub(super) async fn run(self, link: Link, outbound: mpsc::UnboundedReceiver<Bytes>) -> Disconnect {
+        let Link { requests, mut end, origin, authorization } = link;
+        let (hang_up, hung_up) = oneshot::channel();
+        let outbound = Outbound { messages: outbound, events: self.events.clone(), _hang_up: hang_up };
+        let mut request = tonic::Request::new(outbound);
+        for value in authorization {
+            request.metadata_mut().append("authorization", value);
+        }
+        let mut grpc = Grpc::with_origin(Http2 { requests }, origin)
+            .max_decoding_message_size(self.max_message_size)
+            .max_encoding_message_size(usize::MAX);
+        // The response begins when the server sends headers, for which real servers wait until their first message.
+        // Requests are on their way before that.
+        let outcome = match grpc.ready().await {
+            Err(e) => Err(Status::from_error(e)),
+            Ok(()) => match grpc.streaming(request, PathAndQuery::from_static(PATH), RawCodec).await {
+                Err(status) => Err(status),
+                Ok(response) => self.read(response.into_inner(), hung_up, &mut end).await,
+            },
+        };
+        match outcome {
+            Ok(()) => closed(self.uri),
+            Err(status) => {
+                let failure = Failure::new(self.uri, status, self.max_message_size);
+                if !failure.may_be_the_connections() {
+                    return failure.into_disconnect(None);
+                }
+                let reason = timeout(LAST_WORDS, end.wait()).await.unwrap_or_default();
+                failure.into_disconnect(reason)
+            }
+        }
+    }
+
+    /// Reads as many messages as there are permits for, until the end.
+    async fn read(
+        &self,
+        mut inbound: Streaming<Bytes>,
+        mut hung_up: oneshot::Receiver<Infallible>,
+        end: &mut End,
+    ) -> Result<(), Status> {
+        loop {
+            // A message that nobody wants yet stays in the network, but the end of the stream must not go unnoticed.
+            tokio::select! {
+                biased;
+                permit = self.permits.acquire() => permit.expect("the semaphore is never closed").forget(),
+                _ = &mut hung_up => return drain(inbound).await,
+                _ = end.wait() => return drain(inbound).await,
+            }
+            match inbound.message().await? {
+                Some(message) => self.events.received(message),
+                None => return Ok(()),
+            }
+        }
+    }
+}
+
+/// Reads to the end of a stream that has ended, to learn why.
+async fn drain(mut inbound: Streaming<Bytes>) -> Result<(), Status> {
+    let end = async {
+        while inbound.message().await?.is_some() {}
+        Ok(())
+    };
+    timeout(LAST_WORDS, end).await.unwrap_or(Ok(()))
+}
+
+/// The requests, as HTTP/2 takes them one by one.
+#[derive(Debug)]
+struct Outbound {
+    messages: mpsc::UnboundedReceiver<Bytes>,
+    events: Events,
+    /// Dropped when HTTP/2 takes no more.
+    _hang_up: oneshot::Sender<Infallible>,
+}
+
+impl Stream for Outbound {
+    type Item = Bytes;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
+        let message = ready!(self.messages.poll_recv(cx));
+        if message.is_some() {
+            self.events.request_sent();
+        }
+        Poll::Ready(message)
+    }
+}
+
+/// Makes a connection a service.
+#[derive(Debug)]
+struct Http2 {
+    requests: SendRequest<Body>,
+}
+
+impl Service<Request<Body>> for Http2 {
+    type Response = Response<Incoming>;
+    type Error = StdError;
+    type Future = BoxFuture<'static, Result<Self::Response, StdError>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), StdError>> {
+        self.requests.poll_ready(cx).map_err(Into::into)
+    }
+
+    fn call(&mut self, mut request: Request<Body>) -> Self::Future {
+        request.headers_mut().insert(USER_AGENT, HeaderValue::from_static(AGENT));
+        let response = self.requests.send_request(request);
+        Box::pin(async {
+            let response = response.await?;
+            match response.status() {
+                StatusCode::OK => Ok(response),
+                other => Err(not_grpc(other).into()),
+            }
+        })
+    }
+}
+
+/// What a status of HTTP means in gRPC, by its document on the mapping.
+fn not_grpc(status: StatusCode) -> Status {
+    let code = match status.as_u16() {
+        400 => tonic::Code::Internal,
+        401 => tonic::Code::Unauthenticated,
+        403 => tonic::Code::PermissionDenied,
+        404 => tonic::Code::Unimplemented,
+        429 | 502 | 503 | 504 => tonic::Code::Unavailable,
+        _ => tonic::Code::Unknown,
+    };
+    Status::new(code, format!("HTTP status {status}, not gRPC"))
+}
+
+/// Messages as they are. It cannot fail: what a message says is judged where a bad one does not end the stream.
+#[derive(Debug, Clone, Copy)]
+struct RawCodec;
+
+impl Codec for RawCodec {
+    type Encode = Bytes;
+    type Decode = Bytes;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        Self
+    }
+
+    fn decoder(&mut self) -> Self {
+        Self
+    }
+}
+
+impl Encoder for RawCodec {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, message: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        buffer.put(message);
+        Ok(())
+    }
+}
+
+impl Decoder for RawCodec {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(buffer.copy_to_bytes(buffer.remaining())))
+    }
+}
+
+const PATH: &str = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources";
+const AGENT: &str = concat!("xdskit/", env!("CARGO_PKG_VERSION"));
+
+/// How long to wait for the reason of an end that has been noticed.
+const LAST_WORDS: Duration = Duration::from_secs(1);

@@ -1,0 +1,214 @@
+use std::{
+    future::Future,
+    io,
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use http::Uri;
+use hyper::client::conn::http2::{self, SendRequest};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    runtime::Handle,
+    task::{AbortHandle, JoinHandle},
+};
+use tonic::{body::Body, metadata::AsciiMetadataValue};
+
+use super::{credentials::Credentials, failure::with_causes};
+use crate::{
+    config::{Endpoint, Server},
+    transport::{Disconnect, DisconnectKind},
+};
+
+/// Makes a connection to a server.
+#[derive(Debug)]
+pub(super) struct Dial<'a> {
+    pub(super) server: &'a Server,
+    pub(super) keepalive: Duration,
+    pub(super) keepalive_timeout: Duration,
+    /// Where the tasks of the connection go.
+    pub(super) tasks: Tasks,
+}
+
+/// A connection that speaks HTTP/2.
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) requests: SendRequest<Body>,
+    pub(super) end: End,
+    pub(super) origin: Uri,
+    pub(super) authorization: Vec<AsciiMetadataValue>,
+}
+
+/// The end of a connection.
+#[derive(Debug)]
+pub(super) enum End {
+    ToCome(JoinHandle<hyper::Result<()>>),
+    Come(Option<hyper::Error>),
+}
+
+/// A byte stream, whatever carries it.
+pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+
+pub(super) type BoxedIo = Box<dyn Io>;
+
+impl Dial<'_> {
+    pub(super) async fn connect(self) -> Result<Link, Disconnect> {
+        let credentials = Credentials::load(self.server).await?;
+        let (io, host) = open(self.server.uri.endpoint()).await.map_err(|e| self.unreachable(&e))?;
+        let io = credentials.secure(io, &host).await.map_err(|e| self.unreachable(&*e))?;
+        let (requests, connection) =
+            self.http2().handshake(TokioIo::new(io)).await.map_err(|e| self.unreachable(&e))?;
+        let end = tokio::spawn(connection);
+        self.tasks.add(end.abort_handle());
+        let end = End::ToCome(end);
+        let origin = Uri::builder()
+            .scheme(if credentials.is_secure() { "https" } else { "http" })
+            .authority(self.server.uri.endpoint().authority())
+            .path_and_query("/")
+            .build()
+            .map_err(|e| self.unreachable(&e))?;
+        Ok(Link { requests, end, origin, authorization: credentials.authorization })
+    }
+
+    fn http2(&self) -> http2::Builder<Tasks> {
+        let mut http2 = http2::Builder::new(self.tasks.clone());
+        http2
+            .timer(TokioTimer::new())
+            .keep_alive_interval(self.keepalive)
+            .keep_alive_timeout(self.keepalive_timeout)
+            .keep_alive_while_idle(true)
+            .initial_stream_window_size(STREAM_WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW);
+        http2
+    }
+
+    fn unreachable(&self, why: &(dyn std::error::Error + 'static)) -> Disconnect {
+        let message = format!("cannot connect to {}: {}", self.server.uri, with_causes(why));
+        Disconnect::new(DisconnectKind::Unreachable, message)
+    }
+}
+
+impl End {
+    /// Waits for it; gives the error that it came with.
+    ///
+    /// # Cancel safety
+    /// It can be waited for again.
+    pub(super) async fn wait(&mut self) -> Option<&hyper::Error> {
+        if let Self::ToCome(connection) = self {
+            *self = Self::Come(connection.await.ok().and_then(Result::err));
+        }
+        match self {
+            Self::Come(error) => error.as_ref(),
+            Self::ToCome(_) => None,
+        }
+    }
+}
+
+/// The tasks of one connection. hyper spawns its own here, so that none can outlive the connection for long.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Tasks {
+    handles: Arc<Mutex<Vec<AbortHandle>>>,
+}
+
+impl Tasks {
+    /// Lets them say farewell, and aborts those that cannot, because the server does not listen.
+    pub(super) fn end(&self) {
+        let tasks = self.clone();
+        match Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(async move {
+                tokio::time::sleep(FAREWELL).await;
+                tasks.abort();
+            })),
+            Err(_) => tasks.abort(),
+        }
+    }
+
+    fn abort(&self) {
+        self.lock().drain(..).for_each(|task| task.abort());
+    }
+
+    fn add(&self, task: AbortHandle) {
+        self.lock().push(task);
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<AbortHandle>> {
+        self.handles.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<F> hyper::rt::Executor<F> for Tasks
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    fn execute(&self, task: F) {
+        self.add(tokio::spawn(task).abort_handle());
+    }
+}
+
+/// Connects to one of an endpoint's addresses; gives the name that a certificate has to have, too.
+async fn open(endpoint: &Endpoint) -> io::Result<(BoxedIo, String)> {
+    match endpoint {
+        Endpoint::Host { host, port } => {
+            let addresses = tokio::net::lookup_host((host.as_str(), *port)).await?.collect();
+            let (io, _) = open_first(addresses).await?;
+            Ok((io, host.clone()))
+        }
+        Endpoint::Addresses(addresses) => {
+            let (io, address) = open_first(addresses.clone()).await?;
+            Ok((io, address.ip().to_string()))
+        }
+        #[cfg(unix)]
+        Endpoint::Unix(path) => {
+            let io = tokio::net::UnixStream::connect(path).await?;
+            Ok((Box::new(io), "localhost".to_owned()))
+        }
+        #[cfg(not(unix))]
+        Endpoint::Unix(_) => {
+            Err(io::Error::new(io::ErrorKind::Unsupported, "this system has no Unix sockets"))
+        }
+    }
+}
+
+/// Tries addresses in their order, beginning with another one before the one before it has failed if that takes long
+/// (as in RFC 8305), so that an address that swallows packets costs little.
+async fn open_first(addresses: Vec<SocketAddr>) -> io::Result<(BoxedIo, SocketAddr)> {
+    let mut attempts = tokio::task::JoinSet::new();
+    let mut addresses = addresses.into_iter();
+    let mut failure = None;
+    loop {
+        let next = addresses.next();
+        let is_last = next.is_none();
+        if let Some(address) = next {
+            attempts.spawn(async move { (address, TcpStream::connect(address).await) });
+        }
+        tokio::select! {
+            biased;
+            done = attempts.join_next() => match done {
+                Some(Ok((address, Ok(io)))) => {
+                    io.set_nodelay(true)?;
+                    return Ok((Box::new(io), address));
+                }
+                Some(Ok((_, Err(e)))) => failure = Some(e),
+                Some(Err(e)) => failure = Some(io::Error::other(e)),
+                None => return Err(failure.unwrap_or_else(|| io::Error::other("the name has no address"))),
+            },
+            () = tokio::time::sleep(HEAD_START), if !is_last => {}
+        }
+    }
+}
+
+/// How long an address is tried alone.
+const HEAD_START: Duration = Duration::from_millis(250);
+
+/// Large enough that a response of a large mesh comes at the speed of the network; small enough that a server that sends
+/// faster than we work cannot fill the memory.
+const STREAM_WINDOW: u32 = 4 << 20;
+const CONNECTION_WINDOW: u32 = 4 << 20;
+
+/// What it may take to tell a server that a stream and its connection have ended.
+const FAREWELL: Duration = Duration::from_secs(1);

@@ -1,0 +1,173 @@
+//! gRPC over HTTP/2.
+//!
+//! ```text
+//!   Connection ── messages ──▶ Outbound ──▶ ┌──────────┐
+//!        │                        │ sent    │ HTTP/2   │ ──▶ server
+//!        └── permits to read ─▶ reader ◀─── └──────────┘ ◀──
+//!                                 │ received, disconnected
+//!                                 ▼
+//!                               Events
+//! ```
+//!
+//! Each attempt has a connection and a task of its own; a broken one is never used again, and files of certificates are
+//! read anew. HTTP/2 is spoken with hyper and not with tonic's channel, because a channel keeps to itself why a
+//! connection ended, and the difference between a crash and "too many pings" is needed.
+
+mod call;
+mod credentials;
+mod dial;
+mod failure;
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use tokio::{
+    sync::{Semaphore, mpsc},
+    task::AbortHandle,
+    time::timeout,
+};
+use tracing::info;
+
+use self::{
+    call::Call,
+    dial::{Dial, Tasks},
+};
+use super::{Connection, Disconnect, DisconnectKind, Events, Target, Transport};
+
+/// gRPC over HTTP/2, with or without TLS, over TCP or Unix sockets.
+#[derive(Debug, Clone)]
+pub struct GrpcTransport {
+    settings: Settings,
+}
+
+#[derive(Debug, Clone)]
+struct Settings {
+    max_message_size: usize,
+    keepalive_timeout: Duration,
+    connect_timeout: Duration,
+}
+
+impl GrpcTransport {
+    /// Sets the largest message that is accepted, in bytes: 256 MiB by default.
+    #[must_use]
+    pub fn with_max_message_size(mut self, bytes: usize) -> Self {
+        self.settings.max_message_size = bytes;
+        self
+    }
+
+    /// Sets how long the answer to a keepalive ping may take: 10 s by default.
+    #[must_use]
+    pub fn with_keepalive_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.keepalive_timeout = timeout;
+        self
+    }
+
+    /// Sets how long it may take to connect, TLS included: 20 s by default.
+    #[must_use]
+    pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.connect_timeout = timeout;
+        self
+    }
+}
+
+impl Default for GrpcTransport {
+    fn default() -> Self {
+        let settings = Settings {
+            max_message_size: 256 << 20,
+            keepalive_timeout: Duration::from_secs(10),
+            connect_timeout: Duration::from_secs(20),
+        };
+        Self { settings }
+    }
+}
+
+impl Transport for GrpcTransport {
+    fn connect(&self, target: Target, events: Events) -> Box<dyn Connection> {
+        let (messages, outbound) = mpsc::unbounded_channel();
+        let permits = Arc::new(Semaphore::new(0));
+        let tasks = Tasks::default();
+        let attempt = Attempt {
+            target,
+            settings: self.settings.clone(),
+            events,
+            outbound,
+            permits: permits.clone(),
+            tasks: tasks.clone(),
+        };
+        let reader = tokio::spawn(attempt.run()).abort_handle();
+        Box::new(GrpcConnection { messages, permits, reader, tasks })
+    }
+}
+
+/// The driver's end of a connection.
+#[derive(Debug)]
+struct GrpcConnection {
+    messages: mpsc::UnboundedSender<Bytes>,
+    permits: Arc<Semaphore>,
+    reader: AbortHandle,
+    tasks: Tasks,
+}
+
+impl Connection for GrpcConnection {
+    fn send(&mut self, message: Bytes) {
+        // An error means that the connection has ended, which is reported by the reader.
+        let _ = self.messages.send(message);
+    }
+
+    fn read(&mut self) {
+        self.permits.add_permits(1);
+    }
+}
+
+impl Drop for GrpcConnection {
+    fn drop(&mut self) {
+        self.reader.abort();
+        self.tasks.end();
+    }
+}
+
+/// One attempt to hold a stream.
+#[derive(Debug)]
+struct Attempt {
+    target: Target,
+    settings: Settings,
+    events: Events,
+    outbound: mpsc::UnboundedReceiver<Bytes>,
+    permits: Arc<Semaphore>,
+    tasks: Tasks,
+}
+
+impl Attempt {
+    async fn run(self) {
+        let events = self.events.clone();
+        let uri = self.target.server.uri.clone();
+        let reason = self.hold().await.unwrap_or_else(|reason| reason);
+        info!(server = %uri, kind = ?reason.kind, "disconnected: {}", reason.message);
+        events.disconnected(reason);
+    }
+
+    /// Connects, and holds the stream as long as it can.
+    async fn hold(self) -> Result<Disconnect, Disconnect> {
+        let server = &self.target.server;
+        let dial = Dial {
+            server,
+            keepalive: self.target.keepalive,
+            keepalive_timeout: self.settings.keepalive_timeout,
+            tasks: self.tasks,
+        };
+        let link = timeout(self.settings.connect_timeout, dial.connect()).await.map_err(|_| {
+            let message =
+                format!("cannot connect to {}: no answer in {:?}", server.uri, self.settings.connect_timeout);
+            Disconnect::new(DisconnectKind::Unreachable, message)
+        })??;
+        info!(server = %server.uri, "connected");
+        self.events.connected();
+        let call = Call {
+            uri: &server.uri,
+            events: self.events,
+            permits: self.permits,
+            max_message_size: self.settings.max_message_size,
+        };
+        Ok(call.run(link, self.outbound).await)
+    }
+}
