@@ -21,6 +21,9 @@ mod protocol;
 mod wire;
 
 pub mod bootstrap;
+#[cfg(feature = "client")]
+#[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]
+pub mod client;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
 pub mod config;
 #[cfg(any(test, feature = "control-plane"))]
@@ -36,6 +39,8 @@ pub mod testing;
 #[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]
 pub mod transport;
 
+#[cfg(feature = "client")]
+pub use client::Client;
 pub use error::WatchError;
 pub use observed::Observed;
 pub use resource::Resource;

@@ -1,0 +1,135 @@
+use std::{
+    collections::hash_map::RandomState,
+    future::Future,
+    hash::{BuildHasher, Hasher},
+    sync::Arc,
+    time::Duration,
+};
+
+use thiserror::Error;
+use tokio::{runtime::Handle, sync::mpsc};
+
+use super::{Client, driver::Driver, registry::Registry};
+use crate::{
+    config::Bootstrap,
+    engine::Engine,
+    protocol::{OnDeletion, Settings},
+    transport::{GrpcTransport, Transport},
+};
+
+/// Settings of a [`Client`] to be. Made by [`Client::builder`].
+#[derive(Debug)]
+#[must_use = "a builder does nothing until `build` is called"]
+pub struct ClientBuilder {
+    bootstrap: Arc<Bootstrap>,
+    settings: Settings,
+    grpc: GrpcTransport,
+    transport: Option<Arc<dyn Transport>>,
+}
+
+/// Why a client could not be built.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// It was built outside of a tokio runtime.
+    #[error("a client needs a tokio runtime: build it in a task, or within `Runtime::enter`")]
+    NoRuntime,
+}
+
+impl ClientBuilder {
+    pub(super) fn new(bootstrap: Arc<Bootstrap>) -> Self {
+        Self { bootstrap, settings: Settings::default(), grpc: GrpcTransport::default(), transport: None }
+    }
+
+    /// Sets how long a server may take to send a resource before it counts as non-existent: 15 s by default; doubled for
+    /// a server with the feature `resource_timer_is_transient_error` (A57, A88).
+    pub fn resource_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.resource_timeout = timeout;
+        self
+    }
+
+    /// Sets what happens to a resource that its server deletes. By default the server's features decide: it is dropped,
+    /// unless they say `ignore_resource_deletion`.
+    pub fn on_deletion(mut self, policy: OnDeletion) -> Self {
+        self.settings.on_deletion = Some(policy);
+        self
+    }
+
+    /// Sets how long a connection is kept that no watch needs: 30 s by default.
+    pub fn linger(mut self, time: Duration) -> Self {
+        self.settings.linger = time;
+        self
+    }
+
+    /// Sets the largest message that is accepted from a server, in bytes: 256 MiB by default. A larger one ends the
+    /// stream; everything received before stays. Has no effect on a [`transport`](Self::transport) of one's own.
+    pub fn max_message_size(mut self, bytes: usize) -> Self {
+        self.grpc = self.grpc.with_max_message_size(bytes);
+        self
+    }
+
+    /// Sets the interval of HTTP/2 keepalive pings, 30 s by default, and how long the answer may take, 10 s by default.
+    /// A server that finds them too many gets them at longer intervals.
+    pub fn keepalive(mut self, interval: Duration, timeout: Duration) -> Self {
+        self.settings.keepalive = interval;
+        self.grpc = self.grpc.with_keepalive_timeout(timeout);
+        self
+    }
+
+    /// Sets how long it may take to connect, TLS included: 20 s by default. Has no effect on a
+    /// [`transport`](Self::transport) of one's own.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.grpc = self.grpc.with_connect_timeout(timeout);
+        self
+    }
+
+    /// Connects by other means than gRPC over HTTP/2.
+    pub fn transport(mut self, transport: impl Transport) -> Self {
+        self.transport = Some(Arc::new(transport));
+        self
+    }
+
+    /// Builds the client and spawns its driver on the current tokio runtime.
+    ///
+    /// # Errors
+    /// There is no current tokio runtime.
+    pub fn build(self) -> Result<Client, BuildError> {
+        let (client, driver) = self.build_with_driver()?;
+        client.runtime.spawn(driver);
+        Ok(client)
+    }
+
+    /// Builds the client and hands over its driver: the future that does all the work. It must be polled, on a tokio
+    /// runtime with I/O and time enabled, and is ready when the client has ended. If it is dropped, the client ends.
+    ///
+    /// ```no_run
+    /// # use xdskit::{Client, config::Bootstrap};
+    /// # async fn example(bootstrap: Bootstrap) -> Result<(), Box<dyn std::error::Error>> {
+    /// let (client, driver) = Client::builder(bootstrap).build_with_driver()?;
+    /// let driver = tokio::spawn(driver);
+    /// drop(client);
+    /// driver.await?; // Ends with the last handle.
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// There is no current tokio runtime: the callbacks of [`Client::on_change`] run on it.
+    pub fn build_with_driver(
+        self,
+    ) -> Result<(Client, impl Future<Output = ()> + Send + 'static), BuildError> {
+        let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
+        let (commands, received) = mpsc::unbounded_channel();
+        let node = self.bootstrap.node().id.as_str().into();
+        let transport = self.transport.unwrap_or_else(|| Arc::new(self.grpc));
+        let engine = Engine::new(self.bootstrap, self.settings, random_seed());
+        let driver = Driver::new(engine, transport, received);
+        let registry = Registry::new(commands, node);
+        Ok((Client { registry, runtime }, driver.run()))
+    }
+}
+
+/// The standard library seeds its hash maps from the system's random source.
+fn random_seed() -> u64 {
+    RandomState::new().build_hasher().finish()
+}

@@ -1,0 +1,119 @@
+use std::{
+    collections::VecDeque,
+    future::poll_fn,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use futures_core::Stream;
+use imbl::ordmap::DiffItem;
+
+use super::members::{Members, WatchAll};
+use crate::{
+    error::{Blame, Code, Subject, WatchError},
+    observed::{ErasedMembers, Observed},
+    resource::Resource,
+};
+
+/// The members of a wildcard one by one: first all that there are, then each one that changes.
+///
+/// Made by [`WatchAll::changes`]. It compares the latest state with what this watcher was given last, so a slow watcher
+/// skips what came between: what came and went meanwhile is not told.
+///
+/// ```no_run
+/// # use xdskit::{Client, Observed, Resource};
+/// # async fn example<Cluster: Resource>(client: Client) {
+/// let mut changes = client.watch_all::<Cluster>().changes();
+/// while let Some(change) = changes.next().await {
+///     match &*change.observed {
+///         Observed::Present { resource, .. } => println!("{}: {resource:?}", change.name),
+///         Observed::Absent { reason, .. } => println!("{} is gone: {reason}", change.name),
+///         _ => {}
+///     }
+/// }
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use = "dropping it ends the watch"]
+pub struct Changes<T: Resource> {
+    watch: WatchAll<T>,
+    members: Option<Arc<Members<T>>>,
+    pending: VecDeque<MemberChange<T>>,
+}
+
+/// One member of a wildcard that changed.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct MemberChange<T> {
+    /// The member's name.
+    pub name: Arc<str>,
+    /// What is known of it now: absent with `NOT_FOUND` when the server has it no longer.
+    pub observed: Arc<Observed<T>>,
+    /// Whether this is the last change of a state in which the server has sent all it has.
+    pub complete: bool,
+}
+
+impl<T: Resource> Changes<T> {
+    pub(super) fn new(watch: WatchAll<T>) -> Self {
+        Self { watch, members: None, pending: VecDeque::new() }
+    }
+
+    /// Waits for a change; `None` when the client is shut down.
+    ///
+    /// # Cancel safety
+    /// No change is lost if the future is dropped.
+    pub async fn next(&mut self) -> Option<MemberChange<T>> {
+        poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
+    }
+
+    /// The state that the changes given last belong to; `None` before the first.
+    pub fn members(&self) -> Option<&Arc<Members<T>>> {
+        self.members.as_ref()
+    }
+}
+
+impl<T: Resource> Stream for Changes<T> {
+    type Item = MemberChange<T>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        loop {
+            if let Some(change) = self.pending.pop_front() {
+                return Poll::Ready(Some(change));
+            }
+            let Some(newer) = ready!(Pin::new(&mut self.watch).poll_next(cx)) else {
+                return Poll::Ready(None);
+            };
+            let older = self.members.replace(newer.clone());
+            self.pending = differences(older.as_deref(), &newer);
+        }
+    }
+}
+
+fn differences<T: Resource>(older: Option<&Members<T>>, newer: &Members<T>) -> VecDeque<MemberChange<T>> {
+    let nothing = imbl::OrdMap::new();
+    let older = older.map_or(&nothing, |members| &members.erased().map);
+    let newer = newer.erased();
+    let mut changes: VecDeque<_> = older
+        .diff(&newer.map)
+        .map(|item| {
+            let (name, observed) = match item {
+                DiffItem::Add(name, member) | DiffItem::Update { new: (name, member), .. } => {
+                    (name, member.to_typed())
+                }
+                DiffItem::Remove(name, _) => (name, Arc::new(removed(name, newer))),
+            };
+            MemberChange { name: name.clone(), observed, complete: false }
+        })
+        .collect();
+    if let Some(last) = changes.back_mut() {
+        last.complete = newer.complete;
+    }
+    changes
+}
+
+fn removed<T>(name: &Arc<str>, members: &ErasedMembers) -> Observed<T> {
+    let about = Subject { type_url: members.type_url, name: name.clone(), node: members.node.clone() };
+    let reason = "the management server has it no longer";
+    Observed::Absent { reason: WatchError::new(Code::NotFound, Blame::Peer, about, reason) }
+}

@@ -1,0 +1,205 @@
+use std::{
+    collections::HashMap,
+    future::ready,
+    ops::ControlFlow,
+    pin::{Pin, pin},
+    sync::{Arc, Weak},
+    time::Instant,
+};
+
+use tokio::{
+    sync::mpsc::{self, UnboundedReceiver, UnboundedSender},
+    time::{self, Sleep},
+};
+use tracing::{debug, trace};
+
+use super::registry::{Command, Publish};
+use crate::{
+    engine::Engine,
+    protocol::{Input, Output, StreamId, ViewId},
+    transport::{Connection, Events, Target, Transport},
+};
+
+/// The only task of a client: waits for something to happen, lets the engine judge it, carries out its orders.
+///
+/// It never waits for a user, a connection or a server. Connecting, writing and reading are the transport's; it reports
+/// back as [`Input`]s.
+#[derive(Debug)]
+pub(super) struct Driver {
+    engine: Engine,
+    transport: Arc<dyn Transport>,
+    commands: UnboundedReceiver<Command>,
+    events: UnboundedReceiver<Input>,
+    /// Lent to the transport. Holds few events: a stream reads one message for each order to read.
+    reports: UnboundedSender<Input>,
+    views: HashMap<ViewId, Weak<dyn Publish>>,
+    connections: HashMap<StreamId, Box<dyn Connection>>,
+}
+
+/// What there is to do.
+#[derive(Debug)]
+enum Work {
+    Commands,
+    Event(Input),
+    /// The engine's nearest deadline is over, or it has divided its work and there is more of it.
+    Deadline,
+    /// Nobody is left who could want anything.
+    Nothing,
+}
+
+impl Driver {
+    pub(super) fn new(
+        engine: Engine,
+        transport: Arc<dyn Transport>,
+        commands: UnboundedReceiver<Command>,
+    ) -> Self {
+        let (reports, events) = mpsc::unbounded_channel();
+        Self {
+            engine,
+            transport,
+            commands,
+            events,
+            reports,
+            views: HashMap::new(),
+            connections: HashMap::new(),
+        }
+    }
+
+    pub(super) async fn run(mut self) {
+        let mut batch = Vec::with_capacity(MAX_BATCH);
+        let mut sleep = pin!(time::sleep_until(time::Instant::now()));
+        self.carry_out();
+        loop {
+            match self.next_work(&mut batch, sleep.as_mut()).await {
+                Work::Commands => {
+                    for command in batch.drain(..) {
+                        if self.handle_command(command).is_break() {
+                            return;
+                        }
+                    }
+                }
+                Work::Event(event) => self.handle_event(event),
+                Work::Deadline => {
+                    self.engine.handle_timeout(now());
+                    self.carry_out();
+                    // Slices of a large response may follow each other; others must be able to run in between.
+                    tokio::task::yield_now().await;
+                }
+                Work::Nothing => return,
+            }
+        }
+    }
+
+    /// Waits for work. The choice among several kinds of it is random, so that none starves another.
+    async fn next_work(&mut self, batch: &mut Vec<Command>, mut sleep: Pin<&mut Sleep>) -> Work {
+        let deadline = self.engine.poll_timeout().map(|(at, _)| time::Instant::from_std(at));
+        let is_over = deadline.is_some_and(|at| at <= time::Instant::now());
+        if let Some(at) = deadline
+            && !is_over
+            && at != sleep.deadline()
+        {
+            sleep.as_mut().reset(at);
+        }
+        tokio::select! {
+            count = self.commands.recv_many(batch, MAX_BATCH) => if count == 0 { Work::Nothing } else { Work::Commands },
+            Some(event) = self.events.recv() => Work::Event(event),
+            () = ready(()), if is_over => Work::Deadline,
+            () = sleep, if deadline.is_some() && !is_over => Work::Deadline,
+        }
+    }
+
+    fn handle_command(&mut self, command: Command) -> ControlFlow<()> {
+        match command {
+            Command::Watch { view, ty, names, publish } => {
+                self.views.insert(view, publish);
+                self.engine.subscribe(view, ty, names, now());
+            }
+            Command::Unwatch { view } => {
+                // A view that was refused never came to the engine.
+                if self.views.remove(&view).is_some() {
+                    self.engine.unsubscribe(view, now());
+                }
+            }
+            Command::Shutdown => return ControlFlow::Break(()),
+        }
+        self.carry_out();
+        ControlFlow::Continue(())
+    }
+
+    fn handle_event(&mut self, event: Input) {
+        let stream = stream_of(&event);
+        if !self.connections.contains_key(&stream) {
+            return trace!(%stream, "an event of a stream that was given up");
+        }
+        if let Input::Disconnected { reason, .. } = &event {
+            debug!(%stream, kind = ?reason.kind, "stream ended: {}", reason.message);
+            self.connections.remove(&stream);
+        }
+        self.engine.handle_input(event, now());
+        self.carry_out();
+    }
+
+    /// Carries out all that the engine orders.
+    fn carry_out(&mut self) {
+        while let Some(order) = self.engine.poll_output() {
+            match order {
+                Output::Connect { stream, server, keepalive } => {
+                    let events = Events::new(stream, self.reports.clone());
+                    let connection = self.transport.connect(Target { server, keepalive }, events);
+                    self.connections.insert(stream, connection);
+                }
+                Output::Send { stream, message } => {
+                    self.with_connection(stream, |connection| connection.send(message));
+                }
+                Output::Read { stream } => self.with_connection(stream, |connection| connection.read()),
+                Output::Disconnect { stream } => drop(self.connections.remove(&stream)),
+                Output::Notify { view, observed } => {
+                    if let Some(view) = self.views.get(&view).and_then(Weak::upgrade) {
+                        view.publish(observed).wake();
+                    }
+                }
+            }
+        }
+    }
+
+    /// A connection may have ended just before the engine ordered something; the report of it is on its way.
+    fn with_connection(&mut self, stream: StreamId, order: impl FnOnce(&mut dyn Connection)) {
+        if let Some(connection) = self.connections.get_mut(&stream) {
+            order(connection.as_mut());
+        }
+    }
+}
+
+/// Ends all watches, also those that were started too late for the driver to see.
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.commands.close();
+        let mut views: Vec<_> = self.views.drain().map(|(_, view)| view).collect();
+        while let Ok(command) = self.commands.try_recv() {
+            match command {
+                Command::Watch { publish, .. } => views.push(publish),
+                Command::Unwatch { .. } | Command::Shutdown => {}
+            }
+        }
+        for view in views.iter().filter_map(Weak::upgrade) {
+            view.close().wake();
+        }
+    }
+}
+
+fn stream_of(event: &Input) -> StreamId {
+    match event {
+        Input::Connected { stream }
+        | Input::RequestSent { stream }
+        | Input::Received { stream, .. }
+        | Input::Disconnected { stream, .. } => *stream,
+    }
+}
+
+/// The time, as the runtime tells it.
+fn now() -> Instant {
+    time::Instant::now().into_std()
+}
+
+/// How many commands are taken before events and deadlines are looked at again.
+const MAX_BATCH: usize = 256;

@@ -1,0 +1,170 @@
+use std::{
+    fmt,
+    marker::PhantomData,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use futures_core::Stream;
+
+use super::{
+    changes::Changes,
+    registry::{View, Viewed},
+    watcher::Watcher,
+};
+use crate::{
+    error::WatchError,
+    observed::{ErasedMembers, Observed},
+    resource::{Erased, Resource},
+};
+
+/// All resources of a type that a management server has for this client, watched.
+///
+/// Made by [`Client::watch_all`](super::Client::watch_all). As a [`Stream`] it gives a state of all [`Members`] whenever
+/// there is one that this watcher has not seen; [`changes`](Self::changes) gives single members instead. It ends when
+/// the client is shut down. A clone is another watcher that has seen nothing yet.
+///
+/// ```no_run
+/// # use xdskit::{Client, Resource};
+/// # async fn example<Cluster: Resource>(client: Client) {
+/// let mut clusters = client.watch_all::<Cluster>();
+/// while let Some(members) = clusters.next().await {
+///     for (name, seen) in members.iter() {
+///         println!("{name}: {seen:?}");
+///     }
+/// }
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use = "dropping a watch ends it"]
+pub struct WatchAll<T: Resource> {
+    watcher: Watcher<Members<T>>,
+}
+
+/// The members of a wildcard as they are at one time, in the order of their names.
+///
+/// States share what they have in common, so that holding on to one is cheap.
+pub struct Members<T> {
+    inner: Arc<ErasedMembers>,
+    resource: PhantomData<fn() -> T>,
+}
+
+impl<T: Resource> WatchAll<T> {
+    pub(super) fn new(view: Arc<View<Members<T>>>) -> Self {
+        Self { watcher: Watcher::new(view) }
+    }
+
+    /// Waits for a state that this watcher has not seen; `None` when the client is shut down.
+    ///
+    /// # Cancel safety
+    /// No state is lost if the future is dropped.
+    pub async fn next(&mut self) -> Option<Arc<Members<T>>> {
+        self.watcher.next().await
+    }
+
+    /// The latest state, without waiting: `None` if nothing is known yet. Does not count as seen.
+    pub fn latest(&self) -> Option<Arc<Members<T>>> {
+        self.watcher.latest()
+    }
+
+    /// The members when all of them are known, or the reason why none are. The state counts as seen.
+    ///
+    /// # Errors
+    /// Nothing came, and there is bad news, which may pass: [`WatchError::is_transient`]; or the client was shut down
+    /// (`CANCELLED`).
+    ///
+    /// # Cancel safety
+    /// No state is lost if the future is dropped.
+    pub async fn ready(&mut self) -> Result<Arc<Members<T>>, WatchError> {
+        let known = |members: &Members<T>| members.is_complete() || members.warning().is_some();
+        let members = self.watcher.wait_for(known).await.ok_or_else(|| self.watcher.view().shut_down())?;
+        match members.warning() {
+            Some(why) if members.is_empty() => Err(why.clone()),
+            Some(_) | None => Ok(members),
+        }
+    }
+
+    /// Waits for a state that fulfils a condition, beginning with the latest one even if it was seen; `None` when the
+    /// client is shut down.
+    ///
+    /// # Cancel safety
+    /// The latest state is not lost if the future is dropped: the next call begins with it.
+    pub async fn wait_for(&mut self, condition: impl FnMut(&Members<T>) -> bool) -> Option<Arc<Members<T>>> {
+        self.watcher.wait_for(condition).await
+    }
+
+    /// Gives the members one by one: first all that there are, then each one that changes.
+    pub fn changes(self) -> Changes<T> {
+        Changes::new(self)
+    }
+}
+
+impl<T: Resource> Stream for WatchAll<T> {
+    type Item = Arc<Members<T>>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.watcher.poll_next(cx)
+    }
+}
+
+impl<T: Resource> Clone for WatchAll<T> {
+    fn clone(&self) -> Self {
+        Self { watcher: self.watcher.clone() }
+    }
+}
+
+impl<T: Resource> Members<T> {
+    /// The members with their names, in the order of the names.
+    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Arc<str>, &Observed<T>)> {
+        self.inner.map.iter().map(|(name, member)| (name, member.typed()))
+    }
+
+    /// What is known of the member of this name; `None` if the server has none, or has not sent it yet.
+    pub fn get(&self, name: &str) -> Option<&Observed<T>> {
+        self.inner.map.get(name).map(|member| member.typed())
+    }
+
+    /// How many there are, those that are absent for a reason among them.
+    pub fn len(&self) -> usize {
+        self.inner.map.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.inner.map.is_empty()
+    }
+
+    /// Whether the server has sent all it has.
+    pub fn is_complete(&self) -> bool {
+        self.inner.complete
+    }
+
+    /// Why the members may be stale, all together. Those of single members are theirs.
+    pub fn warning(&self) -> Option<&WatchError> {
+        self.inner.warning.as_ref()
+    }
+
+    pub(super) fn erased(&self) -> &ErasedMembers {
+        &self.inner
+    }
+}
+
+impl<T: Resource> fmt::Debug for Members<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
+    }
+}
+
+impl<T: Resource> Viewed for Members<T> {
+    type Resource = T;
+
+    fn from_erased(erased: Erased) -> Arc<Self> {
+        let inner = erased.downcast().expect("what is published for a wildcard are members");
+        Arc::new(Self { inner, resource: PhantomData })
+    }
+
+    fn refused(reason: WatchError) -> Self {
+        Self { inner: Arc::new(ErasedMembers::refused(reason)), resource: PhantomData }
+    }
+}

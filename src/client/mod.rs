@@ -1,0 +1,117 @@
+//! The client: watches for an application, kept up to date by one task.
+//!
+//! ```text
+//!   Client ── watch ──▶ Registry ── Command ──▶ driver: engine.subscribe, handle_*, poll_output
+//!                          │                      │  ▲
+//!   Watch ◀── wakes ──── View ◀──── Notify ───────┘  └─ Input ── transport
+//! ```
+//!
+//! A [`Client`] and its watches only record interest and look at the latest state; all else happens in the driver, which
+//! waits for no user. See [`Watch`], [`WatchAll`] and [`Client::on_change`] for the three ways to look.
+
+mod builder;
+mod changes;
+mod driver;
+mod members;
+mod on_change;
+mod registry;
+mod slot;
+mod watch;
+mod watcher;
+
+use std::{fmt, sync::Arc};
+
+use tokio::runtime::Handle;
+
+pub use self::{
+    builder::{BuildError, ClientBuilder},
+    changes::{Changes, MemberChange},
+    members::{Members, WatchAll},
+    on_change::ChangeGuard,
+    watch::Watch,
+};
+pub use crate::protocol::OnDeletion;
+
+use self::registry::{Registry, WatchedNames};
+use crate::{config::Bootstrap, observed::Observed, resource::Resource};
+
+/// A client of the management servers that a [`Bootstrap`] names. Clones are handles of the same client.
+///
+/// Its streams are opened when something is watched. It ends when the last handle, watch and [`ChangeGuard`] is dropped,
+/// or by [`shutdown`](Self::shutdown).
+///
+/// ```no_run
+/// use xdskit::{Client, Observed, config::Bootstrap};
+///
+/// # async fn example<Cluster: xdskit::Resource>() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = Client::builder(Bootstrap::from_env()?).build()?;
+/// let mut shop = client.watch::<Cluster>("shop");
+/// while let Some(seen) = shop.next().await {
+///     println!("{seen:?}");
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    registry: Arc<Registry>,
+    runtime: Handle,
+}
+
+impl Client {
+    /// Starts a client with the defaults.
+    pub fn builder(bootstrap: impl Into<Arc<Bootstrap>>) -> ClientBuilder {
+        ClientBuilder::new(bootstrap.into())
+    }
+
+    /// Watches the resource of this name, an old-style or an `xdstp://` one.
+    ///
+    /// It records interest and returns at once. It cannot fail: what stands in the way of the resource, a name that
+    /// cannot be parsed included, is seen as [`Observed::Absent`]. A watch of a name that is watched already joins it,
+    /// sees the current state first, and sends nothing to the server.
+    pub fn watch<T: Resource>(&self, name: impl AsRef<str>) -> Watch<T> {
+        Watch::new(self.registry.view(WatchedNames::One(name.as_ref())))
+    }
+
+    /// Watches all resources of a type that the first management server has for this client (wildcard, `*`).
+    pub fn watch_all<T: Resource>(&self) -> WatchAll<T> {
+        WatchAll::new(self.registry.view(WatchedNames::All))
+    }
+
+    /// Calls back with the state of a resource, now if it is known, and whenever it changes, until the guard is
+    /// dropped.
+    ///
+    /// The calls are made one after the other in a task of their own on the runtime that the client was built in: a
+    /// slow callback skips states and holds up nobody but that task, which must not be blocked for long. If it panics,
+    /// the task ends, and with it the watch.
+    ///
+    /// ```no_run
+    /// # use xdskit::{Client, Resource};
+    /// # fn example<Cluster: Resource>(client: Client) {
+    /// let guard = client.on_change::<Cluster, _>("shop", |seen| println!("{seen:?}"));
+    /// # drop(guard);
+    /// # }
+    /// ```
+    pub fn on_change<T, F>(&self, name: impl AsRef<str>, callback: F) -> ChangeGuard
+    where
+        T: Resource,
+        F: FnMut(&Arc<Observed<T>>) + Send + 'static,
+    {
+        on_change::call(&self.runtime, self.watch(name), callback)
+    }
+
+    /// Ends the client and waits until its streams are given up. All of its watches end, also those that are started
+    /// later.
+    ///
+    /// # Cancel safety
+    /// The client ends even if the future is dropped once it was polled.
+    pub async fn shutdown(&self) {
+        self.registry.shutdown().await;
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("registry", &self.registry).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,249 @@
+use std::{
+    any::{Any, TypeId, type_name},
+    collections::HashMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::slot::{Slot, Wakers};
+use crate::{
+    engine::Names,
+    error::{Blame, Code, Subject, WatchError},
+    protocol::ViewId,
+    resource::{Erased, Resource, ResourceType},
+};
+
+/// The views of a client that somebody watches.
+///
+/// One view is shared by all who watch the same names of the same type. It begins with its first watcher and ends with
+/// its last; names that are watched again after that are another view, so the two cannot be taken for each other.
+pub(super) struct Registry {
+    commands: UnboundedSender<Command>,
+    node: Arc<str>,
+    state: Mutex<State>,
+}
+
+/// What is asked of the driver.
+#[derive(Debug)]
+pub(super) enum Command {
+    Watch { view: ViewId, ty: ResourceType, names: Names, publish: Weak<dyn Publish> },
+    Unwatch { view: ViewId },
+    Shutdown,
+}
+
+/// A view as the driver sees it, whatever its type is.
+pub(super) trait Publish: fmt::Debug + Send + Sync {
+    fn publish(&self, observed: Erased) -> Wakers;
+
+    /// Ends it: nothing will be published any more.
+    fn close(&self) -> Wakers;
+}
+
+/// What a view publishes: the one resource that it names, or the members that there are.
+pub(super) trait Viewed: Send + Sync + Sized + 'static {
+    type Resource: Resource;
+
+    /// Gives the type back to what the engine publishes.
+    fn from_erased(erased: Erased) -> Arc<Self>;
+
+    /// What is seen if there cannot be anything to see.
+    fn refused(reason: WatchError) -> Self;
+}
+
+/// Something that is watched, shared by its watchers.
+pub(super) struct View<V: Viewed> {
+    slot: Slot<V>,
+    id: ViewId,
+    names: Names,
+    registry: Arc<Registry>,
+}
+
+#[derive(Default)]
+struct State {
+    last_view: u64,
+    types: HashMap<&'static str, Type>,
+}
+
+/// The views of one type of resource.
+struct Type {
+    /// The Rust type that was watched first under the type URL.
+    rust: TypeId,
+    rust_name: &'static str,
+    all: Option<Entry>,
+    one: HashMap<Arc<str>, Entry>,
+}
+
+#[derive(Clone)]
+struct Entry {
+    id: ViewId,
+    /// A `View` of the type's resource.
+    view: Weak<dyn Any + Send + Sync>,
+}
+
+impl Registry {
+    pub(super) fn new(commands: UnboundedSender<Command>, node: Arc<str>) -> Arc<Self> {
+        Arc::new(Self { commands, node, state: Mutex::default() })
+    }
+
+    /// The view of these names: the one that is watched already, or a new one.
+    pub(super) fn view<V: Viewed>(self: &Arc<Self>, names: WatchedNames<'_>) -> Arc<View<V>> {
+        let ty = ResourceType::of::<V::Resource>();
+        let mut state = self.lock();
+        state.last_view += 1;
+        let id = ViewId::new(state.last_view);
+        let views = state.types.entry(ty.type_url()).or_insert_with(Type::new::<V::Resource>);
+        if views.rust != TypeId::of::<V::Resource>() {
+            let taken_by = views.rust_name;
+            drop(state);
+            return self.refused(id, names, taken_by);
+        }
+        if let Some(view) = views.find(names).and_then(|entry| entry.view.upgrade()) {
+            return view.downcast().expect("the views of a type URL are of one type");
+        }
+        let names = names.to_owned();
+        let view = Arc::new(View { slot: Slot::new(), id, names: names.clone(), registry: self.clone() });
+        let erased: Weak<View<V>> = Arc::downgrade(&view);
+        views.insert(&names, Entry { id, view: erased.clone() });
+        drop(state);
+        if self.commands.send(Command::Watch { view: id, ty, names, publish: erased }).is_err() {
+            view.slot.close().wake();
+        }
+        view
+    }
+
+    /// Tells the driver to end, and waits until it has.
+    pub(super) async fn shutdown(&self) {
+        if self.commands.send(Command::Shutdown).is_ok() {
+            self.commands.closed().await;
+        }
+    }
+
+    /// A view that is over before it begins: a type URL belongs to the Rust type that was watched first.
+    fn refused<V: Viewed>(
+        self: &Arc<Self>,
+        id: ViewId,
+        names: WatchedNames<'_>,
+        taken_by: &str,
+    ) -> Arc<View<V>> {
+        let view = View { slot: Slot::new(), id, names: names.to_owned(), registry: self.clone() };
+        let reason = format!("its type URL is watched as {taken_by} by this client already");
+        let reason = WatchError::new(Code::FailedPrecondition, Blame::Local, view.subject(), reason);
+        view.slot.publish(Arc::new(V::refused(reason))).wake();
+        view.slot.close().wake();
+        Arc::new(view)
+    }
+
+    /// Ends a view whose last watcher is gone, unless a new one took its place, and tells the driver.
+    fn forget(&self, type_url: &str, names: &Names, id: ViewId) {
+        if let Some(views) = self.lock().types.get_mut(type_url) {
+            views.remove(names, id);
+        }
+        // An error means that the driver ended, and all interest with it.
+        let _ = self.commands.send(Command::Unwatch { view: id });
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Registry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registry").field("node", &self.node).finish_non_exhaustive()
+    }
+}
+
+/// [`Names`], borrowed: joining a view that is there allocates nothing.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum WatchedNames<'a> {
+    All,
+    One(&'a str),
+}
+
+impl WatchedNames<'_> {
+    fn to_owned(self) -> Names {
+        match self {
+            Self::All => Names::All,
+            Self::One(name) => Names::One(name.into()),
+        }
+    }
+}
+
+impl Type {
+    fn new<T: Resource>() -> Self {
+        Self { rust: TypeId::of::<T>(), rust_name: type_name::<T>(), all: None, one: HashMap::new() }
+    }
+
+    fn find(&self, names: WatchedNames<'_>) -> Option<&Entry> {
+        match names {
+            WatchedNames::All => self.all.as_ref(),
+            WatchedNames::One(name) => self.one.get(name),
+        }
+    }
+
+    fn insert(&mut self, names: &Names, entry: Entry) {
+        match names {
+            Names::All => self.all = Some(entry),
+            Names::One(name) => drop(self.one.insert(name.clone(), entry)),
+        }
+    }
+
+    fn remove(&mut self, names: &Names, id: ViewId) {
+        match names {
+            Names::All => drop(self.all.take_if(|entry| entry.id == id)),
+            Names::One(name) => {
+                if self.one.get(name).is_some_and(|entry| entry.id == id) {
+                    self.one.remove(name);
+                }
+            }
+        }
+    }
+}
+
+impl<V: Viewed> View<V> {
+    pub(super) fn slot(&self) -> &Slot<V> {
+        &self.slot
+    }
+
+    /// Why a watcher that waits for something waits in vain.
+    pub(super) fn shut_down(&self) -> WatchError {
+        WatchError::new(Code::Cancelled, Blame::Local, self.subject(), "the client was shut down")
+    }
+
+    fn subject(&self) -> Subject {
+        let name = match &self.names {
+            Names::All => "*".into(),
+            Names::One(name) => name.clone(),
+        };
+        Subject { type_url: V::Resource::TYPE_URL, name, node: self.registry.node.clone() }
+    }
+}
+
+impl<V: Viewed> Publish for View<V> {
+    fn publish(&self, observed: Erased) -> Wakers {
+        self.slot.publish(V::from_erased(observed))
+    }
+
+    fn close(&self) -> Wakers {
+        self.slot.close()
+    }
+}
+
+impl<V: Viewed> Drop for View<V> {
+    fn drop(&mut self) {
+        self.registry.forget(V::Resource::TYPE_URL, &self.names, self.id);
+    }
+}
+
+impl<V: Viewed> fmt::Debug for View<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("View")
+            .field("type_url", &V::Resource::TYPE_URL)
+            .field("names", &self.names)
+            .field("id", &self.id)
+            .field("slot", &self.slot)
+            .finish()
+    }
+}

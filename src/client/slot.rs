@@ -1,0 +1,250 @@
+use std::{
+    fmt, mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
+};
+
+use slab::Slab;
+
+/// The latest value of a view, and who waits for the next one.
+///
+/// It holds one value, never a queue of them: a watcher that is slow skips what came between, never what came last,
+/// and costs nobody anything.
+pub(super) struct Slot<V> {
+    state: Mutex<State<V>>,
+}
+
+struct State<V> {
+    value: Option<Arc<V>>,
+    /// Counts publications and skips 0, which a watcher that has seen nothing stands at. Wrapping round is harmless: a
+    /// watcher would have to sleep through exactly 2³² − 1 publications to miss one.
+    revision: u32,
+    closed: bool,
+    /// Those who wait for the revision after this one.
+    waiting: Slab<Waker>,
+}
+
+/// Where a watcher stands: what it saw last, and its place among those who wait.
+#[derive(Debug, Default)]
+pub(super) struct Cursor {
+    seen: u32,
+    /// Valid as long as `seen` is the slot's revision: a publication takes all wakers out.
+    place: Option<usize>,
+}
+
+/// Those whom a publication wakes. To be woken without a lock held.
+#[must_use = "watchers wait until they are woken"]
+#[derive(Debug, Default)]
+pub(super) struct Wakers(Slab<Waker>);
+
+impl<V> Slot<V> {
+    pub(super) fn new() -> Self {
+        Self { state: Mutex::new(State { value: None, revision: 0, closed: false, waiting: Slab::new() }) }
+    }
+
+    /// Replaces the value.
+    pub(super) fn publish(&self, value: Arc<V>) -> Wakers {
+        let (wakers, _replaced) = {
+            let mut state = self.lock();
+            state.revision = state.revision.checked_add(1).unwrap_or(1);
+            (mem::take(&mut state.waiting), state.value.replace(value))
+        };
+        Wakers(wakers)
+    }
+
+    /// Says that nothing will be published any more.
+    pub(super) fn close(&self) -> Wakers {
+        let mut state = self.lock();
+        state.closed = true;
+        Wakers(mem::take(&mut state.waiting))
+    }
+
+    /// The value, seen or not.
+    pub(super) fn latest(&self) -> Option<Arc<V>> {
+        self.lock().value.clone()
+    }
+
+    /// The value, which counts as seen from now on.
+    pub(super) fn take(&self, cursor: &mut Cursor) -> Option<Arc<V>> {
+        let mut state = self.lock();
+        state.leave(cursor);
+        cursor.seen = state.revision;
+        state.value.clone()
+    }
+
+    /// The value if the watcher has not seen it, or `None` if none will come any more.
+    pub(super) fn poll(&self, cursor: &mut Cursor, cx: &Context<'_>) -> Poll<Option<Arc<V>>> {
+        let mut state = self.lock();
+        if cursor.seen != state.revision {
+            *cursor = Cursor { seen: state.revision, place: None };
+            return Poll::Ready(state.value.clone());
+        }
+        if state.closed {
+            cursor.place = None;
+            return Poll::Ready(None);
+        }
+        match cursor.place {
+            Some(place) => state.waiting[place].clone_from(cx.waker()),
+            None => cursor.place = Some(state.waiting.insert(cx.waker().clone())),
+        }
+        Poll::Pending
+    }
+
+    /// Gives up a watcher's place among those who wait.
+    pub(super) fn leave(&self, cursor: &mut Cursor) {
+        if cursor.place.is_some() {
+            self.lock().leave(cursor);
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.lock().waiting.len()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<V>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<V> State<V> {
+    fn leave(&mut self, cursor: &mut Cursor) {
+        if let Some(place) = cursor.place.take()
+            && cursor.seen == self.revision
+            && !self.closed
+        {
+            self.waiting.remove(place);
+        }
+    }
+}
+
+impl<V> fmt::Debug for Slot<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = self.lock();
+        f.debug_struct("Slot")
+            .field("revision", &state.revision)
+            .field("closed", &state.closed)
+            .field("waiting", &state.waiting.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Wakers {
+    /// Wakes them: here if they are few, else in a task of their own so that the caller is not held up.
+    pub(super) fn wake(self) {
+        let Self(wakers) = self;
+        if wakers.len() <= MAX_WOKEN_IN_PLACE {
+            return wake_all(wakers);
+        }
+        match tokio::runtime::Handle::try_current() {
+            Ok(runtime) => drop(runtime.spawn(async move { wake_all(wakers) })),
+            Err(_) => wake_all(wakers),
+        }
+    }
+}
+
+fn wake_all(wakers: Slab<Waker>) {
+    wakers.into_iter().for_each(|(_, waker)| waker.wake());
+}
+
+/// Waking one takes about 100 ns, so that these take some ten microseconds.
+const MAX_WOKEN_IN_PLACE: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicUsize, Ordering},
+        task::Wake,
+    };
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn poll(slot: &Slot<u32>, cursor: &mut Cursor, count: &Arc<Count>) -> Poll<Option<u32>> {
+        let waker = Waker::from(count.clone());
+        slot.poll(cursor, &Context::from_waker(&waker)).map(|value| value.map(|value| *value))
+    }
+
+    #[test]
+    fn a_slot_is_small() {
+        assert!(size_of::<Slot<u32>>() <= 64, "{} bytes", size_of::<Slot<u32>>());
+    }
+
+    #[test]
+    fn a_slow_watcher_sees_the_last_value_only() {
+        let (slot, mut cursor, count) = (Slot::new(), Cursor::default(), Arc::default());
+        assert_eq!(poll(&slot, &mut cursor, &count), Poll::Pending);
+        for value in 1..=3 {
+            slot.publish(Arc::new(value)).wake();
+        }
+        assert_eq!(count.0.load(Ordering::Relaxed), 1);
+        assert_eq!(poll(&slot, &mut cursor, &count), Poll::Ready(Some(3)));
+        assert_eq!(poll(&slot, &mut cursor, &count), Poll::Pending);
+        assert_eq!(poll(&slot, &mut Cursor::default(), &count), Poll::Ready(Some(3)), "one that joins");
+    }
+
+    #[test]
+    fn places_are_given_up_without_publications() {
+        let (slot, count) = (Slot::<u32>::new(), Arc::default());
+        let mut cursors: Vec<_> = (0..1000).map(|_| Cursor::default()).collect();
+        for cursor in &mut cursors {
+            assert_eq!(poll(&slot, cursor, &count), Poll::Pending);
+            assert_eq!(poll(&slot, cursor, &count), Poll::Pending, "polled twice, one place");
+        }
+        assert_eq!(slot.waiting(), 1000);
+        cursors.iter_mut().for_each(|cursor| slot.leave(cursor));
+        assert_eq!(slot.waiting(), 0);
+    }
+
+    #[test]
+    fn a_place_of_an_older_revision_is_not_given_up_for_another() {
+        let (slot, count) = (Slot::new(), Arc::default());
+        let (mut old, mut new) = (Cursor::default(), Cursor::default());
+        assert_eq!(poll(&slot, &mut old, &count), Poll::Pending);
+        slot.publish(Arc::new(1)).wake();
+        assert_eq!(poll(&slot, &mut new, &count), Poll::Ready(Some(1)));
+        assert_eq!(poll(&slot, &mut new, &count), Poll::Pending);
+        slot.leave(&mut old);
+        assert_eq!(slot.waiting(), 1);
+        slot.publish(Arc::new(2)).wake();
+        assert_eq!(count.0.load(Ordering::Relaxed), 2);
+    }
+
+    #[test]
+    fn a_closed_slot_gives_what_was_not_seen_and_ends() {
+        let (slot, count) = (Slot::new(), Arc::default());
+        let (mut waits, mut late) = (Cursor::default(), Cursor::default());
+        assert_eq!(poll(&slot, &mut late, &count), Poll::Pending);
+        slot.publish(Arc::new(1)).wake();
+        assert_eq!(poll(&slot, &mut waits, &count), Poll::Ready(Some(1)));
+        assert_eq!(poll(&slot, &mut waits, &count), Poll::Pending);
+        slot.close().wake();
+        assert_eq!(count.0.load(Ordering::Relaxed), 2);
+        assert_eq!(poll(&slot, &mut waits, &count), Poll::Ready(None));
+        assert_eq!(poll(&slot, &mut waits, &count), Poll::Ready(None));
+        assert_eq!(poll(&slot, &mut late, &count), Poll::Ready(Some(1)));
+        assert_eq!(poll(&slot, &mut late, &count), Poll::Ready(None));
+        slot.leave(&mut waits);
+    }
+
+    #[tokio::test]
+    async fn many_are_woken_in_a_task_of_their_own() {
+        let (slot, count) = (Slot::new(), Arc::default());
+        let mut cursors: Vec<_> = (0..=MAX_WOKEN_IN_PLACE).map(|_| Cursor::default()).collect();
+        for cursor in &mut cursors {
+            assert_eq!(poll(&slot, cursor, &count), Poll::Pending);
+        }
+        slot.publish(Arc::new(1)).wake();
+        assert_eq!(count.0.load(Ordering::Relaxed), 0);
+        tokio::task::yield_now().await;
+        assert_eq!(count.0.load(Ordering::Relaxed), MAX_WOKEN_IN_PLACE + 1);
+    }
+}

@@ -1,0 +1,137 @@
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use futures_core::Stream;
+
+use super::{
+    registry::{View, Viewed},
+    watcher::Watcher,
+};
+use crate::{
+    error::WatchError,
+    observed::Observed,
+    resource::{Erased, Resource},
+};
+
+/// One resource, watched: always its latest state.
+///
+/// Made by [`Client::watch`](super::Client::watch). Dropping it ends the interest. Watches of the same name share what
+/// they see, and one that joins sees the current state first, so cloning is cheap: a clone is another watcher that has
+/// seen nothing yet.
+///
+/// As a [`Stream`] it gives a state whenever there is one that this watcher has not seen. States are not queued: a slow
+/// watcher skips what came between, never what came last, and holds up nobody. It ends when the client is shut down.
+///
+/// ```no_run
+/// # use xdskit::{Client, Observed, Resource};
+/// # async fn example<Cluster: Resource>(client: Client) {
+/// let mut shop = client.watch::<Cluster>("shop");
+/// while let Some(seen) = shop.next().await {
+///     match &*seen {
+///         Observed::Present { resource, warning: None, .. } => println!("use {resource:?}"),
+///         Observed::Present { resource, warning: Some(why), .. } => println!("keep {resource:?}: {why}"),
+///         Observed::Absent { reason, .. } => println!("stop using it: {reason}"),
+///         _ => {}
+///     }
+/// }
+/// # }
+/// ```
+#[derive(Debug)]
+#[must_use = "dropping a watch ends it"]
+pub struct Watch<T: Resource> {
+    watcher: Watcher<Observed<T>>,
+}
+
+impl<T: Resource> Watch<T> {
+    pub(super) fn new(view: Arc<View<Observed<T>>>) -> Self {
+        Self { watcher: Watcher::new(view) }
+    }
+
+    /// Waits for a state that this watcher has not seen; `None` when the client is shut down.
+    ///
+    /// # Cancel safety
+    /// No state is lost if the future is dropped.
+    pub async fn next(&mut self) -> Option<Arc<Observed<T>>> {
+        self.watcher.next().await
+    }
+
+    /// The latest state, without waiting: [`Observed::Pending`] if nothing is known yet. Does not count as seen.
+    pub fn latest(&self) -> Arc<Observed<T>> {
+        self.watcher.latest().unwrap_or_else(|| Arc::new(Observed::Pending))
+    }
+
+    /// The resource if it can be used now, stale or not, or the reason why there is none; waits only while nothing is
+    /// known. The state counts as seen: [`next`](Self::next) waits for the one after it.
+    ///
+    /// ```no_run
+    /// # use std::sync::Arc;
+    /// # use xdskit::{Client, Resource, WatchError};
+    /// # async fn example<Cluster: Resource>(client: Client) -> Result<(), WatchError> {
+    /// let shop: Arc<Cluster> = client.watch("shop").ready().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// What is seen is [`Observed::Absent`], which may pass: [`WatchError::is_transient`] and
+    /// [`wait_for`](Self::wait_for); or the client was shut down (`CANCELLED`).
+    ///
+    /// # Cancel safety
+    /// No state is lost if the future is dropped.
+    pub async fn ready(&mut self) -> Result<Arc<T>, WatchError> {
+        match self.wait_for(|seen| !seen.is_pending()).await.as_deref() {
+            Some(Observed::Present { resource, .. }) => Ok(resource.clone()),
+            Some(Observed::Absent { reason }) => Err(reason.clone()),
+            Some(Observed::Pending) | None => Err(self.watcher.view().shut_down()),
+        }
+    }
+
+    /// Waits for a state that fulfils a condition, beginning with the latest one even if it was seen; `None` when the
+    /// client is shut down. The states it looked at count as seen.
+    ///
+    /// ```no_run
+    /// # use xdskit::{Client, Observed, Resource};
+    /// # async fn example<Cluster: Resource>(client: Client) {
+    /// // Through outages and rejections, until there is one.
+    /// let shop = client.watch::<Cluster>("shop").wait_for(Observed::is_present).await;
+    /// # }
+    /// ```
+    ///
+    /// # Cancel safety
+    /// The latest state is not lost if the future is dropped: the next call begins with it.
+    pub async fn wait_for(
+        &mut self,
+        condition: impl FnMut(&Observed<T>) -> bool,
+    ) -> Option<Arc<Observed<T>>> {
+        self.watcher.wait_for(condition).await
+    }
+}
+
+impl<T: Resource> Stream for Watch<T> {
+    type Item = Arc<Observed<T>>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.watcher.poll_next(cx)
+    }
+}
+
+impl<T: Resource> Clone for Watch<T> {
+    fn clone(&self) -> Self {
+        Self { watcher: self.watcher.clone() }
+    }
+}
+
+impl<T: Resource> Viewed for Observed<T> {
+    type Resource = T;
+
+    fn from_erased(erased: Erased) -> Arc<Self> {
+        erased.downcast().expect("what is published was made by the view's type")
+    }
+
+    fn refused(reason: WatchError) -> Self {
+        Self::Absent { reason }
+    }
+}

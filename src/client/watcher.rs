@@ -1,0 +1,75 @@
+use std::{
+    fmt,
+    future::poll_fn,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use super::{
+    registry::{View, Viewed},
+    slot::Cursor,
+};
+
+/// One watcher of a view.
+pub(super) struct Watcher<V: Viewed> {
+    view: Arc<View<V>>,
+    cursor: Cursor,
+}
+
+impl<V: Viewed> Watcher<V> {
+    pub(super) fn new(view: Arc<View<V>>) -> Self {
+        Self { view, cursor: Cursor::default() }
+    }
+
+    pub(super) fn view(&self) -> &View<V> {
+        &self.view
+    }
+
+    pub(super) fn latest(&self) -> Option<Arc<V>> {
+        self.view.slot().latest()
+    }
+
+    pub(super) fn poll_next(&mut self, cx: &Context<'_>) -> Poll<Option<Arc<V>>> {
+        self.view.slot().poll(&mut self.cursor, cx)
+    }
+
+    pub(super) async fn next(&mut self) -> Option<Arc<V>> {
+        poll_fn(|cx| self.poll_next(cx)).await
+    }
+
+    /// The latest value, or the first one; `None` if none will come.
+    pub(super) async fn current(&mut self) -> Option<Arc<V>> {
+        match self.view.slot().take(&mut self.cursor) {
+            None => self.next().await,
+            value => value,
+        }
+    }
+
+    /// The first value that fulfils a condition, beginning with the latest; `None` if none will come.
+    pub(super) async fn wait_for(&mut self, mut condition: impl FnMut(&V) -> bool) -> Option<Arc<V>> {
+        let mut value = self.current().await?;
+        while !condition(&value) {
+            value = self.next().await?;
+        }
+        Some(value)
+    }
+}
+
+/// A watcher of its own, that has seen nothing yet.
+impl<V: Viewed> Clone for Watcher<V> {
+    fn clone(&self) -> Self {
+        Self::new(self.view.clone())
+    }
+}
+
+impl<V: Viewed> Drop for Watcher<V> {
+    fn drop(&mut self) {
+        self.view.slot().leave(&mut self.cursor);
+    }
+}
+
+impl<V: Viewed> fmt::Debug for Watcher<V> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.view.fmt(f)
+    }
+}
