@@ -110,7 +110,8 @@ func aggregateCluster(name string, children ...string) *cluster.Cluster {
 			Name:        "envoy.clusters.aggregate",
 			TypedConfig: packed(&aggregate.ClusterConfig{Clusters: children}),
 		}},
-		LbPolicy: cluster.Cluster_CLUSTER_PROVIDED,
+		// Envoy wants CLUSTER_PROVIDED here, which gRPC rejects; gRPC does not use an aggregate's policy.
+		LbPolicy: cluster.Cluster_ROUND_ROBIN,
 	}
 }
 

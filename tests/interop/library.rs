@@ -1,0 +1,300 @@
+//! What the crate shows of go-control-plane's mesh.
+
+use std::{
+    collections::BTreeSet,
+    future::Future,
+    sync::{Arc, Mutex},
+};
+
+use serde_json::Value;
+use tokio::time::timeout;
+use xdskit::{
+    Client, Observed,
+    client::Watch,
+    config::Bootstrap,
+    error::Code,
+    resource::{
+        Cluster, ClusterKind, ClusterLoadAssignment, HealthStatus, Listener, RouteConfiguration,
+        listener::RouteSource,
+        route_action::{ClusterChoice, RouteAction},
+    },
+};
+
+use crate::{
+    mesh,
+    peer::{NODE, Peer, is_request},
+    process::PATIENCE,
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_service_leads_to_its_endpoints() {
+    let peer = Peer::start().await;
+    let client = client_of(&peer);
+    let mut endpoints = BTreeSet::new();
+    for service in mesh::SERVICES {
+        let listener = ready(&mut client.watch::<Listener>(service)).await;
+        let routes = match &listener.api().expect("all listeners are for clients").routes {
+            RouteSource::Inline(routes) => routes.clone(),
+            RouteSource::Rds(name) => {
+                assert_eq!(&**name, format!("{service}-routes"));
+                ready(&mut client.watch::<RouteConfiguration>(name)).await
+            }
+            other => panic!("{service}: {other:?}"),
+        };
+        for (cluster, _) in weights(&routes, service) {
+            endpoints.extend(endpoints_of(&client, &cluster).await);
+        }
+    }
+    assert_eq!(endpoints.into_iter().collect::<Vec<_>>(), mesh::addresses());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_aggregate_names_its_clusters_in_order() {
+    let peer = Peer::start().await;
+    let client = client_of(&peer);
+    let orders = ready(&mut client.watch::<Cluster>("orders")).await;
+    let ClusterKind::Aggregate { clusters, .. } = &orders.kind else { panic!("{orders:?}") };
+    assert_eq!(
+        clusters.iter().map(|name| &**name).collect::<Vec<_>>(),
+        ["orders-primary", "orders-fallback"]
+    );
+    let fallback = ready(&mut client.watch::<Cluster>("orders-fallback")).await;
+    let ClusterKind::LogicalDns { address, .. } = &fallback.kind else { panic!("{fallback:?}") };
+    assert_eq!(address.to_string(), "orders.fallback.example:8443");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_canary_moves_and_an_endpoint_drains() {
+    let mut peer = Peer::start().await;
+    let client = client_of(&peer);
+    let mut routes = client.watch::<RouteConfiguration>("cart-routes");
+    let before = ready(&mut routes).await;
+    assert_eq!(weights(&before, "cart"), [("cart-stable".to_owned(), 99), ("cart-canary".to_owned(), 1)]);
+    peer.command("update canary 90 10").await;
+    let moved = [("cart-stable".to_owned(), 90), ("cart-canary".to_owned(), 10)];
+    until(&mut routes, |seen| {
+        is_good(seen) && seen.resource().is_some_and(|now| weights(now, "cart") == moved)
+    })
+    .await;
+
+    let mut endpoints = client.watch::<ClusterLoadAssignment>("payments-endpoints");
+    assert!(draining(&*ready(&mut endpoints).await).is_empty());
+    peer.command("drain 10.1.5.3:8080").await;
+    until(&mut endpoints, |seen| seen.resource().is_some_and(|now| draining(now) == ["10.1.5.3:8080"])).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rejected_cluster_says_what_is_wrong_with_it() {
+    let mut peer = Peer::start().await;
+    let client = client_of(&peer);
+    let mut payments = client.watch::<Cluster>("payments");
+    let mut inventory = client.watch::<Cluster>("inventory");
+    let good = ready(&mut payments).await;
+    assert_ne!(ready(&mut inventory).await.max_requests, 77);
+
+    peer.command("invalid").await;
+    let seen = until(&mut payments, |seen| seen.error().is_some()).await;
+    let why = seen.error().expect("it was waited for");
+    assert!(seen.resource().is_some_and(|kept| Arc::ptr_eq(kept, &good)), "{seen:?}");
+    assert_eq!((why.code(), why.name(), why.node_id()), (Code::InvalidArgument, "payments", NODE));
+    assert!(
+        why.is_rejected() && why.field().is_some_and(|field| field.contains("ring_hash_lb_config")),
+        "{why}"
+    );
+    until(&mut inventory, |seen| is_good(seen) && seen.resource().is_some_and(|now| now.max_requests == 77))
+        .await;
+
+    peer.command("valid").await;
+    until(&mut payments, is_good).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_is_ridden_out() {
+    let mut peer = Peer::start().await;
+    let client = client_of(&peer);
+    let absent = Arc::new(Mutex::new(Vec::new()));
+    let _guard = client.on_change::<Cluster, _>("payments", {
+        let absent = absent.clone();
+        move |seen| {
+            absent
+                .lock()
+                .expect("nothing panics while it is held")
+                .extend(seen.is_absent().then(|| seen.clone()))
+        }
+    });
+    let mut payments = client.watch::<Cluster>("payments");
+    let mut routes = client.watch::<RouteConfiguration>("cart-routes");
+    ready(&mut payments).await;
+    ready(&mut routes).await;
+    peer.accepted("RouteConfiguration", &"1".into()).await;
+
+    peer.command("stop").await;
+    until(&mut payments, |seen| seen.error().is_some_and(|why| why.code() == Code::Unavailable)).await;
+    // What is not known yet cannot be had now.
+    let mut late = client.watch::<Cluster>("inventory");
+    until(&mut late, |seen| seen.error().is_some_and(|why| why.is_transient())).await;
+
+    peer.command("update canary 55 45").await;
+    peer.command("start").await;
+    until(&mut routes, |seen| {
+        is_good(seen) && seen.resource().is_some_and(|now| weights(now, "cart")[0].1 == 55)
+    })
+    .await;
+    until(&mut payments, is_good).await;
+    until(&mut late, is_good).await;
+    let absent = absent.lock().expect("nothing panics while it is held");
+    assert!(absent.is_empty(), "{absent:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_removed_is_not_found() {
+    let mut peer = Peer::start().await;
+    let client = client_of(&peer);
+    let mut listener = client.watch::<Listener>("audit");
+    let mut cluster = client.watch::<Cluster>("audit");
+    let mut routes = client.watch::<RouteConfiguration>("audit-routes");
+    ready(&mut listener).await;
+    ready(&mut cluster).await;
+    ready(&mut routes).await;
+    let versions = peer.command("remove audit").await;
+    until(&mut listener, |seen| seen.is_absent() && seen.error().is_some_and(|why| why.is_not_found())).await;
+    until(&mut cluster, |seen| seen.is_absent() && seen.error().is_some_and(|why| why.is_not_found())).await;
+    peer.accepted("RouteConfiguration", &versions["RouteConfiguration"]).await;
+    assert!(is_good(&routes.latest()), "B1.11: absence is no removal");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn five_thousand_clusters_by_wildcard() {
+    let mut peer = Peer::start().await;
+    let versions = peer.command("clusters 5000").await;
+    let client = client_of(&peer);
+    let mut all = client.watch_all::<Cluster>();
+    let total = 5000 + mesh::clusters().len();
+    let members =
+        within("all clusters", all.wait_for(|members| members.is_complete())).await.expect("it runs");
+    assert_eq!(members.len(), total);
+    assert!(members.iter().all(|(name, seen)| seen.resource().is_some_and(|cluster| cluster.name == *name)));
+    peer.accepted("Cluster", &versions["Cluster"]).await;
+
+    peer.command("set base").await;
+    within("the end of most", all.wait_for(|members| present(members.iter()) == mesh::clusters().len()))
+        .await
+        .expect("it runs");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn five_thousand_clusters_by_name_cost_few_requests() {
+    let mut peer = Peer::start().await;
+    let versions = peer.command("clusters 5000").await;
+    let client = client_of(&peer);
+    ready(&mut client.watch::<Listener>("shop")).await; // a stream is there: each watch below could be a request
+    let mut watches: Vec<_> = (0..5000).map(|i| client.watch::<Cluster>(format!("bulk-{i:05}"))).collect();
+    for watch in &mut watches {
+        ready(watch).await;
+    }
+    let last = peer
+        .event("an ACK of all", |event| {
+            is_request(event, "Cluster") && event["names"] == 5000 && event["version"] == versions["Cluster"]
+        })
+        .await;
+    let events = peer.events_for(std::time::Duration::ZERO).await;
+    let bytes = |event: &Value| event["bytes"].as_u64().expect("requests have a size");
+    let requests: Vec<_> = events.iter().filter(|event| is_request(event, "Cluster")).map(bytes).collect();
+    assert!(requests.len() <= 40, "{requests:?}");
+    assert!(requests.iter().sum::<u64>() <= 12 * bytes(&last), "{requests:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shutdown_ends_the_stream() {
+    let mut peer = Peer::start().await;
+    let client = client_of(&peer);
+    let mut shop = client.watch::<Listener>("shop");
+    ready(&mut shop).await;
+    within("the shutdown", client.shutdown()).await;
+    peer.event("the end of the stream", |event| event["event"] == "closed").await;
+    assert!(within("the end of the watch", shop.next()).await.is_none());
+}
+
+fn client_of(peer: &Peer) -> Client {
+    let bootstrap = Bootstrap::from_json(&peer.bootstrap()).expect("the bootstrap is valid");
+    Client::builder(bootstrap).build().expect("a client can be built")
+}
+
+async fn within<T>(what: &str, wait: impl Future<Output = T>) -> T {
+    match timeout(PATIENCE, wait).await {
+        Ok(found) => found,
+        Err(_) => panic!("{what} did not come"),
+    }
+}
+
+async fn ready<T: xdskit::Resource>(watch: &mut Watch<T>) -> Arc<T> {
+    let found = timeout(PATIENCE, watch.ready()).await;
+    match found {
+        Ok(Ok(resource)) => resource,
+        Ok(Err(why)) => panic!("{why}"),
+        Err(_) => panic!("nothing came of {}", T::TYPE_URL),
+    }
+}
+
+async fn until<T: xdskit::Resource>(
+    watch: &mut Watch<T>,
+    wanted: impl Fn(&Observed<T>) -> bool,
+) -> Arc<Observed<T>> {
+    let found = timeout(PATIENCE, watch.wait_for(wanted)).await;
+    match found {
+        Ok(seen) => seen.expect("the client runs"),
+        Err(_) => panic!("what was waited for did not come; the latest is {:?}", watch.latest()),
+    }
+}
+
+fn is_good<T>(seen: &Observed<T>) -> bool {
+    seen.is_present() && seen.error().is_none()
+}
+
+fn present<'a>(members: impl Iterator<Item = (&'a Arc<str>, &'a Observed<Cluster>)>) -> usize {
+    members.filter(|(_, seen)| seen.is_present()).count()
+}
+
+/// The clusters of the service's last route, with their weights.
+fn weights(routes: &RouteConfiguration, service: &str) -> Vec<(String, u32)> {
+    let host = routes.virtual_host(service).unwrap_or_else(|| panic!("no virtual host in {routes:?}"));
+    match &host.routes.last().expect("each service has a route").action {
+        RouteAction::Forward(action) => match &action.clusters {
+            ClusterChoice::Cluster(name) => vec![(name.to_string(), 1)],
+            ClusterChoice::WeightedClusters(weighted) => {
+                weighted.clusters.iter().map(|cluster| (cluster.name.to_string(), cluster.weight)).collect()
+            }
+            other => panic!("{other:?}"),
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The addresses of a cluster, or of those that it aggregates, with their ports.
+async fn endpoints_of(client: &Client, name: &str) -> Vec<String> {
+    let mut names = vec![name.to_owned()];
+    let mut all = Vec::new();
+    while let Some(name) = names.pop() {
+        match &ready(&mut client.watch::<Cluster>(&name)).await.kind {
+            ClusterKind::Eds { service_name, .. } => {
+                assert_eq!(**service_name, format!("{name}-endpoints"));
+                let endpoints = ready(&mut client.watch::<ClusterLoadAssignment>(service_name)).await;
+                all.extend(addresses(&endpoints, |_| true));
+            }
+            ClusterKind::Aggregate { clusters, .. } => names.extend(clusters.iter().map(ToString::to_string)),
+            ClusterKind::LogicalDns { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    all
+}
+
+fn draining(endpoints: &ClusterLoadAssignment) -> Vec<String> {
+    addresses(endpoints, |health| health == HealthStatus::Draining)
+}
+
+fn addresses(endpoints: &ClusterLoadAssignment, wanted: impl Fn(HealthStatus) -> bool) -> Vec<String> {
+    let localities = endpoints.priorities.iter().flat_map(|priority| priority.localities.iter());
+    let all = localities.flat_map(|locality| locality.endpoints.iter());
+    all.filter(|endpoint| wanted(endpoint.health)).map(|endpoint| endpoint.address.to_string()).collect()
+}
