@@ -16,7 +16,7 @@ use strict;
 use warnings;
 
 my $outward = qr/client|transport|csds|metrics|bootstrap|discover|testing/;
-my $crates = qr/tokio\w*|tonic\w*|hyper\w*|h2|http|tower/;
+my $crates = qr{tokio\w*|tonic\w*|hyper\w*|h2};
 
 # Names that the root re-exports from outward modules: crate::Client is crate::client::Client.
 my %reexported;

@@ -258,14 +258,14 @@ fn present<'a>(members: impl Iterator<Item = (&'a Arc<str>, &'a Observed<Cluster
 /// The clusters of the service's last route, with their weights.
 fn weights(routes: &RouteConfiguration, service: &str) -> Vec<(String, u32)> {
     let host = routes.virtual_host(service).unwrap_or_else(|| panic!("no virtual host in {routes:?}"));
-    match &host.routes.last().expect("each service has a route").action {
-        RouteAction::Forward(action) => match &action.clusters {
-            ClusterChoice::Cluster(name) => vec![(name.to_string(), 1)],
-            ClusterChoice::WeightedClusters(weighted) => {
-                weighted.clusters.iter().map(|cluster| (cluster.name.to_string(), cluster.weight)).collect()
-            }
-            other => panic!("{other:?}"),
-        },
+    let last = host.routes.last().expect("each service has a route");
+    let RouteAction::Forward(action) = &last.action else { panic!("{last:?}") };
+    match &action.clusters {
+        ClusterChoice::Cluster(name) => vec![(name.to_string(), 1)],
+        ClusterChoice::WeightedClusters(weighted) => {
+            let clusters = weighted.clusters.iter();
+            clusters.map(|cluster| (cluster.name.to_string(), cluster.weight)).collect()
+        }
         other => panic!("{other:?}"),
     }
 }
