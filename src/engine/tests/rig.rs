@@ -218,7 +218,8 @@ fn say_observed(observed: &crate::resource::Erased) -> String {
     } else if let Some(part) = observed.downcast_ref::<Observed<Part>>() {
         say_one(part, |part| &part.0)
     } else if let Some(members) = observed.downcast_ref::<ErasedMembers>() {
-        let each = members.map.iter().map(|(name, observed)| format!("{name}: {}", say_observed(observed)));
+        let each =
+            members.map.iter().map(|(name, observed)| format!("{name}: {}", say_observed(&observed.0)));
         let each = each.collect::<Vec<_>>().join(", ");
         let complete = if members.complete { "complete" } else { "incomplete" };
         let warning =
