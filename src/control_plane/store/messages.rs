@@ -2,19 +2,16 @@
 
 use prost::Message;
 
-use super::AnyResource;
-use crate::{
-    control_plane::type_url,
-    pb::envoy::{
-        config::{
-            cluster::v3::Cluster,
-            endpoint::v3::ClusterLoadAssignment,
-            listener::v3::Listener,
-            route::v3::{RouteConfiguration, ScopedRouteConfiguration, VirtualHost},
-        },
-        extensions::transport_sockets::tls::v3::Secret,
-        service::runtime::v3::Runtime,
+use super::{super::type_url, AnyResource};
+use crate::pb::envoy::{
+    config::{
+        cluster::v3::Cluster,
+        endpoint::v3::ClusterLoadAssignment,
+        listener::v3::Listener,
+        route::v3::{RouteConfiguration, ScopedRouteConfiguration, VirtualHost},
     },
+    extensions::transport_sockets::tls::v3::Secret,
+    service::runtime::v3::Runtime,
 };
 
 macro_rules! named_by {

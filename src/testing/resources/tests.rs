@@ -1,5 +1,6 @@
 use super::*;
 use crate::{
+    config::Bootstrap,
     control_plane::{AnyResource, type_url},
     pb::envoy::{
         config::{
@@ -14,6 +15,7 @@ use crate::{
             },
         },
     },
+    resource::{self, Context, Resource},
 };
 
 fn manager(listener: ListenerBuilder) -> HttpConnectionManager {
@@ -113,6 +115,43 @@ fn endpoints_have_localities_health_and_weights() {
 #[should_panic(expected = "10.0.0.2:80 is no endpoint of \"shop\"")]
 fn an_endpoint_that_is_not_there_is_a_mistake_of_the_test() {
     let _ = endpoints("shop").locality("eu", "a", ["10.0.0.1:80"]).draining("10.0.0.2:80");
+}
+
+#[test]
+fn clients_accept_what_builders_build() {
+    fn parse<T: Resource>(resource: impl Into<AnyResource>) -> T {
+        let resource = resource.into();
+        assert_eq!(resource.type_url(), T::TYPE_URL);
+        T::parse(resource.bytes().clone(), &Context::new()).unwrap()
+    }
+    let routes = || {
+        let canary = route::prefix("/cart/").header("x", "1").per_million(500).weighted([("b", 9), ("c", 1)]);
+        let rest = [canary, route::regex("/b+").cluster("b"), route::path("/c").cluster("c").named("c")];
+        route_config("routes").virtual_host(["shop.example", "*.shop"], rest)
+    };
+    parse::<resource::RouteConfiguration>(routes());
+    parse::<resource::Listener>(listener("a"));
+    parse::<resource::Listener>(listener("a").rds("routes"));
+    parse::<resource::Listener>(listener("a").inline_routes(routes()));
+    parse::<resource::Cluster>(cluster("a"));
+    parse::<resource::Cluster>(cluster("a").eds_service("service"));
+    parse::<resource::Cluster>(cluster("a").logical_dns("a.example", 80));
+    parse::<resource::Cluster>(cluster("a").aggregate(["b", "c"]));
+    let all_of_it = endpoints("shop")
+        .locality("eu", "a", ["10.0.0.1:80", "[2001:db8::1]:80"])
+        .locality("us", "b", ["10.0.1.1:81"])
+        .priority(1)
+        .draining("[2001:db8::1]:80")
+        .drop_percent("overload", 5);
+    parse::<resource::ClusterLoadAssignment>(all_of_it);
+}
+
+#[test]
+fn the_bootstrap_leads_to_the_server() {
+    let addr = "127.0.0.1:18000".parse().unwrap();
+    let bootstrap = Bootstrap::from_json(&crate::testing::control_plane::bootstrap_json(addr)).unwrap();
+    assert_eq!(bootstrap.node().id, "test");
+    assert_eq!(bootstrap.servers().next().unwrap().uri.as_str(), "127.0.0.1:18000");
 }
 
 #[test]
