@@ -1,0 +1,195 @@
+//! What was seen, as JSON for scripts and as text for people.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+use serde_json::{Map, Value};
+use xdskit::{Observed, WatchError, resource::Version};
+
+use crate::{args::Target, paint::Paint};
+
+/// Makes lines of what is observed, each with the end of its last line.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Printer {
+    Json,
+    Text(Paint),
+}
+
+impl Printer {
+    /// A resource as it is now; nothing while nothing is known.
+    pub(crate) fn observed<T: Serialize>(
+        self,
+        target: &Target,
+        name: &str,
+        seen: &Observed<T>,
+    ) -> Option<String> {
+        match seen {
+            Observed::Present { resource, version, warning, .. } => {
+                let present = Present { name, version, resource, warning: warning.as_ref() };
+                Some(self.present(target, &present))
+            }
+            Observed::Absent { reason, .. } => Some(self.absent(target, name, reason)),
+            Observed::Pending | _ => None,
+        }
+    }
+
+    /// That there is none, and why.
+    pub(crate) fn absent(self, target: &Target, name: &str, error: &WatchError) -> String {
+        match self {
+            Self::Json => {
+                json(&AbsentLine { watch: target.to_string(), name, state: "absent", error: error.into() })
+            }
+            Self::Text(paint) => {
+                let title = paint.bold(format!("{} {name}", target.kind.as_str()));
+                let state = paint.red(format!("absent: {}", error.code()));
+                format!("{} {title}  {state}\n  {}\n", paint.red("○"), paint.red(error))
+            }
+        }
+    }
+
+    fn present<T: Serialize>(self, target: &Target, present: &Present<'_, T>) -> String {
+        let Present { name, version, resource, warning } = *present;
+        match self {
+            Self::Json => json(&PresentLine {
+                watch: target.to_string(),
+                name,
+                state: "present",
+                version: version.as_str(),
+                resource,
+                warning: warning.map(Problem::from),
+            }),
+            Self::Text(paint) => {
+                let title = paint.bold(format!("{} {name}", target.kind.as_str()));
+                let version = paint.dim(format!("version {version}"));
+                let mut text = match warning {
+                    None => format!("{} {title}  {version}\n", paint.green("●")),
+                    Some(why) => {
+                        let state = paint.yellow(format!("kept, may be stale: {}", why.code()));
+                        format!(
+                            "{} {title}  {version}  {state}\n  {}\n",
+                            paint.yellow("●"),
+                            paint.yellow(why)
+                        )
+                    }
+                };
+                write_value(&mut text, &serde_json::to_value(resource).expect(TEXT_KEYS), 1, paint);
+                text
+            }
+        }
+    }
+}
+
+struct Present<'a, T> {
+    name: &'a str,
+    version: &'a Version,
+    resource: &'a T,
+    warning: Option<&'a WatchError>,
+}
+
+#[derive(Serialize)]
+struct PresentLine<'a, T> {
+    watch: String,
+    name: &'a str,
+    state: &'static str,
+    version: &'a str,
+    resource: &'a T,
+    warning: Option<Problem>,
+}
+
+#[derive(Serialize)]
+struct AbsentLine<'a> {
+    watch: String,
+    name: &'a str,
+    state: &'static str,
+    error: Problem,
+}
+
+#[derive(Serialize)]
+struct Problem {
+    code: &'static str,
+    message: String,
+}
+
+impl From<&WatchError> for Problem {
+    fn from(error: &WatchError) -> Self {
+        Self { code: error.code().as_str(), message: error.to_string() }
+    }
+}
+
+fn json(line: &impl Serialize) -> String {
+    serde_json::to_string(line).expect(TEXT_KEYS) + "\n"
+}
+
+/// Writes what a value holds in indented lines, without what is empty or unset.
+fn write_value(out: &mut String, value: &Value, depth: usize, paint: Paint) {
+    match value {
+        Value::Object(fields) => write_fields(out, fields, depth, paint),
+        Value::Array(items) => items.iter().for_each(|item| write_item(out, item, depth, paint)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
+            indent(out, depth);
+            *out += &scalar(value);
+            out.push('\n');
+        }
+    }
+}
+
+fn write_fields(out: &mut String, fields: &Map<String, Value>, depth: usize, paint: Paint) {
+    for (key, value) in fields.iter().filter(|(_, value)| !is_empty(value)) {
+        indent(out, depth);
+        let _ = write!(out, "{}", paint.cyan(format_args!("{key}:"))); // Writing to a String cannot fail.
+        match one_line(value) {
+            Some(text) => *out += &format!(" {text}\n"),
+            None => {
+                out.push('\n');
+                write_value(out, value, depth + 1, paint);
+            }
+        }
+    }
+}
+
+fn write_item(out: &mut String, item: &Value, depth: usize, paint: Paint) {
+    let mut lines = String::new();
+    write_value(&mut lines, item, depth + 1, paint);
+    // The first line of the item gets a dash in place of its last indentation.
+    let first = lines.strip_prefix(&"  ".repeat(depth + 1)).unwrap_or(&lines);
+    indent(out, depth);
+    *out += "- ";
+    *out += if first.is_empty() { "{}\n" } else { first };
+}
+
+/// A value that is short enough to stand beside its key.
+fn one_line(value: &Value) -> Option<String> {
+    match value {
+        Value::Array(items) => {
+            let nested = items.iter().any(|item| item.is_array() || item.is_object());
+            let text = || items.iter().map(scalar).collect::<Vec<_>>().join(", ");
+            (!nested).then(text)
+        }
+        Value::Object(_) => None,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Some(scalar(value)),
+    }
+}
+
+/// Text without quotes where they say nothing.
+fn scalar(value: &Value) -> String {
+    let is_odd = |text: &str| text.is_empty() || text.contains(|c: char| c.is_control() || c.is_whitespace());
+    match value.as_str() {
+        Some(text) if !is_odd(text) => text.to_owned(),
+        Some(_) | None => value.to_string(),
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.is_empty(),
+        Value::Object(fields) => fields.values().all(is_empty),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}
+
+fn indent(out: &mut String, depth: usize) {
+    *out += &"  ".repeat(depth);
+}
+
+const TEXT_KEYS: &str = "resources are structs, and maps by text";
