@@ -1,0 +1,159 @@
+//! An example as a process.
+
+use std::{
+    env,
+    path::PathBuf,
+    process::{ExitStatus, Stdio},
+    thread,
+    time::Duration,
+};
+
+use serde_json::Value;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader},
+    process::{Child, ChildStdin, ChildStdout, Command},
+    sync::mpsc,
+    time::timeout,
+};
+
+/// A running example. It is killed when dropped.
+pub(crate) struct Process {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: Result<mpsc::UnboundedReceiver<String>, Unread>,
+    stderr: mpsc::UnboundedReceiver<String>,
+}
+
+/// Kept open, but nobody reads.
+type Unread = Option<ChildStdout>;
+
+impl Process {
+    pub(crate) fn start<S: AsRef<str>>(example: &str, args: impl IntoIterator<Item = S>) -> Self {
+        let mut process = Self::start_unread(example, args);
+        if let Err(Some(stdout)) = process.stdout.as_mut().map_err(Option::take) {
+            process.stdout = Ok(lines(stdout));
+        }
+        process
+    }
+
+    /// Starts it without a reader for what it writes on stdout.
+    pub(crate) fn start_unread<S: AsRef<str>>(example: &str, args: impl IntoIterator<Item = S>) -> Self {
+        let args = args.into_iter().map(|arg| arg.as_ref().to_owned());
+        let mut child = Command::new(path_of(example))
+            .args(args)
+            .env_remove("RUST_LOG")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap_or_else(|error| panic!("{example}: {error}"));
+        let stdin = child.stdin.take();
+        let stdout = Err(child.stdout.take());
+        let stderr = lines(child.stderr.take().expect("stderr is piped"));
+        Self { child, stdin, stdout, stderr }
+    }
+
+    /// The next line on stdout; `None` at its end.
+    pub(crate) async fn line(&mut self) -> Option<String> {
+        let Ok(stdout) = &mut self.stdout else { panic!("it is not read") };
+        timeout(PATIENCE, stdout.recv()).await.expect("a line on stdout")
+    }
+
+    /// The next line on stdout, which is JSON.
+    pub(crate) async fn json(&mut self) -> Value {
+        let line = self.line().await.expect("a line before the end");
+        serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
+    }
+
+    /// Reads stdout until a line is as wanted.
+    pub(crate) async fn json_until(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
+        loop {
+            let line = self.json().await;
+            if wanted(&line) {
+                return line;
+            }
+        }
+    }
+
+    /// Whether anything has come on stdout that was not read.
+    pub(crate) fn has_line(&mut self) -> bool {
+        self.stdout.as_ref().is_ok_and(|stdout| !stdout.is_empty())
+    }
+
+    /// Reads stderr until a line contains `part`.
+    pub(crate) async fn complaint(&mut self, part: &str) -> String {
+        let mut seen = Vec::new();
+        loop {
+            match timeout(PATIENCE, self.stderr.recv()).await {
+                Ok(Some(line)) if line.contains(part) => return line,
+                Ok(Some(line)) => seen.push(line),
+                Ok(None) | Err(_) => panic!("{part:?} does not come on stderr, but {seen:#?}"),
+            }
+        }
+    }
+
+    pub(crate) async fn say(&mut self, command: &[u8]) {
+        let stdin = self.stdin.as_mut().expect("it is open");
+        stdin.write_all(command).await.expect("the program reads");
+        stdin.write_all(b"\n").await.expect("the program reads");
+        stdin.flush().await.expect("the program reads");
+    }
+
+    /// Ends the program's input.
+    pub(crate) fn close_stdin(&mut self) {
+        self.stdin = None;
+    }
+
+    /// Sends SIGINT.
+    #[cfg(unix)]
+    pub(crate) fn interrupt(&self) {
+        let id = self.child.id().expect("it runs").to_string();
+        let sent = std::process::Command::new("kill").args(["-INT", &id]).status().expect("kill is there");
+        assert!(sent.success());
+    }
+
+    pub(crate) async fn exit(&mut self) -> ExitStatus {
+        timeout(PATIENCE, self.child.wait()).await.expect("its end").expect("it was started")
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        while thread::panicking()
+            && let Ok(line) = self.stderr.try_recv()
+        {
+            eprintln!("on stderr: {line}");
+        }
+    }
+}
+
+fn lines(from: impl AsyncRead + Unpin + Send + 'static) -> mpsc::UnboundedReceiver<String> {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        let mut lines = BufReader::new(from).lines();
+        while let Ok(Some(line)) = lines.next_line().await {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    receiver
+}
+
+/// Cargo puts examples beside the folder of the test programs.
+fn path_of(example: &str) -> PathBuf {
+    let mut path = env::current_exe().expect("a test knows where it is");
+    path.pop();
+    path.pop();
+    path.extend(["examples", &format!("{example}{}", env::consts::EXE_SUFFIX)]);
+    assert!(
+        path.exists(),
+        "{} is not built: `cargo build --examples`, or a plain `cargo test`",
+        path.display()
+    );
+    path
+}
+
+/// How long a test waits for what must come; the longest legitimate wait is for some reconnects.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
