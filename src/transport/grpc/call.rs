@@ -1,7 +1,10 @@
 use std::{
     convert::Infallible,
     pin::Pin,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -9,7 +12,10 @@ use std::{
 use bytes::{Buf, BufMut, Bytes};
 use futures_core::{Stream, future::BoxFuture};
 use http::{HeaderValue, Request, Response, StatusCode, header::USER_AGENT, uri::PathAndQuery};
-use hyper::{body::Incoming, client::conn::http2::SendRequest};
+use hyper::{
+    body::{Frame, Incoming},
+    client::conn::http2::SendRequest,
+};
 use tokio::{
     sync::{Semaphore, mpsc, oneshot},
     time::timeout,
@@ -24,34 +30,32 @@ use tonic::{
 
 use super::{
     dial::{End, Link},
-    failure::{Failure, closed},
+    failure::Failure,
 };
-use crate::{
-    config::ServerUri,
-    transport::{Disconnect, Events},
-};
+use crate::transport::{Disconnect, DisconnectKind, Events};
 
 /// The one call on a connection: the stream of requests and responses.
 #[derive(Debug)]
-pub(super) struct Call<'a> {
-    pub(super) uri: &'a ServerUri,
+pub(super) struct Call {
     pub(super) events: Events,
     /// How many messages may be read.
     pub(super) permits: Arc<Semaphore>,
     pub(super) max_message_size: usize,
 }
 
-impl Call<'_> {
+impl Call {
     /// Makes the call, reports what comes, and tells why it ended.
     pub(super) async fn run(self, link: Link, outbound: mpsc::UnboundedReceiver<Bytes>) -> Disconnect {
         let Link { requests, mut end, origin, authorization } = link;
         let (hang_up, hung_up) = oneshot::channel();
-        let outbound = Outbound { messages: outbound, events: self.events.clone(), _hang_up: hang_up };
+        let taken = Arc::new(AtomicBool::new(false));
+        let service = Http2 { requests, taken: taken.clone(), events: self.events.clone() };
+        let outbound = Outbound { messages: outbound, taken, _hang_up: hang_up };
         let mut request = tonic::Request::new(outbound);
         for value in authorization {
             request.metadata_mut().append("authorization", value);
         }
-        let mut grpc = Grpc::with_origin(Http2 { requests }, origin)
+        let mut grpc = Grpc::with_origin(service, origin)
             .max_decoding_message_size(self.max_message_size)
             .max_encoding_message_size(usize::MAX);
         // The response begins when the server sends headers, for which real servers wait until their first message.
@@ -64,9 +68,9 @@ impl Call<'_> {
             },
         };
         match outcome {
-            Ok(()) => closed(self.uri),
+            Ok(()) => Disconnect::new(DisconnectKind::Closed, "the server ended the stream"),
             Err(status) => {
-                let failure = Failure::new(self.uri, status, self.max_message_size);
+                let failure = Failure::new(status, self.max_message_size);
                 if !failure.may_be_the_connections() {
                     return failure.into_disconnect(None);
                 }
@@ -108,11 +112,12 @@ async fn drain(mut inbound: Streaming<Bytes>) -> Result<(), Status> {
     timeout(LAST_WORDS, end).await.unwrap_or(Ok(()))
 }
 
-/// The requests, as HTTP/2 takes them one by one.
+/// The requests, one by one.
 #[derive(Debug)]
 struct Outbound {
     messages: mpsc::UnboundedReceiver<Bytes>,
-    events: Events,
+    /// Set when there is a message in the body of the request that was not there before.
+    taken: Arc<AtomicBool>,
     /// Dropped when HTTP/2 takes no more.
     _hang_up: oneshot::Sender<Infallible>,
 }
@@ -123,16 +128,46 @@ impl Stream for Outbound {
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Bytes>> {
         let message = ready!(self.messages.poll_recv(cx));
         if message.is_some() {
-            self.events.request_sent();
+            self.taken.store(true, Ordering::Relaxed);
         }
         Poll::Ready(message)
+    }
+}
+
+/// The body of the request. It tells when HTTP/2 has found room for a message, which is later than when it asked for it:
+/// it holds one back while the server's window is closed, and comes for the next only after that.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    body: Body,
+    taken: Arc<AtomicBool>,
+    events: Events,
+}
+
+impl hyper::body::Body for Outgoing {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        if self.taken.swap(false, Ordering::Relaxed) {
+            self.events.request_sent();
+        }
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
     }
 }
 
 /// Makes a connection a service.
 #[derive(Debug)]
 struct Http2 {
-    requests: SendRequest<Body>,
+    requests: SendRequest<Outgoing>,
+    taken: Arc<AtomicBool>,
+    events: Events,
 }
 
 impl Service<Request<Body>> for Http2 {
@@ -146,7 +181,8 @@ impl Service<Request<Body>> for Http2 {
 
     fn call(&mut self, mut request: Request<Body>) -> Self::Future {
         request.headers_mut().insert(USER_AGENT, HeaderValue::from_static(AGENT));
-        let response = self.requests.send_request(request);
+        let (taken, events) = (self.taken.clone(), self.events.clone());
+        let response = self.requests.send_request(request.map(|body| Outgoing { body, taken, events }));
         Box::pin(async {
             let response = response.await?;
             match response.status() {

@@ -34,10 +34,7 @@ impl Credentials {
         };
         let loaded: Result<Self, String> =
             tokio::task::spawn_blocking(load).await.unwrap_or_else(|e| Err(e.to_string()));
-        loaded.map_err(|reason| {
-            let message = format!("cannot connect to {}: {reason}", server.uri);
-            Disconnect::new(DisconnectKind::Credentials, message)
-        })
+        loaded.map_err(|reason| Disconnect::new(DisconnectKind::Credentials, reason))
     }
 
     pub(super) fn is_secure(&self) -> bool {

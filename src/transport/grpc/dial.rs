@@ -15,9 +15,9 @@ use tokio::{
     runtime::Handle,
     task::{AbortHandle, JoinHandle},
 };
-use tonic::{body::Body, metadata::AsciiMetadataValue};
+use tonic::metadata::AsciiMetadataValue;
 
-use super::{credentials::Credentials, failure::with_causes};
+use super::{call::Outgoing, credentials::Credentials, failure::with_causes};
 use crate::{
     config::{Endpoint, Server},
     transport::{Disconnect, DisconnectKind},
@@ -36,7 +36,7 @@ pub(super) struct Dial<'a> {
 /// A connection that speaks HTTP/2.
 #[derive(Debug)]
 pub(super) struct Link {
-    pub(super) requests: SendRequest<Body>,
+    pub(super) requests: SendRequest<Outgoing>,
     pub(super) end: End,
     pub(super) origin: Uri,
     pub(super) authorization: Vec<AsciiMetadataValue>,
@@ -59,10 +59,10 @@ pub(super) type BoxedIo = Box<dyn Io>;
 impl Dial<'_> {
     pub(super) async fn connect(self) -> Result<Link, Disconnect> {
         let credentials = Credentials::load(self.server).await?;
-        let (io, host) = open(self.server.uri.endpoint()).await.map_err(|e| self.unreachable(&e))?;
-        let io = credentials.secure(io, &host).await.map_err(|e| self.unreachable(&*e))?;
+        let (io, host) = open(self.server.uri.endpoint()).await.map_err(|e| unreachable(&e))?;
+        let io = credentials.secure(io, &host).await.map_err(|e| unreachable(&*e))?;
         let (requests, connection) =
-            self.http2().handshake(TokioIo::new(io)).await.map_err(|e| self.unreachable(&e))?;
+            self.http2().handshake(TokioIo::new(io)).await.map_err(|e| unreachable(&e))?;
         let end = tokio::spawn(connection);
         self.tasks.add(end.abort_handle());
         let end = End::ToCome(end);
@@ -71,7 +71,7 @@ impl Dial<'_> {
             .authority(self.server.uri.endpoint().authority())
             .path_and_query("/")
             .build()
-            .map_err(|e| self.unreachable(&e))?;
+            .map_err(|e| unreachable(&e))?;
         Ok(Link { requests, end, origin, authorization: credentials.authorization })
     }
 
@@ -85,11 +85,6 @@ impl Dial<'_> {
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW);
         http2
-    }
-
-    fn unreachable(&self, why: &(dyn std::error::Error + 'static)) -> Disconnect {
-        let message = format!("cannot connect to {}: {}", self.server.uri, with_causes(why));
-        Disconnect::new(DisconnectKind::Unreachable, message)
     }
 }
 
@@ -148,6 +143,10 @@ where
     fn execute(&self, task: F) {
         self.add(tokio::spawn(task).abort_handle());
     }
+}
+
+fn unreachable(why: &(dyn std::error::Error + 'static)) -> Disconnect {
+    Disconnect::new(DisconnectKind::Unreachable, with_causes(why))
 }
 
 /// Connects to one of an endpoint's addresses; gives the name that a certificate has to have, too.

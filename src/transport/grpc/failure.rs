@@ -3,25 +3,18 @@ use std::error::Error;
 use tonic::Status;
 
 use crate::{
-    config::ServerUri,
     error::Code,
     transport::{Disconnect, DisconnectKind},
 };
 
 /// How a stream ended, if it did not end well.
 #[derive(Debug)]
-pub(super) struct Failure<'a> {
-    uri: &'a ServerUri,
+pub(super) struct Failure {
     status: Status,
     limit: usize,
 }
 
-/// The server ended the stream without an error.
-pub(super) fn closed(uri: &ServerUri) -> Disconnect {
-    Disconnect::new(DisconnectKind::Closed, format!("{uri} ended the stream"))
-}
-
-/// An error with all of its causes: `client error: connection refused (os error 111)`.
+/// An error with all of its causes: `http2 error: keep-alive timed out: operation timed out`.
 pub(super) fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     for cause in causes(error).skip(1) {
@@ -34,9 +27,9 @@ pub(super) fn with_causes(error: &(dyn Error + 'static)) -> String {
     text
 }
 
-impl<'a> Failure<'a> {
-    pub(super) fn new(uri: &'a ServerUri, status: Status, limit: usize) -> Self {
-        Self { uri, status, limit }
+impl Failure {
+    pub(super) fn new(status: Status, limit: usize) -> Self {
+        Self { status, limit }
     }
 
     /// Whether the connection itself may have failed, and knows better why.
@@ -46,32 +39,23 @@ impl<'a> Failure<'a> {
 
     /// `end` is how the connection ended, if it has.
     pub(super) fn into_disconnect(self, end: Option<&hyper::Error>) -> Disconnect {
-        let uri = self.uri;
         if let Some(end) = end
             && is_too_many_pings(end)
         {
-            let message = format!("{uri} closed the connection: {}", with_causes(end));
-            return Disconnect::new(DisconnectKind::TooManyPings, message);
+            return Disconnect::new(DisconnectKind::TooManyPings, with_causes(end));
         }
         if let Some(size) = self.too_large() {
             let limit = self.limit;
-            let message = format!(
-                "{uri} sent a message of {size} bytes, more than the limit of {limit} bytes (max_message_size)"
-            );
+            let message = format!("a message of {size} bytes, with a limit of {limit} bytes");
             return Disconnect::new(DisconnectKind::TooLarge { limit }, message);
         }
-        let Some(source) = self.status.source() else {
-            let code = Code::from_i32(self.status.code() as i32);
-            let message = format!("{uri} ended the stream: {code}: {}", self.status.message());
-            return Disconnect::new(DisconnectKind::Failed(code), message);
+        let (code, message) = match (self.status.source(), self.reset(), end) {
+            (None, _, _) => (Code::from_i32(self.status.code() as i32), self.status.message().to_owned()),
+            (Some(source), Some(reason), _) => (code_of(reason), with_causes(source)),
+            (Some(_), None, Some(end)) => (Code::Unavailable, with_causes(end)),
+            (Some(source), None, None) => (Code::Unavailable, with_causes(source)),
         };
-        if let Some(reset) = self.reset() {
-            let message = format!("{uri} reset the stream: {}", with_causes(source));
-            return Disconnect::new(DisconnectKind::Failed(code_of(reset)), message);
-        }
-        let why = end.map_or_else(|| with_causes(source), |end| with_causes(end));
-        let message = format!("the connection to {uri} broke: {why}");
-        Disconnect::new(DisconnectKind::Failed(Code::Unavailable), message)
+        Disconnect::new(DisconnectKind::Failed(code), message)
     }
 
     /// The reason of HTTP/2 if it was the stream that was reset, and not the connection.
@@ -80,14 +64,13 @@ impl<'a> Failure<'a> {
         if error.is_reset() { error.reason() } else { None }
     }
 
-    /// The size of a message that was over the limit, as tonic words it. What a server says by itself has the metadata
-    /// of its trailers.
-    fn too_large(&self) -> Option<&str> {
-        if self.status.code() != tonic::Code::OutOfRange || !self.status.metadata().is_empty() {
-            return None;
-        }
+    /// The size of a message that was over the limit: tonic tells of it by a status of these words alone.
+    fn too_large(&self) -> Option<usize> {
         let text = self.status.message().strip_prefix("Error, decoded message length too large: found ")?;
-        text.split(' ').next()
+        let (size, limit) = text.strip_suffix(" bytes")?.split_once(" bytes, the limit is: ")?;
+        let size = size.parse().ok().filter(|size| *size > self.limit)?;
+        let is_ours = self.status.code() == tonic::Code::OutOfRange && limit.parse() == Ok(self.limit);
+        is_ours.then_some(size)
     }
 }
 

@@ -155,15 +155,13 @@ impl Attempt {
             keepalive_timeout: self.settings.keepalive_timeout,
             tasks: self.tasks,
         };
-        let link = timeout(self.settings.connect_timeout, dial.connect()).await.map_err(|_| {
-            let message =
-                format!("cannot connect to {}: no answer in {:?}", server.uri, self.settings.connect_timeout);
-            Disconnect::new(DisconnectKind::Unreachable, message)
-        })??;
+        let time = self.settings.connect_timeout;
+        let too_long =
+            |_| Disconnect::new(DisconnectKind::Unreachable, format!("no connection within {time:?}"));
+        let link = timeout(time, dial.connect()).await.map_err(too_long)??;
         info!(server = %server.uri, "connected");
         self.events.connected();
         let call = Call {
-            uri: &server.uri,
             events: self.events,
             permits: self.permits,
             max_message_size: self.settings.max_message_size,
@@ -171,3 +169,6 @@ impl Attempt {
         Ok(call.run(link, self.outbound).await)
     }
 }
+
+#[cfg(all(test, feature = "test-util"))]
+mod tests;
