@@ -1,5 +1,7 @@
 //! Connections as the driver sees them, to real and to scripted servers.
 
+#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "tests")]
+
 use std::{future::Future, time::Duration};
 
 use prost::Message;
