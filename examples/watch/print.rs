@@ -61,17 +61,16 @@ impl Printer {
             Self::Text(paint) => {
                 let title = paint.bold(format!("{} {name}", target.kind.as_str()));
                 let version = paint.dim(format!("version {version}"));
-                let mut text = match warning {
-                    None => format!("{} {title}  {version}\n", paint.green("●")),
-                    Some(why) => {
-                        let state = paint.yellow(format!("kept, may be stale: {}", why.code()));
-                        format!(
-                            "{} {title}  {version}  {state}\n  {}\n",
-                            paint.yellow("●"),
-                            paint.yellow(why)
-                        )
-                    }
-                };
+                // What is kept was shown when it came.
+                if let Some(why) = warning {
+                    let state = paint.yellow(format!("kept, may be stale: {}", why.code()));
+                    return format!(
+                        "{} {title}  {version}  {state}\n  {}\n",
+                        paint.yellow("●"),
+                        paint.yellow(why)
+                    );
+                }
+                let mut text = format!("{} {title}  {version}\n", paint.green("●"));
                 write_value(&mut text, &serde_json::to_value(resource).expect(TEXT_KEYS), 1, paint);
                 text
             }
@@ -148,26 +147,40 @@ fn write_fields(out: &mut String, fields: &Map<String, Value>, depth: usize, pai
 }
 
 fn write_item(out: &mut String, item: &Value, depth: usize, paint: Paint) {
-    let mut lines = String::new();
-    write_value(&mut lines, item, depth + 1, paint);
-    // The first line of the item gets a dash in place of its last indentation.
-    let first = lines.strip_prefix(&"  ".repeat(depth + 1)).unwrap_or(&lines);
     indent(out, depth);
     *out += "- ";
-    *out += if first.is_empty() { "{}\n" } else { first };
+    if let Some(text) = one_line(item) {
+        *out += &format!("{text}\n");
+        return;
+    }
+    // The first line of the item has the dash in place of its last indentation.
+    let mut lines = String::new();
+    write_value(&mut lines, item, depth + 1, paint);
+    *out += lines.strip_prefix(&"  ".repeat(depth + 1)).unwrap_or(&lines);
 }
 
-/// A value that is short enough to stand beside its key.
+/// A value that is small enough for one line: one or several without a structure of their own.
 fn one_line(value: &Value) -> Option<String> {
-    match value {
+    let text = match value {
         Value::Array(items) => {
-            let nested = items.iter().any(|item| item.is_array() || item.is_object());
-            let text = || items.iter().map(scalar).collect::<Vec<_>>().join(", ");
-            (!nested).then(text)
+            let items: Option<Vec<_>> =
+                items.iter().map(|item| is_plain(item).then(|| scalar(item))).collect();
+            format!("[{}]", items?.join(", "))
         }
-        Value::Object(_) => None,
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Some(scalar(value)),
-    }
+        Value::Object(fields) => {
+            let fields = fields.iter().filter(|(_, value)| !is_empty(value));
+            let fields: Option<Vec<_>> = fields
+                .map(|(key, value)| is_plain(value).then(|| format!("{key}: {}", scalar(value))))
+                .collect();
+            format!("{{{}}}", fields?.join(", "))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => return Some(scalar(value)),
+    };
+    (text.chars().count() <= ONE_LINE).then_some(text)
+}
+
+fn is_plain(value: &Value) -> bool {
+    !value.is_array() && !value.is_object()
 }
 
 /// Text without quotes where they say nothing.
@@ -191,5 +204,8 @@ fn is_empty(value: &Value) -> bool {
 fn indent(out: &mut String, depth: usize) {
     *out += &"  ".repeat(depth);
 }
+
+/// Characters of a structure that is written in one line.
+const ONE_LINE: usize = 80;
 
 const TEXT_KEYS: &str = "resources are structs, and maps by text";
