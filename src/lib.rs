@@ -1,4 +1,53 @@
 //! xDS for applications that are not proxies.
+//!
+//! A service that is part of a mesh gets its configuration (listeners, routes, clusters, endpoints) from a management server.
+//! This crate keeps one stream to that server and shows the service each resource as a typed, validated value that is always
+//! current: the last good one, and what is wrong if something is.
+//!
+//! ```no_run
+//! use xdskit::{Client, Observed, config::Bootstrap, resource::Cluster};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let client = Client::builder(Bootstrap::from_env()?).build()?;
+//! let mut shop = client.watch::<Cluster>("shop");
+//! while let Some(seen) = shop.next().await {
+//!     match &*seen {
+//!         Observed::Present { resource, warning: None, .. } => println!("use {resource:?}"),
+//!         Observed::Present { warning: Some(why), .. } => println!("keep the last good one: {why}"),
+//!         Observed::Absent { reason, .. } => println!("there is none: {reason}"),
+//!         _ => {}
+//!     }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Modules
+//!
+//! | module | feature | what it is |
+//! |---|---|---|
+//! | [`bootstrap`] | | reads gRPC's bootstrap format from a file, a text or the environment |
+//! | [`config`] | | what a bootstrap says, as values; a builder |
+//! | [`name`] | | names of resources: old-style and `xdstp://` |
+//! | [`resource`] | | the typed resources, and the trait for your own |
+//! | [`error`] | | why a watch has nothing to show, or something stale |
+//! | [`pb`] | | the protobuf messages, as far as they are used |
+//! | [`client`](client/index.html) | `client` | the client and its watches |
+//! | [`transport`](transport/index.html) | `client` | how it connects, and the trait for your own way |
+//! | [`control_plane`](control_plane/index.html) | `control-plane` | a management server to embed |
+//! | [`testing`](testing/index.html) | `test-util` | the same for tests of your application, with faults, expectations and builders |
+//!
+//! # Features
+//!
+//! | feature | default | brings |
+//! |---|---|---|
+//! | `client` | yes | the client, on tokio, tonic and hyper |
+//! | `tls` | yes | TLS to management servers, by rustls with the system's roots |
+//! | `control-plane` | no | the management server |
+//! | `test-util` | no | the tools for tests; brings `control-plane` |
+//!
+//! Without any feature there are the bootstrap, names and typed resources, without tokio in the dependency tree.
 
 #![cfg_attr(not(feature = "client"), allow(dead_code, reason = "the client is what drives the engine"))]
 
@@ -44,3 +93,8 @@ pub use client::Client;
 pub use error::WatchError;
 pub use observed::Observed;
 pub use resource::Resource;
+
+/// Compiles the examples of the README, and runs those that can be run.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
