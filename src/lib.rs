@@ -49,7 +49,10 @@
 //!
 //! Without any feature there are the bootstrap, names and typed resources, without tokio in the dependency tree.
 
-#![cfg_attr(not(feature = "client"), allow(dead_code, reason = "the client is what drives the engine"))]
+#![cfg_attr(
+    not(feature = "client"),
+    allow(dead_code, unreachable_pub, reason = "the client is what drives the engine")
+)]
 
 #[cfg_attr(
     not(test),

@@ -115,3 +115,6 @@ impl fmt::Debug for Client {
         f.debug_struct("Client").field("registry", &self.registry).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -136,7 +136,7 @@ impl Registry {
     }
 
     /// Ends a view whose last watcher is gone, unless a new one took its place, and tells the driver.
-    fn forget(&self, type_url: &str, names: &Names, id: ViewId) {
+    pub(super) fn forget(&self, type_url: &str, names: &Names, id: ViewId) {
         if let Some(views) = self.lock().types.get_mut(type_url) {
             views.remove(names, id);
         }
