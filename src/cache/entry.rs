@@ -33,7 +33,10 @@ pub(crate) struct Entry {
 /// ```
 #[derive(Debug)]
 enum State {
-    Waiting,
+    /// Nothing came yet. Trouble with the server was told before; it is not told twice.
+    Waiting {
+        told: Option<WatchError>,
+    },
     Held(Held),
     Gone(WatchError),
 }
@@ -66,14 +69,14 @@ pub(crate) enum News {
 
 impl Entry {
     pub(crate) fn new(name: Arc<str>, (ty, server, sub): (TypeId, ServerId, SubId)) -> Self {
-        Self { name, ty, server, sub, views: Vec::new(), state: State::Waiting }
+        Self { name, ty, server, sub, views: Vec::new(), state: State::Waiting { told: None } }
     }
 
     /// What it was last parsed from, while it is held.
     pub(crate) fn bytes(&self) -> Option<&Bytes> {
         match &self.state {
             State::Held(held) => Some(&held.bytes),
-            State::Waiting | State::Gone(_) => None,
+            State::Waiting { .. } | State::Gone(_) => None,
         }
     }
 
@@ -85,7 +88,7 @@ impl Entry {
     /// What there is to see; `failure` is the trouble with the server, if there is any.
     pub(crate) fn observe(&self, failure: impl FnOnce() -> Option<WatchError>) -> Option<ErasedObserved> {
         match &self.state {
-            State::Waiting => failure().map(|reason| ErasedObserved::Absent { reason }),
+            State::Waiting { .. } => failure().map(|reason| ErasedObserved::Absent { reason }),
             State::Gone(reason) => Some(ErasedObserved::Absent { reason: reason.clone() }),
             State::Held(Held { resource, version, warning, .. }) => Some(ErasedObserved::Present {
                 resource: resource.clone(),
@@ -99,9 +102,22 @@ impl Entry {
     /// Whether trouble with the server shows: nothing better or worse is known of the resource.
     pub(crate) fn shows_failure(&self) -> bool {
         match &self.state {
-            State::Waiting => true,
+            State::Waiting { .. } => true,
             State::Held(held) => held.warning.is_none(),
             State::Gone(_) => false,
+        }
+    }
+
+    /// Trouble with the server began: whether it is to be told. Its end shows on what is held; what nothing came of is
+    /// as it was.
+    pub(crate) fn on_failure(&mut self, error: Option<WatchError>) -> News {
+        match &mut self.state {
+            State::Waiting { told } if error.is_none() || *told == error => News::Same,
+            State::Waiting { told } => {
+                *told = error;
+                News::Changed
+            }
+            State::Held(_) | State::Gone(_) => News::Changed,
         }
     }
 
@@ -120,7 +136,7 @@ impl Entry {
                 }
                 if warning.take().is_some() { News::Changed } else { News::Same }
             }
-            State::Waiting | State::Gone(_) => News::Same,
+            State::Waiting { .. } | State::Gone(_) => News::Same,
         }
     }
 
@@ -129,11 +145,13 @@ impl Entry {
         self.on_bad_news(error, !policy.fail_on_data_errors)
     }
 
-    /// The server has deleted it (B1.10). Of a resource that never was there, that is no news.
+    /// The server has deleted it (B1.10). Of a resource that never was there, that is no news; of one that was there and
+    /// was rejected it is.
     pub(crate) fn on_deleted(&mut self, error: WatchError, policy: Policy) -> News {
-        match self.state {
+        match &self.state {
             State::Held(_) => self.on_bad_news(error, policy.keep_deleted && !policy.fail_on_data_errors),
-            State::Waiting | State::Gone(_) => News::Same,
+            State::Gone(reason) if reason.is_rejected() => self.on_bad_news(error, false),
+            State::Waiting { .. } | State::Gone(_) => News::Same,
         }
     }
 
@@ -146,7 +164,7 @@ impl Entry {
     pub(crate) fn on_timeout(&mut self, error: WatchError) -> News {
         match self.state {
             State::Held(_) => News::Same,
-            State::Waiting | State::Gone(_) => self.on_bad_news(error, true),
+            State::Waiting { .. } | State::Gone(_) => self.on_bad_news(error, true),
         }
     }
 
@@ -159,7 +177,7 @@ impl Entry {
                 held.warning = Some(error);
             }
             State::Gone(reason) if *reason == error => return News::Same,
-            State::Waiting | State::Held(_) | State::Gone(_) => self.state = State::Gone(error),
+            State::Waiting { .. } | State::Held(_) | State::Gone(_) => self.state = State::Gone(error),
         }
         News::Changed
     }

@@ -36,6 +36,7 @@ impl Table {
         self.entries.iter().map(|(id, entry)| (EntryId(id as u32), entry))
     }
 
+    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }

@@ -47,6 +47,9 @@ pub struct Settings {
     pub wrap_resources: bool,
     /// What the server says that it is.
     pub identifier: Option<String>,
+    /// URLs of types beside Listener and Cluster whose responses are complete, so that absence means deletion: those of
+    /// an application's own with [`FULL_STATE`](crate::Resource::FULL_STATE).
+    pub full_state_types: BTreeSet<String>,
 }
 
 /// Types that a session is silent on. Requests are understood as ever; only responses are held back.
@@ -140,7 +143,8 @@ impl Session {
                 return None;
             }
             let now = store.get(&key.type_url);
-            let due = subscription.due(key.full_state(), &now)?;
+            let full_state = key.full_state() || settings.full_state_types.contains(&key.type_url);
+            let due = subscription.due(full_state, &now)?;
             let version = store.version(now.version());
             let any = |(name, stored)| settings.any(&key.type_url, name, stored, store);
             Some((key.clone(), (due.into_iter().map(any).collect::<Vec<_>>(), version)))

@@ -74,8 +74,11 @@ impl Engine {
     fn publish_failure(&mut self, server: ServerId) {
         let showing = self.table.iter().filter(|(_, entry)| entry.server == server && entry.shows_failure());
         let showing: Vec<_> = showing.map(|(id, _)| id).collect();
-        for entry in showing {
-            self.publish(entry);
+        for id in showing {
+            let error = self.failure_of(id);
+            if self.table.get_mut(id).is_some_and(|entry| entry.on_failure(error).into()) {
+                self.publish(id);
+            }
         }
         for ty in &mut self.peer(server).types {
             if let Some(all) = &mut ty.all {
@@ -95,8 +98,17 @@ impl Engine {
             (Code::NotFound, format!("does not exist: xDS server {uri} did not send it in time"))
         };
         let error = WatchError::new(code, Blame::Peer, self.subject(found), message);
-        if self.table.get_mut(entry).is_some_and(|entry| entry.on_timeout(error).into()) {
+        let policy = peer.policy;
+        let Some(found) = self.table.get_mut(entry) else { return };
+        // What is held was missing from a response, but may have been on its way still.
+        let news = if found.is_held() { found.on_deleted(error, policy) } else { found.on_timeout(error) };
+        let (server, ty, sub, held) = (found.server, found.ty, found.sub, found.is_held());
+        if let Some(sub) = self.peer(server).machine.interest(ty).and_then(|interest| interest.get_mut(sub)) {
+            sub.held = held;
+        }
+        if news.into() {
             self.publish(entry);
+            self.dismiss(entry);
         }
     }
 }

@@ -2,11 +2,11 @@ use std::{mem, sync::Arc, time::Instant};
 
 use imbl::OrdMap;
 
-use super::{Engine, Refusal, View};
+use super::{Engine, Refusal, View, check_variant};
 use crate::{
     error::{Code, Subject},
     observed::{ErasedMembers, Member},
-    protocol::{Output, ServerId, TypeId, ViewId},
+    protocol::{EntryId, Output, ServerId, TypeId, ViewId},
     resource::Erased,
 };
 
@@ -46,7 +46,9 @@ impl Engine {
         let source = self.bootstrap.sources().first().map(|source| source.server().clone());
         let none =
             || Refusal { code: Code::FailedPrecondition, message: "the bootstrap has no servers".into() };
-        let server = self.server_id(&source.ok_or_else(none)?, now);
+        let source = source.ok_or_else(none)?;
+        check_variant(&source)?;
+        let server = self.server_id(&source, now);
         let type_url = self.types[ty.index()].type_url();
         let peer = self.peer(server);
         let failed = peer.failure.is_some();
@@ -67,6 +69,20 @@ impl Engine {
             peer.machine.unsubscribe_all(ty, now);
             self.settle(server);
         }
+    }
+
+    /// A resource was deleted: what is not held is no member any more, and forgotten when nobody asks for it by name.
+    pub(super) fn dismiss(&mut self, id: EntryId) {
+        let Some(entry) = self.table.get(id).filter(|entry| !entry.is_held()) else { return };
+        let (server, ty, sub) = (entry.server, entry.ty, entry.sub);
+        let peer = &mut self.servers[server.0 as usize];
+        if let Some(sub) = peer.machine.interest(ty).and_then(|interest| interest.get_mut(sub)) {
+            sub.member = false;
+        }
+        if let Some(all) = peer.of_type(ty).all.as_mut() {
+            all.remove(&entry.name);
+        }
+        peer.machine.release(ty, &[sub]);
     }
 
     /// Publishes the sets of members that have changed, but none that a response is still filling.

@@ -23,7 +23,7 @@ use tracing::debug;
 use self::{failure::Failure, members::All, work::Job};
 use crate::{
     cache::{Entry, Policy, Table},
-    config::{Bootstrap, CertificateProvider, Server},
+    config::{ApiType, Bootstrap, CertificateProvider, Server},
     error::{Blame, Code, Subject, WatchError},
     name::ResourceName,
     observed::{ErasedMembers, ErasedObserved},
@@ -126,11 +126,13 @@ impl Engine {
     }
 
     /// What was done so far.
+    #[cfg(test)]
     pub(crate) fn counters(&self) -> Counters {
         self.counters
     }
 
     /// How many resources are held, waited for or known to be missing.
+    #[cfg(test)]
     pub(crate) fn resources(&self) -> usize {
         self.table.len()
     }
@@ -273,6 +275,7 @@ impl Engine {
         let sources = self.bootstrap.sources_for(name).map_err(|unknown| refuse(unknown.to_string()))?;
         let source = sources.first().ok_or_else(|| refuse("its authority has no servers".into()))?;
         let server = source.server().clone();
+        check_variant(&server)?;
         Ok(self.server_id(&server, now))
     }
 
@@ -352,9 +355,20 @@ impl Peer {
 /// Why nobody can be asked for a name.
 #[derive(Debug, thiserror::Error)]
 #[error("{code}: {message}")]
-struct Refusal {
+pub(crate) struct Refusal {
     code: Code,
     message: String,
+}
+
+/// Only the aggregated state-of-the-world variant is spoken so far; another one is not replaced by it in silence.
+pub(crate) fn check_variant(server: &Server) -> Result<(), Refusal> {
+    match server.api_type {
+        None | Some(ApiType::AggregatedGrpc) => Ok(()),
+        Some(other) => {
+            let message = format!("the api_type {other} of xDS server {} is not supported", server.uri);
+            Err(Refusal { code: Code::Unimplemented, message })
+        }
+    }
 }
 
 fn is_usable(provider: &CertificateProvider) -> bool {

@@ -1,7 +1,7 @@
 use super::Engine;
 use crate::{
     cache::Entry,
-    error::Subject,
+    error::{Subject, WatchError},
     protocol::{EntryId, Output, ViewId},
     resource::Erased,
 };
@@ -9,7 +9,12 @@ use crate::{
 impl Engine {
     /// Publishes what there is to see of a resource to everybody who watches it.
     pub(crate) fn publish(&mut self, id: EntryId) {
-        let Some(entry) = self.table.get(id) else { return };
+        self.publish_if(id, true, false);
+    }
+
+    /// The same if it has changed; if it only `joins` the members of a wildcard, to those who watch them.
+    pub(crate) fn publish_if(&mut self, id: EntryId, changed: bool, joins: bool) {
+        let Some(entry) = self.table.get(id).filter(|_| changed || joins) else { return };
         let peer = &mut self.servers[entry.server.0 as usize];
         let interest = peer.machine.interest(entry.ty);
         let is_member = interest.and_then(|interest| interest.get(entry.sub)).is_some_and(|sub| sub.member);
@@ -17,8 +22,10 @@ impl Engine {
             return;
         }
         let (Some(observed), Some(entry)) = (self.observed(id), self.table.get(id)) else { return };
-        let notify = |view: &ViewId| Output::Notify { view: *view, observed: observed.clone() };
-        self.outputs.extend(entry.views.iter().map(notify));
+        if changed {
+            let notify = |view: &ViewId| Output::Notify { view: *view, observed: observed.clone() };
+            self.outputs.extend(entry.views.iter().map(notify));
+        }
         let peer = &mut self.servers[entry.server.0 as usize];
         if is_member && let Some(all) = peer.of_type(entry.ty).all.as_mut() {
             all.insert(entry.name.clone(), observed);
@@ -27,10 +34,22 @@ impl Engine {
 
     /// Publishes what there is to see of a resource, if there is anything, to some.
     pub(crate) fn publish_to(&mut self, id: EntryId, views: &[ViewId]) {
+        let failure = self.failure_of(id);
+        if let Some(entry) = self.table.get_mut(id).filter(|_| failure.is_some()) {
+            // It is about to be told, whether or not others know it.
+            let _ = entry.on_failure(failure);
+        }
         if let Some(observed) = self.observed(id) {
             let notify = |view: &ViewId| Output::Notify { view: *view, observed: observed.clone() };
             self.outputs.extend(views.iter().map(notify));
         }
+    }
+
+    /// The trouble with the server of a resource.
+    pub(crate) fn failure_of(&self, id: EntryId) -> Option<WatchError> {
+        let entry = self.table.get(id)?;
+        let failure = self.servers[entry.server.0 as usize].failure.as_ref()?;
+        Some(failure.about(self.subject(entry)))
     }
 
     /// What an error about a resource names.
@@ -41,9 +60,7 @@ impl Engine {
 
     fn observed(&self, id: EntryId) -> Option<Erased> {
         let entry = self.table.get(id)?;
-        let failure = &self.servers[entry.server.0 as usize].failure;
-        let observed =
-            entry.observe(|| failure.as_ref().map(|failure| failure.about(self.subject(entry))))?;
+        let observed = entry.observe(|| self.failure_of(id))?;
         Some(self.types[entry.ty.index()].observe(observed))
     }
 }

@@ -130,7 +130,7 @@ impl Engine {
         }
         if !job.duplicate {
             self.apply_errors(&mut job);
-            self.apply_absence(&mut job);
+            self.apply_absence(&mut job, now);
             self.complete(&job);
         }
         self.conclude(job, now);
@@ -218,16 +218,13 @@ impl Engine {
         let bytes = job.envelope.bytes(value);
         if entry.bytes().is_some_and(|held| held == bytes) {
             self.counters.unchanged += 1;
-            if bool::from(entry.on_unchanged(&job.version)) || joins {
-                self.publish(id);
-            }
+            let changed = entry.on_unchanged(&job.version).into();
+            self.publish_if(id, changed, joins);
             return bytes.len() / 16 + 16;
         }
         let cost = bytes.len() + 64;
         let changed = self.parse(job, (id, value));
-        if changed || joins {
-            self.publish(id);
-        }
+        self.publish_if(id, changed, joins);
         cost
     }
 
@@ -313,38 +310,26 @@ impl Engine {
 
     /// What a response of a full-state type does not speak of is deleted (B1.10), unless the response is a heartbeat
     /// (B1.19), or holds something without a name that may be just what is missed.
-    fn apply_absence(&mut self, job: &mut Job) {
+    fn apply_absence(&mut self, job: &mut Job, now: Instant) {
         if !self.types[job.ty.index()].full_state() || job.is_heartbeat() || job.nameless {
             return;
         }
         let peer = &mut self.servers[job.stream.server.0 as usize];
         let policy = peer.policy;
         let Some(interest) = peer.machine.interest(job.ty) else { return };
-        let missed = interest.iter().filter(|(_, sub)| sub.seen != job.number && (sub.held || sub.member));
+        let missed = interest.iter().filter(|(_, sub)| sub.seen != job.number && sub.was_there());
         let missed: Vec<_> = missed.map(|(id, sub)| (id, sub.entry)).collect();
         for (sub, id) in missed {
             let Some(entry) = self.table.get(id) else { continue };
             let uri = &self.servers[job.stream.server.0 as usize].machine.server().uri;
             let message = format!("xDS server {uri} has deleted it");
             let error = WatchError::new(Code::NotFound, Blame::Peer, self.subject(entry), message);
-            self.tell(job, id, |entry| entry.on_deleted(error, policy).into());
-            if !self.table.get(id).is_some_and(Entry::is_held) {
-                self.dismiss(job, sub, id);
+            if !self.peer(job.stream.server).machine.is_gone(job.ty, sub, now) {
+                continue;
             }
+            self.tell(job, id, |entry| entry.on_deleted(error, policy).into());
+            self.dismiss(id);
         }
-    }
-
-    /// A member is gone from the server.
-    fn dismiss(&mut self, job: &Job, sub: SubId, id: EntryId) {
-        let peer = &mut self.servers[job.stream.server.0 as usize];
-        if let Some(found) = peer.machine.interest(job.ty).and_then(|interest| interest.get_mut(sub)) {
-            found.member = false;
-        }
-        if let (Some(all), Some(entry)) = (peer.of_type(job.ty).all.as_mut(), self.table.get(id)) {
-            all.remove(&entry.name);
-        }
-        let peer = &mut self.servers[job.stream.server.0 as usize];
-        peer.machine.release(job.ty, &[sub]);
     }
 
     /// The server has told all it has of a type that is wanted as a whole.

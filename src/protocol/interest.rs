@@ -1,4 +1,4 @@
-use std::{collections::HashMap, mem, sync::Arc};
+use std::{collections::HashMap, mem, sync::Arc, time::Instant};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use slab::Slab;
@@ -38,6 +38,9 @@ pub(crate) struct Sub {
     pub(crate) member: bool,
     /// Whether the cache holds a good resource.
     pub(crate) held: bool,
+    /// Until when absence proves nothing: the server was told shortly before that the name is not wanted, so that it
+    /// may be on its way with a response to that.
+    pub(crate) doubt_until: Option<Instant>,
     /// The last response that spoke of it.
     pub(crate) seen: u64,
     /// Unique, in contrast to the place.
@@ -51,6 +54,8 @@ pub(crate) struct Sub {
 ///  New ─────────────────▶ Requested ─────────────────────▶ Answered
 ///   ▲                        │  └──────▶ TimedOut ─────────▲
 ///   └── stream broke ────────┘    timer
+///
+///  Answered ◀──────▶ Doubted: absent from a response, but that proves nothing yet; a timer decides
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
@@ -58,6 +63,14 @@ pub(crate) enum Phase {
     Requested,
     Answered,
     TimedOut,
+    Doubted,
+}
+
+impl Sub {
+    /// Whether the server has sent something under the name, good or bad.
+    pub(crate) fn was_there(&self) -> bool {
+        self.held || self.member || self.phase == Phase::Answered
+    }
 }
 
 impl Interest {
@@ -102,6 +115,7 @@ impl Interest {
             named: false,
             member: false,
             held: false,
+            doubt_until: None,
             seen: 0,
             serial: self.next_serial,
         };

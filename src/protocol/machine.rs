@@ -1,6 +1,5 @@
 use std::{
     collections::VecDeque,
-    hash::{DefaultHasher, Hash, Hasher},
     mem,
     sync::Arc,
     time::{Duration, Instant},
@@ -10,18 +9,19 @@ use bytes::Bytes;
 use tracing::{debug, info, trace, warn};
 
 use super::{
-    backoff::Backoff,
+    channel::{Channel, is_awaited},
     envelope::Envelope,
+    event::{Event, Timer, Verdict},
     id::{EntryId, ServerId, StreamId, TypeId},
     input::{Disconnect, Input},
     interest::{Interest, Phase, SubId},
     output::Output,
     settings::Settings,
-    sotw::{Answer, Sotw, Written},
+    sotw::{Answer, Written},
     stream::{End, Stream},
-    timers::{Wait, Waiting},
+    timers::Waiting,
 };
-use crate::{config::Server, resource::Version};
+use crate::config::Server;
 
 /// The protocol with one management server.
 #[derive(Debug)]
@@ -36,64 +36,6 @@ pub(crate) struct Machine {
     waiting: Waiting,
     outputs: VecDeque<Output>,
     events: VecDeque<Event>,
-}
-
-/// One type on one server: the variant of the protocol, and what is common to all variants.
-#[derive(Debug)]
-struct Channel {
-    sotw: Sotw,
-    rejected: Option<Rejected>,
-}
-
-/// The last response, if it was rejected: a server may send it for ever.
-#[derive(Debug)]
-struct Rejected {
-    fingerprint: u64,
-    backoff: Backoff,
-}
-
-/// What others must know of.
-#[derive(Debug)]
-pub(crate) enum Event {
-    /// No stream came about, or one ended before it gave anything.
-    Failed(Disconnect),
-    /// The first response of a stream: the server is there.
-    Recovered,
-    /// Nobody wants anything of the server any more, so that its failures are history.
-    Rested,
-    /// The server had its time to send a resource.
-    TimedOut(EntryId),
-    /// The server knows that the resource is not wanted any more.
-    Released(EntryId),
-}
-
-/// Whose deadline it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Timer {
-    /// A response is being worked off.
-    Work,
-    /// A request or an answer may be written.
-    Write,
-    /// A resource that was asked for may be given up.
-    DoesNotExist,
-    /// The next attempt to connect.
-    Reconnect,
-    /// A stream that serves no name.
-    Linger,
-}
-
-/// What was found out about a response.
-#[derive(Debug)]
-pub(crate) struct Verdict {
-    pub(crate) ty: TypeId,
-    /// The stream that it came on.
-    pub(crate) stream: StreamId,
-    pub(crate) version: Version,
-    pub(crate) nonce: String,
-    /// What is wrong with it, in words for the server's operator; empty when it is accepted.
-    pub(crate) error: String,
-    /// Tells its resources from others; looked at when it is rejected.
-    pub(crate) fingerprint: u64,
 }
 
 impl Machine {
@@ -135,9 +77,10 @@ impl Machine {
 
     /// Asks for a name that has its place.
     pub(crate) fn subscribe(&mut self, (ty, type_url): (TypeId, &'static str), sub: SubId, now: Instant) {
+        let doubt = self.resource_timeout();
         let channel = self.channel_or_new(ty, type_url);
         if channel.sotw.interest.name(sub) {
-            channel.sotw.on_named(sub, now);
+            channel.sotw.on_named(sub, doubt, now);
         }
         self.proceed(now);
     }
@@ -197,6 +140,20 @@ impl Machine {
                 interest.remove(*id);
             }
         }
+    }
+
+    /// A name is missing from a response: true when that means that it is gone. Otherwise a timer decides.
+    pub(crate) fn is_gone(&mut self, ty: TypeId, id: SubId, now: Instant) -> bool {
+        let length = self.resource_timeout();
+        let Some(sub) = self.interest(ty).and_then(|interest| interest.get_mut(id)) else { return true };
+        if sub.doubt_until.is_none_or(|until| until <= now) {
+            return true;
+        }
+        let serial = sub.serial;
+        if mem::replace(&mut sub.phase, Phase::Doubted) != Phase::Doubted {
+            self.waiting.start(ty, id, serial, (now, length));
+        }
+        false
     }
 
     /// Acts on everything but [`Input::Received`].
@@ -295,6 +252,7 @@ impl Machine {
             }
             if let Some(sub) = self.interest(wait.ty).and_then(|interest| interest.get_mut(wait.sub)) {
                 sub.phase = Phase::TimedOut;
+                sub.doubt_until = None;
                 let entry = sub.entry;
                 self.events.push_back(Event::TimedOut(entry));
             }
@@ -397,8 +355,11 @@ impl Machine {
             let Some(channel) = self.channel(ty) else { continue };
             let leaving = channel.sotw.on_stream_closed();
             for (_, sub) in channel.sotw.interest.iter_mut() {
+                sub.doubt_until = None;
                 if !sub.held || sub.phase == Phase::Requested {
                     sub.phase = Phase::New;
+                } else if sub.phase == Phase::Doubted {
+                    sub.phase = Phase::Answered;
                 }
             }
             self.release(ty, &leaving);
@@ -434,15 +395,18 @@ impl Machine {
                 return;
             };
             let node = (!open.node_sent).then_some(&self.node);
-            let (message, written) = channel.sotw.write(TypeId(index as u16), node, now);
-            let Some(message) = message else {
-                self.on_written(written, now);
-                continue;
-            };
-            trace!(server = %self.server.uri, type_url = channel.sotw.type_url(), bytes = message.len(), "request");
-            open.node_sent = true;
-            open.pending = Some(written);
-            self.outputs.push_back(Output::Send { stream, message });
+            let ty = TypeId(index as u16);
+            let (message, written) = channel.sotw.write(ty, node, now);
+            match message {
+                Some(message) => {
+                    let type_url = channel.sotw.type_url();
+                    trace!(server = %self.server.uri, type_url, bytes = message.len(), "request");
+                    open.node_sent = true;
+                    open.pending = Some(written);
+                    self.outputs.push_back(Output::Send { stream, message });
+                }
+                None => self.on_written(written, now),
+            }
         }
     }
 
@@ -464,34 +428,6 @@ impl Machine {
         if self.types.len() <= ty.index() {
             self.types.resize_with(ty.index() + 1, || None);
         }
-        self.types[ty.index()].get_or_insert_with(|| Channel { sotw: Sotw::new(type_url), rejected: None })
+        self.types[ty.index()].get_or_insert_with(|| Channel::new(type_url))
     }
-}
-
-impl Channel {
-    /// How long to wait with the answer: a response that repeats the last rejected one is answered ever more slowly.
-    fn on_rejected(&mut self, fingerprint: u64, now: Instant, random: &mut fastrand::Rng) -> Duration {
-        match &mut self.rejected {
-            Some(rejected) if rejected.fingerprint == fingerprint => rejected.backoff.next(random),
-            Some(_) | None => {
-                self.rejected = Some(Rejected { fingerprint, backoff: Backoff::for_rejections(now) });
-                Duration::ZERO
-            }
-        }
-    }
-}
-
-/// Tells the resources of one response from those of another.
-pub(crate) fn fingerprint(envelope: &Envelope) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    envelope.contents().for_each(|bytes| bytes.hash(&mut hasher));
-    hasher.finish()
-}
-
-fn is_awaited(types: &[Option<Channel>], wait: &Wait) -> bool {
-    let channel = types.get(wait.ty.index()).and_then(Option::as_ref);
-    let sub = channel.and_then(|channel| channel.sotw.interest.get(wait.sub));
-    sub.is_some_and(|sub| {
-        sub.serial == wait.serial && sub.named && sub.phase == Phase::Requested && !sub.held
-    })
 }

@@ -14,7 +14,9 @@
 //! Variants of the protocol are structs with the same verbs; the machine routes to them and holds no rule itself.
 
 mod backoff;
+mod channel;
 mod envelope;
+mod event;
 mod id;
 mod input;
 mod interest;
@@ -28,11 +30,13 @@ mod stream;
 mod timers;
 
 pub(crate) use self::{
+    channel::fingerprint,
     envelope::{Body, Envelope, Item, Span, Unusable},
+    event::{Event, Timer, Verdict},
     id::{EntryId, ServerId, StreamId, TypeId, ViewId},
     input::Input,
     interest::{Phase, SubId},
-    machine::{Event, Machine, Timer, Verdict, fingerprint},
+    machine::Machine,
     node::encode as encode_node,
     output::Output,
     settings::Settings,

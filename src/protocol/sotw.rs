@@ -1,10 +1,14 @@
-use std::{collections::VecDeque, time::Instant};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::{
     id::TypeId,
-    interest::{Interest, SubId, put_bytes, put_text},
+    interest::{Interest, Phase, SubId, put_bytes, put_text},
     pace::Pace,
 };
 use crate::resource::Version;
@@ -34,6 +38,10 @@ struct OnStream {
     /// A name was sent, so an empty list does not mean everything any more (B1.2 to B1.5).
     named: bool,
     nonce: String,
+    /// Names that the server was told to be not wanted any more, by the time of telling.
+    let_go: VecDeque<(Instant, Arc<str>)>,
+    /// When each of them was let go last.
+    let_go_at: HashMap<Arc<str>, Instant>,
     /// The names of the last request, as they went out.
     names: Bytes,
     answers: VecDeque<Answer>,
@@ -91,12 +99,15 @@ impl Sotw {
         !self.on_stream.answers.is_empty() || !self.leaving.is_empty() || self.on_stream.busy
     }
 
-    /// How many answers wait for being written.
-    pub(crate) fn unwritten_answers(&self) -> usize {
-        self.on_stream.answers.len()
-    }
-
-    pub(crate) fn on_named(&mut self, sub: SubId, now: Instant) {
+    /// A name is asked for. Shortly after it was let go (`doubt` says how shortly) a response may be on its way that lacks
+    /// it although it exists (B1.13).
+    pub(crate) fn on_named(&mut self, sub: SubId, doubt: Duration, now: Instant) {
+        self.on_stream.forget_let_go(doubt, now);
+        if let Some(sub) = self.interest.get_mut(sub) {
+            sub.doubt_until = self.on_stream.let_go_at.contains_key(&sub.name).then(|| now + doubt);
+            // Its timer, if it had one, ended when it was let go.
+            sub.phase = Phase::New;
+        }
         self.fresh.push(sub);
         self.pace.on_change(now);
     }
@@ -180,6 +191,10 @@ impl Sotw {
         if changed {
             written.fresh = std::mem::take(&mut self.fresh);
             written.leaving = std::mem::take(&mut self.leaving);
+            for sub in written.leaving.iter().filter_map(|id| self.interest.get(*id)) {
+                self.on_stream.let_go.push_back((now, sub.name.clone()));
+                self.on_stream.let_go_at.insert(sub.name.clone(), now);
+            }
             silent = self.refill();
             self.pace.on_written(self.interest.named(), now);
         }
@@ -238,6 +253,18 @@ impl Sotw {
             put_bytes(6, &status, &mut request);
         }
         request.freeze()
+    }
+}
+
+impl OnStream {
+    /// Forgets names that were let go so long ago that what they left behind has come.
+    fn forget_let_go(&mut self, doubt: Duration, now: Instant) {
+        while self.let_go.front().is_some_and(|(at, _)| *at + doubt <= now) {
+            let Some((at, name)) = self.let_go.pop_front() else { return };
+            if self.let_go_at.get(&name) == Some(&at) {
+                self.let_go_at.remove(&name);
+            }
+        }
     }
 }
 

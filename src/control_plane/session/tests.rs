@@ -300,7 +300,8 @@ fn nonces_differ_and_versions_carry_the_prefix() {
 
 #[test]
 fn b1_15_resources_may_be_wrapped() {
-    let settings = Settings { wrap_resources: true, identifier: Some("test server".into()) };
+    let settings =
+        Settings { wrap_resources: true, identifier: Some("test server".into()), ..Settings::default() };
     let mut pair = Pair { session: Session::new(settings), ..Pair::default() };
     pair.set(&[(EDS, "a", "a1")]);
     pair.set(&[(EDS, "b", "b1")]);

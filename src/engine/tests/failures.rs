@@ -140,3 +140,19 @@ fn a_response_in_work_when_its_stream_ends_still_counts() {
     assert_eq!(said.iter().filter(|said| said.contains("present 1 x")).count(), names.len());
     assert!(rig.connect(2)[1].contains("] 1/ node"), "and so does its version");
 }
+
+#[test]
+fn the_same_failure_after_a_recovery_is_told_once_to_who_still_waits() {
+    let mut rig = Rig::new();
+    rig.open::<Full>(&["a"]);
+    assert_eq!(rig.disconnect(1, DisconnectKind::Closed), ["#1 absent UNAVAILABLE"]);
+    rig.pass(Duration::from_secs(2));
+    rig.connect(2);
+    rig.sent(2);
+    rig.receive(2, &response::<Full>("1", vec![]));
+    rig.sent(2);
+    rig.disconnect(2, DisconnectKind::Closed);
+    rig.pass(Duration::from_secs(2));
+    rig.connect(3);
+    assert_eq!(rig.disconnect(3, DisconnectKind::Closed), NONE);
+}

@@ -1,4 +1,5 @@
 mod failures;
+mod model;
 mod names;
 mod requests;
 mod responses;

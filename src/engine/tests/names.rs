@@ -2,7 +2,7 @@
 
 use super::rig::{Full, Rig, any, response};
 use crate::{
-    config::{AuthorityBuilder, Bootstrap, Server},
+    config::{ApiType, AuthorityBuilder, Bootstrap, Server},
     protocol::{DisconnectKind, Settings},
 };
 
@@ -65,4 +65,12 @@ fn c5_c6_names_are_sent_and_matched_in_canonical_form() {
     let said =
         rig.receive(1, &response::<Full>("2", vec![any::<Full>("xdstp://here/test.Full/a?aa=2&zz=1", "x")]));
     assert_eq!(said[0], "#1 present 2 x", "the name is part of the bytes, so they differ");
+}
+
+#[test]
+fn another_variant_of_the_protocol_is_refused_not_replaced() {
+    let server = Server::new("127.0.0.1:1").insecure().api_type(ApiType::AggregatedDeltaGrpc);
+    let mut rig = Rig::with(server);
+    assert_eq!(rig.watch::<Full>("a").1, ["#1 absent UNIMPLEMENTED"]);
+    assert_eq!(rig.watch::<Full>("*").1.len(), 1);
 }

@@ -216,3 +216,30 @@ fn a_watch_within_the_linger_time_uses_the_stream() {
     rig.sent(1);
     assert!(!rig.pass(Duration::from_secs(60)).contains(&"disconnect 0.1".to_owned()));
 }
+
+#[test]
+fn b1_13_absence_right_after_a_name_was_let_go_and_asked_for_again_proves_nothing() {
+    let mut rig = Rig::new();
+    let views = rig.open::<Full>(&["a", "b"]);
+    let a = || any::<Full>("a", "x");
+    rig.receive(1, &response::<Full>("1", vec![a()]));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.unwatch(views[0]), ["send Full [b] 1/n1"]);
+    rig.sent(1);
+    rig.watch::<Full>("a");
+    rig.pass(Duration::from_millis(20));
+    rig.sent(1);
+    // Both were on their way when the server learned that the name is wanted rig.
+    assert_eq!(rig.receive(1, &response::<Full>("2", vec![a()]))[0], "#3 present 2 x");
+    rig.sent(1);
+    assert_eq!(rig.receive(1, &response::<Full>("3", vec![])), ["read", "send Full [a,b] 3/n3"]);
+    rig.sent(1);
+    assert_eq!(rig.receive(1, &response::<Full>("4", vec![a()])), ["read", "send Full [a,b] 4/n4"]);
+    rig.sent(1);
+    // If it is not there again within the time of a request, it is gone.
+    rig.receive(1, &response::<Full>("5", vec![]));
+    rig.sent(1);
+    let said = rig.pass(Duration::from_secs(16));
+    assert!(said.contains(&"#3 absent NOT_FOUND".to_owned()), "{said:?}");
+}

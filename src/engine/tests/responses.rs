@@ -253,3 +253,12 @@ fn a88_7_an_error_without_name_or_with_ok_rejects_the_response() {
         assert_eq!(rig.receive(1, &response)[1], format!("send Full [a] /n1 INVALID_ARGUMENT: {reason}"));
     }
 }
+
+#[test]
+fn what_was_rejected_and_then_deleted_is_not_found() {
+    let mut rig = Rig::new();
+    rig.open::<Full>(&["a"]);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "bad")]));
+    rig.sent(1);
+    assert_eq!(rig.receive(1, &response::<Full>("2", vec![]))[0], "#1 absent NOT_FOUND");
+}

@@ -32,7 +32,9 @@ impl Recording {
                 tx.set(AnyResource::new(T::TYPE_URL, name.as_str(), super::rig::message(name, "x")));
             }
         });
-        let session = Session::new(session::Settings::default());
+        let mut settings = session::Settings::default();
+        settings.full_state_types.insert(Full::TYPE_URL.to_owned());
+        let session = Session::new(settings);
         Self { store, session, on_the_way: VecDeque::new(), requests: Vec::new() }
     }
 

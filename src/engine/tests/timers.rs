@@ -139,3 +139,15 @@ fn a_request_that_is_written_meanwhile_carries_the_delayed_nack() {
     let (_, said) = rig.watch::<Full>("b");
     assert_eq!(said, ["send Full [a,b] /n3 INVALID_ARGUMENT: Full \"a\": text: it is bad"]);
 }
+
+#[test]
+fn a_name_that_is_let_go_and_watched_again_before_the_server_was_told_has_a_timer() {
+    let mut rig = Rig::new();
+    let views = rig.open::<Full>(&["a", "b"]);
+    rig.unwatch(views[0]);
+    rig.watch::<Full>("a");
+    rig.pass(Duration::from_millis(20));
+    rig.sent(1);
+    let said = rig.pass(Duration::from_secs(16));
+    assert_eq!(said, ["#2 absent NOT_FOUND", "#3 absent NOT_FOUND"]);
+}

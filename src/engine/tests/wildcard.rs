@@ -115,3 +115,16 @@ fn an_empty_answer_completes_and_an_unreachable_server_does_not() {
     assert_eq!(said.last().unwrap(), "#1 {} complete");
     assert_eq!(rig.watch::<Full>("*").1.last().unwrap(), "#2 {} complete");
 }
+
+#[test]
+fn a_named_resource_that_becomes_a_member_is_not_told_again_to_who_named_it() {
+    let mut rig = Rig::new();
+    rig.open::<Full>(&["a"]);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    rig.watch::<Full>("*");
+    rig.sent(1);
+    let said = rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "x")]));
+    assert_eq!(said, ["read", "send Full [*,a] 2/n2", "#2 {a: present 2 x} complete"]);
+}

@@ -1,0 +1,252 @@
+//! What must hold whatever happens: a model beside the engine that is told everything and contradicts.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
+
+use prost::Message;
+
+use super::rig::{Full, Part};
+use crate::{
+    control_plane::{Session, Store},
+    error::{Code, WatchError},
+    observed::{ErasedMembers, Observed},
+    pb::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
+    protocol::ViewId,
+    resource::{Erased, Resource},
+    wire,
+};
+
+/// What was watched, changed, said and seen.
+pub(super) struct Model {
+    pub(super) now: Instant,
+    views: BTreeMap<ViewId, Watched>,
+    /// Every text that a resource ever had, with `None` for not being there.
+    history: BTreeMap<(&'static str, String), Vec<Option<String>>>,
+    stream: OnStream,
+}
+
+struct Watched {
+    type_url: &'static str,
+    /// `None` for all names.
+    name: Option<String>,
+    /// How much of the history there was when the last good text was seen.
+    last_good_at: usize,
+    seen: Option<Seen>,
+    members: BTreeMap<String, Seen>,
+    complete: bool,
+    stale: bool,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+enum Seen {
+    Present { text: String, warning: Option<WatchError> },
+    Absent(WatchError),
+}
+
+/// What was said on the current stream.
+#[derive(Default)]
+struct OnStream {
+    requests: usize,
+    pending: usize,
+    /// The nonces that came, by type, in order.
+    nonces: BTreeMap<String, Vec<String>>,
+    /// The last nonce that was answered, by type.
+    answered: BTreeMap<String, String>,
+}
+
+impl Model {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { now, views: BTreeMap::new(), history: BTreeMap::new(), stream: OnStream::default() }
+    }
+
+    pub(super) fn on_watch(&mut self, view: ViewId, type_url: &'static str, name: Option<String>) {
+        let watched = Watched {
+            type_url,
+            name,
+            last_good_at: 0,
+            seen: None,
+            members: BTreeMap::new(),
+            complete: false,
+            stale: false,
+        };
+        self.views.insert(view, watched);
+    }
+
+    pub(super) fn on_unwatch(&mut self, view: ViewId) {
+        self.views.remove(&view);
+    }
+
+    pub(super) fn any_view(&self, random: &mut fastrand::Rng) -> Option<ViewId> {
+        let views: Vec<_> = self.views.keys().copied().collect();
+        (!views.is_empty()).then(|| views[random.usize(0..views.len())])
+    }
+
+    pub(super) fn on_change(&mut self, type_url: &'static str, name: &str, text: Option<String>) {
+        self.history.entry((type_url, name.to_owned())).or_insert_with(|| vec![None]).push(text);
+    }
+
+    pub(super) fn on_stream(&mut self) {
+        self.stream = OnStream::default();
+    }
+
+    /// At most one request is on its way to the transport.
+    pub(super) fn on_send(&mut self) {
+        self.stream.pending += 1;
+        assert!(self.stream.pending <= 1, "a request before the last one was taken");
+    }
+
+    pub(super) fn on_response(&mut self, bytes: &[u8]) {
+        if let Ok(response) = DiscoveryResponse::decode(bytes) {
+            self.stream.nonces.entry(response.type_url).or_default().push(response.nonce);
+        }
+    }
+
+    /// The node comes first and once; nonces are those that came, and never go back.
+    pub(super) fn on_request(&mut self, request: &DiscoveryRequest) {
+        self.stream.pending -= 1;
+        assert_eq!(request.node.is_some(), self.stream.requests == 0, "B0.2");
+        self.stream.requests += 1;
+        let nonce = &request.response_nonce;
+        if nonce.is_empty() {
+            assert!(!self.stream.answered.contains_key(&request.type_url), "B1.7: a nonce is kept");
+            return;
+        }
+        let nonces = &self.stream.nonces[&request.type_url];
+        let place = |nonce: &String| nonces.iter().rposition(|other| other == nonce);
+        assert!(place(nonce).is_some(), "a nonce that never came");
+        if let Some(before) = self.stream.answered.insert(request.type_url.clone(), nonce.clone()) {
+            assert!(place(&before) <= place(nonce), "the nonce went back");
+        }
+    }
+
+    pub(super) fn on_notify(&mut self, view: ViewId, observed: &Erased) {
+        let Some(watched) = self.views.get_mut(&view) else { panic!("{view:?} is not watched") };
+        let Some(name) = watched.name.clone() else { return watched.on_members(observed, &self.history) };
+        let seen = Seen::of(observed);
+        let history = self.history.get(&(watched.type_url, name)).map(Vec::as_slice).unwrap_or(&[None]);
+        assert_ne!(watched.seen.as_ref(), Some(&seen), "the same is not told twice");
+        match (&watched.seen, &seen) {
+            (_, Seen::Present { text, .. }) => {
+                seen.check_was_real(history);
+                watched.last_good_at =
+                    history.iter().rposition(|was| was.as_ref() == Some(text)).unwrap_or(0);
+            }
+            (Some(Seen::Present { .. }), Seen::Absent(reason)) => {
+                // The last good resource is never lost to bad news: the server must have deleted it.
+                assert_eq!((watched.type_url, reason.code()), (Full::TYPE_URL, Code::NotFound), "{reason}");
+                assert!(
+                    history[watched.last_good_at..].contains(&None),
+                    "it was there all the time: {reason}"
+                );
+            }
+            (_, Seen::Absent(_)) => {}
+        }
+        watched.seen = Some(seen);
+    }
+
+    /// When the faults have ended for long enough: everybody sees what the server has, and it knows what is wanted.
+    pub(super) fn check_convergence(&self, store: &Store, session: Option<&Session>) {
+        for watched in self.views.values() {
+            let now = store.get(watched.type_url);
+            let text =
+                |name: &str| now.resource(name).map(|stored| wire::string_field(stored.bytes(), 2).unwrap());
+            if let Some(name) = &watched.name {
+                check_agreement(watched, name, text(name), watched.seen.as_ref());
+            } else {
+                assert!(watched.complete && !watched.stale, "everything is known");
+                let names: BTreeSet<_> = now.iter().map(|(name, _)| name).collect();
+                assert_eq!(watched.members.keys().map(String::as_str).collect::<BTreeSet<_>>(), names);
+                watched
+                    .members
+                    .iter()
+                    .for_each(|(name, seen)| check_agreement(watched, name, text(name), Some(seen)));
+            }
+        }
+        if self.views.is_empty() {
+            return;
+        }
+        let session = session.expect("somebody watches, so there is a stream");
+        for type_url in [Full::TYPE_URL, Part::TYPE_URL] {
+            self.check_subscription(type_url, session.subscribed(type_url));
+            let came = self.stream.nonces.get(type_url).and_then(|nonces| nonces.last());
+            assert_eq!(self.stream.answered.get(type_url), came, "every response is answered");
+        }
+    }
+
+    fn check_subscription(&self, type_url: &str, subscribed: Vec<&str>) {
+        let watched = self.views.values().filter(|watched| watched.type_url == type_url);
+        let wanted: BTreeSet<_> = watched.map(|watched| watched.name.as_deref().unwrap_or("*")).collect();
+        let subscribed = subscribed.into_iter().collect::<BTreeSet<_>>();
+        // The end of a wildcard that was asked for by an empty list cannot be said (B1.3).
+        let unsayable = wanted.is_empty() && subscribed == BTreeSet::from(["*"]);
+        assert!(subscribed == wanted || unsayable, "{subscribed:?} is subscribed, {wanted:?} is wanted");
+    }
+}
+
+impl Watched {
+    fn on_members(
+        &mut self,
+        observed: &Erased,
+        history: &BTreeMap<(&'static str, String), Vec<Option<String>>>,
+    ) {
+        let members = observed.downcast_ref::<ErasedMembers>().expect("a wildcard sees members");
+        let seen = members.map.iter().map(|(name, observed)| (name.to_string(), Seen::of(&observed.0)));
+        self.members = seen.collect();
+        assert!(members.complete || !self.complete, "what is complete stays so");
+        (self.complete, self.stale) = (members.complete, members.warning.is_some());
+        for (name, seen) in &self.members {
+            seen.check_was_real(&history[&(self.type_url, name.clone())]);
+        }
+    }
+}
+
+impl Seen {
+    fn of(observed: &Erased) -> Self {
+        if let Some(full) = observed.downcast_ref::<Observed<Full>>() {
+            Self::of_one(full, |full| &full.0)
+        } else if let Some(part) = observed.downcast_ref::<Observed<Part>>() {
+            Self::of_one(part, |part| &part.0)
+        } else {
+            panic!("published something unknown")
+        }
+    }
+
+    fn of_one<T>(observed: &Observed<T>, text: impl Fn(&T) -> &str) -> Self {
+        match observed {
+            Observed::Pending => panic!("nothing new was published"),
+            Observed::Absent { reason } => Self::Absent(reason.clone()),
+            Observed::Present { resource, warning, .. } => {
+                Self::Present { text: text(resource).to_owned(), warning: warning.clone() }
+            }
+        }
+    }
+
+    /// What is seen is good, and was once so on the server.
+    fn check_was_real(&self, history: &[Option<String>]) {
+        if let Self::Present { text, .. } = self {
+            assert!(
+                text != "bad" && history.iter().any(|was| was.as_deref() == Some(text)),
+                "{text} never was"
+            );
+        }
+    }
+}
+
+fn check_agreement(watched: &Watched, name: &str, text: Option<&str>, seen: Option<&Seen>) {
+    let fits = match (text, seen) {
+        (_, None) => false,
+        (Some("bad"), Some(Seen::Present { warning, .. })) => {
+            warning.as_ref().is_some_and(|warning| warning.code() == Code::InvalidArgument)
+        }
+        (Some("bad"), Some(Seen::Absent(reason))) => reason.code() == Code::InvalidArgument,
+        (Some(text), Some(seen)) => *seen == Seen::Present { text: text.to_owned(), warning: None },
+        (None, Some(Seen::Absent(reason))) => {
+            reason.code() == Code::NotFound || watched.type_url == Part::TYPE_URL
+        }
+        // Of such a type nothing says that a resource is gone (B1.11).
+        (None, Some(Seen::Present { .. })) => watched.type_url == Part::TYPE_URL,
+    };
+    assert!(fits, "the server has {text:?} as {name} of {}, seen is {seen:?}", watched.type_url);
+}

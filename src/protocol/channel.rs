@@ -1,0 +1,62 @@
+use std::{
+    hash::{DefaultHasher, Hash, Hasher},
+    time::{Duration, Instant},
+};
+
+use super::{backoff::Backoff, envelope::Envelope, interest::Phase, sotw::Sotw, timers::Wait};
+
+/// One type on one server: the variant of the protocol, and what is common to all variants.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    pub(crate) sotw: Sotw,
+    pub(crate) rejected: Option<Rejected>,
+}
+
+/// The last response, if it was rejected: a server may send it for ever.
+#[derive(Debug)]
+pub(crate) struct Rejected {
+    fingerprint: u64,
+    backoff: Backoff,
+}
+
+impl Channel {
+    pub(crate) fn new(type_url: &'static str) -> Self {
+        Self { sotw: Sotw::new(type_url), rejected: None }
+    }
+
+    /// How long to wait with the answer: a response that repeats the last rejected one is answered ever more slowly.
+    pub(crate) fn on_rejected(
+        &mut self,
+        fingerprint: u64,
+        now: Instant,
+        random: &mut fastrand::Rng,
+    ) -> Duration {
+        match &mut self.rejected {
+            Some(rejected) if rejected.fingerprint == fingerprint => rejected.backoff.next(random),
+            Some(_) | None => {
+                self.rejected = Some(Rejected { fingerprint, backoff: Backoff::for_rejections(now) });
+                Duration::ZERO
+            }
+        }
+    }
+}
+
+/// Tells the resources of one response from those of another.
+pub(crate) fn fingerprint(envelope: &Envelope) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    envelope.contents().for_each(|bytes| bytes.hash(&mut hasher));
+    hasher.finish()
+}
+
+pub(crate) fn is_awaited(types: &[Option<Channel>], wait: &Wait) -> bool {
+    let channel = types.get(wait.ty.index()).and_then(Option::as_ref);
+    let sub = channel.and_then(|channel| channel.sotw.interest.get(wait.sub));
+    sub.is_some_and(|sub| {
+        let waits = match sub.phase {
+            Phase::Requested => !sub.held,
+            Phase::Doubted => true,
+            Phase::New | Phase::Answered | Phase::TimedOut => false,
+        };
+        waits && sub.named && sub.serial == wait.serial
+    })
+}

@@ -1,0 +1,49 @@
+use super::{
+    id::{EntryId, StreamId, TypeId},
+    input::Disconnect,
+};
+use crate::resource::Version;
+
+/// What others must know of.
+#[derive(Debug)]
+pub(crate) enum Event {
+    /// No stream came about, or one ended before it gave anything.
+    Failed(Disconnect),
+    /// The first response of a stream: the server is there.
+    Recovered,
+    /// Nobody wants anything of the server any more, so that its failures are history.
+    Rested,
+    /// The server had its time to send a resource.
+    TimedOut(EntryId),
+    /// The server knows that the resource is not wanted any more.
+    Released(EntryId),
+}
+
+/// Whose deadline it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Timer {
+    /// A response is being worked off.
+    Work,
+    /// A request or an answer may be written.
+    Write,
+    /// A resource that was asked for may be given up.
+    DoesNotExist,
+    /// The next attempt to connect.
+    Reconnect,
+    /// A stream that serves no name.
+    Linger,
+}
+
+/// What was found out about a response.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    pub(crate) ty: TypeId,
+    /// The stream that it came on.
+    pub(crate) stream: StreamId,
+    pub(crate) version: Version,
+    pub(crate) nonce: String,
+    /// What is wrong with it, in words for the server's operator; empty when it is accepted.
+    pub(crate) error: String,
+    /// Tells its resources from others; looked at when it is rejected.
+    pub(crate) fingerprint: u64,
+}
