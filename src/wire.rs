@@ -196,10 +196,8 @@ mod tests {
         #[test]
         fn agrees_with_the_decoder(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
             // The decoder also skips groups, which no published message of these uses.
-            if let Ok(text) = string_field(&bytes, 2) {
-                if let Ok(status) = Status::decode(&bytes[..]) {
-                    prop_assert_eq!(status.message, text);
-                }
+            if let Ok(text) = string_field(&bytes, 2) && let Ok(status) = Status::decode(&bytes[..]) {
+                prop_assert_eq!(status.message, text);
             }
         }
 

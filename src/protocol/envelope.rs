@@ -317,10 +317,8 @@ mod tests {
                 ..Default::default()
             };
             let bytes = response.encode_to_vec();
-            if cut < bytes.len() {
-                if let Ok(e) = Envelope::parse(bytes[..cut].to_vec().into()) {
-                    prop_assert!(e.type_url().is_empty() || e.len() == 1);
-                }
+            if cut < bytes.len() && let Ok(e) = Envelope::parse(bytes[..cut].to_vec().into()) {
+                prop_assert!(e.type_url().is_empty() || e.len() == 1);
             }
         }
     }
