@@ -172,6 +172,15 @@ impl Interest {
         encoded
     }
 
+    /// The same without some of them, made anew each time.
+    pub(crate) fn names_without(&mut self, left_out: impl Fn(&str) -> bool) -> Bytes {
+        self.tidy();
+        let mut buffer = BytesMut::new();
+        let subs = self.listed.iter().filter_map(|listed| alive(&self.subs, listed));
+        subs.filter(|sub| !left_out(&sub.name)).for_each(|sub| put_text(3, &sub.name, &mut buffer));
+        buffer.freeze()
+    }
+
     /// Sorts the list, and rids it of names that went; one that came back stands in it twice until then.
     fn tidy(&mut self) {
         let subs = &self.subs;

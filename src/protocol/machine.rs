@@ -111,8 +111,12 @@ impl Machine {
     /// Asks for everything of a type.
     pub(crate) fn subscribe_all(&mut self, (ty, type_url): (TypeId, &'static str), now: Instant) {
         let channel = self.channel_or_new(ty, type_url);
+        let stuck = channel.sotw.is_wildcard_stuck();
         if !mem::replace(&mut channel.sotw.interest.wildcard, true) {
             channel.sotw.on_wildcard_changed(now);
+        }
+        if stuck {
+            self.close("a wildcard that could not be ended is wanted again");
         }
         self.proceed(now);
     }
@@ -265,11 +269,7 @@ impl Machine {
         }
         let linger = self.settings.linger;
         if self.stream.as_open().and_then(|open| open.idle_since).is_some_and(|since| since + linger <= now) {
-            info!(server = %self.server.uri, "closing the stream: nothing is wanted of it");
-            let stream = self.stream.id();
-            self.on_stream_gone();
-            self.stream.close();
-            self.outputs.push_back(Output::Disconnect { stream });
+            self.close("nothing is wanted of it");
         }
         self.proceed(now);
     }
@@ -328,6 +328,14 @@ impl Machine {
             }
         }
         self.release(ty, &leaving);
+    }
+
+    fn close(&mut self, why: &'static str) {
+        info!(server = %self.server.uri, why, "closing the stream");
+        let stream = self.stream.id();
+        self.on_stream_gone();
+        self.stream.close();
+        self.outputs.push_back(Output::Disconnect { stream });
     }
 
     fn on_disconnected(&mut self, reason: Disconnect, now: Instant) {

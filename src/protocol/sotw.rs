@@ -1,5 +1,5 @@
 use std::{
-    collections::{HashMap, VecDeque},
+    collections::{BTreeSet, HashMap, VecDeque},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -25,6 +25,8 @@ pub(crate) struct Sotw {
     version: Version,
     on_stream: OnStream,
     pace: Pace,
+    /// For how long absence proves nothing of a name that was let go and asked for again.
+    doubt: Duration,
     /// Names to ask for that no request of this stream has held yet.
     fresh: Vec<SubId>,
     /// Names let go that the server does not know of yet.
@@ -42,8 +44,16 @@ struct OnStream {
     let_go: VecDeque<(Instant, Arc<str>)>,
     /// When each of them was let go last.
     let_go_at: HashMap<Arc<str>, Instant>,
+    /// Those of them that the server may not have heard of, in order.
+    unconfirmed: BTreeSet<Arc<str>>,
+    /// The same of the wildcard: the server was told that it is over.
+    wildcard_let_go: bool,
+    /// The end of a legacy wildcard could not be said, so that asking for it again changes nothing for the server.
+    wildcard_stuck: bool,
     /// The names of the last request, as they went out.
     names: Bytes,
+    /// Whether the last request asked for everything.
+    wildcard: bool,
     answers: VecDeque<Answer>,
     /// A response is being worked off; what is written before its answer would be taken for one.
     busy: bool,
@@ -76,6 +86,7 @@ impl Sotw {
             version: Version::default(),
             on_stream: OnStream::default(),
             pace: Pace::default(),
+            doubt: Duration::ZERO,
             fresh: Vec::new(),
             leaving: Vec::new(),
         }
@@ -102,6 +113,7 @@ impl Sotw {
     /// A name is asked for. Shortly after it was let go (`doubt` says how shortly) a response may be on its way that lacks
     /// it although it exists (B1.13).
     pub(crate) fn on_named(&mut self, sub: SubId, doubt: Duration, now: Instant) {
+        self.doubt = doubt;
         self.on_stream.forget_let_go(doubt, now);
         if let Some(sub) = self.interest.get_mut(sub) {
             sub.doubt_until = self.on_stream.let_go_at.contains_key(&sub.name).then(|| now + doubt);
@@ -185,18 +197,31 @@ impl Sotw {
         node: Option<&Bytes>,
         now: Instant,
     ) -> (Option<Bytes>, Written) {
-        let changed = self.pace.due(self.interest.named()).is_some_and(|due| due <= now);
+        let answering = !self.on_stream.answers.is_empty();
+        let again = answering && self.has_come_back();
+        let changed = !again && self.pace.due(self.interest.named()).is_some_and(|due| due <= now);
         let mut written = Written { ty, fresh: Vec::new(), leaving: Vec::new() };
         let mut silent = false;
         if changed {
             written.fresh = std::mem::take(&mut self.fresh);
             written.leaving = std::mem::take(&mut self.leaving);
-            for sub in written.leaving.iter().filter_map(|id| self.interest.get(*id)) {
+            // What came back before is in the list.
+            let leaving = written.leaving.iter().filter_map(|id| self.interest.get(*id));
+            for sub in leaving.filter(|sub| !sub.named) {
                 self.on_stream.let_go.push_back((now, sub.name.clone()));
                 self.on_stream.let_go_at.insert(sub.name.clone(), now);
+                self.on_stream.unconfirmed.insert(sub.name.clone());
             }
-            silent = self.refill();
+            silent = self.refill(false);
             self.pace.on_written(self.interest.named(), now);
+        }
+        if again {
+            self.doubt_again(now);
+            self.refill(true);
+            self.pace.on_change(now);
+        }
+        if answering {
+            self.on_stream.confirm_let_go();
         }
         let answer = self.on_stream.answers.pop_front();
         if silent && answer.is_none() {
@@ -212,23 +237,55 @@ impl Sotw {
         (Some(self.encode(version.as_str(), node, error.as_deref())), written)
     }
 
-    /// Takes over the newest names for this and the following requests. True when that says nothing to the server:
-    /// there is no way to end the legacy wildcard but by naming something (B1.3).
-    fn refill(&mut self) -> bool {
-        let interest = &mut self.interest;
+    /// Whether something was let go and asked for again before the server is sure to have heard of the first.
+    ///
+    /// It may have dropped that request as outdated (B1.8). If the answer, which it takes, names again what was let go,
+    /// nothing has changed for the server, and it sends nothing. So the answer goes without, and a request follows.
+    fn has_come_back(&self) -> bool {
+        let named = |name: &Arc<str>| {
+            self.interest.find(name).and_then(|sub| self.interest.get(sub)).is_some_and(|sub| sub.named)
+        };
+        (self.on_stream.wildcard_let_go && self.interest.wildcard)
+            || self.on_stream.unconfirmed.iter().any(named)
+    }
+
+    /// The answer without them makes responses without them, whatever was sent before.
+    fn doubt_again(&mut self, now: Instant) {
+        let Self { interest, on_stream, doubt, .. } = self;
+        for name in &on_stream.unconfirmed {
+            if let Some(sub) = interest.find(name).and_then(|sub| interest.get_mut(sub)) {
+                sub.doubt_until = Some(now + *doubt);
+            }
+        }
+    }
+
+    /// Takes over the newest names for this and the following requests, `without` what came back too early or with it.
+    /// True when that says nothing to the server: there is no way to end the legacy wildcard but by naming something
+    /// (B1.3).
+    fn refill(&mut self, without: bool) -> bool {
+        let Self { interest, on_stream, .. } = self;
+        let wildcard = interest.wildcard && !(without && on_stream.wildcard_let_go);
+        let sorted = match without {
+            true => interest.names_without(|name| on_stream.unconfirmed.contains(name)),
+            false => interest.names(),
+        };
+        let had_wildcard = std::mem::replace(&mut on_stream.wildcard, wildcard);
         let mut names = BytesMut::new();
-        if interest.wildcard && (self.on_stream.named || interest.named() > 0) {
+        if wildcard && (on_stream.named || !sorted.is_empty()) {
             put_text(3, "*", &mut names);
         }
-        let sorted = interest.names();
-        self.on_stream.names = if names.is_empty() {
-            sorted
-        } else {
-            names.extend_from_slice(&sorted);
-            names.freeze()
-        };
-        self.on_stream.named |= !self.on_stream.names.is_empty();
-        !self.on_stream.named && !interest.wildcard
+        names.extend_from_slice(&sorted);
+        on_stream.names = names.freeze();
+        on_stream.named |= !on_stream.names.is_empty();
+        let silent = !on_stream.named && !wildcard;
+        on_stream.wildcard_let_go |= had_wildcard && !wildcard && !silent;
+        on_stream.wildcard_stuck = silent && on_stream.requested;
+        silent
+    }
+
+    /// Whether asking for everything would be no news for the server, although we have forgotten what it sent.
+    pub(crate) fn is_wildcard_stuck(&self) -> bool {
+        self.on_stream.wildcard_stuck
     }
 
     fn encode(&self, version: &str, node: Option<&Bytes>, error: Option<&str>) -> Bytes {
@@ -257,6 +314,12 @@ impl Sotw {
 }
 
 impl OnStream {
+    /// An answer was written, which no server drops: what it does not name is let go for good.
+    fn confirm_let_go(&mut self) {
+        self.unconfirmed.clear();
+        self.wildcard_let_go = false;
+    }
+
     /// Forgets names that were let go so long ago that what they left behind has come.
     fn forget_let_go(&mut self, doubt: Duration, now: Instant) {
         while self.let_go.front().is_some_and(|(at, _)| *at + doubt <= now) {

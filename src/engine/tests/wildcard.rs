@@ -128,3 +128,18 @@ fn a_named_resource_that_becomes_a_member_is_not_told_again_to_who_named_it() {
     let said = rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "x")]));
     assert_eq!(said, ["read", "send Full [*,a] 2/n2", "#2 {a: present 2 x} complete"]);
 }
+
+#[test]
+fn a_wildcard_that_could_not_be_ended_is_asked_for_again_on_a_new_stream() {
+    let mut rig = Rig::new();
+    let (all, _) = rig.watch::<Full>("*");
+    rig.connect(1);
+    rig.sent(1);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    rig.unwatch(all);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.watch::<Full>("*").1, ["disconnect 0.1", "connect 0.2"]);
+    assert_eq!(rig.connect(2), ["read", "send Full [] 1/ node"]);
+}
