@@ -80,10 +80,18 @@ pub mod client;
 pub mod config;
 #[cfg(any(test, feature = "control-plane"))]
 pub mod control_plane;
+#[cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
+)]
 pub mod error;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
 pub mod name;
 pub mod pb;
+#[cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
+)]
 pub mod resource;
 #[cfg(feature = "test-util")]
 pub mod testing;
@@ -92,7 +100,8 @@ pub mod testing;
 pub mod transport;
 
 #[cfg(feature = "client")]
-pub use client::Client;
+pub use client::{Client, Watch, WatchAll};
+pub use config::Bootstrap;
 pub use error::WatchError;
 pub use observed::Observed;
 pub use resource::Resource;

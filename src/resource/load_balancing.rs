@@ -123,9 +123,17 @@ impl LbPolicy {
 }
 
 fn legacy(from: &cluster::Cluster) -> Result<LbPolicy, Invalid> {
-    use cluster::cluster::{LbConfig, LbPolicy as Legacy, ring_hash_lb_config::HashFunction};
+    use cluster::cluster::{
+        ClusterDiscoveryType as Discovery, LbConfig, LbPolicy as Legacy, ring_hash_lb_config::HashFunction,
+    };
     match Legacy::try_from(from.lb_policy) {
         Ok(Legacy::RoundRobin) => Ok(in_each_locality(LbPolicy::RoundRobin)),
+        // What an aggregate cluster must say to proxies; it has no policy of its own here (A75-1).
+        Ok(Legacy::ClusterProvided)
+            if matches!(from.cluster_discovery_type, Some(Discovery::ClusterType(_))) =>
+        {
+            Ok(in_each_locality(LbPolicy::RoundRobin))
+        }
         Ok(Legacy::RingHash) => {
             let Some(LbConfig::RingHashLbConfig(config)) = &from.lb_config else {
                 return ring_hash_sizes(None, None);

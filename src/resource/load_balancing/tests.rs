@@ -161,6 +161,12 @@ fn c9_other_policies_are_rejected_unless_the_newer_field_is_set() {
         assert_eq!(e.path(), "lb_policy");
         assert!(e.reason().starts_with(policy.as_str_name()), "{e}");
     }
+    // Proxies want it of an aggregate cluster, whose policy counts for nothing here (A75-1).
+    let custom = Some(cluster::cluster::ClusterDiscoveryType::ClusterType(Default::default()));
+    let provided = Legacy::ClusterProvided.into();
+    let aggregate =
+        cluster::Cluster { cluster_discovery_type: custom, lb_policy: provided, ..Default::default() };
+    assert!(LbPolicy::parse(&aggregate, &Context::new()).is_ok());
     let unknown = cluster::Cluster { lb_policy: 99, ..Default::default() };
     assert_eq!(LbPolicy::parse(&unknown, &Context::new()).unwrap_err().path(), "lb_policy");
     assert_eq!(parse_list([round_robin()]), Ok(LbPolicy::RoundRobin));
