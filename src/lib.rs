@@ -100,7 +100,7 @@ pub mod testing;
 pub mod transport;
 
 #[cfg(feature = "client")]
-pub use client::{Client, Watch, WatchAll};
+pub use client::{Client, Names, Watch, WatchAll};
 pub use config::Bootstrap;
 pub use error::WatchError;
 pub use observed::Observed;

@@ -11,7 +11,7 @@ use futures_util::{FutureExt, StreamExt};
 use tokio::sync::mpsc;
 use tonic::Status;
 use xdskit::{
-    Observed, WatchError,
+    Names, Observed, WatchError,
     client::BuildError,
     control_plane::{ControlPlane, Event, session::Held, type_url},
     error::{Blame, Code},
@@ -149,7 +149,7 @@ async fn on_change_calls_until_its_guard_is_dropped() {
 async fn watch_all_sees_all_members() {
     let (control_plane, server) = serve(&[("b", "1"), ("a", "1")]).await;
     let client = client(server.uri());
-    let mut all = client.watch_all::<Cluster>();
+    let mut all = client.watch_all::<Cluster>(Names::All);
     let members = soon(all.ready()).await.unwrap();
     let names: Vec<_> = members.iter().map(|(name, seen)| (&**name, note(seen).unwrap())).collect();
     assert_eq!(names, [("a", "1"), ("b", "1")]);
@@ -166,7 +166,7 @@ async fn watch_all_sees_all_members() {
 async fn changes_gives_the_members_that_changed() {
     let (control_plane, server) = serve(&[("a", "1"), ("b", "1")]).await;
     let client = client(server.uri());
-    let mut changes = client.watch_all::<Cluster>().changes();
+    let mut changes = client.watch_all::<Cluster>(Names::All).changes();
     let mut next = async || {
         let change = soon(changes.next()).await.unwrap();
         (change.name.to_string(), note(&change.observed).map(str::to_owned), change.complete)

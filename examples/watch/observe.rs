@@ -8,7 +8,7 @@ use futures_util::{
 };
 use serde::Serialize;
 use xdskit::{
-    Client, Resource,
+    Client, Names, Resource,
     client::WatchAll,
     resource::{
         Cluster, ClusterLoadAssignment, Listener, RouteConfiguration, Runtime, ScopedRouteConfiguration,
@@ -41,7 +41,7 @@ fn observe_type<T: Resource + Serialize>(
     printer: Printer,
 ) -> BoxStream<'static, String> {
     if target.is_wildcard() {
-        let all = client.watch_all::<T>();
+        let all = client.watch_all::<T>(Names::All);
         let trouble = trouble(all.clone(), target.clone(), printer);
         let target = target.clone();
         let members = all.changes();

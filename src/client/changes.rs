@@ -22,9 +22,9 @@ use crate::{
 /// skips what came between: what came and went meanwhile is not told.
 ///
 /// ```no_run
-/// # use xdskit::{Client, Observed, Resource};
+/// # use xdskit::{Client, Names, Observed, Resource};
 /// # async fn example<Cluster: Resource>(client: Client) {
-/// let mut changes = client.watch_all::<Cluster>().changes();
+/// let mut changes = client.watch_all::<Cluster>(Names::All).changes();
 /// while let Some(change) = changes.next().await {
 ///     match &*change.observed {
 ///         Observed::Present { resource, .. } => println!("{}: {resource:?}", change.name),

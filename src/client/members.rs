@@ -26,9 +26,9 @@ use crate::{
 /// the client is shut down. A clone is another watcher that has seen nothing yet.
 ///
 /// ```no_run
-/// # use xdskit::{Client, Resource};
+/// # use xdskit::{Client, Names, Resource};
 /// # async fn example<Cluster: Resource>(client: Client) {
-/// let mut clusters = client.watch_all::<Cluster>();
+/// let mut clusters = client.watch_all::<Cluster>(Names::All);
 /// while let Some(members) = clusters.next().await {
 ///     for (name, seen) in members.iter() {
 ///         println!("{name}: {seen:?}");

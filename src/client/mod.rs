@@ -35,6 +35,14 @@ pub use crate::protocol::OnDeletion;
 use self::registry::{Registry, WatchedNames};
 use crate::{config::Bootstrap, observed::Observed, resource::Resource};
 
+/// Which resources of a type [`Client::watch_all`] watches.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Names {
+    /// All that the first management server has for this client (wildcard, `*`).
+    All,
+}
+
 /// A client of the management servers that a [`Bootstrap`] names. Clones are handles of the same client.
 ///
 /// Its streams are opened when something is watched. It ends when the last handle, watch and [`ChangeGuard`] is dropped,
@@ -73,9 +81,11 @@ impl Client {
         Watch::new(self.registry.view(WatchedNames::One(name.as_ref())))
     }
 
-    /// Watches all resources of a type that the first management server has for this client (wildcard, `*`).
-    pub fn watch_all<T: Resource>(&self) -> WatchAll<T> {
-        WatchAll::new(self.registry.view(WatchedNames::All))
+    /// Watches many resources of a type at once; the items carry their names.
+    pub fn watch_all<T: Resource>(&self, names: Names) -> WatchAll<T> {
+        match names {
+            Names::All => WatchAll::new(self.registry.view(WatchedNames::All)),
+        }
     }
 
     /// Calls back with the state of a resource, now if it is known, and whenever it changes, until the guard is

@@ -87,7 +87,7 @@ async fn a_type_url_belongs_to_the_type_that_was_first() {
     let error = client.watch::<Impostor>("a").ready().now_or_never().unwrap().unwrap_err();
     assert_eq!((error.code(), error.blame()), (Code::FailedPrecondition, Blame::Local));
     assert!(error.reason().contains("::Text"), "{error}");
-    let error = client.watch_all::<Impostor>().ready().now_or_never().unwrap().unwrap_err();
+    let error = client.watch_all::<Impostor>(super::Names::All).ready().now_or_never().unwrap().unwrap_err();
     assert_eq!(error.code(), Code::FailedPrecondition);
     // The driver ignores the end of views that it never heard of.
     driver.unwatched();
@@ -100,7 +100,7 @@ async fn a_watch_of_all_is_not_one_of_a_name() {
     let (client, mut driver) = client();
     let one = client.watch::<Text>("*");
     let (one_view, _) = driver.watched("*");
-    let all = client.watch_all::<Text>();
+    let all = client.watch_all::<Text>(super::Names::All);
     let Command::Watch { view: all_view, names: Names::All, .. } = driver.0.try_recv().unwrap() else {
         panic!()
     };
@@ -158,7 +158,7 @@ async fn on_change_begins_no_call_after_its_guard_is_dropped() {
 #[tokio::test]
 async fn changes_skip_what_came_and_went_unseen() {
     let (client, mut driver) = client();
-    let all = client.watch_all::<Text>();
+    let all = client.watch_all::<Text>(super::Names::All);
     let Command::Watch { publish, .. } = driver.0.try_recv().unwrap() else { panic!() };
     let publish = |members| publish.upgrade().unwrap().publish(Arc::new(members)).wake();
     let mut changes = all.changes();

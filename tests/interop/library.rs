@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 use tokio::time::timeout;
 use xdskit::{
-    Client, Observed,
+    Client, Names, Observed,
     client::Watch,
     config::Bootstrap,
     error::Code,
@@ -168,7 +168,7 @@ async fn five_thousand_clusters_by_wildcard() {
     let mut peer = Peer::start().await;
     let versions = peer.command("clusters 5000").await;
     let client = client_of(&peer);
-    let mut all = client.watch_all::<Cluster>();
+    let mut all = client.watch_all::<Cluster>(Names::All);
     let total = 5000 + mesh::clusters().len();
     let members =
         within("all clusters", all.wait_for(|members| members.is_complete())).await.expect("it runs");

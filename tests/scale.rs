@@ -1,0 +1,89 @@
+//! Many names and large responses over a real connection: what they cost, as the server counts it.
+
+use std::time::{Duration, Instant};
+
+use xdskit::{
+    Client, Names, Resource, Watch,
+    config::Bootstrap,
+    resource::{Cluster, ClusterLoadAssignment},
+    testing::{
+        ControlPlane,
+        resources::{cluster, endpoints},
+    },
+};
+
+/// A client of the server, with one watch that is served: a live stream.
+async fn live(server: &ControlPlane) -> (Client, Watch<ClusterLoadAssignment>) {
+    server.set(endpoints("first").locality("r", "z", ["10.0.0.1:80"]));
+    let bootstrap = Bootstrap::from_json(&server.bootstrap_json()).unwrap();
+    let client = Client::builder(bootstrap).build().unwrap();
+    let mut first = client.watch("first");
+    first.ready().await.unwrap();
+    server.expect_ack(ClusterLoadAssignment::TYPE_URL).await.unwrap();
+    (client, first)
+}
+
+/// Starts watches some time apart, waits until all are served, and returns the number of requests that took, and their
+/// bytes as a multiple of the last one's.
+async fn cost_of_watches(count: usize, apart: Duration) -> (usize, f64) {
+    let server = ControlPlane::start().await;
+    let names: Vec<_> = (0..count).map(|i| format!("service-{i:05}.example.com")).collect();
+    server.update(|tx| {
+        for name in &names {
+            tx.set(endpoints(name).locality("r", "z", ["10.0.0.1:80"]));
+        }
+    });
+    let (client, _first) = live(&server).await;
+    server.clear_requests();
+    let mut watches: Vec<Watch<ClusterLoadAssignment>> = Vec::with_capacity(count);
+    let mut due = Instant::now();
+    for name in &names {
+        while Instant::now() < due {
+            std::hint::spin_loop();
+        }
+        due += apart;
+        watches.push(client.watch(name));
+    }
+    for watch in &mut watches {
+        watch.ready().await.unwrap();
+    }
+    // The answer to the last response.
+    let wanted: Vec<_> = names.iter().map(String::as_str).chain(["first"]).collect();
+    let last = server.expect_names(ClusterLoadAssignment::TYPE_URL, &wanted).await.unwrap();
+    let requests = server.requests();
+    (requests.len(), requests.bytes() as f64 / last.bytes() as f64)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_watches_cost_at_most_40_requests_and_12_times_the_bytes_of_the_last() {
+    for apart in [0, 20] {
+        let (requests, multiple) = cost_of_watches(10_000, Duration::from_micros(apart)).await;
+        println!("{apart} µs apart: {requests} requests, {multiple:.1} × the bytes of the last");
+        assert!(requests <= 40, "{requests} requests, {apart} µs apart");
+        assert!(multiple <= 12.0, "{multiple} × the bytes of the last, {apart} µs apart");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_thousand_clusters_are_applied_and_one_change_is_told_as_one() {
+    let server = ControlPlane::start().await;
+    server.update(|tx| {
+        for i in 0..100_000 {
+            tx.set(cluster(&format!("cluster-{i:06}")).eds());
+        }
+    });
+    let bootstrap = Bootstrap::from_json(&server.bootstrap_json()).unwrap();
+    let client = Client::builder(bootstrap).build().unwrap();
+    let mut changes = client.watch_all::<Cluster>(Names::All).changes();
+    let mut seen = 0;
+    while seen < 100_000 {
+        assert!(changes.next().await.unwrap().observed.is_present());
+        seen += 1;
+    }
+    server.expect_ack(Cluster::TYPE_URL).await.unwrap();
+    server.set(cluster("cluster-077777").eds_service("elsewhere"));
+    let change = changes.next().await.unwrap();
+    assert_eq!(&*change.name, "cluster-077777");
+    server.set(cluster("cluster-000001").eds_service("elsewhere"));
+    assert_eq!(&*changes.next().await.unwrap().name, "cluster-000001", "nothing but the changes is told");
+}
