@@ -48,6 +48,8 @@ struct OnStream {
     unconfirmed: BTreeSet<Arc<str>>,
     /// The same of the wildcard: the server was told that it is over.
     wildcard_let_go: bool,
+    /// When it was told so last.
+    wildcard_let_go_at: Option<Instant>,
     /// The end of a legacy wildcard could not be said, so that asking for it again changes nothing for the server.
     wildcard_stuck: bool,
     /// The names of the last request, as they went out.
@@ -115,8 +117,11 @@ impl Sotw {
     pub(crate) fn on_named(&mut self, sub: SubId, doubt: Duration, now: Instant) {
         self.doubt = doubt;
         self.on_stream.forget_let_go(doubt, now);
+        // Whatever the name is, it may have been a member.
+        let member = self.on_stream.wildcard_let_go_at.is_some_and(|at| now < at + doubt);
         if let Some(sub) = self.interest.get_mut(sub) {
-            sub.doubt_until = self.on_stream.let_go_at.contains_key(&sub.name).then(|| now + doubt);
+            sub.doubt_until =
+                (member || self.on_stream.let_go_at.contains_key(&sub.name)).then(|| now + doubt);
             // Its timer, if it had one, ended when it was let go.
             sub.phase = Phase::New;
         }
@@ -212,12 +217,12 @@ impl Sotw {
                 self.on_stream.let_go_at.insert(sub.name.clone(), now);
                 self.on_stream.unconfirmed.insert(sub.name.clone());
             }
-            silent = self.refill(false);
+            silent = self.refill(false, now);
             self.pace.on_written(self.interest.named(), now);
         }
         if again {
             self.doubt_again(now);
-            self.refill(true);
+            self.refill(true, now);
             self.pace.on_change(now);
         }
         if answering {
@@ -262,7 +267,7 @@ impl Sotw {
     /// Takes over the newest names for this and the following requests, `without` what came back too early or with it.
     /// True when that says nothing to the server: there is no way to end the legacy wildcard but by naming something
     /// (B1.3).
-    fn refill(&mut self, without: bool) -> bool {
+    fn refill(&mut self, without: bool, now: Instant) -> bool {
         let Self { interest, on_stream, .. } = self;
         let wildcard = interest.wildcard && !(without && on_stream.wildcard_let_go);
         let sorted = match without {
@@ -278,7 +283,10 @@ impl Sotw {
         on_stream.names = names.freeze();
         on_stream.named |= !on_stream.names.is_empty();
         let silent = !on_stream.named && !wildcard;
-        on_stream.wildcard_let_go |= had_wildcard && !wildcard && !silent;
+        if had_wildcard && !wildcard && !silent {
+            on_stream.wildcard_let_go = true;
+            on_stream.wildcard_let_go_at = Some(now);
+        }
         on_stream.wildcard_stuck = silent && on_stream.requested;
         silent
     }
