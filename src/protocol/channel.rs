@@ -53,10 +53,10 @@ pub(crate) fn is_awaited(types: &[Option<Channel>], wait: &Wait) -> bool {
     let sub = channel.and_then(|channel| channel.sotw.interest.get(wait.sub));
     sub.is_some_and(|sub| {
         let waits = match sub.phase {
-            Phase::Requested => !sub.held,
+            Phase::Requested => sub.named && !sub.held,
             Phase::Doubted => true,
             Phase::New | Phase::Answered | Phase::TimedOut => false,
         };
-        waits && sub.named && sub.serial == wait.serial
+        waits && sub.serial == wait.serial
     })
 }

@@ -150,7 +150,7 @@ impl Machine {
     pub(crate) fn is_gone(&mut self, ty: TypeId, id: SubId, now: Instant) -> bool {
         let length = self.resource_timeout();
         let Some(sub) = self.interest(ty).and_then(|interest| interest.get_mut(id)) else { return true };
-        if sub.doubt_until.is_none_or(|until| until <= now) {
+        if !sub.named || sub.doubt_until.is_none_or(|until| until <= now) {
             return true;
         }
         let serial = sub.serial;
