@@ -283,7 +283,10 @@ impl Sotw {
         on_stream.names = names.freeze();
         on_stream.named |= !on_stream.names.is_empty();
         let silent = !on_stream.named && !wildcard;
-        if had_wildcard && !wildcard && !silent {
+        if silent {
+            // The server sends everything still, until something is named.
+            on_stream.wildcard = had_wildcard;
+        } else if had_wildcard && !wildcard {
             on_stream.wildcard_let_go = true;
             on_stream.wildcard_let_go_at = Some(now);
         }
