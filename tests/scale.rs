@@ -1,5 +1,6 @@
 //! Many names and large responses over a real connection: what they cost, as the server counts it.
 
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 use std::time::{Duration, Instant};
 
 use xdskit::{

@@ -237,8 +237,14 @@ impl Machine {
             channel.rejected = None;
             channel.sotw.on_accepted(&version);
         } else {
-            warn!(server = %self.server.uri, type_url = channel.sotw.type_url(), %version, %error, "rejecting a response");
-            not_before += channel.on_rejected(fingerprint, now, random);
+            let delay = channel.on_rejected(fingerprint, now, random);
+            let type_url = channel.sotw.type_url();
+            if delay.is_zero() {
+                warn!(server = %self.server.uri, type_url, %version, %error, "rejecting a response");
+            } else {
+                debug!(server = %self.server.uri, type_url, %version, ?delay, "rejecting the same response again");
+            }
+            not_before += delay;
         }
         if current {
             let version = if error.is_empty() { version } else { channel.sotw.version().clone() };
