@@ -1,6 +1,7 @@
 //! Many names and large responses over a real connection: what they cost, as the server counts it.
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::time::{Duration, Instant};
 
 use xdskit::{
@@ -70,7 +71,7 @@ async fn a_hundred_thousand_clusters_are_applied_and_one_change_is_told_as_one()
     let server = ControlPlane::start().await;
     server.update(|tx| {
         for i in 0..100_000 {
-            tx.set(cluster(&format!("cluster-{i:06}")).eds());
+            tx.set(cluster(format!("cluster-{i:06}")).eds());
         }
     });
     let bootstrap = Bootstrap::from_json(&server.bootstrap_json()).unwrap();
