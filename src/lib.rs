@@ -31,6 +31,7 @@
 //! | [`config`] | | what a bootstrap says, as values; a builder |
 //! | [`name`] | | names of resources: old-style and `xdstp://` |
 //! | [`resource`] | | the typed resources, and the trait for your own |
+//! | [`resolve`] | | what a target resolves to, as one coherent tree |
 //! | [`error`] | | why a watch has nothing to show, or something stale |
 //! | [`pb`] | | the protobuf messages, as far as they are used |
 //! | [`client`](client/index.html) | `client` | the client and its watches |
@@ -88,6 +89,11 @@ pub mod error;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
 pub mod name;
 pub mod pb;
+#[cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
+)]
+pub mod resolve;
 #[cfg_attr(
     not(test),
     deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)

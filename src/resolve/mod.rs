@@ -1,0 +1,8 @@
+//! What a target resolves to: the tree of listener, routes, clusters and endpoints, as one coherent value.
+//!
+//! A [`Snapshot`] is that tree at one time. It never changes, so it can be held for as long as a request needs it, and is
+//! read without locks; the next one shares with it what is the same.
+
+mod snapshot;
+
+pub use self::snapshot::Snapshot;

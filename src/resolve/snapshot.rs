@@ -1,0 +1,91 @@
+use std::{fmt, sync::Arc};
+
+use imbl::OrdMap;
+
+use crate::{
+    error::WatchError,
+    resource::{Cluster, ClusterLoadAssignment, Listener, RouteConfiguration, VirtualHost},
+};
+
+/// What a target resolves to: a listener, its routes, and every cluster that the routes of the target's virtual host
+/// lead to, with its endpoints (A74).
+///
+/// It is coherent: each cluster that a route names is in it, ready or with the reason why it cannot be used, and routes
+/// and clusters are of one time. It never changes; clones and later snapshots share what is the same.
+#[derive(Clone)]
+pub struct Snapshot {
+    pub(super) stem: Arc<Stem>,
+    pub(super) clusters: OrdMap<Arc<str>, Arc<ClusterEntry>>,
+}
+
+/// The tree above the clusters.
+#[derive(Debug)]
+pub(crate) struct Stem {
+    /// The target as it was asked for.
+    pub(crate) target: Arc<str>,
+    /// The host that chose the virtual host.
+    pub(crate) authority: Arc<str>,
+    pub(crate) listener: Arc<Listener>,
+    pub(crate) routes: Arc<RouteConfiguration>,
+    /// The index of the virtual host in `routes`.
+    pub(crate) virtual_host: usize,
+    /// Why the listener or the routes may be stale.
+    pub(crate) warnings: Vec<WatchError>,
+}
+
+/// What is known of a cluster.
+#[derive(Debug, Clone)]
+pub(crate) struct ClusterEntry {
+    pub(crate) name: Arc<str>,
+    /// `None` if there is no such cluster; `error` says why.
+    pub(crate) config: Option<Arc<Cluster>>,
+    /// Why nothing can be sent to it, as far as the cluster itself is the reason.
+    pub(crate) error: Option<WatchError>,
+    /// Why `config` may be stale.
+    pub(crate) warning: Option<WatchError>,
+    /// Of an aggregate, and of a cluster whose endpoints are not known, there are none.
+    pub(crate) endpoints: Option<Arc<ClusterLoadAssignment>>,
+    /// Why `endpoints` are missing, or may be stale.
+    pub(crate) note: Option<WatchError>,
+    /// The clusters that an aggregate's requests are sent to, the preferred ones first.
+    pub(crate) leaves: Arc<[Arc<str>]>,
+}
+
+impl Snapshot {
+    /// The target as it was asked for.
+    pub fn target(&self) -> &str {
+        &self.stem.target
+    }
+
+    /// The host by which the virtual host was chosen: the target's service, unless it was overridden.
+    pub fn authority(&self) -> &str {
+        &self.stem.authority
+    }
+
+    /// The listener.
+    pub fn listener(&self) -> &Arc<Listener> {
+        &self.stem.listener
+    }
+
+    /// The routes of the listener, those of other hosts among them.
+    pub fn route_config(&self) -> &Arc<RouteConfiguration> {
+        &self.stem.routes
+    }
+
+    /// The virtual host whose clusters are in the snapshot.
+    pub fn virtual_host(&self) -> &VirtualHost {
+        &self.stem.routes.virtual_hosts[self.stem.virtual_host]
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Snapshot")
+            .field("target", &self.stem.target)
+            .field("listener", &self.stem.listener.name)
+            .field("route_config", &self.stem.routes.name)
+            .field("virtual_host", &self.virtual_host().name)
+            .field("clusters", &self.clusters.keys().collect::<Vec<_>>())
+            .finish_non_exhaustive()
+    }
+}
