@@ -127,7 +127,7 @@ impl Driver {
     }
 
     fn handle_event(&mut self, event: Input) {
-        let stream = stream_of(&event);
+        let Some(stream) = event.stream() else { return };
         if !self.connections.contains_key(&stream) {
             return trace!(%stream, "an event of a stream that was given up");
         }
@@ -153,6 +153,7 @@ impl Driver {
                 }
                 Output::Read { stream } => self.with_connection(stream, |connection| connection.read()),
                 Output::Disconnect { stream } => drop(self.connections.remove(&stream)),
+                Output::Lookup { lookup, host } => trace!(?lookup, %host, "nobody looks up hosts yet"),
                 Output::Notify { view, observed } => {
                     if let Some(view) = self.views.get(&view).and_then(Weak::upgrade) {
                         view.publish(observed).wake();
@@ -184,15 +185,6 @@ impl Drop for Driver {
         for view in views.iter().filter_map(Weak::upgrade) {
             view.close().wake();
         }
-    }
-}
-
-fn stream_of(event: &Input) -> StreamId {
-    match event {
-        Input::Connected { stream }
-        | Input::RequestSent { stream }
-        | Input::Received { stream, .. }
-        | Input::Disconnected { stream, .. } => *stream,
     }
 }
 

@@ -43,7 +43,7 @@ pub use self::{
     node::{CLIENT_FEATURES, Locality, Node, USER_AGENT_NAME, USER_AGENT_VERSION},
     problem::{ConfigError, Problem},
     server::{ApiType, Server, ServerFeatures},
-    target::TargetError,
+    target::{Target, TargetError},
     template::Template,
     uri::{Endpoint, InvalidUri, ServerUri},
 };

@@ -1,8 +1,24 @@
-use std::net::SocketAddr;
+use std::{fmt, net::SocketAddr, sync::Arc};
 
 use crate::name::{NameError, ResourceName, encoding};
 
 use super::{Bootstrap, UnknownAuthority};
+
+/// What an application wants to reach, as it is written: `xds:///service` or `xds://authority/service` (A27, A47).
+///
+/// It is read when it is resolved; characters that a URI cannot hold are percent-encoded in it.
+///
+/// ```
+/// use xdskit::config::Target;
+///
+/// let shop = Target::new("xds:///shop").with_authority("shop.example.com");
+/// assert_eq!(shop.to_string(), "xds:///shop");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Target {
+    text: Arc<str>,
+    authority: Option<Arc<str>>,
+}
 
 /// Why a target does not lead to the name of a listener.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -37,6 +53,54 @@ pub enum TargetError {
     NoServerTemplate,
 }
 
+impl Target {
+    /// A target as it is written.
+    pub fn new(text: impl Into<Arc<str>>) -> Self {
+        Self { text: text.into(), authority: None }
+    }
+
+    /// Sets the host that chooses the virtual host among the routes. By default it is the service that the target names.
+    #[must_use]
+    pub fn with_authority(mut self, host: impl Into<Arc<str>>) -> Self {
+        self.authority = Some(host.into());
+        self
+    }
+
+    /// The target as it is written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The host that chooses the virtual host, if it is not that of the target.
+    pub fn authority(&self) -> Option<&str> {
+        self.authority.as_deref()
+    }
+}
+
+impl From<&str> for Target {
+    fn from(text: &str) -> Self {
+        Self::new(text)
+    }
+}
+
+impl From<String> for Target {
+    fn from(text: String) -> Self {
+        Self::new(text)
+    }
+}
+
+impl From<&Target> for Target {
+    fn from(target: &Target) -> Self {
+        target.clone()
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
 impl Bootstrap {
     /// The name of the listener that a client's target means (A47): `xds:///service` by the bootstrap's template,
     /// `xds://authority/service` by the authority's. `xds:service` is the same as `xds:///service`.
@@ -60,7 +124,12 @@ impl Bootstrap {
     ///
     /// A target of another form, an authority that is not in the bootstrap, or a template whose result is no name.
     pub fn listener_name(&self, target: &str) -> Result<ResourceName, TargetError> {
-        let parsed = Target::parse(target)
+        self.read_target(target).map(|(name, _)| name)
+    }
+
+    /// The name of the listener, and the service that the target names.
+    pub(crate) fn read_target(&self, target: &str) -> Result<(ResourceName, String), TargetError> {
+        let parsed = Parsed::parse(target)
             .map_err(|reason| TargetError::Invalid { target: target.to_owned(), reason })?;
         let template = if parsed.authority.is_empty() {
             self.client_listener_template()
@@ -69,7 +138,7 @@ impl Bootstrap {
                 .map_err(|error| TargetError::UnknownAuthority { target: target.to_owned(), error })?
                 .client_listener_template()
         };
-        self.checked_name(target, &template.expand(&parsed.path))
+        Ok((self.checked_name(target, &template.expand(&parsed.path))?, parsed.path))
     }
 
     /// The name of the listener that configures a server on this address (A36).
@@ -94,12 +163,12 @@ impl Bootstrap {
 }
 
 /// `xds:[//authority/]path`, decoded.
-struct Target {
+struct Parsed {
     authority: String,
     path: String,
 }
 
-impl Target {
+impl Parsed {
     fn parse(text: &str) -> Result<Self, String> {
         let rest = text.strip_prefix("xds:").ok_or("does not start with `xds:`")?;
         if rest.contains(['?', '#']) {

@@ -173,11 +173,8 @@ impl Engine {
     /// Tells what happened.
     pub(crate) fn handle_input(&mut self, input: Input, now: Instant) {
         debug_assert!(self.outputs.is_empty(), "outputs are polled until there is none");
-        let (Input::Connected { stream }
-        | Input::RequestSent { stream }
-        | Input::Received { stream, .. }
-        | Input::Disconnected { stream, .. }) = &input;
-        let (server, stream) = (stream.server, *stream);
+        let Some(stream) = input.stream() else { return };
+        let server = stream.server;
         let Some(peer) = self.servers.get_mut(server.0 as usize) else { return };
         if let Input::Received { message, .. } = input {
             let opened = peer.machine.receive(stream, message, now);

@@ -42,3 +42,7 @@ impl ViewId {
         Self(number)
     }
 }
+
+/// A host whose addresses are looked up. Never used twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct LookupId(pub(crate) u64);

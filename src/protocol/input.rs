@@ -1,7 +1,7 @@
 use bytes::Bytes;
 
-use super::id::StreamId;
-use crate::error::Code;
+use super::id::{LookupId, StreamId};
+use crate::{error::Code, resolve::Addresses};
 
 /// What happened outside: the transport reports it, the engine acts on it.
 #[derive(Debug, Clone)]
@@ -30,6 +30,26 @@ pub(crate) enum Input {
         /// Why.
         reason: Disconnect,
     },
+    /// The addresses of a host were looked up.
+    Resolved {
+        /// What was ordered.
+        lookup: LookupId,
+        /// The addresses, or why there are none, in words.
+        result: Result<Addresses, String>,
+    },
+}
+
+impl Input {
+    /// The stream that it happened on.
+    pub(crate) fn stream(&self) -> Option<StreamId> {
+        match self {
+            Self::Connected { stream }
+            | Self::RequestSent { stream }
+            | Self::Received { stream, .. }
+            | Self::Disconnected { stream, .. } => Some(*stream),
+            Self::Resolved { .. } => None,
+        }
+    }
 }
 
 /// Why a stream ended.

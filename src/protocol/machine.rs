@@ -160,7 +160,7 @@ impl Machine {
         false
     }
 
-    /// Acts on everything but [`Input::Received`].
+    /// Acts on what happens to streams, but for [`Input::Received`].
     pub(crate) fn handle_input(&mut self, input: Input, now: Instant) {
         match input {
             Input::Connected { stream } if self.stream.is_current(stream) => self.on_connected(now),
@@ -171,6 +171,7 @@ impl Machine {
             // Of a stream that was given up meanwhile.
             Input::Connected { .. } | Input::RequestSent { .. } | Input::Disconnected { .. } => {}
             Input::Received { .. } => debug_assert!(false, "responses go through `receive`"),
+            Input::Resolved { .. } => debug_assert!(false, "lookups are not a server's"),
         }
         self.proceed(now);
     }

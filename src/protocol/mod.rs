@@ -33,7 +33,7 @@ pub(crate) use self::{
     channel::fingerprint,
     envelope::{Body, Envelope, Item, Span, Unusable},
     event::{Event, Timer, Verdict},
-    id::{EntryId, ServerId, StreamId, TypeId, ViewId},
+    id::{EntryId, LookupId, ServerId, StreamId, TypeId, ViewId},
     input::Input,
     interest::{Phase, SubId},
     machine::Machine,

@@ -2,7 +2,7 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
-use super::id::{StreamId, ViewId};
+use super::id::{LookupId, StreamId, ViewId};
 use crate::{config::Server, resource::Erased};
 
 /// What is to be done outside: an order of the engine to the shell.
@@ -16,6 +16,9 @@ pub(crate) enum Output {
     Read { stream: StreamId },
     /// Abort a stream; nothing of it is to be reported any more.
     Disconnect { stream: StreamId },
-    /// Publish what a view sees: an `Observed<T>`, or the `ErasedMembers` of a wildcard.
+    /// Publish what a view sees: an `Observed<T>`, the `ErasedMembers` of a wildcard, or what a target has
+    /// [`Resolved`](crate::resolve::Resolved) to.
     Notify { view: ViewId, observed: Erased },
+    /// Look up the addresses of a host, and report them once.
+    Lookup { lookup: LookupId, host: Arc<str> },
 }

@@ -11,6 +11,11 @@ pub(crate) struct Settings {
     pub(crate) keepalive: Duration,
     /// What to do when a server deletes a resource; `None` for what the features of the server say.
     pub(crate) on_deletion: Option<OnDeletion>,
+    /// The least time between two lookups of a host, and the time after which one is repeated whose answer does not say
+    /// how long it holds.
+    pub(crate) dns_refresh: Duration,
+    /// How long a resolution keeps a cluster that its server has deleted, while the routes still lead to it.
+    pub(crate) deletion_grace: Duration,
 }
 
 /// What to do with a resource that is in use when its server says that it is no longer there.
@@ -30,6 +35,8 @@ impl Default for Settings {
             linger: Duration::from_secs(30),
             keepalive: Duration::from_secs(30),
             on_deletion: None,
+            dns_refresh: Duration::from_secs(30),
+            deletion_grace: Duration::from_secs(1),
         }
     }
 }

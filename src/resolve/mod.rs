@@ -3,6 +3,14 @@
 //! A [`Snapshot`] is that tree at one time. It never changes, so it can be held for as long as a request needs it, and is
 //! read without locks; the next one shares with it what is the same.
 
+mod dns;
 mod snapshot;
 
-pub use self::snapshot::Snapshot;
+use std::sync::Arc;
+
+pub use self::{dns::Addresses, snapshot::Snapshot};
+
+use crate::error::WatchError;
+
+/// What a resolution publishes: the tree, or why there is none.
+pub(crate) type Resolved = Result<Arc<Snapshot>, WatchError>;

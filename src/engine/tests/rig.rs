@@ -193,6 +193,7 @@ fn say(output: Output) -> String {
         Output::Connect { stream, .. } => format!("connect {stream}"),
         Output::Disconnect { stream } => format!("disconnect {stream}"),
         Output::Read { .. } => "read".into(),
+        Output::Lookup { lookup, host } => format!("lookup {} {host}", lookup.0),
         Output::Send { message, .. } => say_request(&DiscoveryRequest::decode(message).unwrap()),
         Output::Notify { view, observed } => format!("{} {}", say_view(view), say_observed(&observed)),
     }

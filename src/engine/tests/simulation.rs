@@ -331,6 +331,7 @@ impl World {
                     }
                     self.deliver();
                 }
+                Output::Lookup { .. } => unreachable!("no target is resolved"),
                 Output::Disconnect { stream } => {
                     self.network.open.take_if(|open| open.stream == stream);
                 }
