@@ -117,7 +117,7 @@ async fn a_connection_cut_at_any_byte_gives_whole_messages_and_an_end() {
                         cut += usize::from(reason.kind != DisconnectKind::Failed(Code::Aborted));
                         break;
                     }
-                    Input::Connected { .. } | Input::RequestSent { .. } => {}
+                    Input::Connected { .. } | Input::RequestSent { .. } | Input::Resolved { .. } => {}
                 }
             }
         }
