@@ -10,7 +10,7 @@ use futures_core::Stream;
 
 use super::{
     changes::Changes,
-    registry::{View, Viewed},
+    registry::{View, Viewed, ViewedResource},
     watcher::Watcher,
 };
 use crate::{
@@ -157,12 +157,14 @@ impl<T: Resource> fmt::Debug for Members<T> {
 }
 
 impl<T: Resource> Viewed for Members<T> {
-    type Resource = T;
-
     fn from_erased(erased: Erased) -> Arc<Self> {
         let inner = erased.downcast().expect("what is published for a wildcard are members");
         Arc::new(Self { inner, resource: PhantomData })
     }
+}
+
+impl<T: Resource> ViewedResource for Members<T> {
+    type Resource = T;
 
     fn refused(reason: WatchError) -> Self {
         Self { inner: Arc::new(ErasedMembers::refused(reason)), resource: PhantomData }

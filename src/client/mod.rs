@@ -78,13 +78,13 @@ impl Client {
     /// cannot be parsed included, is seen as [`Observed::Absent`]. A watch of a name that is watched already joins it,
     /// sees the current state first, and sends nothing to the server.
     pub fn watch<T: Resource>(&self, name: impl AsRef<str>) -> Watch<T> {
-        Watch::new(self.registry.view(WatchedNames::One(name.as_ref())))
+        Watch::new(self.registry.resources(WatchedNames::One(name.as_ref())))
     }
 
     /// Watches many resources of a type at once; the items carry their names.
     pub fn watch_all<T: Resource>(&self, names: Names) -> WatchAll<T> {
         match names {
-            Names::All => WatchAll::new(self.registry.view(WatchedNames::All)),
+            Names::All => WatchAll::new(self.registry.resources(WatchedNames::All)),
         }
     }
 

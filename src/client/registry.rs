@@ -17,8 +17,8 @@ use crate::{
 
 /// The views of a client that somebody watches.
 ///
-/// One view is shared by all who watch the same names of the same type. It begins with its first watcher and ends with
-/// its last; names that are watched again after that are another view, so the two cannot be taken for each other.
+/// One view is shared by all who watch the same thing. It begins with its first watcher and ends with its last; what is
+/// watched again after that is another view, so the two cannot be taken for each other.
 pub(super) struct Registry {
     commands: UnboundedSender<Command>,
     node: Arc<str>,
@@ -41,12 +41,15 @@ pub(super) trait Publish: fmt::Debug + Send + Sync {
     fn close(&self) -> Wakers;
 }
 
-/// What a view publishes: the one resource that it names, or the members that there are.
+/// What a view publishes.
 pub(super) trait Viewed: Send + Sync + Sized + 'static {
-    type Resource: Resource;
-
     /// Gives the type back to what the engine publishes.
     fn from_erased(erased: Erased) -> Arc<Self>;
+}
+
+/// What a view of resources publishes: the one that it names, or the members that there are.
+pub(super) trait ViewedResource: Viewed {
+    type Resource: Resource;
 
     /// What is seen if there cannot be anything to see.
     fn refused(reason: WatchError) -> Self;
@@ -56,8 +59,15 @@ pub(super) trait Viewed: Send + Sync + Sized + 'static {
 pub(super) struct View<V: Viewed> {
     slot: Slot<V>,
     id: ViewId,
-    names: Names,
+    about: About,
     registry: Arc<Registry>,
+}
+
+/// What a view is about.
+#[derive(Debug, Clone)]
+pub(super) enum About {
+    /// Resources of the type with this URL.
+    Resources(&'static str, Names),
 }
 
 #[derive(Default)]
@@ -88,11 +98,10 @@ impl Registry {
     }
 
     /// The view of these names: the one that is watched already, or a new one.
-    pub(super) fn view<V: Viewed>(self: &Arc<Self>, names: WatchedNames<'_>) -> Arc<View<V>> {
+    pub(super) fn resources<V: ViewedResource>(self: &Arc<Self>, names: WatchedNames<'_>) -> Arc<View<V>> {
         let ty = ResourceType::of::<V::Resource>();
         let mut state = self.lock();
-        state.last_view += 1;
-        let id = ViewId::new(state.last_view);
+        let id = state.next_view();
         let views = state.types.entry(ty.type_url()).or_insert_with(Type::new::<V::Resource>);
         if views.rust != TypeId::of::<V::Resource>() {
             let taken_by = views.rust_name;
@@ -103,14 +112,22 @@ impl Registry {
             return view.downcast().expect("the views of a type URL are of one type");
         }
         let names = names.to_owned();
-        let view = Arc::new(View { slot: Slot::new(), id, names: names.clone(), registry: self.clone() });
-        let erased: Weak<View<V>> = Arc::downgrade(&view);
-        views.insert(&names, Entry { id, view: erased.clone() });
-        drop(state);
-        if self.commands.send(Command::Watch { view: id, ty, names, publish: erased }).is_err() {
+        let view = self.new_view(id, About::Resources(ty.type_url(), names.clone()));
+        let publish = Arc::downgrade(&view);
+        views.insert(&names, Entry { id, view: publish.clone() });
+        self.begin(&view, Command::Watch { view: id, ty, names, publish });
+        view
+    }
+
+    fn new_view<V: Viewed>(self: &Arc<Self>, id: ViewId, about: About) -> Arc<View<V>> {
+        Arc::new(View { slot: Slot::new(), id, about, registry: self.clone() })
+    }
+
+    /// Tells the driver of a view. Called with the lock held, so that nobody who joins can be heard of before.
+    fn begin<V: Viewed>(&self, view: &View<V>, command: Command) {
+        if self.commands.send(command).is_err() {
             view.slot.close().wake();
         }
-        view
     }
 
     /// Tells the driver to end, and waits until it has.
@@ -121,25 +138,23 @@ impl Registry {
     }
 
     /// A view that is over before it begins: a type URL belongs to the Rust type that was watched first.
-    fn refused<V: Viewed>(
+    fn refused<V: ViewedResource>(
         self: &Arc<Self>,
         id: ViewId,
         names: WatchedNames<'_>,
         taken_by: &str,
     ) -> Arc<View<V>> {
-        let view = View { slot: Slot::new(), id, names: names.to_owned(), registry: self.clone() };
+        let view = self.new_view(id, About::Resources(V::Resource::TYPE_URL, names.to_owned()));
         let reason = format!("its type URL is watched as {taken_by} by this client already");
         let reason = WatchError::new(Code::FailedPrecondition, Blame::Local, view.subject(), reason);
         view.slot.publish(Arc::new(V::refused(reason))).wake();
         view.slot.close().wake();
-        Arc::new(view)
+        view
     }
 
     /// Ends a view whose last watcher is gone, unless a new one took its place, and tells the driver.
-    pub(super) fn forget(&self, type_url: &str, names: &Names, id: ViewId) {
-        if let Some(views) = self.lock().types.get_mut(type_url) {
-            views.remove(names, id);
-        }
+    pub(super) fn forget(&self, about: &About, id: ViewId) {
+        self.lock().remove(about, id);
         // An error means that the driver ended, and all interest with it.
         let _ = self.commands.send(Command::Unwatch { view: id });
     }
@@ -167,6 +182,23 @@ impl WatchedNames<'_> {
         match self {
             Self::All => Names::All,
             Self::One(name) => Names::One(name.into()),
+        }
+    }
+}
+
+impl State {
+    fn next_view(&mut self) -> ViewId {
+        self.last_view += 1;
+        ViewId::new(self.last_view)
+    }
+
+    fn remove(&mut self, about: &About, id: ViewId) {
+        match about {
+            About::Resources(type_url, names) => {
+                if let Some(views) = self.types.get_mut(type_url) {
+                    views.remove(names, id);
+                }
+            }
         }
     }
 }
@@ -213,11 +245,11 @@ impl<V: Viewed> View<V> {
     }
 
     fn subject(&self) -> Subject {
-        let name = match &self.names {
-            Names::All => "*".into(),
-            Names::One(name) => name.clone(),
+        let (type_url, name) = match &self.about {
+            About::Resources(type_url, Names::All) => (*type_url, "*".into()),
+            About::Resources(type_url, Names::One(name)) => (*type_url, name.clone()),
         };
-        Subject { type_url: V::Resource::TYPE_URL, name, node: self.registry.node.clone() }
+        Subject { type_url, name, node: self.registry.node.clone() }
     }
 }
 
@@ -233,15 +265,14 @@ impl<V: Viewed> Publish for View<V> {
 
 impl<V: Viewed> Drop for View<V> {
     fn drop(&mut self) {
-        self.registry.forget(V::Resource::TYPE_URL, &self.names, self.id);
+        self.registry.forget(&self.about, self.id);
     }
 }
 
 impl<V: Viewed> fmt::Debug for View<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("View")
-            .field("type_url", &V::Resource::TYPE_URL)
-            .field("names", &self.names)
+            .field("about", &self.about)
             .field("id", &self.id)
             .field("slot", &self.slot)
             .finish()

@@ -12,7 +12,7 @@ use futures_util::FutureExt;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use super::{
-    registry::{Command, Publish},
+    registry::{About, Command, Publish},
     *,
 };
 use crate::{
@@ -73,7 +73,7 @@ async fn a_view_that_ends_does_not_take_its_successor_along() {
     let _new = client.watch::<Text>("a");
     driver.watched("a");
     // As if the old view's end had been slower than the new one's beginning.
-    client.registry.forget(Text::TYPE_URL, &Names::One("a".into()), old_view);
+    client.registry.forget(&About::Resources(Text::TYPE_URL, Names::One("a".into())), old_view);
     assert_eq!(driver.unwatched(), old_view);
     let _joined = client.watch::<Text>("a");
     driver.expect_nothing();

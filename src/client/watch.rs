@@ -7,7 +7,7 @@ use std::{
 use futures_core::Stream;
 
 use super::{
-    registry::{View, Viewed},
+    registry::{View, Viewed, ViewedResource},
     watcher::Watcher,
 };
 use crate::{
@@ -125,11 +125,13 @@ impl<T: Resource> Clone for Watch<T> {
 }
 
 impl<T: Resource> Viewed for Observed<T> {
-    type Resource = T;
-
     fn from_erased(erased: Erased) -> Arc<Self> {
         erased.downcast().expect("what is published was made by the view's type")
     }
+}
+
+impl<T: Resource> ViewedResource for Observed<T> {
+    type Resource = T;
 
     fn refused(reason: WatchError) -> Self {
         Self::Absent { reason }
