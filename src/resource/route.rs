@@ -62,8 +62,13 @@ impl RouteConfiguration {
     /// The virtual host for a host, by the domain that fits it best (A28-1, see [`Fit`](super::virtual_host::Fit)); the first
     /// among equals.
     pub fn virtual_host(&self, host: &str) -> Option<&VirtualHost> {
-        let fitting = self.virtual_hosts.iter().filter_map(|v| Some((v.fit(host)?, v)));
-        fitting.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, found)| found)
+        self.virtual_host_index(host).map(|index| &self.virtual_hosts[index])
+    }
+
+    /// The index of [`virtual_host`](Self::virtual_host) in `virtual_hosts`.
+    pub fn virtual_host_index(&self, host: &str) -> Option<usize> {
+        let fitting = self.virtual_hosts.iter().enumerate().filter_map(|(i, v)| Some((v.fit(host)?, i)));
+        fitting.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, index)| index)
     }
 }
 
