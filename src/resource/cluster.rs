@@ -6,7 +6,9 @@ use bytes::Bytes;
 use prost::Message;
 use serde::{Serialize, Serializer};
 
-use super::{Context, Invalid, LbPolicy, Metadata, OutlierDetection, Resource, UpstreamTls, parts};
+use super::{
+    Context, HealthStatus, Invalid, LbPolicy, Metadata, OutlierDetection, Resource, UpstreamTls, parts,
+};
 use crate::pb::{
     envoy::{
         config::{
@@ -298,6 +300,19 @@ impl TelemetryLabels {
 }
 
 impl OverrideHostStatus {
+    /// Whether a state of health is among them.
+    pub const fn contains(&self, health: HealthStatus) -> bool {
+        match health {
+            HealthStatus::Unknown => self.unknown,
+            HealthStatus::Healthy => self.healthy,
+            HealthStatus::Draining => self.draining,
+            HealthStatus::Unhealthy
+            | HealthStatus::Timeout
+            | HealthStatus::Degraded
+            | HealthStatus::Unrecognized => false,
+        }
+    }
+
     /// Rule A55-1.
     fn parse(from: Option<cluster::cluster::CommonLbConfig>) -> Self {
         let Some(set) = from.and_then(|config| config.override_host_status) else {

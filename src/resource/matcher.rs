@@ -59,7 +59,11 @@ impl StringMatcher {
 
     /// Whether the text matches.
     pub fn matches(&self, text: &str) -> bool {
-        let text = text.as_bytes();
+        self.matches_bytes(text.as_bytes())
+    }
+
+    /// The same for what need not be UTF-8, as the value of a header.
+    pub(crate) fn matches_bytes(&self, text: &[u8]) -> bool {
         match &self.pattern {
             StringPattern::Exact(exact) => self.same(text, exact.as_bytes()),
             StringPattern::Prefix(prefix) => {
@@ -139,14 +143,20 @@ impl HeaderMatcher {
     ///
     /// The values of a header that is there several times are joined with commas by the caller (A41-3).
     pub fn matches(&self, value: Option<&str>) -> bool {
-        let value = value.or(self.missing_is_empty.then_some(""));
+        self.matches_bytes(value.map(str::as_bytes))
+    }
+
+    /// The same for a value that need not be UTF-8.
+    pub(crate) fn matches_bytes(&self, value: Option<&[u8]>) -> bool {
+        let value = value.or(self.missing_is_empty.then_some(b""));
         let holds = match (&self.condition, value) {
             (HeaderCondition::Present(present), value) => value.is_some() == *present,
             // A value that is not there matches nothing, inverted or not.
             (HeaderCondition::Value(_) | HeaderCondition::Range { .. }, None) => return false,
-            (HeaderCondition::Value(matcher), Some(value)) => matcher.matches(value),
+            (HeaderCondition::Value(matcher), Some(value)) => matcher.matches_bytes(value),
             (HeaderCondition::Range { start, end }, Some(value)) => {
-                value.parse().is_ok_and(|number: i64| (*start..*end).contains(&number))
+                let number = str::from_utf8(value).ok().and_then(|text| text.parse::<i64>().ok());
+                number.is_some_and(|number| (*start..*end).contains(&number))
             }
         };
         holds != self.invert
