@@ -2,13 +2,27 @@
 //!
 //! A [`Snapshot`] is that tree at one time. It never changes, so it can be held for as long as a request needs it, and is
 //! read without locks; the next one shares with it what is the same.
+//!
+//! A request asks it for its way with a [`RouteQuery`] and gets a [`RouteView`], that leads to a [`ClusterView`], and that to
+//! [`EndpointView`]s. All of these borrow from the snapshot.
 
+mod cluster_view;
 mod dns;
+#[cfg(test)]
+pub(crate) mod fixture;
+mod query;
 mod snapshot;
+mod view;
 
 use std::sync::Arc;
 
-pub use self::{dns::Addresses, snapshot::Snapshot};
+pub use self::{
+    cluster_view::{ClusterView, EndpointView, PriorityView},
+    dns::Addresses,
+    query::{RequestHeaders, RouteQuery},
+    snapshot::Snapshot,
+    view::{FilterView, RouteView},
+};
 
 use crate::error::WatchError;
 

@@ -1,0 +1,257 @@
+use std::{fmt, ops::Deref, sync::Arc};
+
+use super::{Snapshot, snapshot::ClusterEntry};
+use crate::{
+    error::WatchError,
+    resource::{
+        Cluster, ClusterKind, ClusterLoadAssignment, Endpoint,
+        endpoints::{LocalityEndpoints, Priority},
+        http_filter::FilterOverride,
+    },
+};
+
+/// A cluster in a [`Snapshot`], with its endpoints or the reason why there are none.
+#[derive(Clone, Copy)]
+pub struct ClusterView<'a> {
+    snapshot: &'a Snapshot,
+    entry: &'a ClusterEntry,
+    /// Those of the split that led here.
+    overrides: &'a [FilterOverride],
+}
+
+/// A priority of a cluster: endpoints that are used at the same time.
+#[derive(Clone, Copy)]
+pub struct PriorityView<'a> {
+    cluster: ClusterView<'a>,
+    index: usize,
+    priority: &'a Priority,
+}
+
+/// An endpoint of a cluster, and where in the cluster it is. All that the server says of it can be read as from an
+/// [`Endpoint`].
+#[derive(Clone, Copy)]
+pub struct EndpointView<'a> {
+    priority: PriorityView<'a>,
+    locality: &'a LocalityEndpoints,
+    endpoint: &'a Endpoint,
+}
+
+impl Snapshot {
+    /// A cluster that the routes of the virtual host name, an aggregate of those leads to, or that is held.
+    pub fn cluster(&self, name: &str) -> Option<ClusterView<'_>> {
+        let entry = self.clusters.get(name)?;
+        Some(ClusterView { snapshot: self, entry, overrides: &[] })
+    }
+
+    /// All clusters in the order of their names.
+    pub fn clusters(&self) -> impl Iterator<Item = ClusterView<'_>> {
+        self.clusters.values().map(|entry| ClusterView { snapshot: self, entry, overrides: &[] })
+    }
+
+    /// All that may be stale, and why: the listener and the routes, then each cluster and its endpoints.
+    pub fn warnings(&self) -> impl Iterator<Item = &WatchError> {
+        self.stem.warnings.iter().chain(self.clusters().flat_map(ClusterView::warnings))
+    }
+}
+
+impl<'a> ClusterView<'a> {
+    /// The cluster's name.
+    pub fn name(self) -> &'a str {
+        &self.entry.name
+    }
+
+    /// Its configuration; `None` if there is no such cluster, and then [`error`](Self::error) says why.
+    pub fn config(self) -> Option<&'a Arc<Cluster>> {
+        self.entry.config.as_ref()
+    }
+
+    /// Where its endpoints come from; `None` if there is no such cluster.
+    pub fn kind(self) -> Option<&'a ClusterKind> {
+        self.config().map(|config| &config.kind)
+    }
+
+    /// Why the cluster cannot be used: there is none, it was rejected, or it is an aggregate that leads nowhere.
+    pub fn error(self) -> Option<&'a WatchError> {
+        self.entry.error.as_ref()
+    }
+
+    /// Why its configuration may be stale.
+    pub fn warning(self) -> Option<&'a WatchError> {
+        self.entry.warning.as_ref()
+    }
+
+    /// Why its endpoints are not known, or may be stale. Endpoints that are not known are no [`error`](Self::error) of the
+    /// cluster: an aggregate tries its other leaves.
+    pub fn note(self) -> Option<&'a WatchError> {
+        self.entry.note.as_ref()
+    }
+
+    /// Why nothing can be sent to the cluster itself: its [`error`](Self::error), or the reason why its endpoints are not
+    /// known. An aggregate has endpoints only through its leaves, so ask them, too.
+    pub fn problem(self) -> Option<&'a WatchError> {
+        self.error().or(if self.assignment().is_none() { self.note() } else { None })
+    }
+
+    /// Its endpoints as the server or DNS gave them, and the requests to be dropped on purpose; `None` for an aggregate, and
+    /// while they are not known.
+    pub fn assignment(self) -> Option<&'a Arc<ClusterLoadAssignment>> {
+        self.entry.endpoints.as_ref()
+    }
+
+    /// The clusters whose endpoints it uses, the preferred ones first (A37-4): an aggregate's leaves; every other cluster is
+    /// its own only leaf. One that there is not has none.
+    pub fn leaves(self) -> impl Iterator<Item = Self> {
+        let own = match self.kind() {
+            Some(ClusterKind::Eds { .. } | ClusterKind::LogicalDns { .. }) => Some(self),
+            Some(ClusterKind::Aggregate { .. }) | None => None,
+        };
+        let named = self.entry.leaves.iter().filter_map(move |name| {
+            let leaf = self.snapshot.cluster(name)?;
+            Some(leaf.with_overrides(self.overrides))
+        });
+        own.into_iter().chain(named)
+    }
+
+    /// The priorities of all leaves, the one to be used first in front: all of the first leaf come before those of the next
+    /// (A75-1).
+    pub fn priorities(self) -> impl Iterator<Item = PriorityView<'a>> {
+        self.leaves().flat_map(Self::own_priorities)
+    }
+
+    /// The first priority that has a usable endpoint: the one that requests go to as long as connections to it can be made.
+    pub fn first_usable_priority(self) -> Option<PriorityView<'a>> {
+        self.priorities().find(|priority| priority.usable_endpoints().next().is_some())
+    }
+
+    /// The endpoints of all leaves and priorities, of every health, the preferred ones first.
+    pub fn endpoints(self) -> impl Iterator<Item = EndpointView<'a>> {
+        self.priorities().flat_map(PriorityView::endpoints)
+    }
+
+    /// Those of [`endpoints`](Self::endpoints) that new requests may be sent to: healthy, or of unknown health. Requests go
+    /// to those of the [first usable priority](Self::first_usable_priority).
+    pub fn usable_endpoints(self) -> impl Iterator<Item = EndpointView<'a>> {
+        self.endpoints().filter(|endpoint| endpoint.is_healthy())
+    }
+
+    /// Those of [`endpoints`](Self::endpoints) that the requests of a session may stay on (A55): draining ones among them, if
+    /// the cluster says so.
+    pub fn affinity_endpoints(self) -> impl Iterator<Item = EndpointView<'a>> {
+        self.endpoints().filter(|endpoint| endpoint.keeps_sessions())
+    }
+
+    fn warnings(self) -> impl Iterator<Item = &'a WatchError> {
+        let stale_endpoints = if self.assignment().is_some() { self.note() } else { None };
+        self.warning().into_iter().chain(stale_endpoints)
+    }
+
+    fn own_priorities(self) -> impl Iterator<Item = PriorityView<'a>> {
+        let priorities = self.assignment().into_iter().flat_map(|assignment| assignment.priorities.iter());
+        priorities.enumerate().map(move |(index, priority)| PriorityView { cluster: self, index, priority })
+    }
+
+    pub(super) fn with_overrides(self, overrides: &'a [FilterOverride]) -> Self {
+        Self { overrides, ..self }
+    }
+
+    pub(super) fn overrides(self) -> &'a [FilterOverride] {
+        self.overrides
+    }
+}
+
+impl<'a> PriorityView<'a> {
+    /// The cluster that it belongs to: of an aggregate, the leaf.
+    pub fn cluster(self) -> ClusterView<'a> {
+        self.cluster
+    }
+
+    /// Its number among the priorities of [its cluster](Self::cluster); 0 is used first.
+    pub fn index(self) -> usize {
+        self.index
+    }
+
+    /// Its localities, with their weights.
+    pub fn localities(self) -> &'a [LocalityEndpoints] {
+        &self.priority.localities
+    }
+
+    /// Its endpoints of every health, locality by locality.
+    pub fn endpoints(self) -> impl Iterator<Item = EndpointView<'a>> {
+        self.localities().iter().flat_map(move |locality| {
+            let endpoints = locality.endpoints.iter();
+            endpoints.map(move |endpoint| EndpointView { priority: self, locality, endpoint })
+        })
+    }
+
+    /// Its endpoints that new requests may be sent to: healthy, or of unknown health.
+    pub fn usable_endpoints(self) -> impl Iterator<Item = EndpointView<'a>> {
+        self.endpoints().filter(|endpoint| endpoint.is_healthy())
+    }
+}
+
+impl<'a> EndpointView<'a> {
+    /// The endpoint, for as long as the snapshot lives.
+    pub fn endpoint(self) -> &'a Endpoint {
+        self.endpoint
+    }
+
+    /// The cluster that it belongs to: of an aggregate, the leaf.
+    pub fn cluster(self) -> ClusterView<'a> {
+        self.priority.cluster
+    }
+
+    /// The priority that it belongs to.
+    pub fn priority(self) -> PriorityView<'a> {
+        self.priority
+    }
+
+    /// The locality that it belongs to, with its weight.
+    pub fn locality(self) -> &'a LocalityEndpoints {
+        self.locality
+    }
+
+    /// Whether the requests of a session may stay on it (A55).
+    pub fn keeps_sessions(self) -> bool {
+        self.cluster()
+            .config()
+            .is_some_and(|config| config.override_host_status.contains(self.endpoint.health))
+    }
+}
+
+impl Deref for EndpointView<'_> {
+    type Target = Endpoint;
+
+    fn deref(&self) -> &Endpoint {
+        self.endpoint
+    }
+}
+
+impl fmt::Debug for ClusterView<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self.entry, f)
+    }
+}
+
+impl fmt::Debug for PriorityView<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PriorityView")
+            .field("cluster", &self.cluster.name())
+            .field("index", &self.index)
+            .field("localities", &self.priority.localities)
+            .finish()
+    }
+}
+
+impl fmt::Debug for EndpointView<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EndpointView")
+            .field("cluster", &self.cluster().name())
+            .field("priority", &self.priority.index)
+            .field("locality", &self.locality.locality)
+            .field("endpoint", self.endpoint)
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests;

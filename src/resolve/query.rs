@@ -1,0 +1,210 @@
+use std::{borrow::Cow, fmt, str};
+
+use super::{RouteView, Snapshot};
+use crate::resource::{matcher::HeaderMatcher, route_match::RouteMatch};
+
+/// A request, as far as it decides which route it takes: see [`Snapshot::route`].
+///
+/// It borrows all that it says. Only [`header`](Self::header) allocates; [`headers`](Self::headers) looks into what the
+/// application has anyway.
+///
+/// ```
+/// use xdskit::resolve::RouteQuery;
+///
+/// let headers = [("x-user", "ada"), ("x-canary", "yes")];
+/// let query = RouteQuery::new("/shop.Cart/Get").headers(&headers).random(0x5eed);
+/// # let _ = query;
+/// ```
+#[derive(Clone)]
+pub struct RouteQuery<'a> {
+    path: &'a str,
+    host: Option<&'a str>,
+    headers: Option<&'a (dyn RequestHeaders + Sync)>,
+    more_headers: Vec<(&'a str, &'a str)>,
+    random: u64,
+}
+
+/// The headers of a request, of whatever type the application keeps them in.
+///
+/// It is implemented for lists of pairs of name and value, and with the feature `client` for `http::HeaderMap`.
+pub trait RequestHeaders {
+    /// Shows `each` all values of one header, in their order. The case of letters in the name does not matter.
+    fn for_each_value<'a>(&'a self, name: &str, each: &mut dyn FnMut(&'a [u8]));
+}
+
+impl Snapshot {
+    /// The route that a request takes: the first one of the virtual host that matches (A28-9); `None` if none does, and
+    /// then the request fails (A28-11).
+    ///
+    /// A request to another host has no route here if another virtual host is the best for it: clusters of other virtual
+    /// hosts are not subscribed to, so resolve a target of that authority.
+    ///
+    /// ```
+    /// use std::net::SocketAddr;
+    /// use xdskit::resolve::{RouteQuery, Snapshot};
+    ///
+    /// /// Any endpoint that the request may be sent to.
+    /// fn choose(snapshot: &Snapshot, path: &str, random: u64) -> Option<SocketAddr> {
+    ///     let route = snapshot.route(&RouteQuery::new(path).random(random))?;
+    ///     let cluster = route.pick(random)?;
+    ///     let endpoint = cluster.first_usable_priority()?.usable_endpoints().next()?;
+    ///     Some(endpoint.address)
+    /// }
+    /// ```
+    pub fn route(&self, query: &RouteQuery<'_>) -> Option<RouteView<'_>> {
+        let of_another_host =
+            |host| self.route_config().virtual_host_index(host) != Some(self.stem.virtual_host);
+        if query.host.is_some_and(of_another_host) {
+            return None;
+        }
+        let mut routes = self.virtual_host().routes.iter().enumerate();
+        let (_, route) = routes.find(|(index, route)| query.matches(&route.matcher, *index))?;
+        Some(RouteView::new(self, route))
+    }
+}
+
+impl<'a> RouteQuery<'a> {
+    /// A request for a path, to the target's own host. A query that the path ends with (`?…`) is not looked at.
+    pub fn new(path: &'a str) -> Self {
+        let path = path.split_once('?').map_or(path, |(path, _)| path);
+        Self { path, host: None, headers: None, more_headers: Vec::new(), random: 0 }
+    }
+
+    /// Says what host the request is for, if not the one that the target was resolved for
+    /// ([`Snapshot::authority`]).
+    #[must_use]
+    pub fn host(mut self, host: &'a str) -> Self {
+        self.host = Some(host);
+        self
+    }
+
+    /// Gives the request its headers. Several values of a header are matched as one text, joined by commas.
+    ///
+    /// As with gRPC, only metadata can be matched (A28-10): pseudo headers (`:path`) and binary ones (`x-trace-bin`) count
+    /// as absent, and a request without a `content-type` counts as one of `application/grpc`.
+    #[must_use]
+    pub fn headers(mut self, headers: &'a (impl RequestHeaders + Sync)) -> Self {
+        self.headers = Some(headers);
+        self
+    }
+
+    /// Adds one header, after those of [`headers`](Self::headers).
+    #[must_use]
+    pub fn header(mut self, name: &'a str, value: &'a str) -> Self {
+        self.more_headers.push((name, value));
+        self
+    }
+
+    /// Gives the request a uniformly random number, from which routes that are for a part of the requests draw, each for
+    /// itself: a number gives the same route every time. Without it, all requests draw alike.
+    #[must_use]
+    pub fn random(mut self, random: u64) -> Self {
+        self.random = random;
+        self
+    }
+
+    /// The value of a header as it is matched (A28-10): see [`headers`](Self::headers).
+    ///
+    /// It is also what a hash policy of a header is to be computed from (A42-1).
+    pub fn header_value(&self, name: &str) -> Option<Cow<'a, [u8]>> {
+        if name.starts_with(':') || ends_with_ignoring_case(name, "-bin") {
+            return None;
+        }
+        let mut joined: Option<Cow<'a, [u8]>> = None;
+        let mut each = |value: &'a [u8]| match &mut joined {
+            None => joined = Some(Cow::Borrowed(value)),
+            Some(values) => {
+                let values = values.to_mut();
+                values.push(b',');
+                values.extend_from_slice(value);
+            }
+        };
+        if let Some(headers) = self.headers {
+            headers.for_each_value(name, &mut each);
+        }
+        for (_, value) in self.more_headers.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name)) {
+            each(value.as_bytes());
+        }
+        let assumed = || name.eq_ignore_ascii_case("content-type").then_some(Cow::Borrowed(GRPC));
+        joined.or_else(assumed)
+    }
+
+    /// Whether the request matches; `index` is the place of the route, so that each draws another number.
+    fn matches(&self, matcher: &RouteMatch, index: usize) -> bool {
+        matcher.matches_path(self.path)
+            && matcher.headers.iter().all(|header| self.matches_header(header))
+            && (matcher.fraction_per_million.is_none()
+                || matcher.matches_fraction(draw(self.random, index as u64, 1_000_000)))
+    }
+
+    fn matches_header(&self, matcher: &HeaderMatcher) -> bool {
+        matcher.matches_bytes(self.header_value(&matcher.name).as_deref())
+    }
+}
+
+impl fmt::Debug for RouteQuery<'_> {
+    /// Leaves out the headers: they may be secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RouteQuery")
+            .field("path", &self.path)
+            .field("host", &self.host)
+            .field("random", &self.random)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<N: AsRef<str>, V: AsRef<[u8]>> RequestHeaders for [(N, V)] {
+    fn for_each_value<'a>(&'a self, name: &str, each: &mut dyn FnMut(&'a [u8])) {
+        let named = self.iter().filter(|(other, _)| other.as_ref().eq_ignore_ascii_case(name));
+        named.for_each(|(_, value)| each(value.as_ref()));
+    }
+}
+
+impl<N: AsRef<str>, V: AsRef<[u8]>, const COUNT: usize> RequestHeaders for [(N, V); COUNT] {
+    fn for_each_value<'a>(&'a self, name: &str, each: &mut dyn FnMut(&'a [u8])) {
+        self.as_slice().for_each_value(name, each);
+    }
+}
+
+impl<N: AsRef<str>, V: AsRef<[u8]>> RequestHeaders for Vec<(N, V)> {
+    fn for_each_value<'a>(&'a self, name: &str, each: &mut dyn FnMut(&'a [u8])) {
+        self.as_slice().for_each_value(name, each);
+    }
+}
+
+impl<H: RequestHeaders + ?Sized> RequestHeaders for &H {
+    fn for_each_value<'a>(&'a self, name: &str, each: &mut dyn FnMut(&'a [u8])) {
+        (**self).for_each_value(name, each);
+    }
+}
+
+#[cfg(feature = "client")]
+impl RequestHeaders for http::HeaderMap {
+    fn for_each_value<'a>(&'a self, name: &str, each: &mut dyn FnMut(&'a [u8])) {
+        self.get_all(name).iter().for_each(|value| each(value.as_bytes()));
+    }
+}
+
+/// A number below `bound`, uniform and independent for each `salt` if `random` is uniform.
+pub(super) fn draw(random: u64, salt: u64, bound: u32) -> u32 {
+    let drawn = mix(mix(random).wrapping_add(salt));
+    ((u128::from(drawn) * u128::from(bound)) >> 64) as u32
+}
+
+/// SplitMix64, so that numbers which are close to each other end up far apart.
+fn mix(number: u64) -> u64 {
+    let mut z = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
+}
+
+fn ends_with_ignoring_case(text: &str, end: &str) -> bool {
+    let text = text.as_bytes();
+    text.len().checked_sub(end.len()).is_some_and(|start| text[start..].eq_ignore_ascii_case(end.as_bytes()))
+}
+
+const GRPC: &[u8] = b"application/grpc";
+
+#[cfg(test)]
+mod tests;
