@@ -9,6 +9,7 @@
 mod failure;
 mod members;
 mod publish;
+mod walk;
 mod work;
 
 use std::{
@@ -20,7 +21,7 @@ use std::{
 use bytes::Bytes;
 use tracing::debug;
 
-use self::{failure::Failure, members::All, work::Job};
+use self::{failure::Failure, members::All, walk::Walks, work::Job};
 use crate::{
     cache::{Entry, Policy, Table},
     config::{ApiType, Bootstrap, CertificateProvider, Server},
@@ -28,9 +29,10 @@ use crate::{
     name::ResourceName,
     observed::{ErasedMembers, ErasedObserved},
     protocol::{
-        EntryId, Event, Input, Machine, OnDeletion, Output, ServerId, Settings, SubId, Timer, TypeId, ViewId,
-        encode_node,
+        EntryId, Event, Input, Machine, OnDeletion, Output, ServerId, Settings, StreamId, SubId, Timer,
+        TypeId, ViewId, encode_node,
     },
+    resolve::Hosts,
     resource::ResourceType,
 };
 
@@ -50,6 +52,8 @@ pub(crate) struct Engine {
     servers: Vec<Peer>,
     table: Table,
     views: HashMap<ViewId, View>,
+    walks: Walks,
+    hosts: Hosts,
     jobs: VecDeque<Job>,
     outputs: VecDeque<Output>,
     counters: Counters,
@@ -77,6 +81,8 @@ struct TypeOnPeer {
 enum View {
     One(EntryId),
     All(ServerId, TypeId),
+    /// What a target resolves to.
+    Walk,
     /// Something that nobody can be asked for; the reason was published.
     Refused,
 }
@@ -113,12 +119,14 @@ impl Engine {
             node_id: bootstrap.node().id.as_str().into(),
             node: encode_node(bootstrap.node()),
             bootstrap,
+            hosts: Hosts::new(&settings),
             settings: Arc::new(settings),
             random: fastrand::Rng::with_seed(seed),
             types: Vec::new(),
             servers: Vec::new(),
             table: Table::default(),
             views: HashMap::new(),
+            walks: Walks::default(),
             jobs: VecDeque::new(),
             outputs: VecDeque::new(),
             counters: Counters::default(),
@@ -139,6 +147,17 @@ impl Engine {
 
     /// Begins a view. What is known already is published at once.
     pub(crate) fn subscribe(&mut self, view: ViewId, ty: ResourceType, names: Names, now: Instant) {
+        self.begin(view, ty, names, now);
+        self.walk_on(now);
+    }
+
+    /// Ends a view. What nobody watches any more is let go.
+    pub(crate) fn unsubscribe(&mut self, view: ViewId, now: Instant) {
+        self.end(view, now);
+        self.walk_on(now);
+    }
+
+    fn begin(&mut self, view: ViewId, ty: ResourceType, names: Names, now: Instant) {
         let ty = self.type_id(ty);
         let begun = match &names {
             Names::All => self.subscribe_all(view, ty, now),
@@ -153,10 +172,10 @@ impl Engine {
         debug_assert!(before.is_none(), "a view's number is used once");
     }
 
-    /// Ends a view. What nobody watches any more is let go.
-    pub(crate) fn unsubscribe(&mut self, view: ViewId, now: Instant) {
+    fn end(&mut self, view: ViewId, now: Instant) {
         match self.views.remove(&view) {
             None | Some(View::Refused) => {}
+            Some(View::Walk) => self.end_walk(view, now),
             Some(View::All(server, ty)) => self.unsubscribe_all(view, (server, ty), now),
             Some(View::One(entry)) => {
                 let Some(found) = self.table.get_mut(entry) else { return };
@@ -173,7 +192,19 @@ impl Engine {
     /// Tells what happened.
     pub(crate) fn handle_input(&mut self, input: Input, now: Instant) {
         debug_assert!(self.outputs.is_empty(), "outputs are polled until there is none");
-        let Some(stream) = input.stream() else { return };
+        match input {
+            Input::Resolved { lookup, result } => {
+                self.hosts.on_resolved(lookup, result, (now, &mut self.random));
+            }
+            Input::Connected { stream }
+            | Input::RequestSent { stream }
+            | Input::Received { stream, .. }
+            | Input::Disconnected { stream, .. } => self.on_stream(stream, input, now),
+        }
+        self.walk_on(now);
+    }
+
+    fn on_stream(&mut self, stream: StreamId, input: Input, now: Instant) {
         let server = stream.server;
         let Some(peer) = self.servers.get_mut(server.0 as usize) else { return };
         if let Input::Received { message, .. } = input {
@@ -204,6 +235,9 @@ impl Engine {
                 self.settle(server);
             }
         }
+        self.hosts.handle_timeout(now, &mut self.random);
+        self.walk_timeout(now);
+        self.walk_on(now);
     }
 
     /// The next order; to be called until there is none.
@@ -220,7 +254,9 @@ impl Engine {
             .enumerate()
             .filter(|(index, _)| !self.jobs.iter().any(|job| job.server() == ServerId(*index as u32)));
         let timers = idle.filter_map(|(_, peer)| peer.machine.next_timeout());
-        work.into_iter().chain(timers).min_by_key(|(at, _)| *at)
+        let lookup = self.hosts.next_timeout().map(|at| (at, Timer::Lookup));
+        let walk = self.next_walk().map(|at| (at, Timer::Grace));
+        work.into_iter().chain(timers).chain(lookup).chain(walk).min_by_key(|(at, _)| *at)
     }
 
     fn subscribe_one(&mut self, view: ViewId, ty: TypeId, name: &str, now: Instant) -> Result<View, Refusal> {
@@ -332,7 +368,7 @@ impl Engine {
             Names::All => Arc::new(ErasedMembers::refused(reason)),
             Names::One(_) => self.types[ty.index()].observe(ErasedObserved::Absent { reason }),
         };
-        self.outputs.push_back(Output::Notify { view, observed });
+        self.walks.deliver(&mut self.outputs, view, observed);
     }
 
     fn peer(&mut self, server: ServerId) -> &mut Peer {

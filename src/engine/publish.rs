@@ -2,7 +2,7 @@ use super::Engine;
 use crate::{
     cache::Entry,
     error::{Subject, WatchError},
-    protocol::{EntryId, Output, ViewId},
+    protocol::{EntryId, ViewId},
     resource::Erased,
 };
 
@@ -23,8 +23,9 @@ impl Engine {
         }
         let (Some(observed), Some(entry)) = (self.observed(id), self.table.get(id)) else { return };
         if changed {
-            let notify = |view: &ViewId| Output::Notify { view: *view, observed: observed.clone() };
-            self.outputs.extend(entry.views.iter().map(notify));
+            for view in &entry.views {
+                self.walks.deliver(&mut self.outputs, *view, observed.clone());
+            }
         }
         let peer = &mut self.servers[entry.server.0 as usize];
         if is_member && let Some(all) = peer.of_type(entry.ty).all.as_mut() {
@@ -40,8 +41,9 @@ impl Engine {
             let _ = entry.on_failure(failure);
         }
         if let Some(observed) = self.observed(id) {
-            let notify = |view: &ViewId| Output::Notify { view: *view, observed: observed.clone() };
-            self.outputs.extend(views.iter().map(notify));
+            for view in views {
+                self.walks.deliver(&mut self.outputs, *view, observed.clone());
+            }
         }
     }
 

@@ -106,6 +106,11 @@ impl Job {
         self.since
     }
 
+    /// Whether some of it was worked on already.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.number > 0
+    }
+
     fn is_heartbeat(&self) -> bool {
         self.heartbeats > 0 && self.heartbeats == self.envelope.len()
     }

@@ -32,6 +32,10 @@ pub(crate) enum Timer {
     Reconnect,
     /// A stream that serves no name.
     Linger,
+    /// A host is looked up again, or its lookup given up.
+    Lookup,
+    /// A deletion that a resolution has put off.
+    Grace,
 }
 
 /// What was found out about a response.

@@ -38,11 +38,23 @@ impl fmt::Display for StreamId {
 pub(crate) struct ViewId(u64);
 
 impl ViewId {
+    /// The view of an application; numbers of applications are below 2⁶³.
     pub(crate) fn new(number: u64) -> Self {
         Self(number)
+    }
+
+    /// The view of a part of the client itself.
+    pub(crate) fn internal(number: u64) -> Self {
+        Self(number | INTERNAL)
+    }
+
+    pub(crate) fn is_internal(self) -> bool {
+        self.0 & INTERNAL != 0
     }
 }
 
 /// A host whose addresses are looked up. Never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct LookupId(pub(crate) u64);
+
+const INTERNAL: u64 = 1 << 63;

@@ -30,6 +30,7 @@ mod stream;
 mod timers;
 
 pub(crate) use self::{
+    backoff::Backoff,
     channel::fingerprint,
     envelope::{Body, Envelope, Item, Span, Unusable},
     event::{Event, Timer, Verdict},

@@ -6,11 +6,16 @@
 //! A request asks it for its way with a [`RouteQuery`] and gets a [`RouteView`], that leads to a [`ClusterView`], and that to
 //! [`EndpointView`]s. All of these borrow from the snapshot.
 
+mod aggregate;
 mod cluster_view;
 mod dns;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod graph;
+mod link;
+mod node;
 mod query;
+mod resolver;
 mod snapshot;
 mod view;
 
@@ -22,6 +27,12 @@ pub use self::{
     query::{RequestHeaders, RouteQuery},
     snapshot::Snapshot,
     view::{FilterView, RouteView},
+};
+
+pub(crate) use self::{
+    dns::{HostOrder, Hosts},
+    node::{Endpoints, Source},
+    resolver::{About, Key, Order, Resolver, Seen},
 };
 
 use crate::error::WatchError;

@@ -19,7 +19,7 @@ pub struct Snapshot {
 }
 
 /// The tree above the clusters.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Stem {
     /// The target as it was asked for.
     pub(crate) target: Arc<str>,

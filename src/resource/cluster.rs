@@ -90,7 +90,7 @@ pub enum ClusterKind {
 }
 
 /// A host to look up, and a port; in JSON and as text, `host:port`, with brackets around an IPv6 address.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub struct HostPort {
     /// A DNS name or an IP address, not empty.

@@ -1,0 +1,249 @@
+use std::{
+    any::Any,
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    sync::Arc,
+    time::Instant,
+};
+
+use super::{Engine, Names, View};
+use crate::{
+    config::Target,
+    error::{Blame, Code, Subject, WatchError},
+    observed::Observed,
+    protocol::{Output, ViewId},
+    resolve::{About, Endpoints, HostOrder, Key, Order, Resolved, Resolver, Seen, Source},
+    resource::{
+        Cluster, ClusterLoadAssignment, Erased, Listener, Resource, ResourceType, RouteConfiguration,
+    },
+};
+
+/// The resolutions, and what they watch: each has views of its own, as an application would.
+#[derive(Debug, Default)]
+pub(super) struct Walks {
+    walks: BTreeMap<ViewId, Walk>,
+    /// Whose the views of resolutions are, and what they show.
+    owners: BTreeMap<ViewId, (ViewId, Key)>,
+    /// What was published to resolutions and is not told yet.
+    inbox: VecDeque<(ViewId, Erased)>,
+    /// Those that were told something.
+    touched: BTreeSet<ViewId>,
+    /// When those want to be called that do.
+    timers: BTreeMap<ViewId, Instant>,
+    last_view: u64,
+}
+
+#[derive(Debug)]
+struct Walk {
+    resolver: Resolver,
+    views: BTreeMap<Key, ViewId>,
+}
+
+impl Engine {
+    /// Begins a resolution. It ends as a view does, by [`unsubscribe`](Self::unsubscribe).
+    pub(crate) fn resolve(&mut self, view: ViewId, target: &Target, now: Instant) {
+        match self.bootstrap.read_target(target.as_str()) {
+            Ok((listener, service)) => {
+                let about = About {
+                    target: target.as_str().into(),
+                    authority: target.authority().unwrap_or(&service).into(),
+                    listener: listener.as_str().into(),
+                    node_id: self.node_id.clone(),
+                };
+                let resolver = Resolver::new(about, self.settings.deletion_grace);
+                self.walks.walks.insert(view, Walk { resolver, views: BTreeMap::new() });
+                self.walks.touched.insert(view);
+                self.views.insert(view, View::Walk);
+            }
+            Err(error) => {
+                let about = Subject {
+                    type_url: Listener::TYPE_URL,
+                    name: target.as_str().into(),
+                    node: self.node_id.clone(),
+                };
+                let error = WatchError::new(Code::InvalidArgument, Blame::Local, about, error.to_string());
+                self.outputs.push_back(notify(view, Err(error)));
+                self.views.insert(view, View::Refused);
+            }
+        }
+        self.walk_on(now);
+    }
+
+    /// A call holds a cluster of a resolution: it stays in the snapshots whether or not routes lead to it (A74-6).
+    pub(crate) fn hold_cluster(&mut self, view: ViewId, name: &str, now: Instant) {
+        self.set_cluster_held(view, (name, true), now);
+    }
+
+    /// The last call that held a cluster is over.
+    pub(crate) fn release_cluster(&mut self, view: ViewId, name: &str, now: Instant) {
+        self.set_cluster_held(view, (name, false), now);
+    }
+
+    /// Asks again for the addresses of a resolution's logical DNS clusters (A74-7).
+    pub(crate) fn resolve_again(&mut self, view: ViewId, now: Instant) {
+        let views = self.walks.walks.get(&view).map(|walk| walk.views.clone());
+        for (key, view) in views.into_iter().flatten() {
+            if matches!(key, Key::Host(_)) {
+                self.hosts.look_up_again(view, now);
+            }
+        }
+        self.walk_on(now);
+    }
+
+    /// How many clusters the resolutions have looked at.
+    #[cfg(test)]
+    pub(crate) fn clusters_walked(&self) -> u64 {
+        self.walks.walks.values().map(|walk| walk.resolver.work()).sum()
+    }
+
+    /// When a resolution wants to be called.
+    pub(super) fn next_walk(&self) -> Option<Instant> {
+        self.walks.timers.values().min().copied()
+    }
+
+    pub(super) fn walk_timeout(&mut self, now: Instant) {
+        let Walks { walks, touched, timers, .. } = &mut self.walks;
+        for (view, _) in timers.iter().filter(|(_, at)| **at <= now) {
+            if let Some(walk) = walks.get_mut(view) {
+                walk.resolver.handle_timeout(now);
+                touched.insert(*view);
+            }
+        }
+    }
+
+    pub(super) fn end_walk(&mut self, view: ViewId, now: Instant) {
+        let Some(walk) = self.walks.walks.remove(&view) else { return };
+        self.walks.timers.remove(&view);
+        for (key, view) in walk.views {
+            self.unwatch_for_walk(&key, view, now);
+        }
+    }
+
+    /// Lets the resolutions work on what was published to them, until nothing moves any more. While a response is being
+    /// worked off they wait for its end, so that they see all of it together.
+    pub(super) fn walk_on(&mut self, now: Instant) {
+        if self.jobs.front().is_some_and(|job| job.has_begun()) {
+            return;
+        }
+        loop {
+            self.follow_hosts();
+            while let Some((view, observed)) = self.walks.inbox.pop_front() {
+                self.walks.tell(view, &observed);
+            }
+            let Some(view) = self.walks.touched.pop_first() else { return };
+            for order in self.walks.settle(view, now) {
+                self.follow_order(view, order, now);
+            }
+        }
+    }
+
+    fn follow_order(&mut self, walk: ViewId, order: Order, now: Instant) {
+        match order {
+            Order::Publish(resolved) => self.outputs.push_back(notify(walk, resolved)),
+            Order::Watch(key) => self.watch_for_walk(walk, key, now),
+            Order::Unwatch(key) => {
+                let view = self.walks.walks.get_mut(&walk).and_then(|walk| walk.views.remove(&key));
+                if let Some(view) = view {
+                    self.unwatch_for_walk(&key, view, now);
+                }
+            }
+        }
+    }
+
+    fn watch_for_walk(&mut self, walk: ViewId, key: Key, now: Instant) {
+        self.walks.last_view += 1;
+        let view = ViewId::internal(self.walks.last_view);
+        let Some(found) = self.walks.walks.get_mut(&walk) else { return };
+        found.views.insert(key.clone(), view);
+        self.walks.owners.insert(view, (walk, key.clone()));
+        match key {
+            Key::Listener(name) => self.begin(view, ResourceType::of::<Listener>(), Names::One(name), now),
+            Key::Routes(name) => {
+                self.begin(view, ResourceType::of::<RouteConfiguration>(), Names::One(name), now);
+            }
+            Key::Cluster(name) => self.begin(view, ResourceType::of::<Cluster>(), Names::One(name), now),
+            Key::Endpoints(name) => {
+                self.begin(view, ResourceType::of::<ClusterLoadAssignment>(), Names::One(name), now);
+            }
+            Key::Host(address) => self.hosts.watch(view, &address, now),
+        }
+    }
+
+    fn unwatch_for_walk(&mut self, key: &Key, view: ViewId, now: Instant) {
+        self.walks.owners.remove(&view);
+        match key {
+            Key::Listener(_) | Key::Routes(_) | Key::Cluster(_) | Key::Endpoints(_) => self.end(view, now),
+            Key::Host(address) => self.hosts.unwatch(view, address),
+        }
+    }
+
+    fn set_cluster_held(&mut self, view: ViewId, (name, held): (&str, bool), now: Instant) {
+        if let Some(walk) = self.walks.walks.get_mut(&view) {
+            walk.resolver.set_held(&name.into(), held);
+            self.walks.touched.insert(view);
+            self.walk_on(now);
+        }
+    }
+
+    fn follow_hosts(&mut self) {
+        while let Some(order) = self.hosts.poll() {
+            match order {
+                HostOrder::LookUp { lookup, host } => self.outputs.push_back(Output::Lookup { lookup, host }),
+                HostOrder::Tell { view, address, seen } => {
+                    self.walks.tell_resolver(view, |_| {
+                        Seen::Endpoints(Source::Host(address), Endpoints::Host(seen))
+                    });
+                }
+            }
+        }
+    }
+}
+
+impl Walks {
+    /// Publishes to whom a view belongs: to the application, or to a resolution.
+    pub(super) fn deliver(&mut self, outputs: &mut VecDeque<Output>, view: ViewId, observed: Erased) {
+        if view.is_internal() {
+            self.inbox.push_back((view, observed));
+        } else {
+            outputs.push_back(Output::Notify { view, observed });
+        }
+    }
+
+    /// Lets a resolution work on what it was told; gives what it wants then.
+    fn settle(&mut self, view: ViewId, now: Instant) -> Vec<Order> {
+        let Some(walk) = self.walks.get_mut(&view) else { return Vec::new() };
+        walk.resolver.settle(now);
+        match walk.resolver.next_timeout() {
+            Some(at) => drop(self.timers.insert(view, at)),
+            None => drop(self.timers.remove(&view)),
+        }
+        std::iter::from_fn(|| walk.resolver.poll_order()).collect()
+    }
+
+    fn tell(&mut self, view: ViewId, observed: &Erased) {
+        self.tell_resolver(view, |key| match key {
+            Key::Listener(_) => Seen::Listener(typed(observed)),
+            Key::Routes(_) => Seen::Routes(typed(observed)),
+            Key::Cluster(name) => Seen::Cluster(name.clone(), typed(observed)),
+            Key::Endpoints(name) => {
+                Seen::Endpoints(Source::Eds(name.clone()), Endpoints::Eds(typed(observed)))
+            }
+            Key::Host(_) => unreachable!("hosts are no resources"),
+        });
+    }
+
+    fn tell_resolver(&mut self, view: ViewId, seen: impl FnOnce(&Key) -> Seen) {
+        // It may have ended meanwhile.
+        let Some((owner, key)) = self.owners.get(&view) else { return };
+        let Some(walk) = self.walks.get_mut(owner) else { return };
+        walk.resolver.handle(seen(key));
+        self.touched.insert(*owner);
+    }
+}
+
+fn notify(view: ViewId, resolved: Resolved) -> Output {
+    Output::Notify { view, observed: Arc::new(resolved) }
+}
+
+fn typed<T: Resource>(observed: &Arc<dyn Any + Send + Sync>) -> Arc<Observed<T>> {
+    observed.clone().downcast().expect("what is published for a key is of the key's type")
+}

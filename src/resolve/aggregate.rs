@@ -1,0 +1,165 @@
+use std::{collections::BTreeSet, sync::Arc};
+
+/// How many clusters may stand above each other, the topmost and the leaf among them (A37-4).
+pub(super) const MAX_DEPTH: usize = 16;
+
+/// A cluster, as far as it matters to the aggregates above it.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Child<'a> {
+    /// It has endpoints of its own.
+    Leaf,
+    /// It leads to others.
+    Aggregate(&'a [Arc<str>]),
+    /// It does not exist, or is not known yet.
+    Nothing,
+}
+
+/// What an aggregate leads to, by a walk down from it that takes the first place of each cluster and skips what is not
+/// there (A37-4, A74-5).
+#[derive(Debug, Default)]
+pub(super) struct Flat<'a> {
+    /// The clusters with endpoints, in order.
+    pub(super) leaves: Vec<&'a Arc<str>>,
+    /// All clusters that the walk came to, itself first; none deeper than the limit.
+    pub(super) reached: Vec<&'a Arc<str>>,
+    /// The first chain of aggregates that goes deeper, from the topmost.
+    pub(super) too_deep: Option<Vec<&'a Arc<str>>>,
+}
+
+/// Walks down from a cluster.
+pub(super) fn flatten<'a>(top: &'a Arc<str>, look: impl Fn(&'a str) -> Child<'a>) -> Flat<'a> {
+    let mut walk = Walk { look, seen: BTreeSet::new(), chain: Vec::new(), flat: Flat::default() };
+    walk.visit(top);
+    walk.flat
+}
+
+struct Walk<'a, F> {
+    look: F,
+    seen: BTreeSet<&'a str>,
+    chain: Vec<&'a Arc<str>>,
+    flat: Flat<'a>,
+}
+
+impl<'a, F: Fn(&'a str) -> Child<'a>> Walk<'a, F> {
+    fn visit(&mut self, name: &'a Arc<str>) {
+        if self.seen.contains(&**name) {
+            return;
+        }
+        if self.chain.len() == MAX_DEPTH {
+            self.flat.too_deep.get_or_insert_with(|| self.chain.clone());
+            return;
+        }
+        self.seen.insert(name);
+        self.flat.reached.push(name);
+        match (self.look)(name) {
+            Child::Leaf => self.flat.leaves.push(name),
+            Child::Aggregate(children) => {
+                self.chain.push(name);
+                children.iter().for_each(|child| self.visit(child));
+                self.chain.pop();
+            }
+            Child::Nothing => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Mesh = BTreeMap<String, Vec<Arc<str>>>;
+
+    fn mesh(aggregates: &[(&str, &[&str])]) -> Mesh {
+        let names = |children: &[&str]| children.iter().map(|child| (*child).into()).collect();
+        aggregates.iter().map(|(name, children)| ((*name).to_owned(), names(children))).collect()
+    }
+
+    /// Names in capitals do not exist; others that are no aggregates are leaves.
+    fn look<'a>(mesh: &'a Mesh, name: &str) -> Child<'a> {
+        match mesh.get(name) {
+            Some(children) => Child::Aggregate(children),
+            None if name.starts_with(char::is_uppercase) => Child::Nothing,
+            None => Child::Leaf,
+        }
+    }
+
+    fn leaves(mesh: &Mesh, top: &str) -> Vec<String> {
+        let top = top.into();
+        flatten(&top, |name| look(mesh, name)).leaves.iter().map(|name| (**name).to_string()).collect()
+    }
+
+    #[test]
+    fn a37_4_leaves_come_in_order_and_keep_their_first_place() {
+        let mesh = mesh(&[
+            ("top", &["x", "left", "y", "right"]),
+            ("left", &["a", "b"]),
+            ("right", &["b", "c", "x"]),
+        ]);
+        assert_eq!(leaves(&mesh, "top"), ["x", "a", "b", "y", "c"]);
+        assert_eq!(leaves(&mesh, "right"), ["b", "c", "x"]);
+        assert_eq!(leaves(&mesh, "a"), ["a"]);
+    }
+
+    #[test]
+    fn a74_5_children_that_are_not_there_are_skipped() {
+        let mesh = mesh(&[("top", &["Gone", "a", "side"]), ("side", &["Gone", "Lost"])]);
+        assert_eq!(leaves(&mesh, "top"), ["a"]);
+        assert_eq!(leaves(&mesh, "side"), [""; 0]);
+    }
+
+    #[test]
+    fn f5_a_cycle_ends_where_it_began() {
+        let mesh = mesh(&[("a", &["b"]), ("b", &["c", "leaf"]), ("c", &["a", "c"]), ("lost", &["lost"])]);
+        assert_eq!(leaves(&mesh, "a"), ["leaf"]);
+        assert_eq!(leaves(&mesh, "c"), ["leaf"]);
+        assert_eq!(leaves(&mesh, "lost"), [""; 0]);
+    }
+
+    #[test]
+    fn a37_4_a_chain_of_16_is_allowed_and_one_of_17_is_not() {
+        let chain: Mesh = (0..16).map(|i| (format!("a{i}"), vec![format!("a{}", i + 1).into()])).collect();
+        let deep: Arc<str> = "a0".into();
+        let flat = flatten(&deep, |name| look(&chain, name));
+        assert_eq!(flat.too_deep.map(|chain| chain.len()), Some(MAX_DEPTH));
+        assert_eq!(flat.reached.len(), MAX_DEPTH, "nothing below the limit is asked for");
+        let fits: Arc<str> = "a1".into();
+        let flat = flatten(&fits, |name| look(&chain, name));
+        assert!(flat.too_deep.is_none());
+        assert_eq!(flat.leaves, [&Arc::from("a16")]);
+    }
+
+    /// The same by paths: every path from the top is tried in order, and what was seen before is dropped at the end.
+    fn by_paths(mesh: &Mesh, name: &str, path: &mut Vec<String>, found: &mut Vec<String>) {
+        if path.iter().any(|above| above == name) || path.len() > 6 {
+            return;
+        }
+        match look(mesh, name) {
+            Child::Leaf if !found.iter().any(|other| other == name) => found.push(name.to_owned()),
+            Child::Leaf | Child::Nothing => {}
+            Child::Aggregate(children) => {
+                path.push(name.to_owned());
+                children.iter().for_each(|child| by_paths(mesh, child, path, found));
+                path.pop();
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn leaves_are_those_of_all_paths(
+            edges in proptest::collection::btree_map(
+                "[a-e]",
+                proptest::collection::vec("[a-hA-B]".prop_map(Arc::from), 0..5),
+                0..5,
+            ),
+        ) {
+            let mut found = Vec::new();
+            by_paths(&edges, "a", &mut Vec::new(), &mut found);
+            prop_assert_eq!(leaves(&edges, "a"), found);
+        }
+    }
+}

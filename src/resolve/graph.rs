@@ -1,0 +1,395 @@
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use imbl::OrdMap;
+
+use super::{
+    node::{Endpoints, Node, Source},
+    resolver::{Key, Order},
+    snapshot::ClusterEntry,
+};
+use crate::{error::WatchError, observed::Observed, resource::Cluster};
+
+/// The clusters of a resolution: which are needed, which of them are ready, and what a snapshot shows of them.
+///
+/// Each change marks what it touches; [`settle`](Self::settle) then works on that alone. Aggregates, whose answer depends
+/// on others, are linked anew when one of them or something below one comes, goes or turns.
+#[derive(Debug)]
+pub(super) struct Graph {
+    pub(super) nodes: BTreeMap<Arc<str>, Node>,
+    sources: BTreeMap<Source, SourceState>,
+    /// The nodes that are aggregates.
+    pub(super) aggregates: BTreeSet<Arc<str>>,
+    /// What some aggregate leads to.
+    pub(super) below: BTreeSet<Arc<str>>,
+    /// What aggregates that the next routes lead to lead to.
+    pub(super) below_next: BTreeSet<Arc<str>>,
+    /// What aggregates that are shown lead to as they are shown.
+    pub(super) below_shown: BTreeSet<Arc<str>>,
+    current: Vec<Arc<str>>,
+    next: Option<Vec<Arc<str>>>,
+    /// What a snapshot holds.
+    entries: OrdMap<Arc<str>, Arc<ClusterEntry>>,
+    /// The nodes that are not ready.
+    unready: BTreeSet<Arc<str>>,
+    /// The nodes of which there is nothing because their server cannot be reached.
+    cut_off: BTreeSet<Arc<str>>,
+    /// The nodes that outlive their deletion.
+    graces: BTreeSet<Arc<str>>,
+    dirty: BTreeSet<Arc<str>>,
+    /// What may not be needed any more.
+    loose: BTreeSet<Arc<str>>,
+    /// What may have to be shown otherwise.
+    pub(super) touched: BTreeSet<Arc<str>>,
+    /// Aggregates are to be linked anew.
+    unlinked: bool,
+    grace: Duration,
+    pub(super) node_id: Arc<str>,
+    orders: Vec<Order>,
+    work: u64,
+}
+
+#[derive(Debug, Default)]
+struct SourceState {
+    users: BTreeSet<Arc<str>>,
+    seen: Option<Endpoints>,
+}
+
+impl Graph {
+    pub(super) fn new(node_id: Arc<str>, grace: Duration) -> Self {
+        Self {
+            nodes: BTreeMap::new(),
+            sources: BTreeMap::new(),
+            aggregates: BTreeSet::new(),
+            below: BTreeSet::new(),
+            below_next: BTreeSet::new(),
+            below_shown: BTreeSet::new(),
+            current: Vec::new(),
+            next: None,
+            entries: OrdMap::new(),
+            unready: BTreeSet::new(),
+            cut_off: BTreeSet::new(),
+            graces: BTreeSet::new(),
+            dirty: BTreeSet::new(),
+            loose: BTreeSet::new(),
+            touched: BTreeSet::new(),
+            unlinked: false,
+            grace,
+            node_id,
+            orders: Vec::new(),
+            work: 0,
+        }
+    }
+
+    /// What a snapshot holds.
+    pub(super) fn entries(&self) -> &OrdMap<Arc<str>, Arc<ClusterEntry>> {
+        &self.entries
+    }
+
+    /// What is to be watched, and what not any more.
+    pub(super) fn take_orders(&mut self) -> Vec<Order> {
+        mem::take(&mut self.orders)
+    }
+
+    /// How many clusters were looked at so far.
+    pub(super) fn work(&self) -> u64 {
+        self.work
+    }
+
+    pub(super) fn count(&mut self, clusters: usize) {
+        self.work += clusters as u64;
+    }
+
+    /// Sets, or withdraws, the clusters that the next routes lead to.
+    pub(super) fn set_next(&mut self, names: Option<Vec<Arc<str>>>) {
+        let before = mem::replace(&mut self.next, names.clone());
+        for name in before.into_iter().flatten() {
+            self.node(&name).roots.next = false;
+            self.loose.insert(name);
+        }
+        for name in names.into_iter().flatten() {
+            self.node(&name).roots.next = true;
+            self.unlinked |= self.aggregates.contains(&name);
+        }
+        // What waits for the next routes may not have to wait any more.
+        self.dirty.extend(self.graces.iter().cloned());
+        self.unlinked |= !self.below_next.is_empty();
+    }
+
+    /// Whether all that the next routes lead to is ready. While others are `serving`, what is missing only because the
+    /// server cannot be reached is waited for.
+    pub(super) fn is_next_ready(&self, serving: bool) -> bool {
+        let waits = |name: &Arc<str>| self.is_next(name);
+        let cut_off = |name: &Arc<str>| self.is_next(name) && !self.is_in_tree(name);
+        self.next.is_some()
+            && !self.unready.iter().any(waits)
+            && !(serving && self.cut_off.iter().any(cut_off))
+    }
+
+    /// The next routes are those in use from now on.
+    pub(super) fn commit(&mut self) {
+        let Some(names) = self.next.take() else { return };
+        for name in mem::take(&mut self.current) {
+            self.node(&name).roots.current = false;
+            self.touched.insert(name.clone());
+            self.loose.insert(name);
+        }
+        for name in &names {
+            let roots = &mut self.node(name).roots;
+            (roots.current, roots.next) = (true, false);
+            self.touched.insert(name.clone());
+        }
+        self.current = names;
+        self.dirty.extend(self.graces.iter().cloned());
+        self.unlinked |= !self.aggregates.is_empty();
+    }
+
+    /// A call holds a cluster, or none does any more.
+    pub(super) fn set_held(&mut self, name: &Arc<str>, held: bool) {
+        if !held && !self.nodes.contains_key(name) {
+            return;
+        }
+        self.node(name).roots.held = held;
+        self.unlinked |= self.aggregates.contains(name);
+        self.touched.insert(name.clone());
+        self.loose.insert(name.clone());
+    }
+
+    pub(super) fn on_cluster(&mut self, name: &Arc<str>, seen: Arc<Observed<Cluster>>) {
+        if let Some(node) = self.nodes.get_mut(name) {
+            node.latest = Some(seen);
+            self.dirty.insert(name.clone());
+        }
+    }
+
+    pub(super) fn on_endpoints(&mut self, source: &Source, seen: Endpoints) {
+        if let Some(state) = self.sources.get_mut(source) {
+            state.seen = Some(seen);
+            self.dirty.extend(state.users.iter().cloned());
+        }
+    }
+
+    /// When a deletion that is put off is due.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        let due = self.graces.iter().filter(|name| !self.is_spared(name));
+        due.filter_map(|name| self.nodes.get(name)?.grace).min()
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        let over = |name: &&Arc<str>| {
+            self.nodes.get(*name).and_then(|node| node.grace).is_some_and(|until| until <= now)
+        };
+        self.dirty.extend(self.graces.iter().filter(over).cloned());
+    }
+
+    /// Works on all that was touched. Says whether a snapshot would hold something else than before.
+    pub(super) fn settle(&mut self, now: Instant) -> bool {
+        loop {
+            while let Some(name) = self.dirty.pop_first() {
+                self.judge(&name, now);
+            }
+            if mem::take(&mut self.unlinked) {
+                self.link();
+            }
+            while let Some(name) = self.loose.pop_first() {
+                self.drop_if_loose(&name);
+            }
+            if self.dirty.is_empty() && !self.unlinked {
+                break;
+            }
+        }
+        let mut changed = false;
+        for name in mem::take(&mut self.touched) {
+            self.work += 1;
+            let shown =
+                self.nodes.get(&name).filter(|_| self.is_in_tree(&name)).and_then(|node| node.shown.clone());
+            changed |= match (shown, self.entries.get(&name)) {
+                (Some(shown), Some(entry)) if Arc::ptr_eq(&shown, entry) => false,
+                (None, None) => false,
+                (Some(shown), _) => {
+                    self.entries.insert(name, shown);
+                    true
+                }
+                (None, Some(_)) => self.entries.remove(&name).is_some(),
+            };
+        }
+        changed
+    }
+
+    /// Decides what is shown of a cluster, by what is known of it.
+    fn judge(&mut self, name: &Arc<str>, now: Instant) {
+        self.work += 1;
+        let Some(latest) = self.nodes.get(name).and_then(|node| node.latest.clone()) else { return };
+        let before = self.nodes.get(name).map(Node::standing);
+        match &*latest {
+            Observed::Pending => {}
+            Observed::Present { resource, warning, .. } => match Source::of(resource) {
+                Some(source) => {
+                    self.watch_source(name, &source);
+                    match self.sources.get(&source).and_then(|state| state.seen.clone()) {
+                        Some(seen) => {
+                            let about = (&seen, &self.node_id);
+                            let entry = ClusterEntry::with_endpoints(name, resource, warning.clone(), about);
+                            self.show(name, entry);
+                        }
+                        None => self.keep_old(name, None),
+                    }
+                }
+                None => {
+                    let node = self.node(name);
+                    (node.ready, node.grace) = (true, None);
+                    if node.old.is_none() {
+                        node.old = node.serving().cloned();
+                    }
+                    self.unlinked = true;
+                }
+            },
+            Observed::Absent { reason } if reason.is_not_found() && self.has_grace(name, now) => {
+                self.keep_old(name, Some(reason.clone()));
+            }
+            Observed::Absent { reason } => self.show(name, ClusterEntry::failed(name, None, reason.clone())),
+        }
+        let Some(node) = self.nodes.get(name) else { return };
+        set(&mut self.unready, name, !node.ready);
+        set(&mut self.cut_off, name, node.is_cut_off());
+        set(&mut self.graces, name, node.grace.is_some());
+        let after = node.standing();
+        set(&mut self.aggregates, name, after.is_aggregate);
+        let turned = before != Some(after) && self.below.contains(name);
+        self.unlinked |= turned || after.is_aggregate || before.is_some_and(|before| before.is_aggregate);
+    }
+
+    /// The latest is what is shown.
+    pub(super) fn show(&mut self, name: &Arc<str>, entry: ClusterEntry) {
+        let node = self.node(name);
+        (node.shown, node.old, node.grace, node.ready) = (Some(Arc::new(entry)), None, None, true);
+        self.touched.insert(name.clone());
+        self.release_sources(name);
+    }
+
+    /// What served until now goes on, since the latest cannot serve yet.
+    fn keep_old(&mut self, name: &Arc<str>, deleted: Option<WatchError>) {
+        let node = self.node(name);
+        node.ready = false;
+        if deleted.is_none() {
+            node.grace = None;
+        }
+        if node.old.is_none() {
+            node.old = node.serving().cloned();
+        }
+        let (old, shown) = (node.old.clone(), node.shown.clone());
+        if let (Some(old), Some(shown)) = (old, shown)
+            && let Some(source) = Source::of(&old)
+            && let Some(seen) = self.sources.get(&source).and_then(|state| state.seen.clone())
+        {
+            let warning = deleted.or_else(|| shown.warning.clone());
+            let entry = ClusterEntry::with_endpoints(name, &old, warning, (&seen, &self.node_id));
+            self.node(name).shown = Some(Arc::new(entry));
+            self.touched.insert(name.clone());
+        }
+        self.release_sources(name);
+    }
+
+    /// Whether a deleted cluster goes on serving for a while: a server that replaces it tells its end first, and the
+    /// routes that lead elsewhere a moment later.
+    fn has_grace(&mut self, name: &Arc<str>, now: Instant) -> bool {
+        let Some(node) = self.nodes.get(name) else { return false };
+        if self.grace.is_zero() || !self.is_in_tree(name) || node.serving().is_none() {
+            return false;
+        }
+        let until = node.grace.unwrap_or(now + self.grace);
+        if until <= now && !self.is_spared(name) {
+            return false;
+        }
+        self.node(name).grace = Some(until);
+        true
+    }
+
+    /// Whether the next routes, which are waited for, do without a cluster.
+    fn is_spared(&self, name: &Arc<str>) -> bool {
+        self.next.is_some() && !self.is_next(name)
+    }
+
+    fn is_next(&self, name: &Arc<str>) -> bool {
+        self.below_next.contains(name) || self.nodes.get(name).is_some_and(|node| node.roots.next)
+    }
+
+    /// Whether the routes in use, a call, or an aggregate of these lead to it.
+    fn is_in_tree(&self, name: &Arc<str>) -> bool {
+        self.below_shown.contains(name)
+            || self.nodes.get(name).is_some_and(|node| node.roots.current || node.roots.held)
+    }
+
+    /// The node of a cluster; it is watched from now on if it was not.
+    pub(super) fn node(&mut self, name: &Arc<str>) -> &mut Node {
+        self.nodes.entry(name.clone()).or_insert_with(|| {
+            self.orders.push(Order::Watch(Key::Cluster(name.clone())));
+            self.unready.insert(name.clone());
+            Node::default()
+        })
+    }
+
+    pub(super) fn may_be_loose(&mut self, name: Arc<str>) {
+        self.loose.insert(name);
+    }
+
+    fn drop_if_loose(&mut self, name: &Arc<str>) {
+        let needed = |node: &Node| node.roots.any() || self.below.contains(name);
+        if self.nodes.get(name).is_none_or(needed) {
+            return;
+        }
+        let Some(node) = self.nodes.remove(name) else { return };
+        for source in &node.sources {
+            self.leave_source(name, source);
+        }
+        self.unlinked |= self.aggregates.remove(name);
+        self.unready.remove(name);
+        self.cut_off.remove(name);
+        self.graces.remove(name);
+        self.touched.insert(name.clone());
+        self.orders.push(Order::Unwatch(Key::Cluster(name.clone())));
+    }
+
+    fn watch_source(&mut self, name: &Arc<str>, source: &Source) {
+        let state = self.sources.entry(source.clone()).or_insert_with(|| {
+            self.orders.push(Order::Watch(source.into()));
+            SourceState::default()
+        });
+        if state.users.insert(name.clone()) {
+            self.node(name).sources.push(source.clone());
+        }
+    }
+
+    /// Lets go of the sources that neither the latest nor the old configuration of a cluster has.
+    fn release_sources(&mut self, name: &Arc<str>) {
+        let Some(node) = self.nodes.get_mut(name) else { return };
+        let of = |cluster: Option<&Arc<Cluster>>| cluster.and_then(|cluster| Source::of(cluster));
+        let wanted = [of(node.config()), of(node.old.as_ref())];
+        let (kept, gone) = mem::take(&mut node.sources)
+            .into_iter()
+            .partition::<Vec<_>, _>(|source| wanted.iter().flatten().any(|wanted| wanted == source));
+        node.sources = kept;
+        gone.iter().for_each(|source| self.leave_source(name, source));
+    }
+
+    fn leave_source(&mut self, name: &Arc<str>, source: &Source) {
+        let Some(state) = self.sources.get_mut(source) else { return };
+        state.users.remove(name);
+        if state.users.is_empty() {
+            self.sources.remove(source);
+            self.orders.push(Order::Unwatch(source.into()));
+        }
+    }
+}
+
+fn set(names: &mut BTreeSet<Arc<str>>, name: &Arc<str>, is_in: bool) {
+    if !is_in {
+        names.remove(name);
+    } else if !names.contains(name) {
+        names.insert(name.clone());
+    }
+}

@@ -1,0 +1,181 @@
+use std::{sync::Arc, time::Instant};
+
+use super::{aggregate::Child, dns::HostSeen, snapshot::ClusterEntry};
+use crate::{
+    error::{Blame, Code, Subject, WatchError},
+    observed::Observed,
+    resource::{Cluster, ClusterKind, ClusterLoadAssignment, Resource, cluster::HostPort},
+};
+
+/// Where the endpoints of a cluster come from.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Source {
+    /// An assignment of this name.
+    Eds(Arc<str>),
+    /// The addresses of a host.
+    Host(HostPort),
+}
+
+/// What a source has to say.
+#[derive(Debug, Clone)]
+pub(crate) enum Endpoints {
+    Eds(Arc<Observed<ClusterLoadAssignment>>),
+    Host(HostSeen),
+}
+
+/// Why a cluster is in the graph, aggregates above it aside.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Roots {
+    /// The routes in use lead to it.
+    pub(super) current: bool,
+    /// The routes that are to be used next lead to it.
+    pub(super) next: bool,
+    /// A call holds it (A74-6).
+    pub(super) held: bool,
+}
+
+/// One cluster of the graph.
+///
+/// ```text
+///             on_cluster, endpoints known                 endpoints of another source are not known yet
+///  unready ───────────────────────────────▶ ready ─────────────────────────────────────────────────────┐
+///     ▲                                      │  ▲                                                       ▼
+///     └──────────────────────────────────────┘  └─────────────────────────────── unready, `old` serves meanwhile
+///                                                    or its grace is over             ▲
+///                                            ready ── deleted while routes name it ───┘
+/// ```
+#[derive(Debug, Default)]
+pub(super) struct Node {
+    pub(super) roots: Roots,
+    pub(super) latest: Option<Arc<Observed<Cluster>>>,
+    /// What serves until the latest can.
+    pub(super) old: Option<Arc<Cluster>>,
+    /// What snapshots show.
+    pub(super) shown: Option<Arc<ClusterEntry>>,
+    /// The latest is shown, or is an aggregate, which the graph decides on.
+    pub(super) ready: bool,
+    /// Until when it outlives its deletion.
+    pub(super) grace: Option<Instant>,
+    /// The sources that it watches: that of the latest, and that of `old`.
+    pub(super) sources: Vec<Source>,
+}
+
+/// What aggregates above a cluster must know of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Standing {
+    ready: bool,
+    exists: bool,
+    pub(super) is_aggregate: bool,
+}
+
+impl Roots {
+    pub(super) fn any(self) -> bool {
+        self.current || self.next || self.held
+    }
+}
+
+impl Node {
+    /// The configuration that serves now.
+    pub(super) fn serving(&self) -> Option<&Arc<Cluster>> {
+        self.shown.as_ref().filter(|shown| shown.error.is_none()).and_then(|shown| shown.config.as_ref())
+    }
+
+    /// The latest configuration.
+    pub(super) fn config(&self) -> Option<&Arc<Cluster>> {
+        self.latest.as_ref().and_then(|seen| seen.resource())
+    }
+
+    /// What the latest configuration is for aggregates above it.
+    pub(super) fn as_child(&self) -> Child<'_> {
+        self.config().map_or(Child::Nothing, child)
+    }
+
+    /// What the shown configuration is for aggregates above it.
+    pub(super) fn as_shown_child(&self) -> Child<'_> {
+        self.shown.as_ref().and_then(|shown| shown.config.as_ref()).map_or(Child::Nothing, child)
+    }
+
+    /// Whether nothing is there because the server cannot be reached.
+    pub(super) fn is_cut_off(&self) -> bool {
+        let missing = self.shown.as_ref().and_then(|shown| match (&shown.error, &shown.endpoints) {
+            (None, None) => shown.note.as_ref(),
+            (error, _) => error.as_ref(),
+        });
+        missing.is_some_and(|why| why.blame() == Blame::Network)
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        // One that has led to other clusters does so until something else is shown.
+        let is_aggregate =
+            [self.as_child(), self.as_shown_child()].iter().any(|child| matches!(child, Child::Aggregate(_)));
+        Standing { ready: self.ready, exists: self.config().is_some(), is_aggregate }
+    }
+}
+
+impl Source {
+    /// Where a cluster's endpoints come from; `None` for an aggregate's.
+    pub(super) fn of(cluster: &Cluster) -> Option<Self> {
+        match &cluster.kind {
+            ClusterKind::Eds { service_name } => Some(Self::Eds(service_name.clone())),
+            ClusterKind::LogicalDns { address } => Some(Self::Host(address.clone())),
+            ClusterKind::Aggregate { .. } => None,
+        }
+    }
+}
+
+impl ClusterEntry {
+    /// A cluster of which nothing is there but the reason.
+    pub(super) fn failed(name: &Arc<str>, config: Option<Arc<Cluster>>, error: WatchError) -> Self {
+        Self { config, error: Some(error), ..Self::empty(name) }
+    }
+
+    /// A cluster with endpoints of its own.
+    pub(super) fn with_endpoints(
+        name: &Arc<str>,
+        config: &Arc<Cluster>,
+        warning: Option<WatchError>,
+        (endpoints, node): (&Endpoints, &Arc<str>),
+    ) -> Self {
+        let (endpoints, note) = match endpoints {
+            Endpoints::Eds(seen) => (seen.resource().cloned(), seen.error().cloned()),
+            Endpoints::Host(seen) => {
+                let note = seen.error().map(|why| {
+                    let about =
+                        Subject { type_url: Cluster::TYPE_URL, name: name.clone(), node: node.clone() };
+                    WatchError::new(Code::Unavailable, Blame::Network, about, why)
+                });
+                (seen.assignment().cloned(), note)
+            }
+        };
+        Self { config: Some(config.clone()), warning, endpoints, note, ..Self::empty(name) }
+    }
+
+    /// An aggregate.
+    pub(super) fn with_leaves(
+        name: &Arc<str>,
+        config: &Arc<Cluster>,
+        warning: Option<WatchError>,
+        leaves: Vec<Arc<str>>,
+    ) -> Self {
+        Self { config: Some(config.clone()), warning, leaves: leaves.into(), ..Self::empty(name) }
+    }
+
+    fn empty(name: &Arc<str>) -> Self {
+        Self {
+            name: name.clone(),
+            config: None,
+            error: None,
+            warning: None,
+            endpoints: None,
+            note: None,
+            leaves: Arc::default(),
+        }
+    }
+}
+
+fn child(cluster: &Arc<Cluster>) -> Child<'_> {
+    match &cluster.kind {
+        ClusterKind::Aggregate { clusters } => Child::Aggregate(clusters),
+        ClusterKind::Eds { .. } | ClusterKind::LogicalDns { .. } => Child::Leaf,
+    }
+}
