@@ -9,7 +9,12 @@ use std::{
 use thiserror::Error;
 use tokio::{runtime::Handle, sync::mpsc};
 
-use super::{Client, driver::Driver, registry::Registry};
+use super::{
+    Client,
+    dns::{Dns, SystemDns},
+    driver::Driver,
+    registry::Registry,
+};
 use crate::{
     config::Bootstrap,
     engine::Engine,
@@ -25,6 +30,7 @@ pub struct ClientBuilder {
     settings: Settings,
     grpc: GrpcTransport,
     transport: Option<Arc<dyn Transport>>,
+    dns: Arc<dyn Dns>,
 }
 
 /// Why a client could not be built.
@@ -38,7 +44,13 @@ pub enum BuildError {
 
 impl ClientBuilder {
     pub(super) fn new(bootstrap: Arc<Bootstrap>) -> Self {
-        Self { bootstrap, settings: Settings::default(), grpc: GrpcTransport::default(), transport: None }
+        Self {
+            bootstrap,
+            settings: Settings::default(),
+            grpc: GrpcTransport::default(),
+            transport: None,
+            dns: Arc::new(SystemDns),
+        }
     }
 
     /// Sets how long a server may take to send a resource before it counts as non-existent: 15 s by default; doubled for
@@ -89,6 +101,27 @@ impl ClientBuilder {
         self
     }
 
+    /// Looks up the hosts of `LOGICAL_DNS` clusters by other means than the system's resolver.
+    pub fn dns(mut self, dns: impl Dns) -> Self {
+        self.dns = Arc::new(dns);
+        self
+    }
+
+    /// Sets after how long a host is looked up again whose addresses do not say for how long they hold, which is also the
+    /// least time between two lookups of one host: 30 s by default.
+    pub fn dns_refresh(mut self, interval: Duration) -> Self {
+        self.settings.dns_refresh = interval;
+        self
+    }
+
+    /// Sets for how long a cluster that its server has deleted stays in what a target resolves to while the routes still
+    /// lead to it: 1 s by default. Routes and clusters come in messages of their own, and the routes that no longer need
+    /// the cluster may be a little late.
+    pub fn deletion_grace(mut self, time: Duration) -> Self {
+        self.settings.deletion_grace = time;
+        self
+    }
+
     /// Builds the client and spawns its driver on the current tokio runtime.
     ///
     /// # Errors
@@ -123,7 +156,7 @@ impl ClientBuilder {
         let node = self.bootstrap.node().id.as_str().into();
         let transport = self.transport.unwrap_or_else(|| Arc::new(self.grpc));
         let engine = Engine::new(self.bootstrap, self.settings, random_seed());
-        let driver = Driver::new(engine, transport, received);
+        let driver = Driver::new(engine, (transport, self.dns), received);
         let registry = Registry::new(commands, node);
         Ok((Client { registry, runtime }, driver.run()))
     }

@@ -9,14 +9,18 @@ use std::{
 
 use tokio::{
     sync::mpsc::{self, UnboundedReceiver, UnboundedSender},
+    task::JoinSet,
     time::{self, Sleep},
 };
 use tracing::{debug, trace};
 
-use super::registry::{Command, Publish};
+use super::{
+    dns::{self, Dns},
+    registry::{Command, Publish},
+};
 use crate::{
     engine::Engine,
-    protocol::{Input, Output, StreamId, ViewId},
+    protocol::{Input, LookupId, Output, StreamId, ViewId},
     transport::{Connection, Events, Target, Transport},
 };
 
@@ -28,12 +32,15 @@ use crate::{
 pub(super) struct Driver {
     engine: Engine,
     transport: Arc<dyn Transport>,
+    dns: Arc<dyn Dns>,
     commands: UnboundedReceiver<Command>,
     events: UnboundedReceiver<Input>,
-    /// Lent to the transport. Holds few events: a stream reads one message for each order to read.
+    /// Lent to the transport and to lookups. Holds few events: a stream reads one message for each order to read, and a
+    /// lookup has one end.
     reports: UnboundedSender<Input>,
     views: HashMap<ViewId, Weak<dyn Publish>>,
     connections: HashMap<StreamId, Box<dyn Connection>>,
+    lookups: JoinSet<()>,
 }
 
 /// What there is to do.
@@ -50,18 +57,20 @@ enum Work {
 impl Driver {
     pub(super) fn new(
         engine: Engine,
-        transport: Arc<dyn Transport>,
+        (transport, dns): (Arc<dyn Transport>, Arc<dyn Dns>),
         commands: UnboundedReceiver<Command>,
     ) -> Self {
         let (reports, events) = mpsc::unbounded_channel();
         Self {
             engine,
             transport,
+            dns,
             commands,
             events,
             reports,
             views: HashMap::new(),
             connections: HashMap::new(),
+            lookups: JoinSet::new(),
         }
     }
 
@@ -127,13 +136,14 @@ impl Driver {
     }
 
     fn handle_event(&mut self, event: Input) {
-        let Some(stream) = event.stream() else { return };
-        if !self.connections.contains_key(&stream) {
+        if let Some(stream) = event.stream()
+            && !self.connections.contains_key(&stream)
+        {
             return trace!(%stream, "an event of a stream that was given up");
         }
-        if let Input::Disconnected { reason, .. } = &event {
+        if let Input::Disconnected { stream, reason } = &event {
             debug!(%stream, kind = ?reason.kind, "stream ended: {}", reason.message);
-            self.connections.remove(&stream);
+            self.connections.remove(stream);
         }
         self.engine.handle_input(event, now());
         self.carry_out();
@@ -153,7 +163,7 @@ impl Driver {
                 }
                 Output::Read { stream } => self.with_connection(stream, |connection| connection.read()),
                 Output::Disconnect { stream } => drop(self.connections.remove(&stream)),
-                Output::Lookup { lookup, host } => trace!(?lookup, %host, "nobody looks up hosts yet"),
+                Output::Lookup { lookup, host } => self.look_up(lookup, host),
                 Output::Notify { view, observed } => {
                     if let Some(view) = self.views.get(&view).and_then(Weak::upgrade) {
                         view.publish(observed).wake();
@@ -161,6 +171,14 @@ impl Driver {
                 }
             }
         }
+    }
+
+    /// Begins a lookup in a task of its own, which ends with the driver.
+    fn look_up(&mut self, lookup: LookupId, host: Arc<str>) {
+        trace!(?lookup, %host, "looking up");
+        while self.lookups.try_join_next().is_some() {}
+        let report = dns::Report::new(lookup, self.reports.clone());
+        self.lookups.spawn(dns::look_up(self.dns.clone(), host, report));
     }
 
     /// A connection may have ended just before the engine ordered something; the report of it is on its way.

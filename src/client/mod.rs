@@ -11,6 +11,7 @@
 
 mod builder;
 mod changes;
+mod dns;
 mod driver;
 mod members;
 mod on_change;
@@ -26,11 +27,12 @@ use tokio::runtime::Handle;
 pub use self::{
     builder::{BuildError, ClientBuilder},
     changes::{Changes, MemberChange},
+    dns::{Dns, Lookup, SystemDns},
     members::{Members, WatchAll},
     on_change::ChangeGuard,
     watch::Watch,
 };
-pub use crate::protocol::OnDeletion;
+pub use crate::{protocol::OnDeletion, resolve::Addresses};
 
 use self::registry::{Registry, WatchedNames};
 use crate::{config::Bootstrap, observed::Observed, resource::Resource};

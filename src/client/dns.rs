@@ -1,0 +1,168 @@
+use std::{fmt, future::Future, io, pin::Pin, sync::Arc, time::Duration};
+
+use tokio::{net, sync::mpsc::UnboundedSender, time::timeout};
+
+use crate::{
+    protocol::{Input, LookupId},
+    resolve::Addresses,
+};
+
+/// Looks up the addresses of hosts, for clusters of the kind `LOGICAL_DNS` (A37).
+///
+/// When to look up is the client's business: as soon as a cluster needs a host, after the time for which an answer holds,
+/// and when the application [asks for it](super::Resolution::resolve_again). A lookup that fails is repeated; the last
+/// good addresses stay in use meanwhile.
+///
+/// ```
+/// use std::{io, net::Ipv4Addr};
+/// use xdskit::client::{Addresses, Dns, Lookup};
+///
+/// /// Knows one host.
+/// #[derive(Debug)]
+/// struct Hosts;
+///
+/// impl Dns for Hosts {
+///     fn lookup<'a>(&'a self, host: &'a str) -> Lookup<'a> {
+///         Box::pin(async move {
+///             match host {
+///                 "cart.example" => Ok(Addresses::new([Ipv4Addr::new(10, 0, 0, 1).into()])),
+///                 _ => Err(io::Error::new(io::ErrorKind::NotFound, "no such host")),
+///             }
+///         })
+///     }
+/// }
+/// ```
+pub trait Dns: fmt::Debug + Send + Sync + 'static {
+    /// Looks up all addresses of a host, which may be an IP address itself.
+    ///
+    /// The future is driven in a task of its own within a tokio runtime, and dropped when the client has ended. If it
+    /// panics, or takes longer than 30 s, the lookup has failed.
+    fn lookup<'a>(&'a self, host: &'a str) -> Lookup<'a>;
+}
+
+/// What [`Dns::lookup`] returns: the addresses of a host, later. Its error is shown in words.
+pub type Lookup<'a> = Pin<Box<dyn Future<Output = io::Result<Addresses>> + Send + 'a>>;
+
+/// The system's own resolver (`getaddrinfo`), in its order of addresses. It does not tell for how long they hold.
+#[derive(Debug, Clone, Copy, Default)]
+#[non_exhaustive]
+pub struct SystemDns;
+
+impl Dns for SystemDns {
+    fn lookup<'a>(&'a self, host: &'a str) -> Lookup<'a> {
+        Box::pin(async move {
+            let mut ips = Vec::new();
+            for found in net::lookup_host((host, 0)).await? {
+                // Some systems give an address once for each kind of socket.
+                if !ips.contains(&found.ip()) {
+                    ips.push(found.ip());
+                }
+            }
+            Ok(Addresses::new(ips))
+        })
+    }
+}
+
+/// Carries out one order to look up a host. Whatever becomes of it is reported, once.
+pub(super) async fn look_up(dns: Arc<dyn Dns>, host: Arc<str>, report: Report) {
+    let result = match timeout(PATIENCE, dns.lookup(&host)).await {
+        Ok(found) => found.map_err(|error| error.to_string()),
+        Err(_) => Err(format!("no answer in {} s", PATIENCE.as_secs())),
+    };
+    report.finish(result);
+}
+
+/// Reports what became of a lookup, even if that is a panic.
+#[derive(Debug)]
+pub(super) struct Report {
+    lookup: LookupId,
+    reports: Option<UnboundedSender<Input>>,
+}
+
+impl Report {
+    pub(super) fn new(lookup: LookupId, reports: UnboundedSender<Input>) -> Self {
+        Self { lookup, reports: Some(reports) }
+    }
+
+    fn finish(mut self, result: Result<Addresses, String>) {
+        self.send(result);
+    }
+
+    fn send(&mut self, result: Result<Addresses, String>) {
+        if let Some(reports) = self.reports.take() {
+            // An error means that the client has ended.
+            let _ = reports.send(Input::Resolved { lookup: self.lookup, result });
+        }
+    }
+}
+
+impl Drop for Report {
+    fn drop(&mut self) {
+        self.send(Err("the resolver panicked".to_owned()));
+    }
+}
+
+/// How long a lookup may take.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use std::{future::pending, net::Ipv4Addr};
+
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    /// Does what the host's name says.
+    #[derive(Debug)]
+    struct Fake;
+
+    impl Dns for Fake {
+        fn lookup<'a>(&'a self, host: &'a str) -> Lookup<'a> {
+            assert_ne!(host, "panics at once");
+            Box::pin(async move {
+                match host {
+                    "fails" => Err(io::Error::other("no such host")),
+                    "panics" => panic!("as it should"),
+                    "hangs" => pending().await,
+                    _ => Ok(Addresses::new([Ipv4Addr::LOCALHOST.into()])),
+                }
+            })
+        }
+    }
+
+    async fn report(dns: impl Dns, host: &str) -> Result<Addresses, String> {
+        let (reports, mut reported) = mpsc::unbounded_channel();
+        let _ = tokio::spawn(look_up(Arc::new(dns), host.into(), Report::new(LookupId(7), reports))).await;
+        let Some(Input::Resolved { lookup: LookupId(7), result }) = reported.recv().await else {
+            panic!("nothing, or something else, was reported")
+        };
+        assert!(reported.recv().await.is_none(), "one report, and no more");
+        result
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whatever_becomes_of_a_lookup_is_reported() {
+        let localhost = Addresses::new([Ipv4Addr::LOCALHOST.into()]);
+        let cases = [
+            ("works", Ok(localhost)),
+            ("fails", Err("no such host")),
+            ("panics", Err("the resolver panicked")),
+            ("panics at once", Err("the resolver panicked")),
+            ("hangs", Err("no answer in 30 s")),
+        ];
+        for (host, expected) in cases {
+            assert_eq!(report(Fake, host).await, expected.map_err(str::to_owned), "{host}");
+        }
+    }
+
+    #[tokio::test]
+    async fn the_system_knows_addresses_and_itself() {
+        for (host, ip) in [("10.0.0.1", "10.0.0.1"), ("2001:db8::1", "2001:db8::1")] {
+            let found = report(SystemDns, host).await.unwrap();
+            assert_eq!((found.ips, found.ttl), (vec![ip.parse().unwrap()], None));
+        }
+        let found = report(SystemDns, "localhost").await.unwrap();
+        assert!(found.ips.iter().any(std::net::IpAddr::is_loopback), "{found:?}");
+    }
+}
