@@ -34,7 +34,7 @@
 //! | [`resolve`] | | what a target resolves to, as one coherent tree |
 //! | [`error`] | | why a watch has nothing to show, or something stale |
 //! | [`pb`] | | the protobuf messages, as far as they are used |
-//! | [`client`](client/index.html) | `client` | the client and its watches |
+//! | [`client`](client/index.html) | `client` | the client, its watches and resolutions |
 //! | [`transport`](transport/index.html) | `client` | how it connects, and the trait for your own way |
 //! | [`control_plane`](control_plane/index.html) | `control-plane` | a management server to embed |
 //! | [`testing`](testing/index.html) | `test-util` | the same for tests of your application, with faults, expectations and builders |
@@ -106,10 +106,11 @@ pub mod testing;
 pub mod transport;
 
 #[cfg(feature = "client")]
-pub use client::{Client, Names, Watch, WatchAll};
-pub use config::Bootstrap;
+pub use client::{Client, Names, Resolution, Watch, WatchAll};
+pub use config::{Bootstrap, Target};
 pub use error::WatchError;
 pub use observed::Observed;
+pub use resolve::{RouteQuery, Snapshot};
 pub use resource::Resource;
 
 /// Compiles the examples of the README, and runs those that can be run.

@@ -123,6 +123,13 @@ impl Driver {
                 self.views.insert(view, publish);
                 self.engine.subscribe(view, ty, names, now());
             }
+            Command::Resolve { view, target, publish } => {
+                self.views.insert(view, publish);
+                self.engine.resolve(view, &target, now());
+            }
+            Command::Hold { view, name } => self.engine.hold_cluster(view, &name, now()),
+            Command::Release { view, name } => self.engine.release_cluster(view, &name, now()),
+            Command::ResolveAgain { view } => self.engine.resolve_again(view, now()),
             Command::Unwatch { view } => {
                 // A view that was refused never came to the engine.
                 if self.views.remove(&view).is_some() {
@@ -196,8 +203,12 @@ impl Drop for Driver {
         let mut views: Vec<_> = self.views.drain().map(|(_, view)| view).collect();
         while let Ok(command) = self.commands.try_recv() {
             match command {
-                Command::Watch { publish, .. } => views.push(publish),
-                Command::Unwatch { .. } | Command::Shutdown => {}
+                Command::Watch { publish, .. } | Command::Resolve { publish, .. } => views.push(publish),
+                Command::Unwatch { .. }
+                | Command::Hold { .. }
+                | Command::Release { .. }
+                | Command::ResolveAgain { .. }
+                | Command::Shutdown => {}
             }
         }
         for view in views.iter().filter_map(Weak::upgrade) {

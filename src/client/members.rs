@@ -157,6 +157,8 @@ impl<T: Resource> fmt::Debug for Members<T> {
 }
 
 impl<T: Resource> Viewed for Members<T> {
+    type Shared = ();
+
     fn from_erased(erased: Erased) -> Arc<Self> {
         let inner = erased.downcast().expect("what is published for a wildcard are members");
         Arc::new(Self { inner, resource: PhantomData })

@@ -7,15 +7,18 @@
 //! ```
 //!
 //! A [`Client`] and its watches only record interest and look at the latest state; all else happens in the driver, which
-//! waits for no user. See [`Watch`], [`WatchAll`] and [`Client::on_change`] for the three ways to look.
+//! waits for no user. See [`Watch`], [`WatchAll`] and [`Client::on_change`] for the three ways to look at resources, and
+//! [`Resolution`] for the whole tree that a target leads to.
 
 mod builder;
 mod changes;
 mod dns;
 mod driver;
+mod hold;
 mod members;
 mod on_change;
 mod registry;
+mod resolution;
 mod slot;
 mod watch;
 mod watcher;
@@ -28,14 +31,20 @@ pub use self::{
     builder::{BuildError, ClientBuilder},
     changes::{Changes, MemberChange},
     dns::{Dns, Lookup, SystemDns},
+    hold::ClusterHold,
     members::{Members, WatchAll},
     on_change::ChangeGuard,
+    resolution::Resolution,
     watch::Watch,
 };
 pub use crate::{protocol::OnDeletion, resolve::Addresses};
 
 use self::registry::{Registry, WatchedNames};
-use crate::{config::Bootstrap, observed::Observed, resource::Resource};
+use crate::{
+    config::{Bootstrap, Target},
+    observed::Observed,
+    resource::Resource,
+};
 
 /// Which resources of a type [`Client::watch_all`] watches.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -88,6 +97,25 @@ impl Client {
         match names {
             Names::All => WatchAll::new(self.registry.resources(WatchedNames::All)),
         }
+    }
+
+    /// Resolves a target, `xds:///service` or `xds://authority/service`, to the tree of listener, routes, clusters and
+    /// endpoints that it leads to.
+    ///
+    /// It records interest and returns at once. It cannot fail: a target that cannot be read, or whose authority is not in
+    /// the bootstrap, is seen as an error. The resolution of a target that is resolved already joins that. A [`Target`] may
+    /// say by which host its virtual host is chosen, if that is not the service's name.
+    ///
+    /// ```no_run
+    /// # use xdskit::{Client, Target, WatchError};
+    /// # async fn example(client: Client) -> Result<(), WatchError> {
+    /// let shop = client.resolve("xds:///shop").ready().await?;
+    /// let same = client.resolve(Target::new("xds:///shop").with_authority("shop.example.com"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn resolve(&self, target: impl Into<Target>) -> Resolution {
+        Resolution::new(self.registry.resolution(target.into()))
     }
 
     /// Calls back with the state of a resource, now if it is known, and whenever it changes, until the guard is

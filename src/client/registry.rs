@@ -9,10 +9,12 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use super::slot::{Slot, Wakers};
 use crate::{
+    config::Target,
     engine::Names,
     error::{Blame, Code, Subject, WatchError},
     protocol::ViewId,
-    resource::{Erased, Resource, ResourceType},
+    resolve::Resolved,
+    resource::{Erased, Listener, Resource, ResourceType},
 };
 
 /// The views of a client that somebody watches.
@@ -28,8 +30,34 @@ pub(super) struct Registry {
 /// What is asked of the driver.
 #[derive(Debug)]
 pub(super) enum Command {
-    Watch { view: ViewId, ty: ResourceType, names: Names, publish: Weak<dyn Publish> },
-    Unwatch { view: ViewId },
+    Watch {
+        view: ViewId,
+        ty: ResourceType,
+        names: Names,
+        publish: Weak<dyn Publish>,
+    },
+    Resolve {
+        view: ViewId,
+        target: Target,
+        publish: Weak<dyn Publish>,
+    },
+    /// Ends a view, of whatever kind.
+    Unwatch {
+        view: ViewId,
+    },
+    /// Somebody holds a cluster of a resolution that nobody held before.
+    Hold {
+        view: ViewId,
+        name: Arc<str>,
+    },
+    /// Nobody holds it any more.
+    Release {
+        view: ViewId,
+        name: Arc<str>,
+    },
+    ResolveAgain {
+        view: ViewId,
+    },
     Shutdown,
 }
 
@@ -43,6 +71,9 @@ pub(super) trait Publish: fmt::Debug + Send + Sync {
 
 /// What a view publishes.
 pub(super) trait Viewed: Send + Sync + Sized + 'static {
+    /// What the watchers of a view share beside what they see.
+    type Shared: Default + Send + Sync;
+
     /// Gives the type back to what the engine publishes.
     fn from_erased(erased: Erased) -> Arc<Self>;
 }
@@ -60,6 +91,7 @@ pub(super) struct View<V: Viewed> {
     slot: Slot<V>,
     id: ViewId,
     about: About,
+    shared: V::Shared,
     registry: Arc<Registry>,
 }
 
@@ -68,12 +100,15 @@ pub(super) struct View<V: Viewed> {
 pub(super) enum About {
     /// Resources of the type with this URL.
     Resources(&'static str, Names),
+    /// What a target resolves to.
+    Target(Target),
 }
 
 #[derive(Default)]
 struct State {
     last_view: u64,
     types: HashMap<&'static str, Type>,
+    targets: HashMap<Target, Entry>,
 }
 
 /// The views of one type of resource.
@@ -88,7 +123,7 @@ struct Type {
 #[derive(Clone)]
 struct Entry {
     id: ViewId,
-    /// A `View` of the type's resource.
+    /// A `View` of the type's resource, or of what a target resolves to.
     view: Weak<dyn Any + Send + Sync>,
 }
 
@@ -119,8 +154,22 @@ impl Registry {
         view
     }
 
+    /// The view of what a target resolves to: the one that is watched already, or a new one.
+    pub(super) fn resolution(self: &Arc<Self>, target: Target) -> Arc<View<Resolved>> {
+        let mut state = self.lock();
+        if let Some(view) = state.targets.get(&target).and_then(|entry| entry.view.upgrade()) {
+            return view.downcast().expect("the views of targets are of one type");
+        }
+        let id = state.next_view();
+        let view = self.new_view(id, About::Target(target.clone()));
+        let publish = Arc::downgrade(&view);
+        state.targets.insert(target.clone(), Entry { id, view: publish.clone() });
+        self.begin(&view, Command::Resolve { view: id, target, publish });
+        view
+    }
+
     fn new_view<V: Viewed>(self: &Arc<Self>, id: ViewId, about: About) -> Arc<View<V>> {
-        Arc::new(View { slot: Slot::new(), id, about, registry: self.clone() })
+        Arc::new(View { slot: Slot::new(), id, about, shared: V::Shared::default(), registry: self.clone() })
     }
 
     /// Tells the driver of a view. Called with the lock held, so that nobody who joins can be heard of before.
@@ -199,6 +248,11 @@ impl State {
                     views.remove(names, id);
                 }
             }
+            About::Target(target) => {
+                if self.targets.get(target).is_some_and(|entry| entry.id == id) {
+                    self.targets.remove(target);
+                }
+            }
         }
     }
 }
@@ -239,6 +293,16 @@ impl<V: Viewed> View<V> {
         &self.slot
     }
 
+    pub(super) fn shared(&self) -> &V::Shared {
+        &self.shared
+    }
+
+    /// Asks something of the driver that is about this view.
+    pub(super) fn order(&self, command: impl FnOnce(ViewId) -> Command) {
+        // An error means that the driver ended, and all interest with it.
+        let _ = self.registry.commands.send(command(self.id));
+    }
+
     /// Why a watcher that waits for something waits in vain.
     pub(super) fn shut_down(&self) -> WatchError {
         WatchError::new(Code::Cancelled, Blame::Local, self.subject(), "the client was shut down")
@@ -248,6 +312,7 @@ impl<V: Viewed> View<V> {
         let (type_url, name) = match &self.about {
             About::Resources(type_url, Names::All) => (*type_url, "*".into()),
             About::Resources(type_url, Names::One(name)) => (*type_url, name.clone()),
+            About::Target(target) => (Listener::TYPE_URL, target.as_str().into()),
         };
         Subject { type_url, name, node: self.registry.node.clone() }
     }

@@ -258,3 +258,5 @@ fn members() -> ErasedMembers {
 fn text(seen: &Observed<Text>) -> Option<&'static str> {
     seen.resource().map(|text| text.0)
 }
+
+mod resolution;

@@ -125,6 +125,8 @@ impl<T: Resource> Clone for Watch<T> {
 }
 
 impl<T: Resource> Viewed for Observed<T> {
+    type Shared = ();
+
     fn from_erased(erased: Erased) -> Arc<Self> {
         erased.downcast().expect("what is published was made by the view's type")
     }

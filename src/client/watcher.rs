@@ -25,6 +25,10 @@ impl<V: Viewed> Watcher<V> {
         &self.view
     }
 
+    pub(super) fn shared_view(&self) -> &Arc<View<V>> {
+        &self.view
+    }
+
     pub(super) fn latest(&self) -> Option<Arc<V>> {
         self.view.slot().latest()
     }
