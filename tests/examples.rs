@@ -3,6 +3,9 @@
 #[path = "../examples/watch/args.rs"]
 #[allow(dead_code, reason = "Cargo runs no tests of examples, so they run here")]
 mod args;
+#[path = "../examples/cli/mod.rs"]
+#[allow(dead_code, reason = "as above")]
+mod cli;
 #[path = "examples/process.rs"]
 mod process;
 

@@ -1,22 +1,6 @@
-//! The command line of `watch`, and the commands that it reads.
+//! What `watch` is asked to watch: on the command line, and by the commands that it reads.
 
-use std::{ffi::OsString, fmt, path::PathBuf, str::FromStr, sync::Arc, time::Duration};
-
-/// What the command line says.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Args {
-    pub(crate) bootstrap: PathBuf,
-    pub(crate) resource_timeout: Option<Duration>,
-    pub(crate) json: bool,
-    pub(crate) targets: Vec<Target>,
-}
-
-/// What to do.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Invocation {
-    Run(Args),
-    Help,
-}
+use std::{fmt, str::FromStr, sync::Arc};
 
 /// What is watched, as it was typed: TYPE=NAME.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -45,30 +29,6 @@ pub(crate) enum Command {
     Watch(Target),
     Unwatch(Target),
     Quit,
-}
-
-impl Invocation {
-    /// Reads the command line, without the name of the program.
-    pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
-        let mut args = args.into_iter();
-        let (mut bootstrap, mut resource_timeout, mut json, mut targets) = (None, None, false, Vec::new());
-        while let Some(arg) = args.next() {
-            let Some(text) = arg.to_str() else { return Err(format!("{arg:?} is not UTF-8")) };
-            match text {
-                "--bootstrap" => bootstrap = Some(PathBuf::from(value_of("--bootstrap", args.next())?)),
-                "--protocol" => check_protocol(&text_of("--protocol", args.next())?)?,
-                "--resource-timeout" => {
-                    resource_timeout = Some(seconds(&text_of("--resource-timeout", args.next())?)?);
-                }
-                "--json" => json = true,
-                "--help" | "-h" => return Ok(Self::Help),
-                option if option.starts_with('-') => return Err(format!("unknown option {option}")),
-                target => targets.push(target.parse()?),
-            }
-        }
-        let bootstrap = bootstrap.ok_or("--bootstrap PATH is missing")?;
-        Ok(Self::Run(Args { bootstrap, resource_timeout, json, targets }))
-    }
 }
 
 impl Target {
@@ -154,33 +114,6 @@ impl Command {
     }
 }
 
-fn value_of(option: &str, value: Option<OsString>) -> Result<OsString, String> {
-    value.ok_or_else(|| format!("{option} needs a value"))
-}
-
-fn text_of(option: &str, value: Option<OsString>) -> Result<String, String> {
-    let not_utf8 = |value| format!("the value {value:?} of {option} is not UTF-8");
-    value_of(option, value)?.into_string().map_err(not_utf8)
-}
-
-fn check_protocol(text: &str) -> Result<(), String> {
-    match text {
-        "sotw" => Ok(()),
-        "delta" => Err("--protocol delta: the incremental variant is not available yet; use sotw".to_owned()),
-        _ => Err(format!("--protocol {text:?}: must be sotw or delta")),
-    }
-}
-
-fn seconds(text: &str) -> Result<Duration, String> {
-    let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0 && *seconds <= LONGEST);
-    seconds.map(Duration::from_secs_f64).ok_or_else(|| {
-        format!("--resource-timeout {text:?}: must be a number of seconds over 0, such as 2.5")
-    })
-}
-
-/// Seconds; some 30 years, so that adding it to a time cannot overflow.
-const LONGEST: f64 = 1e9;
-
 pub(crate) const USAGE: &str = "\
 Prints what a management server sends, on each change.
 
@@ -201,53 +134,26 @@ RUST_LOG=debug shows what the client does.
 mod tests {
     use super::*;
 
-    fn parse(args: &str) -> Result<Invocation, String> {
-        Invocation::parse(args.split_whitespace().map(OsString::from))
-    }
-
     fn target(kind: Kind, name: &str) -> Target {
         Target { kind, name: name.into() }
     }
 
     #[test]
-    fn everything_can_be_said() {
-        let args = Args {
-            bootstrap: "b.json".into(),
-            resource_timeout: Some(Duration::from_millis(2500)),
-            json: true,
-            targets: vec![target(Kind::Cluster, "a=b"), target(Kind::ScopedRoute, "*")],
-        };
-        let line =
-            "cluster=a=b --bootstrap b.json --protocol sotw --json --resource-timeout 2.5 scoped-route=*";
-        assert_eq!(parse(line), Ok(Invocation::Run(args)));
-        let args = Args { bootstrap: "b".into(), resource_timeout: None, json: false, targets: vec![] };
-        assert_eq!(parse("--bootstrap b"), Ok(Invocation::Run(args)));
-        assert_eq!(parse("--bootstrap b --help"), Ok(Invocation::Help));
+    fn the_first_equals_sign_ends_the_type() {
+        assert_eq!("cluster=a=b".parse(), Ok(target(Kind::Cluster, "a=b")));
+        assert_eq!("scoped-route=*".parse(), Ok(target(Kind::ScopedRoute, "*")));
     }
 
     #[test]
     fn what_is_wrong_is_named() {
-        for (line, named) in [
-            ("", "--bootstrap"),
-            ("--bootstrap", "--bootstrap"),
-            ("--bootstrap b --bogus", "--bogus"),
-            ("--bootstrap b -j", "-j"),
-            ("--bootstrap b --protocol", "--protocol"),
-            ("--bootstrap b --protocol rest", "rest"),
-            ("--bootstrap b --protocol delta", "not available"),
-            ("--bootstrap b --resource-timeout soon", "soon"),
-            ("--bootstrap b --resource-timeout 0", "\"0\""),
-            ("--bootstrap b --resource-timeout -1", "-1"),
-            ("--bootstrap b --resource-timeout inf", "inf"),
-            ("--bootstrap b --resource-timeout NaN", "NaN"),
-            ("--bootstrap b --resource-timeout 1e300", "1e300"),
-            ("--bootstrap b shop", "shop"),
-            ("--bootstrap b cluster=", "cluster="),
-            ("--bootstrap b clusters=shop", "clusters"),
-            ("--bootstrap b Cluster=shop", "Cluster"),
+        for (text, named) in [
+            ("shop", "shop"),
+            ("cluster=", "cluster="),
+            ("clusters=shop", "clusters"),
+            ("Cluster=shop", "Cluster"),
         ] {
-            let error = parse(line).expect_err(line);
-            assert!(error.contains(named), "{named:?} is not in {error:?} of {line:?}");
+            let error = text.parse::<Target>().expect_err(text);
+            assert!(error.contains(named), "{named:?} is not in {error:?} of {text:?}");
         }
     }
 

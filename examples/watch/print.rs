@@ -6,7 +6,11 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 use xdskit::{Observed, WatchError, resource::Version};
 
-use crate::{args::Target, paint::Paint};
+use crate::{
+    args::Target,
+    cli::json::{Problem, TEXT_KEYS, json},
+    paint::Paint,
+};
 
 /// Makes lines of what is observed, each with the end of its last line.
 #[derive(Debug, Clone, Copy)]
@@ -103,22 +107,6 @@ struct AbsentLine<'a> {
     error: Problem,
 }
 
-#[derive(Serialize)]
-struct Problem {
-    code: &'static str,
-    message: String,
-}
-
-impl From<&WatchError> for Problem {
-    fn from(error: &WatchError) -> Self {
-        Self { code: error.code().as_str(), message: error.to_string() }
-    }
-}
-
-fn json(line: &impl Serialize) -> String {
-    serde_json::to_string(line).expect(TEXT_KEYS) + "\n"
-}
-
 /// Writes what a value holds in indented lines, without what is empty or unset.
 fn write_value(out: &mut String, value: &Value, depth: usize, paint: Paint) {
     match value {
@@ -207,5 +195,3 @@ fn indent(out: &mut String, depth: usize) {
 
 /// Characters of a structure that is written in one line.
 const ONE_LINE: usize = 80;
-
-const TEXT_KEYS: &str = "resources are structs, and maps by text";

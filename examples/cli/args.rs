@@ -1,0 +1,117 @@
+//! The command line that `watch` and `walk` share.
+
+use std::{ffi::OsString, fmt::Display, path::PathBuf, str::FromStr, time::Duration};
+
+/// What the command line says.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Args<T> {
+    pub(crate) bootstrap: PathBuf,
+    pub(crate) resource_timeout: Option<Duration>,
+    pub(crate) json: bool,
+    pub(crate) targets: Vec<T>,
+}
+
+/// What to do.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Invocation<T> {
+    Run(Args<T>),
+    Help,
+}
+
+impl<T: FromStr<Err: Display>> Invocation<T> {
+    /// Reads the command line, without the name of the program.
+    pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
+        let mut args = args.into_iter();
+        let (mut bootstrap, mut resource_timeout, mut json, mut targets) = (None, None, false, Vec::new());
+        while let Some(arg) = args.next() {
+            let Some(text) = arg.to_str() else { return Err(format!("{arg:?} is not UTF-8")) };
+            match text {
+                "--bootstrap" => bootstrap = Some(PathBuf::from(value_of("--bootstrap", args.next())?)),
+                "--protocol" => check_protocol(&text_of("--protocol", args.next())?)?,
+                "--resource-timeout" => {
+                    resource_timeout = Some(seconds(&text_of("--resource-timeout", args.next())?)?);
+                }
+                "--json" => json = true,
+                "--help" | "-h" => return Ok(Self::Help),
+                option if option.starts_with('-') => return Err(format!("unknown option {option}")),
+                target => targets.push(target.parse().map_err(|error: T::Err| error.to_string())?),
+            }
+        }
+        let bootstrap = bootstrap.ok_or("--bootstrap PATH is missing")?;
+        Ok(Self::Run(Args { bootstrap, resource_timeout, json, targets }))
+    }
+}
+
+fn value_of(option: &str, value: Option<OsString>) -> Result<OsString, String> {
+    value.ok_or_else(|| format!("{option} needs a value"))
+}
+
+fn text_of(option: &str, value: Option<OsString>) -> Result<String, String> {
+    let not_utf8 = |value| format!("the value {value:?} of {option} is not UTF-8");
+    value_of(option, value)?.into_string().map_err(not_utf8)
+}
+
+fn check_protocol(text: &str) -> Result<(), String> {
+    match text {
+        "sotw" => Ok(()),
+        "delta" => Err("--protocol delta: the incremental variant is not available yet; use sotw".to_owned()),
+        _ => Err(format!("--protocol {text:?}: must be sotw or delta")),
+    }
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0 && *seconds <= LONGEST);
+    seconds.map(Duration::from_secs_f64).ok_or_else(|| {
+        format!("--resource-timeout {text:?}: must be a number of seconds over 0, such as 2.5")
+    })
+}
+
+/// Seconds; some 30 years, so that adding it to a time cannot overflow.
+const LONGEST: f64 = 1e9;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(args: &str) -> Result<Invocation<u8>, String> {
+        Invocation::parse(args.split_whitespace().map(OsString::from))
+    }
+
+    #[test]
+    fn everything_can_be_said() {
+        let args = Args {
+            bootstrap: "b.json".into(),
+            resource_timeout: Some(Duration::from_millis(2500)),
+            json: true,
+            targets: vec![1, 2],
+        };
+        let line = "1 --bootstrap b.json --protocol sotw --json --resource-timeout 2.5 2";
+        assert_eq!(parse(line), Ok(Invocation::Run(args)));
+        let args = Args { bootstrap: "b".into(), resource_timeout: None, json: false, targets: vec![] };
+        assert_eq!(parse("--bootstrap b"), Ok(Invocation::Run(args)));
+        assert_eq!(parse("--bootstrap b --help"), Ok(Invocation::Help));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (line, named) in [
+            ("", "--bootstrap"),
+            ("--bootstrap", "--bootstrap"),
+            ("--bootstrap b --bogus", "--bogus"),
+            ("--bootstrap b -j", "-j"),
+            ("--bootstrap b --protocol", "--protocol"),
+            ("--bootstrap b --protocol rest", "rest"),
+            ("--bootstrap b --protocol delta", "not available"),
+            ("--bootstrap b --resource-timeout soon", "soon"),
+            ("--bootstrap b --resource-timeout 0", "\"0\""),
+            ("--bootstrap b --resource-timeout -1", "-1"),
+            ("--bootstrap b --resource-timeout inf", "inf"),
+            ("--bootstrap b --resource-timeout NaN", "NaN"),
+            ("--bootstrap b --resource-timeout 1e300", "1e300"),
+            ("--bootstrap b one", "digit"),
+        ] {
+            let error = parse(line).expect_err(line);
+            assert!(error.contains(named), "{named:?} is not in {error:?} of {line:?}");
+        }
+    }
+}
