@@ -8,6 +8,8 @@ mod args;
 mod cli;
 #[path = "examples/process.rs"]
 mod process;
+#[path = "examples/walk.rs"]
+mod walk;
 
 use std::{fs, path::PathBuf};
 

@@ -1,0 +1,96 @@
+//! All targets as trees, for people.
+
+use std::{
+    io::IsTerminal,
+    time::{Duration, SystemTime},
+};
+
+use xdskit::WatchError;
+
+use crate::{
+    Seen,
+    paint::Paint,
+    tree::{Artist, Trouble},
+};
+
+/// The trees of all targets. On a terminal all are drawn anew when one changes; elsewhere, those that have changed are
+/// added to the output.
+pub(crate) struct Display {
+    artist: Artist,
+    is_terminal: bool,
+    targets: Vec<Target>,
+    is_begun: bool,
+}
+
+struct Target {
+    name: String,
+    /// As it was drawn last.
+    lines: Vec<String>,
+    has_changed: bool,
+    /// What may be stale, why, and when that began.
+    troubles: Vec<(WatchError, SystemTime)>,
+}
+
+impl Display {
+    pub(crate) fn new(targets: Vec<String>, output: &impl IsTerminal) -> Self {
+        let artist = Artist { paint: Paint::for_output(output) };
+        let targets = targets.into_iter().map(|name| {
+            let lines = vec![format!("{} {name}  …", artist.paint.dim("○"))];
+            Target { name, lines, has_changed: false, troubles: Vec::new() }
+        });
+        Self { artist, is_terminal: output.is_terminal(), targets: targets.collect(), is_begun: false }
+    }
+
+    /// What is now seen of a target.
+    pub(crate) fn show(&mut self, index: usize, seen: Seen, now: SystemTime) {
+        let target = &mut self.targets[index];
+        target.date(&seen, now);
+        let lines = self.artist.draw(&target.name, &seen, |trouble| target.since(trouble).map(time_of_day));
+        target.has_changed |= lines != target.lines;
+        target.lines = lines;
+    }
+
+    /// What is to be printed.
+    pub(crate) fn draw(&mut self) -> String {
+        if !self.targets.iter().any(|target| target.has_changed) {
+            return String::new();
+        }
+        let drawn = self.targets.iter_mut().filter(|target| target.has_changed || self.is_terminal);
+        let mut trees = Vec::new();
+        for target in drawn {
+            target.has_changed = false;
+            trees.push(target.lines.join("\n") + "\n");
+        }
+        let trees = trees.join("\n");
+        let begun = std::mem::replace(&mut self.is_begun, true);
+        match (self.is_terminal, begun) {
+            (true, _) => format!("{CLEAR}{trees}"),
+            (false, false) => trees,
+            (false, true) => format!("\n{trees}"),
+        }
+    }
+}
+
+impl Target {
+    /// Notes what is in trouble, and since when.
+    fn date(&mut self, seen: &Seen, now: SystemTime) {
+        let Ok(snapshot) = seen else { return self.troubles.clear() };
+        let troubles = Trouble::of(snapshot).into_iter();
+        let dated = troubles.map(|trouble| (trouble.error.clone(), self.since(&trouble).unwrap_or(now)));
+        self.troubles = dated.collect();
+    }
+
+    fn since(&self, trouble: &Trouble<'_>) -> Option<SystemTime> {
+        self.troubles.iter().find(|(error, _)| trouble.goes_on(error)).map(|(_, begin)| *begin)
+    }
+}
+
+/// As operators' logs have it.
+fn time_of_day(time: SystemTime) -> String {
+    let since_1970 = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let second = since_1970.as_secs() % 86_400;
+    format!("{:02}:{:02}:{:02} UTC", second / 3600, second / 60 % 60, second % 60)
+}
+
+/// Clears the terminal and begins at its top.
+const CLEAR: &str = "\x1b[2J\x1b[H";

@@ -1,0 +1,123 @@
+//! Walks from targets over listeners, routes and clusters to endpoints, and shows what it finds, on each change, as trees
+//! for people or as JSON.
+//!
+//! ```console
+//! $ cargo run --example walk -- --bootstrap bootstrap.json xds:///shop xds:///payments
+//! ```
+//!
+//! `--help` tells the rest.
+
+#[path = "../cli/mod.rs"]
+mod cli;
+mod display;
+#[path = "../paint/mod.rs"]
+mod paint;
+mod report;
+#[path = "../tree/mod.rs"]
+mod tree;
+
+use std::{io, process::ExitCode, sync::Arc, time::SystemTime};
+
+use futures_util::{FutureExt, StreamExt, stream};
+use xdskit::{WatchError, config::Bootstrap, resolve::Snapshot};
+
+use cli::{Program, Stop, args::Args};
+use display::Display;
+use report::report;
+
+fn main() -> ExitCode {
+    Program { name: "walk", usage: USAGE, needs: Some("TARGET, such as xds:///shop,") }.main(run)
+}
+
+/// The client works on the runtime's thread. This one looks and prints: if nobody reads what it prints, the client is not
+/// held up, and states that nobody saw are skipped.
+#[tokio::main(flavor = "multi_thread", worker_threads = 1)]
+async fn run(args: &Args<String>, bootstrap: Bootstrap) -> io::Result<()> {
+    let client = cli::client(args, bootstrap)?;
+    let mut output = Output::new(args);
+    let resolutions = args.targets.iter().enumerate().map(|(index, target)| {
+        let resolution = client.resolve(target.as_str());
+        resolution.map(move |seen| (index, seen))
+    });
+    let mut seen = stream::select_all(resolutions.collect::<Vec<_>>());
+
+    let stop = Stop::on_interrupt();
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.wanted() => return Ok(()),
+            Some(first) = seen.next() => {
+                output.show(first)?;
+                // What is there already is drawn at once.
+                for _ in 1..args.targets.len() {
+                    let Some(Some(next)) = seen.next().now_or_never() else { break };
+                    output.show(next)?;
+                }
+                output.flush()?;
+            }
+        }
+    }
+}
+
+/// What is shown of the targets, which go by their numbers.
+enum Output {
+    /// The last line of each.
+    Json {
+        targets: Vec<String>,
+        told: Vec<String>,
+    },
+    Text(Display),
+}
+
+impl Output {
+    fn new(args: &Args<String>) -> Self {
+        let targets = args.targets.clone();
+        if args.json {
+            return Self::Json { told: vec![String::new(); targets.len()], targets };
+        }
+        Self::Text(Display::new(targets, &io::stdout()))
+    }
+
+    fn show(&mut self, (index, seen): (usize, Seen)) -> io::Result<()> {
+        match self {
+            Self::Json { targets, told } => {
+                let line = report(&targets[index], &seen);
+                if line == told[index] {
+                    return Ok(());
+                }
+                told[index] = line;
+                cli::print(&told[index])
+            }
+            Self::Text(display) => {
+                display.show(index, seen, SystemTime::now());
+                Ok(())
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Json { .. } => Ok(()),
+            Self::Text(display) => cli::print(&display.draw()),
+        }
+    }
+}
+
+/// What a target resolves to.
+type Seen = Result<Arc<Snapshot>, WatchError>;
+
+const USAGE: &str = "\
+Walks from targets over listeners, routes and clusters to endpoints, and shows what it finds, on each change.
+
+usage: walk --bootstrap PATH [--protocol sotw|delta] [--resource-timeout SECONDS] [--json] TARGET...
+
+  TARGET                       xds:///name, or xds://authority/name
+  --bootstrap PATH             a bootstrap in gRPC's JSON format
+  --protocol sotw|delta        the variant, state of the world or incremental (not available yet)
+  --resource-timeout SECONDS   how long a server may take before a resource counts as non-existent (15)
+  --json                       one JSON object a line instead of trees for people
+
+It runs until it is interrupted (Ctrl-C). RUST_LOG=debug shows what the client does.
+
+Marks in a tree: ● can be used, ◌ draining, ! may be stale, ✗ cannot be used.
+";
