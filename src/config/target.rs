@@ -89,8 +89,8 @@ impl From<String> for Target {
     }
 }
 
-impl From<&Target> for Target {
-    fn from(target: &Target) -> Self {
+impl From<&Self> for Target {
+    fn from(target: &Self) -> Self {
         target.clone()
     }
 }

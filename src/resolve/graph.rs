@@ -96,6 +96,7 @@ impl Graph {
     }
 
     /// How many clusters were looked at so far.
+    #[cfg(test)]
     pub(super) fn work(&self) -> u64 {
         self.work
     }
@@ -224,7 +225,6 @@ impl Graph {
     fn judge(&mut self, name: &Arc<str>, now: Instant) {
         self.work += 1;
         let Some(latest) = self.nodes.get(name).and_then(|node| node.latest.clone()) else { return };
-        let before = self.nodes.get(name).map(Node::standing);
         match &*latest {
             Observed::Pending => {}
             Observed::Present { resource, warning, .. } => match Source::of(resource) {
@@ -253,21 +253,22 @@ impl Graph {
             }
             Observed::Absent { reason } => self.show(name, ClusterEntry::failed(name, None, reason.clone())),
         }
-        let Some(node) = self.nodes.get(name) else { return };
+        let Some(node) = self.nodes.get_mut(name) else { return };
         set(&mut self.unready, name, !node.ready);
         set(&mut self.cut_off, name, node.is_cut_off());
         set(&mut self.graces, name, node.grace.is_some());
-        let after = node.standing();
+        let after = node.judge_standing();
+        let before = mem::replace(&mut node.standing, after);
         set(&mut self.aggregates, name, after.is_aggregate);
-        let turned = before != Some(after) && self.below.contains(name);
-        self.unlinked |= turned || after.is_aggregate || before.is_some_and(|before| before.is_aggregate);
+        let turned = before != after && self.below.contains(name);
+        self.unlinked |= turned || after.is_aggregate || before.is_aggregate;
     }
 
     /// The latest is what is shown.
     pub(super) fn show(&mut self, name: &Arc<str>, entry: ClusterEntry) {
         let node = self.node(name);
-        (node.shown, node.old, node.grace, node.ready) = (Some(Arc::new(entry)), None, None, true);
-        self.touched.insert(name.clone());
+        (node.old, node.grace, node.ready) = (None, None, true);
+        self.set_shown(name, entry);
         self.release_sources(name);
     }
 
@@ -288,10 +289,17 @@ impl Graph {
         {
             let warning = deleted.or_else(|| shown.warning.clone());
             let entry = ClusterEntry::with_endpoints(name, &old, warning, (&seen, &self.node_id));
-            self.node(name).shown = Some(Arc::new(entry));
-            self.touched.insert(name.clone());
+            self.set_shown(name, entry);
         }
         self.release_sources(name);
+    }
+
+    fn set_shown(&mut self, name: &Arc<str>, entry: ClusterEntry) {
+        let node = self.node(name);
+        if !node.shown.as_ref().is_some_and(|shown| shown.says(&entry)) {
+            node.shown = Some(Arc::new(entry));
+            self.touched.insert(name.clone());
+        }
     }
 
     /// Whether a deleted cluster goes on serving for a while: a server that replaces it tells its end first, and the

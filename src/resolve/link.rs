@@ -11,11 +11,21 @@ use crate::{
     resource::{Cluster, Resource},
 };
 
+/// What the aggregates at the top lead to by their latest configurations.
+#[derive(Debug, Default)]
+struct Reach {
+    below: BTreeSet<Arc<str>>,
+    /// What those lead to that the next routes lead to.
+    below_next: BTreeSet<Arc<str>>,
+    /// The aggregates that stand in a chain which is too long.
+    too_deep: BTreeSet<Arc<str>>,
+}
+
 impl Graph {
     /// Follows all aggregates anew: what is below them is needed, and those of which everything below is ready are shown
     /// as they now are (A37-4, A74-5).
     pub(super) fn link(&mut self) {
-        let (below, below_next, too_deep) = self.follow();
+        let Reach { below, below_next, too_deep } = self.follow();
         for name in &below {
             // What was not there is watched from now on.
             self.node(name);
@@ -34,20 +44,18 @@ impl Graph {
         (self.below, self.below_next, self.below_shown) = (needed, below_next, shown);
     }
 
-    /// What the aggregates at the top lead to by their latest configurations: all, and those of the next routes; and the
-    /// aggregates that stand in a chain which is too long.
-    fn follow(&self) -> (BTreeSet<Arc<str>>, BTreeSet<Arc<str>>, BTreeSet<Arc<str>>) {
-        let (mut below, mut below_next, mut too_deep) = <(BTreeSet<_>, BTreeSet<_>, BTreeSet<_>)>::default();
+    fn follow(&self) -> Reach {
+        let mut reach = Reach::default();
         for name in &self.aggregates {
             let Some(node) = self.nodes.get(name).filter(|node| node.roots.any()) else { continue };
             let flat = self.flatten(name);
-            below_all(&mut below, &flat);
+            below_all(&mut reach.below, &flat);
             if node.roots.next {
-                below_all(&mut below_next, &flat);
+                below_all(&mut reach.below_next, &flat);
             }
-            too_deep.extend(flat.too_deep.into_iter().flatten().cloned());
+            reach.too_deep.extend(flat.too_deep.into_iter().flatten().cloned());
         }
-        (below, below_next, too_deep)
+        reach
     }
 
     /// What the aggregates of the tree lead to as they are shown.
@@ -76,12 +84,12 @@ impl Graph {
         }
         let flat = self.flatten(name);
         let ready = |name: &&Arc<str>| self.nodes.get(*name).is_some_and(|node| node.ready);
-        if !flat.reached.iter().all(ready) {
+        let too_deep = too_deep || flat.too_deep.is_some();
+        if !too_deep && !flat.reached.iter().all(ready) {
             return;
         }
         let reached = flat.reached.len();
         let leaves: Vec<_> = flat.leaves.iter().map(|name| (*name).clone()).collect();
-        let too_deep = too_deep || flat.too_deep.is_some();
         self.count(reached);
         let problem = if too_deep {
             Some(format!("aggregate cluster graph exceeds max depth ({MAX_DEPTH})"))
@@ -97,29 +105,7 @@ impl Graph {
             }
             None => ClusterEntry::with_leaves(name, &config, latest.error().cloned(), leaves),
         };
-        let same =
-            self.nodes.get(name).and_then(|node| node.shown.as_ref()).is_some_and(|shown| shown.says(&entry));
-        if same {
-            self.node(name).old = None;
-        } else {
-            self.show(name, entry);
-        }
-    }
-}
-
-impl ClusterEntry {
-    /// Whether another entry of an aggregate says the same.
-    fn says(&self, other: &Self) -> bool {
-        let same_config = match (&self.config, &other.config) {
-            (Some(ours), Some(theirs)) => Arc::ptr_eq(ours, theirs),
-            (None, None) => true,
-            (Some(_), None) | (None, Some(_)) => false,
-        };
-        same_config
-            && self.error == other.error
-            && self.warning == other.warning
-            && self.leaves == other.leaves
-            && self.endpoints.is_none()
+        self.show(name, entry);
     }
 }
 

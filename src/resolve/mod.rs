@@ -39,3 +39,6 @@ use crate::error::WatchError;
 
 /// What a resolution publishes: the tree, or why there is none.
 pub(crate) type Resolved = Result<Arc<Snapshot>, WatchError>;
+
+#[cfg(test)]
+mod tests;

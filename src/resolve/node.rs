@@ -58,10 +58,12 @@ pub(super) struct Node {
     pub(super) grace: Option<Instant>,
     /// The sources that it watches: that of the latest, and that of `old`.
     pub(super) sources: Vec<Source>,
+    /// What aggregates above it were last linked by.
+    pub(super) standing: Standing,
 }
 
 /// What aggregates above a cluster must know of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Standing {
     ready: bool,
     exists: bool,
@@ -104,7 +106,8 @@ impl Node {
         missing.is_some_and(|why| why.blame() == Blame::Network)
     }
 
-    pub(super) fn standing(&self) -> Standing {
+    /// What aggregates above it must know now.
+    pub(super) fn judge_standing(&self) -> Standing {
         // One that has led to other clusters does so until something else is shown.
         let is_aggregate =
             [self.as_child(), self.as_shown_child()].iter().any(|child| matches!(child, Child::Aggregate(_)));
@@ -158,6 +161,19 @@ impl ClusterEntry {
         leaves: Vec<Arc<str>>,
     ) -> Self {
         Self { config: Some(config.clone()), warning, leaves: leaves.into(), ..Self::empty(name) }
+    }
+
+    /// Whether another entry says the same.
+    pub(super) fn says(&self, other: &Self) -> bool {
+        fn same<T>(ours: Option<&Arc<T>>, theirs: Option<&Arc<T>>) -> bool {
+            ours.map(Arc::as_ptr) == theirs.map(Arc::as_ptr)
+        }
+        same(self.config.as_ref(), other.config.as_ref())
+            && same(self.endpoints.as_ref(), other.endpoints.as_ref())
+            && self.error == other.error
+            && self.warning == other.warning
+            && self.note == other.note
+            && self.leaves == other.leaves
     }
 
     fn empty(name: &Arc<str>) -> Self {

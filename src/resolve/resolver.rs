@@ -160,6 +160,7 @@ impl Resolver {
     }
 
     /// How many clusters were looked at so far.
+    #[cfg(test)]
     pub(crate) fn work(&self) -> u64 {
         self.graph.work()
     }

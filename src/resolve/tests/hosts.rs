@@ -1,0 +1,233 @@
+//! Logical DNS: when hosts are looked up, and what is made of the answers.
+
+use std::{
+    net::IpAddr,
+    time::{Duration, Instant},
+};
+
+use super::rig::Rig;
+use crate::{
+    protocol::{LookupId, Settings, ViewId},
+    resolve::{Addresses, HostOrder, Hosts},
+    resource::cluster::HostPort,
+    testing::resources::{cluster, listener, route, route_config},
+};
+
+const REFRESH: Duration = Duration::from_secs(30);
+const NONE: [&str; 0] = [];
+
+struct Dns {
+    hosts: Hosts,
+    now: Instant,
+    begin: Instant,
+    random: fastrand::Rng,
+}
+
+impl Dns {
+    fn new() -> Self {
+        let now = Instant::now();
+        let hosts = Hosts::new(&Settings::default());
+        Self { hosts, now, begin: now, random: fastrand::Rng::with_seed(1) }
+    }
+
+    fn watch(&mut self, view: u64, host: &str, port: u16) -> Vec<String> {
+        self.hosts.watch(ViewId::new(view), &address(host, port), self.now);
+        self.said()
+    }
+
+    fn answer(&mut self, lookup: u64, ips: &[&str]) -> Vec<String> {
+        self.resolved(lookup, Ok(addresses(ips)))
+    }
+
+    fn fail(&mut self, lookup: u64) -> Vec<String> {
+        self.resolved(lookup, Err("no such host".into()))
+    }
+
+    fn resolved(&mut self, lookup: u64, result: Result<Addresses, String>) -> Vec<String> {
+        self.hosts.on_resolved(LookupId(lookup), result, (self.now, &mut self.random));
+        self.said()
+    }
+
+    /// Lets time pass; what is said in it carries its second.
+    fn pass(&mut self, time: Duration) -> Vec<String> {
+        let until = self.now + time;
+        let mut said = Vec::new();
+        while let Some(at) = self.hosts.next_timeout().filter(|at| *at <= until) {
+            self.now = self.now.max(at);
+            self.hosts.handle_timeout(self.now, &mut self.random);
+            let second = (self.now - self.begin).as_secs();
+            said.extend(self.said().into_iter().map(|said| format!("{second} s: {said}")));
+        }
+        self.now = until;
+        said
+    }
+
+    fn said(&mut self) -> Vec<String> {
+        let orders = std::iter::from_fn(|| self.hosts.poll());
+        orders
+            .map(|order| match order {
+                HostOrder::LookUp { lookup, host } => format!("look up {host} ({})", lookup.0),
+                HostOrder::Tell { address, seen, .. } => {
+                    let good = seen.assignment().map(|good| {
+                        let all = good.endpoints().flat_map(|endpoint| endpoint.addresses());
+                        all.map(|address| address.to_string()).collect::<Vec<_>>().join(",")
+                    });
+                    format!("{address}: {:?} {:?}", good, seen.error())
+                }
+            })
+            .collect()
+    }
+}
+
+fn address(host: &str, port: u16) -> HostPort {
+    HostPort { host: host.into(), port }
+}
+
+fn addresses(ips: &[&str]) -> Addresses {
+    Addresses::new(ips.iter().map(|ip| ip.parse::<IpAddr>().expect("an address")))
+}
+
+#[test]
+fn f5_one_lookup_for_each_host_whoever_wants_it() {
+    let mut dns = Dns::new();
+    assert_eq!(dns.watch(1, "db", 80), ["look up db (1)"]);
+    assert_eq!(dns.watch(2, "db", 81), NONE);
+    assert_eq!(dns.watch(3, "cache", 80), ["look up cache (2)"]);
+    let said = dns.answer(1, &["10.0.0.1"]);
+    assert_eq!(said, ["db:80: Some(\"10.0.0.1:80\") None", "db:81: Some(\"10.0.0.1:81\") None"]);
+    assert_eq!(dns.watch(4, "db", 80), ["db:80: Some(\"10.0.0.1:80\") None"]);
+    assert_eq!(dns.answer(1, &["10.0.0.2"]), NONE, "an answer counts once");
+}
+
+#[test]
+fn f5_the_first_failure_is_told_and_later_ones_keep_the_last_good() {
+    let mut dns = Dns::new();
+    dns.watch(1, "db", 80);
+    let error = r#"Some("dns resolver error for target \"dns:///db\": no such host")"#;
+    assert_eq!(dns.fail(1), [format!("db:80: None {error}")]);
+    let again = dns.pass(Duration::from_secs(2));
+    assert!(again.len() == 1 && again[0].ends_with("look up db (2)"), "{again:?}");
+    assert_eq!(dns.answer(2, &["10.0.0.1"]), ["db:80: Some(\"10.0.0.1:80\") None"]);
+    dns.pass(REFRESH);
+    assert_eq!(dns.fail(3), [format!("db:80: Some(\"10.0.0.1:80\") {error}")]);
+    dns.pass(Duration::from_secs(2));
+    assert_eq!(dns.fail(4), NONE, "the same is not told twice");
+}
+
+#[test]
+fn failures_are_repeated_with_growing_delays() {
+    let mut dns = Dns::new();
+    dns.watch(1, "db", 80);
+    let mut delays = Vec::new();
+    for lookup in 1..12 {
+        let before = dns.now;
+        dns.fail(lookup);
+        let at = dns.hosts.next_timeout().expect("another try");
+        delays.push((at - before).as_secs_f64());
+        dns.now = at;
+        dns.hosts.handle_timeout(at, &mut dns.random);
+        assert_eq!(dns.said(), [format!("look up db ({})", lookup + 1)]);
+    }
+    assert!(delays[0] <= 1.2 && delays[3] > 2.0 && delays.iter().all(|delay| *delay <= 144.0), "{delays:?}");
+}
+
+#[test]
+fn a_host_without_addresses_is_a_failure() {
+    let mut dns = Dns::new();
+    dns.watch(1, "db", 80);
+    assert!(dns.answer(1, &[])[0].contains("there are no addresses"));
+}
+
+#[test]
+fn a_lookup_without_an_answer_is_given_up() {
+    let mut dns = Dns::new();
+    dns.watch(1, "db", 80);
+    let said = dns.pass(Duration::from_secs(15));
+    assert_eq!(
+        said,
+        [r#"15 s: db:80: None Some("dns resolver error for target \"dns:///db\": no answer in 15s")"#]
+    );
+    assert_eq!(dns.answer(1, &["10.0.0.1"]), NONE, "too late");
+}
+
+#[test]
+fn a_host_is_looked_up_again_when_its_answer_has_run_out() {
+    let mut dns = Dns::new();
+    dns.watch(1, "db", 80);
+    dns.resolved(1, Ok(addresses(&["10.0.0.1"]).with_ttl(Duration::from_secs(100))));
+    assert_eq!(dns.pass(Duration::from_secs(99)), NONE);
+    assert_eq!(dns.pass(Duration::from_secs(1)), ["100 s: look up db (2)"]);
+    assert_eq!(dns.answer(2, &["10.0.0.1"]), NONE, "the same is not told twice");
+    let said = dns.pass(REFRESH);
+    assert_eq!(said, ["130 s: look up db (3)"], "without a TTL, or with a short one, after the least time");
+}
+
+#[test]
+fn a74_7_a_lookup_that_is_asked_for_waits_for_the_least_time() {
+    let mut dns = Dns::new();
+    dns.watch(1, "db", 80);
+    dns.resolved(1, Ok(addresses(&["10.0.0.1"]).with_ttl(Duration::from_secs(1000))));
+    dns.pass(Duration::from_secs(10));
+    dns.hosts.look_up_again(ViewId::new(1), dns.now);
+    assert_eq!(dns.said(), NONE);
+    assert_eq!(dns.pass(REFRESH), ["30 s: look up db (2)"]);
+    dns.resolved(2, Ok(addresses(&["10.0.0.2"]).with_ttl(Duration::from_secs(1000))));
+    dns.pass(REFRESH * 2);
+    dns.hosts.look_up_again(ViewId::new(2), dns.now);
+    assert_eq!(dns.said(), NONE, "it is none of theirs");
+    dns.hosts.look_up_again(ViewId::new(1), dns.now);
+    assert_eq!(dns.said(), ["look up db (3)"]);
+}
+
+#[test]
+fn an_address_is_not_looked_up() {
+    let mut dns = Dns::new();
+    assert_eq!(dns.watch(1, "10.0.0.1", 80), ["10.0.0.1:80: Some(\"10.0.0.1:80\") None"]);
+    assert_eq!(dns.watch(1, "::1", 80), ["[::1]:80: Some(\"[::1]:80\") None"]);
+    assert_eq!(dns.hosts.next_timeout(), None);
+}
+
+#[test]
+fn what_nobody_wants_is_not_looked_up_again() {
+    let mut dns = Dns::new();
+    dns.watch(1, "db", 80);
+    dns.watch(2, "db", 80);
+    dns.answer(1, &["10.0.0.1"]);
+    dns.hosts.unwatch(ViewId::new(1), &address("db", 80));
+    assert!(dns.hosts.next_timeout().is_some());
+    dns.hosts.unwatch(ViewId::new(2), &address("db", 80));
+    assert_eq!(dns.hosts.next_timeout(), None);
+}
+
+#[test]
+fn a37_5_dns_gives_one_endpoint_with_all_addresses_in_one_locality() {
+    let mut dns = Dns::new();
+    dns.watch(1, "db", 80);
+    dns.hosts.on_resolved(LookupId(1), Ok(addresses(&["10.0.0.1", "10.0.0.2"])), (dns.now, &mut dns.random));
+    let Some(HostOrder::Tell { seen, .. }) = dns.hosts.poll() else { panic!("it is told") };
+    let assignment = seen.assignment().expect("addresses");
+    assert_eq!(assignment.priorities.len(), 1);
+    assert_eq!(assignment.localities().count(), 1);
+    assert_eq!(assignment.localities().next().expect("one").locality, Default::default());
+    assert_eq!(assignment.endpoints().count(), 1);
+    assert_eq!(assignment.endpoints().next().expect("one").hostname.as_deref(), Some("db:80"), "A81-1");
+}
+
+#[test]
+fn f5_a_dns_cluster_is_ready_with_addresses_or_an_error() {
+    let mut dns = Dns::new();
+    dns.watch(1, "db", 80);
+    dns.fail(1);
+    dns.hosts.watch(ViewId::new(2), &address("db", 80), dns.now);
+    let Some(HostOrder::Tell { address, seen, .. }) = dns.hosts.poll() else { panic!("it is told") };
+
+    let mut rig = Rig::new();
+    let routes = route_config("").virtual_host(["shop"], [route::prefix("/").cluster("a")]);
+    rig.listener(listener("shop").inline_routes(routes));
+    assert_eq!(rig.cluster(cluster("a").logical_dns("db", 80)), ["+host db:80"]);
+    assert_eq!(rig.host(&address, seen), [": a(UNAVAILABLE)"]);
+    dns.pass(Duration::from_secs(2));
+    dns.hosts.on_resolved(LookupId(2), Ok(addresses(&["10.0.0.1", "10.0.0.2"])), (dns.now, &mut dns.random));
+    let Some(HostOrder::Tell { seen, .. }) = dns.hosts.poll() else { panic!("it is told") };
+    assert_eq!(rig.host(&address, seen), [": a=10.0.0.1:80,10.0.0.2:80"]);
+}

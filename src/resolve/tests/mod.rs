@@ -1,0 +1,5 @@
+mod aggregates;
+mod hosts;
+mod rig;
+mod rules;
+mod scale;

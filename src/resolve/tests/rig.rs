@@ -1,0 +1,194 @@
+//! A resolver with nothing around it: tests say what is seen, and read back what it orders, in words.
+
+use std::time::{Duration, Instant};
+
+use prost::Message;
+
+use super::super::{dns::HostSeen, snapshot::ClusterEntry, *};
+use crate::{
+    error::{Blame, Code, Subject},
+    observed::Observed,
+    resource::{Context, Resource, Version, cluster::HostPort},
+    testing::resources::{ClusterBuilder, EndpointsBuilder, ListenerBuilder, RouteConfigBuilder},
+};
+
+pub(super) const GRACE: Duration = Duration::from_secs(1);
+
+/// A resolver of `xds:///shop`, and its clock.
+pub(super) struct Rig {
+    pub(super) resolver: Resolver,
+    pub(super) now: Instant,
+    /// The last tree that was published.
+    pub(super) tree: Option<Arc<Snapshot>>,
+}
+
+impl Rig {
+    pub(super) fn new() -> Self {
+        Self::with_authority("shop")
+    }
+
+    pub(super) fn with_authority(authority: &str) -> Self {
+        let about = About {
+            target: "xds:///shop".into(),
+            authority: authority.into(),
+            listener: "shop".into(),
+            node_id: "n".into(),
+        };
+        let mut rig = Self { resolver: Resolver::new(about, GRACE), now: Instant::now(), tree: None };
+        assert_eq!(rig.orders(), ["+listener shop"]);
+        rig
+    }
+
+    /// A resolver with a tree of one cluster behind routes of their own: `routes` leads to `a` at 10.0.0.1:80.
+    pub(super) fn with_tree() -> Self {
+        use crate::testing::resources::{cluster, endpoints, listener, route, route_config};
+
+        let mut rig = Self::new();
+        rig.listener(listener("shop").rds("routes"));
+        rig.routes(route_config("routes").virtual_host(["shop"], [route::prefix("/").cluster("a")]));
+        rig.cluster(cluster("a"));
+        let said = rig.endpoints(endpoints("a").locality("eu", "a", ["10.0.0.1:80"]));
+        assert_eq!(said, ["routes: a=10.0.0.1:80"]);
+        rig
+    }
+
+    pub(super) fn listener(&mut self, listener: ListenerBuilder) -> Vec<String> {
+        self.tell(Seen::Listener(present(&listener.into_message(), None)))
+    }
+
+    pub(super) fn routes(&mut self, routes: RouteConfigBuilder) -> Vec<String> {
+        self.tell(Seen::Routes(present(&routes.into_message(), None)))
+    }
+
+    pub(super) fn cluster(&mut self, cluster: ClusterBuilder) -> Vec<String> {
+        let message = cluster.into_message();
+        self.tell(Seen::Cluster(message.name.as_str().into(), present(&message, None)))
+    }
+
+    pub(super) fn endpoints(&mut self, endpoints: EndpointsBuilder) -> Vec<String> {
+        let message = endpoints.into_message();
+        let source = Source::Eds(message.cluster_name.as_str().into());
+        self.tell(Seen::Endpoints(source, Endpoints::Eds(present(&message, None))))
+    }
+
+    pub(super) fn no_listener(&mut self, code: Code) -> Vec<String> {
+        self.tell(Seen::Listener(absent("shop", code)))
+    }
+
+    pub(super) fn no_routes(&mut self, name: &str, code: Code) -> Vec<String> {
+        self.tell(Seen::Routes(absent(name, code)))
+    }
+
+    pub(super) fn no_cluster(&mut self, name: &str, code: Code) -> Vec<String> {
+        self.tell(Seen::Cluster(name.into(), absent(name, code)))
+    }
+
+    pub(super) fn no_endpoints(&mut self, name: &str, code: Code) -> Vec<String> {
+        self.tell(Seen::Endpoints(Source::Eds(name.into()), Endpoints::Eds(absent(name, code))))
+    }
+
+    /// What is known of a host, by the words of [`Hosts`].
+    pub(super) fn host(&mut self, address: &HostPort, seen: HostSeen) -> Vec<String> {
+        self.tell(Seen::Endpoints(Source::Host(address.clone()), Endpoints::Host(seen)))
+    }
+
+    pub(super) fn hold(&mut self, name: &str, held: bool) -> Vec<String> {
+        self.resolver.set_held(&name.into(), held);
+        self.orders()
+    }
+
+    pub(super) fn tell(&mut self, seen: Seen) -> Vec<String> {
+        self.resolver.handle(seen);
+        self.orders()
+    }
+
+    /// Lets time pass, with what is due in it.
+    pub(super) fn pass(&mut self, time: Duration) -> Vec<String> {
+        let until = self.now + time;
+        let mut said = Vec::new();
+        while let Some(at) = self.resolver.next_timeout().filter(|at| *at <= until) {
+            self.now = self.now.max(at);
+            self.resolver.handle_timeout(self.now);
+            said.extend(self.orders());
+        }
+        self.now = until;
+        said
+    }
+
+    /// Lets the resolver work, and says what it orders: `+cluster a`, `-routes r`, `routes: a=10.0.0.1:80 b!NOT_FOUND`.
+    pub(super) fn orders(&mut self) -> Vec<String> {
+        self.resolver.settle(self.now);
+        let mut said = Vec::new();
+        while let Some(order) = self.resolver.poll_order() {
+            said.push(match order {
+                Order::Watch(key) => format!("+{}", say_key(&key)),
+                Order::Unwatch(key) => format!("-{}", say_key(&key)),
+                Order::Publish(Err(why)) => {
+                    self.tree = None;
+                    format!("{}: {why}", why.code())
+                }
+                Order::Publish(Ok(tree)) => {
+                    let said = say_tree(&tree);
+                    self.tree = Some(tree);
+                    said
+                }
+            });
+        }
+        said
+    }
+}
+
+pub(super) fn present<T: Resource>(message: &impl Message, warning: Option<WatchError>) -> Arc<Observed<T>> {
+    let resource =
+        T::parse(message.encode_to_vec().into(), &Context::new()).unwrap_or_else(|e| panic!("{e}"));
+    Arc::new(Observed::Present { resource: Arc::new(resource), version: Version::from("1"), warning })
+}
+
+pub(super) fn absent<T: Resource>(name: &str, code: Code) -> Arc<Observed<T>> {
+    Arc::new(Observed::Absent { reason: error::<T>(name, code) })
+}
+
+/// An error about a resource; that of an unreachable server is the network's.
+pub(super) fn error<T: Resource>(name: &str, code: Code) -> WatchError {
+    let blame = if code == Code::Unavailable { Blame::Network } else { Blame::Peer };
+    WatchError::new(
+        code,
+        blame,
+        Subject { type_url: T::TYPE_URL, name: name.into(), node: "n".into() },
+        "it is so",
+    )
+}
+
+fn say_key(key: &Key) -> String {
+    match key {
+        Key::Listener(name) => format!("listener {name}"),
+        Key::Routes(name) => format!("routes {name}"),
+        Key::Cluster(name) => format!("cluster {name}"),
+        Key::Endpoints(name) => format!("endpoints {name}"),
+        Key::Host(address) => format!("host {address}"),
+    }
+}
+
+fn say_tree(tree: &Snapshot) -> String {
+    let clusters: Vec<_> = tree.clusters.values().map(|entry| say_entry(entry)).collect();
+    let warnings: Vec<_> = tree.stem.warnings.iter().map(|why| format!(" ({})", why.code())).collect();
+    format!("{}: {}{}", tree.stem.routes.name, clusters.join(" "), warnings.concat())
+}
+
+fn say_entry(entry: &ClusterEntry) -> String {
+    let mut said = entry.name.to_string();
+    if let Some(why) = &entry.error {
+        said += &format!("!{}", why.code());
+    }
+    if !entry.leaves.is_empty() {
+        said += &format!(">{}", entry.leaves.join(","));
+    }
+    if let Some(endpoints) = &entry.endpoints {
+        let addresses = endpoints.endpoints().flat_map(|endpoint| endpoint.addresses());
+        said += &format!("={}", addresses.map(|address| address.to_string()).collect::<Vec<_>>().join(","));
+    }
+    for why in entry.warning.iter().chain(&entry.note) {
+        said += &format!("({})", why.code());
+    }
+    said
+}
