@@ -223,8 +223,8 @@ fn lb_endpoint(text: &str) -> LbEndpoint {
     }
 }
 
-pub(crate) fn virtual_host(domains: &[&str], routes: Vec<route::Route>) -> route::VirtualHost {
-    let domains: Vec<String> = domains.iter().map(|&domain| domain.into()).collect();
+pub(crate) fn virtual_host(domains: &[impl AsRef<str>], routes: Vec<route::Route>) -> route::VirtualHost {
+    let domains: Vec<String> = domains.iter().map(|domain| domain.as_ref().into()).collect();
     route::VirtualHost { name: domains.join(" "), domains, routes, ..Default::default() }
 }
 

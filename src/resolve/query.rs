@@ -13,7 +13,7 @@ use crate::resource::{matcher::HeaderMatcher, route_match::RouteMatch};
 ///
 /// let headers = [("x-user", "ada"), ("x-canary", "yes")];
 /// let query = RouteQuery::new("/shop.Cart/Get").headers(&headers).random(0x5eed);
-/// # let _ = query;
+/// assert_eq!(query.header_value("X-User").as_deref(), Some(&b"ada"[..]));
 /// ```
 #[derive(Clone)]
 pub struct RouteQuery<'a> {
@@ -26,7 +26,29 @@ pub struct RouteQuery<'a> {
 
 /// The headers of a request, of whatever type the application keeps them in.
 ///
-/// It is implemented for lists of pairs of name and value, and with the feature `client` for `http::HeaderMap`.
+/// It is implemented for lists of pairs of name and value, and with the feature `client` for `http::HeaderMap`, which tonic's
+/// metadata can be seen as: `metadata.as_ref()`.
+///
+/// ```
+/// use xdskit::resolve::{RequestHeaders, RouteQuery};
+///
+/// /// What a framework has parsed.
+/// struct Parsed {
+///     user: Option<String>,
+/// }
+///
+/// impl RequestHeaders for Parsed {
+///     fn for_each_value<'a>(&'a self, name: &str, each: &mut dyn FnMut(&'a [u8])) {
+///         if name.eq_ignore_ascii_case("x-user") {
+///             self.user.iter().for_each(|user| each(user.as_bytes()));
+///         }
+///     }
+/// }
+///
+/// let parsed = Parsed { user: Some("ada".to_owned()) };
+/// let query = RouteQuery::new("/shop.Cart/Get").headers(&parsed);
+/// assert_eq!(query.header_value("X-User").as_deref(), Some(&b"ada"[..]));
+/// ```
 pub trait RequestHeaders {
     /// Shows `each` all values of one header, in their order. The case of letters in the name does not matter.
     fn for_each_value<'a>(&'a self, name: &str, each: &mut dyn FnMut(&'a [u8]));
@@ -187,8 +209,12 @@ impl RequestHeaders for http::HeaderMap {
 
 /// A number below `bound`, uniform and independent for each `salt` if `random` is uniform.
 pub(super) fn draw(random: u64, salt: u64, bound: u32) -> u32 {
-    let drawn = mix(mix(random).wrapping_add(salt));
-    ((u128::from(drawn) * u128::from(bound)) >> 64) as u32
+    scale(mix(mix(random).wrapping_add(salt)), bound)
+}
+
+/// Maps all numbers evenly to those below `bound`, in their order.
+fn scale(number: u64, bound: u32) -> u32 {
+    ((u128::from(number) * u128::from(bound)) >> 64) as u32
 }
 
 /// SplitMix64, so that numbers which are close to each other end up far apart.
