@@ -12,6 +12,22 @@ use crate::resource::{
 /// A route that a request takes, with all that the snapshot says of requests on it. Made by [`Snapshot::route`].
 ///
 /// Clusters are chosen once for a request; its retries stay with the choice (A31-3).
+///
+/// ```
+/// use std::time::Duration;
+/// use xdskit::resolve::{RouteQuery, Snapshot};
+///
+/// fn plan(snapshot: &Snapshot, path: &str, random: u64) -> Option<String> {
+///     let route = snapshot.route(&RouteQuery::new(path).random(random))?;
+///     let cluster = route.pick(random)?;
+///     let timeout = route.timeout(Some(Duration::from_secs(10)));
+///     let tries = 1 + route.retry_policy().map_or(0, |policy| policy.num_retries);
+///     for filter in route.filters(cluster).filter(|filter| !filter.is_disabled()) {
+///         println!("passes {}", filter.filter.name);
+///     }
+///     Some(format!("to {} within {timeout:?} in {tries} tries", cluster.name()))
+/// }
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct RouteView<'a> {
     snapshot: &'a Snapshot,
