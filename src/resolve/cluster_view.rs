@@ -11,6 +11,26 @@ use crate::{
 };
 
 /// A cluster in a [`Snapshot`], with its endpoints or the reason why there are none.
+///
+/// ```
+/// use xdskit::resolve::ClusterView;
+///
+/// fn describe(cluster: ClusterView<'_>) -> String {
+///     if let Some(why) = cluster.problem() {
+///         return format!("{} cannot be used: {why}", cluster.name());
+///     }
+///     let leaves: Vec<_> = cluster.leaves().map(ClusterView::name).collect();
+///     match cluster.first_usable_priority() {
+///         Some(priority) => format!(
+///             "{} endpoints of {} are used, of {} in {leaves:?}",
+///             priority.usable_endpoints().count(),
+///             priority.cluster().name(),
+///             cluster.endpoints().count(),
+///         ),
+///         None => format!("none of {leaves:?} has a usable endpoint"),
+///     }
+/// }
+/// ```
 #[derive(Clone, Copy)]
 pub struct ClusterView<'a> {
     snapshot: &'a Snapshot,
@@ -27,8 +47,19 @@ pub struct PriorityView<'a> {
     priority: &'a Priority,
 }
 
-/// An endpoint of a cluster, and where in the cluster it is. All that the server says of it can be read as from an
-/// [`Endpoint`].
+/// An endpoint of a cluster, and where in the cluster it is. What the server says of it is read as from an [`Endpoint`].
+///
+/// ```
+/// use xdskit::resolve::PriorityView;
+///
+/// /// The addresses of a priority, each with its part of the requests in its locality, and that with its own.
+/// fn weights(priority: PriorityView<'_>) {
+///     for endpoint in priority.usable_endpoints() {
+///         let locality = endpoint.locality();
+///         println!("{} {} in {} {}", endpoint.address, endpoint.weight, locality.locality, locality.weight);
+///     }
+/// }
+/// ```
 #[derive(Clone, Copy)]
 pub struct EndpointView<'a> {
     priority: PriorityView<'a>,
@@ -37,7 +68,8 @@ pub struct EndpointView<'a> {
 }
 
 impl Snapshot {
-    /// A cluster that the routes of the virtual host name, an aggregate of those leads to, or that is held.
+    /// The cluster of this name, if it is in the snapshot: the clusters that routes of the virtual host name are, those that
+    /// aggregates among them lead to, and those that are held.
     pub fn cluster(&self, name: &str) -> Option<ClusterView<'_>> {
         let entry = self.clusters.get(name)?;
         Some(ClusterView { snapshot: self, entry, overrides: &[] })

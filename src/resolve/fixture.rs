@@ -196,12 +196,12 @@ pub(crate) fn assignment(name: &str, localities: Vec<LocalityLbEndpoints>) -> Ar
 }
 
 /// A locality of weight 1; its endpoints are as `10.0.0.1:80` or, with a state of health, `10.0.0.1:80 DRAINING`.
-pub(crate) fn locality(priority: u32, zone: &str, endpoints: &[&str]) -> LocalityLbEndpoints {
+pub(crate) fn locality(priority: u32, zone: &str, endpoints: &[impl AsRef<str>]) -> LocalityLbEndpoints {
     LocalityLbEndpoints {
         locality: Some(Locality { zone: zone.into(), ..Default::default() }),
         priority,
         load_balancing_weight: Some(UInt32Value { value: 1 }),
-        lb_endpoints: endpoints.iter().map(|text| lb_endpoint(text)).collect(),
+        lb_endpoints: endpoints.iter().map(|text| lb_endpoint(text.as_ref())).collect(),
         ..Default::default()
     }
 }
@@ -271,9 +271,10 @@ pub(crate) fn any(type_name: &str, message: &impl Message) -> Any {
     Any { type_url: format!("type.googleapis.com/{type_name}"), value: message.encode_to_vec().into() }
 }
 
-/// Parses a message into the resource that it is.
+/// Parses a message of a trusted server into the resource that it is.
 pub(crate) fn parse<T: Resource>(message: &impl Message) -> Arc<T> {
-    Arc::new(T::parse(message.encode_to_vec().into(), &Context::new()).expect("a valid resource"))
+    let cx = Context::new().with_trusted_server(true);
+    Arc::new(T::parse(message.encode_to_vec().into(), &cx).expect("a valid resource"))
 }
 
 fn ads() -> ConfigSource {
