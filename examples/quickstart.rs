@@ -8,9 +8,9 @@
 //! not happen as told. Read it top-down: `main` is the playbill, each act a function, the props are below.
 
 mod paint;
+mod tree;
 
 use std::{
-    collections::BTreeMap,
     error::Error,
     fmt::Display,
     io::{self, IsTerminal},
@@ -21,16 +21,12 @@ use std::{
 
 use tokio::time::{sleep, timeout};
 use xdskit::{
-    Client, Observed, Resource,
-    client::Watch,
+    Client, RouteQuery, WatchError,
+    client::Resolution,
     config::{Bootstrap, Node, Server},
     control_plane::type_url,
-    resource::{
-        Cluster, ClusterKind, ClusterLoadAssignment, HealthStatus, Listener, RouteConfiguration,
-        listener::RouteSource,
-        route_action::{ClusterChoice::WeightedClusters, ForwardAction, RouteAction},
-        route_match::PathMatcher,
-    },
+    resolve::{ClusterView, Snapshot},
+    resource::HealthStatus,
     testing::{
         ControlPlane,
         resources::{cluster, endpoints, listener, route, route_config},
@@ -38,6 +34,7 @@ use xdskit::{
 };
 
 use paint::Paint;
+use tree::Artist;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -51,7 +48,7 @@ async fn main() -> ExitCode {
 }
 
 async fn play() -> Result<(), Box<dyn Error>> {
-    let stage = Stage::new();
+    let mut stage = Stage::new();
     let server = ControlPlane::start().await;
     let bootstrap = Bootstrap::builder()
         .node(Node::new("quickstart")) // who we are, for the server
@@ -59,27 +56,31 @@ async fn play() -> Result<(), Box<dyn Error>> {
         .build()?;
     let client = Client::builder(bootstrap).build()?;
 
-    let mut mesh = the_mesh(&stage, &server, &client).await?;
+    let mut shop = the_mesh(&mut stage, &server, &client).await?;
     stage.pause().await;
-    a_drained_endpoint(&stage, &server, &mut mesh).await?;
+    a_drained_endpoint(&mut stage, &server, &mut shop).await?;
     stage.pause().await;
-    a_canary(&stage, &server, &client, &mut mesh).await?;
+    a_canary(&mut stage, &server, &mut shop).await?;
     stage.pause().await;
-    a_bad_update(&stage, &server, &mut mesh).await?;
+    a_bad_update(&mut stage, &server, &mut shop).await?;
     stage.pause().await;
-    a_restart(&stage, &server, &mut mesh).await?;
+    a_restart(&mut stage, &server, &mut shop).await?;
 
     client.shutdown().await;
     stage.end();
     Ok(())
 }
 
-async fn the_mesh(stage: &Stage, server: &ControlPlane, client: &Client) -> Result<Mesh, Box<dyn Error>> {
-    stage.act("1. The mesh", "One name, shop, leads to everything behind it.");
+async fn the_mesh(
+    stage: &mut Stage,
+    server: &ControlPlane,
+    client: &Client,
+) -> Result<Resolution, Box<dyn Error>> {
+    stage.act("1. The mesh", "One name leads to everything behind it.");
     server.update(|tx| {
         tx.set(listener("shop").rds("shop-routes"));
         tx.set(route_config("shop-routes").virtual_host(
-            ["shop.example"],
+            ["shop"],
             [route::prefix("/cart/").cluster("cart"), route::prefix("/").cluster("web")],
         ));
         tx.set(cluster("cart"));
@@ -89,52 +90,42 @@ async fn the_mesh(stage: &Stage, server: &ControlPlane, client: &Client) -> Resu
     });
     stage.server(format_args!("serves on {}", server.addr()));
 
-    let mut listener = client.watch::<Listener>("shop");
-    let seen = listener.ready().await?;
-    let Some(RouteSource::Rds(routes)) = seen.api().map(|api| &api.routes) else {
-        return Err("the listener does not name its routes".into());
-    };
-    let mut routes = client.watch::<RouteConfiguration>(routes);
-    stage.client(format_args!("follows listener {} to the routes {}", seen.name, routes.ready().await?.name));
-
-    let mut mesh = Mesh { listener, routes, clusters: BTreeMap::new() };
-    mesh.watch_clusters(client).await?;
-    stage.routes(&mesh.routes);
-    for group in mesh.clusters.values() {
-        stage.endpoints(&group.endpoints);
-    }
-    Ok(mesh)
+    let mut shop = client.resolve(SHOP);
+    let snapshot = shop.ready().await?;
+    stage.client(format_args!("resolves {SHOP}"));
+    stage.tree(&snapshot);
+    stage.client(format_args!("sends a request for /cart/add to {}", choose(&snapshot, "/cart/add", 0)?));
+    Ok(shop)
 }
 
 async fn a_drained_endpoint(
-    stage: &Stage,
+    stage: &mut Stage,
     server: &ControlPlane,
-    mesh: &mut Mesh,
+    shop: &mut Resolution,
 ) -> Result<(), Box<dyn Error>> {
     stage.act("2. An endpoint is drained", "It finishes what it has; nothing new is sent to it.");
     let cart = endpoints("cart").locality("eu", "a", [CART_1]).locality("eu", "b", [CART_2]);
     server.set(cart.draining(CART_2));
     stage.server(format_args!("says that {CART_2} is draining"));
 
-    let cart = &mut mesh.group("cart")?.endpoints;
-    see(cart, "the drained endpoint", |cart| health(cart, CART_2) == Some(HealthStatus::Draining)).await?;
+    let is_drained = |snapshot: &Snapshot| health(snapshot, CART_2) == Some(HealthStatus::Draining);
+    let snapshot = see(shop, "the drained endpoint", is_drained).await?;
     stage.client("sees it");
-    stage.endpoints(cart);
+    stage.tree(&snapshot);
     Ok(())
 }
 
 async fn a_canary(
-    stage: &Stage,
+    stage: &mut Stage,
     server: &ControlPlane,
-    client: &Client,
-    mesh: &mut Mesh,
+    shop: &mut Resolution,
 ) -> Result<(), Box<dyn Error>> {
     stage.act("3. A canary", "One in ten requests to the cart goes to its new release.");
     server.update(|tx| {
         tx.set(cluster("cart-canary"));
         tx.set(endpoints("cart-canary").locality("eu", "a", [CANARY]));
         tx.set(route_config("shop-routes").virtual_host(
-            ["shop.example"],
+            ["shop"],
             [
                 route::prefix("/cart/").weighted([("cart", 90), ("cart-canary", 10)]),
                 route::prefix("/").cluster("web"),
@@ -143,160 +134,141 @@ async fn a_canary(
     });
     stage.server("adds the cluster cart-canary, and splits 90 to 10");
 
-    let canary = |routes: &RouteConfiguration| clusters(routes).any(|name| &**name == "cart-canary");
-    see(&mut mesh.routes, "the canary", |seen| seen.resource().is_some_and(|routes| canary(routes))).await?;
-    stage.client("sees new routes, and watches the cluster that they lead to");
-    mesh.watch_clusters(client).await?;
-    stage.routes(&mesh.routes);
-    stage.endpoints(&mesh.group("cart-canary")?.endpoints);
+    // The new routes are not there before all is known of the clusters that they lead to.
+    let snapshot = see(shop, "the canary", |snapshot| snapshot.cluster("cart-canary").is_some()).await?;
+    stage.client("sees new routes, with the cluster that they lead to");
+    stage.tree(&snapshot);
+    let requests = (0..1000).map(|random| choose(&snapshot, "/cart/add", random));
+    let chosen = requests.collect::<Result<Vec<_>, _>>()?;
+    let canaries = chosen.iter().filter(|address| *address == CANARY).count();
+    stage.client(format_args!("sends {canaries} of 1000 requests for /cart/add to the canary"));
     Ok(())
 }
 
-async fn a_bad_update(stage: &Stage, server: &ControlPlane, mesh: &mut Mesh) -> Result<(), Box<dyn Error>> {
+async fn a_bad_update(
+    stage: &mut Stage,
+    server: &ControlPlane,
+    shop: &mut Resolution,
+) -> Result<(), Box<dyn Error>> {
     stage.act("4. A bad update", "It is rejected, and what was good before goes on serving.");
-    let cart = &mut mesh.group("cart")?.cluster;
-    let good = cart.ready().await?;
+    let good = shop.ready().await?.cluster("cart").and_then(|cart| cart.config().cloned());
     server.set(cluster("cart").edit(|cart| cart.eds_cluster_config = None));
     stage.server("sends a cluster cart that does not say where its endpoints come from");
 
-    let seen = see(cart, "the rejection", |seen| seen.error().is_some()).await?;
-    let rejection = seen.error().filter(|error| error.is_rejected()).ok_or("the warning is another")?;
-    stage.client(format_args!("rejects it: {}", stage.paint.yellow(rejection)));
-    if seen.resource() != Some(&good) {
+    let snapshot = see(shop, "the rejection", |snapshot| warns(snapshot, WatchError::is_rejected)).await?;
+    stage.client("rejects it, and goes on with the last good one");
+    stage.tree(&snapshot);
+    if snapshot.cluster("cart").and_then(ClusterView::config) != good.as_ref() {
         return Err("the last good cluster is lost".into());
     }
-    stage.client("goes on with the last good one");
     let nack = server.expect_nack(type_url::CLUSTER).await?;
-    stage.server(format_args!("hears of it: {}", stage.paint.yellow(nack.message)));
+    stage.server(format_args!("hears of it: {}", stage.paint().yellow(nack.message)));
 
     server.set(cluster("cart"));
     stage.server("sends a good one again");
-    see(cart, "the end of the warning", |seen| seen.is_present() && seen.error().is_none()).await?;
+    let snapshot = see(shop, "the end of the warning", |snapshot| !warns(snapshot, |_| true)).await?;
     stage.client("accepts it; the warning is gone");
+    stage.tree(&snapshot);
     Ok(())
 }
 
-async fn a_restart(stage: &Stage, server: &ControlPlane, mesh: &mut Mesh) -> Result<(), Box<dyn Error>> {
+async fn a_restart(
+    stage: &mut Stage,
+    server: &ControlPlane,
+    shop: &mut Resolution,
+) -> Result<(), Box<dyn Error>> {
     stage.act("5. The server restarts", "The connection is lost and comes back; no resource is.");
+    let before = inventory(&*shop.ready().await?);
     server.stop().await;
     stage.server("stops");
-    let lost = |error: Option<&xdskit::WatchError>| error.is_some_and(xdskit::WatchError::is_transient);
-    let seen = see(&mut mesh.listener, "the lost connection", |seen| lost(seen.error())).await?;
-    let why = seen.error().map(ToString::to_string).unwrap_or_default();
-    stage.client(format_args!("says so on each watch: {}", stage.paint.yellow(why)));
-    stage.client(format_args!("still has {}", mesh.inventory()?));
+    let snapshot = see(shop, "the lost connection", |snapshot| {
+        // It is told for one resource after the other.
+        snapshot.warnings().filter(|why| why.is_transient()).count() == 2 + 2 * snapshot.clusters().count()
+    });
+    let snapshot = snapshot.await?;
+    stage.client("says so, and keeps what it has");
+    stage.tree(&snapshot);
+    if inventory(&snapshot) != before {
+        return Err(format!("there was {before}, and is only {}", inventory(&snapshot)).into());
+    }
+    stage.client(format_args!("still has {before}"));
 
-    let cart = endpoints("cart").locality("eu", "a", [CART_1, CART_3]);
-    server.set(cart);
+    server.set(endpoints("cart").locality("eu", "a", [CART_1, CART_3]));
     server.restart().await;
     stage.server(format_args!("is back; meanwhile {CART_3} has taken the place of {CART_2}"));
-    see(&mut mesh.listener, "the connection", |seen| seen.is_present() && seen.error().is_none()).await?;
-    let cart = &mut mesh.group("cart")?.endpoints;
-    see(cart, "the new endpoint", |cart| health(cart, CART_3).is_some() && health(cart, CART_2).is_none())
-        .await?;
+    let snapshot = see(shop, "the new endpoint", |snapshot| {
+        let moved = health(snapshot, CART_3).is_some() && health(snapshot, CART_2).is_none();
+        moved && !warns(snapshot, |_| true)
+    });
+    let snapshot = snapshot.await?;
     stage.client("has connected again by itself, and caught up");
-    stage.endpoints(cart);
-    stage.client(format_args!("has {}", mesh.inventory()?));
+    stage.tree(&snapshot);
+    stage.client(format_args!("has {}", inventory(&snapshot)));
     Ok(())
 }
 
-/// What the client watches.
-struct Mesh {
-    listener: Watch<Listener>,
-    routes: Watch<RouteConfiguration>,
-    clusters: BTreeMap<Arc<str>, Group>,
+/// Where a request goes, as an application chooses it: by its route, the weights of the clusters there, and in the cluster
+/// among the endpoints that can be used.
+fn choose(snapshot: &Snapshot, path: &str, random: u64) -> Result<String, Box<dyn Error>> {
+    let route = snapshot.route(&RouteQuery::new(path).random(random)).ok_or("no route")?;
+    let cluster = route.pick(random).ok_or("a route without clusters")?;
+    let priority = cluster.first_usable_priority().ok_or("no usable endpoint")?;
+    let endpoints: Vec<_> = priority.usable_endpoints().collect();
+    Ok(endpoints[random as usize % endpoints.len()].address.to_string())
 }
 
-struct Group {
-    cluster: Watch<Cluster>,
-    endpoints: Watch<ClusterLoadAssignment>,
-}
-
-impl Mesh {
-    /// Watches the clusters that the routes lead to, and where they are no longer led to, ends that.
-    async fn watch_clusters(&mut self, client: &Client) -> Result<(), Box<dyn Error>> {
-        let routes = self.routes.ready().await?;
-        let mut before = std::mem::take(&mut self.clusters);
-        for name in clusters(&routes) {
-            let group = match before.remove(name) {
-                Some(group) => group,
-                None => Group::watch(client, name).await?,
-            };
-            self.clusters.insert(name.clone(), group);
-        }
-        Ok(())
-    }
-
-    fn group(&mut self, name: &str) -> Result<&mut Group, String> {
-        self.clusters.get_mut(name).ok_or_else(|| format!("no route leads to {name}"))
-    }
-
-    /// What there is to work with at this moment.
-    fn inventory(&self) -> Result<String, String> {
-        let absent = || "something good is lost".to_owned();
-        let routes = self.routes.latest().resource().cloned().filter(|_| self.listener.latest().is_present());
-        let routes =
-            routes.ok_or_else(absent)?.virtual_hosts.iter().map(|host| host.routes.len()).sum::<usize>();
-        let mut endpoints = 0;
-        for group in self.clusters.values() {
-            let seen =
-                group.endpoints.latest().resource().cloned().filter(|_| group.cluster.latest().is_present());
-            endpoints += seen.ok_or_else(absent)?.endpoints().count();
-        }
-        Ok(format!("1 listener, {routes} routes, {} clusters, {endpoints} endpoints", self.clusters.len()))
-    }
-}
-
-impl Group {
-    async fn watch(client: &Client, name: &str) -> Result<Self, Box<dyn Error>> {
-        let mut cluster = client.watch::<Cluster>(name);
-        let ClusterKind::Eds { service_name, .. } = &cluster.ready().await?.kind else {
-            return Err(format!("cluster {name} does not name its endpoints").into());
-        };
-        let mut endpoints = client.watch::<ClusterLoadAssignment>(service_name);
-        endpoints.ready().await?;
-        Ok(Self { cluster, endpoints })
-    }
-}
-
-/// Waits for something to be seen, but not for ever.
-async fn see<T: Resource>(
-    watch: &mut Watch<T>,
+/// Waits for a tree as it should be, but not for ever.
+async fn see(
+    shop: &mut Resolution,
     what: &str,
-    condition: impl FnMut(&Observed<T>) -> bool,
-) -> Result<Arc<Observed<T>>, Box<dyn Error>> {
-    match timeout(PATIENCE, watch.wait_for(condition)).await {
-        Ok(seen) => Ok(seen.ok_or("the client has ended")?),
-        Err(_) => Err(format!("waited in vain for {what}; there is {:?}", watch.latest()).into()),
+    mut condition: impl FnMut(&Snapshot) -> bool,
+) -> Result<Arc<Snapshot>, Box<dyn Error>> {
+    let seen = shop.wait_for(|seen| seen.as_ref().is_ok_and(|snapshot| condition(snapshot)));
+    match timeout(PATIENCE, seen).await {
+        Ok(seen) => Ok(seen.ok_or("the client has ended")??),
+        Err(_) => Err(format!("waited in vain for {what}; there is {:?}", shop.latest()).into()),
     }
-}
-
-/// The clusters that routes lead to.
-fn clusters(routes: &RouteConfiguration) -> impl Iterator<Item = &Arc<str>> {
-    routes.virtual_hosts.iter().flat_map(|host| &host.routes).flat_map(|route| route.action.clusters())
 }
 
 /// What is known of an endpoint's health; `None` if there is no such endpoint.
-fn health(seen: &Observed<ClusterLoadAssignment>, address: &str) -> Option<HealthStatus> {
-    let mut endpoints = seen.resource()?.endpoints();
+fn health(snapshot: &Snapshot, address: &str) -> Option<HealthStatus> {
+    let mut endpoints = snapshot.clusters().flat_map(ClusterView::endpoints);
     endpoints.find(|endpoint| endpoint.address.to_string() == address).map(|endpoint| endpoint.health)
+}
+
+fn warns(snapshot: &Snapshot, condition: impl Fn(&WatchError) -> bool) -> bool {
+    snapshot.warnings().any(condition)
+}
+
+/// What there is to work with.
+fn inventory(snapshot: &Snapshot) -> String {
+    let endpoints = snapshot.clusters().flat_map(ClusterView::endpoints).count();
+    let routes = snapshot.virtual_host().routes.len();
+    format!("{routes} routes, {} clusters, {endpoints} endpoints", snapshot.clusters().count())
 }
 
 /// Where the play is shown.
 struct Stage {
-    paint: Paint,
+    artist: Artist,
     is_terminal: bool,
     begin: Instant,
+    /// The tree as it was drawn last.
+    drawn: Vec<String>,
 }
 
 impl Stage {
     fn new() -> Self {
         let stdout = io::stdout();
-        Self { paint: Paint::for_output(&stdout), is_terminal: stdout.is_terminal(), begin: Instant::now() }
+        let artist = Artist { paint: Paint::for_output(&stdout) };
+        Self { artist, is_terminal: stdout.is_terminal(), begin: Instant::now(), drawn: Vec::new() }
+    }
+
+    fn paint(&self) -> Paint {
+        self.artist.paint
     }
 
     fn act(&self, title: &str, tells: &str) {
-        println!("\n{}  {}", self.paint.bold(title), self.paint.dim(tells));
+        println!("\n{}  {}", self.paint().bold(title), self.paint().dim(tells));
     }
 
     /// Gives a reader time, where there is one.
@@ -307,61 +279,41 @@ impl Stage {
     }
 
     fn server(&self, does: impl Display) {
-        println!("   {} {does}", self.paint.cyan("server"));
+        println!("   {} {does}", self.paint().cyan("server"));
     }
 
     fn client(&self, does: impl Display) {
-        println!("   {} {does}", self.paint.green("client"));
+        println!("   {} {does}", self.paint().green("client"));
     }
 
-    fn routes(&self, routes: &Watch<RouteConfiguration>) {
-        let Some(routes) = routes.latest().resource().cloned() else { return };
-        for host in &routes.virtual_hosts {
-            for route in &host.routes {
-                let PathMatcher::Prefix(path) = &route.matcher.path else { continue };
-                println!("          {}{:<8} → {}", host.name, format!("{path}*"), destination(&route.action));
-            }
+    /// Draws the tree, and points at what is new in it.
+    fn tree(&mut self, snapshot: &Arc<Snapshot>) {
+        let lines = self.artist.draw(SHOP, &Ok(snapshot.clone()), |_| None);
+        let is_first = self.drawn.is_empty();
+        for line in &lines {
+            let was_there = self.drawn.iter().any(|old| words(old).eq(words(line)));
+            let pointer =
+                if was_there || is_first { " ".to_owned() } else { self.paint().green("▸").to_string() };
+            println!("        {pointer} {line}");
         }
-    }
-
-    fn endpoints(&self, endpoints: &Watch<ClusterLoadAssignment>) {
-        let Some(endpoints) = endpoints.latest().resource().cloned() else { return };
-        println!("          {}", self.paint.bold(format_args!("cluster {}", endpoints.cluster_name)));
-        for place in endpoints.localities() {
-            for endpoint in &place.endpoints {
-                let (dot, note) = match endpoint.health {
-                    health if is_used(health) => (self.paint.green("●").to_string(), String::new()),
-                    health => (self.paint.yellow("◌").to_string(), format!("  {health:?}").to_lowercase()),
-                };
-                let zone = format!("{}-{}", place.locality.region, place.locality.zone);
-                println!("            {dot} {}  {zone}{}", endpoint.address, self.paint.yellow(note));
-            }
-        }
+        self.drawn = lines;
     }
 
     fn end(&self) {
         let seconds = self.begin.elapsed().as_secs_f64();
         println!(
             "\n{} in {seconds:.1} s. Next: README.md, and the code of this: examples/quickstart.rs",
-            self.paint.bold("Done")
+            self.paint().bold("Done")
         );
     }
 }
 
-/// Whether requests are sent to an endpoint of this health.
-fn is_used(health: HealthStatus) -> bool {
-    matches!(health, HealthStatus::Unknown | HealthStatus::Healthy)
+/// What a line of a tree says, however it is indented and aligned.
+fn words(line: &str) -> impl Iterator<Item = &str> {
+    line.trim_start_matches(['│', '├', '└', '─', ' ']).split_whitespace()
 }
 
-/// Where a route sends requests, with percentages where it splits.
-fn destination(action: &RouteAction) -> String {
-    if let RouteAction::Forward(ForwardAction { clusters: WeightedClusters(split), .. }) = action {
-        let percent = |weight| f64::from(weight) / f64::from(split.total_weight) * 100.0;
-        let parts = split.clusters.iter().map(|part| format!("{:.0} % {}", percent(part.weight), part.name));
-        return parts.collect::<Vec<_>>().join(", ");
-    }
-    action.clusters().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-}
+const SHOP: &str = "xds:///shop";
 
 const CART_1: &str = "10.0.1.1:8080";
 const CART_2: &str = "10.0.1.2:8080";

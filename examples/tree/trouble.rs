@@ -44,11 +44,6 @@ impl<'a> Trouble<'a> {
     pub(crate) fn is_about(&self, cluster: ClusterView<'_>) -> bool {
         self.resources == 1 && [cluster.warning(), cluster.note()].contains(&Some(self.error))
     }
-
-    /// Whether it is the same trouble as one that was seen before.
-    pub(crate) fn goes_on(&self, before: &WatchError) -> bool {
-        self.error == before || is_shared(self.error, before)
-    }
 }
 
 impl fmt::Display for Trouble<'_> {

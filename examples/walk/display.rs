@@ -81,7 +81,11 @@ impl Target {
     }
 
     fn since(&self, trouble: &Trouble<'_>) -> Option<SystemTime> {
-        self.troubles.iter().find(|(error, _)| trouble.goes_on(error)).map(|(_, begin)| *begin)
+        // While a server is gone, the attempts to reach it may fail for one reason after the other.
+        let goes_on = |before: &WatchError| {
+            trouble.error == before || (trouble.error.is_transient() && before.is_transient())
+        };
+        self.troubles.iter().find(|(error, _)| goes_on(error)).map(|(_, begin)| *begin)
     }
 }
 
