@@ -1,0 +1,122 @@
+//! A management server with a mesh of 25 services that keeps changing, to look at with `walk` and `watch`.
+//!
+//! ```console
+//! $ cargo run --example mesh
+//! $ cargo run --example walk -- --bootstrap examples/mesh/bootstrap.json xds:///cart xds:///orders xds:///mail
+//! ```
+//!
+//! It runs until it is interrupted. The first argument is where it listens, 127.0.0.1:18000 by default.
+
+use std::{env, io, process::ExitCode, time::Duration};
+
+use tokio::time::sleep;
+use xdskit::{
+    control_plane::{ControlPlane, store::Transaction, type_url},
+    testing::resources::{cluster, endpoints, listener, route, route_config},
+};
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let address = env::args().nth(1).unwrap_or_else(|| ADDRESS.to_owned());
+    match serve(&address).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("mesh: {address}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn serve(address: &str) -> io::Result<()> {
+    let mesh = ControlPlane::new();
+    mesh.update(|tx| SERVICES.iter().enumerate().for_each(|(number, name)| set_service(tx, number, name)));
+    let server = mesh.serve(address).await?;
+    println!("{} services on {}: {}", SERVICES.len(), server.addr(), SERVICES.join(" "));
+    tokio::select! {
+        interrupt = tokio::signal::ctrl_c() => interrupt,
+        () = play(&mesh) => Ok(()),
+    }
+}
+
+/// A service with two endpoints.
+fn set_service(tx: &mut Transaction<'_>, number: usize, name: &str) {
+    tx.set(listener(name).rds(format!("{name}-routes")));
+    tx.set(route_config(format!("{name}-routes")).virtual_host([name], [route::prefix("/").cluster(name)]));
+    tx.set(cluster(name));
+    let [first, second] = [1, 2].map(|host| format!("10.0.{number}.{host}:8080"));
+    tx.set(endpoints(name).locality("eu", "a", [&*first]).locality("eu", "b", [&*second]));
+}
+
+/// Changes the mesh, over and over.
+async fn play(mesh: &ControlPlane) {
+    loop {
+        for (tells, change) in SCENES {
+            sleep(SCENE).await;
+            println!("{tells}");
+            mesh.update(change);
+        }
+    }
+}
+
+type Change = fn(&mut Transaction<'_>);
+
+const SCENES: &[(&str, Change)] = &[
+    ("search: the routes lead to a cluster that there is not", |tx| {
+        let routes = [route::prefix("/v2/").cluster("search-v2"), route::prefix("/").cluster("search")];
+        tx.set(route_config("search-routes").virtual_host(["search"], routes));
+    }),
+    ("cart: a canary gets 10 % of the requests", |tx| set_canary(tx, 10)),
+    ("cart: the canary gets half of them", |tx| set_canary(tx, 50)),
+    ("cart: the canary gets all of them", |tx| set_canary(tx, 100)),
+    ("orders: an endpoint is drained", |tx| {
+        let places = endpoints("orders").locality("eu", "a", ["10.0.2.1:8080"]);
+        tx.set(places.locality("eu", "b", ["10.0.2.2:8080"]).draining("10.0.2.2:8080"));
+    }),
+    ("users: the routes lead to a database with a replica", |tx| {
+        tx.set(cluster("users").aggregate(["users-main", "users-replica"]));
+        for (name, endpoint) in [("users-main", "10.1.0.1:5432"), ("users-replica", "10.1.0.2:5432")] {
+            tx.set(cluster(name));
+            tx.set(endpoints(name).locality("eu", "a", [endpoint]));
+        }
+    }),
+    ("users: the database is down", |tx| {
+        tx.set(endpoints("users-main").locality("eu", "a", ["10.1.0.1:5432"]).unhealthy("10.1.0.1:5432"));
+    }),
+    ("mail: moves to a host that is looked up", |tx| {
+        tx.set(cluster("mail").logical_dns("localhost", 8025));
+    }),
+    ("stock: a bad update, which is rejected", |tx| {
+        tx.set(cluster("stock").edit(|stock| stock.eds_cluster_config = None));
+    }),
+    ("prices: there are no endpoints", |tx| {
+        tx.set(endpoints("prices"));
+    }),
+    ("taxes: the listener is deleted", |tx| {
+        tx.remove(type_url::LISTENER, "taxes");
+    }),
+    ("all is as in the beginning", |tx| {
+        SERVICES.iter().enumerate().for_each(|(number, name)| set_service(tx, number, name));
+    }),
+];
+
+fn set_canary(tx: &mut Transaction<'_>, percent: u32) {
+    tx.set(cluster("cart-canary"));
+    tx.set(endpoints("cart-canary").locality("eu", "a", ["10.0.99.1:8080"]));
+    let weights = [("cart", 100 - percent), ("cart-canary", percent)];
+    let routes = [
+        route::prefix("/cart/").header("x-canary", "yes").cluster("cart-canary"),
+        route::prefix("/").weighted(weights),
+    ];
+    tx.set(route_config("cart-routes").virtual_host(["cart"], routes));
+}
+
+const SERVICES: [&str; 25] = [
+    "ads", "cart", "orders", "users", "mail", "stock", "search", "prices", "taxes", "payments", "checkout",
+    "catalog", "reviews", "images", "sessions", "login", "billing", "invoices", "shipping", "returns",
+    "coupons", "loyalty", "fraud", "reports", "web",
+];
+
+const ADDRESS: &str = "127.0.0.1:18000";
+
+/// How long each change is to be looked at.
+const SCENE: Duration = Duration::from_secs(4);
