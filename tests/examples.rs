@@ -8,6 +8,8 @@ mod args;
 mod cli;
 #[path = "examples/process.rs"]
 mod process;
+#[path = "examples/trees.rs"]
+mod trees;
 #[path = "examples/walk.rs"]
 mod walk;
 

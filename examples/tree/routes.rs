@@ -47,10 +47,10 @@ impl Artist {
         }
     }
 
-    /// A cluster that cannot be used at all is marked where it is used.
+    /// A cluster that cannot be used is marked where routes lead to it.
     fn cluster_name(self, name: &str, snapshot: &Snapshot) -> String {
         match snapshot.cluster(name) {
-            Some(cluster) if cluster.problem().is_none() => name.to_owned(),
+            Some(cluster) if cluster.first_usable_priority().is_some() => name.to_owned(),
             Some(_) | None => format!("{} {}", self.bad_mark(), self.paint.red(name)),
         }
     }

@@ -12,13 +12,13 @@ use xdskit::{
 use super::{Server, keys, process::Process};
 
 impl Server {
-    fn walk(&self, args: &str) -> Process {
+    pub(crate) fn walk(&self, args: &str) -> Process {
         Process::start("walk", self.args(args))
     }
 }
 
 /// A service whose requests all go to one cluster, which has one endpoint.
-fn serve(control_plane: &ControlPlane, name: &str, endpoint: &str) {
+pub(crate) fn serve(control_plane: &ControlPlane, name: &str, endpoint: &str) {
     control_plane.update(|tx| {
         tx.set(listener(name).rds(name));
         tx.set(route_config(name).virtual_host([name], [route::prefix("/").cluster(name)]));
