@@ -7,4 +7,5 @@ mod rig;
 mod scale;
 mod simulation;
 mod timers;
+mod walk;
 mod wildcard;

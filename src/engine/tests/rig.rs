@@ -13,6 +13,7 @@ use crate::{
         google::protobuf::Any,
     },
     protocol::{Disconnect, DisconnectKind, StreamId},
+    resolve::{Resolved, Snapshot},
     resource::{Context, Invalid, Resource},
     wire,
 };
@@ -106,11 +107,16 @@ impl Rig {
 
     /// Watches a name, and says what is ordered then.
     pub(super) fn watch<T: Resource>(&mut self, name: &str) -> (ViewId, Vec<String>) {
-        self.views += 1;
-        let view = ViewId::new(self.views);
+        let view = self.next_view();
         let names = if name == "*" { Names::All } else { Names::One(name.into()) };
         self.engine.subscribe(view, ResourceType::of::<T>(), names, self.now);
         (view, self.drain())
+    }
+
+    /// The number of a new view.
+    pub(super) fn next_view(&mut self) -> ViewId {
+        self.views += 1;
+        ViewId::new(self.views)
     }
 
     /// How many watches there were.
@@ -173,7 +179,7 @@ impl Rig {
         views
     }
 
-    fn input(&mut self, input: Input) -> Vec<String> {
+    pub(super) fn input(&mut self, input: Input) -> Vec<String> {
         self.engine.handle_input(input, self.now);
         self.drain()
     }
@@ -226,9 +232,23 @@ fn say_observed(observed: &crate::resource::Erased) -> String {
         let warning =
             members.warning.as_ref().map(|error| format!(" ({})", error.code())).unwrap_or_default();
         format!("{{{each}}} {complete}{warning}")
+    } else if let Some(resolved) = observed.downcast_ref::<Resolved>() {
+        match resolved {
+            Ok(tree) => format!("tree {}", say_tree(tree)),
+            Err(why) => format!("{}: {why}", why.code()),
+        }
     } else {
         panic!("published something unknown")
     }
+}
+
+/// The name of the routes, and the clusters with their endpoints.
+fn say_tree(tree: &Snapshot) -> String {
+    let clusters = tree.clusters().map(|cluster| {
+        let addresses = cluster.endpoints().map(|endpoint| endpoint.endpoint().address.to_string());
+        format!("{}={}", cluster.name(), addresses.collect::<Vec<_>>().join(","))
+    });
+    format!("{}: {}", tree.route_config().name, clusters.collect::<Vec<_>>().join(" "))
 }
 
 fn say_one<T>(observed: &Observed<T>, text: impl Fn(&T) -> &str) -> String {

@@ -1,0 +1,227 @@
+//! Resolutions among the other watches: what is asked for them, and what they are told.
+
+use std::time::Duration;
+
+use super::rig::Rig;
+use crate::{
+    config::{AuthorityBuilder, Bootstrap, Node, Server, Target},
+    control_plane::AnyResource,
+    pb::{envoy::service::discovery::v3::DiscoveryResponse, google::protobuf::Any},
+    protocol::{Input, LookupId, Settings, ViewId},
+    resolve::Addresses,
+    testing::resources::{cluster, endpoints, listener, route, route_config},
+};
+
+/// A response of one type, whose version and nonce are the same text.
+fn response<R: Into<AnyResource>>(
+    version: &str,
+    resources: impl IntoIterator<Item = R>,
+) -> DiscoveryResponse {
+    let resources: Vec<AnyResource> = resources.into_iter().map(Into::into).collect();
+    let any = |resource: &AnyResource| Any {
+        type_url: resource.type_url().to_owned(),
+        value: resource.bytes().clone(),
+    };
+    DiscoveryResponse {
+        version_info: version.into(),
+        nonce: format!("n{version}"),
+        type_url: resources[0].type_url().to_owned(),
+        resources: resources.iter().map(any).collect(),
+        ..DiscoveryResponse::default()
+    }
+}
+
+impl Rig {
+    fn resolve(&mut self, target: impl Into<Target>) -> (ViewId, Vec<String>) {
+        let view = self.next_view();
+        self.engine.resolve(view, &target.into(), self.now);
+        (view, self.drain())
+    }
+
+    fn looked_up(&mut self, lookup: u64, ip: &str) -> Vec<String> {
+        let addresses = Addresses::new([ip.parse().expect("an address")]);
+        self.input(Input::Resolved { lookup: LookupId(lookup), result: Ok(addresses) })
+    }
+
+    /// What a response leads to, after the request that it leads to is written; answers alone are left out.
+    fn told<R: Into<AnyResource>>(
+        &mut self,
+        version: &str,
+        resources: impl IntoIterator<Item = R>,
+    ) -> Vec<String> {
+        let mut said = self.receive(1, &response(version, resources));
+        said.extend(self.sent(1));
+        for _ in 0..4 {
+            said.extend(self.pass(Duration::from_millis(250)));
+            said.extend(self.sent(1));
+        }
+        said.retain(|said| said != "read");
+        said
+    }
+}
+
+/// A stream on which `xds:///shop` was resolved, its listener is known, and its routes lead to these clusters.
+fn rig_with_routes(clusters: &[&str]) -> (Rig, ViewId) {
+    let mut rig = Rig::new();
+    let (view, said) = rig.resolve("xds:///shop");
+    assert_eq!(said, ["connect 0.1"]);
+    assert_eq!(rig.connect(1), ["read", "send Listener [shop] / node"]);
+    rig.sent(1);
+    let routes = clusters.iter().map(|cluster| route::prefix(format!("/{cluster}")).cluster(*cluster));
+    let routes = route_config("").virtual_host(["shop"], routes);
+    rig.told("1", [listener("shop").inline_routes(routes)]);
+    (rig, view)
+}
+
+#[test]
+fn a74_1_a_target_is_followed_to_its_endpoints() {
+    let mut rig = Rig::new();
+    rig.resolve("xds:///shop");
+    rig.connect(1);
+    rig.sent(1);
+    let asked = |said: Vec<String>| said.into_iter().find(|said| !said.contains("1/n1")).expect("a request");
+    assert_eq!(asked(rig.told("1", [listener("shop").rds("routes")])), "send RouteConfiguration [routes] /");
+    let routes = route_config("routes").virtual_host(["shop"], [route::prefix("/").cluster("a")]);
+    assert_eq!(asked(rig.told("1", [routes])), "send Cluster [a] /");
+    assert_eq!(
+        asked(rig.told("1", [cluster("a").eds_service("of a")])),
+        "send ClusterLoadAssignment [of a] /"
+    );
+    let tree = "#1 tree routes: a=10.0.0.1:80";
+    assert_eq!(asked(rig.told("1", [endpoints("of a").locality("eu", "a", ["10.0.0.1:80"])])), tree);
+}
+
+#[test]
+fn a_response_is_seen_as_a_whole() {
+    let (mut rig, _) = rig_with_routes(&["a", "b"]);
+    rig.told("1", [cluster("a"), cluster("b")]);
+    let at = |last: u8| {
+        ["a", "b"].map(|name| endpoints(name).locality("eu", "a", [&*format!("10.0.0.{last}:80")]))
+    };
+    let trees = |said: Vec<String>| said.into_iter().filter(|said| said.contains("tree")).collect::<Vec<_>>();
+    assert_eq!(trees(rig.told("1", at(1))), ["#1 tree : a=10.0.0.1:80 b=10.0.0.1:80"]);
+    assert_eq!(
+        trees(rig.told("2", at(2))),
+        ["#1 tree : a=10.0.0.2:80 b=10.0.0.2:80"],
+        "one tree for two changes"
+    );
+}
+
+#[test]
+fn resolutions_share_what_they_ask_for_and_end_alone() {
+    let (mut rig, first) = rig_with_routes(&["a"]);
+    rig.told("1", [cluster("a")]);
+    rig.told("1", [endpoints("a").locality("eu", "a", ["10.0.0.1:80"])]);
+    let (second, said) = rig.resolve("xds:///shop");
+    assert_eq!(said, ["#2 tree : a=10.0.0.1:80"], "nothing is asked for");
+    assert!(rig.unwatch(first).is_empty());
+    let said = rig.told("2", [endpoints("a").locality("eu", "a", ["10.0.0.2:80"])]);
+    assert!(said.contains(&"#2 tree : a=10.0.0.2:80".to_owned()), "{said:?}");
+    let mut said = rig.unwatch(second);
+    for _ in 0..4 {
+        said.extend(rig.sent(1));
+        said.extend(rig.pass(Duration::from_millis(250)));
+    }
+    for ty in ["Listener", "Cluster", "ClusterLoadAssignment"] {
+        assert!(said.iter().any(|said| said.starts_with(&format!("send {ty} []"))), "{said:?}");
+    }
+    assert_eq!(rig.engine.resources(), 0);
+}
+
+#[test]
+fn a37_5_logical_dns_is_looked_up_by_an_order() {
+    let (mut rig, view) = rig_with_routes(&["db"]);
+    let said = rig.told("1", [cluster("db").logical_dns("db.example", 5432)]);
+    assert!(said.contains(&"lookup 1 db.example".to_owned()), "{said:?}");
+    assert_eq!(rig.looked_up(1, "10.0.0.1"), ["#1 tree : db=10.0.0.1:5432"]);
+    rig.engine.resolve_again(view, rig.now);
+    assert_eq!(rig.drain(), [""; 0], "not before the least time");
+    let said = rig.pass(Duration::from_secs(30));
+    assert!(said.contains(&"lookup 2 db.example".to_owned()), "{said:?}");
+    assert_eq!(rig.looked_up(2, "10.0.0.2"), ["#1 tree : db=10.0.0.2:5432"]);
+    rig.unwatch(view);
+    assert_eq!(rig.looked_up(3, "10.0.0.3"), [""; 0]);
+}
+
+#[test]
+fn a74_6_a_call_holds_a_cluster() {
+    let (mut rig, view) = rig_with_routes(&["a"]);
+    rig.told("1", [cluster("a")]);
+    rig.told("1", [endpoints("a").locality("eu", "a", ["10.0.0.1:80"])]);
+    rig.engine.hold_cluster(view, "d", rig.now);
+    let said = rig.drain();
+    assert!(said.iter().any(|said| said.starts_with("send Cluster [a,d]")), "{said:?}");
+    rig.told("2", [cluster("a"), cluster("d")]);
+    let said = rig.told("2", [endpoints("d").locality("eu", "a", ["10.0.0.4:80"])]);
+    assert!(said.contains(&"#1 tree : a=10.0.0.1:80 d=10.0.0.4:80".to_owned()), "{said:?}");
+    rig.engine.release_cluster(view, "d", rig.now);
+    assert!(rig.drain().contains(&"#1 tree : a=10.0.0.1:80".to_owned()));
+}
+
+#[test]
+fn a47_targets_name_listeners_by_template_and_authority() {
+    let bootstrap = Bootstrap::builder()
+        .node(Node::new("n"))
+        .server(Server::new("127.0.0.1:1").insecure())
+        .authority("a.example", AuthorityBuilder::default())
+        .build()
+        .expect("a bootstrap");
+    let asked = |target: &str| {
+        let mut rig = Rig::of(bootstrap.clone(), Settings::default());
+        rig.resolve(target);
+        rig.connect(1).pop().expect("a request")
+    };
+    assert_eq!(asked("xds:///shop"), "send Listener [shop] / node");
+    assert_eq!(asked("xds:///a%20b"), "send Listener [a b] / node");
+    let name = "xdstp://a.example/envoy.config.listener.v3.Listener/shop";
+    assert_eq!(asked("xds://a.example/shop"), format!("send Listener [{name}] / node"));
+    let mut rig = Rig::of(bootstrap.clone(), Settings::default());
+    for (target, part) in [
+        ("shop", "does not start with `xds:`"),
+        ("xds:///", "no name of a service"),
+        ("xds://b.example/shop", "authority \"b.example\" is not found in the bootstrap"),
+    ] {
+        let (view, said) = rig.resolve(target);
+        assert!(said[0].contains("INVALID_ARGUMENT") && said[0].contains(part), "{said:?}");
+        assert_eq!(said.len(), 1);
+        assert!(rig.unwatch(view).is_empty());
+    }
+}
+
+#[test]
+fn the_authority_of_a_target_can_be_overridden() {
+    let mut rig = Rig::new();
+    rig.resolve(Target::new("xds:///shop").with_authority("other.example"));
+    rig.connect(1);
+    rig.sent(1);
+    let routes = route_config("")
+        .virtual_host(["shop"], [route::prefix("/").cluster("a")])
+        .virtual_host(["*.example"], [route::prefix("/").cluster("b")]);
+    let said = rig.told("1", [listener("shop").inline_routes(routes)]);
+    assert!(said.iter().any(|said| said.starts_with("send Cluster [b]")), "{said:?}");
+}
+
+#[test]
+fn f4_only_clusters_of_the_chosen_virtual_host_are_subscribed() {
+    let (mut rig, _) = rig_with_routes(&["a"]);
+    let routes = route_config("")
+        .virtual_host(["shop"], [route::prefix("/").cluster("a")])
+        .virtual_host(["*"], (0..100).map(|i| route::path(format!("/{i}")).cluster(format!("other {i}"))));
+    let said = rig.told("2", [listener("shop").inline_routes(routes)]);
+    assert!(!said.iter().any(|said| said.contains("other")), "{said:?}");
+}
+
+#[test]
+fn one_update_of_endpoints_in_a_mesh_of_10_000_clusters_touches_one() {
+    let names: Vec<_> = (0..10_000).map(|i| format!("c{i}")).collect();
+    let (mut rig, _) = rig_with_routes(&names.iter().map(String::as_str).collect::<Vec<_>>());
+    rig.told("1", names.iter().map(cluster));
+    let at = |name: &String| endpoints(name).locality("eu", "a", ["10.0.0.1:80"]);
+    let said = rig.told("1", names.iter().map(at));
+    assert_eq!(said.iter().filter(|said| said.contains("tree")).count(), 1);
+    let first = rig.engine.clusters_walked();
+    assert!(first <= 50_000, "{first} for the first snapshot");
+    let said = rig.told("2", [endpoints("c5000").locality("eu", "a", ["10.0.0.2:80"])]);
+    assert_eq!(said.iter().filter(|said| said.contains("tree")).count(), 1);
+    assert!(rig.engine.clusters_walked() - first <= 2);
+}
