@@ -8,6 +8,9 @@ mod args;
 mod cli;
 #[path = "examples/process.rs"]
 mod process;
+#[path = "../examples/walk/screen.rs"]
+#[allow(dead_code, reason = "as above")]
+mod screen;
 #[path = "examples/trees.rs"]
 mod trees;
 #[path = "examples/walk.rs"]

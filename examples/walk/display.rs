@@ -10,6 +10,7 @@ use xdskit::WatchError;
 use crate::{
     Seen,
     paint::Paint,
+    screen::{Size, arrange},
     tree::{Artist, Trouble},
 };
 
@@ -55,19 +56,17 @@ impl Display {
         if !self.targets.iter().any(|target| target.has_changed) {
             return String::new();
         }
-        let drawn = self.targets.iter_mut().filter(|target| target.has_changed || self.is_terminal);
-        let mut trees = Vec::new();
-        for target in drawn {
-            target.has_changed = false;
-            trees.push(target.lines.join("\n") + "\n");
-        }
-        let trees = trees.join("\n");
-        let begun = std::mem::replace(&mut self.is_begun, true);
-        match (self.is_terminal, begun) {
-            (true, _) => format!("{CLEAR}{trees}"),
-            (false, false) => trees,
-            (false, true) => format!("\n{trees}"),
-        }
+        let drawn = self.targets.iter().filter(|target| target.has_changed || self.is_terminal);
+        let trees: Vec<_> = drawn.map(|target| target.lines.as_slice()).collect();
+        let text = if self.is_terminal {
+            CLEAR.to_owned() + &arrange(&trees, Size::of_terminal())
+        } else {
+            let begin = if self.is_begun { "\n" } else { "" };
+            begin.to_owned() + &trees.iter().map(|tree| tree.join("\n") + "\n").collect::<Vec<_>>().join("\n")
+        };
+        self.targets.iter_mut().for_each(|target| target.has_changed = false);
+        self.is_begun = true;
+        text
     }
 }
 

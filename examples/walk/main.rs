@@ -13,6 +13,7 @@ mod display;
 #[path = "../paint/mod.rs"]
 mod paint;
 mod report;
+mod screen;
 #[path = "../tree/mod.rs"]
 mod tree;
 
