@@ -127,7 +127,7 @@ impl Bootstrap {
         self.read_target(target).map(|(name, _)| name)
     }
 
-    /// The name of the listener, and the service that the target names.
+    /// The name of the listener, and the host that the target names: its service, without slashes (A47-4).
     pub(crate) fn read_target(&self, target: &str) -> Result<(ResourceName, String), TargetError> {
         let parsed = Parsed::parse(target)
             .map_err(|reason| TargetError::Invalid { target: target.to_owned(), reason })?;
@@ -138,7 +138,8 @@ impl Bootstrap {
                 .map_err(|error| TargetError::UnknownAuthority { target: target.to_owned(), error })?
                 .client_listener_template()
         };
-        Ok((self.checked_name(target, &template.expand(&parsed.path))?, parsed.path))
+        let name = self.checked_name(target, &template.expand(&parsed.path))?;
+        Ok((name, parsed.path.replace('/', "%2F")))
     }
 
     /// The name of the listener that configures a server on this address (A36).
