@@ -11,7 +11,7 @@ use tokio::{runtime::Handle, sync::mpsc};
 
 use super::{
     Client,
-    dns::{Dns, SystemDns},
+    dns::{Dns, Lookups, SystemDns},
     driver::Driver,
     registry::Registry,
 };
@@ -54,7 +54,7 @@ impl ClientBuilder {
     }
 
     /// Sets how long a server may take to send a resource before it counts as non-existent: 15 s by default; doubled for
-    /// a server with the feature `resource_timer_is_transient_error` (A57, A88).
+    /// a server with the feature `resource_timer_is_transient_error` (A57, A88). Lookups of hosts may take as long.
     pub fn resource_timeout(mut self, timeout: Duration) -> Self {
         self.settings.resource_timeout = timeout;
         self
@@ -155,8 +155,9 @@ impl ClientBuilder {
         let (commands, received) = mpsc::unbounded_channel();
         let node = self.bootstrap.node().id.as_str().into();
         let transport = self.transport.unwrap_or_else(|| Arc::new(self.grpc));
+        let lookups = Lookups::new(self.dns, self.settings.resource_timeout);
         let engine = Engine::new(self.bootstrap, self.settings, random_seed());
-        let driver = Driver::new(engine, (transport, self.dns), received);
+        let driver = Driver::new(engine, (transport, lookups), received);
         let registry = Registry::new(commands, node);
         Ok((Client { registry, runtime }, driver.run()))
     }

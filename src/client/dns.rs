@@ -1,6 +1,6 @@
 use std::{fmt, future::Future, io, pin::Pin, sync::Arc, time::Duration};
 
-use tokio::{net, sync::mpsc::UnboundedSender, time::timeout};
+use tokio::{net, sync::mpsc::UnboundedSender, task::JoinSet, time::timeout};
 
 use crate::{
     protocol::{Input, LookupId},
@@ -36,7 +36,7 @@ pub trait Dns: fmt::Debug + Send + Sync + 'static {
     /// Looks up all addresses of a host, which may be an IP address itself.
     ///
     /// The future is driven in a task of its own within a tokio runtime, and dropped when the client has ended. If it
-    /// panics, or takes longer than 30 s, the lookup has failed.
+    /// panics, or takes longer than a server [may take](super::ClientBuilder::resource_timeout), the lookup has failed.
     fn lookup<'a>(&'a self, host: &'a str) -> Lookup<'a>;
 }
 
@@ -63,27 +63,42 @@ impl Dns for SystemDns {
     }
 }
 
-/// Carries out one order to look up a host. Whatever becomes of it is reported, once.
-pub(super) async fn look_up(dns: Arc<dyn Dns>, host: Arc<str>, report: Report) {
-    let result = match timeout(PATIENCE, dns.lookup(&host)).await {
-        Ok(found) => found.map_err(|error| error.to_string()),
-        Err(_) => Err(format!("no answer in {} s", PATIENCE.as_secs())),
-    };
-    report.finish(result);
+/// Carries out orders to look up hosts, each in a task of its own; all of them end with this.
+#[derive(Debug)]
+pub(super) struct Lookups {
+    dns: Arc<dyn Dns>,
+    patience: Duration,
+    tasks: JoinSet<()>,
+}
+
+impl Lookups {
+    pub(super) fn new(dns: Arc<dyn Dns>, patience: Duration) -> Self {
+        Self { dns, patience, tasks: JoinSet::new() }
+    }
+
+    /// Begins a lookup. Whatever becomes of it is reported, once.
+    pub(super) fn begin(&mut self, lookup: LookupId, host: Arc<str>, reports: UnboundedSender<Input>) {
+        while self.tasks.try_join_next().is_some() {}
+        let report = Report { lookup, reports: Some(reports) };
+        let (dns, patience) = (self.dns.clone(), self.patience);
+        self.tasks.spawn(async move {
+            let result = match timeout(patience, dns.lookup(&host)).await {
+                Ok(found) => found.map_err(|error| error.to_string()),
+                Err(_) => Err(format!("no answer in {patience:?}")),
+            };
+            report.finish(result);
+        });
+    }
 }
 
 /// Reports what became of a lookup, even if that is a panic.
 #[derive(Debug)]
-pub(super) struct Report {
+struct Report {
     lookup: LookupId,
     reports: Option<UnboundedSender<Input>>,
 }
 
 impl Report {
-    pub(super) fn new(lookup: LookupId, reports: UnboundedSender<Input>) -> Self {
-        Self { lookup, reports: Some(reports) }
-    }
-
     fn finish(mut self, result: Result<Addresses, String>) {
         self.send(result);
     }
@@ -101,9 +116,6 @@ impl Drop for Report {
         self.send(Err("the resolver panicked".to_owned()));
     }
 }
-
-/// How long a lookup may take.
-const PATIENCE: Duration = Duration::from_secs(30);
 
 #[cfg(test)]
 mod tests {
@@ -133,7 +145,8 @@ mod tests {
 
     async fn report(dns: impl Dns, host: &str) -> Result<Addresses, String> {
         let (reports, mut reported) = mpsc::unbounded_channel();
-        let _ = tokio::spawn(look_up(Arc::new(dns), host.into(), Report::new(LookupId(7), reports))).await;
+        let mut lookups = Lookups::new(Arc::new(dns), Duration::from_secs(15));
+        lookups.begin(LookupId(7), host.into(), reports);
         let Some(Input::Resolved { lookup: LookupId(7), result }) = reported.recv().await else {
             panic!("nothing, or something else, was reported")
         };
@@ -149,11 +162,21 @@ mod tests {
             ("fails", Err("no such host")),
             ("panics", Err("the resolver panicked")),
             ("panics at once", Err("the resolver panicked")),
-            ("hangs", Err("no answer in 30 s")),
+            ("hangs", Err("no answer in 15s")),
         ];
         for (host, expected) in cases {
             assert_eq!(report(Fake, host).await, expected.map_err(str::to_owned), "{host}");
         }
+    }
+
+    #[tokio::test]
+    async fn lookups_end_with_the_client() {
+        let (reports, mut reported) = mpsc::unbounded_channel();
+        let mut lookups = Lookups::new(Arc::new(Fake), Duration::from_secs(15));
+        lookups.begin(LookupId(7), "hangs".into(), reports);
+        tokio::task::yield_now().await;
+        drop(lookups);
+        while reported.recv().await.is_some() {}
     }
 
     #[tokio::test]

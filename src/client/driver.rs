@@ -9,18 +9,17 @@ use std::{
 
 use tokio::{
     sync::mpsc::{self, UnboundedReceiver, UnboundedSender},
-    task::JoinSet,
     time::{self, Sleep},
 };
 use tracing::{debug, trace};
 
 use super::{
-    dns::{self, Dns},
+    dns::Lookups,
     registry::{Command, Publish},
 };
 use crate::{
     engine::Engine,
-    protocol::{Input, LookupId, Output, StreamId, ViewId},
+    protocol::{Input, Output, StreamId, ViewId},
     transport::{Connection, Events, Target, Transport},
 };
 
@@ -32,7 +31,6 @@ use crate::{
 pub(super) struct Driver {
     engine: Engine,
     transport: Arc<dyn Transport>,
-    dns: Arc<dyn Dns>,
     commands: UnboundedReceiver<Command>,
     events: UnboundedReceiver<Input>,
     /// Lent to the transport and to lookups. Holds few events: a stream reads one message for each order to read, and a
@@ -40,7 +38,7 @@ pub(super) struct Driver {
     reports: UnboundedSender<Input>,
     views: HashMap<ViewId, Weak<dyn Publish>>,
     connections: HashMap<StreamId, Box<dyn Connection>>,
-    lookups: JoinSet<()>,
+    lookups: Lookups,
 }
 
 /// What there is to do.
@@ -57,20 +55,19 @@ enum Work {
 impl Driver {
     pub(super) fn new(
         engine: Engine,
-        (transport, dns): (Arc<dyn Transport>, Arc<dyn Dns>),
+        (transport, lookups): (Arc<dyn Transport>, Lookups),
         commands: UnboundedReceiver<Command>,
     ) -> Self {
         let (reports, events) = mpsc::unbounded_channel();
         Self {
             engine,
             transport,
-            dns,
             commands,
             events,
             reports,
             views: HashMap::new(),
             connections: HashMap::new(),
-            lookups: JoinSet::new(),
+            lookups,
         }
     }
 
@@ -170,7 +167,10 @@ impl Driver {
                 }
                 Output::Read { stream } => self.with_connection(stream, |connection| connection.read()),
                 Output::Disconnect { stream } => drop(self.connections.remove(&stream)),
-                Output::Lookup { lookup, host } => self.look_up(lookup, host),
+                Output::Lookup { lookup, host } => {
+                    trace!(?lookup, %host, "looking up");
+                    self.lookups.begin(lookup, host, self.reports.clone());
+                }
                 Output::Notify { view, observed } => {
                     if let Some(view) = self.views.get(&view).and_then(Weak::upgrade) {
                         view.publish(observed).wake();
@@ -178,14 +178,6 @@ impl Driver {
                 }
             }
         }
-    }
-
-    /// Begins a lookup in a task of its own, which ends with the driver.
-    fn look_up(&mut self, lookup: LookupId, host: Arc<str>) {
-        trace!(?lookup, %host, "looking up");
-        while self.lookups.try_join_next().is_some() {}
-        let report = dns::Report::new(lookup, self.reports.clone());
-        self.lookups.spawn(dns::look_up(self.dns.clone(), host, report));
     }
 
     /// A connection may have ended just before the engine ordered something; the report of it is on its way.
