@@ -36,6 +36,7 @@
 //! | [`pb`] | | the protobuf messages, as far as they are used |
 //! | [`client`](client/index.html) | `client` | the client, its watches and resolutions |
 //! | [`transport`](transport/index.html) | `client` | how it connects, and the trait for your own way |
+//! | [`discover`](discover/index.html) | `tower` | the endpoints of a cluster as services for tower's load balancers |
 //! | [`control_plane`](control_plane/index.html) | `control-plane` | a management server to embed |
 //! | [`testing`](testing/index.html) | `test-util` | the same for tests of your application, with faults, expectations and builders |
 //!
@@ -45,6 +46,7 @@
 //! |---|---|---|
 //! | `client` | yes | the client, on tokio, tonic and hyper |
 //! | `tls` | yes | TLS to management servers, by rustls with the system's roots |
+//! | `tower` | no | what a target resolves to as a `tower::discover::Discover` |
 //! | `control-plane` | no | the management server |
 //! | `test-util` | no | the tools for tests; brings `control-plane` |
 //!
@@ -81,6 +83,8 @@ pub mod client;
 pub mod config;
 #[cfg(any(test, feature = "control-plane"))]
 pub mod control_plane;
+#[cfg(feature = "tower")]
+pub mod discover;
 #[cfg_attr(
     not(test),
     deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)

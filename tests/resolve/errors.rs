@@ -37,7 +37,7 @@ async fn f1_a_socket_listener_is_for_servers() {
     server.set(listener("shop").edit(|listener| {
         let manager = listener.api_listener.take().unwrap().api_listener.unwrap();
         let config_type = Some(filter::ConfigType::TypedConfig(manager));
-        let filters = vec![Filter { name: "http".into(), config_type, ..Filter::default() }];
+        let filters = vec![Filter { name: "http".into(), config_type }];
         listener.default_filter_chain = Some(FilterChain { filters, ..FilterChain::default() });
         let port_specifier = Some(PortSpecifier::PortValue(80));
         let address =
