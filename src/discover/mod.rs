@@ -27,6 +27,9 @@
 //!
 //! A balancer drops a service that says by itself that it has failed, so give it services that recover, such as tonic's
 //! lazy channels: whether an endpoint is to be used is for the management server to say.
+//!
+//! An endpoint that is drained is removed, and calls that its service has taken already end there. So leave some time
+//! between saying that a backend is draining and shutting it down; the example `balance` shows it.
 
 mod usable;
 

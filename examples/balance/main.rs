@@ -1,0 +1,177 @@
+//! A mesh-aware application: a client with a load balancer of tower, which follows the endpoints that a control plane tells.
+//!
+//! ```console
+//! $ cargo run --example balance
+//! ```
+//!
+//! The backends, the control plane and the application run in this process, on loopback. The application sends 3,000 calls,
+//! 32 at a time, without a break: through the drain of a backend, which is then shut down, and through the addition of
+//! another. It prints what share of the calls each backend got, and ends by itself; its exit code is 1 if a call failed, or
+//! if the drained backend got one that was begun after the drain was known.
+//!
+//! What an application would write is in `balanced`; the rest is the stage for it.
+
+mod backend;
+mod load;
+#[path = "../paint/mod.rs"]
+mod paint;
+mod shares;
+
+use std::{
+    collections::BTreeSet,
+    error::Error,
+    io,
+    net::SocketAddr,
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::time::timeout;
+use tonic::{Status, body::Body, codegen::http, transport::Endpoint};
+use tower::{
+    ServiceExt,
+    balance::p2c::Balance,
+    buffer::Buffer,
+    load::{CompleteOnResponse, PendingRequests},
+    util::BoxCloneService,
+};
+use xdskit::{
+    Client, Resolution, RouteQuery, Snapshot, WatchError,
+    config::{Bootstrap, Node, Server},
+    discover::discover,
+    testing::{
+        ControlPlane,
+        resources::{EndpointsBuilder, cluster, endpoints, listener, route, route_config},
+    },
+};
+
+use self::{
+    backend::{Backend, GREET},
+    load::Load,
+    paint::Paint,
+    shares::{ADDED, DRAINED},
+};
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let error = match timeout(CURFEW, run()).await {
+        Ok(Ok(())) => return ExitCode::SUCCESS,
+        Ok(Err(error)) => error.to_string(),
+        Err(_) => format!("not at its end after {CURFEW:?}"),
+    };
+    eprintln!("{}", Paint::for_output(&io::stderr()).red(format_args!("balance: {error}")));
+    ExitCode::FAILURE
+}
+
+async fn run() -> Result<(), Box<dyn Error>> {
+    let (paint, begin) = (Paint::for_output(&io::stdout()), Instant::now());
+    let one = Backend::start("one", FAST).await?;
+    let two = Backend::start("two", FAST).await?;
+    let three = Backend::start("three", SLOW).await?;
+    let mesh = Mesh::start(&[&one, &two, &three]).await?;
+
+    let mut greeter = mesh.client.resolve("xds:///greeter");
+    let cluster = where_greetings_go(&mut greeter).await?;
+    println!("{}  cluster {cluster}: one, two, and three, which takes longer", paint.green("resolved "));
+    let load = Load::start(&balanced(greeter.clone(), &cluster));
+
+    load.wait_for(load::EACH_PHASE * 9 / 10).await;
+    mesh.server.set(endpoints_of(&[&one, &two, &three]).draining(&two.address.to_string()));
+    see(&mut greeter, &[&one, &three]).await?;
+    println!("{}  two: it finishes what it has, and gets nothing new", paint.yellow("drained  "));
+    load.begin(DRAINED).await;
+    two.shut_down().await?;
+    mesh.server.set(endpoints_of(&[&one, &three]));
+    println!("{}  two", paint.yellow("shut down"));
+
+    load.wait_for(load::EACH_PHASE * 19 / 10).await;
+    let four = Backend::start("four", FAST).await?;
+    load.begin(ADDED).await;
+    mesh.server.set(endpoints_of(&[&one, &three, &four]));
+    see(&mut greeter, &[&one, &three, &four]).await?;
+    println!("{}  four", paint.green("added    "));
+
+    let shares = load.end().await?;
+    print!("\n{}", shares.table(paint));
+    println!(
+        "\n{} calls in {:.1} s, {} failed",
+        shares.calls(),
+        begin.elapsed().as_secs_f64(),
+        shares.failures()
+    );
+    mesh.client.shutdown().await;
+    Ok(shares.check()?)
+}
+
+/// What calls go through.
+type Balanced = BoxCloneService<http::Request<Body>, http::Response<Body>, Status>;
+
+/// What tower makes of the endpoints of a cluster: a service that takes the less busy one of two, and can be cloned.
+fn balanced(greeter: Resolution, cluster: &str) -> Balanced {
+    let connections = discover(greeter, cluster, |endpoint| {
+        let uri = format!("http://{}", endpoint.address);
+        // It connects with the first call, and again whenever it has to.
+        let channel = Endpoint::from_shared(uri).expect("an address is a URI").connect_lazy();
+        PendingRequests::new(channel, CompleteOnResponse::default())
+    });
+    Buffer::new(Balance::new(connections), load::AT_A_TIME).map_err(Status::from_error).boxed_clone()
+}
+
+/// Asks the routes which cluster our calls go to.
+async fn where_greetings_go(greeter: &mut Resolution) -> Result<String, Box<dyn Error>> {
+    let snapshot = greeter.ready().await?;
+    let route = snapshot.route(&RouteQuery::new(GREET)).ok_or("no route for greetings")?;
+    Ok(route.pick(0).ok_or("the route leads to no cluster")?.name().to_owned())
+}
+
+/// The control plane, and the application's client of it.
+struct Mesh {
+    server: ControlPlane,
+    client: Client,
+}
+
+impl Mesh {
+    async fn start(backends: &[&Backend]) -> Result<Self, Box<dyn Error>> {
+        let server = ControlPlane::start().await;
+        let greetings = route::prefix("/").cluster("greetings");
+        server.update(|tx| {
+            tx.set(listener("greeter"));
+            tx.set(route_config("greeter").virtual_host(["greeter"], [greetings]));
+            tx.set(cluster("greetings"));
+            tx.set(endpoints_of(backends));
+        });
+        let bootstrap = Bootstrap::builder()
+            .node(Node::new("balance"))
+            .server(Server::new(server.uri()).insecure())
+            .build()?;
+        Ok(Self { client: Client::builder(bootstrap).build()?, server })
+    }
+}
+
+fn endpoints_of(backends: &[&Backend]) -> EndpointsBuilder {
+    let addresses: Vec<_> = backends.iter().map(|backend| backend.address.to_string()).collect();
+    endpoints("greetings").locality("eu", "a", addresses.iter().map(String::as_str))
+}
+
+/// Waits until the client knows that these, and no others, are to be used.
+async fn see(greeter: &mut Resolution, backends: &[&Backend]) -> Result<(), &'static str> {
+    let expected: BTreeSet<_> = backends.iter().map(|backend| backend.address).collect();
+    let is_seen =
+        |seen: &Result<Arc<Snapshot>, WatchError>| seen.as_ref().is_ok_and(|seen| usable(seen) == expected);
+    match greeter.wait_for(is_seen).await {
+        Some(_) => Ok(()),
+        None => Err("the client has ended"),
+    }
+}
+
+fn usable(snapshot: &Snapshot) -> BTreeSet<SocketAddr> {
+    let endpoints = snapshot.clusters().flat_map(|cluster| cluster.usable_endpoints());
+    endpoints.map(|endpoint| endpoint.address).collect()
+}
+
+/// How long backends take for an answer.
+const FAST: Duration = Duration::from_millis(3);
+const SLOW: Duration = Duration::from_millis(6);
+/// For the whole of it.
+const CURFEW: Duration = Duration::from_secs(30);
