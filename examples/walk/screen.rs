@@ -1,5 +1,6 @@
 //! Trees side by side, so that as many as possible are seen at once.
 
+use std::collections::BTreeSet;
 #[cfg(unix)]
 use std::io;
 
@@ -41,14 +42,14 @@ pub(crate) fn arrange(trees: &[&[String]], size: Size) -> String {
         return trees.iter().map(|tree| tree.join("\n") + "\n").collect::<Vec<_>>().join("\n");
     }
     let columns = flow_into(trees, rows, most);
-    let notes = cut_errors(trees, size.width_of(columns.len())).count();
+    let notes = cut_errors(trees, size.width_of(columns.len())).len();
     let columns = match notes {
         0 => columns,
         1..=SHOWN_ERRORS => flow_into(trees, rows.saturating_sub(1 + notes), most),
         _ => flow_into(trees, rows.saturating_sub(2 + SHOWN_ERRORS), most),
     };
     let width = size.width_of(columns.len());
-    side_by_side(&columns, width) + &below(cut_errors(trees, width).collect())
+    side_by_side(&columns, width) + &below(&cut_errors(trees, width))
 }
 
 /// Fills one column of this height after the other. No tree is divided.
@@ -74,16 +75,21 @@ fn flow_into(trees: &[&[String]], rows: usize, most: usize) -> Vec<Vec<String>> 
     columns.expect("they all fit into one that is as high as all of them")
 }
 
-/// The errors that cannot be read in columns of this width. An error names the node.
-fn cut_errors<'a>(trees: &'a [&[String]], column_width: usize) -> impl Iterator<Item = &'a String> {
+/// The errors that cannot be read in columns of this width. One that several trees have is there once.
+fn cut_errors<'a>(trees: &[&'a [String]], column_width: usize) -> Vec<&'a str> {
+    let mut reasons = BTreeSet::new();
     let lines = trees.iter().flat_map(|tree| tree.iter());
-    lines.filter(move |line| line.contains("[node id: ") && width(line) > column_width)
+    // An error names the node.
+    let errors = lines.filter(|line| line.contains("[node id: ") && width(line) > column_width);
+    let errors = errors.map(|line| line.trim_start_matches(['│', '├', '└', '─', ' ']));
+    // A server that is gone concerns all, each with other resources.
+    let reason = |error: &'a str| error.split_once(" more resource").map_or(error, |(_, rest)| rest);
+    errors.filter(|error| reasons.insert(reason(error).trim_start_matches('s'))).collect()
 }
 
-fn below(errors: Vec<&String>) -> String {
+fn below(errors: &[&str]) -> String {
     let mut text = String::new();
     for error in errors.iter().take(SHOWN_ERRORS) {
-        let error = error.trim_start_matches(['│', '├', '└', '─', ' ']);
         text += &format!("\n{error}");
     }
     if errors.len() > SHOWN_ERRORS {
@@ -201,9 +207,16 @@ mod tests {
         assert!(lines[6].ends_with("xxx…"), "{}", lines[6]);
         assert_eq!(lines[7..], [String::new(), error.clone()]);
 
-        let many: Vec<_> = (0..10).map(|_| vec![error.clone(); 3]).collect();
-        let lines = arranged(&many, 100, 30);
-        assert_eq!(lines[lines.len() - 2..], [error, "… and 24 more".to_owned()]);
+        let error = |number| format!("NOT_FOUND: {} {number} [node id: me]", "x".repeat(60));
+        let many: Vec<_> = (0..10).map(|number| [error(number), error(number)].to_vec()).collect();
+        let lines = arranged(&many, 100, 20);
+        assert_eq!(lines[lines.len() - 2..], [error(5), "… and 4 more".to_owned()]);
+
+        let lost =
+            |name| format!("├─ Listener {name:?} and 1 more resource: {} [node id: me]", "x".repeat(60));
+        let trees = ["a", "b", "c", "d"].map(|name| vec![lost(name); 3]);
+        let lines = arranged(&trees, 100, 10);
+        assert!(lines[lines.len() - 2].is_empty(), "{lines:?}");
     }
 
     #[test]

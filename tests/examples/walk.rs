@@ -76,6 +76,32 @@ async fn a_tree_has_its_shape() {
 }
 
 #[tokio::test]
+async fn what_is_known_of_a_cluster_stands_beside_its_error() {
+    let server = Server::start().await;
+    server.control_plane.update(|tx| {
+        let routes = [route::prefix("/").weighted([("lost", 1), ("all", 1), ("bad", 1)])];
+        tx.set(listener("shop").inline_routes(route_config("").virtual_host(["*"], routes)));
+        tx.set(cluster("lost"));
+        tx.set(cluster("all").aggregate(["all"]));
+        tx.set(cluster("bad").edit(|cluster| cluster.eds_cluster_config = None));
+    });
+    let tree = server.walk("--json --resource-timeout 0.3 xds:///shop").json().await;
+    for (name, kind, code, part) in [
+        ("lost", json!("eds"), "NOT_FOUND", "ClusterLoadAssignment \"lost\""),
+        ("all", json!("aggregate"), "FAILED_PRECONDITION", "no leaf clusters"),
+        ("bad", Value::Null, "INVALID_ARGUMENT", "eds_cluster_config"),
+    ] {
+        let cluster = &tree["clusters"][name];
+        assert_eq!(keys(cluster), ["endpoints", "error", "kind", "leaves"]);
+        let nothing = (&json!([]), &json!([]));
+        assert_eq!((&cluster["kind"], (&cluster["endpoints"], &cluster["leaves"])), (&kind, nothing));
+        assert_eq!(cluster["error"]["code"], code);
+        let message = cluster["error"]["message"].as_str().unwrap();
+        assert!(message.contains(part), "{message}");
+    }
+}
+
+#[tokio::test]
 async fn each_change_of_a_tree_is_a_line() {
     let server = Server::start().await;
     let routes = |to: &str| {
