@@ -205,7 +205,7 @@ mod tests {
         let lines = arranged(&trees, 100, 10);
         assert_eq!(lines.len(), 9);
         assert!(lines[6].ends_with("xxx…"), "{}", lines[6]);
-        assert_eq!(lines[7..], [String::new(), error.clone()]);
+        assert_eq!(lines[7..], [String::new(), error]);
 
         let error = |number| format!("NOT_FOUND: {} {number} [node id: me]", "x".repeat(60));
         let many: Vec<_> = (0..10).map(|number| [error(number), error(number)].to_vec()).collect();
