@@ -65,7 +65,6 @@ impl Engine {
         let Some(all) = peer.of_type(ty).all.as_mut() else { return };
         all.views.retain(|other| *other != view);
         if all.views.is_empty() {
-            peer.of_type(ty).all = None;
             peer.machine.unsubscribe_all(ty, now);
             self.settle(server);
         }

@@ -342,6 +342,7 @@ impl Engine {
                 Event::Rested => self.peer(server).failure = None,
                 Event::TimedOut(entry) => self.on_timed_out(entry),
                 Event::Released(entry) => self.on_released(entry),
+                Event::ReleasedAll(ty) => self.peer(server).of_type(ty).all = None,
             }
         }
         while let Some(output) = self.peer(server).machine.poll_output() {

@@ -213,7 +213,7 @@ impl Engine {
     fn apply_to(&mut self, job: &mut Job, id: SubId, value: Span) -> usize {
         let peer = &mut self.servers[job.stream.server.0 as usize];
         let Some(interest) = peer.machine.interest(job.ty) else { return 1 };
-        let wildcard = interest.wildcard;
+        let wildcard = interest.takes_all();
         // It may have gone between two steps.
         let Some(sub) = interest.get_mut(id).filter(|sub| sub.seen == job.number) else { return 1 };
         sub.phase = Phase::Answered;
@@ -237,7 +237,7 @@ impl Engine {
     fn apply_unknown(&mut self, job: &mut Job, index: usize, value: Span) -> usize {
         let ty = self.types[job.ty.index()];
         let peer = &mut self.servers[job.stream.server.0 as usize];
-        if !peer.machine.interest(job.ty).is_some_and(|interest| interest.wildcard) {
+        if !peer.machine.interest(job.ty).is_some_and(|interest| interest.takes_all()) {
             return 1;
         }
         let wrapper_name = job.envelope.item(index).wrapper_name;

@@ -17,6 +17,8 @@ pub(crate) enum Event {
     TimedOut(EntryId),
     /// The server knows that the resource is not wanted any more.
     Released(EntryId),
+    /// The same of the wildcard of a type.
+    ReleasedAll(TypeId),
 }
 
 /// Whose deadline it is.

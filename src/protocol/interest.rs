@@ -19,6 +19,8 @@ pub(crate) struct Interest {
     /// How many names are asked for by name.
     named: usize,
     pub(crate) wildcard: bool,
+    /// Everything was asked for and is not any more, which the server has not been told yet.
+    pub(crate) wildcard_leaving: bool,
     next_serial: u64,
 }
 
@@ -103,6 +105,11 @@ impl Interest {
     /// Whether anything is asked for.
     pub(crate) fn is_empty(&self) -> bool {
         self.named == 0 && !self.wildcard
+    }
+
+    /// Whether the server sends everything, as far as it was told, and what it sends counts.
+    pub(crate) fn takes_all(&self) -> bool {
+        self.wildcard || self.wildcard_leaving
     }
 
     /// Adds a name that is not there yet.

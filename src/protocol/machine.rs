@@ -112,8 +112,8 @@ impl Machine {
     pub(crate) fn subscribe_all(&mut self, (ty, type_url): (TypeId, &'static str), now: Instant) {
         let channel = self.channel_or_new(ty, type_url);
         let stuck = channel.sotw.is_wildcard_stuck();
-        if !mem::replace(&mut channel.sotw.interest.wildcard, true) {
-            channel.sotw.on_wildcard_changed(now);
+        if !channel.sotw.interest.wildcard {
+            channel.sotw.on_wildcard(now);
         }
         if stuck {
             self.close("a wildcard that could not be ended is wanted again");
@@ -121,16 +121,15 @@ impl Machine {
         self.proceed(now);
     }
 
-    /// Asks for everything of a type no longer, and forgets what came only because of that.
+    /// Asks for everything of a type no longer. What came only because of that is released at once, or when the server
+    /// was told.
     pub(crate) fn unsubscribe_all(&mut self, ty: TypeId, now: Instant) {
+        let told = self.stream.as_open().is_some();
         let Some(channel) = self.channel(ty) else { return };
-        let sotw = &mut channel.sotw;
-        sotw.interest.wildcard = false;
-        sotw.on_wildcard_changed(now);
-        let members =
-            sotw.interest.iter_mut().filter_map(|(id, sub)| mem::take(&mut sub.member).then_some(id));
-        let members: Vec<_> = members.collect();
-        self.release(ty, &members);
+        channel.sotw.on_wildcard_ended(now);
+        if !told || !channel.sotw.is_requested() {
+            self.release_all(ty);
+        }
         self.proceed(now);
     }
 
@@ -144,6 +143,17 @@ impl Machine {
                 interest.remove(*id);
             }
         }
+    }
+
+    /// Forgets what came only because everything was asked for.
+    fn release_all(&mut self, ty: TypeId) {
+        let Some(channel) = self.channel(ty) else { return };
+        let interest = &mut channel.sotw.interest;
+        interest.wildcard_leaving = false;
+        let members = interest.iter_mut().filter_map(|(id, sub)| mem::take(&mut sub.member).then_some(id));
+        let members: Vec<_> = members.collect();
+        self.release(ty, &members);
+        self.events.push_back(Event::ReleasedAll(ty));
     }
 
     /// A name is missing from a response: true when that means that it is gone. Otherwise a timer decides.
@@ -321,7 +331,7 @@ impl Machine {
 
     /// A request is on its way: what it asked for has its time from now on, what it let go is released (A57-5).
     fn on_written(&mut self, written: Written, now: Instant) {
-        let Written { ty, fresh, leaving } = written;
+        let Written { ty, fresh, leaving, .. } = written;
         let length = self.resource_timeout();
         if let Some(Some(channel)) = self.types.get_mut(ty.index()) {
             for id in fresh {
@@ -369,6 +379,7 @@ impl Machine {
             let ty = TypeId(index as u16);
             let Some(channel) = self.channel(ty) else { continue };
             let leaving = channel.sotw.on_stream_closed();
+            let wildcard_leaving = channel.sotw.interest.wildcard_leaving;
             for (_, sub) in channel.sotw.interest.iter_mut() {
                 sub.doubt_until = None;
                 if !sub.held || sub.phase == Phase::Requested {
@@ -378,6 +389,9 @@ impl Machine {
                 }
             }
             self.release(ty, &leaving);
+            if wildcard_leaving {
+                self.release_all(ty);
+            }
         }
     }
 
@@ -412,6 +426,7 @@ impl Machine {
             let node = (!open.node_sent).then_some(&self.node);
             let ty = TypeId(index as u16);
             let (message, written) = channel.sotw.write(ty, node, now);
+            let wildcard_left = written.wildcard_left;
             match message {
                 Some(message) => {
                     let type_url = channel.sotw.type_url();
@@ -421,6 +436,9 @@ impl Machine {
                     self.outputs.push_back(Output::Send { stream, message });
                 }
                 None => self.on_written(written, now),
+            }
+            if wildcard_left {
+                self.release_all(ty);
             }
         }
     }

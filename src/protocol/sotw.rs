@@ -78,6 +78,8 @@ pub(crate) struct Written {
     pub(crate) ty: TypeId,
     pub(crate) fresh: Vec<SubId>,
     pub(crate) leaving: Vec<SubId>,
+    /// The server was told of the end of the wildcard, or cannot be told.
+    pub(crate) wildcard_left: bool,
 }
 
 impl Sotw {
@@ -109,7 +111,10 @@ impl Sotw {
 
     /// Whether answers or names wait for being written, be it later.
     pub(crate) fn has_unwritten(&self) -> bool {
-        !self.on_stream.answers.is_empty() || !self.leaving.is_empty() || self.on_stream.busy
+        !self.on_stream.answers.is_empty()
+            || !self.leaving.is_empty()
+            || self.interest.wildcard_leaving
+            || self.on_stream.busy
     }
 
     /// A name is asked for. Shortly after it was let go (`doubt` says how shortly) a response may be on its way that lacks
@@ -134,7 +139,17 @@ impl Sotw {
         self.pace.on_change(now);
     }
 
-    pub(crate) fn on_wildcard_changed(&mut self, now: Instant) {
+    /// Everything is asked for. If the server does not know yet that it was not, nothing has happened.
+    pub(crate) fn on_wildcard(&mut self, now: Instant) {
+        self.interest.wildcard = true;
+        self.interest.wildcard_leaving = false;
+        self.pace.on_change(now);
+    }
+
+    /// Everything is asked for no longer.
+    pub(crate) fn on_wildcard_ended(&mut self, now: Instant) {
+        self.interest.wildcard = false;
+        self.interest.wildcard_leaving = true;
         self.pace.on_change(now);
     }
 
@@ -205,11 +220,14 @@ impl Sotw {
         let answering = !self.on_stream.answers.is_empty();
         let again = answering && self.has_come_back();
         let changed = !again && self.pace.due(self.interest.named()).is_some_and(|due| due <= now);
-        let mut written = Written { ty, fresh: Vec::new(), leaving: Vec::new() };
+        let mut written = Written { ty, fresh: Vec::new(), leaving: Vec::new(), wildcard_left: false };
         let mut silent = false;
         if changed {
             written.fresh = std::mem::take(&mut self.fresh);
+        }
+        if changed || again {
             written.leaving = std::mem::take(&mut self.leaving);
+            written.wildcard_left = std::mem::take(&mut self.interest.wildcard_leaving);
             // What came back before is in the list.
             let leaving = written.leaving.iter().filter_map(|id| self.interest.get(*id));
             for sub in leaving.filter(|sub| !sub.named) {
@@ -217,6 +235,8 @@ impl Sotw {
                 self.on_stream.let_go_at.insert(sub.name.clone(), now);
                 self.on_stream.unconfirmed.insert(sub.name.clone());
             }
+        }
+        if changed {
             silent = self.refill(false, now);
             self.pace.on_written(self.interest.named(), now);
         }

@@ -130,6 +130,55 @@ fn a_named_resource_that_becomes_a_member_is_not_told_again_to_who_named_it() {
 }
 
 #[test]
+fn a_wildcard_that_comes_back_before_the_server_was_told_shows_what_is_known_at_once() {
+    let legacy = |_: &mut Rig| "";
+    let explicit = |rig: &mut Rig| {
+        rig.watch::<Full>("z");
+        "*,z"
+    };
+    for names in [legacy as fn(&mut Rig) -> &'static str, explicit] {
+        let mut rig = Rig::new();
+        let (all, _) = rig.watch::<Full>("*");
+        let names = names(&mut rig);
+        rig.connect(1);
+        rig.sent(1);
+        rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+        // The answer is on its way still, so nothing can be said of the end.
+        assert!(rig.unwatch(all).is_empty());
+        // What comes meanwhile comes to the wildcard that the server knows.
+        let second = response::<Full>("2", vec![any::<Full>("a", "x"), any::<Full>("b", "y")]);
+        assert_eq!(rig.receive(1, &second), ["read"]);
+        let (_, said) = rig.watch::<Full>("*");
+        assert_eq!(
+            said.last().unwrap().split_once(' ').unwrap().1,
+            "{a: present 1 x, b: present 2 y} complete"
+        );
+        assert_eq!(rig.sent(1), [format!("send Full [{names}] 2/n2")]);
+    }
+}
+
+#[test]
+fn what_a_wildcard_brought_is_forgotten_when_the_server_is_told_or_the_stream_breaks() {
+    for told in [true, false] {
+        let mut rig = Rig::new();
+        let (all, _) = rig.watch::<Full>("*");
+        rig.connect(1);
+        rig.sent(1);
+        rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+        rig.unwatch(all);
+        assert_eq!(rig.engine.resources(), 1);
+        if told {
+            rig.sent(1);
+            rig.pass(Duration::from_millis(20));
+        } else {
+            rig.disconnect(1, DisconnectKind::Closed);
+        }
+        assert_eq!(rig.engine.resources(), 0, "told: {told}");
+        assert_eq!(rig.watch::<Full>("*").1.iter().filter(|said| said.starts_with('#')).count(), 0);
+    }
+}
+
+#[test]
 fn a_wildcard_that_could_not_be_ended_is_asked_for_again_on_a_new_stream() {
     let mut rig = Rig::new();
     let (all, _) = rig.watch::<Full>("*");
