@@ -36,6 +36,8 @@ pub(crate) struct Sub {
     pub(crate) phase: Phase,
     /// Asked for by name. Without it the name is a member of a wildcard, or on its way out.
     pub(crate) named: bool,
+    /// The last request that was handed out named it.
+    pub(crate) asked: bool,
     /// The server sent it under a wildcard.
     pub(crate) member: bool,
     /// Whether the cache holds a good resource.
@@ -69,6 +71,15 @@ pub(crate) enum Phase {
 }
 
 impl Sub {
+    /// Whether asking for it is no news for the server, which has answered, or had its time to.
+    pub(crate) fn is_settled(&self) -> bool {
+        self.asked
+            && match self.phase {
+                Phase::Answered | Phase::TimedOut | Phase::Doubted => true,
+                Phase::New | Phase::Requested => false,
+            }
+    }
+
     /// Whether the server has sent something under the name, good or bad.
     pub(crate) fn was_there(&self) -> bool {
         self.held || self.member || self.phase == Phase::Answered
@@ -120,6 +131,7 @@ impl Interest {
             entry,
             phase: Phase::New,
             named: false,
+            asked: false,
             member: false,
             held: false,
             doubt_until: None,

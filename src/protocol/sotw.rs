@@ -124,7 +124,7 @@ impl Sotw {
         self.on_stream.forget_let_go(doubt, now);
         // Whatever the name is, it may have been a member.
         let member = self.on_stream.wildcard_let_go_at.is_some_and(|at| now < at + doubt);
-        if let Some(sub) = self.interest.get_mut(sub) {
+        if let Some(sub) = self.interest.get_mut(sub).filter(|sub| !sub.is_settled()) {
             sub.doubt_until =
                 (member || self.on_stream.let_go_at.contains_key(&sub.name)).then(|| now + doubt);
             // Its timer, if it had one, ended when it was let go.
@@ -167,6 +167,7 @@ impl Sotw {
     pub(crate) fn on_stream_closed(&mut self) -> Vec<SubId> {
         self.on_stream = OnStream::default();
         self.fresh.clear();
+        self.interest.iter_mut().for_each(|(_, sub)| sub.asked = false);
         std::mem::take(&mut self.leaving)
     }
 
@@ -224,13 +225,19 @@ impl Sotw {
         let mut silent = false;
         if changed {
             written.fresh = std::mem::take(&mut self.fresh);
+            for id in &written.fresh {
+                if let Some(sub) = self.interest.get_mut(*id).filter(|sub| sub.named) {
+                    sub.asked = true;
+                }
+            }
         }
         if changed || again {
             written.leaving = std::mem::take(&mut self.leaving);
             written.wildcard_left = std::mem::take(&mut self.interest.wildcard_leaving);
-            // What came back before is in the list.
-            let leaving = written.leaving.iter().filter_map(|id| self.interest.get(*id));
-            for sub in leaving.filter(|sub| !sub.named) {
+            for id in &written.leaving {
+                // What came back before is in the list.
+                let Some(sub) = self.interest.get_mut(*id).filter(|sub| !sub.named) else { continue };
+                sub.asked = false;
                 self.on_stream.let_go.push_back((now, sub.name.clone()));
                 self.on_stream.let_go_at.insert(sub.name.clone(), now);
                 self.on_stream.unconfirmed.insert(sub.name.clone());
@@ -276,10 +283,13 @@ impl Sotw {
 
     /// The answer without them makes responses without them, whatever was sent before.
     fn doubt_again(&mut self, now: Instant) {
-        let Self { interest, on_stream, doubt, .. } = self;
+        let Self { interest, on_stream, doubt, fresh, .. } = self;
         for name in &on_stream.unconfirmed {
-            if let Some(sub) = interest.find(name).and_then(|sub| interest.get_mut(sub)) {
+            let Some(id) = interest.find(name) else { continue };
+            if let Some(sub) = interest.get_mut(id).filter(|sub| sub.named) {
                 sub.doubt_until = Some(now + *doubt);
+                sub.asked = false;
+                fresh.push(id);
             }
         }
     }

@@ -177,6 +177,40 @@ fn a_watch_that_comes_back_before_the_server_was_told_sees_the_value_at_once() {
 }
 
 #[test]
+fn a_name_that_was_rejected_stays_so_if_it_comes_back_before_the_server_was_told() {
+    let mut rig = Rig::new();
+    let views = rig.open::<Full>(&["a"]);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "bad")]));
+    // The answer is on its way still, so nothing can be said of the end.
+    assert_eq!(rig.unwatch(views[0]), NONE);
+    assert_eq!(rig.watch::<Full>("a").1, ["#2 absent INVALID_ARGUMENT"]);
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    rig.sent(1);
+    assert_eq!(rig.pass(Duration::from_secs(20)), NONE, "the server has said all it has to say");
+}
+
+#[test]
+fn b1_13_absence_proves_nothing_of_a_name_that_an_answer_let_go() {
+    let mut rig = Rig::new();
+    let views = rig.open::<Full>(&["a", "b", "c"]);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x"), any::<Full>("b", "y")]));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    rig.unwatch(views[2]);
+    rig.sent(1);
+    // The first comes back before an answer, so that the answer is without it; and so it is without the second.
+    rig.watch::<Full>("c");
+    rig.unwatch(views[1]);
+    let said = rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "x"), any::<Full>("b", "y")]));
+    assert_eq!(said, ["read", "send Full [a] 2/n2"]);
+    assert_eq!(rig.watch::<Full>("b").1, ["#5 present 2 y"]);
+    rig.sent(1);
+    let said = rig.receive(1, &response::<Full>("3", vec![any::<Full>("a", "x")]));
+    assert_eq!(said[0], "read", "it is on its way still: {said:?}");
+}
+
+#[test]
 fn b1_5_a_type_that_nobody_wants_any_more_sends_nothing_on_a_fresh_stream() {
     let mut rig = Rig::new();
     let views = rig.open::<Full>(&["a"]);
