@@ -252,10 +252,10 @@ impl Sotw {
             self.refill(true, now);
             self.pace.on_change(now);
         }
-        if answering {
+        let answer = self.on_stream.answers.pop_front();
+        if answer.is_some() && self.on_stream.answers.is_empty() {
             self.on_stream.confirm_let_go();
         }
-        let answer = self.on_stream.answers.pop_front();
         if silent && answer.is_none() {
             return (None, written);
         }
@@ -355,7 +355,7 @@ impl Sotw {
 }
 
 impl OnStream {
-    /// An answer was written, which no server drops: what it does not name is let go for good.
+    /// The newest response is answered, which no server drops: what the answer does not name is let go for good.
     fn confirm_let_go(&mut self) {
         self.unconfirmed.clear();
         self.wildcard_let_go = false;

@@ -294,3 +294,21 @@ fn b1_8_what_was_let_go_and_asked_for_again_is_left_out_of_an_answer_between() {
     rig.sent(1);
     assert_eq!(rig.pass(Duration::from_millis(20)), ["send Full [a,b] 1/n1"]);
 }
+
+#[test]
+fn b1_8_an_answer_to_an_outdated_response_lets_nothing_go_for_sure() {
+    let mut rig = Rig::new();
+    let views = rig.open::<Full>(&["a", "b"]);
+    for version in ["1", "2", "3"] {
+        rig.receive(1, &response::<Full>(version, vec![any::<Full>("b", "bad")]));
+    }
+    rig.pass(Duration::from_millis(20));
+    let names = |said: &[String]| said[0].split(' ').take(4).collect::<Vec<_>>().join(" ");
+    rig.unwatch(views[0]);
+    assert_eq!(names(&rig.sent(1)), "send Full [b] /n2");
+    rig.watch::<Full>("a");
+    // The server has sent 3 and so has dropped the answer to 2.
+    rig.pass(Duration::from_secs(1));
+    assert_eq!(names(&rig.sent(1)), "send Full [b] /n3");
+    assert_eq!(rig.sent(1), ["send Full [a,b] /n3"]);
+}
