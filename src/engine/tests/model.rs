@@ -33,6 +33,8 @@ struct Watched {
     name: Option<String>,
     /// How much of the history there was when the last good text was seen.
     last_good_at: usize,
+    /// The server had sent that before, and so did not know what was wanted by now.
+    last_good_outdated: bool,
     seen: Option<Seen>,
     members: BTreeMap<String, Seen>,
     complete: bool,
@@ -52,6 +54,8 @@ struct OnStream {
     pending: usize,
     /// The nonces that came, by type, in order.
     nonces: BTreeMap<String, Vec<String>>,
+    /// The last response had come before.
+    repeated: bool,
     /// The last nonce that was answered, by type.
     answered: BTreeMap<String, String>,
 }
@@ -66,6 +70,7 @@ impl Model {
             type_url,
             name,
             last_good_at: 0,
+            last_good_outdated: false,
             seen: None,
             members: BTreeMap::new(),
             complete: false,
@@ -99,7 +104,9 @@ impl Model {
 
     pub(super) fn on_response(&mut self, bytes: &[u8]) {
         if let Ok(response) = DiscoveryResponse::decode(bytes) {
-            self.stream.nonces.entry(response.type_url).or_default().push(response.nonce);
+            let nonces = self.stream.nonces.entry(response.type_url).or_default();
+            self.stream.repeated = nonces.contains(&response.nonce);
+            nonces.push(response.nonce);
         }
     }
 
@@ -132,6 +139,7 @@ impl Model {
                 seen.check_was_real(history);
                 watched.last_good_at =
                     history.iter().rposition(|was| was.as_ref() == Some(text)).unwrap_or(0);
+                watched.last_good_outdated = self.stream.repeated;
             }
             (Some(Seen::Present { .. }), Seen::Absent(reason)) => {
                 // The last good resource is never lost to bad news: the server must have deleted it.
@@ -140,7 +148,10 @@ impl Model {
                 // Or it was missing from a response right after it was let go and asked for again, and the server was
                 // silent on it for as long as it may be on a name that is asked for.
                 let silence = reason.reason().ends_with("in time");
-                assert!(deleted || silence, "it was there all the time: {reason}");
+                assert!(
+                    deleted || silence || watched.last_good_outdated,
+                    "it was there all the time: {reason}"
+                );
             }
             (_, Seen::Absent(_)) => {}
         }
