@@ -20,6 +20,7 @@ mod event;
 mod id;
 mod input;
 mod interest;
+mod let_go;
 mod machine;
 mod node;
 mod output;

@@ -1,6 +1,5 @@
 use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
-    sync::Arc,
+    collections::VecDeque,
     time::{Duration, Instant},
 };
 
@@ -8,7 +7,8 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::{
     id::TypeId,
-    interest::{Interest, Phase, SubId, put_bytes, put_text},
+    interest::{Interest, Phase, Sub, SubId, put_bytes, put_text},
+    let_go::LetGo,
     pace::Pace,
 };
 use crate::resource::Version;
@@ -40,21 +40,10 @@ struct OnStream {
     /// A name was sent, so an empty list does not mean everything any more (B1.2 to B1.5).
     named: bool,
     nonce: String,
-    /// Names that the server was told to be not wanted any more, by the time of telling.
-    let_go: VecDeque<(Instant, Arc<str>)>,
-    /// When each of them was let go last.
-    let_go_at: HashMap<Arc<str>, Instant>,
-    /// Those of them that the server may not have heard of, in order.
-    unconfirmed: BTreeSet<Arc<str>>,
-    /// The same of the wildcard: the server was told that it is over.
-    wildcard_let_go: bool,
-    /// When it was told so last.
-    wildcard_let_go_at: Option<Instant>,
-    /// The end of a legacy wildcard could not be said, so that asking for it again changes nothing for the server.
-    wildcard_stuck: bool,
+    let_go: LetGo,
     /// The names of the last request, as they went out.
     names: Bytes,
-    /// Whether the last request asked for everything.
+    /// Whether the server sends everything, as far as it was told.
     wildcard: bool,
     answers: VecDeque<Answer>,
     /// A response is being worked off; what is written before its answer would be taken for one.
@@ -121,12 +110,9 @@ impl Sotw {
     /// it although it exists (B1.13).
     pub(crate) fn on_named(&mut self, sub: SubId, doubt: Duration, now: Instant) {
         self.doubt = doubt;
-        self.on_stream.forget_let_go(doubt, now);
-        // Whatever the name is, it may have been a member.
-        let member = self.on_stream.wildcard_let_go_at.is_some_and(|at| now < at + doubt);
         if let Some(sub) = self.interest.get_mut(sub).filter(|sub| !sub.is_settled()) {
-            sub.doubt_until =
-                (member || self.on_stream.let_go_at.contains_key(&sub.name)).then(|| now + doubt);
+            let doubtful = self.on_stream.let_go.on_name_wanted(&sub.name, doubt, now);
+            sub.doubt_until = doubtful.then(|| now + doubt);
             // Its timer, if it had one, ended when it was let go.
             sub.phase = Phase::New;
         }
@@ -141,6 +127,9 @@ impl Sotw {
 
     /// Everything is asked for. If the server does not know yet that it was not, nothing has happened.
     pub(crate) fn on_wildcard(&mut self, now: Instant) {
+        if !self.interest.wildcard_leaving {
+            self.on_stream.let_go.on_wildcard_wanted();
+        }
         self.interest.wildcard = true;
         self.interest.wildcard_leaving = false;
         self.pace.on_change(now);
@@ -219,42 +208,26 @@ impl Sotw {
         now: Instant,
     ) -> (Option<Bytes>, Written) {
         let answering = !self.on_stream.answers.is_empty();
-        let again = answering && self.has_come_back();
-        let changed = !again && self.pace.due(self.interest.named()).is_some_and(|due| due <= now);
+        // It may have dropped the request that let something go as outdated (B1.8). If the answer, which it takes, named
+        // that again, nothing would have changed for it, and it would send nothing. So a request after the answer does.
+        let held_back = answering && self.on_stream.let_go.has_come_back();
+        let changed = !held_back && self.pace.due(self.interest.named()).is_some_and(|due| due <= now);
         let mut written = Written { ty, fresh: Vec::new(), leaving: Vec::new(), wildcard_left: false };
         let mut silent = false;
-        if changed {
-            written.fresh = std::mem::take(&mut self.fresh);
-            for id in &written.fresh {
-                if let Some(sub) = self.interest.get_mut(*id).filter(|sub| sub.named) {
-                    sub.asked = true;
-                }
-            }
-        }
-        if changed || again {
-            written.leaving = std::mem::take(&mut self.leaving);
-            written.wildcard_left = std::mem::take(&mut self.interest.wildcard_leaving);
-            for id in &written.leaving {
-                // What came back before is in the list.
-                let Some(sub) = self.interest.get_mut(*id).filter(|sub| !sub.named) else { continue };
-                sub.asked = false;
-                self.on_stream.let_go.push_back((now, sub.name.clone()));
-                self.on_stream.let_go_at.insert(sub.name.clone(), now);
-                self.on_stream.unconfirmed.insert(sub.name.clone());
-            }
-        }
-        if changed {
+        if held_back {
+            self.let_go(&mut written, now);
+            self.hold_back(now);
+            self.refill(true, now);
+            self.pace.on_change(now);
+        } else if changed {
+            self.let_go(&mut written, now);
+            self.ask(&mut written);
             silent = self.refill(false, now);
             self.pace.on_written(self.interest.named(), now);
         }
-        if again {
-            self.doubt_again(now);
-            self.refill(true, now);
-            self.pace.on_change(now);
-        }
         let answer = self.on_stream.answers.pop_front();
         if answer.is_some() && self.on_stream.answers.is_empty() {
-            self.on_stream.confirm_let_go();
+            self.on_stream.let_go.on_answered();
         }
         if silent && answer.is_none() {
             return (None, written);
@@ -269,39 +242,59 @@ impl Sotw {
         (Some(self.encode(version.as_str(), node, error.as_deref())), written)
     }
 
-    /// Whether something was let go and asked for again before the server is sure to have heard of the first.
-    ///
-    /// It may have dropped that request as outdated (B1.8). If the answer, which it takes, names again what was let go,
-    /// nothing has changed for the server, and it sends nothing. So the answer goes without, and a request follows.
-    fn has_come_back(&self) -> bool {
-        let named = |name: &Arc<str>| {
-            self.interest.find(name).and_then(|sub| self.interest.get(sub)).is_some_and(|sub| sub.named)
-        };
-        (self.on_stream.wildcard_let_go && self.interest.wildcard)
-            || self.on_stream.unconfirmed.iter().any(named)
+    /// Whether asking for everything would be no news for the server, although we have forgotten what it sent: the end
+    /// of a legacy wildcard could not be said.
+    pub(crate) fn is_wildcard_stuck(&self) -> bool {
+        self.on_stream.wildcard && !self.interest.takes_all()
     }
 
-    /// The answer without them makes responses without them, whatever was sent before.
-    fn doubt_again(&mut self, now: Instant) {
-        let Self { interest, on_stream, doubt, fresh, .. } = self;
-        for name in &on_stream.unconfirmed {
-            let Some(id) = interest.find(name) else { continue };
-            if let Some(sub) = interest.get_mut(id).filter(|sub| sub.named) {
-                sub.doubt_until = Some(now + *doubt);
-                sub.asked = false;
-                fresh.push(id);
+    /// The next request names what is wanted anew.
+    fn ask(&mut self, written: &mut Written) {
+        written.fresh = std::mem::take(&mut self.fresh);
+        for id in &written.fresh {
+            if let Some(sub) = self.interest.get_mut(*id).filter(|sub| sub.named) {
+                sub.asked = true;
             }
         }
     }
 
-    /// Takes over the newest names for this and the following requests, `without` what came back too early or with it.
-    /// True when that says nothing to the server: there is no way to end the legacy wildcard but by naming something
-    /// (B1.3).
-    fn refill(&mut self, without: bool, now: Instant) -> bool {
+    /// The next request is without what is not wanted any more.
+    fn let_go(&mut self, written: &mut Written, now: Instant) {
+        written.wildcard_left = std::mem::take(&mut self.interest.wildcard_leaving);
+        written.leaving = std::mem::take(&mut self.leaving);
+        for id in &written.leaving {
+            // What came back before is in the list.
+            if let Some(sub) = self.interest.get_mut(*id).filter(|sub| !sub.named) {
+                sub.asked = false;
+                self.on_stream.let_go.on_name_let_go(sub.name.clone(), self.doubt, now);
+            }
+        }
+    }
+
+    /// The next request is without what came back too early. That makes responses without it, whatever was sent before.
+    fn hold_back(&mut self, now: Instant) {
+        let let_go = &mut self.on_stream.let_go;
+        let unheard = |sub: &Sub| sub.named && let_go.is_name_unheard(&sub.name);
+        let held_back: Vec<_> =
+            self.interest.iter().filter(|(_, sub)| unheard(sub)).map(|(id, _)| id).collect();
+        for id in &held_back {
+            if let Some(sub) = self.interest.get_mut(*id) {
+                sub.doubt_until = Some(now + self.doubt);
+                sub.asked = false;
+                let_go.on_name_let_go(sub.name.clone(), self.doubt, now);
+            }
+        }
+        self.fresh.extend(held_back);
+    }
+
+    /// Takes over the newest names for this and the following requests, without what is `held_back`. True when that
+    /// says nothing to the server: there is no way to end the legacy wildcard but by naming something (B1.3).
+    fn refill(&mut self, held_back: bool, now: Instant) -> bool {
         let Self { interest, on_stream, .. } = self;
-        let wildcard = interest.wildcard && !(without && on_stream.wildcard_let_go);
-        let sorted = match without {
-            true => interest.names_without(|name| on_stream.unconfirmed.contains(name)),
+        let let_go = &mut on_stream.let_go;
+        let wildcard = interest.wildcard && !(held_back && let_go.is_wildcard_unheard());
+        let sorted = match held_back {
+            true => interest.names_without(|name| let_go.is_name_unheard(name)),
             false => interest.names(),
         };
         let had_wildcard = std::mem::replace(&mut on_stream.wildcard, wildcard);
@@ -317,16 +310,9 @@ impl Sotw {
             // The server sends everything still, until something is named.
             on_stream.wildcard = had_wildcard;
         } else if had_wildcard && !wildcard {
-            on_stream.wildcard_let_go = true;
-            on_stream.wildcard_let_go_at = Some(now);
+            let_go.on_wildcard_let_go(now);
         }
-        on_stream.wildcard_stuck = silent && on_stream.requested;
         silent
-    }
-
-    /// Whether asking for everything would be no news for the server, although we have forgotten what it sent.
-    pub(crate) fn is_wildcard_stuck(&self) -> bool {
-        self.on_stream.wildcard_stuck
     }
 
     fn encode(&self, version: &str, node: Option<&Bytes>, error: Option<&str>) -> Bytes {
@@ -351,24 +337,6 @@ impl Sotw {
             put_bytes(6, &status, &mut request);
         }
         request.freeze()
-    }
-}
-
-impl OnStream {
-    /// The newest response is answered, which no server drops: what the answer does not name is let go for good.
-    fn confirm_let_go(&mut self) {
-        self.unconfirmed.clear();
-        self.wildcard_let_go = false;
-    }
-
-    /// Forgets names that were let go so long ago that what they left behind has come.
-    fn forget_let_go(&mut self, doubt: Duration, now: Instant) {
-        while self.let_go.front().is_some_and(|(at, _)| *at + doubt <= now) {
-            let Some((at, name)) = self.let_go.pop_front() else { return };
-            if self.let_go_at.get(&name) == Some(&at) {
-                self.let_go_at.remove(&name);
-            }
-        }
     }
 }
 
