@@ -45,6 +45,8 @@ pub(crate) struct Sub {
     /// Until when absence proves nothing: the server was told shortly before that the name is not wanted, so that it
     /// may be on its way with a response to that.
     pub(crate) doubt_until: Option<Instant>,
+    /// When the timer that was started last expires; earlier ones do not matter any more.
+    pub(crate) deadline: Option<Instant>,
     /// The last response that spoke of it.
     pub(crate) seen: u64,
     /// Unique, in contrast to the place.
@@ -135,6 +137,7 @@ impl Interest {
             member: false,
             held: false,
             doubt_until: None,
+            deadline: None,
             seen: 0,
             serial: self.next_serial,
         };

@@ -159,13 +159,14 @@ impl Machine {
     /// A name is missing from a response: true when that means that it is gone. Otherwise a timer decides.
     pub(crate) fn is_gone(&mut self, ty: TypeId, id: SubId, now: Instant) -> bool {
         let length = self.resource_timeout();
-        let Some(sub) = self.interest(ty).and_then(|interest| interest.get_mut(id)) else { return true };
+        let Self { types, waiting, .. } = self;
+        let Some(Some(channel)) = types.get_mut(ty.index()) else { return true };
+        let Some(sub) = channel.sotw.interest.get_mut(id) else { return true };
         if !sub.named || sub.doubt_until.is_none_or(|until| until <= now) {
             return true;
         }
-        let serial = sub.serial;
         if mem::replace(&mut sub.phase, Phase::Doubted) != Phase::Doubted {
-            self.waiting.start(ty, id, serial, (now, length));
+            waiting.start(ty, id, sub, (now, length));
         }
         false
     }
@@ -339,7 +340,7 @@ impl Machine {
                 if sub.phase == Phase::New && sub.named {
                     sub.phase = Phase::Requested;
                     if !sub.held {
-                        self.waiting.start(ty, id, sub.serial, (now, length));
+                        self.waiting.start(ty, id, sub, (now, length));
                     }
                 }
             }

@@ -3,7 +3,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{id::TypeId, interest::SubId};
+use super::{
+    id::TypeId,
+    interest::{Sub, SubId},
+};
 
 /// The does-not-exist timers of one server (A57-5): one queue for any number of names.
 ///
@@ -25,8 +28,11 @@ pub(crate) struct Wait {
 }
 
 impl Waiting {
-    pub(crate) fn start(&mut self, ty: TypeId, sub: SubId, serial: u64, (now, length): (Instant, Duration)) {
-        self.queue.push_back(Wait { until: now + length, ty, sub, serial });
+    /// Starts the timer of a name.
+    pub(crate) fn start(&mut self, ty: TypeId, id: SubId, sub: &mut Sub, (now, length): (Instant, Duration)) {
+        let until = now + length;
+        sub.deadline = Some(until);
+        self.queue.push_back(Wait { until, ty, sub: id, serial: sub.serial });
     }
 
     /// Forgets all: the stream broke.

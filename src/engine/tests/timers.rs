@@ -69,6 +69,38 @@ fn a_name_that_is_watched_again_has_a_timer_of_its_own() {
 }
 
 #[test]
+fn a_name_that_is_watched_again_before_the_server_was_told_has_the_whole_time() {
+    let mut rig = Rig::new();
+    let views = rig.open::<Full>(&["a", "b"]);
+    rig.pass(Duration::from_secs(10));
+    rig.unwatch(views[1]);
+    rig.watch::<Full>("b");
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    rig.sent(1);
+    assert_eq!(rig.pass(Duration::from_secs(14)), ["#1 absent NOT_FOUND"]);
+    assert_eq!(rig.pass(Duration::from_secs(1)), ["#3 absent NOT_FOUND"]);
+}
+
+#[test]
+fn b1_13_what_is_missing_again_has_the_whole_time_whatever_it_had_before() {
+    let mut rig = Rig::new();
+    let views = rig.open::<Full>(&["a", "b"]);
+    rig.pass(Duration::from_secs(14));
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("b", "x")]));
+    rig.sent(1);
+    rig.unwatch(views[1]);
+    rig.watch::<Full>("b");
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    rig.sent(1);
+    rig.receive(1, &response::<Full>("2", vec![]));
+    rig.sent(1);
+    assert_eq!(rig.pass(Duration::from_secs(14)), ["#1 absent NOT_FOUND"]);
+    assert_eq!(rig.pass(Duration::from_secs(1)), ["#3 absent NOT_FOUND"]);
+}
+
+#[test]
 fn a_response_that_is_being_worked_off_wins_over_the_timer() {
     let mut rig = Rig::new();
     let names: Vec<_> = (0..40_000).map(|i| format!("r{i:05}")).collect();
