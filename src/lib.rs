@@ -62,6 +62,8 @@
     deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
 )]
 mod cache;
+#[cfg(any(feature = "client", feature = "control-plane"))]
+mod codec;
 #[cfg_attr(
     not(test),
     deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)

@@ -12,8 +12,6 @@ pub mod session;
 pub mod store;
 
 #[cfg(feature = "control-plane")]
-mod codec;
-#[cfg(feature = "control-plane")]
 mod event;
 #[cfg(feature = "control-plane")]
 mod hub;

@@ -10,7 +10,8 @@ use tonic::{
     server::{Grpc, NamedService, StreamingService},
 };
 
-use super::{codec::RawCodec, event::Event, hub::Hub, stream::Stream};
+use super::{event::Event, hub::Hub, stream::Stream};
+use crate::codec::RawCodec;
 
 /// The aggregated discovery service of a [`ControlPlane`](super::ControlPlane), to be added to a server of one's own; see
 /// [`ControlPlane::service`](super::ControlPlane::service).

@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::Bytes;
 use futures_core::{Stream, future::BoxFuture};
 use http::{HeaderValue, Request, Response, StatusCode, header::USER_AGENT, uri::PathAndQuery};
 use hyper::{
@@ -24,7 +24,6 @@ use tonic::{
     Status, Streaming,
     body::Body,
     client::Grpc,
-    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
     codegen::{Service, StdError},
 };
 
@@ -32,7 +31,10 @@ use super::{
     dial::{End, Link},
     failure::Failure,
 };
-use crate::transport::{Disconnect, DisconnectKind, Events};
+use crate::{
+    codec::RawCodec,
+    transport::{Disconnect, DisconnectKind, Events},
+};
 
 /// The one call on a connection: the stream of requests and responses.
 #[derive(Debug)]
@@ -204,44 +206,6 @@ fn not_grpc(status: StatusCode) -> Status {
         _ => tonic::Code::Unknown,
     };
     Status::new(code, format!("HTTP status {status}, not gRPC"))
-}
-
-/// Messages as they are. It cannot fail: what a message says is judged where a bad one does not end the stream.
-#[derive(Debug, Clone, Copy)]
-struct RawCodec;
-
-impl Codec for RawCodec {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        Self
-    }
-
-    fn decoder(&mut self) -> Self {
-        Self
-    }
-}
-
-impl Encoder for RawCodec {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, message: Bytes, buffer: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        buffer.put(message);
-        Ok(())
-    }
-}
-
-impl Decoder for RawCodec {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        Ok(Some(buffer.copy_to_bytes(buffer.remaining())))
-    }
 }
 
 const PATH: &str = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources";

@@ -4,10 +4,10 @@ use tonic::{
     codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
 };
 
-/// Messages as bytes: what they mean is the stream's to say, so that one that cannot be read ends the stream with a
-/// reason, and a server can be made to send anything.
+/// Messages as bytes. It cannot fail, which tonic's streams do not survive: what a message says, or that it says nothing, is
+/// judged by whoever reads it. And a server can be made to send anything.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct RawCodec;
+pub(crate) struct RawCodec;
 
 impl Codec for RawCodec {
     type Encode = Bytes;
