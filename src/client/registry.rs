@@ -208,6 +208,12 @@ impl Registry {
         let _ = self.commands.send(Command::Unwatch { view: id });
     }
 
+    /// How many targets are resolved.
+    #[cfg(test)]
+    pub(super) fn targets(&self) -> usize {
+        self.lock().targets.len()
+    }
+
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

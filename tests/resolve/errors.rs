@@ -70,7 +70,11 @@ async fn f3_there_is_no_virtual_host() {
 async fn there_are_no_routes() {
     let server = shop().await;
     server.set(listener("shop").rds("elsewhere"));
-    let error = soon(impatient_client_of(&server).resolve("xds:///shop").ready()).await.unwrap_err();
+    let mut resolution = impatient_client_of(&server).resolve("xds:///shop");
+    let is_about_routes = |seen: &Result<_, WatchError>| {
+        seen.as_ref().is_err_and(|why| why.type_url() == type_url::ROUTE_CONFIGURATION)
+    };
+    let error = soon(resolution.wait_for(is_about_routes)).await.unwrap().unwrap_err();
     let late = format!("does not exist: xDS server {} did not send it in time", server.addr());
     assert_eq!(error.to_string(), format!("RouteConfiguration \"elsewhere\": {late} [node id: test]"));
 }

@@ -46,6 +46,21 @@ async fn a_target_that_is_resolved_again_is_another_view() {
 }
 
 #[tokio::test]
+async fn ten_thousand_resolutions_that_end_leave_nothing() {
+    let (client, mut driver) = client();
+    for i in 0..10_000 {
+        let shop = client.resolve(format!("xds:///shop-{i}"));
+        drop(shop.hold_cluster("cart"));
+    }
+    assert_eq!(client.registry.targets(), 0);
+    for _ in 0..10_000 {
+        let (view, ..) = driver.resolved();
+        assert_eq!((driver.held().2, driver.held().2), (true, false));
+        assert_eq!(driver.unwatched(), view);
+    }
+}
+
+#[tokio::test]
 async fn a_slow_resolution_sees_the_latest_state_only() {
     let (client, mut driver) = client();
     let mut shop = client.resolve("xds:///shop");
