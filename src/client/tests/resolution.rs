@@ -97,7 +97,7 @@ async fn a74_6_only_the_first_hold_and_the_last_release_are_told() {
     let first = shop.hold_cluster("cart");
     assert_eq!(driver.held(), (view, "cart".into(), true));
     let (second, third, other) =
-        (shop.hold_cluster("cart"), first.clone(), shop.clone().hold_cluster("cart"));
+        (shop.hold_cluster("cart"), first.clone(), client.resolve("xds:///shop").hold_cluster("cart"));
     drop((first, second, third));
     driver.expect_nothing();
     let _web = shop.hold_cluster("web");

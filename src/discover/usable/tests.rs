@@ -87,7 +87,7 @@ fn what_is_gone_takes_all_endpoints_away() {
 
 #[test]
 fn an_endpoint_that_is_told_to_be_another_is_inserted_again() {
-    let edits: [(&str, fn(&mut LbEndpoint)); 6] = [
+    let edits: [(&str, Edit); 6] = [
         ("", |_| {}),
         ("", |endpoint| endpoint.health_status = HealthStatus::Healthy.into()),
         ("", |endpoint| endpoint.load_balancing_weight = Some(UInt32Value { value: 7 })),
@@ -152,6 +152,8 @@ proptest! {
     }
 }
 
+type Edit = fn(&mut LbEndpoint);
+
 /// Endpoints by priority, number, and what they are like; of those that are there twice only the first counts.
 fn generated(endpoints: &[(u32, u8, u8)]) -> Resolved {
     let mut known = BTreeSet::new();
@@ -181,7 +183,7 @@ fn generated(endpoints: &[(u32, u8, u8)]) -> Resolved {
     seen(draft().entry(entry))
 }
 
-fn edited(edit: fn(&mut LbEndpoint)) -> Resolved {
+fn edited(edit: Edit) -> Resolved {
     let mut locality = locality(0, "z", &["10.0.0.1:80"]);
     edit(&mut locality.lb_endpoints[0]);
     let mut entry = fixture::eds("cart", &[]);
