@@ -1,10 +1,12 @@
 mod failures;
 mod model;
 mod names;
+mod network;
 mod requests;
 mod responses;
 mod rig;
 mod scale;
+mod seeds;
 mod simulation;
 mod timers;
 mod walk;

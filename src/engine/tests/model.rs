@@ -2,29 +2,27 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    time::Instant,
+    convert::Infallible,
 };
 
-use prost::Message;
-
-use super::rig::{Full, Part};
+use super::{
+    network::Network,
+    rig::{Full, Part},
+};
 use crate::{
-    control_plane::{Session, Store},
     error::{Code, WatchError},
     observed::{ErasedMembers, Observed},
-    pb::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
     protocol::ViewId,
     resource::{Erased, Resource},
     wire,
 };
 
-/// What was watched, changed, said and seen.
+/// What was watched, changed and seen.
+#[derive(Default)]
 pub(super) struct Model {
-    pub(super) now: Instant,
     views: BTreeMap<ViewId, Watched>,
     /// Every text that a resource ever had, with `None` for not being there.
     history: BTreeMap<(&'static str, String), Vec<Option<String>>>,
-    stream: OnStream,
 }
 
 struct Watched {
@@ -47,24 +45,7 @@ enum Seen {
     Absent(WatchError),
 }
 
-/// What was said on the current stream.
-#[derive(Default)]
-struct OnStream {
-    requests: usize,
-    pending: usize,
-    /// The nonces that came, by type, in order.
-    nonces: BTreeMap<String, Vec<String>>,
-    /// The last response had come before.
-    repeated: bool,
-    /// The last nonce that was answered, by type.
-    answered: BTreeMap<String, String>,
-}
-
 impl Model {
-    pub(super) fn new(now: Instant) -> Self {
-        Self { now, views: BTreeMap::new(), history: BTreeMap::new(), stream: OnStream::default() }
-    }
-
     pub(super) fn on_watch(&mut self, view: ViewId, type_url: &'static str, name: Option<String>) {
         let watched = Watched {
             type_url,
@@ -92,43 +73,8 @@ impl Model {
         self.history.entry((type_url, name.to_owned())).or_insert_with(|| vec![None]).push(text);
     }
 
-    pub(super) fn on_stream(&mut self) {
-        self.stream = OnStream::default();
-    }
-
-    /// At most one request is on its way to the transport.
-    pub(super) fn on_send(&mut self) {
-        self.stream.pending += 1;
-        assert!(self.stream.pending <= 1, "a request before the last one was taken");
-    }
-
-    pub(super) fn on_response(&mut self, bytes: &[u8]) {
-        if let Ok(response) = DiscoveryResponse::decode(bytes) {
-            let nonces = self.stream.nonces.entry(response.type_url).or_default();
-            self.stream.repeated = nonces.contains(&response.nonce);
-            nonces.push(response.nonce);
-        }
-    }
-
-    /// The node comes first and once; nonces are those that came, and never go back.
-    pub(super) fn on_request(&mut self, request: &DiscoveryRequest) {
-        self.stream.pending -= 1;
-        assert_eq!(request.node.is_some(), self.stream.requests == 0, "B0.2");
-        self.stream.requests += 1;
-        let nonce = &request.response_nonce;
-        if nonce.is_empty() {
-            assert!(!self.stream.answered.contains_key(&request.type_url), "B1.7: a nonce is kept");
-            return;
-        }
-        let nonces = &self.stream.nonces[&request.type_url];
-        let place = |nonce: &String| nonces.iter().rposition(|other| other == nonce);
-        assert!(place(nonce).is_some(), "a nonce that never came");
-        if let Some(before) = self.stream.answered.insert(request.type_url.clone(), nonce.clone()) {
-            assert!(place(&before) <= place(nonce), "the nonce went back");
-        }
-    }
-
-    pub(super) fn on_notify(&mut self, view: ViewId, observed: &Erased) {
+    /// `repeated` says that the last response had come before.
+    pub(super) fn on_notify(&mut self, view: ViewId, observed: &Erased, repeated: bool) {
         let Some(watched) = self.views.get_mut(&view) else { panic!("{view:?} is not watched") };
         let Some(name) = watched.name.clone() else { return watched.on_members(observed, &self.history) };
         let seen = Seen::of(observed);
@@ -139,7 +85,7 @@ impl Model {
                 seen.check_was_real(history);
                 watched.last_good_at =
                     history.iter().rposition(|was| was.as_ref() == Some(text)).unwrap_or(0);
-                watched.last_good_outdated = self.stream.repeated;
+                watched.last_good_outdated = repeated;
             }
             (Some(Seen::Present { .. }), Seen::Absent(reason)) => {
                 // The last good resource is never lost to bad news: the server must have deleted it.
@@ -159,9 +105,9 @@ impl Model {
     }
 
     /// When the faults have ended for long enough: everybody sees what the server has, and it knows what is wanted.
-    pub(super) fn check_convergence(&self, store: &Store, session: Option<&Session>) {
+    pub(super) fn check_convergence(&self, network: &Network<Infallible>) {
         for watched in self.views.values() {
-            let now = store.get(watched.type_url);
+            let now = network.store.get(watched.type_url);
             let text =
                 |name: &str| now.resource(name).map(|stored| wire::string_field(stored.bytes(), 2).unwrap());
             if let Some(name) = &watched.name {
@@ -179,11 +125,10 @@ impl Model {
         if self.views.is_empty() {
             return;
         }
-        let session = session.expect("somebody watches, so there is a stream");
+        let session = network.session().expect("somebody watches, so there is a stream");
         for type_url in [Full::TYPE_URL, Part::TYPE_URL] {
             self.check_subscription(type_url, session.subscribed(type_url));
-            let came = self.stream.nonces.get(type_url).and_then(|nonces| nonces.last());
-            assert_eq!(self.stream.answered.get(type_url), came, "every response is answered");
+            network.check_answered(type_url);
         }
     }
 
