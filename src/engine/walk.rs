@@ -101,13 +101,8 @@ impl Engine {
     }
 
     pub(super) fn walk_timeout(&mut self, now: Instant) {
-        let Walks { walks, touched, timers, .. } = &mut self.walks;
-        for (view, _) in timers.iter().filter(|(_, at)| **at <= now) {
-            if let Some(walk) = walks.get_mut(view) {
-                walk.resolver.handle_timeout(now);
-                touched.insert(*view);
-            }
-        }
+        let Walks { touched, timers, .. } = &mut self.walks;
+        touched.extend(timers.iter().filter(|(_, at)| **at <= now).map(|(view, _)| *view));
     }
 
     pub(super) fn end_walk(&mut self, view: ViewId, now: Instant) {

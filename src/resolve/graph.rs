@@ -26,12 +26,16 @@ pub(super) struct Graph {
     pub(super) aggregates: BTreeSet<Arc<str>>,
     /// What some aggregate leads to.
     pub(super) below: BTreeSet<Arc<str>>,
+    /// The same by the latest configurations alone.
+    pub(super) below_latest: BTreeSet<Arc<str>>,
     /// What aggregates that the next routes lead to lead to.
     pub(super) below_next: BTreeSet<Arc<str>>,
     /// What aggregates that are shown lead to as they are shown.
     pub(super) below_shown: BTreeSet<Arc<str>>,
     current: Vec<Arc<str>>,
-    next: Option<Vec<Arc<str>>>,
+    next: Next,
+    /// Requests are sent by the current routes.
+    serving: bool,
     /// What a snapshot holds.
     entries: OrdMap<Arc<str>, Arc<ClusterEntry>>,
     /// The nodes that are not ready.
@@ -53,6 +57,17 @@ pub(super) struct Graph {
     work: u64,
 }
 
+/// The clusters that the routes lead to which are to be used next.
+#[derive(Debug, Clone, Default)]
+pub(super) enum Next {
+    /// There are none.
+    #[default]
+    Nothing,
+    /// There will be others, but they are not known yet.
+    Unknown,
+    Clusters(Vec<Arc<str>>),
+}
+
 #[derive(Debug, Default)]
 struct SourceState {
     users: BTreeSet<Arc<str>>,
@@ -66,10 +81,12 @@ impl Graph {
             sources: BTreeMap::new(),
             aggregates: BTreeSet::new(),
             below: BTreeSet::new(),
+            below_latest: BTreeSet::new(),
             below_next: BTreeSet::new(),
             below_shown: BTreeSet::new(),
             current: Vec::new(),
-            next: None,
+            next: Next::Nothing,
+            serving: false,
             entries: OrdMap::new(),
             unready: BTreeSet::new(),
             cut_off: BTreeSet::new(),
@@ -106,34 +123,36 @@ impl Graph {
     }
 
     /// Sets, or withdraws, the clusters that the next routes lead to.
-    pub(super) fn set_next(&mut self, names: Option<Vec<Arc<str>>>) {
-        let before = mem::replace(&mut self.next, names.clone());
-        for name in before.into_iter().flatten() {
-            self.node(&name).roots.next = false;
-            self.loose.insert(name);
+    pub(super) fn set_next(&mut self, next: Next) {
+        if let Next::Clusters(before) = mem::take(&mut self.next) {
+            for name in before {
+                self.node(&name).roots.next = false;
+                self.loose.insert(name);
+            }
         }
-        for name in names.into_iter().flatten() {
-            self.node(&name).roots.next = true;
-            self.unlinked |= self.aggregates.contains(&name);
+        if let Next::Clusters(names) = &next {
+            for name in names {
+                self.node(name).roots.next = true;
+                self.unlinked |= self.aggregates.contains(name);
+            }
         }
-        // What waits for the next routes may not have to wait any more.
-        self.dirty.extend(self.graces.iter().cloned());
+        self.next = next;
         self.unlinked |= !self.below_next.is_empty();
     }
 
-    /// Whether all that the next routes lead to is ready. While others are `serving`, what is missing only because the
-    /// server cannot be reached is waited for.
-    pub(super) fn is_next_ready(&self, serving: bool) -> bool {
+    /// Whether all that the next routes lead to is ready. While others serve, what is missing only because the server
+    /// cannot be reached is waited for.
+    pub(super) fn is_next_ready(&self) -> bool {
         let waits = |name: &Arc<str>| self.is_next(name);
         let cut_off = |name: &Arc<str>| self.is_next(name) && !self.is_in_tree(name);
-        self.next.is_some()
+        matches!(self.next, Next::Clusters(_))
             && !self.unready.iter().any(waits)
-            && !(serving && self.cut_off.iter().any(cut_off))
+            && !(self.serving && self.cut_off.iter().any(cut_off))
     }
 
     /// The next routes are those in use from now on.
     pub(super) fn commit(&mut self) {
-        let Some(names) = self.next.take() else { return };
+        let Next::Clusters(names) = mem::take(&mut self.next) else { return };
         for name in mem::take(&mut self.current) {
             self.node(&name).roots.current = false;
             self.touched.insert(name.clone());
@@ -145,7 +164,6 @@ impl Graph {
             self.touched.insert(name.clone());
         }
         self.current = names;
-        self.dirty.extend(self.graces.iter().cloned());
         self.unlinked |= !self.aggregates.is_empty();
     }
 
@@ -180,16 +198,12 @@ impl Graph {
         due.filter_map(|name| self.nodes.get(name)?.grace).min()
     }
 
-    pub(super) fn handle_timeout(&mut self, now: Instant) {
-        let over = |name: &&Arc<str>| {
-            self.nodes.get(*name).and_then(|node| node.grace).is_some_and(|until| until <= now)
-        };
-        self.dirty.extend(self.graces.iter().filter(over).cloned());
-    }
-
-    /// Works on all that was touched. Says whether a snapshot would hold something else than before.
-    pub(super) fn settle(&mut self, now: Instant) -> bool {
+    /// Works on all that was touched, while requests are sent by the current routes or not. Says whether a snapshot would
+    /// hold something else than before.
+    pub(super) fn settle(&mut self, serving: bool, now: Instant) -> bool {
+        self.serving = serving;
         loop {
+            self.end_graces(now);
             while let Some(name) = self.dirty.pop_first() {
                 self.judge(&name, now);
             }
@@ -199,7 +213,7 @@ impl Graph {
             while let Some(name) = self.loose.pop_first() {
                 self.drop_if_loose(&name);
             }
-            if self.dirty.is_empty() && !self.unlinked {
+            if self.dirty.is_empty() && !self.unlinked && !self.end_graces(now) {
                 break;
             }
         }
@@ -231,6 +245,9 @@ impl Graph {
                 Some(source) => {
                     self.watch_source(name, &source);
                     match self.sources.get(&source).and_then(|state| state.seen.clone()) {
+                        Some(seen) if seen.is_cut_off() && self.serves_without(name, &source) => {
+                            self.keep_old(name, None);
+                        }
                         Some(seen) => {
                             let about = (&seen, &self.node_id);
                             let entry = ClusterEntry::with_endpoints(name, resource, warning.clone(), about);
@@ -272,6 +289,15 @@ impl Graph {
         self.release_sources(name);
     }
 
+    /// Shows something of a cluster, unless that is shown already.
+    pub(super) fn set_shown(&mut self, name: &Arc<str>, entry: ClusterEntry) {
+        let node = self.node(name);
+        if node.shown.as_ref().is_none_or(|shown| !shown.says(&entry)) {
+            node.shown = Some(Arc::new(entry));
+            self.touched.insert(name.clone());
+        }
+    }
+
     /// What served until now goes on, since the latest cannot serve yet.
     fn keep_old(&mut self, name: &Arc<str>, deleted: Option<WatchError>) {
         let node = self.node(name);
@@ -294,19 +320,21 @@ impl Graph {
         self.release_sources(name);
     }
 
-    fn set_shown(&mut self, name: &Arc<str>, entry: ClusterEntry) {
-        let node = self.node(name);
-        if !node.shown.as_ref().is_some_and(|shown| shown.says(&entry)) {
-            node.shown = Some(Arc::new(entry));
-            self.touched.insert(name.clone());
-        }
+    /// Whether a cluster serves by something else than what the latest configuration says.
+    fn serves_without(&self, name: &Arc<str>, source: &Source) -> bool {
+        let Some(shown) = self.nodes.get(name).and_then(|node| node.shown.as_ref()) else { return false };
+        let serving = shown.endpoints.is_some() || !shown.leaves.is_empty();
+        serving && shown.config.as_ref().and_then(|config| Source::of(config)).as_ref() != Some(source)
     }
 
-    /// Whether a deleted cluster goes on serving for a while: a server that replaces it tells its end first, and the
-    /// routes that lead elsewhere a moment later.
+    /// Whether a deleted cluster goes on serving for a while, or routes that lead to it are not used yet: a server that
+    /// replaces it tells its end first, and the routes that lead elsewhere a moment later.
     fn has_grace(&mut self, name: &Arc<str>, now: Instant) -> bool {
         let Some(node) = self.nodes.get(name) else { return false };
-        if self.grace.is_zero() || !self.is_in_tree(name) || node.serving().is_none() {
+        let has_failed = node.shown.as_ref().is_some_and(|shown| shown.error.is_some());
+        let serves = self.is_in_tree(name) && node.serving().is_some();
+        let is_awaited = self.serving && self.is_next(name) && !self.is_in_tree(name) && !has_failed;
+        if self.grace.is_zero() || !(serves || is_awaited) {
             return false;
         }
         let until = node.grace.unwrap_or(now + self.grace);
@@ -317,9 +345,28 @@ impl Graph {
         true
     }
 
-    /// Whether the next routes, which are waited for, do without a cluster.
+    /// Ends the graces that are over. Says whether there were any.
+    fn end_graces(&mut self, now: Instant) -> bool {
+        let over = |name: &&Arc<str>| {
+            let until = self.nodes.get(*name).and_then(|node| node.grace);
+            until.is_some_and(|until| until <= now) && !self.is_spared(name)
+        };
+        let over: Vec<_> = self.graces.iter().filter(over).cloned().collect();
+        self.dirty.extend(over);
+        !self.dirty.is_empty()
+    }
+
+    /// Whether what will be used next, and is waited for, does without a cluster.
     fn is_spared(&self, name: &Arc<str>) -> bool {
-        self.next.is_some() && !self.is_next(name)
+        let needed = |node: &Node| node.roots.any();
+        match &self.next {
+            Next::Unknown => true,
+            Next::Clusters(_) if !self.is_next(name) => true,
+            // It is below an aggregate as that was.
+            Next::Clusters(_) | Next::Nothing => {
+                !self.below_latest.contains(name) && !self.nodes.get(name).is_some_and(needed)
+            }
+        }
     }
 
     fn is_next(&self, name: &Arc<str>) -> bool {
@@ -327,7 +374,7 @@ impl Graph {
     }
 
     /// Whether the routes in use, a call, or an aggregate of these lead to it.
-    fn is_in_tree(&self, name: &Arc<str>) -> bool {
+    pub(super) fn is_in_tree(&self, name: &Arc<str>) -> bool {
         self.below_shown.contains(name)
             || self.nodes.get(name).is_some_and(|node| node.roots.current || node.roots.held)
     }

@@ -67,6 +67,7 @@ pub(super) struct Node {
 pub(super) struct Standing {
     ready: bool,
     exists: bool,
+    cut_off: bool,
     pub(super) is_aggregate: bool,
 }
 
@@ -97,12 +98,16 @@ impl Node {
         self.shown.as_ref().and_then(|shown| shown.config.as_ref()).map_or(Child::Nothing, child)
     }
 
-    /// Whether nothing is there because the server cannot be reached.
+    /// Whether nothing is there because the server cannot be reached. A host that cannot be looked up is as good as one
+    /// without addresses (F5).
     pub(super) fn is_cut_off(&self) -> bool {
-        let missing = self.shown.as_ref().and_then(|shown| match (&shown.error, &shown.endpoints) {
-            (None, None) => shown.note.as_ref(),
+        let Some(shown) = &self.shown else { return false };
+        let is_host = |config: &Arc<Cluster>| matches!(Source::of(config), Some(Source::Host(_)));
+        let missing = match (&shown.error, &shown.endpoints) {
+            (None, None) if !shown.config.as_ref().is_some_and(is_host) => shown.note.as_ref(),
+            (None, _) => None,
             (error, _) => error.as_ref(),
-        });
+        };
         missing.is_some_and(|why| why.blame() == Blame::Network)
     }
 
@@ -111,7 +116,21 @@ impl Node {
         // One that has led to other clusters does so until something else is shown.
         let is_aggregate =
             [self.as_child(), self.as_shown_child()].iter().any(|child| matches!(child, Child::Aggregate(_)));
-        Standing { ready: self.ready, exists: self.config().is_some(), is_aggregate }
+        let (exists, cut_off) = (self.config().is_some(), self.is_cut_off());
+        Standing { ready: self.ready, exists, cut_off, is_aggregate }
+    }
+}
+
+impl Endpoints {
+    /// Whether nothing is known because the server cannot be reached.
+    pub(super) fn is_cut_off(&self) -> bool {
+        match self {
+            Self::Eds(seen) => match &**seen {
+                Observed::Absent { reason } => reason.blame() == Blame::Network,
+                Observed::Present { .. } | Observed::Pending => false,
+            },
+            Self::Host(_) => false,
+        }
     }
 }
 

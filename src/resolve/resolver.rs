@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     Resolved,
-    graph::Graph,
+    graph::{Graph, Next},
     node::{Endpoints, Source},
     snapshot::{Snapshot, Stem},
 };
@@ -19,10 +19,10 @@ use crate::{
 
 /// What one target resolves to, from what is known of the resources that it leads to (A74).
 ///
-/// It is told what is seen of the resources that it asked for ([`handle`](Self::handle)), and what time it is
-/// ([`handle_timeout`](Self::handle_timeout)). After each of these, or after several, [`settle`](Self::settle) works on what
-/// they touched, and [`poll_order`](Self::poll_order) says what is to be watched, or not any more, and what is to be
-/// published, until there is nothing.
+/// It is told what is seen of the resources that it asked for ([`handle`](Self::handle)). After each of these, or after
+/// several, and at [`next_timeout`](Self::next_timeout), [`settle`](Self::settle) works on what is due, and
+/// [`poll_order`](Self::poll_order) says what is to be watched, or not any more, and what is to be published, until there is
+/// nothing.
 ///
 /// ```text
 ///  listener ──▶ routes ──▶ virtual host ──▶ next ─── every cluster is ready ──▶ current ──▶ Publish
@@ -128,23 +128,18 @@ impl Resolver {
         self.graph.set_held(name, held);
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is due.
+    /// When to [`settle`](Self::settle) though nothing was told.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         self.graph.next_timeout()
-    }
-
-    pub(crate) fn handle_timeout(&mut self, now: Instant) {
-        self.graph.handle_timeout(now);
     }
 
     /// Works on all that was told.
     pub(crate) fn settle(&mut self, now: Instant) {
         let mut publish = mem::take(&mut self.stale) && self.follow();
-        publish |= self.graph.settle(now);
-        let serving = self.current.is_some();
-        if let Some(next) = self.next.take_if(|_| self.graph.is_next_ready(serving)) {
+        publish |= self.graph.settle(self.current.is_some(), now);
+        if let Some(next) = self.next.take_if(|_| self.graph.is_next_ready()) {
             self.graph.commit();
-            self.graph.settle(now);
+            self.graph.settle(true, now);
             (self.current, self.failed, publish) = (Some(next), None, true);
         }
         self.orders.extend(self.graph.take_orders());
@@ -191,7 +186,8 @@ impl Resolver {
             RouteSource::Rds(name) => match self.watch_routes(Some(name)).as_deref() {
                 // The tree in use serves until these are there (F2).
                 None | Some(Observed::Pending) => {
-                    self.prepare(None);
+                    self.next = None;
+                    self.graph.set_next(Next::Unknown);
                     return false;
                 }
                 Some(Observed::Absent { reason }) if reason.is_transient() || reason.is_rejected() => {
@@ -222,10 +218,11 @@ impl Resolver {
     /// Uses a stem at once if it only differs in its warnings, else when its clusters are ready.
     fn use_stem(&mut self, stem: Stem) -> bool {
         let stem = Arc::new(stem);
-        if self.current.as_ref().is_some_and(|current| current.is_of(&stem)) {
+        if let Some(current) = self.current.as_ref().filter(|current| current.is_of(&stem)) {
+            let changed = current.warnings != stem.warnings;
             self.prepare(None);
             self.current = Some(stem);
-            return true;
+            return changed;
         }
         self.prepare(Some(stem));
         false
@@ -237,18 +234,18 @@ impl Resolver {
             self.fail(reason.clone());
             return false;
         };
-        self.current = Some(Arc::new(Stem { warnings: vec![reason.clone()], ..(**current).clone() }));
+        let stem = Stem { warnings: vec![reason.clone()], ..(**current).clone() };
+        let changed = current.warnings != stem.warnings;
         self.prepare(None);
-        true
+        self.current = Some(Arc::new(stem));
+        changed
     }
 
     fn prepare(&mut self, stem: Option<Arc<Stem>>) {
-        if stem.is_none() && self.next.is_none() {
-            return;
-        }
         let same = stem.as_ref().zip(self.next.as_ref()).is_some_and(|(stem, next)| stem.is_of(next));
         if !same {
-            self.graph.set_next(stem.as_ref().map(|stem| stem.clusters()));
+            let next = stem.as_ref().map(|stem| Next::Clusters(stem.clusters()));
+            self.graph.set_next(next.unwrap_or_default());
         }
         self.next = stem;
     }

@@ -108,7 +108,6 @@ impl Rig {
         let mut said = Vec::new();
         while let Some(at) = self.resolver.next_timeout().filter(|at| *at <= until) {
             self.now = self.now.max(at);
-            self.resolver.handle_timeout(self.now);
             said.extend(self.orders());
         }
         self.now = until;
