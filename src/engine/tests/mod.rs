@@ -10,4 +10,5 @@ mod seeds;
 mod simulation;
 mod timers;
 mod walk;
+mod walk_simulation;
 mod wildcard;

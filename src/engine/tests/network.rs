@@ -8,6 +8,7 @@ use std::{
 };
 
 use prost::Message;
+use tracing::trace;
 
 use super::rig::Rig;
 use crate::{
@@ -42,6 +43,7 @@ pub(super) struct Network<E> {
     told: VecDeque<Told<E>>,
     /// How much has happened since time last began to pass.
     steps: (Instant, u32),
+    began: Instant,
 }
 
 /// How bad the network is.
@@ -92,6 +94,7 @@ impl<E> Network<E> {
         Self {
             random: fastrand::Rng::with_seed(seed),
             steps: (rig.now, 0),
+            began: rig.now,
             rig,
             store: Store::new(),
             weather: Weather::FOUL,
@@ -108,6 +111,11 @@ impl<E> Network<E> {
 
     pub(super) fn now(&self) -> Instant {
         self.rig.now
+    }
+
+    /// How much time has passed, for logs.
+    pub(super) fn at(&self) -> Duration {
+        self.rig.now - self.began
     }
 
     pub(super) fn engine(&mut self) -> &mut Engine {
@@ -166,6 +174,8 @@ impl<E> Network<E> {
         let Some(open) = &mut self.open else { return };
         open.session.set_held(self.held.clone());
         while let Some(response) = open.session.poll_response(&self.store) {
+            let at = self.rig.now - self.began;
+            trace!(?at, response.type_url, response.version_info, response.nonce, "sent");
             let bytes = response.encode_to_vec();
             open.last.clone_from(&bytes);
             open.unread.push_back(bytes);
@@ -233,6 +243,8 @@ impl<E> Network<E> {
             Happening::Sent(stream, request) => {
                 let Some(open) = self.open.as_mut().filter(|open| open.stream == stream) else { return };
                 let request = DiscoveryRequest::decode(&request[..]).expect("the client writes requests");
+                let at = now - self.began;
+                trace!(?at, request.type_url, ?request.resource_names, request.response_nonce, "asked");
                 self.dialogue.on_request(&request);
                 open.session.handle_request(request).expect("the client keeps to the protocol");
                 self.rig.engine.handle_input(Input::RequestSent { stream }, now);
@@ -240,6 +252,7 @@ impl<E> Network<E> {
             }
             Happening::Delivered(stream, bytes) => {
                 if self.open.as_ref().is_some_and(|open| open.stream == stream) {
+                    trace!(at = ?now - self.began, "delivered");
                     self.dialogue.on_response(&bytes);
                     self.rig.engine.handle_input(Input::Received { stream, message: bytes.into() }, now);
                 }

@@ -1,17 +1,31 @@
-//! Simulations are run with many seeds; a failing one says how to repeat it.
+//! Simulations are run with many seeds; a failing one says how to repeat it, and the repetition tells what happens.
 
 use std::env;
 
-/// Runs a test with each of many seeds: `XDSKIT_SIMULATION_SEEDS=100000` of them, or only `XDSKIT_SIMULATION_SEED=17`.
-pub(super) fn with_seeds(test: &'static str, run: impl Fn(u64)) {
+use tracing_subscriber::EnvFilter;
+
+/// Runs a test with each of many seeds: `XDSKIT_SIMULATION_SEEDS=100000` of them, or only `XDSKIT_SIMULATION_SEED=17`, of
+/// which it then logs all that `RUST_LOG=xdskit=trace` asks for. Says how many there were.
+pub(super) fn with_seeds(test: &'static str, mut run: impl FnMut(u64)) -> u64 {
     if let Some(seed) = variable("XDSKIT_SIMULATION_SEED") {
-        return run(seed);
+        // It is there already if several tests run.
+        let _ = tracing_subscriber::fmt()
+            .with_env_filter(EnvFilter::from_default_env())
+            .without_time()
+            .with_ansi(false)
+            .with_target(false)
+            .with_test_writer()
+            .try_init();
+        run(seed);
+        return 1;
     }
-    for seed in 0..variable("XDSKIT_SIMULATION_SEEDS").unwrap_or(2_000) {
+    let seeds = variable("XDSKIT_SIMULATION_SEEDS").unwrap_or(2_000);
+    for seed in 0..seeds {
         let shown = ShownOnPanic { test, seed };
         run(seed);
         drop(shown);
     }
+    seeds
 }
 
 fn variable(name: &str) -> Option<u64> {

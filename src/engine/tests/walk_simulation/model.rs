@@ -1,0 +1,255 @@
+//! What must hold of everything that resolutions publish.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{
+    mesh::Mesh,
+    naive::{choose, flatten_all},
+    picture::{Picture, Shown},
+    spec::{Key, Made, Spec, Type},
+};
+use crate::{
+    error::{Blame, Code, WatchError},
+    protocol::ViewId,
+    resolve::Resolved,
+    resource::Erased,
+};
+
+/// The resolutions, and what they have published.
+#[derive(Default)]
+pub(super) struct Model {
+    pub(super) resolutions: BTreeMap<ViewId, Resolution>,
+    pub(super) rules: Rules,
+    /// How often what was published.
+    pub(super) tally: BTreeMap<&'static str, u64>,
+}
+
+/// What can be expected of a run.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Rules {
+    /// Every state of the mesh gives every target clusters that can be used, and each deletion reaches the client with what
+    /// replaces the deleted, or less than the grace before it.
+    pub(super) sound: bool,
+    /// Streams break, and servers and resolvers cannot be reached.
+    pub(super) faults: bool,
+}
+
+/// What is known of a resolution.
+pub(super) struct Resolution {
+    pub(super) target: String,
+    pub(super) authority: String,
+    pub(super) held: BTreeSet<String>,
+    pub(super) last: Option<Result<Picture, WatchError>>,
+    /// The clusters of the routes that were in use last.
+    pub(super) roots: Vec<String>,
+    /// Requests could be sent to all clusters of its routes.
+    served: bool,
+    /// The generations that were seen last.
+    seen: BTreeMap<Key, u32>,
+}
+
+impl Resolution {
+    pub(super) fn new(target: String, authority: String) -> Self {
+        Self {
+            target,
+            authority,
+            held: BTreeSet::new(),
+            last: None,
+            roots: Vec::new(),
+            served: false,
+            seen: BTreeMap::new(),
+        }
+    }
+}
+
+impl Model {
+    pub(super) fn any_view(&self, random: &mut fastrand::Rng) -> Option<ViewId> {
+        let views: Vec<_> = self.resolutions.keys().copied().collect();
+        (!views.is_empty()).then(|| views[random.usize(0..views.len())])
+    }
+
+    /// What a resolution publishes, in short.
+    pub(super) fn read(observed: &Erased, mesh: &Mesh) -> Result<Picture, WatchError> {
+        let resolved = observed.downcast_ref::<Resolved>().expect("a resolution publishes what it resolved");
+        resolved.as_ref().map(|snapshot| Picture::of(snapshot, mesh)).map_err(WatchError::clone)
+    }
+
+    pub(super) fn on_published(&mut self, view: ViewId, shown: Result<Picture, WatchError>, mesh: &Mesh) {
+        let Some(resolution) = self.resolutions.get_mut(&view) else { panic!("{view:?} is not resolved") };
+        let check = Check { mesh, rules: self.rules };
+        let mut count = |what| *self.tally.entry(what).or_default() += 1;
+        match &shown {
+            Ok(picture) => {
+                count("tree");
+                picture.kinds().for_each(&mut count);
+                check.picture(resolution, picture);
+                resolution.roots = picture.roots();
+                resolution.served |= resolution.roots.iter().all(|root| picture.is_usable(root));
+            }
+            Err(reason) => {
+                check.failure(resolution, reason);
+                count("failure");
+            }
+        }
+        assert_ne!(resolution.last.as_ref(), Some(&shown), "the same is not told twice");
+        resolution.last = Some(shown);
+    }
+}
+
+struct Check<'a> {
+    mesh: &'a Mesh,
+    rules: Rules,
+}
+
+impl Check<'_> {
+    fn picture(&self, resolution: &mut Resolution, picture: &Picture) {
+        Self::check_stem(resolution, picture);
+        Self::check_clusters(resolution, picture);
+        for (name, shown) in &picture.clusters {
+            self.check_cluster((name, shown), resolution);
+        }
+        for warning in &picture.warnings {
+            let (ty, made) = if warning.type_url() == Type::Listener.url() {
+                (Type::Listener, &picture.listener.1)
+            } else {
+                (Type::Routes, &picture.routes.1)
+            };
+            self.check_reason(warning, &(ty, warning.name().to_owned()), made.generation);
+        }
+        if self.rules.sound && resolution.served {
+            let lost: Vec<_> = picture.roots().into_iter().filter(|root| !picture.is_usable(root)).collect();
+            assert!(lost.is_empty(), "a valid change took {lost:?} from {picture:#?}");
+        }
+        Self::check_order(resolution, picture);
+    }
+
+    fn failure(&self, resolution: &Resolution, reason: &WatchError) {
+        assert!(!(self.rules.sound && resolution.served), "a valid change took everything: {reason}");
+        let ty = Type::ALL.into_iter().find(|ty| ty.url() == reason.type_url()).expect("a type of ours");
+        assert!(matches!(ty, Type::Listener | Type::Routes), "{reason} concerns the whole tree");
+        let key = (ty, reason.name().to_owned());
+        let since = resolution.seen.get(&key).copied().unwrap_or(0);
+        let mut was = self.mesh.since(&key, since);
+        if reason.code() == Code::FailedPrecondition {
+            assert!(was.any(|spec| spec == Some(&Spec::Socket)), "{reason}");
+        } else if reason.reason().contains("VirtualHost") {
+            let lacks = |spec: Option<&Spec>| match spec {
+                Some(Spec::Routes(hosts) | Spec::Inline(hosts)) => {
+                    choose(hosts, &resolution.authority).is_none()
+                }
+                _ => false,
+            };
+            assert!(was.any(lacks), "{reason}");
+        } else {
+            self.check_reason(reason, &key, since);
+        }
+    }
+
+    /// Listener, routes and virtual host belong together.
+    fn check_stem(resolution: &Resolution, picture: &Picture) {
+        let Picture { listener, routes, .. } = picture;
+        assert_eq!(listener.0, resolution.target);
+        match &listener.1.spec {
+            Spec::Rds(name) => assert_eq!(*name, routes.0, "the listener has other routes"),
+            Spec::Inline(_) => assert_eq!(listener, routes),
+            other => panic!("{other:?} leads nowhere"),
+        }
+        let (Spec::Routes(hosts) | Spec::Inline(hosts)) = &routes.1.spec else { panic!("{routes:?}") };
+        let host = choose(hosts, &resolution.authority).map(|host| host.domain.as_str());
+        assert_eq!(host, Some(picture.host.as_str()), "another virtual host fits better");
+    }
+
+    /// The snapshot has the clusters that its routes and its aggregates lead to, and what calls hold, and no others.
+    fn check_clusters(resolution: &Resolution, picture: &Picture) {
+        let roots = picture.roots();
+        for root in &roots {
+            assert!(picture.clusters.contains_key(root), "{root} is missing from {picture:#?}");
+        }
+        // What calls hold is left out until it is ready (A74-6).
+        let held = resolution.held.iter().filter(|name| picture.clusters.contains_key(*name));
+        let (flats, too_deep) = flatten_all(roots.iter().chain(held), |name| picture.config(name));
+        assert!(picture.clusters.keys().eq(flats.keys()), "{:?} is what {picture:#?} leads to", flats.keys());
+        for (name, flat) in &flats {
+            let Shown { config: Some(Made { spec: Spec::Aggregate(_), .. }), error, leaves, .. } =
+                &picture.clusters[name]
+            else {
+                continue;
+            };
+            let problem = if flat.too_deep.is_some() || too_deep.contains(name) {
+                "aggregate cluster graph exceeds max depth (16)"
+            } else if flat.leaves.is_empty() {
+                "aggregate cluster graph has no leaf clusters"
+            } else {
+                assert_eq!(*leaves, flat.leaves, "of {name} in {picture:#?}");
+                ""
+            };
+            let shown = error.as_ref().map_or("", |error| error.reason());
+            assert_eq!(shown, problem, "of {name} in {picture:#?}");
+        }
+    }
+
+    /// A cluster is ready, or says why it is not; its endpoints are its own.
+    fn check_cluster(&self, (name, shown): (&String, &Shown), resolution: &Resolution) {
+        let Shown { config, error, warning, endpoints, note, leaves } = shown;
+        let key = (Type::Cluster, name.clone());
+        let Some(Made { generation, spec }) = config else {
+            let reason = error.as_ref().expect("a cluster that is not there says why");
+            self.check_reason(reason, &key, resolution.seen.get(&key).copied().unwrap_or(0));
+            assert!(endpoints.is_none() && note.is_none() && leaves.is_empty(), "{shown:?}");
+            return;
+        };
+        if let Some(warning) = warning {
+            self.check_reason(warning, &key, *generation);
+        }
+        let source = match spec {
+            Spec::Aggregate(_) => {
+                assert!(endpoints.is_none() && note.is_none(), "{name}: {shown:?}");
+                assert_eq!(error.is_some(), leaves.is_empty(), "{name}: {shown:?}");
+                return;
+            }
+            Spec::Eds(service) => service.clone(),
+            Spec::Dns(host, port) => format!("{host}:{port}"),
+            other => panic!("{other:?} is no cluster"),
+        };
+        assert!(error.is_none() && leaves.is_empty(), "{name}: {shown:?}");
+        assert!(endpoints.is_some() || note.is_some(), "{name} is not ready: {shown:?}");
+        assert!(endpoints.iter().all(|(whose, _)| *whose == source), "{name} has another's: {shown:?}");
+        if let (Some(note), Spec::Eds(_)) = (note, spec) {
+            let key = (Type::Endpoints, source);
+            let since = endpoints.as_ref().map(|(_, generation)| *generation);
+            self.check_reason(note, &key, since.or(resolution.seen.get(&key).copied()).unwrap_or(0));
+        } else if let Some(note) = note {
+            assert!(self.rules.faults && note.blame() == Blame::Network, "{note}");
+        }
+    }
+
+    /// No bad news without something bad, in the mesh since a generation, or on the way.
+    fn check_reason(&self, reason: &WatchError, key: &Key, since: u32) {
+        let mut was = self.mesh.since(key, since);
+        let explained = if reason.blame() == Blame::Network {
+            self.rules.faults
+        } else if reason.is_rejected() {
+            was.any(|spec| spec == Some(&Spec::Bad))
+        } else if reason.is_not_found() {
+            reason.reason().ends_with("in time") || was.any(|spec| spec.is_none())
+        } else {
+            reason.code() == Code::Unavailable && self.rules.faults
+        };
+        assert!(explained, "{key:?} was good since {since}: {reason}");
+    }
+
+    /// Nothing goes back to what it was before.
+    fn check_order(resolution: &mut Resolution, picture: &Picture) {
+        let stem = [(Type::Listener, &picture.listener), (Type::Routes, &picture.routes)];
+        let stem = stem.into_iter().map(|(ty, (name, made))| ((ty, name.clone()), made.generation));
+        let clusters = picture.clusters.iter().filter_map(|(name, shown)| {
+            Some(((Type::Cluster, name.clone()), shown.config.as_ref()?.generation))
+        });
+        let endpoints = picture.clusters.values().filter_map(|shown| shown.endpoints.clone());
+        let endpoints = endpoints.map(|(name, generation)| ((Type::Endpoints, name), generation));
+        for (key, generation) in stem.chain(clusters).chain(endpoints) {
+            let before = resolution.seen.insert(key.clone(), generation);
+            assert!(before <= Some(generation), "{key:?} went back from {before:?} to {generation}");
+        }
+    }
+}

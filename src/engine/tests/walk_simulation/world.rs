@@ -1,0 +1,277 @@
+//! Everybody who takes part: applications that resolve targets, an operator, resolvers, and the network.
+
+use std::{
+    collections::BTreeMap,
+    net::IpAddr,
+    time::{Duration, Instant},
+};
+
+use tracing::debug;
+
+use super::{
+    mesh::Mesh,
+    model::{Model, Resolution, Rules},
+    quiet::Quiet,
+    spec::{Type, address},
+};
+use crate::{
+    config::{Bootstrap, Node, Server, Target},
+    control_plane::session::{self, Held},
+    engine::tests::{
+        network::{Network, Told, Weather},
+        rig::Rig,
+    },
+    protocol::{Input, LookupId, Settings, ViewId},
+    resolve::Addresses,
+};
+
+/// How the world behaves.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Habits {
+    pub(super) rules: Rules,
+    pub(super) weather: Weather,
+    /// How long the server may be silent on a type.
+    pub(super) longest_hold: Duration,
+    /// How long a deleted cluster survives.
+    pub(super) grace: Duration,
+}
+
+pub(super) struct World {
+    pub(super) network: Network<Event>,
+    pub(super) mesh: Mesh,
+    pub(super) model: Model,
+    pub(super) dns: BTreeMap<String, Dns>,
+    habits: Habits,
+    held: Held,
+    /// When a type may be held again.
+    rests: BTreeMap<Type, Instant>,
+    views: u64,
+    healed: bool,
+}
+
+/// What a host's name leads to.
+#[derive(Debug, Default)]
+pub(super) struct Dns {
+    /// The generation of its addresses.
+    pub(super) generation: u32,
+    /// It cannot be looked up.
+    pub(super) broken: bool,
+}
+
+pub(super) enum Event {
+    /// The server speaks of a type again.
+    Release(Type),
+    /// The server can be reached again.
+    Up,
+    Answer(LookupId, String),
+}
+
+impl World {
+    pub(super) fn new(seed: u64, habits: Habits) -> Self {
+        let bootstrap = Bootstrap::builder().node(Node::new("n"));
+        let bootstrap = bootstrap.server(Server::new("127.0.0.1:1").insecure()).build().expect("it is valid");
+        let settings = Settings { deletion_grace: habits.grace, ..Settings::default() };
+        let mut network = Network::new(seed, Rig::of(bootstrap, settings), session::Settings::default());
+        network.weather = habits.weather;
+        let mut mesh = Mesh::default();
+        mesh.change(&mut network.store, &mut network.random, habits.rules.sound);
+        Self {
+            network,
+            mesh,
+            model: Model { rules: habits.rules, ..Model::default() },
+            dns: ["h0", "h1", "h2"].map(|host| (host.to_owned(), Dns::default())).into(),
+            habits,
+            held: Held::none(),
+            rests: BTreeMap::new(),
+            views: 0,
+            healed: false,
+        }
+    }
+
+    /// Says how often what was published.
+    pub(super) fn run(mut self) -> BTreeMap<&'static str, u64> {
+        self.resolve();
+        for _ in 0..self.network.random.usize(20..100) {
+            self.act();
+            let pause = [0, 5, 50, 1_000, 20_000][self.network.random.usize(0..5)];
+            let pause = self.network.random.u64(0..=pause);
+            self.pass(Duration::from_millis(pause));
+        }
+        self.heal();
+        // The longest backoff, the does-not-exist time, the longest delay of an answer, and that of what is looked up.
+        self.pass(Duration::from_secs(150 + 15 + 15 + 60) + self.habits.grace);
+        Quiet::of(&mut self).check();
+        self.model.tally
+    }
+
+    /// One thing that somebody does.
+    fn act(&mut self) {
+        let rules = self.habits.rules;
+        match self.network.random.u32(0..100) {
+            0..12 => self.resolve(),
+            12..18 => self.end(),
+            18..26 => self.hold_cluster(),
+            26..32 => self.release_cluster(),
+            32..35 => self.look_up_again(),
+            35..38 => self.renumber(),
+            38..68 => self.change(),
+            68..84 => self.hold(),
+            84..91 if rules.faults => self.network.cut(),
+            91..94 if rules.faults => self.go_down(),
+            94..97 if rules.faults && !rules.sound => self.network.misbehave(),
+            _ => {}
+        }
+    }
+
+    fn resolve(&mut self) {
+        self.views += 1;
+        let view = ViewId::new(self.views);
+        let name = format!("t{}", self.network.random.u32(0..4));
+        let target = Target::new(format!("xds:///{name}"));
+        let (target, authority) = match self.network.random.u32(0..3) {
+            0 => (target.with_authority("other"), "other".to_owned()),
+            _ => (target, name.clone()),
+        };
+        debug!(at = ?self.network.at(), ?view, %target, authority, "resolve");
+        self.model.resolutions.insert(view, Resolution::new(name, authority));
+        let now = self.network.now();
+        self.network.engine().resolve(view, &target, now);
+    }
+
+    fn end(&mut self) {
+        if let Some(view) = self.model.any_view(&mut self.network.random) {
+            debug!(at = ?self.network.at(), ?view, "end");
+            self.model.resolutions.remove(&view);
+            let now = self.network.now();
+            self.network.engine().unsubscribe(view, now);
+        }
+    }
+
+    fn hold_cluster(&mut self) {
+        let name = format!("k{}", self.network.random.u32(0..10));
+        let Some(view) = self.model.any_view(&mut self.network.random) else { return };
+        let Some(resolution) = self.model.resolutions.get_mut(&view) else { return };
+        if resolution.held.insert(name.clone()) {
+            debug!(at = ?self.network.at(), ?view, name, "hold a cluster");
+            let now = self.network.now();
+            self.network.engine().hold_cluster(view, &name, now);
+        }
+    }
+
+    fn release_cluster(&mut self) {
+        let Some(view) = self.model.any_view(&mut self.network.random) else { return };
+        let Some(resolution) = self.model.resolutions.get_mut(&view) else { return };
+        if let Some(name) = resolution.held.pop_first() {
+            debug!(at = ?self.network.at(), ?view, name, "release a cluster");
+            let now = self.network.now();
+            self.network.engine().release_cluster(view, &name, now);
+        }
+    }
+
+    fn look_up_again(&mut self) {
+        if let Some(view) = self.model.any_view(&mut self.network.random) {
+            let now = self.network.now();
+            self.network.engine().resolve_again(view, now);
+        }
+    }
+
+    /// A host gets other addresses, or becomes unknown for a while, or for good.
+    fn renumber(&mut self) {
+        let random = &mut self.network.random;
+        let host = random.usize(0..self.dns.len());
+        let breaks = random.u32(0..3) == 0 && self.habits.rules.faults && !self.habits.rules.sound;
+        if let Some(dns) = self.dns.values_mut().nth(host) {
+            dns.generation += 1;
+            dns.broken = breaks;
+        }
+    }
+
+    /// The operator changes the mesh; wild ones leave some of it sound.
+    fn change(&mut self) {
+        let at = self.network.at();
+        let Network { store, random, .. } = &mut self.network;
+        debug!(?at, changes = ?self.mesh.change(store, random, self.habits.rules.sound), "change");
+        self.network.serve();
+    }
+
+    /// The server is silent on a type for a while, so that what belongs together comes apart.
+    fn hold(&mut self) {
+        let ty = Type::ALL[self.network.random.usize(0..Type::ALL.len())];
+        let now = self.network.now();
+        if self.held.holds(ty.url()) || self.rests.get(&ty).is_some_and(|until| now < *until) {
+            return;
+        }
+        let longest = self.habits.longest_hold.as_millis() as u64;
+        let time = Duration::from_millis(self.network.random.u64(0..longest));
+        debug!(at = ?self.network.at(), ?ty, ?time, "be silent");
+        self.held.hold(ty.url());
+        self.network.hold(self.held.clone());
+        self.network.plan(time, Event::Release(ty));
+        self.rests.insert(ty, now + time + REST);
+    }
+
+    fn go_down(&mut self) {
+        self.network.down = true;
+        let time = Duration::from_millis(self.network.random.u64(0..100_000));
+        self.network.plan(time, Event::Up);
+    }
+
+    fn heal(&mut self) {
+        debug!(at = ?self.network.at(), "heal");
+        self.healed = true;
+        self.held = Held::none();
+        self.network.heal();
+    }
+
+    /// Lets time pass, with everything that happens in it.
+    fn pass(&mut self, time: Duration) {
+        let until = self.network.now() + time;
+        while let Some(told) = self.network.poll(until) {
+            let at = self.network.at();
+            match told {
+                Told::Published(view, observed) => {
+                    let shown = Model::read(&observed, &self.mesh);
+                    debug!(?at, ?view, ?shown, "published");
+                    self.model.on_published(view, shown, &self.mesh);
+                }
+                Told::Lookup(lookup, host) => self.look_up(lookup, host),
+                Told::Due(Event::Release(ty)) => {
+                    self.held.release(ty.url());
+                    self.network.hold(self.held.clone());
+                }
+                Told::Due(Event::Up) => self.network.down = false,
+                Told::Due(Event::Answer(lookup, host)) => self.answer(lookup, &host),
+            }
+        }
+    }
+
+    /// The answer comes at once, late, or never.
+    fn look_up(&mut self, lookup: LookupId, host: String) {
+        let wild = self.habits.rules.faults && !self.habits.rules.sound && !self.healed;
+        let longest = match self.network.random.u32(0..10) {
+            0 if wild => return,
+            1 if wild => 30_000,
+            2 if !self.healed => 3_000,
+            _ => 50,
+        };
+        let time = Duration::from_millis(self.network.random.u64(0..longest));
+        self.network.plan(time, Event::Answer(lookup, host));
+    }
+
+    fn answer(&mut self, lookup: LookupId, host: &str) {
+        let Dns { generation, broken } = self.dns[host];
+        let fails = self.habits.rules.faults && !self.habits.rules.sound && !self.healed;
+        let result = if broken || (fails && self.network.random.u32(0..5) == 0) {
+            Err("no such host".to_owned())
+        } else {
+            let ip: IpAddr = address(host, generation);
+            let ttl = Duration::from_secs(self.network.random.u64(0..60));
+            Ok(Addresses::new([ip]).with_ttl(ttl))
+        };
+        let now = self.network.now();
+        self.network.engine().handle_input(Input::Resolved { lookup, result }, now);
+    }
+}
+
+/// How long the server speaks of a type before it is silent on it again: long enough for what was held.
+const REST: Duration = Duration::from_millis(200);
