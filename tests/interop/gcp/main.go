@@ -7,7 +7,14 @@
 //
 //	set base              the mesh as it was at the start
 //	update canary W1 W2   other weights for the stable and the canary clusters
+//	canary SERVICE W      W of 100 requests to the canary cluster of one service, the others to the stable one
 //	drain ADDRESS         this endpoint (10.1.0.1:8080) is draining
+//	fail CLUSTER          all endpoints of the cluster are unhealthy
+//	heal CLUSTER          the end of that
+//	fallback HOST         another host for the cluster orders-fallback
+//	rename CLUSTER NAME   the cluster, its endpoints and the routes to it go by another name, all at once
+//	lose SERVICE          the routes of the service lead to the cluster SERVICE-lost, which there is not
+//	find SERVICE          the end of that
 //	invalid               a cluster that gRPC clients must reject, and a good change beside it
 //	valid                 the end of that
 //	clusters N            N more clusters: bulk-00000, bulk-00001 ...
@@ -105,12 +112,41 @@ func change(mesh *mesh, verb string, args []string) error {
 		if err != nil {
 			return err
 		}
-		mesh.weights = [2]uint32{weights[0], weights[1]}
+		mesh.weights, mesh.canary = [2]uint32{weights[0], weights[1]}, map[string]uint32{}
+	case "canary":
+		if len(args) != 2 {
+			return fmt.Errorf("canary SERVICE W")
+		}
+		weight, err := numbers(args[1:])
+		if err != nil {
+			return err
+		}
+		return mesh.weigh(args[0], weight[0])
 	case "drain":
 		if len(args) != 1 {
 			return fmt.Errorf("drain ADDRESS")
 		}
 		return mesh.drain(args[0])
+	case "fail", "heal":
+		if len(args) != 1 {
+			return fmt.Errorf("%s CLUSTER", verb)
+		}
+		return mesh.setFailing(args[0], verb == "fail")
+	case "fallback":
+		if len(args) != 1 {
+			return fmt.Errorf("fallback HOST")
+		}
+		mesh.fallback = args[0]
+	case "rename":
+		if len(args) != 2 {
+			return fmt.Errorf("rename CLUSTER NAME")
+		}
+		return mesh.rename(args[0], args[1])
+	case "lose", "find":
+		if len(args) != 1 {
+			return fmt.Errorf("%s SERVICE", verb)
+		}
+		return mesh.setLost(args[0], verb == "lose")
 	case "invalid", "valid":
 		mesh.invalid = verb == "invalid"
 	case "clusters":

@@ -16,10 +16,15 @@ import (
 //   - Each other service has one cluster of its name. The endpoints of cluster C are called C-endpoints.
 type mesh struct {
 	services []string
-	weights  [2]uint32 // of the stable and the canary cluster
-	draining map[string]bool
-	invalid  bool // payments breaks a rule, and inventory is changed beside it
-	bulk     int  // so many clusters more
+	weights  [2]uint32         // of the stable and the canary cluster
+	canary   map[string]uint32 // by service: of 100 requests, where that is said
+	draining map[string]bool   // by address
+	failing  map[string]bool   // by cluster: all its endpoints are unhealthy
+	fallback string            // the host of orders-fallback
+	renamed  map[string]string // by cluster: the name it goes by
+	lost     map[string]bool   // by service: its routes lead to a cluster that there is not
+	invalid  bool              // payments breaks a rule, and inventory is changed beside it
+	bulk     int               // so many clusters more
 }
 
 var names = []string{
@@ -30,7 +35,70 @@ var names = []string{
 var canaries = []string{"shop", "cart", "checkout"}
 
 func baseMesh() *mesh {
-	return &mesh{services: slices.Clone(names), weights: [2]uint32{99, 1}, draining: map[string]bool{}}
+	return &mesh{
+		services: slices.Clone(names),
+		weights:  [2]uint32{99, 1},
+		canary:   map[string]uint32{},
+		draining: map[string]bool{},
+		failing:  map[string]bool{},
+		fallback: "orders.fallback.example",
+		renamed:  map[string]string{},
+		lost:     map[string]bool{},
+	}
+}
+
+func (m *mesh) weigh(service string, weight uint32) error {
+	if !slices.Contains(canaries, service) || weight > 100 {
+		return fmt.Errorf("not a canary, or more than 100")
+	}
+	m.canary[service] = weight
+	return nil
+}
+
+// weightsOf are those of the service's stable and canary clusters.
+func (m *mesh) weightsOf(service string) [2]uint32 {
+	if weight, ok := m.canary[service]; ok {
+		return [2]uint32{100 - weight, weight}
+	}
+	return m.weights
+}
+
+func (m *mesh) setFailing(cluster string, failing bool) error {
+	if !m.hasEndpoints(cluster) {
+		return fmt.Errorf("no such cluster with endpoints")
+	}
+	m.failing[cluster] = failing
+	return nil
+}
+
+func (m *mesh) rename(cluster, name string) error {
+	if !m.hasEndpoints(cluster) {
+		return fmt.Errorf("no such cluster with endpoints")
+	}
+	m.renamed[cluster] = name
+	return nil
+}
+
+// nameOf is what a cluster goes by.
+func (m *mesh) nameOf(cluster string) string {
+	if name, ok := m.renamed[cluster]; ok {
+		return name
+	}
+	return cluster
+}
+
+func (m *mesh) setLost(service string, lost bool) error {
+	if !slices.Contains(m.services, service) || slices.Contains(canaries, service) {
+		return fmt.Errorf("no such service with one cluster")
+	}
+	m.lost[service] = lost
+	return nil
+}
+
+func (m *mesh) hasEndpoints(cluster string) bool {
+	return slices.ContainsFunc(m.services, func(service string) bool {
+		return slices.Contains(endpointClusters(service), cluster)
+	})
 }
 
 func (m *mesh) drain(address string) error {
@@ -75,8 +143,8 @@ func (m *mesh) resources() map[string][]types.Resource {
 			add(resource.EndpointType, m.endpoints(cluster))
 		}
 		if service == "orders" {
-			add(resource.ClusterType, dnsCluster("orders-fallback", "orders.fallback.example", 8443))
-			add(resource.ClusterType, aggregateCluster("orders", "orders-primary", "orders-fallback"))
+			add(resource.ClusterType, dnsCluster("orders-fallback", m.fallback, 8443))
+			add(resource.ClusterType, aggregateCluster("orders", m.nameOf("orders-primary"), "orders-fallback"))
 		}
 	}
 	for i := range m.bulk {

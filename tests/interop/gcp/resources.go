@@ -44,13 +44,18 @@ func apiListener(name string, http *manager.HttpConnectionManager) *listener.Lis
 func (m *mesh) routes(service string) *route.RouteConfiguration {
 	action := &route.RouteAction{Timeout: durationpb.New(15e9)}
 	if clusters := endpointClusters(service); len(clusters) == 2 {
+		weights := m.weightsOf(service)
 		var weighted []*route.WeightedCluster_ClusterWeight
 		for i, name := range clusters {
-			weighted = append(weighted, &route.WeightedCluster_ClusterWeight{Name: name, Weight: wrapperspb.UInt32(m.weights[i])})
+			weighted = append(weighted, &route.WeightedCluster_ClusterWeight{
+				Name: m.nameOf(name), Weight: wrapperspb.UInt32(weights[i]),
+			})
 		}
 		action.ClusterSpecifier = &route.RouteAction_WeightedClusters{WeightedClusters: &route.WeightedCluster{Clusters: weighted}}
+	} else if m.lost[service] {
+		action.ClusterSpecifier = &route.RouteAction_Cluster{Cluster: service + "-lost"}
 	} else {
-		action.ClusterSpecifier = &route.RouteAction_Cluster{Cluster: service}
+		action.ClusterSpecifier = &route.RouteAction_Cluster{Cluster: m.nameOf(service)}
 	}
 	host := &route.VirtualHost{
 		Name:    service,
@@ -72,9 +77,11 @@ func routeTo(prefix string, action *route.RouteAction) *route.Route {
 
 func (m *mesh) cluster(name string) *cluster.Cluster {
 	made := &cluster.Cluster{
-		Name:                 name,
+		Name:                 m.nameOf(name),
 		ClusterDiscoveryType: &cluster.Cluster_Type{Type: cluster.Cluster_EDS},
-		EdsClusterConfig:     &cluster.Cluster_EdsClusterConfig{EdsConfig: fromAds(), ServiceName: name + "-endpoints"},
+		EdsClusterConfig: &cluster.Cluster_EdsClusterConfig{
+			EdsConfig: fromAds(), ServiceName: m.nameOf(name) + "-endpoints",
+		},
 	}
 	switch {
 	case m.invalid && name == "payments": // the smallest ring is larger than the largest
@@ -129,6 +136,9 @@ func (m *mesh) endpoints(clusterName string) *endpoint.ClusterLoadAssignment {
 		if m.draining[address] {
 			health = core.HealthStatus_DRAINING
 		}
+		if m.failing[clusterName] {
+			health = core.HealthStatus_UNHEALTHY
+		}
 		at := netip.MustParseAddrPort(address)
 		zone := zones[i%len(zones)]
 		zone.LbEndpoints = append(zone.LbEndpoints, lbEndpoint(at.Addr().String(), uint32(at.Port()), health))
@@ -139,7 +149,7 @@ func (m *mesh) endpoints(clusterName string) *endpoint.ClusterLoadAssignment {
 			used = append(used, zone)
 		}
 	}
-	return &endpoint.ClusterLoadAssignment{ClusterName: clusterName + "-endpoints", Endpoints: used}
+	return &endpoint.ClusterLoadAssignment{ClusterName: m.nameOf(clusterName) + "-endpoints", Endpoints: used}
 }
 
 func lbEndpoint(host string, port uint32, health core.HealthStatus) *endpoint.LbEndpoint {
