@@ -220,7 +220,7 @@ fn client_of(peer: &Peer) -> Client {
     Client::builder(bootstrap).build().expect("a client can be built")
 }
 
-async fn within<T>(what: &str, wait: impl Future<Output = T>) -> T {
+pub(crate) async fn within<T>(what: &str, wait: impl Future<Output = T>) -> T {
     match timeout(PATIENCE, wait).await {
         Ok(found) => found,
         Err(_) => panic!("{what} did not come"),

@@ -5,4 +5,6 @@ mod mesh;
 mod observer;
 mod peer;
 mod process;
+mod walk;
+mod walker;
 mod watch;

@@ -56,6 +56,12 @@ pub(crate) fn addresses() -> Vec<String> {
     all
 }
 
+/// The addresses of a service, sorted as text.
+pub(crate) fn addresses_of(service: &str) -> Vec<String> {
+    let number = 1 + SERVICES.iter().position(|known| *known == service).expect("there is such a service");
+    (1..=8).map(|i| format!("10.1.{number}.{i}:8080")).collect()
+}
+
 fn clusters_of(service: &str) -> Vec<String> {
     match service {
         "shop" | "cart" | "checkout" => vec![format!("{service}-stable"), format!("{service}-canary")],

@@ -15,6 +15,7 @@ mkdir -p "$bin"
   go vet ./...
   go build -o "$bin/gcp" .
 )
-cargo build --locked --quiet --example watch
-XDSKIT_INTEROP_PEER=$bin/gcp XDSKIT_INTEROP_WATCH=${bin%/interop}/debug/examples/watch \
+cargo build --locked --quiet --example watch --example walk
+examples=${bin%/interop}/debug/examples
+XDSKIT_INTEROP_PEER=$bin/gcp XDSKIT_INTEROP_WATCH=$examples/watch XDSKIT_INTEROP_WALK=$examples/walk \
   cargo test --locked --test interop -- "$@"
