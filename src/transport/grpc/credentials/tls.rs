@@ -3,9 +3,13 @@ use std::{path::Path, sync::Arc};
 use tokio_rustls::{
     TlsConnector,
     rustls::{
-        ClientConfig, RootCertStore,
+        ClientConfig, Error, InconsistentKeys, RootCertStore,
         crypto::{CryptoProvider, ring},
-        pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
+        pki_types::{
+            CertificateDer, PrivateKeyDer, ServerName,
+            pem::{self, PemObject},
+        },
+        sign::{CertifiedKey, SingleCertAndKey},
     },
 };
 use tonic::codegen::StdError;
@@ -36,12 +40,8 @@ impl Tls {
             .with_root_certificates(roots);
         let mut client = match (&config.certificate_file, &config.private_key_file) {
             (Some(certificate), Some(key)) => {
-                let chain = certificates_of("certificate_file", certificate)?;
-                let private =
-                    PrivateKeyDer::from_pem_file(key).map_err(|e| in_file("private_key_file", key, &e))?;
-                builder
-                    .with_client_auth_cert(chain, private)
-                    .map_err(|e| in_file("certificate_file", certificate, &e))?
+                let identity = identity(certificate, key, builder.crypto_provider())?;
+                builder.with_client_cert_resolver(Arc::new(identity))
             }
             (None, None) => builder.with_no_client_auth(),
             (Some(_), None) | (None, Some(_)) => {
@@ -62,10 +62,30 @@ impl Tls {
     }
 }
 
+/// What a client shows of itself. Certificate and key are two files, which a rotation may have replaced one of.
+fn identity(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Result<SingleCertAndKey, String> {
+    let chain = certificates_of("certificate_file", certificate)?;
+    let private = PrivateKeyDer::from_pem_file(key)
+        .map_err(|e| in_file("private_key_file", key, &pem_problem(&e, "private key")))?;
+    let private = provider
+        .key_provider
+        .load_private_key(private)
+        .map_err(|e| in_file("private_key_file", key, &format!("a key that cannot be used: {e}")))?;
+    let pair = CertifiedKey::new(chain, private);
+    match pair.keys_match() {
+        Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(pair.into()),
+        Err(Error::InconsistentKeys(_)) => {
+            let other = format!("not for the key in private_key_file {}: replace both", key.display());
+            Err(in_file("certificate_file", certificate, &other))
+        }
+        Err(e) => Err(in_file("certificate_file", certificate, &unusable(&e))),
+    }
+}
+
 fn roots_of(path: &Path) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
     for certificate in certificates_of("ca_certificate_file", path)? {
-        roots.add(certificate).map_err(|e| in_file("ca_certificate_file", path, &e))?;
+        roots.add(certificate).map_err(|e| in_file("ca_certificate_file", path, &unusable(&e)))?;
     }
     Ok(roots)
 }
@@ -78,17 +98,91 @@ fn system_roots() -> Result<RootCertStore, String> {
         return Ok(roots);
     }
     let why: Vec<_> = found.errors.iter().map(ToString::to_string).collect();
-    Err(format!("the system has no usable root certificates: {}", why.join("; ")))
+    Err(format!("no ca_certificate_file, and the system has no usable root certificates: {}", why.join("; ")))
 }
 
 fn certificates_of(field: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let certificates = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|e| in_file(field, path, &e))?;
+        .map_err(|e| in_file(field, path, &pem_problem(&e, "certificate")))?;
     if certificates.is_empty() {
-        return Err(in_file(field, path, &"no certificate in it"));
+        return Err(in_file(field, path, &pem_problem(&pem::Error::NoItemsFound, "certificate")));
     }
     Ok(certificates)
 }
 
+/// Why there is no such thing in a PEM file.
+fn pem_problem(error: &pem::Error, wanted: &str) -> String {
+    if let pem::Error::Io(error) = error {
+        return error.to_string();
+    }
+    if let pem::Error::NoItemsFound = error {
+        return format!("no {wanted} in it");
+    }
+    format!("not a PEM file: {error}")
+}
+
+/// rustls says "invalid peer certificate" of our own ones, too.
+fn unusable(error: &Error) -> String {
+    if let Error::InvalidCertificate(why) = error {
+        return format!("a certificate that cannot be used: {why:?}");
+    }
+    format!("a certificate that cannot be used: {error}")
+}
+
 const HTTP2: &[u8] = b"h2";
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use rcgen::{CertificateParams, KeyPair};
+
+    use super::*;
+
+    #[test]
+    fn a65_files_that_cannot_be_used_are_named_with_the_reason() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            fs::write(&path, text).unwrap();
+            path
+        };
+        let ((good, key), (_, other)) = (pair(), pair());
+        let (good, key) = (file("good.pem", &good), file("good.key", &key));
+        let other = file("other.key", &other);
+        let text = file("text", "not a certificate");
+        let torn = file("torn", "-----BEGIN CERTIFICATE-----\nAAAA\n");
+        let garbled = file("garbled", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+        let no_key = file("no.key", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n");
+        let missing = folder.path().join("missing");
+        let ca = |path: &Path| TlsConfig::default().with_ca_certificate_file(path);
+        let pair = |certificate: &Path, key: &Path| ca(&good).with_identity(certificate, key);
+        assert!(Tls::load(&pair(&good, &key)).is_ok());
+        let unlike = format!("not for the key in private_key_file {}: replace both", other.display());
+        for (config, field, path, reason) in [
+            (ca(&missing), "ca_certificate_file", &missing, "No such file"),
+            (ca(&text), "ca_certificate_file", &text, "no certificate in it"),
+            (ca(&torn), "ca_certificate_file", &torn, "not a PEM file: missing section end"),
+            (ca(&garbled), "ca_certificate_file", &garbled, "a certificate that cannot be used: BadEncoding"),
+            (pair(&missing, &key), "certificate_file", &missing, "No such file"),
+            (pair(&text, &key), "certificate_file", &text, "no certificate in it"),
+            (pair(&garbled, &key), "certificate_file", &garbled, "a certificate that cannot be used"),
+            (pair(&good, &missing), "private_key_file", &missing, "No such file"),
+            (pair(&good, &good), "private_key_file", &good, "no private key in it"),
+            (pair(&good, &no_key), "private_key_file", &no_key, "a key that cannot be used"),
+            (pair(&good, &other), "certificate_file", &good, unlike.as_str()),
+        ] {
+            let error = Tls::load(&config).err().unwrap();
+            let start = format!("{field} {}: {reason}", path.display());
+            assert!(error.starts_with(&start), "{error:?} is not {start:?}");
+        }
+    }
+
+    /// A certificate and its key.
+    fn pair() -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let certificate = CertificateParams::new(vec!["x".to_owned()]).unwrap().self_signed(&key).unwrap();
+        (certificate.pem(), key.serialize_pem())
+    }
+}
