@@ -14,6 +14,10 @@ pub enum ChannelCredentials {
 }
 
 /// TLS to a management server (A65). Without any file: the system's root certificates and no client certificate.
+///
+/// Files can be replaced while a client runs. What cannot be used (a file that is missing or garbled, a certificate that is
+/// not for the key because only one of the two was replaced) is an error of the watches that names the field, the file and
+/// the reason; no connection is made with less, and the next attempt reads the files again.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct TlsConfig {
@@ -25,7 +29,8 @@ pub struct TlsConfig {
     pub private_key_file: Option<PathBuf>,
     /// JSON file of a SPIFFE trust bundle map, used in place of the roots (A87).
     pub spiffe_trust_bundle_map_file: Option<PathBuf>,
-    /// How old the contents of the files may be when a connection is made.
+    /// How old the contents of the files may be when a connection is made. They are read for each connection, so they are
+    /// never older than it, whatever this says; a connection that is up keeps those that it was made with.
     pub refresh_interval: Duration,
 }
 
@@ -33,7 +38,11 @@ pub struct TlsConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CallCredentials {
-    /// A JSON web token read from a file. It is sent on secured connections only.
+    /// A JSON web token from a file, sent as `Authorization: Bearer`, on secured connections only.
+    ///
+    /// The file is read for each stream that is opened, so a token can be replaced at any time. It must say when it expires
+    /// (claim `exp`). One that has expired, or cannot be read, is an error of the watches; nothing is sent, and the next
+    /// attempt reads the file again. A stream that is open stays when its token expires, unless the server ends it.
     JwtTokenFile(PathBuf),
 }
 

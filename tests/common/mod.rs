@@ -1,6 +1,8 @@
 //! What the tests of the client share.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+pub(crate) mod tls;
+
 use std::{future::Future, sync::Arc, time::Duration};
 
 use bytes::Bytes;

@@ -1,4 +1,4 @@
-use std::path::Path;
+use std::{path::Path, time::SystemTime};
 
 use tonic::{codegen::StdError, metadata::AsciiMetadataValue};
 
@@ -10,6 +10,7 @@ use crate::{
 
 #[cfg(feature = "tls")]
 mod tls;
+mod token;
 
 /// What a connection is secured with, loaded from files for this one connection.
 pub(super) struct Credentials {
@@ -74,18 +75,15 @@ fn authorization(
     credentials: &[CallCredentials],
 ) -> Result<Vec<AsciiMetadataValue>, String> {
     if !credentials.is_empty() && *channel == ChannelCredentials::Insecure {
-        return Err("call credentials are sent over secured connections only".to_owned());
+        return Err(
+            "call credentials are sent over secured connections only: use channel_creds `tls`".to_owned()
+        );
     }
     credentials
         .iter()
         .map(|credentials| match credentials {
-            CallCredentials::JwtTokenFile(path) => {
-                let token = std::fs::read_to_string(path).map_err(|e| in_file("jwt_token_file", path, &e))?;
-                let mut value = AsciiMetadataValue::try_from(format!("Bearer {}", token.trim()))
-                    .map_err(|_| in_file("jwt_token_file", path, &"not a token"))?;
-                value.set_sensitive(true);
-                Ok(value)
-            }
+            CallCredentials::JwtTokenFile(path) => token::read(path, SystemTime::now())
+                .map_err(|reason| in_file("jwt_token_file", path, &reason)),
         })
         .collect()
 }

@@ -1,0 +1,140 @@
+//! Servers with TLS, authorities that make certificates, and files of those.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use tokio::{net::TcpListener, task::JoinHandle};
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::{Certificate, Identity, ServerTlsConfig};
+use xdskit::control_plane::ControlPlane;
+
+/// A control plane behind TLS that takes note of the tokens that it is shown.
+pub(crate) struct TlsServer {
+    pub(crate) control_plane: ControlPlane,
+    addr: SocketAddr,
+    task: JoinHandle<()>,
+    tokens: Arc<Mutex<Vec<Option<String>>>>,
+}
+
+impl TlsServer {
+    /// Serves on an address that was its own before, or on a free port.
+    pub(crate) async fn start(
+        control_plane: ControlPlane,
+        addr: Option<SocketAddr>,
+        tls: ServerTlsConfig,
+    ) -> Self {
+        let addr = addr.unwrap_or_else(|| ([127, 0, 0, 1], 0).into());
+        let listener = TcpListener::bind(addr).await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let tokens = Arc::new(Mutex::new(Vec::new()));
+        let noted = tokens.clone();
+        let note = move |request: tonic::Request<()>| {
+            let value =
+                request.metadata().get("authorization").map(|value| value.to_str().unwrap().to_owned());
+            noted.lock().unwrap().push(value);
+            Ok(request)
+        };
+        let service = tonic::service::interceptor::InterceptedService::new(control_plane.service(), note);
+        let router = tonic::transport::Server::builder().tls_config(tls).unwrap().add_service(service);
+        let serve = async move { drop(router.serve_with_incoming(TcpListenerStream::new(listener)).await) };
+        Self { control_plane, addr, task: tokio::spawn(serve), tokens }
+    }
+
+    pub(crate) fn uri(&self) -> String {
+        self.addr.to_string()
+    }
+
+    /// The `authorization` of each stream that was opened, in order.
+    pub(crate) fn tokens(&self) -> Vec<Option<String>> {
+        self.tokens.lock().unwrap().clone()
+    }
+
+    /// Closes the listener and the streams; gives the address.
+    pub(crate) async fn stop(mut self) -> SocketAddr {
+        self.task.abort();
+        let _ = (&mut self.task).await;
+        self.control_plane.disconnect(tonic::Status::unavailable("stopped"));
+        self.addr
+    }
+}
+
+impl Drop for TlsServer {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// An authority that makes certificates.
+pub(crate) struct Ca(CertifiedIssuer<'static, KeyPair>);
+
+impl Ca {
+    pub(crate) fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    pub(crate) fn root(&self) -> String {
+        self.0.pem()
+    }
+
+    pub(crate) fn write_root(&self, path: &Path) {
+        fs::write(path, self.root()).unwrap();
+    }
+
+    pub(crate) fn write_identity(&self, certificate: &Path, key: &Path) {
+        let (chain, private) = self.issue("client.example.com");
+        fs::write(certificate, chain).unwrap();
+        fs::write(key, private).unwrap();
+    }
+
+    pub(crate) fn server_config(&self) -> ServerTlsConfig {
+        self.server_config_for("127.0.0.1")
+    }
+
+    pub(crate) fn server_config_for(&self, name: &str) -> ServerTlsConfig {
+        let (chain, private) = self.issue(name);
+        ServerTlsConfig::new().identity(Identity::from_pem(chain, private))
+    }
+
+    /// A server's that asks its clients for certificates of another authority.
+    pub(crate) fn mutual_config(&self, clients: &Self) -> ServerTlsConfig {
+        self.server_config().client_ca_root(Certificate::from_pem(clients.root()))
+    }
+
+    fn issue(&self, name: &str) -> (String, String) {
+        let key = KeyPair::generate().unwrap();
+        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())
+    }
+}
+
+/// A directory for files of certificates.
+pub(crate) struct Files(tempfile::TempDir);
+
+impl Files {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub(crate) fn ca(&self) -> PathBuf {
+        self.path("ca.pem")
+    }
+
+    pub(crate) fn certificate(&self) -> PathBuf {
+        self.path("client.pem")
+    }
+
+    pub(crate) fn key(&self) -> PathBuf {
+        self.path("client.key")
+    }
+}
