@@ -66,6 +66,8 @@ struct Inner {
 #[derive(Debug, Clone, PartialEq)]
 enum Reason {
     Text(Arc<str>),
+    /// Trouble with the server as a whole.
+    Server(Arc<str>),
     Invalid(Invalid),
 }
 
@@ -80,6 +82,11 @@ pub(crate) struct Subject {
 impl WatchError {
     pub(crate) fn new(code: Code, blame: Blame, about: Subject, reason: impl Into<Arc<str>>) -> Self {
         Self::with_reason(code, blame, about, Reason::Text(reason.into()))
+    }
+
+    /// Trouble with the server as a whole: nothing is said of the resource by itself.
+    pub(crate) fn of_server(code: Code, blame: Blame, about: Subject, reason: impl Into<Arc<str>>) -> Self {
+        Self::with_reason(code, blame, about, Reason::Server(reason.into()))
     }
 
     pub(crate) fn rejected(about: Subject, invalid: Invalid) -> Self {
@@ -120,14 +127,14 @@ impl WatchError {
     pub fn field(&self) -> Option<&str> {
         match &self.inner.reason {
             Reason::Invalid(invalid) if !invalid.path().is_empty() => Some(invalid.path()),
-            Reason::Invalid(_) | Reason::Text(_) => None,
+            Reason::Invalid(_) | Reason::Text(_) | Reason::Server(_) => None,
         }
     }
 
     /// The reason alone, without resource, field and node.
     pub fn reason(&self) -> &str {
         match &self.inner.reason {
-            Reason::Text(text) => text,
+            Reason::Text(text) | Reason::Server(text) => text,
             Reason::Invalid(invalid) => invalid.reason(),
         }
     }
@@ -140,6 +147,11 @@ impl WatchError {
     /// Whether a resource was sent and rejected.
     pub fn is_rejected(&self) -> bool {
         matches!(self.inner.reason, Reason::Invalid(_))
+    }
+
+    /// Whether it is the server that cannot be reached or used, and not something about the resource.
+    pub(crate) fn is_of_server(&self) -> bool {
+        matches!(self.inner.reason, Reason::Server(_))
     }
 
     /// Whether it can pass by itself: the server is unreachable, or cannot answer now.
@@ -157,7 +169,7 @@ impl fmt::Display for WatchError {
         let Inner { type_url, name, node, reason, .. } = &*self.inner;
         write!(f, "{} {name:?}: ", short_type(type_url))?;
         match reason {
-            Reason::Text(text) => f.write_str(text)?,
+            Reason::Text(text) | Reason::Server(text) => f.write_str(text)?,
             Reason::Invalid(invalid) => write!(f, "{invalid}")?,
         }
         write!(f, " [node id: {node}]")

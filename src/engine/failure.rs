@@ -48,7 +48,7 @@ impl Failure {
 
     /// The same for one resource.
     pub(crate) fn about(&self, subject: Subject) -> WatchError {
-        WatchError::new(self.code, self.blame, subject, self.message.as_str())
+        WatchError::of_server(self.code, self.blame, subject, self.message.as_str())
     }
 }
 
