@@ -32,8 +32,13 @@ pub(super) struct Graph {
     pub(super) below_next: BTreeSet<Arc<str>>,
     /// What aggregates that are shown lead to as they are shown.
     pub(super) below_shown: BTreeSet<Arc<str>>,
+    /// The same of those alone that the current routes lead to.
+    pub(super) below_current: BTreeSet<Arc<str>>,
     current: Vec<Arc<str>>,
     next: Next,
+    next_since: Option<Instant>,
+    /// Until when the next routes wait for a cluster that there is not.
+    patience: Option<Instant>,
     /// Requests are sent by the current routes.
     serving: bool,
     /// What a snapshot holds.
@@ -42,6 +47,8 @@ pub(super) struct Graph {
     unready: BTreeSet<Arc<str>>,
     /// The nodes of which there is nothing because their server cannot be reached.
     cut_off: BTreeSet<Arc<str>>,
+    /// The nodes of which it is known that they do not exist.
+    missing: BTreeSet<Arc<str>>,
     /// The nodes that outlive their deletion.
     graces: BTreeSet<Arc<str>>,
     dirty: BTreeSet<Arc<str>>,
@@ -84,12 +91,16 @@ impl Graph {
             below_latest: BTreeSet::new(),
             below_next: BTreeSet::new(),
             below_shown: BTreeSet::new(),
+            below_current: BTreeSet::new(),
             current: Vec::new(),
             next: Next::Nothing,
+            next_since: None,
+            patience: None,
             serving: false,
             entries: OrdMap::new(),
             unready: BTreeSet::new(),
             cut_off: BTreeSet::new(),
+            missing: BTreeSet::new(),
             graces: BTreeSet::new(),
             dirty: BTreeSet::new(),
             loose: BTreeSet::new(),
@@ -136,18 +147,19 @@ impl Graph {
                 self.unlinked |= self.aggregates.contains(name);
             }
         }
-        self.next = next;
+        (self.next, self.next_since) = (next, None);
         self.unlinked |= !self.below_next.is_empty();
     }
 
     /// Whether all that the next routes lead to is ready. While others serve, what is missing only because the server
-    /// cannot be reached is waited for.
+    /// cannot be reached is waited for; and for a while what does not exist, since that may be older news than the routes.
     pub(super) fn is_next_ready(&self) -> bool {
         let waits = |name: &Arc<str>| self.is_next(name);
-        let cut_off = |name: &Arc<str>| self.is_next(name) && !self.is_in_tree(name);
+        let cut_off = |name: &Arc<str>| self.is_next(name) && self.is_awaited(name);
         matches!(self.next, Next::Clusters(_))
             && !self.unready.iter().any(waits)
             && !(self.serving && self.cut_off.iter().any(cut_off))
+            && self.patience.is_none()
     }
 
     /// The next routes are those in use from now on.
@@ -192,10 +204,10 @@ impl Graph {
         }
     }
 
-    /// When a deletion that is put off is due.
+    /// When something that is put off is due.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         let due = self.graces.iter().filter(|name| !self.is_spared(name));
-        due.filter_map(|name| self.nodes.get(name)?.grace).min()
+        due.filter_map(|name| self.nodes.get(name)?.grace).chain(self.patience).min()
     }
 
     /// Works on all that was touched, while requests are sent by the current routes or not. Says whether a snapshot would
@@ -217,6 +229,7 @@ impl Graph {
                 break;
             }
         }
+        self.patience = self.patience(now);
         let mut changed = false;
         for name in mem::take(&mut self.touched) {
             self.work += 1;
@@ -257,11 +270,9 @@ impl Graph {
                     }
                 }
                 None => {
+                    self.show_old(name, None);
                     let node = self.node(name);
                     (node.ready, node.grace) = (true, None);
-                    if node.old.is_none() {
-                        node.old = node.serving().cloned();
-                    }
                     self.unlinked = true;
                 }
             },
@@ -273,6 +284,7 @@ impl Graph {
         let Some(node) = self.nodes.get_mut(name) else { return };
         set(&mut self.unready, name, !node.ready);
         set(&mut self.cut_off, name, node.is_cut_off());
+        set(&mut self.missing, name, node.is_missing());
         set(&mut self.graces, name, node.grace.is_some());
         let after = node.judge_standing();
         let before = mem::replace(&mut node.standing, after);
@@ -305,6 +317,13 @@ impl Graph {
         if deleted.is_none() {
             node.grace = None;
         }
+        self.show_old(name, deleted);
+        self.release_sources(name);
+    }
+
+    /// Shows what served until now with its latest endpoints.
+    fn show_old(&mut self, name: &Arc<str>, deleted: Option<WatchError>) {
+        let node = self.node(name);
         if node.old.is_none() {
             node.old = node.serving().cloned();
         }
@@ -317,7 +336,6 @@ impl Graph {
             let entry = ClusterEntry::with_endpoints(name, &old, warning, (&seen, &self.node_id));
             self.set_shown(name, entry);
         }
-        self.release_sources(name);
     }
 
     /// Whether a cluster serves by something else than what the latest configuration says.
@@ -333,7 +351,7 @@ impl Graph {
         let Some(node) = self.nodes.get(name) else { return false };
         let has_failed = node.shown.as_ref().is_some_and(|shown| shown.error.is_some());
         let serves = self.is_in_tree(name) && node.serving().is_some();
-        let is_awaited = self.serving && self.is_next(name) && !self.is_in_tree(name) && !has_failed;
+        let is_awaited = self.serving && self.is_next(name) && !has_failed;
         if self.grace.is_zero() || !(serves || is_awaited) {
             return false;
         }
@@ -343,6 +361,16 @@ impl Graph {
         }
         self.node(name).grace = Some(until);
         true
+    }
+
+    /// Until when the next routes wait for clusters that there are not, while others serve.
+    fn patience(&mut self, now: Instant) -> Option<Instant> {
+        let Next::Clusters(_) = self.next else { return None };
+        let until = *self.next_since.get_or_insert(now) + self.grace;
+        let is_root = |name: &&Arc<str>| self.nodes.get(*name).is_some_and(|node| node.roots.next);
+        let mut missing = self.missing.iter().filter(is_root);
+        let waits = self.serving && now < until && missing.any(|name| self.is_awaited(name));
+        waits.then_some(until)
     }
 
     /// Ends the graces that are over. Says whether there were any.
@@ -373,6 +401,12 @@ impl Graph {
         self.below_next.contains(name) || self.nodes.get(name).is_some_and(|node| node.roots.next)
     }
 
+    /// Whether the next routes need it otherwise than the routes in use: if these do without it, the next can, too.
+    fn is_awaited(&self, name: &Arc<str>) -> bool {
+        let roots = self.nodes.get(name).map(|node| node.roots).unwrap_or_default();
+        !roots.current && (roots.next || !self.below_current.contains(name))
+    }
+
     /// Whether the routes in use, a call, or an aggregate of these lead to it.
     pub(super) fn is_in_tree(&self, name: &Arc<str>) -> bool {
         self.below_shown.contains(name)
@@ -386,6 +420,11 @@ impl Graph {
             self.unready.insert(name.clone());
             Node::default()
         })
+    }
+
+    /// An aggregate is ready when it is linked.
+    pub(super) fn set_linked(&mut self, name: &Arc<str>, linked: bool) {
+        set(&mut self.unready, name, !linked);
     }
 
     pub(super) fn may_be_loose(&mut self, name: Arc<str>) {
@@ -404,6 +443,7 @@ impl Graph {
         self.unlinked |= self.aggregates.remove(name);
         self.unready.remove(name);
         self.cut_off.remove(name);
+        self.missing.remove(name);
         self.graces.remove(name);
         self.touched.insert(name.clone());
         self.orders.push(Order::Unwatch(Key::Cluster(name.clone())));

@@ -1,4 +1,7 @@
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use super::{
     aggregate::{Child, Flat, MAX_DEPTH, flatten},
@@ -15,35 +18,20 @@ impl Graph {
     /// Follows all aggregates anew: what is below them is needed, and those of which everything below is ready are shown
     /// as they now are (A37-4, A74-5). The others are shown as they were, with what is left of that.
     pub(super) fn link(&mut self) {
-        let latest = self.follow(Node::as_child, |_| true);
-        let next = self.follow(Node::as_child, |roots| roots.next);
-        let in_tree = |roots: Roots| roots.current || roots.held;
-        let deep = self.follow(Node::as_child, in_tree).too_deep;
+        let latest = self.follow(By::Latest, |_| true);
+        let next = self.follow(By::Latest, |roots| roots.next);
         for name in &latest.below {
             // What was not there is watched from now on.
             self.node(name);
         }
+        self.count(latest.visits);
+        let linked = self.linked(&latest.below);
+        let shown = self.follow(By::Shown(&linked), |roots| roots.current || roots.held);
+        let current = self.follow(By::Shown(&linked), |roots| roots.current);
         let aggregates: Vec<_> = self.aggregates.iter().cloned().collect();
-        let (ready, waiting): (Vec<_>, Vec<_>) =
-            aggregates.into_iter().partition(|name| self.is_linked(name, &deep));
-        for name in &ready {
-            let node = self.nodes.get(name);
-            let latest =
-                node.and_then(|node| Some((node.config()?.clone(), node.latest.as_ref()?.error().cloned())));
-            if let Some(latest) = latest {
-                let entry = self.aggregate(name, latest, (Node::as_child, &deep));
-                self.show(name, entry);
-            }
-        }
-        let shown = self.follow(Node::as_shown_child, in_tree);
-        for name in &waiting {
-            let node = self.nodes.get(name);
-            let was = node.filter(|node| matches!(node.as_shown_child(), Child::Aggregate(_)));
-            let was = was.and_then(|node| node.shown.as_ref());
-            if let Some((Some(config), warning)) = was.map(|was| (was.config.clone(), was.warning.clone())) {
-                let entry = self.aggregate(name, (config, warning), (Node::as_shown_child, &shown.too_deep));
-                self.set_shown(name, entry);
-            }
+        for name in &aggregates {
+            self.show_aggregate(name, &linked, &shown.too_deep);
+            self.set_linked(name, linked.contains(name));
         }
         let mut needed = latest.below.clone();
         needed.extend(shown.below.iter().cloned());
@@ -52,16 +40,17 @@ impl Graph {
         let turned: Vec<_> = self.below_shown.symmetric_difference(&shown.below).cloned().collect();
         self.touched.extend(turned);
         (self.below, self.below_latest) = (needed, latest.below);
-        (self.below_next, self.below_shown) = (next.below, shown.below);
+        (self.below_next, self.below_shown, self.below_current) = (next.below, shown.below, current.below);
     }
 
     /// What the aggregates at the top lead to.
-    fn follow(&self, look: Look, top: impl Fn(Roots) -> bool) -> Reach {
+    fn follow(&self, by: By<'_>, top: impl Fn(Roots) -> bool) -> Reach {
         let mut reach = Reach::default();
         for name in &self.aggregates {
             let is_top = |node: &&Node| node.roots.any() && top(node.roots);
             if self.nodes.get(name).filter(is_top).is_some() {
-                let flat = self.flatten(name, look);
+                let flat = self.flatten(name, by);
+                reach.visits += flat.reached.len();
                 reach.below.extend(flat.reached.iter().skip(1).map(|name| (*name).clone()));
                 reach.too_deep.extend(flat.too_deep.into_iter().flatten().cloned());
             }
@@ -69,55 +58,104 @@ impl Graph {
         reach
     }
 
-    fn flatten<'a>(&'a self, name: &'a Arc<str>, look: Look) -> Flat<'a> {
-        flatten(name, |name| self.nodes.get(name).map_or(Child::Nothing, look))
+    fn flatten<'a>(&'a self, name: &'a Arc<str>, by: By<'_>) -> Flat<'a> {
+        flatten(name, |name| match (self.nodes.get(name), by) {
+            (None, _) => Child::Nothing,
+            (Some(node), By::Latest) => node.as_child(),
+            (Some(node), By::Shown(linked)) if linked.contains(name) => node.as_child(),
+            (Some(node), By::Shown(_)) => node.as_shown_child(),
+        })
     }
 
-    /// Whether an aggregate can be shown by its latest configuration: all that it leads to is ready. While it serves, what
-    /// is missing only because the server cannot be reached is waited for. In a chain that is `too_deep` nobody asks for
-    /// what is at its end.
-    fn is_linked(&self, name: &Arc<str>, too_deep: &BTreeSet<Arc<str>>) -> bool {
-        let Some(node) = self.nodes.get(name) else { return false };
-        let serving = node.serving().is_some();
-        let is_ready = |below: &Arc<str>| match self.nodes.get(below) {
-            Some(node) => node.ready && !(serving && node.is_cut_off() && !self.is_in_tree(below)),
-            None => too_deep.contains(name),
+    /// The aggregates that can be shown by their latest configurations: all that they lead to is ready. While one serves,
+    /// what is missing only because the server cannot be reached is waited for. Those that the `latest` of others do not
+    /// lead to any more stay as they were.
+    fn linked(&self, latest: &BTreeSet<Arc<str>>) -> BTreeSet<Arc<str>> {
+        let is_aggregate = |name: &Arc<str>| {
+            self.nodes.get(name).is_some_and(|node| matches!(node.as_child(), Child::Aggregate(_)))
         };
-        matches!(node.as_child(), Child::Aggregate(_))
-            && self.flatten(name, Node::as_child).reached.into_iter().all(is_ready)
+        let is_wanted = |name: &Arc<str>| {
+            latest.contains(name) || self.nodes.get(name).is_some_and(|node| node.roots.any())
+        };
+        let mut linked = BTreeMap::new();
+        for name in self.aggregates.iter().filter(|name| is_aggregate(name) && is_wanted(name)) {
+            let serving = self.nodes.get(name).is_some_and(|node| node.serving().is_some());
+            let before = self.flatten(name, By::Shown(&BTreeSet::new())).reached;
+            let is_ready = |below: &&Arc<str>| match self.nodes.get(*below) {
+                Some(node) => node.ready && !(serving && node.is_cut_off() && !before.contains(below)),
+                // It is so deep that nobody asks for it.
+                None => true,
+            };
+            let reached = self.flatten(name, By::Latest).reached;
+            if reached.iter().all(is_ready) {
+                linked.insert(name, reached);
+            }
+        }
+        // Where a graph is too deep, one below may lead to more than is seen from above.
+        loop {
+            let is_linked = |below: &&Arc<str>| linked.contains_key(*below) || !is_aggregate(below);
+            let blocked = linked.iter().find(|(_, reached)| !reached.iter().all(is_linked));
+            let Some(name) = blocked.map(|(name, _)| *name) else { break };
+            linked.remove(name);
+        }
+        linked.into_keys().cloned().collect()
+    }
+
+    /// Shows an aggregate as it now is if it is linked, else as it was.
+    fn show_aggregate(
+        &mut self,
+        name: &Arc<str>,
+        linked: &BTreeSet<Arc<str>>,
+        too_deep: &BTreeSet<Arc<str>>,
+    ) {
+        let Some(node) = self.nodes.get(name) else { return };
+        let by = (By::Shown(linked), too_deep);
+        if let (true, Some(latest), Some(config)) = (linked.contains(name), &node.latest, node.config()) {
+            let entry = self.aggregate(name, (config, latest.error()), by);
+            self.show(name, entry);
+        } else if let (Child::Aggregate(_), Some(shown)) = (node.as_shown_child(), &node.shown)
+            && let Some(config) = &shown.config
+        {
+            let entry = self.aggregate(name, (config, shown.warning.as_ref()), by);
+            self.set_shown(name, entry);
+        }
     }
 
     /// What is to be shown of an aggregate, by its configuration and those below it.
     fn aggregate(
-        &mut self,
+        &self,
         name: &Arc<str>,
-        (config, warning): (Arc<Cluster>, Option<WatchError>),
-        (look, too_deep): (Look, &BTreeSet<Arc<str>>),
+        (config, warning): (&Arc<Cluster>, Option<&WatchError>),
+        (by, too_deep): (By<'_>, &BTreeSet<Arc<str>>),
     ) -> ClusterEntry {
-        let flat = self.flatten(name, look);
-        let leaves: Vec<_> = flat.leaves.iter().map(|name| (*name).clone()).collect();
+        let flat = self.flatten(name, by);
         let problem = if flat.too_deep.is_some() || too_deep.contains(name) {
-            Some(format!("aggregate cluster graph exceeds max depth ({MAX_DEPTH})"))
+            format!("aggregate cluster graph exceeds max depth ({MAX_DEPTH})")
+        } else if flat.leaves.is_empty() {
+            "aggregate cluster graph has no leaf clusters".to_owned()
         } else {
-            leaves.is_empty().then(|| "aggregate cluster graph has no leaf clusters".to_owned())
-        };
-        let reached = flat.reached.len();
-        self.count(reached);
-        let Some(problem) = problem else {
-            return ClusterEntry::with_leaves(name, &config, warning, leaves);
+            let leaves = flat.leaves.into_iter().cloned().collect();
+            return ClusterEntry::with_leaves(name, config, warning.cloned(), leaves);
         };
         let about = Subject { type_url: Cluster::TYPE_URL, name: name.clone(), node: self.node_id.clone() };
         let error = WatchError::new(Code::FailedPrecondition, Blame::Peer, about, problem);
-        ClusterEntry::failed(name, Some(config), error)
+        ClusterEntry::failed(name, Some(config.clone()), error)
     }
 }
 
-/// Which configuration of a cluster counts.
-type Look = for<'a> fn(&'a Node) -> Child<'a>;
+/// Which configurations of clusters count.
+#[derive(Debug, Clone, Copy)]
+enum By<'a> {
+    Latest,
+    /// Those that are shown, but the latest of these.
+    Shown(&'a BTreeSet<Arc<str>>),
+}
 
 /// What aggregates lead to.
 #[derive(Debug, Default)]
 struct Reach {
+    /// How many clusters were looked at.
+    visits: usize,
     below: BTreeSet<Arc<str>>,
     /// The aggregates that stand in a chain which is too long.
     too_deep: BTreeSet<Arc<str>>,

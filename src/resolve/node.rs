@@ -98,17 +98,27 @@ impl Node {
         self.shown.as_ref().and_then(|shown| shown.config.as_ref()).map_or(Child::Nothing, child)
     }
 
+    /// Whether it is known that there is no such cluster.
+    pub(super) fn is_missing(&self) -> bool {
+        let error =
+            self.shown.as_ref().filter(|shown| shown.config.is_none()).and_then(|shown| shown.error.as_ref());
+        error.is_some_and(WatchError::is_not_found) && self.config().is_none()
+    }
+
     /// Whether nothing is there because the server cannot be reached. A host that cannot be looked up is as good as one
     /// without addresses (F5).
     pub(super) fn is_cut_off(&self) -> bool {
-        let Some(shown) = &self.shown else { return false };
+        let Some(shown) = self.shown.as_ref().filter(|_| !matches!(self.as_child(), Child::Aggregate(_)))
+        else {
+            return false;
+        };
         let is_host = |config: &Arc<Cluster>| matches!(Source::of(config), Some(Source::Host(_)));
         let missing = match (&shown.error, &shown.endpoints) {
             (None, None) if !shown.config.as_ref().is_some_and(is_host) => shown.note.as_ref(),
             (None, _) => None,
             (error, _) => error.as_ref(),
         };
-        missing.is_some_and(|why| why.blame() == Blame::Network)
+        missing.is_some_and(WatchError::is_of_server)
     }
 
     /// What aggregates above it must know now.
@@ -126,7 +136,7 @@ impl Endpoints {
     pub(super) fn is_cut_off(&self) -> bool {
         match self {
             Self::Eds(seen) => match &**seen {
-                Observed::Absent { reason } => reason.blame() == Blame::Network,
+                Observed::Absent { reason } => reason.is_of_server(),
                 Observed::Present { .. } | Observed::Pending => false,
             },
             Self::Host(_) => false,

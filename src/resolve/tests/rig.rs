@@ -147,15 +147,13 @@ pub(super) fn absent<T: Resource>(name: &str, code: Code) -> Arc<Observed<T>> {
     Arc::new(Observed::Absent { reason: error::<T>(name, code) })
 }
 
-/// An error about a resource; that of an unreachable server is the network's.
+/// An error about a resource, or `UNAVAILABLE` about its server.
 pub(super) fn error<T: Resource>(name: &str, code: Code) -> WatchError {
-    let blame = if code == Code::Unavailable { Blame::Network } else { Blame::Peer };
-    WatchError::new(
-        code,
-        blame,
-        Subject { type_url: T::TYPE_URL, name: name.into(), node: "n".into() },
-        "it is so",
-    )
+    let about = Subject { type_url: T::TYPE_URL, name: name.into(), node: "n".into() };
+    match code {
+        Code::Unavailable => WatchError::of_server(code, Blame::Peer, about, "it is so"),
+        _ => WatchError::new(code, Blame::Peer, about, "it is so"),
+    }
 }
 
 fn say_key(key: &Key) -> String {

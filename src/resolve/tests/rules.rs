@@ -216,6 +216,14 @@ fn f7_new_routes_wait_for_what_cannot_be_had_only_because_the_server_is_away() {
 }
 
 #[test]
+fn a74_4_new_routes_do_not_wait_for_what_the_server_fails_to_give() {
+    let mut rig = Rig::with_tree();
+    rig.routes(routes_to("routes", &["b"]));
+    let said = rig.no_cluster("b", Code::Internal);
+    assert_eq!(said.last().map(String::as_str), Some("routes: b!INTERNAL"));
+}
+
+#[test]
 fn f8_warnings_ride_along() {
     let mut rig = Rig::with_tree();
     let message = listener("shop").rds("routes").into_message();

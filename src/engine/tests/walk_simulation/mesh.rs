@@ -115,7 +115,7 @@ impl Mesh {
 impl Draft<'_> {
     /// The first mesh.
     fn begin(&mut self) {
-        for i in 0..4 {
+        for i in 0..3 {
             let routes = Spec::Routes(self.hosts());
             self.set((Type::Listener, format!("t{i}")), Spec::Rds(format!("r{i}")));
             self.set((Type::Routes, format!("r{i}")), routes);
@@ -129,21 +129,21 @@ impl Draft<'_> {
 
     fn change(&mut self, sound: bool) {
         match self.random.u32(0..if sound { 70 } else { 100 }) {
-            0..12 => {
-                let key = (Type::Routes, self.name("r", 4));
+            0..16 => {
+                let key = (Type::Routes, self.name("r", 3));
                 let hosts = self.hosts();
                 self.set(key, Spec::Routes(hosts));
             }
-            12..28 => {
-                let key = (Type::Cluster, self.name("k", 10));
+            16..28 => {
+                let key = (Type::Cluster, self.name("k", 8));
                 let spec = self.cluster(&key.1);
                 self.set(key, spec);
             }
             28..36 => {
-                let key = (Type::Listener, self.name("t", 4));
+                let key = (Type::Listener, self.name("t", 3));
                 let spec = match self.random.u32(0..4) {
                     0 => Spec::Inline(self.hosts()),
-                    _ => Spec::Rds(self.name("r", 4)),
+                    _ => Spec::Rds(self.name("r", 3)),
                 };
                 self.set(key, spec);
             }
@@ -168,7 +168,7 @@ impl Draft<'_> {
                 }
             }
             _ => {
-                let key = (Type::Listener, self.name("t", 4));
+                let key = (Type::Listener, self.name("t", 3));
                 self.set(key, Spec::Socket);
             }
         }
@@ -218,20 +218,24 @@ impl Draft<'_> {
     fn cluster_name(&mut self) -> String {
         match (self.random.u32(0..5), self.any_of(Type::Cluster)) {
             (0..4, Some(name)) => name,
-            _ => self.name("k", 10),
+            _ => self.name("k", 8),
         }
     }
 
     fn hosts(&mut self) -> Vec<Host> {
-        let mut domains = vec!["*", "t0", "t1", "t2", "t3", "other"];
+        let mut domains = vec!["t0", "t1", "t2", "other"];
         self.random.shuffle(&mut domains);
-        let count = self.random.usize(1..4);
-        let host = |domain: &str, draft: &mut Self| {
-            let count = draft.random.usize(0..9).div_ceil(3);
-            let clusters = (0..count).map(|_| draft.cluster_name()).collect();
+        domains.truncate(self.random.usize(0..6).saturating_sub(3));
+        // Some authorities have none.
+        if self.random.u32(0..12) > 0 {
+            domains.push("*");
+        }
+        let host = |domain: &str| {
+            let count = self.random.usize(0..10).div_ceil(3);
+            let clusters = (0..count).map(|_| self.cluster_name()).collect();
             Host { domain: domain.into(), clusters }
         };
-        domains.into_iter().take(count).map(|domain| host(domain, self)).collect()
+        domains.into_iter().map(host).collect()
     }
 
     /// Everything that names a cluster names another from now on, which says the same.
@@ -259,7 +263,7 @@ impl Draft<'_> {
 
     fn rename_routes(&mut self) {
         let Some(old) = self.any_of(Type::Routes) else { return };
-        let new = self.name("r", 4);
+        let new = self.name("r", 3);
         for spec in self.specs.values_mut() {
             if *spec == Spec::Rds(old.clone()) {
                 *spec = Spec::Rds(new.clone());
@@ -287,20 +291,20 @@ impl Draft<'_> {
     fn build_tower(&mut self, sound: bool) {
         let height = self.random.u32(12..if sound { 16 } else { 20 });
         for floor in 0..height {
-            let below = if floor + 1 == height { self.name("k", 10) } else { format!("w{}", floor + 1) };
+            let below = if floor + 1 == height { self.name("k", 8) } else { format!("w{}", floor + 1) };
             self.set((Type::Cluster, format!("w{floor}")), Spec::Aggregate(vec![below]));
         }
         let top = Host { domain: "*".into(), clusters: vec![format!("w{}", self.random.u32(0..4))] };
-        let key = (Type::Routes, self.name("r", 4));
+        let key = (Type::Routes, self.name("r", 3));
         self.set(key, Spec::Routes(vec![top]));
     }
 
     /// Lets all targets lead to clusters that can be used.
     fn repair(&mut self) {
-        for target in ["t0", "t1", "t2", "t3"] {
+        for target in ["t0", "t1", "t2"] {
             let key = (Type::Listener, target.to_owned());
             if !self.specs.contains_key(&key) {
-                let routes = self.name("r", 4);
+                let routes = self.name("r", 3);
                 self.set(key, Spec::Rds(routes));
             }
         }
@@ -312,10 +316,11 @@ impl Draft<'_> {
             self.specs.entry(key).or_insert(Spec::Routes(Vec::new()));
         }
         let mut roots = BTreeSet::new();
+        let some = self.cluster_name();
         for spec in self.specs.values_mut() {
             let (Spec::Inline(hosts) | Spec::Routes(hosts)) = spec else { continue };
             if !hosts.iter().any(|host| host.domain == "*") {
-                hosts.push(Host { domain: "*".into(), clusters: vec!["k0".into()] });
+                hosts.push(Host { domain: "*".into(), clusters: vec![some.clone()] });
             }
             roots.extend(hosts.iter().flat_map(|host| host.clusters.clone()));
         }

@@ -1,6 +1,6 @@
 //! A snapshot in short, so that it can be compared with what should be.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 use super::{
     mesh::Mesh,
@@ -25,7 +25,7 @@ pub(super) struct Picture {
 }
 
 /// A cluster in a snapshot.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Clone, Default, PartialEq)]
 pub(super) struct Shown {
     pub(super) config: Option<Made>,
     pub(super) error: Option<WatchError>,
@@ -85,6 +85,20 @@ impl Picture {
         self.clusters.get(cluster)?.config.as_ref().map(|made| &made.spec)
     }
 
+    /// Whether a cluster stands in a chain of aggregates that is longer than allowed.
+    pub(super) fn is_too_deep(&self, cluster: &str) -> bool {
+        self.clusters.get(cluster).is_some_and(Shown::is_too_deep)
+    }
+
+    /// The aggregates that lead to a cluster in one step.
+    pub(super) fn above<'a>(&'a self, cluster: &str) -> impl Iterator<Item = &'a str> {
+        let leads = move |name: &&'a str| match self.config(name) {
+            Some(Spec::Aggregate(below)) => below.iter().any(|below| below == cluster),
+            _ => false,
+        };
+        self.clusters.keys().map(String::as_str).filter(leads)
+    }
+
     /// What kinds of things it shows.
     pub(super) fn kinds(&self) -> impl Iterator<Item = &'static str> {
         let stale = (!self.warnings.is_empty()).then_some("stale tree");
@@ -131,7 +145,7 @@ impl Shown {
             (config.is_none(), "missing cluster"),
             (warning.is_some(), "stale cluster"),
             (aggregate && error.is_none(), "aggregate"),
-            (error.as_ref().is_some_and(|error| error.reason().ends_with("depth (16)")), "deep aggregate"),
+            (self.is_too_deep(), "deep aggregate"),
             (error.as_ref().is_some_and(|error| error.reason().ends_with("leaf clusters")), "void aggregate"),
             (matches!(spec, Some(Spec::Dns(..))), "host"),
             (endpoints.is_none() && note.is_some(), "missing endpoints"),
@@ -140,9 +154,37 @@ impl Shown {
         kinds.into_iter().filter_map(|(is_so, kind)| is_so.then_some(kind))
     }
 
+    /// Whether it stands in a chain of aggregates that is longer than allowed.
+    fn is_too_deep(&self) -> bool {
+        self.error.as_ref().is_some_and(|error| error.reason().ends_with("depth (16)"))
+    }
+
     /// How many of the snapshot's warnings are its own.
     fn warnings(&self) -> usize {
         let stale = self.endpoints.is_some() && self.note.is_some();
         usize::from(self.warning.is_some()) + usize::from(stale)
+    }
+}
+
+/// Only what there is, on a line.
+impl fmt::Debug for Shown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { config, error, warning, endpoints, note, leaves } = self;
+        match config {
+            Some(config) => write!(f, "{config:?}")?,
+            None => f.write_str("nothing")?,
+        }
+        if let Some((whose, generation)) = endpoints {
+            write!(f, ", endpoints of {whose}@{generation}")?;
+        }
+        if !leaves.is_empty() {
+            write!(f, ", leaves {}", leaves.join(" "))?;
+        }
+        for (what, why) in [("error", error), ("warning", warning), ("note", note)] {
+            if let Some(why) = why {
+                write!(f, ", {what} {}: {}", why.code(), why.reason())?;
+            }
+        }
+        Ok(())
     }
 }

@@ -1,6 +1,6 @@
 //! The resources of a simulated mesh in short, and as messages that carry the generation in which they were made.
 
-use std::net::IpAddr;
+use std::{fmt, net::IpAddr};
 
 use prost::Message;
 
@@ -63,14 +63,14 @@ pub(super) enum Spec {
 }
 
 /// A virtual host: its domain, and the clusters of its routes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct Host {
     pub(super) domain: String,
     pub(super) clusters: Vec<String>,
 }
 
 /// A resource as it was made in some generation of the mesh.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(super) struct Made {
     pub(super) generation: u32,
     pub(super) spec: Spec,
@@ -123,6 +123,18 @@ impl Spec {
             // Priorities have no gaps.
             (Type::Endpoints, _) => endpoints(name).locality("", "", []).priority(7).into(),
         }
+    }
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.domain, self.clusters.join(" "))
+    }
+}
+
+impl fmt::Debug for Made {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}@{}", self.spec, self.generation)
     }
 }
 

@@ -126,7 +126,7 @@ impl World {
     fn resolve(&mut self) {
         self.views += 1;
         let view = ViewId::new(self.views);
-        let name = format!("t{}", self.network.random.u32(0..4));
+        let name = format!("t{}", self.network.random.u32(0..3));
         let target = Target::new(format!("xds:///{name}"));
         let (target, authority) = match self.network.random.u32(0..3) {
             0 => (target.with_authority("other"), "other".to_owned()),
@@ -148,7 +148,7 @@ impl World {
     }
 
     fn hold_cluster(&mut self) {
-        let name = format!("k{}", self.network.random.u32(0..10));
+        let name = format!("k{}", self.network.random.u32(0..8));
         let Some(view) = self.model.any_view(&mut self.network.random) else { return };
         let Some(resolution) = self.model.resolutions.get_mut(&view) else { return };
         if resolution.held.insert(name.clone()) {
@@ -190,7 +190,8 @@ impl World {
     fn change(&mut self) {
         let at = self.network.at();
         let Network { store, random, .. } = &mut self.network;
-        debug!(?at, changes = ?self.mesh.change(store, random, self.habits.rules.sound), "change");
+        let changes = self.mesh.change(store, random, self.habits.rules.sound);
+        debug!(?at, ?changes, "change");
         self.network.serve();
     }
 
