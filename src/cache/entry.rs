@@ -2,20 +2,22 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use super::Places;
 use crate::{
     error::WatchError,
     observed::ErasedObserved,
-    protocol::{ServerId, SubId, TypeId, ViewId},
+    protocol::{GroupId, TypeId, ViewId},
     resource::{Erased, Version},
 };
 
-/// One resource of one source: what is known of it, and who wants to know.
+/// One resource of one authority: what is known of it, and who wants to know.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) name: Arc<str>,
     pub(crate) ty: TypeId,
-    pub(crate) server: ServerId,
-    pub(crate) sub: SubId,
+    pub(crate) group: GroupId,
+    /// Where it is asked for, or sent from.
+    pub(crate) places: Places,
     pub(crate) views: Vec<ViewId>,
     state: State,
 }
@@ -68,8 +70,9 @@ pub(crate) enum News {
 }
 
 impl Entry {
-    pub(crate) fn new(name: Arc<str>, (ty, server, sub): (TypeId, ServerId, SubId)) -> Self {
-        Self { name, ty, server, sub, views: Vec::new(), state: State::Waiting { told: None } }
+    pub(crate) fn new(name: Arc<str>, (group, ty): (GroupId, TypeId)) -> Self {
+        let places = Places::default();
+        Self { name, ty, group, places, views: Vec::new(), state: State::Waiting { told: None } }
     }
 
     /// What it was last parsed from, while it is held.
@@ -83,6 +86,11 @@ impl Entry {
     /// Whether there is a good resource.
     pub(crate) fn is_held(&self) -> bool {
         self.bytes().is_some()
+    }
+
+    /// Whether nothing is known of it: neither is it there, nor is it known why it is not.
+    pub(crate) fn is_waiting(&self) -> bool {
+        matches!(self.state, State::Waiting { .. })
     }
 
     /// What there is to see; `failure` is the trouble with the server, if there is any.
@@ -210,7 +218,7 @@ mod tests {
     }
 
     fn entry() -> Entry {
-        Entry::new("a".into(), (TypeId(0), ServerId(0), SubId(0)))
+        Entry::new("a".into(), (GroupId(0), TypeId(0)))
     }
 
     fn held() -> Entry {

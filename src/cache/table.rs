@@ -10,11 +10,6 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    /// The place that the next [`insert`](Self::insert) takes.
-    pub(crate) fn next_id(&self) -> EntryId {
-        EntryId(self.entries.vacant_key() as u32)
-    }
-
     pub(crate) fn insert(&mut self, entry: Entry) -> EntryId {
         EntryId(self.entries.insert(entry) as u32)
     }

@@ -1,3 +1,5 @@
+use std::time::Instant;
+
 use super::Engine;
 use crate::{
     error::{Blame, Code, Subject, WatchError},
@@ -46,6 +48,12 @@ impl Failure {
         Self { code, blame, message }
     }
 
+    /// The same as the last one of several servers, with what was wrong with each.
+    pub(super) fn after<'a>(&self, all: impl Iterator<Item = &'a Self>) -> Self {
+        let messages: Vec<_> = all.map(|failure| failure.message.as_str()).collect();
+        Self { message: messages.join("; "), ..self.clone() }
+    }
+
     /// The same for one resource.
     pub(crate) fn about(&self, subject: Subject) -> WatchError {
         WatchError::of_server(self.code, self.blame, subject, self.message.as_str())
@@ -53,62 +61,63 @@ impl Failure {
 }
 
 impl Engine {
-    /// No stream came about, or one ended before it gave anything: everybody who watches something of it hears of it.
-    pub(crate) fn on_failed(&mut self, server: ServerId, reason: &Disconnect) {
+    /// No stream came about, or one ended before it gave anything. Each authority that it serves goes on with the next
+    /// server, or else everybody who watches something of it hears of it.
+    pub(crate) fn on_failed(&mut self, server: ServerId, reason: &Disconnect, now: Instant) {
         let peer = self.peer(server);
         let failure = Failure::new(&peer.machine.server().uri.to_string(), reason);
         if peer.failure.as_ref() == Some(&failure) {
             return;
         }
         peer.failure = Some(failure);
-        self.publish_failure(server);
+        for group in self.groups.with(server) {
+            if self.groups.get(group).active() == server {
+                self.fall_back(group, now);
+                self.judge(group);
+            }
+        }
     }
 
     /// The first response of a stream clears what the failures before it had to say.
     pub(crate) fn on_recovered(&mut self, server: ServerId) {
-        if self.peer(server).failure.take().is_some() {
-            self.publish_failure(server);
+        if self.peer(server).failure.take().is_none() {
+            return;
         }
-    }
-
-    fn publish_failure(&mut self, server: ServerId) {
-        let showing = self.table.iter().filter(|(_, entry)| entry.server == server && entry.shows_failure());
-        let showing: Vec<_> = showing.map(|(id, _)| id).collect();
-        for id in showing {
-            let error = self.failure_of(id);
-            if self.table.get_mut(id).is_some_and(|entry| entry.on_failure(error).into()) {
-                self.publish(id);
-            }
-        }
-        for ty in &mut self.peer(server).types {
-            if let Some(all) = &mut ty.all {
-                all.touch();
+        for group in self.groups.with(server) {
+            if self.groups.get(group).active() == server {
+                self.judge(group);
             }
         }
     }
 
-    /// The server had its time (A57-5, A88-5).
-    pub(crate) fn on_timed_out(&mut self, entry: EntryId) {
-        let Some(found) = self.table.get(entry) else { return };
-        let peer = &self.servers[found.server.0 as usize];
+    /// Nobody wants anything of a server any more, and so nobody is told that its failures are history.
+    pub(crate) fn on_rested(&mut self, server: ServerId) {
+        self.on_recovered(server);
+    }
+
+    /// A server had its time (A57-5, A88-5). It does not matter as long as a lower one serves.
+    pub(crate) fn on_timed_out(&mut self, server: ServerId, id: EntryId) {
+        let Some(entry) = self.table.get(id) else { return };
+        let active = self.active_for(entry);
+        if server != active && self.servers[active.0 as usize].failure.is_none() {
+            return;
+        }
+        let peer = &self.servers[server.0 as usize];
         let uri = &peer.machine.server().uri;
         let (code, message) = if peer.machine.server().features.resource_timer_is_transient_error {
             (Code::Unavailable, format!("xDS server {uri} did not send it in time"))
         } else {
             (Code::NotFound, format!("does not exist: xDS server {uri} did not send it in time"))
         };
-        let error = WatchError::new(code, Blame::Peer, self.subject(found), message);
+        let error = WatchError::new(code, Blame::Peer, self.subject(entry), message);
         let policy = peer.policy;
-        let Some(found) = self.table.get_mut(entry) else { return };
+        let Some(entry) = self.table.get_mut(id) else { return };
         // What is held was missing from a response, but may have been on its way still.
-        let news = if found.is_held() { found.on_deleted(error, policy) } else { found.on_timeout(error) };
-        let (server, ty, sub, held) = (found.server, found.ty, found.sub, found.is_held());
-        if let Some(sub) = self.peer(server).machine.interest(ty).and_then(|interest| interest.get_mut(sub)) {
-            sub.held = held;
-        }
+        let news = if entry.is_held() { entry.on_deleted(error, policy) } else { entry.on_timeout(error) };
+        self.note_held(id);
         if news.into() {
-            self.publish(entry);
-            self.dismiss(entry);
+            self.publish(id);
+            self.dismiss(id);
         }
     }
 }

@@ -2,20 +2,20 @@ use std::{mem, sync::Arc, time::Instant};
 
 use imbl::OrdMap;
 
-use super::{Engine, Refusal, View, check_variant};
+use super::{Engine, Refusal, View};
 use crate::{
-    error::{Code, Subject},
+    error::Subject,
     observed::{ErasedMembers, Member},
-    protocol::{EntryId, Output, ServerId, TypeId, ViewId},
+    protocol::{EntryId, GroupId, Output, ServerId, TypeId, ViewId},
     resource::Erased,
 };
 
-/// Everything that one server has of one type: the members of a wildcard.
+/// Everything that the server of a group has of one type: the members of a wildcard.
 #[derive(Debug, Default)]
 pub(crate) struct All {
-    views: Vec<ViewId>,
+    pub(super) views: Vec<ViewId>,
     members: OrdMap<Arc<str>, Member>,
-    complete: bool,
+    pub(super) complete: bool,
     /// There is something to publish.
     touched: bool,
 }
@@ -43,68 +43,118 @@ impl All {
 
 impl Engine {
     pub(super) fn subscribe_all(&mut self, view: ViewId, ty: TypeId, now: Instant) -> Result<View, Refusal> {
-        let source = self.bootstrap.sources().first().map(|source| source.server().clone());
-        let none =
-            || Refusal { code: Code::FailedPrecondition, message: "the bootstrap has no servers".into() };
-        let source = source.ok_or_else(none)?;
-        check_variant(&source)?;
-        let server = self.server_id(&source, now);
-        let type_url = self.types[ty.index()].type_url();
-        let peer = self.peer(server);
-        let failed = peer.failure.is_some();
-        let all = peer.of_type(ty).all.get_or_insert_default();
-        all.views.push(view);
-        all.touched = !all.members.is_empty() || all.complete || failed;
-        peer.machine.subscribe_all((ty, type_url), now);
-        self.settle(server);
-        Ok(View::All(server, ty))
+        let group = self.default_group(now)?;
+        if !self.alls.contains_key(&(group, ty)) {
+            let members = self.members_of(group, ty);
+            self.alls.insert((group, ty), All { members, ..All::default() });
+        }
+        self.groups.get_mut(group).views += 1;
+        let failed = self.groups.get(group).trouble.is_some();
+        if let Some(all) = self.alls.get_mut(&(group, ty)) {
+            all.views.push(view);
+            all.touched = !all.members.is_empty() || all.complete || failed;
+        }
+        for server in self.groups.get(group).open.clone() {
+            self.ask_all_at((group, ty), server, now);
+            self.settle(server, now);
+        }
+        self.fall_back(group, now);
+        self.judge(group);
+        self.flush();
+        Ok(View::All(group, ty))
     }
 
-    pub(super) fn unsubscribe_all(&mut self, view: ViewId, (server, ty): (ServerId, TypeId), now: Instant) {
-        let peer = self.peer(server);
-        let Some(all) = peer.of_type(ty).all.as_mut() else { return };
+    pub(super) fn unsubscribe_all(&mut self, view: ViewId, (group, ty): (GroupId, TypeId), now: Instant) {
+        let Some(all) = self.alls.get_mut(&(group, ty)) else { return };
         all.views.retain(|other| *other != view);
-        if all.views.is_empty() {
-            peer.machine.unsubscribe_all(ty, now);
-            self.settle(server);
+        let last = all.views.is_empty();
+        for server in self.groups.get(group).open.clone().into_iter().filter(|_| last) {
+            self.peer(server).machine.unsubscribe_all(ty, now);
+            self.settle(server, now);
+        }
+        self.on_view_ended(group, now);
+    }
+
+    /// Asks one server for everything of a type. What others sent has a place there, too, so that its absence is seen.
+    pub(super) fn ask_all_at(&mut self, (group, ty): (GroupId, TypeId), server: ServerId, now: Instant) {
+        let type_url = self.types[ty.index()].type_url();
+        let names: Vec<_> =
+            self.alls.get(&(group, ty)).map(|all| all.members.keys().cloned().collect()).unwrap_or_default();
+        for name in names {
+            if let Some(id) = self.find_entry((group, ty), &name) {
+                self.join(id, server);
+            }
+        }
+        self.peer(server).machine.subscribe_all((ty, type_url), now);
+    }
+
+    /// A resource is a member of the wildcard at a server also if another one has sent it.
+    pub(super) fn join(&mut self, id: EntryId, server: ServerId) {
+        let (Some(sub), Some(entry)) = (self.place(id, server), self.table.get(id)) else { return };
+        let ty = entry.ty;
+        let interest = self.peer(server).machine.interest(ty);
+        if let Some(sub) = interest.and_then(|interest| interest.get_mut(sub)) {
+            sub.member = true;
+        }
+    }
+
+    /// Nobody takes everything of a type from a server any more, and it knows.
+    pub(super) fn on_released_all(&mut self, server: ServerId, ty: TypeId) {
+        for group in self.groups.with(server) {
+            if self.alls.get(&(group, ty)).is_some_and(|all| all.views.is_empty()) {
+                self.alls.remove(&(group, ty));
+            }
         }
     }
 
     /// A resource was deleted: what is not held is no member any more, and forgotten when nobody asks for it by name.
     pub(super) fn dismiss(&mut self, id: EntryId) {
         let Some(entry) = self.table.get(id).filter(|entry| !entry.is_held()) else { return };
-        let (server, ty, sub) = (entry.server, entry.ty, entry.sub);
-        let peer = &mut self.servers[server.0 as usize];
-        if let Some(sub) = peer.machine.interest(ty).and_then(|interest| interest.get_mut(sub)) {
-            sub.member = false;
-        }
-        if let Some(all) = peer.of_type(ty).all.as_mut() {
+        let (group, ty) = (entry.group, entry.ty);
+        if let Some(all) = self.alls.get_mut(&(group, ty)) {
             all.remove(&entry.name);
         }
-        peer.machine.release(ty, &[sub]);
+        for (server, sub) in entry.places.iter().collect::<Vec<_>>() {
+            let machine = &mut self.peer(server).machine;
+            if let Some(sub) = machine.interest(ty).and_then(|interest| interest.get_mut(sub)) {
+                sub.member = false;
+            }
+            machine.release(ty, &[sub]);
+        }
     }
 
     /// Publishes the sets of members that have changed, but none that a response is still filling.
-    pub(crate) fn flush(&mut self, server: ServerId) {
-        for index in 0..self.peer(server).types.len() {
-            let ty = TypeId(index as u16);
-            let filling = self.jobs.iter().any(|job| job.server() == server && job.ty() == ty);
-            let peer = &mut self.servers[server.0 as usize];
-            let Some(all) = peer.types[index].all.as_mut().filter(|all| all.touched && !filling) else {
+    pub(crate) fn flush(&mut self) {
+        for ((group, ty), all) in &mut self.alls {
+            let group = self.groups.get(*group);
+            let active = group.active();
+            if !all.touched || self.jobs.iter().any(|job| job.server() == active && job.ty() == *ty) {
                 continue;
-            };
+            }
             all.touched = false;
-            let type_url = self.types[index].type_url();
+            let type_url = self.types[ty.index()].type_url();
             let about = Subject { type_url, name: "*".into(), node: self.node_id.clone() };
             let members: Erased = Arc::new(ErasedMembers {
                 map: all.members.clone(),
                 complete: all.complete,
-                warning: peer.failure.as_ref().map(|failure| failure.about(about)),
+                warning: group.trouble.as_ref().map(|trouble| trouble.about(about)),
                 type_url,
                 node: self.node_id.clone(),
             });
             let notify = |view: &ViewId| Output::Notify { view: *view, observed: members.clone() };
             self.outputs.extend(all.views.iter().map(notify));
         }
+    }
+
+    /// What the active server has sent under a wildcard that nobody watched for a while.
+    fn members_of(&mut self, group: GroupId, ty: TypeId) -> OrdMap<Arc<str>, Member> {
+        let active = self.groups.get(group).active();
+        let Some(interest) = self.peer(active).machine.interest(ty) else { return OrdMap::new() };
+        let members: Vec<_> =
+            interest.iter().filter(|(_, sub)| sub.member).map(|(_, sub)| sub.entry).collect();
+        let seen = members
+            .into_iter()
+            .filter_map(|id| Some((self.table.get(id)?.name.clone(), Member(self.observed(id)?))));
+        seen.collect()
     }
 }

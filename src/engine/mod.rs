@@ -7,13 +7,16 @@
 //! randomness from a seed, so that whatever happens can be made to happen again.
 
 mod failure;
+mod fallback;
+mod group;
+mod job;
 mod members;
 mod publish;
 mod walk;
 mod work;
 
 use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
     sync::Arc,
     time::Instant,
 };
@@ -21,16 +24,16 @@ use std::{
 use bytes::Bytes;
 use tracing::debug;
 
-use self::{failure::Failure, members::All, walk::Walks, work::Job};
+use self::{failure::Failure, group::Groups, job::Job, members::All, walk::Walks};
 use crate::{
-    cache::{Entry, Policy, Table},
+    cache::{Policy, Table},
     config::{ApiType, Bootstrap, CertificateProvider, Server},
     error::{Blame, Code, Subject, WatchError},
     name::ResourceName,
     observed::{ErasedMembers, ErasedObserved},
     protocol::{
-        EntryId, Event, Input, Machine, OnDeletion, Output, ServerId, Settings, StreamId, SubId, Timer,
-        TypeId, ViewId, encode_node,
+        EntryId, Event, GroupId, Input, Machine, OnDeletion, Output, ServerId, Settings, StreamId, SubId,
+        Timer, TypeId, ViewId, encode_node,
     },
     resolve::Hosts,
     resource::ResourceType,
@@ -50,6 +53,9 @@ pub(crate) struct Engine {
     types: Vec<ResourceType>,
     /// By [`ServerId`].
     servers: Vec<Peer>,
+    groups: Groups,
+    /// The wildcards.
+    alls: BTreeMap<(GroupId, TypeId), All>,
     table: Table,
     views: HashMap<ViewId, View>,
     walks: Walks,
@@ -73,14 +79,13 @@ struct Peer {
 struct TypeOnPeer {
     /// The resources of the last response in its order: the best guess for the next one's.
     order: Vec<SubId>,
-    all: Option<All>,
 }
 
 /// What an application watches.
 #[derive(Debug)]
 enum View {
     One(EntryId),
-    All(ServerId, TypeId),
+    All(GroupId, TypeId),
     /// What a target resolves to.
     Walk,
     /// Something that nobody can be asked for; the reason was published.
@@ -124,6 +129,8 @@ impl Engine {
             random: fastrand::Rng::with_seed(seed),
             types: Vec::new(),
             servers: Vec::new(),
+            groups: Groups::default(),
+            alls: BTreeMap::new(),
             table: Table::default(),
             views: HashMap::new(),
             walks: Walks::default(),
@@ -176,16 +183,8 @@ impl Engine {
         match self.views.remove(&view) {
             None | Some(View::Refused) => {}
             Some(View::Walk) => self.end_walk(view, now),
-            Some(View::All(server, ty)) => self.unsubscribe_all(view, (server, ty), now),
-            Some(View::One(entry)) => {
-                let Some(found) = self.table.get_mut(entry) else { return };
-                found.views.retain(|other| *other != view);
-                if found.views.is_empty() {
-                    let (server, ty, sub) = (found.server, found.ty, found.sub);
-                    self.peer(server).machine.unsubscribe(ty, sub, now);
-                    self.settle(server);
-                }
-            }
+            Some(View::All(group, ty)) => self.unsubscribe_all(view, (group, ty), now),
+            Some(View::One(entry)) => self.unsubscribe_one(view, entry, now),
         }
     }
 
@@ -209,7 +208,7 @@ impl Engine {
         let Some(peer) = self.servers.get_mut(server.0 as usize) else { return };
         if let Input::Received { message, .. } = input {
             let opened = peer.machine.receive(stream, message, now);
-            self.settle(server);
+            self.settle(server, now);
             if let Some((ty, envelope)) = opened {
                 self.jobs.push_back(Job::new(stream, ty, envelope, now));
                 if self.jobs.len() == 1 {
@@ -218,7 +217,7 @@ impl Engine {
             }
         } else {
             peer.machine.handle_input(input, now);
-            self.settle(server);
+            self.settle(server, now);
         }
     }
 
@@ -232,7 +231,7 @@ impl Engine {
             // A response that is being worked off may hold what a timer would give up.
             if due && !self.jobs.iter().any(|job| job.server() == server) {
                 self.peer(server).machine.handle_timeout(now);
-                self.settle(server);
+                self.settle(server, now);
             }
         }
         self.hosts.handle_timeout(now, &mut self.random);
@@ -261,26 +260,31 @@ impl Engine {
 
     fn subscribe_one(&mut self, view: ViewId, ty: TypeId, name: &str, now: Instant) -> Result<View, Refusal> {
         let name = self.accept_name(ty, name)?;
-        let server = self.server_for(&name, now)?;
-        let named = (ty, self.types[ty.index()].type_url());
-        let name = name.canonical();
-        let next = self.table.next_id();
-        let machine = &mut self.peer(server).machine;
-        let known = machine.interest(ty).and_then(|interest| {
-            let sub = interest.find(&name)?;
-            Some((interest.get(sub)?.entry, sub))
-        });
-        let (entry, sub) = known.unwrap_or_else(|| (next, machine.insert(named, name.clone(), next)));
-        if known.is_none() {
-            self.table.insert(Entry::new(name, (ty, server, sub)));
-        }
+        let group = self.group_for(&name, now)?;
+        let entry = self.entry_for((group, ty), name.canonical());
+        // It may be one that came by the wildcard of another group.
+        let group = self.table.get(entry).map_or(group, |entry| entry.group);
         if let Some(entry) = self.table.get_mut(entry) {
             entry.views.push(view);
         }
-        self.peer(server).machine.subscribe(named, sub, now);
-        self.settle(server);
+        self.groups.get_mut(group).views += 1;
+        self.ask(entry, now);
+        self.fall_back(group, now);
+        self.judge(group);
         self.publish_to(entry, &[view]);
         Ok(View::One(entry))
+    }
+
+    fn unsubscribe_one(&mut self, view: ViewId, id: EntryId, now: Instant) {
+        let Some(entry) = self.table.get_mut(id) else { return };
+        entry.views.retain(|other| *other != view);
+        let (group, ty, last) = (entry.group, entry.ty, entry.views.is_empty());
+        let places: Vec<_> = entry.places.iter().filter(|_| last).collect();
+        for (server, sub) in places {
+            self.peer(server).machine.unsubscribe(ty, sub, now);
+            self.settle(server, now);
+        }
+        self.on_view_ended(group, now);
     }
 
     /// Checks a name as the application wrote it.
@@ -302,29 +306,6 @@ impl Engine {
         }
     }
 
-    /// The server to ask for a name. It is made known when it was not yet.
-    fn server_for(&mut self, name: &ResourceName, now: Instant) -> Result<ServerId, Refusal> {
-        let refuse = |message: String| Refusal { code: Code::FailedPrecondition, message };
-        let sources = self.bootstrap.sources_for(name).map_err(|unknown| refuse(unknown.to_string()))?;
-        let source = sources.first().ok_or_else(|| refuse("its authority has no servers".into()))?;
-        let server = source.server().clone();
-        check_variant(&server)?;
-        Ok(self.server_id(&server, now))
-    }
-
-    fn server_id(&mut self, server: &Arc<Server>, now: Instant) -> ServerId {
-        let known = self.servers.iter().position(|peer| peer.machine.server() == server);
-        let index = known.unwrap_or_else(|| {
-            let id = ServerId(self.servers.len() as u32);
-            let seed = (self.random.u64(..), now);
-            let machine = Machine::new(id, server.clone(), self.node.clone(), self.settings.clone(), seed);
-            let policy = policy(server, &self.settings);
-            self.servers.push(Peer { machine, policy, failure: None, types: Vec::new() });
-            self.servers.len() - 1
-        });
-        ServerId(index as u32)
-    }
-
     fn type_id(&mut self, ty: ResourceType) -> TypeId {
         let known = self.types.iter().position(|known| known.type_url() == ty.type_url());
         TypeId(known.unwrap_or_else(|| {
@@ -334,26 +315,31 @@ impl Engine {
     }
 
     /// Takes over what the machine of a server has to say.
-    fn settle(&mut self, server: ServerId) {
+    fn settle(&mut self, server: ServerId, now: Instant) {
         while let Some(event) = self.peer(server).machine.poll_event() {
             match event {
-                Event::Failed(reason) => self.on_failed(server, &reason),
+                Event::Failed(reason) => self.on_failed(server, &reason, now),
                 Event::Recovered => self.on_recovered(server),
-                Event::Rested => self.peer(server).failure = None,
-                Event::TimedOut(entry) => self.on_timed_out(entry),
-                Event::Released(entry) => self.on_released(entry),
-                Event::ReleasedAll(ty) => self.peer(server).of_type(ty).all = None,
+                Event::Rested => self.on_rested(server),
+                Event::TimedOut(entry) => self.on_timed_out(server, entry),
+                Event::Released(entry) => self.on_released(server, entry),
+                Event::ReleasedAll(ty) => self.on_released_all(server, ty),
             }
         }
         while let Some(output) = self.peer(server).machine.poll_output() {
             self.outputs.push_back(output);
         }
-        self.flush(server);
+        self.flush();
     }
 
-    fn on_released(&mut self, entry: EntryId) {
-        let Some(entry) = self.table.remove(entry) else { return };
-        if let Some(all) = self.peer(entry.server).of_type(entry.ty).all.as_mut() {
+    /// A server knows that an entry is not wanted any more. With its last place it is forgotten.
+    fn on_released(&mut self, server: ServerId, id: EntryId) {
+        let Some(entry) = self.table.get_mut(id) else { return };
+        entry.places.remove(server);
+        if entry.places.is_empty()
+            && let Some(entry) = self.table.remove(id)
+            && let Some(all) = self.alls.get_mut(&(entry.group, entry.ty))
+        {
             all.remove(&entry.name);
         }
     }

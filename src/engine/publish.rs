@@ -15,9 +15,11 @@ impl Engine {
     /// The same if it has changed; if it only `joins` the members of a wildcard, to those who watch them.
     pub(crate) fn publish_if(&mut self, id: EntryId, changed: bool, joins: bool) {
         let Some(entry) = self.table.get(id).filter(|_| changed || joins) else { return };
-        let peer = &mut self.servers[entry.server.0 as usize];
-        let interest = peer.machine.interest(entry.ty);
-        let is_member = interest.and_then(|interest| interest.get(entry.sub)).is_some_and(|sub| sub.member);
+        let active = self.groups.get(entry.group).active();
+        let interest = self.servers[active.0 as usize].machine.interest(entry.ty);
+        let sub = entry.places.at(active);
+        let sub = interest.zip(sub).and_then(|(interest, sub)| interest.get(sub));
+        let is_member = sub.is_some_and(|sub| sub.member);
         if entry.views.is_empty() && !is_member {
             return;
         }
@@ -27,8 +29,7 @@ impl Engine {
                 self.walks.deliver(&mut self.outputs, *view, observed.clone());
             }
         }
-        let peer = &mut self.servers[entry.server.0 as usize];
-        if is_member && let Some(all) = peer.of_type(entry.ty).all.as_mut() {
+        if is_member && let Some(all) = self.alls.get_mut(&(entry.group, entry.ty)) {
             all.insert(entry.name.clone(), observed);
         }
     }
@@ -47,11 +48,11 @@ impl Engine {
         }
     }
 
-    /// The trouble with the server of a resource.
+    /// The trouble with the servers of a resource.
     pub(crate) fn failure_of(&self, id: EntryId) -> Option<WatchError> {
         let entry = self.table.get(id)?;
-        let failure = self.servers[entry.server.0 as usize].failure.as_ref()?;
-        Some(failure.about(self.subject(entry)))
+        let trouble = self.groups.get(entry.group).trouble.as_ref()?;
+        Some(trouble.about(self.subject(entry)))
     }
 
     /// What an error about a resource names.
@@ -60,7 +61,7 @@ impl Engine {
         Subject { type_url, name: entry.name.clone(), node: self.node_id.clone() }
     }
 
-    fn observed(&self, id: EntryId) -> Option<Erased> {
+    pub(super) fn observed(&self, id: EntryId) -> Option<Erased> {
         let entry = self.table.get(id)?;
         let observed = entry.observe(|| self.failure_of(id))?;
         Some(self.types[entry.ty.index()].observe(observed))

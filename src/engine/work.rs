@@ -1,120 +1,21 @@
-use std::{
-    borrow::Cow,
-    collections::HashMap,
-    fmt::Write,
-    hash::{DefaultHasher, Hash, Hasher},
-    sync::Arc,
-    time::Instant,
-};
+use std::{borrow::Cow, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 
-use super::Engine;
+use super::{
+    Engine,
+    job::{Job, Located, Stage, name_of},
+};
 use crate::{
     cache::Entry,
     error::{Blame, Code, WatchError, short_type},
     name::ResourceName,
     protocol::{
-        Body, EntryId, Envelope, Item, Phase, ServerId, Span, StreamId, SubId, TypeId, Unusable, Verdict,
+        Body, EntryId, Envelope, GroupId, Item, Phase, ServerId, Span, SubId, TypeId, Unusable, Verdict,
         fingerprint,
     },
-    resource::{Context, Invalid, ResourceType, Version},
+    resource::Context,
 };
-
-/// A response that is being worked off, slice by slice, so that no step takes long.
-///
-/// First all names are read and located, which finds duplicates before anything is applied; then the resources are
-/// compared with what is held, and parsed where they differ; at last absence is looked for, and the server is answered.
-#[derive(Debug)]
-pub(crate) struct Job {
-    stream: StreamId,
-    ty: TypeId,
-    envelope: Arc<Envelope>,
-    since: Instant,
-    version: Version,
-    /// Marks what this response speaks of.
-    number: u64,
-    stage: Stage,
-    located: Vec<Located>,
-    unknown: Unknown,
-    heartbeats: usize,
-    /// A name that came twice: nothing of the response counts (rule B1.14).
-    duplicate: bool,
-    /// Something came that has no name, so that absence proves nothing.
-    nameless: bool,
-    problems: Problems,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    Locate(usize),
-    Apply(usize),
-    Finish,
-}
-
-/// A resource of the response, and the place of its name.
-#[derive(Debug, Clone, Copy)]
-struct Located {
-    value: Span,
-    /// `None` when nobody has asked for the name.
-    sub: Option<SubId>,
-}
-
-/// What to tell the server.
-#[derive(Debug, Default)]
-struct Problems {
-    text: String,
-}
-
-/// The names that nobody asked for: they may be members of a wildcard, and come twice.
-#[derive(Debug, Default)]
-struct Unknown {
-    /// The indices of names by their hash; two names with one hash are rare.
-    seen: HashMap<u64, Vec<u32>>,
-}
-
-impl Job {
-    pub(crate) fn new(stream: StreamId, ty: TypeId, envelope: Envelope, now: Instant) -> Self {
-        let count = envelope.len();
-        Self {
-            stream,
-            ty,
-            since: now,
-            version: envelope.version().into(),
-            number: 0,
-            stage: Stage::Locate(0),
-            located: Vec::with_capacity(count),
-            unknown: Unknown::default(),
-            heartbeats: 0,
-            duplicate: false,
-            nameless: false,
-            problems: Problems::default(),
-            envelope: Arc::new(envelope),
-        }
-    }
-
-    pub(crate) fn server(&self) -> ServerId {
-        self.stream.server
-    }
-
-    pub(crate) fn ty(&self) -> TypeId {
-        self.ty
-    }
-
-    /// When it came.
-    pub(crate) fn since(&self) -> Instant {
-        self.since
-    }
-
-    /// Whether some of it was worked on already.
-    pub(crate) fn has_begun(&self) -> bool {
-        self.number > 0
-    }
-
-    fn is_heartbeat(&self) -> bool {
-        self.heartbeats > 0 && self.heartbeats == self.envelope.len()
-    }
-}
 
 impl Engine {
     /// Works on the oldest response for a while.
@@ -125,7 +26,14 @@ impl Engine {
             job.number = self.counters.responses;
         }
         match job.stage {
-            Stage::Locate(from) => self.locate(&mut job, from),
+            Stage::Locate(from) => {
+                self.locate(&mut job, from);
+                if job.stage == Stage::Apply(0) {
+                    for group in std::mem::take(&mut job.returning) {
+                        self.take_over(group, job.server(), job.number, now);
+                    }
+                }
+            }
             Stage::Apply(from) => self.apply(&mut job, from),
             Stage::Finish => {}
         }
@@ -161,7 +69,7 @@ impl Engine {
                 }
             };
             match name_of(ty, &envelope, (wrapper_name, value)) {
-                Ok(name) => self.place(job, index, (&name, value, matches!(body, Body::Resource(_)))),
+                Ok(name) => self.find_place(job, index, (&name, value, matches!(body, Body::Resource(_)))),
                 Err(invalid) => {
                     job.nameless = true;
                     job.problems.add(&format_args!("resources[{index}]"), &invalid);
@@ -175,7 +83,7 @@ impl Engine {
         };
     }
 
-    fn place(&mut self, job: &mut Job, index: usize, (name, value, is_resource): (&str, Span, bool)) {
+    fn find_place(&mut self, job: &mut Job, index: usize, (name, value, is_resource): (&str, Span, bool)) {
         let peer = &mut self.servers[job.stream.server.0 as usize];
         let guess = peer.of_type(job.ty).order.get(index).copied();
         let Some(interest) = peer.machine.interest(job.ty) else { return };
@@ -191,7 +99,34 @@ impl Engine {
         }
         if is_resource {
             job.located.push(Located { value, sub });
+            if self.groups.is_higher(job.server()) {
+                self.note_return(job, sub);
+            }
         }
+    }
+
+    /// Notes when a resource is wanted by a group that uses a lower server at the moment.
+    fn note_return(&mut self, job: &mut Job, sub: Option<SubId>) {
+        let server = job.server();
+        let interest = self.servers[server.0 as usize].machine.interest(job.ty);
+        let Some(interest) = interest else { return };
+        let group = match sub.and_then(|sub| interest.get(sub)) {
+            Some(sub) => self.table.get(sub.entry).map(|entry| entry.group),
+            None if interest.takes_all() => self.wildcard_group(server, job.ty),
+            None => None,
+        };
+        job.returning.extend(group.filter(|group| self.groups.get(*group).is_higher(server)));
+    }
+
+    /// The group that takes everything of a type from a server.
+    fn wildcard_group(&self, server: ServerId, ty: TypeId) -> Option<GroupId> {
+        let mut wildcards = self.alls.keys().filter(|(_, other)| *other == ty).map(|(group, _)| *group);
+        wildcards.find(|group| self.groups.get(*group).rank(server).is_some())
+    }
+
+    /// Whether what a server sends of an entry counts.
+    fn counts(&self, id: EntryId, server: ServerId) -> bool {
+        self.table.get(id).is_some_and(|entry| self.active_for(entry) == server)
     }
 
     /// Takes over some resources.
@@ -219,6 +154,9 @@ impl Engine {
         sub.phase = Phase::Answered;
         let joins = wildcard && !std::mem::replace(&mut sub.member, wildcard);
         let id = sub.entry;
+        if !self.counts(id, job.server()) {
+            return 1;
+        }
         let Some(entry) = self.table.get_mut(id) else { return 1 };
         let bytes = job.envelope.bytes(value);
         if entry.bytes().is_some_and(|held| held == bytes) {
@@ -243,12 +181,22 @@ impl Engine {
         let wrapper_name = job.envelope.item(index).wrapper_name;
         let Ok(name) = name_of(ty, &job.envelope, (wrapper_name, value)) else { return 1 };
         let name: Arc<str> = name.into();
-        let next = self.table.next_id();
-        let sub = peer.machine.insert((job.ty, ty.type_url()), name.clone(), next);
-        if let Some(sub) = peer.machine.interest(job.ty).and_then(|interest| interest.get_mut(sub)) {
+        let server = job.server();
+        let group =
+            self.wildcard_group(server, job.ty).filter(|group| self.groups.get(*group).active() == server);
+        let Some(group) = group else { return 1 };
+        let id = self.entry_for((group, job.ty), name);
+        let Some(sub) = self.place(id, server) else { return 1 };
+        if let Some(sub) =
+            self.peer(server).machine.interest(job.ty).and_then(|interest| interest.get_mut(sub))
+        {
             sub.seen = job.number;
         }
-        self.table.insert(Entry::new(name, (job.ty, job.stream.server, sub)));
+        for other in self.groups.get(group).open.clone() {
+            if other != server {
+                self.join(id, other);
+            }
+        }
         job.located[index].sub = Some(sub);
         self.apply_to(job, sub, value)
     }
@@ -271,8 +219,7 @@ impl Engine {
                 entry.on_rejected(WatchError::rejected(about, invalid), policy)
             }
         };
-        let (sub, held) = (entry.sub, entry.is_held());
-        self.set_held(job, sub, held);
+        self.note_held(id);
         news.into()
     }
 
@@ -304,12 +251,15 @@ impl Engine {
             let Some(sub) = interest.find(&name).and_then(|sub| interest.get_mut(sub)) else { continue };
             (sub.seen, sub.phase) = (job.number, Phase::Answered);
             let id = sub.entry;
-            let Some(entry) = self.table.get(id) else { continue };
+            let Some(entry) = self.table.get(id).filter(|entry| self.active_for(entry) == job.server())
+            else {
+                continue;
+            };
             let code = Code::from_i32(error.code);
             let data = matches!(code, Code::NotFound | Code::PermissionDenied);
             let error =
                 WatchError::new(code, Blame::Peer, self.subject(entry), job.envelope.text(error.message));
-            self.tell(job, id, |entry| entry.on_server_error(error, data, policy).into());
+            self.tell(id, |entry| entry.on_server_error(error, data, policy).into());
         }
     }
 
@@ -323,8 +273,14 @@ impl Engine {
         let policy = peer.policy;
         let Some(interest) = peer.machine.interest(job.ty) else { return };
         let missed = interest.iter().filter(|(_, sub)| sub.seen != job.number && sub.was_there());
-        let missed: Vec<_> = missed.map(|(id, sub)| (id, sub.entry)).collect();
-        for (sub, id) in missed {
+        let missed: Vec<_> = missed.map(|(id, sub)| (id, sub.entry, sub.seen == 0)).collect();
+        for (sub, id, never_seen) in missed {
+            if !self.counts(id, job.server()) {
+                continue;
+            }
+            if never_seen {
+                self.peer(job.server()).machine.doubt(job.ty, sub, now);
+            }
             let Some(entry) = self.table.get(id) else { continue };
             let uri = &self.servers[job.stream.server.0 as usize].machine.server().uri;
             let message = format!("xDS server {uri} has deleted it");
@@ -332,15 +288,18 @@ impl Engine {
             if !self.peer(job.stream.server).machine.is_gone(job.ty, sub, now) {
                 continue;
             }
-            self.tell(job, id, |entry| entry.on_deleted(error, policy).into());
+            self.tell(id, |entry| entry.on_deleted(error, policy).into());
             self.dismiss(id);
         }
     }
 
     /// The server has told all it has of a type that is wanted as a whole.
     fn complete(&mut self, job: &Job) {
-        if let Some(all) = self.peer(job.stream.server).of_type(job.ty).all.as_mut() {
-            all.complete();
+        let server = job.server();
+        for ((group, ty), all) in &mut self.alls {
+            if *ty == job.ty && self.groups.get(*group).active() == server {
+                all.complete();
+            }
         }
     }
 
@@ -361,87 +320,17 @@ impl Engine {
                 job.located.iter().map(|located| located.sub.unwrap_or(NOWHERE)).collect();
         }
         peer.machine.conclude(verdict, now);
-        self.settle(server);
+        self.settle(server, now);
     }
 
     /// Tells news of a resource, and publishes them if there are any.
-    fn tell(&mut self, job: &Job, id: EntryId, news: impl FnOnce(&mut Entry) -> bool) {
+    fn tell(&mut self, id: EntryId, news: impl FnOnce(&mut Entry) -> bool) {
         let Some(entry) = self.table.get_mut(id) else { return };
         let changed = news(entry);
-        let (sub, held) = (entry.sub, entry.is_held());
-        self.set_held(job, sub, held);
+        self.note_held(id);
         if changed {
             self.publish(id);
         }
-    }
-
-    fn set_held(&mut self, job: &Job, sub: SubId, held: bool) {
-        let interest = self.servers[job.stream.server.0 as usize].machine.interest(job.ty);
-        if let Some(sub) = interest.and_then(|interest| interest.get_mut(sub)) {
-            sub.held = held;
-        }
-    }
-}
-
-impl Problems {
-    fn add(&mut self, place: &dyn std::fmt::Display, reason: &dyn std::fmt::Display) {
-        // One bad resource more makes no difference to an error that is cut anyway.
-        if self.text.len() <= LONGEST_ERROR {
-            let glue = if self.text.is_empty() { "" } else { "; " };
-            // Writing to a string cannot fail.
-            let _ = write!(self.text, "{glue}{place}: {reason}");
-        }
-    }
-
-    /// The text, at most 4 KiB, cut between characters.
-    fn cut(mut self) -> String {
-        if self.text.len() > LONGEST_ERROR {
-            let end = (0..=LONGEST_ERROR - CUT.len()).rev().find(|end| self.text.is_char_boundary(*end));
-            self.text.truncate(end.unwrap_or(0));
-            self.text.push_str(CUT);
-        }
-        self.text
-    }
-}
-
-impl Unknown {
-    /// Notes a name, and says whether it was there before.
-    fn is_seen(&mut self, name: &str, index: usize, envelope: &Envelope, ty: ResourceType) -> bool {
-        let mut hasher = DefaultHasher::new();
-        name.hash(&mut hasher);
-        let same = self.seen.entry(hasher.finish()).or_default();
-        let named = |index: &u32| match envelope.item(*index as usize) {
-            Item { wrapper_name, body: Body::Resource(value) } => {
-                name_of(ty, envelope, (wrapper_name, value)).is_ok_and(|other| other == name)
-            }
-            Item { wrapper_name, body: Body::Heartbeat } => envelope.text(wrapper_name) == name,
-            Item { body: Body::Unusable(_), .. } => false,
-        };
-        let seen = same.iter().any(named);
-        same.push(index as u32);
-        seen
-    }
-}
-
-/// The name of a resource: that of the wrapper, or its own; canonical, as in rule G10.
-fn name_of<'a>(
-    ty: ResourceType,
-    envelope: &'a Envelope,
-    (wrapper, value): (Span, Span),
-) -> Result<Cow<'a, str>, Invalid> {
-    let name = match envelope.text(wrapper) {
-        "" => ty.name(envelope.bytes(value))?,
-        name => Cow::Borrowed(name),
-    };
-    if name.is_empty() {
-        return Err(Invalid::field("name", "empty"));
-    }
-    if !name.starts_with("xdstp:") {
-        return Ok(name);
-    }
-    match ResourceName::canonicalize(&name) {
-        Ok(canonical) => Ok(Cow::Owned(canonical.into_owned())),
-        Err(error) => Err(Invalid::field("name", error.to_string())),
     }
 }
 
@@ -465,12 +354,6 @@ const NAMES_PER_STEP: usize = 16_384;
 
 /// How much is parsed in one step, likewise; what is only compared counts a sixteenth.
 const BYTES_PER_STEP: usize = 256 << 10;
-
-/// The longest error in a NACK, in bytes.
-const LONGEST_ERROR: usize = 4096;
-
-/// How a longer one ends.
-const CUT: &str = "...(truncated)";
 
 /// A place that no subscription has.
 const NOWHERE: SubId = SubId(u32::MAX);

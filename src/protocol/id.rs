@@ -21,6 +21,10 @@ pub(crate) struct TypeId(pub(crate) u16);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct EntryId(pub(crate) u32);
 
+/// The servers of one authority.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct GroupId(pub(crate) u32);
+
 impl TypeId {
     pub(crate) fn index(self) -> usize {
         usize::from(self.0)

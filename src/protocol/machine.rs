@@ -97,15 +97,23 @@ impl Machine {
 
     /// Asks for a name no longer. It is released at once, or when the server was told.
     pub(crate) fn unsubscribe(&mut self, ty: TypeId, sub: SubId, now: Instant) {
+        self.withdraw(ty, sub, now);
+        self.proceed(now);
+    }
+
+    /// The same without acting on it yet: others follow, and then [`rest`](Self::rest).
+    pub(crate) fn withdraw(&mut self, ty: TypeId, sub: SubId, now: Instant) {
         let told = self.stream.as_open().is_some();
         let Some(channel) = self.channel(ty) else { return };
+        if !channel.sotw.interest.get(sub).is_some_and(|sub| sub.named) {
+            return;
+        }
         channel.sotw.interest.unname(sub);
         if told && channel.sotw.is_requested() {
             channel.sotw.on_unnamed(sub, now);
         } else {
             self.release(ty, &[sub]);
         }
-        self.proceed(now);
     }
 
     /// Asks for everything of a type.
@@ -124,11 +132,25 @@ impl Machine {
     /// Asks for everything of a type no longer. What came only because of that is released at once, or when the server
     /// was told.
     pub(crate) fn unsubscribe_all(&mut self, ty: TypeId, now: Instant) {
+        self.withdraw_all(ty, now);
+        self.proceed(now);
+    }
+
+    /// The same without acting on it yet: others follow, and then [`rest`](Self::rest).
+    pub(crate) fn withdraw_all(&mut self, ty: TypeId, now: Instant) {
         let told = self.stream.as_open().is_some();
-        let Some(channel) = self.channel(ty) else { return };
+        let Some(channel) = self.channel(ty).filter(|channel| channel.sotw.interest.wildcard) else { return };
         channel.sotw.on_wildcard_ended(now);
         if !told || !channel.sotw.is_requested() {
             self.release_all(ty);
+        }
+    }
+
+    /// Closes the stream at once if nothing is wanted of it: another server has taken over.
+    pub(crate) fn rest(&mut self, now: Instant) {
+        if !self.is_wanted() && self.stream.is_current(self.stream.id()) {
+            self.close("another server has taken over");
+            self.events.push_back(Event::Rested);
         }
         self.proceed(now);
     }
@@ -154,6 +176,15 @@ impl Machine {
         let members: Vec<_> = members.collect();
         self.release(ty, &members);
         self.events.push_back(Event::ReleasedAll(ty));
+    }
+
+    /// Something is held under a name that another server has sent. Its absence here proves nothing until this server
+    /// has had its time.
+    pub(crate) fn doubt(&mut self, ty: TypeId, id: SubId, now: Instant) {
+        let length = self.resource_timeout();
+        if let Some(sub) = self.interest(ty).and_then(|interest| interest.get_mut(id)) {
+            sub.doubt_until.get_or_insert(now + length);
+        }
     }
 
     /// A name is missing from a response: true when that means that it is gone. Otherwise a timer decides.
@@ -288,6 +319,7 @@ impl Machine {
         let linger = self.settings.linger;
         if self.stream.as_open().and_then(|open| open.idle_since).is_some_and(|since| since + linger <= now) {
             self.close("nothing is wanted of it");
+            self.events.push_back(Event::Rested);
         }
         self.proceed(now);
     }

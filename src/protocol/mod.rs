@@ -35,7 +35,7 @@ pub(crate) use self::{
     channel::fingerprint,
     envelope::{Body, Envelope, Item, Span, Unusable},
     event::{Event, Timer, Verdict},
-    id::{EntryId, LookupId, ServerId, StreamId, TypeId, ViewId},
+    id::{EntryId, GroupId, LookupId, ServerId, StreamId, TypeId, ViewId},
     input::Input,
     interest::{Phase, SubId},
     machine::Machine,

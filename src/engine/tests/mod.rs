@@ -1,4 +1,5 @@
 mod failures;
+mod fallback;
 mod model;
 mod names;
 mod network;

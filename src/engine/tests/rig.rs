@@ -131,12 +131,20 @@ impl Rig {
 
     /// The connection of an attempt comes about.
     pub(super) fn connect(&mut self, attempt: u64) -> Vec<String> {
-        self.input(Input::Connected { stream: stream(attempt) })
+        self.connect_to(stream(attempt))
+    }
+
+    pub(super) fn connect_to(&mut self, stream: StreamId) -> Vec<String> {
+        self.input(Input::Connected { stream })
     }
 
     /// The pending request is on its way.
     pub(super) fn sent(&mut self, attempt: u64) -> Vec<String> {
-        self.input(Input::RequestSent { stream: stream(attempt) })
+        self.sent_to(stream(attempt))
+    }
+
+    pub(super) fn sent_to(&mut self, stream: StreamId) -> Vec<String> {
+        self.input(Input::RequestSent { stream })
     }
 
     /// A response comes on an attempt.
@@ -145,7 +153,11 @@ impl Rig {
     }
 
     pub(super) fn receive_raw(&mut self, attempt: u64, bytes: Vec<u8>) -> Vec<String> {
-        let mut said = self.input(Input::Received { stream: stream(attempt), message: bytes.into() });
+        self.receive_from(stream(attempt), bytes)
+    }
+
+    pub(super) fn receive_from(&mut self, stream: StreamId, bytes: Vec<u8>) -> Vec<String> {
+        let mut said = self.input(Input::Received { stream, message: bytes.into() });
         while let Some((_, Timer::Work)) = self.engine.poll_timeout() {
             self.engine.handle_timeout(self.now);
             said.extend(self.drain());
@@ -154,8 +166,12 @@ impl Rig {
     }
 
     pub(super) fn disconnect(&mut self, attempt: u64, kind: DisconnectKind) -> Vec<String> {
+        self.disconnect_from(stream(attempt), kind)
+    }
+
+    pub(super) fn disconnect_from(&mut self, stream: StreamId, kind: DisconnectKind) -> Vec<String> {
         let reason = Disconnect::new(kind, "it broke");
-        self.input(Input::Disconnected { stream: stream(attempt), reason })
+        self.input(Input::Disconnected { stream, reason })
     }
 
     /// Lets time pass, with everything that is due in it.
@@ -190,7 +206,11 @@ impl Rig {
 }
 
 pub(super) fn stream(attempt: u64) -> StreamId {
-    StreamId { server: ServerId(0), attempt }
+    stream_to(0, attempt)
+}
+
+pub(super) fn stream_to(server: u32, attempt: u64) -> StreamId {
+    StreamId { server: ServerId(server), attempt }
 }
 
 /// An order in words: `send Full [a,b] 1/n1`, `#1 present 1 text`.

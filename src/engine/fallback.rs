@@ -1,0 +1,151 @@
+//! From one server of an authority to the next, and back (A71).
+
+use std::{sync::Arc, time::Instant};
+
+use tracing::info;
+
+use super::Engine;
+use crate::{
+    config::Server,
+    protocol::{EntryId, GroupId, Phase, ServerId, TypeId},
+};
+
+impl Engine {
+    /// Opens the next servers of a group, one after the other, while the active one cannot be reached and something is
+    /// watched that nothing is known of (A71-3).
+    pub(super) fn fall_back(&mut self, id: GroupId, now: Instant) {
+        while let Some(next) = self.next_server(id) {
+            let active = self.groups.get(id).active();
+            info!(from = %self.peer(active).machine.server().uri, to = %next.uri, "falling back");
+            let server = self.server_id(&next, now);
+            self.groups.get_mut(id).open.push(server);
+            for entry in self.entries_of(id) {
+                if self.table.get(entry).is_some_and(|entry| !entry.views.is_empty()) {
+                    self.ask_at(entry, server, now);
+                }
+            }
+            for ty in self.types_wanted_whole(id) {
+                self.ask_all_at((id, ty), server, now);
+            }
+            self.settle(server, now);
+        }
+    }
+
+    /// A server above the active one sends something that is wanted: it counts again, and those below it are let go
+    /// (A71-5). What was held stays until it says otherwise.
+    pub(super) fn take_over(&mut self, id: GroupId, server: ServerId, number: u64, now: Instant) {
+        let group = self.groups.get_mut(id);
+        let Some(rank) = group.rank(server) else { return };
+        let lower = group.open.split_off(rank + 1);
+        if lower.is_empty() {
+            return;
+        }
+        info!(server = %self.peer(server).machine.server().uri, "back from the fallback");
+        self.let_go(id, &lower, now);
+        self.judge(id);
+        for entry in self.entries_of(id) {
+            if self.has_given_up(entry, server, number) {
+                self.on_timed_out(server, entry);
+            }
+        }
+    }
+
+    /// A view has ended. With its last one a group begins at its first server again.
+    pub(super) fn on_view_ended(&mut self, id: GroupId, now: Instant) {
+        let group = self.groups.get_mut(id);
+        group.views -= 1;
+        if group.views == 0 {
+            let lower = group.open.split_off(1);
+            self.let_go(id, &lower, now);
+            self.judge(id);
+        }
+    }
+
+    /// Finds out whether there is trouble with a group, and tells it if that is news. The retries of the servers above the
+    /// active one are silent (A71-4).
+    pub(super) fn judge(&mut self, id: GroupId) {
+        let group = self.groups.get(id);
+        let failures =
+            group.open.iter().filter_map(|server| self.servers[server.0 as usize].failure.as_ref());
+        let active = &self.servers[group.active().0 as usize];
+        let trouble = active.failure.as_ref().map(|last| last.after(failures));
+        if self.groups.get(id).trouble == trouble {
+            return;
+        }
+        self.groups.get_mut(id).trouble = trouble;
+        for entry in self.entries_of(id) {
+            if !self.table.get(entry).is_some_and(|entry| entry.shows_failure()) {
+                continue;
+            }
+            let error = self.failure_of(entry);
+            if self.table.get_mut(entry).is_some_and(|entry| entry.on_failure(error).into()) {
+                self.publish(entry);
+            }
+        }
+        for (_, all) in self.alls.iter_mut().filter(|((group, _), _)| *group == id) {
+            all.touch();
+        }
+    }
+
+    /// Asks servers for nothing of a group any more. A stream that serves nobody else is closed at once.
+    fn let_go(&mut self, id: GroupId, lower: &[ServerId], now: Instant) {
+        for server in lower {
+            for entry in self.entries_of(id) {
+                let place =
+                    self.table.get(entry).and_then(|entry| Some((entry.ty, entry.places.at(*server)?)));
+                if let Some((ty, sub)) = place {
+                    self.peer(*server).machine.withdraw(ty, sub, now);
+                }
+            }
+            for ty in self.types_wanted_whole(id) {
+                self.peer(*server).machine.withdraw_all(ty, now);
+            }
+            self.peer(*server).machine.rest(now);
+            self.settle(*server, now);
+        }
+    }
+
+    /// The server to open, if there is one and a reason to.
+    fn next_server(&self, id: GroupId) -> Option<Arc<Server>> {
+        let group = self.groups.get(id);
+        let next = group.servers.get(group.open.len())?;
+        let failed = self.servers[group.active().0 as usize].failure.is_some();
+        let needed = group.views > 0 && (group.on_reachability_only || self.is_in_need(id));
+        (failed && needed).then(|| next.clone())
+    }
+
+    /// The types of which a group is asked for everything.
+    fn types_wanted_whole(&self, id: GroupId) -> Vec<TypeId> {
+        let wanted = self.alls.iter().filter(|((group, _), all)| *group == id && !all.views.is_empty());
+        wanted.map(|((_, ty), _)| *ty).collect()
+    }
+
+    /// Whether something of a group is watched that nothing is known of.
+    fn is_in_need(&self, id: GroupId) -> bool {
+        let all_in_need =
+            self.alls.iter().any(|((group, _), all)| *group == id && !all.views.is_empty() && !all.complete);
+        all_in_need
+            || self
+                .table
+                .iter()
+                .any(|(_, entry)| entry.group == id && !entry.views.is_empty() && entry.is_waiting())
+    }
+
+    /// Whether a server has had its time to send something while its answers did not count, and does not send it now.
+    fn has_given_up(&mut self, id: EntryId, server: ServerId, number: u64) -> bool {
+        let Some(entry) = self.table.get(id).filter(|entry| entry.is_waiting()) else { return false };
+        let (ty, sub) = (entry.ty, entry.places.at(server));
+        let interest = self.peer(server).machine.interest(ty);
+        interest.zip(sub).and_then(|(interest, sub)| interest.get(sub)).is_some_and(|sub| {
+            let is_over = match sub.phase {
+                Phase::TimedOut | Phase::Answered => true,
+                Phase::New | Phase::Requested | Phase::Doubted => false,
+            };
+            is_over && sub.seen != number
+        })
+    }
+
+    fn entries_of(&self, group: GroupId) -> Vec<EntryId> {
+        self.table.iter().filter(|(_, entry)| entry.group == group).map(|(id, _)| id).collect()
+    }
+}

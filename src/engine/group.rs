@@ -1,0 +1,218 @@
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
+
+use tracing::debug;
+
+use super::{Engine, Peer, Refusal, check_variant, failure::Failure, policy};
+use crate::{
+    cache::Entry,
+    config::{Authority, ConfigSource, Server},
+    error::Code,
+    name::ResourceName,
+    protocol::{EntryId, GroupId, Machine, ServerId, SubId, TypeId},
+};
+
+/// The servers of one authority, in the order in which they are tried, and how far down it had to go (A71-2).
+///
+/// ```text
+///   servers   S0   S1   S2
+///   open      ██   ██          these are asked for everything that is watched
+///                   ▲
+///                   active: the lowest open one; only its answers count
+/// ```
+///
+/// [`fall_back`](Engine::fall_back) opens the next one, [`take_over`](Engine::take_over) closes those below a higher one.
+#[derive(Debug)]
+pub(crate) struct Group {
+    /// `None` for the names of the older form.
+    authority: Option<Arc<str>>,
+    pub(super) servers: Vec<Arc<Server>>,
+    /// Never empty.
+    pub(super) open: Vec<ServerId>,
+    /// The next server is opened also when everything is cached (A95-1).
+    pub(super) on_reachability_only: bool,
+    /// How many views watch something of it.
+    pub(super) views: usize,
+    /// Why nothing can be had of it at the moment: the active server, and there is no other.
+    pub(super) trouble: Option<Failure>,
+}
+
+/// All groups, made when they are first asked for.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    groups: Vec<Group>,
+    by_authority: BTreeMap<Option<Arc<str>>, GroupId>,
+}
+
+impl Group {
+    /// The server whose answers count.
+    pub(crate) fn active(&self) -> ServerId {
+        *self.open.last().expect("a group has a server open")
+    }
+
+    /// The authority of its names; `None` for the names of the older form.
+    #[expect(dead_code, reason = "for whoever reports on a client")]
+    pub(crate) fn authority(&self) -> Option<&Arc<str>> {
+        self.authority.as_ref()
+    }
+
+    /// How far down a server stands among those that are open.
+    pub(super) fn rank(&self, server: ServerId) -> Option<usize> {
+        self.open.iter().position(|open| *open == server)
+    }
+
+    /// Whether a server that is not the active one is to be preferred to it.
+    pub(super) fn is_higher(&self, server: ServerId) -> bool {
+        self.rank(server).is_some_and(|rank| rank + 1 < self.open.len())
+    }
+}
+
+impl Groups {
+    pub(super) fn get(&self, id: GroupId) -> &Group {
+        &self.groups[id.0 as usize]
+    }
+
+    pub(super) fn get_mut(&mut self, id: GroupId) -> &mut Group {
+        &mut self.groups[id.0 as usize]
+    }
+
+    /// Whether a server is preferred to the active one by some group.
+    pub(super) fn is_higher(&self, server: ServerId) -> bool {
+        self.groups.iter().any(|group| group.is_higher(server))
+    }
+
+    /// Those that have a server open.
+    pub(super) fn with(&self, server: ServerId) -> Vec<GroupId> {
+        let with = self.groups.iter().enumerate().filter(|(_, group)| group.rank(server).is_some());
+        with.map(|(index, _)| GroupId(index as u32)).collect()
+    }
+}
+
+impl Engine {
+    /// The servers to ask for a name. They are made known when they were not yet.
+    pub(super) fn group_for(&mut self, name: &ResourceName, now: Instant) -> Result<GroupId, Refusal> {
+        let sources = self.bootstrap.sources_for(name).map_err(|unknown| refuse(unknown.to_string()))?;
+        self.group_of(name.authority(), sources.to_vec(), now)
+    }
+
+    /// The servers of names of the older form.
+    pub(super) fn default_group(&mut self, now: Instant) -> Result<GroupId, Refusal> {
+        self.group_of(None, self.bootstrap.sources().to_vec(), now)
+    }
+
+    fn group_of(
+        &mut self,
+        authority: Option<&str>,
+        sources: Vec<ConfigSource>,
+        now: Instant,
+    ) -> Result<GroupId, Refusal> {
+        let authority: Option<Arc<str>> = authority.map(Into::into);
+        if let Some(known) = self.groups.by_authority.get(&authority) {
+            return Ok(*known);
+        }
+        let mut servers: Vec<Arc<Server>> = Vec::with_capacity(sources.len());
+        for source in &sources {
+            check_variant(source.server())?;
+            if !servers.contains(source.server()) {
+                servers.push(source.server().clone());
+            }
+        }
+        let first = servers.first().ok_or_else(|| refuse("its authority has no servers".into()))?;
+        let open = vec![self.server_id(&first.clone(), now)];
+        let entry = authority.as_deref().and_then(|name| self.bootstrap.authorities().get(name));
+        let on_reachability_only = entry.is_some_and(Authority::fallback_on_reachability_only);
+        let id = GroupId(self.groups.groups.len() as u32);
+        self.groups.by_authority.insert(authority.clone(), id);
+        let group = Group { authority, servers, open, on_reachability_only, views: 0, trouble: None };
+        self.groups.groups.push(group);
+        Ok(id)
+    }
+
+    /// The place of a server, which gets one if it was not known; nothing is asked of it yet.
+    pub(super) fn server_id(&mut self, server: &Arc<Server>, now: Instant) -> ServerId {
+        let known = self.servers.iter().position(|peer| peer.machine.server() == server);
+        let index = known.unwrap_or_else(|| {
+            let id = ServerId(self.servers.len() as u32);
+            let seed = (self.random.u64(..), now);
+            let machine = Machine::new(id, server.clone(), self.node.clone(), self.settings.clone(), seed);
+            let policy = policy(server, &self.settings);
+            self.servers.push(Peer { machine, policy, failure: None, types: Vec::new() });
+            self.servers.len() - 1
+        });
+        ServerId(index as u32)
+    }
+
+    /// The entry of a name in a group, which is made if there is none.
+    pub(super) fn entry_for(&mut self, (group, ty): (GroupId, TypeId), name: Arc<str>) -> EntryId {
+        self.find_entry((group, ty), &name)
+            .unwrap_or_else(|| self.table.insert(Entry::new(name, (group, ty))))
+    }
+
+    /// The entry of a name, if a server of the group knows it.
+    pub(super) fn find_entry(&mut self, (group, ty): (GroupId, TypeId), name: &str) -> Option<EntryId> {
+        let Self { groups, servers, .. } = self;
+        let mut open = groups.get(group).open.iter();
+        open.find_map(|server| {
+            let interest = servers[server.0 as usize].machine.interest(ty)?;
+            interest.get(interest.find(name)?).map(|sub| sub.entry)
+        })
+    }
+
+    /// Asks all open servers of its group for an entry.
+    pub(super) fn ask(&mut self, id: EntryId, now: Instant) {
+        let Some(entry) = self.table.get(id) else { return };
+        for server in self.groups.get(entry.group).open.clone() {
+            self.ask_at(id, server, now);
+            self.settle(server, now);
+        }
+    }
+
+    /// Asks one server for an entry.
+    pub(super) fn ask_at(&mut self, id: EntryId, server: ServerId, now: Instant) {
+        let Some(sub) = self.place(id, server) else { return };
+        let Some(entry) = self.table.get(id) else { return };
+        let named = (entry.ty, self.types[entry.ty.index()].type_url());
+        self.peer(server).machine.subscribe(named, sub, now);
+    }
+
+    /// The place of an entry at a server, which it gets if it has none.
+    pub(super) fn place(&mut self, id: EntryId, server: ServerId) -> Option<SubId> {
+        let entry = self.table.get_mut(id)?;
+        if let Some(sub) = entry.places.at(server) {
+            return Some(sub);
+        }
+        let machine = &mut self.servers[server.0 as usize].machine;
+        if machine.interest(entry.ty).is_some_and(|interest| interest.find(&entry.name).is_some()) {
+            // It came there as a member of another group's wildcard.
+            debug!(name = %entry.name, server = %machine.server().uri, "the name is taken by a wildcard");
+            return None;
+        }
+        let named = (entry.ty, self.types[entry.ty.index()].type_url());
+        let sub = machine.insert(named, entry.name.clone(), id);
+        if let Some(sub) = machine.interest(entry.ty).and_then(|interest| interest.get_mut(sub)) {
+            sub.held = entry.is_held();
+        }
+        entry.places.add(server, sub);
+        Some(sub)
+    }
+
+    /// The server whose answers count for an entry.
+    pub(super) fn active_for(&self, entry: &Entry) -> ServerId {
+        self.groups.get(entry.group).active()
+    }
+
+    /// Tells all servers' machines whether the cache holds a good resource.
+    pub(super) fn note_held(&mut self, id: EntryId) {
+        let Some(entry) = self.table.get(id) else { return };
+        let held = entry.is_held();
+        for (server, sub) in entry.places.iter() {
+            let interest = self.servers[server.0 as usize].machine.interest(entry.ty);
+            if let Some(sub) = interest.and_then(|interest| interest.get_mut(sub)) {
+                sub.held = held;
+            }
+        }
+    }
+}
+
+fn refuse(message: String) -> Refusal {
+    Refusal { code: Code::FailedPrecondition, message }
+}

@@ -1,0 +1,326 @@
+//! From one server of an authority to the next, and back: A71, with what other clients get wrong.
+
+use std::time::Duration;
+
+use prost::Message;
+
+use super::rig::{Full, Part, Rig, any, response, stream_to};
+use crate::{
+    config::{AuthorityBuilder, Bootstrap, Server},
+    observed::Observed,
+    pb::envoy::service::discovery::v3::DiscoveryResponse,
+    protocol::{DisconnectKind, Output, Settings},
+};
+
+const NONE: [&str; 0] = [];
+
+const REFUSED: DisconnectKind = DisconnectKind::Unreachable;
+
+/// A client with these servers for names of the older form.
+fn rig(servers: usize) -> Rig {
+    let servers = (1..=servers).map(|port| Server::new(format!("127.0.0.1:{port}")).insecure());
+    let bootstrap = servers.fold(Bootstrap::builder(), |bootstrap, server| bootstrap.server(server));
+    Rig::of(bootstrap.build().unwrap(), Settings::default())
+}
+
+/// Connects the stream to a server, and lets a request go.
+fn open(rig: &mut Rig, server: u32, attempt: u64) -> Vec<String> {
+    let said = rig.connect_to(stream_to(server, attempt));
+    rig.sent_to(stream_to(server, attempt));
+    said
+}
+
+fn receive(rig: &mut Rig, server: u32, attempt: u64, message: &DiscoveryResponse) -> Vec<String> {
+    let said = rig.receive_from(stream_to(server, attempt), message.encode_to_vec());
+    rig.sent_to(stream_to(server, attempt));
+    said
+}
+
+fn refuse(rig: &mut Rig, server: u32, attempt: u64) -> Vec<String> {
+    rig.disconnect_from(stream_to(server, attempt), REFUSED)
+}
+
+fn full(version: &str, resources: &[(&str, &str)]) -> DiscoveryResponse {
+    response::<Full>(version, resources.iter().map(|(name, text)| any::<Full>(name, text)).collect())
+}
+
+fn part(version: &str, resources: &[(&str, &str)]) -> DiscoveryResponse {
+    response::<Part>(version, resources.iter().map(|(name, text)| any::<Part>(name, text)).collect())
+}
+
+/// A client that watches `a` and `b`, and has them of the fallback, while attempt 2 of the primary is under way.
+fn fallen_back() -> Rig {
+    let mut rig = rig(2);
+    rig.watch::<Full>("a");
+    rig.watch::<Full>("b");
+    assert_eq!(refuse(&mut rig, 0, 1), ["connect 1.1"]);
+    assert_eq!(open(&mut rig, 1, 1), ["read", "send Full [a,b] / node"]);
+    let said = receive(&mut rig, 1, 1, &full("f1", &[("a", "fa"), ("b", "fb")]));
+    assert_eq!(said[..2], ["#1 present f1 fa", "#2 present f1 fb"]);
+    assert_eq!(rig.pass(Duration::from_millis(1_201)), ["connect 0.2"]);
+    rig
+}
+
+#[test]
+fn a71_3_the_next_server_is_opened_for_what_is_not_cached_and_asked_for_everything() {
+    let mut rig = rig(2);
+    rig.watch::<Full>("a");
+    open(&mut rig, 0, 1);
+    receive(&mut rig, 0, 1, &full("1", &[("a", "x")]));
+    rig.disconnect_from(stream_to(0, 1), DisconnectKind::Closed);
+    rig.watch::<Part>("p");
+    assert_eq!(rig.pass(Duration::from_secs(2)), ["connect 0.2"], "it ended, which is no failure yet");
+    assert_eq!(refuse(&mut rig, 0, 2), ["connect 1.1"]);
+    assert_eq!(rig.connect_to(stream_to(1, 1))[1], "send Full [a] / node");
+    assert_eq!(rig.sent_to(stream_to(1, 1)), ["send Part [p] /"]);
+    rig.sent_to(stream_to(1, 1));
+    assert_eq!(receive(&mut rig, 1, 1, &part("7", &[("p", "y")]))[0], "#2 present 7 y");
+}
+
+#[test]
+fn a71_3_nobody_falls_back_when_everything_is_cached_or_known_not_to_exist() {
+    let mut rig = rig(2);
+    rig.watch::<Full>("a");
+    rig.watch::<Full>("b");
+    open(&mut rig, 0, 1);
+    receive(&mut rig, 0, 1, &full("1", &[("a", "x")]));
+    assert_eq!(rig.pass(Duration::from_secs(15)), ["#2 absent NOT_FOUND"]);
+    rig.disconnect_from(stream_to(0, 1), DisconnectKind::Closed);
+    rig.pass(Duration::from_secs(2));
+    assert_eq!(refuse(&mut rig, 0, 2), ["#1 present 1 x (UNAVAILABLE)"]);
+}
+
+#[test]
+fn a71_3_a_watch_that_begins_while_the_primary_fails_opens_the_fallback() {
+    let mut rig = rig(2);
+    rig.watch::<Full>("a");
+    open(&mut rig, 0, 1);
+    receive(&mut rig, 0, 1, &full("1", &[("a", "x")]));
+    rig.disconnect_from(stream_to(0, 1), DisconnectKind::Closed);
+    rig.pass(Duration::from_secs(2));
+    assert_eq!(refuse(&mut rig, 0, 2), ["#1 present 1 x (UNAVAILABLE)"]);
+    let (_, said) = rig.watch::<Full>("b");
+    assert_eq!(said, ["connect 1.1", "#1 present 1 x"], "and it is not known yet whether there is trouble");
+    assert_eq!(open(&mut rig, 1, 1)[1], "send Full [a,b] / node");
+}
+
+#[test]
+fn a71_4_trouble_is_told_when_the_last_server_has_failed_with_what_is_wrong_with_each() {
+    let mut rig = rig(3);
+    rig.watch::<Full>("a");
+    assert_eq!(refuse(&mut rig, 0, 1), ["connect 1.1"]);
+    assert_eq!(refuse(&mut rig, 1, 1), ["connect 2.1"]);
+    assert_eq!(refuse(&mut rig, 2, 1), ["#1 absent UNAVAILABLE"]);
+    rig.watch::<Full>("b");
+    let reason = rig.last_error();
+    for server in ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"] {
+        assert!(reason.contains(&format!("cannot connect to xDS server {server}: it broke")), "{reason}");
+    }
+}
+
+#[test]
+fn a71_5_the_first_resource_of_a_higher_server_ends_the_fallback_without_a_gap() {
+    let mut rig = fallen_back();
+    open(&mut rig, 0, 2);
+    let said = receive(&mut rig, 0, 2, &full("1", &[("a", "pa"), ("b", "pb")]));
+    assert_eq!(
+        said,
+        ["disconnect 1.1", "#1 present 1 pa", "#2 present 1 pb", "read", "send Full [a,b] 1/n1"],
+        "the stream of the fallback is closed at once"
+    );
+    assert_eq!(rig.pass(Duration::from_secs(100)), NONE);
+}
+
+#[test]
+fn a_response_without_anything_that_is_wanted_does_not_end_the_fallback() {
+    let mut rig = fallen_back();
+    open(&mut rig, 0, 2);
+    for response in [full("1", &[]), full("2", &[("other", "x")])] {
+        let said = receive(&mut rig, 0, 2, &response);
+        assert!(said.iter().all(|said| said.starts_with("send") || said == "read"), "{said:?}");
+    }
+    assert_eq!(receive(&mut rig, 1, 1, &full("f2", &[("a", "fa2"), ("b", "fb")]))[0], "#1 present f2 fa2");
+}
+
+#[test]
+fn a_higher_servers_failing_retries_are_silent_while_a_lower_one_serves() {
+    let mut rig = fallen_back();
+    for attempt in 2..8 {
+        assert_eq!(refuse(&mut rig, 0, attempt), NONE, "attempt {attempt}");
+        assert_eq!(rig.watch::<Full>("a").1.len(), 1, "what is there, and no warning");
+        let said = rig.pass(Duration::from_secs(20));
+        assert_eq!(said, [format!("connect 0.{}", attempt + 1)]);
+    }
+}
+
+#[test]
+fn a_watch_that_begins_during_the_fallback_lives_on_after_the_return() {
+    let mut rig = fallen_back();
+    assert_eq!(rig.watch::<Full>("c").1, ["send Full [a,b,c] f1/nf1"]);
+    rig.sent_to(stream_to(1, 1));
+    assert_eq!(open(&mut rig, 0, 2)[1], "send Full [a,b,c] / node", "the primary is asked for it, too");
+    receive(&mut rig, 0, 2, &full("1", &[("a", "pa"), ("b", "pb"), ("c", "pc")]));
+    assert_eq!(
+        receive(&mut rig, 0, 2, &full("2", &[("a", "pa"), ("b", "pb"), ("c", "new")]))[0],
+        "#3 present 2 new"
+    );
+}
+
+#[test]
+fn a_timer_of_the_primary_does_not_wipe_what_the_fallback_serves() {
+    let mut rig = fallen_back();
+    rig.watch::<Full>("c");
+    rig.sent_to(stream_to(1, 1));
+    open(&mut rig, 0, 2);
+    receive(&mut rig, 1, 1, &full("f2", &[("a", "fa"), ("b", "fb"), ("c", "fc")]));
+    let said = rig.pass(Duration::from_secs(30));
+    assert_eq!(said, NONE, "the primary is silent");
+}
+
+#[test]
+fn what_the_primary_has_not_sent_before_it_returned_is_deleted_only_when_it_had_its_time() {
+    let mut rig = fallen_back();
+    open(&mut rig, 0, 2);
+    let said = receive(&mut rig, 0, 2, &full("1", &[("a", "pa")]));
+    assert_eq!(said[..2], ["disconnect 1.1", "#1 present 1 pa"]);
+    assert!(!said.iter().any(|said| said.starts_with("#2")), "{said:?}");
+    assert_eq!(rig.pass(Duration::from_millis(14_999)), NONE);
+    assert_eq!(rig.pass(Duration::from_millis(1)), ["#2 absent NOT_FOUND"]);
+}
+
+#[test]
+fn what_the_primary_was_asked_for_in_vain_is_absent_when_it_returns() {
+    let mut rig = rig(2);
+    rig.watch::<Part>("p");
+    rig.watch::<Part>("q");
+    refuse(&mut rig, 0, 1);
+    refuse(&mut rig, 1, 1);
+    rig.pass(Duration::from_millis(1_201));
+    open(&mut rig, 0, 2);
+    assert_eq!(refuse(&mut rig, 1, 2), NONE);
+    let said = rig.pass(Duration::from_secs(15));
+    assert_eq!(
+        said[1..],
+        ["#1 absent NOT_FOUND", "#2 absent NOT_FOUND"],
+        "the fallback fails, so the primary counts"
+    );
+    let said = receive(&mut rig, 0, 2, &part("1", &[("p", "x")]));
+    assert_eq!(said[..2], ["disconnect 1.3", "#1 present 1 x"]);
+}
+
+#[test]
+fn a_higher_server_returns_also_by_a_resource_that_is_rejected_and_the_last_good_stays() {
+    let mut rig = fallen_back();
+    open(&mut rig, 0, 2);
+    let said = receive(&mut rig, 0, 2, &full("1", &[("a", "bad"), ("b", "pb")]));
+    assert_eq!(said[..3], ["disconnect 1.1", "#1 present f1 fa (INVALID_ARGUMENT)", "#2 present 1 pb"]);
+}
+
+#[test]
+fn what_a_server_sends_late_of_an_authority_that_has_left_it_is_answered_and_not_believed() {
+    let mut rig = shared();
+    rig.pass(Duration::from_millis(1_201));
+    open(&mut rig, 1, 2);
+    // The request that lets the name go is not on its way yet.
+    rig.receive_from(stream_to(1, 2), full("p", &[(IN_A, "z")]).encode_to_vec());
+    let said = receive(&mut rig, 0, 1, &full("3", &[("old", "x"), (IN_A, "late")]));
+    assert_eq!(said, ["read"], "and the answer follows the request");
+    assert_eq!(rig.watch::<Full>(IN_A).1, ["#3 present p z"]);
+}
+
+#[test]
+fn a_wildcard_falls_back_and_returns_with_what_is_there() {
+    let mut rig = rig(2);
+    rig.watch::<Full>("*");
+    assert_eq!(refuse(&mut rig, 0, 1), ["connect 1.1"]);
+    assert_eq!(open(&mut rig, 1, 1)[1], "send Full [] / node");
+    let said = receive(&mut rig, 1, 1, &full("f", &[("a", "fa"), ("b", "fb")]));
+    assert_eq!(said[2], "#1 {a: present f fa, b: present f fb} complete");
+    rig.pass(Duration::from_millis(1_201));
+    open(&mut rig, 0, 2);
+    let said = receive(&mut rig, 0, 2, &full("1", &[("b", "pb"), ("c", "pc")]));
+    assert_eq!(said[0], "disconnect 1.1");
+    assert_eq!(said.last().unwrap(), "#1 {b: present 1 pb, c: present 1 pc} complete");
+}
+
+/// A client whose authority `a` has fallen back onto the stream of names of the older form.
+fn shared() -> Rig {
+    let server = |port: u16| Server::new(format!("127.0.0.1:{port}")).insecure();
+    let bootstrap = Bootstrap::builder()
+        .server(server(1))
+        .authority("a", AuthorityBuilder::default().server(server(2)).server(server(1)))
+        .build()
+        .unwrap();
+    let mut rig = Rig::of(bootstrap, Settings::default());
+    rig.watch::<Full>("old");
+    rig.watch::<Full>(IN_A);
+    open(&mut rig, 0, 1);
+    receive(&mut rig, 0, 1, &full("1", &[("old", "x")]));
+    let said = refuse(&mut rig, 1, 1);
+    assert_eq!(said, [format!("send Full [old,{IN_A}] 1/n1")], "on the stream that is there");
+    rig.sent_to(stream_to(0, 1));
+    let said = receive(&mut rig, 0, 1, &full("2", &[("old", "x"), (IN_A, "y")]));
+    assert_eq!(said[0], "#2 present 2 y");
+    rig
+}
+
+const IN_A: &str = "xdstp://a/test.Full/x";
+
+#[test]
+fn an_authority_falls_back_and_returns_by_itself_on_a_stream_that_is_shared() {
+    let mut rig = shared();
+    rig.pass(Duration::from_millis(1_201));
+    open(&mut rig, 1, 2);
+    let said = receive(&mut rig, 1, 2, &full("p", &[(IN_A, "z")]));
+    assert_eq!(said[0], "send Full [old] 2/n2", "only its names are let go there");
+    assert_eq!(said[1], "#2 present p z");
+}
+
+#[test]
+fn a95_1_an_authority_may_fall_back_although_everything_is_cached() {
+    let server = |port: u16| Server::new(format!("127.0.0.1:{port}")).insecure();
+    let authority = AuthorityBuilder::default().server(server(1)).server(server(2));
+    let bootstrap = Bootstrap::builder()
+        .server(server(9))
+        .authority("a", authority.fallback_on_reachability_only())
+        .build()
+        .unwrap();
+    let mut rig = Rig::of(bootstrap, Settings::default());
+    rig.watch::<Full>("xdstp://a/test.Full/x");
+    open(&mut rig, 0, 1);
+    receive(&mut rig, 0, 1, &full("1", &[("xdstp://a/test.Full/x", "y")]));
+    rig.disconnect_from(stream_to(0, 1), DisconnectKind::Closed);
+    rig.pass(Duration::from_millis(1_201));
+    assert_eq!(refuse(&mut rig, 0, 2), ["connect 1.1"]);
+}
+
+#[test]
+fn with_the_last_watch_an_authority_begins_at_its_first_server_again() {
+    let mut rig = rig(2);
+    let (a, _) = rig.watch::<Full>("a");
+    refuse(&mut rig, 0, 1);
+    open(&mut rig, 1, 1);
+    receive(&mut rig, 1, 1, &full("f1", &[("a", "fa")]));
+    assert_eq!(rig.unwatch(a), ["disconnect 1.1"]);
+    assert_eq!(rig.engine.resources(), 0);
+    assert_eq!(rig.pass(Duration::from_secs(100)), NONE);
+    assert_eq!(rig.watch::<Full>("a").1, ["connect 0.2"]);
+}
+
+impl Rig {
+    /// The reason why the watch that began last has nothing to show.
+    fn last_error(&mut self) -> String {
+        let view = self.next_view();
+        let ty = crate::resource::ResourceType::of::<Full>();
+        self.engine.subscribe(view, ty, crate::engine::Names::One("z".into()), self.now);
+        let mut said = Vec::new();
+        while let Some(output) = self.engine.poll_output() {
+            if let Output::Notify { observed, .. } = output
+                && let Some(Observed::Absent { reason }) = observed.downcast_ref::<Observed<Full>>()
+            {
+                said.push(reason.to_string());
+            }
+        }
+        said.pop().expect("something is absent")
+    }
+}
