@@ -1,5 +1,5 @@
 use std::{
-    collections::HashMap,
+    collections::{HashMap, VecDeque},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -12,13 +12,13 @@ use std::{
 #[derive(Debug, Default)]
 pub(crate) struct LetGo {
     names: HashMap<Arc<str>, Told>,
+    /// When the names were let go, the oldest first. Some of them were again since.
+    order: VecDeque<(Instant, Arc<str>)>,
     wildcard: Option<Told>,
     /// How many responses were the newest one when they were answered.
     answered: u64,
     /// Something is wanted again that the server may not know to be let go.
     has_come_back: bool,
-    /// How many names were left when the old ones were last cleared away.
-    kept: usize,
 }
 
 /// When the server was told last.
@@ -33,10 +33,17 @@ impl LetGo {
     /// A request goes out without a name that the one before held. Names that were let go longer than `doubt` ago may
     /// be forgotten.
     pub(crate) fn on_name_let_go(&mut self, name: Arc<str>, doubt: Duration, now: Instant) {
-        self.names.insert(name, Told { at: now, answered: self.answered });
-        if self.names.len() > 2 * self.kept + 64 {
-            self.names.retain(|_, told| now < told.at + doubt);
-            self.kept = self.names.len();
+        self.names.insert(name.clone(), Told { at: now, answered: self.answered });
+        self.order.push_back((now, name));
+        while let Some((at, name)) = self.order.front().filter(|(at, _)| *at + doubt <= now) {
+            if self.names.get(name).is_some_and(|told| told.at == *at) {
+                self.names.remove(name);
+            }
+            self.order.pop_front();
+        }
+        if self.names.len() < self.names.capacity() / 8 {
+            self.names.shrink_to(2 * self.names.len());
+            self.order.shrink_to(2 * self.order.len());
         }
     }
 
