@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 
 mod common;
+#[path = "watch/sharing.rs"]
+mod sharing;
 
 use std::{pin::pin, time::Duration};
 

@@ -13,6 +13,7 @@ use super::{
     Client,
     dns::{Dns, Lookups, SystemDns},
     driver::Driver,
+    pool::{self, Key},
     registry::Registry,
 };
 use crate::{
@@ -30,7 +31,7 @@ pub struct ClientBuilder {
     settings: Settings,
     grpc: GrpcTransport,
     transport: Option<Arc<dyn Transport>>,
-    dns: Arc<dyn Dns>,
+    dns: Option<Arc<dyn Dns>>,
 }
 
 /// Why a client could not be built.
@@ -49,7 +50,7 @@ impl ClientBuilder {
             settings: Settings::default(),
             grpc: GrpcTransport::default(),
             transport: None,
-            dns: Arc::new(SystemDns),
+            dns: None,
         }
     }
 
@@ -103,7 +104,7 @@ impl ClientBuilder {
 
     /// Looks up the hosts of `LOGICAL_DNS` clusters by other means than the system's resolver.
     pub fn dns(mut self, dns: impl Dns) -> Self {
-        self.dns = Arc::new(dns);
+        self.dns = Some(Arc::new(dns));
         self
     }
 
@@ -132,6 +133,39 @@ impl ClientBuilder {
         Ok(client)
     }
 
+    /// Joins the client of this process that was built from an equal bootstrap with equal settings, or builds one that
+    /// others can join. All who do so share its streams, and what it holds.
+    ///
+    /// Each has a handle of its own, on whose runtime the callbacks of [`Client::on_change`] run; all else runs on the runtime
+    /// of the first. The client ends when the last handle or watch of all who share it is dropped, or when the last of them
+    /// [shuts it down](Client::shutdown). If it has ended otherwise, because the runtime of the first is gone, its watches end,
+    /// and the next who asks gets a new one.
+    ///
+    /// With a [`transport`](Self::transport) or [`dns`](Self::dns) of one's own it is [`build`](Self::build), since nobody can
+    /// tell whether another is equal.
+    ///
+    /// ```no_run
+    /// # use xdskit::{Client, config::Bootstrap};
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// // In one part of an application, and in a library that it uses:
+    /// let shop = Client::builder(Bootstrap::from_env()?).shared()?.resolve("xds:///shop");
+    /// let cart = Client::builder(Bootstrap::from_env()?).shared()?.resolve("xds:///cart"); // on the same stream
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// There is no current tokio runtime.
+    pub fn shared(self) -> Result<Client, BuildError> {
+        let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
+        let Self { bootstrap, settings, grpc, transport: None, dns: None } = &self else {
+            return self.build();
+        };
+        let key = Key { bootstrap: bootstrap.clone(), settings: settings.clone(), grpc: grpc.clone() };
+        let (registry, share) = pool::PROCESS.share(key, || self.build().map(|client| client.registry))?;
+        Ok(Client { registry, runtime, share: Some(share) })
+    }
+
     /// Builds the client and hands over its driver: the future that does all the work. It must be polled, on a tokio
     /// runtime with I/O and time enabled, and is ready when the client has ended. If it is dropped, the client ends.
     ///
@@ -155,11 +189,12 @@ impl ClientBuilder {
         let (commands, received) = mpsc::unbounded_channel();
         let node = self.bootstrap.node().id.as_str().into();
         let transport = self.transport.unwrap_or_else(|| Arc::new(self.grpc));
-        let lookups = Lookups::new(self.dns, self.settings.resource_timeout);
+        let dns = self.dns.unwrap_or_else(|| Arc::new(SystemDns));
+        let lookups = Lookups::new(dns, self.settings.resource_timeout);
         let engine = Engine::new(self.bootstrap, self.settings, random_seed());
         let driver = Driver::new(engine, (transport, lookups), received);
         let registry = Registry::new(commands, node);
-        Ok((Client { registry, runtime }, driver.run()))
+        Ok((Client { registry, runtime, share: None }, driver.run()))
     }
 }
 

@@ -10,6 +10,7 @@ use futures_core::Stream;
 
 use super::{
     changes::Changes,
+    pool::Share,
     registry::{View, Viewed, ViewedResource},
     watcher::Watcher,
 };
@@ -51,8 +52,8 @@ pub struct Members<T> {
 }
 
 impl<T: Resource> WatchAll<T> {
-    pub(super) fn new(view: Arc<View<Members<T>>>) -> Self {
-        Self { watcher: Watcher::new(view) }
+    pub(super) fn new(view: Arc<View<Members<T>>>, share: Option<Arc<Share>>) -> Self {
+        Self { watcher: Watcher::new(view, share) }
     }
 
     /// Waits for a state that this watcher has not seen; `None` when the client is shut down.

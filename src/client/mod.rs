@@ -17,6 +17,7 @@ mod driver;
 mod hold;
 mod members;
 mod on_change;
+mod pool;
 mod registry;
 mod resolution;
 mod slot;
@@ -39,7 +40,10 @@ pub use self::{
 };
 pub use crate::{protocol::OnDeletion, resolve::Addresses};
 
-use self::registry::{Registry, WatchedNames};
+use self::{
+    pool::Share,
+    registry::{Registry, WatchedNames},
+};
 use crate::{
     config::{Bootstrap, Target},
     observed::Observed,
@@ -74,7 +78,10 @@ pub enum Names {
 #[derive(Clone)]
 pub struct Client {
     registry: Arc<Registry>,
+    /// Where callbacks run.
     runtime: Handle,
+    /// The part in it, if it is shared.
+    share: Option<Arc<Share>>,
 }
 
 impl Client {
@@ -89,13 +96,13 @@ impl Client {
     /// cannot be parsed included, is seen as [`Observed::Absent`]. A watch of a name that is watched already joins it,
     /// sees the current state first, and sends nothing to the server.
     pub fn watch<T: Resource>(&self, name: impl AsRef<str>) -> Watch<T> {
-        Watch::new(self.registry.resources(WatchedNames::One(name.as_ref())))
+        Watch::new(self.registry.resources(WatchedNames::One(name.as_ref())), self.share.clone())
     }
 
     /// Watches many resources of a type at once; the items carry their names.
     pub fn watch_all<T: Resource>(&self, names: Names) -> WatchAll<T> {
         match names {
-            Names::All => WatchAll::new(self.registry.resources(WatchedNames::All)),
+            Names::All => WatchAll::new(self.registry.resources(WatchedNames::All), self.share.clone()),
         }
     }
 
@@ -115,7 +122,7 @@ impl Client {
     /// # }
     /// ```
     pub fn resolve(&self, target: impl Into<Target>) -> Resolution {
-        Resolution::new(self.registry.resolution(target.into()))
+        Resolution::new(self.registry.resolution(target.into()), self.share.clone())
     }
 
     /// Calls back with the state of a resource, now if it is known, and whenever it changes, until the guard is
@@ -143,10 +150,15 @@ impl Client {
     /// Ends the client and waits until its streams are given up. All of its watches end, also those that are started
     /// later.
     ///
+    /// A client that is [shared](ClientBuilder::shared) ends with the last of those who share it: for any other, this gives
+    /// up its share and returns at once.
+    ///
     /// # Cancel safety
     /// The client ends even if the future is dropped once it was polled.
     pub async fn shutdown(&self) {
-        self.registry.shutdown().await;
+        if self.share.as_ref().is_none_or(|share| share.leave()) {
+            self.registry.shutdown().await;
+        }
     }
 }
 

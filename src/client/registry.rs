@@ -179,6 +179,11 @@ impl Registry {
         }
     }
 
+    /// Whether the driver has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.commands.is_closed()
+    }
+
     /// Tells the driver to end, and waits until it has.
     pub(super) async fn shutdown(&self) {
         if self.commands.send(Command::Shutdown).is_ok() {

@@ -8,6 +8,7 @@ use futures_core::Stream;
 
 use super::{
     hold::{ClusterHold, Holds},
+    pool::Share,
     registry::{Command, View, Viewed},
     watcher::Watcher,
 };
@@ -56,8 +57,8 @@ pub struct Resolution {
 }
 
 impl Resolution {
-    pub(super) fn new(view: Arc<View<Resolved>>) -> Self {
-        Self { watcher: Watcher::new(view) }
+    pub(super) fn new(view: Arc<View<Resolved>>, share: Option<Arc<Share>>) -> Self {
+        Self { watcher: Watcher::new(view, share) }
     }
 
     /// Waits for a state that this watcher has not seen; `None` when the client is shut down.

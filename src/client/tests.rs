@@ -234,7 +234,7 @@ impl Resource for Impostor {
 fn client() -> (Client, Commands) {
     let (commands, received) = mpsc::unbounded_channel();
     (
-        Client { registry: Registry::new(commands, "n1".into()), runtime: Handle::current() },
+        Client { registry: Registry::new(commands, "n1".into()), runtime: Handle::current(), share: None },
         Commands(received),
     )
 }
@@ -259,4 +259,5 @@ fn text(seen: &Observed<Text>) -> Option<&'static str> {
     seen.resource().map(|text| text.0)
 }
 
+mod life;
 mod resolution;

@@ -7,6 +7,7 @@ use std::{
 use futures_core::Stream;
 
 use super::{
+    pool::Share,
     registry::{View, Viewed, ViewedResource},
     watcher::Watcher,
 };
@@ -46,8 +47,8 @@ pub struct Watch<T: Resource> {
 }
 
 impl<T: Resource> Watch<T> {
-    pub(super) fn new(view: Arc<View<Observed<T>>>) -> Self {
-        Self { watcher: Watcher::new(view) }
+    pub(super) fn new(view: Arc<View<Observed<T>>>, share: Option<Arc<Share>>) -> Self {
+        Self { watcher: Watcher::new(view, share) }
     }
 
     /// Waits for a state that this watcher has not seen; `None` when the client is shut down.

@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::{
+    pool::Share,
     registry::{View, Viewed},
     slot::Cursor,
 };
@@ -14,11 +15,13 @@ use super::{
 pub(super) struct Watcher<V: Viewed> {
     view: Arc<View<V>>,
     cursor: Cursor,
+    /// The part in a shared client that it belongs to.
+    share: Option<Arc<Share>>,
 }
 
 impl<V: Viewed> Watcher<V> {
-    pub(super) fn new(view: Arc<View<V>>) -> Self {
-        Self { view, cursor: Cursor::default() }
+    pub(super) fn new(view: Arc<View<V>>, share: Option<Arc<Share>>) -> Self {
+        Self { view, cursor: Cursor::default(), share }
     }
 
     pub(super) fn view(&self) -> &View<V> {
@@ -62,7 +65,7 @@ impl<V: Viewed> Watcher<V> {
 /// A watcher of its own, that has seen nothing yet.
 impl<V: Viewed> Clone for Watcher<V> {
     fn clone(&self) -> Self {
-        Self::new(self.view.clone())
+        Self::new(self.view.clone(), self.share.clone())
     }
 }
 

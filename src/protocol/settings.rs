@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 /// What can be set about the protocol, with the defaults of a client.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Settings {
     /// How long a server may take to send a resource before it counts as non-existent (A57-5).
     pub(crate) resource_timeout: Duration,

@@ -35,12 +35,12 @@ use self::{
 use super::{Connection, Disconnect, DisconnectKind, Events, Target, Transport};
 
 /// gRPC over HTTP/2, with or without TLS, over TCP or Unix sockets.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct GrpcTransport {
     settings: Settings,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 struct Settings {
     max_message_size: usize,
     keepalive_timeout: Duration,

@@ -1,0 +1,112 @@
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+
+use super::registry::Registry;
+use crate::{config::Bootstrap, protocol::Settings, transport::GrpcTransport};
+
+/// Clients that can be shared, each by those who ask for the same.
+pub(super) struct Pool {
+    clients: Mutex<Vec<Pooled>>,
+}
+
+/// What clients must have in common to be one.
+#[derive(Debug, PartialEq)]
+pub(super) struct Key {
+    pub(super) bootstrap: Arc<Bootstrap>,
+    pub(super) settings: Settings,
+    pub(super) grpc: GrpcTransport,
+}
+
+/// A part in a client: that of one who asked for it, with the clones of that handle and their watches.
+pub(super) struct Share {
+    pool: &'static Pool,
+    sharers: Arc<AtomicUsize>,
+    is_left: AtomicBool,
+}
+
+struct Pooled {
+    key: Key,
+    /// Kept by handles and watches, so that the client ends with the last of them.
+    registry: Weak<Registry>,
+    /// How many shares there are that were not left.
+    sharers: Arc<AtomicUsize>,
+}
+
+impl Pool {
+    pub(super) const fn new() -> Self {
+        Self { clients: Mutex::new(Vec::new()) }
+    }
+
+    /// The client of a key: the one that there is, or one that is built now.
+    pub(super) fn share<E>(
+        &'static self,
+        key: Key,
+        build: impl FnOnce() -> Result<Arc<Registry>, E>,
+    ) -> Result<(Arc<Registry>, Arc<Share>), E> {
+        let mut clients = self.lock();
+        clients.retain(|pooled| pooled.registry().is_some());
+        let found = clients.iter().find(|pooled| pooled.key == key);
+        if let Some((pooled, registry)) = found.and_then(|pooled| Some((pooled, pooled.registry()?))) {
+            return Ok((registry, self.take_part(&pooled.sharers)));
+        }
+        let registry = build()?;
+        let sharers = Arc::new(AtomicUsize::new(0));
+        let share = self.take_part(&sharers);
+        clients.push(Pooled { key, registry: Arc::downgrade(&registry), sharers });
+        Ok((registry, share))
+    }
+
+    fn take_part(&'static self, sharers: &Arc<AtomicUsize>) -> Arc<Share> {
+        sharers.fetch_add(1, Ordering::Relaxed);
+        Arc::new(Share { pool: self, sharers: sharers.clone(), is_left: AtomicBool::new(false) })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Pooled>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Share {
+    /// Gives it up; returns whether it was the last one, so that nobody may join the client any more.
+    pub(super) fn leave(&self) -> bool {
+        // Nobody can join while this is held.
+        let mut clients = self.pool.lock();
+        if !self.is_left.swap(true, Ordering::Relaxed) {
+            self.sharers.fetch_sub(1, Ordering::Relaxed);
+        }
+        let is_last = self.sharers.load(Ordering::Relaxed) == 0;
+        if is_last {
+            clients.retain(|pooled| !Arc::ptr_eq(&pooled.sharers, &self.sharers));
+        }
+        is_last
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        if !*self.is_left.get_mut() {
+            self.sharers.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl fmt::Debug for Share {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Share").field("sharers", &self.sharers).finish_non_exhaustive()
+    }
+}
+
+impl Pooled {
+    /// The client, if it has not ended: by its last handle, by a shutdown, or with its runtime.
+    fn registry(&self) -> Option<Arc<Registry>> {
+        self.registry.upgrade().filter(|registry| !registry.has_ended())
+    }
+}
+
+/// The clients of this process.
+pub(super) static PROCESS: Pool = Pool::new();

@@ -1,0 +1,175 @@
+//! Clients that are built with equal bootstraps and settings, and ask to be one.
+
+use std::{
+    sync::mpsc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use tokio::runtime::{Builder, Runtime};
+use xdskit::{
+    Client, Observed,
+    config::{Bootstrap, Node, Server},
+    control_plane::ControlPlane,
+    error::Code,
+};
+
+use crate::common::*;
+
+#[tokio::test]
+async fn equal_clients_share_a_stream_if_they_ask_for_it() {
+    let (control_plane, server) = serve().await;
+    let equal = || builder(server.uri());
+    let shared = [equal().shared().unwrap(), equal().shared().unwrap()];
+    let apart = equal().build().unwrap();
+    let patient = equal().resource_timeout(Duration::from_secs(60)).shared().unwrap();
+    let slow = equal().keepalive(Duration::from_secs(30), Duration::from_secs(5)).shared().unwrap();
+    let node = Bootstrap::builder().node(Node::new("other")).server(Server::new(server.uri()).insecure());
+    let other = Client::builder(node.build().unwrap()).shared().unwrap();
+    let mut watches = Vec::new();
+    for (client, streams) in [
+        (&shared[0], 1),
+        (&shared[1], 1),
+        (&apart, 2),
+        (&patient, 3),
+        (&slow, 4),
+        (&other, 5),
+        (&shared[1].clone(), 5),
+        (&equal().shared().unwrap(), 5),
+    ] {
+        let mut watch = client.watch::<Cluster>("shop");
+        soon(watch.ready()).await.unwrap();
+        watches.push(watch);
+        assert_eq!(control_plane.streams(), streams);
+    }
+}
+
+#[tokio::test]
+async fn the_last_handle_or_watch_ends_a_shared_client() {
+    let (control_plane, server) = serve().await;
+    let [first, second] = [(), ()].map(|()| builder(server.uri()).shared().unwrap());
+    let mut shop = first.watch::<Cluster>("shop");
+    soon(shop.ready()).await.unwrap();
+    drop((first, second));
+    control_plane.set(cluster("shop", "two"));
+    soon(shop.wait_for(|seen| note(seen) == Some("two"))).await.unwrap();
+    let third = builder(server.uri()).shared().unwrap();
+    let joined = third.watch::<Cluster>("shop").latest();
+    assert_eq!(note(&joined), Some("two"), "it is the same, kept by a watch");
+    drop((shop, third));
+    ended(&control_plane).await;
+}
+
+#[tokio::test]
+async fn one_who_shuts_down_ends_it_for_nobody_else() {
+    let (control_plane, server) = serve().await;
+    let clients = [(), (), ()].map(|()| builder(server.uri()).shared().unwrap());
+    let mut shop = clients[0].watch::<Cluster>("shop");
+    soon(shop.ready()).await.unwrap();
+    for leaving in [&clients[1], &clients[1].clone(), &clients[2]] {
+        soon(leaving.shutdown()).await;
+    }
+    control_plane.set(cluster("shop", "two"));
+    soon(shop.wait_for(|seen| note(seen) == Some("two"))).await.unwrap();
+    let [first, second, third] = clients;
+    drop(first);
+    soon(second.shutdown()).await;
+    control_plane.set(cluster("shop", "three"));
+    soon(shop.wait_for(|seen| note(seen) == Some("three"))).await.unwrap();
+    drop(shop);
+    soon(third.shutdown()).await;
+    ended(&control_plane).await;
+    assert_eq!(soon(third.watch::<Cluster>("shop").ready()).await.unwrap_err().code(), Code::Cancelled);
+    let next = builder(server.uri()).shared().unwrap();
+    assert_eq!(soon(next.watch::<Cluster>("shop").ready()).await.unwrap().note, "three", "a new one");
+}
+
+#[test]
+fn one_whose_runtime_is_gone_is_replaced() {
+    let (serving, first, second) = (runtime(), runtime(), runtime());
+    let (_, server) = serving.block_on(serve());
+    let shared = || builder(server.uri()).shared().unwrap();
+    let _io = thread::spawn(move || serving.block_on(std::future::pending::<()>()));
+    let (client, mut shop) = first.block_on(async {
+        let client = shared();
+        let mut shop = client.watch::<Cluster>("shop");
+        soon(shop.ready()).await.unwrap();
+        (client, shop)
+    });
+    drop(first);
+    second.block_on(async {
+        assert!(soon(shop.next()).await.is_none(), "it ends with its runtime");
+        assert_eq!(soon(client.watch::<Cluster>("more").ready()).await.unwrap_err().code(), Code::Cancelled);
+        assert_eq!(soon(shared().watch::<Cluster>("shop").ready()).await.unwrap().note, "one");
+    });
+}
+
+#[test]
+fn callbacks_run_on_the_runtime_of_who_shares() {
+    let (first, second) = (runtime(), runtime());
+    let (control_plane, server) = first.block_on(serve());
+    let shared = || builder(server.uri()).shared().unwrap();
+    let _client = first.block_on(async { shared() });
+    let _io = thread::spawn(move || first.block_on(std::future::pending::<()>()));
+    let (calls, called) = mpsc::channel();
+    let here = thread::current().id();
+    second.block_on(async {
+        let _guard = shared().on_change::<Cluster, _>("shop", move |seen| {
+            calls.send((thread::current().id(), seen.is_present())).unwrap();
+        });
+        let mut shop = shared().watch::<Cluster>("shop");
+        soon(shop.wait_for(Observed::is_present)).await.unwrap();
+        assert_eq!(control_plane.streams(), 1);
+        while called.try_recv() != Ok((here, true)) {
+            tokio::task::yield_now().await;
+        }
+    });
+}
+
+/// They come, join, leave and end at the same time, and all are served.
+#[test]
+fn many_who_come_and_go_at_once_are_all_served() {
+    let serving = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let (control_plane, server) = serving.block_on(serve());
+    let uri = &server.uri();
+    thread::scope(|threads| {
+        for thread in 0..4 {
+            threads.spawn(move || {
+                runtime().block_on(async {
+                    for round in 0..50 {
+                        let client = builder(uri).shared().unwrap();
+                        let served = soon(client.watch::<Cluster>("shop").ready()).await;
+                        // The runtime of another one may have ended under it, but no shutdown of another one.
+                        assert!(served.is_ok_and(|shop| shop.note == "one"), "{thread} {round}");
+                        match (thread + round) % 3 {
+                            0 => soon(client.shutdown()).await,
+                            1 => drop(client),
+                            _ => drop((client.clone(), client)),
+                        }
+                    }
+                });
+            });
+        }
+    });
+    serving.block_on(ended(&control_plane));
+}
+
+async fn serve() -> (ControlPlane, xdskit::control_plane::Server) {
+    let control_plane = ControlPlane::new();
+    control_plane.set(cluster("shop", "one"));
+    let server = control_plane.serve("127.0.0.1:0").await.unwrap();
+    (control_plane, server)
+}
+
+/// Waits until no stream is open.
+async fn ended(control_plane: &ControlPlane) {
+    let begin = Instant::now();
+    while control_plane.streams() > 0 {
+        assert!(begin.elapsed() < Duration::from_secs(20), "{} streams are left", control_plane.streams());
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().unwrap()
+}
