@@ -1,8 +1,8 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use bytes::Bytes;
 
-use super::Places;
+use super::{Places, ResourceState, Setback, Update};
 use crate::{
     error::WatchError,
     observed::ErasedObserved,
@@ -40,7 +40,7 @@ enum State {
         told: Option<WatchError>,
     },
     Held(Held),
-    Gone(WatchError),
+    Gone(Box<Setback>),
 }
 
 #[derive(Debug)]
@@ -49,7 +49,9 @@ struct Held {
     /// What it was parsed from, for telling whether it changed.
     bytes: Bytes,
     version: Version,
-    warning: Option<WatchError>,
+    /// When it came last, changed or not.
+    updated: Instant,
+    warning: Option<Box<Setback>>,
 }
 
 /// What bad news does to a good resource: the switches of a server's bootstrap entry, and of the client.
@@ -93,16 +95,42 @@ impl Entry {
         matches!(self.state, State::Waiting { .. })
     }
 
+    /// What the client status service calls it (A88-8).
+    pub(crate) fn state(&self) -> ResourceState {
+        match (&self.state, self.setback()) {
+            (_, Some(setback)) => setback.state,
+            (State::Held(_), None) => ResourceState::Acked,
+            (State::Waiting { .. } | State::Gone(_), None) => ResourceState::Requested,
+        }
+    }
+
+    /// The version that is held, and when it came.
+    pub(crate) fn held(&self) -> Option<(&Version, Instant)> {
+        match &self.state {
+            State::Held(held) => Some((&held.version, held.updated)),
+            State::Waiting { .. } | State::Gone(_) => None,
+        }
+    }
+
+    /// The bad news that no good update has followed.
+    pub(crate) fn setback(&self) -> Option<&Setback> {
+        match &self.state {
+            State::Waiting { .. } => None,
+            State::Held(held) => held.warning.as_deref(),
+            State::Gone(setback) => Some(setback),
+        }
+    }
+
     /// What there is to see; `failure` is the trouble with the server, if there is any.
     pub(crate) fn observe(&self, failure: impl FnOnce() -> Option<WatchError>) -> Option<ErasedObserved> {
         match &self.state {
             State::Waiting { .. } => failure().map(|reason| ErasedObserved::Absent { reason }),
-            State::Gone(reason) => Some(ErasedObserved::Absent { reason: reason.clone() }),
+            State::Gone(setback) => Some(ErasedObserved::Absent { reason: setback.error.clone() }),
             State::Held(Held { resource, version, warning, .. }) => Some(ErasedObserved::Present {
                 resource: resource.clone(),
                 version: version.clone(),
                 // What is wrong with the resource itself says more than that its server is away.
-                warning: warning.clone().or_else(failure),
+                warning: warning.as_ref().map(|setback| setback.error.clone()).or_else(failure),
             }),
         }
     }
@@ -130,18 +158,20 @@ impl Entry {
     }
 
     /// A good resource came.
-    pub(crate) fn on_accepted(&mut self, resource: Erased, bytes: Bytes, version: Version) -> News {
-        self.state = State::Held(Held { resource, bytes, version, warning: None });
+    pub(crate) fn on_accepted(&mut self, resource: Erased, bytes: Bytes, update: Update) -> News {
+        let Update { version, at: updated } = update;
+        self.state = State::Held(Held { resource, bytes, version, updated, warning: None });
         News::Changed
     }
 
     /// The held resource came again, so whatever was wrong with it is over.
-    pub(crate) fn on_unchanged(&mut self, new: &Version) -> News {
+    pub(crate) fn on_unchanged(&mut self, new: &Version, at: Instant) -> News {
         match &mut self.state {
-            State::Held(Held { version, warning, .. }) => {
+            State::Held(Held { version, updated, warning, .. }) => {
                 if *version != *new {
                     *version = new.clone();
                 }
+                *updated = at;
                 if warning.take().is_some() { News::Changed } else { News::Same }
             }
             State::Waiting { .. } | State::Gone(_) => News::Same,
@@ -149,45 +179,59 @@ impl Entry {
     }
 
     /// A resource came that cannot be used: the last good one stays (A46, A88-4).
-    pub(crate) fn on_rejected(&mut self, error: WatchError, policy: Policy) -> News {
-        self.on_bad_news(error, !policy.fail_on_data_errors)
+    pub(crate) fn on_rejected(&mut self, error: WatchError, policy: Policy, update: Update) -> News {
+        let setback = Setback { state: ResourceState::Nacked, error, update };
+        self.on_bad_news(setback, !policy.fail_on_data_errors)
     }
 
     /// The server has deleted it (B1.10). Of a resource that never was there, that is no news; of one that was there and
     /// was rejected it is.
-    pub(crate) fn on_deleted(&mut self, error: WatchError, policy: Policy) -> News {
-        match &self.state {
-            State::Held(_) => self.on_bad_news(error, policy.keep_deleted && !policy.fail_on_data_errors),
-            State::Gone(reason) if reason.is_rejected() => self.on_bad_news(error, false),
-            State::Waiting { .. } | State::Gone(_) => News::Same,
-        }
+    pub(crate) fn on_deleted(&mut self, error: WatchError, policy: Policy, update: Update) -> News {
+        let keep = match &self.state {
+            State::Held(_) => policy.keep_deleted && !policy.fail_on_data_errors,
+            State::Gone(setback) if setback.error.is_rejected() => false,
+            State::Waiting { .. } | State::Gone(_) => return News::Same,
+        };
+        self.on_bad_news(Setback { state: ResourceState::DoesNotExist, error, update }, keep)
     }
 
-    /// The server said why it does not send it (TP3); `data` as opposed to a passing trouble (A88-3, A88-4).
-    pub(crate) fn on_server_error(&mut self, error: WatchError, data: bool, policy: Policy) -> News {
-        self.on_bad_news(error, !(data && policy.fail_on_data_errors))
+    /// The server said why it does not send it (TP3): a data error if the policy is given, else a passing trouble (A88-3,
+    /// A88-4).
+    pub(crate) fn on_server_error(
+        &mut self,
+        error: WatchError,
+        data: Option<Policy>,
+        update: Update,
+    ) -> News {
+        let drop = data.is_some_and(|policy| policy.fail_on_data_errors);
+        self.on_bad_news(Setback { state: ResourceState::ReceivedError, error, update }, !drop)
     }
 
-    /// It did not come in time.
-    pub(crate) fn on_timeout(&mut self, error: WatchError) -> News {
+    /// It did not come in time: there is none, unless that is held against the server (A88-5).
+    pub(crate) fn on_timeout(&mut self, error: WatchError, at: Instant) -> News {
+        let state = if error.is_not_found() { ResourceState::DoesNotExist } else { ResourceState::Timeout };
+        let update = Update { version: Version::default(), at };
         match self.state {
             State::Held(_) => News::Same,
-            State::Waiting { .. } | State::Gone(_) => self.on_bad_news(error, true),
+            State::Waiting { .. } | State::Gone(_) => {
+                self.on_bad_news(Setback { state, error, update }, true)
+            }
         }
     }
 
-    fn on_bad_news(&mut self, error: WatchError, keep: bool) -> News {
+    /// The same news again are not told again, but it is noted when they came.
+    fn on_bad_news(&mut self, setback: Setback, keep: bool) -> News {
+        let known = self.setback().is_some_and(|known| known.error == setback.error);
+        let setback = Box::new(setback);
         match &mut self.state {
-            State::Held(held) if keep => {
-                if held.warning.as_ref() == Some(&error) {
-                    return News::Same;
-                }
-                held.warning = Some(error);
+            State::Held(held) if keep => held.warning = Some(setback),
+            State::Held(_) => {
+                self.state = State::Gone(setback);
+                return News::Changed;
             }
-            State::Gone(reason) if *reason == error => return News::Same,
-            State::Waiting { .. } | State::Held(_) | State::Gone(_) => self.state = State::Gone(error),
+            State::Waiting { .. } | State::Gone(_) => self.state = State::Gone(setback),
         }
-        News::Changed
+        if known { News::Same } else { News::Changed }
     }
 }
 
@@ -217,13 +261,17 @@ mod tests {
         WatchError::new(code, Blame::Peer, about(), "why")
     }
 
+    fn update(version: &str) -> Update {
+        Update { version: version.into(), at: Instant::now() }
+    }
+
     fn entry() -> Entry {
         Entry::new("a".into(), (GroupId(0), TypeId(0)))
     }
 
     fn held() -> Entry {
         let mut entry = entry();
-        assert_eq!(entry.on_accepted(Arc::new(1u8), Bytes::from_static(b"1"), "1".into()), News::Changed);
+        assert_eq!(entry.on_accepted(Arc::new(1u8), Bytes::from_static(b"1"), update("1")), News::Changed);
         entry
     }
 
@@ -242,19 +290,27 @@ mod tests {
     fn last_good_wins_over_a_rejection() {
         let mut entry = held();
         let rejected = || WatchError::rejected(about(), Invalid::new("bad"));
-        assert_eq!(entry.on_rejected(rejected(), KEEP), News::Changed);
+        assert_eq!(entry.on_rejected(rejected(), KEEP, update("2")), News::Changed);
         assert_eq!(seen(&entry), (Some("1".into()), Some(Code::InvalidArgument)));
-        assert_eq!(entry.on_rejected(rejected(), KEEP), News::Same, "the same error is told once");
-        assert_eq!(entry.on_unchanged(&"2".into()), News::Changed, "and cleared by the resource");
+        assert_eq!(
+            entry.on_rejected(rejected(), KEEP, update("2")),
+            News::Same,
+            "the same error is told once"
+        );
+        assert_eq!(
+            entry.on_unchanged(&"2".into(), Instant::now()),
+            News::Changed,
+            "and cleared by the resource"
+        );
         assert_eq!(seen(&entry), (Some("2".into()), None));
-        assert_eq!(entry.on_unchanged(&"3".into()), News::Same);
+        assert_eq!(entry.on_unchanged(&"3".into(), Instant::now()), News::Same);
     }
 
     #[test]
     fn a_rejection_without_a_good_resource_is_its_absence() {
         let mut entry = entry();
         assert_eq!(seen(&entry), (None, None));
-        assert_eq!(entry.on_rejected(error(Code::InvalidArgument), DROP), News::Changed);
+        assert_eq!(entry.on_rejected(error(Code::InvalidArgument), DROP, update("1")), News::Changed);
         assert_eq!(seen(&entry), (None, Some(Code::InvalidArgument)));
     }
 
@@ -262,27 +318,27 @@ mod tests {
     fn a88_4_fail_on_data_errors_drops() {
         for bad in [Entry::on_rejected, Entry::on_deleted] {
             let mut entry = held();
-            assert_eq!(bad(&mut entry, error(Code::NotFound), FAIL), News::Changed);
+            assert_eq!(bad(&mut entry, error(Code::NotFound), FAIL, update("2")), News::Changed);
             assert_eq!(seen(&entry), (None, Some(Code::NotFound)));
         }
         let mut entry = held();
-        assert_eq!(entry.on_server_error(error(Code::Unavailable), false, FAIL), News::Changed);
+        assert_eq!(entry.on_server_error(error(Code::Unavailable), None, update("2")), News::Changed);
         assert_eq!(seen(&entry), (Some("1".into()), Some(Code::Unavailable)));
-        assert_eq!(entry.on_server_error(error(Code::NotFound), true, FAIL), News::Changed);
+        assert_eq!(entry.on_server_error(error(Code::NotFound), Some(FAIL), update("3")), News::Changed);
         assert_eq!(seen(&entry), (None, Some(Code::NotFound)));
     }
 
     #[test]
     fn deletion_is_honoured_or_kept_by_policy() {
         let mut entry = held();
-        assert_eq!(entry.on_deleted(error(Code::NotFound), KEEP), News::Changed);
+        assert_eq!(entry.on_deleted(error(Code::NotFound), KEEP, update("2")), News::Changed);
         assert_eq!(seen(&entry), (Some("1".into()), Some(Code::NotFound)));
-        assert_eq!(entry.on_deleted(error(Code::NotFound), DROP), News::Changed);
+        assert_eq!(entry.on_deleted(error(Code::NotFound), DROP, update("2")), News::Changed);
         assert_eq!(seen(&entry), (None, Some(Code::NotFound)));
-        assert_eq!(entry.on_deleted(error(Code::NotFound), DROP), News::Same);
+        assert_eq!(entry.on_deleted(error(Code::NotFound), DROP, update("2")), News::Same);
         let mut entry = self::entry();
         assert_eq!(
-            entry.on_deleted(error(Code::NotFound), DROP),
+            entry.on_deleted(error(Code::NotFound), DROP, update("2")),
             News::Same,
             "never seen: the timer decides"
         );
@@ -291,9 +347,9 @@ mod tests {
     #[test]
     fn the_timer_says_nothing_about_a_held_resource() {
         let mut entry = held();
-        assert_eq!(entry.on_timeout(error(Code::NotFound)), News::Same);
+        assert_eq!(entry.on_timeout(error(Code::NotFound), Instant::now()), News::Same);
         let mut entry = self::entry();
-        assert_eq!(entry.on_timeout(error(Code::NotFound)), News::Changed);
+        assert_eq!(entry.on_timeout(error(Code::NotFound), Instant::now()), News::Changed);
         assert!(!entry.is_held() && !entry.shows_failure());
     }
 
@@ -308,7 +364,25 @@ mod tests {
         assert_eq!(code(&entry()), Some(Code::Unavailable));
         assert_eq!(code(&held()), Some(Code::Unavailable));
         let mut gone = entry();
-        assert!(bool::from(gone.on_timeout(error(Code::NotFound))));
+        assert!(bool::from(gone.on_timeout(error(Code::NotFound), Instant::now())));
         assert_eq!(code(&gone), Some(Code::NotFound));
+    }
+
+    #[test]
+    fn a40_2_a_setback_lasts_until_a_good_update_and_notes_the_last_attempt() {
+        let mut entry = held();
+        let rejected = || WatchError::rejected(about(), Invalid::new("bad"));
+        assert_eq!((entry.state(), entry.setback().is_some()), (ResourceState::Acked, false));
+        let first = update("2");
+        assert_eq!(entry.on_rejected(rejected(), KEEP, first.clone()), News::Changed);
+        let again = Update { version: "3".into(), at: first.at + std::time::Duration::from_secs(1) };
+        assert_eq!(entry.on_rejected(rejected(), KEEP, again.clone()), News::Same);
+        let setback = entry.setback().unwrap();
+        assert_eq!((entry.state(), entry.is_held()), (ResourceState::Nacked, true));
+        assert_eq!((setback.update.version.as_str(), setback.update.at), ("3", again.at));
+        assert_eq!(entry.held().unwrap().0.as_str(), "1");
+        assert_eq!(entry.on_unchanged(&"4".into(), again.at), News::Changed);
+        assert_eq!((entry.state(), entry.setback().is_some()), (ResourceState::Acked, false));
+        assert_eq!(entry.held().map(|(version, at)| (version.as_str(), at)), Some(("4", again.at)));
     }
 }

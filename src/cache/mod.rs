@@ -2,10 +2,13 @@
 
 mod entry;
 mod places;
+mod setback;
 mod table;
 
+pub use self::setback::ResourceState;
 pub(crate) use self::{
     entry::{Entry, Policy},
     places::Places,
+    setback::{Setback, Update},
     table::Table,
 };

@@ -15,6 +15,7 @@ use super::{
     driver::Driver,
     pool::{self, Key},
     registry::Registry,
+    status::Identity,
 };
 use crate::{
     config::Bootstrap,
@@ -32,6 +33,7 @@ pub struct ClientBuilder {
     grpc: GrpcTransport,
     transport: Option<Arc<dyn Transport>>,
     dns: Option<Arc<dyn Dns>>,
+    scope: String,
 }
 
 /// Why a client could not be built.
@@ -51,7 +53,16 @@ impl ClientBuilder {
             grpc: GrpcTransport::default(),
             transport: None,
             dns: None,
+            scope: String::new(),
         }
+    }
+
+    /// Names the client for its operators, who see several of one process: in what [`Client::status`] and the client status
+    /// service show (`client_scope`, A71-7), and in metrics (`grpc.target`). gRPC uses the channel's target, or `#server`.
+    /// Empty by default.
+    pub fn scope(mut self, scope: impl Into<String>) -> Self {
+        self.scope = scope.into();
+        self
     }
 
     /// Sets how long a server may take to send a resource before it counts as non-existent: 15 s by default; doubled for
@@ -158,10 +169,15 @@ impl ClientBuilder {
     /// There is no current tokio runtime.
     pub fn shared(self) -> Result<Client, BuildError> {
         let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
-        let Self { bootstrap, settings, grpc, transport: None, dns: None } = &self else {
+        let Self { bootstrap, settings, grpc, transport: None, dns: None, scope } = &self else {
             return self.build();
         };
-        let key = Key { bootstrap: bootstrap.clone(), settings: settings.clone(), grpc: grpc.clone() };
+        let key = Key {
+            bootstrap: bootstrap.clone(),
+            settings: settings.clone(),
+            grpc: grpc.clone(),
+            scope: scope.clone(),
+        };
         let (registry, share) = pool::PROCESS.share(key, || self.build().map(|client| client.registry))?;
         Ok(Client { registry, runtime, share: Some(share) })
     }
@@ -187,13 +203,13 @@ impl ClientBuilder {
     ) -> Result<(Client, impl Future<Output = ()> + Send + 'static), BuildError> {
         let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
         let (commands, received) = mpsc::unbounded_channel();
-        let node = self.bootstrap.node().id.as_str().into();
+        let identity = Identity::new(self.bootstrap.node(), &self.scope);
         let transport = self.transport.unwrap_or_else(|| Arc::new(self.grpc));
         let dns = self.dns.unwrap_or_else(|| Arc::new(SystemDns));
         let lookups = Lookups::new(dns, self.settings.resource_timeout);
         let engine = Engine::new(self.bootstrap, self.settings, random_seed());
         let driver = Driver::new(engine, (transport, lookups), received);
-        let registry = Registry::new(commands, node);
+        let registry = Registry::new(commands, identity);
         Ok((Client { registry, runtime, share: None }, driver.run()))
     }
 }

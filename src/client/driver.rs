@@ -133,6 +133,10 @@ impl Driver {
                     self.engine.unsubscribe(view, now());
                 }
             }
+            Command::Status { reply } => {
+                // Who asked may be gone.
+                let _ = reply.send(self.engine.status());
+            }
             Command::Shutdown => return ControlFlow::Break(()),
         }
         self.carry_out();
@@ -200,6 +204,7 @@ impl Drop for Driver {
                 | Command::Hold { .. }
                 | Command::Release { .. }
                 | Command::ResolveAgain { .. }
+                | Command::Status { .. }
                 | Command::Shutdown => {}
             }
         }
@@ -210,7 +215,7 @@ impl Drop for Driver {
 }
 
 /// The time, as the runtime tells it.
-fn now() -> Instant {
+pub(super) fn now() -> Instant {
     time::Instant::now().into_std()
 }
 

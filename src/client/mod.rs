@@ -8,7 +8,7 @@
 //!
 //! A [`Client`] and its watches only record interest and look at the latest state; all else happens in the driver, which
 //! waits for no user. See [`Watch`], [`WatchAll`] and [`Client::on_change`] for the three ways to look at resources, and
-//! [`Resolution`] for the whole tree that a target leads to.
+//! [`Resolution`] for the whole tree that a target leads to. [`Client::status`] shows an operator all of it.
 
 mod builder;
 mod changes;
@@ -21,6 +21,7 @@ mod pool;
 mod registry;
 mod resolution;
 mod slot;
+mod status;
 mod watch;
 mod watcher;
 
@@ -36,9 +37,14 @@ pub use self::{
     members::{Members, WatchAll},
     on_change::ChangeGuard,
     resolution::Resolution,
+    status::{ClientStatus, ResourceStatus, ServerStatus, UpdateError},
     watch::Watch,
 };
-pub use crate::{protocol::OnDeletion, resolve::Addresses};
+pub use crate::{
+    cache::ResourceState,
+    protocol::{ConnectionState, OnDeletion},
+    resolve::Addresses,
+};
 
 use self::{
     pool::Share,

@@ -20,6 +20,7 @@ pub(super) struct Key {
     pub(super) bootstrap: Arc<Bootstrap>,
     pub(super) settings: Settings,
     pub(super) grpc: GrpcTransport,
+    pub(super) scope: String,
 }
 
 /// A part in a client: that of one who asked for it, with the clones of that handle and their watches.

@@ -5,12 +5,18 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{
+    mpsc::{UnboundedSender, error::SendError},
+    oneshot,
+};
 
-use super::slot::{Slot, Wakers};
+use super::{
+    slot::{Slot, Wakers},
+    status::Identity,
+};
 use crate::{
     config::Target,
-    engine::Names,
+    engine::{Names, Status},
     error::{Blame, Code, Subject, WatchError},
     protocol::ViewId,
     resolve::Resolved,
@@ -23,7 +29,7 @@ use crate::{
 /// watched again after that is another view, so the two cannot be taken for each other.
 pub(super) struct Registry {
     commands: UnboundedSender<Command>,
-    node: Arc<str>,
+    identity: Identity,
     state: Mutex<State>,
 }
 
@@ -57,6 +63,10 @@ pub(super) enum Command {
     },
     ResolveAgain {
         view: ViewId,
+    },
+    /// Says what there is at the moment.
+    Status {
+        reply: oneshot::Sender<Status>,
     },
     Shutdown,
 }
@@ -128,8 +138,17 @@ struct Entry {
 }
 
 impl Registry {
-    pub(super) fn new(commands: UnboundedSender<Command>, node: Arc<str>) -> Arc<Self> {
-        Arc::new(Self { commands, node, state: Mutex::default() })
+    pub(super) fn new(commands: UnboundedSender<Command>, identity: Identity) -> Arc<Self> {
+        Arc::new(Self { commands, identity, state: Mutex::default() })
+    }
+
+    pub(super) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Asks something of the driver. An error means that the driver has ended.
+    pub(super) fn order(&self, command: Command) -> Result<(), SendError<Command>> {
+        self.commands.send(command)
     }
 
     /// The view of these names: the one that is watched already, or a new one.
@@ -226,7 +245,7 @@ impl Registry {
 
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Registry").field("node", &self.node).finish_non_exhaustive()
+        f.debug_struct("Registry").field("identity", &self.identity).finish_non_exhaustive()
     }
 }
 
@@ -325,7 +344,7 @@ impl<V: Viewed> View<V> {
             About::Resources(type_url, Names::One(name)) => (*type_url, name.clone()),
             About::Target(target) => (Listener::TYPE_URL, target.as_str().into()),
         };
-        Subject { type_url, name, node: self.registry.node.clone() }
+        Subject { type_url, name, node: self.registry.identity.node_id.clone() }
     }
 }
 

@@ -13,9 +13,11 @@ use tokio::sync::mpsc::{self, UnboundedReceiver};
 
 use super::{
     registry::{About, Command, Publish},
+    status::Identity,
     *,
 };
 use crate::{
+    config::Node,
     engine::Names,
     error::{Blame, Code},
     observed::{ErasedMembers, ErasedObserved, Member},
@@ -234,7 +236,11 @@ impl Resource for Impostor {
 fn client() -> (Client, Commands) {
     let (commands, received) = mpsc::unbounded_channel();
     (
-        Client { registry: Registry::new(commands, "n1".into()), runtime: Handle::current(), share: None },
+        Client {
+            registry: Registry::new(commands, Identity::new(&Node::new("n1"), "test")),
+            runtime: Handle::current(),
+            share: None,
+        },
         Commands(received),
     )
 }

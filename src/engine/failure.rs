@@ -2,8 +2,10 @@ use std::time::Instant;
 
 use super::Engine;
 use crate::{
+    cache::Update,
     error::{Blame, Code, Subject, WatchError},
     protocol::{Disconnect, DisconnectKind, EntryId, ServerId},
+    resource::Version,
 };
 
 /// Trouble with a server as a whole: it shows on each of its resources that nothing worse is known of.
@@ -54,6 +56,10 @@ impl Failure {
         Self { message: messages.join("; "), ..self.clone() }
     }
 
+    pub(super) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// The same for one resource.
     pub(crate) fn about(&self, subject: Subject) -> WatchError {
         WatchError::of_server(self.code, self.blame, subject, self.message.as_str())
@@ -96,7 +102,7 @@ impl Engine {
     }
 
     /// A server had its time (A57-5, A88-5). It does not matter as long as a lower one serves.
-    pub(crate) fn on_timed_out(&mut self, server: ServerId, id: EntryId) {
+    pub(crate) fn on_timed_out(&mut self, server: ServerId, id: EntryId, now: Instant) {
         let Some(entry) = self.table.get(id) else { return };
         let active = self.active_for(entry);
         if server != active && self.servers[active.0 as usize].failure.is_none() {
@@ -113,7 +119,10 @@ impl Engine {
         let policy = peer.policy;
         let Some(entry) = self.table.get_mut(id) else { return };
         // What is held was missing from a response, but may have been on its way still.
-        let news = if entry.is_held() { entry.on_deleted(error, policy) } else { entry.on_timeout(error) };
+        let news = match entry.is_held() {
+            true => entry.on_deleted(error, policy, Update { version: Version::default(), at: now }),
+            false => entry.on_timeout(error, now),
+        };
         self.note_held(id);
         if news.into() {
             self.publish(id);

@@ -45,7 +45,7 @@ impl Engine {
         self.judge(id);
         for entry in self.entries_of(id) {
             if self.has_given_up(entry, server, number) {
-                self.on_timed_out(server, entry);
+                self.on_timed_out(server, entry, now);
             }
         }
     }

@@ -8,6 +8,7 @@ use std::{
 };
 
 use crate::{
+    cache::Update,
     name::ResourceName,
     protocol::{Body, Envelope, GroupId, Item, ServerId, Span, StreamId, SubId, TypeId},
     resource::{Invalid, ResourceType, Version},
@@ -99,6 +100,11 @@ impl Job {
     /// When it came.
     pub(crate) fn since(&self) -> Instant {
         self.since
+    }
+
+    /// What it is for the resources that it speaks of.
+    pub(super) fn update(&self) -> Update {
+        Update { version: self.version.clone(), at: self.since }
     }
 
     /// Whether some of it was worked on already.

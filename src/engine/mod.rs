@@ -12,6 +12,7 @@ mod group;
 mod job;
 mod members;
 mod publish;
+mod status;
 mod walk;
 mod work;
 
@@ -24,6 +25,8 @@ use std::{
 use bytes::Bytes;
 use tracing::debug;
 
+#[cfg(any(test, feature = "client"))]
+pub(crate) use self::status::{ResourceReport, ServerReport, Status};
 use self::{failure::Failure, group::Groups, job::Job, members::All, walk::Walks};
 use crate::{
     cache::{Policy, Table},
@@ -321,7 +324,7 @@ impl Engine {
                 Event::Failed(reason) => self.on_failed(server, &reason, now),
                 Event::Recovered => self.on_recovered(server),
                 Event::Rested => self.on_rested(server),
-                Event::TimedOut(entry) => self.on_timed_out(server, entry),
+                Event::TimedOut(entry) => self.on_timed_out(server, entry, now),
                 Event::Released(entry) => self.on_released(server, entry),
                 Event::ReleasedAll(ty) => self.on_released_all(server, ty),
             }

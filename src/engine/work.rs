@@ -161,7 +161,7 @@ impl Engine {
         let bytes = job.envelope.bytes(value);
         if entry.bytes().is_some_and(|held| held == bytes) {
             self.counters.unchanged += 1;
-            let changed = entry.on_unchanged(&job.version).into();
+            let changed = entry.on_unchanged(&job.version, job.since()).into();
             self.publish_if(id, changed, joins);
             return bytes.len() / 16 + 16;
         }
@@ -213,10 +213,10 @@ impl Engine {
         let about = self.table.get(id).map(|entry| self.subject(entry));
         let (Some(entry), Some(about)) = (self.table.get_mut(id), about) else { return false };
         let news = match parsed {
-            Ok(resource) => entry.on_accepted(resource, bytes, job.version.clone()),
+            Ok(resource) => entry.on_accepted(resource, bytes, job.update()),
             Err(invalid) => {
                 job.problems.add(&format_args!("{} {:?}", short_type(about.type_url), about.name), &invalid);
-                entry.on_rejected(WatchError::rejected(about, invalid), policy)
+                entry.on_rejected(WatchError::rejected(about, invalid), policy, job.update())
             }
         };
         self.note_held(id);
@@ -256,10 +256,10 @@ impl Engine {
                 continue;
             };
             let code = Code::from_i32(error.code);
-            let data = matches!(code, Code::NotFound | Code::PermissionDenied);
+            let data = matches!(code, Code::NotFound | Code::PermissionDenied).then_some(policy);
             let error =
                 WatchError::new(code, Blame::Peer, self.subject(entry), job.envelope.text(error.message));
-            self.tell(id, |entry| entry.on_server_error(error, data, policy).into());
+            self.tell(id, |entry| entry.on_server_error(error, data, job.update()).into());
         }
     }
 
@@ -288,7 +288,7 @@ impl Engine {
             if !self.peer(job.stream.server).machine.is_gone(job.ty, sub, now) {
                 continue;
             }
-            self.tell(id, |entry| entry.on_deleted(error, policy).into());
+            self.tell(id, |entry| entry.on_deleted(error, policy, job.update()).into());
             self.dismiss(id);
         }
     }

@@ -14,11 +14,11 @@ use super::{
     event::{Event, Timer, Verdict},
     id::{EntryId, ServerId, StreamId, TypeId},
     input::{Disconnect, Input},
-    interest::{Interest, Phase, SubId},
+    interest::{Interest, Phase, Sub, SubId},
     output::Output,
     settings::Settings,
     sotw::{Answer, Written},
-    stream::{End, Stream},
+    stream::{ConnectionState, End, Stream},
     timers::Waiting,
 };
 use crate::config::Server;
@@ -68,6 +68,16 @@ impl Machine {
 
     pub(crate) fn server(&self) -> &Arc<Server> {
         &self.server
+    }
+
+    /// How the stream to the server fares.
+    pub(crate) fn connection(&self) -> ConnectionState {
+        self.stream.connection()
+    }
+
+    /// What is asked for, or sent, in a place.
+    pub(crate) fn sub(&self, ty: TypeId, id: SubId) -> Option<&Sub> {
+        self.types.get(ty.index())?.as_ref()?.sotw.interest.get(id)
     }
 
     /// The names of a type, if any was ever wanted.

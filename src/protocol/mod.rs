@@ -46,4 +46,5 @@ pub(crate) use self::{
 pub use self::{
     input::{Disconnect, DisconnectKind},
     settings::OnDeletion,
+    stream::ConnectionState,
 };

@@ -35,6 +35,20 @@ enum State {
     BackingOff { until: Instant },
 }
 
+/// How the stream to a management server fares.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ConnectionState {
+    /// Nothing is wanted of the server.
+    Idle,
+    /// A connection is being made.
+    Connecting,
+    /// There is a stream.
+    Connected,
+    /// The last stream ended, or did not come about; the next attempt waits for its time.
+    BackingOff,
+}
+
 /// What is known of an open stream.
 #[derive(Debug, Default)]
 pub(crate) struct Open {
@@ -90,6 +104,15 @@ impl Stream {
         match &self.state {
             State::Open(open) => Some(open),
             State::Closed | State::Connecting | State::BackingOff { .. } => None,
+        }
+    }
+
+    pub(crate) fn connection(&self) -> ConnectionState {
+        match self.state {
+            State::Closed => ConnectionState::Idle,
+            State::Connecting => ConnectionState::Connecting,
+            State::Open(_) => ConnectionState::Connected,
+            State::BackingOff { .. } => ConnectionState::BackingOff,
         }
     }
 

@@ -73,6 +73,10 @@ pub trait Resource: fmt::Debug + Send + Sync + Sized + 'static {
     /// means deletion (rule B1.10): true for Listener and Cluster alone.
     const FULL_STATE: bool = false;
 
+    /// Whether the bytes hold what must not be shown to everybody, such as private keys: then they are left out of what
+    /// operators see of a client.
+    const SENSITIVE: bool = false;
+
     /// The name in the message: string field 1, as in every type of the protocol document.
     ///
     /// # Errors
@@ -148,6 +152,7 @@ impl<'a> Context<'a> {
 pub struct ResourceType {
     type_url: &'static str,
     full_state: bool,
+    sensitive: bool,
     name: fn(&[u8]) -> Result<Cow<'_, str>, Invalid>,
     parse: fn(Bytes, &Context<'_>) -> Result<Erased, Invalid>,
     observe: fn(ErasedObserved) -> Erased,
@@ -162,6 +167,7 @@ impl ResourceType {
         Self {
             type_url: T::TYPE_URL,
             full_state: T::FULL_STATE,
+            sensitive: T::SENSITIVE,
             name: T::name,
             parse: |bytes, cx| Ok(Arc::new(T::parse(bytes, cx)?)),
             observe: |observed| Arc::new(observed.typed::<T>()),
@@ -176,6 +182,11 @@ impl ResourceType {
     /// Whether absence from a state-of-the-world response means deletion.
     pub const fn full_state(&self) -> bool {
         self.full_state
+    }
+
+    /// Whether the bytes are left out of what operators see.
+    pub const fn is_sensitive(&self) -> bool {
+        self.sensitive
     }
 
     pub(crate) fn name<'a>(&self, bytes: &'a [u8]) -> Result<Cow<'a, str>, Invalid> {

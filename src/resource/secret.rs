@@ -101,6 +101,7 @@ pub struct Sensitive(DataSource);
 
 impl Resource for Secret {
     const TYPE_URL: &'static str = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret";
+    const SENSITIVE: bool = true;
 
     fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
         let tls::Secret { name, r#type: kind } = Message::decode(bytes)?;

@@ -9,6 +9,7 @@ mod rig;
 mod scale;
 mod seeds;
 mod simulation;
+mod status;
 mod timers;
 mod walk;
 mod walk_simulation;

@@ -1,0 +1,57 @@
+use std::time::Instant;
+
+use crate::{error::WatchError, resource::Version};
+
+/// What a client knows of a resource, in the terms of the client status service (A40-6, A88-8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum ResourceState {
+    /// It is asked for, and nothing came of that yet.
+    Requested,
+    /// The server has deleted it, or did not send it in time.
+    DoesNotExist,
+    /// The last update was accepted.
+    Acked,
+    /// The last update was rejected.
+    Nacked,
+    /// The server said why it does not send it.
+    ReceivedError,
+    /// The server did not send it in time, which is held against the server (`resource_timer_is_transient_error`).
+    Timeout,
+}
+
+impl ResourceState {
+    /// The name in the protocol, such as `DOES_NOT_EXIST`.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Requested => "REQUESTED",
+            Self::DoesNotExist => "DOES_NOT_EXIST",
+            Self::Acked => "ACKED",
+            Self::Nacked => "NACKED",
+            Self::ReceivedError => "RECEIVED_ERROR",
+            Self::Timeout => "TIMEOUT",
+        }
+    }
+}
+
+impl std::fmt::Display for ResourceState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// What brought news of a resource.
+#[derive(Debug, Clone)]
+pub(crate) struct Update {
+    /// The version of the response; empty if it was none.
+    pub(crate) version: Version,
+    pub(crate) at: Instant,
+}
+
+/// Bad news of a resource, and what brought them: they last until a good update (A40-2).
+#[derive(Debug, Clone)]
+pub(crate) struct Setback {
+    pub(crate) state: ResourceState,
+    pub(crate) error: WatchError,
+    pub(crate) update: Update,
+}

@@ -1,0 +1,88 @@
+use std::{
+    fmt,
+    time::{Duration, SystemTime},
+};
+
+use super::{ClientStatus, ResourceStatus, ServerStatus};
+use crate::protocol::ConnectionState;
+
+impl fmt::Display for ClientStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Client {:?}", &*self.scope)?;
+        writeln!(f, ", node {:?}", &*self.node_id)?;
+        for server in &self.servers {
+            writeln!(f, "{server}")?;
+        }
+        if self.resources.is_empty() {
+            return f.write_str("No resources are watched.");
+        }
+        let rows: Vec<_> = self.resources.iter().map(|resource| self.row(resource)).collect();
+        let mut widths = HEAD.map(str::len);
+        for row in &rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        write_row(f, &HEAD, &widths)?;
+        for row in &rows {
+            f.write_str("\n")?;
+            write_row(f, row, &widths)?;
+        }
+        for resource in &self.resources {
+            let Some(error) = &resource.error else { continue };
+            write!(f, "\n! {}", error.details)?;
+            let version = error.version.as_str();
+            let age = self.age(error.at);
+            if version.is_empty() {
+                write!(f, " ({age})")?
+            } else {
+                write!(f, " (version {version}, {age})")?
+            }
+        }
+        Ok(())
+    }
+}
+
+impl ClientStatus {
+    fn row(&self, resource: &ResourceStatus) -> [String; 5] {
+        let type_name = resource.type_url.rsplit('/').next().unwrap_or(resource.type_url);
+        [
+            resource.name.to_string(),
+            resource.state.to_string(),
+            resource.version.to_string(),
+            type_name.into(),
+            resource.last_updated.map(|at| self.age(at)).unwrap_or_default(),
+        ]
+    }
+
+    fn age(&self, at: SystemTime) -> String {
+        let age = self.taken_at.duration_since(at).unwrap_or(Duration::ZERO).as_secs();
+        match age {
+            0..60 => format!("{age} s ago"),
+            60..3600 => format!("{} min ago", age / 60),
+            3600..86400 => format!("{} h ago", age / 3600),
+            86400.. => format!("{} d ago", age / 86400),
+        }
+    }
+}
+
+impl fmt::Display for ServerStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match self.connection {
+            ConnectionState::Idle => "idle",
+            ConnectionState::Connecting => "connecting",
+            ConnectionState::Connected => "connected",
+            ConnectionState::BackingOff => "waiting to connect again",
+        };
+        write!(f, "Server {}: {state}", self.uri)?;
+        self.error.as_ref().map_or(Ok(()), |error| write!(f, "; {error}"))
+    }
+}
+
+fn write_row<T: AsRef<str>>(f: &mut fmt::Formatter<'_>, row: &[T; 5], widths: &[usize; 5]) -> fmt::Result {
+    let line = row.iter().zip(widths).map(|(cell, width)| format!("{:width$}", cell.as_ref()));
+    f.write_str(line.collect::<Vec<_>>().join("  ").trim_end())
+}
+
+/// The columns of `grpcdebug`.
+const HEAD: [&str; 5] = ["Name", "Status", "Version", "Type", "LastUpdated"];

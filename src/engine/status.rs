@@ -1,0 +1,81 @@
+//! What a client knows and does at a moment, for its operators (A40).
+
+use std::{sync::Arc, time::Instant};
+
+use bytes::Bytes;
+
+use super::Engine;
+use crate::{
+    cache::{Entry, ResourceState, Setback},
+    protocol::ConnectionState,
+    resource::{Resource, ResourceType, Secret, Version},
+};
+
+/// The status of a whole client.
+#[derive(Debug, Default)]
+pub(crate) struct Status {
+    /// In the order of first use.
+    pub(crate) servers: Vec<ServerReport>,
+    /// Those that somebody wants, in no order that means anything.
+    pub(crate) resources: Vec<ResourceReport>,
+}
+
+/// What is known of a management server.
+#[derive(Debug)]
+pub(crate) struct ServerReport {
+    pub(crate) uri: String,
+    pub(crate) connection: ConnectionState,
+    /// Why nothing can be had of it.
+    pub(crate) failure: Option<String>,
+}
+
+/// What is known of a resource.
+#[derive(Debug)]
+pub(crate) struct ResourceReport {
+    /// The number of the type, in the order of first use.
+    pub(crate) order: u16,
+    pub(crate) type_url: &'static str,
+    pub(crate) name: Arc<str>,
+    pub(crate) state: ResourceState,
+    /// The version that is held, and when it came.
+    pub(crate) held: Option<(Version, Instant)>,
+    /// The bytes that are held, unless they are not to be shown.
+    pub(crate) bytes: Option<Bytes>,
+    pub(crate) setback: Option<Setback>,
+}
+
+impl Engine {
+    /// What is known at the moment. It costs a walk of the cache.
+    pub(crate) fn status(&mut self) -> Status {
+        let servers = self.servers.iter().map(|peer| ServerReport {
+            uri: peer.machine.server().uri.to_string(),
+            connection: peer.machine.connection(),
+            failure: peer.failure.as_ref().map(|failure| failure.message().to_owned()),
+        });
+        let entries = self.table.iter().filter(|(_, entry)| self.is_wanted(entry));
+        let resources = entries.map(|(_, entry)| report(entry, self.types[entry.ty.index()]));
+        Status { servers: servers.collect(), resources: resources.collect() }
+    }
+
+    /// Whether anybody watches it, by its name or as a member; others are only waiting to be let go.
+    fn is_wanted(&self, entry: &Entry) -> bool {
+        let active = self.active_for(entry);
+        let machine = &self.servers[active.0 as usize].machine;
+        let place = entry.places.at(active);
+        !entry.views.is_empty()
+            || place.and_then(|sub| machine.sub(entry.ty, sub)).is_some_and(|sub| sub.member)
+    }
+}
+
+fn report(entry: &Entry, ty: ResourceType) -> ResourceReport {
+    let is_secret = ty.is_sensitive() || ty.type_url() == Secret::TYPE_URL;
+    ResourceReport {
+        order: entry.ty.0,
+        type_url: ty.type_url(),
+        name: entry.name.clone(),
+        state: entry.state(),
+        held: entry.held().map(|(version, at)| (version.clone(), at)),
+        bytes: entry.bytes().filter(|_| !is_secret).cloned(),
+        setback: entry.setback().cloned(),
+    }
+}
