@@ -1,5 +1,6 @@
 mod failures;
 mod fallback;
+mod matrix;
 mod model;
 mod names;
 mod network;
