@@ -6,11 +6,16 @@ mod args;
 #[path = "../examples/cli/mod.rs"]
 #[allow(dead_code, reason = "as above")]
 mod cli;
+#[path = "examples/messages.rs"]
+mod messages;
 #[path = "examples/process.rs"]
 mod process;
 #[path = "../examples/walk/screen.rs"]
 #[allow(dead_code, reason = "as above")]
 mod screen;
+#[path = "common/tls.rs"]
+#[allow(dead_code, reason = "as above")]
+mod tls;
 #[path = "examples/trees.rs"]
 mod trees;
 #[path = "examples/walk.rs"]

@@ -115,6 +115,10 @@ impl Engine {
         } else {
             (Code::NotFound, format!("does not exist: xDS server {uri} did not send it in time"))
         };
+        let message = match peer.machine.stream().has_answered() {
+            true => format!("{message}; is the name right, and meant for this node?"),
+            false => format!("{message}, nor anything else; is it frozen, or does it not know this node?"),
+        };
         let error = WatchError::new(code, Blame::Peer, self.subject(entry), message);
         let policy = peer.policy;
         let Some(entry) = self.table.get_mut(id) else { return };

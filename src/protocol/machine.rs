@@ -61,9 +61,8 @@ impl Machine {
         }
     }
 
-    #[cfg(test)]
-    pub(crate) fn keepalive(&self) -> Duration {
-        self.stream.keepalive()
+    pub(crate) fn stream(&self) -> &Stream {
+        &self.stream
     }
 
     pub(crate) fn server(&self) -> &Arc<Server> {

@@ -146,6 +146,11 @@ impl Stream {
         self.open().is_some_and(|open| !std::mem::replace(&mut open.answered, true))
     }
 
+    /// Whether a response came on the stream that is open.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.as_open().is_some_and(|open| open.answered)
+    }
+
     /// The stream ended: waits before the next attempt.
     pub(crate) fn on_disconnected(
         &mut self,
@@ -153,7 +158,7 @@ impl Stream {
         now: Instant,
         random: &mut fastrand::Rng,
     ) -> End {
-        let answered = self.as_open().is_some_and(|open| open.answered);
+        let answered = self.has_answered();
         self.state = State::BackingOff { until: now + self.backoff.next(random) };
         match reason.kind {
             DisconnectKind::TooManyPings => {

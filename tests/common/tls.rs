@@ -1,5 +1,7 @@
 //! Servers with TLS, authorities that make certificates, and files of those.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::{
     fs,
     net::SocketAddr,

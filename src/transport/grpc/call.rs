@@ -33,6 +33,7 @@ use super::{
 };
 use crate::{
     codec::RawCodec,
+    config::Server,
     transport::{Disconnect, DisconnectKind, Events},
 };
 
@@ -43,6 +44,7 @@ pub(super) struct Call {
     /// How many messages may be read.
     pub(super) permits: Arc<Semaphore>,
     pub(super) max_message_size: usize,
+    pub(super) server: Arc<Server>,
 }
 
 impl Call {
@@ -62,17 +64,22 @@ impl Call {
             .max_encoding_message_size(usize::MAX);
         // The response begins when the server sends headers, for which real servers wait until their first message.
         // Requests are on their way before that.
+        let unanswered = |status| {
+            Failure::new(status, self.max_message_size).without_answer(&self.server.channel_credentials)
+        };
         let outcome = match grpc.ready().await {
-            Err(e) => Err(Status::from_error(e)),
+            Err(e) => Err(unanswered(Status::from_error(e))),
             Ok(()) => match grpc.streaming(request, PathAndQuery::from_static(PATH), RawCodec).await {
-                Err(status) => Err(status),
-                Ok(response) => self.read(response.into_inner(), hung_up, &mut end).await,
+                Err(status) => Err(unanswered(status)),
+                Ok(response) => {
+                    let read = self.read(response.into_inner(), hung_up, &mut end).await;
+                    read.map_err(|status| Failure::new(status, self.max_message_size))
+                }
             },
         };
         match outcome {
             Ok(()) => Disconnect::new(DisconnectKind::Closed, "the server ended the stream"),
-            Err(status) => {
-                let failure = Failure::new(status, self.max_message_size);
+            Err(failure) => {
                 if !failure.may_be_the_connections() {
                     return failure.into_disconnect(None);
                 }

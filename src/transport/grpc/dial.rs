@@ -14,10 +14,11 @@ use tokio::{
     net::TcpStream,
     runtime::Handle,
     task::{AbortHandle, JoinHandle},
+    time::{Instant, timeout_at},
 };
 use tonic::metadata::AsciiMetadataValue;
 
-use super::{call::Outgoing, credentials::Credentials, failure::with_causes};
+use super::{call::Outgoing, credentials::Credentials, hint::explain};
 use crate::{
     config::{Endpoint, Server},
     transport::{Disconnect, DisconnectKind},
@@ -29,6 +30,7 @@ pub(super) struct Dial<'a> {
     pub(super) server: &'a Server,
     pub(super) keepalive: Duration,
     pub(super) keepalive_timeout: Duration,
+    pub(super) connect_timeout: Duration,
     /// Where the tasks of the connection go.
     pub(super) tasks: Tasks,
 }
@@ -58,11 +60,16 @@ pub(super) type BoxedIo = Box<dyn Io>;
 
 impl Dial<'_> {
     pub(super) async fn connect(self) -> Result<Link, Disconnect> {
-        let credentials = Credentials::load(self.server).await?;
-        let (io, host) = open(self.server.uri.endpoint()).await.map_err(|e| unreachable(&e))?;
-        let io = credentials.secure(io, &host).await.map_err(|e| unreachable(&*e))?;
+        let begin = Instant::now();
+        let credentials =
+            self.bounded(begin, "its credentials cannot be read", Credentials::load(self.server)).await??;
+        let open = open(self.server.uri.endpoint());
+        let (io, host) = self.bounded(begin, NO_ANSWER, open).await?.map_err(|e| self.unreachable(&e))?;
+        let secure = credentials.secure(io, &host);
+        let io = self.bounded(begin, FROZEN, secure).await?.map_err(|e| self.unreachable(&*e))?;
+        let handshake = self.http2().handshake(TokioIo::new(io));
         let (requests, connection) =
-            self.http2().handshake(TokioIo::new(io)).await.map_err(|e| unreachable(&e))?;
+            self.bounded(begin, FROZEN, handshake).await?.map_err(|e| self.unreachable(&e))?;
         let end = tokio::spawn(connection);
         self.tasks.add(end.abort_handle());
         let end = End::ToCome(end);
@@ -71,8 +78,24 @@ impl Dial<'_> {
             .authority(self.server.uri.endpoint().authority())
             .path_and_query("/")
             .build()
-            .map_err(|e| unreachable(&e))?;
+            .map_err(|e| self.unreachable(&e))?;
         Ok(Link { requests, end, origin, authorization: credentials.authorization })
+    }
+
+    /// Waits for a step, within what is left of the time for all of them.
+    async fn bounded<T>(
+        &self,
+        begin: Instant,
+        what: &str,
+        step: impl Future<Output = T>,
+    ) -> Result<T, Disconnect> {
+        let time = self.connect_timeout;
+        let too_long = |_| Disconnect::new(DisconnectKind::Unreachable, format!("{what}, within {time:?}"));
+        timeout_at(begin + time, step).await.map_err(too_long)
+    }
+
+    fn unreachable(&self, why: &(dyn std::error::Error + 'static)) -> Disconnect {
+        Disconnect::new(DisconnectKind::Unreachable, explain(why, &self.server.channel_credentials))
     }
 
     fn http2(&self) -> http2::Builder<Tasks> {
@@ -145,15 +168,13 @@ where
     }
 }
 
-fn unreachable(why: &(dyn std::error::Error + 'static)) -> Disconnect {
-    Disconnect::new(DisconnectKind::Unreachable, with_causes(why))
-}
-
 /// Connects to one of an endpoint's addresses; gives the name that a certificate has to have, too.
 async fn open(endpoint: &Endpoint) -> io::Result<(BoxedIo, String)> {
     match endpoint {
         Endpoint::Host { host, port } => {
-            let addresses = tokio::net::lookup_host((host.as_str(), *port)).await?.collect();
+            let lookup = tokio::net::lookup_host((host.as_str(), *port)).await;
+            let unknown = |e| io::Error::other(format!("the host {host} cannot be looked up: {e}"));
+            let addresses = lookup.map_err(unknown)?.collect();
             let (io, _) = open_first(addresses).await?;
             Ok((io, host.clone()))
         }
@@ -200,6 +221,10 @@ async fn open_first(addresses: Vec<SocketAddr>) -> io::Result<(BoxedIo, SocketAd
         }
     }
 }
+
+/// Why it can take too long to connect.
+const NO_ANSWER: &str = "no answer from its address, which may be wrong or behind a firewall";
+const FROZEN: &str = "it accepts connections and says nothing, as a frozen server does";
 
 /// How long an address is tried alone.
 const HEAD_START: Duration = Duration::from_millis(250);

@@ -2,7 +2,9 @@ use std::error::Error;
 
 use tonic::Status;
 
+use super::hint::explain;
 use crate::{
+    config::ChannelCredentials,
     error::Code,
     transport::{Disconnect, DisconnectKind},
 };
@@ -12,6 +14,8 @@ use crate::{
 pub(super) struct Failure {
     status: Status,
     limit: usize,
+    /// How the connection was secured, if it has never given an answer.
+    unanswered: Option<ChannelCredentials>,
 }
 
 /// An error with all of its causes: `http2 error: keep-alive timed out: operation timed out`.
@@ -29,7 +33,13 @@ pub(super) fn with_causes(error: &(dyn Error + 'static)) -> String {
 
 impl Failure {
     pub(super) fn new(status: Status, limit: usize) -> Self {
-        Self { status, limit }
+        Self { status, limit, unanswered: None }
+    }
+
+    /// The server has not sent as much as headers.
+    pub(super) fn without_answer(mut self, channel: &ChannelCredentials) -> Self {
+        self.unanswered = Some(channel.clone());
+        self
     }
 
     /// Whether the connection itself may have failed, and knows better why.
@@ -50,12 +60,30 @@ impl Failure {
             return Disconnect::new(DisconnectKind::TooLarge { limit }, message);
         }
         let (code, message) = match (self.status.source(), self.reset(), end) {
-            (None, _, _) => (Code::from_i32(self.status.code() as i32), self.status.message().to_owned()),
+            (None, _, _) => (Code::from_i32(self.status.code() as i32), self.message().to_owned()),
             (Some(source), Some(reason), _) => (code_of(reason), with_causes(source)),
-            (Some(_), None, Some(end)) => (Code::Unavailable, with_causes(end)),
-            (Some(source), None, None) => (Code::Unavailable, with_causes(source)),
+            (Some(_), None, Some(end)) => (Code::Unavailable, self.explain(end)),
+            (Some(source), None, None) => (Code::Unavailable, self.explain(source)),
         };
         Disconnect::new(DisconnectKind::Failed(code), message)
+    }
+
+    /// What the server says of it.
+    fn message(&self) -> &str {
+        match (self.status.code(), self.status.message()) {
+            // So says every gRPC server of services that it does not have, without a word.
+            (tonic::Code::Unimplemented, "") => {
+                "no aggregated discovery service (ADS) there; is this its port?"
+            }
+            (_, message) => message,
+        }
+    }
+
+    fn explain(&self, error: &(dyn Error + 'static)) -> String {
+        match &self.unanswered {
+            Some(channel) => explain(error, channel),
+            None => with_causes(error),
+        }
     }
 
     /// The reason of HTTP/2 if it was the stream that was reset, and not the connection.
@@ -96,6 +124,8 @@ fn h2_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a h2::Error> {
     causes(error).find_map(|cause| cause.downcast_ref())
 }
 
-fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+pub(super) fn causes<'a>(
+    error: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| (*error).source())
 }

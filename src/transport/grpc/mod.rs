@@ -17,6 +17,7 @@ mod call;
 mod credentials;
 mod dial;
 mod failure;
+mod hint;
 
 use std::{sync::Arc, time::Duration};
 
@@ -24,7 +25,6 @@ use bytes::Bytes;
 use tokio::{
     sync::{Semaphore, mpsc},
     task::AbortHandle,
-    time::timeout,
 };
 use tracing::info;
 
@@ -32,7 +32,7 @@ use self::{
     call::Call,
     dial::{Dial, Tasks},
 };
-use super::{Connection, Disconnect, DisconnectKind, Events, Target, Transport};
+use super::{Connection, Disconnect, Events, Target, Transport};
 
 /// gRPC over HTTP/2, with or without TLS, over TCP or Unix sockets.
 #[derive(Debug, Clone, PartialEq)]
@@ -153,18 +153,17 @@ impl Attempt {
             server,
             keepalive: self.target.keepalive,
             keepalive_timeout: self.settings.keepalive_timeout,
+            connect_timeout: self.settings.connect_timeout,
             tasks: self.tasks,
         };
-        let time = self.settings.connect_timeout;
-        let too_long =
-            |_| Disconnect::new(DisconnectKind::Unreachable, format!("no connection within {time:?}"));
-        let link = timeout(time, dial.connect()).await.map_err(too_long)??;
+        let link = dial.connect().await?;
         info!(server = %server.uri, "connected");
         self.events.connected();
         let call = Call {
             events: self.events,
             permits: self.permits,
             max_message_size: self.settings.max_message_size,
+            server: server.clone(),
         };
         Ok(call.run(link, self.outbound).await)
     }

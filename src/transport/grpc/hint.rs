@@ -1,0 +1,89 @@
+use std::{error::Error, io};
+
+#[cfg(feature = "tls")]
+use tokio_rustls::rustls::{self, CertificateError};
+
+use super::failure::{causes, with_causes};
+use crate::config::ChannelCredentials;
+
+/// What went wrong with all of its causes, and what to look at.
+///
+/// This is for connections that never gave an answer: most of them are configured wrongly, and what the layers below say of
+/// that, such as "frame with invalid size", helps nobody who does not know them.
+pub(super) fn explain(error: &(dyn Error + 'static), channel: &ChannelCredentials) -> String {
+    let text = with_causes(error);
+    match causes(error).find_map(|cause| hint(cause, channel)) {
+        Some(hint) => format!("{text}: {hint}"),
+        None => text,
+    }
+}
+
+fn hint(cause: &(dyn Error + 'static), channel: &ChannelCredentials) -> Option<String> {
+    if let Some(error) = cause.downcast_ref::<io::Error>() {
+        return of_io(error, channel);
+    }
+    #[cfg(feature = "tls")]
+    if let Some(error) = cause.downcast_ref::<rustls::Error>() {
+        return of_tls(error, channel);
+    }
+    if cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_timeout) {
+        return Some("it accepts connections and says nothing, as a frozen server does".to_owned());
+    }
+    let error = cause.downcast_ref::<h2::Error>()?;
+    match (error.get_io(), channel) {
+        (Some(error), _) => of_io(error, channel),
+        (None, ChannelCredentials::Insecure) if error.is_library() => {
+            Some("it does not speak HTTP/2 in plain text; does it want TLS (channel_creds `tls`)?".to_owned())
+        }
+        (None, ChannelCredentials::Insecure | ChannelCredentials::Tls(_)) => None,
+    }
+}
+
+fn of_io(error: &io::Error, channel: &ChannelCredentials) -> Option<String> {
+    #[cfg(feature = "tls")]
+    if let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref()) {
+        return of_tls(error, channel);
+    }
+    if error.kind() == io::ErrorKind::ConnectionRefused {
+        return Some("nobody listens there; is the server up, and is this its address?".to_owned());
+    }
+    if !CLOSED.contains(&error.kind()) {
+        return None;
+    }
+    let question = match channel {
+        ChannelCredentials::Insecure => "does it want TLS (channel_creds `tls`)?".to_owned(),
+        ChannelCredentials::Tls(config) => match &config.certificate_file {
+            Some(file) => format!("does it trust the certificate in certificate_file {}?", file.display()),
+            None => "does it want a client certificate (certificate_file)?".to_owned(),
+        },
+    };
+    Some(format!("it closed the connection without an answer; is it healthy, or {question}"))
+}
+
+#[cfg(feature = "tls")]
+fn of_tls(error: &rustls::Error, channel: &ChannelCredentials) -> Option<String> {
+    let ChannelCredentials::Tls(config) = channel else { return None };
+    if let rustls::Error::InvalidMessage(_) = error {
+        return Some("it does not speak TLS; is it one for channel_creds `insecure`?".to_owned());
+    }
+    let rustls::Error::InvalidCertificate(why) = error else { return None };
+    if [CertificateError::UnknownIssuer, CertificateError::BadSignature].contains(why) {
+        return Some(match &config.ca_certificate_file {
+            Some(file) => {
+                format!("nobody in ca_certificate_file {} has signed its certificate", file.display())
+            }
+            None => "nobody whom this system trusts has signed its certificate; set ca_certificate_file?"
+                .to_owned(),
+        });
+    }
+    None
+}
+
+/// How a connection ends whose other side wants no more of it.
+const CLOSED: [io::ErrorKind; 5] = [
+    io::ErrorKind::BrokenPipe,
+    io::ErrorKind::ConnectionReset,
+    io::ErrorKind::ConnectionAborted,
+    io::ErrorKind::UnexpectedEof,
+    io::ErrorKind::NotConnected,
+];
