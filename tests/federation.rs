@@ -23,7 +23,7 @@ async fn a_client_starts_on_the_fallback_and_returns_without_a_gap() {
     fallback.set(endpoints("shop").locality("eu", "a", ["10.0.0.2:80"]));
     let client = client(Bootstrap::builder().server(server(&primary)).server(server(&fallback)));
     let mut shop = client.watch::<ClusterLoadAssignment>("shop");
-    assert_eq!(addresses(&*soon(shop.ready()).await.unwrap()), ["10.0.0.2:80"]);
+    assert_eq!(addresses(&soon(shop.ready()).await.unwrap()), ["10.0.0.2:80"]);
     let mut late = client.watch::<ClusterLoadAssignment>("late");
     soon(fallback.expect_names(ClusterLoadAssignment::TYPE_URL, &["late", "shop"])).await.unwrap();
 
@@ -34,7 +34,7 @@ async fn a_client_starts_on_the_fallback_and_returns_without_a_gap() {
     assert_eq!((addresses(seen.resource().unwrap()), seen.error()), (vec!["10.0.0.1:80".to_owned()], None));
     soon(fallback.expect_clients(0)).await.unwrap();
     assert_eq!(
-        addresses(&*soon(late.ready()).await.unwrap()),
+        addresses(&soon(late.ready()).await.unwrap()),
         ["10.0.0.3:80"],
         "begun during the fallback, served after it"
     );

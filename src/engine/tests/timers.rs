@@ -44,6 +44,23 @@ fn a57_6_a_broken_stream_stops_the_timer_and_the_next_starts_it_for_what_is_miss
 }
 
 #[test]
+fn a57_6_what_timed_out_has_its_time_again_on_the_next_stream() {
+    let server = Server::new("127.0.0.1:1").insecure().features(["resource_timer_is_transient_error"]);
+    let mut rig = Rig::with(server);
+    rig.open::<Full>(&["a"]);
+    assert_eq!(rig.pass(Duration::from_secs(30)), ["#1 absent UNAVAILABLE"]);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("other", "x")]));
+    rig.sent(1);
+    rig.disconnect(1, DisconnectKind::Closed);
+    rig.pass(Duration::from_secs(2));
+    rig.connect(2);
+    rig.sent(2);
+    let timer = rig.engine.poll_timeout();
+    assert_eq!(timer, Some((rig.now + Duration::from_secs(30), crate::protocol::Timer::DoesNotExist)));
+    assert_eq!(rig.pass(Duration::from_secs(31)), NONE, "and the same is not told again");
+}
+
+#[test]
 fn the_timer_of_a_name_that_came_or_went_does_nothing() {
     let mut rig = Rig::new();
     let views = rig.open::<Full>(&["a", "b", "c"]);

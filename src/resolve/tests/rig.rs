@@ -150,10 +150,8 @@ pub(super) fn absent<T: Resource>(name: &str, code: Code) -> Arc<Observed<T>> {
 /// An error about a resource, or `UNAVAILABLE` about its server.
 pub(super) fn error<T: Resource>(name: &str, code: Code) -> WatchError {
     let about = Subject { type_url: T::TYPE_URL, name: name.into(), node: "n".into() };
-    match code {
-        Code::Unavailable => WatchError::of_server(code, Blame::Peer, about, "it is so"),
-        _ => WatchError::new(code, Blame::Peer, about, "it is so"),
-    }
+    let new = if code == Code::Unavailable { WatchError::of_server } else { WatchError::new };
+    new(code, Blame::Peer, about, "it is so")
 }
 
 fn say_key(key: &Key) -> String {

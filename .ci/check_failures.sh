@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Each row of the tables in docs/FAILURES.md ends with the tests that show it; all of them exist, and none is ignored.
+# From the project's root: .ci/check_failures.sh
+set -euo pipefail
+table=docs/FAILURES.md
+[ -f "$table" ] || { echo "no $table here" >&2; exit 1; }
+
+rows=$(grep -c '^| [^-]' "$table")
+# The last cell of a row: names in backticks.
+mapfile -t tests < <(sed -nE 's/^\| .*\|([^|]*)\|$/\1/p' "$table" | grep -oE '`[a-z0-9_]+`' | tr -d '`' | sort -u)
+[ "${#tests[@]}" -gt 50 ] || { echo "found only ${#tests[@]} tests in $rows rows of $table" >&2; exit 1; }
+
+missing=0
+bare=$(grep -E '^\| ' "$table" | grep -vE '^\| (what|---|server)' | grep -vE '`[a-z0-9_]+`[^|]*\|$' || true)
+[ -z "$bare" ] || { printf 'rows without a test:\n%s\n' "$bare" >&2; missing=1; }
+for test in "${tests[@]}"; do
+  found=$(grep -rnE -B4 --include='*.rs' "fn $test\(" src tests || true)
+  if [ -z "$found" ]; then
+    echo "no such test: $test" >&2
+    missing=1
+  elif grep -q '#\[ignore' <<<"$found"; then
+    echo "ignored: $test" >&2
+    missing=1
+  fi
+done
+[ "$missing" -eq 0 ] || exit 1
+printf '%d rows, %d tests, all of them there\n' "$rows" "${#tests[@]}"
