@@ -22,7 +22,7 @@ use std::{
 use tokio::time::{sleep, timeout};
 use xdskit::{
     Client, RouteQuery, WatchError,
-    client::Resolution,
+    client::{ClientStatus, Resolution},
     config::{Bootstrap, Node, Server},
     control_plane::type_url,
     resolve::{ClusterView, Snapshot},
@@ -54,7 +54,7 @@ async fn play() -> Result<(), Box<dyn Error>> {
         .node(Node::new("quickstart")) // who we are, for the server
         .server(Server::new(server.uri()).insecure()) // and where it is
         .build()?;
-    let client = Client::builder(bootstrap).build()?;
+    let client = Client::builder(bootstrap).scope(SHOP).build()?;
 
     let mut shop = the_mesh(&mut stage, &server, &client).await?;
     stage.pause().await;
@@ -62,7 +62,7 @@ async fn play() -> Result<(), Box<dyn Error>> {
     stage.pause().await;
     a_canary(&mut stage, &server, &mut shop).await?;
     stage.pause().await;
-    a_bad_update(&mut stage, &server, &mut shop).await?;
+    a_bad_update(&mut stage, &server, (&client, &mut shop)).await?;
     stage.pause().await;
     a_restart(&mut stage, &server, &mut shop).await?;
 
@@ -148,7 +148,7 @@ async fn a_canary(
 async fn a_bad_update(
     stage: &mut Stage,
     server: &ControlPlane,
-    shop: &mut Resolution,
+    (client, shop): (&Client, &mut Resolution),
 ) -> Result<(), Box<dyn Error>> {
     stage.act("4. A bad update", "It is rejected, and what was good before goes on serving.");
     let good = shop.ready().await?.cluster("cart").and_then(|cart| cart.config().cloned());
@@ -158,6 +158,8 @@ async fn a_bad_update(
     let snapshot = see(shop, "the rejection", |snapshot| warns(snapshot, WatchError::is_rejected)).await?;
     stage.client("rejects it, and goes on with the last good one");
     stage.tree(&snapshot);
+    stage.client("shows its operators what it has");
+    stage.table(&client.status().await);
     if snapshot.cluster("cart").and_then(ClusterView::config) != good.as_ref() {
         return Err("the last good cluster is lost".into());
     }
@@ -297,6 +299,15 @@ impl Stage {
             println!("        {pointer} {line}");
         }
         self.drawn = lines;
+    }
+
+    /// Shows what an operator sees of the client.
+    fn table(&self, status: &ClientStatus) {
+        for line in status.to_string().lines() {
+            let is_bad = line.starts_with('!') || line.contains("NACKED");
+            let line = if is_bad { self.paint().yellow(line).to_string() } else { line.to_owned() };
+            println!("          {line}");
+        }
     }
 
     fn end(&self) {

@@ -37,6 +37,7 @@
 //! | [`client`](client/index.html) | `client` | the client, its watches and resolutions |
 //! | [`transport`](transport/index.html) | `client` | how it connects, and the trait for your own way |
 //! | [`discover`](discover/index.html) | `tower` | the endpoints of a cluster as services for tower's load balancers |
+//! | [`csds`](csds/index.html) | `csds` | the client status service, for tools such as `grpcdebug` |
 //! | [`control_plane`](control_plane/index.html) | `control-plane` | a management server to embed |
 //! | [`testing`](testing/index.html) | `test-util` | the same for tests of your application, with faults, expectations and builders |
 //!
@@ -47,6 +48,7 @@
 //! | `client` | yes | the client, on tokio, tonic and hyper |
 //! | `tls` | yes | TLS to management servers, by rustls with the system's roots |
 //! | `tower` | no | what a target resolves to as a `tower::discover::Discover` |
+//! | `csds` | no | the client status service on tonic |
 //! | `control-plane` | no | the management server |
 //! | `test-util` | no | the tools for tests; brings `control-plane` |
 //!
@@ -85,6 +87,9 @@ pub mod client;
 pub mod config;
 #[cfg(any(test, feature = "control-plane"))]
 pub mod control_plane;
+#[cfg(feature = "csds")]
+#[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]
+pub mod csds;
 #[cfg(feature = "tower")]
 pub mod discover;
 #[cfg_attr(

@@ -46,6 +46,8 @@ pub use crate::{
     resolve::Addresses,
 };
 
+#[cfg(feature = "csds")]
+pub(crate) use self::status::WeakClient;
 use self::{
     pool::Share,
     registry::{Registry, WatchedNames},

@@ -1,3 +1,5 @@
+#[cfg(feature = "csds")]
+use std::sync::Weak;
 use std::{
     sync::Arc,
     time::{Instant, SystemTime},
@@ -42,6 +44,9 @@ pub struct ClientStatus {
     /// The resources that are watched, by whatever kind of watch: the types in the order of their first use, each in the
     /// order of names. None when the client was shut down.
     pub resources: Vec<ResourceStatus>,
+    /// The node as it goes on the wire.
+    #[cfg(feature = "csds")]
+    pub(crate) node: Bytes,
 }
 
 /// How the stream to a management server fares.
@@ -94,6 +99,35 @@ pub struct UpdateError {
 pub(super) struct Identity {
     pub(super) node_id: Arc<str>,
     pub(super) scope: Arc<str>,
+    /// The node as it goes on the wire.
+    #[cfg(feature = "csds")]
+    node: Bytes,
+}
+
+/// A client that is not kept alive by this.
+#[cfg(feature = "csds")]
+#[derive(Debug, Clone)]
+pub(crate) struct WeakClient(Weak<Registry>);
+
+#[cfg(feature = "csds")]
+impl WeakClient {
+    pub(crate) fn has_ended(&self) -> bool {
+        self.0.upgrade().is_none_or(|registry| registry.has_ended())
+    }
+
+    /// What it knows, unless it has ended.
+    pub(crate) async fn status(&self) -> Option<ClientStatus> {
+        let registry = self.0.upgrade().filter(|registry| !registry.has_ended())?;
+        Some(registry.status().await)
+    }
+}
+
+/// Whether they are of the same client.
+#[cfg(feature = "csds")]
+impl PartialEq for WeakClient {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.ptr_eq(&other.0)
+    }
 }
 
 impl Client {
@@ -108,6 +142,11 @@ impl Client {
     /// ```
     pub async fn status(&self) -> ClientStatus {
         self.registry.status().await
+    }
+
+    #[cfg(feature = "csds")]
+    pub(crate) fn downgrade(&self) -> WeakClient {
+        WeakClient(Arc::downgrade(&self.registry))
     }
 }
 
@@ -126,7 +165,12 @@ impl Registry {
 
 impl Identity {
     pub(super) fn new(node: &Node, scope: &str) -> Self {
-        Self { node_id: node.id.as_str().into(), scope: scope.into() }
+        Self {
+            node_id: node.id.as_str().into(),
+            scope: scope.into(),
+            #[cfg(feature = "csds")]
+            node: crate::protocol::encode_node(node),
+        }
     }
 }
 
@@ -140,6 +184,8 @@ impl ClientStatus {
             taken_at: clock.wall,
             servers: servers.into_iter().map(ServerStatus::from).collect(),
             resources: resources.into_iter().map(|report| ResourceStatus::new(report, clock)).collect(),
+            #[cfg(feature = "csds")]
+            node: identity.node.clone(),
         }
     }
 }

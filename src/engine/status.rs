@@ -49,7 +49,7 @@ impl Engine {
     pub(crate) fn status(&mut self) -> Status {
         let servers = self.servers.iter().map(|peer| ServerReport {
             uri: peer.machine.server().uri.to_string(),
-            connection: peer.machine.connection(),
+            connection: peer.machine.stream().connection(),
             failure: peer.failure.as_ref().map(|failure| failure.message().to_owned()),
         });
         let entries = self.table.iter().filter(|(_, entry)| self.is_wanted(entry));

@@ -18,7 +18,7 @@ use super::{
     output::Output,
     settings::Settings,
     sotw::{Answer, Written},
-    stream::{ConnectionState, End, Stream},
+    stream::{End, Stream},
     timers::Waiting,
 };
 use crate::config::Server;
@@ -44,9 +44,8 @@ impl Machine {
         server: Arc<Server>,
         node: Bytes,
         settings: Arc<Settings>,
-        seed: (u64, Instant),
+        (seed, now): (u64, Instant),
     ) -> Self {
-        let (seed, now) = seed;
         let stream = Stream::new(id, settings.keepalive, now);
         Self {
             server,
@@ -67,11 +66,6 @@ impl Machine {
 
     pub(crate) fn server(&self) -> &Arc<Server> {
         &self.server
-    }
-
-    /// How the stream to the server fares.
-    pub(crate) fn connection(&self) -> ConnectionState {
-        self.stream.connection()
     }
 
     /// What is asked for, or sent, in a place.
@@ -313,8 +307,7 @@ impl Machine {
                 continue;
             }
             if let Some(sub) = self.interest(wait.ty).and_then(|interest| interest.get_mut(wait.sub)) {
-                sub.phase = Phase::TimedOut;
-                sub.doubt_until = None;
+                (sub.phase, sub.doubt_until) = (Phase::TimedOut, None);
                 let entry = sub.entry;
                 self.events.push_back(Event::TimedOut(entry));
             }
@@ -451,8 +444,7 @@ impl Machine {
             let idle = !wanted && !unwritten && open.pending.is_none();
             open.idle_since = idle.then(|| open.idle_since.unwrap_or(now));
         }
-        let types = &self.types;
-        self.waiting.settle(|wait| is_awaited(types, wait));
+        self.waiting.settle(|wait| is_awaited(&self.types, wait));
     }
 
     /// Hands out the next request that is due; answers go before changes of subscription (B0.18).

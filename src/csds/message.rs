@@ -1,0 +1,69 @@
+use std::time::SystemTime;
+
+use prost::Message;
+
+use crate::{
+    client::{ClientStatus, ResourceState, ResourceStatus, UpdateError},
+    pb::{
+        envoy::{
+            admin::v3::{ClientResourceStatus, UpdateFailureState},
+            config::core::v3::Node,
+            service::status::v3::{ClientConfig, client_config::GenericXdsConfig},
+        },
+        google::protobuf::{Any, Timestamp},
+    },
+};
+
+/// What a client knows, on the wire (A40-5); `contents` asks for the resources themselves.
+pub(super) fn client_config(status: ClientStatus, contents: bool) -> ClientConfig {
+    let ClientStatus { scope, resources, node, .. } = status;
+    ClientConfig {
+        // The one that is sent to the servers (A40-4), made by ourselves.
+        node: Node::decode(node).ok(),
+        generic_xds_configs: resources.into_iter().map(|resource| generic(resource, contents)).collect(),
+        client_scope: scope.to_string(),
+    }
+}
+
+fn generic(resource: ResourceStatus, contents: bool) -> GenericXdsConfig {
+    let ResourceStatus { type_url, name, state, version, last_updated, bytes, error } = resource;
+    let bytes = bytes.filter(|_| contents);
+    GenericXdsConfig {
+        type_url: type_url.into(),
+        name: name.to_string(),
+        version_info: version.to_string(),
+        xds_config: bytes.map(|value| Any { type_url: type_url.into(), value }),
+        last_updated: last_updated.map(timestamp),
+        client_status: client_status(state).into(),
+        error_state: error.map(error_state),
+    }
+}
+
+fn client_status(state: ResourceState) -> ClientResourceStatus {
+    match state {
+        ResourceState::Requested => ClientResourceStatus::Requested,
+        ResourceState::DoesNotExist => ClientResourceStatus::DoesNotExist,
+        ResourceState::Acked => ClientResourceStatus::Acked,
+        ResourceState::Nacked => ClientResourceStatus::Nacked,
+        ResourceState::ReceivedError => ClientResourceStatus::ReceivedError,
+        ResourceState::Timeout => ClientResourceStatus::Timeout,
+    }
+}
+
+fn error_state(error: UpdateError) -> UpdateFailureState {
+    let UpdateError { version, at, details } = error;
+    UpdateFailureState {
+        last_update_attempt: Some(timestamp(at)),
+        details: details.to_string(),
+        version_info: version.to_string(),
+    }
+}
+
+/// Times before 1970 do not occur, but with a clock that is not set.
+fn timestamp(at: SystemTime) -> Timestamp {
+    let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Timestamp {
+        seconds: since.as_secs().try_into().unwrap_or(i64::MAX),
+        nanos: since.subsec_nanos().try_into().unwrap_or_default(),
+    }
+}
