@@ -99,6 +99,9 @@ impl Engine {
     /// Nobody wants anything of a server any more, and so nobody is told that its failures are history.
     pub(crate) fn on_rested(&mut self, server: ServerId) {
         self.on_recovered(server);
+        for group in self.groups.with(server) {
+            self.forget_fallback(group);
+        }
     }
 
     /// A server had its time (A57-5, A88-5). It does not matter as long as a lower one serves.

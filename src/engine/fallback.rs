@@ -7,7 +7,7 @@ use tracing::info;
 use super::Engine;
 use crate::{
     config::Server,
-    protocol::{EntryId, GroupId, Phase, ServerId, TypeId},
+    protocol::{ConnectionState, EntryId, GroupId, Phase, ServerId, TypeId},
 };
 
 impl Engine {
@@ -50,13 +50,15 @@ impl Engine {
         }
     }
 
-    /// A view has ended. With its last one a group begins at its first server again.
-    pub(super) fn on_view_ended(&mut self, id: GroupId, now: Instant) {
-        let group = self.groups.get_mut(id);
-        group.views -= 1;
-        if group.views == 0 {
-            let lower = group.open.split_off(1);
-            self.let_go(id, &lower, now);
+    /// Nobody has wanted anything of a server for a while. When the lowest ones of a group rest, it begins above them if
+    /// something is wanted again.
+    pub(super) fn forget_fallback(&mut self, id: GroupId) {
+        while self.groups.get(id).views == 0 && self.groups.get(id).open.len() > 1 {
+            let active = self.groups.get(id).active();
+            if self.peer(active).machine.connection() != ConnectionState::Idle {
+                return;
+            }
+            self.groups.get_mut(id).open.pop();
             self.judge(id);
         }
     }

@@ -72,7 +72,7 @@ impl Engine {
             self.peer(server).machine.unsubscribe_all(ty, now);
             self.settle(server, now);
         }
-        self.on_view_ended(group, now);
+        self.groups.get_mut(group).views -= 1;
     }
 
     /// Asks one server for everything of a type. What others sent has a place there, too, so that its absence is seen.

@@ -29,7 +29,7 @@ use tracing::debug;
 pub(crate) use self::status::{ResourceReport, ServerReport, Status};
 use self::{failure::Failure, group::Groups, job::Job, members::All, walk::Walks};
 use crate::{
-    cache::{Policy, Table},
+    cache::{Entry, Policy, Table},
     config::{ApiType, Bootstrap, CertificateProvider, Server},
     error::{Blame, Code, Subject, WatchError},
     name::ResourceName,
@@ -272,7 +272,9 @@ impl Engine {
         }
         self.groups.get_mut(group).views += 1;
         self.ask(entry, now);
-        self.fall_back(group, now);
+        if self.table.get(entry).is_some_and(Entry::is_waiting) {
+            self.fall_back(group, now);
+        }
         self.judge(group);
         self.publish_to(entry, &[view]);
         Ok(View::One(entry))
@@ -287,7 +289,7 @@ impl Engine {
             self.peer(server).machine.unsubscribe(ty, sub, now);
             self.settle(server, now);
         }
-        self.on_view_ended(group, now);
+        self.groups.get_mut(group).views -= 1;
     }
 
     /// Checks a name as the application wrote it.

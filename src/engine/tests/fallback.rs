@@ -295,16 +295,22 @@ fn a95_1_an_authority_may_fall_back_although_everything_is_cached() {
 }
 
 #[test]
-fn with_the_last_watch_an_authority_begins_at_its_first_server_again() {
-    let mut rig = rig(2);
-    let (a, _) = rig.watch::<Full>("a");
-    refuse(&mut rig, 0, 1);
-    open(&mut rig, 1, 1);
-    receive(&mut rig, 1, 1, &full("f1", &[("a", "fa")]));
-    assert_eq!(rig.unwatch(a), ["disconnect 1.1"]);
-    assert_eq!(rig.engine.resources(), 0);
-    assert_eq!(rig.pass(Duration::from_secs(100)), NONE);
-    assert_eq!(rig.watch::<Full>("a").1, ["connect 0.2"]);
+fn without_watches_the_fallback_lingers_and_then_an_authority_begins_at_its_first_server_again() {
+    for (pause, expected) in [(29, vec!["connect 0.3", "send Full [a] f1/nf1"]), (31, vec!["connect 0.3"])] {
+        let mut rig = rig(2);
+        let (a, _) = rig.watch::<Full>("a");
+        refuse(&mut rig, 0, 1);
+        open(&mut rig, 1, 1);
+        receive(&mut rig, 1, 1, &full("f1", &[("a", "fa")]));
+        rig.pass(Duration::from_secs(2));
+        assert_eq!(rig.unwatch(a), ["send Full [] f1/nf1"]);
+        rig.sent_to(stream_to(1, 1));
+        assert_eq!(rig.engine.resources(), 0);
+        refuse(&mut rig, 0, 2);
+        let said = rig.pass(Duration::from_secs(pause));
+        assert_eq!(said, if pause > 30 { vec!["disconnect 1.1"] } else { vec![] });
+        assert_eq!(rig.watch::<Full>("a").1, expected, "after {pause} s");
+    }
 }
 
 impl Rig {
