@@ -55,7 +55,7 @@ impl Engine {
     pub(super) fn forget_fallback(&mut self, id: GroupId) {
         while self.groups.get(id).views == 0 && self.groups.get(id).open.len() > 1 {
             let active = self.groups.get(id).active();
-            if self.peer(active).machine.connection() != ConnectionState::Idle {
+            if self.peer(active).machine.stream().connection() != ConnectionState::Idle {
                 return;
             }
             self.groups.get_mut(id).open.pop();
