@@ -51,6 +51,8 @@ pub(super) enum Stage {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Located {
     pub(super) value: Span,
+    /// The place of the resource in the response.
+    pub(super) index: usize,
     /// `None` when nobody has asked for the name.
     pub(super) sub: Option<SubId>,
 }

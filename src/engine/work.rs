@@ -98,7 +98,7 @@ impl Engine {
             job.problems.add(&format_args!("{name:?}"), &"the name is in the response twice");
         }
         if is_resource {
-            job.located.push(Located { value, sub });
+            job.located.push(Located { value, index, sub });
             if self.groups.is_higher(job.server()) {
                 self.note_return(job, sub);
             }
@@ -134,7 +134,7 @@ impl Engine {
         let mut spent = 0;
         let mut next = from;
         while next < job.located.len() && spent < BYTES_PER_STEP {
-            let Located { value, sub } = job.located[next];
+            let Located { value, sub, .. } = job.located[next];
             spent += match sub {
                 Some(sub) => self.apply_to(job, sub, value),
                 None => self.apply_unknown(job, next, value),
@@ -172,13 +172,13 @@ impl Engine {
     }
 
     /// Takes over a resource that nobody asked for by name: a new member, or nothing of ours (B0.12).
-    fn apply_unknown(&mut self, job: &mut Job, index: usize, value: Span) -> usize {
+    fn apply_unknown(&mut self, job: &mut Job, next: usize, value: Span) -> usize {
         let ty = self.types[job.ty.index()];
         let peer = &mut self.servers[job.stream.server.0 as usize];
         if !peer.machine.interest(job.ty).is_some_and(|interest| interest.takes_all()) {
             return 1;
         }
-        let wrapper_name = job.envelope.item(index).wrapper_name;
+        let wrapper_name = job.envelope.item(job.located[next].index).wrapper_name;
         let Ok(name) = name_of(ty, &job.envelope, (wrapper_name, value)) else { return 1 };
         let name: Arc<str> = name.into();
         let server = job.server();
@@ -197,7 +197,7 @@ impl Engine {
                 self.join(id, other);
             }
         }
-        job.located[index].sub = Some(sub);
+        job.located[next].sub = Some(sub);
         self.apply_to(job, sub, value)
     }
 

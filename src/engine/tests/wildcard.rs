@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::rig::{Full, Part, Rig, any, response};
+use super::rig::{Full, Part, Rig, any, response, wrapped};
 use crate::protocol::DisconnectKind;
 
 #[test]
@@ -85,6 +85,16 @@ fn members_come_change_and_go() {
     let said = rig.receive(1, &response::<Full>("4", vec![]));
     assert_eq!(said.last().unwrap(), "#1 {} complete");
     assert_eq!(rig.engine.resources(), 0);
+}
+
+#[test]
+fn g1_members_keep_their_names_beside_what_is_none() {
+    let mut rig = Rig::new();
+    rig.open::<Full>(&["*"]);
+    let resources =
+        vec![any::<Part>("other", "x"), wrapped::<Full>("a", Some("x")), wrapped::<Full>("b", Some("y"))];
+    let said = rig.receive(1, &response::<Full>("1", resources));
+    assert!(said.contains(&"#1 {a: present 1 x, b: present 1 y} complete".to_owned()), "{said:?}");
 }
 
 #[test]
