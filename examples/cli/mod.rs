@@ -10,6 +10,7 @@ use std::{
     process::{self, ExitCode},
     str::FromStr,
     sync::Arc,
+    task::{Context, Poll, Waker},
     thread,
     time::Duration,
 };
@@ -85,8 +86,15 @@ impl Stop {
     pub(crate) fn on_interrupt() -> Self {
         let stop = Self(Arc::default());
         let wanted = stop.clone();
+        let mut interrupt = Box::pin(tokio::signal::ctrl_c());
+        // It listens from the first poll on, which must not be later than the first line that is printed.
+        let first = interrupt.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         tokio::spawn(async move {
-            if tokio::signal::ctrl_c().await.is_ok() {
+            let interrupted = match first {
+                Poll::Ready(interrupted) => interrupted,
+                Poll::Pending => interrupt.await,
+            };
+            if interrupted.is_ok() {
                 wanted.want();
             }
         });
