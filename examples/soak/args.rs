@@ -1,0 +1,28 @@
+use std::{
+    hash::{BuildHasher, RandomState},
+    time::Duration,
+};
+
+/// What the command line says.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Args {
+    pub(crate) time: Duration,
+    pub(crate) seed: u64,
+}
+
+impl Args {
+    pub(crate) fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
+        let mut parsed = Self { time: Duration::from_secs(600), seed: RandomState::new().hash_one(()) };
+        while let Some(option) = args.next() {
+            let number = args.next().and_then(|text| text.parse::<u64>().ok());
+            let number = number.ok_or_else(|| format!("{option} needs a whole number"));
+            match option.as_str() {
+                "--minutes" => parsed.time = Duration::from_secs(60 * number?),
+                "--seconds" => parsed.time = Duration::from_secs(number?),
+                "--seed" => parsed.seed = number?,
+                _ => return Err(format!("unknown option {option}")),
+            }
+        }
+        Ok(parsed)
+    }
+}

@@ -1,0 +1,116 @@
+//! A client under fire: real sockets, real time, and faults at random.
+//!
+//! ```console
+//! $ cargo run --release --example soak -- --minutes 10
+//! ```
+//!
+//! Two authorities have a primary and a fallback server each, behind proxies, all in this process. Their resources change all
+//! the time, while connections are cut and stalled, servers freeze, stop and restart, and resources go bad, are deleted and
+//! come back. In the end everything is healed, and every watcher must agree with its primary server within the time that the
+//! backoff may take. The exit code is 1 if one does not, or if one ever lost a good value that nobody had deleted.
+
+mod args;
+mod faults;
+mod report;
+mod watchers;
+mod world;
+
+use std::{
+    process::ExitCode,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::{runtime::Handle, task::JoinSet, time::sleep};
+use xdskit::Client;
+
+use args::Args;
+use report::{Agreement, Left, Memory, Report};
+use watchers::Watchers;
+use world::World;
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let args = match Args::parse(std::env::args().skip(1)) {
+        Ok(args) => args,
+        Err(error) => {
+            eprintln!("soak: {error}\nsoak [--minutes N | --seconds N] [--seed N]");
+            return ExitCode::from(2);
+        }
+    };
+    println!("soak for {:?}, seed {}", args.time, args.seed);
+    match soak(args).await {
+        Ok(report) => {
+            print!("{report}");
+            if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+        }
+        Err(error) => {
+            eprintln!("soak: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn soak(args: Args) -> Result<Report, String> {
+    let world = Arc::new(World::start().await.map_err(|e| e.to_string())?);
+    let tasks = Handle::current().metrics().num_alive_tasks();
+    let client = Client::builder(world.bootstrap()?)
+        .keepalive(KEEPALIVE, KEEPALIVE_TIMEOUT)
+        .build()
+        .map_err(|e| e.to_string())?;
+    let watchers = Watchers::start(&client, &world);
+    if let Err(missing) = watchers.agree(&world, Duration::from_secs(30)).await {
+        return Err(format!("not all is served at the start: {missing:?}"));
+    }
+    let before = Memory::now();
+
+    let deadline = Instant::now() + args.time;
+    let mut random = fastrand::Rng::with_seed(args.seed);
+    let mut busy = JoinSet::new();
+    for site in 0..world.sites().len() {
+        busy.spawn(faults::break_site(world.clone(), site, random.fork(), deadline));
+    }
+    busy.spawn(faults::spoil(world.clone(), random.fork(), deadline));
+    busy.spawn(world::keep_changing(world.clone(), random.fork(), deadline));
+    busy.spawn(world::keep_visiting(world.clone(), client.clone(), random.fork(), deadline));
+    while busy.join_next().await.is_some() {}
+
+    // All is healed: what comes now must come to everybody.
+    let bound = recovery(watchers.longest_silence());
+    let healed = Instant::now();
+    world.finish();
+    let disagreeing = watchers.agree(&world, bound + Duration::from_secs(60)).await.err().unwrap_or_default();
+    let agreement = Agreement { time: healed.elapsed(), bound, watchers: watchers.count(), disagreeing };
+    let memory = (before, Memory::now());
+
+    let tally = watchers.end();
+    client.shutdown().await;
+    drop(client);
+    let left = left(&world, tasks).await;
+    let faults = world.faults();
+    Ok(Report { updates: world.updates(), visits: world.visits(), tally, faults, agreement, memory, left })
+}
+
+/// How long it may take until a client that heard nothing of a server for this long hears of it again: it notices a dead
+/// connection by its keepalive, and by then has waited through delays of 1 s, 1.6 s, 1.6² s …, of which the next is at most
+/// three quarters of their sum, and one second; all 20 % more or less. A second is for the work itself.
+fn recovery(silence: Duration) -> Duration {
+    let delay = (1.0 + 0.75 * silence.as_secs_f64()).min(120.0);
+    KEEPALIVE + KEEPALIVE_TIMEOUT + Duration::from_secs_f64(1.2 * delay) + Duration::from_secs(1)
+}
+
+/// Waits a moment for what takes its time to end, and counts what does not.
+async fn left(world: &World, tasks_before: usize) -> Left {
+    let begin = Instant::now();
+    loop {
+        let tasks = Handle::current().metrics().num_alive_tasks().saturating_sub(tasks_before);
+        let left = Left { tasks, streams: world.streams() };
+        if left == (Left { tasks: 0, streams: 0 }) || begin.elapsed() > Duration::from_secs(20) {
+            return left;
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+const KEEPALIVE: Duration = Duration::from_secs(2);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(1);
