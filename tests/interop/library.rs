@@ -227,7 +227,7 @@ pub(crate) async fn within<T>(what: &str, wait: impl Future<Output = T>) -> T {
     }
 }
 
-async fn ready<T: xdskit::Resource>(watch: &mut Watch<T>) -> Arc<T> {
+pub(crate) async fn ready<T: xdskit::Resource>(watch: &mut Watch<T>) -> Arc<T> {
     let found = timeout(PATIENCE, watch.ready()).await;
     match found {
         Ok(Ok(resource)) => resource,
@@ -236,7 +236,7 @@ async fn ready<T: xdskit::Resource>(watch: &mut Watch<T>) -> Arc<T> {
     }
 }
 
-async fn until<T: xdskit::Resource>(
+pub(crate) async fn until<T: xdskit::Resource>(
     watch: &mut Watch<T>,
     wanted: impl Fn(&Observed<T>) -> bool,
 ) -> Arc<Observed<T>> {
@@ -247,7 +247,7 @@ async fn until<T: xdskit::Resource>(
     }
 }
 
-fn is_good<T>(seen: &Observed<T>) -> bool {
+pub(crate) fn is_good<T>(seen: &Observed<T>) -> bool {
     seen.is_present() && seen.error().is_none()
 }
 
@@ -256,7 +256,7 @@ fn present<'a>(members: impl Iterator<Item = (&'a Arc<str>, &'a Observed<Cluster
 }
 
 /// The clusters of the service's last route, with their weights.
-fn weights(routes: &RouteConfiguration, service: &str) -> Vec<(String, u32)> {
+pub(crate) fn weights(routes: &RouteConfiguration, service: &str) -> Vec<(String, u32)> {
     let host = routes.virtual_host(service).unwrap_or_else(|| panic!("no virtual host in {routes:?}"));
     let last = host.routes.last().expect("each service has a route");
     let RouteAction::Forward(action) = &last.action else { panic!("{last:?}") };

@@ -1,5 +1,6 @@
 //! The client against go-control-plane. Run by `tests/interop/run.sh`; `README.md` tells what it needs.
 
+mod faults;
 mod library;
 mod mesh;
 mod observer;

@@ -1,6 +1,6 @@
 //! The management server of `gcp/`.
 
-use std::{env, fs, path::Path, time::Duration};
+use std::{env, fs, net::SocketAddr, path::Path, time::Duration};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -87,10 +87,33 @@ impl Peer {
         &self.events
     }
 
+    /// The next event, if it comes within the time that is left.
+    pub(crate) async fn next_event(&mut self, deadline: Instant) -> Option<Value> {
+        let event = self.process.line(deadline.saturating_duration_since(Instant::now())).await?;
+        self.events.push(event.clone());
+        Some(event)
+    }
+
     /// Kills it, as a crash would. Returns its port.
     pub(crate) async fn kill(self) -> u16 {
         self.process.kill().await;
         self.port
+    }
+
+    /// Stops all that it does, as if its machine were frozen, until [`thaw`](Self::thaw).
+    #[cfg(unix)]
+    pub(crate) fn freeze(&self) {
+        self.process.signal("STOP");
+    }
+
+    /// Lets it go on.
+    #[cfg(unix)]
+    pub(crate) fn thaw(&self) {
+        self.process.signal("CONT");
+    }
+
+    pub(crate) fn addr(&self) -> SocketAddr {
+        ([127, 0, 0, 1], self.port).into()
     }
 
     /// A bootstrap for it as JSON.

@@ -72,6 +72,14 @@ impl Process {
         self.child.kill().await.expect("it runs");
     }
 
+    /// Sends a signal, such as `STOP`.
+    #[cfg(unix)]
+    pub(crate) fn signal(&self, signal: &str) {
+        let id = self.child.id().expect("it runs").to_string();
+        let sent = std::process::Command::new("kill").args([&format!("-{signal}"), &id]).status();
+        assert!(sent.expect("kill is there").success());
+    }
+
     pub(crate) fn log(&self) -> String {
         self.log.text()
     }

@@ -1,0 +1,252 @@
+//! What the crate makes of go-control-plane's worst days: killed, frozen, replaced, behind a bad network, one of two.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+use xdskit::{
+    Client, Resource,
+    client::ChangeGuard,
+    config::{Bootstrap, Node, Server},
+    error::Code,
+    resource::{Cluster, ClusterLoadAssignment, Listener, RouteConfiguration},
+    testing::{Direction, FaultyProxy},
+};
+
+use crate::{
+    library::{is_good, ready, until, weights, within},
+    peer::{NODE, Peer, is_request},
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_and_restarted_with_the_same_content_it_changes_nothing() {
+    let mut peer = Peer::start().await;
+    let client = client_of([peer.addr()]);
+    let seen = Seen::default();
+    let _guard = seen.note::<RouteConfiguration>(&client, "cart-routes");
+    let mut routes = client.watch::<RouteConfiguration>("cart-routes");
+    let mut listener = client.watch::<Listener>("shop");
+    let before = ready(&mut routes).await;
+    ready(&mut listener).await;
+    peer.accepted("RouteConfiguration", &"1".into()).await;
+    let port = peer.kill().await;
+    until(&mut routes, |seen| seen.error().is_some()).await;
+    let mut peer = Peer::start_on(port).await;
+    let after = until(&mut routes, is_good).await;
+    assert!(after.resource().is_some_and(|after| Arc::ptr_eq(after, &before)), "the very same");
+    until(&mut listener, is_good).await;
+    peer.accepted("RouteConfiguration", &"1".into()).await;
+    seen.expect_no_loss();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replaced_by_one_with_other_content_what_it_lacks_is_gone_and_all_else_is_new() {
+    let mut peer = Peer::start().await;
+    let client = client_of([peer.addr()]);
+    let mut routes = client.watch::<RouteConfiguration>("cart-routes");
+    let mut bulk = client.watch::<Cluster>("bulk-00001");
+    let mut payments = client.watch::<Cluster>("payments");
+    peer.command("clusters 3").await;
+    ready(&mut routes).await;
+    until(&mut bulk, is_good).await;
+    ready(&mut payments).await;
+    let port = peer.kill().await;
+    until(&mut bulk, |seen| seen.error().is_some()).await;
+    // It counts its versions from 1 again, and has no such cluster.
+    let mut peer = Peer::start_on(port).await;
+    peer.command("update canary 61 39").await;
+    let gone =
+        until(&mut bulk, |seen| seen.is_absent() && seen.error().is_some_and(|why| why.is_not_found())).await;
+    assert!(gone.error().is_some_and(|why| why.reason().contains("has deleted it")), "{gone:?}");
+    until(&mut routes, |seen| is_good(seen) && canary(seen.resource()) == Some(39)).await;
+    until(&mut payments, is_good).await;
+}
+
+#[cfg(unix)]
+#[tokio::test(flavor = "multi_thread")]
+async fn frozen_it_is_given_up_and_resumed_it_serves() {
+    let mut peer = Peer::start().await;
+    let client = client_of([peer.addr()]);
+    let seen = Seen::default();
+    let _guard = seen.note::<RouteConfiguration>(&client, "cart-routes");
+    let mut routes = client.watch::<RouteConfiguration>("cart-routes");
+    ready(&mut routes).await;
+    peer.freeze();
+    let stale = until(&mut routes, |seen| seen.error().is_some()).await;
+    let why = stale.error().expect("it was waited for");
+    assert!(stale.is_present() && why.code() == Code::Unavailable && why.is_transient(), "{stale:?}");
+    for part in ["keep-alive timed out", "frozen", &peer.addr().to_string()] {
+        assert!(why.reason().contains(part), "{part:?} is not in {why}");
+    }
+    // What is asked for now has to wait.
+    let mut late = client.watch::<Cluster>("payments");
+    until(&mut late, |seen| seen.error().is_some_and(|why| why.is_transient())).await;
+    peer.thaw();
+    until(&mut routes, is_good).await;
+    until(&mut late, is_good).await;
+    peer.command("update canary 61 39").await;
+    until(&mut routes, |seen| canary(seen.resource()) == Some(39)).await;
+    seen.expect_no_loss();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a71_the_fallback_serves_until_the_primary_is_there() {
+    let port = Peer::start().await.kill().await;
+    let mut fallback = Peer::start().await;
+    fallback.command("update canary 70 30").await;
+    let client = client_of([([127, 0, 0, 1], port).into(), fallback.addr()]);
+    let seen = Seen::default();
+    let _guard = seen.note::<RouteConfiguration>(&client, "cart-routes");
+    let mut routes = client.watch::<RouteConfiguration>("cart-routes");
+    assert_eq!(canary(Some(&ready(&mut routes).await)), Some(30));
+    let mut late = client.watch::<ClusterLoadAssignment>("payments-endpoints");
+    ready(&mut late).await;
+
+    let mut primary = Peer::start_on(port).await;
+    until(&mut routes, |seen| is_good(seen) && canary(seen.resource()) == Some(1)).await;
+    fallback.event("the end of its stream", |event| event["event"] == "closed").await;
+    // What was first watched during the fallback is the primary's now, too.
+    primary.accepted("ClusterLoadAssignment", &"1".into()).await;
+    primary.command("drain 10.1.5.3:8080").await;
+    let drained =
+        |seen: &xdskit::Observed<ClusterLoadAssignment>| is_good(seen) && has_drained(seen.resource());
+    until(&mut late, drained).await;
+    seen.expect_no_loss();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a71_with_everything_cached_a_dead_primary_is_waited_for() {
+    let (mut primary, mut fallback) = (Peer::start().await, Peer::start().await);
+    fallback.command("update canary 70 30").await;
+    let client = client_of([primary.addr(), fallback.addr()]);
+    let seen = Seen::default();
+    let _guard = seen.note::<RouteConfiguration>(&client, "cart-routes");
+    let mut routes = client.watch::<RouteConfiguration>("cart-routes");
+    ready(&mut routes).await;
+    primary.accepted("RouteConfiguration", &"1".into()).await;
+    let port = primary.kill().await;
+    let stale = until(&mut routes, |seen| seen.error().is_some()).await;
+    assert_eq!(canary(stale.resource()), Some(1), "A71-6: what the primary said stays");
+    assert!(fallback.events_for(Duration::ZERO).await.iter().all(|event| event["event"] != "opened"));
+
+    // Something that nobody has said makes the difference, for everything.
+    let mut late = client.watch::<Cluster>("payments");
+    ready(&mut late).await;
+    until(&mut routes, |seen| is_good(seen) && canary(seen.resource()) == Some(30)).await;
+    let mut primary = Peer::start_on(port).await;
+    primary.command("update canary 80 20").await;
+    until(&mut routes, |seen| is_good(seen) && canary(seen.resource()) == Some(20)).await;
+    until(&mut late, is_good).await;
+    seen.expect_no_loss();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_network_that_cuts_delays_and_swallows_loses_nothing() {
+    let mut peer = Peer::start().await;
+    let proxy = FaultyProxy::start(peer.addr()).await;
+    let client = client_of([proxy.addr()]);
+    let seen = Seen::default();
+    let _guard = seen.note::<RouteConfiguration>(&client, "cart-routes");
+    let mut routes = client.watch::<RouteConfiguration>("cart-routes");
+    ready(&mut routes).await;
+    for (round, bytes) in [1, 40, 300, 2000].into_iter().enumerate() {
+        proxy.cut_after(bytes);
+        let weight = 10 + round as u32;
+        peer.command(&format!("update canary {} {weight}", 100 - weight)).await;
+        within("the cut", proxy.expect_cut()).await;
+        until(&mut routes, |seen| is_good(seen) && canary(seen.resource()) == Some(weight)).await;
+    }
+    // A delay is not even noticed.
+    proxy.stall(Direction::ToClient);
+    peer.command("update canary 70 30").await;
+    proxy.resume(Direction::ToClient);
+    let late = until(&mut routes, |seen| canary(seen.resource()) == Some(30)).await;
+    assert!(late.error().is_none());
+    // A black hole is, by the keepalive.
+    [Direction::ToClient, Direction::ToServer].into_iter().for_each(|direction| proxy.stall(direction));
+    peer.command("update canary 60 40").await;
+    let stale = until(&mut routes, |seen| seen.error().is_some()).await;
+    assert_eq!(canary(stale.resource()), Some(30));
+    [Direction::ToClient, Direction::ToServer].into_iter().for_each(|direction| proxy.resume(direction));
+    until(&mut routes, |seen| is_good(seen) && canary(seen.resource()) == Some(40)).await;
+    seen.expect_no_loss();
+}
+
+/// go-control-plane sends a rejected response again and again, each time it is answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn g1_rejections_are_paced_and_a_fixed_snapshot_comes_with_the_next() {
+    let mut peer = Peer::start().await;
+    let client = client_of([peer.addr()]);
+    let mut payments = client.watch::<Cluster>("payments");
+    ready(&mut payments).await;
+    peer.command("invalid").await;
+    let deadline = Instant::now() + Duration::from_secs(5);
+    let mut at = Vec::new();
+    while let Some(event) = peer.next_event(deadline).await {
+        if is_rejection(&event) {
+            at.push(Instant::now());
+        }
+    }
+    assert!((3..=8).contains(&at.len()), "{} rejections in 5 s", at.len());
+    let pauses: Vec<_> = at.windows(2).map(|two| two[1] - two[0]).collect();
+    assert!(pauses[0] >= Duration::from_millis(500), "the same response again has to wait: {pauses:?}");
+    assert!(pauses.windows(2).all(|two| two[0] < two[1]), "longer and longer: {pauses:?}");
+
+    peer.command("valid").await;
+    until(&mut payments, is_good).await;
+    let rejections = peer.events_for(Duration::ZERO).await.iter().filter(|event| is_rejection(event)).count();
+    // The first of them may have been read with the answer to the command.
+    assert!(rejections <= at.len() + 2, "{rejections} in all, {} before it was fixed", at.len());
+}
+
+/// States of a resource that has been there, and is said to be absent.
+#[derive(Debug, Clone, Default)]
+struct Seen {
+    lost: Arc<Mutex<Vec<String>>>,
+}
+
+impl Seen {
+    /// Minds each state of a resource.
+    fn note<T: Resource>(&self, client: &Client, name: &str) -> ChangeGuard {
+        let (lost, mut was_there) = (self.lost.clone(), false);
+        client.on_change::<T, _>(name, move |seen| {
+            if was_there && !seen.is_present() {
+                lost.lock().expect("nothing panics while it is held").push(format!("{:?}", seen.error()));
+            }
+            was_there |= seen.is_present();
+        })
+    }
+
+    fn expect_no_loss(&self) {
+        let lost = self.lost.lock().expect("nothing panics while it is held");
+        assert!(lost.is_empty(), "{lost:?}");
+    }
+}
+
+/// A client of one server, or of several, one after the other, that notices a dead connection within two seconds.
+fn client_of(servers: impl IntoIterator<Item = std::net::SocketAddr>) -> Client {
+    let servers = servers.into_iter().map(|addr| Server::new(addr.to_string()).insecure());
+    let bootstrap = servers
+        .fold(Bootstrap::builder().node(Node::new(NODE)), |bootstrap, server| bootstrap.server(server));
+    Client::builder(bootstrap.build().expect("the bootstrap is valid"))
+        .keepalive(Duration::from_secs(1), Duration::from_secs(1))
+        .build()
+        .expect("a client can be built")
+}
+
+/// How many of 100 requests go to the canary of the service cart.
+fn canary(routes: Option<&Arc<RouteConfiguration>>) -> Option<u32> {
+    Some(weights(routes?, "cart")[1].1)
+}
+
+fn has_drained(endpoints: Option<&Arc<ClusterLoadAssignment>>) -> bool {
+    endpoints.is_some_and(|all| {
+        all.endpoints().any(|endpoint| endpoint.health == xdskit::resource::HealthStatus::Draining)
+    })
+}
+
+fn is_rejection(event: &serde_json::Value) -> bool {
+    is_request(event, "Cluster") && !event["error"].is_null()
+}
