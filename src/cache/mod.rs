@@ -7,7 +7,7 @@ mod table;
 
 pub use self::setback::ResourceState;
 pub(crate) use self::{
-    entry::{Entry, Policy},
+    entry::{Entry, News, Policy},
     places::Places,
     setback::{Setback, Update},
     table::Table,

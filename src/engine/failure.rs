@@ -124,14 +124,13 @@ impl Engine {
         };
         let error = WatchError::new(code, Blame::Peer, self.subject(entry), message);
         let policy = peer.policy;
-        let Some(entry) = self.table.get_mut(id) else { return };
         // What is held was missing from a response, but may have been on its way still.
-        let news = match entry.is_held() {
+        let changed = self.give_news(id, |entry| match entry.is_held() {
             true => entry.on_deleted(error, policy, Update { version: Version::default(), at: now }),
             false => entry.on_timeout(error, now),
-        };
+        });
         self.note_held(id);
-        if news.into() {
+        if changed {
             self.publish(id);
             self.dismiss(id);
         }

@@ -143,8 +143,7 @@ impl Engine {
 
     /// The entry of a name in a group, which is made if there is none.
     pub(super) fn entry_for(&mut self, (group, ty): (GroupId, TypeId), name: Arc<str>) -> EntryId {
-        self.find_entry((group, ty), &name)
-            .unwrap_or_else(|| self.table.insert(Entry::new(name, (group, ty))))
+        self.find_entry((group, ty), &name).unwrap_or_else(|| self.add_entry(Entry::new(name, (group, ty))))
     }
 
     /// The entry of a name, if a server of the group knows it.

@@ -38,6 +38,9 @@ pub(crate) struct Job {
     /// The groups that use another server at the moment, and find here what they want.
     pub(super) returning: BTreeSet<GroupId>,
     pub(super) problems: Problems,
+    /// How many resources could be used, and how many not.
+    pub(super) valid: u64,
+    pub(super) invalid: u64,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -87,6 +90,8 @@ impl Job {
             nameless: false,
             returning: BTreeSet::new(),
             problems: Problems::default(),
+            valid: 0,
+            invalid: 0,
             envelope: Arc::new(envelope),
         }
     }

@@ -13,6 +13,7 @@ mod job;
 mod members;
 mod publish;
 mod status;
+mod tally;
 mod walk;
 mod work;
 
@@ -27,7 +28,9 @@ use tracing::debug;
 
 #[cfg(any(test, feature = "client"))]
 pub(crate) use self::status::{ResourceReport, ServerReport, Status};
-use self::{failure::Failure, group::Groups, job::Job, members::All, walk::Walks};
+#[cfg(any(test, feature = "metrics"))]
+pub(crate) use self::tally::Metric;
+use self::{failure::Failure, group::Groups, job::Job, members::All, tally::Tallies, walk::Walks};
 use crate::{
     cache::{Entry, Policy, Table},
     config::{ApiType, Bootstrap, CertificateProvider, Server},
@@ -66,6 +69,7 @@ pub(crate) struct Engine {
     jobs: VecDeque<Job>,
     outputs: VecDeque<Output>,
     counters: Counters,
+    tallies: Tallies,
 }
 
 /// A management server, and what goes for all of its resources.
@@ -140,6 +144,7 @@ impl Engine {
             jobs: VecDeque::new(),
             outputs: VecDeque::new(),
             counters: Counters::default(),
+            tallies: Tallies::default(),
         }
     }
 
@@ -334,6 +339,7 @@ impl Engine {
         while let Some(output) = self.peer(server).machine.poll_output() {
             self.outputs.push_back(output);
         }
+        self.note_connection(server);
         self.flush();
     }
 
@@ -342,7 +348,7 @@ impl Engine {
         let Some(entry) = self.table.get_mut(id) else { return };
         entry.places.remove(server);
         if entry.places.is_empty()
-            && let Some(entry) = self.table.remove(id)
+            && let Some(entry) = self.remove_entry(id)
             && let Some(all) = self.alls.get_mut(&(entry.group, entry.ty))
         {
             all.remove(&entry.name);

@@ -7,7 +7,7 @@ use super::{
     job::{Job, Located, Stage, name_of},
 };
 use crate::{
-    cache::Entry,
+    cache::{Entry, News},
     error::{Blame, Code, WatchError, short_type},
     name::ResourceName,
     protocol::{
@@ -63,6 +63,7 @@ impl Engine {
                 }
                 Body::Unusable(unusable) => {
                     job.nameless = true;
+                    job.invalid += 1;
                     let reason = unusable_reason(unusable, &envelope);
                     job.problems.add(&format_args!("resources[{index}]"), &reason);
                     continue;
@@ -72,6 +73,7 @@ impl Engine {
                 Ok(name) => self.find_place(job, index, (&name, value, matches!(body, Body::Resource(_)))),
                 Err(invalid) => {
                     job.nameless = true;
+                    job.invalid += 1;
                     job.problems.add(&format_args!("resources[{index}]"), &invalid);
                 }
             }
@@ -95,6 +97,7 @@ impl Engine {
         };
         if twice {
             job.duplicate = true;
+            job.invalid += 1;
             job.problems.add(&format_args!("{name:?}"), &"the name is in the response twice");
         }
         if is_resource {
@@ -157,11 +160,12 @@ impl Engine {
         if !self.counts(id, job.server()) {
             return 1;
         }
-        let Some(entry) = self.table.get_mut(id) else { return 1 };
+        let Some(entry) = self.table.get(id) else { return 1 };
         let bytes = job.envelope.bytes(value);
         if entry.bytes().is_some_and(|held| held == bytes) {
             self.counters.unchanged += 1;
-            let changed = entry.on_unchanged(&job.version, job.since()).into();
+            job.valid += 1;
+            let changed = self.give_news(id, |entry| entry.on_unchanged(&job.version, job.since()));
             self.publish_if(id, changed, joins);
             return bytes.len() / 16 + 16;
         }
@@ -211,16 +215,21 @@ impl Engine {
         let bytes = own(&job.envelope, value);
         let parsed = ty.parse(bytes.clone(), &cx);
         let about = self.table.get(id).map(|entry| self.subject(entry));
-        let (Some(entry), Some(about)) = (self.table.get_mut(id), about) else { return false };
-        let news = match parsed {
-            Ok(resource) => entry.on_accepted(resource, bytes, job.update()),
+        let Some(about) = about else { return false };
+        let changed = match parsed {
+            Ok(resource) => {
+                job.valid += 1;
+                self.give_news(id, |entry| entry.on_accepted(resource, bytes, job.update()))
+            }
             Err(invalid) => {
+                job.invalid += 1;
                 job.problems.add(&format_args!("{} {:?}", short_type(about.type_url), about.name), &invalid);
-                entry.on_rejected(WatchError::rejected(about, invalid), policy, job.update())
+                let error = WatchError::rejected(about, invalid);
+                self.give_news(id, |entry| entry.on_rejected(error, policy, job.update()))
             }
         };
         self.note_held(id);
-        news.into()
+        changed
     }
 
     /// Takes over what the server says of resources that it does not send (TP3).
@@ -259,7 +268,7 @@ impl Engine {
             let data = matches!(code, Code::NotFound | Code::PermissionDenied).then_some(policy);
             let error =
                 WatchError::new(code, Blame::Peer, self.subject(entry), job.envelope.text(error.message));
-            self.tell(id, |entry| entry.on_server_error(error, data, job.update()).into());
+            self.tell(id, |entry| entry.on_server_error(error, data, job.update()));
         }
     }
 
@@ -288,7 +297,7 @@ impl Engine {
             if !self.peer(job.stream.server).machine.is_gone(job.ty, sub, now) {
                 continue;
             }
-            self.tell(id, |entry| entry.on_deleted(error, policy, job.update()).into());
+            self.tell(id, |entry| entry.on_deleted(error, policy, job.update()));
             self.dismiss(id);
         }
     }
@@ -305,6 +314,7 @@ impl Engine {
 
     fn conclude(&mut self, job: Job, now: Instant) {
         let server = job.stream.server;
+        self.note_updates(&job);
         let fingerprint = if job.problems.text.is_empty() { 0 } else { fingerprint(&job.envelope) };
         let verdict = Verdict {
             ty: job.ty,
@@ -324,9 +334,8 @@ impl Engine {
     }
 
     /// Tells news of a resource, and publishes them if there are any.
-    fn tell(&mut self, id: EntryId, news: impl FnOnce(&mut Entry) -> bool) {
-        let Some(entry) = self.table.get_mut(id) else { return };
-        let changed = news(entry);
+    fn tell(&mut self, id: EntryId, news: impl FnOnce(&mut Entry) -> News) {
+        let changed = self.give_news(id, news);
         self.note_held(id);
         if changed {
             self.publish(id);

@@ -201,6 +201,9 @@ impl Rig {
     }
 
     pub(super) fn drain(&mut self) -> Vec<String> {
+        if self.engine.resources() < 100 {
+            self.engine.check_tallies();
+        }
         std::iter::from_fn(|| self.engine.poll_output()).map(say).collect()
     }
 }

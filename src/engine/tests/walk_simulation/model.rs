@@ -237,7 +237,7 @@ impl Check<'_> {
         } else if reason.is_rejected() {
             was.any(|spec| spec == Some(&Spec::Bad))
         } else if reason.is_not_found() {
-            reason.reason().ends_with("in time") || was.any(|spec| spec.is_none())
+            reason.reason().contains("in time") || was.any(|spec| spec.is_none())
         } else {
             reason.code() == Code::Unavailable && self.rules.faults
         };
