@@ -38,6 +38,7 @@
 //! | [`transport`](transport/index.html) | `client` | how it connects, and the trait for your own way |
 //! | [`discover`](discover/index.html) | `tower` | the endpoints of a cluster as services for tower's load balancers |
 //! | [`csds`](csds/index.html) | `csds` | the client status service, for tools such as `grpcdebug` |
+//! | [`metrics`](metrics/index.html) | `metrics` | gRPC's metrics of xDS clients, by OpenTelemetry |
 //! | [`control_plane`](control_plane/index.html) | `control-plane` | a management server to embed |
 //! | [`testing`](testing/index.html) | `test-util` | the same for tests of your application, with faults, expectations and builders |
 //!
@@ -49,6 +50,7 @@
 //! | `tls` | yes | TLS to management servers, by rustls with the system's roots |
 //! | `tower` | no | what a target resolves to as a `tower::discover::Discover` |
 //! | `csds` | no | the client status service on tonic |
+//! | `metrics` | no | metrics, by the API of OpenTelemetry |
 //! | `control-plane` | no | the management server |
 //! | `test-util` | no | the tools for tests; brings `control-plane` |
 //!
@@ -97,6 +99,8 @@ pub mod discover;
     deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
 )]
 pub mod error;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
 pub mod name;
 pub mod pb;

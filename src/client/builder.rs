@@ -17,6 +17,8 @@ use super::{
     registry::Registry,
     status::Identity,
 };
+#[cfg(feature = "metrics")]
+use crate::metrics::Metrics;
 use crate::{
     config::Bootstrap,
     engine::Engine,
@@ -34,6 +36,8 @@ pub struct ClientBuilder {
     transport: Option<Arc<dyn Transport>>,
     dns: Option<Arc<dyn Dns>>,
     scope: String,
+    #[cfg(feature = "metrics")]
+    metrics: Option<Metrics>,
 }
 
 /// Why a client could not be built.
@@ -54,6 +58,8 @@ impl ClientBuilder {
             transport: None,
             dns: None,
             scope: String::new(),
+            #[cfg(feature = "metrics")]
+            metrics: None,
         }
     }
 
@@ -62,6 +68,13 @@ impl ClientBuilder {
     /// Empty by default.
     pub fn scope(mut self, scope: impl Into<String>) -> Self {
         self.scope = scope.into();
+        self
+    }
+
+    /// Counts for gRPC's metrics of xDS clients (A78), under the [scope](Self::scope) as `grpc.target`.
+    #[cfg(feature = "metrics")]
+    pub fn metrics(mut self, metrics: &Metrics) -> Self {
+        self.metrics = Some(metrics.clone());
         self
     }
 
@@ -169,7 +182,7 @@ impl ClientBuilder {
     /// There is no current tokio runtime.
     pub fn shared(self) -> Result<Client, BuildError> {
         let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
-        let Self { bootstrap, settings, grpc, transport: None, dns: None, scope } = &self else {
+        let Self { bootstrap, settings, grpc, transport: None, dns: None, scope, .. } = &self else {
             return self.build();
         };
         let key = Key {
@@ -177,6 +190,8 @@ impl ClientBuilder {
             settings: settings.clone(),
             grpc: grpc.clone(),
             scope: scope.clone(),
+            #[cfg(feature = "metrics")]
+            metrics: self.metrics.clone(),
         };
         let (registry, share) = pool::PROCESS.share(key, || self.build().map(|client| client.registry))?;
         Ok(Client { registry, runtime, share: Some(share) })
@@ -209,6 +224,8 @@ impl ClientBuilder {
         let lookups = Lookups::new(dns, self.settings.resource_timeout);
         let engine = Engine::new(self.bootstrap, self.settings, random_seed());
         let driver = Driver::new(engine, (transport, lookups), received);
+        #[cfg(feature = "metrics")]
+        let driver = driver.with_recorder(self.metrics.map(|metrics| metrics.recorder(&self.scope)));
         let registry = Registry::new(commands, identity);
         Ok((Client { registry, runtime, share: None }, driver.run()))
     }

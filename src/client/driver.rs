@@ -17,6 +17,8 @@ use super::{
     dns::Lookups,
     registry::{Command, Publish},
 };
+#[cfg(feature = "metrics")]
+use crate::metrics::Recorder;
 use crate::{
     engine::Engine,
     protocol::{Input, Output, StreamId, ViewId},
@@ -39,6 +41,8 @@ pub(super) struct Driver {
     views: HashMap<ViewId, Weak<dyn Publish>>,
     connections: HashMap<StreamId, Box<dyn Connection>>,
     lookups: Lookups,
+    #[cfg(feature = "metrics")]
+    recorder: Option<Recorder>,
 }
 
 /// What there is to do.
@@ -68,7 +72,16 @@ impl Driver {
             views: HashMap::new(),
             connections: HashMap::new(),
             lookups,
+            #[cfg(feature = "metrics")]
+            recorder: None,
         }
+    }
+
+    /// Records what is counted.
+    #[cfg(feature = "metrics")]
+    pub(super) fn with_recorder(mut self, recorder: Option<Recorder>) -> Self {
+        self.recorder = recorder;
+        self
     }
 
     pub(super) async fn run(mut self) {
@@ -159,6 +172,9 @@ impl Driver {
 
     /// Carries out all that the engine orders.
     fn carry_out(&mut self) {
+        // What is counted is known before what came of it is seen.
+        #[cfg(feature = "metrics")]
+        self.record();
         while let Some(order) = self.engine.poll_output() {
             match order {
                 Output::Connect { stream, server, keepalive } => {
@@ -180,6 +196,15 @@ impl Driver {
                         view.publish(observed).wake();
                     }
                 }
+            }
+        }
+    }
+
+    #[cfg(feature = "metrics")]
+    fn record(&mut self) {
+        if let Some(recorder) = &self.recorder {
+            while let Some(metric) = self.engine.poll_metric() {
+                recorder.record(metric);
             }
         }
     }

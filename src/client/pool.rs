@@ -21,6 +21,8 @@ pub(super) struct Key {
     pub(super) settings: Settings,
     pub(super) grpc: GrpcTransport,
     pub(super) scope: String,
+    #[cfg(feature = "metrics")]
+    pub(super) metrics: Option<crate::metrics::Metrics>,
 }
 
 /// A part in a client: that of one who asked for it, with the clones of that handle and their watches.

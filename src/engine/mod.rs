@@ -13,6 +13,7 @@ mod job;
 mod members;
 mod publish;
 mod status;
+#[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "nobody asks for what is counted"))]
 mod tally;
 mod walk;
 mod work;

@@ -11,6 +11,7 @@ mod scale;
 mod seeds;
 mod simulation;
 mod status;
+mod tally;
 mod timers;
 mod walk;
 mod walk_simulation;

@@ -1,0 +1,187 @@
+//! What is counted for metrics (A78, A88): each event costs the same whatever the cache holds, and the cache is never walked.
+//!
+//! Changes are coalesced until somebody asks for them with [`poll_metric`](Engine::poll_metric). Nobody has to: what waits
+//! is bounded by the number of servers, types and states.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{Engine, job::Job};
+use crate::{
+    cache::{Entry, News, ResourceState},
+    config::Server,
+    protocol::{ConnectionState, EntryId, GroupId, ServerId, TypeId},
+};
+
+/// Something that was counted.
+#[derive(Debug)]
+pub(crate) enum Metric {
+    /// How many resources of an authority and a type are in a state of the cache now.
+    Resources { authority: Option<Arc<str>>, type_url: &'static str, state: CacheState, count: u64 },
+    /// How many resources of a type a server has sent since the last time, good ones and bad ones.
+    Updates { server: Arc<Server>, type_url: &'static str, valid: u64, invalid: u64 },
+    /// Whether there is a working stream to a server; `None` when none is wanted.
+    Connected { server: Arc<Server>, connected: Option<bool> },
+    /// How often a server has failed since the last time.
+    Failures { server: Arc<Server>, count: u64 },
+}
+
+/// What is known of a resource, and whether a good one is held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CacheState {
+    state: ResourceState,
+    held: bool,
+}
+
+/// What was counted, and not asked for yet.
+#[derive(Debug, Default)]
+pub(super) struct Tallies {
+    resources: BTreeMap<ResourceKey, u64>,
+    changed: BTreeSet<ResourceKey>,
+    /// Valid and invalid ones.
+    updates: BTreeMap<(ServerId, TypeId), (u64, u64)>,
+    connected: BTreeMap<ServerId, bool>,
+    connections_changed: BTreeSet<ServerId>,
+    failures: BTreeMap<ServerId, u64>,
+}
+
+type ResourceKey = (GroupId, TypeId, CacheState);
+
+impl CacheState {
+    fn of(entry: &Entry) -> Self {
+        Self { state: entry.state(), held: entry.is_held() }
+    }
+
+    /// The label of A78 and A88.
+    pub(crate) fn as_str(self) -> &'static str {
+        match (self.state, self.held) {
+            (ResourceState::Requested, _) => "requested",
+            (ResourceState::Acked, _) => "acked",
+            (ResourceState::Timeout, _) => "timeout",
+            (ResourceState::DoesNotExist, false) => "does_not_exist",
+            (ResourceState::DoesNotExist, true) => "does_not_exist_but_cached",
+            (ResourceState::Nacked, false) => "nacked",
+            (ResourceState::Nacked, true) => "nacked_but_cached",
+            (ResourceState::ReceivedError, false) => "received_error",
+            (ResourceState::ReceivedError, true) => "received_error_but_cached",
+        }
+    }
+}
+
+impl Tallies {
+    fn add(&mut self, key: ResourceKey) {
+        *self.resources.entry(key).or_default() += 1;
+        self.changed.insert(key);
+    }
+
+    fn remove(&mut self, key: ResourceKey) {
+        if let Some(count) = self.resources.get_mut(&key) {
+            *count -= 1;
+            if *count == 0 {
+                self.resources.remove(&key);
+            }
+        }
+        self.changed.insert(key);
+    }
+}
+
+impl Engine {
+    /// The next change of what is counted; `None` when there was none since the last time.
+    pub(crate) fn poll_metric(&mut self) -> Option<Metric> {
+        let tallies = &mut self.tallies;
+        if let Some(id) = tallies.connections_changed.pop_first() {
+            let connected = tallies.connected.get(&id).copied();
+            return Some(Metric::Connected { server: self.server(id), connected });
+        }
+        if let Some((id, count)) = tallies.failures.pop_first() {
+            return Some(Metric::Failures { server: self.server(id), count });
+        }
+        if let Some(((id, ty), (valid, invalid))) = tallies.updates.pop_first() {
+            let type_url = self.types[ty.index()].type_url();
+            return Some(Metric::Updates { server: self.server(id), type_url, valid, invalid });
+        }
+        let key = tallies.changed.pop_first()?;
+        let count = tallies.resources.get(&key).copied().unwrap_or_default();
+        let (group, ty, state) = key;
+        let authority = self.groups.get(group).authority().cloned();
+        Some(Metric::Resources { authority, type_url: self.types[ty.index()].type_url(), state, count })
+    }
+
+    /// Takes a new entry into the cache.
+    pub(super) fn add_entry(&mut self, entry: Entry) -> EntryId {
+        self.tallies.add(key(&entry));
+        self.table.insert(entry)
+    }
+
+    /// Forgets an entry.
+    pub(super) fn remove_entry(&mut self, id: EntryId) -> Option<Entry> {
+        let entry = self.table.remove(id)?;
+        self.tallies.remove(key(&entry));
+        Some(entry)
+    }
+
+    /// Gives news to an entry, whatever they are. True when there is something new to see.
+    pub(super) fn give_news(&mut self, id: EntryId, news: impl FnOnce(&mut Entry) -> News) -> bool {
+        let Some(entry) = self.table.get_mut(id) else { return false };
+        let before = key(entry);
+        let news = news(entry);
+        let after = key(entry);
+        if before != after {
+            self.tallies.remove(before);
+            self.tallies.add(after);
+        }
+        news.into()
+    }
+
+    /// Notes how a stream fares (A78-2): it counts as connected from the first attempt on, until one fails that gave no
+    /// response; and then again with the first response.
+    pub(super) fn note_connection(&mut self, id: ServerId) {
+        let Self { servers, tallies, .. } = self;
+        let peer = &servers[id.0 as usize];
+        let connected = match peer.machine.stream().connection() {
+            ConnectionState::Idle => None,
+            ConnectionState::Connecting | ConnectionState::Connected | ConnectionState::BackingOff => {
+                Some(peer.failure.is_none())
+            }
+        };
+        let before = match connected {
+            Some(connected) => tallies.connected.insert(id, connected),
+            None => tallies.connected.remove(&id),
+        };
+        if before != connected {
+            tallies.connections_changed.insert(id);
+        }
+        if before == Some(true) && connected == Some(false) {
+            *tallies.failures.entry(id).or_default() += 1;
+        }
+    }
+
+    /// Notes how many resources of a response were good.
+    pub(super) fn note_updates(&mut self, job: &Job) {
+        if job.valid + job.invalid > 0 {
+            let counted = self.tallies.updates.entry((job.server(), job.ty)).or_default();
+            counted.0 += job.valid;
+            counted.1 += job.invalid;
+        }
+    }
+
+    fn server(&self, id: ServerId) -> Arc<Server> {
+        self.servers[id.0 as usize].machine.server().clone()
+    }
+
+    /// Whether what was counted is what there is, found by a walk of the cache.
+    #[cfg(test)]
+    pub(super) fn check_tallies(&self) {
+        let mut recount = BTreeMap::<ResourceKey, u64>::new();
+        for (_, entry) in self.table.iter() {
+            *recount.entry(key(entry)).or_default() += 1;
+        }
+        assert_eq!(self.tallies.resources, recount, "the tallies are not those of the cache");
+    }
+}
+
+fn key(entry: &Entry) -> ResourceKey {
+    (entry.group, entry.ty, CacheState::of(entry))
+}

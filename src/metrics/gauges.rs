@@ -1,0 +1,134 @@
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use opentelemetry::{KeyValue, metrics::Meter};
+
+use super::type_label;
+
+/// What the gauges show: the sums over all clients that have not ended.
+#[derive(Debug, Default)]
+pub(super) struct Gauges {
+    clients: Mutex<Vec<Weak<ClientGauges>>>,
+}
+
+/// What the gauges show of one client, while it lives.
+#[derive(Debug)]
+pub(super) struct ClientGauges {
+    target: KeyValue,
+    values: Mutex<Values>,
+}
+
+#[derive(Debug, Default)]
+struct Values {
+    connected: BTreeMap<String, bool>,
+    resources: BTreeMap<ResourceKey, u64>,
+}
+
+/// The authority, `None` for old-style names; the type; and the state in the cache.
+type ResourceKey = (Option<Arc<str>>, &'static str, &'static str);
+
+impl Gauges {
+    /// Registers the gauges with a meter, which keeps what observes them for ever.
+    pub(super) fn new(meter: &Meter) -> Arc<Self> {
+        let gauges = Arc::new(Self::default());
+        let observed = Arc::downgrade(&gauges);
+        meter
+            .u64_observable_gauge("grpc.xds_client.connected")
+            .with_unit("{bool}")
+            .with_description("whether there is a working stream to a management server")
+            .with_callback(move |observer| {
+                let all = observed.upgrade().map(|gauges| gauges.connected());
+                for (labels, connected) in all.into_iter().flatten() {
+                    observer.observe(connected.into(), &labels);
+                }
+            })
+            .build();
+        let observed = Arc::downgrade(&gauges);
+        meter
+            .u64_observable_gauge("grpc.xds_client.resources")
+            .with_unit("{resource}")
+            .with_description("resources in the cache")
+            .with_callback(move |observer| {
+                let all = observed.upgrade().map(|gauges| gauges.resources());
+                for (labels, count) in all.into_iter().flatten() {
+                    observer.observe(count, &labels);
+                }
+            })
+            .build();
+        gauges
+    }
+
+    /// The part of a new client.
+    pub(super) fn client(&self, target: KeyValue) -> Arc<ClientGauges> {
+        let client = Arc::new(ClientGauges { target, values: Mutex::default() });
+        let mut clients = lock(&self.clients);
+        clients.retain(|client| client.strong_count() > 0);
+        clients.push(Arc::downgrade(&client));
+        client
+    }
+
+    /// Clients of one scope are connected when all of them are.
+    fn connected(&self) -> Vec<([KeyValue; 2], bool)> {
+        let mut all = BTreeMap::<(String, String), bool>::new();
+        for client in self.clients() {
+            for (server, connected) in &lock(&client.values).connected {
+                *all.entry((client.target.value.to_string(), server.clone())).or_insert(true) &= connected;
+            }
+        }
+        let labels = |(target, server)| {
+            [KeyValue::new("grpc.target", target), KeyValue::new("grpc.xds.server", server)]
+        };
+        all.into_iter().map(|(key, connected)| (labels(key), connected)).collect()
+    }
+
+    fn resources(&self) -> Vec<([KeyValue; 4], u64)> {
+        let mut all = BTreeMap::<(String, ResourceKey), u64>::new();
+        for client in self.clients() {
+            for (key, count) in &lock(&client.values).resources {
+                *all.entry((client.target.value.to_string(), key.clone())).or_default() += count;
+            }
+        }
+        let labels = |(target, (authority, type_name, state)): (String, ResourceKey)| {
+            let authority = authority.as_deref().unwrap_or(OLD_STYLE).to_owned();
+            [
+                KeyValue::new("grpc.target", target),
+                KeyValue::new("grpc.xds.authority", authority),
+                KeyValue::new("grpc.xds.cache_state", state),
+                type_label(type_name),
+            ]
+        };
+        all.into_iter().map(|(key, count)| (labels(key), count)).collect()
+    }
+
+    fn clients(&self) -> Vec<Arc<ClientGauges>> {
+        lock(&self.clients).iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+impl ClientGauges {
+    /// `None` when no stream is wanted.
+    pub(super) fn set_connected(&self, server: String, connected: Option<bool>) {
+        let all = &mut lock(&self.values).connected;
+        match connected {
+            Some(connected) => drop(all.insert(server, connected)),
+            None => drop(all.remove(&server)),
+        }
+    }
+
+    pub(super) fn set_resources(&self, key: ResourceKey, count: u64) {
+        let all = &mut lock(&self.values).resources;
+        match count {
+            0 => drop(all.remove(&key)),
+            1.. => drop(all.insert(key, count)),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The authority of names that have none (A78).
+const OLD_STYLE: &str = "#old";

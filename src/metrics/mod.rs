@@ -1,0 +1,149 @@
+//! gRPC's metrics of xDS clients (gRFC A78, with the states of A88), by the API of OpenTelemetry.
+//!
+//! | instrument | kind | labels | what |
+//! |---|---|---|---|
+//! | `grpc.xds_client.connected` | gauge | target, server | 1 when the client has a working stream to the server, else 0 |
+//! | `grpc.xds_client.server_failure` | counter | target, server | how often the server became unreachable, or ended a stream without a response |
+//! | `grpc.xds_client.resource_updates_valid` | counter | target, server, resource type | resources received and accepted, unchanged ones too |
+//! | `grpc.xds_client.resource_updates_invalid` | counter | target, server, resource type | resources received and rejected |
+//! | `grpc.xds_client.resources` | gauge | target, authority, cache state, resource type | resources in the cache |
+//!
+//! The labels, all with the prefix `grpc.`: `target` is the client's [scope](crate::client::ClientBuilder::scope);
+//! `xds.server` the URI of the server; `xds.resource_type` such as `envoy.config.cluster.v3.Cluster`; `xds.authority` the
+//! authority of the names, `#old` for old-style ones; `xds.cache_state` one of `requested`, `acked`, `nacked`,
+//! `nacked_but_cached`, `does_not_exist`, `does_not_exist_but_cached`, `received_error`, `received_error_but_cached` and
+//! `timeout`.
+//!
+//! A server that nothing is wanted of has no value of `connected`, and a state without resources none of `resources`. Nothing
+//! is recorded of a client that has ended. Clients of the same scope are added up.
+//!
+//! ```no_run
+//! use xdskit::{Client, config::Bootstrap, metrics::Metrics};
+//!
+//! # fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let metrics = Metrics::new(&opentelemetry::global::meter("xdskit")); // once, for all clients
+//! let client = Client::builder(Bootstrap::from_env()?).scope("xds:///shop").metrics(&metrics).build()?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod gauges;
+
+use std::{fmt, sync::Arc};
+
+use opentelemetry::{
+    KeyValue,
+    metrics::{Counter, Meter},
+};
+
+use self::gauges::{ClientGauges, Gauges};
+use crate::{config::Server, engine::Metric};
+
+/// The instruments of a meter, for any number of clients.
+///
+/// Make one for each meter and give it to all clients, since what observes the gauges stays with the meter for ever. Clones
+/// are handles of the same.
+#[derive(Clone)]
+pub struct Metrics {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    server_failure: Counter<u64>,
+    valid: Counter<u64>,
+    invalid: Counter<u64>,
+    gauges: Arc<Gauges>,
+}
+
+/// Records what one client counts.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    metrics: Metrics,
+    target: KeyValue,
+    gauges: Arc<ClientGauges>,
+}
+
+impl Metrics {
+    /// Makes the instruments.
+    pub fn new(meter: &Meter) -> Self {
+        let counter =
+            |name, unit, what| meter.u64_counter(name).with_unit(unit).with_description(what).build();
+        let inner = Inner {
+            server_failure: counter(
+                "grpc.xds_client.server_failure",
+                "{failure}",
+                "how often a management server became unreachable, or ended a stream without a response",
+            ),
+            valid: counter(
+                "grpc.xds_client.resource_updates_valid",
+                "{resource}",
+                "resources received that were accepted, changed or not",
+            ),
+            invalid: counter(
+                "grpc.xds_client.resource_updates_invalid",
+                "{resource}",
+                "resources received that were rejected",
+            ),
+            gauges: Gauges::new(meter),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// What records for a client of this scope.
+    pub(crate) fn recorder(&self, scope: &str) -> Recorder {
+        let target = KeyValue::new("grpc.target", scope.to_owned());
+        let gauges = self.inner.gauges.client(target.clone());
+        Recorder { metrics: self.clone(), target, gauges }
+    }
+}
+
+/// Whether they are handles of the same.
+impl PartialEq for Metrics {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Metrics").finish_non_exhaustive()
+    }
+}
+
+impl Recorder {
+    pub(crate) fn record(&self, metric: Metric) {
+        let Inner { server_failure, valid: all_valid, invalid: all_invalid, .. } = &*self.metrics.inner;
+        match metric {
+            Metric::Resources { authority, type_url, state, count } => {
+                self.gauges.set_resources((authority, short(type_url), state.as_str()), count);
+            }
+            Metric::Connected { server, connected } => {
+                self.gauges.set_connected(server.uri.to_string(), connected);
+            }
+            Metric::Failures { server, count } => {
+                server_failure.add(count, &[self.target.clone(), server_label(&server)]);
+            }
+            Metric::Updates { server, type_url, valid, invalid } => {
+                let labels = [self.target.clone(), server_label(&server), type_label(short(type_url))];
+                for (counter, count) in [(all_valid, valid), (all_invalid, invalid)] {
+                    if count > 0 {
+                        counter.add(count, &labels);
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn server_label(server: &Server) -> KeyValue {
+    KeyValue::new("grpc.xds.server", server.uri.to_string())
+}
+
+fn type_label(name: &'static str) -> KeyValue {
+    KeyValue::new("grpc.xds.resource_type", name)
+}
+
+/// The type's name without where it is described.
+fn short(type_url: &'static str) -> &'static str {
+    type_url.strip_prefix("type.googleapis.com/").unwrap_or(type_url)
+}
