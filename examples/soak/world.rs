@@ -92,12 +92,13 @@ impl World {
         let world = Self { sites, truth, faults: Mutex::default() };
         let count = world.items().len();
         (0..count).for_each(|index| world.change(index, |_| {}));
+        let nothing = Value { rank: 0, change: 0 };
         for (index, site) in world.sites.iter().enumerate() {
             site.control_plane.update(|tx| {
                 for number in 0..VISITED {
-                    tx.set(cluster(
-                        Item::visited(index >= 2, number).name("envoy.config.cluster.v3.Cluster"),
-                    ));
+                    for resource in Item::visited(index >= 2, number).resources(nothing, false) {
+                        tx.set(resource);
+                    }
                 }
             });
         }
@@ -263,7 +264,7 @@ impl Item {
             endpoints(name).locality("eu", "a", [address.as_str()]).priority(u32::from(is_bad)).into()
         };
         match self.kind {
-            Kind::VisitedCluster => vec![cluster.into()],
+            Kind::VisitedCluster => vec![cluster.eds_service("visited").into()],
             Kind::Cluster | Kind::PassingCluster if is_bad => {
                 vec![cluster.edit(|cluster| cluster.eds_cluster_config = None).into()]
             }
