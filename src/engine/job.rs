@@ -38,6 +38,8 @@ pub(crate) struct Job {
     /// The groups that use another server at the moment, and find here what they want.
     pub(super) returning: BTreeSet<GroupId>,
     pub(super) problems: Problems,
+    /// For what is logged of it.
+    pub(super) span: tracing::Span,
     /// How many resources could be used, and how many not.
     pub(super) valid: u64,
     pub(super) invalid: u64,
@@ -90,6 +92,7 @@ impl Job {
             nameless: false,
             returning: BTreeSet::new(),
             problems: Problems::default(),
+            span: tracing::Span::none(),
             valid: 0,
             invalid: 0,
             envelope: Arc::new(envelope),

@@ -11,6 +11,7 @@ mod fallback;
 mod group;
 mod job;
 mod members;
+mod news;
 mod publish;
 mod status;
 #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "nobody asks for what is counted"))]
@@ -20,6 +21,7 @@ mod work;
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    fmt,
     sync::Arc,
     time::Instant,
 };
@@ -109,6 +111,15 @@ pub(crate) enum Names {
     One(Arc<str>),
 }
 
+impl fmt::Display for Names {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::All => "*",
+            Self::One(name) => name,
+        })
+    }
+}
+
 /// What was done so far, for tests and benches of the work per response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
@@ -175,12 +186,13 @@ impl Engine {
 
     fn begin(&mut self, view: ViewId, ty: ResourceType, names: Names, now: Instant) {
         let ty = self.type_id(ty);
+        debug!(%view, type_url = self.types[ty.index()].type_url(), %names, "watching");
         let begun = match &names {
             Names::All => self.subscribe_all(view, ty, now),
             Names::One(name) => self.subscribe_one(view, ty, name, now),
         };
         let begun = begun.unwrap_or_else(|error| {
-            debug!(%error, "refusing a watch");
+            debug!(%view, %error, "refusing a watch");
             self.refuse(view, ty, &names, error);
             View::Refused
         });
@@ -189,6 +201,7 @@ impl Engine {
     }
 
     fn end(&mut self, view: ViewId, now: Instant) {
+        debug!(%view, "no longer watched");
         match self.views.remove(&view) {
             None | Some(View::Refused) => {}
             Some(View::Walk) => self.end_walk(view, now),

@@ -26,6 +26,7 @@ impl Engine {
         let (Some(observed), Some(entry)) = (self.observed(id), self.table.get(id)) else { return };
         if changed {
             for view in &entry.views {
+                self.log_told(id, *view);
                 self.walks.deliver(&mut self.outputs, *view, observed.clone());
             }
         }
@@ -43,6 +44,7 @@ impl Engine {
         }
         if let Some(observed) = self.observed(id) {
             for view in views {
+                self.log_told(id, *view);
                 self.walks.deliver(&mut self.outputs, *view, observed.clone());
             }
         }

@@ -10,7 +10,7 @@ use std::{
 
 use super::{Engine, job::Job};
 use crate::{
-    cache::{Entry, News, ResourceState},
+    cache::{Entry, ResourceState},
     config::Server,
     protocol::{ConnectionState, EntryId, GroupId, ServerId, TypeId},
 };
@@ -47,7 +47,7 @@ pub(super) struct Tallies {
     failures: BTreeMap<ServerId, u64>,
 }
 
-type ResourceKey = (GroupId, TypeId, CacheState);
+pub(super) type ResourceKey = (GroupId, TypeId, CacheState);
 
 impl CacheState {
     fn of(entry: &Entry) -> Self {
@@ -71,6 +71,20 @@ impl CacheState {
 }
 
 impl Tallies {
+    /// To be called before an entry changes; the answer is for [`end`](Self::end).
+    pub(super) fn begin(&self, entry: &Entry) -> ResourceKey {
+        key(entry)
+    }
+
+    /// To be called after it.
+    pub(super) fn end(&mut self, before: ResourceKey, entry: &Entry) {
+        let after = key(entry);
+        if before != after {
+            self.remove(before);
+            self.add(after);
+        }
+    }
+
     fn add(&mut self, key: ResourceKey) {
         *self.resources.entry(key).or_default() += 1;
         self.changed.insert(key);
@@ -120,19 +134,6 @@ impl Engine {
         let entry = self.table.remove(id)?;
         self.tallies.remove(key(&entry));
         Some(entry)
-    }
-
-    /// Gives news to an entry, whatever they are. True when there is something new to see.
-    pub(super) fn give_news(&mut self, id: EntryId, news: impl FnOnce(&mut Entry) -> News) -> bool {
-        let Some(entry) = self.table.get_mut(id) else { return false };
-        let before = key(entry);
-        let news = news(entry);
-        let after = key(entry);
-        if before != after {
-            self.tallies.remove(before);
-            self.tallies.add(after);
-        }
-        news.into()
     }
 
     /// Notes how a stream fares (A78-2): it counts as connected from the first attempt on, until one fails that gave no

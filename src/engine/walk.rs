@@ -5,6 +5,8 @@ use std::{
     time::Instant,
 };
 
+use tracing::debug;
+
 use super::{Engine, Names, View};
 use crate::{
     config::Target,
@@ -41,6 +43,7 @@ struct Walk {
 impl Engine {
     /// Begins a resolution. It ends as a view does, by [`unsubscribe`](Self::unsubscribe).
     pub(crate) fn resolve(&mut self, view: ViewId, target: &Target, now: Instant) {
+        debug!(%view, target = target.as_str(), "resolving");
         match self.bootstrap.read_target(target.as_str()) {
             Ok((listener, service)) => {
                 let about = About {
@@ -133,7 +136,13 @@ impl Engine {
 
     fn follow_order(&mut self, walk: ViewId, order: Order, now: Instant) {
         match order {
-            Order::Publish(resolved) => self.outputs.push_back(notify(walk, resolved)),
+            Order::Publish(resolved) => {
+                match &resolved {
+                    Ok(tree) => debug!(view = %walk, target = tree.target(), "resolved"),
+                    Err(error) => debug!(view = %walk, %error, "cannot be resolved"),
+                }
+                self.outputs.push_back(notify(walk, resolved));
+            }
             Order::Watch(key) => self.watch_for_walk(walk, key, now),
             Order::Unwatch(key) => {
                 let view = self.walks.walks.get_mut(&walk).and_then(|walk| walk.views.remove(&key));
@@ -149,6 +158,7 @@ impl Engine {
         let view = ViewId::internal(self.walks.last_view);
         let Some(found) = self.walks.walks.get_mut(&walk) else { return };
         found.views.insert(key.clone(), view);
+        debug!(view = %walk, needs = %view, "a resolution goes on");
         self.walks.owners.insert(view, (walk, key.clone()));
         match key {
             Key::Listener(name) => self.begin(view, ResourceType::of::<Listener>(), Names::One(name), now),

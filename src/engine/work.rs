@@ -1,6 +1,7 @@
 use std::{borrow::Cow, sync::Arc, time::Instant};
 
 use bytes::Bytes;
+use tracing::trace;
 
 use super::{
     Engine,
@@ -24,7 +25,9 @@ impl Engine {
         if job.number == 0 {
             self.counters.responses += 1;
             job.number = self.counters.responses;
+            job.span = self.span_of(&job);
         }
+        let _within = job.span.clone().entered();
         match job.stage {
             Stage::Locate(from) => {
                 self.locate(&mut job, from);
@@ -180,6 +183,7 @@ impl Engine {
         let ty = self.types[job.ty.index()];
         let peer = &mut self.servers[job.stream.server.0 as usize];
         if !peer.machine.interest(job.ty).is_some_and(|interest| interest.takes_all()) {
+            trace!(resource = job.located[next].index, "nobody asked for it");
             return 1;
         }
         let wrapper_name = job.envelope.item(job.located[next].index).wrapper_name;

@@ -57,6 +57,13 @@ impl ViewId {
     }
 }
 
+impl fmt::Display for ViewId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let part = if self.is_internal() { "walk-" } else { "" };
+        write!(f, "{part}{}", self.0 & !INTERNAL)
+    }
+}
+
 /// A host whose addresses are looked up. Never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct LookupId(pub(crate) u64);

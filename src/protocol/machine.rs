@@ -266,7 +266,7 @@ impl Machine {
         };
         trace!(
             server = %self.server.uri, type_url = envelope.type_url(), version = envelope.version(),
-            nonce = envelope.nonce(), resources = envelope.len(), bytes = envelope.size(), "response"
+            nonce = envelope.nonce(), resources = envelope.len(), bytes = envelope.size(), "received"
         );
         channel.sotw.on_response();
         Some((TypeId(index as u16), envelope))

@@ -1,0 +1,66 @@
+use tracing::{debug, trace};
+
+use super::{Engine, job::Job};
+use crate::{
+    cache::{Entry, News, ResourceState},
+    protocol::{EntryId, ViewId},
+};
+
+impl Engine {
+    /// Gives news to an entry, whatever they are. True when there is something new to see.
+    pub(super) fn give_news(&mut self, id: EntryId, news: impl FnOnce(&mut Entry) -> News) -> bool {
+        let Some(entry) = self.table.get_mut(id) else { return false };
+        let before = self.tallies.begin(entry);
+        let news = news(entry);
+        self.tallies.end(before, entry);
+        log(entry, self.types[entry.ty.index()].type_url(), news);
+        news.into()
+    }
+
+    /// What is logged of a response is found in this span, however many slices it is worked off in.
+    pub(super) fn span_of(&self, job: &Job) -> tracing::Span {
+        let server = &self.servers[job.server().0 as usize].machine.server().uri;
+        let (type_url, nonce) = (job.envelope.type_url(), job.envelope.nonce());
+        tracing::debug_span!("response", %server, type_url, version = %job.version, nonce)
+    }
+
+    /// Says who is told of an entry.
+    pub(super) fn log_told(&self, id: EntryId, view: ViewId) {
+        if !tracing::enabled!(tracing::Level::TRACE) {
+            return;
+        }
+        if let Some(entry) = self.table.get(id) {
+            trace!(%view, type_url = self.types[entry.ty.index()].type_url(), name = %entry.name, "told");
+        }
+    }
+}
+
+/// Says what has become of an entry. Nothing is looked at for it unless somebody listens.
+fn log(entry: &Entry, type_url: &'static str, news: News) {
+    let (name, kept) = (&entry.name, entry.is_held());
+    let Some(setback) = entry.setback() else {
+        return match (news, entry.held()) {
+            (News::Changed, Some((version, _))) => debug!(type_url, %name, %version, "accepted"),
+            (News::Same, Some((version, _))) => trace!(type_url, %name, %version, "unchanged"),
+            // Not there, and there is nothing to be said of that.
+            (News::Changed | News::Same, None) => {}
+        };
+    };
+    let (version, error) = (&setback.update.version, &setback.error);
+    match (news, setback.state) {
+        (News::Same, state) => trace!(type_url, %name, %version, %state, "bad news again"),
+        (News::Changed, ResourceState::Nacked) => {
+            debug!(type_url, %name, %version, kept, %error, "rejected");
+        }
+        (News::Changed, ResourceState::DoesNotExist) => {
+            debug!(type_url, %name, %version, kept, %error, "does not exist");
+        }
+        (News::Changed, ResourceState::Timeout) => debug!(type_url, %name, %error, "timed out"),
+        (News::Changed, ResourceState::ReceivedError) => {
+            debug!(type_url, %name, %version, kept, %error, "refused by the server");
+        }
+        (News::Changed, ResourceState::Requested | ResourceState::Acked) => {
+            debug_assert!(false, "these are no bad news");
+        }
+    }
+}
