@@ -6,6 +6,7 @@ mod mesh;
 mod observer;
 mod peer;
 mod process;
+mod status;
 mod walk;
 mod walker;
 mod watch;

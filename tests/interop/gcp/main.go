@@ -1,6 +1,6 @@
 // Command gcp is a management server for the interoperability tests: go-control-plane around the mesh of mesh.go.
 //
-// Usage: gcp [-port N]
+// Usage: gcp [-port N], or gcp -csds ADDRESS, which asks a client for its status, writes the answer as JSON, and ends
 //
 // The first line on standard output is {"port":N}. Then it takes commands on standard input, one a line, and answers each
 // by one line with "done" or "failed" when the mesh is served; lines with "event" tell what the clients do meanwhile.
@@ -36,8 +36,13 @@ import (
 
 func main() {
 	port := flag.Int("port", 0, "port on 127.0.0.1; 0: one that is free")
+	csds := flag.String("csds", "", "address of a client status service to ask, instead of serving")
 	flag.Parse()
-	if err := run(*port); err != nil {
+	act := func() error { return run(*port) }
+	if *csds != "" {
+		act = func() error { return askForStatus(*csds) }
+	}
+	if err := act(); err != nil {
 		fmt.Fprintln(os.Stderr, "gcp:", err)
 		os.Exit(1)
 	}
