@@ -1,6 +1,6 @@
 //! TLS, certificates and tokens: what is rotated, what is broken, and who gets which.
 
-use std::{fs, net::SocketAddr};
+use std::{fs, net::SocketAddr, time::Duration};
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use tonic::transport::ServerTlsConfig;
@@ -232,6 +232,12 @@ async fn a97_each_stream_has_the_token_of_its_time() {
     server.control_plane.set(cluster("shop", "two"));
     soon(shop.wait_for(|seen| note(seen) == Some("two"))).await.unwrap();
     server.control_plane.disconnect(tonic::Status::unavailable("enough"));
+    soon(async {
+        while server.tokens().len() < 2 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+    .await;
     server.control_plane.set(cluster("shop", "three"));
     soon(shop.wait_for(|seen| note(seen) == Some("three"))).await.unwrap();
     assert_eq!(server.tokens(), tokens.map(|token| Some(format!("Bearer {token}"))));
