@@ -65,7 +65,7 @@ impl ClientBuilder {
 
     /// Names the client for its operators, who see several of one process: in what [`Client::status`] and the client status
     /// service show (`client_scope`, A71-7), and in metrics (`grpc.target`). gRPC uses the channel's target, or `#server`.
-    /// Empty by default.
+    /// Empty by default. [Shared](Self::shared) clients have a scope in common.
     pub fn scope(mut self, scope: impl Into<String>) -> Self {
         self.scope = scope.into();
         self

@@ -24,6 +24,7 @@ async fn equal_clients_share_a_stream_if_they_ask_for_it() {
     let apart = equal().build().unwrap();
     let patient = equal().resource_timeout(Duration::from_secs(60)).shared().unwrap();
     let slow = equal().keepalive(Duration::from_secs(30), Duration::from_secs(5)).shared().unwrap();
+    let scoped = equal().scope("mine").shared().unwrap();
     let node = Bootstrap::builder().node(Node::new("other")).server(Server::new(server.uri()).insecure());
     let other = Client::builder(node.build().unwrap()).shared().unwrap();
     let mut watches = Vec::new();
@@ -34,8 +35,10 @@ async fn equal_clients_share_a_stream_if_they_ask_for_it() {
         (&patient, 3),
         (&slow, 4),
         (&other, 5),
-        (&shared[1].clone(), 5),
-        (&equal().shared().unwrap(), 5),
+        (&scoped, 6),
+        (&equal().scope("mine").shared().unwrap(), 6),
+        (&shared[1].clone(), 6),
+        (&equal().shared().unwrap(), 6),
     ] {
         let mut watch = client.watch::<Cluster>("shop");
         soon(watch.ready()).await.unwrap();
