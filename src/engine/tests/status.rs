@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use prost::Message;
 
-use super::rig::{Full, Part, Rig, any, message, response, stream};
+use super::rig::{Full, Part, Rig, any, message, response, stream, stream_to};
 use crate::{
     cache::ResourceState,
-    config::{Server, ServerBuilder},
+    config::{Bootstrap, Server, ServerBuilder},
     engine::ResourceReport,
     pb::{
         envoy::{
@@ -17,7 +17,7 @@ use crate::{
         },
         google::{protobuf::Any, rpc::Status as RpcStatus},
     },
-    protocol::{ConnectionState, DisconnectKind, Input},
+    protocol::{ConnectionState, DisconnectKind, Input, Settings},
     resource::{Resource, Secret},
 };
 
@@ -192,6 +192,28 @@ fn servers_are_shown_with_their_streams_and_failures() {
     rig.sent(2);
     rig.receive(2, &response::<Full>("1", vec![]));
     assert_eq!(connection(&mut rig), (ConnectionState::Connected, None));
+}
+
+#[test]
+fn a71_in_a_fallback_what_is_shown_is_what_the_lower_server_sent() {
+    let servers = [1, 2].map(|port| Server::new(format!("127.0.0.1:{port}")).insecure());
+    let bootstrap = servers.into_iter().fold(Bootstrap::builder(), |all, server| all.server(server));
+    let mut rig = Rig::of(bootstrap.build().unwrap(), Settings::default());
+    rig.watch::<Full>("*");
+    rig.disconnect_from(stream_to(0, 1), DisconnectKind::Unreachable);
+    rig.connect_to(stream_to(1, 1));
+    rig.sent_to(stream_to(1, 1));
+    let members = response::<Full>("f1", vec![any::<Full>("m", "x"), any::<Full>("n", "bad")]);
+    rig.receive_from(stream_to(1, 1), members.encode_to_vec());
+    assert_eq!(shown(&mut rig), ["m ACKED f1", "n NACKED | f1 INVALID_ARGUMENT"]);
+    let servers = rig.engine.status().servers;
+    let servers: Vec<_> =
+        servers.iter().map(|server| (&*server.uri, server.connection, server.failure.is_some())).collect();
+    let expected = [
+        ("127.0.0.1:1", ConnectionState::BackingOff, true),
+        ("127.0.0.1:2", ConnectionState::Connected, false),
+    ];
+    assert_eq!(servers, expected);
 }
 
 fn server() -> ServerBuilder {
