@@ -19,6 +19,8 @@ pub(crate) struct Entry {
     /// Where it is asked for, or sent from.
     pub(crate) places: Places,
     pub(crate) views: Vec<ViewId>,
+    /// The views that nothing was published to.
+    pub(crate) late: Vec<ViewId>,
     state: State,
 }
 
@@ -74,7 +76,15 @@ pub(crate) enum News {
 impl Entry {
     pub(crate) fn new(name: Arc<str>, (group, ty): (GroupId, TypeId)) -> Self {
         let places = Places::default();
-        Self { name, ty, group, places, views: Vec::new(), state: State::Waiting { told: None } }
+        Self {
+            name,
+            ty,
+            group,
+            places,
+            views: Vec::new(),
+            late: Vec::new(),
+            state: State::Waiting { told: None },
+        }
     }
 
     /// What it was last parsed from, while it is held.

@@ -7,7 +7,7 @@ use tracing::info;
 use super::Engine;
 use crate::{
     config::Server,
-    protocol::{ConnectionState, EntryId, GroupId, Phase, ServerId, TypeId},
+    protocol::{ConnectionState, EntryId, GroupId, Phase, ServerId, Sub, TypeId},
 };
 
 impl Engine {
@@ -41,10 +41,16 @@ impl Engine {
             return;
         }
         info!(server = %self.peer(server).machine.server().uri, "back from the fallback");
-        self.let_go(id, &lower, now);
         self.judge(id);
+        self.let_go(id, &lower, now);
+        for ((group, ty), all) in &mut self.alls {
+            let interest = self.servers[server.0 as usize].machine.interest(*ty);
+            if *group == id && interest.is_some_and(|interest| interest.told_all) {
+                all.complete();
+            }
+        }
         for entry in self.entries_of(id) {
-            if self.has_given_up(entry, server, number) {
+            if self.has_given_up(entry, server, number) || self.is_missed(entry, (server, number), now) {
                 self.on_timed_out(server, entry, now);
             }
         }
@@ -80,13 +86,17 @@ impl Engine {
                 continue;
             }
             let error = self.failure_of(entry);
-            if self.table.get_mut(entry).is_some_and(|entry| entry.on_failure(error).into()) {
+            let news = self.table.get_mut(entry).is_some_and(|entry| entry.on_failure(error).into());
+            if news {
                 self.publish(entry);
+            } else {
+                self.publish_to_late(entry);
             }
         }
         for (_, all) in self.alls.iter_mut().filter(|((group, _), _)| *group == id) {
             all.touch();
         }
+        self.flush();
     }
 
     /// Asks servers for nothing of a group any more. A stream that serves nobody else is closed at once.
@@ -145,6 +155,21 @@ impl Engine {
             };
             is_over && sub.seen != number
         })
+    }
+
+    /// Whether something is known that a server did not speak of when its answers did not count, although it would have.
+    /// If it has a name to be asked for, the server has its time to send it, which begins now.
+    fn is_missed(&mut self, id: EntryId, (server, number): (ServerId, u64), now: Instant) -> bool {
+        let Some(entry) = self.table.get(id).filter(|entry| !entry.is_waiting()) else { return false };
+        let (ty, Some(sub)) = (entry.ty, entry.places.at(server)) else { return false };
+        let machine = &mut self.peer(server).machine;
+        let interest = machine.interest(ty);
+        let is_missed = |sub: &Sub| sub.missed && sub.seen != number;
+        if !interest.and_then(|interest| interest.get(sub)).is_some_and(is_missed) {
+            return false;
+        }
+        machine.doubt(ty, sub, now);
+        machine.is_gone(ty, sub, now)
     }
 
     fn entries_of(&self, group: GroupId) -> Vec<EntryId> {

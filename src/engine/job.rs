@@ -60,6 +60,8 @@ pub(super) struct Located {
     pub(super) index: usize,
     /// `None` when nobody has asked for the name.
     pub(super) sub: Option<SubId>,
+    /// Tells it from a later one in the same place.
+    pub(super) serial: u64,
 }
 
 /// What to tell the server.

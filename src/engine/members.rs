@@ -49,10 +49,8 @@ impl Engine {
             self.alls.insert((group, ty), All { members, ..All::default() });
         }
         self.groups.get_mut(group).views += 1;
-        let failed = self.groups.get(group).trouble.is_some();
         if let Some(all) = self.alls.get_mut(&(group, ty)) {
             all.views.push(view);
-            all.touched = !all.members.is_empty() || all.complete || failed;
         }
         for server in self.groups.get(group).open.clone() {
             self.ask_all_at((group, ty), server, now);
@@ -60,6 +58,10 @@ impl Engine {
         }
         self.fall_back(group, now);
         self.judge(group);
+        let failed = self.groups.get(group).trouble.is_some();
+        if let Some(all) = self.alls.get_mut(&(group, ty)) {
+            all.touched |= !all.members.is_empty() || all.complete || failed;
+        }
         self.flush();
         Ok(View::All(group, ty))
     }
@@ -86,6 +88,14 @@ impl Engine {
             }
         }
         self.peer(server).machine.subscribe_all((ty, type_url), now);
+    }
+
+    /// A member that the active server has sent is one at those above it, too.
+    pub(super) fn join_higher(&mut self, id: EntryId) {
+        let Some(group) = self.table.get(id).map(|entry| entry.group) else { return };
+        for rank in 0..self.groups.get(group).open.len() - 1 {
+            self.join(id, self.groups.get(group).open[rank]);
+        }
     }
 
     /// A resource is a member of the wildcard at a server also if another one has sent it.

@@ -294,14 +294,19 @@ impl Engine {
         if self.table.get(entry).is_some_and(Entry::is_waiting) {
             self.fall_back(group, now);
         }
+        // The view hears of it once, with all else that is known.
+        self.remove_view(entry, view);
         self.judge(group);
+        if let Some(entry) = self.table.get_mut(entry) {
+            entry.views.push(view);
+        }
         self.publish_to(entry, &[view]);
         Ok(View::One(entry))
     }
 
     fn unsubscribe_one(&mut self, view: ViewId, id: EntryId, now: Instant) {
-        let Some(entry) = self.table.get_mut(id) else { return };
-        entry.views.retain(|other| *other != view);
+        self.remove_view(id, view);
+        let Some(entry) = self.table.get(id) else { return };
         let (group, ty, last) = (entry.group, entry.ty, entry.views.is_empty());
         let places: Vec<_> = entry.places.iter().filter(|_| last).collect();
         for (server, sub) in places {
@@ -309,6 +314,13 @@ impl Engine {
             self.settle(server, now);
         }
         self.groups.get_mut(group).views -= 1;
+    }
+
+    fn remove_view(&mut self, id: EntryId, view: ViewId) {
+        if let Some(entry) = self.table.get_mut(id) {
+            entry.views.retain(|other| *other != view);
+            entry.late.retain(|other| *other != view);
+        }
     }
 
     /// Checks a name as the application wrote it.
@@ -359,10 +371,18 @@ impl Engine {
 
     /// A server knows that an entry is not wanted any more. With its last place it is forgotten.
     fn on_released(&mut self, server: ServerId, id: EntryId) {
-        let Some(entry) = self.table.get_mut(id) else { return };
+        let Self { table, servers, .. } = self;
+        let Some(entry) = table.get_mut(id) else { return };
+        let interest = servers[server.0 as usize].machine.interest(entry.ty);
+        let again = interest.zip(entry.places.at(server)).and_then(|(interest, sub)| interest.get(sub));
+        if again.is_some_and(|sub| sub.entry == id) {
+            // The name has come again before this was heard.
+            return;
+        }
         entry.places.remove(server);
         if entry.places.is_empty()
             && let Some(entry) = self.remove_entry(id)
+            && self.find_entry((entry.group, entry.ty), &entry.name).is_none()
             && let Some(all) = self.alls.get_mut(&(entry.group, entry.ty))
         {
             all.remove(&entry.name);

@@ -29,7 +29,11 @@ impl Engine {
                 self.log_told(id, *view);
                 self.walks.deliver(&mut self.outputs, *view, observed.clone());
             }
+            if let Some(entry) = self.table.get_mut(id) {
+                entry.late.clear();
+            }
         }
+        let Some(entry) = self.table.get(id) else { return };
         if is_member && let Some(all) = self.alls.get_mut(&(entry.group, entry.ty)) {
             all.insert(entry.name.clone(), observed);
         }
@@ -47,6 +51,16 @@ impl Engine {
                 self.log_told(id, *view);
                 self.walks.deliver(&mut self.outputs, *view, observed.clone());
             }
+        } else if let Some(entry) = self.table.get_mut(id) {
+            entry.late.extend(views);
+        }
+    }
+
+    /// Publishes what is no news to those who came when there was nothing to publish.
+    pub(crate) fn publish_to_late(&mut self, id: EntryId) {
+        let late = self.table.get_mut(id).map(|entry| std::mem::take(&mut entry.late)).unwrap_or_default();
+        if !late.is_empty() {
+            self.publish_to(id, &late);
         }
     }
 

@@ -104,7 +104,8 @@ impl Engine {
             job.problems.add(&format_args!("{name:?}"), &"the name is in the response twice");
         }
         if is_resource {
-            job.located.push(Located { value, index, sub });
+            let serial = sub.and_then(|sub| interest.get(sub)).map_or(0, |sub| sub.serial);
+            job.located.push(Located { value, index, sub, serial });
             if self.groups.is_higher(job.server()) {
                 self.note_return(job, sub);
             }
@@ -140,14 +141,21 @@ impl Engine {
         let mut spent = 0;
         let mut next = from;
         while next < job.located.len() && spent < BYTES_PER_STEP {
-            let Located { value, sub, .. } = job.located[next];
+            let Located { value, sub, serial, .. } = job.located[next];
             spent += match sub {
+                // It may have gone between two steps, and another one may have taken its place.
+                Some(sub) if !self.is_there((job.server(), job.ty), sub, serial) => 1,
                 Some(sub) => self.apply_to(job, sub, value),
                 None => self.apply_unknown(job, next, value),
             };
             next += 1;
         }
         job.stage = if next == job.located.len() { Stage::Finish } else { Stage::Apply(next) };
+    }
+
+    fn is_there(&mut self, (server, ty): (ServerId, TypeId), sub: SubId, serial: u64) -> bool {
+        let interest = self.peer(server).machine.interest(ty);
+        interest.and_then(|interest| interest.get(sub)).is_some_and(|sub| sub.serial == serial)
     }
 
     /// Takes over a resource that somebody asked for, or that is a member already. Returns what it cost, in bytes parsed.
@@ -162,6 +170,9 @@ impl Engine {
         let id = sub.entry;
         if !self.counts(id, job.server()) {
             return 1;
+        }
+        if joins {
+            self.join_higher(id);
         }
         let Some(entry) = self.table.get(id) else { return 1 };
         let bytes = job.envelope.bytes(value);
@@ -199,11 +210,6 @@ impl Engine {
             self.peer(server).machine.interest(job.ty).and_then(|interest| interest.get_mut(sub))
         {
             sub.seen = job.number;
-        }
-        for other in self.groups.get(group).open.clone() {
-            if other != server {
-                self.join(id, other);
-            }
         }
         job.located[next].sub = Some(sub);
         self.apply_to(job, sub, value)
@@ -285,7 +291,17 @@ impl Engine {
         let peer = &mut self.servers[job.stream.server.0 as usize];
         let policy = peer.policy;
         let Some(interest) = peer.machine.interest(job.ty) else { return };
-        let missed = interest.iter().filter(|(_, sub)| sub.seen != job.number && sub.was_there());
+        let sends_all = interest.sends_all;
+        for (_, sub) in interest.iter_mut() {
+            // The absence of what was never asked for says nothing.
+            let expected = match (sub.named, sub.member) {
+                (true, _) => sub.phase != Phase::New || sub.seen != 0,
+                (false, true) => sends_all,
+                (false, false) => true,
+            };
+            sub.missed = expected && sub.seen != job.number;
+        }
+        let missed = interest.iter().filter(|(_, sub)| sub.missed && sub.was_there());
         let missed: Vec<_> = missed.map(|(id, sub)| (id, sub.entry, sub.seen == 0)).collect();
         for (sub, id, never_seen) in missed {
             if !self.counts(id, job.server()) {
@@ -309,6 +325,9 @@ impl Engine {
     /// The server has told all it has of a type that is wanted as a whole.
     fn complete(&mut self, job: &Job) {
         let server = job.server();
+        if let Some(interest) = self.peer(server).machine.interest(job.ty) {
+            interest.told_all = interest.wildcard && interest.sends_all;
+        }
         for ((group, ty), all) in &mut self.alls {
             if *ty == job.ty && self.groups.get(*group).active() == server {
                 all.complete();

@@ -21,6 +21,10 @@ pub(crate) struct Interest {
     pub(crate) wildcard: bool,
     /// Everything was asked for and is not any more, which the server has not been told yet.
     pub(crate) wildcard_leaving: bool,
+    /// The last request of the stream asked for everything.
+    pub(crate) sends_all: bool,
+    /// Everything was asked for, and was told on this stream.
+    pub(crate) told_all: bool,
     next_serial: u64,
 }
 
@@ -49,6 +53,8 @@ pub(crate) struct Sub {
     pub(crate) deadline: Option<Instant>,
     /// The last response that spoke of it.
     pub(crate) seen: u64,
+    /// The last response of the stream that held everything did not speak of it.
+    pub(crate) missed: bool,
     /// Unique, in contrast to the place.
     pub(crate) serial: u64,
 }
@@ -139,6 +145,7 @@ impl Interest {
             doubt_until: None,
             deadline: None,
             seen: 0,
+            missed: false,
             serial: self.next_serial,
         };
         let id = SubId(self.subs.insert(sub) as u32);

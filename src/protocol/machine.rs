@@ -371,7 +371,7 @@ impl Machine {
         if let Some(Some(channel)) = self.types.get_mut(ty.index()) {
             for id in fresh {
                 let Some(sub) = channel.sotw.interest.get_mut(id) else { continue };
-                if sub.phase == Phase::New && sub.named {
+                if sub.phase == Phase::New && sub.named && sub.asked {
                     sub.phase = Phase::Requested;
                     if !sub.held {
                         self.waiting.start(ty, id, sub, (now, length));

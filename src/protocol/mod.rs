@@ -37,7 +37,7 @@ pub(crate) use self::{
     event::{Event, Timer, Verdict},
     id::{EntryId, GroupId, LookupId, ServerId, StreamId, TypeId, ViewId},
     input::Input,
-    interest::{Phase, SubId},
+    interest::{Phase, Sub, SubId},
     machine::Machine,
     node::encode as encode_node,
     output::Output,

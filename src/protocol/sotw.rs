@@ -132,6 +132,7 @@ impl Sotw {
         }
         self.interest.wildcard = true;
         self.interest.wildcard_leaving = false;
+        self.interest.told_all = false;
         self.pace.on_change(now);
     }
 
@@ -156,7 +157,8 @@ impl Sotw {
     pub(crate) fn on_stream_closed(&mut self) -> Vec<SubId> {
         self.on_stream = OnStream::default();
         self.fresh.clear();
-        self.interest.iter_mut().for_each(|(_, sub)| sub.asked = false);
+        (self.interest.sends_all, self.interest.told_all) = (false, false);
+        self.interest.iter_mut().for_each(|(_, sub)| (sub.asked, sub.missed) = (false, false));
         std::mem::take(&mut self.leaving)
     }
 
@@ -298,6 +300,7 @@ impl Sotw {
             false => interest.names(),
         };
         let had_wildcard = std::mem::replace(&mut on_stream.wildcard, wildcard);
+        interest.sends_all = wildcard;
         let mut names = BytesMut::new();
         if wildcard && (on_stream.named || !sorted.is_empty()) {
             put_text(3, "*", &mut names);
