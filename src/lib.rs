@@ -89,6 +89,9 @@ pub mod client;
 pub mod config;
 #[cfg(any(test, feature = "control-plane"))]
 pub mod control_plane;
+#[cfg(all(feature = "fuzzing", not(any(test, feature = "control-plane"))))]
+#[allow(dead_code, unreachable_pub, reason = "the simulated world needs its session and store alone")]
+mod control_plane;
 #[cfg(feature = "csds")]
 #[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]
 pub mod csds;
@@ -101,6 +104,9 @@ pub mod discover;
 pub mod error;
 #[cfg(feature = "metrics")]
 pub mod metrics;
+#[cfg(feature = "fuzzing")]
+#[doc(hidden)]
+pub mod fuzzing;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
 pub mod name;
 pub mod pb;

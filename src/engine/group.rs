@@ -67,6 +67,12 @@ impl Group {
 }
 
 impl Groups {
+    /// The servers of an authority, if something of it was ever wanted.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn of(&self, authority: Option<&str>) -> Option<&Group> {
+        self.by_authority.get(&authority.map(Into::into)).map(|id| self.get(*id))
+    }
+
     pub(super) fn get(&self, id: GroupId) -> &Group {
         &self.groups[id.0 as usize]
     }

@@ -13,6 +13,9 @@ mod job;
 mod members;
 mod news;
 mod publish;
+#[cfg(any(test, feature = "fuzzing"))]
+#[allow(clippy::disallowed_methods, reason = "the simulated clock begins some time")]
+pub(crate) mod simulation;
 mod status;
 #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "nobody asks for what is counted"))]
 mod tally;

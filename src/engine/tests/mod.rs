@@ -4,6 +4,7 @@ mod matrix;
 mod model;
 mod names;
 mod network;
+mod operations;
 mod requests;
 mod responses;
 mod rig;

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
 use prost::Message;
 
+pub(super) use super::super::simulation::parts::{Full, Part, any, message};
 use super::super::*;
 use crate::{
     observed::{ErasedMembers, Observed},
@@ -14,55 +14,8 @@ use crate::{
     },
     protocol::{Disconnect, DisconnectKind, StreamId},
     resolve::{Resolved, Snapshot},
-    resource::{Context, Invalid, Resource},
-    wire,
+    resource::Resource,
 };
-
-/// A resource of a type whose responses are complete: a name, and a text that must not be `bad`.
-#[derive(Debug, PartialEq)]
-pub(super) struct Full(pub(super) String);
-
-/// A resource of a type whose responses hold what is new.
-#[derive(Debug, PartialEq)]
-pub(super) struct Part(pub(super) String);
-
-impl Resource for Full {
-    const TYPE_URL: &'static str = "type.googleapis.com/test.Full";
-    const FULL_STATE: bool = true;
-
-    fn parse(bytes: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
-        text(&bytes).map(Self)
-    }
-}
-
-impl Resource for Part {
-    const TYPE_URL: &'static str = "type.googleapis.com/test.Part";
-
-    fn parse(bytes: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
-        text(&bytes).map(Self)
-    }
-}
-
-fn text(bytes: &[u8]) -> Result<String, Invalid> {
-    match wire::string_field(bytes, 2) {
-        Ok("bad") => Err(Invalid::field("text", "it is bad")),
-        Ok(text) => Ok(text.to_owned()),
-        Err(malformed) => Err(Invalid::new(malformed.to_string())),
-    }
-}
-
-/// The message of a [`Full`] or [`Part`].
-pub(super) fn message(name: &str, text: &str) -> Bytes {
-    let mut bytes = BytesMut::new();
-    for (field, value) in [(1, name), (2, text)] {
-        prost::encoding::string::encode(field, &value.to_owned(), &mut bytes);
-    }
-    bytes.freeze()
-}
-
-pub(super) fn any<T: Resource>(name: &str, text: &str) -> Any {
-    Any { type_url: T::TYPE_URL.into(), value: message(name, text) }
-}
 
 /// The same in the wrapper; without a text it is a heartbeat.
 pub(super) fn wrapped<T: Resource>(name: &str, text: Option<&str>) -> Any {

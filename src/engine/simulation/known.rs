@@ -1,0 +1,123 @@
+//! What is seen of resources, and what their servers ever had.
+
+use std::collections::BTreeMap;
+
+use super::{
+    keys::Key,
+    parts::{Full, Part},
+    peer::Peer,
+    script::Ty,
+};
+use crate::{error::WatchError, observed::Observed, resource::Erased};
+
+/// What a watch sees.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Seen {
+    Present { text: String, warning: Option<WatchError> },
+    Absent(WatchError),
+}
+
+/// Every text that a resource ever had on each server, with `None` for not being there, and which of them was seen last.
+#[derive(Debug, Default)]
+pub(super) struct History {
+    texts: BTreeMap<(usize, Ty, String), Vec<Option<String>>>,
+    seen: BTreeMap<Key, Last>,
+}
+
+/// What was seen of a resource, by whoever watched it.
+#[derive(Debug, Default)]
+struct Last {
+    /// The last good text, and its server.
+    good: Option<(usize, String)>,
+    /// How much of each server's history there was when its last text was seen.
+    places: BTreeMap<usize, usize>,
+    /// The server had sent that before, and so did not know what was wanted by now.
+    outdated: bool,
+}
+
+impl Seen {
+    pub(super) fn of(observed: &Erased) -> Self {
+        if let Some(full) = observed.downcast_ref::<Observed<Full>>() {
+            Self::of_one(full, |full| &full.0)
+        } else if let Some(part) = observed.downcast_ref::<Observed<Part>>() {
+            Self::of_one(part, |part| &part.0)
+        } else {
+            panic!("published something unknown")
+        }
+    }
+
+    fn of_one<T>(observed: &Observed<T>, text: impl Fn(&T) -> &str) -> Self {
+        match observed {
+            Observed::Pending => panic!("nothing new was published"),
+            Observed::Absent { reason } => Self::Absent(reason.clone()),
+            Observed::Present { resource, warning, .. } => {
+                Self::Present { text: text(resource).to_owned(), warning: warning.clone() }
+            }
+        }
+    }
+
+    /// The bad news.
+    pub(super) fn error(&self) -> Option<&WatchError> {
+        match self {
+            Self::Present { warning, .. } => warning.as_ref(),
+            Self::Absent(reason) => Some(reason),
+        }
+    }
+
+    /// Whether something is known of the resource itself.
+    pub(super) fn is_cached(&self) -> bool {
+        match self {
+            Self::Present { .. } => true,
+            Self::Absent(reason) => !reason.is_of_server(),
+        }
+    }
+}
+
+impl History {
+    pub(super) fn on_change(&mut self, peer: usize, (ty, name): (Ty, &str), text: Option<String>) {
+        self.texts.entry((peer, ty, name.to_owned())).or_insert_with(|| vec![None]).push(text);
+    }
+
+    /// A server may have something else of everything.
+    pub(super) fn on_restart(&mut self, id: usize, peer: &Peer) {
+        for ((_, ty, name), texts) in self.texts.iter_mut().filter(|((other, ..), _)| *other == id) {
+            let now = peer.text(*ty, name);
+            if texts.last() != Some(&now) {
+                texts.push(now);
+            }
+        }
+    }
+
+    /// A good text is seen; gives its server if it was not the last one that was seen of the resource. No server's word
+    /// goes back to what it was before.
+    pub(super) fn on_good(&mut self, key: &Key, text: &str, repeated: bool) -> Option<usize> {
+        let (server, _) = text.split_once(' ').unwrap_or_else(|| panic!("{text:?} is seen of {key:?}"));
+        let server = server.trim_start_matches('s').parse().expect("texts begin with their server");
+        let history = self.texts.get(&(server, key.ty, key.name.clone())).map_or(&[][..], Vec::as_slice);
+        let place = history.iter().rposition(|was| was.as_deref() == Some(text));
+        let place = place.unwrap_or_else(|| panic!("{text:?} never was {key:?}"));
+        let last = self.seen.entry(key.clone()).or_default();
+        let before = last.places.insert(server, place);
+        assert!(before <= Some(place), "{key:?} went back to {text:?}");
+        let good = Some((server, text.to_owned()));
+        if last.good == good {
+            return None;
+        }
+        (last.good, last.outdated) = (good, repeated);
+        Some(server)
+    }
+
+    /// Whether a server has not had a resource at some time since the last good text of it was seen.
+    pub(super) fn was_gone(&self, peer: usize, key: &Key) -> bool {
+        let Some(last) = self.seen.get(key) else { return true };
+        let since = last.places.get(&peer).copied().unwrap_or(0);
+        let texts = self.texts.get(&(peer, key.ty, key.name.clone()));
+        last.outdated || texts.is_none_or(|texts| texts[since..].contains(&None))
+    }
+
+    /// Whether a server ever had a resource that is invalid.
+    pub(super) fn was_bad(&self, peer: usize, key: &Key) -> bool {
+        let texts = self.texts.get(&(peer, key.ty, key.name.clone()));
+        texts.is_some_and(|texts| texts.iter().any(|text| text.as_deref() == Some("bad")))
+    }
+}

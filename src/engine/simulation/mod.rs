@@ -1,0 +1,29 @@
+//! The engine in a world of several servers and authorities under one virtual clock, with every fault there is, and a
+//! model beside it that contradicts.
+//!
+//! A [`Script`] says what an application, operators and the network do. [`play`] lets it happen, and checks after each
+//! step and whenever the faults have ended for long enough that what must hold does. The same world serves the simulation
+//! of many seeds, which makes up scripts, and the fuzzer, which finds them.
+
+mod dialogue;
+mod keys;
+mod known;
+mod model;
+mod network;
+pub(in crate::engine) mod parts;
+mod peer;
+mod rest;
+mod script;
+mod world;
+
+use std::collections::BTreeMap;
+
+pub use self::script::Script;
+
+/// Plays a script; gives how often what happened.
+///
+/// # Panics
+/// When something happens that must not.
+pub(crate) fn play(script: &Script) -> BTreeMap<&'static str, u64> {
+    world::World::new(script.seed).play(&script.operations)
+}

@@ -1,0 +1,352 @@
+//! What must hold whatever happens: a model beside the engine that is told everything and contradicts.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+use tracing::debug;
+
+use super::{
+    dialogue::{Answered, Due},
+    keys::Key,
+    known::{History, Seen},
+    network::Network,
+    peer::Peer,
+    script::Ty,
+};
+use crate::{
+    config::ServerFeatures,
+    error::{Code, WatchError},
+    observed::ErasedMembers,
+    pb::envoy::service::discovery::v3::DiscoveryResponse,
+    protocol::ViewId,
+    resource::Erased,
+    wire,
+};
+
+/// What was watched, changed and seen.
+#[derive(Default)]
+pub(super) struct Model {
+    pub(super) ones: BTreeMap<ViewId, One>,
+    pub(super) alls: BTreeMap<ViewId, All>,
+    history: History,
+    /// The nonces of the last response, and of those before it on its stream.
+    nonces: BTreeSet<(usize, u64, String)>,
+    repeated: bool,
+    /// Servers that have sent something that an authority wants, since the last step.
+    speakers: BTreeSet<(usize, usize)>,
+    /// How many servers of each authority were open.
+    depths: BTreeMap<usize, usize>,
+    /// Since when a server is wanted and there is no stream to it, or the other way round.
+    odd: BTreeMap<usize, Instant>,
+    /// How often what happened.
+    pub(super) tally: BTreeMap<&'static str, u64>,
+}
+
+/// A watch of one resource.
+#[derive(Debug)]
+pub(super) struct One {
+    pub(super) key: Key,
+    /// When the step ended in which it began.
+    since: Option<Instant>,
+    pub(super) seen: Option<Seen>,
+}
+
+/// A watch of everything of the type that is complete.
+#[derive(Debug, Default)]
+pub(super) struct All {
+    pub(super) members: BTreeMap<String, Seen>,
+    pub(super) complete: bool,
+    pub(super) warning: Option<WatchError>,
+}
+
+impl Model {
+    pub(super) fn on_watch(&mut self, view: ViewId, key: Key) {
+        self.ones.insert(view, One { key, since: None, seen: None });
+    }
+
+    pub(super) fn on_watch_all(&mut self, view: ViewId) {
+        self.alls.insert(view, All::default());
+    }
+
+    /// One of the watches ends.
+    pub(super) fn end_view(&mut self, number: u8) -> Option<ViewId> {
+        let views: Vec<_> = self.ones.keys().chain(self.alls.keys()).copied().collect();
+        let view = *views.get(usize::from(number) % views.len().max(1))?;
+        self.ones.remove(&view);
+        self.alls.remove(&view);
+        Some(view)
+    }
+
+    pub(super) fn on_change(&mut self, peer: usize, key: &Key, text: Option<String>) {
+        self.history.on_change(peer, (key.ty, &key.name), text);
+    }
+
+    pub(super) fn on_restart(&mut self, id: usize, peer: &Peer) {
+        self.history.on_restart(id, peer);
+    }
+
+    pub(super) fn on_answered(&mut self, answered: Answered) {
+        self.count(match answered {
+            Answered::Accepted => "accepted",
+            Answered::Rejected => "rejected",
+        });
+    }
+
+    pub(super) fn on_delivered(
+        &mut self,
+        peer: usize,
+        response: &DiscoveryResponse,
+        due: Due,
+        network: &Network,
+    ) {
+        let attempt = network.peers[peer].open.as_ref().map_or(0, |open| open.stream.attempt);
+        let number = (peer, attempt, format!("{} {}", response.type_url, response.nonce));
+        self.repeated = !self.nonces.insert(number);
+        if due == Due::Nack {
+            return;
+        }
+        let names = response.resources.iter().filter_map(|any| wire::string_field(&any.value, 1).ok());
+        for name in names {
+            let watched = self.ones.values().map(|one| &one.key);
+            let watched = watched.filter(|key| key.ty.url() == response.type_url && key.name == name);
+            let whole = (response.type_url == Ty::Full.url() && !self.alls.is_empty()).then_some(0);
+            let authorities: Vec<_> = watched.map(|key| key.authority).chain(whole).collect();
+            self.speakers.extend(authorities.into_iter().map(|authority| (peer, authority)));
+        }
+    }
+
+    pub(super) fn on_notify(&mut self, view: ViewId, observed: &Erased, network: &Network) {
+        if self.alls.contains_key(&view) {
+            return self.on_members(view, observed, network);
+        }
+        let seen = Seen::of(observed);
+        debug!(?view, ?seen, "seen");
+        let Some(one) = self.ones.get_mut(&view) else { panic!("{view:?} is not watched") };
+        assert_ne!(one.seen.as_ref(), Some(&seen), "the same is not told twice");
+        let (key, before) = (one.key.clone(), one.seen.replace(seen.clone()));
+        match &seen {
+            Seen::Present { text, .. } => {
+                let new = self.history.on_good(&key, text, self.repeated);
+                let active = network.active(key.authority);
+                assert!(new.is_none() || new == active, "{text:?} of {key:?} while {active:?} is active");
+                self.count("present");
+            }
+            Seen::Absent(reason) => {
+                if let Some(Seen::Present { .. }) = before {
+                    self.check_loss(&key, reason, network);
+                }
+                self.count("absent");
+            }
+        }
+        let others = self.ones.iter().filter(|(other, one)| **other != view && one.key == key);
+        let joins = others.map(|(_, one)| &one.seen).any(|other| other.as_ref() == Some(&seen));
+        if let Some(error) = seen.error().filter(|_| !joins) {
+            self.check_news(&key, error, network);
+        }
+    }
+
+    /// The last good resource is never lost to bad news, unless its server asks for that, or has deleted it.
+    fn check_loss(&mut self, key: &Key, reason: &WatchError, network: &Network) {
+        let text = reason.reason();
+        assert!(!reason.is_of_server(), "{key:?} is lost with its server: {reason}");
+        let list = &network.lists[key.authority];
+        let features = |peer: usize| network.peers[peer].server.features;
+        if reason.is_rejected() {
+            let allowed =
+                |peer: &usize| features(*peer).fail_on_data_errors && self.history.was_bad(*peer, key);
+            assert!(list.iter().any(allowed), "{key:?}: {reason}");
+            return self.count("lost to a rejection");
+        }
+        let whose = |peer: &usize| text.contains(&network.peers[*peer].uri());
+        let peer = list.iter().copied().find(whose).unwrap_or_else(|| panic!("{key:?}: whose is {reason}"));
+        let ServerFeatures { ignore_resource_deletion: keeps, fail_on_data_errors: fails, .. } =
+            features(peer);
+        if text.starts_with("denied") {
+            let is_data = matches!(reason.code(), Code::NotFound | Code::PermissionDenied);
+            assert!(fails && is_data, "{key:?}: {reason}");
+            return self.count("lost to an error");
+        }
+        assert!(key.ty == Ty::Full && (fails || !keeps), "{key:?}: {reason}");
+        let silence = text.contains("did not send it in time");
+        assert!(silence || self.history.was_gone(peer, key), "{key:?} was there all the time: {reason}");
+        self.count("deleted");
+    }
+
+    /// Nothing is said of a server that is not so.
+    fn check_news(&mut self, key: &Key, error: &WatchError, network: &Network) {
+        if error.is_of_server() {
+            let active = network.active(key.authority).expect("it is watched");
+            assert!(network.peers[active].failing, "{active} is fine: {error}");
+            return self.count("trouble");
+        }
+        if !error.reason().contains("did not send it in time") {
+            return;
+        }
+        let list = &network.lists[key.authority];
+        let peer = list.iter().copied().find(|peer| error.reason().contains(&network.peers[*peer].uri()));
+        let peer = peer.expect("it is about one of its servers");
+        // What nobody watches any more may be known for some time still.
+        if self.ones.values().all(|one| one.key != *key || one.since.is_none()) {
+            return;
+        }
+        self.count("timed out");
+        let active = network.active(key.authority);
+        assert!(
+            active == Some(peer) || network.is_in_trouble(key.authority),
+            "{peer} does not count: {error}"
+        );
+        let transient = network.peers[peer].server.features.resource_timer_is_transient_error;
+        let least = Duration::from_secs(if transient { 30 } else { 15 });
+        if network.peers[peer].open.as_ref().is_some_and(|open| open.lied) {
+            // It may have said so itself while its answers did not count.
+            return;
+        }
+        let asked = network.asked(peer, key);
+        assert!(
+            asked.is_some_and(|asked| asked + least <= network.now),
+            "asked {:?} before: {error}",
+            asked.map(|asked| network.now - asked)
+        );
+    }
+
+    fn on_members(&mut self, view: ViewId, observed: &Erased, network: &Network) {
+        let members = observed.downcast_ref::<ErasedMembers>().expect("a wildcard sees members");
+        let seen = members.map.iter().map(|(name, observed)| (name.to_string(), Seen::of(&observed.0)));
+        let seen: BTreeMap<_, _> = seen.collect();
+        for (name, seen) in &seen {
+            if let Seen::Present { text, .. } = seen {
+                let key = Key { ty: Ty::Full, authority: 0, name: name.clone() };
+                self.history.on_good(&key, text, self.repeated);
+            }
+        }
+        debug!(?view, ?seen, members.complete, "members");
+        let Some(all) = self.alls.get_mut(&view) else { return };
+        assert!(members.complete || !all.complete, "what is complete stays so");
+        *all = All { members: seen, complete: members.complete, warning: members.warning.clone() };
+        if let Some(warning) = &members.warning {
+            let active = network.active(0).expect("it is watched");
+            assert!(network.peers[active].failing, "{active} is fine: {warning}");
+        }
+        self.count("members");
+    }
+
+    /// What must hold whenever everything that was due is done.
+    pub(super) fn check_step(&mut self, network: &Network) {
+        for one in self.ones.values_mut() {
+            one.since.get_or_insert(network.now);
+        }
+        for authority in 0..network.lists.len() {
+            if self.is_watched(authority) {
+                self.check_authority(authority, network);
+            }
+        }
+        self.check_unanimity();
+        self.check_speakers(network);
+        self.check_streams(network);
+        for (authority, list) in network.lists.iter().enumerate() {
+            let now = network.open(authority).len();
+            let before = self.depths.insert(authority, now).unwrap_or(1);
+            assert!(now <= list.len());
+            if now > before && before > 0 {
+                self.count("fallback");
+            } else if now < before && self.is_watched(authority) {
+                self.count("return");
+            }
+        }
+    }
+
+    pub(super) fn is_watched(&self, authority: usize) -> bool {
+        (authority == 0 && !self.alls.is_empty())
+            || self.ones.values().any(|one| one.key.authority == authority)
+    }
+
+    /// Trouble is seen if there is some; and it is not put up with while something is wanted that another server may have.
+    fn check_authority(&self, authority: usize, network: &Network) {
+        let active = network.active(authority).expect("it is watched");
+        let troubled = network.is_in_trouble(authority);
+        assert!(!troubled || network.peers[active].failing, "{active} is fine");
+        let mut needs = false;
+        for one in self.ones.values().filter(|one| one.key.authority == authority) {
+            needs |= !one.seen.as_ref().is_some_and(Seen::is_cached);
+            let error = one.seen.as_ref().and_then(Seen::error);
+            match &one.seen {
+                Some(Seen::Present { warning, .. }) => {
+                    let told = warning.as_ref().is_some_and(WatchError::is_of_server);
+                    assert!(!told || network.peers[active].failing, "{active} is fine again: {one:?}");
+                    assert!(!troubled || warning.is_some(), "there is trouble with {active}: {one:?}");
+                }
+                Some(Seen::Absent(_)) | None => {
+                    assert!(!troubled || error.is_some(), "there is trouble with {active}: {one:?}");
+                }
+            }
+        }
+        for all in self.alls.values().filter(|_| authority == 0) {
+            needs |= !all.complete;
+            assert_eq!(troubled, all.warning.is_some(), "of {active}: {all:?}");
+        }
+        let last = network.lists[authority].last() == Some(&active);
+        assert!(!(troubled && needs) || last, "there are others than {active}");
+    }
+
+    /// Everybody who watches a resource sees the same of it.
+    fn check_unanimity(&self) {
+        let mut seen: BTreeMap<&Key, Option<&Seen>> = BTreeMap::new();
+        for one in self.ones.values() {
+            let known = one.seen.as_ref().filter(|seen| seen.is_cached());
+            let other = *seen.entry(&one.key).or_insert(known);
+            assert_eq!(other, known, "of {:?}", one.key);
+        }
+    }
+
+    /// A server that has sent what an authority wants counts for it, if it was asked, and those below it are let go.
+    fn check_speakers(&mut self, network: &Network) {
+        for (peer, authority) in std::mem::take(&mut self.speakers) {
+            let open = network.open(authority);
+            if !self.is_watched(authority) || !open.contains(&peer) {
+                continue;
+            }
+            assert_eq!(open.last(), Some(&peer), "it has sent something for {authority}");
+            for lower in &network.lists[authority][open.len()..] {
+                let Peer { open, attempt, .. } = &network.peers[*lower];
+                let kept = open.is_some() || attempt.is_some();
+                assert!(
+                    !kept || self.is_wanted(*lower, network) || !self.served(*lower),
+                    "{lower} is let go"
+                );
+            }
+        }
+    }
+
+    /// A server has a stream if it is wanted, or was a short time ago, or is about to be called.
+    fn check_streams(&mut self, network: &Network) {
+        for (id, peer) in network.peers.iter().enumerate() {
+            let there = peer.open.is_some() || peer.attempt.is_some();
+            if there == self.is_wanted(id, network) {
+                self.odd.remove(&id);
+                continue;
+            }
+            let since = *self.odd.entry(id).or_insert(network.now);
+            // What is wanted waits for the backoff; what is not is kept for a while, or was being connected.
+            let longest = Duration::from_secs(if there { 30 + 45 } else { 145 });
+            assert!(network.now <= since + longest, "{id} has a stream: {there}, for too long");
+        }
+    }
+
+    /// Whether something is wanted of a server.
+    pub(super) fn is_wanted(&self, peer: usize, network: &Network) -> bool {
+        let wants =
+            |authority: &usize| self.is_watched(*authority) && network.open(*authority).contains(&peer);
+        (0..network.lists.len()).any(|authority| wants(&authority))
+    }
+
+    /// Whether a server had something to do until this step.
+    fn served(&self, peer: usize) -> bool {
+        !self.odd.contains_key(&peer)
+    }
+
+    fn count(&mut self, what: &'static str) {
+        *self.tally.entry(what).or_default() += 1;
+    }
+}

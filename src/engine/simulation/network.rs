@@ -1,0 +1,373 @@
+//! What lies between an engine and its servers: one virtual clock, delays, and faults.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use prost::Message;
+use tracing::{debug, trace};
+
+use super::{
+    dialogue::{Answered, Due},
+    keys::{AUTHORITIES, Key},
+    peer::{Peer, Said},
+    script::{Lie, Mood},
+};
+use crate::{
+    config::{Bootstrap, Server},
+    engine::Engine,
+    error::Code,
+    pb::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
+    protocol::{Disconnect, DisconnectKind, Input, Output, ServerId, Settings, StreamId, Timer, ViewId},
+    resource::Erased,
+};
+
+/// Both sides, and all that is between them.
+///
+/// After each change, [`poll`](Self::poll) says what the world around must know of, and lets time pass.
+pub(super) struct Network {
+    pub(super) random: fastrand::Rng,
+    pub(super) engine: Engine,
+    pub(super) now: Instant,
+    pub(super) peers: Vec<Peer>,
+    /// The servers of each authority, by their places among the peers.
+    pub(super) lists: Vec<Vec<usize>>,
+    /// Streams and requests get lost and late.
+    pub(super) foul: bool,
+    ids: BTreeMap<ServerId, usize>,
+    /// What is yet to happen, by time and order.
+    future: BTreeMap<(Instant, u64), Happening>,
+    happenings: u64,
+    told: VecDeque<Told>,
+    settled: bool,
+    /// How much has happened since time last began to pass.
+    steps: u32,
+    began: Instant,
+}
+
+/// What the world around must know of.
+pub(super) enum Told {
+    Published(ViewId, Erased),
+    /// A response came from a server.
+    Delivered(usize, DiscoveryResponse, Due),
+    /// A server was told what becomes of a response.
+    Answered(Answered),
+    /// Everything that was due is done.
+    Settled,
+}
+
+enum Happening {
+    Connected(StreamId),
+    Ended(StreamId, Disconnect),
+    /// The transport takes the request; it arrives at once, or is lost with the stream.
+    Sent(StreamId, Bytes),
+    Delivered(StreamId, Said),
+}
+
+impl Network {
+    pub(super) fn new(seed: u64, bootstrap: Bootstrap, servers: Vec<Server>, lists: Vec<Vec<usize>>) -> Self {
+        let now = Instant::now();
+        Self {
+            random: fastrand::Rng::with_seed(seed),
+            engine: Engine::new(Arc::new(bootstrap), Settings::default(), seed),
+            now,
+            peers: servers.into_iter().map(|server| Peer::new(Arc::new(server))).collect(),
+            lists,
+            foul: true,
+            ids: BTreeMap::new(),
+            future: BTreeMap::new(),
+            happenings: 0,
+            told: VecDeque::new(),
+            settled: false,
+            steps: 0,
+            began: now,
+        }
+    }
+
+    /// How much time has passed, for logs.
+    pub(super) fn at(&self) -> Duration {
+        self.now - self.began
+    }
+
+    /// The servers of an authority down to the one whose answers count; none if it was never asked for anything.
+    pub(super) fn open(&self, authority: usize) -> &[usize] {
+        let list = &self.lists[authority];
+        let group = self.engine.groups.of(AUTHORITIES[authority]);
+        &list[..group.map_or(0, |group| group.open.len())]
+    }
+
+    /// The server whose answers count for an authority.
+    pub(super) fn active(&self, authority: usize) -> Option<usize> {
+        self.open(authority).last().copied()
+    }
+
+    /// Whether the engine knows of trouble with the server whose answers count for an authority.
+    pub(super) fn is_in_trouble(&self, authority: usize) -> bool {
+        let group = self.engine.groups.of(AUTHORITIES[authority]);
+        group.is_some_and(|group| self.engine.servers[group.active().0 as usize].failure.is_some())
+    }
+
+    /// Since when a server is asked for a resource on its stream.
+    pub(super) fn asked(&self, peer: usize, key: &Key) -> Option<Instant> {
+        self.peers[peer].open.as_ref()?.dialogue.asked(key.ty, &key.name)
+    }
+
+    /// A server behaves otherwise from now on.
+    pub(super) fn set_mood(&mut self, peer: usize, mood: Mood) {
+        debug!(at = ?self.at(), peer, ?mood, "mood");
+        self.peers[peer].mood = mood;
+        match mood {
+            Mood::Refusing => self.cut(peer),
+            Mood::HalfOpen => {
+                if let Some(open) = &mut self.peers[peer].open {
+                    open.deaf = true;
+                    let stream = open.stream;
+                    self.end_later(KEEPALIVE, stream, DisconnectKind::Failed(Code::Unavailable));
+                }
+            }
+            Mood::Flapping => self.flap(peer),
+            Mood::Fine | Mood::Hanging | Mood::Silent | Mood::Mute(_) | Mood::Slow => {}
+        }
+        self.serve(peer);
+    }
+
+    /// Ends a stream.
+    pub(super) fn cut(&mut self, peer: usize) {
+        let Some(open) = &self.peers[peer].open else { return };
+        let kinds = [DisconnectKind::Closed, DisconnectKind::Failed(Code::Unavailable)];
+        let reason = Disconnect::new(kinds[self.random.usize(0..2)], "cut");
+        self.happen(Happening::Ended(open.stream, reason));
+    }
+
+    pub(super) fn lie(&mut self, peer: usize, lie: Lie) {
+        debug!(at = ?self.at(), peer, ?lie, "lie");
+        self.peers[peer].lie(lie, &mut self.random);
+        self.deliver(peer);
+    }
+
+    /// A server says what it has to say; to be called when its store has changed.
+    pub(super) fn serve(&mut self, peer: usize) {
+        self.peers[peer].serve();
+        self.deliver(peer);
+    }
+
+    /// What is to be known next; `None` when nothing more happens until some time, which it then is.
+    pub(super) fn poll(&mut self, until: Instant) -> Option<Told> {
+        loop {
+            self.obey();
+            if let Some(told) = self.told.pop_front() {
+                self.settled = false;
+                return Some(told);
+            }
+            let next = self.future.first_key_value().map(|((at, _), _)| *at).filter(|at| *at <= until);
+            let timeout = self.engine.poll_timeout();
+            if let Some((_, Timer::Work)) = timeout {
+                // Other things may happen between the slices of a response.
+                if next != Some(self.now) || self.random.bool() {
+                    self.engine.handle_timeout(self.now);
+                    continue;
+                }
+            } else if !std::mem::replace(&mut self.settled, true) {
+                return Some(Told::Settled);
+            }
+            let timeout = timeout.map(|(at, _)| at.max(self.now));
+            let Some(at) = next.into_iter().chain(timeout).min().filter(|at| *at <= until) else {
+                (self.now, self.steps, self.settled) = (until, 0, false);
+                return None;
+            };
+            self.steps += 1;
+            assert!(self.steps < 20_000, "something goes round in circles");
+            (self.now, self.settled) = (at, false);
+            if next == Some(at) {
+                let happening = self.future.pop_first().map(|(_, happening)| happening);
+                happening.into_iter().for_each(|happening| self.happen(happening));
+            } else {
+                self.engine.handle_timeout(at);
+            }
+        }
+    }
+
+    fn happen(&mut self, happening: Happening) {
+        match happening {
+            Happening::Connected(stream) => self.on_connected(stream),
+            Happening::Ended(stream, reason) => self.on_ended(stream, reason),
+            Happening::Sent(stream, request) => self.on_sent(stream, &request),
+            Happening::Delivered(stream, said) => self.on_delivered(stream, said),
+        }
+        self.obey();
+    }
+
+    fn on_connected(&mut self, stream: StreamId) {
+        let id = self.ids[&stream.server];
+        let peer = &mut self.peers[id];
+        if peer.attempt != Some(stream) {
+            return self.engine.handle_input(Input::Connected { stream }, self.now);
+        }
+        match peer.mood {
+            Mood::Refusing => {
+                let reason = Disconnect::new(DisconnectKind::Unreachable, "refused");
+                return self.on_ended(stream, reason);
+            }
+            Mood::Flapping | Mood::Fine | Mood::Hanging | Mood::Silent | Mood::Mute(_) | Mood::Slow => {}
+            Mood::HalfOpen => self.end_later(KEEPALIVE, stream, DisconnectKind::Failed(Code::Unavailable)),
+        }
+        self.peers[id].on_connected(stream);
+        if self.peers[id].mood == Mood::Flapping {
+            self.flap(id);
+        }
+        self.engine.handle_input(Input::Connected { stream }, self.now);
+    }
+
+    fn on_ended(&mut self, stream: StreamId, reason: Disconnect) {
+        let peer = &mut self.peers[self.ids[&stream.server]];
+        if peer.is_current(stream) {
+            peer.failing |= !peer.open.as_ref().is_some_and(|open| open.answered);
+            (peer.open, peer.attempt) = (None, None);
+        }
+        trace!(at = ?self.now - self.began, %stream, reason.message, "ended");
+        // What ended before may be told late; it is nothing to the engine.
+        self.engine.handle_input(Input::Disconnected { stream, reason }, self.now);
+    }
+
+    fn on_sent(&mut self, stream: StreamId, request: &Bytes) {
+        let id = self.ids[&stream.server];
+        let at = self.at();
+        let Some(open) = self.peers[id].open.as_mut().filter(|open| open.stream == stream) else { return };
+        let request = DiscoveryRequest::decode(request.clone()).expect("the client writes requests");
+        let DiscoveryRequest { type_url, resource_names, response_nonce, .. } = &request;
+        trace!(?at, %stream, type_url, ?resource_names, response_nonce, "asked");
+        let answered = open.dialogue.on_request(&request, self.now);
+        self.told.extend(answered.map(Told::Answered));
+        if !open.deaf {
+            open.session.handle_request(request).expect("the client keeps to the protocol");
+        }
+        self.engine.handle_input(Input::RequestSent { stream }, self.now);
+        self.serve(id);
+    }
+
+    fn on_delivered(&mut self, stream: StreamId, Said { bytes, due }: Said) {
+        let id = self.ids[&stream.server];
+        let at = self.at();
+        let peer = &mut self.peers[id];
+        if let Some(open) = peer.open.as_mut().filter(|open| open.stream == stream)
+            && let Ok(response) = DiscoveryResponse::decode(&bytes[..])
+        {
+            let DiscoveryResponse { type_url, nonce, resources, .. } = &response;
+            trace!(?at, %stream, type_url, nonce, resources = resources.len(), "delivered");
+            open.dialogue.on_response(&response, due);
+            (open.answered, peer.failing) = (true, false);
+            self.told.push_back(Told::Delivered(id, response, due));
+        }
+        // What was on its way when a stream was given up may still come.
+        self.engine.handle_input(Input::Received { stream, message: bytes.into() }, self.now);
+    }
+
+    /// Brings what a server sent to the client, as far as it reads.
+    fn deliver(&mut self, peer: usize) {
+        let slow = self.peers[peer].mood == Mood::Slow;
+        let Some(open) = &mut self.peers[peer].open else { return };
+        let stream = open.stream;
+        let mut under_way = Vec::new();
+        while open.credit > 0 && !open.deaf {
+            let Some(said) = open.unread.pop_front() else { break };
+            open.credit -= 1;
+            under_way.push(Happening::Delivered(stream, said));
+        }
+        for happening in under_way {
+            let delay = self.up_to(if slow { SLOW } else { DELAY });
+            self.later(delay, happening);
+        }
+    }
+
+    /// Follows the engine's orders.
+    fn obey(&mut self) {
+        while let Some(output) = self.engine.poll_output() {
+            match output {
+                Output::Notify { view, observed } => self.told.push_back(Told::Published(view, observed)),
+                Output::Lookup { .. } => unreachable!("no target is resolved"),
+                Output::Connect { stream, server, .. } => self.connect(stream, &server),
+                Output::Send { stream, message } => {
+                    let peer = &mut self.peers[self.ids[&stream.server]];
+                    let open = peer.open.as_mut().filter(|open| open.stream == stream);
+                    open.expect("requests are written on streams that are open").dialogue.on_send();
+                    let late = self.foul && self.random.u32(0..100) < 3;
+                    let delay = self.up_to(if late { LATE } else { DELAY });
+                    self.later(delay, Happening::Sent(stream, message));
+                }
+                Output::Read { stream } => {
+                    let id = self.ids[&stream.server];
+                    if let Some(open) = self.peers[id].open.as_mut().filter(|open| open.stream == stream) {
+                        open.credit += 1;
+                    }
+                    self.deliver(id);
+                }
+                Output::Disconnect { stream } => {
+                    let peer = &mut self.peers[self.ids[&stream.server]];
+                    assert!(peer.is_current(stream), "{stream} is over");
+                    trace!(at = ?self.now - self.began, %stream, "given up");
+                    (peer.open, peer.attempt) = (None, None);
+                    self.end_later(DELAY, stream, DisconnectKind::Closed);
+                }
+            }
+        }
+    }
+
+    fn connect(&mut self, stream: StreamId, server: &Arc<Server>) {
+        let id = self.peers.iter().position(|peer| peer.server == *server).expect("it is in the bootstrap");
+        let known = self.ids.insert(stream.server, id);
+        assert!(known.is_none_or(|known| known == id), "a server's number is its own");
+        assert_eq!(self.ids.values().filter(|other| **other == id).count(), 1, "one stream to a server");
+        let peer = &mut self.peers[id];
+        assert!(peer.attempt.is_none() && peer.open.is_none(), "one stream to a server");
+        peer.attempt = Some(stream);
+        let mood = peer.mood;
+        trace!(at = ?self.now - self.began, %stream, peer = id, "connect");
+        if mood == Mood::Hanging {
+            self.end_later(HANGING, stream, DisconnectKind::Unreachable);
+        } else if mood == Mood::Refusing || (self.foul && self.random.u32(0..100) < 10) {
+            let delay = self.up_to(DELAY);
+            self.end_later(delay, stream, DisconnectKind::Unreachable);
+        } else {
+            let delay = self.up_to(DELAY);
+            self.later(delay, Happening::Connected(stream));
+        }
+    }
+
+    fn flap(&mut self, peer: usize) {
+        if let Some(open) = &self.peers[peer].open {
+            let stream = open.stream;
+            let delay = self.up_to(FLAPPING);
+            self.end_later(delay, stream, DisconnectKind::Closed);
+        }
+    }
+
+    fn end_later(&mut self, delay: Duration, stream: StreamId, kind: DisconnectKind) {
+        self.later(delay, Happening::Ended(stream, Disconnect::new(kind, "it broke")));
+    }
+
+    fn up_to(&mut self, longest: Duration) -> Duration {
+        Duration::from_micros(self.random.u64(0..=longest.as_micros() as u64))
+    }
+
+    fn later(&mut self, delay: Duration, happening: Happening) {
+        self.happenings += 1;
+        self.future.insert((self.now + delay, self.happenings), happening);
+    }
+}
+
+/// How long anything is under way.
+const DELAY: Duration = Duration::from_millis(30);
+/// How late a server may be to read.
+const LATE: Duration = Duration::from_secs(5);
+/// How long what a slow server says is under way: less than the time for which absence proves nothing of a name that was
+/// let go and asked for again.
+const SLOW: Duration = Duration::from_secs(12);
+/// The longest life of a stream that flaps.
+const FLAPPING: Duration = Duration::from_secs(3);
+/// When it is given up to connect.
+const HANGING: Duration = Duration::from_secs(20);
+/// When a dead connection is noticed.
+const KEEPALIVE: Duration = Duration::from_secs(40);

@@ -1,0 +1,56 @@
+//! Two types of resources that are as simple as can be.
+
+use bytes::{Bytes, BytesMut};
+
+use crate::{
+    pb::google::protobuf::Any,
+    resource::{Context, Invalid, Resource},
+    wire,
+};
+
+/// A resource of a type whose responses are complete: a name, and a text that must not be `bad`.
+#[derive(Debug, PartialEq)]
+pub(in crate::engine) struct Full(pub(in crate::engine) String);
+
+/// A resource of a type whose responses hold what is new.
+#[derive(Debug, PartialEq)]
+pub(in crate::engine) struct Part(pub(in crate::engine) String);
+
+impl Resource for Full {
+    const TYPE_URL: &'static str = "type.googleapis.com/test.Full";
+    const FULL_STATE: bool = true;
+
+    fn parse(bytes: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
+        text(&bytes).map(Self)
+    }
+}
+
+impl Resource for Part {
+    const TYPE_URL: &'static str = "type.googleapis.com/test.Part";
+
+    fn parse(bytes: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
+        text(&bytes).map(Self)
+    }
+}
+
+/// The message of a [`Full`] or [`Part`].
+pub(in crate::engine) fn message(name: &str, text: &str) -> Bytes {
+    let mut bytes = BytesMut::new();
+    for (field, value) in [(1, name), (2, text)] {
+        prost::encoding::string::encode(field, &value.to_owned(), &mut bytes);
+    }
+    bytes.freeze()
+}
+
+/// The same in an `Any`.
+pub(in crate::engine) fn any<T: Resource>(name: &str, text: &str) -> Any {
+    Any { type_url: T::TYPE_URL.into(), value: message(name, text) }
+}
+
+fn text(bytes: &[u8]) -> Result<String, Invalid> {
+    match wire::string_field(bytes, 2) {
+        Ok("bad") => Err(Invalid::field("text", "it is bad")),
+        Ok(text) => Ok(text.to_owned()),
+        Err(malformed) => Err(Invalid::new(malformed.to_string())),
+    }
+}

@@ -1,0 +1,259 @@
+//! A management server in a simulated world: the real one's session, and what is wrong with it.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use prost::Message;
+
+use super::{
+    dialogue::{Dialogue, Due},
+    parts::{Full, Part, any, message},
+    script::{Lie, Mood, Text, Ty},
+};
+use crate::{
+    config::Server,
+    control_plane::{
+        AnyResource, Session, Store,
+        session::{self, Held},
+    },
+    pb::{
+        envoy::service::discovery::v3::{DiscoveryResponse, ResourceError, ResourceName},
+        google::{protobuf::Any, rpc::Status},
+    },
+    protocol::StreamId,
+    wire,
+};
+
+/// A server, and the one stream to it.
+pub(super) struct Peer {
+    pub(super) server: Arc<Server>,
+    pub(super) store: Store,
+    /// What the store was before.
+    past: Vec<Store>,
+    pub(super) mood: Mood,
+    /// The attempt to connect that is under way.
+    pub(super) attempt: Option<StreamId>,
+    pub(super) open: Option<Open>,
+    /// No stream came about, or the last one ended without a response.
+    pub(super) failing: bool,
+    said: u64,
+}
+
+/// A stream that came about.
+pub(super) struct Open {
+    pub(super) stream: StreamId,
+    pub(super) session: Session,
+    pub(super) dialogue: Dialogue,
+    /// What the server has sent and the client has not read.
+    pub(super) unread: VecDeque<Said>,
+    pub(super) credit: usize,
+    last: Option<Said>,
+    /// Nothing goes through any more.
+    pub(super) deaf: bool,
+    /// A response came.
+    pub(super) answered: bool,
+    /// Something was said that only a new stream puts right.
+    pub(super) lied: bool,
+}
+
+/// A message of a server.
+#[derive(Debug, Clone)]
+pub(super) struct Said {
+    pub(super) bytes: Vec<u8>,
+    pub(super) due: Due,
+}
+
+impl Peer {
+    pub(super) fn new(server: Arc<Server>) -> Self {
+        Self {
+            server,
+            store: Store::new(),
+            past: Vec::new(),
+            mood: Mood::Fine,
+            attempt: None,
+            open: None,
+            failing: false,
+            said: 0,
+        }
+    }
+
+    /// Where it is, as errors name it.
+    pub(super) fn uri(&self) -> String {
+        self.server.uri.to_string()
+    }
+
+    /// What it has under a name.
+    pub(super) fn text(&self, ty: Ty, name: &str) -> Option<String> {
+        self.store.get(ty.url()).resource(name).map(|stored| text_of(stored.bytes()))
+    }
+
+    pub(super) fn is_current(&self, stream: StreamId) -> bool {
+        self.attempt == Some(stream) || self.open.as_ref().is_some_and(|open| open.stream == stream)
+    }
+
+    /// A resource changes; gives its text then.
+    pub(super) fn set(&mut self, (ty, name): (Ty, &str), text: Option<String>) {
+        self.past.push(self.store.clone());
+        self.store.update(|tx| match &text {
+            Some(text) => drop(tx.set(AnyResource::new(ty.url(), name, message(name, text)))),
+            None => drop(tx.remove(ty.url(), name)),
+        });
+    }
+
+    /// It has again what it had at some time.
+    pub(super) fn go_back(&mut self, to: u8) {
+        if let Some(past) = self.past.get(usize::from(to) % self.past.len().max(1)) {
+            self.store = past.clone().with_version_prefix(format!("{}.", self.past.len()));
+        }
+        self.past.truncate(64);
+    }
+
+    pub(super) fn on_connected(&mut self, stream: StreamId) {
+        let mut settings = session::Settings::default();
+        settings.full_state_types.insert(Ty::Full.url().to_owned());
+        self.attempt = None;
+        self.open = Some(Open {
+            stream,
+            session: Session::new(settings),
+            dialogue: Dialogue::default(),
+            unread: VecDeque::new(),
+            credit: 0,
+            last: None,
+            deaf: self.mood == Mood::HalfOpen,
+            answered: false,
+            lied: false,
+        });
+    }
+
+    /// It says what it has to say.
+    pub(super) fn serve(&mut self) {
+        let Some(open) = &mut self.open else { return };
+        let mut held = Held::none();
+        match self.mood {
+            Mood::Silent => return,
+            Mood::Mute(ty) => held.hold(ty.url()),
+            Mood::Fine | Mood::Refusing | Mood::Hanging | Mood::Slow | Mood::Flapping | Mood::HalfOpen => {}
+        }
+        if open.deaf {
+            return;
+        }
+        open.session.set_held(held);
+        while let Some(response) = open.session.poll_response(&self.store) {
+            open.say(&response, due(&response));
+        }
+    }
+
+    /// It says something that is not so.
+    pub(super) fn lie(&mut self, lie: Lie, random: &mut fastrand::Rng) {
+        self.said += 1;
+        let nonce = format!("lie {}", self.said);
+        let Some(open) = self.open.as_mut().filter(|open| !open.deaf) else { return };
+        match lie {
+            Lie::Garbage => {
+                let bytes = vec![0x0f; random.usize(1..50)];
+                open.unread.push_back(Said { bytes, due: Due::Either });
+            }
+            Lie::Stranger => {
+                let type_url = "type.googleapis.com/a.Stranger".into();
+                let response = DiscoveryResponse { type_url, nonce, ..Default::default() };
+                open.unread.push_back(Said { bytes: response.encode_to_vec(), due: Due::Either });
+            }
+            Lie::Repeat => open.unread.extend(open.last.clone()),
+            Lie::Twice(ty) => {
+                let name = open.any_name(ty, random);
+                let resources = vec![lie_about(ty, &name), lie_about(ty, &name)];
+                open.lie((ty, nonce), resources, Due::Nack);
+            }
+            Lie::WrongType(ty) => {
+                let name = open.any_name(ty, random);
+                open.lie((ty, nonce), vec![lie_about(ty.other(), &name)], Due::Nack);
+            }
+            Lie::Error(ty, code) => self.deny((ty, nonce), code, random),
+        }
+    }
+
+    /// It says that it cannot give one of its resources, and gives the others.
+    fn deny(&mut self, (ty, nonce): (Ty, String), code: u8, random: &mut fastrand::Rng) {
+        let uri = self.uri();
+        let now = self.store.get(ty.url());
+        let Some(open) = self.open.as_mut().filter(|open| open.dialogue.is_requested(ty)) else { return };
+        let name = open.any_name(ty, random);
+        let wanted = open.session.subscribed(ty.url());
+        let is_wanted = |name: &str| wanted.contains(&"*") || wanted.contains(&name);
+        let given = now.iter().filter(|(other, _)| *other != name && is_wanted(other));
+        let resources =
+            given.map(|(_, stored)| Any { type_url: ty.url().into(), value: stored.bytes().clone() });
+        let code = [5, 7, 14, 13][usize::from(code) % 4];
+        let error = ResourceError {
+            resource_name: Some(ResourceName { name: name.clone(), ..Default::default() }),
+            error_detail: Some(Status { code, message: format!("denied by {uri}"), details: vec![] }),
+        };
+        let response = DiscoveryResponse {
+            version_info: nonce.clone(),
+            nonce,
+            type_url: ty.url().into(),
+            resources: resources.collect(),
+            resource_errors: vec![error],
+            ..Default::default()
+        };
+        open.session.note_sent(&response);
+        open.lied = true;
+        open.say(&response, due(&response));
+    }
+}
+
+impl Open {
+    fn say(&mut self, response: &DiscoveryResponse, due: Due) {
+        let said = Said { bytes: response.encode_to_vec(), due };
+        self.last = Some(said.clone());
+        self.unread.push_back(said);
+    }
+
+    fn lie(&mut self, (ty, nonce): (Ty, String), resources: Vec<Any>, due: Due) {
+        if !self.dialogue.is_requested(ty) {
+            return;
+        }
+        let type_url = ty.url().into();
+        let version_info = nonce.clone();
+        let response = DiscoveryResponse { version_info, nonce, type_url, resources, ..Default::default() };
+        self.session.note_sent(&response);
+        self.say(&response, due);
+    }
+
+    fn any_name(&self, ty: Ty, random: &mut fastrand::Rng) -> String {
+        let wanted: Vec<_> =
+            self.session.subscribed(ty.url()).into_iter().filter(|name| *name != "*").collect();
+        match wanted.len() {
+            0 => "r0".to_owned(),
+            count => wanted[random.usize(0..count)].to_owned(),
+        }
+    }
+}
+
+impl Text {
+    /// The text of a resource of a server, or `None` when it is deleted.
+    pub(super) fn on(self, server: usize, number: u64) -> Option<String> {
+        match self {
+            Self::Good => Some(format!("s{server} {number}")),
+            Self::Bad => Some("bad".to_owned()),
+            Self::Gone => None,
+        }
+    }
+}
+
+/// The text of a message.
+pub(super) fn text_of(bytes: &[u8]) -> String {
+    wire::string_field(bytes, 2).expect("resources of the world are messages").to_owned()
+}
+
+fn due(response: &DiscoveryResponse) -> Due {
+    let bad = response.resources.iter().any(|any| text_of(&any.value) == "bad");
+    if bad { Due::Either } else { Due::Ack }
+}
+
+/// What nobody must ever see.
+fn lie_about(ty: Ty, name: &str) -> Any {
+    match ty {
+        Ty::Full => any::<Full>(name, "lie"),
+        Ty::Part => any::<Part>(name, "lie"),
+    }
+}

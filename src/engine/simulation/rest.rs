@@ -1,0 +1,115 @@
+//! What must hold when the faults have ended for long enough: everybody sees what the highest server has that can be
+//! reached, and each server knows what is wanted of it, and is asked for nothing else.
+
+use std::collections::BTreeSet;
+
+use super::{
+    known::Seen,
+    model::{All, Model, One},
+    network::Network,
+    peer::Peer,
+    script::{Mood, Ty},
+};
+use crate::error::{Code, WatchError};
+
+impl Model {
+    pub(super) fn check_rest(&self, network: &Network) {
+        for authority in (0..network.lists.len()).filter(|authority| self.is_watched(*authority)) {
+            self.check_agreement(authority, network);
+        }
+        for (id, peer) in network.peers.iter().enumerate() {
+            self.check_subscription(id, peer, network);
+        }
+    }
+
+    fn check_agreement(&self, authority: usize, network: &Network) {
+        let active = network.active(authority).expect("it is watched");
+        for higher in network.open(authority).iter().filter(|higher| **higher != active) {
+            let peer = &network.peers[*higher];
+            assert!(peer.mood != Mood::Fine || !self.has_wanted(peer, authority), "{higher} is back");
+        }
+        let peer = &network.peers[active];
+        let ones = self.ones.values().filter(|one| one.key.authority == authority);
+        // If it has nothing that is wanted, it may have nothing to say, and it is not known that it is well again.
+        let unheard = network.is_in_trouble(authority) && !self.has_wanted(peer, authority);
+        if peer.mood != Mood::Fine || unheard {
+            ones.for_each(|one| assert!(one.seen.as_ref().and_then(Seen::error).is_some(), "{one:?}"));
+            return;
+        }
+        for One { key, seen, .. } in ones {
+            let text = peer.text(key.ty, &key.name);
+            assert!(
+                fits(peer, key.ty, (text.as_deref(), seen.as_ref())),
+                "{active} has {text:?} as {key:?}, seen is {seen:?}"
+            );
+        }
+        for All { members, complete, warning } in self.alls.values().filter(|_| authority == 0) {
+            assert!(*complete && warning.is_none(), "everything is known");
+            let of_type = peer.store.get(Ty::Full.url());
+            let names: BTreeSet<_> = of_type.iter().map(|(name, _)| name).collect();
+            for name in names.into_iter().chain(members.keys().map(String::as_str)) {
+                let (text, seen) = (peer.text(Ty::Full, name), members.get(name));
+                let gone = text.is_none() && seen.is_some_and(|seen| matches!(seen, Seen::Absent(_)));
+                assert!(
+                    !gone && fits(peer, Ty::Full, (text.as_deref(), seen)),
+                    "{active} has {text:?} as the member {name}, seen is {seen:?}"
+                );
+            }
+        }
+    }
+
+    /// Whether a server has something that is watched.
+    fn has_wanted(&self, peer: &Peer, authority: usize) -> bool {
+        let mut ones = self.ones.values().map(|one| &one.key).filter(|key| key.authority == authority);
+        let whole = authority == 0 && !self.alls.is_empty();
+        ones.any(|key| peer.text(key.ty, &key.name).is_some())
+            || (whole && !peer.store.get(Ty::Full.url()).is_empty())
+    }
+
+    fn check_subscription(&self, id: usize, peer: &Peer, network: &Network) {
+        if !self.is_wanted(id, network) {
+            return assert!(peer.open.is_none() && peer.attempt.is_none(), "nothing is wanted of {id}");
+        }
+        let Some(open) = &peer.open else {
+            return assert_ne!(peer.mood, Mood::Fine, "something is wanted of {id}");
+        };
+        open.dialogue.check_answered();
+        for ty in Ty::ALL {
+            let ones = self.ones.values().map(|one| &one.key).filter(|key| key.ty == ty);
+            let ones = ones.filter(|key| network.open(key.authority).contains(&id));
+            let all =
+                (ty == Ty::Full && !self.alls.is_empty() && network.open(0).contains(&id)).then_some("*");
+            let wanted: BTreeSet<_> = ones.map(|key| key.name.as_str()).chain(all).collect();
+            let subscribed: BTreeSet<_> = open.session.subscribed(ty.url()).into_iter().collect();
+            // The end of a wildcard that was asked for by an empty list cannot be said (B1.3).
+            let unsayable = wanted.is_empty() && subscribed == BTreeSet::from(["*"]);
+            assert!(
+                subscribed == wanted || unsayable,
+                "{id} is asked for {subscribed:?}, not for {wanted:?}"
+            );
+        }
+    }
+}
+
+/// Whether what is seen is what a server that can be reached has.
+fn fits(peer: &Peer, ty: Ty, (text, seen): (Option<&str>, Option<&Seen>)) -> bool {
+    let features = peer.server.features;
+    match (text, seen) {
+        (_, None) => false,
+        (Some("bad"), Some(seen)) => {
+            let lost = matches!(seen, Seen::Absent(_));
+            seen.error().is_some_and(WatchError::is_rejected) && (lost || !features.fail_on_data_errors)
+        }
+        (Some(text), Some(seen)) => *seen == Seen::Present { text: text.to_owned(), warning: None },
+        (None, Some(Seen::Absent(reason))) => !reason.is_of_server(),
+        // Of such a type nothing says that a resource is gone (B1.11).
+        (None, Some(Seen::Present { warning, .. })) if ty == Ty::Part => {
+            !warning.as_ref().is_some_and(WatchError::is_of_server)
+        }
+        (None, Some(Seen::Present { warning, .. })) => {
+            let keeps = features.ignore_resource_deletion && !features.fail_on_data_errors;
+            let gone = |code: Code| matches!(code, Code::NotFound | Code::Unavailable);
+            keeps && warning.as_ref().is_some_and(|warning| gone(warning.code()) && !warning.is_of_server())
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! What is done in a simulated world, as a list that can be made up, found by a fuzzer, and printed.
+
+use std::time::Duration;
+
+use super::parts::{Full, Part};
+use crate::resource::{Resource, ResourceType};
+
+/// A world by its seed, and what is done in it. Numbers stand for what there is, modulo how much there is.
+#[derive(Debug, Clone)]
+pub struct Script {
+    /// Decides on the servers, the authorities, and all that the network does by chance.
+    pub(super) seed: u64,
+    /// What is done, one after the other.
+    pub(super) operations: Vec<Operation>,
+}
+
+/// One thing that an application, an operator or the network does.
+#[derive(Debug, Clone)]
+pub(super) enum Operation {
+    /// An application watches a resource.
+    Watch {
+        /// Its type.
+        ty: Ty,
+        /// Its authority: the one of old-style names, or one of two others.
+        authority: u8,
+        /// The number in its name.
+        name: u8,
+    },
+    /// An application watches everything of a type.
+    WatchAll,
+    /// A watch ends.
+    Unwatch(u8),
+    /// An operator changes a resource on some servers.
+    Change {
+        /// The bits of the servers.
+        servers: u8,
+        /// The type.
+        ty: Ty,
+        /// The authority.
+        authority: u8,
+        /// The number in the name.
+        name: u8,
+        /// What it becomes.
+        text: Text,
+    },
+    /// A server or what leads to it gets better or worse.
+    Mood(u8, Mood),
+    /// A stream ends.
+    Cut(u8),
+    /// A server starts again, with what it had at some time.
+    Restart(u8, u8),
+    /// A server says something that is not so.
+    Lie(u8, Lie),
+    /// Time passes: a fraction of one of several lengths.
+    Pass(u8, u8),
+    /// All faults end but for some servers, by their bits, which stay away; and long after, everything is checked.
+    Heal(u8),
+}
+
+/// A type of resource.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Ty {
+    /// Its responses are complete.
+    Full,
+    /// Its responses hold what is new.
+    Part,
+}
+
+/// What becomes of a resource.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Text {
+    /// It is good, and new.
+    Good,
+    /// It is invalid.
+    Bad,
+    /// It is deleted.
+    Gone,
+}
+
+/// How a server behaves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mood {
+    /// As it should.
+    Fine,
+    /// Nobody can connect.
+    Refusing,
+    /// Connecting takes long and comes to nothing.
+    Hanging,
+    /// It accepts streams and requests, and says nothing.
+    Silent,
+    /// It says nothing of one type.
+    Mute(Ty),
+    /// What it says takes long.
+    Slow,
+    /// Its streams break soon after they came about.
+    Flapping,
+    /// Nothing goes through, in either direction, and nobody notices but the keepalive.
+    HalfOpen,
+}
+
+/// What a server says that is not so.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Lie {
+    /// A message that is none.
+    Garbage,
+    /// A response of a type that nobody knows.
+    Stranger,
+    /// The last response once more.
+    Repeat,
+    /// A name twice.
+    Twice(Ty),
+    /// A resource of another type.
+    WrongType(Ty),
+    /// It cannot give a resource, for a reason by number.
+    Error(Ty, u8),
+}
+
+impl Script {
+    /// The script that some bytes stand for: any do, six for an operation and a pause.
+    pub fn of(seed: u64, bytes: &[u8]) -> Self {
+        let mut operations = Vec::with_capacity(bytes.len() / 3);
+        for step in bytes.as_chunks::<6>().0 {
+            let [kind, a, b, c, length, part] = *step;
+            operations.extend(Operation::of(kind, [a, b, c]));
+            operations.push(Operation::Pass(length, part));
+        }
+        Self { seed, operations }
+    }
+
+    /// A script by chance.
+    pub fn random(seed: u64) -> Self {
+        Self::of(seed, &Self::random_bytes(seed))
+    }
+
+    /// The bytes of a script by chance.
+    pub fn random_bytes(seed: u64) -> Vec<u8> {
+        let mut random = fastrand::Rng::with_seed(seed ^ 0x5eed);
+        let count = random.usize(20..120);
+        (0..6 * count).map(|_| random.u8(..)).collect()
+    }
+}
+
+impl Operation {
+    /// What is done, as often as its kind has numbers.
+    fn of(kind: u8, [a, b, c]: [u8; 3]) -> Option<Self> {
+        let ty = Ty::of(a);
+        Some(match kind {
+            0..62 => Self::Watch { ty, authority: b, name: c },
+            62..70 => Self::WatchAll,
+            70..98 => Self::Unwatch(a),
+            98..160 => {
+                // Most servers have most of it.
+                let servers = (a >> 1) | (a >> 4);
+                let text = match c >> 5 {
+                    0 => Text::Gone,
+                    1 => Text::Bad,
+                    _ => Text::Good,
+                };
+                Self::Change { servers, ty, authority: b, name: c, text }
+            }
+            160..198 => Self::Mood(a, Mood::of(b, c)),
+            198..211 => Self::Cut(a),
+            211..216 => Self::Restart(a, b),
+            216..239 => Self::Lie(a, Lie::of(b, c)),
+            239..244 => Self::Heal(a & b),
+            244.. => return None,
+        })
+    }
+
+    /// How much time passes.
+    pub(super) fn pause(length: u8, part: u8) -> Duration {
+        let longest = [0, 1, 5, 50, 1_000, 20_000][usize::from(length) % 6];
+        Duration::from_micros(longest * 1_000 * u64::from(part) / 255)
+    }
+}
+
+impl Ty {
+    pub(super) const ALL: [Self; 2] = [Self::Full, Self::Part];
+
+    pub(super) fn url(self) -> &'static str {
+        match self {
+            Self::Full => Full::TYPE_URL,
+            Self::Part => Part::TYPE_URL,
+        }
+    }
+
+    pub(super) fn resource(self) -> ResourceType {
+        match self {
+            Self::Full => ResourceType::of::<Full>(),
+            Self::Part => ResourceType::of::<Part>(),
+        }
+    }
+
+    pub(super) fn other(self) -> Self {
+        match self {
+            Self::Full => Self::Part,
+            Self::Part => Self::Full,
+        }
+    }
+
+    fn of(number: u8) -> Self {
+        Self::ALL[usize::from(number & 1)]
+    }
+}
+
+impl Mood {
+    fn of(kind: u8, number: u8) -> Self {
+        match kind % 12 {
+            0 | 1 => Self::Refusing,
+            2 => Self::Hanging,
+            3 => Self::Silent,
+            4 => Self::Mute(Ty::of(number)),
+            5 => Self::Slow,
+            6 => Self::Flapping,
+            7 => Self::HalfOpen,
+            _ => Self::Fine,
+        }
+    }
+}
+
+impl Lie {
+    fn of(kind: u8, number: u8) -> Self {
+        let ty = Ty::of(kind >> 4);
+        match kind % 9 {
+            0 => Self::Garbage,
+            1 => Self::Stranger,
+            2 | 3 => Self::Repeat,
+            4 => Self::Twice(ty),
+            5 => Self::WrongType(ty),
+            _ => Self::Error(ty, number),
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! Everybody who takes part: applications, operators, servers, and the network.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use tracing::debug;
+
+use super::{
+    keys::{AUTHORITIES, Key},
+    model::Model,
+    network::{Network, Told},
+    script::{Mood, Operation, Text, Ty},
+};
+use crate::{
+    config::{AuthorityBuilder, Bootstrap, Node, Server, ServerBuilder},
+    engine::Names,
+    protocol::ViewId,
+};
+
+pub(super) struct World {
+    network: Network,
+    model: Model,
+    /// Everything of a type may be watched.
+    whole: bool,
+    texts: u64,
+    views: u64,
+}
+
+impl World {
+    /// A world with servers, authorities and resources by chance.
+    pub(super) fn new(seed: u64) -> Self {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let whole = random.bool();
+        let servers: Vec<_> = (1..=SERVERS).map(|port| server(port, &mut random)).collect();
+        let lists = lists(&mut random);
+        let bootstrap = bootstrap(&servers, &lists, &mut random);
+        let built = servers.into_iter().map(|server| server.build().expect("it is valid"));
+        let network = Network::new(seed, bootstrap, built.collect(), lists);
+        let mut world = Self { network, model: Model::default(), whole, texts: 0, views: 0 };
+        for _ in 0..random.usize(0..20) {
+            let (servers, authority, name) = (random.u8(..) | random.u8(..), random.u8(..), random.u8(..));
+            let ty = if random.bool() { Ty::Full } else { Ty::Part };
+            world.change(servers, (ty, authority, name), Text::Good);
+        }
+        world
+    }
+
+    /// Gives how often what happened.
+    pub(super) fn play(mut self, operations: &[Operation]) -> BTreeMap<&'static str, u64> {
+        for operation in operations {
+            self.perform(operation);
+            self.pass(Duration::ZERO);
+        }
+        self.heal(0);
+        self.model.tally
+    }
+
+    fn perform(&mut self, operation: &Operation) {
+        debug!(at = ?self.network.at(), ?operation, "perform");
+        let peer = |number: u8| usize::from(number) % usize::from(SERVERS);
+        match *operation {
+            Operation::Watch { ty, authority, name } => {
+                self.watch(Key::of((ty, authority, name), self.whole))
+            }
+            Operation::WatchAll if self.whole => self.watch_all(),
+            Operation::WatchAll => {}
+            Operation::Unwatch(number) => {
+                if let Some(view) = self.model.end_view(number) {
+                    self.network.engine.unsubscribe(view, self.network.now);
+                }
+            }
+            Operation::Change { servers, ty, authority, name, text } => {
+                self.change(servers, (ty, authority, name), text);
+            }
+            Operation::Mood(number, mood) => self.network.set_mood(peer(number), mood),
+            Operation::Cut(number) => self.network.cut(peer(number)),
+            Operation::Restart(number, past) => self.restart(peer(number), past),
+            Operation::Lie(number, lie) => self.network.lie(peer(number), lie),
+            Operation::Pass(length, part) => self.pass(Operation::pause(length, part)),
+            Operation::Heal(away) => self.heal(away),
+        }
+    }
+
+    fn next_view(&mut self) -> ViewId {
+        self.views += 1;
+        ViewId::new(self.views)
+    }
+
+    fn watch(&mut self, key: Key) {
+        let view = self.next_view();
+        debug!(?view, ?key, "watch");
+        let names = Names::One(key.name.as_str().into());
+        let ty = key.ty.resource();
+        self.model.on_watch(view, key);
+        self.network.engine.subscribe(view, ty, names, self.network.now);
+    }
+
+    fn watch_all(&mut self) {
+        let view = self.next_view();
+        debug!(?view, "watch everything");
+        self.model.on_watch_all(view);
+        self.network.engine.subscribe(view, Ty::Full.resource(), Names::All, self.network.now);
+    }
+
+    fn change(&mut self, servers: u8, numbers: (Ty, u8, u8), text: Text) {
+        let key = Key::of(numbers, self.whole);
+        self.texts += 1;
+        for id in (0..self.network.peers.len()).filter(|id| servers & (1 << id) != 0) {
+            let text = text.on(id, self.texts);
+            self.network.peers[id].set((key.ty, &key.name), text.clone());
+            self.model.on_change(id, &key, text);
+            self.network.serve(id);
+        }
+    }
+
+    /// A server starts again, with what it had at some time.
+    fn restart(&mut self, peer: usize, past: u8) {
+        self.network.cut(peer);
+        self.network.peers[peer].go_back(past);
+        self.model.on_restart(peer, &self.network.peers[peer]);
+    }
+
+    /// All faults end but for some servers, which stay away; and after a long time everything is checked.
+    fn heal(&mut self, away: u8) {
+        self.network.foul = false;
+        for id in 0..self.network.peers.len() {
+            if self.network.peers[id].open.as_ref().is_some_and(|open| open.lied || open.deaf) {
+                self.network.cut(id);
+            }
+            let mood = if away & (1 << id) == 0 { Mood::Fine } else { Mood::Refusing };
+            self.network.set_mood(id, mood);
+        }
+        // The longest backoff, the does-not-exist time of a server that is suspected (twice, since a server may take over
+        // only then), and the longest delay of an answer.
+        self.pass(Duration::from_secs(150 + 30 + 30 + 20));
+        self.model.check_rest(&self.network);
+        self.network.foul = true;
+    }
+
+    /// Lets time pass, with everything that happens in it.
+    fn pass(&mut self, time: Duration) {
+        let until = self.network.now + time;
+        while let Some(told) = self.network.poll(until) {
+            match told {
+                Told::Published(view, observed) => self.model.on_notify(view, &observed, &self.network),
+                Told::Delivered(peer, response, due) => {
+                    self.model.on_delivered(peer, &response, due, &self.network);
+                }
+                Told::Answered(answered) => self.model.on_answered(answered),
+                Told::Settled => self.model.check_step(&self.network),
+            }
+        }
+    }
+}
+
+fn server(port: u8, random: &mut fastrand::Rng) -> ServerBuilder {
+    let features = ["ignore_resource_deletion", "fail_on_data_errors", "resource_timer_is_transient_error"];
+    let features: Vec<_> = features.into_iter().filter(|_| random.u32(0..4) == 0).collect();
+    Server::new(format!("127.0.0.1:{port}")).insecure().features(features)
+}
+
+/// The servers of each authority: shared, and in different orders.
+fn lists(random: &mut fastrand::Rng) -> Vec<Vec<usize>> {
+    if random.bool() {
+        return vec![vec![0, 1], vec![1, 2], vec![1]];
+    }
+    let mut list = || {
+        let mut all: Vec<_> = (0..usize::from(SERVERS)).collect();
+        random.shuffle(&mut all);
+        all.truncate(random.usize(1..=all.len()));
+        all
+    };
+    AUTHORITIES.iter().map(|_| list()).collect()
+}
+
+fn bootstrap(servers: &[ServerBuilder], lists: &[Vec<usize>], random: &mut fastrand::Rng) -> Bootstrap {
+    let mut bootstrap = Bootstrap::builder().node(Node::new("n"));
+    for (name, list) in AUTHORITIES.iter().zip(lists) {
+        let mut authority = AuthorityBuilder::default();
+        for id in list {
+            match name {
+                None => bootstrap = bootstrap.server(servers[*id].clone()),
+                Some(_) => authority = authority.server(servers[*id].clone()),
+            }
+        }
+        if random.u32(0..6) == 0 {
+            authority = authority.fallback_on_reachability_only();
+        }
+        if let Some(name) = name {
+            bootstrap = bootstrap.authority(*name, authority);
+        }
+    }
+    bootstrap.build().expect("it is valid")
+}
+
+const SERVERS: u8 = 3;
