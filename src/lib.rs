@@ -102,11 +102,11 @@ pub mod discover;
     deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
 )]
 pub mod error;
-#[cfg(feature = "metrics")]
-pub mod metrics;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+#[cfg(feature = "metrics")]
+pub mod metrics;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
 pub mod name;
 pub mod pb;

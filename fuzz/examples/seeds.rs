@@ -6,6 +6,7 @@ use std::{collections::BTreeMap, fs, io, path::Path};
 
 use prost::Message;
 use xdskit::{
+    fuzzing::Script,
     pb::{
         envoy::{
             config::{
@@ -88,6 +89,10 @@ fn main() -> io::Result<()> {
     write(&corpus.join("bootstrap/full"), BOOTSTRAP.as_bytes())?;
     for (i, name) in NAMES.iter().enumerate() {
         write(&corpus.join(format!("name/{i}")), name.as_bytes())?;
+    }
+    for seed in 0..8_u64 {
+        let bytes = [&seed.to_le_bytes()[..], &Script::random_bytes(seed)].concat();
+        write(&corpus.join(format!("operations/{seed}")), &bytes)?;
     }
     Ok(())
 }

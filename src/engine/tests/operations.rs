@@ -19,4 +19,4 @@ fn operations_on_several_servers_and_authorities() {
 }
 
 /// How many kinds of things happen.
-const KINDS: usize = 13;
+const KINDS: usize = 12;
