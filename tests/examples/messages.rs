@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use std::{fs, future::Future, net::SocketAddr, path::Path, time::Duration};
+use std::{fs, future::Future, net::SocketAddr, path::Path};
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use tokio::{
     io::AsyncReadExt,
     net::{TcpListener, TcpStream},
+    sync::mpsc,
 };
 use xdskit::{
     control_plane::{self, ControlPlane},
@@ -88,13 +89,17 @@ async fn a_server_that_flaps() {
 
 #[tokio::test]
 async fn a_server_that_ends_each_stream() {
-    let (control_plane, server) = serve().await;
+    let (events, mut seen) = mpsc::unbounded_channel();
+    let control_plane =
+        ControlPlane::builder().observe(move |event| drop(events.send(event.clone()))).build();
     control_plane.set_held(control_plane::session::Held::all());
+    let server = control_plane.serve(LOOPBACK).await.unwrap();
     let ending = control_plane.clone();
     tokio::spawn(async move {
-        loop {
-            ending.disconnect(tonic::Status::resource_exhausted("too many clients"));
-            tokio::time::sleep(Duration::from_millis(1)).await;
+        while let Some(event) = seen.recv().await {
+            if let control_plane::Event::Request { .. } = event {
+                ending.disconnect(tonic::Status::resource_exhausted("too many clients"));
+            }
         }
     });
     says(

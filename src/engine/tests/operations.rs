@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::seeds::with_seeds;
+use super::seeds::with_many_seeds;
 use crate::engine::simulation::{Script, play};
 
 #[test]
 fn operations_on_several_servers_and_authorities() {
     let mut tally = BTreeMap::new();
-    let seeds = with_seeds("operations_on_several_servers", |seed| {
+    let seeds = with_many_seeds("operations_on_several_servers", 10_000, |seed| {
         for (what, count) in play(&Script::random(seed)) {
             *tally.entry(what).or_insert(0) += count;
         }

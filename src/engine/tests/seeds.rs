@@ -6,7 +6,12 @@ use tracing_subscriber::EnvFilter;
 
 /// Runs a test with each of many seeds: `XDSKIT_SIMULATION_SEEDS=100000` of them, or only `XDSKIT_SIMULATION_SEED=17`, of
 /// which it then logs all that `RUST_LOG=xdskit=trace` asks for. Says how many there were.
-pub(super) fn with_seeds(test: &'static str, mut run: impl FnMut(u64)) -> u64 {
+pub(super) fn with_seeds(test: &'static str, run: impl FnMut(u64)) -> u64 {
+    with_many_seeds(test, 2_000, run)
+}
+
+/// The same with another number of seeds where the variable does not say.
+pub(super) fn with_many_seeds(test: &'static str, usual: u64, mut run: impl FnMut(u64)) -> u64 {
     if let Some(seed) = variable("XDSKIT_SIMULATION_SEED") {
         // It is there already if several tests run.
         let _ = tracing_subscriber::fmt()
@@ -19,7 +24,7 @@ pub(super) fn with_seeds(test: &'static str, mut run: impl FnMut(u64)) -> u64 {
         run(seed);
         return 1;
     }
-    let seeds = variable("XDSKIT_SIMULATION_SEEDS").unwrap_or(2_000);
+    let seeds = variable("XDSKIT_SIMULATION_SEEDS").unwrap_or(usual);
     for seed in 0..seeds {
         let shown = ShownOnPanic { test, seed };
         run(seed);
