@@ -66,6 +66,9 @@ fn of_tls(error: &rustls::Error, channel: &ChannelCredentials) -> Option<String>
     if let rustls::Error::InvalidMessage(_) = error {
         return Some("it does not speak TLS; is it one for channel_creds `insecure`?".to_owned());
     }
+    if let rustls::Error::AlertReceived(rustls::AlertDescription::CertificateRequired) = error {
+        return Some("does it want a client certificate (certificate_file)?".to_owned());
+    }
     let rustls::Error::InvalidCertificate(why) = error else { return None };
     if [CertificateError::UnknownIssuer, CertificateError::BadSignature].contains(why) {
         return Some(match &config.ca_certificate_file {
