@@ -40,7 +40,9 @@ pub(crate) struct Group {
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     groups: Vec<Group>,
-    by_authority: BTreeMap<Option<Arc<str>>, GroupId>,
+    by_authority: BTreeMap<Arc<str>, GroupId>,
+    /// That of the names of the older form.
+    default: Option<GroupId>,
 }
 
 impl Group {
@@ -70,7 +72,24 @@ impl Groups {
     /// The servers of an authority, if something of it was ever wanted.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn of(&self, authority: Option<&str>) -> Option<&Group> {
-        self.by_authority.get(&authority.map(Into::into)).map(|id| self.get(*id))
+        self.find(authority).map(|id| self.get(id))
+    }
+
+    fn find(&self, authority: Option<&str>) -> Option<GroupId> {
+        match authority {
+            None => self.default,
+            Some(name) => self.by_authority.get(name).copied(),
+        }
+    }
+
+    fn add(&mut self, group: Group) -> GroupId {
+        let id = GroupId(self.groups.len() as u32);
+        match &group.authority {
+            None => self.default = Some(id),
+            Some(name) => drop(self.by_authority.insert(name.clone(), id)),
+        }
+        self.groups.push(group);
+        id
     }
 
     pub(super) fn get(&self, id: GroupId) -> &Group {
@@ -96,41 +115,41 @@ impl Groups {
 impl Engine {
     /// The servers to ask for a name. They are made known when they were not yet.
     pub(super) fn group_for(&mut self, name: &ResourceName, now: Instant) -> Result<GroupId, Refusal> {
-        let sources = self.bootstrap.sources_for(name).map_err(|unknown| refuse(unknown.to_string()))?;
-        self.group_of(name.authority(), sources.to_vec(), now)
+        if let Some(known) = self.groups.find(name.authority()) {
+            return Ok(known);
+        }
+        let bootstrap = self.bootstrap.clone();
+        let sources = bootstrap.sources_for(name).map_err(|unknown| refuse(unknown.to_string()))?;
+        self.add_group(name.authority(), sources, now)
     }
 
     /// The servers of names of the older form.
     pub(super) fn default_group(&mut self, now: Instant) -> Result<GroupId, Refusal> {
-        self.group_of(None, self.bootstrap.sources().to_vec(), now)
+        match self.groups.find(None) {
+            Some(known) => Ok(known),
+            None => self.add_group(None, self.bootstrap.clone().sources(), now),
+        }
     }
 
-    fn group_of(
+    fn add_group(
         &mut self,
         authority: Option<&str>,
-        sources: Vec<ConfigSource>,
+        sources: &[ConfigSource],
         now: Instant,
     ) -> Result<GroupId, Refusal> {
-        let authority: Option<Arc<str>> = authority.map(Into::into);
-        if let Some(known) = self.groups.by_authority.get(&authority) {
-            return Ok(*known);
-        }
         let mut servers: Vec<Arc<Server>> = Vec::with_capacity(sources.len());
-        for source in &sources {
-            check_variant(source.server())?;
-            if !servers.contains(source.server()) {
-                servers.push(source.server().clone());
+        for server in sources.iter().map(ConfigSource::server) {
+            check_variant(server)?;
+            if !servers.contains(server) {
+                servers.push(server.clone());
             }
         }
         let first = servers.first().ok_or_else(|| refuse("its authority has no servers".into()))?;
-        let open = vec![self.server_id(&first.clone(), now)];
-        let entry = authority.as_deref().and_then(|name| self.bootstrap.authorities().get(name));
+        let open = vec![self.server_id(first, now)];
+        let entry = authority.and_then(|name| self.bootstrap.authorities().get(name));
         let on_reachability_only = entry.is_some_and(Authority::fallback_on_reachability_only);
-        let id = GroupId(self.groups.groups.len() as u32);
-        self.groups.by_authority.insert(authority.clone(), id);
-        let group = Group { authority, servers, open, on_reachability_only, views: 0, trouble: None };
-        self.groups.groups.push(group);
-        Ok(id)
+        let authority = authority.map(Into::into);
+        Ok(self.groups.add(Group { authority, servers, open, on_reachability_only, views: 0, trouble: None }))
     }
 
     /// The place of a server, which gets one if it was not known; nothing is asked of it yet.

@@ -1,6 +1,6 @@
 use std::{
     borrow::Cow,
-    collections::{BTreeSet, HashMap},
+    collections::HashMap,
     fmt::Write,
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
@@ -10,7 +10,7 @@ use std::{
 use crate::{
     cache::Update,
     name::ResourceName,
-    protocol::{Body, Envelope, GroupId, Item, ServerId, Span, StreamId, SubId, TypeId},
+    protocol::{Body, Envelope, Item, ServerId, Span, StreamId, SubId, TypeId},
     resource::{Invalid, ResourceType, Version},
 };
 
@@ -35,8 +35,6 @@ pub(crate) struct Job {
     pub(super) duplicate: bool,
     /// Something came that has no name, so that absence proves nothing.
     pub(super) nameless: bool,
-    /// The groups that use another server at the moment, and find here what they want.
-    pub(super) returning: BTreeSet<GroupId>,
     pub(super) problems: Problems,
     /// For what is logged of it.
     pub(super) span: tracing::Span,
@@ -92,7 +90,6 @@ impl Job {
             heartbeats: 0,
             duplicate: false,
             nameless: false,
-            returning: BTreeSet::new(),
             problems: Problems::default(),
             span: tracing::Span::none(),
             valid: 0,

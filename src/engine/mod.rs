@@ -297,11 +297,11 @@ impl Engine {
         if self.table.get(entry).is_some_and(Entry::is_waiting) {
             self.fall_back(group, now);
         }
-        // The view hears of it once, with all else that is known.
-        self.remove_view(entry, view);
+        // The view hears of it once, with all else that is known. It stands last still.
+        let newest = self.table.get_mut(entry).and_then(|entry| entry.views.pop());
         self.judge(group);
         if let Some(entry) = self.table.get_mut(entry) {
-            entry.views.push(view);
+            entry.views.extend(newest);
         }
         self.publish_to(entry, &[view]);
         Ok(View::One(entry))

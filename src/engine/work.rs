@@ -1,4 +1,4 @@
-use std::{borrow::Cow, sync::Arc, time::Instant};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use tracing::trace;
@@ -32,7 +32,7 @@ impl Engine {
             Stage::Locate(from) => {
                 self.locate(&mut job, from);
                 if job.stage == Stage::Apply(0) {
-                    for group in std::mem::take(&mut job.returning) {
+                    for group in self.returning(&job) {
                         self.take_over(group, job.server(), job.number, now);
                     }
                 }
@@ -106,23 +106,27 @@ impl Engine {
         if is_resource {
             let serial = sub.and_then(|sub| interest.get(sub)).map_or(0, |sub| sub.serial);
             job.located.push(Located { value, index, sub, serial });
-            if self.groups.is_higher(job.server()) {
-                self.note_return(job, sub);
-            }
         }
     }
 
-    /// Notes when a resource is wanted by a group that uses a lower server at the moment.
-    fn note_return(&mut self, job: &mut Job, sub: Option<SubId>) {
+    /// The groups that use a lower server at the moment, and find in a response what they want.
+    fn returning(&mut self, job: &Job) -> BTreeSet<GroupId> {
         let server = job.server();
-        let interest = self.servers[server.0 as usize].machine.interest(job.ty);
-        let Some(interest) = interest else { return };
-        let group = match sub.and_then(|sub| interest.get(sub)) {
-            Some(sub) => self.table.get(sub.entry).map(|entry| entry.group),
-            None if interest.takes_all() => self.wildcard_group(server, job.ty),
-            None => None,
+        if !self.groups.is_higher(server) {
+            return BTreeSet::new();
+        }
+        let all = self.wildcard_group(server, job.ty);
+        let Self { groups, servers, table, .. } = self;
+        let Some(interest) = servers[server.0 as usize].machine.interest(job.ty) else {
+            return BTreeSet::new();
         };
-        job.returning.extend(group.filter(|group| self.groups.get(*group).is_higher(server)));
+        let all = all.filter(|_| interest.takes_all());
+        let wants = |located: &Located| match located.sub.and_then(|sub| interest.get(sub)) {
+            Some(sub) => table.get(sub.entry).map(|entry| entry.group),
+            None => all,
+        };
+        let wanting = job.located.iter().filter_map(wants);
+        wanting.filter(|group| groups.get(*group).is_higher(server)).collect()
     }
 
     /// The group that takes everything of a type from a server.

@@ -2,20 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    keys::Key,
-    parts::{Full, Part},
-    peer::Peer,
-    script::Ty,
-};
-use crate::{error::WatchError, observed::Observed, resource::Erased};
-
-/// What a watch sees.
-#[derive(Debug, Clone, PartialEq)]
-pub(super) enum Seen {
-    Present { text: String, warning: Option<WatchError> },
-    Absent(WatchError),
-}
+use super::{keys::Key, parts::Seen, peer::Peer, script::Ty};
+use crate::error::WatchError;
 
 /// Every text that a resource ever had on each server, with `None` for not being there, and which of them was seen last.
 #[derive(Debug, Default)]
@@ -36,26 +24,6 @@ struct Last {
 }
 
 impl Seen {
-    pub(super) fn of(observed: &Erased) -> Self {
-        if let Some(full) = observed.downcast_ref::<Observed<Full>>() {
-            Self::of_one(full, |full| &full.0)
-        } else if let Some(part) = observed.downcast_ref::<Observed<Part>>() {
-            Self::of_one(part, |part| &part.0)
-        } else {
-            panic!("published something unknown")
-        }
-    }
-
-    fn of_one<T>(observed: &Observed<T>, text: impl Fn(&T) -> &str) -> Self {
-        match observed {
-            Observed::Pending => panic!("nothing new was published"),
-            Observed::Absent { reason } => Self::Absent(reason.clone()),
-            Observed::Present { resource, warning, .. } => {
-                Self::Present { text: text(resource).to_owned(), warning: warning.clone() }
-            }
-        }
-    }
-
     /// The bad news.
     pub(super) fn error(&self) -> Option<&WatchError> {
         match self {

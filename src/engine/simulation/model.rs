@@ -10,8 +10,9 @@ use tracing::debug;
 use super::{
     dialogue::{Answered, Due},
     keys::Key,
-    known::{History, Seen},
+    known::History,
     network::Network,
+    parts::Seen,
     peer::Peer,
     script::Ty,
 };

@@ -1,10 +1,12 @@
-//! Two types of resources that are as simple as can be.
+//! Two types of resources that are as simple as can be, and what a watch sees of them.
 
 use bytes::{Bytes, BytesMut};
 
 use crate::{
+    error::WatchError,
+    observed::Observed,
     pb::google::protobuf::Any,
-    resource::{Context, Invalid, Resource},
+    resource::{Context, Erased, Invalid, Resource},
     wire,
 };
 
@@ -52,5 +54,34 @@ fn text(bytes: &[u8]) -> Result<String, Invalid> {
         Ok("bad") => Err(Invalid::field("text", "it is bad")),
         Ok(text) => Ok(text.to_owned()),
         Err(malformed) => Err(Invalid::new(malformed.to_string())),
+    }
+}
+
+/// What a watch sees.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::engine) enum Seen {
+    Present { text: String, warning: Option<WatchError> },
+    Absent(WatchError),
+}
+
+impl Seen {
+    pub(in crate::engine) fn of(observed: &Erased) -> Self {
+        if let Some(full) = observed.downcast_ref::<Observed<Full>>() {
+            Self::of_one(full, |full| &full.0)
+        } else if let Some(part) = observed.downcast_ref::<Observed<Part>>() {
+            Self::of_one(part, |part| &part.0)
+        } else {
+            panic!("published something unknown")
+        }
+    }
+
+    fn of_one<T>(observed: &Observed<T>, text: impl Fn(&T) -> &str) -> Self {
+        match observed {
+            Observed::Pending => panic!("nothing new was published"),
+            Observed::Absent { reason } => Self::Absent(reason.clone()),
+            Observed::Present { resource, warning, .. } => {
+                Self::Present { text: text(resource).to_owned(), warning: warning.clone() }
+            }
+        }
     }
 }

@@ -4,9 +4,9 @@
 use std::collections::BTreeSet;
 
 use super::{
-    known::Seen,
     model::{All, Model, One},
     network::Network,
+    parts::Seen,
     peer::Peer,
     script::{Mood, Ty},
 };

@@ -10,8 +10,9 @@ use super::{
     rig::{Full, Part},
 };
 use crate::{
+    engine::simulation::parts::Seen,
     error::{Code, WatchError},
-    observed::{ErasedMembers, Observed},
+    observed::ErasedMembers,
     protocol::ViewId,
     resource::{Erased, Resource},
     wire,
@@ -37,12 +38,6 @@ struct Watched {
     members: BTreeMap<String, Seen>,
     complete: bool,
     stale: bool,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-enum Seen {
-    Present { text: String, warning: Option<WatchError> },
-    Absent(WatchError),
 }
 
 impl Model {
@@ -160,26 +155,6 @@ impl Watched {
 }
 
 impl Seen {
-    fn of(observed: &Erased) -> Self {
-        if let Some(full) = observed.downcast_ref::<Observed<Full>>() {
-            Self::of_one(full, |full| &full.0)
-        } else if let Some(part) = observed.downcast_ref::<Observed<Part>>() {
-            Self::of_one(part, |part| &part.0)
-        } else {
-            panic!("published something unknown")
-        }
-    }
-
-    fn of_one<T>(observed: &Observed<T>, text: impl Fn(&T) -> &str) -> Self {
-        match observed {
-            Observed::Pending => panic!("nothing new was published"),
-            Observed::Absent { reason } => Self::Absent(reason.clone()),
-            Observed::Present { resource, warning, .. } => {
-                Self::Present { text: text(resource).to_owned(), warning: warning.clone() }
-            }
-        }
-    }
-
     /// What is seen is good, and was once so on the server.
     fn check_was_real(&self, history: &[Option<String>]) {
         if let Self::Present { text, .. } = self {
