@@ -18,11 +18,21 @@ use xdskit::{
 use crate::{
     library::{is_good, ready, until, weights, within},
     peer::{NODE, Peer, is_request},
+    setup::{Setup, on, on_all},
 };
 
-#[tokio::test(flavor = "multi_thread")]
-async fn killed_and_restarted_with_the_same_content_it_changes_nothing() {
-    let mut peer = Peer::start().await;
+on_all! {
+    killed_and_restarted_with_the_same_content_it_changes_nothing,
+    replaced_by_one_with_other_content_what_it_lacks_is_gone_and_all_else_is_new,
+    frozen_it_is_given_up_and_resumed_it_serves,
+    a71_the_fallback_serves_until_the_primary_is_there,
+    a71_with_everything_cached_a_dead_primary_is_waited_for,
+    a_network_that_cuts_delays_and_swallows_loses_nothing,
+}
+on! { [snapshot_sotw, java_sotw]: g1_rejections_are_paced_and_a_fixed_snapshot_comes_with_the_next }
+
+async fn killed_and_restarted_with_the_same_content_it_changes_nothing(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
     let client = client_of([peer.addr()]);
     let seen = Seen::default();
     let _guard = seen.note::<RouteConfiguration>(&client, "cart-routes");
@@ -33,7 +43,7 @@ async fn killed_and_restarted_with_the_same_content_it_changes_nothing() {
     peer.accepted("RouteConfiguration", &"1".into()).await;
     let port = peer.kill().await;
     until(&mut routes, |seen| seen.error().is_some()).await;
-    let mut peer = Peer::start_on(port).await;
+    let mut peer = Peer::start_on(setup, port).await;
     let after = until(&mut routes, is_good).await;
     assert!(after.resource().is_some_and(|after| Arc::ptr_eq(after, &before)), "the very same");
     until(&mut listener, is_good).await;
@@ -41,9 +51,8 @@ async fn killed_and_restarted_with_the_same_content_it_changes_nothing() {
     seen.expect_no_loss();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn replaced_by_one_with_other_content_what_it_lacks_is_gone_and_all_else_is_new() {
-    let mut peer = Peer::start().await;
+async fn replaced_by_one_with_other_content_what_it_lacks_is_gone_and_all_else_is_new(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
     let client = client_of([peer.addr()]);
     let mut routes = client.watch::<RouteConfiguration>("cart-routes");
     let mut bulk = client.watch::<Cluster>("bulk-00001");
@@ -55,7 +64,7 @@ async fn replaced_by_one_with_other_content_what_it_lacks_is_gone_and_all_else_i
     let port = peer.kill().await;
     until(&mut bulk, |seen| seen.error().is_some()).await;
     // It counts its versions from 1 again, and has no such cluster.
-    let mut peer = Peer::start_on(port).await;
+    let mut peer = Peer::start_on(setup, port).await;
     peer.command("update canary 61 39").await;
     let gone =
         until(&mut bulk, |seen| seen.is_absent() && seen.error().is_some_and(|why| why.is_not_found())).await;
@@ -64,10 +73,8 @@ async fn replaced_by_one_with_other_content_what_it_lacks_is_gone_and_all_else_i
     until(&mut payments, is_good).await;
 }
 
-#[cfg(unix)]
-#[tokio::test(flavor = "multi_thread")]
-async fn frozen_it_is_given_up_and_resumed_it_serves() {
-    let mut peer = Peer::start().await;
+async fn frozen_it_is_given_up_and_resumed_it_serves(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
     let client = client_of([peer.addr()]);
     let seen = Seen::default();
     let _guard = seen.note::<RouteConfiguration>(&client, "cart-routes");
@@ -91,10 +98,9 @@ async fn frozen_it_is_given_up_and_resumed_it_serves() {
     seen.expect_no_loss();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a71_the_fallback_serves_until_the_primary_is_there() {
-    let port = Peer::start().await.kill().await;
-    let mut fallback = Peer::start().await;
+async fn a71_the_fallback_serves_until_the_primary_is_there(setup: Setup) {
+    let port = Peer::start(setup).await.kill().await;
+    let mut fallback = Peer::start(setup).await;
     fallback.command("update canary 70 30").await;
     let client = client_of([([127, 0, 0, 1], port).into(), fallback.addr()]);
     let seen = Seen::default();
@@ -104,7 +110,7 @@ async fn a71_the_fallback_serves_until_the_primary_is_there() {
     let mut late = client.watch::<ClusterLoadAssignment>("payments-endpoints");
     ready(&mut late).await;
 
-    let mut primary = Peer::start_on(port).await;
+    let mut primary = Peer::start_on(setup, port).await;
     until(&mut routes, |seen| is_good(seen) && canary(seen.resource()) == Some(1)).await;
     fallback.event("the end of its stream", |event| event["event"] == "closed").await;
     // What was first watched during the fallback is the primary's now, too.
@@ -116,9 +122,8 @@ async fn a71_the_fallback_serves_until_the_primary_is_there() {
     seen.expect_no_loss();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a71_with_everything_cached_a_dead_primary_is_waited_for() {
-    let (mut primary, mut fallback) = (Peer::start().await, Peer::start().await);
+async fn a71_with_everything_cached_a_dead_primary_is_waited_for(setup: Setup) {
+    let (mut primary, mut fallback) = (Peer::start(setup).await, Peer::start(setup).await);
     fallback.command("update canary 70 30").await;
     let client = client_of([primary.addr(), fallback.addr()]);
     let seen = Seen::default();
@@ -135,16 +140,15 @@ async fn a71_with_everything_cached_a_dead_primary_is_waited_for() {
     let mut late = client.watch::<Cluster>("payments");
     ready(&mut late).await;
     until(&mut routes, |seen| is_good(seen) && canary(seen.resource()) == Some(30)).await;
-    let mut primary = Peer::start_on(port).await;
+    let mut primary = Peer::start_on(setup, port).await;
     primary.command("update canary 80 20").await;
     until(&mut routes, |seen| is_good(seen) && canary(seen.resource()) == Some(20)).await;
     until(&mut late, is_good).await;
     seen.expect_no_loss();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_network_that_cuts_delays_and_swallows_loses_nothing() {
-    let mut peer = Peer::start().await;
+async fn a_network_that_cuts_delays_and_swallows_loses_nothing(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
     let proxy = FaultyProxy::start(peer.addr()).await;
     let client = client_of([proxy.addr()]);
     let seen = Seen::default();
@@ -175,9 +179,8 @@ async fn a_network_that_cuts_delays_and_swallows_loses_nothing() {
 }
 
 /// go-control-plane sends a rejected response again and again, each time it is answered.
-#[tokio::test(flavor = "multi_thread")]
-async fn g1_rejections_are_paced_and_a_fixed_snapshot_comes_with_the_next() {
-    let mut peer = Peer::start().await;
+async fn g1_rejections_are_paced_and_a_fixed_snapshot_comes_with_the_next(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
     let client = client_of([peer.addr()]);
     let mut payments = client.watch::<Cluster>("payments");
     ready(&mut payments).await;

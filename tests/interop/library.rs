@@ -24,11 +24,23 @@ use crate::{
     mesh,
     peer::{NODE, Peer, is_request},
     process::PATIENCE,
+    setup::{Setup, on_all},
 };
 
-#[tokio::test(flavor = "multi_thread")]
-async fn every_service_leads_to_its_endpoints() {
-    let peer = Peer::start().await;
+on_all! {
+    every_service_leads_to_its_endpoints,
+    an_aggregate_names_its_clusters_in_order,
+    a_canary_moves_and_an_endpoint_drains,
+    a_rejected_cluster_says_what_is_wrong_with_it,
+    a_restart_is_ridden_out,
+    what_is_removed_is_not_found,
+    five_thousand_clusters_by_wildcard,
+    five_thousand_clusters_by_name_cost_few_requests,
+    a_shutdown_ends_the_stream,
+}
+
+async fn every_service_leads_to_its_endpoints(setup: Setup) {
+    let peer = Peer::start(setup).await;
     let client = client_of(&peer);
     let mut endpoints = BTreeSet::new();
     for service in mesh::SERVICES {
@@ -48,9 +60,8 @@ async fn every_service_leads_to_its_endpoints() {
     assert_eq!(endpoints.into_iter().collect::<Vec<_>>(), mesh::addresses());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_aggregate_names_its_clusters_in_order() {
-    let peer = Peer::start().await;
+async fn an_aggregate_names_its_clusters_in_order(setup: Setup) {
+    let peer = Peer::start(setup).await;
     let client = client_of(&peer);
     let orders = ready(&mut client.watch::<Cluster>("orders")).await;
     let ClusterKind::Aggregate { clusters, .. } = &orders.kind else { panic!("{orders:?}") };
@@ -63,9 +74,8 @@ async fn an_aggregate_names_its_clusters_in_order() {
     assert_eq!(address.to_string(), "orders.fallback.example:8443");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_canary_moves_and_an_endpoint_drains() {
-    let mut peer = Peer::start().await;
+async fn a_canary_moves_and_an_endpoint_drains(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
     let client = client_of(&peer);
     let mut routes = client.watch::<RouteConfiguration>("cart-routes");
     let before = ready(&mut routes).await;
@@ -83,9 +93,8 @@ async fn a_canary_moves_and_an_endpoint_drains() {
     until(&mut endpoints, |seen| seen.resource().is_some_and(|now| draining(now) == ["10.1.5.3:8080"])).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_rejected_cluster_says_what_is_wrong_with_it() {
-    let mut peer = Peer::start().await;
+async fn a_rejected_cluster_says_what_is_wrong_with_it(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
     let client = client_of(&peer);
     let mut payments = client.watch::<Cluster>("payments");
     let mut inventory = client.watch::<Cluster>("inventory");
@@ -108,9 +117,8 @@ async fn a_rejected_cluster_says_what_is_wrong_with_it() {
     until(&mut payments, is_good).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_restart_is_ridden_out() {
-    let mut peer = Peer::start().await;
+async fn a_restart_is_ridden_out(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
     let client = client_of(&peer);
     let absent = Arc::new(Mutex::new(Vec::new()));
     let _guard = client.on_change::<Cluster, _>("payments", {
@@ -146,9 +154,8 @@ async fn a_restart_is_ridden_out() {
     assert!(absent.is_empty(), "{absent:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_removed_is_not_found() {
-    let mut peer = Peer::start().await;
+async fn what_is_removed_is_not_found(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
     let client = client_of(&peer);
     let mut listener = client.watch::<Listener>("audit");
     let mut cluster = client.watch::<Cluster>("audit");
@@ -156,16 +163,18 @@ async fn what_is_removed_is_not_found() {
     ready(&mut listener).await;
     ready(&mut cluster).await;
     ready(&mut routes).await;
-    let versions = peer.command("remove audit").await;
+    let mut other = client.watch::<RouteConfiguration>("cart-routes");
+    ready(&mut other).await;
+    peer.command("remove audit").await;
     until(&mut listener, |seen| seen.is_absent() && seen.error().is_some_and(|why| why.is_not_found())).await;
     until(&mut cluster, |seen| seen.is_absent() && seen.error().is_some_and(|why| why.is_not_found())).await;
-    peer.accepted("RouteConfiguration", &versions["RouteConfiguration"]).await;
+    peer.command("update canary 55 45").await;
+    until(&mut other, |seen| seen.resource().is_some_and(|now| weights(now, "cart")[0].1 == 55)).await;
     assert!(is_good(&routes.latest()), "B1.11: absence is no removal");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn five_thousand_clusters_by_wildcard() {
-    let mut peer = Peer::start().await;
+async fn five_thousand_clusters_by_wildcard(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
     let versions = peer.command("clusters 5000").await;
     let client = client_of(&peer);
     let mut all = client.watch_all::<Cluster>(Names::All);
@@ -182,9 +191,8 @@ async fn five_thousand_clusters_by_wildcard() {
         .expect("it runs");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn five_thousand_clusters_by_name_cost_few_requests() {
-    let mut peer = Peer::start().await;
+async fn five_thousand_clusters_by_name_cost_few_requests(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
     let versions = peer.command("clusters 5000").await;
     let client = client_of(&peer);
     ready(&mut client.watch::<Listener>("shop")).await; // a stream is there: each watch below could be a request
@@ -204,9 +212,8 @@ async fn five_thousand_clusters_by_name_cost_few_requests() {
     assert!(requests.iter().sum::<u64>() <= 12 * bytes(&last), "{requests:?}");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_shutdown_ends_the_stream() {
-    let mut peer = Peer::start().await;
+async fn a_shutdown_ends_the_stream(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
     let client = client_of(&peer);
     let mut shop = client.watch::<Listener>("shop");
     ready(&mut shop).await;

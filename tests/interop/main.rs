@@ -1,4 +1,4 @@
-//! The client against go-control-plane. Run by `tests/interop/run.sh`; `README.md` tells what it needs.
+//! The client against management servers that others wrote. Run by `tests/interop/run.sh`; `README.md` tells what it needs.
 
 mod faults;
 mod library;
@@ -6,6 +6,7 @@ mod mesh;
 mod observer;
 mod peer;
 mod process;
+mod setup;
 mod status;
 mod walk;
 mod walker;

@@ -7,12 +7,23 @@ use serde_json::Value;
 use crate::{
     mesh,
     peer::{NODE, Peer, is_request},
+    setup::{Setup, on, on_all},
     watch::{Seen, Watch, holds_number, is_good, latest, texts},
 };
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_whole_mesh_is_seen() {
-    let peer = Peer::start().await;
+on_all! {
+    the_whole_mesh_is_seen,
+    a_drained_endpoint_and_a_canary_show_at_once,
+    an_invalid_cluster_keeps_its_last_good_and_holds_up_no_other,
+    a_crash_of_the_server_loses_nothing,
+    what_is_removed_is_absent,
+    five_thousand_clusters_come_and_go,
+    commands_add_and_end_watches,
+}
+on! { [snapshot_sotw, java_sotw]: g1_the_nack_loop_is_paced }
+
+async fn the_whole_mesh_is_seen(setup: Setup) {
+    let peer = Peer::start(setup).await;
     let mut wanted = vec!["listener=*".to_owned(), "cluster=*".to_owned()];
     wanted.extend(mesh::services_with_rds().iter().map(|service| format!("route={service}-routes")));
     wanted.extend(mesh::endpoint_clusters().iter().map(|cluster| format!("endpoints={cluster}-endpoints")));
@@ -41,9 +52,8 @@ async fn the_whole_mesh_is_seen() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_drained_endpoint_and_a_canary_show_at_once() {
-    let mut peer = Peer::start().await;
+async fn a_drained_endpoint_and_a_canary_show_at_once(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
     let mut watch =
         Watch::start(&peer, ["route=cart-routes", "endpoints=payments-endpoints", "listener=shop"]);
     watch.until("the start", |seen| seen.len() == 3 && seen.values().all(is_good)).await;
@@ -68,9 +78,8 @@ async fn a_drained_endpoint_and_a_canary_show_at_once() {
     assert_eq!(lines, 6, "one line for each change");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_invalid_cluster_keeps_its_last_good_and_holds_up_no_other() {
-    let mut peer = Peer::start().await;
+async fn an_invalid_cluster_keeps_its_last_good_and_holds_up_no_other(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
     let mut watch = Watch::start(&peer, ["cluster=payments", "cluster=inventory"]);
     watch.until("the start", |seen| seen.len() == 2 && seen.values().all(is_good)).await;
     let good = watch.latest("cluster=payments").clone();
@@ -111,9 +120,8 @@ async fn an_invalid_cluster_keeps_its_last_good_and_holds_up_no_other() {
 }
 
 /// go-control-plane sends a rejected response again at once, for ever: an unpaced client answers thousands a second.
-#[tokio::test(flavor = "multi_thread")]
-async fn g1_the_nack_loop_is_paced() {
-    let mut peer = Peer::start().await;
+async fn g1_the_nack_loop_is_paced(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
     let mut watch = Watch::start(&peer, ["cluster=payments"]);
     watch.until("the start", |seen| seen.values().any(is_good)).await;
     peer.command("invalid").await;
@@ -124,9 +132,8 @@ async fn g1_the_nack_loop_is_paced() {
     assert!((1..=6).contains(&nacks), "{nacks} NACKs in 3 s");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_crash_of_the_server_loses_nothing() {
-    let mut peer = Peer::start().await;
+async fn a_crash_of_the_server_loses_nothing(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
     let mut watch = Watch::start(
         &peer,
         ["listener=*", "cluster=payments", "route=cart-routes", "endpoints=payments-endpoints"],
@@ -138,7 +145,7 @@ async fn a_crash_of_the_server_loses_nothing() {
     let unreachable = |line: &Value| line["warning"]["code"] == "UNAVAILABLE";
     watch.until_minding("the lost server", |seen| seen.values().all(unreachable), never_absent).await;
 
-    let mut peer = Peer::start_on(port).await;
+    let mut peer = Peer::start_on(setup, port).await;
     peer.command("update canary 61 39").await;
     watch
         .until_minding(
@@ -149,9 +156,8 @@ async fn a_crash_of_the_server_loses_nothing() {
         .await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_removed_is_absent() {
-    let mut peer = Peer::start().await;
+async fn what_is_removed_is_absent(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
     let mut watch = Watch::start(&peer, ["listener=audit", "cluster=audit", "route=audit-routes"]);
     // Not of the same client: asked for `*` beside a name, this release takes it for a name, too (G3).
     let mut all = Watch::start(&peer, ["cluster=*"]);
@@ -176,9 +182,8 @@ async fn what_is_removed_is_absent() {
     all.until("its return", |seen| seen.values().all(is_good)).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn five_thousand_clusters_come_and_go() {
-    let mut peer = Peer::start().await;
+async fn five_thousand_clusters_come_and_go(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
     let versions = peer.command("clusters 5000").await;
     let mut watch = Watch::start(&peer, ["cluster=*"]);
     let all = 5000 + mesh::clusters().len();
@@ -202,9 +207,8 @@ async fn five_thousand_clusters_come_and_go() {
     watch.until("their end", |seen| absent(seen) == 5000 && is_good(&changed(seen, "payments"))).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn commands_add_and_end_watches() {
-    let mut peer = Peer::start().await;
+async fn commands_add_and_end_watches(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
     let mut watch = Watch::start(&peer, ["listener=shop"]);
     watch.until("the listener", |seen| is_good(latest(seen, "listener=shop"))).await;
     watch.say("watch cluster=payments").await;

@@ -1,4 +1,4 @@
-//! The management server of `gcp/`.
+//! The management servers of `gcp/` and `jcp/`.
 
 use std::{env, fs, net::SocketAddr, path::Path, time::Duration};
 
@@ -6,9 +6,12 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{process::Command, time::Instant};
 
-use crate::process::{PATIENCE, Process};
+use crate::{
+    process::{PATIENCE, Process},
+    setup::{Server, Setup},
+};
 
-/// A go-control-plane that runs.
+/// A management server that runs, with the mesh of `gcp/mesh.go`.
 pub(crate) struct Peer {
     process: Process,
     port: u16,
@@ -17,19 +20,20 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    pub(crate) async fn start() -> Self {
-        Self::start_on(0).await
+    pub(crate) async fn start(setup: Setup) -> Self {
+        Self::start_on(setup, 0).await
     }
 
     /// Starts it on a port that was its own before.
-    pub(crate) async fn start_on(port: u16) -> Self {
-        let mut process = Process::start(
-            "gcp",
-            Command::new(program("XDSKIT_INTEROP_PEER")).args(["-port", &port.to_string()]),
-        );
+    pub(crate) async fn start_on(setup: Setup, port: u16) -> Self {
+        let mut process = match setup.server {
+            Server::Snapshot => gcp("snapshot", port),
+            Server::Linear => gcp("linear", port),
+            Server::Java => jcp(port),
+        };
         let first = process.line(PATIENCE).await;
         let Some(port) = first.as_ref().and_then(|line| line["port"].as_u64()) else {
-            panic!("gcp did not say its port but {first:?}:\n{}", process.log())
+            panic!("the server did not say its port but {first:?}:\n{}", process.log())
         };
         let folder = tempfile::tempdir().expect("a folder for the bootstrap");
         let peer = Self { process, port: port as u16, events: Vec::new(), folder };
@@ -101,13 +105,11 @@ impl Peer {
     }
 
     /// Stops all that it does, as if its machine were frozen, until [`thaw`](Self::thaw).
-    #[cfg(unix)]
     pub(crate) fn freeze(&self) {
         self.process.signal("STOP");
     }
 
     /// Lets it go on.
-    #[cfg(unix)]
     pub(crate) fn thaw(&self) {
         self.process.signal("CONT");
     }
@@ -132,6 +134,16 @@ impl Peer {
     pub(crate) fn bootstrap_path(&self) -> std::path::PathBuf {
         self.folder.path().join("bootstrap.json")
     }
+}
+
+fn gcp(cache: &str, port: u16) -> Process {
+    let mut command = Command::new(program("XDSKIT_INTEROP_GCP"));
+    Process::start("gcp", command.args(["-cache", cache, "-port", &port.to_string()]))
+}
+
+fn jcp(port: u16) -> Process {
+    let mut command = Command::new(program("XDSKIT_INTEROP_JCP"));
+    Process::start("jcp", command.arg(port.to_string()).arg(program("XDSKIT_INTEROP_GCP")))
 }
 
 /// Whether an event is a request for a type, such as `Cluster`.

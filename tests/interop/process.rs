@@ -37,12 +37,14 @@ impl Process {
             .unwrap_or_else(|error| panic!("{name} cannot be started: {error}: {command:?}"));
         let log = Log::default();
         let (sender, lines) = mpsc::unbounded_channel();
-        let stdout = child.stdout.take().expect("stdout is piped");
-        tokio::spawn(log.clone().follow(stdout, move |line| {
+        let keep = move |line: &str| {
             let value = serde_json::from_str(line).unwrap_or_else(|_| Value::String(line.to_owned()));
             let _ = sender.send(value); // the test may have seen enough
-        }));
-        tokio::spawn(log.clone().follow(child.stderr.take().expect("stderr is piped"), |_| {}));
+        };
+        let stdout = child.stdout.take().expect("stdout is piped");
+        let stderr = child.stderr.take().expect("stderr is piped");
+        tokio::spawn(log.clone().follow(stdout, keep));
+        tokio::spawn(log.clone().follow(stderr, |_| {}));
         let stdin = child.stdin.take().expect("stdin is piped");
         Self { name, child, stdin, lines, log }
     }
@@ -52,6 +54,11 @@ impl Process {
         let line = timeout(patience, self.lines.recv()).await.ok()??;
         assert!(line.is_object(), "{} wrote a line that is no JSON object: {line}", self.name);
         Some(line)
+    }
+
+    /// The next line, if it is there already.
+    pub(crate) fn ready_line(&mut self) -> Option<Value> {
+        self.lines.try_recv().ok()
     }
 
     pub(crate) async fn say(&mut self, command: &str) {
@@ -73,7 +80,6 @@ impl Process {
     }
 
     /// Sends a signal, such as `STOP`.
-    #[cfg(unix)]
     pub(crate) fn signal(&self, signal: &str) {
         let id = self.child.id().expect("it runs").to_string();
         let sent = std::process::Command::new("kill").args([&format!("-{signal}"), &id]).status();

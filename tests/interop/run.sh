@@ -3,19 +3,63 @@
 # names contain FILTER. See README.md beside it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-command -v go >/dev/null || { echo "Go is needed: see tests/interop/README.md" >&2; exit 1; }
 
-bin=$(cargo metadata --locked --no-deps --format-version 1 | sed -E 's/.*"target_directory":"([^"]*)".*/\1/')/interop
-mkdir -p "$bin"
-(
+main() {
+  local tool
+  for tool in go java javac jar mvn; do
+    command -v "$tool" >/dev/null || fail "$tool is needed: see tests/interop/README.md"
+  done
+  target=$(cargo metadata --locked --no-deps --format-version 1 | sed -E 's/.*"target_directory":"([^"]*)".*/\1/')
+  bin=$target/interop
+  mkdir -p "$bin"
+  build_gcp
+  build_jcp
+  cargo build --locked --quiet --example watch --example walk
+  XDSKIT_INTEROP_GCP=$bin/gcp XDSKIT_INTEROP_JCP=$bin/jcp/run \
+    XDSKIT_INTEROP_WATCH=$target/debug/examples/watch XDSKIT_INTEROP_WALK=$target/debug/examples/walk \
+    cargo test --locked --test interop -- --test-threads=6 "$@"
+}
+
+build_gcp() (
   cd tests/interop/gcp
   export GOFLAGS=-mod=readonly GOTOOLCHAIN=local
   unformatted=$(gofmt -l .)
-  [ -z "$unformatted" ] || { echo "not formatted by gofmt: $unformatted" >&2; exit 1; }
+  [ -z "$unformatted" ] || fail "not formatted by gofmt: $unformatted"
   go vet ./...
   go build -o "$bin/gcp" .
 )
-cargo build --locked --quiet --example watch --example walk
-examples=${bin%/interop}/debug/examples
-XDSKIT_INTEROP_PEER=$bin/gcp XDSKIT_INTEROP_WATCH=$examples/watch XDSKIT_INTEROP_WALK=$examples/walk \
-  cargo test --locked --test interop -- "$@"
+
+# Compiled anew when something of it is different.
+build_jcp() {
+  local jcp=$bin/jcp stamp
+  stamp=$(cat tests/interop/jcp/* "${BASH_SOURCE[0]}" <(java -version 2>&1) | sha256sum)
+  [ "$(cat "$jcp/stamp" 2>/dev/null)" != "$stamp" ] || return 0
+  rm -rf "$jcp"
+  mkdir -p "$jcp/classes"
+  bounded 600 mvn --batch-mode --no-transfer-progress --quiet --file tests/interop/jcp/pom.xml \
+    -Dmaven.repo.local="$bin/maven" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$jcp/lib"
+  javac -Xlint:all -Werror -proc:none -d "$jcp/classes" -cp "$jcp/lib/*" tests/interop/jcp/*.java
+  jar --create --file "$jcp/jcp.jar" -C "$jcp/classes" .
+  # It is started for each test: what it loads at the start is kept in a form that is loaded at once.
+  local java=(java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC)
+  local program=(-cp "$jcp/jcp.jar:$(printf '%s:' "$jcp"/lib/*.jar)" Jcp)
+  echo quit | bounded 60 "${java[@]}" -XX:ArchiveClassesAtExit="$jcp/classes.jsa" "${program[@]}" 0 "$bin/gcp"
+  {
+    echo '#!/bin/sh'
+    echo "exec $(printf '%q ' "${java[@]}" -XX:SharedArchiveFile="$jcp/classes.jsa" "${program[@]}")" '"$@"'
+  } >"$jcp/run"
+  chmod +x "$jcp/run"
+  echo "$stamp" >"$jcp/stamp"
+}
+
+# bounded SECONDS COMMAND...: a command that hangs is a failure.
+bounded() {
+  timeout --kill-after=10 "$@" || fail "exit code $? of: ${*:2}"
+}
+
+fail() {
+  printf '%s\n' "$*" >&2
+  exit 1
+}
+
+main "$@"

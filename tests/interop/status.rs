@@ -11,11 +11,13 @@ use xdskit::{Client, config::Bootstrap, csds::ClientStatusService, resource::Clu
 use crate::{
     peer::{NODE, Peer, program},
     process::{PATIENCE, Process},
+    setup::{Setup, on},
 };
 
-#[tokio::test(flavor = "multi_thread")]
-async fn csds_shows_a_client_in_go_what_this_one_knows() {
-    let mut peer = Peer::start().await;
+on! { [snapshot_sotw]: csds_shows_a_client_in_go_what_this_one_knows }
+
+async fn csds_shows_a_client_in_go_what_this_one_knows(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
     let bootstrap = Bootstrap::from_json(&peer.bootstrap()).expect("a bootstrap");
     let client = Client::builder(bootstrap).scope("xds:///cart").build().expect("a client");
     let service = ClientStatusService::new();
@@ -59,7 +61,7 @@ async fn csds_shows_a_client_in_go_what_this_one_knows() {
 
 /// What the only client of a process says.
 async fn ask(address: &str) -> Value {
-    let mut command = Command::new(program("XDSKIT_INTEROP_PEER"));
+    let mut command = Command::new(program("XDSKIT_INTEROP_GCP"));
     let mut asking = Process::start("gcp -csds", command.args(["-csds", address]));
     let answer = asking.line(PATIENCE).await;
     let answer = answer.unwrap_or_else(|| panic!("no answer:\n{}", asking.log()));

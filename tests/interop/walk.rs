@@ -19,11 +19,26 @@ use xdskit::{
     resource::ClusterKind,
 };
 
-use crate::{library::within, mesh, peer::Peer};
+use crate::{
+    library::within,
+    mesh,
+    peer::Peer,
+    setup::{Setup, on, on_all},
+};
 
-#[tokio::test(flavor = "multi_thread")]
-async fn every_service_is_walked_to_its_endpoints() {
-    let peer = Peer::start().await;
+on_all! {
+    every_service_is_walked_to_its_endpoints,
+    a_canary_moves_from_0_to_100_without_a_torn_snapshot,
+    a_renamed_cluster_is_never_missed,
+    an_aggregate_fails_over_and_back,
+    a_tree_outlives_its_server_and_follows_it_when_it_is_back,
+    a_target_that_is_removed_or_never_was_says_so,
+}
+// Not with java-control-plane, which does not send again what a client lets go and asks for again at the same version.
+on! { [snapshot_sotw, linear_sotw]: routes_to_a_missing_cluster_wait_for_it_and_then_say_so }
+
+async fn every_service_is_walked_to_its_endpoints(setup: Setup) {
+    let peer = Peer::start(setup).await;
     let client = client_of(&peer);
     let mut endpoints = BTreeSet::new();
     let mut clusters = BTreeSet::new();
@@ -42,9 +57,8 @@ async fn every_service_is_walked_to_its_endpoints() {
     assert_eq!(endpoints.into_iter().collect::<Vec<_>>(), mesh::addresses());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_canary_moves_from_0_to_100_without_a_torn_snapshot() {
-    let mut peer = Peer::start().await;
+async fn a_canary_moves_from_0_to_100_without_a_torn_snapshot(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
     let client = client_of(&peer);
     let services = ["shop", "cart", "checkout"]; // the first has its routes in the listener
     for service in services {
@@ -85,9 +99,8 @@ async fn a_canary_moves_from_0_to_100_without_a_torn_snapshot() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_renamed_cluster_is_never_missed() {
-    let mut peer = Peer::start().await;
+async fn a_renamed_cluster_is_never_missed(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
     let client = client_of(&peer);
     // Behind a route configuration, within a listener, and below an aggregate.
     let clusters = [("payments", "payments"), ("email", "email"), ("orders", "orders-primary")];
@@ -113,9 +126,8 @@ async fn a_renamed_cluster_is_never_missed() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn routes_to_a_missing_cluster_wait_for_it_and_then_say_so() {
-    let mut peer = Peer::start().await;
+async fn routes_to_a_missing_cluster_wait_for_it_and_then_say_so(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
     let client = client_of(&peer);
     let mut users = client.resolve("xds:///users");
     let mut ratings = client.resolve("xds:///ratings");
@@ -141,9 +153,8 @@ async fn routes_to_a_missing_cluster_wait_for_it_and_then_say_so() {
     assert!(Arc::ptr_eq(&latest, &other), "others are not concerned");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_aggregate_fails_over_and_back() {
-    let mut peer = Peer::start().await;
+async fn an_aggregate_fails_over_and_back(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
     let client = client_of(&peer);
     let mut orders = client.resolve("xds:///orders");
     let primary = mesh::addresses_of("orders");
@@ -175,9 +186,8 @@ async fn an_aggregate_fails_over_and_back() {
     );
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_tree_outlives_its_server_and_follows_it_when_it_is_back() {
-    let mut peer = Peer::start().await;
+async fn a_tree_outlives_its_server_and_follows_it_when_it_is_back(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
     let client = client_of(&peer);
     let observer = Observer::start(client.resolve("xds:///cart"), assert_whole);
     let mut cart = client.resolve("xds:///cart");
@@ -197,9 +207,8 @@ async fn a_tree_outlives_its_server_and_follows_it_when_it_is_back() {
     observer.stop().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_target_that_is_removed_or_never_was_says_so() {
-    let mut peer = Peer::start().await;
+async fn a_target_that_is_removed_or_never_was_says_so(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
     let client = client_of(&peer);
     let mut audit = client.resolve("xds:///audit");
     ready(&mut audit).await;

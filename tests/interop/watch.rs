@@ -55,12 +55,20 @@ impl Watch {
             else {
                 panic!("watch does not show {what}; the latest of {}: {:#?}", self.seen.len(), self.brief())
             };
-            mind(&line);
-            let key = |field: &str| line[field].as_str().expect("each line has it").to_owned();
-            self.seen.insert((key("watch"), key("name")), line.clone());
-            self.lines += 1;
+            self.see(line, &mind);
+            // Thousands may come at once, and it takes time to look at thousands.
+            while let Some(line) = self.process.ready_line() {
+                self.see(line, &mind);
+            }
         }
         self.lines
+    }
+
+    fn see(&mut self, line: Value, mind: impl Fn(&Value)) {
+        mind(&line);
+        let key = |field: &str| line[field].as_str().expect("each line has it").to_owned();
+        self.seen.insert((key("watch"), key("name")), line);
+        self.lines += 1;
     }
 
     pub(crate) fn seen(&self) -> &Seen {

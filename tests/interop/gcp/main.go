@@ -1,6 +1,10 @@
 // Command gcp is a management server for the interoperability tests: go-control-plane around the mesh of mesh.go.
 //
-// Usage: gcp [-port N], or gcp -csds ADDRESS, which asks a client for its status, writes the answer as JSON, and ends
+// Usage:
+//
+//	gcp [-port N] [-cache snapshot|linear]   serves the mesh, aggregated, in both variants of the protocol
+//	gcp -feed                                gives the mesh to a server in another language, see feed.go
+//	gcp -csds ADDRESS                        asks a client for its status, writes the answer as JSON, and ends
 //
 // The first line on standard output is {"port":N}. Then it takes commands on standard input, one a line, and answers each
 // by one line with "done" or "failed" when the mesh is served; lines with "event" tell what the clients do meanwhile.
@@ -28,6 +32,7 @@ import (
 	"encoding/json"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"strconv"
 	"strings"
@@ -36,10 +41,15 @@ import (
 
 func main() {
 	port := flag.Int("port", 0, "port on 127.0.0.1; 0: one that is free")
+	kind := flag.String("cache", "snapshot", "the cache to serve from: snapshot, or linear")
+	feeds := flag.Bool("feed", false, "write the mesh to standard output, instead of serving")
 	csds := flag.String("csds", "", "address of a client status service to ask, instead of serving")
 	flag.Parse()
-	act := func() error { return run(*port) }
-	if *csds != "" {
+	act := func() error { return run(*port, *kind) }
+	switch {
+	case *feeds:
+		act = func() error { return feed(os.Stdin, os.Stdout) }
+	case *csds != "":
 		act = func() error { return askForStatus(*csds) }
 	}
 	if err := act(); err != nil {
@@ -48,66 +58,70 @@ func main() {
 	}
 }
 
-func run(port int) error {
-	server, err := newServer(port)
+func run(port int, kind string) error {
+	served, err := newServed(kind)
 	if err != nil {
 		return err
 	}
-	mesh := baseMesh()
-	if err := server.publish(mesh); err != nil {
+	server, err := newServer(port, served)
+	if err != nil {
+		return err
+	}
+	catalog := newCatalog()
+	if err := served.publish(catalog.update(baseMesh())); err != nil {
 		return err
 	}
 	if err := server.start(); err != nil {
 		return err
 	}
+	defer server.stop() // at the latest when whoever started us is gone
 	emit(map[string]any{"port": server.port})
-	commands := bufio.NewScanner(os.Stdin)
-	for commands.Scan() {
-		line := strings.TrimSpace(commands.Text())
-		if line == "" {
-			continue
-		}
+	return eachCommand(os.Stdin, func(line string) bool {
 		if line == "quit" {
 			server.stop()
 			emit(map[string]any{"done": line})
-			return nil
+			return false
 		}
-		if next, err := apply(server, mesh, strings.Fields(line)); err != nil {
+		if err := apply(server, catalog, line); err != nil {
 			emit(map[string]any{"failed": line, "reason": err.Error()})
 		} else {
-			mesh = next
-			emit(map[string]any{"done": line, "versions": server.versionsByType()})
+			emit(map[string]any{"done": line, "versions": catalog.versions()})
+		}
+		return true
+	})
+}
+
+// eachCommand reads lines until one is answered by false.
+func eachCommand(from io.Reader, do func(line string) bool) error {
+	commands := bufio.NewScanner(from)
+	for commands.Scan() {
+		if line := strings.TrimSpace(commands.Text()); line != "" && !do(line) {
+			return nil
 		}
 	}
-	server.stop() // whoever started us is gone
 	return commands.Err()
 }
 
-// apply carries out one command and returns the mesh after it.
-func apply(server *server, mesh *mesh, words []string) (*mesh, error) {
-	switch args := words[1:]; words[0] {
+// apply carries out one command.
+func apply(server *server, catalog *catalog, line string) error {
+	switch line {
 	case "stop":
 		server.stop()
-		return mesh, nil
+		return nil
 	case "start":
-		return mesh, server.start()
+		return server.start()
 	case "restart":
 		server.stop()
-		return mesh, server.start()
-	case "set":
-		if len(args) != 1 || args[0] != "base" {
-			return nil, fmt.Errorf("only \"set base\" is known")
-		}
-		mesh = baseMesh()
-	default:
-		if err := change(mesh, words[0], args); err != nil {
-			return nil, err
-		}
+		return server.start()
 	}
-	return mesh, server.publish(mesh)
+	changes, err := catalog.command(line)
+	if err != nil {
+		return err
+	}
+	return server.cache.publish(changes)
 }
 
-func change(mesh *mesh, verb string, args []string) error {
+func alter(mesh *mesh, verb string, args []string) error {
 	switch verb {
 	case "update":
 		if len(args) != 3 || args[0] != "canary" {

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
+)
+
+// served is one of go-control-plane's caches with the mesh in it.
+type served interface {
+	cache.Cache
+	publish(changes []change) error
+}
+
+func newServed(kind string) (served, error) {
+	switch kind {
+	case "snapshot":
+		// Not in ADS mode, which answers no request that leaves out a resource of the snapshot.
+		return snapshots{cache.NewSnapshotCache(false, everyNode{}, nil)}, nil
+	case "linear":
+		return newLinears(), nil
+	default:
+		return nil, fmt.Errorf("no such cache: %q", kind)
+	}
+}
+
+// snapshots holds the mesh as a snapshot, the same for all clients.
+type snapshots struct{ cache.SnapshotCache }
+
+func (s snapshots) publish(changes []change) error {
+	snapshot := &cache.Snapshot{}
+	for _, now := range changes {
+		snapshot.Resources[cache.GetResponseType(now.url)] = cache.NewResources(now.version, now.resources)
+	}
+	return s.SetSnapshot(context.Background(), meshKey, snapshot)
+}
+
+// everyNode gives the same mesh to all clients.
+type everyNode struct{}
+
+func (everyNode) ID(*core.Node) string { return meshKey }
+
+const meshKey = "mesh"
+
+// linears holds each type in a collection of its own, which counts its updates.
+type linears struct {
+	*cache.MuxCache
+	byType map[string]*cache.LinearCache
+}
+
+func newLinears() linears {
+	made := linears{
+		MuxCache: &cache.MuxCache{
+			Classify:      func(request *cache.Request) string { return request.GetTypeUrl() },
+			ClassifyDelta: func(request *cache.DeltaRequest) string { return request.GetTypeUrl() },
+			Caches:        map[string]cache.Cache{},
+		},
+		byType: map[string]*cache.LinearCache{},
+	}
+	for _, url := range typeOrder {
+		made.byType[url] = cache.NewLinearCache(url)
+		made.Caches[url] = made.byType[url]
+	}
+	return made
+}
+
+func (l linears) publish(changes []change) error {
+	for _, now := range changes {
+		if !now.isNew {
+			continue
+		}
+		if err := l.byType[now.url].UpdateResources(now.updated, now.removed); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
+	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+)
+
+// catalog is the mesh with its versions. The version of a type grows only when a resource of the type changes.
+type catalog struct {
+	mesh  *mesh
+	types map[string]*typeState // by type URL
+}
+
+type typeState struct {
+	version int
+	bodies  map[string][]byte // by name
+}
+
+// change is a type as it is now, and what is new.
+type change struct {
+	url       string
+	version   string
+	resources []types.Resource
+	updated   map[string]types.Resource
+	removed   []string
+	isNew     bool // there is a new version
+}
+
+// Parents come after what they lead to.
+var typeOrder = []string{resource.ClusterType, resource.EndpointType, resource.ListenerType, resource.RouteType}
+
+func newCatalog() *catalog {
+	made := &catalog{types: map[string]*typeState{}}
+	for _, url := range typeOrder {
+		made.types[url] = &typeState{bodies: map[string][]byte{}}
+	}
+	return made
+}
+
+// command changes the mesh, and says what is different by that.
+func (c *catalog) command(line string) ([]change, error) {
+	words := strings.Fields(line)
+	if words[0] == "set" {
+		if line != "set base" {
+			return nil, fmt.Errorf("only \"set base\" is known")
+		}
+		return c.update(baseMesh()), nil
+	}
+	if err := alter(c.mesh, words[0], words[1:]); err != nil {
+		return nil, err
+	}
+	return c.update(c.mesh), nil
+}
+
+// update tells of each type how it is with this mesh.
+func (c *catalog) update(mesh *mesh) []change {
+	c.mesh = mesh
+	resources := mesh.resources()
+	var all []change
+	for _, url := range typeOrder {
+		all = append(all, c.types[url].update(url, resources[url]))
+	}
+	return all
+}
+
+func (t *typeState) update(url string, resources []types.Resource) change {
+	next := change{url: url, resources: resources, updated: map[string]types.Resource{}}
+	bodies := map[string][]byte{}
+	for _, one := range resources {
+		name := cache.GetResourceName(one)
+		bodies[name] = packed(one).GetValue()
+		if held, ok := t.bodies[name]; !ok || !bytes.Equal(held, bodies[name]) {
+			next.updated[name] = one
+		}
+	}
+	for name := range t.bodies {
+		if _, ok := bodies[name]; !ok {
+			next.removed = append(next.removed, name)
+		}
+	}
+	next.isNew = t.version == 0 || len(next.updated)+len(next.removed) > 0
+	if next.isNew {
+		t.version++
+	}
+	t.bodies = bodies
+	next.version = strconv.Itoa(t.version)
+	return next
+}
+
+// versions are those of the types by their short names.
+func (c *catalog) versions() map[string]string {
+	versions := map[string]string{}
+	for url, state := range c.types {
+		versions[short(url)] = strconv.Itoa(state.version)
+	}
+	return versions
+}
+
+// short is the last part of a type URL: Cluster.
+func short(url string) string {
+	return url[strings.LastIndexAny(url, "./")+1:]
+}
