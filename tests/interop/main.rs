@@ -1,6 +1,8 @@
 //! The client against management servers that others wrote. Run by `tests/interop/run.sh`; `README.md` tells what it needs.
 
+mod envoy;
 mod faults;
+mod http;
 mod library;
 mod mesh;
 mod observer;

@@ -13,7 +13,7 @@ use tokio::{
     io::{AsyncBufReadExt, AsyncRead, AsyncWriteExt, BufReader},
     process::{Child, ChildStdin, Command},
     sync::mpsc,
-    time::timeout,
+    time::{Instant, timeout, timeout_at},
 };
 
 /// A running program: JSON lines come from it, commands go to it. It is killed when dropped, and if the test failed, the
@@ -28,6 +28,15 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn start(name: &'static str, command: &mut Command) -> Self {
+        Self::start_reading(name, command, Output::Standard)
+    }
+
+    /// Starts a program that writes a log instead, to its standard error.
+    pub(crate) fn start_logging(name: &'static str, command: &mut Command) -> Self {
+        Self::start_reading(name, command, Output::Error)
+    }
+
+    fn start_reading(name: &'static str, command: &mut Command, read: Output) -> Self {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -43,8 +52,16 @@ impl Process {
         };
         let stdout = child.stdout.take().expect("stdout is piped");
         let stderr = child.stderr.take().expect("stderr is piped");
-        tokio::spawn(log.clone().follow(stdout, keep));
-        tokio::spawn(log.clone().follow(stderr, |_| {}));
+        match read {
+            Output::Standard => {
+                tokio::spawn(log.clone().follow(stdout, keep));
+                tokio::spawn(log.clone().follow(stderr, |_| {}));
+            }
+            Output::Error => {
+                tokio::spawn(log.clone().follow(stderr, keep));
+                tokio::spawn(log.clone().follow(stdout, |_| {}));
+            }
+        }
         let stdin = child.stdin.take().expect("stdin is piped");
         Self { name, child, stdin, lines, log }
     }
@@ -59,6 +76,18 @@ impl Process {
     /// The next line, if it is there already.
     pub(crate) fn ready_line(&mut self) -> Option<Value> {
         self.lines.try_recv().ok()
+    }
+
+    /// Waits for a line of text that contains `part`.
+    pub(crate) async fn logged(&mut self, part: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            match timeout_at(deadline, self.lines.recv()).await {
+                Ok(Some(Value::String(line))) if line.contains(part) => return line,
+                Ok(Some(_)) => {}
+                Ok(None) | Err(_) => panic!("{} does not write {part:?}", self.name),
+            }
+        }
     }
 
     pub(crate) async fn say(&mut self, command: &str) {
@@ -89,6 +118,12 @@ impl Process {
     pub(crate) fn log(&self) -> String {
         self.log.text()
     }
+}
+
+/// Where a program writes what is of interest.
+enum Output {
+    Standard,
+    Error,
 }
 
 impl Drop for Process {

