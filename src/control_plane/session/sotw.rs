@@ -1,13 +1,15 @@
-//! The server's half of one state-of-the-world ADS stream, without I/O.
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use prost::Message;
 
 use super::{
-    store::{Store, Stored, Type},
-    type_url,
+    super::{
+        store::{Store, Stored, Type},
+        type_url,
+    },
+    Answer, Handled, Held, Misuse, Settings, WILDCARD,
+    key::TypeKey,
 };
 use crate::pb::{
     envoy::{
@@ -37,73 +39,6 @@ pub struct Session {
     held: Held,
     sent: u64,
     types: BTreeMap<TypeKey, Subscription>,
-}
-
-/// How a server writes its responses.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Settings {
-    /// Puts each resource into the wrapper that gives it a name and a version of its own.
-    pub wrap_resources: bool,
-    /// What the server says that it is.
-    pub identifier: Option<String>,
-    /// URLs of types beside Listener and Cluster whose responses are complete, so that absence means deletion: those of
-    /// an application's own with [`FULL_STATE`](crate::Resource::FULL_STATE).
-    pub full_state_types: BTreeSet<String>,
-}
-
-/// Types that a session is silent on. Requests are understood as ever; only responses are held back.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Held {
-    all: bool,
-    types: BTreeSet<String>,
-}
-
-/// What a request was.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub enum Handled {
-    /// It carried an outdated nonce and was ignored, names included (B1.8).
-    Outdated,
-    /// It asked for resources, or answers a response, or both.
-    #[non_exhaustive]
-    Understood {
-        /// The answer to the response that was on its way, if this is it.
-        answer: Option<Answer>,
-        /// Whether other resources are wanted than before.
-        names_changed: bool,
-    },
-}
-
-/// A client's answer to a response.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub enum Answer {
-    /// Accepted (ACK).
-    #[non_exhaustive]
-    Accepted {
-        /// The version of the response.
-        version: String,
-    },
-    /// Rejected (NACK).
-    #[non_exhaustive]
-    Rejected {
-        /// The version of the response.
-        version: String,
-        /// The number of a gRPC status code.
-        code: i32,
-        /// What is wrong with it.
-        message: String,
-    },
-}
-
-/// A request that ends the stream, since it cannot be understood.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum Misuse {
-    /// A request of an aggregated stream does not say its type.
-    #[error("type_url: missing on an aggregated stream")]
-    NoTypeUrl,
 }
 
 impl Session {
@@ -211,33 +146,6 @@ impl Settings {
     }
 }
 
-impl Held {
-    /// Nothing is held.
-    pub const fn none() -> Self {
-        Self { all: false, types: BTreeSet::new() }
-    }
-
-    /// Everything is held.
-    pub const fn all() -> Self {
-        Self { all: true, types: BTreeSet::new() }
-    }
-
-    /// Holds one type.
-    pub fn hold(&mut self, type_url: &str) {
-        self.types.insert(type_url.to_owned());
-    }
-
-    /// Releases one type; nothing changes while everything is held.
-    pub fn release(&mut self, type_url: &str) {
-        self.types.remove(type_url);
-    }
-
-    /// Whether a type is held.
-    pub fn holds(&self, type_url: &str) -> bool {
-        self.all || self.types.contains(type_url)
-    }
-}
-
 /// One type on one stream.
 #[derive(Debug, Clone, Default)]
 struct Subscription {
@@ -316,29 +224,6 @@ impl Subscription {
         self.wildcard.then_some(WILDCARD).into_iter().chain(self.names.iter().map(String::as_str))
     }
 }
-
-/// A type URL, ordered as types are sent: what is referred to comes before what refers to it (B3.3).
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct TypeKey {
-    rank: usize,
-    type_url: String,
-}
-
-impl TypeKey {
-    fn of(type_url: &str) -> Self {
-        let rank = ORDER.iter().position(|known| *known == type_url).unwrap_or(ORDER.len());
-        Self { rank, type_url: type_url.to_owned() }
-    }
-
-    /// Whether a response holds all that was asked for, so that absence says that there is none (B1.10).
-    fn full_state(&self) -> bool {
-        [type_url::CLUSTER, type_url::LISTENER].contains(&self.type_url.as_str())
-    }
-}
-
-const ORDER: [&str; 4] =
-    [type_url::CLUSTER, type_url::ENDPOINTS, type_url::LISTENER, type_url::ROUTE_CONFIGURATION];
-const WILDCARD: &str = "*";
 
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,23 @@
+use super::super::type_url;
+
+/// A type URL, ordered as types are sent: what is referred to comes before what refers to it (B3.3).
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct TypeKey {
+    rank: usize,
+    pub(super) type_url: String,
+}
+
+impl TypeKey {
+    pub(super) fn of(type_url: &str) -> Self {
+        let rank = ORDER.iter().position(|known| *known == type_url).unwrap_or(ORDER.len());
+        Self { rank, type_url: type_url.to_owned() }
+    }
+
+    /// Whether a response holds all that was asked for, so that absence says that there is none (B1.10).
+    pub(super) fn full_state(&self) -> bool {
+        [type_url::CLUSTER, type_url::LISTENER].contains(&self.type_url.as_str())
+    }
+}
+
+const ORDER: [&str; 4] =
+    [type_url::CLUSTER, type_url::ENDPOINTS, type_url::LISTENER, type_url::ROUTE_CONFIGURATION];
