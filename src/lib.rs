@@ -90,7 +90,12 @@ pub mod config;
 #[cfg(any(test, feature = "control-plane"))]
 pub mod control_plane;
 #[cfg(all(feature = "fuzzing", not(any(test, feature = "control-plane"))))]
-#[allow(dead_code, unreachable_pub, reason = "the simulated world needs its session and store alone")]
+#[allow(
+    dead_code,
+    unreachable_pub,
+    unused_imports,
+    reason = "the simulated world needs its session and store alone"
+)]
 mod control_plane;
 #[cfg(feature = "csds")]
 #[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]

@@ -1,7 +1,8 @@
 //! A small, real management server: versioned resources, and the server's half of the xDS protocol.
 //!
 //! - [`Store`] holds resources by type and name, with versions; several changes become visible at once.
-//! - [`Session`] is the protocol of one stream without its I/O, so that it also runs under a virtual clock.
+//! - [`Session`] is the protocol of one stream without its I/O, so that it also runs under a virtual clock;
+//!   [`DeltaSession`] is the same for the incremental variant.
 //! - [`ControlPlane`] serves a store to any number of clients, over ADS on tonic.
 //!
 //! To test an application against it, see [`crate::testing`], which adds faults, expectations and builders for resources.
@@ -29,7 +30,7 @@ pub use self::{
     server::{Builder, ControlPlane, Server},
     service::AdsService,
 };
-pub use session::Session;
+pub use session::{DeltaSession, Session};
 pub use store::{AnyResource, Store};
 
 /// The type URLs of the resources that management servers send most.

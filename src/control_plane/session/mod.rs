@@ -1,11 +1,12 @@
-//! The server's half of one ADS stream, without I/O.
+//! The server's half of one ADS stream, without I/O, in both variants of the protocol.
 
 use std::collections::BTreeSet;
 
+mod delta;
 mod key;
 mod sotw;
 
-pub use self::sotw::Session;
+pub use self::{delta::DeltaSession, sotw::Session};
 
 /// How a server writes its responses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -18,6 +19,12 @@ pub struct Settings {
     /// URLs of types beside Listener and Cluster whose responses are complete, so that absence means deletion: those of
     /// an application's own with [`FULL_STATE`](crate::Resource::FULL_STATE).
     pub full_state_types: BTreeSet<String>,
+    /// How many resources and removed names together a response of the incremental variant holds at most; what is left
+    /// goes into the next, after the client's answer. There is no limit unless one is set; 0 counts as 1.
+    pub max_per_response: Option<usize>,
+    /// Sends everything that a client asks for on a new stream, also what it holds according to its
+    /// `initial_resource_versions`, as some servers do (B2.35).
+    pub ignore_initial_versions: bool,
 }
 
 /// Types that a session is silent on. Requests are understood as ever; only responses are held back.
@@ -31,7 +38,7 @@ pub struct Held {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Handled {
-    /// It carried an outdated nonce and was ignored, names included (B1.8).
+    /// It carried an outdated nonce and was ignored, names included (B1.8). It does not happen in the incremental variant.
     Outdated,
     /// It asked for resources, or answers a response, or both.
     #[non_exhaustive]

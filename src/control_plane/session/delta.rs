@@ -1,0 +1,121 @@
+use std::collections::BTreeMap;
+
+use super::{super::store::Store, Handled, Held, Misuse, Settings, key::TypeKey};
+use crate::pb::envoy::{
+    config::core::v3::{ControlPlane, Node},
+    service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse},
+};
+
+use self::subscription::Subscription;
+
+mod subscription;
+
+/// What the server says on one stream of the incremental variant.
+///
+/// It is used as a [`Session`](super::Session) is: hand over each request with
+/// [`handle_request`](Self::handle_request), and call [`poll_response`](Self::poll_response) until it gives `None` after each
+/// request, after each change of the store and after [`set_held`](Self::set_held).
+///
+/// The rules: each request is understood, whatever its nonce, and changes what is wanted: first the names to subscribe to
+/// are taken, then those to unsubscribe from. A name that is subscribed to is sent, also if it was wanted before; that it
+/// does not exist is said in `removed_resources`. From then on changes are sent, as they happen. A type has one response on
+/// its way; what comes up meanwhile waits for the answer to it. What a client rejected is not sent again until it changes
+/// or is subscribed to again. What a client holds from an earlier stream (`initial_resource_versions`) is sent only if it
+/// differs. A name that is let go while the wildcard goes on is settled by sending the resource, or that there is none.
+/// Types are sent in the order of [`Session`](super::Session).
+///
+/// A session follows one store through its changes; it keeps nothing alive but what the client was last told.
+#[derive(Debug, Clone, Default)]
+pub struct DeltaSession {
+    settings: Settings,
+    node: Option<Node>,
+    held: Held,
+    sent: u64,
+    types: BTreeMap<TypeKey, Subscription>,
+}
+
+impl DeltaSession {
+    /// A session for a fresh stream.
+    pub fn new(settings: Settings) -> Self {
+        Self { settings, ..Self::default() }
+    }
+
+    /// Takes in a request.
+    ///
+    /// # Errors
+    /// When the request breaks the protocol so that the stream must end. The session is as it was before.
+    pub fn handle_request(&mut self, request: DeltaDiscoveryRequest) -> Result<Handled, Misuse> {
+        if request.type_url.is_empty() {
+            return Err(Misuse::NoTypeUrl);
+        }
+        if self.node.is_none() {
+            self.node = request.node;
+        }
+        let subscription = self.types.entry(TypeKey::of(&request.type_url)).or_default();
+        let answer = subscription.take_answer(&request.response_nonce, request.error_detail);
+        let named = !request.resource_names_subscribe.is_empty();
+        let mut names_changed = false;
+        // In this order, so that a name in both lists ends up unsubscribed from (B2.9).
+        for name in request.resource_names_subscribe {
+            names_changed |= subscription.subscribe(name);
+        }
+        names_changed |= subscription.begin(named, request.initial_resource_versions);
+        for name in request.resource_names_unsubscribe {
+            names_changed |= subscription.unsubscribe(&name);
+        }
+        Ok(Handled::Understood { answer, names_changed })
+    }
+
+    /// The next response that is due, if any.
+    pub fn poll_response(&mut self, store: &Store) -> Option<DeltaDiscoveryResponse> {
+        let Self { types, held, settings, .. } = self;
+        let response = types.iter_mut().find_map(|(key, subscription)| {
+            if held.holds(&key.type_url) || subscription.is_awaiting() {
+                return None;
+            }
+            subscription.poll(&key.type_url, store, settings)
+        })?;
+        self.sent += 1;
+        let identifier = settings.identifier.clone();
+        let response = DeltaDiscoveryResponse {
+            nonce: self.sent.to_string(),
+            control_plane: identifier.map(|identifier| ControlPlane { identifier }),
+            ..response
+        };
+        self.note_sent(&response);
+        Some(response)
+    }
+
+    /// Takes note of a response that somebody else put on the stream, so that the client's answer to it is understood.
+    ///
+    /// It changes nothing of what the client will be told, but that waits for the answer.
+    pub fn note_sent(&mut self, response: &DeltaDiscoveryResponse) {
+        if let Some(subscription) = self.types.get_mut(&TypeKey::of(&response.type_url)) {
+            subscription.note_sent(&response.nonce, &response.system_version_info);
+        }
+    }
+
+    /// Says which types the session is silent on from now on.
+    pub fn set_held(&mut self, held: Held) {
+        self.held = held;
+    }
+
+    /// What the client said that it is, once it has.
+    pub fn node(&self) -> Option<&Node> {
+        self.node.as_ref()
+    }
+
+    /// The names that the client wants of a type, in order; `*` is among them, however the client wrote it.
+    pub fn subscribed(&self, type_url: &str) -> Vec<&str> {
+        let subscription = self.types.get(&TypeKey::of(type_url));
+        subscription.into_iter().flat_map(Subscription::names).collect()
+    }
+
+    /// Whether a response of the type is on its way that the client has not answered.
+    pub fn is_awaiting(&self, type_url: &str) -> bool {
+        self.types.get(&TypeKey::of(type_url)).is_some_and(Subscription::is_awaiting)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,171 @@
+//! A client that does what responses say, and nothing else, beside sessions and their store.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::*;
+
+/// What may happen.
+#[derive(Debug, Clone)]
+enum Step {
+    Set(u8, u8),
+    Remove(u8),
+    Change(Vec<u8>, Vec<u8>),
+    Poll,
+    Deliver,
+    Answer { reject: bool },
+    Reconnect,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let name = 0..6u8;
+    // 6 is the wildcard.
+    let names = || proptest::collection::vec(0..7u8, 0..3);
+    let step = prop_oneof![
+        2 => (name.clone(), 0..3u8).prop_map(|(name, value)| Step::Set(name, value)),
+        1 => name.prop_map(Step::Remove),
+        3 => (names(), names()).prop_map(|(subscribe, unsubscribe)| Step::Change(subscribe, unsubscribe)),
+        2 => Just(Step::Poll),
+        2 => Just(Step::Deliver),
+        2 => any::<bool>().prop_map(|reject| Step::Answer { reject }),
+        1 => Just(Step::Reconnect),
+    ];
+    proptest::collection::vec(step, 0..60)
+}
+
+fn named(name: u8) -> String {
+    if name == 6 { "*".into() } else { format!("{name}") }
+}
+
+struct Client {
+    pair: Pair,
+    wanted: BTreeSet<String>,
+    /// A request of the stream was sent.
+    begun: bool,
+    held: BTreeMap<String, (String, Vec<u8>)>,
+    /// The response that was sent and has not arrived.
+    under_way: Option<DeltaDiscoveryResponse>,
+}
+
+impl Client {
+    fn change(&mut self, subscribe: Vec<u8>, unsubscribe: Vec<u8>) {
+        let subscribe: BTreeSet<_> = subscribe.into_iter().map(named).collect();
+        let unsubscribe: BTreeSet<_> =
+            unsubscribe.into_iter().map(named).filter(|name| !subscribe.contains(name)).collect();
+        let nothing_to_begin_with = !self.begun && subscribe.is_empty();
+        self.wanted.extend(subscribe.iter().cloned());
+        for name in &unsubscribe {
+            self.wanted.remove(name);
+            if name == "*" {
+                self.held.retain(|name, _| self.wanted.contains(name));
+            } else if !self.wanted.contains("*") {
+                self.held.remove(name);
+            }
+        }
+        if nothing_to_begin_with {
+            // It would be the wildcard.
+            return;
+        }
+        let names = |set: BTreeSet<String>| set.into_iter().collect();
+        self.send(DeltaDiscoveryRequest {
+            resource_names_subscribe: names(subscribe),
+            resource_names_unsubscribe: names(unsubscribe),
+            ..DeltaDiscoveryRequest::default()
+        });
+    }
+
+    fn reconnect(&mut self) {
+        let settings = self.pair.session.settings.clone();
+        self.pair.session = DeltaSession::new(settings);
+        self.pair.nonces.clear();
+        self.under_way = None;
+        self.begun = false;
+        if self.wanted.is_empty() {
+            return;
+        }
+        let legacy = self.wanted.len() == 1 && self.wanted.contains("*");
+        let subscribe = if legacy { Vec::new() } else { self.wanted.iter().cloned().collect() };
+        let versions = self.held.iter().map(|(name, (version, _))| (name.clone(), version.clone()));
+        self.send(DeltaDiscoveryRequest {
+            resource_names_subscribe: subscribe,
+            initial_resource_versions: versions.collect(),
+            ..DeltaDiscoveryRequest::default()
+        });
+    }
+
+    fn send(&mut self, request: DeltaDiscoveryRequest) {
+        self.begun = true;
+        let request = DeltaDiscoveryRequest { type_url: CDS.into(), ..request };
+        self.pair.session.handle_request(request).unwrap();
+    }
+
+    fn answer(&mut self, reject: bool) {
+        if self.under_way.is_none() && self.pair.nonces.contains_key(CDS) {
+            self.pair.answer(CDS, reject.then_some("no"));
+        }
+    }
+
+    fn poll(&mut self) -> bool {
+        let Some(response) = self.pair.poll() else { return false };
+        let said = response.resources.len() + response.removed_resources.len();
+        let limit = self.pair.session.settings.max_per_response.unwrap_or(usize::MAX);
+        assert!(said <= limit, "{said} in a response");
+        self.under_way = Some(response);
+        true
+    }
+
+    fn deliver(&mut self) {
+        let Some(response) = self.under_way.take() else { return };
+        for resource in response.resources {
+            if self.wanted.contains("*") || self.wanted.contains(&resource.name) {
+                let value = resource.resource.expect("a body").value.to_vec();
+                self.held.insert(resource.name, (resource.version, value));
+            }
+        }
+        for name in response.removed_resources {
+            self.held.remove(&name);
+        }
+    }
+
+    fn settle(&mut self) {
+        loop {
+            self.deliver();
+            self.answer(false);
+            if !self.poll() {
+                return;
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_client_holds_what_it_wants_of_the_store_in_the_end(
+        steps in steps(), limited: bool, ignore_initial_versions: bool,
+    ) {
+        let max_per_response = limited.then_some(2);
+        let settings = Settings { max_per_response, ignore_initial_versions, ..Settings::default() };
+        let pair = Pair { session: DeltaSession::new(settings), ..Pair::default() };
+        let mut client = Client { pair, wanted: BTreeSet::new(), begun: false, held: BTreeMap::new(), under_way: None };
+        for step in steps {
+            match step {
+                Step::Set(name, value) => client.pair.set(&[(CDS, &named(name), &format!("{name}={value}"))]),
+                Step::Remove(name) => client.pair.remove(CDS, &named(name)),
+                Step::Change(subscribe, unsubscribe) => client.change(subscribe, unsubscribe),
+                Step::Poll => drop(client.poll()),
+                Step::Deliver => client.deliver(),
+                Step::Answer { reject } => client.answer(reject),
+                Step::Reconnect => client.reconnect(),
+            }
+        }
+        client.settle();
+        let now = client.pair.store.get(CDS);
+        let wanted = now.iter().filter(|(name, _)| client.wanted.contains("*") || client.wanted.contains(*name));
+        let expected: BTreeMap<_, _> = wanted
+            .map(|(name, stored)| {
+                let version = client.pair.store.version(stored.version());
+                (name.to_owned(), (version, stored.bytes().to_vec()))
+            })
+            .collect();
+        prop_assert_eq!(client.held, expected);
+    }
+}
