@@ -2,6 +2,8 @@
 #![cfg(feature = "client")]
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
+#[path = "control_plane/delta.rs"]
+mod delta;
 #[path = "control_plane/peer.rs"]
 mod peer;
 #[path = "control_plane/service.rs"]

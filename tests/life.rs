@@ -105,7 +105,7 @@ impl World {
         let control_plane = ControlPlane::builder()
             .observe(move |event| {
                 if let Event::Request { request, .. } = event {
-                    newest.store(request.resource_names.len(), Ordering::Relaxed);
+                    newest.store(request.names().len(), Ordering::Relaxed);
                 }
             })
             .build();

@@ -107,7 +107,6 @@ async fn a_stream_cut_within_a_response_loses_nothing() {
 }
 
 async fn requested(events: &mut mpsc::UnboundedReceiver<Event>, names: &[&str]) {
-    let asked =
-        |event: &Event| matches!(event, Event::Request { request, .. } if request.resource_names == names);
+    let asked = |event: &Event| matches!(event, Event::Request { request, .. } if request.names() == names);
     event(events, asked).await;
 }

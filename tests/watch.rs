@@ -122,7 +122,7 @@ async fn names_are_given_up_with_their_last_watch() {
     let mut watches = [client.watch::<Cluster>("shop"), client.watch::<Cluster>("shop")];
     let mut other = client.watch::<Cluster>("other");
     soon(watches[0].ready()).await.unwrap();
-    let asked = |event: &Event, names: &[&str]| matches!(event, Event::Request { request, .. } if request.resource_names == names);
+    let asked = |event: &Event, names: &[&str]| matches!(event, Event::Request { request, .. } if request.names() == names);
     event(&mut events, |event| asked(event, &["other", "shop"])).await;
     drop(watches);
     event(&mut events, |event| asked(event, &["other"])).await;

@@ -1,7 +1,9 @@
-use std::{net::SocketAddr, sync::Arc};
+use std::net::SocketAddr;
 
-use super::session::Handled;
-use crate::pb::envoy::service::discovery::v3::DiscoveryRequest;
+use super::{
+    message::{Request, Variant},
+    session::Handled,
+};
 
 /// Something that happened on a stream of a [`ControlPlane`](super::ControlPlane).
 #[derive(Debug, Clone)]
@@ -14,6 +16,8 @@ pub enum Event {
         stream: u64,
         /// Where the client is, if it is known.
         peer: Option<SocketAddr>,
+        /// The variant of the protocol.
+        variant: Variant,
     },
     /// A client sent a request.
     #[non_exhaustive]
@@ -21,7 +25,7 @@ pub enum Event {
         /// The stream.
         stream: u64,
         /// The request as it came.
-        request: Arc<DiscoveryRequest>,
+        request: Request,
         /// How many bytes the message had.
         bytes: usize,
         /// What the server made of it.
@@ -36,8 +40,10 @@ pub enum Event {
         type_url: String,
         /// The version.
         version: String,
-        /// How many resources it holds.
+        /// How many resources it holds, heartbeats included.
         resources: usize,
+        /// How many names it says are gone.
+        removed: usize,
         /// How many bytes the message has.
         bytes: usize,
     },

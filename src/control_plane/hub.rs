@@ -1,7 +1,7 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use bytes::Bytes;
@@ -10,10 +10,10 @@ use tonic::Status;
 
 use super::{
     event::Event,
+    message::{Response, Variant},
     session::{Held, Settings},
     store::Store,
 };
-use crate::pb::envoy::service::discovery::v3::DiscoveryResponse;
 
 /// What all streams of a control plane share.
 pub(super) struct Hub {
@@ -53,18 +53,27 @@ pub enum Headers {
 #[derive(Debug, Default)]
 struct Streams {
     opened: u64,
-    open: BTreeMap<u64, mpsc::UnboundedSender<Command>>,
+    open: BTreeMap<u64, (Variant, mpsc::UnboundedSender<Command>)>,
 }
 
 /// An order to a stream.
 #[derive(Debug, Clone)]
 pub(super) enum Command {
-    /// Send this response as it is.
-    Send(Arc<DiscoveryResponse>),
+    /// Send this response as it is. It goes to streams of its variant only.
+    Send(Response),
     /// Send these bytes as if they were a response.
     SendRaw(Bytes),
     /// End with this status.
     End(Status),
+}
+
+impl Command {
+    fn is_for(&self, variant: Variant) -> bool {
+        match self {
+            Self::Send(response) => response.variant() == variant,
+            Self::SendRaw(_) | Self::End(_) => true,
+        }
+    }
 }
 
 impl Hub {
@@ -86,12 +95,12 @@ impl Hub {
         self.state.subscribe()
     }
 
-    pub(super) fn open(&self) -> (u64, mpsc::UnboundedReceiver<Command>) {
+    pub(super) fn open(&self, variant: Variant) -> (u64, mpsc::UnboundedReceiver<Command>) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let mut streams = self.streams();
         streams.opened += 1;
         let id = streams.opened;
-        streams.open.insert(id, sender);
+        streams.open.insert(id, (variant, sender));
         (id, receiver)
     }
 
@@ -99,10 +108,11 @@ impl Hub {
         self.streams().open.remove(&id);
     }
 
-    /// Gives an order to all streams that are open; returns how many these are.
+    /// Gives an order to all streams that are open and that it is for; returns how many these are.
     pub(super) fn command(&self, command: &Command) -> usize {
         let streams = self.streams();
-        streams.open.values().filter(|stream| stream.send(command.clone()).is_ok()).count()
+        let addressed = streams.open.values().filter(|(variant, _)| command.is_for(*variant));
+        addressed.filter(|(_, stream)| stream.send(command.clone()).is_ok()).count()
     }
 
     pub(super) fn open_streams(&self) -> usize {

@@ -3,7 +3,7 @@
 //! - [`Store`] holds resources by type and name, with versions; several changes become visible at once.
 //! - [`Session`] is the protocol of one stream without its I/O, so that it also runs under a virtual clock;
 //!   [`DeltaSession`] is the same for the incremental variant.
-//! - [`ControlPlane`] serves a store to any number of clients, over ADS on tonic.
+//! - [`ControlPlane`] serves a store to any number of clients, over ADS on tonic, in both variants of the protocol.
 //!
 //! To test an application against it, see [`crate::testing`], which adds faults, expectations and builders for resources.
 
@@ -13,9 +13,13 @@ pub mod session;
 pub mod store;
 
 #[cfg(feature = "control-plane")]
+mod dialogue;
+#[cfg(feature = "control-plane")]
 mod event;
 #[cfg(feature = "control-plane")]
 mod hub;
+#[cfg(feature = "control-plane")]
+mod message;
 #[cfg(feature = "control-plane")]
 mod server;
 #[cfg(feature = "control-plane")]
@@ -27,6 +31,7 @@ mod stream;
 pub use self::{
     event::Event,
     hub::Headers,
+    message::{Request, Response, Variant},
     server::{Builder, ControlPlane, Server},
     service::AdsService,
 };

@@ -16,13 +16,14 @@ use tonic::{Status, transport::server::TcpIncoming};
 use super::{
     event::Event,
     hub::{Command, Headers, Hub, Observer},
+    message::Response,
     service::AdsService,
     session::{Held, Settings},
     store::{AnyResource, Store, Transaction},
 };
-use crate::pb::envoy::service::discovery::v3::DiscoveryResponse;
 
-/// A management server: it gives the resources that it is told to any number of clients, over ADS.
+/// A management server: it gives the resources that it is told to any number of clients, over ADS, in the variant that each
+/// asks for.
 ///
 /// It is a handle: clones are the same control plane. It does nothing until it [serves](Self::serve).
 ///
@@ -132,12 +133,12 @@ impl ControlPlane {
         });
     }
 
-    /// Sends a response as it is, right or wrong, on all streams that are open; returns how many these are. Meant for tests of
-    /// clients.
+    /// Sends a response as it is, right or wrong, on all open streams of its variant; returns how many these are. Meant for
+    /// tests of clients. It is a `DiscoveryResponse` or a `DeltaDiscoveryResponse`.
     ///
     /// The client's answer is understood if the response has a nonce of its own and a type that the client has asked for.
-    pub fn inject(&self, response: DiscoveryResponse) -> usize {
-        self.hub.command(&Command::Send(Arc::new(response)))
+    pub fn inject(&self, response: impl Into<Response>) -> usize {
+        self.hub.command(&Command::Send(response.into()))
     }
 
     /// Sends bytes in place of a response on all streams that are open; returns how many these are. Meant for tests of clients.
@@ -187,6 +188,20 @@ impl Builder {
     /// Says in each response what the server is (`control_plane.identifier`).
     pub fn identifier(mut self, identifier: impl Into<String>) -> Self {
         self.settings.identifier = Some(identifier.into());
+        self
+    }
+
+    /// Splits what is larger over several responses, in the incremental variant: how many resources and removed names together
+    /// one holds at most.
+    pub fn max_per_response(mut self, resources: usize) -> Self {
+        self.settings.max_per_response = Some(resources);
+        self
+    }
+
+    /// Sends everything that a client of the incremental variant asks for when it comes back, also what it says that it
+    /// holds. The default is no.
+    pub fn ignore_initial_versions(mut self, ignore: bool) -> Self {
+        self.settings.ignore_initial_versions = ignore;
         self
     }
 

@@ -10,7 +10,7 @@ use tonic::{
     server::{Grpc, NamedService, StreamingService},
 };
 
-use super::{event::Event, hub::Hub, stream::Stream};
+use super::{event::Event, hub::Hub, message::Variant, stream::Stream};
 use crate::codec::RawCodec;
 
 /// The aggregated discovery service of a [`ControlPlane`](super::ControlPlane), to be added to a server of one's own; see
@@ -40,11 +40,15 @@ where
     }
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
-        if request.uri().path() != STATE_OF_THE_WORLD {
-            let reason = format!("{} is not served", request.uri().path());
-            return Box::pin(async { Ok(Status::unimplemented(reason).into_http()) });
-        }
-        let method = StateOfTheWorld { hub: self.hub.clone() };
+        let variant = match request.uri().path() {
+            STATE_OF_THE_WORLD => Variant::Sotw,
+            INCREMENTAL => Variant::Delta,
+            other => {
+                let reason = format!("{other} is not served");
+                return Box::pin(async { Ok(Status::unimplemented(reason).into_http()) });
+            }
+        };
+        let method = Method { variant, hub: self.hub.clone() };
         Box::pin(async move {
             let mut grpc = Grpc::new(RawCodec)
                 .max_decoding_message_size(usize::MAX)
@@ -58,13 +62,14 @@ impl NamedService for AdsService {
     const NAME: &'static str = "envoy.service.discovery.v3.AggregatedDiscoveryService";
 }
 
-/// The method for state-of-the-world streams.
+/// The method for the streams of a variant.
 #[derive(Debug)]
-struct StateOfTheWorld {
+struct Method {
+    variant: Variant,
     hub: Arc<Hub>,
 }
 
-impl StreamingService<Bytes> for StateOfTheWorld {
+impl StreamingService<Bytes> for Method {
     type Response = Bytes;
     type ResponseStream = UnboundedReceiverStream<Result<Bytes, Status>>;
     type Future = BoxFuture<Response<Self::ResponseStream>, Status>;
@@ -73,10 +78,11 @@ impl StreamingService<Bytes> for StateOfTheWorld {
         let peer = request.remote_addr();
         let (responses, responses_out) = mpsc::unbounded_channel();
         let (headers, headers_due) = oneshot::channel();
-        let (id, commands) = self.hub.open();
-        tracing::debug!(stream = id, ?peer, "stream opened");
-        self.hub.emit(&Event::Opened { stream: id, peer });
-        let stream = Stream::new(id, self.hub.clone(), responses, headers);
+        let variant = self.variant;
+        let (id, commands) = self.hub.open(variant);
+        tracing::debug!(stream = id, ?peer, ?variant, "stream opened");
+        self.hub.emit(&Event::Opened { stream: id, peer, variant });
+        let stream = Stream::new((id, variant), self.hub.clone(), responses, headers);
         tokio::spawn(stream.run(request.into_inner(), commands));
         Box::pin(async move {
             // The sender is dropped when the headers are due: nothing else is ever said.
@@ -88,3 +94,4 @@ impl StreamingService<Bytes> for StateOfTheWorld {
 
 const STATE_OF_THE_WORLD: &str =
     "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources";
+const INCREMENTAL: &str = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources";

@@ -1,25 +1,24 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use prost::Message;
 use tokio::sync::{mpsc, oneshot, watch};
 use tonic::{Status, Streaming};
 
 use super::{
+    dialogue::Dialogue,
     event::Event,
     hub::{Command, Headers, Hub, State},
-    session::Session,
+    message::{Response, Variant},
 };
-use crate::pb::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse};
 
-/// One stream of one client: a task that lets a [`Session`] speak.
+/// One stream of one client: a task that lets a session speak.
 ///
 /// There is no bound on what waits to be written, because there is never more than one response of each type.
 #[derive(Debug)]
 pub(super) struct Stream {
     id: u64,
     hub: Arc<Hub>,
-    session: Session,
+    dialogue: Dialogue,
     responses: mpsc::UnboundedSender<Result<Bytes, Status>>,
     /// Taken when the headers may be sent; dropping it lets them go as well.
     headers: Option<oneshot::Sender<()>>,
@@ -27,13 +26,13 @@ pub(super) struct Stream {
 
 impl Stream {
     pub(super) fn new(
-        id: u64,
+        (id, variant): (u64, Variant),
         hub: Arc<Hub>,
         responses: mpsc::UnboundedSender<Result<Bytes, Status>>,
         headers: oneshot::Sender<()>,
     ) -> Self {
-        let session = Session::new(hub.settings.clone());
-        Self { id, hub, session, responses, headers: Some(headers) }
+        let dialogue = Dialogue::new(variant, hub.settings.clone());
+        Self { id, hub, dialogue, responses, headers: Some(headers) }
     }
 
     /// Serves the stream until either side ends it.
@@ -70,14 +69,8 @@ impl Stream {
             return Err(None);
         };
         let bytes = message.len();
-        let request = DiscoveryRequest::decode(message)
-            .map_err(|error| Some(Status::invalid_argument(format!("not a DiscoveryRequest: {error}"))))?;
-        let request = Arc::new(request);
-        let handled = self
-            .session
-            .handle_request(DiscoveryRequest::clone(&request))
-            .map_err(|misuse| Some(Status::invalid_argument(misuse.to_string())))?;
-        tracing::trace!(stream = self.id, type_url = request.type_url, bytes, ?handled, "request");
+        let (request, handled) = self.dialogue.handle_request(message).map_err(Some)?;
+        tracing::trace!(stream = self.id, type_url = request.type_url(), bytes, ?handled, "request");
         self.hub.emit(&Event::Request { stream: self.id, request, bytes, handled });
         Ok(())
     }
@@ -87,12 +80,13 @@ impl Stream {
             None => Err(None),
             Some(Command::End(status)) => Err(Some(status)),
             Some(Command::Send(response)) => {
-                self.session.note_sent(&response);
-                self.send(&response);
+                if self.dialogue.note_sent(&response) {
+                    self.send(&response);
+                }
                 Ok(())
             }
             Some(Command::SendRaw(bytes)) => {
-                self.emit_response(&DiscoveryResponse::default(), bytes.len());
+                self.emit_response(Summary::default(), bytes.len());
                 self.respond(Ok(bytes));
                 Ok(())
             }
@@ -105,15 +99,15 @@ impl Stream {
         if headers == Headers::AtOnce {
             self.headers = None;
         }
-        self.session.set_held(held);
-        while let Some(response) = self.session.poll_response(&store) {
+        self.dialogue.set_held(held);
+        while let Some(response) = self.dialogue.poll_response(&store) {
             self.send(&response);
         }
     }
 
-    fn send(&mut self, response: &DiscoveryResponse) {
-        let message = Bytes::from(response.encode_to_vec());
-        self.emit_response(response, message.len());
+    fn send(&mut self, response: &Response) {
+        let message = response.encode();
+        self.emit_response(Summary::of(response), message.len());
         self.respond(Ok(message));
     }
 
@@ -125,11 +119,38 @@ impl Stream {
         let _ = self.responses.send(item);
     }
 
-    fn emit_response(&self, response: &DiscoveryResponse, bytes: usize) {
-        let (type_url, version) = (response.type_url.clone(), response.version_info.clone());
-        let (stream, resources) = (self.id, response.resources.len());
-        tracing::trace!(stream, type_url, version, resources, bytes, "response");
-        self.hub.emit(&Event::Response { stream, type_url, version, resources, bytes });
+    fn emit_response(&self, Summary { type_url, version, resources, removed }: Summary, bytes: usize) {
+        let stream = self.id;
+        tracing::trace!(stream, type_url, version, resources, removed, bytes, "response");
+        self.hub.emit(&Event::Response { stream, type_url, version, resources, removed, bytes });
+    }
+}
+
+/// What is told of a response.
+#[derive(Debug, Default)]
+struct Summary {
+    type_url: String,
+    version: String,
+    resources: usize,
+    removed: usize,
+}
+
+impl Summary {
+    fn of(response: &Response) -> Self {
+        match response {
+            Response::Sotw(response) => Self {
+                type_url: response.type_url.clone(),
+                version: response.version_info.clone(),
+                resources: response.resources.len(),
+                removed: 0,
+            },
+            Response::Delta(response) => Self {
+                type_url: response.type_url.clone(),
+                version: response.system_version_info.clone(),
+                resources: response.resources.len(),
+                removed: response.removed_resources.len(),
+            },
+        }
     }
 }
 

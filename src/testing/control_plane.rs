@@ -13,13 +13,10 @@ use super::{
     expect::{Ack, Nack, NotSeen},
     record::{Log, RecordedRequest, Recorder, Requests, Wanted},
 };
-use crate::{
-    control_plane::{
-        self, AnyResource, Headers, Server,
-        session::{Answer, Held},
-        store::Transaction,
-    },
-    pb::envoy::service::discovery::v3::DiscoveryResponse,
+use crate::control_plane::{
+    self, AnyResource, Headers, Response, Server,
+    session::{Answer, Held},
+    store::Transaction,
 };
 
 /// A management server on loopback for the tests of an application, with faults and expectations.
@@ -150,8 +147,7 @@ impl ControlPlane {
         let take = |log: &mut Log| {
             let request = log.take_answer(type_url, Wanted::Accepted)?;
             let Some(Answer::Accepted { version }) = request.answer() else { return None };
-            let (stream, version, names) = (request.stream(), version.clone(), request.names().to_vec());
-            Some(Ack { stream, version, names })
+            Some(Ack { stream: request.stream(), version: version.clone(), names: request.owned_names() })
         };
         self.expect(|| format!("ACK of {type_url}"), Some(type_url), take).await
     }
@@ -167,8 +163,8 @@ impl ControlPlane {
             Some(Nack {
                 stream: request.stream(),
                 version: version.clone(),
-                accepted_version: request.message().version_info.clone(),
-                names: request.names().to_vec(),
+                accepted_version: request.accepted_version().to_owned(),
+                names: request.owned_names(),
                 code: *code,
                 message: message.clone(),
             })
@@ -176,7 +172,8 @@ impl ControlPlane {
         self.expect(|| format!("NACK of {type_url}"), Some(type_url), take).await
     }
 
-    /// Waits until the newest request of a type names exactly these resources, in any order. Returns that request.
+    /// Waits until exactly these resources of a type are wanted according to its newest request, in any order; `*` stands for
+    /// the wildcard, however a client writes it. Returns that request.
     ///
     /// # Errors
     /// When that does not happen in time.
@@ -185,7 +182,7 @@ impl ControlPlane {
         wanted.sort_unstable();
         let look = |log: &mut Log| {
             let newest = log.requests.iter().rev().find(|request| request.type_url() == type_url)?;
-            let mut names: Vec<&str> = newest.names().iter().map(String::as_str).collect();
+            let mut names = newest.names();
             names.sort_unstable();
             (names == wanted).then(|| newest.clone())
         };
@@ -287,10 +284,11 @@ impl ControlPlane {
         self.inner.set_reading(reading);
     }
 
-    /// Sends a response as it is on all open streams; returns how many these are.
+    /// Sends a response as it is on all open streams of its variant; returns how many these are. It is a `DiscoveryResponse` or
+    /// a `DeltaDiscoveryResponse`.
     ///
     /// Give it a nonce of its own (such as `"injected-1"`): the client's answer is understood by it.
-    pub fn inject(&self, response: DiscoveryResponse) -> usize {
+    pub fn inject(&self, response: impl Into<Response>) -> usize {
         self.inner.inject(response)
     }
 

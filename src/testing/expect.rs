@@ -6,9 +6,9 @@ use std::time::Duration;
 pub struct Ack {
     /// The stream that the answer came on.
     pub stream: u64,
-    /// The version of the response.
+    /// The version of the response; in the incremental variant its `system_version_info`.
     pub version: String,
-    /// The names that the client wants, as the answer lists them.
+    /// The names that the client wants; see [`RecordedRequest::names`](super::RecordedRequest::names).
     pub names: Vec<String>,
 }
 
@@ -18,11 +18,11 @@ pub struct Ack {
 pub struct Nack {
     /// The stream that the answer came on.
     pub stream: u64,
-    /// The version of the response.
+    /// The version of the response; in the incremental variant its `system_version_info`.
     pub version: String,
-    /// The version that the client holds on to, empty if it has none.
+    /// The version that the client holds on to, empty if it has none. Requests of the incremental variant do not say it.
     pub accepted_version: String,
-    /// The names that the client wants, as the answer lists them.
+    /// The names that the client wants; see [`RecordedRequest::names`](super::RecordedRequest::names).
     pub names: Vec<String>,
     /// The number of a gRPC status code.
     pub code: i32,

@@ -35,6 +35,7 @@ mod expect;
 mod proxy;
 mod record;
 pub mod resources;
+mod wanted;
 
 pub use control_plane::ControlPlane;
 pub use expect::{Ack, Nack, NotSeen};

@@ -1,25 +1,24 @@
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
 };
 
 use tokio::sync::watch;
 
-use crate::{
-    control_plane::{
-        Event,
-        session::{Answer, Handled},
-    },
-    pb::envoy::service::discovery::v3::DiscoveryRequest,
+use super::wanted::{Names, Wishes};
+use crate::control_plane::{
+    Event, Request,
+    session::{Answer, Handled},
 };
 
 /// A request as a [`ControlPlane`](super::ControlPlane) got it.
 #[derive(Debug, Clone)]
 pub struct RecordedRequest {
     stream: u64,
-    request: Arc<DiscoveryRequest>,
+    request: Request,
     bytes: usize,
     handled: Handled,
+    names: Names,
 }
 
 impl RecordedRequest {
@@ -29,18 +28,19 @@ impl RecordedRequest {
     }
 
     /// The message.
-    pub fn message(&self) -> &DiscoveryRequest {
+    pub fn message(&self) -> &Request {
         &self.request
     }
 
     /// The type URL.
     pub fn type_url(&self) -> &str {
-        &self.request.type_url
+        self.request.type_url()
     }
 
-    /// The names as they were sent.
-    pub fn names(&self) -> &[String] {
-        &self.request.resource_names
+    /// The names that the client wants of the type by this request, with those it wanted before in the incremental variant.
+    /// `*` is among them for the wildcard, however the client wrote it.
+    pub fn names(&self) -> Vec<&str> {
+        self.names.list(&self.request)
     }
 
     /// How many bytes the message had, without gRPC's five for its length.
@@ -51,6 +51,15 @@ impl RecordedRequest {
     /// What the server made of it.
     pub fn handled(&self) -> &Handled {
         &self.handled
+    }
+
+    pub(super) fn owned_names(&self) -> Vec<String> {
+        self.names().into_iter().map(str::to_owned).collect()
+    }
+
+    /// The version that the client says it holds on to.
+    pub(super) fn accepted_version(&self) -> &str {
+        self.request.sotw().map_or("", |request| &request.version_info)
     }
 
     pub(super) fn answer(&self) -> Option<&Answer> {
@@ -121,6 +130,7 @@ pub(super) struct Recorder {
 pub(super) struct Log {
     pub(super) requests: Vec<RecordedRequest>,
     pub(super) open: usize,
+    wishes: Wishes,
     /// Up to where answers of a type were expected already; see [`Log::take_answer`].
     taken: BTreeMap<(String, Wanted), usize>,
 }
@@ -141,10 +151,15 @@ impl Recorder {
             let mut log = self.log();
             match event {
                 Event::Opened { .. } => log.open += 1,
-                Event::Closed { .. } => log.open -= 1,
+                Event::Closed { stream, .. } => {
+                    log.open -= 1;
+                    log.wishes.forget(*stream);
+                }
                 Event::Request { stream, request, bytes, handled } => {
+                    let names = log.wishes.take_in(*stream, request);
                     let (request, handled) = (request.clone(), handled.clone());
-                    log.requests.push(RecordedRequest { stream: *stream, request, bytes: *bytes, handled });
+                    let request = RecordedRequest { stream: *stream, request, bytes: *bytes, handled, names };
+                    log.requests.push(request);
                 }
                 Event::Response { .. } => return,
             }
@@ -212,7 +227,7 @@ impl Log {
         };
         let (requests, accepted, rejected) =
             (of_type.len(), count(Wanted::Accepted), count(Wanted::Rejected));
-        let says = match &last.request.error_detail {
+        let says = match last.request.error() {
             Some(status) => format!(" and says {:?}", status.message),
             None => String::new(),
         };

@@ -16,7 +16,9 @@ use tonic::{
 use xdskit::pb::{
     envoy::{
         config::core::v3::Node,
-        service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
+        service::discovery::v3::{
+            DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
+        },
     },
     google::rpc,
 };
@@ -64,6 +66,69 @@ impl Peer {
 
     pub(crate) async fn raw(&mut self) -> Result<Option<Bytes>, Status> {
         self.responses.message().await
+    }
+}
+
+/// One stream of the incremental variant. It answers when it is told to.
+pub(crate) struct DeltaPeer {
+    requests: mpsc::UnboundedSender<Bytes>,
+    responses: Streaming<Bytes>,
+}
+
+impl DeltaPeer {
+    pub(crate) async fn connect(uri: &str) -> Self {
+        let channel = Channel::from_shared(uri.to_owned()).unwrap().connect().await.expect("a connection");
+        let (requests, outgoing) = mpsc::unbounded_channel();
+        let responses = method(channel, INCREMENTAL, outgoing).await.expect("a stream");
+        Self { requests, responses }
+    }
+
+    pub(crate) fn change(&mut self, type_url: &str, subscribe: &[&str], unsubscribe: &[&str]) {
+        self.send(&delta_request(type_url, subscribe, unsubscribe));
+    }
+
+    /// Answers a response.
+    pub(crate) fn answer(&mut self, response: &DeltaDiscoveryResponse, error: Option<&str>) {
+        let status = |message: &str| rpc::Status { code: 3, message: message.into(), details: Vec::new() };
+        let request = DeltaDiscoveryRequest {
+            response_nonce: response.nonce.clone(),
+            error_detail: error.map(status),
+            ..delta_request(&response.type_url, &[], &[])
+        };
+        self.send(&request);
+    }
+
+    pub(crate) fn send(&mut self, request: &DeltaDiscoveryRequest) {
+        self.send_raw(request.encode_to_vec());
+    }
+
+    pub(crate) fn send_raw(&mut self, message: impl Into<Bytes>) {
+        // The test sees the end of the stream where it reads.
+        let _ = self.requests.send(message.into());
+    }
+
+    pub(crate) async fn response(&mut self) -> DeltaDiscoveryResponse {
+        let message = self.raw().await.expect("a response").expect("an open stream");
+        DeltaDiscoveryResponse::decode(message).expect("a DeltaDiscoveryResponse")
+    }
+
+    pub(crate) async fn raw(&mut self) -> Result<Option<Bytes>, Status> {
+        self.responses.message().await
+    }
+}
+
+pub(crate) fn delta_request(
+    type_url: &str,
+    subscribe: &[&str],
+    unsubscribe: &[&str],
+) -> DeltaDiscoveryRequest {
+    let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+    DeltaDiscoveryRequest {
+        node: Some(Node { id: "test".into(), ..Node::default() }),
+        type_url: type_url.into(),
+        resource_names_subscribe: owned(subscribe),
+        resource_names_unsubscribe: owned(unsubscribe),
+        ..DeltaDiscoveryRequest::default()
     }
 }
 
@@ -151,3 +216,4 @@ impl Decoder for Raw {
 
 const STATE_OF_THE_WORLD: &str =
     "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources";
+const INCREMENTAL: &str = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources";

@@ -2,14 +2,11 @@ use tokio::sync::mpsc;
 use tonic::{Code, Status};
 use xdskit::{
     control_plane::{
-        AnyResource, ControlPlane, Event, Headers, Server,
+        AnyResource, ControlPlane, Event, Headers, Request, Server,
         session::{Answer, Handled, Held},
         type_url::{CLUSTER, ENDPOINTS},
     },
-    pb::envoy::{
-        config::cluster::v3::Cluster,
-        service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
-    },
+    pb::envoy::{config::cluster::v3::Cluster, service::discovery::v3::DiscoveryResponse},
 };
 
 use crate::peer::{Opening, Peer, method};
@@ -34,10 +31,10 @@ fn texts(response: &DiscoveryResponse) -> Vec<&str> {
     response.resources.iter().map(|any| std::str::from_utf8(&any.value).unwrap()).collect()
 }
 
-async fn next_request(events: &mut mpsc::UnboundedReceiver<Event>) -> (DiscoveryRequest, Handled) {
+async fn next_request(events: &mut mpsc::UnboundedReceiver<Event>) -> (Request, Handled) {
     loop {
         if let Event::Request { request, handled, .. } = events.recv().await.unwrap() {
-            return (DiscoveryRequest::clone(&request), handled);
+            return (request, handled);
         }
     }
 }
@@ -72,7 +69,7 @@ async fn events_tell_what_happened() {
     assert!(matches!(events.recv().await, Some(Event::Opened { stream: 1, peer: Some(_), .. })));
     peer.request(CLUSTER, &[]);
     let (request, handled) = next_request(&mut events).await;
-    assert_eq!(request.node.unwrap().id, "test");
+    assert_eq!(request.node().unwrap().id, "test");
     assert!(matches!(handled, Handled::Understood { answer: None, names_changed: true, .. }));
     let Some(Event::Response { type_url, resources: 1, bytes, .. }) = events.recv().await else { panic!() };
     assert_eq!(type_url, CLUSTER);

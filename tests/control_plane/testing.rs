@@ -65,11 +65,11 @@ async fn requests_are_recorded_with_their_sizes() {
     peer.request(CLUSTER, &["a"]);
     peer.request(ENDPOINTS, &["b", "a"]);
     let newest = control_plane.expect_names(ENDPOINTS, &["a", "b"]).await.unwrap();
-    assert_eq!(newest.message().node.as_ref().unwrap().id, "test");
+    assert_eq!(newest.message().node().unwrap().id, "test");
     let requests = control_plane.requests();
     assert_eq!((requests.len(), requests.of(ENDPOINTS).len()), (2, 1));
     assert_eq!(requests.of(ENDPOINTS).bytes(), newest.bytes());
-    let encoded = prost::Message::encoded_len(newest.message());
+    let encoded = prost::Message::encoded_len(newest.message().sotw().unwrap());
     assert_eq!(requests.last().unwrap().bytes(), encoded);
     assert!(matches!(newest.handled(), Handled::Understood { names_changed: true, .. }));
     control_plane.clear_requests();

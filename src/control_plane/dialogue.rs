@@ -1,0 +1,72 @@
+use std::sync::Arc;
+
+use bytes::Bytes;
+use prost::Message;
+use tonic::Status;
+
+use super::{
+    message::{Request, Response, Variant},
+    session::{DeltaSession, Handled, Held, Misuse, Session, Settings},
+    store::Store,
+};
+use crate::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
+
+/// The session of a stream, of either variant.
+#[derive(Debug)]
+pub(super) enum Dialogue {
+    Sotw(Session),
+    Delta(DeltaSession),
+}
+
+impl Dialogue {
+    pub(super) fn new(variant: Variant, settings: Settings) -> Self {
+        match variant {
+            Variant::Sotw => Self::Sotw(Session::new(settings)),
+            Variant::Delta => Self::Delta(DeltaSession::new(settings)),
+        }
+    }
+
+    pub(super) fn handle_request(&mut self, message: Bytes) -> Result<(Request, Handled), Status> {
+        let misused = |misuse: Misuse| Status::invalid_argument(misuse.to_string());
+        match self {
+            Self::Sotw(session) => {
+                let request: Arc<DiscoveryRequest> = Arc::new(decode(message, "DiscoveryRequest")?);
+                let handled = session.handle_request((*request).clone()).map_err(misused)?;
+                Ok((Request::Sotw(request), handled))
+            }
+            Self::Delta(session) => {
+                let request: Arc<DeltaDiscoveryRequest> = Arc::new(decode(message, "DeltaDiscoveryRequest")?);
+                let handled = session.handle_request((*request).clone()).map_err(misused)?;
+                Ok((Request::Delta(request), handled))
+            }
+        }
+    }
+
+    pub(super) fn poll_response(&mut self, store: &Store) -> Option<Response> {
+        match self {
+            Self::Sotw(session) => session.poll_response(store).map(Response::from),
+            Self::Delta(session) => session.poll_response(store).map(Response::from),
+        }
+    }
+
+    /// Takes note of a response that somebody else put on the stream; returns whether it is of the stream's variant.
+    pub(super) fn note_sent(&mut self, response: &Response) -> bool {
+        match (self, response) {
+            (Self::Sotw(session), Response::Sotw(response)) => session.note_sent(response),
+            (Self::Delta(session), Response::Delta(response)) => session.note_sent(response),
+            (Self::Sotw(_), Response::Delta(_)) | (Self::Delta(_), Response::Sotw(_)) => return false,
+        }
+        true
+    }
+
+    pub(super) fn set_held(&mut self, held: Held) {
+        match self {
+            Self::Sotw(session) => session.set_held(held),
+            Self::Delta(session) => session.set_held(held),
+        }
+    }
+}
+
+fn decode<M: Message + Default>(message: Bytes, name: &str) -> Result<M, Status> {
+    M::decode(message).map_err(|error| Status::invalid_argument(format!("not a {name}: {error}")))
+}
