@@ -205,6 +205,12 @@ impl Entry {
         self.on_bad_news(Setback { state: ResourceState::DoesNotExist, error, update }, keep)
     }
 
+    /// The server says that there is none (B2.14), whatever there was.
+    pub(crate) fn on_removed(&mut self, error: WatchError, policy: Policy, update: Update) -> News {
+        let keep = policy.keep_deleted && !policy.fail_on_data_errors;
+        self.on_bad_news(Setback { state: ResourceState::DoesNotExist, error, update }, keep)
+    }
+
     /// The server said why it does not send it (TP3): a data error if the policy is given, else a passing trouble (A88-3,
     /// A88-4).
     pub(crate) fn on_server_error(

@@ -20,7 +20,7 @@ use super::{
 #[cfg(feature = "metrics")]
 use crate::metrics::Metrics;
 use crate::{
-    config::Bootstrap,
+    config::{ApiType, Bootstrap},
     engine::Engine,
     protocol::{OnDeletion, Settings},
     transport::{GrpcTransport, Transport},
@@ -75,6 +75,23 @@ impl ClientBuilder {
     #[cfg(feature = "metrics")]
     pub fn metrics(mut self, metrics: &Metrics) -> Self {
         self.metrics = Some(metrics.clone());
+        self
+    }
+
+    /// Sets the variant of the protocol that is spoken with servers whose entry in the bootstrap names none
+    /// ([`Server::api_type`](crate::config::Server)): [`ApiType::AggregatedGrpc`] by default, or
+    /// [`ApiType::AggregatedDeltaGrpc`]. What an application sees is the same on both. With another one the resources of
+    /// these servers are absent with `UNIMPLEMENTED`.
+    pub fn api_type(mut self, api_type: ApiType) -> Self {
+        self.settings.api_type = api_type;
+        self
+    }
+
+    /// Sets the size in bytes that no request of the incremental variant exceeds, as far as single names allow: 3 MiB by
+    /// default, since servers accept 4 MiB. Longer lists of names are split over several requests; versions of an earlier
+    /// stream that do not fit are left out, so that the server sends again what is held.
+    pub fn max_request_size(mut self, bytes: usize) -> Self {
+        self.settings.max_request_size = bytes;
         self
     }
 

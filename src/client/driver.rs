@@ -177,9 +177,9 @@ impl Driver {
         self.record();
         while let Some(order) = self.engine.poll_output() {
             match order {
-                Output::Connect { stream, server, keepalive } => {
+                Output::Connect { stream, server, api_type, keepalive } => {
                     let events = Events::new(stream, self.reports.clone());
-                    let connection = self.transport.connect(Target { server, keepalive }, events);
+                    let connection = self.transport.connect(Target { server, api_type, keepalive }, events);
                     self.connections.insert(stream, connection);
                 }
                 Output::Send { stream, message } => {

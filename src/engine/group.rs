@@ -139,7 +139,7 @@ impl Engine {
     ) -> Result<GroupId, Refusal> {
         let mut servers: Vec<Arc<Server>> = Vec::with_capacity(sources.len());
         for server in sources.iter().map(ConfigSource::server) {
-            check_variant(server)?;
+            check_variant(server, self.settings.api_type)?;
             if !servers.contains(server) {
                 servers.push(server.clone());
             }

@@ -33,6 +33,8 @@ pub(crate) struct Job {
     pub(super) heartbeats: usize,
     /// A name that came twice: nothing of the response counts (rule B1.14).
     pub(super) duplicate: bool,
+    /// It speaks of something that was not asked for before everything was.
+    pub(super) of_all: bool,
     /// Something came that has no name, so that absence proves nothing.
     pub(super) nameless: bool,
     pub(super) problems: Problems,
@@ -54,12 +56,25 @@ pub(super) enum Stage {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Located {
     pub(super) value: Span,
-    /// The place of the resource in the response.
+    /// The version of the resource alone; empty if it has that of the response.
+    pub(super) version: Span,
+    /// The place of the resource in the response; behind all of them, those of the removed names.
     pub(super) index: usize,
+    pub(super) said: Said,
     /// `None` when nobody has asked for the name.
     pub(super) sub: Option<SubId>,
     /// Tells it from a later one in the same place.
     pub(super) serial: u64,
+}
+
+/// What a response says of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Said {
+    Resource,
+    /// There is none (B2.14, B2.17, B2.18).
+    Removed,
+    /// What is held is good still.
+    Heartbeat,
 }
 
 /// What to tell the server.
@@ -89,6 +104,7 @@ impl Job {
             unknown: Unknown::default(),
             heartbeats: 0,
             duplicate: false,
+            of_all: false,
             nameless: false,
             problems: Problems::default(),
             span: tracing::Span::none(),
@@ -116,6 +132,30 @@ impl Job {
         Update { version: self.version.clone(), at: self.since }
     }
 
+    /// What it is for one resource, whose version was `known` before.
+    pub(super) fn update_of(&self, located: &Located, known: &Version) -> Update {
+        let version = match self.envelope.text(located.version) {
+            "" => self.version.clone(),
+            text if text == known.as_str() => known.clone(),
+            text => text.into(),
+        };
+        Update { version, at: self.since }
+    }
+
+    /// Notes an element that is not known to be of any name.
+    pub(super) fn add_nameless(&mut self, index: usize, reason: &dyn std::fmt::Display) {
+        self.nameless = true;
+        self.invalid += 1;
+        self.problems.add(&format_args!("resources[{index}]"), reason);
+    }
+
+    /// Whether it is what the server had to say when it was asked for everything. One response says it all, or where there are
+    /// several, the first of them counts: there is no end of them in the protocol.
+    pub(super) fn tells_all(&self) -> bool {
+        let is_empty = self.envelope.len() == 0 && self.envelope.removed().is_empty();
+        !self.envelope.is_delta() || self.of_all || (is_empty && self.envelope.errors().next().is_none())
+    }
+
     /// Whether some of it was worked on already.
     pub(crate) fn has_begun(&self) -> bool {
         self.number > 0
@@ -123,6 +163,17 @@ impl Job {
 
     pub(super) fn is_heartbeat(&self) -> bool {
         self.heartbeats > 0 && self.heartbeats == self.envelope.len()
+    }
+}
+
+impl Located {
+    pub(super) fn new(index: usize, said: Said) -> Self {
+        let none = Span::default();
+        Self { value: none, version: none, index, said, sub: None, serial: 0 }
+    }
+
+    pub(super) fn with_value(self, value: Span, version: Span) -> Self {
+        Self { value, version, ..self }
     }
 }
 
@@ -159,12 +210,20 @@ impl Unknown {
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
         let same = self.seen.entry(hasher.finish()).or_default();
-        let named = |index: &u32| match envelope.item(*index as usize) {
-            Item { wrapper_name, body: Body::Resource(value) } => {
-                name_of(ty, envelope, (wrapper_name, value)).is_ok_and(|other| other == name)
+        let named = |index: &u32| {
+            let index = *index as usize;
+            if let Some(removed) = index.checked_sub(envelope.len()) {
+                return canonical(envelope.text(envelope.removed()[removed]))
+                    .is_ok_and(|other| other == name);
             }
-            Item { wrapper_name, body: Body::Heartbeat } => envelope.text(wrapper_name) == name,
-            Item { body: Body::Unusable(_), .. } => false,
+            let Item { wrapper_name, body, .. } = envelope.item(index);
+            match body {
+                Body::Resource(value) => {
+                    name_of(ty, envelope, (wrapper_name, value)).is_ok_and(|other| other == name)
+                }
+                Body::Unset => canonical(envelope.text(wrapper_name)).is_ok_and(|other| other == name),
+                Body::Unusable(_) => false,
+            }
         };
         let seen = same.iter().any(named);
         same.push(index as u32);
@@ -182,16 +241,18 @@ pub(super) fn name_of<'a>(
         "" => ty.name(envelope.bytes(value))?,
         name => Cow::Borrowed(name),
     };
+    match name {
+        Cow::Borrowed(name) => canonical(name),
+        Cow::Owned(name) => Ok(Cow::Owned(canonical(&name)?.into_owned())),
+    }
+}
+
+/// A name that a server wrote, in canonical form (C5).
+pub(super) fn canonical(name: &str) -> Result<Cow<'_, str>, Invalid> {
     if name.is_empty() {
         return Err(Invalid::field("name", "empty"));
     }
-    if !name.starts_with("xdstp:") {
-        return Ok(name);
-    }
-    match ResourceName::canonicalize(&name) {
-        Ok(canonical) => Ok(Cow::Owned(canonical.into_owned())),
-        Err(error) => Err(Invalid::field("name", error.to_string())),
-    }
+    ResourceName::canonicalize(name).map_err(|error| Invalid::field("name", error.to_string()))
 }
 
 /// The longest error in a NACK, in bytes.

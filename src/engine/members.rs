@@ -87,7 +87,27 @@ impl Engine {
                 self.join(id, server);
             }
         }
+        if self.peer(server).machine.api_type().is_delta() {
+            self.join_held((group, ty), server);
+        }
         self.peer(server).machine.subscribe_all((ty, type_url), now);
+    }
+
+    /// What a server has sent by name it need not send again when it is asked for everything: it counts as a member until
+    /// the server says otherwise (B2.20).
+    fn join_held(&mut self, (group, ty): (GroupId, TypeId), server: ServerId) {
+        let Some(interest) = self.peer(server).machine.interest(ty).filter(|interest| !interest.takes_all())
+        else {
+            return;
+        };
+        let held = interest.iter().filter(|(_, sub)| sub.has_version());
+        let held: Vec<_> = held.map(|(_, sub)| sub.entry).collect();
+        for id in held {
+            if self.table.get(id).is_some_and(|entry| entry.group == group) {
+                self.join(id, server);
+                self.publish_if(id, false, true);
+            }
+        }
     }
 
     /// A member that the active server has sent is one at those above it, too.

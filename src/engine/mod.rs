@@ -9,6 +9,7 @@
 mod failure;
 mod fallback;
 mod group;
+mod incremental;
 mod job;
 mod members;
 mod news;
@@ -363,6 +364,7 @@ impl Engine {
                 Event::TimedOut(entry) => self.on_timed_out(server, entry, now),
                 Event::Released(entry) => self.on_released(server, entry),
                 Event::ReleasedAll(ty) => self.on_released_all(server, ty),
+                Event::Quiet(ty) => self.on_quiet(server, ty, now),
             }
         }
         while let Some(output) = self.peer(server).machine.poll_output() {
@@ -428,11 +430,11 @@ pub(crate) struct Refusal {
     message: String,
 }
 
-/// Only the aggregated state-of-the-world variant is spoken so far; another one is not replaced by it in silence.
-pub(crate) fn check_variant(server: &Server) -> Result<(), Refusal> {
-    match server.api_type {
-        None | Some(ApiType::AggregatedGrpc) => Ok(()),
-        Some(other) => {
+/// Only aggregated streams are spoken so far; another variant is not replaced by one in silence.
+pub(crate) fn check_variant(server: &Server, default: ApiType) -> Result<(), Refusal> {
+    match server.api_type.unwrap_or(default) {
+        ApiType::AggregatedGrpc | ApiType::AggregatedDeltaGrpc => Ok(()),
+        other @ (ApiType::Rest | ApiType::Grpc | ApiType::DeltaGrpc) => {
             let message = format!("the api_type {other} of xDS server {} is not supported", server.uri);
             Err(Refusal { code: Code::Unimplemented, message })
         }

@@ -5,14 +5,14 @@ use tracing::trace;
 
 use super::{
     Engine,
-    job::{Job, Located, Stage, name_of},
+    job::{Job, Located, Said, Stage, name_of},
 };
 use crate::{
-    cache::{Entry, News},
-    error::{Blame, Code, WatchError, short_type},
+    cache::{Entry, News, Update},
+    error::{Blame, Code, Subject, WatchError, short_type},
     name::ResourceName,
     protocol::{
-        Body, EntryId, Envelope, GroupId, Item, Phase, ServerId, Span, SubId, TypeId, Unusable, Verdict,
+        Body, EntryId, Envelope, GroupId, Phase, ServerId, Span, SubId, TypeId, Unusable, Verdict,
         fingerprint,
     },
     resource::Context,
@@ -37,7 +37,7 @@ impl Engine {
                     }
                 }
             }
-            Stage::Apply(from) => self.apply(&mut job, from),
+            Stage::Apply(from) => self.apply(&mut job, from, now),
             Stage::Finish => {}
         }
         if job.stage != Stage::Finish {
@@ -54,58 +54,68 @@ impl Engine {
 
     /// Reads the names of some resources, and finds their places.
     fn locate(&mut self, job: &mut Job, from: usize) {
-        let to = job.envelope.len().min(from + NAMES_PER_STEP);
-        let (ty, envelope) = (self.types[job.ty.index()], job.envelope.clone());
+        let envelope = job.envelope.clone();
+        let all = envelope.len() + envelope.removed().len();
+        let to = all.min(from + NAMES_PER_STEP);
         for index in from..to {
-            let Item { wrapper_name, body } = envelope.item(index);
-            let value = match body {
-                Body::Resource(value) => value,
-                Body::Heartbeat => {
-                    job.heartbeats += 1;
-                    Span::default()
-                }
-                Body::Unusable(unusable) => {
-                    job.nameless = true;
-                    job.invalid += 1;
-                    let reason = unusable_reason(unusable, &envelope);
-                    job.problems.add(&format_args!("resources[{index}]"), &reason);
-                    continue;
-                }
-            };
-            match name_of(ty, &envelope, (wrapper_name, value)) {
-                Ok(name) => self.find_place(job, index, (&name, value, matches!(body, Body::Resource(_)))),
-                Err(invalid) => {
-                    job.nameless = true;
-                    job.invalid += 1;
-                    job.problems.add(&format_args!("resources[{index}]"), &invalid);
-                }
+            match index.checked_sub(envelope.len()) {
+                None => self.locate_item(job, index, &envelope),
+                Some(removed) => self.locate_removed(job, index, envelope.removed()[removed]),
             }
         }
-        job.stage = match to == job.envelope.len() {
+        job.stage = match to == all {
             true if job.duplicate => Stage::Finish,
             true => Stage::Apply(0),
             false => Stage::Locate(to),
         };
     }
 
-    fn find_place(&mut self, job: &mut Job, index: usize, (name, value, is_resource): (&str, Span, bool)) {
+    fn locate_item(&mut self, job: &mut Job, index: usize, envelope: &Envelope) {
+        let item = envelope.item(index);
+        let (value, said) = match item.body {
+            Body::Resource(value) => (value, Said::Resource),
+            Body::Unset if envelope.is_delta() => return self.locate_unset(job, index, &item),
+            Body::Unset => {
+                job.heartbeats += 1;
+                (Span::default(), Said::Heartbeat)
+            }
+            Body::Unusable(unusable) => {
+                return job.add_nameless(index, &unusable_reason(unusable, envelope));
+            }
+        };
+        let found = Located::new(index, said).with_value(value, item.version);
+        match name_of(self.types[job.ty.index()], envelope, (item.wrapper_name, value)) {
+            Ok(name) => {
+                self.find_place(job, &name, found);
+                if item.has_aliases {
+                    self.find_aliases(job, &name, found);
+                }
+            }
+            Err(invalid) => job.add_nameless(index, &invalid),
+        }
+    }
+
+    /// Finds the place of a name that a response speaks of, and notes what is said of it.
+    pub(super) fn find_place(&mut self, job: &mut Job, name: &str, found: Located) {
         let peer = &mut self.servers[job.stream.server.0 as usize];
-        let guess = peer.of_type(job.ty).order.get(index).copied();
+        let guess = peer.of_type(job.ty).order.get(found.index).copied();
         let Some(interest) = peer.machine.interest(job.ty) else { return };
         let guess = guess.filter(|sub| interest.get(*sub).is_some_and(|sub| *sub.name == *name));
         let sub = guess.or_else(|| interest.find(name));
         let twice = match sub.and_then(|sub| interest.get_mut(sub)) {
             Some(sub) => std::mem::replace(&mut sub.seen, job.number) == job.number,
-            None => job.unknown.is_seen(name, index, &job.envelope, self.types[job.ty.index()]),
+            None => job.unknown.is_seen(name, found.index, &job.envelope, self.types[job.ty.index()]),
         };
         if twice {
             job.duplicate = true;
             job.invalid += 1;
             job.problems.add(&format_args!("{name:?}"), &"the name is in the response twice");
         }
-        if is_resource {
-            let serial = sub.and_then(|sub| interest.get(sub)).map_or(0, |sub| sub.serial);
-            job.located.push(Located { value, index, sub, serial });
+        let known = sub.and_then(|sub| interest.get(sub));
+        if found.said != Said::Heartbeat {
+            job.of_all |= known.is_none_or(|sub| !sub.before_all);
+            let serial = known.map_or(0, |sub| sub.serial);
+            job.located.push(Located { sub, serial, ..found });
         }
     }
 
@@ -125,7 +135,7 @@ impl Engine {
             Some(sub) => table.get(sub.entry).map(|entry| entry.group),
             None => all,
         };
-        let wanting = job.located.iter().filter_map(wants);
+        let wanting = job.located.iter().filter(|located| located.said == Said::Resource).filter_map(wants);
         wanting.filter(|group| groups.get(*group).is_higher(server)).collect()
     }
 
@@ -141,16 +151,19 @@ impl Engine {
     }
 
     /// Takes over some resources.
-    fn apply(&mut self, job: &mut Job, from: usize) {
+    fn apply(&mut self, job: &mut Job, from: usize, now: Instant) {
         let mut spent = 0;
         let mut next = from;
         while next < job.located.len() && spent < BYTES_PER_STEP {
-            let Located { value, sub, serial, .. } = job.located[next];
-            spent += match sub {
+            let located = job.located[next];
+            spent += match located.sub {
                 // It may have gone between two steps, and another one may have taken its place.
-                Some(sub) if !self.is_there((job.server(), job.ty), sub, serial) => 1,
-                Some(sub) => self.apply_to(job, sub, value),
-                None => self.apply_unknown(job, next, value),
+                Some(sub) if !self.is_there((job.server(), job.ty), sub, located.serial) => 1,
+                Some(sub) if located.said == Said::Removed => self.apply_removed(job, sub, now),
+                Some(sub) => self.apply_to(job, sub, located),
+                // What nobody has cannot be removed (B2.13).
+                None if located.said == Said::Removed => 1,
+                None => self.apply_unknown(job, next, located),
             };
             next += 1;
         }
@@ -163,15 +176,16 @@ impl Engine {
     }
 
     /// Takes over a resource that somebody asked for, or that is a member already. Returns what it cost, in bytes parsed.
-    fn apply_to(&mut self, job: &mut Job, id: SubId, value: Span) -> usize {
+    fn apply_to(&mut self, job: &mut Job, id: SubId, located: Located) -> usize {
         let peer = &mut self.servers[job.stream.server.0 as usize];
         let Some(interest) = peer.machine.interest(job.ty) else { return 1 };
         let wildcard = interest.takes_all();
         // It may have gone between two steps.
         let Some(sub) = interest.get_mut(id).filter(|sub| sub.seen == job.number) else { return 1 };
-        sub.phase = Phase::Answered;
+        sub.on_answered();
         let joins = wildcard && !std::mem::replace(&mut sub.member, wildcard);
         let id = sub.entry;
+        let update = job.update_of(&located, &sub.version);
         if !self.counts(id, job.server()) {
             return 1;
         }
@@ -179,30 +193,31 @@ impl Engine {
             self.join_higher(id);
         }
         let Some(entry) = self.table.get(id) else { return 1 };
-        let bytes = job.envelope.bytes(value);
+        let bytes = job.envelope.bytes(located.value);
         if entry.bytes().is_some_and(|held| held == bytes) {
             self.counters.unchanged += 1;
             job.valid += 1;
-            let changed = self.give_news(id, |entry| entry.on_unchanged(&job.version, job.since()));
+            let changed = self.give_news(id, |entry| entry.on_unchanged(&update.version, update.at));
+            self.note_version(job, id, update.version);
             self.publish_if(id, changed, joins);
             return bytes.len() / 16 + 16;
         }
         let cost = bytes.len() + 64;
-        let changed = self.parse(job, (id, value));
+        let changed = self.parse(job, (id, located.value), update);
         self.publish_if(id, changed, joins);
         cost
     }
 
     /// Takes over a resource that nobody asked for by name: a new member, or nothing of ours (B0.12).
-    fn apply_unknown(&mut self, job: &mut Job, next: usize, value: Span) -> usize {
+    fn apply_unknown(&mut self, job: &mut Job, next: usize, located: Located) -> usize {
         let ty = self.types[job.ty.index()];
         let peer = &mut self.servers[job.stream.server.0 as usize];
         if !peer.machine.interest(job.ty).is_some_and(|interest| interest.takes_all()) {
-            trace!(resource = job.located[next].index, "nobody asked for it");
+            trace!(resource = located.index, "nobody asked for it");
             return 1;
         }
-        let wrapper_name = job.envelope.item(job.located[next].index).wrapper_name;
-        let Ok(name) = name_of(ty, &job.envelope, (wrapper_name, value)) else { return 1 };
+        let wrapper_name = job.envelope.item(located.index).wrapper_name;
+        let Ok(name) = name_of(ty, &job.envelope, (wrapper_name, located.value)) else { return 1 };
         let name: Arc<str> = name.into();
         let server = job.server();
         let group =
@@ -216,11 +231,11 @@ impl Engine {
             sub.seen = job.number;
         }
         job.located[next].sub = Some(sub);
-        self.apply_to(job, sub, value)
+        self.apply_to(job, sub, located)
     }
 
     /// Parses a resource that differs from what is held. True when there is something new to see.
-    fn parse(&mut self, job: &mut Job, (id, value): (EntryId, Span)) -> bool {
+    fn parse(&mut self, job: &mut Job, (id, value): (EntryId, Span), update: Update) -> bool {
         self.counters.parsed += 1;
         let ty = self.types[job.ty.index()];
         let peer = &self.servers[job.stream.server.0 as usize];
@@ -233,13 +248,14 @@ impl Engine {
         let changed = match parsed {
             Ok(resource) => {
                 job.valid += 1;
-                self.give_news(id, |entry| entry.on_accepted(resource, bytes, job.update()))
+                self.note_version(job, id, update.version.clone());
+                self.give_news(id, |entry| entry.on_accepted(resource, bytes, update))
             }
             Err(invalid) => {
                 job.invalid += 1;
                 job.problems.add(&format_args!("{} {:?}", short_type(about.type_url), about.name), &invalid);
                 let error = WatchError::rejected(about, invalid);
-                self.give_news(id, |entry| entry.on_rejected(error, policy, job.update()))
+                self.give_news(id, |entry| entry.on_rejected(error, policy, update))
             }
         };
         self.note_held(id);
@@ -272,7 +288,8 @@ impl Engine {
             let policy = peer.policy;
             let Some(interest) = peer.machine.interest(job.ty) else { continue };
             let Some(sub) = interest.find(&name).and_then(|sub| interest.get_mut(sub)) else { continue };
-            (sub.seen, sub.phase) = (job.number, Phase::Answered);
+            sub.seen = job.number;
+            sub.on_answered();
             let id = sub.entry;
             let Some(entry) = self.table.get(id).filter(|entry| self.active_for(entry) == job.server())
             else {
@@ -289,12 +306,12 @@ impl Engine {
     /// What a response of a full-state type does not speak of is deleted (B1.10), unless the response is a heartbeat
     /// (B1.19), or holds something without a name that may be just what is missed.
     fn apply_absence(&mut self, job: &mut Job, now: Instant) {
-        if !self.types[job.ty.index()].full_state() || job.is_heartbeat() || job.nameless {
+        let full_state = self.types[job.ty.index()].full_state() && !job.envelope.is_delta();
+        if !full_state || job.is_heartbeat() || job.nameless {
             return;
         }
-        let peer = &mut self.servers[job.stream.server.0 as usize];
-        let policy = peer.policy;
-        let Some(interest) = peer.machine.interest(job.ty) else { return };
+        let server = job.server();
+        let Some(interest) = self.peer(server).machine.interest(job.ty) else { return };
         let sends_all = interest.sends_all;
         for (_, sub) in interest.iter_mut() {
             // The absence of what was never asked for says nothing.
@@ -305,32 +322,53 @@ impl Engine {
             };
             sub.missed = expected && sub.seen != job.number;
         }
-        let missed = interest.iter().filter(|(_, sub)| sub.missed && sub.was_there());
-        let missed: Vec<_> = missed.map(|(id, sub)| (id, sub.entry, sub.seen == 0)).collect();
-        for (sub, id, never_seen) in missed {
-            if !self.counts(id, job.server()) {
-                continue;
+        let never_seen = interest.iter().filter(|(_, sub)| sub.missed && sub.was_there() && sub.seen == 0);
+        let never_seen: Vec<_> = never_seen.map(|(id, sub)| (id, sub.entry)).collect();
+        for (sub, entry) in never_seen {
+            if self.counts(entry, server) {
+                self.peer(server).machine.doubt(job.ty, sub, now);
             }
-            if never_seen {
-                self.peer(job.server()).machine.doubt(job.ty, sub, now);
+        }
+        self.on_missed((server, job.ty), "has deleted it", (&job.update(), now));
+    }
+
+    /// What a server should have sent and did not is gone, if that counts. `why` says what the server has done.
+    pub(super) fn on_missed(
+        &mut self,
+        (server, ty): (ServerId, TypeId),
+        why: &str,
+        (update, now): (&Update, Instant),
+    ) {
+        let peer = self.peer(server);
+        let policy = peer.policy;
+        let Some(interest) = peer.machine.interest(ty) else { return };
+        let missed = interest.iter().filter(|(_, sub)| sub.missed && sub.was_there());
+        let missed: Vec<_> = missed.map(|(id, sub)| (id, sub.entry)).collect();
+        for (sub, id) in missed {
+            if !self.counts(id, server) || !self.peer(server).machine.is_gone(ty, sub, now) {
+                continue;
             }
             let Some(entry) = self.table.get(id) else { continue };
-            let uri = &self.servers[job.stream.server.0 as usize].machine.server().uri;
-            let message = format!("xDS server {uri} has deleted it");
-            let error = WatchError::new(Code::NotFound, Blame::Peer, self.subject(entry), message);
-            if !self.peer(job.stream.server).machine.is_gone(job.ty, sub, now) {
-                continue;
-            }
-            self.tell(id, |entry| entry.on_deleted(error, policy, job.update()));
+            let error = self.absent(server, self.subject(entry), why);
+            self.tell(id, |entry| entry.on_deleted(error, policy, update.clone()));
             self.dismiss(id);
         }
+    }
+
+    /// That a resource does not exist, since its server has done something.
+    pub(super) fn absent(&self, server: ServerId, about: Subject, why: &str) -> WatchError {
+        let uri = &self.servers[server.0 as usize].machine.server().uri;
+        WatchError::new(Code::NotFound, Blame::Peer, about, format!("xDS server {uri} {why}"))
     }
 
     /// The server has told all it has of a type that is wanted as a whole.
     fn complete(&mut self, job: &Job) {
         let server = job.server();
-        if let Some(interest) = self.peer(server).machine.interest(job.ty) {
-            interest.told_all = interest.wildcard && interest.sends_all;
+        let Some(interest) = self.peer(server).machine.interest(job.ty) else { return };
+        let told_before = interest.told_all && job.envelope.is_delta();
+        interest.told_all = interest.wildcard && interest.sends_all && (told_before || job.tells_all());
+        if !interest.told_all {
+            return;
         }
         for ((group, ty), all) in &mut self.alls {
             if *ty == job.ty && self.groups.get(*group).active() == server {
@@ -361,7 +399,7 @@ impl Engine {
     }
 
     /// Tells news of a resource, and publishes them if there are any.
-    fn tell(&mut self, id: EntryId, news: impl FnOnce(&mut Entry) -> News) {
+    pub(super) fn tell(&mut self, id: EntryId, news: impl FnOnce(&mut Entry) -> News) {
         let changed = self.give_news(id, news);
         self.note_held(id);
         if changed {

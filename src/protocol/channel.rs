@@ -3,12 +3,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{backoff::Backoff, envelope::Envelope, interest::Phase, sotw::Sotw, timers::Wait};
+use super::{
+    backoff::Backoff,
+    delta::Delta,
+    envelope::Envelope,
+    interest::{Interest, Phase},
+    sotw::Sotw,
+    timers::Wait,
+    variant::Variant,
+};
 
 /// One type on one server: the variant of the protocol, and what is common to all variants.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    pub(crate) sotw: Sotw,
+    pub(crate) type_url: &'static str,
+    pub(crate) interest: Interest,
+    pub(crate) variant: Box<dyn Variant>,
     pub(crate) rejected: Option<Rejected>,
 }
 
@@ -20,8 +30,23 @@ pub(crate) struct Rejected {
 }
 
 impl Channel {
-    pub(crate) fn new(type_url: &'static str) -> Self {
-        Self { sotw: Sotw::new(type_url), rejected: None }
+    /// `doubt` is for how long absence proves nothing of a name that was let go and asked for again.
+    pub(crate) fn sotw(type_url: &'static str, doubt: Duration) -> Self {
+        Self::new(type_url, Box::new(Sotw::new(type_url, doubt)))
+    }
+
+    /// The same for the incremental variant, whose requests are at most `limit` bytes long, as far as names allow.
+    pub(crate) fn delta(type_url: &'static str, doubt: Duration, limit: usize) -> Self {
+        Self::new(type_url, Box::new(Delta::new(type_url, doubt, limit)))
+    }
+
+    fn new(type_url: &'static str, variant: Box<dyn Variant>) -> Self {
+        Self { type_url, interest: Interest::default(), variant, rejected: None }
+    }
+
+    /// When there is something to write; in the past when it is due.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.variant.due(&self.interest)
     }
 
     /// How long to wait with the answer: a response that repeats the last rejected one is answered ever more slowly.
@@ -50,7 +75,7 @@ pub(crate) fn fingerprint(envelope: &Envelope) -> u64 {
 
 pub(crate) fn is_awaited(types: &[Option<Channel>], wait: &Wait) -> bool {
     let channel = types.get(wait.ty.index()).and_then(Option::as_ref);
-    let sub = channel.and_then(|channel| channel.sotw.interest.get(wait.sub));
+    let sub = channel.and_then(|channel| channel.interest.get(wait.sub));
     sub.is_some_and(|sub| {
         let waits = match sub.phase {
             Phase::Requested => sub.named && !sub.held,

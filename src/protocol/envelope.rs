@@ -2,14 +2,19 @@ use bytes::Bytes;
 
 use crate::wire::{Fields, Malformed, Value};
 
-/// A `DiscoveryResponse`, sliced: nothing of it is copied, and its resources are looked at one by one.
+/// A `DiscoveryResponse` or a `DeltaDiscoveryResponse`, sliced: nothing of it is copied, and its resources are looked at one
+/// by one.
 #[derive(Debug)]
 pub(crate) struct Envelope {
     message: Bytes,
+    /// Of the incremental variant: resources are wrapped and have versions, and absence is told.
+    delta: bool,
     version: Span,
     type_url: Span,
     nonce: Span,
     resources: Vec<Span>,
+    /// The names of what is there no longer.
+    removed: Vec<Span>,
     errors: Vec<Span>,
 }
 
@@ -18,6 +23,10 @@ pub(crate) struct Envelope {
 pub(crate) struct Item {
     /// The name in the wrapper `envoy.service.discovery.v3.Resource`; empty when there is none.
     pub(crate) wrapper_name: Span,
+    /// The version of the resource alone; empty without a wrapper.
+    pub(crate) version: Span,
+    /// The wrapper has other names for it: see [`Envelope::aliases`].
+    pub(crate) has_aliases: bool,
     pub(crate) body: Body,
 }
 
@@ -26,8 +35,8 @@ pub(crate) struct Item {
 pub(crate) enum Body {
     /// The bytes of the resource, of the type of the response.
     Resource(Span),
-    /// A wrapper without a resource: it only refreshes a TTL (rule B1.18).
-    Heartbeat,
+    /// A wrapper without a resource: it refreshes a TTL (B1.18, B2.16), or says that there is none (B2.17, B2.18).
+    Unset,
     /// Something else, and what is wrong with it.
     Unusable(Unusable),
 }
@@ -57,7 +66,7 @@ pub(crate) struct Span {
 
 impl Envelope {
     /// Finds the parts of the response. What is inside of the resources is not looked at.
-    pub(crate) fn parse(message: Bytes) -> Result<Self, Malformed> {
+    pub(crate) fn parse(message: Bytes, delta: bool) -> Result<Self, Malformed> {
         if u32::try_from(message.len()).is_err() {
             return Err(Malformed { offset: 0, what: "over 4 GiB" });
         }
@@ -67,22 +76,34 @@ impl Envelope {
             type_url: none,
             nonce: none,
             resources: vec![],
+            removed: vec![],
             errors: vec![],
-            message: Bytes::new(),
+            delta,
+            message,
         };
+        let message = envelope.message.clone();
         for field in Fields::of(&message) {
             let field = field?;
-            match field.number {
-                1 => envelope.version = Span::of_text(&field, 0)?,
-                2 => envelope.resources.push(Span::of(&field, 0)?),
-                4 => envelope.type_url = Span::of_text(&field, 0)?,
-                5 => envelope.nonce = Span::of_text(&field, 0)?,
-                7 => envelope.errors.push(Span::of(&field, 0)?),
+            match (field.number, delta) {
+                (1, _) => envelope.version = Span::of_text(&field, 0)?,
+                (2, _) => envelope.resources.push(Span::of(&field, 0)?),
+                (4, _) => envelope.type_url = Span::of_text(&field, 0)?,
+                (5, _) => envelope.nonce = Span::of_text(&field, 0)?,
+                (6, true) => envelope.removed.push(Span::of_text(&field, 0)?),
+                (8, true) => {
+                    let name = envelope.resource_name(Span::of(&field, 0)?)?;
+                    envelope.removed.push(name);
+                }
+                (7, false) | (9, true) => envelope.errors.push(Span::of(&field, 0)?),
                 _ => {}
             }
         }
-        envelope.message = message;
         Ok(envelope)
+    }
+
+    /// Whether it is of the incremental variant.
+    pub(crate) fn is_delta(&self) -> bool {
+        self.delta
     }
 
     pub(crate) fn version(&self) -> &str {
@@ -102,6 +123,11 @@ impl Envelope {
         self.resources.len()
     }
 
+    /// The names of what is there no longer; none but in the incremental variant.
+    pub(crate) fn removed(&self) -> &[Span] {
+        &self.removed
+    }
+
     /// The size of the whole message in bytes.
     pub(crate) fn size(&self) -> usize {
         self.message.len()
@@ -110,14 +136,25 @@ impl Envelope {
     /// The element `index` of `resources`, unwrapped.
     pub(crate) fn item(&self, index: usize) -> Item {
         let span = self.resources[index];
-        let item = self.any(span).and_then(|(type_url, value)| match self.text(type_url) {
-            WRAPPER => self.wrapped(value),
-            _ => Ok(Item { wrapper_name: Span::default(), body: self.body(type_url, value) }),
-        });
-        item.unwrap_or_else(|malformed| Item {
-            wrapper_name: Span::default(),
-            body: Body::Unusable(Unusable::Malformed(malformed)),
-        })
+        let item = if self.delta {
+            self.wrapped(span)
+        } else {
+            self.any(span).and_then(|(type_url, value)| match self.text(type_url) {
+                WRAPPER => self.wrapped(value),
+                _ => Ok(Item::bare(self.body(type_url, value))),
+            })
+        };
+        item.unwrap_or_else(|malformed| Item::bare(Body::Unusable(Unusable::Malformed(malformed))))
+    }
+
+    /// Other names of the element `index` of `resources`, if it is wrapped.
+    pub(crate) fn aliases(&self, index: usize) -> Vec<Span> {
+        let span = self.resources[index];
+        let wrapper = if self.delta { Ok(span) } else { self.any(span).map(|(_, value)| value) };
+        let Ok(wrapper) = wrapper else { return Vec::new() };
+        let fields = Fields::of(self.bytes(wrapper)).filter_map(Result::ok);
+        let aliases = fields.filter(|field| field.number == 4);
+        aliases.filter_map(|field| Span::of_text(&field, wrapper.start).ok()).collect()
     }
 
     /// The elements of `resource_errors`.
@@ -139,9 +176,9 @@ impl Envelope {
         self.message.slice(span.start as usize..(span.start + span.length) as usize)
     }
 
-    /// All bytes of `resources`, for telling one response from another.
+    /// All bytes of `resources` and what is removed, for telling one response from another.
     pub(crate) fn contents(&self) -> impl Iterator<Item = &[u8]> {
-        self.resources.iter().map(|span| self.bytes(*span))
+        self.resources.iter().chain(&self.removed).map(|span| self.bytes(*span))
     }
 
     fn body(&self, type_url: Span, value: Span) -> Body {
@@ -153,15 +190,17 @@ impl Envelope {
     }
 
     fn wrapped(&self, span: Span) -> Result<Item, Malformed> {
-        let mut item = Item { wrapper_name: Span::default(), body: Body::Heartbeat };
+        let mut item = Item::bare(Body::Unset);
         for field in Fields::of(self.bytes(span)) {
             let field = field?;
             match field.number {
+                1 => item.version = Span::of_text(&field, span.start)?,
                 2 => {
                     let (type_url, value) = self.any(Span::of(&field, span.start)?)?;
                     item.body = self.body(type_url, value);
                 }
                 3 => item.wrapper_name = Span::of_text(&field, span.start)?,
+                4 => item.has_aliases = true,
                 8 => item.wrapper_name = self.resource_name(Span::of(&field, span.start)?)?,
                 _ => {}
             }
@@ -220,6 +259,12 @@ impl Envelope {
     }
 }
 
+impl Item {
+    fn bare(body: Body) -> Self {
+        Self { wrapper_name: Span::default(), version: Span::default(), has_aliases: false, body }
+    }
+}
+
 impl Span {
     /// Whether there is nothing, as for a field that is not set.
     pub(crate) fn is_empty(self) -> bool {
@@ -258,7 +303,7 @@ mod tests {
     }
 
     fn envelope(response: &DiscoveryResponse) -> Envelope {
-        Envelope::parse(response.encode_to_vec().into()).unwrap()
+        Envelope::parse(response.encode_to_vec().into(), false).unwrap()
     }
 
     #[test]
@@ -288,7 +333,7 @@ mod tests {
         let bodies: Vec<_> = (0..e.len()).map(|i| (e.text(e.item(i).wrapper_name), e.item(i).body)).collect();
         assert!(matches!(bodies[0], ("", Body::Resource(span)) if e.bytes(span) == b"bare"));
         assert!(matches!(bodies[1], ("w", Body::Resource(span)) if e.bytes(span) == b"body"));
-        assert!(matches!(bodies[2], ("h", Body::Heartbeat)));
+        assert!(matches!(bodies[2], ("h", Body::Unset)));
         assert!(
             matches!(bodies[3], ("", Body::Unusable(Unusable::WrongType(span))) if e.text(span) == "other")
         );
@@ -299,10 +344,11 @@ mod tests {
 
     proptest! {
         #[test]
-        fn garbage_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            if let Ok(e) = Envelope::parse(bytes.into()) {
+        fn garbage_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200), delta: bool) {
+            if let Ok(e) = Envelope::parse(bytes.into(), delta) {
                 for i in 0..e.len() {
                     e.item(i);
+                    e.aliases(i);
                 }
                 e.errors().for_each(drop);
             }
@@ -317,7 +363,7 @@ mod tests {
                 ..Default::default()
             };
             let bytes = response.encode_to_vec();
-            if cut < bytes.len() && let Ok(e) = Envelope::parse(bytes[..cut].to_vec().into()) {
+            if cut < bytes.len() && let Ok(e) = Envelope::parse(bytes[..cut].to_vec().into(), false) {
                 prop_assert!(e.type_url().is_empty() || e.len() == 1);
             }
         }

@@ -19,6 +19,8 @@ pub(crate) enum Event {
     Released(EntryId),
     /// The same of the wildcard of a type.
     ReleasedAll(TypeId),
+    /// The server was quiet for so long that what it should have sent of a type and did not is missed.
+    Quiet(TypeId),
 }
 
 /// Whose deadline it is.

@@ -1,9 +1,10 @@
 use std::{collections::HashMap, mem, sync::Arc, time::Instant};
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use slab::Slab;
 
-use super::id::EntryId;
+use super::{id::EntryId, request::put_text};
+use crate::resource::Version;
 
 /// The names of one type that one server is asked for, or answers with.
 ///
@@ -46,6 +47,13 @@ pub(crate) struct Sub {
     pub(crate) member: bool,
     /// Whether the cache holds a good resource.
     pub(crate) held: bool,
+    /// What the server called the state of it that the cache holds, where resources have versions of their own; empty if
+    /// the cache holds something else, or nothing.
+    pub(crate) version: Version,
+    /// Held since an earlier stream, and the server was not told in which version: it has to be sent again.
+    pub(crate) unconfirmed: bool,
+    /// Asked for before everything was, and not answered when it was: an answer to it says nothing of all the rest.
+    pub(crate) before_all: bool,
     /// Until when absence proves nothing: the server was told shortly before that the name is not wanted, so that it
     /// may be on its way with a response to that.
     pub(crate) doubt_until: Option<Instant>,
@@ -53,7 +61,8 @@ pub(crate) struct Sub {
     pub(crate) deadline: Option<Instant>,
     /// The last response that spoke of it.
     pub(crate) seen: u64,
-    /// The last response of the stream that held everything did not speak of it.
+    /// The server should have sent it on this stream and did not: its last response that held everything did not speak of
+    /// it, or it is still unconfirmed after a quiet time.
     pub(crate) missed: bool,
     /// Unique, in contrast to the place.
     pub(crate) serial: u64,
@@ -88,6 +97,17 @@ impl Sub {
             }
     }
 
+    /// The server has spoken of it.
+    pub(crate) fn on_answered(&mut self) {
+        self.phase = Phase::Answered;
+        (self.unconfirmed, self.before_all) = (false, false);
+    }
+
+    /// Whether what is held is known by a version to the server.
+    pub(crate) fn has_version(&self) -> bool {
+        self.held && !self.version.is_empty()
+    }
+
     /// Whether the server has sent something under the name, good or bad.
     pub(crate) fn was_there(&self) -> bool {
         self.held || self.member || self.phase == Phase::Answered
@@ -108,7 +128,7 @@ impl Interest {
     }
 
     /// All subscriptions, in a fixed order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (SubId, &Sub)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SubId, &Sub)> + Clone {
         self.subs.iter().map(|(id, sub)| (SubId(id as u32), sub))
     }
 
@@ -119,6 +139,13 @@ impl Interest {
     /// How many names are asked for by name.
     pub(crate) fn named(&self) -> usize {
         self.named
+    }
+
+    /// Whether something is asked for that nothing came of, neither on this stream nor before.
+    pub(crate) fn is_owed_something(&self) -> bool {
+        let waits = |sub: &Sub| sub.named && !sub.held && matches!(sub.phase, Phase::New | Phase::Requested);
+        let mut subs = self.subs.iter().map(|(_, sub)| sub);
+        subs.clone().any(waits) || (self.wildcard && !self.told_all && !subs.any(|sub| sub.held))
     }
 
     /// Whether anything is asked for.
@@ -142,6 +169,9 @@ impl Interest {
             asked: false,
             member: false,
             held: false,
+            version: Version::default(),
+            unconfirmed: false,
+            before_all: false,
             doubt_until: None,
             deadline: None,
             seen: 0,
@@ -175,6 +205,29 @@ impl Interest {
         if mem::replace(&mut sub.named, false) {
             self.named -= 1;
             self.encoded = None;
+        }
+    }
+
+    /// The server is asked for everything as well: what it still owes of before is not because of that.
+    pub(crate) fn on_wildcard_asked(&mut self) {
+        for (_, sub) in &mut self.subs {
+            sub.before_all = sub.asked && matches!(sub.phase, Phase::New | Phase::Requested);
+        }
+    }
+
+    /// What is unconfirmed is not going to be confirmed.
+    pub(crate) fn on_quiet(&mut self) {
+        for (_, sub) in &mut self.subs {
+            sub.missed |= mem::take(&mut sub.unconfirmed);
+        }
+    }
+
+    /// What goes for the stream alone is over.
+    pub(crate) fn on_stream_closed(&mut self) {
+        (self.sends_all, self.told_all) = (false, false);
+        for (_, sub) in &mut self.subs {
+            (sub.asked, sub.missed) = (false, false);
+            (sub.unconfirmed, sub.before_all) = (false, false);
         }
     }
 
@@ -223,19 +276,6 @@ impl Interest {
 
 fn alive<'a>(subs: &'a Slab<Sub>, (id, serial): &(SubId, u64)) -> Option<&'a Sub> {
     subs.get(id.0 as usize).filter(|sub| sub.serial == *serial && sub.named)
-}
-
-/// Writes a string field.
-pub(crate) fn put_text(field: u32, text: &str, into: &mut impl BufMut) {
-    put_bytes(field, text.as_bytes(), into);
-}
-
-/// Writes a length-delimited field.
-pub(crate) fn put_bytes(field: u32, bytes: &[u8], into: &mut impl BufMut) {
-    use prost::encoding::{WireType, encode_key, encode_varint};
-    encode_key(field, WireType::LengthDelimited, into);
-    encode_varint(bytes.len() as u64, into);
-    into.put_slice(bytes);
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 use std::{
     collections::VecDeque,
-    mem,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -12,16 +11,18 @@ use super::{
     channel::{Channel, is_awaited},
     envelope::Envelope,
     event::{Event, Timer, Verdict},
-    id::{EntryId, ServerId, StreamId, TypeId},
+    id::{ServerId, StreamId, TypeId},
     input::{Disconnect, Input},
     interest::{Interest, Phase, Sub, SubId},
     output::Output,
     settings::Settings,
-    sotw::{Answer, Written},
     stream::{End, Stream},
     timers::Waiting,
+    variant::{Answer, Head, Written},
 };
-use crate::config::Server;
+use crate::config::{ApiType, Server};
+
+mod wanted;
 
 /// The protocol with one management server.
 #[derive(Debug)]
@@ -70,139 +71,12 @@ impl Machine {
 
     /// What is asked for, or sent, in a place.
     pub(crate) fn sub(&self, ty: TypeId, id: SubId) -> Option<&Sub> {
-        self.types.get(ty.index())?.as_ref()?.sotw.interest.get(id)
+        self.types.get(ty.index())?.as_ref()?.interest.get(id)
     }
 
     /// The names of a type, if any was ever wanted.
     pub(crate) fn interest(&mut self, ty: TypeId) -> Option<&mut Interest> {
-        Some(&mut self.channel(ty)?.sotw.interest)
-    }
-
-    /// Asks for a name that has its place.
-    pub(crate) fn subscribe(&mut self, (ty, type_url): (TypeId, &'static str), sub: SubId, now: Instant) {
-        let doubt = self.resource_timeout();
-        let channel = self.channel_or_new(ty, type_url);
-        if channel.sotw.interest.name(sub) {
-            channel.sotw.on_named(sub, doubt, now);
-        }
-        self.proceed(now);
-    }
-
-    /// Makes room for a name that nothing is known of; it is not asked for yet.
-    pub(crate) fn insert(
-        &mut self,
-        (ty, type_url): (TypeId, &'static str),
-        name: Arc<str>,
-        entry: EntryId,
-    ) -> SubId {
-        self.channel_or_new(ty, type_url).sotw.interest.insert(name, entry)
-    }
-
-    /// Asks for a name no longer. It is released at once, or when the server was told.
-    pub(crate) fn unsubscribe(&mut self, ty: TypeId, sub: SubId, now: Instant) {
-        self.withdraw(ty, sub, now);
-        self.proceed(now);
-    }
-
-    /// The same without acting on it yet: others follow, and then [`rest`](Self::rest).
-    pub(crate) fn withdraw(&mut self, ty: TypeId, sub: SubId, now: Instant) {
-        let told = self.stream.as_open().is_some();
-        let Some(channel) = self.channel(ty) else { return };
-        if !channel.sotw.interest.get(sub).is_some_and(|sub| sub.named) {
-            return;
-        }
-        channel.sotw.interest.unname(sub);
-        if told && channel.sotw.is_requested() {
-            channel.sotw.on_unnamed(sub, now);
-        } else {
-            self.release(ty, &[sub]);
-        }
-    }
-
-    /// Asks for everything of a type.
-    pub(crate) fn subscribe_all(&mut self, (ty, type_url): (TypeId, &'static str), now: Instant) {
-        let channel = self.channel_or_new(ty, type_url);
-        let stuck = channel.sotw.is_wildcard_stuck();
-        if !channel.sotw.interest.wildcard {
-            channel.sotw.on_wildcard(now);
-        }
-        if stuck {
-            self.close("a wildcard that could not be ended is wanted again");
-        }
-        self.proceed(now);
-    }
-
-    /// Asks for everything of a type no longer. What came only because of that is released at once, or when the server
-    /// was told.
-    pub(crate) fn unsubscribe_all(&mut self, ty: TypeId, now: Instant) {
-        self.withdraw_all(ty, now);
-        self.proceed(now);
-    }
-
-    /// The same without acting on it yet: others follow, and then [`rest`](Self::rest).
-    pub(crate) fn withdraw_all(&mut self, ty: TypeId, now: Instant) {
-        let told = self.stream.as_open().is_some();
-        let Some(channel) = self.channel(ty).filter(|channel| channel.sotw.interest.wildcard) else { return };
-        channel.sotw.on_wildcard_ended(now);
-        if !told || !channel.sotw.is_requested() {
-            self.release_all(ty);
-        }
-    }
-
-    /// Closes the stream at once if nothing is wanted of it: another server has taken over.
-    pub(crate) fn rest(&mut self, now: Instant) {
-        if !self.is_wanted() && self.stream.is_current(self.stream.id()) {
-            self.close("another server has taken over");
-            self.events.push_back(Event::Rested);
-        }
-        self.proceed(now);
-    }
-
-    /// Forgets a name that is neither asked for nor a member any more, such as a member that was deleted.
-    pub(crate) fn release(&mut self, ty: TypeId, subs: &[SubId]) {
-        let Some(Some(channel)) = self.types.get_mut(ty.index()) else { return };
-        let interest = &mut channel.sotw.interest;
-        for id in subs {
-            if let Some(sub) = interest.get(*id).filter(|sub| !sub.named && !sub.member) {
-                self.events.push_back(Event::Released(sub.entry));
-                interest.remove(*id);
-            }
-        }
-    }
-
-    /// Forgets what came only because everything was asked for.
-    fn release_all(&mut self, ty: TypeId) {
-        let Some(channel) = self.channel(ty) else { return };
-        let interest = &mut channel.sotw.interest;
-        interest.wildcard_leaving = false;
-        let members = interest.iter_mut().filter_map(|(id, sub)| mem::take(&mut sub.member).then_some(id));
-        let members: Vec<_> = members.collect();
-        self.release(ty, &members);
-        self.events.push_back(Event::ReleasedAll(ty));
-    }
-
-    /// Something is held under a name that another server has sent. Its absence here proves nothing until this server
-    /// has had its time.
-    pub(crate) fn doubt(&mut self, ty: TypeId, id: SubId, now: Instant) {
-        let length = self.resource_timeout();
-        if let Some(sub) = self.interest(ty).and_then(|interest| interest.get_mut(id)) {
-            sub.doubt_until.get_or_insert(now + length);
-        }
-    }
-
-    /// A name is missing from a response: true when that means that it is gone. Otherwise a timer decides.
-    pub(crate) fn is_gone(&mut self, ty: TypeId, id: SubId, now: Instant) -> bool {
-        let length = self.resource_timeout();
-        let Self { types, waiting, .. } = self;
-        let Some(Some(channel)) = types.get_mut(ty.index()) else { return true };
-        let Some(sub) = channel.sotw.interest.get_mut(id) else { return true };
-        if !sub.named || sub.doubt_until.is_none_or(|until| until <= now) {
-            return true;
-        }
-        if mem::replace(&mut sub.phase, Phase::Doubted) != Phase::Doubted {
-            waiting.start(ty, id, sub, (now, length));
-        }
-        false
+        Some(&mut self.channel(ty)?.interest)
     }
 
     /// Acts on what happens to streams, but for [`Input::Received`].
@@ -231,7 +105,7 @@ impl Machine {
         if !self.stream.is_current(stream) {
             return None;
         }
-        let opened = self.open(message);
+        let opened = self.open(message, now);
         if opened.is_none() {
             // Nothing will be concluded, so go on reading here: no response, however odd, stalls anything.
             self.outputs.push_back(Output::Read { stream });
@@ -240,8 +114,8 @@ impl Machine {
         opened
     }
 
-    fn open(&mut self, message: Bytes) -> Option<(TypeId, Envelope)> {
-        let envelope = match Envelope::parse(message) {
+    fn open(&mut self, message: Bytes, now: Instant) -> Option<(TypeId, Envelope)> {
+        let envelope = match Envelope::parse(message, self.is_delta()) {
             Ok(envelope) => envelope,
             Err(malformed) => {
                 // Without type and nonce there is nothing to answer; good data stays, and so does the stream.
@@ -256,7 +130,7 @@ impl Machine {
         let mut types = self.types.iter_mut().enumerate();
         let found = types.find_map(|(index, channel)| {
             let channel = channel.as_mut()?;
-            (channel.sotw.type_url() == envelope.type_url() && channel.sotw.is_requested())
+            (channel.type_url == envelope.type_url() && channel.variant.is_requested())
                 .then_some((index, channel))
         });
         let Some((index, channel)) = found else {
@@ -268,7 +142,7 @@ impl Machine {
             server = %self.server.uri, type_url = envelope.type_url(), version = envelope.version(),
             nonce = envelope.nonce(), resources = envelope.len(), bytes = envelope.size(), "received"
         );
-        channel.sotw.on_response();
+        channel.variant.on_response(now);
         Some((TypeId(index as u16), envelope))
     }
 
@@ -281,10 +155,10 @@ impl Machine {
         let mut not_before = now;
         if error.is_empty() {
             channel.rejected = None;
-            channel.sotw.on_accepted(&version);
+            channel.variant.on_accepted(&version);
         } else {
             let delay = channel.on_rejected(fingerprint, now, random);
-            let type_url = channel.sotw.type_url();
+            let type_url = channel.type_url;
             if delay.is_zero() {
                 warn!(server = %self.server.uri, type_url, %version, %error, "rejecting a response");
             } else {
@@ -293,9 +167,8 @@ impl Machine {
             not_before += delay;
         }
         if current {
-            let version = if error.is_empty() { version } else { channel.sotw.version().clone() };
             let error = (!error.is_empty()).then_some(error);
-            channel.sotw.on_answer(Answer { version, nonce, error, not_before });
+            channel.variant.on_answer(Answer { nonce, error, not_before });
             self.outputs.push_back(Output::Read { stream });
         }
         self.proceed(now);
@@ -312,11 +185,26 @@ impl Machine {
                 self.events.push_back(Event::TimedOut(entry));
             }
         }
+        for (index, channel) in self.types.iter_mut().enumerate() {
+            let Some(channel) =
+                channel.as_mut().filter(|c| c.variant.quiet_from().is_some_and(|at| at <= now))
+            else {
+                continue;
+            };
+            channel.variant.on_quiet();
+            channel.interest.on_quiet();
+            self.events.push_back(Event::Quiet(TypeId(index as u16)));
+        }
         if self.stream.paused_until().is_some_and(|until| until <= now) {
             self.stream.on_paused_enough();
             if !self.is_wanted() {
                 self.events.push_back(Event::Rested);
             }
+        }
+        if self.stream.holds_at().is_some_and(|at| at <= now) {
+            self.stream.on_held();
+            debug!(server = %self.server.uri, "the stream holds, without a response");
+            self.events.push_back(Event::Recovered);
         }
         let linger = self.settings.linger;
         if self.stream.as_open().and_then(|open| open.idle_since).is_some_and(|since| since + linger <= now) {
@@ -333,8 +221,11 @@ impl Machine {
         let open = self.stream.as_open();
         let linger =
             open.and_then(|open| open.idle_since).map(|since| (since + self.settings.linger, Timer::Linger));
+        let quiet = self.types.iter().flatten().filter_map(|channel| channel.variant.quiet_from()).min();
+        let quiet = quiet.map(|at| (at, Timer::DoesNotExist));
+        let holds = self.stream.holds_at().map(|at| (at, Timer::Reconnect));
         let write = open.filter(|open| open.pending.is_none()).and_then(|_| self.next_write());
-        [waiting, reconnect, linger, write].into_iter().flatten().min_by_key(|(at, _)| *at)
+        [waiting, reconnect, linger, quiet, holds, write].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
     pub(crate) fn poll_output(&mut self) -> Option<Output> {
@@ -346,15 +237,15 @@ impl Machine {
     }
 
     fn next_write(&self) -> Option<(Instant, Timer)> {
-        let due = self.types.iter().flatten().filter_map(|channel| channel.sotw.due());
+        let due = self.types.iter().flatten().filter_map(Channel::due);
         due.min().map(|at| (at, Timer::Write))
     }
 
     fn on_connected(&mut self, now: Instant) {
         info!(server = %self.server.uri, "connected");
-        self.stream.on_connected();
+        self.stream.on_connected(now);
         for channel in self.types.iter_mut().flatten() {
-            channel.sotw.on_stream_opened(now);
+            channel.variant.on_stream_opened(&mut channel.interest, now);
         }
         self.outputs.push_back(Output::Read { stream: self.stream.id() });
     }
@@ -370,7 +261,7 @@ impl Machine {
         let length = self.resource_timeout();
         if let Some(Some(channel)) = self.types.get_mut(ty.index()) {
             for id in fresh {
-                let Some(sub) = channel.sotw.interest.get_mut(id) else { continue };
+                let Some(sub) = channel.interest.get_mut(id) else { continue };
                 if sub.phase == Phase::New && sub.named && sub.asked {
                     sub.phase = Phase::Requested;
                     if !sub.held {
@@ -391,8 +282,9 @@ impl Machine {
     }
 
     fn on_disconnected(&mut self, reason: Disconnect, now: Instant) {
+        let owes = self.types.iter().flatten().any(|channel| channel.interest.is_owed_something());
         self.on_stream_gone();
-        let end = self.stream.on_disconnected(&reason, now, &mut self.random);
+        let end = self.stream.on_disconnected((&reason, owes), now, &mut self.random);
         match end {
             End::Silent => info!(server = %self.server.uri, reason = reason.message, "the stream ended"),
             End::Failure => {
@@ -413,9 +305,9 @@ impl Machine {
         for index in 0..self.types.len() {
             let ty = TypeId(index as u16);
             let Some(channel) = self.channel(ty) else { continue };
-            let leaving = channel.sotw.on_stream_closed();
-            let wildcard_leaving = channel.sotw.interest.wildcard_leaving;
-            for (_, sub) in channel.sotw.interest.iter_mut() {
+            let leaving = channel.variant.on_stream_closed(&mut channel.interest);
+            let wildcard_leaving = channel.interest.wildcard_leaving;
+            for (_, sub) in channel.interest.iter_mut() {
                 sub.doubt_until = None;
                 if !sub.held || sub.phase == Phase::Requested {
                     sub.phase = Phase::New;
@@ -436,10 +328,12 @@ impl Machine {
         if wanted && let Some(stream) = self.stream.connect() {
             debug!(server = %self.server.uri, %stream, "connecting");
             let keepalive = self.stream.keepalive();
-            self.outputs.push_back(Output::Connect { stream, server: self.server.clone(), keepalive });
+            let (server, api_type) = (self.server.clone(), self.api_type());
+            self.outputs.push_back(Output::Connect { stream, server, api_type, keepalive });
         }
         self.write(now);
-        let unwritten = self.types.iter().flatten().any(|channel| channel.sotw.has_unwritten());
+        let unwritten =
+            self.types.iter().flatten().any(|channel| channel.variant.has_unwritten(&channel.interest));
         if let Some(open) = self.stream.open() {
             let idle = !wanted && !unwritten && open.pending.is_none();
             open.idle_since = idle.then(|| open.idle_since.unwrap_or(now));
@@ -451,19 +345,19 @@ impl Machine {
     fn write(&mut self, now: Instant) {
         let stream = self.stream.id();
         while let Some(open) = self.stream.open().filter(|open| open.pending.is_none()) {
-            let due = |channel: &Channel| channel.sotw.due().is_some_and(|at| at <= now);
+            let due = |channel: &Channel| channel.due().is_some_and(|at| at <= now);
             let types = self.types.iter_mut().enumerate();
             let ready = types.filter_map(|(i, c)| Some((i, c.as_mut().filter(|c| due(c))?)));
-            let Some((index, channel)) = ready.min_by_key(|(_, c)| !c.sotw.is_answer_due(now)) else {
+            let Some((index, channel)) = ready.min_by_key(|(_, c)| !c.variant.is_answer_due(now)) else {
                 return;
             };
             let node = (!open.node_sent).then_some(&self.node);
             let ty = TypeId(index as u16);
-            let (message, written) = channel.sotw.write(ty, node, now);
+            let (message, written) = channel.variant.write(&mut channel.interest, Head { ty, node }, now);
             let wildcard_left = written.wildcard_left;
             match message {
                 Some(message) => {
-                    let type_url = channel.sotw.type_url();
+                    let type_url = channel.type_url;
                     trace!(server = %self.server.uri, type_url, bytes = message.len(), "request");
                     open.node_sent = true;
                     open.pending = Some(written);
@@ -478,7 +372,16 @@ impl Machine {
     }
 
     fn is_wanted(&self) -> bool {
-        self.types.iter().flatten().any(|channel| !channel.sotw.interest.is_empty())
+        self.types.iter().flatten().any(|channel| !channel.interest.is_empty())
+    }
+
+    /// The variant of the protocol that is spoken with the server.
+    pub(crate) fn api_type(&self) -> ApiType {
+        self.server.api_type.unwrap_or(self.settings.api_type)
+    }
+
+    fn is_delta(&self) -> bool {
+        self.api_type().is_delta()
     }
 
     fn resource_timeout(&self) -> Duration {
@@ -495,6 +398,11 @@ impl Machine {
         if self.types.len() <= ty.index() {
             self.types.resize_with(ty.index() + 1, || None);
         }
-        self.types[ty.index()].get_or_insert_with(|| Channel::new(type_url))
+        let (doubt, delta, limit) =
+            (self.resource_timeout(), self.is_delta(), self.settings.max_request_size);
+        self.types[ty.index()].get_or_insert_with(|| match delta {
+            true => Channel::delta(type_url, doubt, limit),
+            false => Channel::sotw(type_url, doubt),
+        })
     }
 }

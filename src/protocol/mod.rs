@@ -15,6 +15,7 @@
 
 mod backoff;
 mod channel;
+mod delta;
 mod envelope;
 mod event;
 mod id;
@@ -25,10 +26,12 @@ mod machine;
 mod node;
 mod output;
 mod pace;
+mod request;
 mod settings;
 mod sotw;
 mod stream;
 mod timers;
+mod variant;
 
 pub(crate) use self::{
     backoff::Backoff,

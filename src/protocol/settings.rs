@@ -1,8 +1,14 @@
 use std::time::Duration;
 
+use crate::config::ApiType;
+
 /// What can be set about the protocol, with the defaults of a client.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Settings {
+    /// The variant of the protocol for servers whose bootstrap entry names none.
+    pub(crate) api_type: ApiType,
+    /// The size in bytes that no request exceeds, where it can be helped.
+    pub(crate) max_request_size: usize,
     /// How long a server may take to send a resource before it counts as non-existent (A57-5).
     pub(crate) resource_timeout: Duration,
     /// How long a stream that serves no name is kept.
@@ -31,6 +37,8 @@ pub enum OnDeletion {
 impl Default for Settings {
     fn default() -> Self {
         Self {
+            api_type: ApiType::AggregatedGrpc,
+            max_request_size: 3 << 20,
             resource_timeout: Duration::from_secs(15),
             linger: Duration::from_secs(30),
             keepalive: Duration::from_secs(30),

@@ -4,7 +4,7 @@ use super::{
     backoff::Backoff,
     id::{ServerId, StreamId},
     input::{Disconnect, DisconnectKind},
-    sotw::Written,
+    variant::Written,
 };
 
 /// The stream to one server, and the pauses between streams.
@@ -60,6 +60,9 @@ pub(crate) struct Open {
     pub(crate) idle_since: Option<Instant>,
     /// A response came, so the end of the stream is no failure (A57-2).
     answered: bool,
+    /// Until when it has to hold to be a good one without a response: a server that knows what the client holds may have
+    /// nothing to say.
+    holds_at: Option<Instant>,
 }
 
 /// What the end of a stream means.
@@ -136,13 +139,26 @@ impl Stream {
         }
     }
 
-    pub(crate) fn on_connected(&mut self) {
-        self.state = State::Open(Open::default());
+    pub(crate) fn on_connected(&mut self, now: Instant) {
+        self.state = State::Open(Open { holds_at: Some(now + SILENCE), ..Open::default() });
+    }
+
+    /// When the stream has held for so long that it need not give a response to be a good one.
+    pub(crate) fn holds_at(&self) -> Option<Instant> {
+        self.as_open().and_then(|open| open.holds_at)
+    }
+
+    /// It has.
+    pub(crate) fn on_held(&mut self) {
+        self.backoff.reset();
+        if let Some(open) = self.open() {
+            open.holds_at = None;
+        }
     }
 
     /// A response came: true for the first one of the stream.
     pub(crate) fn on_response(&mut self) -> bool {
-        self.backoff.reset();
+        self.on_held();
         self.open().is_some_and(|open| !std::mem::replace(&mut open.answered, true))
     }
 
@@ -151,14 +167,15 @@ impl Stream {
         self.as_open().is_some_and(|open| open.answered)
     }
 
-    /// The stream ended: waits before the next attempt.
+    /// The stream ended: waits before the next attempt. `owes` says whether the server has left a question without an answer.
     pub(crate) fn on_disconnected(
         &mut self,
-        reason: &Disconnect,
+        (reason, owes): (&Disconnect, bool),
         now: Instant,
         random: &mut fastrand::Rng,
     ) -> End {
-        let answered = self.has_answered();
+        let held = self.as_open().is_some_and(|open| open.holds_at.is_none());
+        let answered = self.has_answered() || (held && !owes);
         self.state = State::BackingOff { until: now + self.backoff.next(random) };
         match reason.kind {
             DisconnectKind::TooManyPings => {
@@ -185,6 +202,9 @@ impl Stream {
         self.state = State::Closed;
     }
 }
+
+/// How long a stream has to hold without a response to be a good one.
+const SILENCE: Duration = Duration::from_secs(3);
 
 /// The longest interval of keepalive pings to a server that found them too many.
 const LONGEST_KEEPALIVE: Duration = Duration::from_secs(300);

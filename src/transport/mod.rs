@@ -14,7 +14,7 @@ pub use self::grpc::GrpcTransport;
 pub use crate::protocol::{Disconnect, DisconnectKind};
 
 use crate::{
-    config::Server,
+    config::{ApiType, Server},
     protocol::{Input, StreamId},
 };
 
@@ -70,6 +70,8 @@ pub trait Connection: fmt::Debug + Send {
 pub struct Target {
     /// The server with its credentials.
     pub server: Arc<Server>,
+    /// The variant of the protocol that is spoken there, which is the method to call.
+    pub api_type: ApiType,
     /// The interval at which to find out whether the server is still there.
     pub keepalive: Duration,
 }

@@ -1,3 +1,4 @@
+mod delta;
 mod failures;
 mod fallback;
 mod matrix;

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     engine::simulation::parts::Seen,
-    error::{Code, WatchError},
+    error::Code,
     observed::ErasedMembers,
     protocol::ViewId,
     resource::{Erased, Resource},

@@ -69,7 +69,7 @@ fn c5_c6_names_are_sent_and_matched_in_canonical_form() {
 
 #[test]
 fn another_variant_of_the_protocol_is_refused_not_replaced() {
-    let server = Server::new("127.0.0.1:1").insecure().api_type(ApiType::AggregatedDeltaGrpc);
+    let server = Server::new("127.0.0.1:1").insecure().api_type(ApiType::DeltaGrpc);
     let mut rig = Rig::with(server);
     assert_eq!(rig.watch::<Full>("a").1, ["#1 absent UNIMPLEMENTED"]);
     assert_eq!(rig.watch::<Full>("*").1.len(), 1);

@@ -9,7 +9,10 @@ use super::super::*;
 use crate::{
     observed::{ErasedMembers, Observed},
     pb::{
-        envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse, Resource as Wrapper},
+        envoy::service::discovery::v3::{
+            DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
+            Resource as Wrapper,
+        },
         google::protobuf::Any,
     },
     protocol::{Disconnect, DisconnectKind, StreamId},
@@ -36,11 +39,36 @@ pub(super) fn response<T: Resource>(version: &str, resources: Vec<Any>) -> Disco
     }
 }
 
+/// A response of the incremental variant, whose nonce is `nonce`: resources by name, version and text, and removed names.
+/// Without a text the resource is unset.
+pub(super) fn delta_response<T: Resource>(
+    nonce: &str,
+    resources: &[(&str, &str, Option<&str>)],
+    removed: &[&str],
+) -> Vec<u8> {
+    let resources = resources.iter().map(|(name, version, text)| Wrapper {
+        name: (*name).into(),
+        version: (*version).into(),
+        resource: text.map(|text| any::<T>(name, text)),
+        ..Wrapper::default()
+    });
+    let response = DeltaDiscoveryResponse {
+        nonce: nonce.into(),
+        type_url: T::TYPE_URL.into(),
+        resources: resources.collect(),
+        removed_resources: removed.iter().map(|name| (*name).into()).collect(),
+        ..DeltaDiscoveryResponse::default()
+    };
+    response.encode_to_vec()
+}
+
 /// The engine, its clock, and the numbers of its views.
 pub(super) struct Rig {
     pub(super) engine: Engine,
     pub(super) now: Instant,
     views: u64,
+    /// How requests are to be read.
+    delta: bool,
 }
 
 impl Rig {
@@ -54,8 +82,22 @@ impl Rig {
         Self::of(bootstrap, Settings::default())
     }
 
+    /// The same on the incremental variant.
+    pub(super) fn delta() -> Self {
+        Self::delta_with(Settings::default())
+    }
+
+    pub(super) fn delta_with(settings: Settings) -> Self {
+        let node = crate::config::Node::new("n");
+        let server = Server::new("127.0.0.1:1").insecure();
+        let bootstrap = Bootstrap::builder().node(node).server(server).build().unwrap();
+        Self::of(bootstrap, Settings { api_type: ApiType::AggregatedDeltaGrpc, ..settings })
+    }
+
     pub(super) fn of(bootstrap: Bootstrap, settings: Settings) -> Self {
-        Self { engine: Engine::new(Arc::new(bootstrap), settings, 1), now: Instant::now(), views: 0 }
+        let api_type = bootstrap.servers().find_map(|server| server.api_type).unwrap_or(settings.api_type);
+        let engine = Engine::new(Arc::new(bootstrap), settings, 1);
+        Self { engine, now: Instant::now(), views: 0, delta: api_type.is_delta() }
     }
 
     /// Watches a name, and says what is ordered then.
@@ -157,7 +199,8 @@ impl Rig {
         if self.engine.resources() < 100 {
             self.engine.check_tallies();
         }
-        std::iter::from_fn(|| self.engine.poll_output()).map(say).collect()
+        let delta = self.delta;
+        std::iter::from_fn(|| self.engine.poll_output()).map(|output| say(output, delta)).collect()
     }
 }
 
@@ -170,12 +213,15 @@ pub(super) fn stream_to(server: u32, attempt: u64) -> StreamId {
 }
 
 /// An order in words: `send Full [a,b] 1/n1`, `#1 present 1 text`.
-fn say(output: Output) -> String {
+fn say(output: Output, delta: bool) -> String {
     match output {
         Output::Connect { stream, .. } => format!("connect {stream}"),
         Output::Disconnect { stream } => format!("disconnect {stream}"),
         Output::Read { .. } => "read".into(),
         Output::Lookup { lookup, host } => format!("lookup {} {host}", lookup.0),
+        Output::Send { message, .. } if delta => {
+            say_delta_request(DeltaDiscoveryRequest::decode(message).unwrap())
+        }
         Output::Send { message, .. } => say_request(&DiscoveryRequest::decode(message).unwrap()),
         Output::Notify { view, observed } => format!("{} {}", say_view(view), say_observed(&observed)),
     }
@@ -189,6 +235,33 @@ fn say_request(request: &DiscoveryRequest) -> String {
     let error =
         error.map(|error| format!(" {}: {}", Code::from_i32(error.code), error.message)).unwrap_or_default();
     format!("send {ty} [{}] {version_info}/{response_nonce}{node}{error}", resource_names.join(","))
+}
+
+/// A request of the incremental variant in words: `send Full +a,b -c {d=1} n1`.
+fn say_delta_request(request: DeltaDiscoveryRequest) -> String {
+    let ty = request.type_url.rsplit('.').next().unwrap();
+    let mut said = format!("send {ty}");
+    for (sign, names) in [('+', request.resource_names_subscribe), ('-', request.resource_names_unsubscribe)]
+    {
+        if !names.is_empty() {
+            said.push_str(&format!(" {sign}{}", names.join(",")));
+        }
+    }
+    let versions: BTreeMap<_, _> = request.initial_resource_versions.into_iter().collect();
+    if !versions.is_empty() {
+        let versions: Vec<_> = versions.iter().map(|(name, version)| format!("{name}={version}")).collect();
+        said.push_str(&format!(" {{{}}}", versions.join(",")));
+    }
+    if !request.response_nonce.is_empty() {
+        said.push_str(&format!(" {}", request.response_nonce));
+    }
+    if request.node.is_some() {
+        said.push_str(" node");
+    }
+    if let Some(error) = request.error_detail {
+        said.push_str(&format!(" {}: {}", Code::from_i32(error.code), error.message));
+    }
+    said
 }
 
 fn say_view(view: ViewId) -> String {

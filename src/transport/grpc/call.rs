@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     codec::RawCodec,
-    config::Server,
+    config::{ApiType, Server},
     transport::{Disconnect, DisconnectKind, Events},
 };
 
@@ -45,6 +45,7 @@ pub(super) struct Call {
     pub(super) permits: Arc<Semaphore>,
     pub(super) max_message_size: usize,
     pub(super) server: Arc<Server>,
+    pub(super) api_type: ApiType,
 }
 
 impl Call {
@@ -69,13 +70,16 @@ impl Call {
         };
         let outcome = match grpc.ready().await {
             Err(e) => Err(unanswered(Status::from_error(e))),
-            Ok(()) => match grpc.streaming(request, PathAndQuery::from_static(PATH), RawCodec).await {
-                Err(status) => Err(unanswered(status)),
-                Ok(response) => {
-                    let read = self.read(response.into_inner(), hung_up, &mut end).await;
-                    read.map_err(|status| Failure::new(status, self.max_message_size))
+            Ok(()) => {
+                match grpc.streaming(request, PathAndQuery::from_static(path(self.api_type)), RawCodec).await
+                {
+                    Err(status) => Err(unanswered(status)),
+                    Ok(response) => {
+                        let read = self.read(response.into_inner(), hung_up, &mut end).await;
+                        read.map_err(|status| Failure::new(status, self.max_message_size))
+                    }
                 }
-            },
+            }
         };
         match outcome {
             Ok(()) => Disconnect::new(DisconnectKind::Closed, "the server ended the stream"),
@@ -202,6 +206,15 @@ impl Service<Request<Body>> for Http2 {
     }
 }
 
+/// The method of a variant. The engine asks for the aggregated ones alone.
+fn path(api_type: ApiType) -> &'static str {
+    if api_type.is_delta() {
+        "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
+    } else {
+        "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
+    }
+}
+
 /// What a status of HTTP means in gRPC, by its document on the mapping.
 fn not_grpc(status: StatusCode) -> Status {
     let code = match status.as_u16() {
@@ -215,7 +228,6 @@ fn not_grpc(status: StatusCode) -> Status {
     Status::new(code, format!("HTTP status {status}, not gRPC"))
 }
 
-const PATH: &str = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources";
 const AGENT: &str = concat!("xdskit/", env!("CARGO_PKG_VERSION"));
 
 /// How long to wait for the reason of an end that has been noticed.

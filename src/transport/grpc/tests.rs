@@ -14,7 +14,7 @@ use tokio::{
 
 use super::*;
 use crate::{
-    config::{Bootstrap, Server},
+    config::{ApiType, Bootstrap, Server},
     control_plane::{self, ControlPlane, Event, Headers, type_url},
     error::Code,
     pb::envoy::service::discovery::v3::DiscoveryRequest,
@@ -36,7 +36,7 @@ async fn a_server_that_does_not_speak_is_given_up() {
     // It is connected by the kernel, and says nothing, where TLS would begin with an answer.
     let listener = TcpListener::bind(LOOPBACK).await.unwrap();
     let server = Server::new(listener.local_addr().unwrap().to_string()).tls(Default::default());
-    let transport = GrpcTransport::default().with_connect_timeout(Duration::from_millis(20));
+    let transport = GrpcTransport::default().with_connect_timeout(Duration::from_millis(500));
     let mut peer = Peer::with(&transport, server, KEEPALIVE);
     if cfg!(feature = "tls") {
         let end = peer.end().await;
@@ -44,7 +44,7 @@ async fn a_server_that_does_not_speak_is_given_up() {
             end,
             Disconnect::new(
                 DisconnectKind::Unreachable,
-                "it accepts connections and says nothing, as a frozen server does, within 20ms"
+                "it accepts connections and says nothing, as a frozen server does, within 500ms"
             )
         );
     }
@@ -294,7 +294,11 @@ impl Peer {
         let server = bootstrap.servers().next().unwrap().clone();
         let (reports, inputs) = mpsc::unbounded_channel();
         let events = Events::new(StreamId { server: ServerId(0), attempt: 1 }, reports);
-        Self { connection: transport.connect(Target { server, keepalive }, events), inputs }
+        Self {
+            connection: transport
+                .connect(Target { server, api_type: ApiType::AggregatedGrpc, keepalive }, events),
+            inputs,
+        }
     }
 
     /// A connection whose stream the server has seen.

@@ -1,0 +1,117 @@
+//! What only the incremental variant says: that there is something no longer, or never was, and in which versions things are.
+
+use std::time::Instant;
+
+use super::{
+    Engine,
+    job::{Job, Located, Said, canonical},
+};
+use crate::{
+    cache::Update,
+    protocol::{EntryId, GroupId, Item, ServerId, Span, SubId, TypeId},
+    resource::Version,
+};
+
+impl Engine {
+    /// Finds the place of a name in `removed_resources`.
+    pub(super) fn locate_removed(&mut self, job: &mut Job, index: usize, name: Span) {
+        let envelope = job.envelope.clone();
+        match canonical(envelope.text(name)) {
+            Ok(name) => self.find_place(job, &name, Located::new(index, Said::Removed)),
+            Err(invalid) => {
+                job.invalid += 1;
+                let place = index - envelope.len();
+                job.problems.add(&format_args!("removed_resources[{place}]"), &invalid);
+            }
+        }
+    }
+
+    /// An element without a resource: the heartbeat of the version that is held (B2.16), an alias that was not found (B2.18),
+    /// or what older servers say of what does not exist (B2.17).
+    pub(super) fn locate_unset(&mut self, job: &mut Job, index: usize, item: &Item) {
+        let envelope = job.envelope.clone();
+        let name = match canonical(envelope.text(item.wrapper_name)) {
+            Ok(name) => name,
+            Err(invalid) => return job.add_nameless(index, &invalid),
+        };
+        let removed = Located::new(index, Said::Removed);
+        if item.has_aliases {
+            return self.find_aliases(job, "", removed);
+        }
+        let interest = self.peer(job.server()).machine.interest(job.ty());
+        let sub = interest.and_then(|interest| interest.get(interest.find(&name)?));
+        let is_held = sub.is_some_and(|sub| sub.held && sub.version.as_str() == envelope.text(item.version));
+        let found = if is_held { Located::new(index, Said::Heartbeat) } else { removed };
+        self.find_place(job, &name, found);
+    }
+
+    /// Finds the places of other names of an element, as far as somebody asks for them (B2.19).
+    pub(super) fn find_aliases(&mut self, job: &mut Job, name: &str, found: Located) {
+        let envelope = job.envelope.clone();
+        for alias in envelope.aliases(found.index) {
+            let Ok(alias) = canonical(envelope.text(alias)) else { continue };
+            let interest = self.peer(job.server()).machine.interest(job.ty());
+            if alias != name && interest.is_some_and(|interest| interest.find(&alias).is_some()) {
+                self.find_place(job, &alias, found);
+            }
+        }
+    }
+
+    /// There is no such resource (any more): known at once, without a timer (B2.14). Returns what it cost.
+    pub(super) fn apply_removed(&mut self, job: &mut Job, id: SubId, now: Instant) -> usize {
+        let (server, ty) = (job.server(), job.ty());
+        let peer = self.peer(server);
+        let policy = peer.policy;
+        let Some(sub) = peer.machine.interest(ty).and_then(|interest| interest.get_mut(id)) else { return 1 };
+        sub.version = Version::default();
+        let entry_id = sub.entry;
+        // It may be said because it was not wanted for a while (G12).
+        if !self.peer(server).machine.is_gone(ty, id, now) {
+            return 1;
+        }
+        if let Some(sub) = self.peer(server).machine.interest(ty).and_then(|interest| interest.get_mut(id)) {
+            sub.on_answered();
+        }
+        let Some(entry) = self.table.get(entry_id).filter(|entry| self.active_for(entry) == server) else {
+            return 1;
+        };
+        let error = self.absent(server, self.subject(entry), "does not have it");
+        self.tell(entry_id, |entry| entry.on_removed(error, policy, job.update()));
+        self.dismiss(entry_id);
+        64
+    }
+
+    /// Remembers what a server calls the state of a resource that is held now. What other servers called theirs does not
+    /// matter any more.
+    pub(super) fn note_version(&mut self, job: &Job, id: EntryId, version: Version) {
+        let Some(entry) = self.table.get(id) else { return };
+        let is_delta = job.envelope.is_delta();
+        for (server, place) in entry.places.iter() {
+            let interest = self.servers[server.0 as usize].machine.interest(entry.ty);
+            if let Some(sub) = interest.and_then(|interest| interest.get_mut(place)) {
+                let of_this = server == job.server() && is_delta;
+                sub.version = if of_this { version.clone() } else { Version::default() };
+            }
+        }
+    }
+
+    /// Another server takes over, so that those above it have to send everything when they are back: that is how they
+    /// are known to be.
+    pub(super) fn forget_versions(&mut self, group: GroupId) {
+        let Self { table, servers, .. } = self;
+        for (_, entry) in table.iter().filter(|(_, entry)| entry.group == group) {
+            for (server, place) in entry.places.iter() {
+                let interest = servers[server.0 as usize].machine.interest(entry.ty);
+                if let Some(sub) = interest.and_then(|interest| interest.get_mut(place)) {
+                    sub.version = Version::default();
+                }
+            }
+        }
+    }
+
+    /// What was held since an earlier stream, in a version that the server was not told, and was not sent again, is gone.
+    pub(super) fn on_quiet(&mut self, server: ServerId, ty: TypeId, now: Instant) {
+        let update = Update { version: Version::default(), at: now };
+        self.on_missed((server, ty), "did not send it again", (&update, now));
+    }
+}

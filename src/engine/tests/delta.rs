@@ -1,0 +1,597 @@
+//! The incremental variant: rules B2.1 to B2.35. What a server must do is tested at the control plane's session.
+
+use std::time::Duration;
+
+use prost::Message;
+
+use super::rig::{Full, Part, Rig, any, delta_response};
+use crate::{
+    pb::{
+        envoy::service::discovery::v3::{DeltaDiscoveryResponse, Resource, ResourceError, ResourceName},
+        google::rpc::Status,
+    },
+    protocol::{DisconnectKind, Settings, ViewId},
+};
+
+const NONE: Vec<String> = Vec::new();
+
+/// One resource with its version, the same text as its own.
+fn one(nonce: &str, name: &str, version: &str) -> Vec<u8> {
+    delta_response::<Full>(nonce, &[(name, version, Some(version))], &[])
+}
+
+fn removed(nonce: &str, names: &[&str]) -> Vec<u8> {
+    delta_response::<Full>(nonce, &[], names)
+}
+
+/// A stream on which `a` and `b` are asked for and held as 1 and 2.
+fn holding_two() -> (Rig, Vec<ViewId>) {
+    let mut rig = Rig::delta();
+    let views = rig.open::<Full>(&["a", "b"]);
+    rig.receive_raw(1, delta_response::<Full>("n", &[("a", "1", Some("x")), ("b", "2", Some("y"))], &[]));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    (rig, views)
+}
+
+/// A stream with a wildcard, of which `a` is a member.
+fn holding_all() -> (Rig, ViewId) {
+    let mut rig = Rig::delta();
+    let all = rig.open::<Full>(&["*"])[0];
+    rig.receive_raw(1, one("n", "a", "1"));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    (rig, all)
+}
+
+/// The stream ends, and the next one is open: what is said on it first.
+fn reconnect(rig: &mut Rig, attempt: u64) -> Vec<String> {
+    rig.disconnect(attempt, DisconnectKind::Closed);
+    rig.pass(Duration::from_secs(5));
+    rig.connect(attempt + 1)
+}
+
+#[test]
+fn b2_1_the_first_request_of_a_stream_tells_all_names_and_the_versions_of_all_that_is_held() {
+    let (mut rig, _) = holding_two();
+    rig.watch::<Full>("c");
+    rig.watch::<Full>("*");
+    rig.pass(Duration::from_millis(20));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    rig.sent(1);
+    rig.receive_raw(1, one("m", "member", "3"));
+    rig.sent(1);
+    assert_eq!(reconnect(&mut rig, 1), ["read", "send Full +*,a,b,c {a=1,b=2,member=3} node"]);
+}
+
+#[test]
+fn b2_2_versions_are_told_once_a_stream_and_not_on_the_first() {
+    let mut rig = Rig::delta();
+    rig.watch::<Full>("a");
+    assert_eq!(rig.connect(1), ["read", "send Full +a node"]);
+    rig.sent(1);
+    rig.receive_raw(1, one("n", "a", "1"));
+    rig.sent(1);
+    assert_eq!(reconnect(&mut rig, 1), ["read", "send Full +a {a=1} node"]);
+    rig.sent(2);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.watch::<Full>("b").1, ["send Full +b"]);
+}
+
+#[test]
+fn b2_3_what_was_removed_or_never_accepted_has_no_version_to_tell() {
+    let (mut rig, _) = holding_two();
+    rig.receive_raw(1, removed("m", &["b"]));
+    rig.sent(1);
+    rig.receive_raw(1, delta_response::<Full>("m", &[("a", "9", Some("bad"))], &[]));
+    rig.sent(1);
+    assert_eq!(reconnect(&mut rig, 1), ["read", "send Full +a,b {a=1} node"], "the accepted one counts");
+}
+
+#[test]
+fn b2_4_a_first_request_without_names_asks_for_everything() {
+    let mut rig = Rig::delta();
+    let (all, _) = rig.watch::<Full>("*");
+    assert_eq!(rig.connect(1), ["read", "send Full node"]);
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    let (a, said) = rig.watch::<Full>("a");
+    assert_eq!(said, ["send Full +a"], "everything, and a");
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.unwatch(all), ["send Full -*"]);
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.unwatch(a), ["send Full -a"], "which leaves nothing");
+}
+
+#[test]
+fn b2_5_an_answer_without_names_changes_nothing() {
+    let (mut rig, _) = holding_two();
+    assert_eq!(rig.receive_raw(1, one("m", "a", "3")), ["#1 present 3 3", "read", "send Full m"]);
+}
+
+#[test]
+fn b2_6_with_names_beside_it_a_wildcard_is_explicit_on_the_next_stream_alone_it_is_not() {
+    let (mut rig, _) = holding_all();
+    assert_eq!(reconnect(&mut rig, 1), ["read", "send Full {a=1} node"]);
+    rig.sent(2);
+    let (b, _) = rig.watch::<Full>("b");
+    rig.pass(Duration::from_millis(20));
+    rig.sent(2);
+    assert_eq!(reconnect(&mut rig, 2), ["read", "send Full +*,b {a=1} node"]);
+    rig.sent(3);
+    rig.pass(Duration::from_millis(20));
+    rig.unwatch(b);
+    rig.pass(Duration::from_millis(20));
+    rig.sent(3);
+    assert_eq!(reconnect(&mut rig, 3), ["read", "send Full {a=1} node"]);
+}
+
+#[test]
+fn b2_7_a_type_without_interest_sends_nothing_on_a_fresh_stream() {
+    let mut rig = Rig::delta();
+    let (a, _) = rig.watch::<Full>("a");
+    rig.watch::<Part>("p");
+    rig.unwatch(a);
+    assert_eq!(rig.connect(1), ["read", "send Part +p node"]);
+    assert_eq!(rig.sent(1), NONE);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.watch::<Full>("*").1, ["send Full"], "not without a reason");
+}
+
+#[test]
+fn b2_8_what_was_let_go_and_is_wanted_again_before_a_request_is_asked_for_again() {
+    let (mut rig, views) = holding_two();
+    rig.watch::<Full>("c");
+    assert_eq!(rig.unwatch(views[0]), NONE, "the request before is under way");
+    assert_eq!(rig.watch::<Full>("a").1, ["#4 present 1 x"], "nothing was lost");
+    rig.sent(1);
+    assert_eq!(rig.pass(Duration::from_millis(20)), ["send Full +a"]);
+}
+
+#[test]
+fn b2_8_what_was_wanted_and_let_go_before_a_request_is_not_mentioned() {
+    let (mut rig, _) = holding_two();
+    rig.watch::<Full>("c");
+    let (d, _) = rig.watch::<Full>("d");
+    rig.unwatch(d);
+    rig.sent(1);
+    assert_eq!(rig.pass(Duration::from_millis(20)), NONE);
+}
+
+#[test]
+fn b2_9_no_name_is_in_both_lists() {
+    let (mut rig, views) = holding_two();
+    rig.watch::<Full>("c");
+    rig.unwatch(views[0]);
+    let (again, _) = rig.watch::<Full>("a");
+    rig.unwatch(again);
+    rig.unwatch(views[1]);
+    rig.watch::<Full>("b");
+    rig.sent(1);
+    assert_eq!(rig.pass(Duration::from_millis(20)), ["send Full +b -a"]);
+}
+
+#[test]
+fn b2_10_a_nonce_is_in_answers_alone_and_changes_may_ride_on_them() {
+    let (mut rig, _) = holding_two();
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.watch::<Full>("c").1, ["send Full +c"]);
+    rig.watch::<Full>("d");
+    assert_eq!(rig.receive_raw(1, one("m", "a", "3")), ["#1 present 3 3", "read"]);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.sent(1), ["send Full +d m"]);
+    assert_eq!(rig.sent(1), NONE);
+}
+
+#[test]
+fn b2_12_a_name_twice_rejects_the_whole_response() {
+    type Resources = &'static [(&'static str, &'static str, Option<&'static str>)];
+    let cases: [(Resources, &[&str]); 3] = [
+        (&[("a", "3", Some("z")), ("b", "3", Some("z")), ("a", "4", Some("w"))], &[]),
+        (&[("a", "3", Some("z")), ("b", "3", Some("z"))], &["a"]),
+        (&[("b", "3", Some("z"))], &["a", "a"]),
+    ];
+    for (resources, removed) in cases {
+        let (mut rig, _) = holding_two();
+        let said = rig.receive_raw(1, delta_response::<Full>("m", resources, removed));
+        let nack = "send Full m INVALID_ARGUMENT: \"a\": the name is in the response twice";
+        assert_eq!(said, ["read", nack], "nothing of it is applied");
+    }
+}
+
+#[test]
+fn b2_13_an_unknown_name_may_be_removed() {
+    let (mut rig, _) = holding_two();
+    assert_eq!(rig.receive_raw(1, removed("m", &["z", "y"])), ["read", "send Full m"]);
+}
+
+#[test]
+fn b2_14_a_removed_name_does_not_exist_now_and_may_come_again() {
+    let mut rig = Rig::delta();
+    rig.open::<Full>(&["a"]);
+    assert_eq!(
+        rig.receive_raw(1, removed("m", &["a"])),
+        ["#1 absent NOT_FOUND", "read", "send Full m"],
+        "no timer is needed"
+    );
+    rig.sent(1);
+    assert_eq!(rig.pass(Duration::from_secs(60)), NONE, "and none runs");
+    assert_eq!(rig.receive_raw(1, one("o", "a", "1"))[0], "#1 present 1 1", "the subscription stays");
+    rig.sent(1);
+    assert_eq!(rig.receive_raw(1, removed("p", &["a"]))[0], "#1 absent NOT_FOUND");
+}
+
+#[test]
+fn b2_14_absence_proves_nothing() {
+    let (mut rig, _) = holding_two();
+    assert_eq!(rig.receive_raw(1, one("m", "a", "3")), ["#1 present 3 3", "read", "send Full m"]);
+    assert_eq!(rig.pass(Duration::from_secs(60)), NONE);
+}
+
+#[test]
+fn b2_15_errors_of_the_server_are_told() {
+    let mut rig = Rig::delta();
+    rig.open::<Full>(&["a"]);
+    let response = DeltaDiscoveryResponse {
+        nonce: "m".into(),
+        type_url: "type.googleapis.com/test.Full".into(),
+        resource_errors: vec![ResourceError {
+            resource_name: Some(ResourceName { name: "a".into(), ..ResourceName::default() }),
+            error_detail: Some(Status { code: 7, message: "not yours".into(), details: vec![] }),
+        }],
+        ..DeltaDiscoveryResponse::default()
+    };
+    let said = rig.receive_raw(1, response.encode_to_vec());
+    assert_eq!(said, ["#1 absent PERMISSION_DENIED", "read", "send Full m"]);
+}
+
+#[test]
+fn b2_16_an_unset_resource_in_the_version_that_is_held_is_a_heartbeat() {
+    let (mut rig, _) = holding_two();
+    let said = rig.receive_raw(1, delta_response::<Full>("m", &[("a", "1", None)], &[]));
+    assert_eq!(said, ["read", "send Full m"]);
+}
+
+#[test]
+fn b2_17_an_unset_resource_in_another_version_does_not_exist() {
+    let (mut rig, _) = holding_two();
+    rig.watch::<Full>("c");
+    rig.pass(Duration::from_millis(20));
+    rig.sent(1);
+    let said = rig.receive_raw(1, delta_response::<Full>("m", &[("c", "", None), ("a", "7", None)], &[]));
+    assert_eq!(said, ["#3 absent NOT_FOUND", "#1 absent NOT_FOUND", "read", "send Full m"]);
+}
+
+/// One resource with other names.
+fn aliased(name: &str, text: Option<&str>, aliases: &[&str]) -> Vec<u8> {
+    let resource = Resource {
+        name: name.into(),
+        version: "1".into(),
+        resource: text.map(|text| any::<Full>(name, text)),
+        aliases: aliases.iter().map(|alias| (*alias).into()).collect(),
+        ..Resource::default()
+    };
+    let response = DeltaDiscoveryResponse {
+        nonce: "m".into(),
+        type_url: "type.googleapis.com/test.Full".into(),
+        resources: vec![resource],
+        ..DeltaDiscoveryResponse::default()
+    };
+    response.encode_to_vec()
+}
+
+#[test]
+fn b2_18_an_unset_resource_with_aliases_says_that_these_were_not_found() {
+    let mut rig = Rig::delta();
+    rig.open::<Full>(&["routes/host", "routes/other"]);
+    let said = rig.receive_raw(1, aliased("routes/host", None, &["routes/host"]));
+    assert_eq!(said, ["#1 absent NOT_FOUND", "read", "send Full m"]);
+}
+
+#[test]
+fn b2_19_a_resource_reaches_who_asks_for_it_by_another_name() {
+    let mut rig = Rig::delta();
+    rig.open::<Full>(&["routes/host", "routes/other", "routes/real"]);
+    let said = rig.receive_raw(1, aliased("routes/real", Some("x"), &["routes/host", "routes/none"]));
+    assert_eq!(said, ["#3 present 1 x", "#1 present 1 x", "read", "send Full m"]);
+}
+
+#[test]
+fn b2_20_a_name_let_go_under_a_wildcard_is_kept_until_the_server_says_otherwise() {
+    let (mut rig, _) = holding_all();
+    let (a, said) = rig.watch::<Full>("a");
+    assert_eq!(said, ["send Full +a", "#2 present 1 1"]);
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.unwatch(a), ["send Full -a"]);
+    rig.sent(1);
+    assert_eq!(rig.pass(Duration::from_secs(60)), NONE, "it may be a member");
+    assert_eq!(reconnect(&mut rig, 1), ["read", "send Full {a=1} node"], "listed, not subscribed");
+    rig.sent(2);
+    assert_eq!(rig.receive_raw(2, removed("m", &["a"])), ["read", "send Full m", "#1 {} complete"]);
+}
+
+#[test]
+fn b2_21_a_name_never_received_is_dropped_at_once() {
+    let (mut rig, _) = holding_all();
+    let (b, _) = rig.watch::<Full>("b");
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    rig.unwatch(b);
+    rig.sent(1);
+    assert_eq!(rig.engine.resources(), 1);
+    assert_eq!(reconnect(&mut rig, 1), ["read", "send Full {a=1} node"]);
+}
+
+#[test]
+fn b2_22_the_end_of_a_wildcard_drops_its_members_and_keeps_names() {
+    let (mut rig, all) = holding_all();
+    rig.watch::<Full>("b");
+    rig.sent(1);
+    rig.receive_raw(1, delta_response::<Full>("m", &[("b", "2", Some("y")), ("c", "3", Some("z"))], &[]));
+    rig.sent(1);
+    assert_eq!(rig.engine.resources(), 3);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.unwatch(all), ["send Full -*"]);
+    rig.sent(1);
+    assert_eq!(rig.engine.resources(), 1);
+    // G12: a server that says so of every former member.
+    assert_eq!(rig.receive_raw(1, removed("o", &["a", "c"])), ["read", "send Full o"]);
+    rig.sent(1);
+    assert_eq!(reconnect(&mut rig, 1), ["read", "send Full +b {b=2} node"]);
+}
+
+#[test]
+fn b2_22_a_removal_because_of_an_ended_wildcard_is_no_news_of_a_name_asked_for_since() {
+    let (mut rig, all) = holding_all();
+    assert_eq!(rig.unwatch(all), ["send Full -*"]);
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.watch::<Full>("a").1, ["send Full +a"]);
+    rig.sent(1);
+    assert_eq!(rig.receive_raw(1, removed("m", &["a"])), ["read", "send Full m"], "it was said of before");
+    rig.sent(1);
+    assert_eq!(rig.receive_raw(1, one("o", "a", "1"))[0], "#2 present 1 1");
+    rig.sent(1);
+    // What does not come is given up, a little later.
+    rig.watch::<Full>("b");
+    rig.sent(1);
+    rig.receive_raw(1, removed("p", &["b"]));
+    rig.sent(1);
+    assert_eq!(rig.pass(Duration::from_secs(15)), ["#3 absent NOT_FOUND"]);
+}
+
+#[test]
+fn b2_23_a_member_that_is_asked_for_by_name_keeps_its_version() {
+    let (mut rig, all) = holding_all();
+    assert_eq!(rig.watch::<Full>("a").1, ["send Full +a", "#2 present 1 1"]);
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    rig.unwatch(all);
+    rig.sent(1);
+    assert_eq!(reconnect(&mut rig, 1), ["read", "send Full +a {a=1} node"]);
+}
+
+#[test]
+fn b2_24_without_a_wildcard_a_name_let_go_is_dropped() {
+    let (mut rig, views) = holding_two();
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.unwatch(views[0]), ["send Full -a"]);
+    rig.sent(1);
+    assert_eq!(rig.engine.resources(), 1);
+    assert_eq!(reconnect(&mut rig, 1), ["read", "send Full +b {b=2} node"]);
+}
+
+#[test]
+fn b2_25_versions_are_those_of_resources_and_the_same_again_is_an_update() {
+    let (mut rig, _) = holding_two();
+    let said = rig.receive_raw(1, delta_response::<Full>("m", &[("a", "1", Some("new"))], &[]));
+    assert_eq!(said[0], "#1 present 1 new");
+    rig.sent(1);
+    rig.receive_raw(1, removed("o", &["a"]));
+    rig.sent(1);
+    let said = rig.receive_raw(1, delta_response::<Full>("p", &[("a", "1", Some("new"))], &[]));
+    assert_eq!(said[0], "#1 present 1 new");
+}
+
+#[test]
+fn b2_27_the_name_of_the_wrapper_counts() {
+    let mut rig = Rig::delta();
+    rig.open::<Full>(&["a"]);
+    let resource = Resource {
+        name: "a".into(),
+        version: "1".into(),
+        resource: Some(any::<Full>("other", "x")),
+        ..Resource::default()
+    };
+    let response = DeltaDiscoveryResponse {
+        nonce: "m".into(),
+        type_url: "type.googleapis.com/test.Full".into(),
+        resources: vec![resource],
+        ..DeltaDiscoveryResponse::default()
+    };
+    assert_eq!(rig.receive_raw(1, response.encode_to_vec())[0], "#1 present 1 x");
+}
+
+#[test]
+fn b2_28_an_empty_first_response_says_that_there_is_nothing() {
+    let mut rig = Rig::delta();
+    rig.open::<Full>(&["*"]);
+    assert_eq!(rig.receive_raw(1, removed("m", &[])), ["read", "send Full m", "#1 {} complete"]);
+}
+
+#[test]
+fn b2_28_an_answer_to_a_name_asked_for_before_does_not_complete_the_wildcard() {
+    let mut rig = Rig::delta();
+    rig.open::<Full>(&["a"]);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.watch::<Full>("*").1, ["send Full +*"]);
+    rig.sent(1);
+    let said = rig.receive_raw(1, one("m", "a", "1"));
+    assert_eq!(said, ["#1 present 1 1", "read", "send Full m", "#2 {a: present 1 1} incomplete"]);
+    rig.sent(1);
+    let said = rig.receive_raw(1, one("o", "b", "2"));
+    assert_eq!(said, ["read", "send Full o", "#2 {a: present 1 1, b: present 2 2} complete"]);
+}
+
+#[test]
+fn b2_29_resources_are_told_in_the_order_of_the_response() {
+    let (mut rig, _) = holding_two();
+    let response = delta_response::<Full>("m", &[("b", "5", Some("y5")), ("a", "5", Some("x5"))], &[]);
+    assert_eq!(rig.receive_raw(1, response), ["#2 present 5 y5", "#1 present 5 x5", "read", "send Full m"]);
+}
+
+#[test]
+fn b2_31_the_version_of_a_response_is_never_echoed() {
+    let mut rig = Rig::delta();
+    rig.open::<Full>(&["a"]);
+    let response = DeltaDiscoveryResponse {
+        system_version_info: "a text for people".into(),
+        nonce: "m".into(),
+        type_url: "type.googleapis.com/test.Full".into(),
+        ..DeltaDiscoveryResponse::default()
+    };
+    assert_eq!(rig.receive_raw(1, response.encode_to_vec()), ["read", "send Full m"]);
+}
+
+#[test]
+fn b2_32_the_node_goes_with_the_first_request_of_each_stream_alone() {
+    let mut rig = Rig::delta();
+    rig.watch::<Full>("a");
+    rig.watch::<Part>("p");
+    assert_eq!(rig.connect(1), ["read", "send Full +a node"]);
+    assert_eq!(rig.sent(1), ["send Part +p"]);
+}
+
+#[test]
+fn b2_34_what_was_told_by_its_version_is_not_given_up_when_it_is_not_sent_again() {
+    let (mut rig, _) = holding_two();
+    reconnect(&mut rig, 1);
+    rig.sent(2);
+    assert_eq!(rig.receive_raw(2, removed("m", &[])), ["read", "send Full m"]);
+    rig.sent(2);
+    assert_eq!(rig.pass(Duration::from_secs(60)), NONE);
+    assert_eq!(rig.receive_raw(2, removed("o", &["b"]))[0], "#2 absent NOT_FOUND");
+}
+
+#[test]
+fn b2_34_what_could_not_be_told_is_given_up_when_the_server_was_quiet_for_a_while() {
+    let settings = Settings { max_request_size: 64, ..Settings::default() };
+    let mut rig = Rig::delta_with(settings);
+    rig.open::<Full>(&["*", "named"]);
+    let all = [("a", "1", Some("x")), ("b", "1", Some("y")), ("named", "1", Some("z"))];
+    rig.receive_raw(1, delta_response::<Full>("m", &all, &[]));
+    rig.sent(1);
+    assert_eq!(reconnect(&mut rig, 1), ["read", "send Full +*,named node"], "no versions: they are too long");
+    rig.sent(2);
+    rig.pass(Duration::from_secs(10));
+    assert_eq!(rig.receive_raw(2, delta_response::<Full>("o", &[("b", "1", Some("y"))], &[])).len(), 2);
+    rig.sent(2);
+    assert_eq!(rig.pass(Duration::from_secs(14)), NONE, "it was not quiet for long enough");
+    assert_eq!(rig.pass(Duration::from_secs(1)), ["#2 absent NOT_FOUND", "#1 {b: present 1 y} complete"]);
+    assert_eq!(rig.pass(Duration::from_secs(60)), NONE);
+}
+
+#[test]
+fn b2_35_a_server_may_send_all_that_is_subscribed_again_in_spite_of_versions() {
+    let (mut rig, _) = holding_two();
+    reconnect(&mut rig, 1);
+    rig.sent(2);
+    let again = [("a", "1", Some("x")), ("b", "2", Some("y"))];
+    assert_eq!(rig.receive_raw(2, delta_response::<Full>("m", &again, &[])), ["read", "send Full m"]);
+}
+
+#[test]
+fn answers_go_out_in_order_and_none_for_another() {
+    let (mut rig, _) = holding_two();
+    rig.pass(Duration::from_millis(20));
+    rig.watch::<Part>("p");
+    // Its request is under way.
+    rig.receive_raw(1, one("m", "a", "3"));
+    rig.receive_raw(1, one("o", "a", "4"));
+    rig.receive_raw(1, delta_response::<Full>("q", &[("b", "5", Some("bad"))], &[]));
+    assert_eq!(rig.sent(1), ["send Full m"]);
+    assert_eq!(rig.sent(1), ["send Full o"]);
+    assert_eq!(rig.sent(1), ["send Full q INVALID_ARGUMENT: Full \"b\": text: it is bad"]);
+    assert_eq!(rig.sent(1), NONE);
+}
+
+#[test]
+fn a_repeated_rejection_is_paced_and_keeps_no_other_answer_waiting() {
+    let (mut rig, _) = holding_two();
+    let bad = |nonce| delta_response::<Full>(nonce, &[("b", "5", Some("bad"))], &[]);
+    assert_eq!(rig.receive_raw(1, bad("m")).len(), 3);
+    rig.sent(1);
+    assert_eq!(rig.receive_raw(1, bad("o")), ["read"], "the same again: the answer waits");
+    assert_eq!(
+        rig.receive_raw(1, one("q", "a", "6")),
+        ["#1 present 6 6", "read", "send Full o INVALID_ARGUMENT: Full \"b\": text: it is bad"]
+    );
+    assert_eq!(rig.sent(1), ["send Full q"]);
+}
+
+#[test]
+fn a_long_list_of_names_is_split_over_several_requests() {
+    let settings = Settings { max_request_size: 64, ..Settings::default() };
+    let mut rig = Rig::delta_with(settings);
+    let names: Vec<_> = (0..9).map(|index| format!("a-rather-long-name-{index}")).collect();
+    let views: Vec<_> = names.iter().map(|name| rig.watch::<Full>(name).0).collect();
+    let mut said = rig.connect(1);
+    let mut asked = Vec::new();
+    while let Some(request) = said.pop().filter(|said| said != "read") {
+        assert!(request.len() < 100, "{request}");
+        let names = request.split('+').nth(1).unwrap().trim_end_matches(" node");
+        asked.extend(names.split(',').map(ToOwned::to_owned));
+        said = rig.sent(1);
+    }
+    assert_eq!(asked, names);
+    views.into_iter().for_each(|view| drop(rig.unwatch(view)));
+    let mut said = rig.pass(Duration::from_millis(20));
+    let mut let_go = 0;
+    while let Some(request) = said.pop() {
+        let_go += request.split(',').count();
+        said = rig.sent(1);
+    }
+    assert_eq!(let_go, 9);
+    assert_eq!(rig.engine.resources(), 0);
+}
+
+/// A stream with all that is known told, on which the server has nothing to say.
+fn silent_after_failure() -> Rig {
+    let (mut rig, _) = holding_two();
+    rig.disconnect(1, DisconnectKind::Closed);
+    rig.pass(Duration::from_secs(5));
+    let said = rig.disconnect(2, DisconnectKind::Unreachable);
+    assert_eq!(said, ["#1 present 1 x (UNAVAILABLE)", "#2 present 2 y (UNAVAILABLE)"]);
+    rig.pass(Duration::from_secs(5));
+    rig.connect(3);
+    rig.sent(3);
+    rig
+}
+
+#[test]
+fn a_stream_that_holds_without_a_response_ends_the_trouble() {
+    let mut rig = silent_after_failure();
+    assert_eq!(rig.pass(Duration::from_millis(2_900)), NONE);
+    assert_eq!(rig.pass(Duration::from_millis(100)), ["#1 present 1 x", "#2 present 2 y"]);
+    assert_eq!(
+        rig.disconnect(3, DisconnectKind::Closed),
+        NONE,
+        "and its end is no trouble, as nothing was owed"
+    );
+}
+
+#[test]
+fn a_stream_that_ends_early_or_leaves_a_question_open_is_trouble() {
+    let mut rig = silent_after_failure();
+    rig.disconnect(3, DisconnectKind::Closed);
+    assert_eq!(rig.pass(Duration::from_secs(5)), ["connect 0.4"], "the trouble goes on");
+    rig.connect(4);
+    rig.watch::<Full>("c");
+    rig.sent(4);
+    rig.pass(Duration::from_secs(5));
+    assert_eq!(rig.disconnect(4, DisconnectKind::Closed).len(), 2, "c was never answered");
+}

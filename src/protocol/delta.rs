@@ -1,0 +1,343 @@
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use bytes::{Bytes, BytesMut};
+
+use super::{
+    interest::{Interest, Phase, SubId},
+    let_go::LetGo,
+    pace::Pace,
+    request::{pair_len, put_bytes, put_error, put_pair, put_text, put_unless_empty, text_len},
+    variant::{Answer, Head, Variant, Written},
+};
+use crate::resource::Version;
+
+/// The state of one type on one server in the incremental variant (rules B2).
+///
+/// A request says what has changed in what is wanted, or answers one response, or both; each resource has a version of its
+/// own. The first request of a stream tells what is held from the streams before it.
+///
+/// ```text
+///   first request of a stream                      later ones
+///   ─────────────────────────────────────────────  ──────────────────────────────
+///   subscribe    all names, `*` if there are any   names asked for since
+///   unsubscribe  nothing                           names let go since
+///   versions     of all that is held, if they fit  nothing (B2.2)
+///   nonce        nothing                           of the response that it answers
+/// ```
+///
+/// What is held and could not be told by its version has to be sent again. If it is not, after a quiet time, it is missed.
+#[derive(Debug)]
+pub(crate) struct Delta {
+    type_url: &'static str,
+    /// How long a request may be, in bytes.
+    limit: usize,
+    /// For how long a removal proves nothing of a name that was let go and asked for again; and how long a quiet time is.
+    doubt: Duration,
+    on_stream: OnStream,
+    pace: Pace,
+    /// Names to ask for that no request of this stream has held yet. Some of them are let go since, or here twice.
+    fresh: Vec<SubId>,
+    /// Names let go that the server does not know of yet. Some of them are asked for again since.
+    leaving: Vec<SubId>,
+}
+
+/// What dies with the stream.
+#[derive(Debug, Default)]
+struct OnStream {
+    requested: bool,
+    /// Whether the server sends everything, as far as it was told.
+    wildcard: bool,
+    let_go: LetGo,
+    /// The oldest first: each is a request of its own.
+    answers: VecDeque<Answer>,
+    /// Responses that are being worked off.
+    busy: usize,
+    /// The last request was full, and there is more to say.
+    more: Option<Instant>,
+    /// Something is unconfirmed: when the server last said something.
+    heard: Option<Instant>,
+}
+
+impl Delta {
+    pub(crate) fn new(type_url: &'static str, doubt: Duration, limit: usize) -> Self {
+        Self {
+            type_url,
+            limit,
+            doubt,
+            on_stream: OnStream::default(),
+            pace: Pace::default(),
+            fresh: Vec::new(),
+            leaving: Vec::new(),
+        }
+    }
+
+    /// When the change that is not written yet is due.
+    fn change_due(&self, interest: &Interest) -> Option<Instant> {
+        self.on_stream.more.or_else(|| self.pace.due(interest.named()))
+    }
+
+    /// Puts what has changed into a request, as far as it fits. True when that says something.
+    fn put_changes(
+        &mut self,
+        interest: &mut Interest,
+        request: &mut BytesMut,
+        (written, now): (&mut Written, Instant),
+    ) -> bool {
+        let first = !self.on_stream.requested;
+        if first && interest.is_empty() {
+            // An empty first request would ask for everything (B2.7).
+            written.wildcard_left = std::mem::take(&mut interest.wildcard_leaving);
+            return false;
+        }
+        if first {
+            self.put_versions(interest, request, now);
+        }
+        let empty = request.len();
+        self.put_wildcard(interest, request, (written, now));
+        self.put_leaving(interest, request, (written, now));
+        self.put_fresh(interest, request, written);
+        let is_full = !(self.leaving.is_empty() && self.fresh.is_empty());
+        self.on_stream.more = is_full.then_some(now);
+        if !is_full {
+            self.pace.on_written(interest.named(), now);
+        }
+        first || request.len() > empty
+    }
+
+    /// Tells the beginning or the end of the wildcard, if it is news. Where nothing else is wanted on a fresh stream, an
+    /// empty list says the same (B2.4, B2.6).
+    fn put_wildcard(
+        &mut self,
+        interest: &mut Interest,
+        request: &mut BytesMut,
+        (written, now): (&mut Written, Instant),
+    ) {
+        written.wildcard_left = std::mem::take(&mut interest.wildcard_leaving);
+        interest.sends_all = interest.wildcard;
+        let told = std::mem::replace(&mut self.on_stream.wildcard, interest.wildcard);
+        if interest.wildcard && !told {
+            if self.on_stream.requested || interest.named() > 0 {
+                put_text(SUBSCRIBE, "*", request);
+            }
+            interest.on_wildcard_asked();
+        } else if told && !interest.wildcard {
+            put_text(UNSUBSCRIBE, "*", request);
+            self.on_stream.let_go.on_wildcard_let_go(now);
+        }
+    }
+
+    /// Tells what is not wanted any more. What was not asked for on this stream is let go in silence.
+    fn put_leaving(
+        &mut self,
+        interest: &mut Interest,
+        request: &mut BytesMut,
+        (written, now): (&mut Written, Instant),
+    ) {
+        let mut done = 0;
+        for id in &self.leaving {
+            // What was asked for again meanwhile is in the other list, and the server sends it again (B2.8, B2.9).
+            if let Some(sub) = interest.get_mut(*id).filter(|sub| !sub.named) {
+                if sub.asked {
+                    if is_over(self.limit, request, &sub.name, done) {
+                        break;
+                    }
+                    put_text(UNSUBSCRIBE, &sub.name, request);
+                    sub.asked = false;
+                    self.on_stream.let_go.on_name_let_go(sub.name.clone(), self.doubt, now);
+                }
+                written.leaving.push(*id);
+            }
+            done += 1;
+        }
+        self.leaving.drain(..done);
+    }
+
+    /// Tells what is wanted anew.
+    fn put_fresh(&mut self, interest: &mut Interest, request: &mut BytesMut, written: &mut Written) {
+        if !self.leaving.is_empty() {
+            return;
+        }
+        // A name that went and came again stands there twice.
+        self.fresh.sort_unstable();
+        self.fresh.dedup();
+        let mut done = 0;
+        for id in &self.fresh {
+            if let Some(sub) = interest.get_mut(*id).filter(|sub| sub.named) {
+                if is_over(self.limit, request, &sub.name, written.fresh.len()) {
+                    break;
+                }
+                put_text(SUBSCRIBE, &sub.name, request);
+                sub.asked = true;
+                written.fresh.push(*id);
+            }
+            done += 1;
+        }
+        self.fresh.drain(..done);
+    }
+
+    /// Tells the versions of what is held, if they fit (B2.1); what is not told has to be sent again.
+    fn put_versions(&mut self, interest: &mut Interest, request: &mut BytesMut, now: Instant) {
+        let subs = || interest.iter().map(|(_, sub)| sub).filter(|sub| sub.has_version());
+        let size: usize = subs().map(|sub| pair_len((&sub.name, sub.version.as_str()))).sum();
+        // A first request without any name would ask for everything.
+        let fits = request.len() + size + ROOM_FOR_A_NAME <= self.limit;
+        if fits {
+            subs().for_each(|sub| put_pair(VERSIONS, (&sub.name, sub.version.as_str()), request));
+        }
+        let mut any = false;
+        for (_, sub) in interest.iter_mut() {
+            sub.unconfirmed = (sub.held || sub.member) && !(fits && sub.has_version());
+            any |= sub.unconfirmed;
+        }
+        self.on_stream.heard = any.then_some(now);
+    }
+}
+
+impl Variant for Delta {
+    fn is_requested(&self) -> bool {
+        self.on_stream.requested
+    }
+
+    /// Shortly after it was let go a response may be on its way that says that it is not there, because of that.
+    fn on_named(&mut self, interest: &mut Interest, sub: SubId, now: Instant) {
+        if let Some(sub) = interest.get_mut(sub).filter(|sub| !sub.is_settled()) {
+            let doubtful = self.on_stream.let_go.on_name_wanted(&sub.name, self.doubt, now);
+            sub.doubt_until = doubtful.then(|| now + self.doubt);
+            sub.phase = Phase::New;
+        }
+        self.fresh.push(sub);
+        self.pace.on_change(now);
+    }
+
+    fn on_unnamed(&mut self, sub: SubId, now: Instant) {
+        self.leaving.push(sub);
+        self.pace.on_change(now);
+    }
+
+    fn on_wildcard(&mut self, interest: &mut Interest, now: Instant) {
+        interest.wildcard = true;
+        interest.wildcard_leaving = false;
+        interest.told_all = false;
+        self.pace.on_change(now);
+    }
+
+    fn on_wildcard_ended(&mut self, interest: &mut Interest, now: Instant) {
+        interest.wildcard = false;
+        interest.wildcard_leaving = true;
+        self.pace.on_change(now);
+    }
+
+    /// There is always a way to say that it has ended (B2.4).
+    fn is_wildcard_stuck(&self, _: &Interest) -> bool {
+        false
+    }
+
+    fn on_stream_opened(&mut self, interest: &mut Interest, now: Instant) {
+        self.on_stream = OnStream::default();
+        self.pace.reset();
+        self.fresh = interest.iter().filter(|(_, sub)| sub.named).map(|(id, _)| id).collect();
+        if !interest.is_empty() {
+            self.pace.on_change(now);
+        }
+    }
+
+    fn on_stream_closed(&mut self, interest: &mut Interest) -> Vec<SubId> {
+        self.on_stream = OnStream::default();
+        self.fresh.clear();
+        interest.on_stream_closed();
+        std::mem::take(&mut self.leaving)
+    }
+
+    fn on_response(&mut self, now: Instant) {
+        self.on_stream.busy += 1;
+        self.on_stream.heard = self.on_stream.heard.map(|_| now);
+    }
+
+    /// Versions are those of resources; that of a response is for people (B2.31).
+    fn on_accepted(&mut self, _: &Version) {}
+
+    /// In the order of the responses, and none for another (B0.18). One that has to wait does not keep others waiting.
+    fn on_answer(&mut self, answer: Answer) {
+        self.on_stream.busy = self.on_stream.busy.saturating_sub(1);
+        for waiting in &mut self.on_stream.answers {
+            waiting.not_before = waiting.not_before.min(answer.not_before);
+        }
+        self.on_stream.answers.push_back(answer);
+    }
+
+    fn has_unwritten(&self, interest: &Interest) -> bool {
+        !self.on_stream.answers.is_empty()
+            || !self.leaving.is_empty()
+            || interest.wildcard_leaving
+            || self.on_stream.busy > 0
+    }
+
+    fn due(&self, interest: &Interest) -> Option<Instant> {
+        let answer = self.on_stream.answers.front().map(|answer| answer.not_before);
+        match (answer, self.change_due(interest)) {
+            (Some(answer), Some(change)) => Some(answer.min(change)),
+            (due, None) | (None, due) => due,
+        }
+    }
+
+    fn is_answer_due(&self, now: Instant) -> bool {
+        self.on_stream.answers.front().is_some_and(|answer| answer.not_before <= now)
+    }
+
+    /// An answer that is due, and the changes that are due: each may ride on the other (B2.10).
+    fn write(&mut self, interest: &mut Interest, head: Head<'_>, now: Instant) -> (Option<Bytes>, Written) {
+        let mut written = Written::nothing(head.ty);
+        let mut request = BytesMut::with_capacity(256);
+        if let Some(node) = head.node {
+            put_bytes(NODE, node, &mut request);
+        }
+        put_text(TYPE_URL, self.type_url, &mut request);
+        let answer = match self.is_answer_due(now) {
+            true => self.on_stream.answers.pop_front(),
+            false => None,
+        };
+        let mut says_something = answer.is_some();
+        if let Some(Answer { nonce, error, .. }) = answer {
+            put_unless_empty(NONCE, &nonce, &mut request);
+            if let Some(error) = error {
+                put_error(ERROR, &error, &mut request);
+            }
+        }
+        if self.change_due(interest).is_some_and(|due| due <= now) {
+            says_something |= self.put_changes(interest, &mut request, (&mut written, now));
+        }
+        if !says_something {
+            self.pace.on_written(interest.named(), now);
+            return (None, written);
+        }
+        self.on_stream.requested = true;
+        (Some(request.freeze()), written)
+    }
+
+    fn quiet_from(&self) -> Option<Instant> {
+        self.on_stream.heard.map(|heard| heard + self.doubt)
+    }
+
+    fn on_quiet(&mut self) {
+        self.on_stream.heard = None;
+    }
+}
+
+/// Whether a name does not fit into a request any more that holds `names` of them. One always fits.
+fn is_over(limit: usize, request: &BytesMut, name: &str, names: usize) -> bool {
+    names > 0 && request.len() + text_len(name) > limit
+}
+
+/// What is left free beside the versions.
+const ROOM_FOR_A_NAME: usize = 4 << 10;
+
+const NODE: u32 = 1;
+const TYPE_URL: u32 = 2;
+const SUBSCRIBE: u32 = 3;
+const UNSUBSCRIBE: u32 = 4;
+const VERSIONS: u32 = 5;
+const NONCE: u32 = 6;
+const ERROR: u32 = 7;

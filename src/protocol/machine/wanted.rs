@@ -1,0 +1,138 @@
+//! What is wanted of a server, and what is known of each name there.
+
+use std::{mem, sync::Arc, time::Instant};
+
+use super::Machine;
+use crate::protocol::{
+    event::Event,
+    id::{EntryId, TypeId},
+    interest::{Phase, SubId},
+};
+
+impl Machine {
+    /// Asks for a name that has its place.
+    pub(crate) fn subscribe(&mut self, (ty, type_url): (TypeId, &'static str), sub: SubId, now: Instant) {
+        let channel = self.channel_or_new(ty, type_url);
+        if channel.interest.name(sub) {
+            channel.variant.on_named(&mut channel.interest, sub, now);
+        }
+        self.proceed(now);
+    }
+
+    /// Makes room for a name that nothing is known of; it is not asked for yet.
+    pub(crate) fn insert(
+        &mut self,
+        (ty, type_url): (TypeId, &'static str),
+        name: Arc<str>,
+        entry: EntryId,
+    ) -> SubId {
+        self.channel_or_new(ty, type_url).interest.insert(name, entry)
+    }
+
+    /// Asks for a name no longer. It is released at once, or when the server was told.
+    pub(crate) fn unsubscribe(&mut self, ty: TypeId, sub: SubId, now: Instant) {
+        self.withdraw(ty, sub, now);
+        self.proceed(now);
+    }
+
+    /// The same without acting on it yet: others follow, and then [`rest`](Self::rest).
+    pub(crate) fn withdraw(&mut self, ty: TypeId, sub: SubId, now: Instant) {
+        let told = self.stream.as_open().is_some();
+        let Some(channel) = self.channel(ty) else { return };
+        if !channel.interest.get(sub).is_some_and(|sub| sub.named) {
+            return;
+        }
+        channel.interest.unname(sub);
+        if told && channel.variant.is_requested() {
+            channel.variant.on_unnamed(sub, now);
+        } else {
+            self.release(ty, &[sub]);
+        }
+    }
+
+    /// Asks for everything of a type.
+    pub(crate) fn subscribe_all(&mut self, (ty, type_url): (TypeId, &'static str), now: Instant) {
+        let channel = self.channel_or_new(ty, type_url);
+        let stuck = channel.variant.is_wildcard_stuck(&channel.interest);
+        if !channel.interest.wildcard {
+            channel.variant.on_wildcard(&mut channel.interest, now);
+        }
+        if stuck {
+            self.close("a wildcard that could not be ended is wanted again");
+        }
+        self.proceed(now);
+    }
+
+    /// Asks for everything of a type no longer. What came only because of that is released at once, or when the server
+    /// was told.
+    pub(crate) fn unsubscribe_all(&mut self, ty: TypeId, now: Instant) {
+        self.withdraw_all(ty, now);
+        self.proceed(now);
+    }
+
+    /// The same without acting on it yet: others follow, and then [`rest`](Self::rest).
+    pub(crate) fn withdraw_all(&mut self, ty: TypeId, now: Instant) {
+        let told = self.stream.as_open().is_some();
+        let Some(channel) = self.channel(ty).filter(|channel| channel.interest.wildcard) else { return };
+        channel.variant.on_wildcard_ended(&mut channel.interest, now);
+        if !told || !channel.variant.is_requested() {
+            self.release_all(ty);
+        }
+    }
+
+    /// Closes the stream at once if nothing is wanted of it: another server has taken over.
+    pub(crate) fn rest(&mut self, now: Instant) {
+        if !self.is_wanted() && self.stream.is_current(self.stream.id()) {
+            self.close("another server has taken over");
+            self.events.push_back(Event::Rested);
+        }
+        self.proceed(now);
+    }
+
+    /// Forgets a name that is neither asked for nor a member any more, such as a member that was deleted.
+    pub(crate) fn release(&mut self, ty: TypeId, subs: &[SubId]) {
+        let Some(Some(channel)) = self.types.get_mut(ty.index()) else { return };
+        let interest = &mut channel.interest;
+        for id in subs {
+            if let Some(sub) = interest.get(*id).filter(|sub| !sub.named && !sub.member) {
+                self.events.push_back(Event::Released(sub.entry));
+                interest.remove(*id);
+            }
+        }
+    }
+
+    /// Forgets what came only because everything was asked for.
+    pub(super) fn release_all(&mut self, ty: TypeId) {
+        let Some(channel) = self.channel(ty) else { return };
+        let interest = &mut channel.interest;
+        interest.wildcard_leaving = false;
+        let members = interest.iter_mut().filter_map(|(id, sub)| mem::take(&mut sub.member).then_some(id));
+        let members: Vec<_> = members.collect();
+        self.release(ty, &members);
+        self.events.push_back(Event::ReleasedAll(ty));
+    }
+
+    /// Something is held under a name that another server has sent. Its absence here proves nothing until this server
+    /// has had its time.
+    pub(crate) fn doubt(&mut self, ty: TypeId, id: SubId, now: Instant) {
+        let length = self.resource_timeout();
+        if let Some(sub) = self.interest(ty).and_then(|interest| interest.get_mut(id)) {
+            sub.doubt_until.get_or_insert(now + length);
+        }
+    }
+
+    /// A name is missing from a response: true when that means that it is gone. Otherwise a timer decides.
+    pub(crate) fn is_gone(&mut self, ty: TypeId, id: SubId, now: Instant) -> bool {
+        let length = self.resource_timeout();
+        let Self { types, waiting, .. } = self;
+        let Some(Some(channel)) = types.get_mut(ty.index()) else { return true };
+        let Some(sub) = channel.interest.get_mut(id) else { return true };
+        if !sub.named || sub.doubt_until.is_none_or(|until| until <= now) {
+            return true;
+        }
+        if mem::replace(&mut sub.phase, Phase::Doubted) != Phase::Doubted {
+            waiting.start(ty, id, sub, (now, length));
+        }
+        false
+    }
+}

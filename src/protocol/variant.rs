@@ -1,0 +1,100 @@
+use std::{fmt::Debug, time::Instant};
+
+use bytes::Bytes;
+
+use super::{
+    id::TypeId,
+    interest::{Interest, SubId},
+};
+use crate::resource::Version;
+
+/// How one type is asked for and answered on one server: what differs between the variants of the protocol.
+///
+/// What is wanted stands in the [`Interest`]; a variant finds out what to write of it. What it knows of a stream dies with
+/// the stream.
+pub(crate) trait Variant: Debug + Send {
+    /// Whether a request for the type was written on this stream; what comes without is not ours (B0.7).
+    fn is_requested(&self) -> bool;
+
+    /// A name is asked for.
+    fn on_named(&mut self, interest: &mut Interest, sub: SubId, now: Instant);
+
+    /// A name that the server was asked for is not wanted any more.
+    fn on_unnamed(&mut self, sub: SubId, now: Instant);
+
+    /// Everything is asked for. If the server does not know yet that it was not, nothing has happened.
+    fn on_wildcard(&mut self, interest: &mut Interest, now: Instant);
+
+    /// Everything is asked for no longer.
+    fn on_wildcard_ended(&mut self, interest: &mut Interest, now: Instant);
+
+    /// Whether asking for everything would be no news for the server, although we have forgotten what it sent.
+    fn is_wildcard_stuck(&self, interest: &Interest) -> bool;
+
+    /// A stream begins: everything is to be asked for again.
+    fn on_stream_opened(&mut self, interest: &mut Interest, now: Instant);
+
+    /// The stream is gone, and with it the need to let names go in writing: returns those.
+    fn on_stream_closed(&mut self, interest: &mut Interest) -> Vec<SubId>;
+
+    /// A response came that is going to be answered.
+    fn on_response(&mut self, now: Instant);
+
+    /// A response without errors has this version.
+    fn on_accepted(&mut self, version: &Version);
+
+    /// A response is answered.
+    fn on_answer(&mut self, answer: Answer);
+
+    /// Whether answers or names wait for being written, be it later.
+    fn has_unwritten(&self, interest: &Interest) -> bool;
+
+    /// When there is something to write; in the past when it is due.
+    fn due(&self, interest: &Interest) -> Option<Instant>;
+
+    /// Whether what is due is an answer.
+    fn is_answer_due(&self, now: Instant) -> bool;
+
+    /// Makes the request that is due; `None` when there turns out to be nothing to say.
+    fn write(&mut self, interest: &mut Interest, head: Head<'_>, now: Instant) -> (Option<Bytes>, Written);
+
+    /// When the server has been silent for so long that it is not going to confirm anything from before the stream.
+    fn quiet_from(&self) -> Option<Instant>;
+
+    /// It has: what is missed is known.
+    fn on_quiet(&mut self);
+}
+
+/// The answer to one response.
+#[derive(Debug, Clone)]
+pub(crate) struct Answer {
+    pub(crate) nonce: String,
+    /// What was wrong; without it the answer is an ACK.
+    pub(crate) error: Option<String>,
+    /// Not before this time, unless a request is written anyway: a server that repeats what was rejected has to wait.
+    pub(crate) not_before: Instant,
+}
+
+/// What a request begins with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Head<'a> {
+    pub(crate) ty: TypeId,
+    /// The client, in the first request of a stream (B0.2).
+    pub(crate) node: Option<&'a Bytes>,
+}
+
+/// A request, and what its being written means.
+#[derive(Debug)]
+pub(crate) struct Written {
+    pub(crate) ty: TypeId,
+    pub(crate) fresh: Vec<SubId>,
+    pub(crate) leaving: Vec<SubId>,
+    /// The server was told of the end of the wildcard, or cannot be told.
+    pub(crate) wildcard_left: bool,
+}
+
+impl Written {
+    pub(crate) fn nothing(ty: TypeId) -> Self {
+        Self { ty, fresh: Vec::new(), leaving: Vec::new(), wildcard_left: false }
+    }
+}
