@@ -8,7 +8,7 @@ use tempfile::TempDir;
 use tokio::process::Command;
 use xdskit::{
     control_plane::{
-        AnyResource,
+        AnyResource, Variant,
         type_url::{CLUSTER, ENDPOINTS, LISTENER, ROUTE_CONFIGURATION},
     },
     pb::envoy::config::{
@@ -28,14 +28,39 @@ use crate::{
     process::Process,
 };
 
-#[tokio::test(flavor = "multi_thread")]
-async fn it_routes_requests_as_it_is_told() {
+/// Makes tests of functions, in both variants of the protocol.
+macro_rules! in_both_variants {
+    ($($test:ident),+ $(,)?) => { $(
+        mod $test {
+            use xdskit::control_plane::Variant;
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn envoy_sotw() {
+                super::$test(Variant::Sotw).await;
+            }
+
+            #[tokio::test(flavor = "multi_thread")]
+            async fn envoy_delta() {
+                super::$test(Variant::Delta).await;
+            }
+        }
+    )+ };
+}
+
+in_both_variants! {
+    it_routes_requests_as_it_is_told,
+    what_it_rejects_is_seen_and_the_rest_goes_on,
+    it_rides_out_a_restart_and_forgets_what_is_removed,
+}
+
+async fn it_routes_requests_as_it_is_told(variant: Variant) {
     let (blue, green) = (backend("blue").await, backend("green").await);
     let control_plane = mesh(blue, green).await;
-    let mut envoy = Envoy::start(&control_plane).await;
+    let mut envoy = Envoy::start(&control_plane, variant).await;
     for type_url in [CLUSTER, ENDPOINTS, LISTENER, ROUTE_CONFIGURATION] {
-        control_plane.expect_ack(type_url).await.unwrap();
+        control_plane.expect_ack(type_url).await.expect("Envoy accepts it");
     }
+    assert!(control_plane.requests().iter().all(|request| request.message().variant() == variant));
     envoy.becomes_ready().await;
     let edge = envoy.listener().await;
     assert_answer(&get(edge, "/").await, "blue");
@@ -47,15 +72,14 @@ async fn it_routes_requests_as_it_is_told() {
     until_answer(edge, "blue").await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn what_it_rejects_is_seen_and_the_rest_goes_on() {
+async fn what_it_rejects_is_seen_and_the_rest_goes_on(variant: Variant) {
     let (blue, green) = (backend("blue").await, backend("green").await);
     let control_plane = mesh(blue, green).await;
-    let mut envoy = Envoy::start(&control_plane).await;
+    let mut envoy = Envoy::start(&control_plane, variant).await;
     envoy.becomes_ready().await;
     let edge = envoy.listener().await;
     control_plane.set(cluster("green").edit(|cluster| cluster.eds_cluster_config = None));
-    let nack = control_plane.expect_nack(CLUSTER).await.unwrap();
+    let nack = control_plane.expect_nack(CLUSTER).await.expect("Envoy rejects it");
     assert_eq!(nack.version, control_plane.version(CLUSTER));
     assert!(nack.message.contains("green"), "{nack:?}");
     // The routes are of another type, and what was there before is still there.
@@ -64,16 +88,15 @@ async fn what_it_rejects_is_seen_and_the_rest_goes_on() {
 
     control_plane.clear_requests();
     control_plane.set(cluster("green").eds());
-    let ack = control_plane.expect_ack(CLUSTER).await.unwrap();
+    let ack = control_plane.expect_ack(CLUSTER).await.expect("Envoy accepts it");
     assert_eq!(ack.version, control_plane.version(CLUSTER));
     assert_answer(&get(edge, "/").await, "green");
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn it_rides_out_a_restart_and_forgets_what_is_removed() {
+async fn it_rides_out_a_restart_and_forgets_what_is_removed(variant: Variant) {
     let (blue, green) = (backend("blue").await, backend("green").await);
     let control_plane = mesh(blue, green).await;
-    let mut envoy = Envoy::start(&control_plane).await;
+    let mut envoy = Envoy::start(&control_plane, variant).await;
     envoy.becomes_ready().await;
     let edge = envoy.listener().await;
     control_plane.stop().await;
@@ -142,10 +165,11 @@ struct Envoy {
 }
 
 impl Envoy {
-    async fn start(control_plane: &ControlPlane) -> Self {
+    async fn start(control_plane: &ControlPlane, variant: Variant) -> Self {
         let folder = tempfile::tempdir().expect("a folder for the bootstrap");
         let path = folder.path().join("envoy.json");
-        fs::write(&path, bootstrap(control_plane.addr()).to_string()).expect("the folder can be written");
+        fs::write(&path, bootstrap(control_plane.addr(), variant).to_string())
+            .expect("the folder can be written");
         // It does not outlive the test, whatever becomes of that.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--"]).arg(program("XDSKIT_INTEROP_ENVOY"));
@@ -181,7 +205,11 @@ impl Envoy {
 }
 
 /// Leads Envoy to a control plane, for all types.
-fn bootstrap(control_plane: SocketAddr) -> Value {
+fn bootstrap(control_plane: SocketAddr, variant: Variant) -> Value {
+    let api_type = match variant {
+        Variant::Sotw => "GRPC",
+        Variant::Delta => "DELTA_GRPC",
+    };
     let socket_address = |port: u16| json!({"socket_address": {"address": "127.0.0.1", "port_value": port}});
     let lb_endpoint = json!({"endpoint": {"address": socket_address(control_plane.port())}});
     let http2 = json!({
@@ -194,7 +222,7 @@ fn bootstrap(control_plane: SocketAddr) -> Value {
         "admin": {"address": socket_address(0)},
         "dynamic_resources": {
             "ads_config": {
-                "api_type": "GRPC",
+                "api_type": api_type,
                 "transport_api_version": "V3",
                 "set_node_on_first_message_only": true,
                 "grpc_services": [{"envoy_grpc": {"cluster_name": "control-plane"}}],

