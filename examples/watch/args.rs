@@ -2,11 +2,13 @@
 
 use std::{fmt, str::FromStr, sync::Arc};
 
+use xdskit::name::ResourceName;
+
 /// What is watched, as it was typed: TYPE=NAME.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Target {
     pub(crate) kind: Kind,
-    /// A name, or `*` for all.
+    /// A name, that of a collection, or `*` for all.
     pub(crate) name: Arc<str>,
 }
 
@@ -32,9 +34,12 @@ pub(crate) enum Command {
 }
 
 impl Target {
-    /// Whether all resources of the type are wanted.
-    pub(crate) fn is_wildcard(&self) -> bool {
-        &*self.name == "*"
+    /// Whether many resources are wanted: all of the type, or the members of a collection.
+    pub(crate) fn is_many(&self) -> bool {
+        let is_collection = |name: ResourceName| {
+            name.is_collection() && name.directives().is_none_or(|directives| directives.entry().is_none())
+        };
+        &*self.name == "*" || ResourceName::parse(&self.name).is_ok_and(is_collection)
     }
 }
 
@@ -120,7 +125,7 @@ Prints what a management server sends, on each change.
 usage: watch --bootstrap PATH [--protocol sotw|delta] [--resource-timeout SECONDS] [--json] [TYPE=NAME ...]
 
   TYPE                         listener route cluster endpoints scoped-route virtual-host secret runtime
-  NAME                         a name, old-style or xdstp://, or * for all
+  NAME                         a name, old-style or xdstp://, an xdstp:// glob or list, or * for all
   --bootstrap PATH             a bootstrap in gRPC's JSON format
   --protocol sotw|delta        the variant, state of the world or incremental (not available yet)
   --resource-timeout SECONDS   how long a server may take before a resource counts as non-existent (15)
@@ -142,6 +147,21 @@ mod tests {
     fn the_first_equals_sign_ends_the_type() {
         assert_eq!("cluster=a=b".parse(), Ok(target(Kind::Cluster, "a=b")));
         assert_eq!("scoped-route=*".parse(), Ok(target(Kind::ScopedRoute, "*")));
+    }
+
+    #[test]
+    fn collections_are_known_by_their_names() {
+        for (name, many) in [
+            ("*", true),
+            ("xdstp://a/envoy.config.cluster.v3.Cluster/shop/*", true),
+            ("xdstp://a/envoy.config.cluster.v3.ClusterCollection/shop", true),
+            ("xdstp://a/envoy.config.cluster.v3.ClusterCollection/shop#entry=cart", false),
+            ("xdstp://a/envoy.config.cluster.v3.Cluster/shop", false),
+            ("xdstp://a/*", false),
+            ("shop/*", false),
+        ] {
+            assert_eq!(target(Kind::Cluster, name).is_many(), many, "{name}");
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use futures_util::{
 };
 use serde::Serialize;
 use xdskit::{
-    Client, Names, Resource,
+    Client, Resource,
     client::WatchAll,
     resource::{
         Cluster, ClusterLoadAssignment, Listener, RouteConfiguration, Runtime, ScopedRouteConfiguration,
@@ -40,8 +40,8 @@ fn observe_type<T: Resource + Serialize>(
     target: &Target,
     printer: Printer,
 ) -> BoxStream<'static, String> {
-    if target.is_wildcard() {
-        let all = client.watch_all::<T>(Names::All);
+    if target.is_many() {
+        let all = client.watch_all::<T>(&*target.name);
         let trouble = trouble(all.clone(), target.clone(), printer);
         let target = target.clone();
         let members = all.changes();
@@ -55,7 +55,7 @@ fn observe_type<T: Resource + Serialize>(
     }
 }
 
-/// A wildcard that has no members, for a reason. Where there are members, each shows its own trouble.
+/// A wildcard or a collection that has no members, for a reason. Where there are members, each shows its own trouble.
 fn trouble<T: Resource>(
     all: WatchAll<T>,
     target: Target,
@@ -65,7 +65,7 @@ fn trouble<T: Resource>(
     all.filter_map(move |members| {
         let warning = members.warning().filter(|_| members.is_empty()).cloned();
         let news = warning.as_ref().filter(|_| warning != told);
-        let line = news.map(|error| printer.absent(&target, "*", error));
+        let line = news.map(|error| printer.absent(&target, &target.name, error));
         told = warning;
         ready(line)
     })

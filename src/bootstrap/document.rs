@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use crate::config::{
     AllowedGrpcService, ApiType, AuthorityParts, Bootstrap, CallCredentials, CertificateProvider,
-    ChannelCredentials, DEFAULT_REFRESH_INTERVAL, FileWatcherConfig, FilesError, Locality, NO_SERVERS, Node,
-    Parts, Problem, Server, ServerFeatures, ServerUri, Template, TlsConfig, foreign_template,
+    ChannelCredentials, ContextParamKeys, DEFAULT_REFRESH_INTERVAL, FileWatcherConfig, FilesError, Locality,
+    NO_SERVERS, Node, Parts, Problem, Server, ServerFeatures, ServerUri, Template, TlsConfig,
+    foreign_template,
 };
 
 use super::reader::{Fields, Problems, Reader};
@@ -27,6 +28,7 @@ fn parts(root: &Fields<'_>) -> Parts {
     Parts {
         servers: root.required("xds_servers").map(|list| required_servers(&list)).unwrap_or_default(),
         node: root.fields("node").map(|fields| node(&fields)).unwrap_or_default(),
+        context: context(root),
         certificate_providers: map(root, "certificate_providers", |_, fields| certificate_provider(fields)),
         client_listener_template: template(root, "client_default_listener_resource_name_template"),
         server_listener_template: template(root, "server_listener_resource_name_template"),
@@ -190,6 +192,17 @@ fn node(fields: &Fields<'_>) -> Node {
     let metadata = fields.entries("metadata").into_iter();
     node.metadata = metadata.map(|(key, value)| (key.to_owned(), value.value().clone())).collect();
     node
+}
+
+/// An extension: gRPC ignores these fields.
+fn context(root: &Fields<'_>) -> ContextParamKeys {
+    let texts = |key| root.items(key).iter().filter_map(Reader::text).map(str::to_owned).collect();
+    let keys = ContextParamKeys {
+        node: texts("node_context_params"),
+        features: texts("client_feature_context_params"),
+    };
+    keys.check().into_iter().for_each(|problem| root.problems().add(problem));
+    keys
 }
 
 fn authority(name: &str, fields: &Fields<'_>) -> AuthorityParts {

@@ -220,6 +220,28 @@ fn a27_8_the_node_is_optional_and_so_are_its_fields() {
 }
 
 #[test]
+fn c7_context_parameters_are_chosen_by_an_extension() {
+    let document = with(json!({
+        "node": {"id": "n", "locality": {"zone": "z"}},
+        "node_context_params": ["id", "locality.zone"],
+        "client_feature_context_params": ["f"],
+    }));
+    let bootstrap = read(&document);
+    assert_eq!(bootstrap.node_context_params(), ["id", "locality.zone"]);
+    assert_eq!(bootstrap.client_feature_context_params(), ["f"]);
+    let document =
+        with(json!({"node_context_params": ["id", "sub_zone", 1], "client_feature_context_params": "f"}));
+    assert_eq!(
+        problems(&document),
+        [
+            "node_context_params[2]: expected a string, found a number",
+            "client_feature_context_params: expected a list, found a string",
+            "node_context_params[1]: \"sub_zone\" is no part of a node, such as \"id\", \"locality.zone\" or \"metadata.team\"",
+        ]
+    );
+}
+
+#[test]
 fn a29_9_certificate_providers_are_typed_or_kept() {
     let bootstrap = read(&with(json!({ "certificate_providers": {
         "files": { "plugin_name": "file_watcher", "config": {

@@ -21,6 +21,8 @@ pub(crate) struct Entry {
     pub(crate) views: Vec<ViewId>,
     /// The views that nothing was published to.
     pub(crate) late: Vec<ViewId>,
+    /// The name is a glob: what is known here is how it fares as a whole.
+    pub(crate) is_glob: bool,
     state: State,
 }
 
@@ -83,6 +85,7 @@ impl Entry {
             places,
             views: Vec::new(),
             late: Vec::new(),
+            is_glob: false,
             state: State::Waiting { told: None },
         }
     }

@@ -16,6 +16,7 @@ mod dns;
 mod driver;
 mod hold;
 mod members;
+mod names;
 mod on_change;
 mod pool;
 mod registry;
@@ -35,6 +36,7 @@ pub use self::{
     dns::{Dns, Lookup, SystemDns},
     hold::ClusterHold,
     members::{Members, WatchAll},
+    names::{Names, WatchName},
     on_change::ChangeGuard,
     resolution::Resolution,
     status::{ClientStatus, ResourceStatus, ServerStatus, UpdateError},
@@ -48,23 +50,12 @@ pub use crate::{
 
 #[cfg(feature = "csds")]
 pub(crate) use self::status::WeakClient;
-use self::{
-    pool::Share,
-    registry::{Registry, WatchedNames},
-};
+use self::{pool::Share, registry::Registry};
 use crate::{
     config::{Bootstrap, Target},
     observed::Observed,
     resource::Resource,
 };
-
-/// Which resources of a type [`Client::watch_all`] watches.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum Names {
-    /// All that the first management server has for this client (wildcard, `*`).
-    All,
-}
 
 /// A client of the management servers that a [`Bootstrap`] names. Clones are handles of the same client.
 ///
@@ -98,20 +89,27 @@ impl Client {
         ClientBuilder::new(bootstrap.into())
     }
 
-    /// Watches the resource of this name, an old-style or an `xdstp://` one.
+    /// Watches the resource of this name, an old-style or an `xdstp://` one, given as text or as a
+    /// [`ResourceName`](crate::name::ResourceName).
     ///
     /// It records interest and returns at once. It cannot fail: what stands in the way of the resource, a name that
     /// cannot be parsed included, is seen as [`Observed::Absent`]. A watch of a name that is watched already joins it,
     /// sees the current state first, and sends nothing to the server.
-    pub fn watch<T: Resource>(&self, name: impl AsRef<str>) -> Watch<T> {
-        Watch::new(self.registry.resources(WatchedNames::One(name.as_ref())), self.share.clone())
+    pub fn watch<T: Resource>(&self, name: impl WatchName) -> Watch<T> {
+        Watch::new(self.registry.resources(names::one(&name)), self.share.clone())
     }
 
-    /// Watches many resources of a type at once; the items carry their names.
-    pub fn watch_all<T: Resource>(&self, names: Names) -> WatchAll<T> {
-        match names {
-            Names::All => WatchAll::new(self.registry.resources(WatchedNames::All), self.share.clone()),
-        }
+    /// Watches many resources of a type at once, all of them or the members of a collection; the items carry their names.
+    ///
+    /// ```no_run
+    /// # use xdskit::{Client, Names, resource::Cluster};
+    /// # fn example(client: Client) {
+    /// let all = client.watch_all::<Cluster>(Names::All);
+    /// let shop = client.watch_all::<Cluster>("xdstp://mesh.example/envoy.config.cluster.v3.Cluster/shop/*");
+    /// # }
+    /// ```
+    pub fn watch_all<T: Resource>(&self, names: impl Into<Names>) -> WatchAll<T> {
+        WatchAll::new(self.registry.resources(names.into().into()), self.share.clone())
     }
 
     /// Resolves a target, `xds:///service` or `xds://authority/service`, to the tree of listener, routes, clusters and
@@ -147,7 +145,7 @@ impl Client {
     /// # drop(guard);
     /// # }
     /// ```
-    pub fn on_change<T, F>(&self, name: impl AsRef<str>, callback: F) -> ChangeGuard
+    pub fn on_change<T, F>(&self, name: impl WatchName, callback: F) -> ChangeGuard
     where
         T: Resource,
         F: FnMut(&Arc<Observed<T>>) + Send + 'static,

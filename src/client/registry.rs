@@ -2,6 +2,7 @@ use std::{
     any::{Any, TypeId, type_name},
     collections::HashMap,
     fmt,
+    hash::Hash,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
@@ -16,7 +17,7 @@ use super::{
 };
 use crate::{
     config::Target,
-    engine::{Names, Status},
+    engine::{Names, Status, Wanted},
     error::{Blame, Code, Subject, WatchError},
     protocol::ViewId,
     resolve::Resolved,
@@ -128,6 +129,7 @@ struct Type {
     rust_name: &'static str,
     all: Option<Entry>,
     one: HashMap<Arc<str>, Entry>,
+    others: HashMap<Names, Entry>,
 }
 
 #[derive(Clone)]
@@ -162,10 +164,10 @@ impl Registry {
             drop(state);
             return self.refused(id, names, taken_by);
         }
-        if let Some(view) = views.find(names).and_then(|entry| entry.view.upgrade()) {
+        if let Some(view) = views.find(&names).and_then(|entry| entry.view.upgrade()) {
             return view.downcast().expect("the views of a type URL are of one type");
         }
-        let names = names.to_owned();
+        let names = names.into_owned();
         let view = self.new_view(id, About::Resources(ty.type_url(), names.clone()));
         let publish = Arc::downgrade(&view);
         views.insert(&names, Entry { id, view: publish.clone() });
@@ -217,7 +219,7 @@ impl Registry {
         names: WatchedNames<'_>,
         taken_by: &str,
     ) -> Arc<View<V>> {
-        let view = self.new_view(id, About::Resources(V::Resource::TYPE_URL, names.to_owned()));
+        let view = self.new_view(id, About::Resources(V::Resource::TYPE_URL, names.into_owned()));
         let reason = format!("its type URL is watched as {taken_by} by this client already");
         let reason = WatchError::new(Code::FailedPrecondition, Blame::Local, view.subject(), reason);
         view.slot.publish(Arc::new(V::refused(reason))).wake();
@@ -250,17 +252,20 @@ impl fmt::Debug for Registry {
 }
 
 /// [`Names`], borrowed: joining a view that is there allocates nothing.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) enum WatchedNames<'a> {
     All,
     One(&'a str),
+    /// What is rare enough to be owned.
+    Other(Names),
 }
 
 impl WatchedNames<'_> {
-    fn to_owned(self) -> Names {
+    fn into_owned(self) -> Names {
         match self {
             Self::All => Names::All,
             Self::One(name) => Names::One(name.into()),
+            Self::Other(names) => names,
         }
     }
 }
@@ -289,32 +294,45 @@ impl State {
 
 impl Type {
     fn new<T: Resource>() -> Self {
-        Self { rust: TypeId::of::<T>(), rust_name: type_name::<T>(), all: None, one: HashMap::new() }
+        Self {
+            rust: TypeId::of::<T>(),
+            rust_name: type_name::<T>(),
+            all: None,
+            one: HashMap::new(),
+            others: HashMap::new(),
+        }
     }
 
-    fn find(&self, names: WatchedNames<'_>) -> Option<&Entry> {
+    fn find(&self, names: &WatchedNames<'_>) -> Option<&Entry> {
         match names {
             WatchedNames::All => self.all.as_ref(),
-            WatchedNames::One(name) => self.one.get(name),
+            WatchedNames::One(name) => self.one.get(*name),
+            WatchedNames::Other(names) => self.others.get(names),
         }
     }
 
     fn insert(&mut self, names: &Names, entry: Entry) {
         match names {
             Names::All => self.all = Some(entry),
-            Names::One(name) => drop(self.one.insert(name.clone(), entry)),
+            Names::One(Wanted::Text(name)) => drop(self.one.insert(name.clone(), entry)),
+            Names::One(Wanted::Name(_)) | Names::Collection(_) => {
+                self.others.insert(names.clone(), entry);
+            }
         }
     }
 
     fn remove(&mut self, names: &Names, id: ViewId) {
         match names {
             Names::All => drop(self.all.take_if(|entry| entry.id == id)),
-            Names::One(name) => {
-                if self.one.get(name).is_some_and(|entry| entry.id == id) {
-                    self.one.remove(name);
-                }
-            }
+            Names::One(Wanted::Text(name)) => remove_if(&mut self.one, name, id),
+            Names::One(Wanted::Name(_)) | Names::Collection(_) => remove_if(&mut self.others, names, id),
         }
+    }
+}
+
+fn remove_if<K: Eq + Hash>(views: &mut HashMap<K, Entry>, key: &K, id: ViewId) {
+    if views.get(key).is_some_and(|entry| entry.id == id) {
+        views.remove(key);
     }
 }
 
@@ -340,8 +358,7 @@ impl<V: Viewed> View<V> {
 
     fn subject(&self) -> Subject {
         let (type_url, name) = match &self.about {
-            About::Resources(type_url, Names::All) => (*type_url, "*".into()),
-            About::Resources(type_url, Names::One(name)) => (*type_url, name.clone()),
+            About::Resources(type_url, names) => (*type_url, names.text()),
             About::Target(target) => (Listener::TYPE_URL, target.as_str().into()),
         };
         Subject { type_url, name, node: self.registry.identity.node_id.clone() }

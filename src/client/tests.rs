@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     config::Node,
-    engine::Names,
+    engine::{Names, Wanted},
     error::{Blame, Code},
     observed::{ErasedMembers, ErasedObserved, Member},
     protocol::ViewId,
@@ -198,7 +198,7 @@ impl Commands {
     fn watched(&mut self, expected: &str) -> (ViewId, Weak<dyn Publish>) {
         match self.0.try_recv().unwrap() {
             Command::Watch { view, ty, names: Names::One(name), publish } => {
-                assert_eq!((ty.type_url(), &*name), (Text::TYPE_URL, expected));
+                assert_eq!((ty.type_url(), name), (Text::TYPE_URL, Wanted::from(expected)));
                 (view, publish)
             }
             other => panic!("{other:?}"),

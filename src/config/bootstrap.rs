@@ -1,10 +1,10 @@
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::name::ResourceName;
+use crate::name::{Additions, ResourceName};
 
 use super::{
     Authority, BootstrapBuilder, CallCredentials, CertificateProvider, ChannelCredentials, ConfigSource,
-    Node, Server, Template, UnknownAuthority,
+    Node, Problem, Server, Template, UnknownAuthority,
 };
 
 /// Everything that a client must know before it can ask: who to ask, as whom, and how names are made.
@@ -15,6 +15,7 @@ pub struct Bootstrap {
     sources: Vec<ConfigSource>,
     authorities: BTreeMap<String, Authority>,
     node: Node,
+    context: ContextParamKeys,
     certificate_providers: BTreeMap<String, CertificateProvider>,
     client_listener_template: Template,
     server_listener_template: Option<Template>,
@@ -31,6 +32,15 @@ pub struct AllowedGrpcService {
     pub call_credentials: Vec<CallCredentials>,
 }
 
+/// Which context parameters a client adds to `xdstp:` names (rule C7). gRPC does not know of these fields.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct ContextParamKeys {
+    /// Keys of the node: each is one of [`Node::context_params`].
+    pub(crate) node: Vec<String>,
+    /// Features of the client.
+    pub(crate) features: Vec<String>,
+}
+
 /// What a bootstrap is made of, checked part by part, before authorities are given the default servers.
 #[derive(Debug)]
 pub(crate) struct Parts {
@@ -38,6 +48,7 @@ pub(crate) struct Parts {
     pub(crate) servers: Vec<Server>,
     pub(crate) authorities: BTreeMap<String, AuthorityParts>,
     pub(crate) node: Node,
+    pub(crate) context: ContextParamKeys,
     pub(crate) certificate_providers: BTreeMap<String, CertificateProvider>,
     pub(crate) client_listener_template: Option<Template>,
     pub(crate) server_listener_template: Option<Template>,
@@ -76,6 +87,24 @@ impl Bootstrap {
     /// Who this client says it is.
     pub fn node(&self) -> &Node {
         &self.node
+    }
+
+    /// The keys of the [node](Self::node) that are added to the names of collections as context parameters (rule C7), as
+    /// [`Node::context_params`] takes them.
+    pub fn node_context_params(&self) -> &[String] {
+        &self.context.node
+    }
+
+    /// The client features that are added to all `xdstp:` names as context parameters `xds.client_feature.<feature>=true`
+    /// (rule C7).
+    pub fn client_feature_context_params(&self) -> &[String] {
+        &self.context.features
+    }
+
+    /// What is added to a name on its way to a server (rule C7).
+    pub(crate) fn additions(&self) -> Additions {
+        let keys: Vec<_> = self.context.node.iter().map(String::as_str).collect();
+        Additions::new(self.node.context_params(&keys), self.context.features.clone())
     }
 
     /// The certificate providers by the names of their instances.
@@ -135,11 +164,29 @@ impl Bootstrap {
             sources,
             authorities,
             node: parts.node,
+            context: parts.context,
             certificate_providers: parts.certificate_providers,
             client_listener_template: parts.client_listener_template.unwrap_or_else(Template::verbatim),
             server_listener_template: parts.server_listener_template,
             allowed_grpc_services: parts.allowed_grpc_services,
         }
+    }
+}
+
+impl ContextParamKeys {
+    /// What is wrong with them, with the paths that they have in gRPC's JSON.
+    pub(crate) fn check(&self) -> Vec<Problem> {
+        let unknown = self.node.iter().enumerate().filter(|(_, key)| !Node::is_context_param(key));
+        let unknown = unknown.map(|(index, key)| {
+            let reason = format!(
+                "{key:?} is no part of a node, such as \"id\", \"locality.zone\" or \"metadata.team\""
+            );
+            Problem::new(format!("node_context_params[{index}]"), reason)
+        });
+        let empty = self.features.iter().enumerate().filter(|(_, feature)| feature.is_empty());
+        let empty =
+            empty.map(|(index, _)| Problem::new(format!("client_feature_context_params[{index}]"), "empty"));
+        unknown.chain(empty).collect()
     }
 }
 

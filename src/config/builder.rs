@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use super::{
     AllowedGrpcService, ApiType, Bootstrap, CallCredentials, CertificateProvider, ChannelCredentials,
     ConfigError, Node, Problem, Server, ServerFeatures, ServerUri, Template, TlsConfig,
-    bootstrap::{AuthorityParts, Parts},
+    bootstrap::{AuthorityParts, ContextParamKeys, Parts},
     credentials::FilesError,
     uri::Security,
 };
@@ -15,6 +15,7 @@ pub struct BootstrapBuilder {
     servers: Vec<ServerBuilder>,
     authorities: BTreeMap<String, AuthorityBuilder>,
     node: Node,
+    context: ContextParamKeys,
     certificate_providers: BTreeMap<String, CertificateProvider>,
     client_listener_template: Option<String>,
     server_listener_template: Option<String>,
@@ -52,6 +53,23 @@ impl BootstrapBuilder {
     /// Sets who this client says it is.
     pub fn node(mut self, node: Node) -> Self {
         self.node = node;
+        self
+    }
+
+    /// Adds the node to the names of `xdstp:` collections, by context parameters `xds.node.<key>` (rule C7). Keys are those
+    /// that [`Node::context_params`] takes, such as `id`, `cluster`, `locality.zone` or `metadata.team`.
+    pub fn node_context_params<K: Into<String>>(mut self, keys: impl IntoIterator<Item = K>) -> Self {
+        self.context.node = keys.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Adds features of the client to all `xdstp:` names, by context parameters `xds.client_feature.<feature>=true` (rule
+    /// C7).
+    pub fn client_feature_context_params<F: Into<String>>(
+        mut self,
+        features: impl IntoIterator<Item = F>,
+    ) -> Self {
+        self.context.features = features.into_iter().map(Into::into).collect();
         self
     }
 
@@ -100,6 +118,7 @@ impl BootstrapBuilder {
             problems.push(Problem::new("xds_servers", NO_SERVERS));
         }
         self.check_files(&mut problems);
+        problems.extend(self.context.check());
         let parts = Parts {
             servers: build_servers(self.servers, "xds_servers", &mut problems),
             authorities: self
@@ -111,6 +130,7 @@ impl BootstrapBuilder {
                 })
                 .collect(),
             node: self.node,
+            context: self.context,
             certificate_providers: self.certificate_providers,
             client_listener_template: template(
                 self.client_listener_template,

@@ -49,7 +49,7 @@ pub use self::{
 };
 
 pub(crate) use self::{
-    bootstrap::{AuthorityParts, Parts},
+    bootstrap::{AuthorityParts, ContextParamKeys, Parts},
     builder::{NO_SERVERS, foreign_template},
     credentials::FilesError,
     problem::write_problems,

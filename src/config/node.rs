@@ -78,6 +78,19 @@ impl Node {
             .collect()
     }
 
+    /// Whether [`context_params`](Self::context_params) takes a key, set or not.
+    pub(super) fn is_context_param(key: &str) -> bool {
+        matches!(
+            key,
+            "id" | "cluster"
+                | "user_agent_name"
+                | "user_agent_version"
+                | "locality.region"
+                | "locality.zone"
+                | "locality.sub_zone"
+        ) || key.strip_prefix("metadata.").is_some_and(|key| !key.is_empty())
+    }
+
     fn context_param(&self, key: &str) -> Option<String> {
         let locality = self.locality.as_ref();
         match key {

@@ -368,6 +368,33 @@ fn c7_a_node_gives_the_context_parameters_it_has() {
 }
 
 #[test]
+fn c7_a_bootstrap_chooses_what_is_added_to_names() {
+    let bootstrap = builder()
+        .node(Node::new("n").with_metadata("team", "a"))
+        .node_context_params(["id", "metadata.team", "locality.zone"])
+        .client_feature_context_params(["f"])
+        .build()
+        .unwrap();
+    assert_eq!(bootstrap.node_context_params(), ["id", "metadata.team", "locality.zone"]);
+    assert_eq!(bootstrap.client_feature_context_params(), ["f"]);
+    let name = ResourceName::parse("xdstp://a/T/*").unwrap();
+    assert_eq!(
+        bootstrap.additions().add_to(&name).as_str(),
+        "xdstp://a/T/*?xds.client_feature.f=true&xds.node.id=n&xds.node.metadata.team=%22a%22"
+    );
+    let error =
+        builder().node_context_params(["id", "name", "metadata."]).client_feature_context_params([""]);
+    let error = error.build().unwrap_err().to_string();
+    for wrong in [
+        "node_context_params[1]: \"name\"",
+        "node_context_params[2]",
+        "client_feature_context_params[0]: empty",
+    ] {
+        assert!(error.contains(wrong), "{error}");
+    }
+}
+
+#[test]
 fn c11_every_authority_resolves_by_its_own_entry() {
     let own = |uri: &str| AuthorityBuilder::default().server(Server::new(uri).insecure());
     let bootstrap = builder()

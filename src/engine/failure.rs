@@ -111,6 +111,10 @@ impl Engine {
         if server != active && self.servers[active.0 as usize].failure.is_none() {
             return;
         }
+        if self.is_glob_known(id, now) {
+            return;
+        }
+        let Some(entry) = self.table.get(id) else { return };
         let peer = &self.servers[server.0 as usize];
         let uri = &peer.machine.server().uri;
         let (code, message) = if peer.machine.server().features.resource_timer_is_transient_error {

@@ -4,7 +4,10 @@ use std::{sync::Arc, time::Instant};
 
 use tracing::info;
 
-use super::Engine;
+use super::{
+    Engine,
+    members::{Collection, Which},
+};
 use crate::{
     config::Server,
     protocol::{ConnectionState, EntryId, GroupId, Phase, ServerId, Sub, TypeId},
@@ -44,10 +47,9 @@ impl Engine {
         info!(server = %self.peer(server).machine.server().uri, "back from the fallback");
         self.judge(id);
         self.let_go(id, &lower, now);
-        for ((group, ty), all) in &mut self.alls {
-            let interest = self.servers[server.0 as usize].machine.interest(*ty);
-            if *group == id && interest.is_some_and(|interest| interest.told_all) {
-                all.complete();
+        for ty in (0..self.types.len()).map(|index| TypeId(index as u16)) {
+            if self.peer(server).machine.interest(ty).is_some_and(|interest| interest.told_all) {
+                self.collections.complete(&(id, ty, Which::All));
             }
         }
         for entry in self.entries_of(id) {
@@ -94,9 +96,7 @@ impl Engine {
                 self.publish_to_late(entry);
             }
         }
-        for (_, all) in self.alls.iter_mut().filter(|((group, _), _)| *group == id) {
-            all.touch();
-        }
+        self.collections.touch_all(id);
         self.flush();
     }
 
@@ -129,15 +129,19 @@ impl Engine {
 
     /// The types of which a group is asked for everything.
     fn types_wanted_whole(&self, id: GroupId) -> Vec<TypeId> {
-        let wanted = self.alls.iter().filter(|((group, _), all)| *group == id && !all.views.is_empty());
-        wanted.map(|((_, ty), _)| *ty).collect()
+        self.wanted_whole(id).map(|(ty, _)| ty).collect()
+    }
+
+    /// The wildcards of a group that are watched. Globs are watched as names are.
+    fn wanted_whole(&self, id: GroupId) -> impl Iterator<Item = (TypeId, &Collection)> {
+        let all =
+            self.collections.iter().filter(move |((group, ..), all)| *group == id && !all.views.is_empty());
+        all.map(|((_, ty, _), all)| (*ty, all))
     }
 
     /// Whether something of a group is watched that nothing is known of.
     fn is_in_need(&self, id: GroupId) -> bool {
-        let all_in_need =
-            self.alls.iter().any(|((group, _), all)| *group == id && !all.views.is_empty() && !all.complete);
-        all_in_need
+        self.wanted_whole(id).any(|(_, all)| !all.complete)
             || self
                 .table
                 .iter()
@@ -161,7 +165,9 @@ impl Engine {
     /// Whether something is known that a server did not speak of when its answers did not count, although it would have.
     /// If it has a name to be asked for, the server has its time to send it, which begins now.
     fn is_missed(&mut self, id: EntryId, (server, number): (ServerId, u64), now: Instant) -> bool {
-        let Some(entry) = self.table.get(id).filter(|entry| !entry.is_waiting()) else { return false };
+        // Of a glob its members may be missed, not itself.
+        let known = self.table.get(id).filter(|entry| !entry.is_waiting() && !entry.is_glob);
+        let Some(entry) = known else { return false };
         let (ty, Some(sub)) = (entry.ty, entry.places.at(server)) else { return false };
         let machine = &mut self.peer(server).machine;
         let interest = machine.interest(ty);

@@ -195,7 +195,11 @@ impl Engine {
         let Some(sub) = self.place(id, server) else { return };
         let Some(entry) = self.table.get(id) else { return };
         let named = (entry.ty, self.types[entry.ty.index()].type_url());
+        let is_glob = entry.is_glob;
         self.peer(server).machine.subscribe(named, sub, now);
+        if is_glob {
+            self.join_members(id, server);
+        }
     }
 
     /// The place of an entry at a server, which it gets if it has none.

@@ -7,6 +7,7 @@ use std::{
     time::Instant,
 };
 
+use super::globs::Glob;
 use crate::{
     cache::Update,
     name::ResourceName,
@@ -38,6 +39,8 @@ pub(crate) struct Job {
     /// Something came that has no name, so that absence proves nothing.
     pub(super) nameless: bool,
     pub(super) problems: Problems,
+    /// The glob that a resource of it was a member of.
+    pub(super) glob: Option<Glob>,
     /// For what is logged of it.
     pub(super) span: tracing::Span,
     /// How many resources could be used, and how many not.
@@ -107,6 +110,7 @@ impl Job {
             of_all: false,
             nameless: false,
             problems: Problems::default(),
+            glob: None,
             span: tracing::Span::none(),
             valid: 0,
             invalid: 0,

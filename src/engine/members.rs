@@ -1,57 +1,160 @@
-use std::{mem, sync::Arc, time::Instant};
+//! The members of collections: of wildcards, and of globs.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    sync::Arc,
+    time::Instant,
+};
 
 use imbl::OrdMap;
 
 use super::{Engine, Refusal, View};
 use crate::{
+    cache::Entry,
     error::Subject,
     observed::{ErasedMembers, Member},
-    protocol::{EntryId, GroupId, Output, ServerId, TypeId, ViewId},
+    protocol::{EntryId, GroupId, Output, ServerId, Sub, TypeId, ViewId},
     resource::Erased,
 };
 
-/// Everything that the server of a group has of one type: the members of a wildcard.
+/// All collections that are watched, or that a server has not been told the end of.
 #[derive(Debug, Default)]
-pub(crate) struct All {
-    pub(super) views: Vec<ViewId>,
-    members: OrdMap<Arc<str>, Member>,
-    pub(super) complete: bool,
-    /// There is something to publish.
-    touched: bool,
+pub(super) struct Collections {
+    map: BTreeMap<Key, Collection>,
+    /// Those that have something to publish.
+    touched: BTreeSet<Key>,
+    globs: usize,
 }
 
-impl All {
-    pub(crate) fn insert(&mut self, name: Arc<str>, observed: Erased) {
-        self.members.insert(name, Member(observed));
-        self.touched = true;
+/// A collection: the servers, the type, and which of its resources.
+pub(super) type Key = (GroupId, TypeId, Which);
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Which {
+    /// Everything that the server of the group has: a wildcard.
+    All,
+    /// What a glob matches, by its canonical name.
+    Glob(Arc<str>),
+}
+
+/// What is known of the members of a collection.
+#[derive(Debug, Default)]
+pub(super) struct Collection {
+    /// Who watches a wildcard. Those who watch a glob stand in the entry of its name.
+    pub(super) views: Vec<ViewId>,
+    /// The entry of a glob's name.
+    pub(super) entry: Option<EntryId>,
+    pub(super) members: OrdMap<Arc<str>, Member>,
+    pub(super) complete: bool,
+}
+
+/// How a resource came to be a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum By {
+    Wildcard,
+    Glob,
+}
+
+impl Collections {
+    pub(super) fn get(&self, key: &Key) -> Option<&Collection> {
+        self.map.get(key)
     }
 
-    pub(crate) fn remove(&mut self, name: &str) {
-        self.touched |= self.members.remove(name).is_some();
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Key, &Collection)> {
+        self.map.iter()
+    }
+
+    /// Whether there is any glob, so that the names that come have to be looked at for it.
+    pub(super) fn has_globs(&self) -> bool {
+        self.globs > 0
+    }
+
+    /// Begins a collection, unless it is there already.
+    pub(super) fn begin(&mut self, key: Key, collection: impl FnOnce() -> Collection) -> &mut Collection {
+        let globs = &mut self.globs;
+        self.map.entry(key).or_insert_with_key(|key| {
+            *globs += usize::from(key.2.is_glob());
+            collection()
+        })
+    }
+
+    /// Ends a collection.
+    pub(super) fn end(&mut self, key: &Key) {
+        if self.map.remove(key).is_some() {
+            self.globs -= usize::from(key.2.is_glob());
+            self.touched.remove(key);
+        }
+    }
+
+    pub(super) fn insert(&mut self, key: Key, name: Arc<str>, observed: Erased) {
+        if let Some(collection) = self.map.get_mut(&key) {
+            collection.members.insert(name, Member(observed));
+            self.touched.insert(key);
+        }
+    }
+
+    pub(super) fn remove(&mut self, key: &Key, name: &str) {
+        if self.map.get_mut(key).is_some_and(|all| all.members.remove(name).is_some()) {
+            self.touched.insert(key.clone());
+        }
+    }
+
+    /// It has no members any more.
+    pub(super) fn clear(&mut self, key: &Key) {
+        if let Some(collection) = self.map.get_mut(key) {
+            collection.members.clear();
+        }
+        self.touch(key);
     }
 
     /// The server has told all it has.
-    pub(crate) fn complete(&mut self) {
-        self.touched |= !mem::replace(&mut self.complete, true);
+    pub(super) fn complete(&mut self, key: &Key) {
+        if self.map.get_mut(key).is_some_and(|all| !mem::replace(&mut all.complete, true)) {
+            self.touched.insert(key.clone());
+        }
     }
 
     /// Something else is to be published with it.
-    pub(crate) fn touch(&mut self) {
-        self.touched = true;
+    pub(super) fn touch(&mut self, key: &Key) {
+        if self.map.contains_key(key) {
+            self.touched.insert(key.clone());
+        }
+    }
+
+    /// The same of all collections of a group.
+    pub(super) fn touch_all(&mut self, id: GroupId) {
+        self.touched.extend(self.map.keys().filter(|(group, ..)| *group == id).cloned());
+    }
+
+    /// An entry is forgotten: it is no member any more, and if it is that of a glob, that is over.
+    pub(super) fn forget(&mut self, entry: &Entry) {
+        match entry.is_glob {
+            true => self.end(&(entry.group, entry.ty, Which::Glob(entry.name.clone()))),
+            false => self.remove(&(entry.group, entry.ty, Which::All), &entry.name),
+        }
+    }
+}
+
+impl Which {
+    fn is_glob(&self) -> bool {
+        match self {
+            Self::All => false,
+            Self::Glob(_) => true,
+        }
     }
 }
 
 impl Engine {
     pub(super) fn subscribe_all(&mut self, view: ViewId, ty: TypeId, now: Instant) -> Result<View, Refusal> {
         let group = self.default_group(now)?;
-        if !self.alls.contains_key(&(group, ty)) {
+        let key = (group, ty, Which::All);
+        if self.collections.get(&key).is_none() {
             let members = self.members_of(group, ty);
-            self.alls.insert((group, ty), All { members, ..All::default() });
+            self.collections.begin(key.clone(), || Collection { members, ..Collection::default() });
         }
         self.groups.get_mut(group).views += 1;
-        if let Some(all) = self.alls.get_mut(&(group, ty)) {
-            all.views.push(view);
-        }
+        self.collections.begin(key.clone(), Collection::default).views.push(view);
         for server in self.groups.get(group).open.clone() {
             self.ask_all_at((group, ty), server, now);
             self.settle(server, now);
@@ -59,15 +162,17 @@ impl Engine {
         self.fall_back(group, now);
         self.judge(group);
         let failed = self.groups.get(group).trouble.is_some();
-        if let Some(all) = self.alls.get_mut(&(group, ty)) {
-            all.touched |= !all.members.is_empty() || all.complete || failed;
+        let known = |all: &Collection| !all.members.is_empty() || all.complete;
+        if failed || self.collections.get(&key).is_some_and(known) {
+            self.collections.touch(&key);
         }
         self.flush();
         Ok(View::All(group, ty))
     }
 
     pub(super) fn unsubscribe_all(&mut self, view: ViewId, (group, ty): (GroupId, TypeId), now: Instant) {
-        let Some(all) = self.alls.get_mut(&(group, ty)) else { return };
+        let key = (group, ty, Which::All);
+        let Some(all) = self.collections.map.get_mut(&key) else { return };
         all.views.retain(|other| *other != view);
         let last = all.views.is_empty();
         for server in self.groups.get(group).open.clone().into_iter().filter(|_| last) {
@@ -80,11 +185,11 @@ impl Engine {
     /// Asks one server for everything of a type. What others sent has a place there, too, so that its absence is seen.
     pub(super) fn ask_all_at(&mut self, (group, ty): (GroupId, TypeId), server: ServerId, now: Instant) {
         let type_url = self.types[ty.index()].type_url();
-        let names: Vec<_> =
-            self.alls.get(&(group, ty)).map(|all| all.members.keys().cloned().collect()).unwrap_or_default();
+        let all = self.collections.get(&(group, ty, Which::All));
+        let names: Vec<_> = all.map(|all| all.members.keys().cloned().collect()).unwrap_or_default();
         for name in names {
             if let Some(id) = self.find_entry((group, ty), &name) {
-                self.join(id, server);
+                self.join(id, server, By::Wildcard);
             }
         }
         if self.peer(server).machine.api_type().is_delta() {
@@ -104,35 +209,39 @@ impl Engine {
         let held: Vec<_> = held.map(|(_, sub)| sub.entry).collect();
         for id in held {
             if self.table.get(id).is_some_and(|entry| entry.group == group) {
-                self.join(id, server);
+                self.join(id, server, By::Wildcard);
                 self.publish_if(id, false, true);
             }
         }
     }
 
     /// A member that the active server has sent is one at those above it, too.
-    pub(super) fn join_higher(&mut self, id: EntryId) {
+    pub(super) fn join_higher(&mut self, id: EntryId, by: By) {
         let Some(group) = self.table.get(id).map(|entry| entry.group) else { return };
         for rank in 0..self.groups.get(group).open.len() - 1 {
-            self.join(id, self.groups.get(group).open[rank]);
+            self.join(id, self.groups.get(group).open[rank], by);
         }
     }
 
-    /// A resource is a member of the wildcard at a server also if another one has sent it.
-    pub(super) fn join(&mut self, id: EntryId, server: ServerId) {
+    /// A resource is a member of a collection at a server also if another one has sent it.
+    pub(super) fn join(&mut self, id: EntryId, server: ServerId, by: By) {
         let (Some(sub), Some(entry)) = (self.place(id, server), self.table.get(id)) else { return };
         let ty = entry.ty;
         let interest = self.peer(server).machine.interest(ty);
         if let Some(sub) = interest.and_then(|interest| interest.get_mut(sub)) {
-            sub.member = true;
+            match by {
+                By::Wildcard => sub.member = true,
+                By::Glob => sub.of_glob = true,
+            }
         }
     }
 
     /// Nobody takes everything of a type from a server any more, and it knows.
     pub(super) fn on_released_all(&mut self, server: ServerId, ty: TypeId) {
         for group in self.groups.with(server) {
-            if self.alls.get(&(group, ty)).is_some_and(|all| all.views.is_empty()) {
-                self.alls.remove(&(group, ty));
+            let key = (group, ty, Which::All);
+            if self.collections.get(&key).is_some_and(|all| all.views.is_empty()) {
+                self.collections.end(&key);
             }
         }
     }
@@ -140,14 +249,16 @@ impl Engine {
     /// A resource was deleted: what is not held is no member any more, and forgotten when nobody asks for it by name.
     pub(super) fn dismiss(&mut self, id: EntryId) {
         let Some(entry) = self.table.get(id).filter(|entry| !entry.is_held()) else { return };
-        let (group, ty) = (entry.group, entry.ty);
-        if let Some(all) = self.alls.get_mut(&(group, ty)) {
-            all.remove(&entry.name);
+        let (ty, name) = (entry.ty, entry.name.clone());
+        self.collections.remove(&(entry.group, ty, Which::All), &name);
+        let places: Vec<_> = entry.places.iter().collect();
+        if let Some(key) = self.glob_key(id) {
+            self.collections.remove(&key, &self.additions.take_from(&name));
         }
-        for (server, sub) in entry.places.iter().collect::<Vec<_>>() {
+        for (server, sub) in places {
             let machine = &mut self.peer(server).machine;
             if let Some(sub) = machine.interest(ty).and_then(|interest| interest.get_mut(sub)) {
-                sub.member = false;
+                (sub.member, sub.of_glob) = (false, false);
             }
             machine.release(ty, &[sub]);
         }
@@ -155,24 +266,35 @@ impl Engine {
 
     /// Publishes the sets of members that have changed, but none that a response is still filling.
     pub(crate) fn flush(&mut self) {
-        for ((group, ty), all) in &mut self.alls {
-            let group = self.groups.get(*group);
-            let active = group.active();
-            if !all.touched || self.jobs.iter().any(|job| job.server() == active && job.ty() == *ty) {
-                continue;
-            }
-            all.touched = false;
+        let Self { collections: Collections { map, touched, .. }, groups, jobs, .. } = self;
+        let is_filling = |(group, ty, _): &Key| {
+            let active = groups.get(*group).active();
+            jobs.iter().any(|job| job.server() == active && job.ty() == *ty)
+        };
+        let ready: Vec<_> = touched.iter().filter(|key| !is_filling(key)).cloned().collect();
+        for key in ready {
+            touched.remove(&key);
+            let Some(collection) = map.get(&key) else { continue };
+            let (group, ty, which) = &key;
+            let trouble = groups.get(*group).trouble.as_ref();
+            let glob = collection.entry.and_then(|entry| self.table.get(entry));
             let type_url = self.types[ty.index()].type_url();
-            let about = Subject { type_url, name: "*".into(), node: self.node_id.clone() };
+            let name = match which {
+                Which::All => "*".into(),
+                Which::Glob(name) => name.clone(),
+            };
+            let about = Subject { type_url, name, node: self.node_id.clone() };
+            let own = glob.and_then(Entry::setback).map(|setback| setback.error.clone());
             let members: Erased = Arc::new(ErasedMembers {
-                map: all.members.clone(),
-                complete: all.complete,
-                warning: group.trouble.as_ref().map(|trouble| trouble.about(about)),
+                map: collection.members.clone(),
+                complete: collection.complete,
+                warning: own.or_else(|| trouble.map(|trouble| trouble.about(about))),
                 type_url,
                 node: self.node_id.clone(),
             });
             let notify = |view: &ViewId| Output::Notify { view: *view, observed: members.clone() };
-            self.outputs.extend(all.views.iter().map(notify));
+            let views = glob.map_or(&collection.views, |glob| &glob.views);
+            self.outputs.extend(views.iter().map(notify));
         }
     }
 
@@ -180,8 +302,8 @@ impl Engine {
     fn members_of(&mut self, group: GroupId, ty: TypeId) -> OrdMap<Arc<str>, Member> {
         let active = self.groups.get(group).active();
         let Some(interest) = self.peer(active).machine.interest(ty) else { return OrdMap::new() };
-        let members: Vec<_> =
-            interest.iter().filter(|(_, sub)| sub.member).map(|(_, sub)| sub.entry).collect();
+        let is_member = |(_, sub): &(_, &Sub)| sub.member;
+        let members: Vec<_> = interest.iter().filter(is_member).map(|(_, sub)| sub.entry).collect();
         let seen = members
             .into_iter()
             .filter_map(|id| Some((self.table.get(id)?.name.clone(), Member(self.observed(id)?))));

@@ -8,10 +8,12 @@
 
 mod failure;
 mod fallback;
+mod globs;
 mod group;
 mod incremental;
 mod job;
 mod members;
+mod names;
 mod news;
 mod publish;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -24,8 +26,7 @@ mod walk;
 mod work;
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
-    fmt,
+    collections::{BTreeSet, HashMap, VecDeque},
     sync::Arc,
     time::Instant,
 };
@@ -33,16 +34,19 @@ use std::{
 use bytes::Bytes;
 use tracing::debug;
 
+pub(crate) use self::names::Names;
+#[cfg(any(test, feature = "client"))]
+pub(crate) use self::names::Wanted;
 #[cfg(any(test, feature = "client"))]
 pub(crate) use self::status::{ResourceReport, ServerReport, Status};
 #[cfg(any(test, feature = "metrics"))]
 pub(crate) use self::tally::Metric;
-use self::{failure::Failure, group::Groups, job::Job, members::All, tally::Tallies, walk::Walks};
+use self::{failure::Failure, group::Groups, job::Job, members::Collections, tally::Tallies, walk::Walks};
 use crate::{
     cache::{Entry, Policy, Table},
     config::{ApiType, Bootstrap, CertificateProvider, Server},
     error::{Blame, Code, Subject, WatchError},
-    name::ResourceName,
+    name::{Additions, ResourceName},
     observed::{ErasedMembers, ErasedObserved},
     protocol::{
         EntryId, Event, GroupId, Input, Machine, OnDeletion, Output, ServerId, Settings, StreamId, SubId,
@@ -61,14 +65,15 @@ pub(crate) struct Engine {
     settings: Arc<Settings>,
     node_id: Arc<str>,
     node: Bytes,
+    /// What goes to servers with each name.
+    additions: Additions,
     random: fastrand::Rng,
     /// By [`TypeId`].
     types: Vec<ResourceType>,
     /// By [`ServerId`].
     servers: Vec<Peer>,
     groups: Groups,
-    /// The wildcards.
-    alls: BTreeMap<(GroupId, TypeId), All>,
+    collections: Collections,
     table: Table,
     views: HashMap<ViewId, View>,
     walks: Walks,
@@ -98,30 +103,13 @@ struct TypeOnPeer {
 /// What an application watches.
 #[derive(Debug)]
 enum View {
+    /// A resource, or the members of a glob.
     One(EntryId),
     All(GroupId, TypeId),
     /// What a target resolves to.
     Walk,
     /// Something that nobody can be asked for; the reason was published.
     Refused,
-}
-
-/// Which resources of a type are wanted.
-#[derive(Debug, Clone)]
-pub(crate) enum Names {
-    /// Everything that the server has for this node.
-    All,
-    /// One, by its name.
-    One(Arc<str>),
-}
-
-impl fmt::Display for Names {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::All => "*",
-            Self::One(name) => name,
-        })
-    }
 }
 
 /// What was done so far, for tests and benches of the work per response.
@@ -146,6 +134,7 @@ impl Engine {
             providers: usable.collect(),
             node_id: bootstrap.node().id.as_str().into(),
             node: encode_node(bootstrap.node()),
+            additions: bootstrap.additions(),
             bootstrap,
             hosts: Hosts::new(&settings),
             settings: Arc::new(settings),
@@ -153,7 +142,7 @@ impl Engine {
             types: Vec::new(),
             servers: Vec::new(),
             groups: Groups::default(),
-            alls: BTreeMap::new(),
+            collections: Collections::default(),
             table: Table::default(),
             views: HashMap::new(),
             walks: Walks::default(),
@@ -193,7 +182,12 @@ impl Engine {
         debug!(%view, type_url = self.types[ty.index()].type_url(), %names, "watching");
         let begun = match &names {
             Names::All => self.subscribe_all(view, ty, now),
-            Names::One(name) => self.subscribe_one(view, ty, name, now),
+            Names::One(wanted) => {
+                self.accept_one(ty, wanted).and_then(|name| self.subscribe_name(view, ty, &name, now))
+            }
+            Names::Collection(wanted) => {
+                self.accept_collection(ty, wanted).and_then(|name| self.subscribe_name(view, ty, &name, now))
+            }
         };
         let begun = begun.unwrap_or_else(|error| {
             debug!(%view, %error, "refusing a watch");
@@ -284,10 +278,19 @@ impl Engine {
         work.into_iter().chain(timers).chain(lookup).chain(walk).min_by_key(|(at, _)| *at)
     }
 
-    fn subscribe_one(&mut self, view: ViewId, ty: TypeId, name: &str, now: Instant) -> Result<View, Refusal> {
-        let name = self.accept_name(ty, name)?;
-        let group = self.group_for(&name, now)?;
+    /// Asks for a name: a resource, or a glob.
+    fn subscribe_name(
+        &mut self,
+        view: ViewId,
+        ty: TypeId,
+        name: &ResourceName,
+        now: Instant,
+    ) -> Result<View, Refusal> {
+        let group = self.group_for(name, now)?;
         let entry = self.entry_for((group, ty), name.canonical());
+        if name.is_glob() {
+            self.begin_glob(entry);
+        }
         // It may be one that came by the wildcard of another group.
         let group = self.table.get(entry).map_or(group, |entry| entry.group);
         if let Some(entry) = self.table.get_mut(entry) {
@@ -324,25 +327,6 @@ impl Engine {
         if let Some(entry) = self.table.get_mut(id) {
             entry.views.retain(|other| *other != view);
             entry.late.retain(|other| *other != view);
-        }
-    }
-
-    /// Checks a name as the application wrote it.
-    fn accept_name(&self, ty: TypeId, text: &str) -> Result<ResourceName, Refusal> {
-        let refuse = |code, message: String| Err(Refusal { code, message });
-        let name = match ResourceName::parse(text) {
-            _ if text.is_empty() => return refuse(Code::InvalidArgument, "the name is empty".into()),
-            Ok(name) => name,
-            Err(error) => return refuse(Code::InvalidArgument, error.to_string()),
-        };
-        let wanted = self.types[ty.index()].type_url();
-        let wanted = wanted.strip_prefix("type.googleapis.com/").unwrap_or(wanted);
-        match name.resource_type() {
-            Some(named) if named != wanted => {
-                refuse(Code::InvalidArgument, format!("the name is of type {named}, not of {wanted}"))
-            }
-            _ if name.is_glob() => refuse(Code::Unimplemented, "a glob names many resources".into()),
-            _ => Ok(name.without_directives()),
         }
     }
 
@@ -385,24 +369,24 @@ impl Engine {
             return;
         }
         entry.places.remove(server);
-        if entry.places.is_empty()
+        let is_last = entry.places.is_empty();
+        if entry.is_glob {
+            self.release_members(id, server);
+        }
+        if is_last
             && let Some(entry) = self.remove_entry(id)
             && self.find_entry((entry.group, entry.ty), &entry.name).is_none()
-            && let Some(all) = self.alls.get_mut(&(entry.group, entry.ty))
         {
-            all.remove(&entry.name);
+            self.collections.forget(&entry);
         }
     }
 
     fn refuse(&mut self, view: ViewId, ty: TypeId, names: &Names, refusal: Refusal) {
-        let name = match names {
-            Names::All => "*".into(),
-            Names::One(name) => name.clone(),
-        };
-        let about = Subject { type_url: self.types[ty.index()].type_url(), name, node: self.node_id.clone() };
+        let type_url = self.types[ty.index()].type_url();
+        let about = Subject { type_url, name: names.text(), node: self.node_id.clone() };
         let reason = WatchError::new(refusal.code, Blame::Local, about, refusal.message);
         let observed = match names {
-            Names::All => Arc::new(ErasedMembers::refused(reason)),
+            Names::All | Names::Collection(_) => Arc::new(ErasedMembers::refused(reason)),
             Names::One(_) => self.types[ty.index()].observe(ErasedObserved::Absent { reason }),
         };
         self.walks.deliver(&mut self.outputs, view, observed);

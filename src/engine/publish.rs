@@ -1,4 +1,4 @@
-use super::Engine;
+use super::{Engine, members::Which};
 use crate::{
     cache::Entry,
     error::{Subject, WatchError},
@@ -15,12 +15,15 @@ impl Engine {
     /// The same if it has changed; if it only `joins` the members of a wildcard, to those who watch them.
     pub(crate) fn publish_if(&mut self, id: EntryId, changed: bool, joins: bool) {
         let Some(entry) = self.table.get(id).filter(|_| changed || joins) else { return };
+        if entry.is_glob {
+            return self.publish_glob(id);
+        }
         let active = self.groups.get(entry.group).active();
         let interest = self.servers[active.0 as usize].machine.interest(entry.ty);
         let sub = entry.places.at(active);
         let sub = interest.zip(sub).and_then(|(interest, sub)| interest.get(sub));
-        let is_member = sub.is_some_and(|sub| sub.member);
-        if entry.views.is_empty() && !is_member {
+        let (of_all, of_glob) = sub.map_or((false, false), |sub| (sub.member, sub.of_glob));
+        if entry.views.is_empty() && !of_all && !of_glob {
             return;
         }
         let (Some(observed), Some(entry)) = (self.observed(id), self.table.get(id)) else { return };
@@ -34,8 +37,12 @@ impl Engine {
             }
         }
         let Some(entry) = self.table.get(id) else { return };
-        if is_member && let Some(all) = self.alls.get_mut(&(entry.group, entry.ty)) {
-            all.insert(entry.name.clone(), observed);
+        let (name, whole) = (entry.name.clone(), (entry.group, entry.ty, Which::All));
+        if of_glob && let Some(glob) = self.glob_key(id) {
+            self.collections.insert(glob, self.additions.take_from(&name), observed.clone());
+        }
+        if of_all {
+            self.collections.insert(whole, name, observed);
         }
     }
 
@@ -45,6 +52,9 @@ impl Engine {
         if let Some(entry) = self.table.get_mut(id).filter(|_| failure.is_some()) {
             // It is about to be told, whether or not others know it.
             let _ = entry.on_failure(failure);
+        }
+        if self.table.get(id).is_some_and(|entry| entry.is_glob) {
+            return self.publish_glob_to(id);
         }
         if let Some(observed) = self.observed(id) {
             for view in views {

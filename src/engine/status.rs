@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::Engine;
 use crate::{
     cache::{Entry, ResourceState, Setback},
-    protocol::ConnectionState,
+    protocol::{ConnectionState, Sub},
     resource::{Resource, ResourceType, Secret, Version},
 };
 
@@ -63,7 +63,7 @@ impl Engine {
         let machine = &self.servers[active.0 as usize].machine;
         let place = entry.places.at(active);
         !entry.views.is_empty()
-            || place.and_then(|sub| machine.sub(entry.ty, sub)).is_some_and(|sub| sub.member)
+            || place.and_then(|sub| machine.sub(entry.ty, sub)).is_some_and(Sub::is_member)
     }
 }
 
@@ -75,7 +75,7 @@ fn report(entry: &Entry, ty: ResourceType) -> ResourceReport {
         name: entry.name.clone(),
         state: entry.state(),
         held: entry.held().map(|(version, at)| (version.clone(), at)),
-        bytes: entry.bytes().filter(|_| !is_secret).cloned(),
+        bytes: entry.bytes().filter(|_| !is_secret && !entry.is_glob).cloned(),
         setback: entry.setback().cloned(),
     }
 }

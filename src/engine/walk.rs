@@ -161,13 +161,17 @@ impl Engine {
         debug!(view = %walk, needs = %view, "a resolution goes on");
         self.walks.owners.insert(view, (walk, key.clone()));
         match key {
-            Key::Listener(name) => self.begin(view, ResourceType::of::<Listener>(), Names::One(name), now),
-            Key::Routes(name) => {
-                self.begin(view, ResourceType::of::<RouteConfiguration>(), Names::One(name), now);
+            Key::Listener(name) => {
+                self.begin(view, ResourceType::of::<Listener>(), Names::One(name.into()), now)
             }
-            Key::Cluster(name) => self.begin(view, ResourceType::of::<Cluster>(), Names::One(name), now),
+            Key::Routes(name) => {
+                self.begin(view, ResourceType::of::<RouteConfiguration>(), Names::One(name.into()), now);
+            }
+            Key::Cluster(name) => {
+                self.begin(view, ResourceType::of::<Cluster>(), Names::One(name.into()), now)
+            }
             Key::Endpoints(name) => {
-                self.begin(view, ResourceType::of::<ClusterLoadAssignment>(), Names::One(name), now);
+                self.begin(view, ResourceType::of::<ClusterLoadAssignment>(), Names::One(name.into()), now);
             }
             Key::Host(address) => self.hosts.watch(view, &address, now),
         }

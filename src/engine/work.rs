@@ -6,6 +6,7 @@ use tracing::trace;
 use super::{
     Engine,
     job::{Job, Located, Said, Stage, name_of},
+    members::{By, Which},
 };
 use crate::{
     cache::{Entry, News, Update},
@@ -32,7 +33,7 @@ impl Engine {
             Stage::Locate(from) => {
                 self.locate(&mut job, from);
                 if job.stage == Stage::Apply(0) {
-                    for group in self.returning(&job) {
+                    for group in self.returning(&mut job) {
                         self.take_over(group, job.server(), job.number, now);
                     }
                 }
@@ -120,7 +121,7 @@ impl Engine {
     }
 
     /// The groups that use a lower server at the moment, and find in a response what they want.
-    fn returning(&mut self, job: &Job) -> BTreeSet<GroupId> {
+    fn returning(&mut self, job: &mut Job) -> BTreeSet<GroupId> {
         let server = job.server();
         if !self.groups.is_higher(server) {
             return BTreeSet::new();
@@ -136,17 +137,43 @@ impl Engine {
             None => all,
         };
         let wanting = job.located.iter().filter(|located| located.said == Said::Resource).filter_map(wants);
-        wanting.filter(|group| groups.get(*group).is_higher(server)).collect()
+        let mut found: BTreeSet<_> = wanting.filter(|group| groups.get(*group).is_higher(server)).collect();
+        if self.may_have_members(job.ty) {
+            found.extend(self.returning_members(job));
+        }
+        found
+    }
+
+    /// The same of those that find new members of their globs.
+    fn returning_members(&mut self, job: &mut Job) -> BTreeSet<GroupId> {
+        let mut found = BTreeSet::new();
+        for next in 0..job.located.len() {
+            let Some(name) = self.unknown_name(job, next) else { continue };
+            let glob = self.enclosing(job, &name).and_then(|glob| self.table.get(glob));
+            found.extend(
+                glob.map(|glob| glob.group).filter(|group| self.groups.get(*group).is_higher(job.server())),
+            );
+        }
+        found
+    }
+
+    /// The name of a resource that nobody asked for by that.
+    fn unknown_name(&self, job: &Job, next: usize) -> Option<Arc<str>> {
+        let Located { value, index, sub: None, said: Said::Resource, .. } = job.located[next] else {
+            return None;
+        };
+        let wrapper_name = job.envelope.item(index).wrapper_name;
+        name_of(self.types[job.ty.index()], &job.envelope, (wrapper_name, value)).ok().map(Into::into)
     }
 
     /// The group that takes everything of a type from a server.
     fn wildcard_group(&self, server: ServerId, ty: TypeId) -> Option<GroupId> {
-        let mut wildcards = self.alls.keys().filter(|(_, other)| *other == ty).map(|(group, _)| *group);
-        wildcards.find(|group| self.groups.get(*group).rank(server).is_some())
+        let mut groups = self.groups.with(server).into_iter();
+        groups.find(|group| self.collections.get(&(*group, ty, Which::All)).is_some())
     }
 
     /// Whether what a server sends of an entry counts.
-    fn counts(&self, id: EntryId, server: ServerId) -> bool {
+    pub(super) fn counts(&self, id: EntryId, server: ServerId) -> bool {
         self.table.get(id).is_some_and(|entry| self.active_for(entry) == server)
     }
 
@@ -176,23 +203,27 @@ impl Engine {
     }
 
     /// Takes over a resource that somebody asked for, or that is a member already. Returns what it cost, in bytes parsed.
-    fn apply_to(&mut self, job: &mut Job, id: SubId, located: Located) -> usize {
+    fn apply_to(&mut self, job: &mut Job, place: SubId, located: Located) -> usize {
         let peer = &mut self.servers[job.stream.server.0 as usize];
         let Some(interest) = peer.machine.interest(job.ty) else { return 1 };
         let wildcard = interest.takes_all();
         // It may have gone between two steps.
-        let Some(sub) = interest.get_mut(id).filter(|sub| sub.seen == job.number) else { return 1 };
+        let Some(sub) = interest.get_mut(place).filter(|sub| sub.seen == job.number) else { return 1 };
         sub.on_answered();
-        let joins = wildcard && !std::mem::replace(&mut sub.member, wildcard);
+        let joins_all = wildcard && !std::mem::replace(&mut sub.member, wildcard);
         let id = sub.entry;
         let update = job.update_of(&located, &sub.version);
+        let joins_glob = self.on_member(job, place);
         if !self.counts(id, job.server()) {
             return 1;
         }
-        if joins {
-            self.join_higher(id);
+        for (_, by) in
+            [(joins_all, By::Wildcard), (joins_glob, By::Glob)].into_iter().filter(|(joins, _)| *joins)
+        {
+            self.join_higher(id, by);
         }
-        let Some(entry) = self.table.get(id) else { return 1 };
+        let joins = joins_all || joins_glob;
+        let Some(entry) = self.table.get(id).filter(|entry| !entry.is_glob) else { return 1 };
         let bytes = job.envelope.bytes(located.value);
         if entry.bytes().is_some_and(|held| held == bytes) {
             self.counters.unchanged += 1;
@@ -210,19 +241,12 @@ impl Engine {
 
     /// Takes over a resource that nobody asked for by name: a new member, or nothing of ours (B0.12).
     fn apply_unknown(&mut self, job: &mut Job, next: usize, located: Located) -> usize {
-        let ty = self.types[job.ty.index()];
-        let peer = &mut self.servers[job.stream.server.0 as usize];
-        if !peer.machine.interest(job.ty).is_some_and(|interest| interest.takes_all()) {
+        let Some(group) = self.group_of_unknown(job, next) else {
             trace!(resource = located.index, "nobody asked for it");
             return 1;
-        }
-        let wrapper_name = job.envelope.item(located.index).wrapper_name;
-        let Ok(name) = name_of(ty, &job.envelope, (wrapper_name, located.value)) else { return 1 };
-        let name: Arc<str> = name.into();
+        };
+        let Some(name) = self.unknown_name(job, next) else { return 1 };
         let server = job.server();
-        let group =
-            self.wildcard_group(server, job.ty).filter(|group| self.groups.get(*group).active() == server);
-        let Some(group) = group else { return 1 };
         let id = self.entry_for((group, job.ty), name);
         let Some(sub) = self.place(id, server) else { return 1 };
         if let Some(sub) =
@@ -232,6 +256,20 @@ impl Engine {
         }
         job.located[next].sub = Some(sub);
         self.apply_to(job, sub, located)
+    }
+
+    /// The servers of the wildcard or glob that a resource without a place is a member of.
+    fn group_of_unknown(&mut self, job: &mut Job, next: usize) -> Option<GroupId> {
+        let server = job.server();
+        let takes_all =
+            self.peer(server).machine.interest(job.ty).is_some_and(|interest| interest.takes_all());
+        let mut group = if takes_all { self.wildcard_group(server, job.ty) } else { None };
+        if group.is_none() && self.may_have_members(job.ty) {
+            let name = self.unknown_name(job, next)?;
+            let glob = self.enclosing(job, &name)?;
+            group = self.table.get(glob).map(|glob| glob.group);
+        }
+        group.filter(|group| self.groups.get(*group).active() == server)
     }
 
     /// Parses a resource that differs from what is held. True when there is something new to see.
@@ -317,7 +355,7 @@ impl Engine {
             // The absence of what was never asked for says nothing.
             let expected = match (sub.named, sub.member) {
                 (true, _) => sub.phase != Phase::New || sub.seen != 0,
-                (false, true) => sends_all,
+                (false, true) => sends_all || sub.of_glob,
                 (false, false) => true,
             };
             sub.missed = expected && sub.seen != job.number;
@@ -325,7 +363,8 @@ impl Engine {
         let never_seen = interest.iter().filter(|(_, sub)| sub.missed && sub.was_there() && sub.seen == 0);
         let never_seen: Vec<_> = never_seen.map(|(id, sub)| (id, sub.entry)).collect();
         for (sub, entry) in never_seen {
-            if self.counts(entry, server) {
+            let is_glob = self.table.get(entry).is_some_and(|entry| entry.is_glob);
+            if !is_glob && self.counts(entry, server) {
                 self.peer(server).machine.doubt(job.ty, sub, now);
             }
         }
@@ -345,7 +384,9 @@ impl Engine {
         let missed = interest.iter().filter(|(_, sub)| sub.missed && sub.was_there());
         let missed: Vec<_> = missed.map(|(id, sub)| (id, sub.entry)).collect();
         for (sub, id) in missed {
-            if !self.counts(id, server) || !self.peer(server).machine.is_gone(ty, sub, now) {
+            // That nothing of a glob is there is said by the absence of its members.
+            let is_glob = self.table.get(id).is_some_and(|entry| entry.is_glob);
+            if is_glob || !self.counts(id, server) || !self.peer(server).machine.is_gone(ty, sub, now) {
                 continue;
             }
             let Some(entry) = self.table.get(id) else { continue };
@@ -370,9 +411,9 @@ impl Engine {
         if !interest.told_all {
             return;
         }
-        for ((group, ty), all) in &mut self.alls {
-            if *ty == job.ty && self.groups.get(*group).active() == server {
-                all.complete();
+        for group in self.groups.with(server) {
+            if self.groups.get(group).active() == server {
+                self.collections.complete(&(group, job.ty, Which::All));
             }
         }
     }

@@ -27,6 +27,16 @@ pub(super) fn enclosing(id: &str) -> Option<String> {
     (member != "*" && !member.is_empty()).then(|| format!("{parent}*"))
 }
 
+/// The same for a canonical name, without parsing it: the only glob that it may be a member of.
+pub(crate) fn glob_of(canonical: &str) -> Option<String> {
+    let path_end = canonical.find('?').unwrap_or(canonical.len());
+    let (path, params) = canonical.split_at(path_end);
+    // The authority, the type, and the id.
+    path.strip_prefix("xdstp://")?.splitn(3, '/').nth(2)?;
+    let (parent, member) = split_last(path);
+    (member != "*" && !member.is_empty()).then(|| format!("{parent}*{params}"))
+}
+
 /// The id up to and with its last `/`, and the segment after it.
 fn split_last(id: &str) -> (&str, &str) {
     id.split_at(id.rfind('/').map_or(0, |slash| slash + 1))

@@ -39,6 +39,7 @@ use std::{
     sync::Arc,
 };
 
+mod additions;
 mod directive;
 pub(crate) mod encoding;
 mod error;
@@ -54,6 +55,7 @@ pub use self::{
 };
 
 use self::xdstp::Rules;
+pub(crate) use self::{additions::Additions, glob::glob_of};
 
 /// The name of a resource: an opaque string, or a parsed `xdstp:` name.
 ///
@@ -149,6 +151,17 @@ impl ResourceName {
         self.xdstp().is_some_and(XdstpName::is_glob)
     }
 
+    /// Whether this is a list collection: an `xdstp:` name whose type ends in `Collection`, such as
+    /// `envoy.config.listener.v3.ListenerCollection`.
+    pub fn is_list(&self) -> bool {
+        self.resource_type().is_some_and(|ty| ty.ends_with("Collection")) && !self.is_glob()
+    }
+
+    /// Whether this names many resources: a [glob](Self::is_glob) or a [list](Self::is_list).
+    pub fn is_collection(&self) -> bool {
+        self.is_glob() || self.is_list()
+    }
+
     /// Whether `name` is a member of this glob: one non-empty segment in the place of `*`, all else equal (C16).
     pub fn matches(&self, name: &Self) -> bool {
         self.xdstp().zip(name.xdstp()).is_some_and(|(glob, name)| glob::matches(glob, name))
@@ -164,6 +177,26 @@ impl ResourceName {
     /// This name with other context parameters; an opaque name has none and stays as it is.
     pub fn with_context_params(&self, params: ContextParams) -> Self {
         self.xdstp().map_or_else(|| self.clone(), |xdstp| Self::from_xdstp(xdstp.with_params(params)))
+    }
+
+    /// This name with an attribute of the resource that the client knows, as the context parameter
+    /// `xds.resource.<attribute>` (rule C7); an opaque name stays as it is.
+    ///
+    /// ```
+    /// use xdskit::name::ResourceName;
+    ///
+    /// let name = ResourceName::parse("xdstp://a/envoy.config.listener.v3.Listener/in")?;
+    /// let name = name.with_resource_attribute("listening_address", "10.0.0.1:80");
+    /// assert_eq!(
+    ///     name.as_str(),
+    ///     "xdstp://a/envoy.config.listener.v3.Listener/in?xds.resource.listening_address=10.0.0.1:80",
+    /// );
+    /// # Ok::<(), xdskit::name::NameError>(())
+    /// ```
+    #[must_use]
+    pub fn with_resource_attribute(&self, attribute: &str, value: &str) -> Self {
+        let Some(params) = self.context_params() else { return self.clone() };
+        self.with_context_params(params.composed(&ContextParams::default(), &[], &[(attribute, value)]))
     }
 
     /// This name without its directives: the resource that it means, however it is to be got.

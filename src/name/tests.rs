@@ -269,6 +269,21 @@ fn c16_a_glob_matches_one_segment_with_all_else_equal() {
 }
 
 #[test]
+fn c12_a_list_is_known_by_its_type() {
+    for (text, list, collection) in [
+        ("xdstp://a/envoy.config.listener.v3.ListenerCollection/x", true, true),
+        ("xdstp://a/envoy.config.listener.v3.ListenerCollection/x#entry=e", true, true),
+        ("xdstp://a/envoy.config.listener.v3.ListenerCollection/*", false, true),
+        ("xdstp://a/envoy.config.listener.v3.Listener/*", false, true),
+        ("xdstp://a/envoy.config.listener.v3.Listener/x", false, false),
+        ("ListenerCollection", false, false),
+    ] {
+        let name = parse(text);
+        assert_eq!((name.is_list(), name.is_collection()), (list, collection), "{text}");
+    }
+}
+
+#[test]
 fn errors_do_not_carry_the_whole_of_a_long_name() {
     let error = ResourceName::parse(&format!("xdstp://{}", "é".repeat(5000))).unwrap_err();
     assert!(error.to_string().len() < 800, "{error}");
@@ -343,6 +358,15 @@ proptest! {
             prop_assert_eq!(&again, &name);
             prop_assert_eq!(again.to_string(), name.to_string());
             prop_assert_eq!(parse(name.as_str()).canonical(), name.canonical());
+        }
+    }
+
+    #[test]
+    fn c16_the_glob_of_a_canonical_name_is_the_one_that_encloses_it(parts in parts(), stars in "[a*]{0,2}") {
+        for text in [parts.text(), format!("{}/{stars}", parts.text()), "a/b".to_owned()] {
+            let name = parse(&text);
+            let (found, glob) = (glob_of(name.as_str()), name.enclosing_glob());
+            prop_assert_eq!(found.as_deref(), glob.as_ref().map(ResourceName::as_str));
         }
     }
 

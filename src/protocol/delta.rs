@@ -189,7 +189,7 @@ impl Delta {
         }
         let mut any = false;
         for (_, sub) in interest.iter_mut() {
-            sub.unconfirmed = (sub.held || sub.member) && !(fits && sub.has_version());
+            sub.unconfirmed = (sub.held || sub.is_member()) && !(fits && sub.has_version());
             any |= sub.unconfirmed;
         }
         self.on_stream.heard = any.then_some(now);

@@ -45,6 +45,8 @@ pub(crate) struct Sub {
     pub(crate) asked: bool,
     /// The server sent it under a wildcard.
     pub(crate) member: bool,
+    /// The server sent it under a glob, which is asked for by a name of its own.
+    pub(crate) of_glob: bool,
     /// Whether the cache holds a good resource.
     pub(crate) held: bool,
     /// What the server called the state of it that the cache holds, where resources have versions of their own; empty if
@@ -108,9 +110,14 @@ impl Sub {
         self.held && !self.version.is_empty()
     }
 
+    /// Whether it is a member of a collection: of a wildcard or of a glob.
+    pub(crate) fn is_member(&self) -> bool {
+        self.member || self.of_glob
+    }
+
     /// Whether the server has sent something under the name, good or bad.
     pub(crate) fn was_there(&self) -> bool {
-        self.held || self.member || self.phase == Phase::Answered
+        self.held || self.is_member() || self.phase == Phase::Answered
     }
 }
 
@@ -168,6 +175,7 @@ impl Interest {
             named: false,
             asked: false,
             member: false,
+            of_glob: false,
             held: false,
             version: Version::default(),
             unconfirmed: false,

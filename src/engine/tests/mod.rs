@@ -1,6 +1,7 @@
 mod delta;
 mod failures;
 mod fallback;
+mod globs;
 mod matrix;
 mod model;
 mod names;

@@ -1,6 +1,6 @@
 //! Names that nobody can be asked for, and names in several spellings.
 
-use super::rig::{Full, Rig, any, response};
+use super::rig::{Full, Part, Rig, any, response};
 use crate::{
     config::{ApiType, AuthorityBuilder, Bootstrap, Server},
     protocol::{DisconnectKind, Settings},
@@ -65,6 +65,27 @@ fn c5_c6_names_are_sent_and_matched_in_canonical_form() {
     let said =
         rig.receive(1, &response::<Full>("2", vec![any::<Full>("xdstp://here/test.Full/a?aa=2&zz=1", "x")]));
     assert_eq!(said[0], "#1 present 2 x", "the name is part of the bytes, so they differ");
+}
+
+#[test]
+fn c22_a_name_is_of_the_type_that_is_watched() {
+    let mut rig = federated();
+    let said = rig.watch::<Full>("xdstp://here/test.Part/a").1;
+    assert_eq!(said, ["#1 absent INVALID_ARGUMENT"]);
+    let (_, said) = rig.watch::<Part>("xdstp://here/test.Part/a");
+    assert_eq!(said, ["connect 0.1"]);
+}
+
+#[test]
+fn c23_names_that_mean_the_same_share_what_is_held() {
+    let mut rig = federated();
+    rig.watch::<Full>("xdstp://here/test.Full/a%2Fb?x=1&y=2");
+    rig.connect(1);
+    rig.sent(1);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("xdstp://here/test.Full/a/b?y=2&x=1", "x")]));
+    let (_, said) = rig.watch::<Full>("xdstp://here/test.Full/a/b?y=%32&x=1");
+    assert_eq!(said, ["#2 present 1 x"], "nothing is sent for it");
+    assert_eq!(rig.engine.resources(), 1);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! An engine with nothing around it: tests say what happens, and read back what it orders, in words.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use prost::Message;
 
@@ -102,8 +102,17 @@ impl Rig {
 
     /// Watches a name, and says what is ordered then.
     pub(super) fn watch<T: Resource>(&mut self, name: &str) -> (ViewId, Vec<String>) {
-        let view = self.next_view();
         let names = if name == "*" { Names::All } else { Names::One(name.into()) };
+        self.watch_names::<T>(names)
+    }
+
+    /// The same of a collection.
+    pub(super) fn watch_all<T: Resource>(&mut self, name: &str) -> (ViewId, Vec<String>) {
+        self.watch_names::<T>(Names::Collection(name.into()))
+    }
+
+    pub(super) fn watch_names<T: Resource>(&mut self, names: Names) -> (ViewId, Vec<String>) {
+        let view = self.next_view();
         self.engine.subscribe(view, ResourceType::of::<T>(), names, self.now);
         (view, self.drain())
     }
@@ -264,7 +273,7 @@ fn say_delta_request(request: DeltaDiscoveryRequest) -> String {
     said
 }
 
-fn say_view(view: ViewId) -> String {
+pub(super) fn say_view(view: ViewId) -> String {
     format!("{view:?}").replace("ViewId(", "#").replace(')', "")
 }
 

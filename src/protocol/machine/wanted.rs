@@ -94,7 +94,7 @@ impl Machine {
         let Some(Some(channel)) = self.types.get_mut(ty.index()) else { return };
         let interest = &mut channel.interest;
         for id in subs {
-            if let Some(sub) = interest.get(*id).filter(|sub| !sub.named && !sub.member) {
+            if let Some(sub) = interest.get(*id).filter(|sub| !sub.named && !sub.is_member()) {
                 self.events.push_back(Event::Released(sub.entry));
                 interest.remove(*id);
             }

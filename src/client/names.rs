@@ -1,0 +1,106 @@
+use super::registry::WatchedNames;
+use crate::{
+    engine::{self, Wanted},
+    name::ResourceName,
+};
+
+/// Which resources of a type [`Client::watch_all`](super::Client::watch_all) watches.
+///
+/// Text becomes a wildcard if it is `*`, and otherwise the name of a collection.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Names {
+    /// All that the first management server has for this client (wildcard, `*`).
+    All,
+    /// The members of a collection, by its `xdstp://` name: a glob, such as
+    /// `xdstp://mesh.example/envoy.config.cluster.v3.Cluster/shop/*`, has all members one segment below `shop`.
+    Collection(String),
+    /// The same by a name that was made in code, and may have [attributes](ResourceName::with_resource_attribute).
+    Exactly(ResourceName),
+}
+
+/// What [`Client::watch`](super::Client::watch) takes for a name: text, or a [`ResourceName`] that was made in code and may
+/// have [attributes](ResourceName::with_resource_attribute).
+pub trait WatchName: sealed::Sealed {
+    #[doc(hidden)]
+    fn as_text(&self) -> Result<&str, &ResourceName>;
+}
+
+impl From<&str> for Names {
+    fn from(text: &str) -> Self {
+        text.to_owned().into()
+    }
+}
+
+impl From<String> for Names {
+    fn from(text: String) -> Self {
+        if text == "*" { Self::All } else { Self::Collection(text) }
+    }
+}
+
+impl From<&String> for Names {
+    fn from(text: &String) -> Self {
+        text.as_str().into()
+    }
+}
+
+impl From<ResourceName> for Names {
+    fn from(name: ResourceName) -> Self {
+        Self::Exactly(name)
+    }
+}
+
+impl From<&ResourceName> for Names {
+    fn from(name: &ResourceName) -> Self {
+        Self::Exactly(name.clone())
+    }
+}
+
+impl From<Names> for WatchedNames<'_> {
+    fn from(names: Names) -> Self {
+        let wanted = match names {
+            Names::All => return Self::All,
+            Names::Collection(text) => Wanted::Text(text.into()),
+            Names::Exactly(name) => Wanted::Name(name),
+        };
+        Self::Other(engine::Names::Collection(wanted))
+    }
+}
+
+impl<T: AsRef<str> + ?Sized> WatchName for T {
+    fn as_text(&self) -> Result<&str, &ResourceName> {
+        Ok(self.as_ref())
+    }
+}
+
+impl WatchName for ResourceName {
+    fn as_text(&self) -> Result<&str, &ResourceName> {
+        Err(self)
+    }
+}
+
+impl WatchName for &ResourceName {
+    fn as_text(&self) -> Result<&str, &ResourceName> {
+        Err(self)
+    }
+}
+
+/// The names of one resource.
+pub(super) fn one<N: WatchName + ?Sized>(name: &N) -> WatchedNames<'_> {
+    match name.as_text() {
+        Ok(text) => WatchedNames::One(text),
+        Err(name) => WatchedNames::Other(engine::Names::One(Wanted::Name(name.clone()))),
+    }
+}
+
+mod sealed {
+    use super::ResourceName;
+
+    pub trait Sealed {}
+
+    impl<T: AsRef<str> + ?Sized> Sealed for T {}
+
+    impl Sealed for ResourceName {}
+
+    impl Sealed for &ResourceName {}
+}

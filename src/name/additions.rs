@@ -1,0 +1,115 @@
+use std::sync::Arc;
+
+use super::{ContextParams, ResourceName};
+
+/// What a client adds to the context parameters of the names that it asks for (rule C7).
+///
+/// The parameters of the node go to collections alone, as in Envoy: for single resources they would make a name of its
+/// own for each client, and nothing could be shared.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Additions {
+    node: ContextParams,
+    features: Vec<String>,
+}
+
+impl Additions {
+    pub(crate) fn new(node: ContextParams, features: Vec<String>) -> Self {
+        Self { node, features }
+    }
+
+    /// The name that a server is asked for when an application wants this one. An opaque name stays as it is.
+    pub(crate) fn add_to(&self, name: &ResourceName) -> ResourceName {
+        let Some(written) = name.context_params().filter(|_| !self.is_empty()) else { return name.clone() };
+        let nothing = ContextParams::default();
+        let node = if name.is_collection() { &self.node } else { &nothing };
+        let features: Vec<_> = self.features.iter().map(String::as_str).collect();
+        // Attributes of the resource are in the name already, and no other source has any.
+        name.with_context_params(written.composed(node, &features, &[]))
+    }
+
+    /// The name by which an application knows a resource: without what was added.
+    pub(crate) fn take_from(&self, canonical: &Arc<str>) -> Arc<str> {
+        if self.is_empty() || !canonical.contains(PREFIX) {
+            return canonical.clone();
+        }
+        let Ok(name) = ResourceName::parse_received(canonical) else { return canonical.clone() };
+        let Some(params) = name.context_params() else { return canonical.clone() };
+        let kept = params.iter().filter(|(key, value)| !self.has_added(key, value)).collect();
+        name.with_context_params(kept).canonical()
+    }
+
+    fn has_added(&self, key: &str, value: &str) -> bool {
+        self.node.get(key) == Some(value)
+            || key.strip_prefix(FEATURE).is_some_and(|key| self.features.iter().any(|feature| feature == key))
+    }
+
+    fn is_empty(&self) -> bool {
+        self.node.is_empty() && self.features.is_empty()
+    }
+}
+
+/// What the keys of all that is added begin with.
+const PREFIX: &str = "xds.";
+
+const FEATURE: &str = "xds.client_feature.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn additions(node: &[(&str, &str)], features: &[&str]) -> Additions {
+        Additions::new(node.iter().copied().collect(), features.iter().map(|&f| f.into()).collect())
+    }
+
+    fn added(additions: &Additions, name: &str) -> String {
+        let name = ResourceName::parse(name).unwrap();
+        let whole = additions.add_to(&name);
+        assert_eq!(whole.directives(), name.directives());
+        assert_eq!(additions.take_from(&whole.canonical()), name.canonical());
+        whole.as_str().to_owned()
+    }
+
+    #[test]
+    fn c7_the_node_goes_to_collections_and_features_to_all_names() {
+        let both = additions(&[("xds.node.id", "n"), ("xds.node.cluster", "c")], &["f", "g"]);
+        let node = "xds.node.cluster=c&xds.node.id=n";
+        let features = "xds.client_feature.f=true&xds.client_feature.g=true";
+        for (name, expected) in [
+            ("opaque", "opaque".to_owned()),
+            ("*", "*".to_owned()),
+            ("xdstp://a/T/x", format!("xdstp://a/T/x?{features}")),
+            ("xdstp://a/T/x?z=1&b=2", format!("xdstp://a/T/x?b=2&{features}&z=1")),
+            ("xdstp://a/T/x#alt=xdstp://b/T/x", format!("xdstp://a/T/x?{features}")),
+            ("xdstp://a/T/*", format!("xdstp://a/T/*?{features}&{node}")),
+            ("xdstp://a/T/s/*?z=1&b=2", format!("xdstp://a/T/s/*?b=2&{features}&{node}&z=1")),
+            ("xdstp://a/p.TCollection/x#entry=e", format!("xdstp://a/p.TCollection/x?{features}&{node}")),
+        ] {
+            assert_eq!(added(&both, name), expected, "{name}");
+        }
+        assert_eq!(added(&Additions::default(), "xdstp://a/T/*?b=2&a=1"), "xdstp://a/T/*?a=1&b=2");
+    }
+
+    #[test]
+    fn c7_attributes_of_a_resource_are_part_of_its_name() {
+        let name = ResourceName::parse("xdstp://a/T/x?b=1&z=2#alt=xdstp://b/T/x").unwrap();
+        let name = name.with_resource_attribute("vip", "10.0.0.1").with_resource_attribute("vip", "10.0.0.2");
+        assert_eq!(name.to_string(), "xdstp://a/T/x?b=1&xds.resource.vip=10.0.0.2&z=2#alt=xdstp://b/T/x");
+        let whole = additions(&[], &["f"]).add_to(&name);
+        assert_eq!(
+            whole.as_str(),
+            "xdstp://a/T/x?b=1&xds.client_feature.f=true&xds.resource.vip=10.0.0.2&z=2"
+        );
+        assert_eq!(additions(&[], &["f"]).take_from(&whole.canonical()), name.canonical());
+        let opaque = ResourceName::parse("x").unwrap();
+        assert_eq!(opaque.with_resource_attribute("vip", "10.0.0.1"), opaque);
+    }
+
+    #[test]
+    fn c7_what_the_application_and_others_have_written_stays_in_the_name() {
+        let both = additions(&[("xds.node.id", "n")], &["f"]);
+        for name in ["x", "xdstp://a/T/x?xds.node.id=other", "xdstp://a/T/x?xds.client_feature.g=true&a=1"] {
+            let name = ResourceName::parse_received(name).unwrap();
+            assert_eq!(both.take_from(&name.canonical()), name.canonical());
+        }
+    }
+}
