@@ -1,4 +1,4 @@
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use prost::Message;
@@ -39,6 +39,13 @@ impl Dialogue {
                 let handled = session.handle_request((*request).clone()).map_err(misused)?;
                 Ok((Request::Delta(request), handled))
             }
+        }
+    }
+
+    pub(super) fn handle_time(&mut self, now: Instant, store: &Store) -> Option<Instant> {
+        match self {
+            Self::Sotw(session) => session.handle_time(now, store),
+            Self::Delta(session) => session.handle_time(now, store),
         }
     }
 

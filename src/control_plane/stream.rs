@@ -1,7 +1,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    time::Instant,
+};
 use tonic::{Status, Streaming};
 
 use super::{
@@ -42,7 +45,7 @@ impl Stream {
         mut commands: mpsc::UnboundedReceiver<Command>,
     ) {
         let mut state = self.hub.follow();
-        self.follow(&mut state);
+        let mut alarm = self.follow(&mut state);
         loop {
             let deaf = state.borrow().deaf;
             let step = tokio::select! {
@@ -51,6 +54,7 @@ impl Stream {
                 _ = state.changed() => Ok(()),
                 command = commands.recv() => self.on_command(command),
                 () = self.responses.closed() => Err(None),
+                () = ring(alarm) => Ok(()),
             };
             if let Err(status) = step {
                 if let Some(status) = status {
@@ -59,7 +63,7 @@ impl Stream {
                 }
                 return;
             }
-            self.follow(&mut state);
+            alarm = self.follow(&mut state);
         }
     }
 
@@ -93,16 +97,19 @@ impl Stream {
         }
     }
 
-    /// Looks at the state and sends all that is due.
-    fn follow(&mut self, state: &mut watch::Receiver<State>) {
+    /// Looks at the state and sends all that is due. Returns when to do so again even if nothing happens.
+    fn follow(&mut self, state: &mut watch::Receiver<State>) -> Option<Instant> {
         let State { store, held, headers, .. } = state.borrow_and_update().clone();
         if headers == Headers::AtOnce {
             self.headers = None;
         }
         self.dialogue.set_held(held);
+        // The clock of the runtime, which a test may have stopped.
+        let alarm = self.dialogue.handle_time(Instant::now().into_std(), &store);
         while let Some(response) = self.dialogue.poll_response(&store) {
             self.send(&response);
         }
+        alarm.map(Instant::from_std)
     }
 
     fn send(&mut self, response: &Response) {
@@ -123,6 +130,13 @@ impl Stream {
         let stream = self.id;
         tracing::trace!(stream, type_url, version, resources, removed, bytes, "response");
         self.hub.emit(&Event::Response { stream, type_url, version, resources, removed, bytes });
+    }
+}
+
+async fn ring(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
     }
 }
 

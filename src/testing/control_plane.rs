@@ -130,6 +130,14 @@ impl ControlPlane {
         self.inner.remove(type_url, name)
     }
 
+    /// Says instead of a resource why it cannot be had, with the number of a gRPC status code; see
+    /// [`Transaction::set_error`]. Returns whether anything is different now.
+    pub fn set_error(&self, type_url: &str, name: &str, code: i32, message: &str) -> bool {
+        self.inner.update(|tx| {
+            tx.set_error(type_url, name, code, message);
+        })
+    }
+
     /// The version that clients see of a type now.
     pub fn version(&self, type_url: &str) -> String {
         let store = self.inner.store();
@@ -229,7 +237,8 @@ impl ControlPlane {
 
 /// # Faults
 impl ControlPlane {
-    /// Sends nothing until [`release`](Self::release). Requests are read as ever.
+    /// Sends nothing until [`release`](Self::release), not even what confirms resources with a time to live. Requests are read
+    /// as ever.
     pub fn hold(&self) {
         self.inner.set_held(Held::all());
     }

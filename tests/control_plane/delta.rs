@@ -163,3 +163,53 @@ async fn events_tell_the_variant_and_what_was_removed() {
     assert!(matches!(events.recv().await, Some(Event::Request { stream: 1, .. })));
     assert!(matches!(events.recv().await, Some(Event::Response { resources: 1, removed: 2, .. })));
 }
+
+#[tokio::test]
+async fn resources_with_a_time_to_live_are_confirmed_in_both_variants() {
+    let control_plane = ControlPlane::start().await;
+    control_plane.set(resource("a", "1").with_ttl(Duration::from_millis(90)));
+    control_plane.set(resource("b", "1"));
+    let mut delta = DeltaPeer::connect(&control_plane.uri()).await;
+    delta.change(CLUSTER, &["a", "b"], &[]);
+    let mut response = delta.response().await;
+    assert_eq!(response.resources[0].ttl.as_ref().unwrap().nanos, 90_000_000);
+    // A machine that is too slow for that time gets the whole resource instead.
+    while response.resources[0].resource.is_some() {
+        delta.answer(&response, None);
+        response = delta.response().await;
+    }
+    let [heartbeat] = &response.resources[..] else { panic!("one resource") };
+    assert_eq!((heartbeat.name.as_str(), heartbeat.version.as_str()), ("a", "1"));
+    drop(delta);
+
+    let mut whole = Peer::connect(&control_plane.uri()).await;
+    whole.request(CLUSTER, &[]);
+    let mut response = whole.response().await;
+    while response.resources.len() == 2 {
+        whole.request(CLUSTER, &[]);
+        response = whole.response().await;
+    }
+    assert_eq!((response.version_info.as_str(), response.resources.len()), ("2", 1));
+}
+
+#[tokio::test]
+async fn globs_redirects_and_errors_are_served() {
+    let control_plane = ControlPlane::start().await;
+    let glob = "xdstp://a/envoy.config.cluster.v3.Cluster/shop/*";
+    let name = "xdstp://a/envoy.config.cluster.v3.Cluster/shop/cart";
+    let mut peer = DeltaPeer::connect(&control_plane.uri()).await;
+    peer.change(CLUSTER, &[glob, "broken"], &[]);
+    let response = peer.response().await;
+    assert_eq!(response.removed_resources, ["broken", glob]);
+    peer.answer(&response, None);
+    control_plane
+        .set(AnyResource::redirect(CLUSTER, name, "xdstp://b/envoy.config.cluster.v3.Cluster/cart").unwrap());
+    let response = peer.response().await;
+    assert_eq!(response.resources[0].name, name);
+    let body = response.resources[0].resource.as_ref().unwrap();
+    assert_eq!(body.type_url, "type.googleapis.com/xds.core.v3.ResourceLocator");
+    peer.answer(&response, None);
+    assert!(control_plane.set_error(CLUSTER, "broken", 7, "not yours"));
+    let response = peer.response().await;
+    assert_eq!(response.resource_errors[0].error_detail.as_ref().unwrap().message, "not yours");
+}

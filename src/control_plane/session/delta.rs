@@ -1,4 +1,4 @@
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Instant};
 
 use super::{super::store::Store, Handled, Held, Misuse, Settings, key::TypeKey};
 use crate::pb::envoy::{
@@ -21,8 +21,10 @@ mod subscription;
 /// does not exist is said in `removed_resources`. From then on changes are sent, as they happen. A type has one response on
 /// its way; what comes up meanwhile waits for the answer to it. What a client rejected is not sent again until it changes
 /// or is subscribed to again. What a client holds from an earlier stream (`initial_resource_versions`) is sent only if it
-/// differs. A name that is let go while the wildcard goes on is settled by sending the resource, or that there is none.
-/// Types are sent in the order of [`Session`](super::Session).
+/// differs. A name that is let go while the wildcard, or a glob, goes on is settled by sending the resource, or that there
+/// is none. A glob stands for its members as they come and go; that it has none is said by its own name in
+/// `removed_resources`. Resources with a time to live are confirmed three times within it, by
+/// [`handle_time`](Self::handle_time). Types are sent in the order of [`Session`](super::Session).
 ///
 /// A session follows one store through its changes; it keeps nothing alive but what the client was last told.
 #[derive(Debug, Clone, Default)]
@@ -61,7 +63,7 @@ impl DeltaSession {
         }
         names_changed |= subscription.begin(named, request.initial_resource_versions);
         for name in request.resource_names_unsubscribe {
-            names_changed |= subscription.unsubscribe(&name);
+            names_changed |= subscription.unsubscribe(name);
         }
         Ok(Handled::Understood { answer, names_changed })
     }
@@ -69,21 +71,24 @@ impl DeltaSession {
     /// The next response that is due, if any.
     pub fn poll_response(&mut self, store: &Store) -> Option<DeltaDiscoveryResponse> {
         let Self { types, held, settings, .. } = self;
+        let nonce = self.sent + 1;
         let response = types.iter_mut().find_map(|(key, subscription)| {
             if held.holds(&key.type_url) || subscription.is_awaiting() {
                 return None;
             }
-            subscription.poll(&key.type_url, store, settings)
+            subscription.poll((&key.type_url, nonce.to_string()), store, settings)
         })?;
-        self.sent += 1;
-        let identifier = settings.identifier.clone();
-        let response = DeltaDiscoveryResponse {
-            nonce: self.sent.to_string(),
-            control_plane: identifier.map(|identifier| ControlPlane { identifier }),
-            ..response
-        };
-        self.note_sent(&response);
-        Some(response)
+        self.sent = nonce;
+        let control_plane = settings.identifier.clone().map(|identifier| ControlPlane { identifier });
+        Some(DeltaDiscoveryResponse { control_plane, ..response })
+    }
+
+    /// Takes note of the time, by which resources with a time to live are confirmed. Returns when it is to be called again, if
+    /// there are any; also call it before [`poll_response`](Self::poll_response) when the store changed. Without it nothing is
+    /// ever confirmed.
+    pub fn handle_time(&mut self, now: Instant, store: &Store) -> Option<Instant> {
+        let types = self.types.iter_mut();
+        types.filter_map(|(key, subscription)| subscription.handle_time(now, &store.get(&key.type_url))).min()
     }
 
     /// Takes note of a response that somebody else put on the stream, so that the client's answer to it is understood.

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 mod delta;
 mod key;
+mod pulse;
 mod sotw;
+mod wrap;
 
 pub use self::{delta::DeltaSession, sotw::Session};
 

@@ -1,15 +1,21 @@
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
 
 use super::super::{
-    super::store::{Store, Stored, Type},
+    super::store::{Store, Stored, Type, canonical},
     Answer, Settings, WILDCARD,
+    pulse::{Confirm, Pulse},
+    wrap,
 };
-use crate::pb::{
-    envoy::service::discovery::v3::{DeltaDiscoveryResponse, Resource},
-    google::{protobuf::Any, rpc::Status},
+use crate::{
+    name::ResourceName,
+    pb::{envoy::service::discovery::v3::DeltaDiscoveryResponse, google::rpc::Status},
 };
 
-/// One type on one stream.
+/// One type on one stream. All names are canonical.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Subscription {
     /// Names that are wanted, without `*`.
@@ -19,28 +25,54 @@ pub(super) struct Subscription {
     begun: bool,
     /// What the client says that it holds, by name: the versions. Empty once it was compared with what there is.
     initial: BTreeMap<String, String>,
-    /// Names of which something must be said.
-    due: BTreeSet<String>,
+    /// Names of resources, globs or aliases of which something must be said, as they were asked for.
+    fresh: BTreeSet<String>,
     /// Everything that is wanted by the wildcard must be said.
     everything: bool,
+    /// Names of resources, and of empty globs, of which something must be said.
+    due: BTreeSet<String>,
+    /// Resources that must be confirmed.
+    beating: BTreeSet<String>,
+    pulse: Pulse,
+    /// Resources with a time to live that came in responses which were rejected. Which of them the client has is not known,
+    /// so that they are sent again in place of a heartbeat.
+    doubtful: BTreeSet<String>,
     /// The resources when it was last decided what to say.
     seen: Option<Type>,
-    /// The nonces and versions of responses that the client has not answered.
-    awaiting: BTreeMap<String, String>,
+    /// Responses that the client has not answered, by nonce.
+    awaiting: BTreeMap<String, Awaited>,
+}
+
+#[derive(Debug, Clone)]
+struct Awaited {
+    version: String,
+    /// The resources in it that have a time to live.
+    perishable: Vec<String>,
+}
+
+/// A response in the making.
+#[derive(Debug, Default)]
+struct Draft {
+    response: DeltaDiscoveryResponse,
+    perishable: Vec<String>,
 }
 
 impl Subscription {
     /// The answer to a response on its way, if this is one. Other nonces mean nothing (B2.11).
     pub(super) fn take_answer(&mut self, nonce: &str, error_detail: Option<Status>) -> Option<Answer> {
-        let version = self.awaiting.remove(nonce)?;
+        let Awaited { version, perishable } = self.awaiting.remove(nonce)?;
         Some(match error_detail {
             None => Answer::Accepted { version },
-            Some(status) => Answer::Rejected { version, code: status.code, message: status.message },
+            Some(status) => {
+                self.doubtful.extend(perishable);
+                Answer::Rejected { version, code: status.code, message: status.message }
+            }
         })
     }
 
     pub(super) fn note_sent(&mut self, nonce: &str, version: &str) {
-        self.awaiting.insert(nonce.to_owned(), version.to_owned());
+        let awaited = Awaited { version: version.to_owned(), perishable: Vec::new() };
+        self.awaiting.insert(nonce.to_owned(), awaited);
     }
 
     pub(super) fn is_awaiting(&self) -> bool {
@@ -50,14 +82,14 @@ impl Subscription {
     /// Returns whether the name was not wanted before.
     pub(super) fn subscribe(&mut self, name: String) -> bool {
         if name == WILDCARD {
-            self.initial.values_mut().for_each(String::clear);
+            self.distrust(WILDCARD);
             self.everything = true;
             return !std::mem::replace(&mut self.wildcard, true);
         }
+        let name = to_canonical(name);
         self.distrust(&name);
-        let new = self.names.insert(name.clone());
-        self.due.insert(name);
-        new
+        self.fresh.insert(name.clone());
+        self.names.insert(name)
     }
 
     /// Takes in what only the first request says, after the names to subscribe to; others may say it and are not heard
@@ -66,45 +98,44 @@ impl Subscription {
         if std::mem::replace(&mut self.begun, true) {
             return false;
         }
-        self.initial = versions;
+        self.initial = versions.into_iter().map(|(name, version)| (to_canonical(name), version)).collect();
         self.wildcard |= !named;
         self.everything |= !named;
         !named
     }
 
     /// Returns whether the name was wanted before.
-    pub(super) fn unsubscribe(&mut self, name: &str) -> bool {
+    pub(super) fn unsubscribe(&mut self, name: String) -> bool {
         if name == WILDCARD {
+            self.distrust(WILDCARD);
             self.everything = false;
-            let Self { due, names, .. } = self;
-            due.retain(|name| names.contains(name));
             return std::mem::replace(&mut self.wildcard, false);
         }
-        let wanted = self.names.remove(name);
-        if !self.wildcard {
-            self.due.remove(name);
+        let name = to_canonical(name);
+        self.distrust(&name);
+        let wanted = self.names.remove(&name);
+        self.fresh.remove(&name);
+        if wanted && self.is_covered(&name) {
+            // The client cannot know whether the wildcard, or the glob, has it (B2.20).
+            self.fresh.insert(name);
         } else if wanted {
-            // The client cannot know whether the wildcard has it (B2.20).
-            self.distrust(name);
-            self.due.insert(name.to_owned());
+            self.due.remove(&name);
         }
         wanted
-    }
-
-    /// What the client holds of a name is sent again, even if it is the same.
-    fn distrust(&mut self, name: &str) {
-        // No resource has an empty version.
-        self.initial.get_mut(name).into_iter().for_each(String::clear);
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.wildcard.then_some(WILDCARD).into_iter().chain(self.names.iter().map(String::as_str))
     }
 
-    /// The response that is due, without its nonce. What is in it is taken as said.
+    pub(super) fn handle_time(&mut self, now: Instant, of_type: &Type) -> Option<Instant> {
+        self.pulse.handle_time(now, of_type)
+    }
+
+    /// The response that is due, with its nonce. What is in it is taken as said.
     pub(super) fn poll(
         &mut self,
-        type_url: &str,
+        (type_url, nonce): (&str, String),
         store: &Store,
         settings: &Settings,
     ) -> Option<DeltaDiscoveryResponse> {
@@ -112,50 +143,172 @@ impl Subscription {
         // The answer to a wildcard may hold nothing, which says that there is nothing (B2.28).
         let owed = self.everything;
         self.look(&now, |stored| store.version(stored.version()), settings);
-        if self.due.is_empty() && !owed {
-            return None;
-        }
-        let mut response = DeltaDiscoveryResponse {
-            system_version_info: store.version(now.version()),
-            type_url: type_url.to_owned(),
-            ..DeltaDiscoveryResponse::default()
-        };
+        let mut draft = Draft::default();
         let limit = settings.max_per_response.map_or(usize::MAX, |limit| limit.max(1));
-        for name in std::iter::from_fn(|| self.due.pop_first()).take(limit) {
-            match now.resource(&name) {
-                Some(stored) => response.resources.push(Resource {
-                    version: store.version(stored.version()),
-                    resource: Some(Any { type_url: type_url.to_owned(), value: stored.bytes().clone() }),
-                    name,
-                    ..Resource::default()
-                }),
-                None => response.removed_resources.push(name),
+        while draft.len() < limit {
+            if let Some(name) = self.due.pop_first() {
+                self.say(name, &mut draft, (type_url, &now, store));
+            } else if let Some(name) = self.beating.pop_first() {
+                self.confirm(&name, &mut draft, (&now, store));
+            } else {
+                break;
             }
         }
-        Some(response)
+        if draft.len() == 0 && !owed {
+            return None;
+        }
+        let Draft { response, perishable } = draft;
+        let version = store.version(now.version());
+        self.awaiting.insert(nonce.clone(), Awaited { version: version.clone(), perishable });
+        let (type_url, system_version_info) = (type_url.to_owned(), version);
+        Some(DeltaDiscoveryResponse { type_url, system_version_info, nonce, ..response })
     }
 
     /// Finds out what must be said of what there is now.
     fn look(&mut self, now: &Type, version: impl Fn(&Stored) -> String, settings: &Settings) {
-        let seen = self.seen.replace(now.clone());
-        // Before the first response everything that is wanted is due anyway.
-        for name in seen.iter().flat_map(|seen| now.changed_since(seen)) {
-            if self.wildcard || self.names.contains(name) {
-                self.due.insert(name.to_owned());
+        if let Some(seen) = self.seen.replace(now.clone()) {
+            self.compare(now, &seen);
+        }
+        for name in std::mem::take(&mut self.fresh) {
+            let mut found = now.members(&name).chain(now.aliased(&name)).map(str::to_owned).peekable();
+            // Of what is not there it is said that it is not.
+            let is_missing = found.peek().is_none();
+            self.due.extend(found);
+            if is_missing || now.entry(&name).is_some() || now.error_entry(&name).is_some() {
+                self.due.insert(name);
             }
         }
         if std::mem::take(&mut self.everything) {
-            self.due.extend(now.iter().map(|(name, _)| name.to_owned()));
+            self.due.extend(now.entries().map(|(name, _)| name.to_owned()));
         }
         for (name, held) in std::mem::take(&mut self.initial) {
-            match now.resource(&name) {
-                Some(stored) if !settings.ignore_initial_versions && version(stored) == held => {
+            match now.entry(&name) {
+                Some((_, stored)) if !settings.ignore_initial_versions && version(stored) == held => {
                     self.due.remove(&name);
+                    if stored.ttl().is_some() {
+                        self.beating.insert(name);
+                    }
                 }
                 // It is due by whatever it is wanted.
                 Some(_) => {}
                 None => drop(self.due.insert(name)),
             }
         }
+        self.beat(now);
+    }
+
+    /// Finds what changed of what is wanted. Takes time for the changes, however many names and globs are wanted.
+    fn compare(&mut self, now: &Type, seen: &Type) {
+        for difference in now.differences(seen) {
+            let is_wanted = |stored: &Stored| self.wants(difference.name, stored);
+            if !difference.before.is_some_and(is_wanted) && !difference.now.is_some_and(is_wanted) {
+                continue;
+            }
+            self.due.insert(difference.name.to_owned());
+            // The last member of a glob is gone.
+            let glob = difference.before.and_then(Stored::glob).filter(|glob| self.names.contains(*glob));
+            if let Some(glob) = glob.filter(|glob| now.members(glob).next().is_none()) {
+                self.due.insert(glob.to_owned());
+            }
+        }
+        for name in now.errors_changed_since(seen) {
+            if self.names.contains(name) || self.is_covered_by_glob(name) {
+                self.due.insert(name.to_owned());
+            }
+        }
+    }
+
+    /// Finds which resources must be confirmed.
+    fn beat(&mut self, now: &Type) {
+        for (ttl, confirm) in self.pulse.take_due() {
+            for name in now.of_ttl(ttl) {
+                if !now.entry(name).is_some_and(|(_, stored)| self.wants(name, stored)) {
+                    continue;
+                }
+                match confirm {
+                    Confirm::Heartbeat if !self.doubtful.contains(name) => {
+                        self.beating.insert(name.to_owned())
+                    }
+                    Confirm::Heartbeat | Confirm::Again => self.due.insert(name.to_owned()),
+                };
+            }
+        }
+    }
+
+    fn say(&mut self, name: String, draft: &mut Draft, (type_url, now, store): (&str, &Type, &Store)) {
+        let Draft { response, perishable } = draft;
+        match now.entry(&name) {
+            Some((_, stored)) if self.wants(&name, stored) => {
+                self.beating.remove(&name);
+                self.doubtful.remove(&name);
+                response.resources.push(wrap::whole(type_url, stored, store));
+                if stored.ttl().is_some() {
+                    perishable.push(name);
+                }
+            }
+            // It was let go meanwhile.
+            Some(_) => {}
+            None => match now.error_entry(&name).map(|(_, error)| error) {
+                Some(error) if self.names.contains(&name) || self.is_covered_by_glob(&name) => {
+                    response.resource_errors.push(wrap::error(error));
+                }
+                Some(_) => response.removed_resources.push(name),
+                // A glob that was empty has members again.
+                None if now.members(&name).next().is_some() => {}
+                None => response.removed_resources.push(name),
+            },
+        }
+    }
+
+    fn confirm(&mut self, name: &str, draft: &mut Draft, (now, store): (&Type, &Store)) {
+        let wanted = now.entry(name).filter(|(_, stored)| self.wants(name, stored));
+        draft.response.resources.extend(wanted.map(|(_, stored)| wrap::heartbeat(stored, store)));
+    }
+
+    /// What the client holds by a name is sent again if it is wanted, even if it is the same: the client asked for it again, or
+    /// dropped it meanwhile.
+    fn distrust(&mut self, name: &str) {
+        if self.initial.is_empty() {
+            return;
+        }
+        // No resource has an empty version.
+        if name == WILDCARD || is_glob(name) {
+            self.initial.values_mut().for_each(String::clear);
+        } else {
+            self.initial.get_mut(name).into_iter().for_each(String::clear);
+        }
+    }
+
+    fn wants(&self, name: &str, stored: &Stored) -> bool {
+        self.wildcard
+            || self.names.contains(name)
+            || stored.glob().into_iter().chain(stored.aliases()).any(|name| self.names.contains(name))
+    }
+
+    fn is_covered(&self, name: &str) -> bool {
+        self.wildcard || self.is_covered_by_glob(name)
+    }
+
+    fn is_covered_by_glob(&self, name: &str) -> bool {
+        let glob = ResourceName::parse_received(name).ok().and_then(|name| name.enclosing_glob());
+        glob.is_some_and(|glob| self.names.contains(glob.as_str()))
+    }
+}
+
+impl Draft {
+    fn len(&self) -> usize {
+        let DeltaDiscoveryResponse { resources, removed_resources, resource_errors, .. } = &self.response;
+        resources.len() + removed_resources.len() + resource_errors.len()
+    }
+}
+
+fn is_glob(name: &str) -> bool {
+    ResourceName::parse_received(name).is_ok_and(|name| name.is_glob())
+}
+
+fn to_canonical(name: String) -> String {
+    match canonical(&name) {
+        Cow::Borrowed(_) => name,
+        Cow::Owned(canonical) => canonical,
     }
 }

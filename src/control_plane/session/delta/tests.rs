@@ -76,7 +76,7 @@ impl Pair {
         Some(response)
     }
 
-    /// All that is due, as `TYPE VERSION: NAME@VERSION=BYTES... -REMOVED...`.
+    /// All that is due; see [`text`].
     fn responses(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.poll()).map(|response| text(&response)).collect()
     }
@@ -108,14 +108,20 @@ fn request(type_url: &str, subscribe: &[&str], unsubscribe: &[&str]) -> DeltaDis
     }
 }
 
+/// `TYPE VERSION: NAME@VERSION=BYTES/TTL... NAME@VERSION~TTL... -REMOVED... !NAME=CODE...`, with `~` for a heartbeat.
 fn text(response: &DeltaDiscoveryResponse) -> String {
     let short = response.type_url.rsplit('.').next().unwrap();
     let resources = response.resources.iter().map(|resource| {
-        let body = resource.resource.as_ref().map(|any| String::from_utf8_lossy(&any.value).into_owned());
-        format!(" {}@{}={}", resource.name, resource.version, body.unwrap_or_default())
+        let body = resource.resource.as_ref().map(|any| format!("={}", String::from_utf8_lossy(&any.value)));
+        let ttl = resource.ttl.as_ref().map(|ttl| format!("/{}", ttl.seconds)).unwrap_or_default();
+        format!(" {}@{}{}{ttl}", resource.name, resource.version, body.unwrap_or("~".into()))
     });
     let removed = response.removed_resources.iter().map(|name| format!(" -{name}"));
-    let what: String = resources.chain(removed).collect();
+    let errors = response.resource_errors.iter().map(|error| {
+        let code = error.error_detail.as_ref().unwrap().code;
+        format!(" !{}={code}", error.resource_name.as_ref().unwrap().name)
+    });
+    let what: String = resources.chain(removed).chain(errors).collect();
     format!("{short} {}:{what}", response.system_version_info)
 }
 
@@ -427,4 +433,7 @@ fn answers_to_what_another_put_on_the_stream_are_understood() {
     assert_eq!(pair.settle(), nothing());
 }
 
+mod manners;
 mod model;
+mod names;
+mod ttl;

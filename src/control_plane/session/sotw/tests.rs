@@ -1,7 +1,11 @@
 use proptest::prelude::*;
+use prost::Message;
 
 use super::*;
-use crate::{control_plane::AnyResource, pb::google::rpc::Status};
+use crate::{
+    control_plane::{AnyResource, type_url},
+    pb::{envoy::service::discovery::v3::Resource, google::rpc::Status},
+};
 
 const LDS: &str = type_url::LISTENER;
 const RDS: &str = type_url::ROUTE_CONFIGURATION;
@@ -351,6 +355,9 @@ fn answers_to_what_another_put_on_the_stream_are_understood() {
     pair.set(&[(CDS, "a", "a2")]);
     assert_eq!(pair.responses(), ["Cluster 2: a2"]);
 }
+
+mod manners;
+mod ttl;
 
 /// What may happen to a stream.
 #[derive(Debug, Clone)]

@@ -9,6 +9,7 @@ use super::*;
 enum Step {
     Set(u8, u8),
     Remove(u8),
+    Fail(u8),
     Change(Vec<u8>, Vec<u8>),
     Poll,
     Deliver,
@@ -18,11 +19,12 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let name = 0..6u8;
-    // 6 is the wildcard.
-    let names = || proptest::collection::vec(0..7u8, 0..3);
+    // Beside the names of resources the wildcard and the glob.
+    let names = || proptest::collection::vec(0..8u8, 0..3);
     let step = prop_oneof![
         2 => (name.clone(), 0..3u8).prop_map(|(name, value)| Step::Set(name, value)),
-        1 => name.prop_map(Step::Remove),
+        2 => name.clone().prop_map(Step::Remove),
+        1 => name.prop_map(Step::Fail),
         3 => (names(), names()).prop_map(|(subscribe, unsubscribe)| Step::Change(subscribe, unsubscribe)),
         2 => Just(Step::Poll),
         2 => Just(Step::Deliver),
@@ -33,8 +35,19 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 fn named(name: u8) -> String {
-    if name == 6 { "*".into() } else { format!("{name}") }
+    match name {
+        0..4 => format!("{name}"),
+        4..6 => format!("xdstp://auth/T/foo/{name}?x=1&y=2"),
+        6 => "*".into(),
+        _ => GLOB.into(),
+    }
 }
+
+fn is_member(name: &str) -> bool {
+    name.starts_with("xdstp://auth/T/foo/") && name != GLOB
+}
+
+const GLOB: &str = "xdstp://auth/T/foo/*?x=1&y=2";
 
 struct Client {
     pair: Pair,
@@ -42,6 +55,8 @@ struct Client {
     /// A request of the stream was sent.
     begun: bool,
     held: BTreeMap<String, (String, Vec<u8>)>,
+    /// What the server said of the glob last since it was asked for.
+    is_empty: Option<bool>,
     /// The response that was sent and has not arrived.
     under_way: Option<DeltaDiscoveryResponse>,
 }
@@ -53,14 +68,13 @@ impl Client {
             unsubscribe.into_iter().map(named).filter(|name| !subscribe.contains(name)).collect();
         let nothing_to_begin_with = !self.begun && subscribe.is_empty();
         self.wanted.extend(subscribe.iter().cloned());
+        if subscribe.contains(GLOB) {
+            self.is_empty = None;
+        }
         for name in &unsubscribe {
             self.wanted.remove(name);
-            if name == "*" {
-                self.held.retain(|name, _| self.wanted.contains(name));
-            } else if !self.wanted.contains("*") {
-                self.held.remove(name);
-            }
         }
+        self.drop_unwanted();
         if nothing_to_begin_with {
             // It would be the wildcard.
             return;
@@ -92,6 +106,17 @@ impl Client {
         });
     }
 
+    fn wants(&self, name: &str) -> bool {
+        self.wanted.contains("*")
+            || self.wanted.contains(name)
+            || (is_member(name) && self.wanted.contains(GLOB))
+    }
+
+    fn drop_unwanted(&mut self) {
+        let held = std::mem::take(&mut self.held);
+        self.held = held.into_iter().filter(|(name, _)| self.wants(name)).collect();
+    }
+
     fn send(&mut self, request: DeltaDiscoveryRequest) {
         self.begun = true;
         let request = DeltaDiscoveryRequest { type_url: CDS.into(), ..request };
@@ -115,14 +140,28 @@ impl Client {
 
     fn deliver(&mut self) {
         let Some(response) = self.under_way.take() else { return };
+        let mut said = BTreeSet::new();
         for resource in response.resources {
-            if self.wanted.contains("*") || self.wanted.contains(&resource.name) {
+            assert!(said.insert(resource.name.clone()), "{} twice", resource.name);
+            if self.wants(&resource.name) {
+                if is_member(&resource.name) {
+                    self.is_empty = Some(false);
+                }
                 let value = resource.resource.expect("a body").value.to_vec();
                 self.held.insert(resource.name, (resource.version, value));
             }
         }
-        for name in response.removed_resources {
+        let errors = response.resource_errors.into_iter().map(|error| error.resource_name.unwrap().name);
+        for name in response.removed_resources.into_iter().chain(errors) {
+            assert!(said.insert(name.clone()), "{name} twice");
             self.held.remove(&name);
+            if name == GLOB {
+                self.is_empty = Some(true);
+                // It says of all members that they are gone (C18).
+                let wanted = self.wanted.clone();
+                let otherwise = |name: &String| wanted.contains("*") || wanted.contains(name);
+                self.held.retain(|name, _| !is_member(name) || otherwise(name));
+            }
         }
     }
 
@@ -145,11 +184,14 @@ proptest! {
         let max_per_response = limited.then_some(2);
         let settings = Settings { max_per_response, ignore_initial_versions, ..Settings::default() };
         let pair = Pair { session: DeltaSession::new(settings), ..Pair::default() };
-        let mut client = Client { pair, wanted: BTreeSet::new(), begun: false, held: BTreeMap::new(), under_way: None };
+        let mut client = Client { pair, wanted: BTreeSet::new(), begun: false, held: BTreeMap::new(), is_empty: None, under_way: None };
         for step in steps {
             match step {
                 Step::Set(name, value) => client.pair.set(&[(CDS, &named(name), &format!("{name}={value}"))]),
                 Step::Remove(name) => client.pair.remove(CDS, &named(name)),
+                Step::Fail(name) => drop(client.pair.store.update(|tx| {
+                    tx.set_error(CDS, &named(name), 7, "no");
+                })),
                 Step::Change(subscribe, unsubscribe) => client.change(subscribe, unsubscribe),
                 Step::Poll => drop(client.poll()),
                 Step::Deliver => client.deliver(),
@@ -159,13 +201,16 @@ proptest! {
         }
         client.settle();
         let now = client.pair.store.get(CDS);
-        let wanted = now.iter().filter(|(name, _)| client.wanted.contains("*") || client.wanted.contains(*name));
+        let wanted = now.iter().filter(|(name, _)| client.wants(name));
         let expected: BTreeMap<_, _> = wanted
             .map(|(name, stored)| {
                 let version = client.pair.store.version(stored.version());
                 (name.to_owned(), (version, stored.bytes().to_vec()))
             })
             .collect();
+        if client.wanted.contains(GLOB) && !expected.keys().any(|name| is_member(name)) {
+            prop_assert_eq!(client.is_empty, Some(true));
+        }
         prop_assert_eq!(client.held, expected);
     }
 }

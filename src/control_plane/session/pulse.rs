@@ -1,0 +1,68 @@
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use super::super::store::Type;
+
+/// When the resources of a type that have a time to live are confirmed on one stream.
+///
+/// There is a beat for each time to live, not for each resource: at every beat all resources with it are confirmed.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Pulse {
+    now: Option<Instant>,
+    beats: BTreeMap<Duration, Beat>,
+}
+
+#[derive(Debug, Clone)]
+struct Beat {
+    next: Instant,
+    /// The last time that clients heard of all the resources; before the first beat, when it was begun to look.
+    confirmed: Instant,
+    due: bool,
+}
+
+/// What is due of the resources with a time to live.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Confirm {
+    /// They are told to be as they were.
+    Heartbeat,
+    /// The client may have dropped them meanwhile, so that they must be sent again.
+    Again,
+}
+
+impl Pulse {
+    /// Takes note of the time. Returns when the next beat is.
+    pub(super) fn handle_time(&mut self, now: Instant, of_type: &Type) -> Option<Instant> {
+        self.now = Some(now);
+        let mut beats = std::mem::take(&mut self.beats);
+        for ttl in of_type.ttls() {
+            let period = (ttl / BEATS).max(SHORTEST);
+            let mut beat =
+                beats.remove(&ttl).unwrap_or(Beat { next: now + period, confirmed: now, due: false });
+            if beat.next <= now {
+                beat.due = true;
+                beat.next = now + period;
+            }
+            self.beats.insert(ttl, beat);
+        }
+        self.beats.values().map(|beat| beat.next).min()
+    }
+
+    /// What is due, each time to live once; it is taken as said.
+    pub(super) fn take_due(&mut self) -> Vec<(Duration, Confirm)> {
+        let Some(now) = self.now else { return Vec::new() };
+        let due = self.beats.iter_mut().filter(|(_, beat)| beat.due);
+        due.map(|(ttl, beat)| {
+            let late = now.saturating_duration_since(beat.confirmed) >= *ttl;
+            (beat.due, beat.confirmed) = (false, now);
+            (*ttl, if late { Confirm::Again } else { Confirm::Heartbeat })
+        })
+        .collect()
+    }
+}
+
+/// How often a resource is confirmed within its time to live.
+const BEATS: u32 = 3;
+/// A bound on what very short times to live cost.
+const SHORTEST: Duration = Duration::from_millis(1);

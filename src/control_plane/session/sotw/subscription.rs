@@ -1,0 +1,251 @@
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
+
+use bytes::Bytes;
+use prost::Message;
+
+use super::super::{
+    super::{
+        store::{Store, Stored, StoredError, Type, canonical},
+        type_url,
+    },
+    Settings, WILDCARD,
+    pulse::{Confirm, Pulse},
+    wrap,
+};
+use crate::{
+    name::ResourceName,
+    pb::{
+        envoy::service::discovery::v3::{DiscoveryResponse, Resource},
+        google::protobuf::Any,
+    },
+};
+
+/// One type on one stream. All names are canonical.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Subscription {
+    /// Names that are wanted, without `*`: sorted, each once.
+    names: Vec<String>,
+    wildcard: bool,
+    /// An empty list of names means `*` until a name was sent (B1.2).
+    ever_named: bool,
+    added: Added,
+    /// The resources when it was last decided what to say.
+    seen: Option<Type>,
+    /// The nonce of the newest response.
+    pub(super) nonce: String,
+    /// The version of the response that the client has not answered.
+    pub(super) awaiting: Option<String>,
+    /// The newest answer was a rejection.
+    pub(super) rejected: bool,
+    /// The version of the newest response of the session's own.
+    version: String,
+    pub(super) pulse: Pulse,
+}
+
+/// What was asked for since the last response.
+#[derive(Debug, Clone, Default)]
+struct Added {
+    names: Vec<String>,
+    wildcard: bool,
+}
+
+/// What a response says.
+#[derive(Debug)]
+enum News<'a> {
+    Whole { resources: Vec<&'a Stored>, errors: Vec<&'a StoredError> },
+    Heartbeats(Vec<&'a Stored>),
+}
+
+impl Subscription {
+    /// Replaces what is wanted (B1.1); returns whether it is something else than before.
+    pub(super) fn subscribe(&mut self, mut names: Vec<String>) -> bool {
+        for name in &mut names {
+            if let Cow::Owned(canonical) = canonical(name) {
+                *name = canonical;
+            }
+        }
+        names.sort_unstable();
+        names.dedup();
+        self.ever_named |= !names.is_empty();
+        let star = names.binary_search_by(|name| name.as_str().cmp(WILDCARD));
+        let wildcard = star.map(|at| names.remove(at)).is_ok() || !self.ever_named;
+        if wildcard == self.wildcard && names == self.names {
+            return false;
+        }
+        self.added.wildcard |= wildcard && !self.wildcard;
+        let before = std::mem::replace(&mut self.names, names);
+        let new = self.names.iter().filter(|name| before.binary_search(name).is_err()).cloned();
+        self.added.names.extend(new);
+        self.wildcard = wildcard;
+        true
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.wildcard.then_some(WILDCARD).into_iter().chain(self.names.iter().map(String::as_str))
+    }
+
+    /// The response that is due, without its nonce. What is in it is taken as said.
+    pub(super) fn poll(
+        &mut self,
+        (type_url, full_state): (&str, bool),
+        store: &Store,
+        settings: &Settings,
+    ) -> Option<DiscoveryResponse> {
+        let now = store.get(type_url);
+        let news = match self.changes(full_state, &now) {
+            Some(news) => news,
+            None => self.beat(full_state, &now)?,
+        };
+        let (resources, errors) = match news {
+            News::Whole { resources, errors } => {
+                self.version = store.version(now.version());
+                let any = |stored| settings.any(type_url, stored, store);
+                (resources.into_iter().map(any).collect(), errors.into_iter().map(wrap::error).collect())
+            }
+            // With the version that the client has (B1.18).
+            News::Heartbeats(resources) => {
+                let any = |stored| wrapped(&wrap::heartbeat(stored, store));
+                (resources.into_iter().map(any).collect(), Vec::new())
+            }
+        };
+        Some(DiscoveryResponse {
+            version_info: self.version.clone(),
+            type_url: type_url.to_owned(),
+            resources,
+            resource_errors: errors,
+            ..DiscoveryResponse::default()
+        })
+    }
+
+    /// What a response must hold now; `None` when there is nothing to say. What is due is taken as said.
+    fn changes<'a>(&mut self, full_state: bool, now: &'a Type) -> Option<News<'a>> {
+        let added = std::mem::take(&mut self.added);
+        let everything = added.wildcard && self.wildcard;
+        let added = added.names.into_iter().filter(|name| self.has(name)).collect::<Vec<_>>();
+        let seen = self.seen.replace(now.clone());
+        // Before the first response everything that is wanted counts as added.
+        let changed = seen.as_ref().map_or_else(Vec::new, |seen| self.changed(now, seen));
+        if full_state {
+            // It may hold nothing, which says that there is nothing (B1.10).
+            return (everything || !added.is_empty() || !changed.is_empty()).then(|| self.complete(now));
+        }
+        let mut due = Due::new(now);
+        if everything {
+            now.entries().for_each(|(name, _)| due.add(name));
+        }
+        added.iter().for_each(|name| due.add_all(name));
+        changed.into_iter().for_each(|name| due.add(name));
+        // A response that holds nothing would say nothing (B1.11). What appears later is a change since now.
+        due.into_news()
+    }
+
+    /// The resources that must be confirmed, if nothing else is due.
+    fn beat<'a>(&mut self, full_state: bool, now: &'a Type) -> Option<News<'a>> {
+        let mut again = self.rejected || self.version.is_empty();
+        let mut names = BTreeSet::new();
+        for (ttl, confirm) in self.pulse.take_due() {
+            let wanted = |name: &&str| now.entry(name).is_some_and(|(_, stored)| self.wants(name, stored));
+            names.extend(now.of_ttl(ttl).filter(wanted));
+            again |= confirm == Confirm::Again;
+        }
+        let resources: Vec<_> =
+            names.into_iter().filter_map(|name| now.entry(name)).map(|(_, it)| it).collect();
+        match () {
+            () if resources.is_empty() => None,
+            () if !again => Some(News::Heartbeats(resources)),
+            () if full_state => Some(self.complete(now)),
+            () => Some(News::Whole { resources, errors: Vec::new() }),
+        }
+    }
+
+    /// The names of resources and errors that changed and are wanted.
+    fn changed<'a>(&self, now: &'a Type, seen: &'a Type) -> Vec<&'a str> {
+        let resources = now.differences(seen).filter(|difference| {
+            let any = difference.now.or(difference.before);
+            any.is_some_and(|stored| self.wants(difference.name, stored))
+        });
+        let errors = now.errors_changed_since(seen).filter(|name| self.has(name) || self.has_glob_of(name));
+        resources.map(|difference| difference.name).chain(errors).collect()
+    }
+
+    /// All that is wanted.
+    fn complete<'a>(&mut self, now: &'a Type) -> News<'a> {
+        // It confirms all resources, too.
+        self.pulse.take_due();
+        let mut due = Due::new(now);
+        if self.wildcard {
+            now.entries().for_each(|(name, _)| due.add(name));
+        }
+        self.names.iter().for_each(|name| due.add_all(name));
+        let globs = now.errors().filter(|(name, _)| self.has_glob_of(name));
+        globs.for_each(|(name, _)| due.add(name));
+        News::Whole {
+            resources: due.resources.into_values().collect(),
+            errors: due.errors.into_values().collect(),
+        }
+    }
+
+    fn wants(&self, name: &str, stored: &Stored) -> bool {
+        self.wildcard || self.has(name) || stored.glob().is_some_and(|glob| self.has(glob))
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.names.binary_search_by(|wanted| wanted.as_str().cmp(name)).is_ok()
+    }
+
+    fn has_glob_of(&self, name: &str) -> bool {
+        let glob = ResourceName::parse_received(name).ok().and_then(|name| name.enclosing_glob());
+        glob.is_some_and(|glob| self.has(glob.as_str()))
+    }
+}
+
+/// What a response will hold, by canonical name.
+struct Due<'a> {
+    now: &'a Type,
+    resources: BTreeMap<&'a str, &'a Stored>,
+    errors: BTreeMap<&'a str, &'a StoredError>,
+}
+
+impl<'a> Due<'a> {
+    fn new(now: &'a Type) -> Self {
+        Self { now, resources: BTreeMap::new(), errors: BTreeMap::new() }
+    }
+
+    /// Adds the resource of a name, or the error in its place.
+    fn add(&mut self, name: &str) {
+        self.resources.extend(self.now.entry(name));
+        self.errors.extend(self.now.error_entry(name));
+    }
+
+    /// The same for a name that may as well be that of a glob.
+    fn add_all(&mut self, name: &str) {
+        self.add(name);
+        let now = self.now;
+        self.resources.extend(now.members(name).filter_map(|member| now.entry(member)));
+    }
+
+    fn into_news(self) -> Option<News<'a>> {
+        let Self { resources, errors, .. } = self;
+        (!resources.is_empty() || !errors.is_empty()).then(|| News::Whole {
+            resources: resources.into_values().collect(),
+            errors: errors.into_values().collect(),
+        })
+    }
+}
+
+impl Settings {
+    fn any(&self, type_url: &str, stored: &Stored, store: &Store) -> Any {
+        if self.wrap_resources || stored.must_be_wrapped() {
+            wrapped(&wrap::whole(type_url, stored, store))
+        } else {
+            Any { type_url: type_url.to_owned(), value: stored.bytes().clone() }
+        }
+    }
+}
+
+fn wrapped(resource: &Resource) -> Any {
+    Any { type_url: type_url::WRAPPER.to_owned(), value: Bytes::from(resource.encode_to_vec()) }
+}

@@ -1,0 +1,154 @@
+//! Times to live.
+#![allow(clippy::disallowed_methods, reason = "the clock that the tests turn begins some time")]
+
+use std::time::Duration;
+
+use super::*;
+
+/// A pair whose clock the test turns, and whose client accepts everything.
+struct Clocked {
+    pair: Pair,
+    now: Instant,
+    names: BTreeMap<&'static str, Vec<&'static str>>,
+}
+
+impl Clocked {
+    fn new() -> Self {
+        Self { pair: Pair::default(), now: Instant::now(), names: BTreeMap::new() }
+    }
+
+    fn set(&mut self, type_url: &str, name: &str, text: &str, ttl: Option<u64>) {
+        let resource = AnyResource::new(type_url, name, text.to_owned());
+        let resource = match ttl {
+            Some(ttl) => resource.with_ttl(Duration::from_secs(ttl)),
+            None => resource,
+        };
+        self.pair.store.update(|tx| {
+            tx.set(resource);
+        });
+    }
+
+    fn want(&mut self, type_url: &'static str, names: &[&'static str]) -> Vec<String> {
+        self.names.insert(type_url, names.to_vec());
+        self.pair.request(type_url, names);
+        self.settle()
+    }
+
+    /// What is due now, with an answer to each response.
+    fn settle(&mut self) -> Vec<String> {
+        self.tell();
+        let mut said = Vec::new();
+        while let Some(response) = self.pair.poll() {
+            said.push(text(&response));
+            let names = self.names[&*response.type_url].clone();
+            self.pair.request(&response.type_url, &names);
+        }
+        said
+    }
+
+    /// Seconds until the session wants to be told the time again.
+    fn tell(&mut self) -> Option<u64> {
+        let Pair { session, store, .. } = &mut self.pair;
+        session.handle_time(self.now, store).map(|at| (at - self.now).as_secs())
+    }
+
+    fn after(&mut self, seconds: u64) -> Vec<String> {
+        self.now += Duration::from_secs(seconds);
+        self.settle()
+    }
+}
+
+/// `TYPE VERSION: BYTES... NAME@VERSION=BYTES/TTL... NAME@VERSION~TTL...`, with `~` for a heartbeat.
+fn text(response: &DiscoveryResponse) -> String {
+    let short = response.type_url.rsplit('.').next().unwrap();
+    let resources = response.resources.iter().map(|any| {
+        if any.type_url != type_url::WRAPPER {
+            return format!(" {}", String::from_utf8_lossy(&any.value));
+        }
+        let wrapper = Resource::decode(any.value.clone()).unwrap();
+        let body = wrapper.resource.map(|any| format!("={}", String::from_utf8_lossy(&any.value)));
+        let ttl = wrapper.ttl.map(|ttl| format!("/{}", ttl.seconds)).unwrap_or_default();
+        format!(" {}@{}{}{ttl}", wrapper.name, wrapper.version, body.unwrap_or("~".into()))
+    });
+    format!("{short} {}:{}", response.version_info, resources.collect::<String>())
+}
+
+#[test]
+fn b1_15_only_resources_with_a_time_to_live_are_wrapped() {
+    let mut clocked = Clocked::new();
+    clocked.set(CDS, "a", "1", Some(30));
+    clocked.set(CDS, "b", "1", None);
+    assert_eq!(clocked.want(CDS, &[]), ["Cluster 2: a@1=1/30 1"]);
+}
+
+#[test]
+fn b1_18_heartbeats_have_the_version_that_the_client_has() {
+    let mut clocked = Clocked::new();
+    assert_eq!(clocked.tell(), None);
+    clocked.set(EDS, "a", "1", Some(30));
+    clocked.set(EDS, "b", "1", None);
+    clocked.set(EDS, "c", "1", Some(30));
+    assert_eq!(clocked.want(EDS, &["a", "b"]), ["ClusterLoadAssignment 3: a@1=1/30 1"]);
+    assert_eq!(clocked.tell(), Some(10));
+    assert_eq!(clocked.after(10), ["ClusterLoadAssignment 3: a@1~/30"]);
+    clocked.set(EDS, "c", "2", Some(30));
+    assert_eq!(clocked.after(9), Vec::<String>::new(), "nobody asked for it");
+    assert_eq!(clocked.after(1), ["ClusterLoadAssignment 3: a@1~/30"]);
+    assert_eq!(clocked.after(0), Vec::<String>::new(), "once");
+}
+
+#[test]
+fn b1_19_heartbeats_of_full_state_types_hold_nothing_else() {
+    let mut clocked = Clocked::new();
+    clocked.set(CDS, "a", "1", Some(30));
+    clocked.set(CDS, "b", "1", None);
+    clocked.want(CDS, &[]);
+    assert_eq!(clocked.after(10), ["Cluster 2: a@1~/30"]);
+    clocked.set(CDS, "b", "2", None);
+    assert_eq!(clocked.after(10), ["Cluster 3: a@1=1/30 2"], "which confirms it, too");
+    assert_eq!(clocked.after(0), Vec::<String>::new());
+    assert_eq!(clocked.after(10), ["Cluster 3: a@1~/30"]);
+}
+
+#[test]
+fn b1_17_a_time_to_live_that_is_raised_or_cleared_is_a_change() {
+    let mut clocked = Clocked::new();
+    clocked.set(CDS, "a", "1", Some(30));
+    clocked.want(CDS, &[]);
+    clocked.set(CDS, "a", "1", Some(60));
+    assert_eq!(clocked.settle(), ["Cluster 2: a@2=1/60"]);
+    assert_eq!(clocked.tell(), Some(20));
+    clocked.set(CDS, "a", "1", None);
+    assert_eq!(clocked.settle(), ["Cluster 3: 1"]);
+    assert_eq!(clocked.tell(), None);
+}
+
+#[test]
+fn heartbeats_that_are_withheld_too_long_are_whole_resources() {
+    for (type_url, expected) in [(CDS, "Cluster 2: a@1=1/30 1"), (EDS, "ClusterLoadAssignment 2: a@1=1/30")] {
+        let mut clocked = Clocked::new();
+        clocked.set(type_url, "a", "1", Some(30));
+        clocked.set(type_url, "b", "1", None);
+        clocked.want(type_url, &["a", "b"]);
+        clocked.pair.session.set_held(Held::all());
+        assert_eq!(clocked.after(30), Vec::<String>::new());
+        clocked.pair.session.set_held(Held::none());
+        assert_eq!(clocked.settle(), [expected]);
+        assert_eq!(clocked.after(10).len(), 1);
+    }
+}
+
+#[test]
+fn after_a_rejection_whole_resources_are_sent_at_the_beat() {
+    let mut clocked = Clocked::new();
+    clocked.set(CDS, "a", "1", Some(30));
+    clocked.set(CDS, "b", "1", None);
+    clocked.want(CDS, &[]);
+    clocked.set(CDS, "b", "bad", None);
+    clocked.tell();
+    clocked.pair.poll().unwrap();
+    clocked.pair.reject(CDS, &[], "b: bad");
+    assert_eq!(clocked.settle(), Vec::<String>::new());
+    assert_eq!(clocked.after(10), ["Cluster 3: a@1=1/30 bad"]);
+    assert_eq!(clocked.after(10), ["Cluster 3: a@1~/30"], "it was accepted");
+}

@@ -1,0 +1,46 @@
+use std::time::Duration;
+
+use super::super::store::{Store, Stored, StoredError};
+use crate::pb::{
+    envoy::service::discovery::v3::{Resource, ResourceError, ResourceName},
+    google::{protobuf, rpc::Status},
+};
+
+/// A resource with all that is said of it.
+pub(super) fn whole(type_url: &str, stored: &Stored, store: &Store) -> Resource {
+    let body = protobuf::Any {
+        type_url: stored.body_type().unwrap_or(type_url).to_owned(),
+        value: stored.bytes().clone(),
+    };
+    Resource {
+        aliases: stored.aliases().map(str::to_owned).collect(),
+        resource: Some(body),
+        ..heartbeat(stored, store)
+    }
+}
+
+/// That a resource is what it was, and lives on (B1.18, B2.16).
+pub(super) fn heartbeat(stored: &Stored, store: &Store) -> Resource {
+    Resource {
+        name: stored.name().to_owned(),
+        version: store.version(stored.version()),
+        ttl: stored.ttl().map(duration),
+        ..Resource::default()
+    }
+}
+
+pub(super) fn error(stored: &StoredError) -> ResourceError {
+    let detail = Status { code: stored.code(), message: stored.message().to_owned(), details: Vec::new() };
+    ResourceError {
+        resource_name: Some(ResourceName { name: stored.name().to_owned(), ..ResourceName::default() }),
+        error_detail: Some(detail),
+    }
+}
+
+fn duration(ttl: Duration) -> protobuf::Duration {
+    // The store's times to live are within the range of the message.
+    protobuf::Duration {
+        seconds: i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX),
+        nanos: i32::try_from(ttl.subsec_nanos()).unwrap_or_default(),
+    }
+}

@@ -1,0 +1,145 @@
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use prost::Message;
+
+use super::locator::locator;
+use crate::name::{NameError, NamePart, ResourceName};
+
+/// A resource as a management server holds it: its type, its name and the bytes of its message.
+///
+/// The messages of the protocol's own resource types in [`crate::pb`] turn into it by themselves, and so do the builders of
+/// `xdskit::testing::resources`:
+///
+/// ```
+/// use std::time::Duration;
+/// use xdskit::{control_plane::AnyResource, pb::envoy::config::cluster::v3::Cluster};
+///
+/// let resource: AnyResource = Cluster { name: "shop".into(), ..Cluster::default() }.into();
+/// assert_eq!(resource.name(), "shop");
+/// let resource = resource.with_name("xdstp://mesh/envoy.config.cluster.v3.Cluster/shop").with_ttl(Duration::from_secs(30));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AnyResource {
+    pub(super) type_url: Arc<str>,
+    pub(super) name: Arc<str>,
+    pub(super) bytes: Bytes,
+    pub(super) manner: Manner,
+}
+
+/// What is said of a resource beside its bytes; usually nothing, which is kept small.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Manner(Option<Arc<Said>>);
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Said {
+    pub(super) ttl: Option<Duration>,
+    /// The message has another name, or none.
+    pub(super) renamed: bool,
+    pub(super) aliases: Vec<Arc<str>>,
+    /// The type of the message, if it is not that of the resource.
+    pub(super) body_type_url: Option<Arc<str>>,
+}
+
+impl AnyResource {
+    /// A resource of any type, with the bytes of its message, which may as well be no message at all.
+    pub fn new(type_url: impl Into<Arc<str>>, name: impl Into<Arc<str>>, bytes: impl Into<Bytes>) -> Self {
+        let (type_url, name, bytes) = (type_url.into(), name.into(), bytes.into());
+        Self { type_url, name, bytes, manner: Manner::default() }
+    }
+
+    /// A resource of any type, with its message.
+    pub fn encode(type_url: impl Into<Arc<str>>, name: impl Into<Arc<str>>, message: &impl Message) -> Self {
+        Self::new(type_url, name, message.encode_to_vec())
+    }
+
+    /// A redirect: in the place of a resource, where else it is to be got (C20).
+    ///
+    /// # Errors
+    /// When `target` is not an `xdstp:` name.
+    pub fn redirect(
+        type_url: impl Into<Arc<str>>,
+        name: impl Into<Arc<str>>,
+        target: &str,
+    ) -> Result<Self, NameError> {
+        let name_of_target = ResourceName::parse_received(target)?;
+        let message = locator(&name_of_target).ok_or_else(|| {
+            NameError::new(target, NamePart::Scheme, 0, "only xdstp: names can be redirected to")
+        })?;
+        Ok(Self::encode(type_url, name, &message).with_body_type(LOCATOR))
+    }
+
+    /// The type URL of the message, when it is not that of the resource, as in a redirect. Such a resource is always
+    /// wrapped.
+    #[must_use]
+    pub fn with_body_type(mut self, type_url: impl Into<Arc<str>>) -> Self {
+        let type_url = type_url.into();
+        self.manner.edit(|said| said.body_type_url = Some(type_url));
+        self
+    }
+
+    /// Another name, by which clients know the resource in place of the one in its message.
+    ///
+    /// Clients see it in the wrapper of the resource, so that it is wrapped in the state-of-the-world variant, too.
+    #[must_use]
+    pub fn with_name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = name.into();
+        self.manner.edit(|said| said.renamed = true);
+        self
+    }
+
+    /// The time after which clients drop the resource unless the server confirms it, which a
+    /// [`ControlPlane`](super::super::ControlPlane) does several times within it. It is cut to whole nanoseconds that the
+    /// protocol can carry, at most 315,576,000,000 s.
+    #[must_use]
+    pub fn with_ttl(mut self, ttl: Duration) -> Self {
+        self.manner.edit(|said| said.ttl = Some(ttl.min(MAX_TTL)));
+        self
+    }
+
+    /// Other names by which clients may subscribe to the resource; a response names it by its own (B2.19). They are known in
+    /// the incremental variant only.
+    #[must_use]
+    pub fn with_aliases<A: Into<Arc<str>>>(mut self, aliases: impl IntoIterator<Item = A>) -> Self {
+        let aliases = aliases.into_iter().map(Into::into).collect();
+        self.manner.edit(|said| said.aliases = aliases);
+        self
+    }
+
+    /// The type URL.
+    pub fn type_url(&self) -> &str {
+        &self.type_url
+    }
+
+    /// The name that clients subscribe to.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The bytes of the message.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+}
+
+impl Manner {
+    pub(super) fn said(&self) -> Option<&Said> {
+        self.0.as_deref()
+    }
+
+    pub(super) fn ttl(&self) -> Option<Duration> {
+        self.said().and_then(|said| said.ttl)
+    }
+
+    pub(super) fn aliases(&self) -> &[Arc<str>] {
+        self.said().map_or(&[], |said| &said.aliases)
+    }
+
+    fn edit(&mut self, edit: impl FnOnce(&mut Said)) {
+        edit(Arc::make_mut(self.0.get_or_insert_default()));
+    }
+}
+
+const LOCATOR: &str = "type.googleapis.com/xds.core.v3.ResourceLocator";
+/// The longest duration of protobuf's.
+const MAX_TTL: Duration = Duration::from_secs(315_576_000_000);

@@ -1,0 +1,32 @@
+use crate::{
+    name::{ResourceName, XdstpName},
+    pb::xds::core::v3::{
+        ContextParams, ResourceLocator,
+        resource_locator::{ContextParamSpecifier, Directive, directive},
+    },
+};
+
+/// An `xdstp:` name in its other form, as a message; `None` for an opaque name.
+pub(crate) fn locator(name: &ResourceName) -> Option<ResourceLocator> {
+    name.xdstp().map(locator_of)
+}
+
+fn locator_of(name: &XdstpName) -> ResourceLocator {
+    let params =
+        name.context_params().iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+    let directives = name.directives();
+    let alt = directives.alt().and_then(locator).map(directive::Directive::Alt);
+    let entry = directives.entry().map(|entry| directive::Directive::Entry(entry.to_owned()));
+    ResourceLocator {
+        id: name.id().to_owned(),
+        authority: name.authority().to_owned(),
+        resource_type: name.resource_type().to_owned(),
+        context_param_specifier: Some(ContextParamSpecifier::ExactContext(ContextParams { params })),
+        directives: alt
+            .into_iter()
+            .chain(entry)
+            .map(|directive| Directive { directive: Some(directive) })
+            .collect(),
+        ..ResourceLocator::default()
+    }
+}

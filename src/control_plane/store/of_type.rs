@@ -1,0 +1,294 @@
+use std::{borrow::Cow, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use imbl::{OrdMap, OrdSet, ordmap::DiffItem};
+
+use super::any_resource::{AnyResource, Manner};
+use crate::name::ResourceName;
+
+/// The resources of one type at one moment.
+///
+/// Names are compared as the protocol does: `xdstp:` names that differ in the order of their parameters only are the same.
+#[derive(Debug, Clone, Default)]
+pub struct Type {
+    pub(super) version: u64,
+    /// By canonical name.
+    pub(super) resources: OrdMap<Arc<str>, Stored>,
+    /// Why there is no resource, by canonical name.
+    pub(super) errors: OrdMap<Arc<str>, StoredError>,
+    index: Index,
+}
+
+/// How resources are found by other things than their names. All names are canonical.
+#[derive(Debug, Clone, Default)]
+struct Index {
+    globs: Names<Arc<str>>,
+    aliases: Names<Arc<str>>,
+    ttls: Names<Duration>,
+}
+
+/// One resource in a [`Store`](super::Store).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Stored {
+    pub(super) bytes: Bytes,
+    pub(super) version: u64,
+    /// As it was written.
+    pub(super) name: Arc<str>,
+    pub(super) manner: Manner,
+    /// The only glob collection that it may be a member of.
+    pub(super) glob: Option<Arc<str>>,
+}
+
+/// Why a server cannot give a resource, in a [`Store`](super::Store).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredError {
+    pub(super) name: Arc<str>,
+    pub(super) code: i32,
+    pub(super) message: Arc<str>,
+}
+
+impl Type {
+    /// How often the type changed so far.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// One resource.
+    pub fn resource(&self, name: &str) -> Option<&Stored> {
+        self.resources.get(&*canonical(name))
+    }
+
+    /// Why there is no resource of a name, if a reason was given.
+    pub fn error(&self, name: &str) -> Option<&StoredError> {
+        self.errors.get(&*canonical(name))
+    }
+
+    /// All resources in the order of their names, each with its name as it was written.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &Stored)> {
+        self.resources.values().map(|stored| (stored.name(), stored))
+    }
+
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.resources.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.resources.is_empty()
+    }
+
+    /// The canonical names, in order, of resources that differ from those of another moment: added, changed or removed. Takes
+    /// time for the differences, as far as both moments share their past.
+    pub fn changed_since<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = &'a str> {
+        self.differences(before).map(|difference| difference.name)
+    }
+
+    /// The same, with what there was and what there is.
+    pub(crate) fn differences<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = Difference<'a>> {
+        before.resources.diff(&self.resources).map(|item| match item {
+            DiffItem::Add(name, stored) => Difference { name, before: None, now: Some(stored) },
+            DiffItem::Update { old: (_, old), new: (name, new) } => {
+                Difference { name, before: Some(old), now: Some(new) }
+            }
+            DiffItem::Remove(name, stored) => Difference { name, before: Some(stored), now: None },
+        })
+    }
+
+    /// The canonical names of resources whose errors differ from those of another moment.
+    pub(crate) fn errors_changed_since<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = &'a str> {
+        before.errors.diff(&self.errors).map(|item| match item {
+            DiffItem::Add(name, _) | DiffItem::Remove(name, _) => &**name,
+            DiffItem::Update { new: (name, _), .. } => &**name,
+        })
+    }
+
+    /// The resources with their canonical names, in order.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &Stored)> {
+        self.resources.iter().map(|(name, stored)| (&**name, stored))
+    }
+
+    /// A resource by its canonical name.
+    pub(crate) fn entry(&self, name: &str) -> Option<(&str, &Stored)> {
+        self.resources.get_key_value(name).map(|(name, stored)| (&**name, stored))
+    }
+
+    /// An error by the canonical name of its resource.
+    pub(crate) fn error_entry(&self, name: &str) -> Option<(&str, &StoredError)> {
+        self.errors.get_key_value(name).map(|(name, error)| (&**name, error))
+    }
+
+    /// The errors with their canonical names, in order.
+    pub(crate) fn errors(&self) -> impl Iterator<Item = (&str, &StoredError)> {
+        self.errors.iter().map(|(name, error)| (&**name, error))
+    }
+
+    /// The canonical names of a glob's members.
+    pub(crate) fn members(&self, glob: &str) -> impl Iterator<Item = &str> {
+        self.index.globs.get(glob).into_iter().flatten().map(|name| &**name)
+    }
+
+    /// The canonical names of the resources that have an alias.
+    pub(crate) fn aliased(&self, alias: &str) -> impl Iterator<Item = &str> {
+        self.index.aliases.get(alias).into_iter().flatten().map(|name| &**name)
+    }
+
+    /// The times to live that there are.
+    pub(crate) fn ttls(&self) -> impl Iterator<Item = Duration> {
+        self.index.ttls.keys().copied()
+    }
+
+    /// The canonical names of the resources with a time to live.
+    pub(crate) fn of_ttl(&self, ttl: Duration) -> impl Iterator<Item = &str> {
+        self.index.ttls.get(&ttl).into_iter().flatten().map(|name| &**name)
+    }
+
+    /// Returns whether anything is different now, as the other changes do.
+    pub(super) fn set(&mut self, name: Arc<str>, resource: AnyResource, version: u64) -> bool {
+        if self.resources.get(&name).is_some_and(|held| held.is(&resource)) {
+            return false;
+        }
+        self.remove(&name);
+        let glob = ResourceName::parse_received(&name).ok().and_then(|name| name.enclosing_glob());
+        let AnyResource { bytes, manner, name: written, .. } = resource;
+        let glob = glob.map(|glob| glob.canonical());
+        let stored = Stored { bytes, version, name: written, manner, glob };
+        self.index.add(&name, &stored);
+        self.resources.insert(name, stored);
+        true
+    }
+
+    pub(super) fn remove(&mut self, name: &Arc<str>) -> bool {
+        let Some(stored) = self.resources.remove(name) else { return self.errors.remove(name).is_some() };
+        self.index.drop(name, &stored);
+        true
+    }
+
+    pub(super) fn fail(&mut self, name: Arc<str>, error: StoredError) -> bool {
+        if self.errors.get(&name) == Some(&error) {
+            return false;
+        }
+        self.remove(&name);
+        self.errors.insert(name, error);
+        true
+    }
+}
+
+impl Stored {
+    /// The bytes of the message.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// The version of the type at which the resource last changed.
+    pub fn version(&self) -> u64 {
+        self.version
+    }
+
+    /// The name as it was written.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// How long clients keep the resource without hearing of it; without one for ever.
+    pub fn ttl(&self) -> Option<Duration> {
+        self.manner.ttl()
+    }
+
+    /// Other names that clients know the resource by.
+    pub fn aliases(&self) -> impl Iterator<Item = &str> {
+        self.manner.aliases().iter().map(|alias| &**alias)
+    }
+
+    /// The type URL of the message, if it is not that of the resource.
+    pub fn body_type(&self) -> Option<&str> {
+        self.manner.said().and_then(|said| said.body_type_url.as_deref())
+    }
+
+    /// Whether only the wrapper can say all there is to say.
+    pub(crate) fn must_be_wrapped(&self) -> bool {
+        self.manner.said().is_some()
+    }
+
+    fn is(&self, resource: &AnyResource) -> bool {
+        self.bytes == resource.bytes && self.manner == resource.manner && self.name == resource.name
+    }
+
+    /// The canonical name of the only glob collection that it may be a member of.
+    pub(crate) fn glob(&self) -> Option<&str> {
+        self.glob.as_deref()
+    }
+}
+
+impl StoredError {
+    /// The name as it was written.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The number of a gRPC status code.
+    pub fn code(&self) -> i32 {
+        self.code
+    }
+
+    /// Why, for people.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+}
+
+impl Index {
+    fn add(&mut self, name: &Arc<str>, stored: &Stored) {
+        let Self { globs, aliases, ttls } = self;
+        add(globs, &stored.glob, name);
+        add(aliases, stored.manner.aliases(), name);
+        add(ttls, &stored.ttl(), name);
+    }
+
+    fn drop(&mut self, name: &Arc<str>, stored: &Stored) {
+        let Self { globs, aliases, ttls } = self;
+        drop_from(globs, &stored.glob, name);
+        drop_from(aliases, stored.manner.aliases(), name);
+        drop_from(ttls, &stored.ttl(), name);
+    }
+}
+
+/// A resource that differs between two moments.
+#[derive(Debug)]
+pub(crate) struct Difference<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) before: Option<&'a Stored>,
+    pub(crate) now: Option<&'a Stored>,
+}
+
+/// The string by which a name is known; what cannot be parsed is known as it is written.
+pub(crate) fn canonical(name: &str) -> Cow<'_, str> {
+    ResourceName::canonicalize(name).unwrap_or(Cow::Borrowed(name))
+}
+
+type Names<K> = OrdMap<K, OrdSet<Arc<str>>>;
+
+fn add<'a, K: Ord + Clone + 'a>(
+    index: &mut Names<K>,
+    keys: impl IntoIterator<Item = &'a K>,
+    name: &Arc<str>,
+) {
+    for key in keys {
+        index.entry(key.clone()).or_default().insert(name.clone());
+    }
+}
+
+fn drop_from<'a, K: Ord + Clone + 'a>(
+    index: &mut Names<K>,
+    keys: impl IntoIterator<Item = &'a K>,
+    name: &Arc<str>,
+) {
+    for key in keys {
+        if let Some(names) = index.get_mut(key) {
+            names.remove(name);
+            if names.is_empty() {
+                index.remove(key);
+            }
+        }
+    }
+}
