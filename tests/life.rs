@@ -6,6 +6,8 @@
 
 mod common;
 
+const API_TYPE: xdskit::config::ApiType = xdskit::config::ApiType::AggregatedGrpc;
+
 use std::{
     alloc::System,
     sync::{

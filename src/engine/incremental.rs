@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     cache::Update,
+    error::{Blame, Code, WatchError},
     protocol::{EntryId, GroupId, Item, ServerId, Span, SubId, TypeId},
     resource::Version,
 };
@@ -75,7 +76,14 @@ impl Engine {
         let Some(entry) = self.table.get(entry_id).filter(|entry| self.active_for(entry) == server) else {
             return 1;
         };
-        let error = self.absent(server, self.subject(entry), "does not have it");
+        let uri = &self.servers[server.0 as usize].machine.server().uri;
+        let message = match entry.is_held() {
+            true => format!("xDS server {uri} has deleted it"),
+            false => format!(
+                "does not exist: xDS server {uri} does not have it; is the name right, and meant for this node?"
+            ),
+        };
+        let error = WatchError::new(Code::NotFound, Blame::Peer, self.subject(entry), message);
         self.tell(entry_id, |entry| entry.on_removed(error, policy, job.update()));
         self.dismiss(entry_id);
         64

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     cache::{Entry, News, Update},
-    error::{Blame, Code, Subject, WatchError, short_type},
+    error::{Blame, Code, WatchError, short_type},
     name::ResourceName,
     protocol::{
         Body, EntryId, Envelope, GroupId, Phase, ServerId, Span, SubId, TypeId, Unusable, Verdict,
@@ -390,16 +390,12 @@ impl Engine {
                 continue;
             }
             let Some(entry) = self.table.get(id) else { continue };
-            let error = self.absent(server, self.subject(entry), why);
+            let uri = &self.servers[server.0 as usize].machine.server().uri;
+            let message = format!("xDS server {uri} {why}");
+            let error = WatchError::new(Code::NotFound, Blame::Peer, self.subject(entry), message);
             self.tell(id, |entry| entry.on_deleted(error, policy, update.clone()));
             self.dismiss(id);
         }
-    }
-
-    /// That a resource does not exist, since its server has done something.
-    pub(super) fn absent(&self, server: ServerId, about: Subject, why: &str) -> WatchError {
-        let uri = &self.servers[server.0 as usize].machine.server().uri;
-        WatchError::new(Code::NotFound, Blame::Peer, about, format!("xDS server {uri} {why}"))
     }
 
     /// The server has told all it has of a type that is wanted as a whole.

@@ -3,7 +3,7 @@
 
 pub(crate) mod tls;
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, future::Future, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use prost::Message;
@@ -12,7 +12,7 @@ use xdskit::{
     Client, Resource,
     client::ClientBuilder,
     config::{Bootstrap, Node, Server},
-    control_plane::{AnyResource, ControlPlane, Event, type_url},
+    control_plane::{AnyResource, ControlPlane, Event, Request, type_url},
     pb::envoy::config::cluster::v3 as pb,
     resource::{Context, Invalid},
 };
@@ -52,29 +52,64 @@ pub(crate) fn bootstrap(uri: impl Into<String>) -> Bootstrap {
     Bootstrap::builder().node(Node::new("test-node")).server(server).build().unwrap()
 }
 
+/// A client to be, of the variant of the protocol that the test program is for.
+pub(crate) fn builder_from(bootstrap: impl Into<Arc<Bootstrap>>) -> ClientBuilder {
+    Client::builder(bootstrap).api_type(crate::API_TYPE)
+}
+
 pub(crate) fn builder(uri: impl Into<String>) -> ClientBuilder {
-    Client::builder(bootstrap(uri))
+    builder_from(bootstrap(uri))
 }
 
 pub(crate) fn client(uri: impl Into<String>) -> Client {
     builder(uri).build().unwrap()
 }
 
+/// What happens on the streams of a control plane, one after the other.
+pub(crate) struct Events {
+    events: mpsc::UnboundedReceiver<Event>,
+    /// The names that were wanted last.
+    wanted: BTreeSet<String>,
+}
+
 /// A control plane, and what happens on its streams.
-pub(crate) fn observed() -> (ControlPlane, mpsc::UnboundedReceiver<Event>) {
-    let (events, observed) = mpsc::unbounded_channel();
+pub(crate) fn observed() -> (ControlPlane, Events) {
+    let (sender, events) = mpsc::unbounded_channel();
     let control_plane =
-        ControlPlane::builder().observe(move |event| drop(events.send(event.clone()))).build();
-    (control_plane, observed)
+        ControlPlane::builder().observe(move |event| drop(sender.send(event.clone()))).build();
+    (control_plane, Events { events, wanted: BTreeSet::new() })
+}
+
+impl Events {
+    async fn next(&mut self) -> Event {
+        let event = soon(self.events.recv()).await.expect("the control plane is there");
+        match &event {
+            Event::Request { request: Request::Sotw(request), .. } => {
+                self.wanted = request.resource_names.iter().cloned().collect();
+            }
+            Event::Request { request: Request::Delta(request), .. } => {
+                self.wanted.extend(request.resource_names_subscribe.iter().cloned());
+                self.wanted.retain(|name| !request.resource_names_unsubscribe.contains(name));
+            }
+            _ => {}
+        }
+        event
+    }
+
+    /// Waits until a client that uses one type wants these names of it.
+    pub(crate) async fn wanted(&mut self, names: &[&str]) {
+        loop {
+            if matches!(self.next().await, Event::Request { .. }) && self.wanted.iter().eq(names) {
+                return;
+            }
+        }
+    }
 }
 
 /// Waits for an event that fulfils a condition.
-pub(crate) async fn event(
-    events: &mut mpsc::UnboundedReceiver<Event>,
-    mut condition: impl FnMut(&Event) -> bool,
-) -> Event {
+pub(crate) async fn event(events: &mut Events, mut condition: impl FnMut(&Event) -> bool) -> Event {
     loop {
-        let event = soon(events.recv()).await.expect("the control plane is there");
+        let event = events.next().await;
         if condition(&event) {
             return event;
         }

@@ -1,9 +1,5 @@
 //! The endpoints of a cluster as services, on a real connection to an embedded control plane.
 
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
-
-mod common;
-
 use std::{
     collections::{BTreeMap, BTreeSet},
     convert::Infallible,
@@ -13,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use common::soon;
+use crate::common::{builder_from, soon};
 use futures_util::{FutureExt, StreamExt};
 use tower::{
     BoxError, Service, ServiceExt,
@@ -248,7 +244,7 @@ fn random_carts(random: &mut fastrand::Rng, round: usize) -> (EndpointsBuilder, 
 }
 
 fn builder_of(server: &ControlPlane) -> ClientBuilder {
-    Client::builder(Bootstrap::from_json(&server.bootstrap_json()).unwrap())
+    builder_from(Bootstrap::from_json(&server.bootstrap_json()).unwrap())
 }
 
 type Make = fn(&Endpoint) -> SocketAddr;

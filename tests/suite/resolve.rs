@@ -1,23 +1,14 @@
 //! Targets resolved by a client on a real connection to an embedded control plane.
 
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
-
-mod common;
-
-#[path = "resolve/dns.rs"]
 mod dns;
-#[path = "resolve/errors.rs"]
 mod errors;
-#[path = "resolve/holds.rs"]
 mod holds;
-#[path = "resolve/targets.rs"]
 mod targets;
-#[path = "resolve/tree.rs"]
 mod tree;
 
 use std::{sync::Arc, time::Duration};
 
-use common::soon;
+use crate::common::{builder_from, soon};
 use xdskit::{
     Bootstrap, Client, Resolution, Snapshot, WatchError,
     client::ClientBuilder,
@@ -47,7 +38,7 @@ fn shop_routes(clusters: &[&str]) -> RouteConfigBuilder {
 }
 
 fn builder_of(server: &ControlPlane) -> ClientBuilder {
-    Client::builder(Bootstrap::from_json(&server.bootstrap_json()).unwrap())
+    builder_from(Bootstrap::from_json(&server.bootstrap_json()).unwrap())
 }
 
 fn client_of(server: &ControlPlane) -> Client {

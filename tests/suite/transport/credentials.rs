@@ -269,7 +269,7 @@ async fn a_server_gets_no_credentials_but_its_own() {
         .server(first_server.tls(mutual(&own)))
         .authority("second", AuthorityBuilder::default().server(second_server.tls(mutual(&other))))
         .authority("plain", AuthorityBuilder::default().server(Server::new(plain_server.uri()).insecure()));
-    let client = Client::builder(bootstrap.build().unwrap()).build().unwrap();
+    let client = builder_from(bootstrap.build().unwrap()).build().unwrap();
     for (name, wanted) in [("shop", "one"), (&names[0], "second"), (&names[1], "plain")] {
         assert_eq!(soon(client.watch::<Cluster>(name).ready()).await.unwrap().note, wanted);
     }
@@ -300,7 +300,7 @@ async fn only_servers_that_are_equal_in_everything_share_a_stream() {
     ] {
         bootstrap = bootstrap.authority(authority, AuthorityBuilder::default().server(server));
     }
-    let client = Client::builder(bootstrap.build().unwrap()).build().unwrap();
+    let client = builder_from(bootstrap.build().unwrap()).build().unwrap();
     let mut watches = vec![client.watch::<Cluster>("shop")];
     for authority in ["same", "token", "tls", "feature", "unknown-feature"] {
         let name = format!("xdstp://{authority}/envoy.config.cluster.v3.Cluster/shop");
@@ -351,7 +351,7 @@ fn jwt(subject: &str, expiry: u64) -> String {
 }
 
 fn with_server(server: ServerBuilder) -> Client {
-    Client::builder(Bootstrap::builder().server(server).build().unwrap()).build().unwrap()
+    builder_from(Bootstrap::builder().server(server).build().unwrap()).build().unwrap()
 }
 
 /// What a watch says that cannot be served.

@@ -1,10 +1,9 @@
 //! Several management servers: authorities that have servers of their own (A47), and fallback from one server to the next
 //! (A71), on real connections to embedded control planes.
 
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
-
 use std::{future::Future, time::Duration};
 
+use crate::common::builder_from;
 use tokio::time::timeout;
 use xdskit::{
     Client, Observed, Resource,
@@ -139,7 +138,7 @@ fn server(control_plane: &ControlPlane) -> xdskit::config::ServerBuilder {
 }
 
 fn client(bootstrap: xdskit::config::BootstrapBuilder) -> Client {
-    Client::builder(bootstrap.node(Node::new("me")).build().unwrap()).build().unwrap()
+    builder_from(bootstrap.node(Node::new("me")).build().unwrap()).build().unwrap()
 }
 
 fn addresses(assignment: &ClusterLoadAssignment) -> Vec<String> {

@@ -1,15 +1,11 @@
 //! What an operator can follow in the logs.
 
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
-
-mod common;
-
 use std::{
     io,
     sync::{Arc, Mutex},
 };
 
-use common::*;
+use crate::common::*;
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
 use xdskit::{

@@ -1,20 +1,15 @@
 //! What connections are made of: TLS, credentials, limits, and servers that behave badly, as an application sees them.
 
 #![cfg(feature = "tls")]
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
-
-mod common;
-#[path = "transport/credentials.rs"]
 mod credentials;
 
 use std::time::Duration;
 
-use common::*;
-use tokio::sync::mpsc;
+use crate::common::*;
 use xdskit::{
-    Client, Observed,
+    Observed,
     config::{AuthorityBuilder, Bootstrap, Server},
-    control_plane::{Event, Headers},
+    control_plane::Headers,
     error::Code,
     testing::FaultyProxy,
 };
@@ -46,9 +41,9 @@ async fn headers_that_come_with_the_first_response_or_never_stall_nothing() {
         let server = control_plane.serve("127.0.0.1:0").await.unwrap();
         let client = builder(server.uri()).resource_timeout(Duration::from_millis(50)).build().unwrap();
         let mut shop = client.watch::<Cluster>("shop");
-        requested(&mut events, &["shop"]).await;
+        events.wanted(&["shop"]).await;
         let _more = client.watch::<Cluster>("more");
-        requested(&mut events, &["more", "shop"]).await;
+        events.wanted(&["more", "shop"]).await;
         if headers == Headers::Never {
             assert!(soon(shop.ready()).await.unwrap_err().is_not_found(), "its timer runs");
         } else {
@@ -73,7 +68,7 @@ async fn a_server_that_never_reads_stalls_nothing_else() {
         .authority("good", authority)
         .build()
         .unwrap();
-    let client = Client::builder(bootstrap).resource_timeout(Duration::from_millis(50)).build().unwrap();
+    let client = builder_from(bootstrap).resource_timeout(Duration::from_millis(50)).build().unwrap();
     // Far more than the server's window holds.
     let names: Vec<_> = (0..40).map(|i| format!("{i}-{}", "x".repeat(100_000))).collect();
     let watches: Vec<_> = names.iter().map(|name| client.watch::<Cluster>(name)).collect();
@@ -104,9 +99,4 @@ async fn a_stream_cut_within_a_response_loses_nothing() {
     });
     soon(whole).await.unwrap();
     assert!(present.iter().all(|present| *present), "{present:?}");
-}
-
-async fn requested(events: &mut mpsc::UnboundedReceiver<Event>, names: &[&str]) {
-    let asked = |event: &Event| matches!(event, Event::Request { request, .. } if request.names() == names);
-    event(events, asked).await;
 }

@@ -1,12 +1,8 @@
 //! The client status service, asked by a gRPC client over loopback: A40, A71-7.
 
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
-
-mod common;
-
 use std::time::SystemTime;
 
-use common::*;
+use crate::common::*;
 use http::uri::PathAndQuery;
 use prost::Message;
 use tokio::net::TcpListener;
@@ -104,7 +100,7 @@ async fn a40_4_the_node_is_the_one_that_is_sent() {
     let node = Node::new("n").with_cluster("c").with_locality(Locality::new("r", "z", "s"));
     let server = XdsServer::new("127.0.0.1:1").insecure();
     let bootstrap = Bootstrap::builder().node(node.with_metadata("k", "v")).server(server).build().unwrap();
-    let client = Client::builder(bootstrap).build().unwrap();
+    let client = builder_from(bootstrap).build().unwrap();
     let node = Admin::start(&[&client]).await.fetch_one().await.node.unwrap();
     assert_eq!((&*node.id, &*node.cluster, &*node.user_agent_name), ("n", "c", "xdskit"));
     assert_eq!(node.locality.unwrap().sub_zone, "s");

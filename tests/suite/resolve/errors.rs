@@ -175,7 +175,7 @@ async fn the_server_is_down() {
 /// What is said of something that the server does not have.
 fn late(server: &ControlPlane) -> String {
     let server = server.addr();
-    format!(
-        "does not exist: xDS server {server} did not send it in time; is the name right, and meant for this node?"
-    )
+    // The incremental variant has a way to say it.
+    let why = if crate::API_TYPE.is_delta() { "does not have it" } else { "did not send it in time" };
+    format!("does not exist: xDS server {server} {why}; is the name right, and meant for this node?")
 }

@@ -23,7 +23,7 @@ async fn a27_9_a47_1_targets_lead_to_listeners() {
         .server(Server::new(server.uri()).insecure())
         .authority("mesh.example", AuthorityBuilder::default())
         .build();
-    let client = Client::builder(bootstrap.unwrap()).build().unwrap();
+    let client = builder_from(bootstrap.unwrap()).build().unwrap();
     for (target, expected, authority) in [
         ("xds:///shop", "shop", "shop"),
         ("xds:shop", "shop", "shop"),

@@ -1,12 +1,8 @@
 //! gRPC's metrics of xDS clients as OpenTelemetry's SDK collects them: A78.
 
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, clippy::wildcard_enum_match_arm, reason = "tests")]
-
-mod common;
-
 use std::collections::BTreeMap;
 
-use common::*;
+use crate::common::*;
 use opentelemetry::metrics::MeterProvider;
 use opentelemetry_sdk::metrics::{
     InMemoryMetricExporter, SdkMeterProvider,

@@ -1,12 +1,8 @@
 //! What operators see of a client on a real connection: A40.
 
-#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
-
-mod common;
-
 use std::time::{Duration, SystemTime};
 
-use common::*;
+use crate::common::*;
 use xdskit::{
     Names, Resource,
     client::{ClientStatus, ConnectionState, ResourceState, ResourceStatus},

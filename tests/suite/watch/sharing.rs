@@ -8,7 +8,7 @@ use std::{
 
 use tokio::runtime::{Builder, Runtime};
 use xdskit::{
-    Client, Observed,
+    Observed,
     config::{Bootstrap, Node, Server},
     control_plane::ControlPlane,
     error::Code,
@@ -26,7 +26,7 @@ async fn equal_clients_share_a_stream_if_they_ask_for_it() {
     let slow = equal().keepalive(Duration::from_secs(30), Duration::from_secs(5)).shared().unwrap();
     let scoped = equal().scope("mine").shared().unwrap();
     let node = Bootstrap::builder().node(Node::new("other")).server(Server::new(server.uri()).insecure());
-    let other = Client::builder(node.build().unwrap()).shared().unwrap();
+    let other = builder_from(node.build().unwrap()).shared().unwrap();
     let mut watches = Vec::new();
     for (client, streams) in [
         (&shared[0], 1),

@@ -1,0 +1,12 @@
+//! How a client behaves, whatever variant of the protocol it speaks: [`API_TYPE`](crate::API_TYPE) of the test program.
+
+mod csds;
+mod discover;
+mod federation;
+mod metrics;
+mod resolve;
+mod scale;
+mod status;
+mod tracing;
+mod transport;
+mod watch;
