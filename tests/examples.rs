@@ -105,10 +105,16 @@ async fn present_absent_and_warning_have_their_shapes() {
 
 #[tokio::test]
 async fn what_does_not_come_in_time_does_not_exist() {
-    let server = Server::start().await;
-    let mut watch = server.watch("--protocol sotw --json --resource-timeout 0.2 endpoints=nobody");
-    let line = watch.json().await;
-    assert_eq!((&line["state"], &line["error"]["code"]), (&json!("absent"), &json!("NOT_FOUND")));
+    for protocol in ["sotw", "delta"] {
+        let server = Server::start().await;
+        server.control_plane.hold_type(type_url::ENDPOINTS);
+        let options = format!("--protocol {protocol} --json --resource-timeout 0.2 endpoints=nobody");
+        let mut watch = server.watch(&options);
+        let line = watch.json().await;
+        assert_eq!((&line["state"], &line["error"]["code"]), (&json!("absent"), &json!("NOT_FOUND")));
+        let message = line["error"]["message"].as_str().unwrap();
+        assert!(message.contains("did not send it in time"), "{message}");
+    }
 }
 
 #[tokio::test]
@@ -306,7 +312,7 @@ async fn bad_arguments_and_bootstraps_are_told_with_exit_code_2() {
         (vec!["--bootstrap", &wrong], vec![&wrong, "xds_servers[0].server_uri"]),
         (vec!["--bootstrap", &good, "clusters=shop"], vec!["unknown type \"clusters\""]),
         (vec!["--bootstrap", &good, "--bogus"], vec!["unknown option --bogus"]),
-        (vec!["--bootstrap", &good, "--protocol", "delta"], vec!["delta", "not available"]),
+        (vec!["--bootstrap", &good, "--protocol", "rest"], vec!["rest", "must be sotw or delta"]),
         (vec!["--bootstrap", &good, "--resource-timeout", "soon"], vec!["--resource-timeout", "soon"]),
         (vec![], vec!["--bootstrap PATH is missing"]),
     ] {

@@ -2,10 +2,14 @@
 
 use std::{ffi::OsString, fmt::Display, path::PathBuf, str::FromStr, time::Duration};
 
+use xdskit::config::ApiType;
+
 /// What the command line says.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Args<T> {
     pub(crate) bootstrap: PathBuf,
+    /// For servers whose bootstrap entry names no variant.
+    pub(crate) api_type: ApiType,
     pub(crate) resource_timeout: Option<Duration>,
     pub(crate) json: bool,
     pub(crate) targets: Vec<T>,
@@ -22,12 +26,13 @@ impl<T: FromStr<Err: Display>> Invocation<T> {
     /// Reads the command line, without the name of the program.
     pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
         let mut args = args.into_iter();
-        let (mut bootstrap, mut resource_timeout, mut json, mut targets) = (None, None, false, Vec::new());
+        let (mut bootstrap, mut api_type, mut resource_timeout) = (None, ApiType::AggregatedGrpc, None);
+        let (mut json, mut targets) = (false, Vec::new());
         while let Some(arg) = args.next() {
             let Some(text) = arg.to_str() else { return Err(format!("{arg:?} is not UTF-8")) };
             match text {
                 "--bootstrap" => bootstrap = Some(PathBuf::from(value_of("--bootstrap", args.next())?)),
-                "--protocol" => check_protocol(&text_of("--protocol", args.next())?)?,
+                "--protocol" => api_type = protocol(&text_of("--protocol", args.next())?)?,
                 "--resource-timeout" => {
                     resource_timeout = Some(seconds(&text_of("--resource-timeout", args.next())?)?);
                 }
@@ -38,7 +43,7 @@ impl<T: FromStr<Err: Display>> Invocation<T> {
             }
         }
         let bootstrap = bootstrap.ok_or("--bootstrap PATH is missing")?;
-        Ok(Self::Run(Args { bootstrap, resource_timeout, json, targets }))
+        Ok(Self::Run(Args { bootstrap, api_type, resource_timeout, json, targets }))
     }
 }
 
@@ -51,10 +56,10 @@ fn text_of(option: &str, value: Option<OsString>) -> Result<String, String> {
     value_of(option, value)?.into_string().map_err(not_utf8)
 }
 
-fn check_protocol(text: &str) -> Result<(), String> {
+fn protocol(text: &str) -> Result<ApiType, String> {
     match text {
-        "sotw" => Ok(()),
-        "delta" => Err("--protocol delta: the incremental variant is not available yet; use sotw".to_owned()),
+        "sotw" => Ok(ApiType::AggregatedGrpc),
+        "delta" => Ok(ApiType::AggregatedDeltaGrpc),
         _ => Err(format!("--protocol {text:?}: must be sotw or delta")),
     }
 }
@@ -81,14 +86,22 @@ mod tests {
     fn everything_can_be_said() {
         let args = Args {
             bootstrap: "b.json".into(),
+            api_type: ApiType::AggregatedDeltaGrpc,
             resource_timeout: Some(Duration::from_millis(2500)),
             json: true,
             targets: vec![1, 2],
         };
-        let line = "1 --bootstrap b.json --protocol sotw --json --resource-timeout 2.5 2";
+        let line = "1 --bootstrap b.json --protocol delta --json --resource-timeout 2.5 2";
         assert_eq!(parse(line), Ok(Invocation::Run(args)));
-        let args = Args { bootstrap: "b".into(), resource_timeout: None, json: false, targets: vec![] };
-        assert_eq!(parse("--bootstrap b"), Ok(Invocation::Run(args)));
+        let args = Args {
+            bootstrap: "b".into(),
+            api_type: ApiType::AggregatedGrpc,
+            resource_timeout: None,
+            json: false,
+            targets: vec![],
+        };
+        assert_eq!(parse("--bootstrap b"), Ok(Invocation::Run(args.clone())));
+        assert_eq!(parse("--bootstrap b --protocol sotw"), Ok(Invocation::Run(args)));
         assert_eq!(parse("--bootstrap b --help"), Ok(Invocation::Help));
     }
 
@@ -101,7 +114,6 @@ mod tests {
             ("--bootstrap b -j", "-j"),
             ("--bootstrap b --protocol", "--protocol"),
             ("--bootstrap b --protocol rest", "rest"),
-            ("--bootstrap b --protocol delta", "not available"),
             ("--bootstrap b --resource-timeout soon", "soon"),
             ("--bootstrap b --resource-timeout 0", "\"0\""),
             ("--bootstrap b --resource-timeout -1", "-1"),

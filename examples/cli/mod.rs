@@ -118,7 +118,7 @@ impl Stop {
 
 /// The client that the command line asks for.
 pub(crate) fn client<T>(args: &Args<T>, bootstrap: Bootstrap) -> io::Result<Client> {
-    let mut builder = Client::builder(bootstrap);
+    let mut builder = Client::builder(bootstrap).api_type(args.api_type);
     if let Some(timeout) = args.resource_timeout {
         builder = builder.resource_timeout(timeout);
     }

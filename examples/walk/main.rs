@@ -114,7 +114,7 @@ usage: walk --bootstrap PATH [--protocol sotw|delta] [--resource-timeout SECONDS
 
   TARGET                       xds:///name, or xds://authority/name
   --bootstrap PATH             a bootstrap in gRPC's JSON format
-  --protocol sotw|delta        the variant, state of the world or incremental (not available yet)
+  --protocol sotw|delta        state of the world, the default, or incremental, where the bootstrap does not say it
   --resource-timeout SECONDS   how long a server may take before a resource counts as non-existent (15)
   --json                       one JSON object a line instead of trees for people
 

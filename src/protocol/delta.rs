@@ -90,6 +90,8 @@ impl Delta {
         if first && interest.is_empty() {
             // An empty first request would ask for everything (B2.7).
             written.wildcard_left = std::mem::take(&mut interest.wildcard_leaving);
+            written.leaving = std::mem::take(&mut self.leaving);
+            self.fresh.clear();
             return false;
         }
         if first {

@@ -263,7 +263,7 @@ async fn what_cannot_be_done_is_told_with_exit_code_2() {
         (vec!["--bootstrap", &bootstrap], "TARGET"),
         (vec!["--bootstrap", "no/such/file", "xds:///shop"], "no/such/file"),
         (vec!["--bootstrap", &bootstrap, "--bogus", "xds:///shop"], "unknown option --bogus"),
-        (vec!["--bootstrap", &bootstrap, "--protocol", "delta", "xds:///shop"], "not available"),
+        (vec!["--bootstrap", &bootstrap, "--protocol", "rest", "xds:///shop"], "must be sotw or delta"),
     ] {
         let mut walk = Process::start("walk", &args);
         assert_eq!(walk.exit().await.code(), Some(2), "{args:?}");

@@ -7,6 +7,5 @@ mod metrics;
 mod resolve;
 mod scale;
 mod status;
-mod tracing;
 mod transport;
 mod watch;

@@ -89,12 +89,13 @@ impl Machine {
         self.proceed(now);
     }
 
-    /// Forgets a name that is neither asked for nor a member any more, such as a member that was deleted.
+    /// Forgets a name that is neither asked for nor a member any more, such as a member that was deleted. What the server has
+    /// to be told of first is forgotten then.
     pub(crate) fn release(&mut self, ty: TypeId, subs: &[SubId]) {
         let Some(Some(channel)) = self.types.get_mut(ty.index()) else { return };
         let interest = &mut channel.interest;
         for id in subs {
-            if let Some(sub) = interest.get(*id).filter(|sub| !sub.named && !sub.is_member()) {
+            if let Some(sub) = interest.get(*id).filter(|sub| !sub.named && !sub.is_member() && !sub.asked) {
                 self.events.push_back(Event::Released(sub.entry));
                 interest.remove(*id);
             }

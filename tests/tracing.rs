@@ -1,4 +1,12 @@
 //! What an operator can follow in the logs.
+//!
+//! A test program of its own: what is logged is decided once for all threads of a process.
+
+#![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
+
+mod common;
+
+const API_TYPE: xdskit::config::ApiType = xdskit::config::ApiType::AggregatedDeltaGrpc;
 
 use std::{
     io,
