@@ -264,7 +264,11 @@ impl Graph {
                         Some(seen) => {
                             let about = (&seen, &self.node_id);
                             let entry = ClusterEntry::with_endpoints(name, resource, warning.clone(), about);
-                            self.show(name, entry);
+                            let removed = self.nodes.get(name).and_then(|node| node.removed(&source, &seen));
+                            let removed = removed.filter(|_| self.has_grace(name, now));
+                            let grace = removed.as_ref().and_then(|_| self.node(name).grace);
+                            self.show(name, entry.or_endpoints(removed));
+                            self.node(name).grace = grace;
                         }
                         None => self.keep_old(name, None),
                     }
@@ -334,7 +338,8 @@ impl Graph {
         {
             let warning = deleted.or_else(|| shown.warning.clone());
             let entry = ClusterEntry::with_endpoints(name, &old, warning, (&seen, &self.node_id));
-            self.set_shown(name, entry);
+            let removed = self.node(name).removed(&source, &seen);
+            self.set_shown(name, entry.or_endpoints(removed));
         }
     }
 
@@ -345,7 +350,7 @@ impl Graph {
         serving && shown.config.as_ref().and_then(|config| Source::of(config)).as_ref() != Some(source)
     }
 
-    /// Whether a deleted cluster goes on serving for a while, or routes that lead to it are not used yet: a server that
+    /// Whether a deleted cluster, or one whose endpoints are, goes on serving for a while, or routes that lead to it are not used yet: a server that
     /// replaces it tells its end first, and the routes that lead elsewhere a moment later.
     fn has_grace(&mut self, name: &Arc<str>, now: Instant) -> bool {
         let Some(node) = self.nodes.get(name) else { return false };

@@ -54,7 +54,7 @@ pub(super) struct Node {
     pub(super) shown: Option<Arc<ClusterEntry>>,
     /// The latest is shown, or is an aggregate, which the graph decides on.
     pub(super) ready: bool,
-    /// Until when it outlives its deletion.
+    /// Until when it outlives its deletion, or that of its endpoints.
     pub(super) grace: Option<Instant>,
     /// The sources that it watches: that of the latest, and that of `old`.
     pub(super) sources: Vec<Source>,
@@ -81,6 +81,16 @@ impl Node {
     /// The configuration that serves now.
     pub(super) fn serving(&self) -> Option<&Arc<Cluster>> {
         self.shown.as_ref().filter(|shown| shown.error.is_none()).and_then(|shown| shown.config.as_ref())
+    }
+
+    /// The endpoints that serve now, if those of this source, which are the same, have been removed.
+    ///
+    /// The incremental variant removes endpoints by their name, and a server that replaces them may do so before it tells
+    /// what leads to others.
+    pub(super) fn removed(&self, source: &Source, seen: &Endpoints) -> Option<Arc<ClusterLoadAssignment>> {
+        let shown = self.shown.as_ref().filter(|_| seen.is_missing())?;
+        let is_same = Source::of(shown.config.as_ref()?).as_ref() == Some(source);
+        shown.endpoints.clone().filter(|_| is_same)
     }
 
     /// The latest configuration.
@@ -142,6 +152,17 @@ impl Endpoints {
             Self::Host(_) => false,
         }
     }
+
+    /// Whether it is known that there are none of that name.
+    fn is_missing(&self) -> bool {
+        match self {
+            Self::Eds(seen) => match &**seen {
+                Observed::Absent { reason } => reason.is_not_found(),
+                Observed::Present { .. } | Observed::Pending => false,
+            },
+            Self::Host(_) => false,
+        }
+    }
 }
 
 impl Source {
@@ -180,6 +201,11 @@ impl ClusterEntry {
             }
         };
         Self { config: Some(config.clone()), warning, endpoints, note, ..Self::empty(name) }
+    }
+
+    /// The same with these endpoints, unless there are others.
+    pub(super) fn or_endpoints(self, endpoints: Option<Arc<ClusterLoadAssignment>>) -> Self {
+        Self { endpoints: self.endpoints.or(endpoints), ..self }
     }
 
     /// An aggregate.

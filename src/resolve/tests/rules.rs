@@ -387,6 +387,56 @@ fn a74_4_a_cluster_dropped_for_its_data_is_an_error_at_once() {
 }
 
 #[test]
+fn b3_3_removed_endpoints_serve_for_their_grace() {
+    let mut rig = Rig::with_tree();
+    assert_eq!(rig.no_endpoints("a", Code::NotFound), ["routes: a=10.0.0.1:80(NOT_FOUND)"]);
+    assert_eq!(rig.pass(GRACE - Duration::from_millis(1)), NONE);
+    assert_eq!(rig.pass(Duration::from_millis(1)), ["routes: a(NOT_FOUND)"]);
+    assert_eq!(rig.pass(GRACE * 2), NONE);
+    assert_eq!(rig.endpoints(at("a", "10.0.0.1:80")), ["routes: a=10.0.0.1:80"]);
+    assert_eq!(rig.no_endpoints("a", Code::NotFound), ["routes: a=10.0.0.1:80(NOT_FOUND)"]);
+    assert_eq!(rig.endpoints(at("a", "10.0.0.2:80")), ["routes: a=10.0.0.2:80"]);
+    assert_eq!(rig.resolver.next_timeout(), None);
+}
+
+#[test]
+fn b3_3_removed_endpoints_serve_while_routes_without_them_are_prepared() {
+    let mut rig = Rig::with_tree();
+    rig.no_endpoints("a", Code::NotFound);
+    rig.no_cluster("a", Code::NotFound);
+    assert_eq!(rig.routes(routes_to("routes", &["b"])), ["+cluster b"]);
+    assert_eq!(rig.pass(GRACE * 5), NONE);
+    rig.cluster(cluster("b"));
+    let said = rig.endpoints(at("b", "10.0.0.2:80"));
+    assert_eq!(said, ["-endpoints a", "-cluster a", "routes: b=10.0.0.2:80"]);
+}
+
+#[test]
+fn b3_3_a_cluster_and_its_endpoints_are_removed_in_any_order() {
+    for cluster_first in [true, false] {
+        let mut rig = Rig::with_tree();
+        for is_cluster in [cluster_first, !cluster_first] {
+            let said = match is_cluster {
+                true => rig.no_cluster("a", Code::NotFound),
+                false => rig.no_endpoints("a", Code::NotFound),
+            };
+            assert!(said[0].contains("a=10.0.0.1:80(NOT_FOUND)"), "{said:?}");
+            assert_eq!(rig.pass(GRACE / 4), NONE);
+        }
+        assert_eq!(rig.pass(GRACE / 2), ["-endpoints a", "routes: a!NOT_FOUND"], "the first began it");
+    }
+}
+
+#[test]
+fn b3_3_endpoints_that_never_were_or_are_rejected_are_not_kept() {
+    let mut rig = Rig::with_tree();
+    rig.routes(routes_to("routes", &["a", "b"]));
+    rig.cluster(cluster("b"));
+    assert_eq!(rig.no_endpoints("b", Code::NotFound), ["routes: a=10.0.0.1:80 b(NOT_FOUND)"]);
+    assert_eq!(rig.no_endpoints("a", Code::InvalidArgument), ["routes: a(INVALID_ARGUMENT) b(NOT_FOUND)"]);
+}
+
+#[test]
 fn a74_6_entries_for_every_cluster_of_routes_aggregates_and_handles() {
     let mut rig = Rig::with_tree();
     rig.hold("top", true);
