@@ -42,6 +42,8 @@ pub(crate) struct Resolver {
     /// What stands in the place of the tree.
     failed: Option<WatchError>,
     graph: Graph,
+    /// For how long routes in use outlive their deletion.
+    grace: Duration,
     orders: VecDeque<Order>,
 }
 
@@ -86,6 +88,8 @@ pub(crate) enum Order {
 struct Routes {
     name: Arc<str>,
     seen: Option<Arc<Observed<RouteConfiguration>>>,
+    /// Until when they outlive their deletion.
+    grace: Option<Instant>,
 }
 
 impl Resolver {
@@ -101,6 +105,7 @@ impl Resolver {
             current: None,
             failed: None,
             graph,
+            grace,
             orders: [watch].into(),
         }
     }
@@ -114,7 +119,7 @@ impl Resolver {
             }
             Seen::Routes(seen) => {
                 if let Some(routes) = &mut self.routes {
-                    routes.seen = Some(seen);
+                    (routes.seen, routes.grace) = (Some(seen), None);
                     self.stale = true;
                 }
             }
@@ -130,12 +135,13 @@ impl Resolver {
 
     /// When to [`settle`](Self::settle) though nothing was told.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        self.graph.next_timeout()
+        self.graph.next_timeout().into_iter().chain(self.routes_grace()).min()
     }
 
     /// Works on all that was told.
     pub(crate) fn settle(&mut self, now: Instant) {
-        let mut publish = mem::take(&mut self.stale) && self.follow();
+        self.stale |= self.routes_grace().is_some_and(|until| until <= now);
+        let mut publish = mem::take(&mut self.stale) && self.follow(now);
         publish |= self.graph.settle(self.current.is_some(), now);
         if let Some(next) = self.next.take_if(|_| self.graph.is_next_ready()) {
             self.graph.commit();
@@ -162,7 +168,7 @@ impl Resolver {
 
     /// Follows the listener to its routes and those to the clusters. Says whether what is shown of the tree in use above
     /// its clusters has changed.
-    fn follow(&mut self) -> bool {
+    fn follow(&mut self, now: Instant) -> bool {
         let Some(listener) = self.listener.clone() else { return false };
         let (listener, listener_warning) = match &*listener {
             Observed::Pending => return false,
@@ -191,6 +197,9 @@ impl Resolver {
                     return false;
                 }
                 Some(Observed::Absent { reason }) if reason.is_transient() || reason.is_rejected() => {
+                    return self.stay(reason);
+                }
+                Some(Observed::Absent { reason }) if reason.is_not_found() && self.has_grace(name, now) => {
                     return self.stay(reason);
                 }
                 Some(Observed::Absent { reason }) => {
@@ -241,6 +250,18 @@ impl Resolver {
         changed
     }
 
+    /// Whether deleted routes that are in use serve on for a while: the listener may be about to lead to others, or to end.
+    fn has_grace(&mut self, name: &Arc<str>, now: Instant) -> bool {
+        let is_in_use = self.current.as_ref().is_some_and(|current| current.routes.name == *name);
+        let Some(routes) = self.routes.as_mut().filter(|_| is_in_use) else { return false };
+        now < *routes.grace.get_or_insert(now + self.grace)
+    }
+
+    /// Until when deleted routes serve on.
+    fn routes_grace(&self) -> Option<Instant> {
+        self.routes.as_ref().filter(|_| self.current.is_some()).and_then(|routes| routes.grace)
+    }
+
     fn prepare(&mut self, stem: Option<Arc<Stem>>) {
         let same = stem.as_ref().zip(self.next.as_ref()).is_some_and(|(stem, next)| stem.is_of(next));
         if !same {
@@ -263,8 +284,10 @@ impl Resolver {
     /// Watches these routes alone; gives what is seen of them.
     fn watch_routes(&mut self, name: Option<&Arc<str>>) -> Option<Arc<Observed<RouteConfiguration>>> {
         if self.routes.as_ref().map(|routes| &routes.name) != name {
-            let old =
-                mem::replace(&mut self.routes, name.map(|name| Routes { name: name.clone(), seen: None }));
+            let old = mem::replace(
+                &mut self.routes,
+                name.map(|name| Routes { name: name.clone(), seen: None, grace: None }),
+            );
             self.orders.extend(name.map(|name| Order::Watch(Key::Routes(name.clone()))));
             self.orders.extend(old.map(|old| Order::Unwatch(Key::Routes(old.name))));
         }

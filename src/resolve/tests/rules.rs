@@ -387,6 +387,33 @@ fn a74_4_a_cluster_dropped_for_its_data_is_an_error_at_once() {
 }
 
 #[test]
+fn b3_3_removed_routes_serve_for_their_grace() {
+    let mut rig = Rig::with_tree();
+    assert_eq!(rig.no_routes("routes", Code::NotFound), ["routes: a=10.0.0.1:80 (NOT_FOUND)"]);
+    assert_eq!(rig.pass(GRACE - Duration::from_millis(1)), NONE);
+    let said = rig.pass(Duration::from_millis(1));
+    assert_eq!(said, ["NOT_FOUND: RouteConfiguration \"routes\": it is so [node id: n]"]);
+    assert_eq!(rig.resolver.next_timeout(), None);
+    assert_eq!(rig.routes(routes_to("routes", &["a"])), ["routes: a=10.0.0.1:80"]);
+    assert_eq!(rig.no_routes("routes", Code::NotFound), ["routes: a=10.0.0.1:80 (NOT_FOUND)"]);
+    assert_eq!(rig.routes(routes_to("routes", &["a"])), ["routes: a=10.0.0.1:80"]);
+    assert_eq!(rig.pass(GRACE * 2), NONE);
+}
+
+#[test]
+fn b3_3_removed_routes_serve_until_the_listener_leads_to_others_or_ends() {
+    let mut rig = Rig::with_tree();
+    rig.no_routes("routes", Code::NotFound);
+    let said = rig.listener(listener("shop").rds("others"));
+    assert_eq!(said, ["+routes others", "-routes routes"]);
+    assert_eq!(rig.pass(GRACE * 2), NONE);
+    assert_eq!(rig.routes(routes_to("others", &["a"])), ["others: a=10.0.0.1:80"]);
+    rig.no_routes("others", Code::NotFound);
+    assert!(rig.no_listener(Code::NotFound)[1].starts_with("NOT_FOUND: Listener"));
+    assert_eq!(rig.pass(GRACE * 2), NONE);
+}
+
+#[test]
 fn b3_3_removed_endpoints_serve_for_their_grace() {
     let mut rig = Rig::with_tree();
     assert_eq!(rig.no_endpoints("a", Code::NotFound), ["routes: a=10.0.0.1:80(NOT_FOUND)"]);
