@@ -18,22 +18,25 @@ use xdskit::{
 use crate::{
     library::{is_good, ready, until, weights, within},
     peer::{NODE, Peer, is_request},
-    setup::{Setup, on, on_all},
+    setup::{Setup, TestClient, on, on_all, on_all_but_java_delta},
 };
 
 on_all! {
     killed_and_restarted_with_the_same_content_it_changes_nothing,
-    replaced_by_one_with_other_content_what_it_lacks_is_gone_and_all_else_is_new,
     frozen_it_is_given_up_and_resumed_it_serves,
     a71_the_fallback_serves_until_the_primary_is_there,
     a71_with_everything_cached_a_dead_primary_is_waited_for,
     a_network_that_cuts_delays_and_swallows_loses_nothing,
 }
+// java-control-plane does not look at what a client says that it holds.
+on_all_but_java_delta! {
+    replaced_by_one_with_other_content_what_it_lacks_is_gone_and_all_else_is_new,
+}
 on! { [snapshot_sotw, java_sotw]: g1_rejections_are_paced_and_a_fixed_snapshot_comes_with_the_next }
 
 async fn killed_and_restarted_with_the_same_content_it_changes_nothing(setup: Setup) {
     let mut peer = Peer::start(setup).await;
-    let client = client_of([peer.addr()]);
+    let client = client_of(setup, [peer.addr()]);
     let seen = Seen::default();
     let _guard = seen.note::<RouteConfiguration>(&client, "cart-routes");
     let mut routes = client.watch::<RouteConfiguration>("cart-routes");
@@ -47,13 +50,17 @@ async fn killed_and_restarted_with_the_same_content_it_changes_nothing(setup: Se
     let after = until(&mut routes, is_good).await;
     assert!(after.resource().is_some_and(|after| Arc::ptr_eq(after, &before)), "the very same");
     until(&mut listener, is_good).await;
-    peer.accepted("RouteConfiguration", &"1".into()).await;
+    peer.event("who holds it", |event| {
+        let holds = if setup.is_delta() { event["held"] == 1 } else { event["version"] == "1" };
+        is_request(event, "RouteConfiguration") && event["nonce"] == "" && holds
+    })
+    .await;
     seen.expect_no_loss();
 }
 
 async fn replaced_by_one_with_other_content_what_it_lacks_is_gone_and_all_else_is_new(setup: Setup) {
     let mut peer = Peer::start(setup).await;
-    let client = client_of([peer.addr()]);
+    let client = client_of(setup, [peer.addr()]);
     let mut routes = client.watch::<RouteConfiguration>("cart-routes");
     let mut bulk = client.watch::<Cluster>("bulk-00001");
     let mut payments = client.watch::<Cluster>("payments");
@@ -68,14 +75,15 @@ async fn replaced_by_one_with_other_content_what_it_lacks_is_gone_and_all_else_i
     peer.command("update canary 61 39").await;
     let gone =
         until(&mut bulk, |seen| seen.is_absent() && seen.error().is_some_and(|why| why.is_not_found())).await;
-    assert!(gone.error().is_some_and(|why| why.reason().contains("has deleted it")), "{gone:?}");
+    let words = if setup.is_delta() { "does not have it" } else { "has deleted it" };
+    assert!(gone.error().is_some_and(|why| why.reason().contains(words)), "{gone:?}");
     until(&mut routes, |seen| is_good(seen) && canary(seen.resource()) == Some(39)).await;
     until(&mut payments, is_good).await;
 }
 
 async fn frozen_it_is_given_up_and_resumed_it_serves(setup: Setup) {
     let mut peer = Peer::start(setup).await;
-    let client = client_of([peer.addr()]);
+    let client = client_of(setup, [peer.addr()]);
     let seen = Seen::default();
     let _guard = seen.note::<RouteConfiguration>(&client, "cart-routes");
     let mut routes = client.watch::<RouteConfiguration>("cart-routes");
@@ -102,7 +110,7 @@ async fn a71_the_fallback_serves_until_the_primary_is_there(setup: Setup) {
     let port = Peer::start(setup).await.kill().await;
     let mut fallback = Peer::start(setup).await;
     fallback.command("update canary 70 30").await;
-    let client = client_of([([127, 0, 0, 1], port).into(), fallback.addr()]);
+    let client = client_of(setup, [([127, 0, 0, 1], port).into(), fallback.addr()]);
     let seen = Seen::default();
     let _guard = seen.note::<RouteConfiguration>(&client, "cart-routes");
     let mut routes = client.watch::<RouteConfiguration>("cart-routes");
@@ -125,7 +133,7 @@ async fn a71_the_fallback_serves_until_the_primary_is_there(setup: Setup) {
 async fn a71_with_everything_cached_a_dead_primary_is_waited_for(setup: Setup) {
     let (mut primary, mut fallback) = (Peer::start(setup).await, Peer::start(setup).await);
     fallback.command("update canary 70 30").await;
-    let client = client_of([primary.addr(), fallback.addr()]);
+    let client = client_of(setup, [primary.addr(), fallback.addr()]);
     let seen = Seen::default();
     let _guard = seen.note::<RouteConfiguration>(&client, "cart-routes");
     let mut routes = client.watch::<RouteConfiguration>("cart-routes");
@@ -137,7 +145,7 @@ async fn a71_with_everything_cached_a_dead_primary_is_waited_for(setup: Setup) {
     assert!(fallback.events_for(Duration::ZERO).await.iter().all(|event| event["event"] != "opened"));
 
     // Something that nobody has said makes the difference, for everything.
-    let mut late = client.watch::<Cluster>("payments");
+    let mut late = client.watch::<ClusterLoadAssignment>("payments-endpoints");
     ready(&mut late).await;
     until(&mut routes, |seen| is_good(seen) && canary(seen.resource()) == Some(30)).await;
     let mut primary = Peer::start_on(setup, port).await;
@@ -150,7 +158,7 @@ async fn a71_with_everything_cached_a_dead_primary_is_waited_for(setup: Setup) {
 async fn a_network_that_cuts_delays_and_swallows_loses_nothing(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let proxy = FaultyProxy::start(peer.addr()).await;
-    let client = client_of([proxy.addr()]);
+    let client = client_of(setup, [proxy.addr()]);
     let seen = Seen::default();
     let _guard = seen.note::<RouteConfiguration>(&client, "cart-routes");
     let mut routes = client.watch::<RouteConfiguration>("cart-routes");
@@ -181,7 +189,7 @@ async fn a_network_that_cuts_delays_and_swallows_loses_nothing(setup: Setup) {
 /// go-control-plane sends a rejected response again and again, each time it is answered.
 async fn g1_rejections_are_paced_and_a_fixed_snapshot_comes_with_the_next(setup: Setup) {
     let mut peer = Peer::start(setup).await;
-    let client = client_of([peer.addr()]);
+    let client = client_of(setup, [peer.addr()]);
     let mut payments = client.watch::<Cluster>("payments");
     ready(&mut payments).await;
     peer.command("invalid").await;
@@ -229,14 +237,13 @@ impl Seen {
 }
 
 /// A client of one server, or of several, one after the other, that notices a dead connection within two seconds.
-fn client_of(servers: impl IntoIterator<Item = std::net::SocketAddr>) -> Client {
-    let servers = servers.into_iter().map(|addr| Server::new(addr.to_string()).insecure());
-    let bootstrap = servers
-        .fold(Bootstrap::builder().node(Node::new(NODE)), |bootstrap, server| bootstrap.server(server));
-    Client::builder(bootstrap.build().expect("the bootstrap is valid"))
-        .keepalive(Duration::from_secs(1), Duration::from_secs(1))
-        .build()
-        .expect("a client can be built")
+fn client_of(setup: Setup, servers: impl IntoIterator<Item = std::net::SocketAddr>) -> TestClient {
+    let server =
+        |addr: std::net::SocketAddr| Server::new(addr.to_string()).insecure().api_type(setup.api_type());
+    let node = Bootstrap::builder().node(Node::new(NODE));
+    let bootstrap = servers.into_iter().fold(node, |bootstrap, addr| bootstrap.server(server(addr)));
+    let builder = Client::builder(bootstrap.build().expect("the bootstrap is valid"));
+    setup.client(builder.keepalive(Duration::from_secs(1), Duration::from_secs(1)))
 }
 
 /// How many of 100 requests go to the canary of the service cart.

@@ -1,5 +1,6 @@
 //! The client against management servers that others wrote. Run by `tests/interop/run.sh`; `README.md` tells what it needs.
 
+mod delta;
 mod envoy;
 mod faults;
 mod http;

@@ -1,6 +1,12 @@
 //! The management servers of `gcp/` and `jcp/`.
 
-use std::{env, fs, net::SocketAddr, path::Path, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, fs,
+    net::SocketAddr,
+    path::Path,
+    time::Duration,
+};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -13,9 +19,11 @@ use crate::{
 
 /// A management server that runs, with the mesh of `gcp/mesh.go`.
 pub(crate) struct Peer {
+    setup: Setup,
     process: Process,
     port: u16,
     events: Vec<Value>,
+    streams: Streams,
     folder: TempDir,
 }
 
@@ -36,7 +44,8 @@ impl Peer {
             panic!("the server did not say its port but {first:?}:\n{}", process.log())
         };
         let folder = tempfile::tempdir().expect("a folder for the bootstrap");
-        let peer = Self { process, port: port as u16, events: Vec::new(), folder };
+        let (port, streams) = (port as u16, Streams::default());
+        let peer = Self { setup, process, port, events: Vec::new(), streams, folder };
         fs::write(peer.bootstrap_path(), peer.bootstrap()).expect("the folder can be written");
         peer
     }
@@ -50,7 +59,7 @@ impl Peer {
             match &line {
                 line if line["done"] == command => return line["versions"].clone(),
                 line if line["failed"] == command => panic!("{line}"),
-                _ => self.events.push(line),
+                _ => self.see(line),
             }
         }
     }
@@ -68,7 +77,7 @@ impl Peer {
             }
             let left = deadline.saturating_duration_since(Instant::now());
             match self.process.line(left).await {
-                Some(event) => self.events.push(event),
+                Some(event) => self.see(event),
                 None => panic!("the server did not see {what}; it saw {} events", self.events.len()),
             }
         }
@@ -86,7 +95,7 @@ impl Peer {
     pub(crate) async fn events_for(&mut self, window: Duration) -> &[Value] {
         let deadline = Instant::now() + window;
         while let Some(event) = self.process.line(deadline.saturating_duration_since(Instant::now())).await {
-            self.events.push(event);
+            self.see(event);
         }
         &self.events
     }
@@ -94,8 +103,13 @@ impl Peer {
     /// The next event, if it comes within the time that is left.
     pub(crate) async fn next_event(&mut self, deadline: Instant) -> Option<Value> {
         let event = self.process.line(deadline.saturating_duration_since(Instant::now())).await?;
-        self.events.push(event.clone());
-        Some(event)
+        self.see(event);
+        self.events.last().cloned()
+    }
+
+    fn see(&mut self, mut event: Value) {
+        self.streams.complete(&mut event);
+        self.events.push(event);
     }
 
     /// Kills it, as a crash would. Returns its port.
@@ -114,6 +128,10 @@ impl Peer {
         self.process.signal("CONT");
     }
 
+    pub(crate) fn setup(&self) -> Setup {
+        self.setup
+    }
+
     pub(crate) fn addr(&self) -> SocketAddr {
         ([127, 0, 0, 1], self.port).into()
     }
@@ -124,6 +142,7 @@ impl Peer {
             "xds_servers": [{
                 "server_uri": format!("127.0.0.1:{}", self.port),
                 "channel_creds": [{"type": "insecure"}],
+                "api_type": self.setup.api_type().name(),
             }],
             "node": {"id": NODE, "locality": {"region": "eu", "zone": "eu-a"}},
         })
@@ -133,6 +152,36 @@ impl Peer {
     /// The same in a file.
     pub(crate) fn bootstrap_path(&self) -> std::path::PathBuf {
         self.folder.path().join("bootstrap.json")
+    }
+}
+
+/// What was said on streams of the incremental variant, by stream and type.
+#[derive(Default)]
+struct Streams {
+    names: BTreeMap<(u64, String), BTreeSet<String>>,
+    versions: BTreeMap<(u64, String, String), Value>,
+}
+
+impl Streams {
+    /// Puts into a request of the incremental variant what one of the other says: how many names are wanted now, and the
+    /// version that is answered, be it accepted or rejected.
+    fn complete(&mut self, event: &mut Value) {
+        let text = |field: &str| event[field].as_str().unwrap_or_default().to_owned();
+        let (type_name, nonce) = (text("type"), text("nonce"));
+        let stream = event["stream"].as_u64().unwrap_or_default();
+        if event["event"] == "response" {
+            self.versions.insert((stream, type_name, nonce), event["version"].clone());
+        } else if event["event"] == "request" && event["names"].is_null() {
+            let names = self.names.entry((stream, type_name.clone())).or_default();
+            let list = |field: &str| event[field].as_array().cloned().unwrap_or_default();
+            let text = |name: &Value| name.as_str().expect("names are texts").to_owned();
+            names.extend(list("subscribe").iter().map(text));
+            list("unsubscribe").iter().for_each(|name| {
+                names.remove(&text(name));
+            });
+            event["names"] = names.len().into();
+            event["version"] = self.versions.get(&(stream, type_name, nonce)).cloned().unwrap_or_default();
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use crate::{
     setup::{Setup, on},
 };
 
-on! { [snapshot_sotw]: csds_shows_a_client_in_go_what_this_one_knows }
+on! { [snapshot_sotw, snapshot_delta]: csds_shows_a_client_in_go_what_this_one_knows }
 
 async fn csds_shows_a_client_in_go_what_this_one_knows(setup: Setup) {
     let mut peer = Peer::start(setup).await;

@@ -9,16 +9,16 @@ use crate::{
     mesh,
     peer::{NODE, Peer, program},
     process::{PATIENCE, Process},
-    setup::{Setup, on, on_all},
+    setup::{Setup, on, on_all_but_java_delta},
 };
 
-on_all! {
+on_all_but_java_delta! {
     the_whole_mesh_is_walked,
     no_line_is_torn_while_canaries_move_and_clusters_are_renamed,
     an_aggregate_is_seen_to_fail_over,
 }
 // Not with java-control-plane, which does not send again what a client lets go and asks for again at the same version.
-on! { [snapshot_sotw, linear_sotw]: a_missing_cluster_a_missing_target_and_a_server_that_is_down_are_told }
+on! { [snapshot_sotw, snapshot_delta, linear_sotw, linear_delta]: a_missing_cluster_a_missing_target_and_a_server_that_is_down_are_told }
 
 async fn the_whole_mesh_is_walked(setup: Setup) {
     let mut peer = Peer::start(setup).await;

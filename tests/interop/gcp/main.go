@@ -17,6 +17,7 @@
 //	heal CLUSTER          the end of that
 //	fallback HOST         another host for the cluster orders-fallback
 //	rename CLUSTER NAME   the cluster, its endpoints and the routes to it go by another name, all at once
+//	reroute SERVICE NAME  its routes go by another name, and its listener asks for that
 //	lose SERVICE          the routes of the service lead to the cluster SERVICE-lost, which there is not
 //	find SERVICE          the end of that
 //	invalid               a cluster that gRPC clients must reject, and a good change beside it
@@ -161,6 +162,11 @@ func alter(mesh *mesh, verb string, args []string) error {
 			return fmt.Errorf("rename CLUSTER NAME")
 		}
 		return mesh.rename(args[0], args[1])
+	case "reroute":
+		if len(args) != 2 {
+			return fmt.Errorf("reroute SERVICE NAME")
+		}
+		return mesh.reroute(args[0], args[1])
 	case "lose", "find":
 		if len(args) != 1 {
 			return fmt.Errorf("%s SERVICE", verb)

@@ -22,6 +22,7 @@ type mesh struct {
 	failing  map[string]bool   // by cluster: all its endpoints are unhealthy
 	fallback string            // the host of orders-fallback
 	renamed  map[string]string // by cluster: the name it goes by
+	rerouted map[string]string // by service: the name that its routes go by
 	lost     map[string]bool   // by service: its routes lead to a cluster that there is not
 	invalid  bool              // payments breaks a rule, and inventory is changed beside it
 	bulk     int               // so many clusters more
@@ -43,6 +44,7 @@ func baseMesh() *mesh {
 		failing:  map[string]bool{},
 		fallback: "orders.fallback.example",
 		renamed:  map[string]string{},
+		rerouted: map[string]string{},
 		lost:     map[string]bool{},
 	}
 }
@@ -85,6 +87,22 @@ func (m *mesh) nameOf(cluster string) string {
 		return name
 	}
 	return cluster
+}
+
+func (m *mesh) reroute(service, name string) error {
+	if !slices.Contains(m.services, service) || hasInlineRoutes(service) {
+		return fmt.Errorf("no such service with routes of their own")
+	}
+	m.rerouted[service] = name
+	return nil
+}
+
+// routesName is what the routes of a service go by.
+func (m *mesh) routesName(service string) string {
+	if name, ok := m.rerouted[service]; ok {
+		return name
+	}
+	return service + "-routes"
 }
 
 func (m *mesh) setLost(service string, lost bool) error {

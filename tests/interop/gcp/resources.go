@@ -65,7 +65,7 @@ func (m *mesh) routes(service string) *route.RouteConfiguration {
 		host.Routes = append(host.Routes, routeTo("/payments.Refunds/", action))
 	}
 	host.Routes = append(host.Routes, routeTo("/", action))
-	return &route.RouteConfiguration{Name: service + "-routes", VirtualHosts: []*route.VirtualHost{host}}
+	return &route.RouteConfiguration{Name: m.routesName(service), VirtualHosts: []*route.VirtualHost{host}}
 }
 
 func routeTo(prefix string, action *route.RouteAction) *route.Route {
