@@ -9,6 +9,8 @@ mod locator;
 mod messages;
 mod of_type;
 
+#[cfg(feature = "test-util")]
+pub(crate) use self::locator::locator;
 pub(crate) use self::of_type::canonical;
 pub use self::{
     any_resource::AnyResource,

@@ -23,11 +23,13 @@
 //! Each builder holds a message of [`crate::pb`]; `edit` changes what it has no method for, and can break it on purpose.
 
 mod cluster;
+mod collection;
 mod endpoints;
 mod listener;
 mod route_config;
 
 pub use cluster::{ClusterBuilder, cluster};
+pub use collection::{CollectionBuilder, collection};
 pub use endpoints::{EndpointsBuilder, endpoints};
 pub use listener::{ListenerBuilder, listener};
 pub use route_config::{RouteBuilder, RouteConfigBuilder, RouteMatchBuilder, route, route_config};

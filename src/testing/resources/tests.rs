@@ -2,18 +2,21 @@ use super::*;
 use crate::{
     config::Bootstrap,
     control_plane::{AnyResource, type_url},
-    pb::envoy::{
-        config::{
-            cluster::v3::{Cluster, cluster::ClusterDiscoveryType},
-            core::v3::HealthStatus,
-            route::v3::{RouteAction, RouteConfiguration, route::Action, route_action::ClusterSpecifier},
-        },
-        extensions::{
-            clusters::aggregate::v3::ClusterConfig,
-            filters::network::http_connection_manager::v3::{
-                HttpConnectionManager, Rds, http_connection_manager::RouteSpecifier,
+    pb::{
+        envoy::{
+            config::{
+                cluster::v3::{Cluster, ClusterCollection, cluster::ClusterDiscoveryType},
+                core::v3::HealthStatus,
+                route::v3::{RouteAction, RouteConfiguration, route::Action, route_action::ClusterSpecifier},
+            },
+            extensions::{
+                clusters::aggregate::v3::ClusterConfig,
+                filters::network::http_connection_manager::v3::{
+                    HttpConnectionManager, Rds, http_connection_manager::RouteSpecifier,
+                },
             },
         },
+        xds::core::v3::collection_entry::ResourceSpecifier,
     },
     resource::{self, Context, Resource},
 };
@@ -171,4 +174,32 @@ fn builders_turn_into_resources_by_type_and_name() {
     assert_eq!(resources.each_ref().map(|r| (r.type_url(), r.name())), expected);
     let decoded = RouteConfiguration::decode(resources[1].bytes().clone()).unwrap();
     assert_eq!(decoded, route_config("b").into_message());
+}
+
+#[test]
+fn c12_c13_a_collection_has_locators_and_inline_entries() {
+    let name = "xdstp://mesh/envoy.config.cluster.v3.ClusterCollection/shop?b=2&a=1";
+    let resource: AnyResource = collection(name)
+        .locator("xdstp://other/envoy.config.cluster.v3.Cluster/cart?x=1")
+        .inline("pay", "7", cluster("pay"))
+        .into();
+    assert_eq!(resource.type_url(), "type.googleapis.com/envoy.config.cluster.v3.ClusterCollection");
+    assert_eq!(resource.name(), "xdstp://mesh/envoy.config.cluster.v3.ClusterCollection/shop?a=1&b=2");
+    let [locator, inline] = &ClusterCollection::decode(resource.bytes().clone()).unwrap().entries[..] else {
+        panic!("two entries")
+    };
+    let Some(ResourceSpecifier::Locator(locator)) = &locator.resource_specifier else { panic!("a locator") };
+    assert_eq!((locator.authority.as_str(), locator.id.as_str()), ("other", "cart"));
+    assert_eq!(locator.resource_type, "envoy.config.cluster.v3.Cluster");
+    let Some(ResourceSpecifier::InlineEntry(inline)) = &inline.resource_specifier else { panic!("inline") };
+    assert_eq!((inline.name.as_str(), inline.version.as_str()), ("pay", "7"));
+    let any = inline.resource.as_ref().unwrap();
+    assert_eq!(any.type_url, type_url::CLUSTER);
+    assert_eq!(Cluster::decode(any.value.clone()).unwrap().name, "pay");
+}
+
+#[test]
+#[should_panic(expected = "is not an xdstp: name")]
+fn a_collection_has_an_xdstp_name() {
+    let _ = collection("shop");
 }
