@@ -80,10 +80,11 @@ async fn one_change_among_thousands_comes_alone(setup: Setup) {
 
 async fn g4_a_missing_name_is_not_answered_and_comes_when_it_is_there(setup: Setup) {
     let mut peer = Peer::start(setup).await;
-    let client = client_of(&peer);
+    let bootstrap = Bootstrap::from_json(&peer.bootstrap()).expect("the bootstrap is valid");
+    let client = setup.client(Client::builder(bootstrap).resource_timeout(Duration::from_secs(3)));
     let mut bulk = client.watch::<Cluster>("bulk-00000");
     let mut payments = client.watch::<Cluster>("payments");
-    ready(&mut payments).await;
+    until(&mut payments, is_good).await;
     let missing = until(&mut bulk, |seen| seen.is_absent()).await;
     assert!(missing.error().is_some_and(|why| why.is_not_found()), "{missing:?}");
     assert!(is_good(&payments.latest()));
@@ -156,10 +157,9 @@ async fn g12_the_end_of_a_wildcard_leaves_what_is_asked_for_by_name(setup: Setup
     within("all clusters again", all.wait_for(is_whole)).await.expect("it runs");
 }
 
-/// A client that waits three seconds for what it asks for.
 fn client_of(peer: &Peer) -> TestClient {
     let bootstrap = Bootstrap::from_json(&peer.bootstrap()).expect("the bootstrap is valid");
-    peer.setup().client(Client::builder(bootstrap).resource_timeout(Duration::from_secs(3)))
+    peer.setup().client(Client::builder(bootstrap))
 }
 
 fn present(members: &Members<Cluster>) -> Vec<String> {

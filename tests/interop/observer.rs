@@ -226,7 +226,7 @@ async fn five_thousand_clusters_come_and_go(setup: Setup) {
 
 async fn commands_add_and_end_watches(setup: Setup) {
     let mut peer = Peer::start(setup).await;
-    let mut watch = Watch::start(&peer, ["listener=shop"]);
+    let mut watch = Watch::start_impatient(&peer, ["listener=shop"]);
     watch.until("the listener", |seen| is_good(latest(seen, "listener=shop"))).await;
     watch.say("watch cluster=payments").await;
     watch.say("watch cluster=no-such-cluster").await;

@@ -3,8 +3,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     env, fs,
-    net::SocketAddr,
+    net::{Ipv4Addr, SocketAddr, TcpListener},
     path::Path,
+    process,
+    sync::atomic::{AtomicU32, Ordering},
     time::Duration,
 };
 
@@ -29,7 +31,7 @@ pub(crate) struct Peer {
 
 impl Peer {
     pub(crate) async fn start(setup: Setup) -> Self {
-        Self::start_on(setup, 0).await
+        Self::start_on(setup, free_port()).await
     }
 
     /// Starts it on a port that was its own before.
@@ -152,6 +154,19 @@ impl Peer {
     /// The same in a file.
     pub(crate) fn bootstrap_path(&self) -> std::path::PathBuf {
         self.folder.path().join("bootstrap.json")
+    }
+}
+
+/// A port that nobody listens on, and that no connection of anybody is given while a server is away from it: the system
+/// gives those from 32768 on.
+fn free_port() -> u16 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let first = process::id().wrapping_mul(500);
+    loop {
+        let port = 15_000 + (first.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 15_000) as u16;
+        if TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            return port;
+        }
     }
 }
 

@@ -143,11 +143,11 @@ async fn a_renamed_route_configuration_is_never_missed(setup: Setup) {
 
 async fn routes_to_a_missing_cluster_wait_for_it_and_then_say_so(setup: Setup) {
     let mut peer = Peer::start(setup).await;
-    let client = client_of(&peer);
+    let client = impatient_client_of(&peer);
     let mut users = client.resolve("xds:///users");
     let mut ratings = client.resolve("xds:///ratings");
-    ready(&mut users).await;
-    let other = ready(&mut ratings).await;
+    until(&mut users, |_| true).await;
+    let other = until(&mut ratings, |_| true).await;
 
     peer.command("lose users").await;
     // The old routes serve until the server has had its time to send the cluster.
@@ -232,7 +232,7 @@ async fn a_target_that_is_removed_or_never_was_says_so(setup: Setup) {
     let wait = audit.wait_for(|seen| seen.as_ref().is_err_and(|why| why.name() == "audit"));
     let gone = within("an error", wait).await.expect("the client runs");
     assert!(gone.is_err_and(|why| why.code() == Code::NotFound));
-    let never = until_error(&mut client.resolve("xds:///no-such-service")).await;
+    let never = until_error(&mut impatient_client_of(&peer).resolve("xds:///no-such-service")).await;
     assert_eq!((never.code(), never.name()), (Code::NotFound, "no-such-service"));
 
     peer.command("set base").await;
@@ -291,8 +291,13 @@ impl Dns for Hosts {
 
 fn client_of(peer: &Peer) -> TestClient {
     let bootstrap = Bootstrap::from_json(&peer.bootstrap()).expect("the bootstrap is valid");
-    let builder = Client::builder(bootstrap).dns(Hosts).resource_timeout(Duration::from_secs(3));
-    peer.setup().client(builder)
+    peer.setup().client(Client::builder(bootstrap).dns(Hosts))
+}
+
+/// A client that waits three seconds for each resource.
+fn impatient_client_of(peer: &Peer) -> TestClient {
+    let bootstrap = Bootstrap::from_json(&peer.bootstrap()).expect("the bootstrap is valid");
+    peer.setup().client(Client::builder(bootstrap).resource_timeout(Duration::from_secs(3)))
 }
 
 async fn ready(resolution: &mut Resolution) -> Arc<Snapshot> {

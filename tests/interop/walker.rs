@@ -72,7 +72,7 @@ async fn no_line_is_torn_while_canaries_move_and_clusters_are_renamed(setup: Set
 
 async fn a_missing_cluster_a_missing_target_and_a_server_that_is_down_are_told(setup: Setup) {
     let mut peer = Peer::start(setup).await;
-    let mut walk = Walk::start(&peer, ["users", "no-such-service"]);
+    let mut walk = Walk::start_impatient(&peer, ["users", "no-such-service"]);
     let never = |seen: &Seen| code(&seen["no-such-service"]) == "NOT_FOUND";
     walk.until("that there is no such target", |seen| seen.len() == 2 && never(seen), |_| {}).await;
     assert!(message(&walk.seen["no-such-service"]).contains(NODE));
@@ -118,8 +118,17 @@ type Seen = BTreeMap<String, Value>;
 
 impl Walk {
     fn start<'a>(peer: &Peer, services: impl IntoIterator<Item = &'a str>) -> Self {
+        Self::start_with(&[], peer, services)
+    }
+
+    /// Waits three seconds for each resource.
+    fn start_impatient<'a>(peer: &Peer, services: impl IntoIterator<Item = &'a str>) -> Self {
+        Self::start_with(&["--resource-timeout", "3"], peer, services)
+    }
+
+    fn start_with<'a>(options: &[&str], peer: &Peer, services: impl IntoIterator<Item = &'a str>) -> Self {
         let mut command = Command::new(program("XDSKIT_INTEROP_WALK"));
-        command.arg("--bootstrap").arg(peer.bootstrap_path()).args(["--json", "--resource-timeout", "3"]);
+        command.arg("--bootstrap").arg(peer.bootstrap_path()).arg("--json").args(options);
         command.args(services.into_iter().map(|service| format!("xds:///{service}")));
         Self { process: Process::start("walk", &mut command), seen: Seen::new() }
     }

@@ -23,8 +23,17 @@ pub(crate) type Seen = BTreeMap<(String, String), Value>;
 impl Watch {
     /// Watches what `wanted` lists, each as TYPE=NAME.
     pub(crate) fn start<S: AsRef<str>>(peer: &Peer, wanted: impl IntoIterator<Item = S>) -> Self {
+        Self::start_with(&[], peer, wanted)
+    }
+
+    /// Waits three seconds for each.
+    pub(crate) fn start_impatient<S: AsRef<str>>(peer: &Peer, wanted: impl IntoIterator<Item = S>) -> Self {
+        Self::start_with(&["--resource-timeout", "3"], peer, wanted)
+    }
+
+    fn start_with<S: AsRef<str>>(options: &[&str], peer: &Peer, wanted: impl IntoIterator<Item = S>) -> Self {
         let mut command = Command::new(program("XDSKIT_INTEROP_WATCH"));
-        command.arg("--bootstrap").arg(peer.bootstrap_path()).args(["--json", "--resource-timeout", "3"]);
+        command.arg("--bootstrap").arg(peer.bootstrap_path()).arg("--json").args(options);
         command.args(wanted.into_iter().map(|one| one.as_ref().to_owned()));
         Self { process: Process::start("watch", &mut command), seen: Seen::new(), lines: 0 }
     }

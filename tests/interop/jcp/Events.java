@@ -10,13 +10,6 @@ import java.util.List;
 
 /** Tells of streams, requests and responses, as gcp/events.go does. */
 final class Events implements DiscoveryServerCallbacks {
-  private static volatile boolean telling = false;
-
-  /** From now on, they are told. */
-  static void tell() {
-    telling = true;
-  }
-
   @Override
   public void onStreamOpen(long stream, String typeUrl) {
     emit(event("opened", stream));
@@ -85,9 +78,6 @@ final class Events implements DiscoveryServerCallbacks {
 
   /** Writes one JSON line. */
   static void emit(JsonObject line) {
-    if (!telling) {
-      return;
-    }
     synchronized (System.out) {
       System.out.println(line);
       System.out.flush();

@@ -3,6 +3,7 @@ import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.nio.charset.StandardCharsets;
+import java.util.List;
 import java.util.Map;
 
 /**
@@ -18,7 +19,7 @@ public final class Jcp {
 
   private Jcp(int port, String gcp) throws IOException {
     cache = new SnapshotCache();
-    server = new Server(port, cache);
+    server = new Server(port, cache, List.of(new Events()));
     feed = new Feed(gcp);
   }
 
@@ -33,11 +34,11 @@ public final class Jcp {
 
   private void run() throws IOException {
     cache.publish(feed.next());
+    Server other = new Server(0, cache, List.of());
+    other.start();
+    WarmUp.of(other.port());
+    other.stop();
     server.start();
-    WarmUp.of(server.port());
-    server.stop();
-    server.start();
-    Events.tell();
     JsonObject first = new JsonObject();
     first.addProperty("port", server.port());
     Events.emit(first);

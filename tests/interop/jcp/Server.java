@@ -1,24 +1,28 @@
+import io.envoyproxy.controlplane.server.DiscoveryServerCallbacks;
 import io.envoyproxy.controlplane.server.V3DiscoveryServer;
 import io.grpc.netty.NettyServerBuilder;
 import java.io.IOException;
 import java.net.InetAddress;
 import java.net.InetSocketAddress;
 import java.net.ServerSocket;
+import java.util.List;
 import java.util.concurrent.TimeUnit;
 
 /** java-control-plane behind gRPC on a port that stays the same when it is stopped and started. */
 final class Server {
   private final int port;
   private final SnapshotCache cache;
+  private final List<DiscoveryServerCallbacks> callbacks;
   private io.grpc.Server grpc;
 
-  Server(int port, SnapshotCache cache) throws IOException {
+  Server(int port, SnapshotCache cache, List<DiscoveryServerCallbacks> callbacks) throws IOException {
     try (ServerSocket free = new ServerSocket()) {
       free.setReuseAddress(true);
       free.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), port));
       this.port = free.getLocalPort();
     }
     this.cache = cache;
+    this.callbacks = callbacks;
   }
 
   int port() {
@@ -34,7 +38,7 @@ final class Server {
         .maxInboundMessageSize(64 << 20)
         .permitKeepAliveTime(1, TimeUnit.MILLISECONDS)
         .permitKeepAliveWithoutCalls(true)
-        .addService(new V3DiscoveryServer(new Events(), cache).getAggregatedDiscoveryServiceImpl())
+        .addService(new V3DiscoveryServer(callbacks, cache).getAggregatedDiscoveryServiceImpl())
         .build()
         .start();
   }
