@@ -23,6 +23,8 @@ pub(crate) struct Entry {
     pub(crate) late: Vec<ViewId>,
     /// The name is a glob: what is known here is how it fares as a whole.
     pub(crate) is_glob: bool,
+    /// It was held until its time to live was over, and nothing was heard of it since.
+    is_expired: bool,
     state: State,
 }
 
@@ -86,6 +88,7 @@ impl Entry {
             views: Vec::new(),
             late: Vec::new(),
             is_glob: false,
+            is_expired: false,
             state: State::Waiting { told: None },
         }
     }
@@ -106,6 +109,11 @@ impl Entry {
     /// Whether nothing is known of it: neither is it there, nor is it known why it is not.
     pub(crate) fn is_waiting(&self) -> bool {
         matches!(self.state, State::Waiting { .. })
+    }
+
+    /// Whether no server stands for what is known of it.
+    pub(crate) fn is_unknown(&self) -> bool {
+        self.is_waiting() || self.is_expired
     }
 
     /// What the client status service calls it (A88-8).
@@ -174,6 +182,7 @@ impl Entry {
     pub(crate) fn on_accepted(&mut self, resource: Erased, bytes: Bytes, update: Update) -> News {
         let Update { version, at: updated } = update;
         self.state = State::Held(Held { resource, bytes, version, updated, warning: None });
+        self.is_expired = false;
         News::Changed
     }
 
@@ -214,6 +223,13 @@ impl Entry {
         self.on_bad_news(Setback { state: ResourceState::DoesNotExist, error, update }, keep)
     }
 
+    /// The server has not confirmed it within its time to live.
+    pub(crate) fn on_expired(&mut self, error: WatchError, update: Update) -> News {
+        let news = self.on_bad_news(Setback { state: ResourceState::DoesNotExist, error, update }, false);
+        self.is_expired = true;
+        news
+    }
+
     /// The server said why it does not send it (TP3): a data error if the policy is given, else a passing trouble (A88-3,
     /// A88-4).
     pub(crate) fn on_server_error(
@@ -240,6 +256,7 @@ impl Entry {
 
     /// The same news again are not told again, but it is noted when they came.
     fn on_bad_news(&mut self, setback: Setback, keep: bool) -> News {
+        self.is_expired = false;
         let known = self.setback().is_some_and(|known| known.error == setback.error);
         let setback = Box::new(setback);
         match &mut self.state {

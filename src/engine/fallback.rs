@@ -145,7 +145,7 @@ impl Engine {
             || self
                 .table
                 .iter()
-                .any(|(_, entry)| entry.group == id && !entry.views.is_empty() && entry.is_waiting())
+                .any(|(_, entry)| entry.group == id && !entry.views.is_empty() && entry.is_unknown())
     }
 
     /// Whether a server has had its time to send something while its answers did not count, and does not send it now.

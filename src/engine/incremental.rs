@@ -42,7 +42,11 @@ impl Engine {
         let interest = self.peer(job.server()).machine.interest(job.ty());
         let sub = interest.and_then(|interest| interest.get(interest.find(&name)?));
         let is_held = sub.is_some_and(|sub| sub.held && sub.version.as_str() == envelope.text(item.version));
-        let found = if is_held { Located::new(index, Said::Heartbeat) } else { removed };
+        // Old servers know no time to live: what has one is confirmed, be it something that is not held.
+        let found = match is_held || item.ttl.is_some() {
+            true => Located::new(index, Said::Heartbeat).with_value(Span::default(), item),
+            false => removed,
+        };
         self.find_place(job, &name, found);
     }
 

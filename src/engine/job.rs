@@ -4,7 +4,7 @@ use std::{
     fmt::Write,
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use super::globs::Glob;
@@ -61,6 +61,7 @@ pub(super) struct Located {
     pub(super) value: Span,
     /// The version of the resource alone; empty if it has that of the response.
     pub(super) version: Span,
+    pub(super) ttl: Option<Duration>,
     /// The place of the resource in the response; behind all of them, those of the removed names.
     pub(super) index: usize,
     pub(super) said: Said,
@@ -173,11 +174,11 @@ impl Job {
 impl Located {
     pub(super) fn new(index: usize, said: Said) -> Self {
         let none = Span::default();
-        Self { value: none, version: none, index, said, sub: None, serial: 0 }
+        Self { value: none, version: none, ttl: None, index, said, sub: None, serial: 0 }
     }
 
-    pub(super) fn with_value(self, value: Span, version: Span) -> Self {
-        Self { value, version, ..self }
+    pub(super) fn with_value(self, value: Span, item: &Item) -> Self {
+        Self { value, version: item.version, ttl: item.ttl, ..self }
     }
 }
 

@@ -22,6 +22,7 @@ pub(crate) mod simulation;
 mod status;
 #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "nobody asks for what is counted"))]
 mod tally;
+mod ttl;
 mod walk;
 mod work;
 
@@ -41,7 +42,9 @@ pub(crate) use self::names::Wanted;
 pub(crate) use self::status::{ResourceReport, ServerReport, Status};
 #[cfg(any(test, feature = "metrics"))]
 pub(crate) use self::tally::Metric;
-use self::{failure::Failure, group::Groups, job::Job, members::Collections, tally::Tallies, walk::Walks};
+use self::{
+    failure::Failure, group::Groups, job::Job, members::Collections, tally::Tallies, ttl::Ttls, walk::Walks,
+};
 use crate::{
     cache::{Entry, Policy, Table},
     config::{ApiType, Bootstrap, CertificateProvider, Server},
@@ -75,6 +78,7 @@ pub(crate) struct Engine {
     groups: Groups,
     collections: Collections,
     table: Table,
+    ttls: Ttls,
     views: HashMap<ViewId, View>,
     walks: Walks,
     hosts: Hosts,
@@ -144,6 +148,7 @@ impl Engine {
             groups: Groups::default(),
             collections: Collections::default(),
             table: Table::default(),
+            ttls: Ttls::default(),
             views: HashMap::new(),
             walks: Walks::default(),
             jobs: VecDeque::new(),
@@ -254,6 +259,7 @@ impl Engine {
                 self.settle(server, now);
             }
         }
+        self.expire(now);
         self.hosts.handle_timeout(now, &mut self.random);
         self.walk_timeout(now);
         self.walk_on(now);
@@ -275,7 +281,8 @@ impl Engine {
         let timers = idle.filter_map(|(_, peer)| peer.machine.next_timeout());
         let lookup = self.hosts.next_timeout().map(|at| (at, Timer::Lookup));
         let walk = self.next_walk().map(|at| (at, Timer::Grace));
-        work.into_iter().chain(timers).chain(lookup).chain(walk).min_by_key(|(at, _)| *at)
+        let expiry = self.next_expiry().map(|at| (at, Timer::Expiry));
+        work.into_iter().chain(timers).chain(expiry).chain(lookup).chain(walk).min_by_key(|(at, _)| *at)
     }
 
     /// Asks for a name: a resource, or a glob.

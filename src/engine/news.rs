@@ -13,6 +13,9 @@ impl Engine {
         let before = self.tallies.begin(entry);
         let news = news(entry);
         self.tallies.end(before, entry);
+        if !entry.is_held() {
+            self.ttls.set(id, None);
+        }
         log(entry, self.types[entry.ty.index()].type_url(), news);
         news.into()
     }

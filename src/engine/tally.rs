@@ -133,6 +133,7 @@ impl Engine {
     pub(super) fn remove_entry(&mut self, id: EntryId) -> Option<Entry> {
         let entry = self.table.remove(id)?;
         self.tallies.remove(key(&entry));
+        self.ttls.set(id, None);
         Some(entry)
     }
 

@@ -84,7 +84,7 @@ impl Engine {
                 return job.add_nameless(index, &unusable_reason(unusable, envelope));
             }
         };
-        let found = Located::new(index, said).with_value(value, item.version);
+        let found = Located::new(index, said).with_value(value, &item);
         match name_of(self.types[job.ty.index()], envelope, (item.wrapper_name, value)) {
             Ok(name) => {
                 self.find_place(job, &name, found);
@@ -113,11 +113,9 @@ impl Engine {
             job.problems.add(&format_args!("{name:?}"), &"the name is in the response twice");
         }
         let known = sub.and_then(|sub| interest.get(sub));
-        if found.said != Said::Heartbeat {
-            job.of_all |= known.is_none_or(|sub| !sub.before_all);
-            let serial = known.map_or(0, |sub| sub.serial);
-            job.located.push(Located { sub, serial, ..found });
-        }
+        job.of_all |= found.said != Said::Heartbeat && known.is_none_or(|sub| !sub.before_all);
+        let serial = known.map_or(0, |sub| sub.serial);
+        job.located.push(Located { sub, serial, ..found });
     }
 
     /// The groups that use a lower server at the moment, and find in a response what they want.
@@ -186,11 +184,16 @@ impl Engine {
             spent += match located.sub {
                 // It may have gone between two steps, and another one may have taken its place.
                 Some(sub) if !self.is_there((job.server(), job.ty), sub, located.serial) => 1,
-                Some(sub) if located.said == Said::Removed => self.apply_removed(job, sub, now),
-                Some(sub) => self.apply_to(job, sub, located),
-                // What nobody has cannot be removed (B2.13).
-                None if located.said == Said::Removed => 1,
-                None => self.apply_unknown(job, next, located),
+                Some(sub) => match located.said {
+                    Said::Resource => self.apply_to(job, sub, located),
+                    Said::Removed => self.apply_removed(job, sub, now),
+                    Said::Heartbeat => self.apply_heartbeat(job, sub, located),
+                },
+                None => match located.said {
+                    Said::Resource => self.apply_unknown(job, next, located),
+                    // What nobody has cannot be removed (B2.13), nor confirmed.
+                    Said::Removed | Said::Heartbeat => 1,
+                },
             };
             next += 1;
         }
@@ -230,11 +233,12 @@ impl Engine {
             job.valid += 1;
             let changed = self.give_news(id, |entry| entry.on_unchanged(&update.version, update.at));
             self.note_version(job, id, update.version);
+            self.set_ttl(id, update.at, located.ttl);
             self.publish_if(id, changed, joins);
             return bytes.len() / 16 + 16;
         }
         let cost = bytes.len() + 64;
-        let changed = self.parse(job, (id, located.value), update);
+        let changed = self.parse(job, (id, located), update);
         self.publish_if(id, changed, joins);
         cost
     }
@@ -273,13 +277,13 @@ impl Engine {
     }
 
     /// Parses a resource that differs from what is held. True when there is something new to see.
-    fn parse(&mut self, job: &mut Job, (id, value): (EntryId, Span), update: Update) -> bool {
+    fn parse(&mut self, job: &mut Job, (id, located): (EntryId, Located), update: Update) -> bool {
         self.counters.parsed += 1;
         let ty = self.types[job.ty.index()];
         let peer = &self.servers[job.stream.server.0 as usize];
         let (policy, trusted) = (peer.policy, peer.machine.server().features.trusted_xds_server);
         let cx = Context::new().with_certificate_providers(&self.providers).with_trusted_server(trusted);
-        let bytes = own(&job.envelope, value);
+        let bytes = own(&job.envelope, located.value);
         let parsed = ty.parse(bytes.clone(), &cx);
         let about = self.table.get(id).map(|entry| self.subject(entry));
         let Some(about) = about else { return false };
@@ -287,6 +291,7 @@ impl Engine {
             Ok(resource) => {
                 job.valid += 1;
                 self.note_version(job, id, update.version.clone());
+                self.set_ttl(id, update.at, located.ttl);
                 self.give_news(id, |entry| entry.on_accepted(resource, bytes, update))
             }
             Err(invalid) => {

@@ -1,6 +1,8 @@
+use std::time::Duration;
+
 use bytes::Bytes;
 
-use crate::wire::{Fields, Malformed, Value};
+use crate::wire::{Field, Fields, Malformed, Value};
 
 /// A `DiscoveryResponse` or a `DeltaDiscoveryResponse`, sliced: nothing of it is copied, and its resources are looked at one
 /// by one.
@@ -25,6 +27,8 @@ pub(crate) struct Item {
     pub(crate) wrapper_name: Span,
     /// The version of the resource alone; empty without a wrapper.
     pub(crate) version: Span,
+    /// How long it is good without being sent or confirmed; for ever if it does not say.
+    pub(crate) ttl: Option<Duration>,
     /// The wrapper has other names for it: see [`Envelope::aliases`].
     pub(crate) has_aliases: bool,
     pub(crate) body: Body,
@@ -201,11 +205,31 @@ impl Envelope {
                 }
                 3 => item.wrapper_name = Span::of_text(&field, span.start)?,
                 4 => item.has_aliases = true,
+                6 => item.ttl = Some(self.duration(Span::of(&field, span.start)?)?),
                 8 => item.wrapper_name = self.resource_name(Span::of(&field, span.start)?)?,
                 _ => {}
             }
         }
         Ok(item)
+    }
+
+    /// A `google.protobuf.Duration`, which must not be negative here.
+    fn duration(&self, span: Span) -> Result<Duration, Malformed> {
+        let (mut seconds, mut nanos) = (0, 0);
+        for field in Fields::of(self.bytes(span)) {
+            match field? {
+                Field { number: 1, value: Value::Varint(value), .. } => seconds = value,
+                Field { number: 2, value: Value::Varint(value), .. } => nanos = value,
+                _ => {}
+            }
+        }
+        // Negative numbers are sign-extended on the wire, which makes them large ones.
+        match u32::try_from(nanos) {
+            Ok(nanos) if nanos < 1_000_000_000 && i64::try_from(seconds).is_ok() => {
+                Ok(Duration::new(seconds, nanos))
+            }
+            Ok(_) | Err(_) => Err(Malformed { offset: span.start as usize, what: "ttl out of range" }),
+        }
     }
 
     /// The type URL and the value of a `google.protobuf.Any`.
@@ -261,7 +285,7 @@ impl Envelope {
 
 impl Item {
     fn bare(body: Body) -> Self {
-        Self { wrapper_name: Span::default(), version: Span::default(), has_aliases: false, body }
+        Self { wrapper_name: Span::default(), version: Span::default(), ttl: None, has_aliases: false, body }
     }
 }
 
@@ -271,13 +295,13 @@ impl Span {
         self.length == 0
     }
 
-    fn of(field: &crate::wire::Field<'_>, base: u32) -> Result<Self, Malformed> {
+    fn of(field: &Field<'_>, base: u32) -> Result<Self, Malformed> {
         let range = field.range()?;
         // Messages over 4 GiB were refused, so every offset fits.
         Ok(Self { start: base + range.start as u32, length: range.len() as u32 })
     }
 
-    fn of_text(field: &crate::wire::Field<'_>, base: u32) -> Result<Self, Malformed> {
+    fn of_text(field: &Field<'_>, base: u32) -> Result<Self, Malformed> {
         field.text()?;
         Self::of(field, base)
     }

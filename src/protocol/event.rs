@@ -32,6 +32,8 @@ pub(crate) enum Timer {
     Write,
     /// A resource that was asked for may be given up.
     DoesNotExist,
+    /// A resource expires that was not confirmed.
+    Expiry,
     /// The next attempt to connect.
     Reconnect,
     /// A stream that serves no name.

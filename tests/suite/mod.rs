@@ -8,4 +8,5 @@ mod resolve;
 mod scale;
 mod status;
 mod transport;
+mod ttl;
 mod watch;

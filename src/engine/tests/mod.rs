@@ -16,6 +16,7 @@ mod simulation;
 mod status;
 mod tally;
 mod timers;
+mod ttl;
 mod walk;
 mod walk_simulation;
 mod wildcard;

@@ -3,10 +3,13 @@
 use std::{mem, sync::Arc, time::Instant};
 
 use super::Machine;
-use crate::protocol::{
-    event::Event,
-    id::{EntryId, TypeId},
-    interest::{Phase, SubId},
+use crate::{
+    protocol::{
+        event::Event,
+        id::{EntryId, TypeId},
+        interest::{Phase, SubId},
+    },
+    resource::Version,
 };
 
 impl Machine {
@@ -111,6 +114,15 @@ impl Machine {
         let members: Vec<_> = members.collect();
         self.release(ty, &members);
         self.events.push_back(Event::ReleasedAll(ty));
+    }
+
+    /// What was held under a name is not any more, so that no version stands for it (B1.20).
+    pub(crate) fn forget_version(&mut self, ty: TypeId, id: SubId) {
+        let Some(channel) = self.channel(ty) else { return };
+        channel.variant.on_accepted(&Version::default());
+        if let Some(sub) = channel.interest.get_mut(id) {
+            sub.version = Version::default();
+        }
     }
 
     /// Something is held under a name that another server has sent. Its absence here proves nothing until this server

@@ -1,0 +1,493 @@
+//! Times to live, in both variants of the protocol: rules B1.17 to B1.20, B2.16, B2.25 and B2.26.
+
+use std::time::Duration;
+
+use prost::Message;
+
+use super::rig::{Full, Part, Rig, any, stream_to};
+use crate::{
+    cache::ResourceState,
+    config::{ApiType, AuthorityBuilder, Bootstrap, Server, ServerBuilder},
+    engine::{Input, Timer},
+    pb::{
+        envoy::service::discovery::v3::{DeltaDiscoveryResponse, DiscoveryResponse, Resource as Wrapper},
+        google::protobuf::{self, Any},
+    },
+    protocol::{DisconnectKind, Settings},
+    resource::Resource,
+};
+
+const NONE: [&str; 0] = [];
+
+/// A client and a server that speak one of the variants.
+struct Timed {
+    rig: Rig,
+    delta: bool,
+    /// The stream.
+    server: u32,
+    attempt: u64,
+    said: u64,
+}
+
+/// What a server says of a resource.
+#[derive(Clone)]
+struct Word {
+    name: &'static str,
+    version: String,
+    text: Option<&'static str>,
+    ttl: Option<Duration>,
+}
+
+/// A resource whose version is its text.
+fn whole(name: &'static str, text: &'static str) -> Word {
+    Word { name, version: text.into(), text: Some(text), ttl: None }
+}
+
+/// That a version of a resource is what it was.
+fn heartbeat(name: &'static str, version: &str) -> Word {
+    Word { name, version: version.into(), text: None, ttl: None }
+}
+
+impl Word {
+    fn ttl(self, seconds: u64) -> Self {
+        Self { ttl: Some(Duration::from_secs(seconds)), ..self }
+    }
+
+    fn wrapper<T: Resource>(&self) -> Wrapper {
+        let ttl =
+            self.ttl.map(|ttl| protobuf::Duration { seconds: ttl.as_secs() as i64, ..Default::default() });
+        let resource = self.text.map(|text| any::<T>(self.name, text));
+        Wrapper { name: self.name.into(), version: self.version.clone(), resource, ttl, ..Wrapper::default() }
+    }
+}
+
+impl Timed {
+    fn new(delta: bool) -> Self {
+        Self::with(delta, Server::new("127.0.0.1:1").insecure())
+    }
+
+    fn with(delta: bool, server: ServerBuilder) -> Self {
+        let bootstrap = Bootstrap::builder().server(server).authority("a", AuthorityBuilder::default());
+        Self::of(delta, bootstrap.build().unwrap())
+    }
+
+    fn of(delta: bool, bootstrap: Bootstrap) -> Self {
+        let api_type = if delta { ApiType::AggregatedDeltaGrpc } else { ApiType::AggregatedGrpc };
+        let rig = Rig::of(bootstrap, Settings { api_type, ..Settings::default() });
+        Self { rig, delta, server: 0, attempt: 1, said: 0 }
+    }
+
+    fn open<T: Resource>(&mut self, names: &[&str]) {
+        for name in names {
+            match name.ends_with("/*") {
+                true => self.rig.watch_all::<T>(name),
+                false => self.rig.watch::<T>(name),
+            };
+        }
+        self.connect();
+    }
+
+    /// Connects, and says what is asked for first.
+    fn connect(&mut self) -> Vec<String> {
+        let said = self.rig.connect_to(stream_to(self.server, self.attempt));
+        self.sent();
+        said
+    }
+
+    fn sent(&mut self) {
+        self.rig.sent_to(stream_to(self.server, self.attempt));
+        self.rig.pass(Duration::from_millis(1));
+    }
+
+    /// A response comes; what is ordered then.
+    fn tell<T: Resource>(&mut self, words: &[Word], removed: &[&str]) -> Vec<String> {
+        self.said += 1;
+        let (nonce, type_url) = (format!("nonce{}", self.said), T::TYPE_URL.to_owned());
+        let wrappers = words.iter().map(Word::wrapper::<T>);
+        let wrap = |wrapper: Wrapper| match wrapper.ttl.is_some() || wrapper.resource.is_none() {
+            true => Any {
+                type_url: "type.googleapis.com/envoy.service.discovery.v3.Resource".into(),
+                value: wrapper.encode_to_vec().into(),
+            },
+            false => wrapper.resource.unwrap(),
+        };
+        let message = match self.delta {
+            true => DeltaDiscoveryResponse {
+                nonce,
+                type_url,
+                resources: wrappers.collect(),
+                removed_resources: removed.iter().map(|&name| name.to_owned()).collect(),
+                ..Default::default()
+            }
+            .encode_to_vec(),
+            false => {
+                // Heartbeats have the version that was accepted last (B1.18).
+                let version_info = words.first().map_or("none".into(), |word| word.version.clone());
+                let resources = wrappers.map(wrap).collect();
+                DiscoveryResponse { nonce, type_url, resources, version_info, ..Default::default() }
+                    .encode_to_vec()
+            }
+        };
+        let said = self.rig.receive_from(stream_to(self.server, self.attempt), message);
+        self.sent();
+        said
+    }
+
+    /// A response comes that is accepted; what is published then.
+    fn accept<T: Resource>(&mut self, words: &[Word]) -> Vec<String> {
+        let said = self.tell::<T>(words, &[]);
+        let nonce = format!("nonce{}", self.said);
+        let is_ack = |said: &String| said.starts_with("send") && said.ends_with(&nonce);
+        assert!(said.iter().any(is_ack), "no ACK of {nonce}: {said:?}");
+        published(said)
+    }
+
+    /// What is published within some seconds. Nothing is sent, nor is anything else due.
+    fn pass(&mut self, seconds: u64) -> Vec<String> {
+        let said = self.rig.pass(Duration::from_secs(seconds));
+        let news = published(said.clone());
+        assert_eq!(news, said);
+        news
+    }
+
+    /// The stream ends, and the next one begins; what is asked for first.
+    fn reconnect(&mut self) -> String {
+        self.disconnect();
+        self.rig.pass(Duration::from_secs(5));
+        self.attempt += 1;
+        let said = self.connect();
+        said.into_iter().find(|said| said.starts_with("send")).expect("a request")
+    }
+
+    fn disconnect(&mut self) {
+        self.rig.disconnect_from(stream_to(self.server, self.attempt), DisconnectKind::Closed);
+    }
+
+    /// Seconds until something expires.
+    fn until_expiry(&self) -> Option<u64> {
+        let (at, timer) = self.rig.engine.poll_timeout()?;
+        assert_eq!(timer, Timer::Expiry);
+        Some((at - self.rig.now).as_secs_f64().round() as u64)
+    }
+}
+
+fn published(said: Vec<String>) -> Vec<String> {
+    said.into_iter().filter(|said| said.starts_with('#')).collect()
+}
+
+/// Runs a test on both variants.
+fn in_both(test: impl Fn(Timed)) {
+    for delta in [false, true] {
+        test(Timed::new(delta));
+    }
+}
+
+#[test]
+fn b1_17_a_resource_expires_and_is_still_subscribed_to() {
+    in_both(|mut timed| {
+        timed.open::<Part>(&["a"]);
+        assert_eq!(timed.accept::<Part>(&[whole("a", "1").ttl(30)]), ["#1 present 1 1"]);
+        assert_eq!(timed.pass(29), NONE);
+        assert_eq!(timed.pass(1), ["#1 absent NOT_FOUND"]);
+        assert_eq!(timed.pass(3600), NONE);
+        assert_eq!(timed.accept::<Part>(&[whole("a", "2").ttl(30)]), ["#1 present 2 2"]);
+        assert_eq!(timed.pass(30), ["#1 absent NOT_FOUND"]);
+    });
+}
+
+#[test]
+fn b2_25_an_expired_resource_comes_back_though_bytes_and_version_are_the_same() {
+    in_both(|mut timed| {
+        timed.open::<Full>(&["a"]);
+        timed.accept::<Full>(&[whole("a", "1").ttl(30)]);
+        assert_eq!(timed.pass(30), ["#1 absent NOT_FOUND"]);
+        assert_eq!(timed.accept::<Full>(&[whole("a", "1").ttl(30)]), ["#1 present 1 1"]);
+    });
+}
+
+#[test]
+fn the_reason_names_the_server_and_the_resource() {
+    in_both(|mut timed| {
+        timed.open::<Part>(&["a"]);
+        timed.accept::<Part>(&[whole("a", "1").ttl(30)]);
+        timed.pass(30);
+        let status = timed.rig.engine.status();
+        let report = &status.resources[0];
+        assert_eq!(report.state, ResourceState::DoesNotExist);
+        let error = report.setback.as_ref().expect("a reason").error.to_string();
+        assert!(error.contains("TTL expired: xDS server 127.0.0.1:1"), "{error}");
+        assert!(error.contains("\"a\""), "{error}");
+    });
+}
+
+#[test]
+fn b1_18_b2_16_a_heartbeat_extends_the_time_and_nobody_is_told() {
+    in_both(|mut timed| {
+        timed.open::<Part>(&["a"]);
+        timed.accept::<Part>(&[whole("a", "1").ttl(30)]);
+        for _ in 0..5 {
+            assert_eq!(timed.pass(20), NONE);
+            assert_eq!(timed.accept::<Part>(&[heartbeat("a", "1").ttl(30)]), NONE);
+        }
+        assert_eq!(timed.until_expiry(), Some(30));
+        assert_eq!(timed.accept::<Part>(&[heartbeat("a", "1").ttl(90)]), NONE);
+        assert_eq!(timed.pass(89), NONE);
+        assert_eq!(timed.pass(1), ["#1 absent NOT_FOUND"]);
+    });
+}
+
+#[test]
+fn b2_16_a_heartbeat_without_a_time_to_live_ends_it() {
+    in_both(|mut timed| {
+        timed.open::<Part>(&["a"]);
+        timed.accept::<Part>(&[whole("a", "1").ttl(30)]);
+        assert_eq!(timed.accept::<Part>(&[heartbeat("a", "1")]), NONE);
+        assert_eq!(timed.pass(3600), NONE);
+        assert_eq!(timed.until_expiry(), None);
+    });
+}
+
+#[test]
+fn b1_17_the_time_to_live_is_that_of_the_last_arrival() {
+    in_both(|mut timed| {
+        timed.open::<Part>(&["a"]);
+        timed.accept::<Part>(&[whole("a", "1").ttl(30)]);
+        assert_eq!(timed.accept::<Part>(&[whole("a", "1").ttl(60)]), NONE, "raised");
+        assert_eq!(timed.until_expiry(), Some(60));
+        assert_eq!(timed.accept::<Part>(&[whole("a", "2").ttl(10)]), ["#1 present 2 2"], "lowered");
+        assert_eq!(timed.until_expiry(), Some(10));
+        assert_eq!(timed.accept::<Part>(&[whole("a", "2")]), NONE, "cleared");
+        assert_eq!(timed.until_expiry(), None);
+        timed.accept::<Part>(&[whole("a", "2").ttl(10)]);
+        assert_eq!(timed.accept::<Part>(&[whole("a", "3")]), ["#1 present 3 3"], "cleared with other news");
+        assert_eq!(timed.until_expiry(), None);
+    });
+}
+
+#[test]
+fn b1_19_heartbeats_of_a_full_state_type_delete_nothing() {
+    in_both(|mut timed| {
+        timed.open::<Full>(&["a", "b", "*"]);
+        timed.accept::<Full>(&[whole("a", "1").ttl(30), whole("b", "1"), whole("c", "1").ttl(30)]);
+        let beats = [heartbeat("a", "1").ttl(60), heartbeat("c", "1").ttl(60)];
+        assert_eq!(timed.accept::<Full>(&beats), NONE);
+        assert_eq!(timed.pass(59), NONE);
+        let news = timed.pass(1);
+        assert_eq!(news[0], "#1 absent NOT_FOUND");
+        assert_eq!(news.last().unwrap(), "#3 {b: present 1 1} complete");
+    });
+}
+
+#[test]
+fn b2_26_a_member_of_the_wildcard_is_forgotten() {
+    in_both(|mut timed| {
+        timed.open::<Full>(&["*"]);
+        let said = timed.accept::<Full>(&[whole("a", "1").ttl(30), whole("b", "1")]);
+        assert_eq!(said, ["#1 {a: present 1 1, b: present 1 1} complete"]);
+        assert_eq!(timed.pass(30), ["#1 {b: present 1 1} complete"]);
+        assert_eq!(timed.rig.engine.resources(), 1);
+        let said = timed.accept::<Full>(&[whole("a", "1").ttl(30), whole("b", "1")]);
+        assert_eq!(said, ["#1 {a: present 1 1, b: present 1 1} complete"]);
+    });
+}
+
+#[test]
+fn b2_26_a_member_of_a_glob_is_forgotten() {
+    in_both(|mut timed| {
+        timed.open::<Full>(&["xdstp://a/test.Full/shop/*"]);
+        let (a, b) = ("xdstp://a/test.Full/shop/a", "xdstp://a/test.Full/shop/b");
+        timed.accept::<Full>(&[whole(a, "1").ttl(30), whole(b, "1").ttl(60)]);
+        assert_eq!(timed.pass(30), [format!("#1 {{{b}: present 1 1}} complete")]);
+        assert_eq!(timed.pass(30), ["#1 {} complete"]);
+    });
+}
+
+#[test]
+fn b1_20_b2_26_no_version_stands_for_what_has_expired() {
+    in_both(|mut timed| {
+        timed.open::<Full>(&["a", "b"]);
+        timed.accept::<Full>(&[whole("a", "1").ttl(30), whole("b", "1")]);
+        timed.pass(30);
+        let expected = if timed.delta { "send Full +a,b {b=1} node" } else { "send Full [a,b] / node" };
+        assert_eq!(timed.reconnect(), expected);
+        timed.accept::<Full>(&[whole("a", "1").ttl(300), whole("b", "1")]);
+        let expected = if timed.delta { "send Full +a,b {a=1,b=1} node" } else { "send Full [a,b] 1/ node" };
+        assert_eq!(timed.reconnect(), expected);
+    });
+}
+
+#[test]
+fn b2_26_a_member_that_has_expired_is_not_among_the_versions() {
+    let mut timed = Timed::new(true);
+    timed.open::<Full>(&["*"]);
+    timed.accept::<Full>(&[whole("a", "1").ttl(30), whole("b", "1")]);
+    timed.pass(30);
+    assert_eq!(timed.reconnect(), "send Full {b=1} node");
+}
+
+#[test]
+fn a_resource_expires_while_its_server_is_away() {
+    in_both(|mut timed| {
+        timed.open::<Part>(&["a"]);
+        timed.accept::<Part>(&[whole("a", "1").ttl(30)]);
+        timed.disconnect();
+        let said = timed.rig.pass(Duration::from_secs(30));
+        assert_eq!(said.iter().filter(|said| *said == "#1 absent NOT_FOUND").count(), 1, "{said:?}");
+    });
+}
+
+#[test]
+fn a71_3_what_has_expired_while_its_server_is_away_is_asked_of_the_next_one() {
+    for delta in [false, true] {
+        let servers = (1..=2).map(|port| Server::new(format!("127.0.0.1:{port}")).insecure());
+        let bootstrap = servers.fold(Bootstrap::builder(), |bootstrap, server| bootstrap.server(server));
+        let mut timed = Timed::of(delta, bootstrap.build().unwrap());
+        timed.open::<Part>(&["a"]);
+        timed.accept::<Part>(&[whole("a", "1").ttl(30)]);
+        timed.disconnect();
+        let mut said = timed.rig.pass(Duration::from_secs(2));
+        assert!(said.contains(&"connect 0.2".to_owned()), "{said:?}");
+        said = timed.rig.disconnect_from(stream_to(0, 2), DisconnectKind::Unreachable);
+        assert_eq!(said, ["#1 present 1 1 (UNAVAILABLE)"], "what is held needs no other server");
+        said = timed.rig.pass(Duration::from_secs(29));
+        assert!(said.contains(&"#1 absent NOT_FOUND".to_owned()), "{said:?}");
+        assert!(said.contains(&"connect 1.1".to_owned()), "{said:?}");
+        (timed.server, timed.attempt) = (1, 1);
+        timed.connect();
+        assert_eq!(timed.accept::<Part>(&[whole("a", "2")]), ["#1 present 2 2"]);
+    }
+}
+
+#[test]
+fn a_rejected_update_changes_nothing_of_the_time_to_live() {
+    in_both(|mut timed| {
+        timed.open::<Part>(&["a"]);
+        timed.accept::<Part>(&[whole("a", "1").ttl(30)]);
+        timed.pass(20);
+        let said = timed.tell::<Part>(&[whole("a", "bad").ttl(300)], &[]);
+        assert_eq!(published(said), ["#1 present 1 1 (INVALID_ARGUMENT)"]);
+        assert_eq!(timed.pass(10), ["#1 absent NOT_FOUND"]);
+    });
+}
+
+#[test]
+fn a_heartbeat_that_comes_too_late_brings_nothing_back() {
+    in_both(|mut timed| {
+        timed.open::<Part>(&["a"]);
+        timed.accept::<Part>(&[whole("a", "1").ttl(30)]);
+        timed.pass(30);
+        assert_eq!(timed.accept::<Part>(&[heartbeat("a", "1").ttl(30)]), NONE);
+        assert_eq!(timed.accept::<Part>(&[heartbeat("z", "1").ttl(30)]), NONE, "nor what nobody asked for");
+        assert_eq!(timed.until_expiry(), None);
+    });
+}
+
+#[test]
+fn b2_16_a_heartbeat_of_another_version_confirms_nothing_and_removes_nothing() {
+    let mut timed = Timed::new(true);
+    timed.open::<Part>(&["a"]);
+    timed.accept::<Part>(&[whole("a", "1").ttl(30)]);
+    timed.tell::<Part>(&[whole("a", "bad").ttl(30)], &[]);
+    timed.pass(10);
+    assert_eq!(timed.accept::<Part>(&[heartbeat("a", "bad").ttl(30)]), NONE);
+    assert_eq!(timed.until_expiry(), Some(20));
+}
+
+#[test]
+fn what_is_deleted_does_not_expire() {
+    let mut timed = Timed::new(true);
+    timed.open::<Full>(&["a"]);
+    timed.accept::<Full>(&[whole("a", "1").ttl(30)]);
+    assert_eq!(published(timed.tell::<Full>(&[], &["a"])), ["#1 absent NOT_FOUND"]);
+    assert_eq!(timed.until_expiry(), None);
+
+    let mut timed = Timed::new(false);
+    timed.open::<Full>(&["a"]);
+    timed.accept::<Full>(&[whole("a", "1").ttl(30)]);
+    assert_eq!(timed.accept::<Full>(&[]), ["#1 absent NOT_FOUND"]);
+    assert_eq!(timed.until_expiry(), None);
+}
+
+#[test]
+fn what_is_let_go_does_not_expire() {
+    in_both(|mut timed| {
+        let (view, _) = timed.rig.watch::<Part>("a");
+        timed.open::<Part>(&["b"]);
+        timed.accept::<Part>(&[whole("a", "1").ttl(30), whole("b", "1")]);
+        timed.rig.unwatch(view);
+        timed.rig.pass(Duration::from_millis(20));
+        timed.sent();
+        assert_eq!(timed.rig.engine.resources(), 1);
+        assert_eq!(timed.until_expiry(), None);
+    });
+}
+
+#[test]
+fn a_server_that_deletes_nothing_lets_resources_expire_still() {
+    for delta in [false, true] {
+        let server = Server::new("127.0.0.1:1").insecure().features(["ignore_resource_deletion"]);
+        let mut timed = Timed::with(delta, server);
+        timed.open::<Part>(&["a"]);
+        timed.accept::<Part>(&[whole("a", "1").ttl(30)]);
+        assert_eq!(timed.pass(30), ["#1 absent NOT_FOUND"]);
+    }
+}
+
+#[test]
+fn b2_12_a_resource_and_its_heartbeat_in_one_response_are_a_duplicate() {
+    in_both(|mut timed| {
+        timed.open::<Part>(&["a"]);
+        timed.accept::<Part>(&[whole("a", "1").ttl(30)]);
+        let said = timed.tell::<Part>(&[whole("a", "2"), heartbeat("a", "1").ttl(90)], &[]);
+        assert!(said.iter().any(|said| said.contains("twice")), "{said:?}");
+        assert_eq!(timed.until_expiry(), Some(30));
+    });
+}
+
+#[test]
+fn a_time_to_live_that_is_none_is_rejected() {
+    in_both(|mut timed| {
+        timed.open::<Part>(&["a"]);
+        let mut word = whole("a", "1");
+        // As a number of 64 bits it is negative.
+        word.ttl = Some(Duration::from_secs(u64::MAX));
+        let said = timed.tell::<Part>(&[word], &[]);
+        assert!(said.iter().any(|said| said.contains("ttl out of range")), "{said:?}");
+    });
+}
+
+#[test]
+fn a_time_to_live_over_the_end_of_time_never_ends() {
+    in_both(|mut timed| {
+        timed.open::<Part>(&["a"]);
+        assert_eq!(timed.accept::<Part>(&[whole("a", "1").ttl(i64::MAX as u64)]), ["#1 present 1 1"]);
+        assert_eq!(timed.pass(1), NONE);
+    });
+}
+
+#[test]
+fn a_response_that_is_being_worked_off_wins_over_the_deadline() {
+    let mut timed = Timed::new(true);
+    timed.open::<Part>(&["a"]);
+    timed.accept::<Part>(&[whole("a", "1").ttl(30)]);
+    // Long enough for several steps, with the heartbeat at its end.
+    let other = |i: u32| Wrapper { name: format!("{i}"), version: "1".into(), ..Wrapper::default() };
+    let resources = (0..50_000).map(other).chain([heartbeat("a", "1").ttl(30).wrapper::<Part>()]).collect();
+    let response = DeltaDiscoveryResponse {
+        nonce: "n".into(),
+        type_url: Part::TYPE_URL.into(),
+        resources,
+        ..Default::default()
+    };
+    let message = response.encode_to_vec().into();
+    timed.rig.now += Duration::from_secs(29);
+    let said = timed.rig.input(Input::Received { stream: stream_to(0, 1), message });
+    assert_eq!(said, NONE);
+    timed.rig.now += Duration::from_secs(2);
+    while let Some((_, Timer::Work)) = timed.rig.engine.poll_timeout() {
+        timed.rig.engine.handle_timeout(timed.rig.now);
+        assert_eq!(published(timed.rig.drain()), NONE);
+    }
+    timed.sent();
+    assert_eq!(timed.until_expiry(), Some(28));
+}

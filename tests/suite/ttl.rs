@@ -1,0 +1,39 @@
+//! Times to live on a real connection: B1.17, B2.25, B2.26.
+
+use std::time::Duration;
+
+use crate::common::*;
+use xdskit::{error::Code, testing::ControlPlane};
+
+#[tokio::test]
+async fn what_is_not_confirmed_expires_and_comes_back_when_it_is_sent_again() {
+    let server = ControlPlane::start().await;
+    server.set(cluster("shop", "one").with_ttl(Duration::from_millis(300)));
+    let client = client(server.uri());
+    let mut shop = client.watch::<Cluster>("shop");
+    soon(shop.ready()).await.unwrap();
+    server.hold();
+    let seen = soon(shop.wait_for(|seen| seen.resource().is_none())).await.unwrap();
+    let error = seen.error().expect("a reason");
+    assert_eq!(error.code(), Code::NotFound);
+    assert!(error.to_string().contains("TTL expired"), "{error}");
+    server.release();
+    let seen = soon(shop.wait_for(|seen| seen.resource().is_some())).await.unwrap();
+    assert_eq!(note(&seen), Some("one"));
+}
+
+#[tokio::test]
+async fn what_has_no_time_to_live_any_more_stays() {
+    let server = ControlPlane::start().await;
+    server.set(cluster("shop", "one").with_ttl(Duration::from_millis(300)));
+    server.set(cluster("cart", "one").with_ttl(Duration::from_millis(300)));
+    let client = client(server.uri());
+    let (mut shop, mut cart) = (client.watch::<Cluster>("shop"), client.watch::<Cluster>("cart"));
+    soon(shop.ready()).await.unwrap();
+    soon(cart.ready()).await.unwrap();
+    server.set(cluster("shop", "two"));
+    soon(shop.wait_for(|seen| note(seen) == Some("two"))).await.unwrap();
+    server.hold();
+    soon(cart.wait_for(|seen| seen.resource().is_none())).await.unwrap();
+    assert_eq!(note(&shop.latest()), Some("two"), "whose old deadline is over, too");
+}
