@@ -93,6 +93,17 @@ impl WatchError {
         Self::with_reason(Code::InvalidArgument, Blame::Peer, about, Reason::Invalid(invalid))
     }
 
+    /// The same about something that leads to what it is about.
+    pub(crate) fn via(&self, about: Subject, way: &str) -> Self {
+        let told = |text: &str| format!("{way}: {text}").into();
+        let reason = match &self.inner.reason {
+            Reason::Text(text) => Reason::Text(told(text)),
+            Reason::Server(text) => Reason::Server(told(text)),
+            Reason::Invalid(invalid) => Reason::Invalid(invalid.clone()),
+        };
+        Self::with_reason(self.inner.code, self.inner.blame, about, reason)
+    }
+
     fn with_reason(code: Code, blame: Blame, about: Subject, reason: Reason) -> Self {
         let Subject { type_url, name, node } = about;
         Self { inner: Arc::new(Inner { code, blame, type_url, name, node, reason }) }

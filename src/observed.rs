@@ -71,6 +71,20 @@ pub(crate) enum ErasedObserved {
 }
 
 impl ErasedObserved {
+    /// Whether there is nothing new to see in another one.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Absent { reason }, Self::Absent { reason: other }) => reason == other,
+            (
+                Self::Present { resource, version, warning },
+                Self::Present { resource: others, version: other, warning: theirs },
+            ) => Arc::ptr_eq(resource, others) && version == other && warning == theirs,
+            (Self::Absent { .. }, Self::Present { .. }) | (Self::Present { .. }, Self::Absent { .. }) => {
+                false
+            }
+        }
+    }
+
     /// Gives the type back. The type registry makes sure that it is the one that parsed the resource.
     pub(crate) fn typed<T: Resource>(self) -> Observed<T> {
         match self {

@@ -2,7 +2,7 @@ use std::{sync::Arc, time::Instant};
 
 use bytes::Bytes;
 
-use super::{Places, ResourceState, Setback, Update};
+use super::{Places, Redirect, ResourceState, Setback, Update};
 use crate::{
     error::WatchError,
     observed::ErasedObserved,
@@ -97,6 +97,14 @@ impl Entry {
     pub(crate) fn bytes(&self) -> Option<&Bytes> {
         match &self.state {
             State::Held(held) => Some(&held.bytes),
+            State::Waiting { .. } | State::Gone(_) => None,
+        }
+    }
+
+    /// Where the server leads to instead, while that is held (C20).
+    pub(crate) fn redirect(&self) -> Option<&Redirect> {
+        match &self.state {
+            State::Held(held) => held.resource.downcast_ref(),
             State::Waiting { .. } | State::Gone(_) => None,
         }
     }

@@ -2,6 +2,7 @@
 
 mod entry;
 mod places;
+mod redirect;
 mod setback;
 mod table;
 
@@ -9,6 +10,7 @@ pub use self::setback::ResourceState;
 pub(crate) use self::{
     entry::{Entry, News, Policy},
     places::Places,
+    redirect::Redirect,
     setback::{Setback, Update},
     table::Table,
 };

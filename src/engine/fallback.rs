@@ -134,8 +134,9 @@ impl Engine {
 
     /// The wildcards of a group that are watched. Globs are watched as names are.
     fn wanted_whole(&self, id: GroupId) -> impl Iterator<Item = (TypeId, &Collection)> {
-        let all =
-            self.collections.iter().filter(move |((group, ..), all)| *group == id && !all.views.is_empty());
+        let all = self.collections.iter().filter(move |((group, _, which), all)| {
+            *group == id && *which == Which::All && !all.views.is_empty()
+        });
         all.map(|((_, ty, _), all)| (*ty, all))
     }
 

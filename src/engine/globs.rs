@@ -198,6 +198,9 @@ impl Engine {
     /// Whether a response may hold new members of a type's globs.
     pub(super) fn may_have_members(&self, ty: TypeId) -> bool {
         self.collections.has_globs()
-            && self.collections.iter().any(|((_, other, which), _)| *other == ty && *which != Which::All)
+            && self
+                .collections
+                .iter()
+                .any(|((_, other, which), _)| *other == ty && matches!(which, Which::Glob(_)))
     }
 }

@@ -75,10 +75,22 @@ pub(super) struct Located {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Said {
     Resource,
+    /// It is to be had elsewhere (C20).
+    Redirect,
     /// There is none (B2.14, B2.17, B2.18).
     Removed,
     /// What is held is good still.
     Heartbeat,
+}
+
+impl Said {
+    /// Whether the server has something under the name.
+    pub(super) fn is_there(self) -> bool {
+        match self {
+            Self::Resource | Self::Redirect => true,
+            Self::Removed | Self::Heartbeat => false,
+        }
+    }
 }
 
 /// What to tell the server.
@@ -226,7 +238,9 @@ impl Unknown {
                 Body::Resource(value) => {
                     name_of(ty, envelope, (wrapper_name, value)).is_ok_and(|other| other == name)
                 }
-                Body::Unset => canonical(envelope.text(wrapper_name)).is_ok_and(|other| other == name),
+                Body::Redirect(_) | Body::Unset => {
+                    canonical(envelope.text(wrapper_name)).is_ok_and(|other| other == name)
+                }
                 Body::Unusable(_) => false,
             }
         };

@@ -12,7 +12,7 @@ use imbl::OrdMap;
 use super::{Engine, Refusal, View};
 use crate::{
     cache::Entry,
-    error::Subject,
+    error::{Subject, WatchError},
     observed::{ErasedMembers, Member},
     protocol::{EntryId, GroupId, Output, ServerId, Sub, TypeId, ViewId},
     resource::Erased,
@@ -24,6 +24,8 @@ pub(super) struct Collections {
     map: BTreeMap<Key, Collection>,
     /// Those that have something to publish.
     touched: BTreeSet<Key>,
+    /// A list whose members are being taken over.
+    pub(super) filling: Option<Key>,
     globs: usize,
 }
 
@@ -36,17 +38,21 @@ pub(super) enum Which {
     All,
     /// What a glob matches, by its canonical name.
     Glob(Arc<str>),
+    /// What a list holds, by its canonical name.
+    List(Arc<str>),
 }
 
 /// What is known of the members of a collection.
 #[derive(Debug, Default)]
 pub(super) struct Collection {
-    /// Who watches a wildcard. Those who watch a glob stand in the entry of its name.
+    /// Who watches a wildcard or a list. Those who watch a glob stand in the entry of its name.
     pub(super) views: Vec<ViewId>,
     /// The entry of a glob's name.
     pub(super) entry: Option<EntryId>,
     pub(super) members: OrdMap<Arc<str>, Member>,
     pub(super) complete: bool,
+    /// What is wrong with a list. What is wrong with a glob is known of its entry.
+    pub(super) warning: Option<WatchError>,
 }
 
 /// How a resource came to be a member.
@@ -59,6 +65,10 @@ pub(super) enum By {
 impl Collections {
     pub(super) fn get(&self, key: &Key) -> Option<&Collection> {
         self.map.get(key)
+    }
+
+    pub(super) fn get_mut(&mut self, key: &Key) -> Option<&mut Collection> {
+        self.map.get_mut(key)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (&Key, &Collection)> {
@@ -139,7 +149,7 @@ impl Collections {
 impl Which {
     fn is_glob(&self) -> bool {
         match self {
-            Self::All => false,
+            Self::All | Self::List(_) => false,
             Self::Glob(_) => true,
         }
     }
@@ -266,10 +276,11 @@ impl Engine {
 
     /// Publishes the sets of members that have changed, but none that a response is still filling.
     pub(crate) fn flush(&mut self) {
-        let Self { collections: Collections { map, touched, .. }, groups, jobs, .. } = self;
-        let is_filling = |(group, ty, _): &Key| {
+        let Self { collections: Collections { map, touched, filling, .. }, groups, jobs, .. } = self;
+        let is_filling = |key: &Key| {
+            let (group, ty, _) = key;
             let active = groups.get(*group).active();
-            jobs.iter().any(|job| job.server() == active && job.ty() == *ty)
+            filling.as_ref() == Some(key) || jobs.iter().any(|job| job.server() == active && job.ty() == *ty)
         };
         let ready: Vec<_> = touched.iter().filter(|key| !is_filling(key)).cloned().collect();
         for key in ready {
@@ -281,10 +292,13 @@ impl Engine {
             let type_url = self.types[ty.index()].type_url();
             let name = match which {
                 Which::All => "*".into(),
-                Which::Glob(name) => name.clone(),
+                Which::Glob(name) | Which::List(name) => name.clone(),
             };
             let about = Subject { type_url, name, node: self.node_id.clone() };
             let own = glob.and_then(Entry::setback).map(|setback| setback.error.clone());
+            // A list may be watched through others, whose trouble is told with it.
+            let trouble = trouble.filter(|_| !matches!(which, Which::List(_)));
+            let own = own.or_else(|| collection.warning.clone());
             let members: Erased = Arc::new(ErasedMembers {
                 map: collection.members.clone(),
                 complete: collection.complete,

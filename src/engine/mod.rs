@@ -8,10 +8,12 @@
 
 mod failure;
 mod fallback;
+mod follow;
 mod globs;
 mod group;
 mod incremental;
 mod job;
+mod lists;
 mod members;
 mod names;
 mod news;
@@ -43,7 +45,14 @@ pub(crate) use self::status::{ResourceReport, ServerReport, Status};
 #[cfg(any(test, feature = "metrics"))]
 pub(crate) use self::tally::Metric;
 use self::{
-    failure::Failure, group::Groups, job::Job, members::Collections, tally::Tallies, ttl::Ttls, walk::Walks,
+    failure::Failure,
+    follow::Follows,
+    group::Groups,
+    job::Job,
+    members::{Collections, Key},
+    tally::Tallies,
+    ttl::Ttls,
+    walk::Walks,
 };
 use crate::{
     cache::{Entry, Policy, Table},
@@ -81,6 +90,7 @@ pub(crate) struct Engine {
     ttls: Ttls,
     views: HashMap<ViewId, View>,
     walks: Walks,
+    follows: Follows,
     hosts: Hosts,
     jobs: VecDeque<Job>,
     outputs: VecDeque<Output>,
@@ -112,8 +122,14 @@ enum View {
     All(GroupId, TypeId),
     /// What a target resolves to.
     Walk,
-    /// Something that nobody can be asked for; the reason was published.
-    Refused,
+    /// The members of a list.
+    List(Key),
+    /// One entry of a list.
+    Inline,
+    /// A name that has an alternative.
+    Alternative,
+    /// Something that nobody can be asked for, and the reason, which was published.
+    Refused(WatchError),
 }
 
 /// What was done so far, for tests and benches of the work per response.
@@ -151,6 +167,7 @@ impl Engine {
             ttls: Ttls::default(),
             views: HashMap::new(),
             walks: Walks::default(),
+            follows: Follows::default(),
             jobs: VecDeque::new(),
             outputs: VecDeque::new(),
             counters: Counters::default(),
@@ -188,16 +205,18 @@ impl Engine {
         let begun = match &names {
             Names::All => self.subscribe_all(view, ty, now),
             Names::One(wanted) => {
-                self.accept_one(ty, wanted).and_then(|name| self.subscribe_name(view, ty, &name, now))
+                self.accept_one(ty, wanted).and_then(|name| self.begin_one(view, ty, &name, now))
             }
             Names::Collection(wanted) => {
-                self.accept_collection(ty, wanted).and_then(|name| self.subscribe_name(view, ty, &name, now))
+                self.accept_collection(ty, wanted).and_then(|name| match name.is_list() {
+                    true => self.begin_list(view, ty, &name, now),
+                    false => self.subscribe_name(view, ty, &self.additions.add_to(&name), now),
+                })
             }
         };
         let begun = begun.unwrap_or_else(|error| {
             debug!(%view, %error, "refusing a watch");
-            self.refuse(view, ty, &names, error);
-            View::Refused
+            View::Refused(self.refuse(view, ty, &names, error))
         });
         let before = self.views.insert(view, begun);
         debug_assert!(before.is_none(), "a view's number is used once");
@@ -206,7 +225,10 @@ impl Engine {
     fn end(&mut self, view: ViewId, now: Instant) {
         debug!(%view, "no longer watched");
         match self.views.remove(&view) {
-            None | Some(View::Refused) => {}
+            None | Some(View::Refused(_)) => {}
+            Some(View::Alternative) => self.end_alternative(view, now),
+            Some(View::Inline) => self.end_inline(view, now),
+            Some(View::List(key)) => self.end_list(view, &key, now),
             Some(View::Walk) => self.end_walk(view, now),
             Some(View::All(group, ty)) => self.unsubscribe_all(view, (group, ty), now),
             Some(View::One(entry)) => self.unsubscribe_one(view, entry, now),
@@ -315,6 +337,10 @@ impl Engine {
             entry.views.extend(newest);
         }
         self.publish_to(entry, &[view]);
+        if !self.follows.edges.contains_key(&view) {
+            // It may be that only others could not be led on.
+            self.note_turn(entry);
+        }
         Ok(View::One(entry))
     }
 
@@ -388,15 +414,18 @@ impl Engine {
         }
     }
 
-    fn refuse(&mut self, view: ViewId, ty: TypeId, names: &Names, refusal: Refusal) {
+    fn refuse(&mut self, view: ViewId, ty: TypeId, names: &Names, refusal: Refusal) -> WatchError {
         let type_url = self.types[ty.index()].type_url();
         let about = Subject { type_url, name: names.text(), node: self.node_id.clone() };
         let reason = WatchError::new(refusal.code, Blame::Local, about, refusal.message);
         let observed = match names {
-            Names::All | Names::Collection(_) => Arc::new(ErasedMembers::refused(reason)),
-            Names::One(_) => self.types[ty.index()].observe(ErasedObserved::Absent { reason }),
+            Names::All | Names::Collection(_) => Arc::new(ErasedMembers::refused(reason.clone())),
+            Names::One(_) => {
+                self.types[ty.index()].observe(ErasedObserved::Absent { reason: reason.clone() })
+            }
         };
         self.walks.deliver(&mut self.outputs, view, observed);
+        reason
     }
 
     fn peer(&mut self, server: ServerId) -> &mut Peer {

@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc};
 use super::{Engine, Refusal};
 use crate::{
     error::Code,
-    name::{NameError, ResourceName},
+    name::{Directives, NameError, ResourceName},
     protocol::TypeId,
 };
 
@@ -68,29 +68,44 @@ impl Refusal {
 }
 
 impl Engine {
-    /// Checks the name of one resource. What it gives is what a server is asked for.
+    /// Checks the name of one resource, which may have directives.
     pub(super) fn accept_one(&self, ty: TypeId, wanted: &Wanted) -> Result<ResourceName, Refusal> {
         let name = self.accept(wanted)?;
         if name.is_glob() {
             return Err(Refusal::invalid("a glob names many resources; use watch_all"));
         }
         self.check_type(ty, &name)?;
-        Ok(self.additions.add_to(&name).without_directives())
+        let is_whole = name.directives().is_none_or(|directives| directives.entry().is_none());
+        match name.is_list() && is_whole && self.types[ty.index()].list().is_some() {
+            true => Err(Refusal::invalid(
+                "a list names many resources; use watch_all, or `#entry=` for one of them",
+            )),
+            false => Ok(name),
+        }
     }
 
-    /// Checks the name of a collection. What it gives is what a server is asked for.
+    /// Checks the name of a collection.
     pub(super) fn accept_collection(&self, ty: TypeId, wanted: &Wanted) -> Result<ResourceName, Refusal> {
         let name = self.accept(wanted)?;
-        if !name.is_glob() {
-            return Err(Refusal::invalid(
-                "neither a glob, which ends in `/*`, nor `*`; use watch for one resource",
-            ));
+        if !name.is_collection() {
+            return Err(Refusal::invalid(NO_COLLECTION));
         }
         if name.directives().is_some() {
-            return Err(Refusal::invalid("a glob has no directives"));
+            return Err(Refusal::invalid(
+                "a collection has no directives; use watch for one entry of a list",
+            ));
         }
         self.check_type(ty, &name)?;
-        Ok(self.additions.add_to(&name))
+        Ok(name)
+    }
+
+    /// Checks a name and all of its alternatives.
+    pub(super) fn check_types(&self, ty: TypeId, name: &ResourceName) -> Result<(), Refusal> {
+        self.check_type(ty, name)?;
+        match name.directives().and_then(Directives::alt) {
+            Some(alt) => self.check_types(ty, alt),
+            None => Ok(()),
+        }
     }
 
     fn accept(&self, wanted: &Wanted) -> Result<ResourceName, Refusal> {
@@ -98,15 +113,26 @@ impl Engine {
         if name.as_str().is_empty() { Err(Refusal::invalid("the name is empty")) } else { Ok(name) }
     }
 
-    /// An `xdstp:` name says its type, which must be the one that is wanted (rule C22).
+    /// An `xdstp:` name says its type, which must be the one that is wanted (C22), or where that is meant, that of its
+    /// lists.
     fn check_type(&self, ty: TypeId, name: &ResourceName) -> Result<(), Refusal> {
-        let wanted = self.types[ty.index()].type_url();
-        let wanted = wanted.strip_prefix("type.googleapis.com/").unwrap_or(wanted);
-        match name.resource_type() {
-            Some(named) if named != wanted => {
-                Err(Refusal::invalid(format!("the name is of type {named}, not of {wanted}")))
-            }
-            Some(_) | None => Ok(()),
+        let ty = self.types[ty.index()];
+        let wanted = short(ty.type_url());
+        let Some(named) = name.resource_type() else { return Ok(()) };
+        let is_in_list = name.is_list() && !ty.is_list();
+        let list = ty.list().filter(|_| is_in_list);
+        let expected = list.map_or(wanted, |list| short(list.type_url()));
+        match (named == expected, is_in_list) {
+            (false, _) => Err(Refusal::invalid(format!("the name is of type {named}, not of {wanted}"))),
+            (true, _) => Ok(()),
         }
     }
 }
+
+/// The type of a type URL, as names have it.
+fn short(type_url: &str) -> &str {
+    type_url.strip_prefix("type.googleapis.com/").unwrap_or(type_url)
+}
+
+const NO_COLLECTION: &str =
+    "neither a glob, which ends in `/*`, nor a list collection, nor `*`; use watch for one resource";

@@ -17,6 +17,7 @@ impl Engine {
             self.ttls.set(id, None);
         }
         log(entry, self.types[entry.ty.index()].type_url(), news);
+        self.note_turn(id);
         news.into()
     }
 

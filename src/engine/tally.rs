@@ -134,6 +134,7 @@ impl Engine {
         let entry = self.table.remove(id)?;
         self.tallies.remove(key(&entry));
         self.ttls.set(id, None);
+        self.note_turn(id);
         Some(entry)
     }
 

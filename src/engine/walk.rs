@@ -64,8 +64,8 @@ impl Engine {
                     node: self.node_id.clone(),
                 };
                 let error = WatchError::new(Code::InvalidArgument, Blame::Local, about, error.to_string());
-                self.outputs.push_back(notify(view, Err(error)));
-                self.views.insert(view, View::Refused);
+                self.outputs.push_back(notify(view, Err(error.clone())));
+                self.views.insert(view, View::Refused(error));
             }
         }
         self.walk_on(now);
@@ -125,9 +125,14 @@ impl Engine {
         loop {
             self.follow_hosts();
             while let Some((view, observed)) = self.walks.inbox.pop_front() {
-                self.walks.tell(view, &observed);
+                if !self.on_followed(view, now) {
+                    self.walks.tell(view, &observed);
+                }
             }
-            let Some(view) = self.walks.touched.pop_first() else { return };
+            if self.follow_turn(now) {
+                continue;
+            }
+            let Some(view) = self.walks.touched.pop_first() else { return self.flush() };
             for order in self.walks.settle(view, now) {
                 self.follow_order(view, order, now);
             }
@@ -154,8 +159,7 @@ impl Engine {
     }
 
     fn watch_for_walk(&mut self, walk: ViewId, key: Key, now: Instant) {
-        self.walks.last_view += 1;
-        let view = ViewId::internal(self.walks.last_view);
+        let view = self.walks.next_view();
         let Some(found) = self.walks.walks.get_mut(&walk) else { return };
         found.views.insert(key.clone(), view);
         debug!(view = %walk, needs = %view, "a resolution goes on");
@@ -208,6 +212,12 @@ impl Engine {
 }
 
 impl Walks {
+    /// The number of a new view of the engine's own.
+    pub(super) fn next_view(&mut self) -> ViewId {
+        self.last_view += 1;
+        ViewId::internal(self.last_view)
+    }
+
     /// Publishes to whom a view belongs: to the application, or to a resolution.
     pub(super) fn deliver(&mut self, outputs: &mut VecDeque<Output>, view: ViewId, observed: Erased) {
         if view.is_internal() {

@@ -9,14 +9,14 @@ use super::{
     members::{By, Which},
 };
 use crate::{
-    cache::{Entry, News, Update},
+    cache::{Entry, News, Redirect, Update},
     error::{Blame, Code, WatchError, short_type},
     name::ResourceName,
     protocol::{
         Body, EntryId, Envelope, GroupId, Phase, ServerId, Span, SubId, TypeId, Unusable, Verdict,
         fingerprint,
     },
-    resource::Context,
+    resource::{Context, Erased},
 };
 
 impl Engine {
@@ -75,6 +75,11 @@ impl Engine {
         let item = envelope.item(index);
         let (value, said) = match item.body {
             Body::Resource(value) => (value, Said::Resource),
+            // There is no name in it.
+            Body::Redirect(_) if item.wrapper_name.is_empty() => {
+                return job.add_nameless(index, &"a redirect without a name");
+            }
+            Body::Redirect(value) => (value, Said::Redirect),
             Body::Unset if envelope.is_delta() => return self.locate_unset(job, index, &item),
             Body::Unset => {
                 job.heartbeats += 1;
@@ -134,7 +139,7 @@ impl Engine {
             Some(sub) => table.get(sub.entry).map(|entry| entry.group),
             None => all,
         };
-        let wanting = job.located.iter().filter(|located| located.said == Said::Resource).filter_map(wants);
+        let wanting = job.located.iter().filter(|located| located.said.is_there()).filter_map(wants);
         let mut found: BTreeSet<_> = wanting.filter(|group| groups.get(*group).is_higher(server)).collect();
         if self.may_have_members(job.ty) {
             found.extend(self.returning_members(job));
@@ -157,9 +162,10 @@ impl Engine {
 
     /// The name of a resource that nobody asked for by that.
     fn unknown_name(&self, job: &Job, next: usize) -> Option<Arc<str>> {
-        let Located { value, index, sub: None, said: Said::Resource, .. } = job.located[next] else {
+        let Located { value, index, said, sub, .. } = job.located[next];
+        if sub.is_some() || !said.is_there() {
             return None;
-        };
+        }
         let wrapper_name = job.envelope.item(index).wrapper_name;
         name_of(self.types[job.ty.index()], &job.envelope, (wrapper_name, value)).ok().map(Into::into)
     }
@@ -185,12 +191,12 @@ impl Engine {
                 // It may have gone between two steps, and another one may have taken its place.
                 Some(sub) if !self.is_there((job.server(), job.ty), sub, located.serial) => 1,
                 Some(sub) => match located.said {
-                    Said::Resource => self.apply_to(job, sub, located),
+                    Said::Resource | Said::Redirect => self.apply_to(job, sub, located),
                     Said::Removed => self.apply_removed(job, sub, now),
                     Said::Heartbeat => self.apply_heartbeat(job, sub, located),
                 },
                 None => match located.said {
-                    Said::Resource => self.apply_unknown(job, next, located),
+                    Said::Resource | Said::Redirect => self.apply_unknown(job, next, located),
                     // What nobody has cannot be removed (B2.13), nor confirmed.
                     Said::Removed | Said::Heartbeat => 1,
                 },
@@ -228,7 +234,9 @@ impl Engine {
         let joins = joins_all || joins_glob;
         let Some(entry) = self.table.get(id).filter(|entry| !entry.is_glob) else { return 1 };
         let bytes = job.envelope.bytes(located.value);
-        if entry.bytes().is_some_and(|held| held == bytes) {
+        let is_redirect = located.said == Said::Redirect;
+        let is_same = entry.bytes().is_some_and(|held| held == bytes);
+        if is_same && entry.redirect().is_some() == is_redirect {
             self.counters.unchanged += 1;
             job.valid += 1;
             let changed = self.give_news(id, |entry| entry.on_unchanged(&update.version, update.at));
@@ -284,7 +292,10 @@ impl Engine {
         let (policy, trusted) = (peer.policy, peer.machine.server().features.trusted_xds_server);
         let cx = Context::new().with_certificate_providers(&self.providers).with_trusted_server(trusted);
         let bytes = own(&job.envelope, located.value);
-        let parsed = ty.parse(bytes.clone(), &cx);
+        let parsed = match located.said {
+            Said::Redirect => Redirect::parse(&bytes, ty).map(|redirect| Arc::new(redirect) as Erased),
+            Said::Resource | Said::Removed | Said::Heartbeat => ty.parse(bytes.clone(), &cx),
+        };
         let about = self.table.get(id).map(|entry| self.subject(entry));
         let Some(about) = about else { return false };
         let changed = match parsed {

@@ -28,6 +28,10 @@ impl Directives {
         self.alt.is_none() && self.entry.is_none()
     }
 
+    pub(super) fn without_alt(&self) -> Self {
+        Self { alt: None, entry: self.entry.clone() }
+    }
+
     /// Appends `#alt=…,entry=…`, or nothing.
     pub(super) fn encode_into(&self, out: &mut String) {
         let mut separator = '#';
@@ -95,7 +99,7 @@ fn twice(key: &str) -> (usize, String) {
 }
 
 /// `^[0-9a-zA-Z_\-\./~:]+$`
-fn is_entry_name(name: &str) -> bool {
+pub(crate) fn is_entry_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-./~:".contains(&b))
 }
 

@@ -44,6 +44,7 @@ mod directive;
 pub(crate) mod encoding;
 mod error;
 mod glob;
+mod locator;
 mod params;
 mod xdstp;
 
@@ -54,8 +55,8 @@ pub use self::{
     xdstp::XdstpName,
 };
 
-use self::xdstp::Rules;
-pub(crate) use self::{additions::Additions, glob::glob_of};
+use self::xdstp::{Rules, SCHEME};
+pub(crate) use self::{additions::Additions, directive::is_entry_name, glob::glob_of};
 
 /// The name of a resource: an opaque string, or a parsed `xdstp:` name.
 ///
@@ -197,6 +198,14 @@ impl ResourceName {
     pub fn with_resource_attribute(&self, attribute: &str, value: &str) -> Self {
         let Some(params) = self.context_params() else { return self.clone() };
         self.with_context_params(params.composed(&ContextParams::default(), &[], &[(attribute, value)]))
+    }
+
+    /// This name without its alternative.
+    pub(crate) fn without_alt(&self) -> Self {
+        match &self.xdstp {
+            Some(xdstp) => Self { canonical: self.canonical(), xdstp: Some(Arc::new(xdstp.without_alt())) },
+            None => self.clone(),
+        }
     }
 
     /// This name without its directives: the resource that it means, however it is to be got.

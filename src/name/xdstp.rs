@@ -93,6 +93,10 @@ impl XdstpName {
         Self { id, ..self.clone() }
     }
 
+    pub(super) fn without_alt(&self) -> Self {
+        Self { directives: self.directives.without_alt(), ..self.clone() }
+    }
+
     pub(super) fn without_directives(&self) -> Self {
         Self { directives: Directives::default(), ..self.clone() }
     }
@@ -167,4 +171,4 @@ fn split_off(text: &str, separator: char) -> (&str, &str) {
     text.split_once(separator).unwrap_or((text, ""))
 }
 
-const SCHEME: &str = "xdstp://";
+pub(super) const SCHEME: &str = "xdstp://";

@@ -39,6 +39,8 @@ pub(crate) struct Item {
 pub(crate) enum Body {
     /// The bytes of the resource, of the type of the response.
     Resource(Span),
+    /// The bytes of a locator in the place of the resource: where it is to be had (C20).
+    Redirect(Span),
     /// A wrapper without a resource: it refreshes a TTL (B1.18, B2.16), or says that there is none (B2.17, B2.18).
     Unset,
     /// Something else, and what is wrong with it.
@@ -201,7 +203,10 @@ impl Envelope {
                 1 => item.version = Span::of_text(&field, span.start)?,
                 2 => {
                     let (type_url, value) = self.any(Span::of(&field, span.start)?)?;
-                    item.body = self.body(type_url, value);
+                    item.body = match self.text(type_url) {
+                        LOCATOR => Body::Redirect(value),
+                        _ => self.body(type_url, value),
+                    };
                 }
                 3 => item.wrapper_name = Span::of_text(&field, span.start)?,
                 4 => item.has_aliases = true,
@@ -306,6 +311,9 @@ impl Span {
         Self::of(field, base)
     }
 }
+
+/// It has no name, so only in a wrapper it is understood.
+const LOCATOR: &str = "type.googleapis.com/xds.core.v3.ResourceLocator";
 
 const WRAPPER: &str = "type.googleapis.com/envoy.service.discovery.v3.Resource";
 

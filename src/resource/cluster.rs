@@ -139,6 +139,8 @@ pub struct OverrideHostStatus {
 
 impl Resource for Cluster {
     const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
+    const COLLECTION_TYPE_URL: Option<&'static str> =
+        Some("type.googleapis.com/envoy.config.cluster.v3.ClusterCollection");
     const FULL_STATE: bool = true;
 
     fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {

@@ -85,6 +85,8 @@ impl Listener {
 
 impl Resource for Listener {
     const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.listener.v3.Listener";
+    const COLLECTION_TYPE_URL: Option<&'static str> =
+        Some("type.googleapis.com/envoy.config.listener.v3.ListenerCollection");
     const FULL_STATE: bool = true;
 
     fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {

@@ -7,8 +7,9 @@ use std::{any::Any, borrow::Cow, collections::BTreeSet, fmt, sync::Arc};
 
 use bytes::Bytes;
 
-use crate::{observed::ErasedObserved, wire};
+use crate::{name::ResourceName, observed::ErasedObserved, wire};
 
+mod collection;
 mod invalid;
 mod parts;
 
@@ -30,6 +31,8 @@ pub mod scoped_route;
 pub mod secret;
 pub mod tls;
 pub mod virtual_host;
+
+pub(crate) use collection::{Inline, List, ListEntry};
 
 pub use cluster::{Cluster, ClusterKind};
 pub use endpoints::{ClusterLoadAssignment, Endpoint, HealthStatus, Locality};
@@ -76,6 +79,10 @@ pub trait Resource: fmt::Debug + Send + Sync + Sized + 'static {
     /// Whether the bytes hold what must not be shown to everybody, such as private keys: then they are left out of what
     /// operators see of a client.
     const SENSITIVE: bool = false;
+
+    /// The type URL of list collections of these resources, if there is such a type: a message with the entries in its
+    /// field 1 (rule C12).
+    const COLLECTION_TYPE_URL: Option<&'static str> = None;
 
     /// The name in the message: string field 1, as in every type of the protocol document.
     ///
@@ -156,6 +163,9 @@ pub struct ResourceType {
     name: fn(&[u8]) -> Result<Cow<'_, str>, Invalid>,
     parse: fn(Bytes, &Context<'_>) -> Result<Erased, Invalid>,
     observe: fn(ErasedObserved) -> Erased,
+    /// That of lists of these resources.
+    list: Option<fn() -> Self>,
+    is_list: bool,
 }
 
 /// A value whose type only the ends know: the parsed resource, or what a watch publishes.
@@ -171,6 +181,47 @@ impl ResourceType {
             name: T::name,
             parse: |bytes, cx| Ok(Arc::new(T::parse(bytes, cx)?)),
             observe: |observed| Arc::new(observed.typed::<T>()),
+            list: if T::COLLECTION_TYPE_URL.is_some() { Some(Self::list_of::<T>) } else { None },
+            is_list: false,
+        }
+    }
+
+    /// Lists of resources that `T` describes. What is observed of them stays in the client.
+    fn list_of<T: Resource>() -> Self {
+        Self {
+            type_url: T::COLLECTION_TYPE_URL.unwrap_or_default(),
+            full_state: false,
+            sensitive: T::SENSITIVE,
+            name: |_| {
+                Err(Invalid::new("a list collection has no name in it, and must be wrapped in a Resource"))
+            },
+            parse: |bytes, cx| Ok(Arc::new(List::parse::<T>(&bytes, cx)?)),
+            observe: |observed| Arc::new(observed),
+            list: None,
+            is_list: true,
+        }
+    }
+
+    /// The type of lists of these resources.
+    pub(crate) fn list(&self) -> Option<Self> {
+        self.list.map(|list| list())
+    }
+
+    /// Whether the resources are lists of others.
+    pub(crate) fn is_list(&self) -> bool {
+        self.is_list
+    }
+
+    /// Checks where a server leads for a resource of the type: to another one, or an entry in a list of them (C22).
+    pub(crate) fn check_locator(&self, locator: &ResourceName) -> Result<(), String> {
+        let own = parts::message_name(self.type_url);
+        let named = locator.resource_type().unwrap_or("none");
+        let is_entry = locator.directives().is_some_and(|directives| directives.entry().is_some());
+        let of_type = if is_entry { named.strip_suffix("Collection") } else { Some(named) };
+        match of_type == Some(own) {
+            true if locator.is_glob() => Err("leads to a glob, which is not one resource".into()),
+            true => Ok(()),
+            false => Err(format!("leads to a resource of type {named}, not of {own}")),
         }
     }
 

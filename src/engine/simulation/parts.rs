@@ -21,6 +21,7 @@ pub(in crate::engine) struct Part(pub(in crate::engine) String);
 impl Resource for Full {
     const TYPE_URL: &'static str = "type.googleapis.com/test.Full";
     const FULL_STATE: bool = true;
+    const COLLECTION_TYPE_URL: Option<&'static str> = Some("type.googleapis.com/test.FullCollection");
 
     fn parse(bytes: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
         text(&bytes).map(Self)

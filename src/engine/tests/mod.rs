@@ -1,7 +1,9 @@
 mod delta;
 mod failures;
 mod fallback;
+mod follow;
 mod globs;
+mod lists;
 mod matrix;
 mod model;
 mod names;

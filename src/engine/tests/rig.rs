@@ -28,6 +28,19 @@ pub(super) fn wrapped<T: Resource>(name: &str, text: Option<&str>) -> Any {
     Any { type_url, value: wrapper.encode_to_vec().into() }
 }
 
+/// A redirect in the wrapper.
+pub(super) fn redirect(name: &str, target: &str) -> Any {
+    // A message with a text in field 1, as in the proposal.
+    let mut value = vec![0x0a];
+    prost::encoding::encode_varint(target.len() as u64, &mut value);
+    value.extend(target.bytes());
+    let locator =
+        Any { type_url: "type.googleapis.com/xds.core.v3.ResourceLocator".into(), value: value.into() };
+    let wrapper = Wrapper { name: name.into(), resource: Some(locator), ..Wrapper::default() };
+    let type_url = "type.googleapis.com/envoy.service.discovery.v3.Resource".into();
+    Any { type_url, value: wrapper.encode_to_vec().into() }
+}
+
 /// A response whose version and nonce are the same text.
 pub(super) fn response<T: Resource>(version: &str, resources: Vec<Any>) -> DiscoveryResponse {
     DiscoveryResponse {

@@ -1,0 +1,94 @@
+use crate::{
+    name::ResourceName,
+    resource::{Invalid, ResourceType},
+    wire::{Fields, Value},
+};
+
+/// What a server sent in the place of a resource: the name of another one, which is to be used (rule C20).
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Redirect {
+    pub(crate) target: ResourceName,
+}
+
+impl Redirect {
+    /// Reads the `xds.core.v3.ResourceLocator` in the place of a resource of a type: the message, or, as in the proposal
+    /// TP1, one with the text in field 1.
+    ///
+    /// # Errors
+    /// It is no locator, or not that of one resource of the type (C22).
+    pub(crate) fn parse(bytes: &[u8], ty: ResourceType) -> Result<Self, Invalid> {
+        let written =
+            Fields::of(bytes).filter_map(Result::ok).find_map(|field| match (field.number, field.value) {
+                (1, Value::Bytes(text)) => Some(text),
+                _ => None,
+            });
+        let target = ResourceName::of_locator(written.unwrap_or(bytes)).map_err(|e| e.at("redirect"))?;
+        match ty.check_locator(&target) {
+            Ok(()) => Ok(Self { target }),
+            Err(reason) => Err(Invalid::field("redirect", reason)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+    use prost::Message;
+
+    use super::*;
+    use crate::{
+        pb::xds::core::v3::ResourceLocator,
+        resource::{Cluster, Resource},
+    };
+
+    fn parse(bytes: &[u8]) -> Result<String, String> {
+        let parsed = Redirect::parse(bytes, ResourceType::of::<Cluster>());
+        parsed.map(|redirect| redirect.target.to_string()).map_err(|invalid| invalid.to_string())
+    }
+
+    fn message(ty: &str, id: &str) -> Bytes {
+        let (authority, resource_type, id) = ("a".into(), ty.into(), id.into());
+        ResourceLocator { authority, resource_type, id, ..ResourceLocator::default() }.encode_to_vec().into()
+    }
+
+    /// A message with a text in field 1.
+    fn text(text: &str) -> Vec<u8> {
+        crate::pb::google::rpc::Status { message: text.into(), ..Default::default() }
+            .encode_to_vec()
+            .into_iter()
+            .enumerate()
+            .map(|(at, byte)| if at == 0 { 0x0a } else { byte })
+            .collect()
+    }
+
+    #[test]
+    fn c20_a_redirect_is_a_locator_as_message_or_text() {
+        let ty = Cluster::TYPE_URL.rsplit('/').next().unwrap();
+        let name = format!("xdstp://a/{ty}/x");
+        assert_eq!(parse(&message(ty, "x")), Ok(name.clone()));
+        assert_eq!(parse(&text(&name)), Ok(name.clone()));
+        assert_eq!(
+            parse(&text(&format!("{name}#alt=xdstp://b/T/x"))),
+            Ok(format!("{name}#alt=xdstp://b/T/x"))
+        );
+        let entry = format!("xdstp://a/{ty}Collection/x#entry=e");
+        assert_eq!(parse(&text(&entry)), Ok(entry));
+    }
+
+    #[test]
+    fn c20_c22_a_redirect_leads_to_one_resource_of_the_type() {
+        let ty = Cluster::TYPE_URL.rsplit('/').next().unwrap();
+        assert_eq!(
+            parse(&message("T", "x")).unwrap_err(),
+            format!("redirect: leads to a resource of type T, not of {ty}")
+        );
+        assert_eq!(
+            parse(&message(ty, "x/*")).unwrap_err(),
+            "redirect: leads to a glob, which is not one resource"
+        );
+        let list = parse(&message(&format!("{ty}Collection"), "x")).unwrap_err();
+        assert!(list.starts_with("redirect: leads to a resource of type envoy"), "{list}");
+        assert!(parse(&text("xdstp://a")).unwrap_err().starts_with("redirect: resource name"));
+        assert!(parse(&text("old")).is_err() && parse(b"").is_err() && parse(b"\xff").is_err());
+    }
+}

@@ -1,0 +1,410 @@
+//! What is seen by way of something else: redirects (C20), alternatives (C21), and entries of lists (C13).
+//!
+//! Whoever follows has a view of its own on what it follows, as a resolution has. Nothing of what is seen there is stored:
+//! [`look`](Engine::look) goes along the views, and when one of them changes, whoever follows it is published anew.
+//!
+//! ```text
+//!   view ─▶ entry A ─▶ redirect ─▶ view ─▶ entry B
+//!   view ─▶ alternative ─┬─▶ view ─▶ entry A        as long as A's servers can be reached, or it is cached
+//!                        └─▶ view ─▶ entry B        else
+//! ```
+//!
+//! There is no ring in it: what would close one is not followed, and seen as an error.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
+
+use tracing::debug;
+
+use super::{Engine, Names, Refusal, View, Wanted, lists::Lists, members::Key};
+use crate::{
+    cache::{Entry, Redirect},
+    error::{Blame, Code, Subject, WatchError},
+    name::ResourceName,
+    observed::ErasedObserved,
+    protocol::{EntryId, TypeId, ViewId},
+};
+
+/// Everything that follows something.
+#[derive(Debug, Default)]
+pub(super) struct Follows {
+    /// Who follows what is seen by a view.
+    pub(super) edges: BTreeMap<ViewId, Follower>,
+    redirects: BTreeMap<EntryId, Followed>,
+    alternatives: BTreeMap<ViewId, Alternative>,
+    pub(super) lists: Lists,
+    /// What may lead elsewhere since it was looked at last.
+    turned: BTreeSet<EntryId>,
+}
+
+/// Who is to hear of a view.
+#[derive(Debug, Clone)]
+pub(super) enum Follower {
+    /// A resource that redirects.
+    Redirect(EntryId),
+    /// A name with an alternative.
+    Alternative(ViewId),
+    /// A list's entry.
+    Inline(ViewId),
+    /// The members of a list.
+    List(Key),
+    /// One member of a list, by its name there.
+    Member(Key, std::sync::Arc<str>),
+}
+
+/// Where a resource leads.
+#[derive(Debug)]
+struct Followed {
+    target: ResourceName,
+    view: ViewId,
+    /// Why it is not followed.
+    broken: Option<&'static str>,
+}
+
+/// A name that has another one for when its source is unreachable.
+#[derive(Debug)]
+struct Alternative {
+    ty: TypeId,
+    name: ResourceName,
+    primary: ViewId,
+    other: Other,
+    /// What was published.
+    told: Option<ErasedObserved>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Other {
+    Unused,
+    Watched(ViewId),
+    /// It would lead back.
+    Ring,
+}
+
+impl Engine {
+    /// Begins a view of one name, whose directives say how it is to be got.
+    pub(super) fn begin_one(
+        &mut self,
+        view: ViewId,
+        ty: TypeId,
+        name: &ResourceName,
+        now: Instant,
+    ) -> Result<View, Refusal> {
+        let Some(directives) = name.directives() else {
+            return self.subscribe_name(view, ty, &self.additions.add_to(name), now);
+        };
+        match (directives.alt(), directives.entry()) {
+            (Some(alt), _) => {
+                self.check_types(ty, alt)?;
+                self.begin_alternative(view, ty, name, now);
+                Ok(View::Alternative)
+            }
+            (None, Some(entry)) => self.begin_inline(view, ty, (name, entry), now),
+            (None, None) => self.subscribe_name(view, ty, &self.additions.add_to(name), now),
+        }
+    }
+
+    /// Watches something on behalf of who follows it.
+    pub(super) fn follow(&mut self, follower: Follower, ty: TypeId, names: Names, now: Instant) -> ViewId {
+        let view = self.walks.next_view();
+        self.follows.edges.insert(view, follower);
+        self.begin(view, self.types[ty.index()], names, now);
+        view
+    }
+
+    pub(super) fn unfollow(&mut self, view: ViewId, now: Instant) {
+        if self.follows.edges.remove(&view).is_some() {
+            self.end(view, now);
+        }
+    }
+
+    /// An entry was told something, or is forgotten: it may lead elsewhere than before.
+    pub(super) fn note_turn(&mut self, id: EntryId) {
+        let leads = self.table.get(id).is_some_and(|entry| entry.redirect().is_some());
+        if leads || self.follows.redirects.contains_key(&id) {
+            self.follows.turned.insert(id);
+        }
+    }
+
+    /// Goes after one resource that leads elsewhere now; false when there is none.
+    pub(super) fn follow_turn(&mut self, now: Instant) -> bool {
+        let Some(id) = self.follows.turned.pop_first() else { return false };
+        let target = self.table.get(id).and_then(Entry::redirect).map(|redirect| redirect.target.clone());
+        let known = self.follows.redirects.get(&id);
+        let was = known.map(|known| (known.target.clone(), known.broken));
+        if known.map(|known| &known.target) == target.as_ref()
+            && known.is_none_or(|known| known.broken.is_none())
+        {
+            return true;
+        }
+        let old = self.follows.redirects.remove(&id);
+        if let Some(target) = target {
+            self.redirect(id, target, now);
+        }
+        if let Some(old) = old {
+            self.unfollow(old.view, now);
+        }
+        if self.follows.redirects.get(&id).map(|known| (known.target.clone(), known.broken)) != was {
+            // What would have closed a ring may be open now.
+            let broken = self.follows.redirects.iter().filter(|(_, known)| known.broken.is_some());
+            let broken: Vec<_> = broken.map(|(id, _)| *id).filter(|other| *other != id).collect();
+            self.follows.turned.extend(broken);
+            if self.follows.redirects.get(&id).is_some_and(|known| known.broken.is_some()) {
+                self.publish(id);
+            }
+        }
+        true
+    }
+
+    fn redirect(&mut self, id: EntryId, target: ResourceName, now: Instant) {
+        let Some((ty, name)) = self.table.get(id).map(|entry| (entry.ty, entry.name.clone())) else { return };
+        debug!(%name, %target, "redirected");
+        let is_deep = self.depth_of(id, 0) >= MAX_REDIRECTS;
+        let view = self.walks.next_view();
+        let broken = is_deep.then_some(TOO_DEEP);
+        self.follows.redirects.insert(id, Followed { target: target.clone(), view, broken });
+        if is_deep {
+            return;
+        }
+        self.follows.edges.insert(view, Follower::Redirect(id));
+        self.begin(view, self.types[ty.index()], Names::One(Wanted::Name(target)), now);
+        if self.is_ring(view) {
+            self.unfollow(view, now);
+            if let Some(followed) = self.follows.redirects.get_mut(&id) {
+                followed.broken = Some("leads back to itself");
+            }
+        }
+    }
+
+    /// Something is to be seen by a view that somebody follows. False when it is not such a view.
+    pub(super) fn on_followed(&mut self, view: ViewId, now: Instant) -> bool {
+        let Some(follower) = self.follows.edges.get(&view).cloned() else { return false };
+        match follower {
+            Follower::Redirect(id) => {
+                // It may lead elsewhere by now, or nowhere.
+                let followed = self.follows.redirects.get(&id).filter(|followed| followed.view == view);
+                let target = self.table.get(id).and_then(Entry::redirect).map(|redirect| &redirect.target);
+                if followed.is_some_and(|followed| Some(&followed.target) == target) {
+                    self.publish(id);
+                }
+            }
+            Follower::Alternative(view) => self.settle_alternative(view, now),
+            Follower::Inline(view) => self.publish_inline(view),
+            Follower::List(key) => self.settle_list(&key, now),
+            Follower::Member(key, name) => self.settle_member(&key, &name, view),
+        }
+        true
+    }
+
+    /// What a view of one resource sees at the moment.
+    pub(super) fn look(&self, view: ViewId, depth: usize) -> Option<ErasedObserved> {
+        match self.views.get(&view)? {
+            View::One(id) => self.look_at(*id, depth),
+            View::Alternative => self.look_at_alternative(self.follows.alternatives.get(&view)?, depth),
+            View::Inline => self.look_at_inline(view, depth),
+            View::Refused(reason) => Some(ErasedObserved::Absent { reason: reason.clone() }),
+            View::All(..) | View::List(_) | View::Walk => None,
+        }
+    }
+
+    /// What there is to see of an entry, wherever it leads.
+    pub(super) fn look_at(&self, id: EntryId, depth: usize) -> Option<ErasedObserved> {
+        let entry = self.table.get(id)?;
+        let seen = entry.observe(|| self.failure_of(id))?;
+        let ErasedObserved::Present { resource, warning, .. } = &seen else { return Some(seen) };
+        let Some(Redirect { target }) = resource.downcast_ref() else { return Some(seen) };
+        let followed = self.follows.redirects.get(&id).filter(|followed| followed.target == *target)?;
+        let broken = followed.broken.or((depth >= MAX_REDIRECTS).then_some(TOO_DEEP));
+        if let Some(why) = broken {
+            let message = format!("the redirect to {target} {why}");
+            let reason = WatchError::new(Code::InvalidArgument, Blame::Peer, self.subject(entry), message);
+            return Some(ErasedObserved::Absent { reason });
+        }
+        Some(match self.look(followed.view, depth + 1)? {
+            ErasedObserved::Present { resource, version, warning: theirs } => {
+                ErasedObserved::Present { resource, version, warning: theirs.or(warning.clone()) }
+            }
+            ErasedObserved::Absent { reason } => ErasedObserved::Absent {
+                reason: reason.via(self.subject(entry), &format!("redirected to {target}")),
+            },
+        })
+    }
+
+    /// The views that the view of one resource depends on.
+    fn ways(&self, view: ViewId) -> Vec<ViewId> {
+        match self.views.get(&view) {
+            Some(View::One(id)) => {
+                let followed = self.follows.redirects.get(id).filter(|followed| followed.broken.is_none());
+                followed.map(|followed| followed.view).into_iter().collect()
+            }
+            Some(View::Alternative) => {
+                let alternative = self.follows.alternatives.get(&view);
+                alternative.into_iter().flat_map(Alternative::views).collect()
+            }
+            Some(View::Inline) => self.follows.lists.way(view).into_iter().collect(),
+            Some(View::All(..) | View::List(_) | View::Walk | View::Refused(_)) | None => Vec::new(),
+        }
+    }
+
+    /// Whether a view leads back to itself.
+    fn is_ring(&self, view: ViewId) -> bool {
+        let (mut open, mut seen) = (self.ways(view), BTreeSet::new());
+        while let Some(next) = open.pop() {
+            if next == view {
+                return true;
+            }
+            if seen.insert(next) {
+                open.extend(self.ways(next));
+            }
+        }
+        false
+    }
+
+    /// How many redirects lead to an entry, one after the other, on the shortest way from somebody who watches; counted up
+    /// to the limit.
+    fn depth_of(&self, id: EntryId, below: usize) -> usize {
+        let Some(entry) = self.table.get(id).filter(|_| below < MAX_REDIRECTS) else { return 0 };
+        entry.views.iter().map(|view| self.depth_of_view(*view, below)).min().unwrap_or(0)
+    }
+
+    fn depth_of_view(&self, view: ViewId, below: usize) -> usize {
+        match self.follows.edges.get(&view) {
+            Some(Follower::Redirect(id)) => 1 + self.depth_of(*id, below + 1),
+            Some(Follower::Alternative(view) | Follower::Inline(view)) => self.depth_of_view(*view, below),
+            Some(Follower::List(_) | Follower::Member(..)) | None => 0,
+        }
+    }
+
+    fn begin_alternative(&mut self, view: ViewId, ty: TypeId, name: &ResourceName, now: Instant) {
+        let primary = self.walks.next_view();
+        let begun = Alternative { ty, name: name.clone(), primary, other: Other::Unused, told: None };
+        self.follows.alternatives.insert(view, begun);
+        self.follows.edges.insert(primary, Follower::Alternative(view));
+        self.begin(primary, self.types[ty.index()], Names::One(Wanted::Name(name.without_alt())), now);
+    }
+
+    pub(super) fn end_alternative(&mut self, view: ViewId, now: Instant) {
+        let Some(alternative) = self.follows.alternatives.remove(&view) else { return };
+        for way in alternative.views() {
+            self.unfollow(way, now);
+        }
+    }
+
+    /// Uses the alternative while the source of the name is unreachable and nothing of it is cached; until then, and once
+    /// that delivers anything, the name itself.
+    fn settle_alternative(&mut self, view: ViewId, now: Instant) {
+        let Some(&Alternative { ty, primary, other, .. }) = self.follows.alternatives.get(&view) else {
+            return;
+        };
+        let seen = self.look(primary, 0);
+        let other = match (other, seen.as_ref().map(is_unreachable)) {
+            (Other::Unused, Some(true)) => self.use_alternative(view, ty, now),
+            (Other::Watched(way), Some(false)) => {
+                debug!(%view, "back from the alternative");
+                self.unfollow(way, now);
+                Other::Unused
+            }
+            (Other::Ring, Some(false)) => Other::Unused,
+            (other, Some(_) | None) => other,
+        };
+        if let Some(alternative) = self.follows.alternatives.get_mut(&view) {
+            alternative.other = other;
+        }
+        self.publish_alternative(view);
+    }
+
+    fn use_alternative(&mut self, view: ViewId, ty: TypeId, now: Instant) -> Other {
+        let alternative = self.follows.alternatives.get_mut(&view);
+        let Some(alternative) = alternative else { return Other::Unused };
+        let Some(name) = alternative.name.directives().and_then(|directives| directives.alt()).cloned()
+        else {
+            return Other::Unused;
+        };
+        debug!(%view, %name, "using the alternative");
+        let way = self.walks.next_view();
+        alternative.other = Other::Watched(way);
+        self.follows.edges.insert(way, Follower::Alternative(view));
+        self.begin(way, self.types[ty.index()], Names::One(Wanted::Name(name)), now);
+        if self.is_ring(view) {
+            self.unfollow(way, now);
+            return Other::Ring;
+        }
+        Other::Watched(way)
+    }
+
+    fn look_at_alternative(&self, alternative: &Alternative, depth: usize) -> Option<ErasedObserved> {
+        let primary = self.look(alternative.primary, depth);
+        let Other::Watched(way) = alternative.other else { return primary };
+        match (primary, self.look(way, depth)) {
+            (Some(seen), _) if !is_unreachable(&seen) => Some(seen),
+            (_, Some(seen @ ErasedObserved::Present { .. })) => Some(seen),
+            // Until something is known of the alternative, that the source is unreachable is no news.
+            (_, None) => None,
+            (None, Some(seen)) => Some(seen),
+            (Some(seen), Some(other)) => Some(self.neither(alternative, (seen, other))),
+        }
+    }
+
+    /// What is seen when neither a name nor its alternative can be had.
+    fn neither(
+        &self,
+        alternative: &Alternative,
+        (primary, other): (ErasedObserved, ErasedObserved),
+    ) -> ErasedObserved {
+        match (primary, other) {
+            (ErasedObserved::Absent { reason }, ErasedObserved::Absent { reason: other }) => {
+                let type_url = self.types[alternative.ty.index()].type_url();
+                let name = alternative.name.canonical();
+                let about = Subject { type_url, name, node: self.node_id.clone() };
+                let way = format!("{}; and of the alternative", reason.reason());
+                ErasedObserved::Absent { reason: other.via(about, &way) }
+            }
+            (primary, _) => primary,
+        }
+    }
+
+    fn publish_alternative(&mut self, view: ViewId) {
+        let Some(alternative) = self.follows.alternatives.get(&view) else { return };
+        let Some(seen) = self.look_at_alternative(alternative, 0) else { return };
+        if alternative.told.as_ref().is_some_and(|told| told.is_same(&seen)) {
+            return;
+        }
+        let ty = alternative.ty;
+        if let Some(alternative) = self.follows.alternatives.get_mut(&view) {
+            alternative.told = Some(seen.clone());
+        }
+        self.publish_seen(view, ty, seen);
+    }
+
+    pub(super) fn publish_seen(&mut self, view: ViewId, ty: TypeId, seen: ErasedObserved) {
+        let observed = self.types[ty.index()].observe(seen);
+        self.walks.deliver(&mut self.outputs, view, observed);
+    }
+}
+
+impl Alternative {
+    fn views(&self) -> impl Iterator<Item = ViewId> + use<> {
+        let other = match self.other {
+            Other::Watched(way) => Some(way),
+            Other::Unused | Other::Ring => None,
+        };
+        [self.primary].into_iter().chain(other)
+    }
+}
+
+/// Whether nothing can be had of a source, whatever it may have: no server of it can be reached, or none is known.
+fn is_unreachable(seen: &ErasedObserved) -> bool {
+    match seen {
+        ErasedObserved::Absent { reason } => {
+            reason.is_of_server()
+                || (reason.code() == Code::FailedPrecondition && reason.blame() == Blame::Local)
+        }
+        ErasedObserved::Present { .. } => false,
+    }
+}
+
+/// How many redirects are followed one after the other.
+const MAX_REDIRECTS: usize = 16;
+
+const TOO_DEEP: &str = "is the last of more than 16, one after the other";

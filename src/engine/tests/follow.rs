@@ -1,0 +1,302 @@
+//! Redirects (C20) and alternatives (C21).
+
+use std::time::Duration;
+
+use super::rig::{Full, Rig, redirect, response, stream_to, wrapped};
+use crate::{
+    config::{AuthorityBuilder, Bootstrap, Server},
+    pb::google::protobuf::Any,
+    protocol::{DisconnectKind, Settings},
+};
+use prost::Message;
+
+/// The authorities `a` and `b`, of servers of their own: 0 and 1, in the order of first use.
+fn rig() -> Rig {
+    let server = |port: u16| Server::new(format!("127.0.0.1:{port}")).insecure();
+    let of = |port| AuthorityBuilder::default().server(server(port));
+    let bootstrap = Bootstrap::builder().server(server(1)).authority("a", of(1)).authority("b", of(2));
+    Rig::of(bootstrap.build().unwrap(), Settings::default())
+}
+
+fn a(name: &str) -> String {
+    format!("xdstp://a/test.Full/{name}")
+}
+
+fn b(name: &str) -> String {
+    format!("xdstp://b/test.Full/{name}")
+}
+
+fn full(name: &str, text: &str) -> Any {
+    wrapped::<Full>(&a(name), Some(text))
+}
+
+/// A redirect within the authority `a`.
+fn lead(name: &str, target: &str) -> Any {
+    redirect(&a(name), &a(target))
+}
+
+/// Watches names of `a`, and lets the requests go.
+fn open(names: &[&str]) -> Rig {
+    let mut rig = rig();
+    for name in names {
+        rig.watch::<Full>(&a(name));
+    }
+    rig.connect(1);
+    rig.sent(1);
+    rig
+}
+
+/// A response comes, and all is written that is to be written then.
+fn receive(rig: &mut Rig, version: &str, resources: Vec<Any>) -> Vec<String> {
+    let said = rig.receive(1, &response::<Full>(version, resources));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    rig.sent(1);
+    seen(said)
+}
+
+/// What is published to applications.
+fn seen(said: Vec<String>) -> Vec<String> {
+    said.into_iter().filter(|said| said.starts_with('#')).collect()
+}
+
+#[test]
+fn c20_a_redirect_is_followed_and_shown_under_the_name_that_was_asked_for() {
+    let mut rig = open(&["x"]);
+    let said = rig.receive(1, &response::<Full>("1", vec![lead("x", "y")]));
+    assert_eq!(said, ["read", &format!("send Full [{}] 1/n1", a("x"))], "nothing is seen of it yet");
+    assert_eq!(rig.sent(1), [format!("send Full [{},{}] 1/n1", a("x"), a("y"))]);
+    rig.sent(1);
+    assert_eq!(receive(&mut rig, "2", vec![lead("x", "y"), full("y", "1")]), ["#1 present 2 1"]);
+    assert_eq!(receive(&mut rig, "3", vec![lead("x", "y"), full("y", "2")]), ["#1 present 3 2"]);
+    assert!(receive(&mut rig, "4", vec![lead("x", "y"), full("y", "2")]).is_empty(), "nothing has changed");
+    assert_eq!(rig.watch::<Full>(&a("x")).1, ["#2 present 4 2"], "who joins sees it at once");
+}
+
+#[test]
+fn c20_what_is_wrong_with_the_target_is_told_of_the_name() {
+    let mut rig = open(&["x"]);
+    receive(&mut rig, "1", vec![lead("x", "y")]);
+    assert_eq!(seen(rig.pass(Duration::from_secs(15))), ["#1 absent NOT_FOUND"]);
+    assert_eq!(receive(&mut rig, "2", vec![lead("x", "y"), full("y", "1")]), ["#1 present 2 1"]);
+    assert_eq!(
+        receive(&mut rig, "3", vec![lead("x", "y"), full("y", "bad")]),
+        ["#1 present 2 1 (INVALID_ARGUMENT)"]
+    );
+    assert_eq!(receive(&mut rig, "4", vec![lead("x", "y")]), ["#1 absent NOT_FOUND"]);
+}
+
+#[test]
+fn c20_a_changed_target_is_followed_anew_and_the_old_one_let_go() {
+    let mut rig = open(&["x"]);
+    receive(&mut rig, "1", vec![lead("x", "y")]);
+    receive(&mut rig, "2", vec![lead("x", "y"), full("y", "1")]);
+    let said = receive(&mut rig, "3", vec![lead("x", "z"), full("y", "1")]);
+    assert!(said.is_empty(), "the old one is seen until something is known of the new one: {said:?}");
+    assert_eq!(receive(&mut rig, "4", vec![lead("x", "z"), full("z", "2")]), ["#1 present 4 2"]);
+    assert_eq!(rig.engine.resources(), 2);
+    assert_eq!(receive(&mut rig, "5", vec![full("x", "3")]), ["#1 present 5 3"], "it leads nowhere any more");
+    assert_eq!(rig.engine.resources(), 1);
+}
+
+#[test]
+fn c20_the_target_goes_with_the_watch() {
+    let mut rig = rig();
+    let (view, _) = rig.watch::<Full>(&a("x"));
+    rig.connect(1);
+    rig.sent(1);
+    receive(&mut rig, "1", vec![lead("x", "y")]);
+    receive(&mut rig, "2", vec![lead("x", "y"), full("y", "1")]);
+    rig.unwatch(view);
+    for _ in 0..3 {
+        rig.pass(Duration::from_millis(500));
+        rig.sent(1);
+    }
+    assert_eq!(rig.engine.resources(), 0);
+}
+
+#[test]
+fn c20_a_redirect_may_lead_to_another_authority() {
+    let mut rig = open(&["x"]);
+    let said = rig.receive(1, &response::<Full>("1", vec![redirect(&a("x"), &b("y"))]));
+    assert!(said.contains(&"connect 1.1".to_owned()), "{said:?}");
+    let said = rig.disconnect_from(stream_to(1, 1), DisconnectKind::Unreachable);
+    assert_eq!(seen(said), ["#1 absent UNAVAILABLE"]);
+    rig.pass(Duration::from_secs(2));
+    rig.connect_to(stream_to(1, 2));
+    rig.sent_to(stream_to(1, 2));
+    let theirs = response::<Full>("7", vec![wrapped::<Full>(&b("y"), Some("1"))]).encode_to_vec();
+    assert_eq!(seen(rig.receive_from(stream_to(1, 2), theirs)), ["#1 present 7 1"]);
+}
+
+#[test]
+fn c20_rings_are_errors_until_they_are_open() {
+    let mut rig = open(&["x"]);
+    assert_eq!(receive(&mut rig, "1", vec![lead("x", "x")]), ["#1 absent INVALID_ARGUMENT"]);
+    assert!(receive(&mut rig, "2", vec![lead("x", "y")]).is_empty());
+    let said = receive(&mut rig, "3", vec![lead("x", "y"), lead("y", "x")]);
+    assert_eq!(said, ["#1 absent INVALID_ARGUMENT"]);
+    receive(&mut rig, "4", vec![lead("x", "z"), lead("y", "x")]);
+    rig.watch::<Full>(&a("y"));
+    rig.pass(Duration::from_millis(20));
+    rig.sent(1);
+    let said = receive(&mut rig, "5", vec![lead("x", "z"), lead("y", "x"), full("z", "1")]);
+    assert_eq!(said, ["#1 present 5 1", "#2 present 5 1"]);
+}
+
+#[test]
+fn c20_sixteen_redirects_are_followed_and_no_more() {
+    let mut rig = open(&["0"]);
+    let name = |n: usize| n.to_string();
+    let mut leads = Vec::new();
+    for n in 0..16 {
+        leads.push(lead(&name(n), &name(n + 1)));
+        assert!(receive(&mut rig, &name(n), leads.clone()).is_empty());
+    }
+    let whole = leads.iter().cloned().chain([full("16", "1")]).collect();
+    assert_eq!(receive(&mut rig, "20", whole), ["#1 present 20 1"]);
+    leads.push(lead("16", "17"));
+    assert_eq!(receive(&mut rig, "21", leads), ["#1 absent INVALID_ARGUMENT"]);
+    assert_eq!(rig.engine.resources(), 17, "the last one is not asked for");
+    rig.watch::<Full>(&a("16"));
+    rig.pass(Duration::from_millis(20));
+    rig.sent(1);
+    assert_eq!(rig.engine.resources(), 18, "who watches it by itself is led on");
+}
+
+#[test]
+fn c20_c22_a_redirect_to_another_type_is_rejected_with_the_last_good_kept() {
+    let mut rig = open(&["x"]);
+    receive(&mut rig, "1", vec![full("x", "1")]);
+    let bad = redirect(&a("x"), "xdstp://a/test.Part/x");
+    let said = rig.receive(1, &response::<Full>("2", vec![bad]));
+    assert_eq!(said[0], "#1 present 1 1 (INVALID_ARGUMENT)");
+    assert!(
+        said[2].contains("redirect: leads to a resource of type test.Part, not of test.Full"),
+        "{said:?}"
+    );
+}
+
+#[test]
+fn c20_a_redirect_without_a_wrapper_has_no_name() {
+    let mut rig = open(&["x"]);
+    let bare = Any { type_url: "type.googleapis.com/xds.core.v3.ResourceLocator".into(), ..Any::default() };
+    let said = rig.receive(1, &response::<Full>("1", vec![bare]));
+    assert!(said[1].contains("INVALID_ARGUMENT: resources[0]"), "{said:?}");
+}
+
+#[test]
+fn c20_members_of_globs_may_redirect() {
+    let mut rig = rig();
+    rig.watch_all::<Full>(&a("*"));
+    rig.connect(1);
+    rig.sent(1);
+    receive(&mut rig, "1", vec![lead("x", "sub/y")]);
+    let said = receive(&mut rig, "2", vec![lead("x", "sub/y"), full("sub/y", "1")]);
+    assert_eq!(said, [format!("#1 {{{}: present 2 1}} complete", a("x"))]);
+    assert_eq!(receive(&mut rig, "3", vec![]), ["#1 {} complete"]);
+    assert_eq!(rig.engine.resources(), 1);
+}
+
+/// A name with an alternative.
+fn either() -> (Rig, Vec<String>) {
+    let mut rig = rig();
+    let said = rig.watch::<Full>(&format!("{}#alt={}", a("x"), b("y"))).1;
+    (rig, said)
+}
+
+/// What the server of the alternative sends.
+fn alternative(rig: &mut Rig, version: &str, text: &str) -> Vec<String> {
+    let response = response::<Full>(version, vec![wrapped::<Full>(&b("y"), Some(text))]);
+    seen(rig.receive_from(stream_to(1, 1), response.encode_to_vec()))
+}
+
+#[test]
+fn c21_the_alternative_is_used_while_the_source_is_unreachable_and_nothing_is_cached() {
+    let (mut rig, said) = either();
+    assert_eq!(said, ["connect 0.1"], "nobody asks for the alternative yet");
+    let said = rig.disconnect(1, DisconnectKind::Unreachable);
+    assert_eq!(said, ["connect 1.1"], "that is no news as long as the alternative may come");
+    assert_eq!(rig.connect_to(stream_to(1, 1))[1], format!("send Full [{}] / node", b("y")));
+    rig.sent_to(stream_to(1, 1));
+    assert_eq!(alternative(&mut rig, "7", "1"), ["#1 present 7 1"]);
+    rig.pass(Duration::from_secs(2));
+    rig.connect(2);
+    rig.sent(2);
+    assert_eq!(alternative(&mut rig, "8", "2"), ["#1 present 8 2"], "until it delivers");
+    rig.sent_to(stream_to(1, 1));
+    rig.pass(Duration::from_millis(20));
+    let said = rig.receive(2, &response::<Full>("1", vec![full("x", "own")]));
+    assert_eq!(seen(said), ["#1 present 1 own"]);
+    for _ in 0..3 {
+        rig.pass(Duration::from_millis(500));
+        rig.sent_to(stream_to(1, 1));
+    }
+    assert_eq!(rig.engine.resources(), 1, "the alternative is let go");
+    rig.sent(2);
+    rig.disconnect(2, DisconnectKind::Closed);
+    rig.pass(Duration::from_secs(2));
+    let said = rig.disconnect(3, DisconnectKind::Unreachable);
+    assert_eq!(said, ["#1 present 1 own (UNAVAILABLE)"], "what is cached is better than an alternative");
+}
+
+#[test]
+fn c21_what_does_not_exist_has_no_alternative() {
+    let (mut rig, _) = either();
+    rig.connect(1);
+    rig.sent(1);
+    assert_eq!(rig.pass(Duration::from_secs(15)), ["#1 absent NOT_FOUND"]);
+}
+
+#[test]
+fn c21_the_source_wins_also_by_saying_that_there_is_none() {
+    let (mut rig, _) = either();
+    rig.disconnect(1, DisconnectKind::Unreachable);
+    rig.connect_to(stream_to(1, 1));
+    rig.sent_to(stream_to(1, 1));
+    alternative(&mut rig, "7", "1");
+    rig.pass(Duration::from_secs(2));
+    rig.connect(2);
+    rig.sent(2);
+    assert_eq!(seen(rig.pass(Duration::from_secs(15))), ["#1 absent NOT_FOUND"]);
+}
+
+#[test]
+fn c21_when_both_are_unreachable_both_are_told() {
+    let (mut rig, _) = either();
+    rig.disconnect(1, DisconnectKind::Unreachable);
+    let said = rig.disconnect_from(stream_to(1, 1), DisconnectKind::Unreachable);
+    assert_eq!(said, ["#1 absent UNAVAILABLE"]);
+}
+
+#[test]
+fn c21_an_authority_that_nobody_knows_has_its_alternative_at_once() {
+    let mut rig = rig();
+    let said = rig.watch::<Full>(&format!("xdstp://c/test.Full/x#alt={}", a("y"))).1;
+    assert_eq!(said, ["connect 0.1"]);
+    rig.connect(1);
+    rig.sent(1);
+    assert_eq!(receive(&mut rig, "1", vec![full("y", "1")]), ["#1 present 1 1"]);
+}
+
+#[test]
+fn c21_alternatives_may_have_alternatives_and_lead_back() {
+    let mut rig = rig();
+    let nested = format!("xdstp://c/test.Full/x#alt={}%23alt={}", b("y"), a("z"));
+    assert_eq!(rig.watch::<Full>(&nested).1, ["connect 0.1"]);
+    let said = rig.disconnect(1, DisconnectKind::Unreachable);
+    assert_eq!(said, ["connect 1.1"]);
+    rig.connect_to(stream_to(1, 1));
+    rig.sent_to(stream_to(1, 1));
+    let response =
+        response::<Full>("1", vec![redirect(&a("z"), &format!("xdstp://c/test.Full/v#alt={}", a("z")))]);
+    let said = rig.receive_from(stream_to(1, 1), response.encode_to_vec());
+    assert_eq!(seen(said), ["#1 absent FAILED_PRECONDITION"], "the ring is not closed");
+}
+
+#[test]
+fn c21_an_alternative_of_another_type_is_refused() {
+    let mut rig = rig();
+    let said = rig.watch::<Full>(&format!("{}#alt=xdstp://b/test.Part/y", a("x"))).1;
+    assert_eq!(said, ["#1 absent INVALID_ARGUMENT"]);
+}

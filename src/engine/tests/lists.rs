@@ -1,0 +1,222 @@
+//! List collections: rules C12 to C14.
+
+use std::time::Duration;
+
+use prost::Message;
+
+use super::rig::{Full, Rig, any, wrapped};
+use crate::{
+    config::{AuthorityBuilder, Bootstrap, Server},
+    pb::{
+        envoy::{
+            config::cluster::v3::ClusterCollection,
+            service::discovery::v3::{DiscoveryResponse, Resource as Wrapper},
+        },
+        google::protobuf::Any,
+        xds::core::v3::{
+            CollectionEntry, ResourceLocator,
+            collection_entry::{InlineEntry, ResourceSpecifier},
+        },
+    },
+    protocol::{DisconnectKind, Settings, ViewId},
+};
+
+const LIST: &str = "xdstp://a/test.FullCollection/shop";
+
+fn rig() -> Rig {
+    let server = Server::new("127.0.0.1:1").insecure();
+    let bootstrap = Bootstrap::builder().server(server).authority("a", AuthorityBuilder::default());
+    Rig::of(bootstrap.build().unwrap(), Settings::default())
+}
+
+/// Watches the members of the list, and lets the request go.
+fn open() -> (Rig, ViewId) {
+    let mut rig = rig();
+    let (view, said) = rig.watch_all::<Full>(LIST);
+    assert_eq!(said, ["connect 0.1"]);
+    assert_eq!(rig.connect(1)[1], format!("send FullCollection [{LIST}] / node"));
+    rig.sent(1);
+    (rig, view)
+}
+
+fn inline(name: &str, text: &str) -> CollectionEntry {
+    let resource = Some(any::<Full>(name, text));
+    let entry = InlineEntry { name: name.into(), version: "i".into(), resource };
+    CollectionEntry { resource_specifier: Some(ResourceSpecifier::InlineEntry(entry)) }
+}
+
+fn locator(id: &str) -> CollectionEntry {
+    let (authority, resource_type, id) = ("a".into(), "test.Full".into(), id.into());
+    let locator = ResourceLocator { authority, resource_type, id, ..ResourceLocator::default() };
+    CollectionEntry { resource_specifier: Some(ResourceSpecifier::Locator(locator)) }
+}
+
+fn of_type(ty: &str, version: &str, name: &str, resource: Option<Any>) -> DiscoveryResponse {
+    let wrapper = Wrapper { name: name.into(), resource, ..Wrapper::default() };
+    let type_url = "type.googleapis.com/envoy.service.discovery.v3.Resource".into();
+    DiscoveryResponse {
+        version_info: version.into(),
+        nonce: format!("n{version}"),
+        type_url: format!("type.googleapis.com/{ty}"),
+        resources: vec![Any { type_url, value: wrapper.encode_to_vec().into() }],
+        ..DiscoveryResponse::default()
+    }
+}
+
+fn list_named(version: &str, name: &str, entries: Vec<CollectionEntry>) -> DiscoveryResponse {
+    // All collections look alike on the wire.
+    let value = ClusterCollection { entries }.encode_to_vec().into();
+    let list = Any { type_url: "type.googleapis.com/test.FullCollection".into(), value };
+    of_type("test.FullCollection", version, name, Some(list))
+}
+
+fn list(version: &str, entries: Vec<CollectionEntry>) -> DiscoveryResponse {
+    list_named(version, LIST, entries)
+}
+
+/// A response comes, and all is written that is to be written then: what is published.
+fn receive(rig: &mut Rig, response: &DiscoveryResponse) -> Vec<String> {
+    let mut said = rig.receive(1, response);
+    for _ in 0..4 {
+        said.extend(rig.pass(Duration::from_millis(20)));
+        said.extend(rig.sent(1));
+    }
+    said.retain(|said| said.starts_with('#'));
+    said.iter().map(|said| said.replace(LIST, "LIST").replace("xdstp://a/test.Full/", "")).collect()
+}
+
+/// Members that were asked for come.
+fn members(rig: &mut Rig, version: &str, members: &[(&str, &str)]) -> Vec<String> {
+    let resources = members
+        .iter()
+        .map(|(name, text)| wrapped::<Full>(&format!("xdstp://a/test.Full/{name}"), Some(text)));
+    receive(rig, &super::rig::response::<Full>(version, resources.collect()))
+}
+
+#[test]
+fn c12_a_list_is_fetched_and_then_its_members_by_their_locators() {
+    let (mut rig, _) = open();
+    let said = rig.receive(1, &list("1", vec![locator("x"), locator("y")]));
+    assert_eq!(said, ["read", &format!("send FullCollection [{LIST}] 1/n1")]);
+    let said = rig.sent(1);
+    let names = "xdstp://a/test.Full/x,xdstp://a/test.Full/y";
+    assert_eq!(said, [format!("send Full [{names}] /")]);
+    rig.sent(1);
+    let said = members(&mut rig, "1", &[("x", "1"), ("y", "bad")]);
+    assert_eq!(said.last().unwrap(), "#1 {x: present 1 1, y: absent INVALID_ARGUMENT} complete");
+}
+
+#[test]
+fn c12_members_are_asked_for_with_the_context_parameters_of_the_list() {
+    let mut rig = rig();
+    let name = format!("{LIST}?zone=z&env=e");
+    rig.watch_all::<Full>(&name);
+    rig.connect(1);
+    rig.sent(1);
+    rig.receive(1, &list_named("1", &name, vec![locator("x")]));
+    assert_eq!(rig.sent(1), ["send Full [xdstp://a/test.Full/x?env=e&zone=z] /"]);
+    rig.sent(1);
+    let said = members(&mut rig, "1", &[("x?zone=z&env=e", "1")]);
+    assert_eq!(said, ["#1 {x: present 1 1} complete"], "members have the names of their locators");
+}
+
+#[test]
+fn c12_a_list_is_complete_when_all_of_its_members_are_known() {
+    let (mut rig, _) = open();
+    let said = receive(&mut rig, &list("1", vec![inline("i", "1"), locator("x"), locator("y")]));
+    assert_eq!(said, ["#1 {LIST#entry=i: present i 1} incomplete"]);
+    let said = members(&mut rig, "1", &[("x", "2")]);
+    assert_eq!(said.last().unwrap(), "#1 {x: present 1 2, LIST#entry=i: present i 1} incomplete");
+    let said = rig.pass(Duration::from_secs(15));
+    assert!(
+        said.last().unwrap().ends_with("complete") && !said.last().unwrap().contains("incomplete"),
+        "{said:?}"
+    );
+    assert!(said.last().unwrap().contains("test.Full/y: absent NOT_FOUND"), "{said:?}");
+}
+
+#[test]
+fn c13_inline_entries_are_members_by_their_name_or_place() {
+    let (mut rig, _) = open();
+    let entries = vec![inline("i", "1"), inline("", "2"), inline("", "3")];
+    let said = receive(&mut rig, &list("1", entries));
+    assert_eq!(said, ["#1 {LIST#1: present i 2, LIST#2: present i 3, LIST#entry=i: present i 1} complete"]);
+    assert_eq!(rig.engine.resources(), 1, "only the list is at a server");
+}
+
+#[test]
+fn c13_a_list_with_an_entry_that_is_wrong_is_rejected_and_the_last_good_one_stays() {
+    let (mut rig, _) = open();
+    receive(&mut rig, &list("1", vec![inline("i", "1")]));
+    let said = rig.receive(1, &list("2", vec![inline("i", "1"), inline("j", "bad")]));
+    assert!(
+        said.iter().any(|said| said.contains("entries[1].inline_entry.resource.text: it is bad")),
+        "{said:?}"
+    );
+    let said: Vec<_> = said.into_iter().filter(|said| said.starts_with('#')).collect();
+    assert_eq!(said.len(), 1);
+    assert!(
+        said[0].contains("present i 1 (INVALID_ARGUMENT)")
+            && said[0].ends_with("complete (INVALID_ARGUMENT)")
+    );
+}
+
+#[test]
+fn c13_one_entry_is_watched_by_its_name() {
+    let mut rig = rig();
+    rig.watch::<Full>(&format!("{LIST}#entry=i"));
+    rig.watch::<Full>(&format!("{LIST}#entry=j"));
+    assert_eq!(rig.connect(1)[1], format!("send FullCollection [{LIST}] / node"));
+    rig.sent(1);
+    let said = receive(&mut rig, &list("1", vec![inline("i", "1"), inline("k", "2")]));
+    assert_eq!(said, ["#1 present i 1", "#2 absent NOT_FOUND"]);
+    let said = receive(&mut rig, &list("2", vec![inline("i", "3"), inline("j", "4")]));
+    assert_eq!(said, ["#1 present i 3", "#2 present i 4"]);
+    assert_eq!(rig.watch_all::<Full>(LIST).1.len(), 1, "the list is known");
+}
+
+#[test]
+fn c14_what_leaves_the_list_is_let_go_and_nothing_else_changes() {
+    let (mut rig, view) = open();
+    receive(&mut rig, &list("1", vec![locator("x"), locator("y"), inline("i", "1")]));
+    members(&mut rig, "1", &[("x", "1"), ("y", "2")]);
+    assert_eq!(rig.engine.resources(), 3);
+    let said = receive(&mut rig, &list("2", vec![locator("y"), inline("i", "1"), inline("j", "2")]));
+    assert_eq!(said, ["#1 {y: present 1 2, LIST#entry=i: present i 1, LIST#entry=j: present i 2} complete"]);
+    assert_eq!(rig.engine.resources(), 2);
+    assert_eq!(receive(&mut rig, &list("3", vec![])), ["#1 {} complete"]);
+    assert_eq!(rig.engine.resources(), 1);
+    rig.unwatch(view);
+    rig.pass(Duration::from_millis(20));
+    rig.sent(1);
+    assert_eq!(rig.engine.resources(), 0);
+}
+
+#[test]
+fn c14_a_list_that_does_not_exist_is_complete_and_empty_with_the_reason() {
+    let (mut rig, _) = open();
+    assert_eq!(rig.pass(Duration::from_secs(15)), ["#1 {} complete (NOT_FOUND)"]);
+    let said = receive(&mut rig, &list("1", vec![inline("i", "1")]));
+    assert_eq!(said, ["#1 {LIST#entry=i: present i 1} complete"]);
+}
+
+#[test]
+fn c14_an_unreachable_server_is_a_warning() {
+    let (mut rig, _) = open();
+    assert!(rig.disconnect(1, DisconnectKind::Closed).contains(&"#1 {} incomplete (UNAVAILABLE)".to_owned()));
+}
+
+#[test]
+fn c12_names_of_lists_go_to_watch_all_and_of_other_types_nowhere() {
+    let mut rig = rig();
+    assert_eq!(rig.watch::<Full>(LIST).1, ["#1 absent INVALID_ARGUMENT"]);
+    for name in
+        ["xdstp://a/test.PartCollection/x", "xdstp://a/test.FullCollection/*", &format!("{LIST}#entry=i")]
+    {
+        let said = rig.watch_all::<Full>(name).1;
+        assert!(said[0].ends_with("{} incomplete (INVALID_ARGUMENT)"), "{name}: {said:?}");
+    }
+    let said = rig.watch_all::<super::rig::Part>("xdstp://a/test.PartCollection/x").1;
+    assert!(said[0].ends_with("{} incomplete (INVALID_ARGUMENT)"), "{said:?}");
+    assert!(rig.watch::<Full>("xdstp://a/test.Full/x#entry=i").1[0].ends_with("absent INVALID_ARGUMENT"));
+}

@@ -1,0 +1,147 @@
+//! Locators: names as servers write them into resources, as a message or as text.
+
+use prost::Message;
+
+use super::{
+    ResourceName, SCHEME,
+    encoding::{self, encode_into},
+};
+use crate::{
+    pb::xds::core::v3::{
+        ResourceLocator,
+        resource_locator::{ContextParamSpecifier, Directive, Scheme, directive},
+    },
+    resource::Invalid,
+};
+
+impl ResourceName {
+    /// Reads what stands where a `ResourceLocator` is expected: the message, or the text of it, which the proposal TP1 has
+    /// in the same place.
+    pub(crate) fn of_locator(bytes: &[u8]) -> Result<Self, Invalid> {
+        if bytes.starts_with(SCHEME.as_bytes()) {
+            let text = str::from_utf8(bytes).map_err(|_| Invalid::new("neither a locator nor text"))?;
+            return Self::parse_received(text).map_err(|error| Invalid::new(error.to_string()));
+        }
+        let locator = ResourceLocator::decode(bytes)?;
+        let text = text_of(&locator, 0)?;
+        Self::parse_received(&text).map_err(|error| Invalid::new(error.to_string()))
+    }
+}
+
+/// The text that stands for the message.
+fn text_of(locator: &ResourceLocator, depth: usize) -> Result<String, Invalid> {
+    match Scheme::try_from(locator.scheme) {
+        Ok(Scheme::Xdstp) => {}
+        Ok(scheme @ (Scheme::Http | Scheme::File)) => {
+            return Err(Invalid::field("scheme", format!("{} is not supported", scheme.as_str_name())));
+        }
+        Err(_) => return Err(Invalid::field("scheme", format!("{} is unknown", locator.scheme))),
+    }
+    if depth > MAX_DEPTH {
+        return Err(Invalid::field("directives", "too many alternatives inside each other"));
+    }
+    if locator.resource_type.contains(['/', '?', '#']) {
+        return Err(Invalid::field("resource_type", format!("{:?} is no type", locator.resource_type)));
+    }
+    let mut text = String::from(SCHEME);
+    encode_into(&mut text, &locator.authority, encoding::AUTHORITY);
+    text.push('/');
+    text.push_str(&locator.resource_type);
+    text.push('/');
+    encode_into(&mut text, &locator.id, encoding::ID);
+    if let Some(ContextParamSpecifier::ExactContext(context)) = &locator.context_param_specifier {
+        let mut separator = '?';
+        for (key, value) in &context.params {
+            text.push(separator);
+            encode_into(&mut text, key, encoding::PARAM);
+            text.push('=');
+            encode_into(&mut text, value, encoding::PARAM);
+            separator = '&';
+        }
+    }
+    let mut separator = '#';
+    for (index, directive) in locator.directives.iter().enumerate() {
+        let written = text_of_directive(directive, depth).map_err(|e| e.at_index("directives", index))?;
+        text.push(separator);
+        text.push_str(&written);
+        separator = ',';
+    }
+    Ok(text)
+}
+
+fn text_of_directive(directive: &Directive, depth: usize) -> Result<String, Invalid> {
+    let (mut text, value) = match &directive.directive {
+        Some(directive::Directive::Alt(alt)) => {
+            (String::from("alt="), text_of(alt, depth + 1).map_err(|e| e.at("alt"))?)
+        }
+        Some(directive::Directive::Entry(entry)) => (String::from("entry="), entry.clone()),
+        None => return Err(Invalid::new("neither alt nor entry")),
+    };
+    encode_into(&mut text, &value, encoding::DIRECTIVE);
+    Ok(text)
+}
+
+/// As deep as alternatives may be nested in the text.
+const MAX_DEPTH: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pb::xds::core::v3::ContextParams;
+
+    fn locator() -> ResourceLocator {
+        let params = [("b".to_owned(), "2&".to_owned()), ("a".to_owned(), "1".to_owned())];
+        ResourceLocator {
+            id: "foo/b?r".into(),
+            authority: "a/b".into(),
+            resource_type: "T".into(),
+            context_param_specifier: Some(ContextParamSpecifier::ExactContext(ContextParams {
+                params: params.into_iter().collect(),
+            })),
+            directives: vec![Directive { directive: Some(directive::Directive::Entry("e".into())) }],
+            ..ResourceLocator::default()
+        }
+    }
+
+    fn read(locator: &ResourceLocator) -> Result<String, String> {
+        ResourceName::of_locator(&locator.encode_to_vec())
+            .map(|name| name.to_string())
+            .map_err(|e| e.to_string())
+    }
+
+    #[test]
+    fn c20_a_locator_is_a_message_or_text() {
+        let text = "xdstp://a%2Fb/T/foo/b%3Fr?a=1&b=2%26#entry=e";
+        assert_eq!(read(&locator()).as_deref(), Ok(text));
+        assert_eq!(ResourceName::of_locator(text.as_bytes()).unwrap().to_string(), text);
+        let alt = Some(directive::Directive::Alt(locator()));
+        let nested = ResourceLocator { directives: vec![Directive { directive: alt }], ..locator() };
+        let nested = ResourceName::of_locator(&nested.encode_to_vec()).unwrap();
+        assert_eq!(nested.directives().unwrap().alt().unwrap().to_string(), text);
+    }
+
+    #[test]
+    fn c24_locators_of_other_schemes_are_rejected_with_the_reason() {
+        let of = |scheme| read(&ResourceLocator { scheme, ..locator() }).unwrap_err();
+        assert_eq!(of(1), "scheme: HTTP is not supported");
+        assert_eq!(of(2), "scheme: FILE is not supported");
+        assert_eq!(of(3), "scheme: 3 is unknown");
+        let typeless = ResourceLocator { resource_type: String::new(), ..locator() };
+        assert!(read(&typeless).unwrap_err().contains("resource type at byte"), "{:?}", read(&typeless));
+        assert!(ResourceName::of_locator(b"\xff").is_err());
+        let empty = ResourceLocator { directives: vec![Directive::default()], ..locator() };
+        assert_eq!(read(&empty).unwrap_err(), "directives[0]: neither alt nor entry");
+    }
+
+    #[test]
+    fn c21_alternatives_in_messages_do_not_nest_without_end() {
+        let nested = |depth| {
+            (0..depth).fold(locator(), |inner, _| {
+                let alt = Directive { directive: Some(directive::Directive::Alt(inner)) };
+                ResourceLocator { directives: vec![alt], authority: "a".into(), ..locator() }
+            })
+        };
+        assert!(read(&nested(3)).is_ok());
+        assert!(read(&nested(40)).is_err());
+    }
+}
