@@ -213,13 +213,13 @@ async fn g1_rejections_are_paced_and_a_fixed_snapshot_comes_with_the_next(setup:
 
 /// States of a resource that has been there, and is said to be absent.
 #[derive(Debug, Clone, Default)]
-struct Seen {
+pub(crate) struct Seen {
     lost: Arc<Mutex<Vec<String>>>,
 }
 
 impl Seen {
     /// Minds each state of a resource.
-    fn note<T: Resource>(&self, client: &Client, name: &str) -> ChangeGuard {
+    pub(crate) fn note<T: Resource>(&self, client: &Client, name: &str) -> ChangeGuard {
         let (lost, mut was_there) = (self.lost.clone(), false);
         client.on_change::<T, _>(name, move |seen| {
             if was_there && !seen.is_present() {
@@ -229,7 +229,7 @@ impl Seen {
         })
     }
 
-    fn expect_no_loss(&self) {
+    pub(crate) fn expect_no_loss(&self) {
         let lost = self.lost.lock().expect("nothing panics while it is held");
         assert!(lost.is_empty(), "{lost:?}");
     }

@@ -2,6 +2,7 @@
 
 mod delta;
 mod envoy;
+mod expiry;
 mod faults;
 mod http;
 mod library;

@@ -68,11 +68,23 @@ impl Peer {
 
     /// Waits until a client did something, from the start on. Returns the event.
     pub(crate) async fn event(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+        self.nth_event(1, what, wanted).await
+    }
+
+    /// Waits until something has happened so many times, from the start on. Returns the last of these events.
+    pub(crate) async fn nth_event(
+        &mut self,
+        count: usize,
+        what: &str,
+        wanted: impl Fn(&Value) -> bool,
+    ) -> Value {
+        let mut found = 0;
         let deadline = Instant::now() + PATIENCE;
         let mut next = 0;
         loop {
             while let Some(event) = self.events.get(next) {
-                if wanted(event) {
+                found += usize::from(wanted(event));
+                if found == count {
                     return event.clone();
                 }
                 next += 1;

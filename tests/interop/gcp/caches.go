@@ -3,8 +3,10 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
 )
 
@@ -18,7 +20,7 @@ func newServed(kind string) (served, error) {
 	switch kind {
 	case "snapshot":
 		// Not in ADS mode, which answers no request that leaves out a resource of the snapshot.
-		return snapshots{cache.NewSnapshotCache(false, everyNode{}, nil)}, nil
+		return snapshots{cache.NewSnapshotCacheWithHeartbeating(context.Background(), false, everyNode{}, nil, heartbeat)}, nil
 	case "linear":
 		return newLinears(), nil
 	default:
@@ -32,7 +34,15 @@ type snapshots struct{ cache.SnapshotCache }
 func (s snapshots) publish(changes []change) error {
 	snapshot := &cache.Snapshot{}
 	for _, now := range changes {
-		snapshot.Resources[cache.GetResponseType(now.url)] = cache.NewResources(now.version, now.resources)
+		var resources []types.ResourceWithTTL
+		for _, one := range now.resources {
+			resource := types.ResourceWithTTL{Resource: one}
+			if ttl := now.ttls[cache.GetResourceName(one)]; ttl > 0 {
+				resource.TTL = &ttl
+			}
+			resources = append(resources, resource)
+		}
+		snapshot.Resources[cache.GetResponseType(now.url)] = cache.NewResourcesWithTTL(now.version, resources)
 	}
 	return s.SetSnapshot(context.Background(), meshKey, snapshot)
 }
@@ -43,6 +53,9 @@ type everyNode struct{}
 func (everyNode) ID(*core.Node) string { return meshKey }
 
 const meshKey = "mesh"
+
+// heartbeat is how often resources that would expire are confirmed.
+const heartbeat = 200 * time.Millisecond
 
 // linears holds each type in a collection of its own, which counts its updates.
 type linears struct {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/v3"
@@ -19,7 +20,7 @@ type catalog struct {
 
 type typeState struct {
 	version int
-	bodies  map[string][]byte // by name
+	bodies  map[string][]byte // by name, with the time to live
 }
 
 // change is a type as it is now, and what is new.
@@ -27,6 +28,7 @@ type change struct {
 	url       string
 	version   string
 	resources []types.Resource
+	ttls      map[string]time.Duration // by name, of those that expire
 	updated   map[string]types.Resource
 	removed   []string
 	isNew     bool // there is a new version
@@ -64,17 +66,17 @@ func (c *catalog) update(mesh *mesh) []change {
 	resources := mesh.resources()
 	var all []change
 	for _, url := range typeOrder {
-		all = append(all, c.types[url].update(url, resources[url]))
+		all = append(all, c.types[url].update(url, resources[url], mesh.ttls))
 	}
 	return all
 }
 
-func (t *typeState) update(url string, resources []types.Resource) change {
-	next := change{url: url, resources: resources, updated: map[string]types.Resource{}}
+func (t *typeState) update(url string, resources []types.Resource, ttls map[string]time.Duration) change {
+	next := change{url: url, resources: resources, ttls: ttls, updated: map[string]types.Resource{}}
 	bodies := map[string][]byte{}
 	for _, one := range resources {
 		name := cache.GetResourceName(one)
-		bodies[name] = packed(one).GetValue()
+		bodies[name] = fmt.Append(packed(one).GetValue(), ttls[name])
 		if held, ok := t.bodies[name]; !ok || !bytes.Equal(held, bodies[name]) {
 			next.updated[name] = one
 		}

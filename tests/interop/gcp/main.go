@@ -18,6 +18,8 @@
 //	fallback HOST         another host for the cluster orders-fallback
 //	rename CLUSTER NAME   the cluster, its endpoints and the routes to it go by another name, all at once
 //	reroute SERVICE NAME  its routes go by another name, and its listener asks for that
+//	ttl CLUSTER N         the cluster and its endpoints live for N milliseconds unless they are confirmed, which a snapshot
+//	                      does five times a second
 //	lose SERVICE          the routes of the service lead to the cluster SERVICE-lost, which there is not
 //	find SERVICE          the end of that
 //	invalid               a cluster that gRPC clients must reject, and a good change beside it
@@ -38,6 +40,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 func main() {
@@ -167,6 +170,15 @@ func alter(mesh *mesh, verb string, args []string) error {
 			return fmt.Errorf("reroute SERVICE NAME")
 		}
 		return mesh.reroute(args[0], args[1])
+	case "ttl":
+		if len(args) != 2 {
+			return fmt.Errorf("ttl CLUSTER N")
+		}
+		lifetime, err := numbers(args[1:])
+		if err != nil {
+			return err
+		}
+		return mesh.expire(args[0], time.Duration(lifetime[0])*time.Millisecond)
 	case "lose", "find":
 		if len(args) != 1 {
 			return fmt.Errorf("%s SERVICE", verb)

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
@@ -16,16 +17,17 @@ import (
 //   - Each other service has one cluster of its name. The endpoints of cluster C are called C-endpoints.
 type mesh struct {
 	services []string
-	weights  [2]uint32         // of the stable and the canary cluster
-	canary   map[string]uint32 // by service: of 100 requests, where that is said
-	draining map[string]bool   // by address
-	failing  map[string]bool   // by cluster: all its endpoints are unhealthy
-	fallback string            // the host of orders-fallback
-	renamed  map[string]string // by cluster: the name it goes by
-	rerouted map[string]string // by service: the name that its routes go by
-	lost     map[string]bool   // by service: its routes lead to a cluster that there is not
-	invalid  bool              // payments breaks a rule, and inventory is changed beside it
-	bulk     int               // so many clusters more
+	weights  [2]uint32                // of the stable and the canary cluster
+	canary   map[string]uint32        // by service: of 100 requests, where that is said
+	draining map[string]bool          // by address
+	failing  map[string]bool          // by cluster: all its endpoints are unhealthy
+	fallback string                   // the host of orders-fallback
+	renamed  map[string]string        // by cluster: the name it goes by
+	rerouted map[string]string        // by service: the name that its routes go by
+	ttls     map[string]time.Duration // by name of a cluster, or of its endpoints
+	lost     map[string]bool          // by service: its routes lead to a cluster that there is not
+	invalid  bool                     // payments breaks a rule, and inventory is changed beside it
+	bulk     int                      // so many clusters more
 }
 
 var names = []string{
@@ -45,6 +47,7 @@ func baseMesh() *mesh {
 		fallback: "orders.fallback.example",
 		renamed:  map[string]string{},
 		rerouted: map[string]string{},
+		ttls:     map[string]time.Duration{},
 		lost:     map[string]bool{},
 	}
 }
@@ -103,6 +106,14 @@ func (m *mesh) routesName(service string) string {
 		return name
 	}
 	return service + "-routes"
+}
+
+func (m *mesh) expire(cluster string, after time.Duration) error {
+	if !m.hasEndpoints(cluster) {
+		return fmt.Errorf("no such cluster with endpoints")
+	}
+	m.ttls[cluster], m.ttls[cluster+"-endpoints"] = after, after
+	return nil
 }
 
 func (m *mesh) setLost(service string, lost bool) error {

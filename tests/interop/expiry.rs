@@ -1,0 +1,72 @@
+//! Resources with a time to live, as go-control-plane's snapshots have them: in the state of the world alone (G6).
+
+use serde_json::Value;
+use xdskit::{
+    Client,
+    config::Bootstrap,
+    resource::{Cluster, ClusterLoadAssignment},
+};
+
+use crate::{
+    faults::Seen,
+    library::{is_good, ready, until},
+    peer::Peer,
+    setup::{Setup, TestClient, on},
+};
+
+on! { [snapshot_sotw]:
+    g7_heartbeats_keep_what_would_expire_and_delete_nothing,
+    g7_what_is_not_confirmed_expires_and_comes_back,
+}
+
+async fn g7_heartbeats_keep_what_would_expire_and_delete_nothing(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
+    peer.command("ttl payments 4000").await;
+    let client = client_of(&peer);
+    let seen = Seen::default();
+    let _payments = seen.note::<Cluster>(&client, "payments");
+    let _inventory = seen.note::<Cluster>(&client, "inventory");
+    let _endpoints = seen.note::<ClusterLoadAssignment>(&client, "payments-endpoints");
+    ready(&mut client.watch::<Cluster>("payments")).await;
+    ready(&mut client.watch::<Cluster>("inventory")).await;
+    ready(&mut client.watch::<ClusterLoadAssignment>("payments-endpoints")).await;
+    // Five a second at most: these take longer than the time to live. The next comes when one is accepted.
+    for type_name in ["Cluster", "ClusterLoadAssignment"] {
+        peer.nth_event(25, "heartbeats", |event| is_heartbeat(event, type_name)).await;
+    }
+    seen.expect_no_loss();
+}
+
+async fn g7_what_is_not_confirmed_expires_and_comes_back(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
+    peer.command("ttl payments 2000").await;
+    let client = client_of(&peer);
+    let seen = Seen::default();
+    let _inventory = seen.note::<Cluster>(&client, "inventory");
+    let mut cluster = client.watch::<Cluster>("payments");
+    let mut endpoints = client.watch::<ClusterLoadAssignment>("payments-endpoints");
+    ready(&mut client.watch::<Cluster>("inventory")).await;
+    ready(&mut cluster).await;
+    ready(&mut endpoints).await;
+    peer.freeze();
+    let expired = until(&mut cluster, |seen| seen.is_absent()).await;
+    assert!(expired.error().is_some_and(|why| why.is_not_found()), "{expired:?}");
+    until(&mut endpoints, |seen| seen.is_absent() && seen.error().is_some_and(|why| why.is_not_found()))
+        .await;
+    peer.thaw();
+    // A heartbeat does not bring it back, but the next response with all of it does.
+    peer.command("ttl payments 60000").await;
+    until(&mut cluster, is_good).await;
+    until(&mut endpoints, is_good).await;
+    seen.expect_no_loss();
+}
+
+fn client_of(peer: &Peer) -> TestClient {
+    let bootstrap = Bootstrap::from_json(&peer.bootstrap()).expect("the bootstrap is valid");
+    peer.setup().client(Client::builder(bootstrap))
+}
+
+/// Of the two clusters that are watched, one would expire.
+fn is_heartbeat(event: &Value, type_name: &str) -> bool {
+    event["event"] == "response" && event["type"] == type_name && event["resources"] == 1
+}
