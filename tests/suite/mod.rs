@@ -4,6 +4,7 @@ mod csds;
 mod discover;
 mod federation;
 mod metrics;
+mod names;
 mod resolve;
 mod scale;
 mod status;
