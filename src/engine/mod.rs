@@ -37,9 +37,7 @@ use std::{
 use bytes::Bytes;
 use tracing::debug;
 
-pub(crate) use self::names::Names;
-#[cfg(any(test, feature = "client"))]
-pub(crate) use self::names::Wanted;
+pub(crate) use self::names::{Names, Wanted};
 #[cfg(any(test, feature = "client"))]
 pub(crate) use self::status::{ResourceReport, ServerReport, Status};
 #[cfg(any(test, feature = "metrics"))]
