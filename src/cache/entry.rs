@@ -119,6 +119,11 @@ impl Entry {
         matches!(self.state, State::Waiting { .. })
     }
 
+    /// Whether it was held until its time to live was over, and nothing was heard of it since.
+    pub(crate) fn is_expired(&self) -> bool {
+        self.is_expired
+    }
+
     /// Whether no server stands for what is known of it.
     pub(crate) fn is_unknown(&self) -> bool {
         self.is_waiting() || self.is_expired

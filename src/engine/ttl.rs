@@ -10,7 +10,7 @@ use super::{
     job::{Job, Located},
 };
 use crate::{
-    cache::Update,
+    cache::{Entry, Update},
     error::{Blame, Code, WatchError},
     protocol::{EntryId, SubId},
     resource::Version,
@@ -74,17 +74,26 @@ impl Engine {
     }
 
     /// What is held is good still, for as long as it says; nobody is told (B1.18, B2.16). Of what is not held it says nothing:
-    /// it is about a state that was not accepted, or has expired.
-    pub(super) fn apply_heartbeat(&mut self, job: &Job, place: SubId, located: Located) -> usize {
+    /// it is about a state that was not accepted, or has expired. The server does not know that, and has to be asked again.
+    pub(super) fn apply_heartbeat(
+        &mut self,
+        job: &Job,
+        place: SubId,
+        (located, now): (Located, Instant),
+    ) -> usize {
         let (server, ty) = (job.server(), job.ty());
         let Some(interest) = self.peer(server).machine.interest(ty) else { return 1 };
         let Some(sub) = interest.get_mut(place) else { return 1 };
         let is_same = !job.envelope.is_delta() || sub.version.as_str() == job.envelope.text(located.version);
-        if !(sub.held && is_same) {
+        let (id, is_held) = (sub.entry, sub.held);
+        if !(is_held && is_same) {
+            let is_expired = !is_held && self.table.get(id).is_some_and(Entry::is_expired);
+            if is_expired && located.ttl.is_some() {
+                self.peer(server).machine.ask_again(ty, place, now);
+            }
             return 1;
         }
         sub.on_answered();
-        let id = sub.entry;
         if self.counts(id, server) {
             self.set_ttl(id, job.since(), located.ttl);
         }

@@ -193,7 +193,7 @@ impl Engine {
                 Some(sub) => match located.said {
                     Said::Resource | Said::Redirect => self.apply_to(job, sub, located),
                     Said::Removed => self.apply_removed(job, sub, now),
-                    Said::Heartbeat => self.apply_heartbeat(job, sub, located),
+                    Said::Heartbeat => self.apply_heartbeat(job, sub, (located, now)),
                 },
                 None => match located.said {
                     Said::Resource | Said::Redirect => self.apply_unknown(job, next, located),

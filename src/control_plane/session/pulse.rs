@@ -10,6 +10,7 @@ use super::super::store::Type;
 /// There is a beat for each time to live, not for each resource: at every beat all resources with it are confirmed.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pulse {
+    first: Option<Instant>,
     now: Option<Instant>,
     beats: BTreeMap<Duration, Beat>,
 }
@@ -34,6 +35,7 @@ pub(super) enum Confirm {
 impl Pulse {
     /// Takes note of the time. Returns when the next beat is.
     pub(super) fn handle_time(&mut self, now: Instant, of_type: &Type) -> Option<Instant> {
+        self.first.get_or_insert(now);
         self.now = Some(now);
         let mut beats = std::mem::take(&mut self.beats);
         for ttl in of_type.ttls() {
@@ -47,6 +49,11 @@ impl Pulse {
             self.beats.insert(ttl, beat);
         }
         self.beats.values().map(|beat| beat.next).min()
+    }
+
+    /// Whether no time has passed since the client came.
+    pub(super) fn is_fresh(&self) -> bool {
+        self.first == self.now
     }
 
     /// What is due, each time to live once; it is taken as said.

@@ -19,6 +19,7 @@ mod status;
 mod tally;
 mod timers;
 mod ttl;
+mod ttl_simulation;
 mod walk;
 mod walk_simulation;
 mod wildcard;

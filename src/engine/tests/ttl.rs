@@ -371,6 +371,17 @@ fn a_rejected_update_changes_nothing_of_the_time_to_live() {
 }
 
 #[test]
+fn b2_8_a_heartbeat_that_comes_too_late_makes_the_name_asked_for_again() {
+    let mut timed = Timed::new(true);
+    timed.open::<Part>(&["a", "b"]);
+    timed.accept::<Part>(&[whole("a", "1").ttl(30), whole("b", "1").ttl(90)]);
+    timed.pass(30);
+    let said = timed.tell::<Part>(&[heartbeat("a", "1").ttl(30), heartbeat("b", "1").ttl(90)], &[]);
+    assert_eq!(said, ["read", "send Part +a nonce2"]);
+    assert_eq!(timed.accept::<Part>(&[whole("a", "1").ttl(30)]), ["#1 present 1 1"]);
+}
+
+#[test]
 fn a_heartbeat_that_comes_too_late_brings_nothing_back() {
     in_both(|mut timed| {
         timed.open::<Part>(&["a"]);

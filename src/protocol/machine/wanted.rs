@@ -125,6 +125,15 @@ impl Machine {
         }
     }
 
+    /// The server takes a name to be held that is not. Where names that are repeated are sent again, that is asked for (B2.8).
+    pub(crate) fn ask_again(&mut self, ty: TypeId, id: SubId, now: Instant) {
+        let is_delta = self.is_delta();
+        let Some(channel) = self.channel(ty).filter(|_| is_delta) else { return };
+        if channel.interest.get(id).is_some_and(|sub| sub.named) {
+            channel.variant.on_named(&mut channel.interest, id, now);
+        }
+    }
+
     /// Something is held under a name that another server has sent. Its absence here proves nothing until this server
     /// has had its time.
     pub(crate) fn doubt(&mut self, ty: TypeId, id: SubId, now: Instant) {

@@ -183,6 +183,8 @@ impl Subscription {
         }
         for (name, held) in std::mem::take(&mut self.initial) {
             match now.entry(&name) {
+                // What it said that it holds may have expired meanwhile.
+                Some((_, stored)) if stored.ttl().is_some() && !self.pulse.is_fresh() => {}
                 Some((_, stored)) if !settings.ignore_initial_versions && version(stored) == held => {
                     self.due.remove(&name);
                     if stored.ttl().is_some() {

@@ -146,6 +146,24 @@ fn what_the_client_holds_is_confirmed_when_it_comes_back() {
 }
 
 #[test]
+fn what_it_held_when_it_came_back_is_sent_whole_if_it_may_have_expired_meanwhile() {
+    let mut clocked = Clocked::new();
+    clocked.set("a", "1", Some(30));
+    clocked.set("b", "1", None);
+    for (seconds, expected) in [(0, "Cluster 2: a@1~/30"), (1, "Cluster 2: a@1=1/30")] {
+        let held = Held::all();
+        clocked.pair.session = DeltaSession::default();
+        clocked.pair.session.set_held(held);
+        let initial_resource_versions = [("a".into(), "1".into()), ("b".into(), "2".into())].into();
+        let first = DeltaDiscoveryRequest { initial_resource_versions, ..request(CDS, &["a", "b"], &[]) };
+        clocked.pair.session.handle_request(first).unwrap();
+        clocked.tell();
+        clocked.pair.session.set_held(Held::none());
+        assert_eq!(clocked.after(seconds), [expected]);
+    }
+}
+
+#[test]
 fn a_limit_splits_heartbeats_too() {
     let mut clocked = Clocked::new();
     clocked.pair.session = DeltaSession::new(Settings { max_per_response: Some(2), ..Settings::default() });

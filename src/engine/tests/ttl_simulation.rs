@@ -1,0 +1,324 @@
+//! Times to live under a virtual clock: the client beside the server that confirms what it has sent, falls silent and goes
+//! away. Nothing expires early, late, or while the server is there.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use prost::Message;
+
+use super::{
+    rig::{Full, message},
+    seeds::with_many_seeds,
+};
+use crate::{
+    config::{ApiType, Bootstrap, Server},
+    control_plane::{
+        AnyResource, DeltaSession, Session, Store,
+        session::{self, Held},
+    },
+    engine::*,
+    pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest, Resource as Wrapper},
+    protocol::{Disconnect, DisconnectKind, Settings, ViewId},
+    resource::Resource,
+    wire,
+};
+
+#[test]
+fn resources_expire_when_they_are_not_confirmed_and_never_else() {
+    let mut expired = 0;
+    let seeds = with_many_seeds("resources_expire_when_they_are_not_confirmed", 500, |seed| {
+        let mut world = World::new(seed);
+        for _ in 0..30 {
+            world.step();
+        }
+        (world.is_up, world.is_held) = (true, false);
+        world.pass(Duration::from_secs(300));
+        assert!(world.session.is_some(), "it is connected again");
+        expired += world.expired;
+    });
+    assert!(expired > 0 || seeds == 1, "nothing has ever expired");
+}
+
+struct World {
+    random: fastrand::Rng,
+    engine: Engine,
+    now: Instant,
+    delta: bool,
+    /// Everything is wanted, and not only `a` and `b`.
+    wants_all: bool,
+    orders: VecDeque<Output>,
+    store: Store,
+    /// The stream, if there is one.
+    session: Option<(StreamId, Dialogue)>,
+    is_up: bool,
+    is_held: bool,
+    /// When the server has to be told the time.
+    beat: Option<Instant>,
+    /// What the client was sent and must hold, as long as it lives.
+    model: BTreeMap<String, Life>,
+    expired: usize,
+}
+
+enum Dialogue {
+    Sotw(Session),
+    Delta(DeltaSession),
+}
+
+#[derive(Debug)]
+struct Life {
+    version: String,
+    text: String,
+    until: Option<Instant>,
+}
+
+/// What a response says.
+struct Said {
+    bytes: Vec<u8>,
+    wrappers: Vec<Wrapper>,
+    removed: Vec<String>,
+    /// What it does not speak of is gone.
+    is_complete: bool,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let (delta, wants_all) = (random.bool(), random.bool());
+        let api_type = if delta { ApiType::AggregatedDeltaGrpc } else { ApiType::AggregatedGrpc };
+        let bootstrap = Bootstrap::builder().server(Server::new("127.0.0.1:1").insecure()).build().unwrap();
+        let settings = Settings { api_type, ..Settings::default() };
+        let now = Instant::now();
+        let mut world = Self {
+            random,
+            engine: Engine::new(Arc::new(bootstrap), settings, seed),
+            now,
+            delta,
+            wants_all,
+            orders: VecDeque::new(),
+            store: Store::new(),
+            session: None,
+            is_up: true,
+            is_held: false,
+            beat: None,
+            model: BTreeMap::new(),
+            expired: 0,
+        };
+        let names =
+            if wants_all { vec![Names::All] } else { vec![Names::One("a".into()), Names::One("b".into())] };
+        for (view, names) in names.into_iter().enumerate() {
+            let ty = ResourceType::of::<Full>();
+            world.tell(|engine, now| engine.subscribe(ViewId::new(view as u64), ty, names, now));
+        }
+        world.pass(Duration::from_secs(1));
+        world
+    }
+
+    fn step(&mut self) {
+        let name = ["a", "b", "c", "d"][self.random.usize(0..4)];
+        match self.random.u8(0..12) {
+            0..4 => {
+                let resource =
+                    AnyResource::new(Full::TYPE_URL, name, message(name, &self.random.u8(0..3).to_string()));
+                let resource = match [0, 15, 30, 60][self.random.usize(0..4)] {
+                    0 => resource,
+                    ttl => resource.with_ttl(Duration::from_secs(ttl)),
+                };
+                self.store.update(|tx| {
+                    tx.set(resource);
+                });
+            }
+            4 => drop(self.store.update(|tx| {
+                tx.remove(Full::TYPE_URL, name);
+            })),
+            5 => self.is_held = !self.is_held,
+            6 => {
+                self.is_up = !self.is_up;
+                if let Some((stream, _)) = self.session.take().filter(|_| !self.is_up) {
+                    let reason = Disconnect::new(DisconnectKind::Closed, "it broke");
+                    self.tell(|engine, now| engine.handle_input(Input::Disconnected { stream, reason }, now));
+                }
+            }
+            _ => {
+                let time = Duration::from_millis(self.random.u64(1..40_000));
+                self.pass(time);
+            }
+        }
+        self.settle();
+        self.check();
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let until = self.now + time;
+        loop {
+            self.settle();
+            self.check();
+            let timeout = self.engine.poll_timeout().map(|(at, _)| at);
+            let next = timeout.into_iter().chain(self.beat).min().filter(|at| *at <= until);
+            let Some(next) = next else { break };
+            self.now = next;
+        }
+        self.now = until;
+        self.settle();
+        self.check();
+    }
+
+    fn tell(&mut self, what: impl FnOnce(&mut Engine, Instant)) {
+        what(&mut self.engine, self.now);
+        self.orders.extend(std::iter::from_fn(|| self.engine.poll_output()));
+    }
+
+    /// All that happens by itself at this moment.
+    fn settle(&mut self) {
+        loop {
+            if let Some(order) = self.orders.pop_front() {
+                self.obey(order);
+            } else if self.engine.poll_timeout().is_some_and(|(at, _)| at <= self.now) {
+                self.tell(Engine::handle_timeout);
+            } else if let Some(said) = self.serve() {
+                self.deliver(said);
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn obey(&mut self, order: Output) {
+        match order {
+            Output::Connect { stream, .. } if self.is_up => {
+                let mut settings = session::Settings::default();
+                settings.full_state_types.insert(Full::TYPE_URL.to_owned());
+                let dialogue = match self.delta {
+                    true => Dialogue::Delta(DeltaSession::new(settings)),
+                    false => Dialogue::Sotw(Session::new(settings)),
+                };
+                self.session = Some((stream, dialogue));
+                self.tell(|engine, now| engine.handle_input(Input::Connected { stream }, now));
+            }
+            Output::Connect { stream, .. } => {
+                let reason = Disconnect::new(DisconnectKind::Unreachable, "nobody is there");
+                self.tell(|engine, now| engine.handle_input(Input::Disconnected { stream, reason }, now));
+            }
+            Output::Send { stream, message } => {
+                if let Some((_, dialogue)) = self.session.as_mut().filter(|(open, _)| *open == stream) {
+                    dialogue.handle_request(message);
+                }
+                self.tell(|engine, now| engine.handle_input(Input::RequestSent { stream }, now));
+            }
+            Output::Disconnect { .. } => self.session = None,
+            Output::Read { .. } | Output::Notify { .. } | Output::Lookup { .. } => {}
+        }
+    }
+
+    /// The next response of the server.
+    fn serve(&mut self) -> Option<Said> {
+        self.beat = None;
+        let (_, dialogue) = self.session.as_mut()?;
+        dialogue.set_held(if self.is_held { Held::all() } else { Held::none() });
+        self.beat = dialogue.handle_time(self.now, &self.store);
+        dialogue.poll_response(&self.store)
+    }
+
+    fn deliver(&mut self, said: Said) {
+        let spoken: Vec<_> = said.wrappers.iter().map(|wrapper| wrapper.name.clone()).collect();
+        for wrapper in said.wrappers {
+            let ttl = wrapper.ttl.map(|ttl| Duration::from_secs(ttl.seconds as u64));
+            let until = ttl.map(|ttl| self.now + ttl);
+            let life = self.model.remove(&wrapper.name).filter(|life| life.is_alive(self.now));
+            let life = match wrapper.resource {
+                Some(any) => {
+                    let text = wire::string_field(&any.value, 2).unwrap().to_owned();
+                    Some(Life { version: wrapper.version, text, until })
+                }
+                // A heartbeat of what is held.
+                None => {
+                    let same = |life: &Life| !self.delta || life.version == wrapper.version;
+                    life.map(|life| if same(&life) { Life { until, ..life } } else { life })
+                }
+            };
+            self.model.extend(life.map(|life| (wrapper.name, life)));
+        }
+        self.model
+            .retain(|name, _| !said.removed.contains(name) && (!said.is_complete || spoken.contains(name)));
+        let stream = self.session.as_ref().expect("it is open").0;
+        let message = said.bytes.into();
+        self.tell(|engine, now| engine.handle_input(Input::Received { stream, message }, now));
+    }
+
+    fn check(&mut self) {
+        let before = self.model.len();
+        self.model.retain(|_, life| life.is_alive(self.now));
+        self.expired += before - self.model.len();
+        let held = self.engine.status().resources.into_iter().filter(|report| report.held.is_some());
+        let text = |bytes: Bytes| wire::string_field(&bytes, 2).unwrap().to_owned();
+        let held: BTreeMap<_, _> =
+            held.map(|report| (report.name.to_string(), text(report.bytes.unwrap()))).collect();
+        let expected: BTreeMap<_, _> =
+            self.model.iter().map(|(name, life)| (name.clone(), life.text.clone())).collect();
+        assert_eq!(held, expected, "what the server said, as long as it lives");
+        if self.session.is_none() || self.is_held {
+            return;
+        }
+        let now = self.store.get(Full::TYPE_URL);
+        let wanted = now.iter().filter(|(name, _)| self.wants_all || ["a", "b"].contains(name));
+        let there: BTreeMap<_, _> =
+            wanted.map(|(name, stored)| (name.to_owned(), text(stored.bytes().clone()))).collect();
+        assert_eq!(held, there, "nothing expires while the server is there");
+    }
+}
+
+impl Life {
+    fn is_alive(&self, now: Instant) -> bool {
+        self.until.is_none_or(|until| until > now)
+    }
+}
+
+impl Dialogue {
+    fn handle_request(&mut self, message: Bytes) {
+        match self {
+            Self::Sotw(session) => {
+                session.handle_request(DiscoveryRequest::decode(message).unwrap()).unwrap();
+            }
+            Self::Delta(session) => {
+                session.handle_request(DeltaDiscoveryRequest::decode(message).unwrap()).unwrap();
+            }
+        }
+    }
+
+    fn handle_time(&mut self, now: Instant, store: &Store) -> Option<Instant> {
+        match self {
+            Self::Sotw(session) => session.handle_time(now, store),
+            Self::Delta(session) => session.handle_time(now, store),
+        }
+    }
+
+    fn set_held(&mut self, held: Held) {
+        match self {
+            Self::Sotw(session) => session.set_held(held),
+            Self::Delta(session) => session.set_held(held),
+        }
+    }
+
+    fn poll_response(&mut self, store: &Store) -> Option<Said> {
+        match self {
+            Self::Sotw(session) => session.poll_response(store).map(|response| {
+                let bytes = response.encode_to_vec();
+                let unwrap = |any: crate::pb::google::protobuf::Any| match any.type_url == Full::TYPE_URL {
+                    false => Wrapper::decode(any.value).unwrap(),
+                    true => {
+                        let name = wire::string_field(&any.value, 1).unwrap().to_owned();
+                        Wrapper { name, resource: Some(any), ..Wrapper::default() }
+                    }
+                };
+                let wrappers: Vec<_> = response.resources.into_iter().map(unwrap).collect();
+                let is_heartbeat =
+                    !wrappers.is_empty() && wrappers.iter().all(|wrapper| wrapper.resource.is_none());
+                Said { bytes, wrappers, removed: Vec::new(), is_complete: !is_heartbeat }
+            }),
+            Self::Delta(session) => session.poll_response(store).map(|response| Said {
+                bytes: response.encode_to_vec(),
+                wrappers: response.resources,
+                removed: response.removed_resources,
+                is_complete: false,
+            }),
+        }
+    }
+}
