@@ -6,6 +6,8 @@ mod args;
 #[path = "../examples/cli/mod.rs"]
 #[allow(dead_code, reason = "as above")]
 mod cli;
+#[path = "examples/collections.rs"]
+mod collections;
 #[path = "examples/messages.rs"]
 mod messages;
 #[path = "examples/process.rs"]

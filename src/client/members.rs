@@ -20,7 +20,7 @@ use crate::{
     resource::{Erased, Resource},
 };
 
-/// All resources of a type that a management server has for this client, watched.
+/// All resources of a type that a management server has for this client, or the members of a collection, watched.
 ///
 /// Made by [`Client::watch_all`](super::Client::watch_all). As a [`Stream`] it gives a state of all [`Members`] whenever
 /// there is one that this watcher has not seen; [`changes`](Self::changes) gives single members instead. It ends when
@@ -43,7 +43,7 @@ pub struct WatchAll<T: Resource> {
     watcher: Watcher<Members<T>>,
 }
 
-/// The members of a wildcard as they are at one time, in the order of their names.
+/// The members of a wildcard or a collection as they are at one time, in the order of their names.
 ///
 /// States share what they have in common, so that holding on to one is cheap.
 pub struct Members<T> {
@@ -136,7 +136,9 @@ impl<T: Resource> Members<T> {
         self.inner.map.is_empty()
     }
 
-    /// Whether the server has sent all it has.
+    /// Whether the server has sent all it has, as far as that can be known: a wildcard or a glob is complete when the first
+    /// response has spoken of it, since there is no end of a set in the protocol, and a list when of each of its members it is
+    /// known whether it is there. What does not exist is complete, too, with a [`warning`](Self::warning).
     pub fn is_complete(&self) -> bool {
         self.inner.complete
     }

@@ -12,8 +12,10 @@ use crate::{
 pub enum Names {
     /// All that the first management server has for this client (wildcard, `*`).
     All,
-    /// The members of a collection, by its `xdstp://` name: a glob, such as
-    /// `xdstp://mesh.example/envoy.config.cluster.v3.Cluster/shop/*`, has all members one segment below `shop`.
+    /// The members of a collection, by its `xdstp://` name. A glob, such as
+    /// `xdstp://mesh.example/envoy.config.cluster.v3.Cluster/shop/*`, has all members one segment below `shop`. A list, such as
+    /// `xdstp://mesh.example/envoy.config.cluster.v3.ClusterCollection/shop`, has those that it lists, which are known by their
+    /// locators, or as `<list>#entry=<name>` and `<list>#<index>` if they are inline.
     Collection(String),
     /// The same by a name that was made in code, and may have [attributes](ResourceName::with_resource_attribute).
     Exactly(ResourceName),
