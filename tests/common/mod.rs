@@ -83,15 +83,14 @@ pub(crate) fn observed() -> (ControlPlane, Events) {
 impl Events {
     async fn next(&mut self) -> Event {
         let event = soon(self.events.recv()).await.expect("the control plane is there");
-        match &event {
-            Event::Request { request: Request::Sotw(request), .. } => {
-                self.wanted = request.resource_names.iter().cloned().collect();
+        if let Event::Request { request, .. } = &event {
+            match request {
+                Request::Sotw(request) => self.wanted = request.resource_names.iter().cloned().collect(),
+                Request::Delta(request) => {
+                    self.wanted.extend(request.resource_names_subscribe.iter().cloned());
+                    self.wanted.retain(|name| !request.resource_names_unsubscribe.contains(name));
+                }
             }
-            Event::Request { request: Request::Delta(request), .. } => {
-                self.wanted.extend(request.resource_names_subscribe.iter().cloned());
-                self.wanted.retain(|name| !request.resource_names_unsubscribe.contains(name));
-            }
-            _ => {}
         }
         event
     }

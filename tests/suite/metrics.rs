@@ -120,7 +120,9 @@ impl Collected {
                     MetricData::Sum(sum) => {
                         sum.data_points().map(|point| (point.attributes().collect(), point.value())).collect()
                     }
-                    other => panic!("{other:?}"),
+                    other @ (MetricData::Histogram(_) | MetricData::ExponentialHistogram(_)) => {
+                        panic!("{other:?}")
+                    }
                 };
                 for (attributes, value) in points {
                     let mut labels: Vec<_> =
