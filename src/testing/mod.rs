@@ -28,6 +28,12 @@
 //! # }
 //! ```
 //!
+//! Clients of both variants of the protocol are served. Resources may have a time to live
+//! ([`AnyResource::with_ttl`](crate::control_plane::AnyResource::with_ttl)), which the server confirms unless it is
+//! [held](ControlPlane::hold), be redirects ([`AnyResource::redirect`](crate::control_plane::AnyResource::redirect)), list
+//! collections ([`resources::collection`]), or errors ([`ControlPlane::set_error`]); clients may ask for globs of `xdstp:`
+//! names.
+//!
 //! Nothing here sleeps: a test waits for what it expects, and fails with a reason when that does not come.
 
 mod control_plane;
