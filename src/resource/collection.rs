@@ -141,10 +141,12 @@ fn malformed(error: Malformed) -> Invalid {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use prost::Message;
 
     use super::*;
     use crate::{
+        cache::Redirect,
         pb::{
             envoy::config::cluster::v3::ClusterCollection,
             google::protobuf::Any,
@@ -209,6 +211,18 @@ mod tests {
         let list = List::parse::<Thing>(&bytes.into(), &Context::new()).unwrap();
         let ListEntry::Locator(found) = &list.entries[0] else { panic!("{list:?}") };
         assert_eq!(found.as_str(), "xdstp://a/test.Thing/x?a=1&b=2");
+    }
+
+    proptest! {
+        #[test]
+        fn garbage_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..100)) {
+            let bytes = Bytes::from(bytes);
+            let _ = List::parse::<Thing>(&bytes, &Context::new());
+            let _ = ListEntry::parse::<Thing>(&bytes, &Context::new());
+            let _ = Inline::parse::<Thing>(&bytes, &Context::new());
+            let _ = Redirect::parse(&bytes, ResourceType::of::<Thing>());
+            let _ = ResourceName::of_locator(&bytes);
+        }
     }
 
     #[test]
