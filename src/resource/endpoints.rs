@@ -1,6 +1,7 @@
 //! The endpoints of a cluster.
 
 use std::{
+    borrow::Cow,
     collections::{BTreeMap, HashSet},
     fmt, iter,
     net::SocketAddr,
@@ -137,6 +138,22 @@ impl Resource for ClusterLoadAssignment {
             drops: drops.collect::<Result<_, _>>()?,
             priorities: priorities(from.endpoints)?,
         })
+    }
+}
+
+/// An endpoint by itself, as members of collections are.
+impl Resource for Endpoint {
+    const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.endpoint.v3.LbEndpoint";
+    const COLLECTION_TYPE_URL: Option<&'static str> =
+        Some("type.googleapis.com/envoy.config.endpoint.v3.LbEndpointCollection");
+
+    /// There is none in the message: endpoints come wrapped.
+    fn name(_: &[u8]) -> Result<Cow<'_, str>, Invalid> {
+        Err(Invalid::new("an endpoint has no name in it, and must be wrapped in a Resource"))
+    }
+
+    fn parse(bytes: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
+        Self::parse(endpoint::LbEndpoint::decode(bytes)?, &mut HashSet::new())
     }
 }
 

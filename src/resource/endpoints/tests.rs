@@ -352,3 +352,13 @@ fn e15_proxies_are_named_by_endpoints_and_localities() {
         assert_eq!(bad.unwrap_err(), format!("{place}.typed_filter_metadata[{key:?}].{field}"));
     }
 }
+
+#[test]
+fn c12_an_endpoint_is_a_resource_of_its_own_without_a_name() {
+    let from = at("10.0.0.1");
+    let parsed = <Endpoint as Resource>::parse(from.encode_to_vec().into(), &Context::new()).unwrap();
+    assert_eq!(parsed.address.to_string(), "10.0.0.1:80");
+    assert!(<Endpoint as Resource>::name(&from.encode_to_vec()).is_err());
+    let nowhere = LbEndpoint::default();
+    assert!(<Endpoint as Resource>::parse(nowhere.encode_to_vec().into(), &Context::new()).is_err());
+}
