@@ -1,4 +1,4 @@
-use std::time::Instant;
+use std::{fmt::Display, time::Instant};
 
 use super::Engine;
 use crate::{
@@ -66,6 +66,11 @@ impl Failure {
     }
 }
 
+/// What is said of a resource that a server says is not there.
+pub(super) fn no_such(uri: &impl Display) -> String {
+    format!("does not exist: xDS server {uri} does not have it; is the name right, and meant for this node?")
+}
+
 impl Engine {
     /// No stream came about, or one ended before it gave anything. Each authority that it serves goes on with the next
     /// server, or else everybody who watches something of it hears of it.
@@ -117,14 +122,21 @@ impl Engine {
         let Some(entry) = self.table.get(id) else { return };
         let peer = &self.servers[server.0 as usize];
         let uri = &peer.machine.server().uri;
-        let (code, message) = if peer.machine.server().features.resource_timer_is_transient_error {
-            (Code::Unavailable, format!("xDS server {uri} did not send it in time"))
+        let sub = entry.places.at(server).and_then(|sub| peer.machine.sub(entry.ty, sub));
+        let is_transient = peer.machine.server().features.resource_timer_is_transient_error;
+        let (code, message) = if peer.machine.api_type().is_delta() && sub.is_some_and(|sub| sub.missed) {
+            // It has said so while its answers did not count.
+            (Code::NotFound, no_such(uri))
         } else {
-            (Code::NotFound, format!("does not exist: xDS server {uri} did not send it in time"))
-        };
-        let message = match peer.machine.stream().has_answered() {
-            true => format!("{message}; is the name right, and meant for this node?"),
-            false => format!("{message}, nor anything else; is it frozen, or does it not know this node?"),
+            let (code, prefix) = match is_transient {
+                true => (Code::Unavailable, ""),
+                false => (Code::NotFound, "does not exist: "),
+            };
+            let hint = match peer.machine.stream().has_answered() {
+                true => "; is the name right, and meant for this node?",
+                false => ", nor anything else; is it frozen, or does it not know this node?",
+            };
+            (code, format!("{prefix}xDS server {uri} did not send it in time{hint}"))
         };
         let error = WatchError::new(code, Blame::Peer, self.subject(entry), message);
         let policy = peer.policy;

@@ -165,7 +165,7 @@ impl Engine {
 
     /// A glob is asked for at one more server: what others have sent of it has a place there, too, so that its absence is
     /// seen.
-    pub(super) fn join_members(&mut self, id: EntryId, server: ServerId) {
+    pub(super) fn join_members(&mut self, id: EntryId, server: ServerId, now: Instant) {
         let Some(entry) = self.table.get(id) else { return };
         let (ty, active, glob) = (entry.ty, self.active_for(entry), Glob::new(&entry.name, SubId(0), id));
         let Some(glob) = glob else { return };
@@ -180,7 +180,7 @@ impl Engine {
         let members = interest.iter().filter(|(_, sub)| joins(sub) && glob.matches(&sub.name));
         let members: Vec<_> = members.map(|(_, sub)| sub.entry).collect();
         for member in members {
-            self.join(member, server, By::Glob);
+            self.join(member, server, By::Glob, now);
             self.publish_if(member, false, is_new);
         }
     }

@@ -198,7 +198,7 @@ impl Engine {
         let is_glob = entry.is_glob;
         self.peer(server).machine.subscribe(named, sub, now);
         if is_glob {
-            self.join_members(id, server);
+            self.join_members(id, server, now);
         }
     }
 

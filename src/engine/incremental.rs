@@ -4,6 +4,7 @@ use std::time::Instant;
 
 use super::{
     Engine,
+    failure::no_such,
     job::{Job, Located, Said, canonical},
 };
 use crate::{
@@ -74,18 +75,17 @@ impl Engine {
         if !self.peer(server).machine.is_gone(ty, id, now) {
             return 1;
         }
+        let counts = self.table.get(entry_id).is_some_and(|entry| self.active_for(entry) == server);
         if let Some(sub) = self.peer(server).machine.interest(ty).and_then(|interest| interest.get_mut(id)) {
             sub.on_answered();
+            // It matters when the server takes over.
+            sub.missed = !counts;
         }
-        let Some(entry) = self.table.get(entry_id).filter(|entry| self.active_for(entry) == server) else {
-            return 1;
-        };
+        let Some(entry) = self.table.get(entry_id).filter(|_| counts) else { return 1 };
         let uri = &self.servers[server.0 as usize].machine.server().uri;
         let message = match entry.is_held() {
             true => format!("xDS server {uri} has deleted it"),
-            false => format!(
-                "does not exist: xDS server {uri} does not have it; is the name right, and meant for this node?"
-            ),
+            false => no_such(uri),
         };
         let error = WatchError::new(Code::NotFound, Blame::Peer, self.subject(entry), message);
         self.tell(entry_id, |entry| entry.on_removed(error, policy, job.update()));
@@ -121,8 +121,15 @@ impl Engine {
         }
     }
 
-    /// What was held since an earlier stream, in a version that the server was not told, and was not sent again, is gone.
+    /// A server was quiet for a while. What was held since an earlier stream, in a version that the server was not told, and
+    /// was not sent again, is gone; and nothing is missing from what it has said when it was asked for everything.
     pub(super) fn on_quiet(&mut self, server: ServerId, ty: TypeId, now: Instant) {
+        if let Some(interest) = self.peer(server).machine.interest(ty).filter(|interest| !interest.told_all) {
+            interest.told_all = interest.wildcard && interest.sends_all;
+            if interest.told_all {
+                self.complete_all(server, ty);
+            }
+        }
         let update = Update { version: Version::default(), at: now };
         self.on_missed((server, ty), "did not send it again", (&update, now));
     }

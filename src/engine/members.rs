@@ -160,6 +160,9 @@ impl Engine {
         let group = self.default_group(now)?;
         let key = (group, ty, Which::All);
         if self.collections.get(&key).is_none() {
+            for server in self.groups.get(group).open.clone() {
+                self.join_held((group, ty), server, now);
+            }
             let members = self.members_of(group, ty);
             self.collections.begin(key.clone(), || Collection { members, ..Collection::default() });
         }
@@ -199,18 +202,15 @@ impl Engine {
         let names: Vec<_> = all.map(|all| all.members.keys().cloned().collect()).unwrap_or_default();
         for name in names {
             if let Some(id) = self.find_entry((group, ty), &name) {
-                self.join(id, server, By::Wildcard);
+                self.join(id, server, By::Wildcard, now);
             }
-        }
-        if self.peer(server).machine.api_type().is_delta() {
-            self.join_held((group, ty), server);
         }
         self.peer(server).machine.subscribe_all((ty, type_url), now);
     }
 
-    /// What a server has sent by name it need not send again when it is asked for everything: it counts as a member until
-    /// the server says otherwise (B2.20).
-    fn join_held(&mut self, (group, ty): (GroupId, TypeId), server: ServerId) {
+    /// What a server has sent by name in the incremental variant it need not send again when it is asked for everything: it
+    /// counts as a member until the server says otherwise (B2.20).
+    fn join_held(&mut self, (group, ty): (GroupId, TypeId), server: ServerId, now: Instant) {
         let Some(interest) = self.peer(server).machine.interest(ty).filter(|interest| !interest.takes_all())
         else {
             return;
@@ -219,22 +219,21 @@ impl Engine {
         let held: Vec<_> = held.map(|(_, sub)| sub.entry).collect();
         for id in held {
             if self.table.get(id).is_some_and(|entry| entry.group == group) {
-                self.join(id, server, By::Wildcard);
-                self.publish_if(id, false, true);
+                self.join(id, server, By::Wildcard, now);
             }
         }
     }
 
     /// A member that the active server has sent is one at those above it, too.
-    pub(super) fn join_higher(&mut self, id: EntryId, by: By) {
+    pub(super) fn join_higher(&mut self, id: EntryId, by: By, now: Instant) {
         let Some(group) = self.table.get(id).map(|entry| entry.group) else { return };
         for rank in 0..self.groups.get(group).open.len() - 1 {
-            self.join(id, self.groups.get(group).open[rank], by);
+            self.join(id, self.groups.get(group).open[rank], by, now);
         }
     }
 
     /// A resource is a member of a collection at a server also if another one has sent it.
-    pub(super) fn join(&mut self, id: EntryId, server: ServerId, by: By) {
+    pub(super) fn join(&mut self, id: EntryId, server: ServerId, by: By, now: Instant) {
         let (Some(sub), Some(entry)) = (self.place(id, server), self.table.get(id)) else { return };
         let ty = entry.ty;
         let interest = self.peer(server).machine.interest(ty);
@@ -244,6 +243,7 @@ impl Engine {
                 By::Glob => sub.of_glob = true,
             }
         }
+        self.peer(server).machine.on_joined(ty, sub, now);
     }
 
     /// Nobody takes everything of a type from a server any more, and it knows.

@@ -16,7 +16,7 @@ use crate::{
         Body, EntryId, Envelope, GroupId, Phase, ServerId, Span, SubId, TypeId, Unusable, Verdict,
         fingerprint,
     },
-    resource::{Context, Erased},
+    resource::{Context, Erased, Version},
 };
 
 impl Engine {
@@ -229,7 +229,7 @@ impl Engine {
         for (_, by) in
             [(joins_all, By::Wildcard), (joins_glob, By::Glob)].into_iter().filter(|(joins, _)| *joins)
         {
-            self.join_higher(id, by);
+            self.join_higher(id, by, job.since());
         }
         let joins = joins_all || joins_glob;
         let Some(entry) = self.table.get(id).filter(|entry| !entry.is_glob) else { return 1 };
@@ -344,6 +344,8 @@ impl Engine {
             let Some(sub) = interest.find(&name).and_then(|sub| interest.get_mut(sub)) else { continue };
             sub.seen = job.number;
             sub.on_answered();
+            // That the trouble is over is seen by its being sent again, so the next stream asks for that.
+            sub.version = Version::default();
             let id = sub.entry;
             let Some(entry) = self.table.get(id).filter(|entry| self.active_for(entry) == job.server())
             else {
@@ -420,12 +422,20 @@ impl Engine {
         let Some(interest) = self.peer(server).machine.interest(job.ty) else { return };
         let told_before = interest.told_all && job.envelope.is_delta();
         interest.told_all = interest.wildcard && interest.sends_all && (told_before || job.tells_all());
-        if !interest.told_all {
-            return;
+        let (told_all, undecided) = (interest.told_all, interest.wildcard && interest.sends_all);
+        if told_all {
+            self.complete_all(server, job.ty);
+        } else if undecided {
+            // It may be all, and may be not: known when nothing follows.
+            self.peer(server).machine.await_quiet(job.ty, job.since());
         }
+    }
+
+    /// A server has told all it has of a type.
+    pub(super) fn complete_all(&mut self, server: ServerId, ty: TypeId) {
         for group in self.groups.with(server) {
             if self.groups.get(group).active() == server {
-                self.collections.complete(&(group, job.ty, Which::All));
+                self.collections.complete(&(group, ty, Which::All));
             }
         }
     }

@@ -319,6 +319,10 @@ impl Variant for Delta {
         (Some(request.freeze()), written)
     }
 
+    fn on_unconfirmed(&mut self, now: Instant) {
+        self.on_stream.heard = Some(now);
+    }
+
     fn quiet_from(&self) -> Option<Instant> {
         self.on_stream.heard.map(|heard| heard + self.doubt)
     }

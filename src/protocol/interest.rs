@@ -52,6 +52,8 @@ pub(crate) struct Sub {
     /// What the server called the state of it that the cache holds, where resources have versions of their own; empty if
     /// the cache holds something else, or nothing.
     pub(crate) version: Version,
+    /// The server has spoken of it on this stream.
+    pub(crate) heard: bool,
     /// Held since an earlier stream, and the server was not told in which version: it has to be sent again.
     pub(crate) unconfirmed: bool,
     /// Asked for before everything was, and not answered when it was: an answer to it says nothing of all the rest.
@@ -102,7 +104,8 @@ impl Sub {
     /// The server has spoken of it.
     pub(crate) fn on_answered(&mut self) {
         self.phase = Phase::Answered;
-        (self.unconfirmed, self.before_all) = (false, false);
+        self.heard = true;
+        (self.unconfirmed, self.before_all, self.missed) = (false, false, false);
     }
 
     /// Whether what is held is known by a version to the server.
@@ -178,6 +181,7 @@ impl Interest {
             of_glob: false,
             held: false,
             version: Version::default(),
+            heard: false,
             unconfirmed: false,
             before_all: false,
             doubt_until: None,
@@ -235,7 +239,7 @@ impl Interest {
         (self.sends_all, self.told_all) = (false, false);
         for (_, sub) in &mut self.subs {
             (sub.asked, sub.missed) = (false, false);
-            (sub.unconfirmed, sub.before_all) = (false, false);
+            (sub.heard, sub.unconfirmed, sub.before_all) = (false, false, false);
         }
     }
 

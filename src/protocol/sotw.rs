@@ -289,6 +289,8 @@ impl Variant for Sotw {
         (Some(self.encode(version.as_str(), head.node, error.as_deref())), written)
     }
 
+    fn on_unconfirmed(&mut self, _: Instant) {}
+
     /// Each response tells all, or absence proves nothing.
     fn quiet_from(&self) -> Option<Instant> {
         None

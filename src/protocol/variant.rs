@@ -58,6 +58,9 @@ pub(crate) trait Variant: Debug + Send {
     /// Makes the request that is due; `None` when there turns out to be nothing to say.
     fn write(&mut self, interest: &mut Interest, head: Head<'_>, now: Instant) -> (Option<Bytes>, Written);
 
+    /// Something is open that is decided when the server has been quiet for a while.
+    fn on_unconfirmed(&mut self, now: Instant);
+
     /// When the server has been silent for so long that it is not going to confirm anything from before the stream.
     fn quiet_from(&self) -> Option<Instant>;
 

@@ -2,8 +2,10 @@
 
 use std::{collections::BTreeMap, time::Instant};
 
-use super::script::Ty;
-use crate::pb::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse};
+use super::{
+    script::Ty,
+    talk::{Request, Response},
+};
 
 /// How a response is to be answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,24 +41,29 @@ impl Dialogue {
         assert!(self.pending <= 1, "a request before the last one was taken");
     }
 
-    pub(super) fn on_response(&mut self, response: &DiscoveryResponse, due: Due) {
+    pub(super) fn on_response(&mut self, response: &Response, due: Due) {
         // What was never asked for is not answered (B0.7).
-        if let Some(of_type) = self.types.get_mut(&response.type_url) {
-            of_type.nonces.push((response.nonce.clone(), due));
+        if let Some(of_type) = self.types.get_mut(response.type_url()) {
+            of_type.nonces.push((response.nonce().to_owned(), due));
         }
     }
 
     /// The node comes first and once; nonces are those that came, and never go back; each response is answered once, and
     /// as it should be.
-    pub(super) fn on_request(&mut self, request: &DiscoveryRequest, now: Instant) -> Option<Answered> {
+    pub(super) fn on_request(&mut self, request: &Request, now: Instant) -> Option<Answered> {
         self.pending -= 1;
-        assert_eq!(request.node.is_some(), self.requests == 0, "B0.2: the node comes first, and once");
+        assert_eq!(request.has_node(), self.requests == 0, "B0.2: the node comes first, and once");
         self.requests += 1;
-        let of_type = self.types.entry(request.type_url.clone()).or_default();
-        for name in &request.resource_names {
+        request.check(!self.types.contains_key(request.type_url()));
+        let of_type = self.types.entry(request.type_url().to_owned()).or_default();
+        for name in request.names() {
             of_type.asked.entry(name.clone()).or_insert(now);
         }
-        of_type.on_answer(&request.response_nonce, request.error_detail.is_some())
+        let (nonce, rejected) = (request.nonce(), request.error().is_some());
+        match request {
+            Request::Sotw(_) => of_type.on_answer(nonce, rejected),
+            Request::Delta(_) => of_type.on_delta_answer(nonce, rejected),
+        }
     }
 
     /// When a name was first asked for.
@@ -84,6 +91,19 @@ pub(super) enum Answered {
 }
 
 impl OfType {
+    /// Each response is answered once, in order, and none for another.
+    fn on_delta_answer(&mut self, nonce: &str, rejected: bool) -> Option<Answered> {
+        if nonce.is_empty() {
+            assert!(!rejected, "B2.10: only answers reject");
+            return None;
+        }
+        let (expected, due) = self.nonces.get(self.answered).expect("it was answered before");
+        assert_eq!(nonce, expected, "answers keep the order of responses");
+        assert!(*due != if rejected { Due::Ack } else { Due::Nack }, "{nonce}: {due:?} is due");
+        self.answered += 1;
+        Some(if rejected { Answered::Rejected } else { Answered::Accepted })
+    }
+
     fn on_answer(&mut self, nonce: &str, rejected: bool) -> Option<Answered> {
         if nonce.is_empty() {
             assert!(self.answered == 0 && !rejected, "B1.7: a nonce is kept");

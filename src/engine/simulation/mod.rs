@@ -14,6 +14,7 @@ pub(in crate::engine) mod parts;
 mod peer;
 mod rest;
 mod script;
+mod talk;
 mod world;
 
 use std::collections::BTreeMap;

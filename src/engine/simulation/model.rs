@@ -15,15 +15,14 @@ use super::{
     parts::Seen,
     peer::Peer,
     script::Ty,
+    talk::Response,
 };
 use crate::{
     config::ServerFeatures,
     error::{Code, WatchError},
     observed::ErasedMembers,
-    pb::envoy::service::discovery::v3::DiscoveryResponse,
     protocol::ViewId,
     resource::Erased,
-    wire,
 };
 
 /// What was watched, changed and seen.
@@ -95,24 +94,17 @@ impl Model {
         });
     }
 
-    pub(super) fn on_delivered(
-        &mut self,
-        peer: usize,
-        response: &DiscoveryResponse,
-        due: Due,
-        network: &Network,
-    ) {
+    pub(super) fn on_delivered(&mut self, peer: usize, response: &Response, due: Due, network: &Network) {
         let attempt = network.peers[peer].open.as_ref().map_or(0, |open| open.stream.attempt);
-        let number = (peer, attempt, format!("{} {}", response.type_url, response.nonce));
+        let number = (peer, attempt, format!("{} {}", response.type_url(), response.nonce()));
         self.repeated = !self.nonces.insert(number);
         if due == Due::Nack {
             return;
         }
-        let names = response.resources.iter().filter_map(|any| wire::string_field(&any.value, 1).ok());
-        for name in names {
+        for name in response.names() {
             let watched = self.ones.values().map(|one| &one.key);
-            let watched = watched.filter(|key| key.ty.url() == response.type_url && key.name == name);
-            let whole = (response.type_url == Ty::Full.url() && !self.alls.is_empty()).then_some(0);
+            let watched = watched.filter(|key| key.ty.url() == response.type_url() && key.name == name);
+            let whole = (response.type_url() == Ty::Full.url() && !self.alls.is_empty()).then_some(0);
             let authorities: Vec<_> = watched.map(|key| key.authority).chain(whole).collect();
             self.speakers.extend(authorities.into_iter().map(|authority| (peer, authority)));
         }
@@ -169,8 +161,9 @@ impl Model {
             assert!(fails && is_data, "{key:?}: {reason}");
             return self.count("lost to an error");
         }
-        assert!(key.ty == Ty::Full && (fails || !keeps), "{key:?}: {reason}");
-        let silence = text.contains("did not send it in time");
+        let tells = key.ty == Ty::Full || network.peers[peer].is_delta();
+        assert!(tells && (fails || !keeps), "{key:?}: {reason}");
+        let silence = text.contains("did not send it");
         assert!(silence || self.history.was_gone(peer, key), "{key:?} was there all the time: {reason}");
         self.count("deleted");
     }

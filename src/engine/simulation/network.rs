@@ -7,7 +7,6 @@ use std::{
 };
 
 use bytes::Bytes;
-use prost::Message;
 use tracing::{debug, trace};
 
 use super::{
@@ -15,12 +14,12 @@ use super::{
     keys::{AUTHORITIES, Key},
     peer::{Peer, Said},
     script::{Lie, Mood},
+    talk::Response,
 };
 use crate::{
     config::{Bootstrap, Server},
     engine::Engine,
     error::Code,
-    pb::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
     protocol::{Disconnect, DisconnectKind, Input, Output, ServerId, Settings, StreamId, Timer, ViewId},
     resource::Erased,
 };
@@ -52,7 +51,7 @@ pub(super) struct Network {
 pub(super) enum Told {
     Published(ViewId, Erased),
     /// A response came from a server.
-    Delivered(usize, DiscoveryResponse, Due),
+    Delivered(usize, Response, Due),
     /// A server was told what becomes of a response.
     Answered(Answered),
     /// Everything that was due is done.
@@ -236,13 +235,13 @@ impl Network {
         let id = self.ids[&stream.server];
         let at = self.at();
         let Some(open) = self.peers[id].open.as_mut().filter(|open| open.stream == stream) else { return };
-        let request = DiscoveryRequest::decode(request.clone()).expect("the client writes requests");
-        let DiscoveryRequest { type_url, resource_names, response_nonce, .. } = &request;
-        trace!(?at, %stream, type_url, ?resource_names, response_nonce, "asked");
+        let request = open.talk.read_request(request.clone());
+        let (type_url, names, nonce) = (request.type_url(), request.names(), request.nonce());
+        trace!(?at, %stream, type_url, ?names, nonce, "asked");
         let answered = open.dialogue.on_request(&request, self.now);
         self.told.extend(answered.map(Told::Answered));
         if !open.deaf {
-            open.session.handle_request(request).expect("the client keeps to the protocol");
+            open.talk.handle_request(request);
         }
         self.engine.handle_input(Input::RequestSent { stream }, self.now);
         self.serve(id);
@@ -253,10 +252,9 @@ impl Network {
         let at = self.at();
         let peer = &mut self.peers[id];
         if let Some(open) = peer.open.as_mut().filter(|open| open.stream == stream)
-            && let Ok(response) = DiscoveryResponse::decode(&bytes[..])
+            && let Some(response) = open.talk.read_response(&bytes)
         {
-            let DiscoveryResponse { type_url, nonce, resources, .. } = &response;
-            trace!(?at, %stream, type_url, nonce, resources = resources.len(), "delivered");
+            trace!(?at, %stream, ?response, "delivered");
             open.dialogue.on_response(&response, due);
             (open.answered, peer.failing) = (true, false);
             self.told.push_back(Told::Delivered(id, response, due));

@@ -2,21 +2,17 @@
 
 use std::{collections::VecDeque, sync::Arc};
 
-use prost::Message;
-
 use super::{
     dialogue::{Dialogue, Due},
     parts::{Full, Part, any, message},
     script::{Lie, Mood, Text, Ty},
+    talk::{self, Response, Talk},
 };
 use crate::{
-    config::Server,
-    control_plane::{
-        AnyResource, Session, Store,
-        session::{self, Held},
-    },
+    config::{ApiType, Server},
+    control_plane::{AnyResource, Store, session::Held, store::Stored},
     pb::{
-        envoy::service::discovery::v3::{DiscoveryResponse, ResourceError, ResourceName},
+        envoy::service::discovery::v3::{ResourceError, ResourceName},
         google::{protobuf::Any, rpc::Status},
     },
     protocol::StreamId,
@@ -36,12 +32,13 @@ pub(super) struct Peer {
     /// No stream came about, or the last one ended without a response.
     pub(super) failing: bool,
     said: u64,
+    restarts: u64,
 }
 
 /// A stream that came about.
 pub(super) struct Open {
     pub(super) stream: StreamId,
-    pub(super) session: Session,
+    pub(super) talk: Talk,
     pub(super) dialogue: Dialogue,
     /// What the server has sent and the client has not read.
     pub(super) unread: VecDeque<Said>,
@@ -73,7 +70,13 @@ impl Peer {
             open: None,
             failing: false,
             said: 0,
+            restarts: 0,
         }
+    }
+
+    /// Whether it is spoken to in the incremental variant.
+    pub(super) fn is_delta(&self) -> bool {
+        self.server.api_type.is_some_and(ApiType::is_delta)
     }
 
     /// Where it is, as errors name it.
@@ -102,18 +105,17 @@ impl Peer {
     /// It has again what it had at some time.
     pub(super) fn go_back(&mut self, to: u8) {
         if let Some(past) = self.past.get(usize::from(to) % self.past.len().max(1)) {
-            self.store = past.clone().with_version_prefix(format!("{}.", self.past.len()));
+            self.restarts += 1;
+            self.store = past.clone().with_version_prefix(format!("{}.", self.restarts));
         }
         self.past.truncate(64);
     }
 
     pub(super) fn on_connected(&mut self, stream: StreamId) {
-        let mut settings = session::Settings::default();
-        settings.full_state_types.insert(Ty::Full.url().to_owned());
         self.attempt = None;
         self.open = Some(Open {
             stream,
-            session: Session::new(settings),
+            talk: Talk::new(self.is_delta(), talk::settings()),
             dialogue: Dialogue::default(),
             unread: VecDeque::new(),
             credit: 0,
@@ -136,8 +138,8 @@ impl Peer {
         if open.deaf {
             return;
         }
-        open.session.set_held(held);
-        while let Some(response) = open.session.poll_response(&self.store) {
+        open.talk.set_held(held);
+        while let Some(response) = open.talk.poll_response(&self.store) {
             open.say(&response, due(&response));
         }
     }
@@ -154,18 +156,23 @@ impl Peer {
             }
             Lie::Stranger => {
                 let type_url = "type.googleapis.com/a.Stranger".into();
-                let response = DiscoveryResponse { type_url, nonce, ..Default::default() };
-                open.unread.push_back(Said { bytes: response.encode_to_vec(), due: Due::Either });
+                let response = open.talk.response((type_url, nonce), vec![], vec![]);
+                open.unread.push_back(Said { bytes: response.encode(), due: Due::Either });
             }
-            Lie::Repeat => open.unread.extend(open.last.clone()),
+            Lie::Repeat => {
+                open.unread.extend(open.last.clone());
+                // What it says is gone may have been asked for since.
+                open.lied |= open.talk.is_delta();
+            }
             Lie::Twice(ty) => {
                 let name = open.any_name(ty, random);
-                let resources = vec![lie_about(ty, &name), lie_about(ty, &name)];
+                let resources = vec![lie_about(ty, &name); 2];
                 open.lie((ty, nonce), resources, Due::Nack);
             }
             Lie::WrongType(ty) => {
                 let name = open.any_name(ty, random);
-                open.lie((ty, nonce), vec![lie_about(ty.other(), &name)], Due::Nack);
+                let (_, other) = lie_about(ty.other(), &name);
+                open.lie((ty, nonce), vec![(name, other)], Due::Nack);
             }
             Lie::Error(ty, code) => self.deny((ty, nonce), code, random),
         }
@@ -177,51 +184,43 @@ impl Peer {
         let now = self.store.get(ty.url());
         let Some(open) = self.open.as_mut().filter(|open| open.dialogue.is_requested(ty)) else { return };
         let name = open.any_name(ty, random);
-        let wanted = open.session.subscribed(ty.url());
+        let wanted = open.talk.subscribed(ty.url());
         let is_wanted = |name: &str| wanted.contains(&"*") || wanted.contains(&name);
         let given = now.iter().filter(|(other, _)| *other != name && is_wanted(other));
-        let resources =
-            given.map(|(_, stored)| Any { type_url: ty.url().into(), value: stored.bytes().clone() });
+        let any = |stored: &Stored| Any { type_url: ty.url().into(), value: stored.bytes().clone() };
+        let resources = given.map(|(name, stored)| (name.to_owned(), any(stored)));
+        // Where absence says nothing, they are sent already.
+        let resources: Vec<_> = resources.filter(|_| !open.talk.is_delta()).collect();
         let code = [5, 7, 14, 13][usize::from(code) % 4];
         let error = ResourceError {
             resource_name: Some(ResourceName { name: name.clone(), ..Default::default() }),
             error_detail: Some(Status { code, message: format!("denied by {uri}"), details: vec![] }),
         };
-        let response = DiscoveryResponse {
-            version_info: nonce.clone(),
-            nonce,
-            type_url: ty.url().into(),
-            resources: resources.collect(),
-            resource_errors: vec![error],
-            ..Default::default()
-        };
-        open.session.note_sent(&response);
+        let response = open.talk.response((ty.url().into(), nonce), resources, vec![error]);
+        open.talk.note_sent(&response);
         open.lied = true;
         open.say(&response, due(&response));
     }
 }
 
 impl Open {
-    fn say(&mut self, response: &DiscoveryResponse, due: Due) {
-        let said = Said { bytes: response.encode_to_vec(), due };
+    fn say(&mut self, response: &Response, due: Due) {
+        let said = Said { bytes: response.encode(), due };
         self.last = Some(said.clone());
         self.unread.push_back(said);
     }
 
-    fn lie(&mut self, (ty, nonce): (Ty, String), resources: Vec<Any>, due: Due) {
+    fn lie(&mut self, (ty, nonce): (Ty, String), resources: Vec<(String, Any)>, due: Due) {
         if !self.dialogue.is_requested(ty) {
             return;
         }
-        let type_url = ty.url().into();
-        let version_info = nonce.clone();
-        let response = DiscoveryResponse { version_info, nonce, type_url, resources, ..Default::default() };
-        self.session.note_sent(&response);
+        let response = self.talk.response((ty.url().into(), nonce), resources, vec![]);
+        self.talk.note_sent(&response);
         self.say(&response, due);
     }
 
     fn any_name(&self, ty: Ty, random: &mut fastrand::Rng) -> String {
-        let wanted: Vec<_> =
-            self.session.subscribed(ty.url()).into_iter().filter(|name| *name != "*").collect();
+        let wanted: Vec<_> = self.talk.subscribed(ty.url()).into_iter().filter(|name| *name != "*").collect();
         match wanted.len() {
             0 => "r0".to_owned(),
             count => wanted[random.usize(0..count)].to_owned(),
@@ -245,15 +244,15 @@ pub(super) fn text_of(bytes: &[u8]) -> String {
     wire::string_field(bytes, 2).expect("resources of the world are messages").to_owned()
 }
 
-fn due(response: &DiscoveryResponse) -> Due {
-    let bad = response.resources.iter().any(|any| text_of(&any.value) == "bad");
-    if bad { Due::Either } else { Due::Ack }
+fn due(response: &Response) -> Due {
+    if response.has_bad() { Due::Either } else { Due::Ack }
 }
 
 /// What nobody must ever see.
-fn lie_about(ty: Ty, name: &str) -> Any {
-    match ty {
+fn lie_about(ty: Ty, name: &str) -> (String, Any) {
+    let any = match ty {
         Ty::Full => any::<Full>(name, "lie"),
         Ty::Part => any::<Part>(name, "lie"),
-    }
+    };
+    (name.to_owned(), any)
 }

@@ -80,9 +80,9 @@ impl Model {
             let all =
                 (ty == Ty::Full && !self.alls.is_empty() && network.open(0).contains(&id)).then_some("*");
             let wanted: BTreeSet<_> = ones.map(|key| key.name.as_str()).chain(all).collect();
-            let subscribed: BTreeSet<_> = open.session.subscribed(ty.url()).into_iter().collect();
+            let subscribed: BTreeSet<_> = open.talk.subscribed(ty.url()).into_iter().collect();
             // The end of a wildcard that was asked for by an empty list cannot be said (B1.3).
-            let unsayable = wanted.is_empty() && subscribed == BTreeSet::from(["*"]);
+            let unsayable = !peer.is_delta() && wanted.is_empty() && subscribed == BTreeSet::from(["*"]);
             assert!(
                 subscribed == wanted || unsayable,
                 "{id} is asked for {subscribed:?}, not for {wanted:?}"
@@ -103,7 +103,7 @@ fn fits(peer: &Peer, ty: Ty, (text, seen): (Option<&str>, Option<&Seen>)) -> boo
         (Some(text), Some(seen)) => *seen == Seen::Present { text: text.to_owned(), warning: None },
         (None, Some(Seen::Absent(reason))) => !reason.is_of_server(),
         // Of such a type nothing says that a resource is gone (B1.11).
-        (None, Some(Seen::Present { warning, .. })) if ty == Ty::Part => {
+        (None, Some(Seen::Present { warning, .. })) if ty == Ty::Part && !peer.is_delta() => {
             !warning.as_ref().is_some_and(WatchError::is_of_server)
         }
         (None, Some(Seen::Present { warning, .. })) => {

@@ -11,7 +11,7 @@ use super::{
     script::{Mood, Operation, Text, Ty},
 };
 use crate::{
-    config::{AuthorityBuilder, Bootstrap, Node, Server, ServerBuilder},
+    config::{ApiType, AuthorityBuilder, Bootstrap, Node, Server, ServerBuilder},
     engine::Names,
     protocol::ViewId,
 };
@@ -155,7 +155,8 @@ impl World {
 fn server(port: u8, random: &mut fastrand::Rng) -> ServerBuilder {
     let features = ["ignore_resource_deletion", "fail_on_data_errors", "resource_timer_is_transient_error"];
     let features: Vec<_> = features.into_iter().filter(|_| random.u32(0..4) == 0).collect();
-    Server::new(format!("127.0.0.1:{port}")).insecure().features(features)
+    let server = Server::new(format!("127.0.0.1:{port}")).insecure().features(features);
+    server.api_type(if random.bool() { ApiType::AggregatedDeltaGrpc } else { ApiType::AggregatedGrpc })
 }
 
 /// The servers of each authority: shared, and in different orders.

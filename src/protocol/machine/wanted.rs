@@ -134,6 +134,23 @@ impl Machine {
         }
     }
 
+    /// What is held under a name is a member here because another server, or nobody in a known version, has sent it: this
+    /// server has to send it as well.
+    pub(crate) fn on_joined(&mut self, ty: TypeId, id: SubId, now: Instant) {
+        let Some(channel) = self.channel(ty) else { return };
+        if let Some(sub) = channel.interest.get_mut(id).filter(|sub| !sub.heard && !sub.has_version()) {
+            sub.unconfirmed = true;
+            channel.variant.on_unconfirmed(now);
+        }
+    }
+
+    /// What the server has said of a type is decided on when it has been quiet for a while.
+    pub(crate) fn await_quiet(&mut self, ty: TypeId, now: Instant) {
+        if let Some(channel) = self.channel(ty) {
+            channel.variant.on_unconfirmed(now);
+        }
+    }
+
     /// Something is held under a name that another server has sent. Its absence here proves nothing until this server
     /// has had its time.
     pub(crate) fn doubt(&mut self, ty: TypeId, id: SubId, now: Instant) {

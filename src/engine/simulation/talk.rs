@@ -1,0 +1,246 @@
+//! What is said on a stream, in either variant of the protocol.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use prost::Message;
+
+use super::script::Ty;
+use crate::{
+    control_plane::{
+        DeltaSession, Session, Store,
+        session::{Held, Settings},
+    },
+    pb::{
+        envoy::service::discovery::v3::{
+            DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse, Resource,
+            ResourceError,
+        },
+        google::{protobuf::Any, rpc::Status},
+    },
+    wire,
+};
+
+/// The server's side of a stream.
+pub(super) enum Talk {
+    Sotw(Session),
+    Delta(DeltaSession),
+}
+
+/// A message of the client.
+pub(super) enum Request {
+    Sotw(DiscoveryRequest),
+    Delta(DeltaDiscoveryRequest),
+}
+
+/// A message of the server.
+#[derive(Debug, Clone)]
+pub(super) enum Response {
+    Sotw(DiscoveryResponse),
+    Delta(DeltaDiscoveryResponse),
+}
+
+impl Talk {
+    pub(super) fn new(delta: bool, settings: Settings) -> Self {
+        match delta {
+            true => Self::Delta(DeltaSession::new(settings)),
+            false => Self::Sotw(Session::new(settings)),
+        }
+    }
+
+    pub(super) fn is_delta(&self) -> bool {
+        match self {
+            Self::Sotw(_) => false,
+            Self::Delta(_) => true,
+        }
+    }
+
+    pub(super) fn read_request(&self, bytes: Bytes) -> Request {
+        match self {
+            Self::Sotw(_) => DiscoveryRequest::decode(bytes).map(Request::Sotw),
+            Self::Delta(_) => DeltaDiscoveryRequest::decode(bytes).map(Request::Delta),
+        }
+        .expect("the client writes requests")
+    }
+
+    pub(super) fn read_response(&self, bytes: &[u8]) -> Option<Response> {
+        match self {
+            Self::Sotw(_) => DiscoveryResponse::decode(bytes).ok().map(Response::Sotw),
+            Self::Delta(_) => DeltaDiscoveryResponse::decode(bytes).ok().map(Response::Delta),
+        }
+    }
+
+    pub(super) fn handle_request(&mut self, request: Request) {
+        let handled = match (self, request) {
+            (Self::Sotw(session), Request::Sotw(request)) => session.handle_request(request),
+            (Self::Delta(session), Request::Delta(request)) => session.handle_request(request),
+            (Self::Sotw(_), Request::Delta(_)) | (Self::Delta(_), Request::Sotw(_)) => {
+                unreachable!("it was read by this variant")
+            }
+        };
+        handled.expect("the client keeps to the protocol");
+    }
+
+    pub(super) fn poll_response(&mut self, store: &Store) -> Option<Response> {
+        match self {
+            Self::Sotw(session) => session.poll_response(store).map(Response::Sotw),
+            Self::Delta(session) => session.poll_response(store).map(Response::Delta),
+        }
+    }
+
+    pub(super) fn note_sent(&mut self, response: &Response) {
+        match (self, response) {
+            (Self::Sotw(session), Response::Sotw(response)) => session.note_sent(response),
+            (Self::Delta(session), Response::Delta(response)) => session.note_sent(response),
+            (Self::Sotw(_), Response::Delta(_)) | (Self::Delta(_), Response::Sotw(_)) => {
+                unreachable!("it was made for this variant")
+            }
+        }
+    }
+
+    pub(super) fn set_held(&mut self, held: Held) {
+        match self {
+            Self::Sotw(session) => session.set_held(held),
+            Self::Delta(session) => session.set_held(held),
+        }
+    }
+
+    pub(super) fn subscribed(&self, type_url: &str) -> Vec<&str> {
+        match self {
+            Self::Sotw(session) => session.subscribed(type_url),
+            Self::Delta(session) => session.subscribed(type_url),
+        }
+    }
+
+    /// A response that the session did not make.
+    pub(super) fn response(
+        &self,
+        (type_url, nonce): (String, String),
+        resources: Vec<(String, Any)>,
+        resource_errors: Vec<ResourceError>,
+    ) -> Response {
+        match self {
+            Self::Sotw(_) => Response::Sotw(DiscoveryResponse {
+                version_info: nonce.clone(),
+                nonce,
+                type_url,
+                resources: resources.into_iter().map(|(_, any)| any).collect(),
+                resource_errors,
+                ..DiscoveryResponse::default()
+            }),
+            Self::Delta(_) => {
+                let resource = |(name, any)| Resource {
+                    name,
+                    version: nonce.clone(),
+                    resource: Some(any),
+                    ..Resource::default()
+                };
+                Response::Delta(DeltaDiscoveryResponse {
+                    resources: resources.into_iter().map(resource).collect(),
+                    nonce,
+                    type_url,
+                    resource_errors,
+                    ..DeltaDiscoveryResponse::default()
+                })
+            }
+        }
+    }
+}
+
+impl Request {
+    pub(super) fn type_url(&self) -> &str {
+        match self {
+            Self::Sotw(request) => &request.type_url,
+            Self::Delta(request) => &request.type_url,
+        }
+    }
+
+    /// The names that it asks for.
+    pub(super) fn names(&self) -> &[String] {
+        match self {
+            Self::Sotw(request) => &request.resource_names,
+            Self::Delta(request) => &request.resource_names_subscribe,
+        }
+    }
+
+    pub(super) fn nonce(&self) -> &str {
+        match self {
+            Self::Sotw(request) => &request.response_nonce,
+            Self::Delta(request) => &request.response_nonce,
+        }
+    }
+
+    pub(super) fn has_node(&self) -> bool {
+        match self {
+            Self::Sotw(request) => request.node.is_some(),
+            Self::Delta(request) => request.node.is_some(),
+        }
+    }
+
+    pub(super) fn error(&self) -> Option<&Status> {
+        match self {
+            Self::Sotw(request) => request.error_detail.as_ref(),
+            Self::Delta(request) => request.error_detail.as_ref(),
+        }
+    }
+
+    /// What holds for each request of the incremental variant, the `first` one of a type on its stream or a later one.
+    pub(super) fn check(&self, first: bool) {
+        let Self::Delta(request) = self else { return };
+        let leaving: BTreeSet<_> = request.resource_names_unsubscribe.iter().collect();
+        let both = request.resource_names_subscribe.iter().find(|name| leaving.contains(name));
+        assert_eq!(both, None, "B2.9: it is in both lists");
+        let asked: BTreeSet<_> = request.resource_names_subscribe.iter().collect();
+        assert_eq!(asked.len(), request.resource_names_subscribe.len(), "each name once");
+        assert!(!first || leaving.is_empty(), "B2.1: there is nothing to let go yet");
+        assert!(first || request.initial_resource_versions.is_empty(), "B2.2: versions are told once");
+    }
+}
+
+impl Response {
+    pub(super) fn type_url(&self) -> &str {
+        match self {
+            Self::Sotw(response) => &response.type_url,
+            Self::Delta(response) => &response.type_url,
+        }
+    }
+
+    pub(super) fn nonce(&self) -> &str {
+        match self {
+            Self::Sotw(response) => &response.nonce,
+            Self::Delta(response) => &response.nonce,
+        }
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        match self {
+            Self::Sotw(response) => response.encode_to_vec(),
+            Self::Delta(response) => response.encode_to_vec(),
+        }
+    }
+
+    /// The names of the resources in it.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.resources().filter_map(|any| wire::string_field(&any.value, 1).ok())
+    }
+
+    /// Whether one of its resources is invalid.
+    pub(super) fn has_bad(&self) -> bool {
+        self.resources().any(|any| wire::string_field(&any.value, 2) == Ok("bad"))
+    }
+
+    fn resources(&self) -> impl Iterator<Item = &Any> {
+        let (sotw, delta) = match self {
+            Self::Sotw(response) => (&response.resources[..], &[][..]),
+            Self::Delta(response) => (&[][..], &response.resources[..]),
+        };
+        sotw.iter().chain(delta.iter().filter_map(|resource| resource.resource.as_ref()))
+    }
+}
+
+/// How the servers of the world are set up.
+pub(super) fn settings() -> Settings {
+    let mut settings = Settings::default();
+    settings.full_state_types.insert(Ty::Full.url().to_owned());
+    settings
+}

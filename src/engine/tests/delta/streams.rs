@@ -1,0 +1,152 @@
+//! What happens from one stream to the next, what is answered, and what has no end in the protocol.
+
+use std::time::Duration;
+
+use super::{NONE, holding_two, one, reconnect, removed};
+use crate::{
+    engine::tests::rig::{Full, Part, Rig, delta_response},
+    protocol::{DisconnectKind, Settings},
+};
+
+#[test]
+fn b2_34_what_was_told_by_its_version_is_not_given_up_when_it_is_not_sent_again() {
+    let (mut rig, _) = holding_two();
+    reconnect(&mut rig, 1);
+    rig.sent(2);
+    assert_eq!(rig.receive_raw(2, removed("m", &[])), ["read", "send Full m"]);
+    rig.sent(2);
+    assert_eq!(rig.pass(Duration::from_secs(60)), NONE);
+    assert_eq!(rig.receive_raw(2, removed("o", &["b"]))[0], "#2 absent NOT_FOUND");
+}
+
+#[test]
+fn b2_34_what_could_not_be_told_is_given_up_when_the_server_was_quiet_for_a_while() {
+    let settings = Settings { max_request_size: 64, ..Settings::default() };
+    let mut rig = Rig::delta_with(settings);
+    rig.open::<Full>(&["*", "named"]);
+    let all = [("a", "1", Some("x")), ("b", "1", Some("y")), ("named", "1", Some("z"))];
+    rig.receive_raw(1, delta_response::<Full>("m", &all, &[]));
+    rig.sent(1);
+    assert_eq!(reconnect(&mut rig, 1), ["read", "send Full +*,named node"], "no versions: they are too long");
+    rig.sent(2);
+    rig.pass(Duration::from_secs(10));
+    assert_eq!(rig.receive_raw(2, delta_response::<Full>("o", &[("b", "1", Some("y"))], &[])).len(), 2);
+    rig.sent(2);
+    assert_eq!(rig.pass(Duration::from_secs(14)), NONE, "it was not quiet for long enough");
+    assert_eq!(rig.pass(Duration::from_secs(1)), ["#2 absent NOT_FOUND", "#1 {b: present 1 y} complete"]);
+    assert_eq!(rig.pass(Duration::from_secs(60)), NONE);
+}
+
+#[test]
+fn b2_35_a_server_may_send_all_that_is_subscribed_again_in_spite_of_versions() {
+    let (mut rig, _) = holding_two();
+    reconnect(&mut rig, 1);
+    rig.sent(2);
+    let again = [("a", "1", Some("x")), ("b", "2", Some("y"))];
+    assert_eq!(rig.receive_raw(2, delta_response::<Full>("m", &again, &[])), ["read", "send Full m"]);
+}
+
+#[test]
+fn answers_go_out_in_order_and_none_for_another() {
+    let (mut rig, _) = holding_two();
+    rig.pass(Duration::from_millis(20));
+    rig.watch::<Part>("p");
+    // Its request is under way.
+    rig.receive_raw(1, one("m", "a", "3"));
+    rig.receive_raw(1, one("o", "a", "4"));
+    rig.receive_raw(1, delta_response::<Full>("q", &[("b", "5", Some("bad"))], &[]));
+    assert_eq!(rig.sent(1), ["send Full m"]);
+    assert_eq!(rig.sent(1), ["send Full o"]);
+    assert_eq!(rig.sent(1), ["send Full q INVALID_ARGUMENT: Full \"b\": text: it is bad"]);
+    assert_eq!(rig.sent(1), NONE);
+}
+
+#[test]
+fn a_repeated_rejection_is_paced_and_keeps_no_other_answer_waiting() {
+    let (mut rig, _) = holding_two();
+    let bad = |nonce| delta_response::<Full>(nonce, &[("b", "5", Some("bad"))], &[]);
+    assert_eq!(rig.receive_raw(1, bad("m")).len(), 3);
+    rig.sent(1);
+    assert_eq!(rig.receive_raw(1, bad("o")), ["read"], "the same again: the answer waits");
+    assert_eq!(
+        rig.receive_raw(1, one("q", "a", "6")),
+        ["#1 present 6 6", "read", "send Full o INVALID_ARGUMENT: Full \"b\": text: it is bad"]
+    );
+    assert_eq!(rig.sent(1), ["send Full q"]);
+}
+
+#[test]
+fn a_long_list_of_names_is_split_over_several_requests() {
+    let settings = Settings { max_request_size: 64, ..Settings::default() };
+    let mut rig = Rig::delta_with(settings);
+    let names: Vec<_> = (0..9).map(|index| format!("a-rather-long-name-{index}")).collect();
+    let views: Vec<_> = names.iter().map(|name| rig.watch::<Full>(name).0).collect();
+    let mut said = rig.connect(1);
+    let mut asked = Vec::new();
+    while let Some(request) = said.pop().filter(|said| said != "read") {
+        assert!(request.len() < 100, "{request}");
+        let names = request.split('+').nth(1).unwrap().trim_end_matches(" node");
+        asked.extend(names.split(',').map(ToOwned::to_owned));
+        said = rig.sent(1);
+    }
+    assert_eq!(asked, names);
+    views.into_iter().for_each(|view| drop(rig.unwatch(view)));
+    let mut said = rig.pass(Duration::from_millis(20));
+    let mut let_go = 0;
+    while let Some(request) = said.pop() {
+        let_go += request.split(',').count();
+        said = rig.sent(1);
+    }
+    assert_eq!(let_go, 9);
+    assert_eq!(rig.engine.resources(), 0);
+}
+
+/// A stream with all that is known told, on which the server has nothing to say.
+fn silent_after_failure() -> Rig {
+    let (mut rig, _) = holding_two();
+    rig.disconnect(1, DisconnectKind::Closed);
+    rig.pass(Duration::from_secs(5));
+    let said = rig.disconnect(2, DisconnectKind::Unreachable);
+    assert_eq!(said, ["#1 present 1 x (UNAVAILABLE)", "#2 present 2 y (UNAVAILABLE)"]);
+    rig.pass(Duration::from_secs(5));
+    rig.connect(3);
+    rig.sent(3);
+    rig
+}
+
+#[test]
+fn a_stream_that_holds_without_a_response_ends_the_trouble() {
+    let mut rig = silent_after_failure();
+    assert_eq!(rig.pass(Duration::from_millis(2_900)), NONE);
+    assert_eq!(rig.pass(Duration::from_millis(100)), ["#1 present 1 x", "#2 present 2 y"]);
+    assert_eq!(
+        rig.disconnect(3, DisconnectKind::Closed),
+        NONE,
+        "and its end is no trouble, as nothing was owed"
+    );
+}
+
+#[test]
+fn a_stream_that_ends_early_or_leaves_a_question_open_is_trouble() {
+    let mut rig = silent_after_failure();
+    rig.disconnect(3, DisconnectKind::Closed);
+    assert_eq!(rig.pass(Duration::from_secs(5)), ["connect 0.4"], "the trouble goes on");
+    rig.connect(4);
+    rig.watch::<Full>("c");
+    rig.sent(4);
+    rig.pass(Duration::from_secs(5));
+    assert_eq!(rig.disconnect(4, DisconnectKind::Closed).len(), 2, "c was never answered");
+}
+
+#[test]
+fn b2_28_a_wildcard_is_complete_when_nothing_follows_an_answer_that_may_be_to_something_else() {
+    let mut rig = Rig::delta();
+    rig.open::<Full>(&["a"]);
+    rig.pass(Duration::from_millis(20));
+    rig.watch::<Full>("*");
+    rig.sent(1);
+    rig.receive_raw(1, removed("m", &["a"]));
+    rig.sent(1);
+    assert_eq!(rig.pass(Duration::from_millis(14_900)), NONE);
+    assert_eq!(rig.pass(Duration::from_millis(100)), ["#2 {} complete"]);
+}
