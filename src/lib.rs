@@ -79,6 +79,8 @@ mod observed;
     deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
 )]
 mod protocol;
+#[cfg(test)]
+mod scans;
 mod wire;
 
 pub mod bootstrap;

@@ -28,7 +28,11 @@ impl Table {
 
     /// All entries, in a fixed order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (EntryId, &Entry)> {
-        self.entries.iter().map(|(id, entry)| (EntryId(id as u32), entry))
+        self.entries.iter().map(|(id, entry)| {
+            #[cfg(test)]
+            crate::scans::note();
+            (EntryId(id as u32), entry)
+        })
     }
 
     #[cfg(test)]

@@ -139,11 +139,19 @@ impl Interest {
 
     /// All subscriptions, in a fixed order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SubId, &Sub)> + Clone {
-        self.subs.iter().map(|(id, sub)| (SubId(id as u32), sub))
+        self.subs.iter().map(|(id, sub)| {
+            #[cfg(test)]
+            crate::scans::note();
+            (SubId(id as u32), sub)
+        })
     }
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (SubId, &mut Sub)> {
-        self.subs.iter_mut().map(|(id, sub)| (SubId(id as u32), sub))
+        self.subs.iter_mut().map(|(id, sub)| {
+            #[cfg(test)]
+            crate::scans::note();
+            (SubId(id as u32), sub)
+        })
     }
 
     /// How many names are asked for by name.
@@ -154,7 +162,7 @@ impl Interest {
     /// Whether something is asked for that nothing came of, neither on this stream nor before.
     pub(crate) fn is_owed_something(&self) -> bool {
         let waits = |sub: &Sub| sub.named && !sub.held && matches!(sub.phase, Phase::New | Phase::Requested);
-        let mut subs = self.subs.iter().map(|(_, sub)| sub);
+        let mut subs = self.iter().map(|(_, sub)| sub);
         subs.clone().any(waits) || (self.wildcard && !self.told_all && !subs.any(|sub| sub.held))
     }
 
@@ -222,14 +230,14 @@ impl Interest {
 
     /// The server is asked for everything as well: what it still owes of before is not because of that.
     pub(crate) fn on_wildcard_asked(&mut self) {
-        for (_, sub) in &mut self.subs {
+        for (_, sub) in self.iter_mut() {
             sub.before_all = sub.asked && matches!(sub.phase, Phase::New | Phase::Requested);
         }
     }
 
     /// What is unconfirmed is not going to be confirmed.
     pub(crate) fn on_quiet(&mut self) {
-        for (_, sub) in &mut self.subs {
+        for (_, sub) in self.iter_mut() {
             sub.missed |= mem::take(&mut sub.unconfirmed);
         }
     }
@@ -237,7 +245,7 @@ impl Interest {
     /// What goes for the stream alone is over.
     pub(crate) fn on_stream_closed(&mut self) {
         (self.sends_all, self.told_all) = (false, false);
-        for (_, sub) in &mut self.subs {
+        for (_, sub) in self.iter_mut() {
             (sub.asked, sub.missed) = (false, false);
             (sub.heard, sub.unconfirmed, sub.before_all) = (false, false, false);
         }

@@ -13,6 +13,7 @@ use crate::{
     protocol::{DisconnectKind, ViewId},
 };
 
+mod scale;
 mod streams;
 
 const NONE: Vec<String> = Vec::new();
