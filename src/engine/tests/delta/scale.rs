@@ -147,7 +147,10 @@ impl World {
                 match output {
                     Output::Send { stream, message } => sent.push_back((stream, message)),
                     Output::Notify { observed, .. } => self.see(&observed),
-                    _ => {}
+                    Output::Connect { .. }
+                    | Output::Disconnect { .. }
+                    | Output::Read { .. }
+                    | Output::Lookup { .. } => {}
                 }
             }
             if let Some((stream, message)) = sent.pop_front() {
@@ -175,7 +178,9 @@ impl World {
         let Some(members) = observed.downcast_ref::<ErasedMembers>() else { return };
         let text = |seen: &crate::resource::Erased| match seen.downcast_ref::<Observed<Full>>().unwrap() {
             Observed::Present { resource, warning: None, .. } => resource.0.clone(),
-            other => panic!("{other:?}"),
+            other @ (Observed::Present { .. } | Observed::Absent { .. } | Observed::Pending) => {
+                panic!("{other:?}")
+            }
         };
         let seen = members.map.iter().map(|(name, seen)| (name.to_string(), text(&seen.0))).collect();
         self.members = Some((seen, members.complete));
