@@ -24,6 +24,11 @@ impl Places {
         self.first.is_none()
     }
 
+    /// Whether more than one server has a place for it.
+    pub(crate) fn are_several(&self) -> bool {
+        !self.others.is_empty()
+    }
+
     /// Adds the place at a server where there is none yet.
     pub(crate) fn add(&mut self, server: ServerId, sub: SubId) {
         debug_assert!(self.at(server).is_none(), "a resource has one place at a server");
