@@ -13,6 +13,7 @@ use crate::{
     protocol::{DisconnectKind, ViewId},
 };
 
+mod fallback;
 mod scale;
 mod streams;
 
@@ -445,6 +446,22 @@ fn b2_29_resources_are_told_in_the_order_of_the_response() {
     let (mut rig, _) = holding_two();
     let response = delta_response::<Full>("m", &[("b", "5", Some("y5")), ("a", "5", Some("x5"))], &[]);
     assert_eq!(rig.receive_raw(1, response), ["#2 present 5 y5", "#1 present 5 x5", "read", "send Full m"]);
+}
+
+#[test]
+fn b2_30_each_request_says_its_type() {
+    let (mut rig, _) = holding_two();
+    rig.receive_raw(1, one("m", "a", "3"));
+    assert_eq!(rig.sent(1), NONE);
+    assert_eq!(rig.watch::<Full>("c").1, ["send Full +c"], "a change");
+    rig.sent(1);
+    assert_eq!(
+        rig.receive_raw(1, removed("o", &["c"])),
+        ["#3 absent NOT_FOUND", "read", "send Full o"],
+        "an answer"
+    );
+    rig.sent(1);
+    assert_eq!(reconnect(&mut rig, 1), ["read", "send Full +a,b,c {a=3,b=2} node"], "the first one");
 }
 
 #[test]

@@ -374,7 +374,7 @@ fn c18_a_glob_that_there_is_nothing_of_is_known_at_once() {
 }
 
 #[test]
-fn c18_members_are_told_by_their_versions_on_a_new_stream() {
+fn c18_b2_33_members_are_told_by_their_versions_on_a_new_stream() {
     let mut rig = open_delta();
     rig.receive_raw(1, delta("1", &[("shop/a", "x"), ("shop/b", "y")], &[]));
     rig.disconnect(1, DisconnectKind::Closed);

@@ -1,0 +1,50 @@
+//! Removals by a server that is not the one that serves, and what is held of another one.
+
+use std::time::Duration;
+
+use super::{NONE, one, removed};
+use crate::{
+    config::{ApiType, Bootstrap, Server},
+    engine::tests::rig::{Full, Rig, delta_response, stream_to},
+    protocol::{DisconnectKind, Settings},
+};
+
+/// A client that watches `a` and `b`, and has them of the second server, while the first one is asked for them again.
+fn fallen_back() -> Rig {
+    let servers = [1, 2].map(|port| Server::new(format!("127.0.0.1:{port}")).insecure());
+    let bootstrap =
+        servers.into_iter().fold(Bootstrap::builder(), |bootstrap, server| bootstrap.server(server));
+    let settings = Settings { api_type: ApiType::AggregatedDeltaGrpc, ..Settings::default() };
+    let mut rig = Rig::of(bootstrap.build().unwrap(), settings);
+    rig.watch::<Full>("a");
+    rig.watch::<Full>("b");
+    rig.disconnect(1, DisconnectKind::Unreachable);
+    rig.connect_to(stream_to(1, 1));
+    rig.sent_to(stream_to(1, 1));
+    let both = delta_response::<Full>("n", &[("a", "f", Some("fa")), ("b", "f", Some("fb"))], &[]);
+    assert_eq!(rig.receive_from(stream_to(1, 1), both)[..2], ["#1 present f fa", "#2 present f fb"]);
+    rig.sent_to(stream_to(1, 1));
+    rig.pass(Duration::from_millis(1_201));
+    rig
+}
+
+#[test]
+fn b2_1_a_server_is_not_told_the_versions_of_another() {
+    let mut rig = fallen_back();
+    assert_eq!(rig.connect(2), ["read", "send Full +a,b node"]);
+}
+
+#[test]
+fn what_a_higher_server_has_removed_is_absent_when_it_serves_and_had_its_time() {
+    let mut rig = fallen_back();
+    rig.connect(2);
+    rig.sent(2);
+    assert_eq!(rig.receive_raw(2, removed("m", &["b"])), ["read", "send Full m"], "the lower one serves");
+    rig.sent(2);
+    assert_eq!(rig.pass(Duration::from_secs(2)), NONE);
+    let said = rig.receive_raw(2, one("o", "a", "p"));
+    assert_eq!(said, ["disconnect 1.1", "#1 present p p", "read", "send Full o"]);
+    rig.sent(2);
+    assert_eq!(rig.pass(Duration::from_millis(14_999)), NONE);
+    assert_eq!(rig.pass(Duration::from_millis(1)), ["#2 absent NOT_FOUND"]);
+}
