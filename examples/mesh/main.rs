@@ -11,8 +11,8 @@ use std::{env, io, process::ExitCode, time::Duration};
 
 use tokio::time::sleep;
 use xdskit::{
-    control_plane::{ControlPlane, store::Transaction, type_url},
-    testing::resources::{cluster, endpoints, listener, route, route_config},
+    control_plane::{AnyResource, ControlPlane, store::Transaction, type_url},
+    testing::resources::{cluster, collection, endpoints, listener, route, route_config},
 };
 
 #[tokio::main]
@@ -29,7 +29,10 @@ async fn main() -> ExitCode {
 
 async fn serve(address: &str) -> io::Result<()> {
     let mesh = ControlPlane::new();
-    mesh.update(|tx| SERVICES.iter().enumerate().for_each(|(number, name)| set_service(tx, number, name)));
+    mesh.update(|tx| {
+        SERVICES.iter().enumerate().for_each(|(number, name)| set_service(tx, number, name));
+        set_collections(tx);
+    });
     let server = mesh.serve(address).await?;
     println!("{} services on {}: {}", SERVICES.len(), server.addr(), SERVICES.join(" "));
     tokio::select! {
@@ -45,6 +48,16 @@ fn set_service(tx: &mut Transaction<'_>, number: usize, name: &str) {
     tx.set(cluster(name));
     let [first, second] = [1, 2].map(|host| format!("10.0.{number}.{host}:8080"));
     tx.set(endpoints(name).locality("eu", "a", [&*first]).locality("eu", "b", [&*second]));
+}
+
+/// A few clusters for a glob, and a list of some of them.
+fn set_collections(tx: &mut Transaction<'_>) {
+    for name in ["cart", "mail"] {
+        let endpoints = cluster(name).eds_service(name);
+        tx.set(AnyResource::from(endpoints).with_name(format!("{CLUSTERS}/{name}")));
+    }
+    let list = collection(LIST).locator(&format!("{CLUSTERS}/mail"));
+    tx.set(list.inline("users", "7", cluster("users").eds_service("users")));
 }
 
 /// Changes the mesh, over and over.
@@ -115,6 +128,10 @@ const SERVICES: [&str; 25] = [
     "catalog", "reviews", "images", "sessions", "login", "billing", "invoices", "shipping", "returns",
     "coupons", "loyalty", "fraud", "reports", "web",
 ];
+
+const CLUSTERS: &str = "xdstp://mesh/envoy.config.cluster.v3.Cluster/shop";
+
+const LIST: &str = "xdstp://mesh/envoy.config.cluster.v3.ClusterCollection/front";
 
 const ADDRESS: &str = "127.0.0.1:18000";
 
