@@ -13,15 +13,6 @@ mapfile -t tests < <(sed -nE 's/^\| .*\|([^|]*)\|$/\1/p' "$table" | grep -oE '`[
 missing=0
 bare=$(grep -E '^\| ' "$table" | grep -vE '^\| (what|---|server)' | grep -vE '`[a-z0-9_]+`[^|]*\|$' || true)
 [ -z "$bare" ] || { printf 'rows without a test:\n%s\n' "$bare" >&2; missing=1; }
-for test in "${tests[@]}"; do
-  found=$(grep -rnE -B4 --include='*.rs' "fn $test\(" src tests || true)
-  if [ -z "$found" ]; then
-    echo "no such test: $test" >&2
-    missing=1
-  elif grep -q '#\[ignore' <<<"$found"; then
-    echo "ignored: $test" >&2
-    missing=1
-  fi
-done
+.ci/tests_exist.sh "${tests[@]}" || missing=1
 [ "$missing" -eq 0 ] || exit 1
 printf '%d rows, %d tests, all of them there\n' "$rows" "${#tests[@]}"
