@@ -42,7 +42,10 @@ impl Engine {
         }
         let interest = self.peer(job.server()).machine.interest(job.ty());
         let sub = interest.and_then(|interest| interest.get(interest.find(&name)?));
-        let is_held = sub.is_some_and(|sub| sub.held && sub.version.as_str() == envelope.text(item.version));
+        let held = sub.filter(|sub| sub.held && sub.version.as_str() == envelope.text(item.version));
+        let held = held.map(|sub| sub.entry);
+        // A glob has members, but nothing of its own that could be confirmed.
+        let is_held = held.is_some_and(|id| self.table.get(id).is_some_and(|entry| !entry.is_glob));
         // Old servers know no time to live: what has one is confirmed, be it something that is not held.
         let found = match is_held || item.ttl.is_some() {
             true => Located::new(index, Said::Heartbeat).with_value(Span::default(), item),

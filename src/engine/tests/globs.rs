@@ -367,6 +367,16 @@ fn c18_a_removed_glob_has_no_members() {
 }
 
 #[test]
+fn b2_17_c18_an_unset_resource_by_the_name_of_a_glob_is_its_end() {
+    let mut rig = open_delta();
+    rig.receive_raw(1, delta("1", &[("shop/a", "x")], &[]));
+    rig.sent(1);
+    let said = rig.receive_raw(1, delta_response::<Full>("2", &[(SHOP, "", None)], &[]));
+    assert_eq!(members(&said), ["#1 {} complete (NOT_FOUND)"]);
+    assert_eq!(rig.engine.resources(), 1);
+}
+
+#[test]
 fn c18_a_glob_that_there_is_nothing_of_is_known_at_once() {
     let mut rig = open_delta();
     assert_eq!(members(&rig.receive_raw(1, delta("1", &[], &["shop/*"]))), ["#1 {} complete (NOT_FOUND)"]);
