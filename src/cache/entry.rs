@@ -230,8 +230,14 @@ impl Entry {
         self.on_bad_news(Setback { state: ResourceState::DoesNotExist, error, update }, keep)
     }
 
-    /// The server says that there is none (B2.14), whatever there was.
+    /// The server says that there is none (B2.14), whatever there was. Of what is known not to exist that is no news.
     pub(crate) fn on_removed(&mut self, error: WatchError, policy: Policy, update: Update) -> News {
+        if let State::Gone(known) = &mut self.state
+            && known.state == ResourceState::DoesNotExist
+        {
+            known.update = update;
+            return News::Same;
+        }
         let keep = policy.keep_deleted && !policy.fail_on_data_errors;
         self.on_bad_news(Setback { state: ResourceState::DoesNotExist, error, update }, keep)
     }

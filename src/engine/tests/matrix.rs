@@ -1,11 +1,11 @@
 //! What a watch sees of each kind of bad news, with and without a good resource before, under each feature of a server
-//! (A46, A53, A57, A88): one table, cell by cell.
+//! (A46, A53, A57, A88): one table, cell by cell, for both variants of the protocol.
 
 use std::time::Duration;
 
-use super::rig::{Full, Part, Rig, any, response};
+use super::rig::{Full, Part, Rig, any, in_delta, response};
 use crate::{
-    config::{Bootstrap, Server},
+    config::{ApiType, Bootstrap, Server},
     error::Code,
     pb::{
         envoy::service::discovery::v3::{DiscoveryResponse, ResourceError, ResourceName},
@@ -26,7 +26,7 @@ enum Event {
     Ends,
     /// It is sent, and cannot be used.
     Rejected,
-    /// A response has others of its type, but not it.
+    /// A response has others of its type, but not it; or, in the incremental variant, says that there is none any more.
     Missing,
     /// The server has 15 s to send it; or 30 s.
     Timer(u64),
@@ -125,9 +125,9 @@ const CACHED: &[(Event, [&str; 5])] = &[
 #[test]
 fn a88_3_a88_4_bad_news_without_a_good_resource() {
     for (event, row) in UNCACHED {
-        for (features, expected) in FEATURES.iter().zip(row) {
-            Case::<Full>::new(features, false).happens(*event).shows(expected);
-            Case::<Part>::new(features, false).happens(*event).shows(expected);
+        for ((features, expected), api_type) in each(row) {
+            Case::<Full>::new(features, false, api_type).happens(*event).shows(expected);
+            Case::<Part>::new(features, false, api_type).happens(*event).shows(expected);
         }
     }
 }
@@ -135,12 +135,12 @@ fn a88_3_a88_4_bad_news_without_a_good_resource() {
 #[test]
 fn a88_3_a88_4_bad_news_about_a_good_resource() {
     for (event, row) in CACHED {
-        for (features, expected) in FEATURES.iter().zip(row) {
-            Case::<Full>::new(features, true).happens(*event).shows(expected);
-            let is_missing = matches!(event, Missing);
-            // B1.11: the absence of a route configuration or of an assignment means nothing.
-            let expected = if is_missing { GOOD } else { expected };
-            Case::<Part>::new(features, true).happens(*event).shows(expected);
+        for ((features, expected), api_type) in each(row) {
+            Case::<Full>::new(features, true, api_type).happens(*event).shows(expected);
+            // B1.11: the absence of a route configuration or of an assignment means nothing. That it was removed does.
+            let is_nothing = matches!(event, Missing) && !api_type.is_delta();
+            let expected = if is_nothing { GOOD } else { expected };
+            Case::<Part>::new(features, true, api_type).happens(*event).shows(expected);
         }
     }
 }
@@ -148,9 +148,9 @@ fn a88_3_a88_4_bad_news_about_a_good_resource() {
 #[test]
 fn a_warning_and_an_absence_clear_by_themselves_when_the_resource_comes_again() {
     for (event, _) in UNCACHED.iter().chain(CACHED) {
-        for (cached, features) in [false, true].into_iter().flat_map(|c| FEATURES.map(|f| (c, f))) {
-            Case::<Full>::new(features, cached).happens(*event).recovers();
-            Case::<Part>::new(features, cached).happens(*event).recovers();
+        for ((features, cached), api_type) in each(&[false; 5]).chain(each(&[true; 5])) {
+            Case::<Full>::new(features, *cached, api_type).happens(*event).recovers();
+            Case::<Part>::new(features, *cached, api_type).happens(*event).recovers();
         }
     }
 }
@@ -158,8 +158,8 @@ fn a_warning_and_an_absence_clear_by_themselves_when_the_resource_comes_again() 
 #[test]
 fn no_bad_news_is_told_twice() {
     for (event, _) in UNCACHED.iter().chain(CACHED).filter(|(event, _)| !matches!(event, Timer(_))) {
-        for (cached, features) in [false, true].into_iter().flat_map(|c| FEATURES.map(|f| (c, f))) {
-            let mut case = Case::<Full>::new(features, cached).happens(*event);
+        for ((features, cached), api_type) in each(&[false; 5]).chain(each(&[true; 5])) {
+            let mut case = Case::<Full>::new(features, *cached, api_type).happens(*event);
             let told = case.told.len();
             case = case.happens(*event);
             assert_eq!(case.told.len(), told, "{event:?} {features:?} {cached}: {:?}", case.told);
@@ -173,22 +173,36 @@ fn the_client_may_decide_on_deletions_for_all_servers() {
         (OnDeletion::Keep, FEATURES[0], "present 1 x (NOT_FOUND)"),
         (OnDeletion::Drop, FEATURES[1], "absent NOT_FOUND"),
     ] {
-        let settings = Settings { on_deletion: Some(policy), ..Settings::default() };
-        Case::<Full>::with(features, true, settings).happens(Missing).shows(expected);
+        for api_type in VARIANTS {
+            let settings = Settings { on_deletion: Some(policy), api_type, ..Settings::default() };
+            Case::<Full>::with(features, true, settings).happens(Missing).shows(expected);
+        }
     }
 }
 
 #[test]
 fn a57_a_failure_that_follows_a_rejection_says_no_more_than_that() {
-    let case = Case::<Full>::new(&[], true).happens(Rejected).happens(Unreachable);
-    case.shows("present 1 x (INVALID_ARGUMENT)");
-    let case = Case::<Full>::new(&[], false).happens(Rejected).happens(Unreachable);
-    case.shows("absent INVALID_ARGUMENT");
+    for api_type in VARIANTS {
+        let case = Case::<Full>::new(&[], true, api_type).happens(Rejected).happens(Unreachable);
+        case.shows("present 1 x (INVALID_ARGUMENT)");
+        let case = Case::<Full>::new(&[], false, api_type).happens(Rejected).happens(Unreachable);
+        case.shows("absent INVALID_ARGUMENT");
+    }
+}
+
+const VARIANTS: [ApiType; 2] = [ApiType::AggregatedGrpc, ApiType::AggregatedDeltaGrpc];
+
+/// Each cell of a row with its features, in both variants of the protocol.
+fn each<T>(row: &[T; 5]) -> impl Iterator<Item = ((&'static [&'static str], &T), ApiType)> {
+    let cells = FEATURES.into_iter().zip(row);
+    cells.flat_map(|cell| VARIANTS.map(|api_type| (cell, api_type)))
 }
 
 /// A watch of `a` on a stream.
 struct Case<T> {
     rig: Rig,
+    /// The incremental variant is spoken.
+    delta: bool,
     attempt: u64,
     is_open: bool,
     /// The stream gave a response.
@@ -202,16 +216,18 @@ struct Case<T> {
 }
 
 impl<T: Resource> Case<T> {
-    fn new(features: &[&'static str], cached: bool) -> Self {
-        Self::with(features, cached, Settings::default())
+    fn new(features: &[&'static str], cached: bool, api_type: ApiType) -> Self {
+        Self::with(features, cached, Settings { api_type, ..Settings::default() })
     }
 
     fn with(features: &[&'static str], cached: bool, settings: Settings) -> Self {
         let server = Server::new("127.0.0.1:1").insecure().features(features.iter().copied());
+        let delta = settings.api_type.is_delta();
+        let what = format!("{} {features:?} cached {cached} in {}", T::TYPE_URL, settings.api_type);
         let rig = Rig::of(Bootstrap::builder().server(server).build().unwrap(), settings);
-        let what = format!("{} {features:?} cached {cached}", T::TYPE_URL);
         let mut case = Self {
             rig,
+            delta,
             attempt: 1,
             is_open: false,
             is_answered: false,
@@ -250,6 +266,10 @@ impl<T: Resource> Case<T> {
                 self.end(DisconnectKind::Failed(Code::Unavailable));
             }
             Rejected => self.receive(vec![any::<T>("a", "bad")]),
+            Missing if self.delta && self.cached => {
+                let response = self.response(Vec::new());
+                self.receive_response(&response, &["a"]);
+            }
             Missing => self.receive(vec![any::<T>("b", "y")]),
             Timer(seconds) => self.pass(seconds),
             ServerError(code) => {
@@ -258,7 +278,7 @@ impl<T: Resource> Case<T> {
                 let resource_name = Some(ResourceName { name: "a".into(), ..ResourceName::default() });
                 let error = ResourceError { resource_name, error_detail };
                 let response = self.response(Vec::new());
-                self.receive_response(DiscoveryResponse { resource_errors: vec![error], ..response });
+                self.receive_response(&DiscoveryResponse { resource_errors: vec![error], ..response }, &[]);
             }
         }
         self
@@ -324,7 +344,7 @@ impl<T: Resource> Case<T> {
 
     fn receive(&mut self, resources: Vec<Any>) {
         let response = self.response(resources);
-        self.receive_response(response);
+        self.receive_response(&response, &[]);
     }
 
     fn response(&mut self, resources: Vec<Any>) -> DiscoveryResponse {
@@ -333,8 +353,11 @@ impl<T: Resource> Case<T> {
         response::<T>(&self.responses.to_string(), resources)
     }
 
-    fn receive_response(&mut self, response: DiscoveryResponse) {
-        let mut said = self.rig.receive(self.attempt, &response);
+    fn receive_response(&mut self, response: &DiscoveryResponse, removed: &[&str]) {
+        let mut said = match self.delta {
+            true => self.rig.receive_raw(self.attempt, in_delta(response, removed)),
+            false => self.rig.receive(self.attempt, response),
+        };
         said.extend(self.rig.sent(self.attempt));
         self.hear(said);
     }

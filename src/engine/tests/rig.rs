@@ -52,6 +52,26 @@ pub(super) fn response<T: Resource>(version: &str, resources: Vec<Any>) -> Disco
     }
 }
 
+/// The same response in the incremental variant, with the names of what is gone.
+pub(super) fn in_delta(response: &DiscoveryResponse, removed: &[&str]) -> Vec<u8> {
+    let name = |any: &Any| crate::wire::string_field(&any.value, 1).unwrap().to_owned();
+    let resources = response.resources.iter().map(|any| Wrapper {
+        name: name(any),
+        version: response.version_info.clone(),
+        resource: Some(any.clone()),
+        ..Wrapper::default()
+    });
+    let response = DeltaDiscoveryResponse {
+        nonce: response.nonce.clone(),
+        type_url: response.type_url.clone(),
+        resources: resources.collect(),
+        removed_resources: removed.iter().map(|name| (*name).into()).collect(),
+        resource_errors: response.resource_errors.clone(),
+        ..DeltaDiscoveryResponse::default()
+    };
+    response.encode_to_vec()
+}
+
 /// A response of the incremental variant, whose nonce is `nonce`: resources by name, version and text, and removed names.
 /// Without a text the resource is unset.
 pub(super) fn delta_response<T: Resource>(
