@@ -47,12 +47,13 @@ impl Glob {
 }
 
 impl Engine {
-    /// An entry is that of a glob, which somebody watches.
+    /// An entry is that of a glob, which somebody watches. What is known of it is not published before its servers are asked.
     pub(super) fn begin_glob(&mut self, id: EntryId) {
         let Some(entry) = self.table.get_mut(id) else { return };
         entry.is_glob = true;
         let key = (entry.group, entry.ty, Which::Glob(entry.name.clone()));
-        self.collections.begin(key, || Collection { entry: Some(id), ..Collection::default() });
+        self.collections.begin(key.clone(), || Collection { entry: Some(id), ..Collection::default() });
+        self.collections.filling = Some(key);
     }
 
     /// The glob at a server that a resource which came from there is a member of. What is found is kept in the job.
@@ -144,7 +145,9 @@ impl Engine {
     pub(super) fn publish_glob_to(&mut self, id: EntryId) {
         let Some(entry) = self.table.get(id) else { return };
         let key = (entry.group, entry.ty, Which::Glob(entry.name.clone()));
-        if !entry.is_waiting() || self.groups.get(entry.group).trouble.is_some() {
+        let known = |glob: &Collection| !glob.members.is_empty() || glob.complete;
+        let is_known = !entry.is_waiting() || self.collections.get(&key).is_some_and(known);
+        if is_known || self.groups.get(entry.group).trouble.is_some() {
             self.collections.touch(&key);
             self.flush();
         }
@@ -167,21 +170,47 @@ impl Engine {
     /// seen.
     pub(super) fn join_members(&mut self, id: EntryId, server: ServerId, now: Instant) {
         let Some(entry) = self.table.get(id) else { return };
-        let (ty, active, glob) = (entry.ty, self.active_for(entry), Glob::new(&entry.name, SubId(0), id));
+        let (group, ty, glob) = (entry.group, entry.ty, Glob::new(&entry.name, SubId(0), id));
         let Some(glob) = glob else { return };
-        let is_new = server == active && self.peer(server).machine.api_type().is_delta();
-        if server == active && !is_new {
-            return;
+        let active = self.groups.get(group).active();
+        // The lowest server may have been opened just now, and then the one above it knows the members.
+        let above = self.groups.get(group).open.iter().rev().nth(1).copied();
+        if let Some(other) = if server == active { above } else { Some(active) } {
+            for member in self.members_at(other, ty, &glob, |sub| sub.of_glob) {
+                self.join(member, server, By::Glob, now);
+            }
         }
         // What a server has sent by name it need not send again when it is asked for a glob (B2.20): it counts as a member
         // until the server says otherwise.
-        let joins = |sub: &Sub| if is_new { sub.has_version() && !sub.of_glob } else { sub.of_glob };
-        let Some(interest) = self.peer(active).machine.interest(ty) else { return };
-        let members = interest.iter().filter(|(_, sub)| joins(sub) && glob.matches(&sub.name));
-        let members: Vec<_> = members.map(|(_, sub)| sub.entry).collect();
-        for member in members {
-            self.join(member, server, By::Glob, now);
-            self.publish_if(member, false, is_new);
+        if server == active && self.peer(server).machine.api_type().is_delta() {
+            for member in self.members_at(active, ty, &glob, |sub| sub.has_version() && !sub.of_glob) {
+                self.join(member, server, By::Glob, now);
+                self.join_higher(member, By::Glob, now);
+                self.publish_if(member, false, true);
+            }
+        }
+    }
+
+    fn members_at(
+        &mut self,
+        server: ServerId,
+        ty: TypeId,
+        glob: &Glob,
+        is_meant: impl Fn(&Sub) -> bool,
+    ) -> Vec<EntryId> {
+        let Some(interest) = self.peer(server).machine.interest(ty) else { return Vec::new() };
+        let members = interest.iter().filter(|(_, sub)| is_meant(sub) && glob.matches(&sub.name));
+        members.map(|(_, sub)| sub.entry).collect()
+    }
+
+    /// The server does not give a glob. That the trouble is over is seen by its members being sent again, so the next
+    /// stream asks for them all.
+    pub(super) fn forget_member_versions(&mut self, id: EntryId, server: ServerId) {
+        let Some(entry) = self.table.get(id).filter(|entry| entry.is_glob) else { return };
+        let (ty, glob) = (entry.ty, Glob::new(&entry.name, SubId(0), id));
+        let (Some(glob), Some(interest)) = (glob, self.peer(server).machine.interest(ty)) else { return };
+        for (_, sub) in interest.iter_mut().filter(|(_, sub)| sub.of_glob && glob.matches(&sub.name)) {
+            sub.version = Version::default();
         }
     }
 

@@ -24,7 +24,7 @@ pub(super) struct Collections {
     map: BTreeMap<Key, Collection>,
     /// Those that have something to publish.
     touched: BTreeSet<Key>,
-    /// A list whose members are being taken over.
+    /// A list whose members are being taken over, or a glob that is about to be asked for.
     pub(super) filling: Option<Key>,
     globs: usize,
 }

@@ -315,6 +315,7 @@ impl Engine {
     ) -> Result<View, Refusal> {
         let group = self.group_for(name, now)?;
         let entry = self.entry_for((group, ty), name.canonical());
+        let filling = self.collections.filling.clone();
         if name.is_glob() {
             self.begin_glob(entry);
         }
@@ -328,6 +329,7 @@ impl Engine {
         if self.table.get(entry).is_some_and(Entry::is_waiting) {
             self.fall_back(group, now);
         }
+        self.collections.filling = filling;
         // The view hears of it once, with all else that is known. It stands last still.
         let newest = self.table.get_mut(entry).and_then(|entry| entry.views.pop());
         self.judge(group);

@@ -3,6 +3,7 @@ mod failures;
 mod fallback;
 mod follow;
 mod globs;
+mod globs_fallback;
 mod lists;
 mod matrix;
 mod model;
