@@ -124,20 +124,21 @@ impl Engine {
         let uri = &peer.machine.server().uri;
         let sub = entry.places.at(server).and_then(|sub| peer.machine.sub(entry.ty, sub));
         let is_transient = peer.machine.server().features.resource_timer_is_transient_error;
-        let (code, message) = if peer.machine.api_type().is_delta() && sub.is_some_and(|sub| sub.missed) {
-            // It has said so while its answers did not count.
-            (Code::NotFound, no_such(uri))
-        } else {
-            let (code, prefix) = match is_transient {
-                true => (Code::Unavailable, ""),
-                false => (Code::NotFound, "does not exist: "),
+        let (code, message) =
+            if peer.machine.api_type().is_delta() && sub.is_some_and(|sub| sub.missed && sub.heard) {
+                // It has said so while its answers did not count.
+                (Code::NotFound, no_such(uri))
+            } else {
+                let (code, prefix) = match is_transient {
+                    true => (Code::Unavailable, ""),
+                    false => (Code::NotFound, "does not exist: "),
+                };
+                let hint = match peer.machine.stream().has_answered() {
+                    true => "; is the name right, and meant for this node?",
+                    false => ", nor anything else; is it frozen, or does it not know this node?",
+                };
+                (code, format!("{prefix}xDS server {uri} did not send it in time{hint}"))
             };
-            let hint = match peer.machine.stream().has_answered() {
-                true => "; is the name right, and meant for this node?",
-                false => ", nor anything else; is it frozen, or does it not know this node?",
-            };
-            (code, format!("{prefix}xDS server {uri} did not send it in time{hint}"))
-        };
         let error = WatchError::new(code, Blame::Peer, self.subject(entry), message);
         let policy = peer.policy;
         // What is held was missing from a response, but may have been on its way still.

@@ -20,6 +20,10 @@ mod news;
 mod publish;
 #[cfg(any(test, feature = "fuzzing"))]
 #[allow(clippy::disallowed_methods, reason = "the simulated clock begins some time")]
+#[cfg_attr(
+    not(feature = "fuzzing"),
+    allow(unreachable_pub, reason = "it is public for the fuzz targets alone")
+)]
 pub(crate) mod simulation;
 mod status;
 #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "nobody asks for what is counted"))]
