@@ -76,6 +76,9 @@ impl Engine {
 
     /// Takes note that a response speaks of a glob: some of its members. True when the resource is a new member.
     pub(super) fn on_member(&mut self, job: &mut Job, id: SubId) -> bool {
+        if !self.collections.has_globs() {
+            return false;
+        }
         let server = job.server();
         let interest = self.peer(server).machine.interest(job.ty());
         let Some(name) = interest.and_then(|interest| interest.get(id)).map(|sub| sub.name.clone()) else {
