@@ -319,8 +319,11 @@ impl Variant for Delta {
         (Some(request.freeze()), written)
     }
 
+    /// A server that was not asked yet owes nothing; what it does not confirm is found when it is.
     fn on_unconfirmed(&mut self, now: Instant) {
-        self.on_stream.heard = Some(now);
+        if self.on_stream.requested {
+            self.on_stream.heard = Some(now);
+        }
     }
 
     fn quiet_from(&self) -> Option<Instant> {

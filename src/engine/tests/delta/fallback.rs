@@ -5,7 +5,10 @@ use std::time::Duration;
 use super::{NONE, one, removed};
 use crate::{
     config::{ApiType, Bootstrap, Server},
-    engine::tests::rig::{Full, Rig, delta_response, stream_to},
+    engine::{
+        Names,
+        tests::rig::{Full, Part, Rig, delta_response, stream_to},
+    },
     protocol::{DisconnectKind, Settings},
 };
 
@@ -47,4 +50,32 @@ fn what_a_higher_server_has_removed_is_absent_when_it_serves_and_had_its_time() 
     rig.sent(2);
     assert_eq!(rig.pass(Duration::from_millis(14_999)), NONE);
     assert_eq!(rig.pass(Duration::from_millis(1)), ["#2 absent NOT_FOUND"]);
+}
+
+#[test]
+fn a57_5_what_a_fallback_sent_while_the_first_server_was_away_has_its_time_from_the_request() {
+    let servers = [1, 2].map(|port| Server::new(format!("127.0.0.1:{port}")).insecure());
+    let bootstrap =
+        servers.into_iter().fold(Bootstrap::builder(), |bootstrap, server| bootstrap.server(server));
+    let settings = Settings { api_type: ApiType::AggregatedDeltaGrpc, ..Settings::default() };
+    let mut rig = Rig::of(bootstrap.build().unwrap(), settings);
+    rig.watch::<Part>("p");
+    rig.watch_names::<Full>(Names::All);
+    rig.watch::<Full>("b");
+    rig.disconnect(1, DisconnectKind::Unreachable);
+    rig.connect_to(stream_to(1, 1));
+    rig.sent_to(stream_to(1, 1));
+    rig.sent_to(stream_to(1, 1));
+    rig.receive_from(stream_to(1, 1), delta_response::<Full>("n", &[("b", "f", Some("fb"))], &[]));
+    rig.sent_to(stream_to(1, 1));
+    rig.pass(Duration::from_secs(1_200));
+    assert_eq!(rig.connect(2), ["read", "send Part +p node"]);
+    let other = delta_response::<Part>("o", &[("p", "p", Some("pp"))], &[]);
+    assert_eq!(rig.receive_raw(2, other), ["disconnect 1.1", "#1 present p pp", "read"]);
+    assert_eq!(rig.sent(2), ["send Part o"]);
+    rig.pass(Duration::from_secs(10));
+    assert_eq!(rig.sent(2), ["send Full +*,b"]);
+    rig.sent(2);
+    assert_eq!(rig.pass(Duration::from_millis(14_999)), NONE);
+    assert_eq!(rig.pass(Duration::from_millis(1)), ["#3 absent NOT_FOUND", "#2 {} complete"]);
 }

@@ -1,0 +1,134 @@
+//! What can be plugged in: configurations of a type that the protocol leaves open.
+
+use std::{any::Any, fmt, sync::Arc};
+
+use bytes::Bytes;
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value};
+
+use super::{Context, Invalid};
+
+/// A configuration of a type that the protocol leaves open, parsed: that of an HTTP filter, a load balancing policy, a
+/// plugin. An application that handles more of them than the crate does implements it for its own, and adds them to a
+/// [`Registry`](super::Registry).
+///
+/// ```
+/// use serde::Serialize;
+/// use xdskit::resource::{Context, Extension, Invalid, Payload, Registry};
+///
+/// /// Endpoints by how far away they are.
+/// #[derive(Debug, PartialEq, Serialize)]
+/// struct Nearest {
+///     radius: f64,
+/// }
+///
+/// impl Extension for Nearest {
+///     const TYPE_NAME: &'static str = "example.lb.v1.Nearest";
+///
+///     fn parse(payload: Payload, _: &Context<'_>) -> Result<Self, Invalid> {
+///         let Payload::Struct(settings) = payload else {
+///             return Err(Invalid::new("must be a TypedStruct"));
+///         };
+///         let radius = settings.get("radius").and_then(|radius| radius.as_f64());
+///         Ok(Self { radius: radius.ok_or(Invalid::field("radius", "must be a number"))? })
+///     }
+/// }
+///
+/// let registry = Registry::new().with_lb_policy::<Nearest>();
+/// # let _ = registry;
+/// ```
+pub trait Extension: fmt::Debug + PartialEq + Serialize + Send + Sync + Sized + 'static {
+    /// The full name of the message, which is what follows the last slash of its type URL.
+    const TYPE_NAME: &'static str;
+
+    /// Parses and validates it.
+    ///
+    /// # Errors
+    /// When it cannot be used: the path of the field within the message, and the reason.
+    fn parse(payload: Payload, cx: &Context<'_>) -> Result<Self, Invalid>;
+}
+
+/// What an extension point carries: a message, or a JSON object that stands for one (`TypedStruct`, rules L17 and C17).
+#[derive(Debug, Clone, PartialEq)]
+pub enum Payload {
+    /// The bytes of the message.
+    Message(Bytes),
+    /// The object.
+    Struct(Map<String, Value>),
+}
+
+impl Payload {
+    /// The bytes of the message, for types that have no form as JSON here.
+    ///
+    /// # Errors
+    /// When it is an object.
+    pub fn message(self) -> Result<Bytes, Invalid> {
+        match self {
+            Self::Message(bytes) => Ok(bytes),
+            Self::Struct(_) => Err(Invalid::new("a TypedStruct is not supported for this type")),
+        }
+    }
+}
+
+/// A configuration of a type that the application has registered. In JSON an object with its type name as key.
+#[derive(Clone)]
+pub struct Custom {
+    type_name: &'static str,
+    value: Arc<dyn Configuration>,
+}
+
+impl Custom {
+    pub(super) fn parse<T: Extension>(payload: Payload, cx: &Context<'_>) -> Result<Self, Invalid> {
+        Ok(Self { type_name: T::TYPE_NAME, value: Arc::new(T::parse(payload, cx)?) })
+    }
+
+    /// The full name of its message.
+    pub fn type_name(&self) -> &'static str {
+        self.type_name
+    }
+
+    /// The configuration, if it is of type `T`.
+    pub fn get<T: Extension>(&self) -> Option<&T> {
+        self.value.as_any().downcast_ref()
+    }
+}
+
+impl fmt::Debug for Custom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.value.fmt(f)
+    }
+}
+
+impl PartialEq for Custom {
+    fn eq(&self, other: &Self) -> bool {
+        self.type_name == other.type_name && self.value.is_equal(other.value.as_any())
+    }
+}
+
+impl Serialize for Custom {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let value = self.value.to_json().map_err(serde::ser::Error::custom)?;
+        to.collect_map([(self.type_name, value)])
+    }
+}
+
+/// An [`Extension`] whose type only the application knows.
+trait Configuration: fmt::Debug + Send + Sync {
+    fn as_any(&self) -> &dyn Any;
+    fn is_equal(&self, other: &dyn Any) -> bool;
+    fn to_json(&self) -> Result<Value, serde_json::Error>;
+}
+
+impl<T: Extension> Configuration for T {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn is_equal(&self, other: &dyn Any) -> bool {
+        other.downcast_ref() == Some(self)
+    }
+
+    fn to_json(&self) -> Result<Value, serde_json::Error> {
+        serde_json::to_value(self)
+    }
+}

@@ -1,0 +1,77 @@
+//! What the application handles beside what the crate knows.
+
+use std::{any::TypeId, collections::BTreeMap, fmt};
+
+use super::{
+    Context, Invalid,
+    extension::{Custom, Extension, Payload},
+};
+
+/// The extensions that an application handles by itself, added to those that the crate knows; one of the same type name takes
+/// the place of the crate's.
+///
+/// What is in neither is unknown: a resource that needs it is rejected, and one that does not is accepted without it, as the
+/// rules of each kind of extension say.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Registry {
+    lb_policies: Parsers,
+}
+
+/// How configurations of one kind are parsed, by type name.
+#[derive(Clone, Default, PartialEq)]
+pub(super) struct Parsers(BTreeMap<&'static str, Parser>);
+
+#[derive(Clone, Copy)]
+struct Parser {
+    /// Of the typed configuration.
+    of: TypeId,
+    parse: fn(Payload, &Context<'_>) -> Result<Custom, Invalid>,
+}
+
+impl Registry {
+    /// Without extensions of an application.
+    pub const fn new() -> Self {
+        Self { lb_policies: Parsers(BTreeMap::new()) }
+    }
+
+    /// Adds a load balancing policy: a cluster's list of policies may choose it (A52), as a message or as a `TypedStruct`.
+    #[must_use]
+    pub fn with_lb_policy<T: Extension>(mut self) -> Self {
+        self.lb_policies.add::<T>();
+        self
+    }
+
+    pub(super) fn lb_policies(&self) -> &Parsers {
+        &self.lb_policies
+    }
+}
+
+impl Parsers {
+    fn add<T: Extension>(&mut self) {
+        self.0.insert(T::TYPE_NAME, Parser { of: TypeId::of::<T>(), parse: Custom::parse::<T> });
+    }
+
+    /// Parses a configuration; gives the payload back if its type is not known here.
+    pub(super) fn parse(
+        &self,
+        (type_name, payload): (&str, Payload),
+        cx: &Context<'_>,
+    ) -> Result<Result<Custom, Invalid>, Payload> {
+        match self.0.get(type_name) {
+            Some(parser) => Ok((parser.parse)(payload, cx)),
+            None => Err(payload),
+        }
+    }
+}
+
+impl PartialEq for Parser {
+    fn eq(&self, other: &Self) -> bool {
+        self.of == other.of
+    }
+}
+
+impl fmt::Debug for Parsers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
