@@ -10,15 +10,15 @@ use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use serde::Serialize;
 use xdskit::resource::{
-    Cluster, ClusterLoadAssignment, Context, Listener, Resource, RouteConfiguration, Runtime,
-    ScopedRouteConfiguration, Secret, VirtualHost,
+    Cluster, ClusterLoadAssignment, Context, Extension, Invalid, Listener, Payload, Registry, Resource,
+    RouteConfiguration, Runtime, ScopedRouteConfiguration, Secret, VirtualHost,
 };
 
 fuzz_target!(|input: &[u8]| {
     let Some((&first, message)) = input.split_first() else { return };
     let cx = Context::new().with_trusted_server(first & 0x80 != 0);
     let cx = match first & 0x40 {
-        0 => cx.with_certificate_providers(&PROVIDERS).with_lb_policies(&POLICIES),
+        0 => cx.with_certificate_providers(&PROVIDERS).with_registry(&REGISTRY),
         _ => cx,
     };
     if let Some(check) = CHECKS.get(usize::from(first & 0x3f)) {
@@ -61,4 +61,16 @@ const CHECKS: &[Check] = &[
 ];
 
 static PROVIDERS: LazyLock<BTreeSet<String>> = LazyLock::new(|| ["ca", "id"].map(str::to_owned).into());
-static POLICIES: LazyLock<BTreeSet<String>> = LazyLock::new(|| ["my.Policy".to_owned()].into());
+static REGISTRY: LazyLock<Registry> = LazyLock::new(|| Registry::new().with_lb_policy::<Anything>());
+
+/// A policy of an application that accepts whatever comes.
+#[derive(Debug, PartialEq, Serialize)]
+struct Anything;
+
+impl Extension for Anything {
+    const TYPE_NAME: &'static str = "my.Policy";
+
+    fn parse(_: Payload, _: &Context<'_>) -> Result<Self, Invalid> {
+        Ok(Self)
+    }
+}

@@ -23,6 +23,7 @@ use crate::{
     config::{ApiType, Bootstrap},
     engine::Engine,
     protocol::{OnDeletion, Settings},
+    resource,
     transport::{GrpcTransport, Transport},
 };
 
@@ -161,6 +162,13 @@ impl ClientBuilder {
     /// the cluster may be a little late. It holds for deleted endpoints and route configurations, too.
     pub fn deletion_grace(mut self, time: Duration) -> Self {
         self.settings.deletion_grace = time;
+        self
+    }
+
+    /// Says which extensions the application handles beside those that the crate knows. Resources that hold others are
+    /// rejected, or accepted without them where the rules say so.
+    pub fn extensions(mut self, registry: resource::Registry) -> Self {
+        self.settings.registry = Arc::new(registry);
         self
     }
 

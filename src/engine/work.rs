@@ -290,7 +290,10 @@ impl Engine {
         let ty = self.types[job.ty.index()];
         let peer = &self.servers[job.stream.server.0 as usize];
         let (policy, trusted) = (peer.policy, peer.machine.server().features.trusted_xds_server);
-        let cx = Context::new().with_certificate_providers(&self.providers).with_trusted_server(trusted);
+        let cx = Context::new()
+            .with_certificate_providers(&self.providers)
+            .with_registry(&self.settings.registry)
+            .with_trusted_server(trusted);
         let bytes = own(&job.envelope, located.value);
         let parsed = match located.said {
             Said::Redirect => Redirect::parse(&bytes, ty).map(|redirect| Arc::new(redirect) as Erased),

@@ -1,6 +1,6 @@
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use crate::config::ApiType;
+use crate::{config::ApiType, resource::Registry};
 
 /// What can be set about the protocol, with the defaults of a client.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +22,8 @@ pub(crate) struct Settings {
     pub(crate) dns_refresh: Duration,
     /// How long a resolution keeps a cluster that its server has deleted, while the routes still lead to it.
     pub(crate) deletion_grace: Duration,
+    /// The extensions that the application handles.
+    pub(crate) registry: Arc<Registry>,
 }
 
 /// What to do with a resource that is in use when its server says that it is no longer there.
@@ -45,6 +47,7 @@ impl Default for Settings {
             on_deletion: None,
             dns_refresh: Duration::from_secs(30),
             deletion_grace: Duration::from_secs(1),
+            registry: Arc::default(),
         }
     }
 }

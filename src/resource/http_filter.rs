@@ -6,10 +6,7 @@ use bytes::Bytes;
 use prost::Message;
 use serde::Serialize;
 
-use super::{
-    Invalid,
-    parts::{self, Payload},
-};
+use super::{Invalid, parts};
 use crate::pb::{
     envoy::{
         config::{rbac::v3::rbac::Action, route::v3::FilterConfig},
@@ -223,7 +220,7 @@ fn parse_filter(message: hcm::HttpFilter, side: Side) -> Result<Option<HttpFilte
             Side::Server => format!("filter type {type_name:?} is for clients only"),
         });
     }
-    let config = message_of(payload).map_err(|e| e.at("typed_config"))?;
+    let config = payload.message().map_err(|e| e.at("typed_config"))?;
     kind.check(config.clone()).map_err(|e| e.at("typed_config"))?;
     Ok(Some(HttpFilter { name: message.name.into(), kind, config, disabled: message.disabled }))
 }
@@ -268,17 +265,9 @@ fn parse_override(filter: &str, any: Any) -> Result<Option<OverrideSetting>, Inv
             None => Err(Invalid::new(format!("type {type_name:?} is not supported"))),
         };
     };
-    let config = message_of(payload)?;
+    let config = payload.message()?;
     kind.check_override(config.clone())?;
     Ok(Some(OverrideSetting::Config { kind, config }))
-}
-
-/// The filters that are known here are configured by messages, not by JSON.
-fn message_of(payload: Payload) -> Result<Bytes, Invalid> {
-    match payload {
-        Payload::Message(bytes) => Ok(bytes),
-        Payload::Struct(_) => Err(Invalid::new("a TypedStruct is not supported for this type")),
-    }
 }
 
 /// Rule H5; the policies are looked at where they are applied.

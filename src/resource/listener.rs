@@ -7,10 +7,10 @@ use prost::Message;
 use serde::Serialize;
 
 use super::{
-    Context, Invalid, Resource, RouteConfiguration,
+    Context, Invalid, Payload, Resource, RouteConfiguration,
     filter_chain::SocketListener,
     http_filter::{self, HttpFilter, Side},
-    parts::{self, Payload},
+    parts,
 };
 use crate::pb::{
     envoy::{

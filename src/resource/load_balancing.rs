@@ -4,12 +4,8 @@ use std::time::Duration;
 
 use prost::Message;
 use serde::Serialize;
-use serde_json::{Map, Value};
 
-use super::{
-    Context, Invalid,
-    parts::{self, Payload},
-};
+use super::{Context, Custom, Invalid, Payload, parts};
 use crate::pb::{
     envoy::{
         config::cluster::v3 as cluster,
@@ -41,7 +37,7 @@ pub enum LbPolicy {
     /// First a locality by weight, then an endpoint in it.
     WrrLocality(WrrLocality),
     /// A policy of the application's own.
-    Custom(CustomLbPolicy),
+    Custom(Custom),
 }
 
 /// Settings of [`LbPolicy::PickFirst`].
@@ -100,16 +96,6 @@ pub struct ClientSideWeightedRoundRobin {
 pub struct WrrLocality {
     /// The policy inside each locality.
     pub endpoint_picking_policy: Box<LbPolicy>,
-}
-
-/// A policy that came as a `TypedStruct`, and that the application said it knows.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct CustomLbPolicy {
-    /// The name: what follows the last slash of the type URL.
-    pub name: Box<str>,
-    /// Its settings.
-    pub config: Map<String, Value>,
 }
 
 impl LbPolicy {
@@ -198,14 +184,11 @@ struct Unsupported(String);
 
 fn policy(any: &google::Any, cx: &Context<'_>, depth: u32) -> Result<Result<LbPolicy, Unsupported>, Invalid> {
     let (name, payload) = parts::extension(any)?;
-    let bytes = match payload {
-        Payload::Message(bytes) => bytes,
-        Payload::Struct(config) if cx.knows_lb_policy(&name) => {
-            let config = parts::json_object(config);
-            return Ok(Ok(LbPolicy::Custom(CustomLbPolicy { name: (&*name).into(), config })));
-        }
-        Payload::Struct(_) => return Ok(Err(Unsupported(name.into_owned()))),
+    let payload = match cx.registry.lb_policies().parse((&name, payload), cx) {
+        Ok(custom) => return custom.map(|custom| Ok(LbPolicy::Custom(custom))),
+        Err(payload) => payload,
     };
+    let Payload::Message(bytes) = payload else { return Ok(Err(Unsupported(name.into_owned()))) };
     let Some(short) = name.strip_prefix(PREFIX) else { return Ok(Err(Unsupported(name.into_owned()))) };
     let malformed = |e: prost::DecodeError| Invalid::from(e).at("value");
     Ok(Ok(match short {

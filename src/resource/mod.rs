@@ -10,8 +10,10 @@ use bytes::Bytes;
 use crate::{name::ResourceName, observed::ErasedObserved, wire};
 
 mod collection;
+mod extension;
 mod invalid;
 mod parts;
+mod registry;
 
 pub mod cluster;
 pub mod endpoints;
@@ -36,11 +38,13 @@ pub(crate) use collection::{Inline, List, ListEntry};
 
 pub use cluster::{Cluster, ClusterKind};
 pub use endpoints::{ClusterLoadAssignment, Endpoint, HealthStatus, Locality};
+pub use extension::{Custom, Extension, Payload};
 pub use invalid::Invalid;
 pub use listener::Listener;
 pub use load_balancing::LbPolicy;
 pub use metadata::Metadata;
 pub use outlier::OutlierDetection;
+pub use registry::Registry;
 pub use route::RouteConfiguration;
 pub use runtime::Runtime;
 pub use scoped_route::ScopedRouteConfiguration;
@@ -105,21 +109,22 @@ pub trait Resource: fmt::Debug + Send + Sync + Sized + 'static {
 }
 
 /// What the rules of a resource depend on beside its bytes.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Context<'a> {
     /// Names of the bootstrap's certificate provider instances that can be used; `None` knows of none.
     pub certificate_providers: Option<&'a BTreeSet<String>>,
     /// The server has the feature `trusted_xds_server`, so fields that touch security are honoured (A81-1).
     pub trusted_server: bool,
-    /// Names of the load balancing policies that the application brings (rule C17); `None` knows of none.
-    pub lb_policies: Option<&'a BTreeSet<String>>,
+    /// What the application handles beside what the crate knows.
+    pub registry: &'a Registry,
 }
 
 impl<'a> Context<'a> {
-    /// A context for an untrusted server and without certificate providers or policies.
+    /// A context for an untrusted server, without certificate providers and extensions of an application.
     pub const fn new() -> Self {
-        Self { certificate_providers: None, trusted_server: false, lb_policies: None }
+        static NOTHING: Registry = Registry::new();
+        Self { certificate_providers: None, trusted_server: false, registry: &NOTHING }
     }
 
     /// Makes certificate provider instances known.
@@ -136,21 +141,22 @@ impl<'a> Context<'a> {
         self
     }
 
-    /// Makes load balancing policies of the application known, which come as a `TypedStruct` of that name.
+    /// Makes the extensions of an application known.
     #[must_use]
-    pub const fn with_lb_policies(mut self, names: &'a BTreeSet<String>) -> Self {
-        self.lb_policies = Some(names);
+    pub const fn with_registry(mut self, registry: &'a Registry) -> Self {
+        self.registry = registry;
         self
-    }
-
-    /// Whether the application brings a load balancing policy of this name.
-    pub fn knows_lb_policy(&self, name: &str) -> bool {
-        self.lb_policies.is_some_and(|names| names.contains(name))
     }
 
     /// Whether the bootstrap has a usable certificate provider instance of this name.
     pub fn has_certificate_provider(&self, name: &str) -> bool {
         self.certificate_providers.is_some_and(|names| names.contains(name))
+    }
+}
+
+impl Default for Context<'_> {
+    fn default() -> Self {
+        Self::new()
     }
 }
 

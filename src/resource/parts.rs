@@ -6,11 +6,11 @@ use std::{
     time::Duration,
 };
 
-use prost::{Message, bytes::Bytes};
+use prost::Message;
 use serde::Serializer;
 use serde_json::{Number, Value};
 
-use super::Invalid;
+use super::{Invalid, extension::Payload};
 use crate::pb::{
     envoy::{config::core::v3 as core, r#type::v3 as percent},
     google::protobuf as google,
@@ -20,13 +20,6 @@ use crate::pb::{
 /// The name of a message in a type URL: what follows the last slash.
 pub(crate) fn message_name(type_url: &str) -> &str {
     type_url.rsplit('/').next().unwrap_or(type_url)
-}
-
-/// What an extension point carries: a message, or a JSON object that stands for one (rules L17, C17).
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Payload {
-    Message(Bytes),
-    Struct(google::Struct),
 }
 
 /// An `Any` at an extension point with `TypedStruct` resolved: the name of the message that is meant, and its payload.
@@ -43,7 +36,7 @@ pub(crate) fn extension(any: &google::Any) -> Result<(Cow<'_, str>, Payload), In
         name => return Ok((Cow::Borrowed(name), Payload::Message(any.value.clone()))),
     };
     let name = message_name(&type_url).to_owned();
-    Ok((Cow::Owned(name), Payload::Struct(value.unwrap_or_default())))
+    Ok((Cow::Owned(name), Payload::Struct(json_object(value.unwrap_or_default()))))
 }
 
 /// Decodes the value of an `Any` whose type has been looked at.
@@ -182,6 +175,8 @@ const EXACT_INTEGERS: f64 = 9_007_199_254_740_992.0;
 
 #[cfg(test)]
 mod tests {
+    use bytes::Bytes;
+
     use super::*;
 
     #[test]
@@ -220,7 +215,7 @@ mod tests {
         for outer in ["type.googleapis.com/xds.type.v3.TypedStruct", "t/udpa.type.v1.TypedStruct"] {
             let any = google::Any { type_url: outer.into(), value: inner.encode_to_vec().into() };
             let (name, payload) = extension(&any).unwrap();
-            assert_eq!((&*name, payload), ("x.Y", Payload::Struct(google::Struct::default())));
+            assert_eq!((&*name, payload), ("x.Y", Payload::Struct(serde_json::Map::new())));
             let broken = google::Any { value: Bytes::from_static(b"\xff"), ..any };
             assert_eq!(extension(&broken).unwrap_err().path(), "value");
         }

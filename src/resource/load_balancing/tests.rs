@@ -1,4 +1,4 @@
-use std::collections::BTreeSet;
+use serde::Serialize;
 
 use super::*;
 use crate::pb::{
@@ -11,6 +11,7 @@ use crate::pb::{
     },
     udpa, xds,
 };
+use crate::resource::{Extension, Registry};
 
 fn any(name: &str, message: &impl Message) -> google::Any {
     google::Any { type_url: format!("type.googleapis.com/{name}"), value: message.encode_to_vec().into() }
@@ -269,21 +270,41 @@ fn c16_a_locality_policy_needs_a_policy_inside() {
     assert_eq!(e.unwrap_err().path(), format!("{AT}.typed_config.endpoint_picking_policy.policies"));
 }
 
+/// A policy of an application.
+#[derive(Debug, PartialEq, Serialize)]
+struct Nearest {
+    radius: f64,
+}
+
+impl Extension for Nearest {
+    const TYPE_NAME: &'static str = "my.Nearest";
+
+    fn parse(payload: Payload, _: &Context<'_>) -> Result<Self, Invalid> {
+        let Payload::Struct(settings) = payload else { return Err(Invalid::new("must be a TypedStruct")) };
+        let radius = settings.get("radius").and_then(serde_json::Value::as_f64);
+        Ok(Self { radius: radius.ok_or(Invalid::field("radius", "must be a number"))? })
+    }
+}
+
 #[test]
 fn c17_typed_structs_are_policies_that_the_application_knows() {
     let kind = Some(google::value::Kind::NumberValue(3.0));
-    let config = google::Struct { fields: [("x".to_owned(), google::Value { kind })].into() };
-    let type_url = "type.googleapis.com/my.Policy".to_owned();
+    let config = google::Struct { fields: [("radius".to_owned(), google::Value { kind })].into() };
+    let type_url = "type.googleapis.com/my.Nearest".to_owned();
     let new = xds::r#type::v3::TypedStruct { type_url: type_url.clone(), value: Some(config.clone()) };
-    let old = udpa::r#type::v1::TypedStruct { type_url, value: Some(config) };
-    let known = BTreeSet::from(["my.Policy".to_owned()]);
+    let old = udpa::r#type::v1::TypedStruct { type_url: type_url.clone(), value: Some(config) };
+    let empty = xds::r#type::v3::TypedStruct { type_url, value: None };
+    let registry = Registry::new().with_lb_policy::<Nearest>();
+    let cx = Context::new().with_registry(&registry);
     for typed in [any("xds.type.v3.TypedStruct", &new), any("udpa.type.v1.TypedStruct", &old)] {
         let from = list([typed, round_robin()]);
         assert_eq!(first_supported(&from, &Context::new(), 0), Ok(LbPolicy::RoundRobin));
-        let parsed = first_supported(&from, &Context::new().with_lb_policies(&known), 0).unwrap();
-        assert_eq!(
-            serde_json::to_string(&parsed).unwrap(),
-            r#"{"custom":{"name":"my.Policy","config":{"x":3}}}"#
-        );
+        let parsed = first_supported(&from, &cx, 0).unwrap();
+        assert_eq!(serde_json::to_string(&parsed).unwrap(), r#"{"custom":{"my.Nearest":{"radius":3.0}}}"#);
+        let LbPolicy::Custom(custom) = &parsed else { panic!("{parsed:?}") };
+        assert_eq!((custom.type_name(), custom.get()), ("my.Nearest", Some(&Nearest { radius: 3.0 })));
     }
+    let rejected = first_supported(&list([any("xds.type.v3.TypedStruct", &empty)]), &cx, 0).unwrap_err();
+    let at = "policies[0].typed_extension_config.typed_config.radius";
+    assert_eq!(rejected.to_string(), format!("{at}: must be a number"));
 }
