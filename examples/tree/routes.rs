@@ -3,9 +3,9 @@
 use xdskit::{
     resolve::Snapshot,
     resource::{
-        matcher::{HeaderCondition, HeaderMatcher, StringMatcher, StringPattern},
+        matcher::{HeaderCondition, HeaderMatcher, PathPattern, StringMatcher, StringPattern},
         route_action::{ClusterChoice, RouteAction},
-        route_match::{PathMatcher, RouteMatch},
+        route_match::RouteMatch,
     },
 };
 
@@ -62,20 +62,20 @@ impl Artist {
 
 /// What requests must look like.
 fn requests(matcher: &RouteMatch) -> String {
-    let mut text = match &matcher.path {
-        PathMatcher::Prefix(prefix) => format!("{prefix}*"),
-        PathMatcher::Exact(path) => path.to_string(),
-        PathMatcher::SafeRegex(regex) => format!("~ {}", regex.as_str()),
+    let mut text = match &matcher.path.pattern {
+        PathPattern::Prefix(prefix) => format!("{prefix}*"),
+        PathPattern::Exact(path) => path.to_string(),
+        PathPattern::SafeRegex(regex) => format!("~ {}", regex.as_str()),
         _ => "?".to_owned(),
     };
-    if !matcher.case_sensitive {
+    if !matcher.path.case_sensitive {
         text += " (in any case)";
     }
     for header in &matcher.headers {
         text += &format!("  {}", condition(header));
     }
-    if let Some(part) = matcher.fraction_per_million {
-        text += &format!("  {} of them", percent(f64::from(part), 1e6));
+    if let Some(part) = matcher.fraction {
+        text += &format!("  {} of them", percent(f64::from(part.per_million()), 1e6));
     }
     text
 }

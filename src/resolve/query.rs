@@ -153,10 +153,9 @@ impl<'a> RouteQuery<'a> {
 
     /// Whether the request matches; `index` is the place of the route, so that each draws another number.
     fn matches(&self, matcher: &RouteMatch, index: usize) -> bool {
-        matcher.matches_path(self.path)
+        matcher.path.matches(self.path)
             && matcher.headers.iter().all(|header| self.matches_header(header))
-            && (matcher.fraction_per_million.is_none()
-                || matcher.matches_fraction(draw(self.random, index as u64, 1_000_000)))
+            && matcher.fraction.is_none_or(|part| part.matches(draw(self.random, index as u64, 1_000_000)))
     }
 
     fn matches_header(&self, matcher: &HeaderMatcher) -> bool {

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use prost::Message;
 use serde::Serialize;
 
-use super::{Context, Invalid, Metadata, Resource, parts};
+use super::{Context, Invalid, Metadata, Resource, matcher::Fraction, parts};
 use crate::pb::{
     envoy::config::{
         core::v3 as core,
@@ -244,10 +244,10 @@ impl DropOverload {
             return Err(Invalid::field("category", "must not be empty"));
         }
         let fraction = from.drop_percentage.ok_or(Invalid::new("must be set"));
-        let fraction = fraction.and_then(|fraction| parts::per_million(&fraction));
+        let fraction = fraction.and_then(Fraction::parse);
         Ok(Self {
             category: from.category.into(),
-            requests_per_million: fraction.map_err(|e| e.at("drop_percentage"))?,
+            requests_per_million: fraction.map_err(|e| e.at("drop_percentage"))?.per_million(),
         })
     }
 }

@@ -1,14 +1,12 @@
 //! The listeners of servers: filter chains, and which connections they are for.
 
-use std::{
-    collections::BTreeSet,
-    fmt,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+use std::{collections::BTreeSet, net::SocketAddr};
+
+use serde::Serialize;
+
+use super::{
+    Context, DownstreamTls, Invalid, http_filter::Side, listener::HttpConnectionManager, matcher::Cidr, parts,
 };
-
-use serde::{Serialize, Serializer};
-
-use super::{Context, DownstreamTls, Invalid, http_filter::Side, listener::HttpConnectionManager, parts};
 use crate::pb::envoy::config::{
     core::v3 as core,
     listener::v3::{self as pb, filter::ConfigType, filter_chain_match::ConnectionSourceType},
@@ -68,13 +66,6 @@ pub enum SourceType {
     SameIpOrLoopback,
     /// Another host.
     External,
-}
-
-/// A range of addresses, in JSON as text: `10.0.0.0/8`. The bits behind the prefix are 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Cidr {
-    address: IpAddr,
-    prefix_len: u8,
 }
 
 impl SocketListener {
@@ -255,72 +246,6 @@ fn connection_manager(filters: Vec<pb::Filter>, cx: &Context<'_>) -> Result<Http
         None => Err(Invalid::new("typed_config must be set")),
     };
     parsed.map_err(|e| e.at_index("filters", 0))
-}
-
-impl Cidr {
-    /// The first address of the range.
-    pub fn address(&self) -> IpAddr {
-        self.address
-    }
-
-    /// How many bits all addresses of the range have in common.
-    pub fn prefix_len(&self) -> u8 {
-        self.prefix_len
-    }
-
-    /// Whether an address is in the range; an IPv4 address that is written as an IPv6 one counts as IPv4.
-    pub fn contains(&self, address: IpAddr) -> bool {
-        Self::masked(address.to_canonical(), self.prefix_len).address == self.address
-    }
-
-    /// Rules S19 to S21; each range once, sorted.
-    fn parse_list(field: &str, ranges: &[core::CidrRange]) -> Result<Box<[Self]>, Invalid> {
-        let ranges = ranges.iter().enumerate();
-        let parsed: BTreeSet<_> = ranges
-            .map(|(i, range)| Self::parse(range).map_err(|e| e.at_index(field, i)))
-            .collect::<Result<_, _>>()?;
-        Ok(parsed.into_iter().collect())
-    }
-
-    /// A prefix longer than the address is the whole address (A36-9).
-    fn parse(range: &core::CidrRange) -> Result<Self, Invalid> {
-        let address: IpAddr = range.address_prefix.parse().map_err(|_| {
-            Invalid::field("address_prefix", format!("{:?} is no IP address", range.address_prefix))
-        })?;
-        let bits = range.prefix_len.map_or(0, |bits| bits.value).min(128);
-        let bits = u8::try_from(bits).unwrap_or(128);
-        Ok(match (address, address.to_canonical()) {
-            (IpAddr::V6(_), canonical @ IpAddr::V4(_)) if bits >= 96 => Self::masked(canonical, bits - 96),
-            _ => Self::masked(address, bits),
-        })
-    }
-
-    fn masked(address: IpAddr, bits: u8) -> Self {
-        match address {
-            IpAddr::V4(v4) => {
-                let prefix_len = bits.min(32);
-                let mask = u32::MAX.checked_shl(32 - u32::from(prefix_len)).unwrap_or(0);
-                Self { address: Ipv4Addr::from(u32::from(v4) & mask).into(), prefix_len }
-            }
-            IpAddr::V6(v6) => {
-                let prefix_len = bits.min(128);
-                let mask = u128::MAX.checked_shl(128 - u32::from(prefix_len)).unwrap_or(0);
-                Self { address: Ipv6Addr::from(u128::from(v6) & mask).into(), prefix_len }
-            }
-        }
-    }
-}
-
-impl fmt::Display for Cidr {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{}", self.address, self.prefix_len)
-    }
-}
-
-impl Serialize for Cidr {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
 }
 
 /// Chains are compared by all combinations of their conditions, so those must be bounded.

@@ -14,6 +14,8 @@ mod extension;
 mod invalid;
 mod parts;
 mod registry;
+#[cfg(test)]
+mod samples;
 
 pub mod cluster;
 pub mod endpoints;

@@ -11,11 +11,7 @@ use serde::Serializer;
 use serde_json::{Number, Value};
 
 use super::{Invalid, extension::Payload};
-use crate::pb::{
-    envoy::{config::core::v3 as core, r#type::v3 as percent},
-    google::protobuf as google,
-    udpa, xds,
-};
+use crate::pb::{envoy::config::core::v3 as core, google::protobuf as google, udpa, xds};
 
 /// The name of a message in a type URL: what follows the last slash.
 pub(crate) fn message_name(type_url: &str) -> &str {
@@ -80,21 +76,6 @@ pub(crate) fn serialize_some_seconds<S: Serializer>(
         Some(duration) => to.serialize_some(&seconds(*duration)),
         None => to.serialize_none(),
     }
-}
-
-/// A fraction in parts of a million, at most the whole (R17, E13).
-pub(crate) fn per_million(fraction: &percent::FractionalPercent) -> Result<u32, Invalid> {
-    use percent::fractional_percent::DenominatorType;
-    let scale = match DenominatorType::try_from(fraction.denominator) {
-        Ok(DenominatorType::Hundred) => 10_000,
-        Ok(DenominatorType::TenThousand) => 100,
-        Ok(DenominatorType::Million) => 1,
-        Err(_) => {
-            let reason = format!("{} is no known denominator", fraction.denominator);
-            return Err(Invalid::field("denominator", reason));
-        }
-    };
-    Ok(fraction.numerator.saturating_mul(scale).min(1_000_000))
 }
 
 /// Accepts the sources that stay on the stream of the resource that names them: `ads` and `self` (L7, C1).
@@ -194,19 +175,6 @@ mod tests {
         ] {
             assert_eq!(parse(s, n).unwrap_err().path(), path);
         }
-    }
-
-    #[test]
-    fn fractions_are_parts_of_a_million_and_never_more_than_the_whole() {
-        let parse = |numerator, denominator| {
-            per_million(&percent::FractionalPercent { numerator, denominator }).map_err(|e| e.to_string())
-        };
-        for (numerator, denominator, expected) in
-            [(7, 0, 70_000), (7, 1, 700), (7, 2, 7), (101, 0, 1_000_000), (u32::MAX, 1, 1_000_000)]
-        {
-            assert_eq!(parse(numerator, denominator), Ok(expected));
-        }
-        assert_eq!(parse(7, 3), Err("denominator: 3 is no known denominator".into()));
     }
 
     #[test]

@@ -59,7 +59,7 @@ impl RouteConfiguration {
         Ok(Self { name: message.name.into(), virtual_hosts })
     }
 
-    /// The virtual host for a host, by the domain that fits it best (A28-1, see [`Fit`](super::virtual_host::Fit)); the first
+    /// The virtual host for a host, by the domain that fits it best (A28-1, see [`Fit`](super::matcher::Fit)); the first
     /// among equals.
     pub fn virtual_host(&self, host: &str) -> Option<&VirtualHost> {
         self.virtual_host_index(host).map(|index| &self.virtual_hosts[index])

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::{
     Context, Invalid, Resource,
     http_filter::{self, FilterOverride},
+    matcher::{DomainPattern, Fit},
     retry::RetryPolicy,
     route::Route,
     route_action::Scope,
@@ -32,21 +33,6 @@ pub struct VirtualHost {
     pub filter_overrides: Box<[FilterOverride]>,
 }
 
-/// Hosts that a virtual host is for: `a.example`, `*.example`, `a.*` or `*`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
-#[serde(transparent)]
-pub struct DomainPattern(Box<str>);
-
-/// How well a pattern fits a host (A28-1); the greater is the better.
-///
-/// An exact domain fits better than one with the wildcard in front, that better than one with it at the end, and that
-/// better than `*`; among the same kind the longest fits best.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Fit {
-    kind: u8,
-    length: usize,
-}
-
 impl VirtualHost {
     /// Rules R6 to R9.
     pub(super) fn parse_message(message: pb::VirtualHost, scope: &Scope<'_>) -> Result<Self, Invalid> {
@@ -55,7 +41,7 @@ impl VirtualHost {
         }
         let domains = message.domains.into_iter().enumerate();
         let domains = domains
-            .map(|(i, domain)| DomainPattern::parse(domain).map_err(|e| e.at_index("domains", i)))
+            .map(|(i, domain)| DomainPattern::new(domain).map_err(|e| e.at_index("domains", i)))
             .collect::<Result<_, _>>()?;
         let mut routes = Vec::with_capacity(message.routes.len());
         for (i, route) in message.routes.into_iter().enumerate() {
@@ -89,43 +75,6 @@ impl Resource for VirtualHost {
     }
 }
 
-impl DomainPattern {
-    /// Rule R7.
-    fn parse(pattern: String) -> Result<Self, Invalid> {
-        if pattern.is_empty() {
-            return Err(Invalid::new("a domain must not be empty"));
-        }
-        if pattern.contains('*') && !pattern.starts_with('*') && !pattern.ends_with('*') {
-            let reason = format!("{pattern:?} has its wildcard neither at the beginning nor at the end");
-            return Err(Invalid::new(reason));
-        }
-        Ok(Self(pattern.into()))
-    }
-
-    /// The pattern, as written.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-
-    /// How well the pattern fits a host, whatever the case of its letters; `None` if it does not.
-    pub fn fit(&self, host: &str) -> Option<Fit> {
-        let (pattern, host) = (self.0.as_bytes(), host.as_bytes());
-        let (kind, fits) = match pattern {
-            b"*" => (0, true),
-            // The wildcard stands for at least one character.
-            [b'*', suffix @ ..] => (
-                2,
-                host.len() > suffix.len() && host[host.len() - suffix.len()..].eq_ignore_ascii_case(suffix),
-            ),
-            [prefix @ .., b'*'] => {
-                (1, host.len() > prefix.len() && host[..prefix.len()].eq_ignore_ascii_case(prefix))
-            }
-            exact => (3, host.eq_ignore_ascii_case(exact)),
-        };
-        fits.then_some(Fit { kind, length: pattern.len() })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,18 +98,6 @@ mod tests {
         }
         for bad in ["", "a*b"] {
             assert_eq!(parse(&["ok", bad]).unwrap_err().path(), "domains[1]", "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn a28_1_patterns_fit_by_kind_then_length() {
-        let fit = |pattern: &str| DomainPattern::parse(pattern.into()).unwrap().fit("Cart.Shop.example");
-        let best_last = ["*", "cart.*", "cart.shop.*", "*.example", "*.shop.EXAMPLE", "cart.shop.example"];
-        for pair in best_last.windows(2) {
-            assert!(fit(pair[0]).unwrap() < fit(pair[1]).unwrap(), "{pair:?}");
-        }
-        for none in ["shop.example", "*.shop", "shop.*", "cart.shop.example*", "*cart.shop.example"] {
-            assert_eq!(fit(none), None, "{none:?}");
         }
     }
 

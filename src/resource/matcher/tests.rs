@@ -1,58 +1,53 @@
 use serde_json::json;
 
 use super::*;
-use crate::pb::envoy::r#type::v3::Int64Range;
+use crate::pb::envoy::{
+    config::{
+        core::v3::CidrRange,
+        route::v3::{self as route, header_matcher::HeaderMatchSpecifier, route_match::PathSpecifier},
+    },
+    r#type::{
+        matcher::v3::{self as pb, string_matcher::MatchPattern},
+        v3::Int64Range,
+    },
+};
 
-fn text(pattern: MatchPattern) -> Result<StringMatcher, Invalid> {
-    StringMatcher::parse(matcher::StringMatcher { match_pattern: Some(pattern), ignore_case: false })
+mod properties;
+mod rules;
+
+fn text(pattern: MatchPattern) -> StringMatcher {
+    StringMatcher::parse(pb::StringMatcher { match_pattern: Some(pattern), ignore_case: false }).unwrap()
 }
 
 fn ignoring_case(pattern: MatchPattern) -> StringMatcher {
-    StringMatcher::parse(matcher::StringMatcher { match_pattern: Some(pattern), ignore_case: true }).unwrap()
+    StringMatcher::parse(pb::StringMatcher { match_pattern: Some(pattern), ignore_case: true }).unwrap()
 }
 
-fn regex(pattern: &str) -> matcher::RegexMatcher {
-    matcher::RegexMatcher { regex: pattern.into() }
+fn regex(pattern: &str) -> pb::RegexMatcher {
+    pb::RegexMatcher { regex: pattern.into() }
 }
 
-fn header(specifier: HeaderMatchSpecifier) -> Result<HeaderMatcher, Invalid> {
-    HeaderMatcher::parse(route::HeaderMatcher {
+fn header(specifier: HeaderMatchSpecifier) -> HeaderMatcher {
+    let message = route::HeaderMatcher {
         name: "x-user".into(),
         header_match_specifier: Some(specifier),
         ..Default::default()
-    })
+    };
+    HeaderMatcher::parse(message).unwrap()
 }
 
 #[test]
-fn m1_a_pattern_is_required() {
-    assert!(StringMatcher::parse(matcher::StringMatcher::default()).is_err());
-    assert!(text(MatchPattern::Exact("a".into())).is_ok());
-}
-
-#[test]
-fn m2_m3_m4_parts_must_not_be_empty_and_m5_exact_may() {
-    for (pattern, path) in [
-        (MatchPattern::Prefix(String::new()), "prefix"),
-        (MatchPattern::Suffix(String::new()), "suffix"),
-        (MatchPattern::Contains(String::new()), "contains"),
-    ] {
-        assert_eq!(text(pattern).unwrap_err().path(), path);
-    }
-    let empty = text(MatchPattern::Exact(String::new())).unwrap();
-    assert!(empty.matches(""));
-    assert!(!empty.matches("a"));
-}
-
-#[test]
-fn patterns_match_what_they_say() {
+fn texts_match_what_their_pattern_says() {
     for (pattern, yes, no) in [
         (MatchPattern::Exact("Ab".into()), &["Ab"][..], &["ab", "Abc", "", "A"][..]),
+        (MatchPattern::Exact(String::new()), &[""], &["a"]),
         (MatchPattern::Prefix("Ab".into()), &["Ab", "Abc"], &["abc", "A", "", "cAb"]),
         (MatchPattern::Suffix("Ab".into()), &["Ab", "cAb"], &["cab", "b", "", "Abc"]),
         (MatchPattern::Contains("Ab".into()), &["Ab", "cAbc"], &["cabc", "A", ""]),
         (MatchPattern::SafeRegex(regex("A|Ab")), &["A", "Ab"], &["Abc", "cA", "", "Ab\n"]),
+        (MatchPattern::SafeRegex(regex("")), &[""], &["a", "\n"]),
     ] {
-        let matcher = text(pattern).unwrap();
+        let matcher = text(pattern);
         for text in yes {
             assert!(matcher.matches(text), "{matcher:?} on {text:?}");
         }
@@ -71,6 +66,7 @@ fn case_can_be_ignored() {
         MatchPattern::Contains("B".into()),
     ] {
         assert!(ignoring_case(pattern.clone()).matches("AbC"));
+        assert!(!text(pattern.clone()).matches("AbC"));
         assert!(!ignoring_case(pattern).matches("xyz"));
     }
     // A part of a longer character is no match, and no panic.
@@ -78,68 +74,45 @@ fn case_can_be_ignored() {
 }
 
 #[test]
-fn m6_regexes_are_anchored_and_must_compile() {
-    let matcher = Regex::new("a+|b").unwrap();
-    for (text, expected) in [("aaa", true), ("b", true), ("aab", false), ("xa", false), ("a\n", false)] {
-        assert_eq!(matcher.matches(text), expected, "{text:?}");
-    }
-    for bad in ["(", "a)|(b", "*", r"(a)\1", "(?=a)"] {
-        let error = text(MatchPattern::SafeRegex(regex(bad))).unwrap_err();
-        assert_eq!(error.path(), "safe_regex.regex");
-        assert!(!error.reason().contains('\n'), "{error}");
-    }
-    assert!(Regex::new("(?m)a$").unwrap().matches("a"));
-    assert!(!Regex::new("(?m)a$").unwrap().matches("a\nb"));
-}
-
-#[test]
-fn m6_regexes_over_the_size_limit_are_rejected() {
-    assert!(Regex::new("[a-z0-9-]{1,253}").is_ok());
-    let error = Regex::new(r"((a{1000}){1000}){1000}").unwrap_err();
-    assert!(error.reason().contains("size limit"), "{error}");
-}
-
-#[test]
-fn m6_classes_are_ascii_unless_the_pattern_needs_unicode() {
-    assert!(!Regex::new(r"\w").unwrap().matches("é"));
-    assert!(Regex::new(r"\p{L}").unwrap().matches("é"));
-    assert!(Regex::new("[é]").unwrap().matches("é"));
-    assert!(Regex::new(".*").unwrap().matches("é"));
-}
-
-#[test]
-fn m7_a_regex_drops_ignore_case() {
-    let matcher = ignoring_case(MatchPattern::SafeRegex(regex("a")));
-    assert!(!matcher.ignore_case);
-    assert!(matcher.matches("a"));
-    assert!(!matcher.matches("A"));
-}
-
-#[test]
-fn m8_specifiers_are_required_and_checked() {
-    let unset = route::HeaderMatcher { name: "x-user".into(), ..Default::default() };
-    assert!(HeaderMatcher::parse(unset).is_err());
-    for (specifier, path) in [
-        (HeaderMatchSpecifier::PrefixMatch(String::new()), "prefix_match"),
-        (HeaderMatchSpecifier::SuffixMatch(String::new()), "suffix_match"),
-        (HeaderMatchSpecifier::ContainsMatch(String::new()), "contains_match"),
-        (HeaderMatchSpecifier::SafeRegexMatch(regex("(")), "safe_regex_match.regex"),
-        (HeaderMatchSpecifier::StringMatch(matcher::StringMatcher::default()), "string_match"),
-        (HeaderMatchSpecifier::RangeMatch(Int64Range { start: 2, end: 1 }), "range_match"),
+fn what_is_no_utf_8_is_matched_by_its_bytes() {
+    for pattern in [
+        MatchPattern::Prefix("a".into()),
+        MatchPattern::Contains("a".into()),
+        MatchPattern::SafeRegex(regex("a.")),
     ] {
-        assert_eq!(header(specifier).unwrap_err().path(), path);
-    }
-    for specifier in [
-        HeaderMatchSpecifier::ExactMatch(String::new()),
-        HeaderMatchSpecifier::RangeMatch(Int64Range { start: 1, end: 1 }),
-        HeaderMatchSpecifier::PresentMatch(false),
-    ] {
-        assert!(header(specifier).is_ok());
+        assert!(text(pattern.clone()).matches_bytes(b"a\xff"), "{pattern:?}");
+        assert!(!text(pattern.clone()).matches_bytes(b"\xff"), "{pattern:?}");
     }
 }
 
 #[test]
-fn m8_headers_match() {
+fn regexes_match_the_whole_text() {
+    for (pattern, text, expected) in [
+        ("a+|b", "aaa", true),
+        ("a+|b", "b", true),
+        ("a+|b", "aab", false),
+        ("a+|b", "xa", false),
+        ("a+|b", "a\n", false),
+        ("(?m)a$", "a", true),
+        ("(?m)a$", "a\nb", false),
+        // Classes are those of ASCII, unless the pattern cannot do without Unicode.
+        (r"\w", "é", false),
+        (r"\p{L}", "é", true),
+        ("[é]", "é", true),
+        (".*", "é", true),
+    ] {
+        assert_eq!(Regex::new(pattern).unwrap().matches(text), expected, "{pattern:?} on {text:?}");
+    }
+}
+
+#[test]
+fn regexes_take_linear_time() {
+    let text = "a".repeat(100_000);
+    assert!(!Regex::new("(a*)*(a|aa)*b").unwrap().matches(&text));
+}
+
+#[test]
+fn headers_match_what_their_condition_says() {
     let some = Some;
     for (specifier, yes, no) in [
         (HeaderMatchSpecifier::ExactMatch("a".into()), some("a"), some("A")),
@@ -149,10 +122,11 @@ fn m8_headers_match() {
         (HeaderMatchSpecifier::SafeRegexMatch(regex("a+")), some("aa"), some("aab")),
         (HeaderMatchSpecifier::RangeMatch(Int64Range { start: -1, end: 2 }), some("-1"), some("2")),
         (HeaderMatchSpecifier::RangeMatch(Int64Range { start: 0, end: 9 }), some("0"), some("1.5")),
+        (HeaderMatchSpecifier::RangeMatch(Int64Range { start: 0, end: 9 }), some("8"), some("")),
         (HeaderMatchSpecifier::PresentMatch(true), some(""), None),
         (HeaderMatchSpecifier::PresentMatch(false), None, some("")),
     ] {
-        let matcher = header(specifier).unwrap();
+        let matcher = header(specifier);
         let inverted = HeaderMatcher { invert: true, ..matcher.clone() };
         assert!(matcher.matches(yes) && !matcher.matches(no), "{matcher:?}");
         assert!(!inverted.matches(yes) && inverted.matches(no), "inverted {matcher:?}");
@@ -160,21 +134,138 @@ fn m8_headers_match() {
 }
 
 #[test]
-fn m8_a_missing_header_has_no_value_to_match_inverted_or_not() {
-    let matcher = header(HeaderMatchSpecifier::ExactMatch(String::new())).unwrap();
-    assert!(!matcher.matches(None));
-    assert!(!HeaderMatcher { invert: true, ..matcher.clone() }.matches(None));
+fn a63_a_header_can_be_matched_by_a_string_matcher() {
+    let of = |ignore_case| {
+        let match_pattern = Some(MatchPattern::Prefix("Ad".into()));
+        header(HeaderMatchSpecifier::StringMatch(pb::StringMatcher { match_pattern, ignore_case }))
+    };
+    for (value, exactly, ignoring_case) in [("Ada", true, true), ("aDA", false, true), ("bob", false, false)]
+    {
+        assert_eq!(of(false).matches(Some(value)), exactly, "{value}");
+        assert_eq!(of(true).matches(Some(value)), ignoring_case, "{value}");
+    }
+}
+
+#[test]
+fn a41_3_a_missing_header_has_no_value_to_match_inverted_or_not() {
+    for specifier in [
+        HeaderMatchSpecifier::ExactMatch(String::new()),
+        HeaderMatchSpecifier::SafeRegexMatch(regex(".*")),
+        HeaderMatchSpecifier::RangeMatch(Int64Range { start: i64::MIN, end: i64::MAX }),
+    ] {
+        let matcher = header(specifier);
+        assert!(!matcher.matches(None), "{matcher:?}");
+        assert!(!HeaderMatcher { invert: true, ..matcher }.matches(None));
+    }
+    let matcher = header(HeaderMatchSpecifier::ExactMatch(String::new()));
     assert!(HeaderMatcher { missing_is_empty: true, ..matcher }.matches(None));
 }
 
 #[test]
+fn paths_match_what_their_pattern_says() {
+    let prefix = |text: &str| PathSpecifier::Prefix(text.into());
+    let whole = |text: &str| PathSpecifier::Path(text.into());
+    let regex = |text: &str| PathSpecifier::SafeRegex(regex(text));
+    for (specifier, case_sensitive, yes, no) in [
+        (prefix("/Shop"), true, &["/Shop", "/Shop/cart", "/Shopping"][..], &["/shop", "/Sho", ""][..]),
+        (prefix("/Shop"), false, &["/shop", "/sHOP/cart"], &["/sho", "x/shop"]),
+        (prefix(""), true, &["", "/", "*"], &[]),
+        (whole("/Shop"), true, &["/Shop"], &["/Shop/", "/shop", ""]),
+        (whole("/Shop"), false, &["/Shop", "/shOP"], &["/shop/"]),
+        (regex("/a|/b"), true, &["/a", "/b"], &["/A", "/ab", "/a|/b"]),
+        (regex("/a|/b"), false, &["/a", "/b"], &["/A"]),
+    ] {
+        let matcher = PathMatcher::parse(Some(specifier), case_sensitive).unwrap();
+        for path in yes {
+            assert!(matcher.matches(path), "{matcher:?} on {path:?}");
+        }
+        for path in no {
+            assert!(!matcher.matches(path), "{matcher:?} on {path:?}");
+        }
+    }
+}
+
+#[test]
+fn fractions_are_parts_of_a_million_and_never_more_than_the_whole() {
+    use Denominator::{Hundred, Million, TenThousand};
+    for (numerator, denominator, expected) in [
+        (0, Hundred, 0),
+        (7, Hundred, 70_000),
+        (7, TenThousand, 700),
+        (7, Million, 7),
+        (100, Hundred, 1_000_000),
+        (101, Hundred, 1_000_000),
+        (u32::MAX, TenThousand, 1_000_000),
+        (u32::MAX, Million, 1_000_000),
+    ] {
+        let fraction = Fraction::new(numerator, denominator);
+        assert_eq!(fraction.per_million(), expected, "{fraction:?}");
+        assert_eq!(fraction.matches(0), expected > 0);
+        assert!(!fraction.matches(expected));
+        assert_eq!(fraction.matches(999_999), expected == 1_000_000);
+    }
+}
+
+#[test]
+fn ranges_hold_the_addresses_of_their_prefix() {
+    for (range, written, yes, no) in [
+        ("10.1.2.3/8", "10.0.0.0/8", &["10.0.0.0", "10.255.255.255"][..], &["11.0.0.0", "9.255.255.255"][..]),
+        ("10.1.2.3/31", "10.1.2.2/31", &["10.1.2.2", "10.1.2.3"], &["10.1.2.1", "10.1.2.4"]),
+        ("10.1.2.3", "10.1.2.3/32", &["10.1.2.3", "::ffff:10.1.2.3"], &["10.1.2.2"]),
+        ("10.1.2.3/99", "10.1.2.3/32", &["10.1.2.3"], &["10.1.2.2"]),
+        ("10.1.2.3/0", "0.0.0.0/0", &["1.2.3.4", "::ffff:1.2.3.4"], &["::", "::1", "2001:db8::1"]),
+        (
+            "2001:db8::1/32",
+            "2001:db8::/32",
+            &["2001:db8::", "2001:db8:ffff::"],
+            &["2001:db9::", "32.1.13.184"],
+        ),
+        ("2001:db8::1/255", "2001:db8::1/128", &["2001:db8::1"], &["2001:db8::2"]),
+        ("::1/0", "::/0", &["::", "2001:db8::1"], &["10.0.0.1", "::ffff:10.0.0.1"]),
+        ("::ffff:10.1.2.3/104", "10.0.0.0/8", &["10.9.9.9", "::ffff:10.9.9.9"], &["11.0.0.0"]),
+        ("::ffff:10.1.2.3/96", "0.0.0.0/0", &["1.2.3.4"], &["::1"]),
+    ] {
+        let cidr: Cidr = range.parse().unwrap();
+        assert_eq!(cidr.to_string(), written, "{range}");
+        for address in yes {
+            assert!(cidr.contains(address.parse().unwrap()), "{address} in {range}");
+        }
+        for address in no {
+            assert!(!cidr.contains(address.parse().unwrap()), "{address} in {range}");
+        }
+    }
+    for bad in ["", "shop", "10.0.0/8", "10.0.0.0/", "10.0.0.0/-1", "10.0.0.0/256", "10.0.0.0/8/9"] {
+        let error = bad.parse::<Cidr>().unwrap_err();
+        assert_eq!(error.to_string(), format!("{bad:?} is no range of addresses"));
+    }
+}
+
+#[test]
+fn a36_9_a_range_without_a_length_is_all_of_its_family() {
+    let all = CidrRange { address_prefix: "10.1.2.3".into(), prefix_len: None };
+    assert_eq!(Cidr::parse(&all).unwrap().to_string(), "0.0.0.0/0");
+}
+
+#[test]
+fn a28_1_domains_fit_by_kind_then_length() {
+    let fit = |pattern: &str| DomainPattern::new(pattern).unwrap().fit("Cart.Shop.example");
+    let best_last = ["*", "cart.*", "cart.shop.*", "*.example", "*.shop.EXAMPLE", "cart.shop.example"];
+    for pair in best_last.windows(2) {
+        assert!(fit(pair[0]).unwrap() < fit(pair[1]).unwrap(), "{pair:?}");
+    }
+    for none in ["shop.example", "*.shop", "shop.*", "cart.shop.example*", "*cart.shop.example"] {
+        assert_eq!(fit(none), None, "{none:?}");
+    }
+}
+
+#[test]
 fn matchers_are_written_as_the_messages_name_them() {
-    let mut matcher = header(HeaderMatchSpecifier::SafeRegexMatch(regex("a+"))).unwrap();
+    let mut matcher = header(HeaderMatchSpecifier::SafeRegexMatch(regex("a+")));
     assert_eq!(
         serde_json::to_value(&matcher).unwrap(),
         json!({"name": "x-user", "string_match": {"safe_regex": "a+"}})
     );
-    matcher = header(HeaderMatchSpecifier::RangeMatch(Int64Range { start: 1, end: 5 })).unwrap();
+    matcher = header(HeaderMatchSpecifier::RangeMatch(Int64Range { start: 1, end: 5 }));
     matcher.invert = true;
     assert_eq!(
         serde_json::to_value(&matcher).unwrap(),
@@ -184,4 +275,11 @@ fn matchers_are_written_as_the_messages_name_them() {
         serde_json::to_value(ignoring_case(MatchPattern::Prefix("/A".into()))).unwrap(),
         json!({"prefix": "/A", "ignore_case": true})
     );
+    let path = PathMatcher::parse(Some(PathSpecifier::Path("/a".into())), false).unwrap();
+    assert_eq!(serde_json::to_value(path).unwrap(), json!({"path": "/a", "case_sensitive": false}));
+    assert_eq!(
+        serde_json::to_value(Fraction::new(5, Denominator::TenThousand)).unwrap(),
+        json!({"numerator": 5, "denominator": "TEN_THOUSAND"})
+    );
+    assert_eq!(serde_json::to_value("10.1.0.0/8".parse::<Cidr>().unwrap()).unwrap(), json!("10.0.0.0/8"));
 }

@@ -185,7 +185,7 @@ fn what_is_written_is_what_was_sent() {
         "domains": ["shop.example"],
         "routes": [{
             "name": "cart",
-            "match": {"prefix": "/cart", "case_sensitive": true, "headers": [], "fraction_per_million": null},
+            "match": {"prefix": "/cart", "case_sensitive": true, "headers": [], "fraction": null},
             "action": {"route": {
                 "cluster": "cart-v1", "hash_policies": [], "max_stream_duration": null,
                 "retry_policy": null, "auto_host_rewrite": false,

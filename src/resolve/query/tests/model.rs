@@ -4,32 +4,13 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    pb::envoy::config::route::v3::RouteConfiguration as Message, resolve::fixture::parse,
-    resource::RouteConfiguration,
+    pb::envoy::config::route::v3::RouteConfiguration as Message,
+    resolve::fixture::parse,
+    resource::{
+        RouteConfiguration,
+        matcher::model::{Condition, Text, a_condition, a_path, rank},
+    },
 };
-
-/// The kinds of domains, the worst first.
-#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Rank {
-    Everything,
-    PrefixOf(usize),
-    SuffixOf(usize),
-    Exactly,
-}
-
-fn rank(domain: &str, host: &str) -> Option<Rank> {
-    let (domain, host) = (domain.to_lowercase(), host.to_lowercase());
-    if domain == "*" {
-        return Some(Rank::Everything);
-    }
-    if let Some(suffix) = domain.strip_prefix('*') {
-        return (host.ends_with(suffix) && host != suffix).then_some(Rank::SuffixOf(suffix.len()));
-    }
-    if let Some(prefix) = domain.strip_suffix('*') {
-        return (host.starts_with(prefix) && host != prefix).then_some(Rank::PrefixOf(prefix.len()));
-    }
-    (domain == host).then_some(Rank::Exactly)
-}
 
 /// The index of the best virtual host, found by comparing each with all others.
 fn best(hosts: &[Vec<String>], host: &str) -> Option<usize> {
@@ -42,69 +23,6 @@ fn best(hosts: &[Vec<String>], host: &str) -> Option<usize> {
     })
 }
 
-/// A pattern of characters, `.` for any, each of which is there once or, if said so, any number of times.
-#[derive(Debug, Clone)]
-struct Pattern(Vec<(char, bool)>);
-
-impl Pattern {
-    fn text(&self) -> String {
-        self.0.iter().map(|(c, many)| format!("{c}{}", if *many { "*" } else { "" })).collect()
-    }
-
-    fn matches(&self, text: &str) -> bool {
-        let Some(((c, many), rest)) = self.0.split_first() else { return text.is_empty() };
-        let rest = Self(rest.to_vec());
-        let first_fits = text.chars().next().is_some_and(|first| first == *c || *c == '.');
-        match (many, first_fits) {
-            (true, true) => rest.matches(text) || self.matches(&text[1..]),
-            (true, false) => rest.matches(text),
-            (false, true) => rest.matches(&text[1..]),
-            (false, false) => false,
-        }
-    }
-}
-
-#[derive(Debug, Clone)]
-enum Text {
-    Exact(String),
-    Prefix(String),
-    Suffix(String),
-    Contains(String),
-    Regex(Pattern),
-}
-
-impl Text {
-    fn matches(&self, text: &str, ignore_case: bool) -> bool {
-        let fold = |text: &str| if ignore_case { text.to_lowercase() } else { text.to_owned() };
-        let folded = fold(text);
-        match self {
-            Self::Exact(exact) => folded == fold(exact),
-            Self::Prefix(prefix) => folded.find(&fold(prefix)) == Some(0),
-            Self::Suffix(suffix) => folded.ends_with(&fold(suffix)),
-            Self::Contains(part) => folded.contains(&fold(part)),
-            Self::Regex(pattern) => pattern.matches(text),
-        }
-    }
-
-    fn message(&self, ignore_case: bool) -> StringMatcher {
-        let pattern = match self.clone() {
-            Self::Exact(text) => MatchPattern::Exact(text),
-            Self::Prefix(text) => MatchPattern::Prefix(text),
-            Self::Suffix(text) => MatchPattern::Suffix(text),
-            Self::Contains(text) => MatchPattern::Contains(text),
-            Self::Regex(pattern) => MatchPattern::SafeRegex(RegexMatcher { regex: pattern.text() }),
-        };
-        StringMatcher { match_pattern: Some(pattern), ignore_case }
-    }
-}
-
-#[derive(Debug, Clone)]
-enum Condition {
-    Text(Text, bool),
-    Range(i64, i64),
-    Present(bool),
-}
-
 #[derive(Debug, Clone)]
 struct Header {
     name: String,
@@ -115,17 +33,7 @@ struct Header {
 
 impl Header {
     fn matches(&self, headers: &[(String, String)]) -> bool {
-        let value = self.value(headers);
-        match (&self.condition, value) {
-            (Condition::Present(present), value) => (*present == value.is_some()) != self.invert,
-            (Condition::Text(..) | Condition::Range(..), None) => false,
-            (Condition::Text(text, ignore_case), Some(value)) => {
-                text.matches(&value, *ignore_case) != self.invert
-            }
-            (Condition::Range(start, end), Some(value)) => {
-                (*start..*end).any(|number| number.to_string() == value) != self.invert
-            }
-        }
+        self.condition.matches(self.value(headers).as_deref(), self.invert)
     }
 
     fn value(&self, headers: &[(String, String)]) -> Option<String> {
@@ -142,17 +50,9 @@ impl Header {
     }
 
     fn message(&self) -> route::HeaderMatcher {
-        let specifier = match &self.condition {
-            Condition::Text(text, ignore_case) => {
-                HeaderMatchSpecifier::StringMatch(text.message(*ignore_case))
-            }
-            Condition::Range(start, end) => RangeMatch(Int64Range { start: *start, end: *end }),
-            Condition::Present(present) => PresentMatch(*present),
-        };
         route::HeaderMatcher {
-            invert_match: self.invert,
             treat_missing_header_as_empty: self.missing_is_empty,
-            ..header(&self.name, specifier)
+            ..self.condition.message(&self.name, self.invert)
         }
     }
 }
@@ -193,34 +93,9 @@ impl Route {
     }
 }
 
-fn pattern() -> impl Strategy<Value = Pattern> {
-    let part = (prop::sample::select(vec!['a', 'B', '1', '/', '.']), any::<bool>());
-    prop::collection::vec(part, 0..4).prop_map(Pattern)
-}
-
 fn a_header_name() -> impl Strategy<Value = String> {
     let names = ["x", "X", "y", "y-bin", "Y-BIN", ":x", "content-type", "Content-Type"];
     prop::sample::select(names.map(str::to_owned).to_vec())
-}
-
-fn a_condition() -> impl Strategy<Value = Condition> {
-    let text = prop_oneof![
-        "[aB1,]{0,2}".prop_map(Text::Exact),
-        "[aB1,]{1,2}".prop_map(Text::Prefix),
-        "[aB1,]{1,2}".prop_map(Text::Suffix),
-        "[aB1,]{1,2}".prop_map(Text::Contains),
-        pattern().prop_map(Text::Regex),
-    ];
-    let text = (text, any::<bool>());
-    prop_oneof![
-        4 => text.prop_map(|(text, ignore_case)| {
-            // A regex says itself what it ignores.
-            let is_regex = matches!(text, Text::Regex(_));
-            Condition::Text(text, ignore_case && !is_regex)
-        }),
-        1 => (-2..3_i64, 0..4_i64).prop_map(|(start, length)| Condition::Range(start, start + length)),
-        1 => any::<bool>().prop_map(Condition::Present),
-    ]
 }
 
 fn a_header() -> impl Strategy<Value = Header> {
@@ -234,19 +109,10 @@ fn a_header() -> impl Strategy<Value = Header> {
 }
 
 fn a_route() -> impl Strategy<Value = Route> {
-    let path = prop_oneof![
-        "/?[aB/]{0,2}".prop_map(Text::Exact),
-        "/?[aB/]{0,1}".prop_map(Text::Prefix),
-        pattern().prop_map(Text::Regex),
-    ];
     let headers = prop::collection::vec(a_header(), 0..3);
     let fraction = prop_oneof![4 => Just(None), 1 => any::<bool>().prop_map(Some)];
-    (path, any::<bool>(), headers, fraction).prop_map(|(path, ignore_case, headers, fraction)| Route {
-        ignore_case: ignore_case && !matches!(path, Text::Regex(_)),
-        path,
-        headers,
-        fraction,
-    })
+    let parts = (a_path(), headers, fraction);
+    parts.prop_map(|((path, ignore_case), headers, fraction)| Route { path, ignore_case, headers, fraction })
 }
 
 /// A path, headers and a random number.

@@ -1,0 +1,82 @@
+use serde::Serialize;
+
+use super::Invalid;
+use crate::pb::envoy::{
+    config::core::v3::RuntimeFractionalPercent,
+    r#type::v3::{FractionalPercent, fractional_percent::DenominatorType},
+};
+
+/// A part of all, such as of the requests: at most the whole, which larger numerators count as.
+///
+/// In JSON as in the message: `{"numerator": 5, "denominator": "HUNDRED"}`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Fraction {
+    /// How many, of the denominator.
+    pub numerator: u32,
+    /// Of how many.
+    pub denominator: Denominator,
+}
+
+/// What a [`Fraction`] counts in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[non_exhaustive]
+pub enum Denominator {
+    /// Percent.
+    Hundred,
+    /// Parts of ten thousand.
+    TenThousand,
+    /// Parts of a million.
+    Million,
+}
+
+impl Fraction {
+    /// A number of parts.
+    pub const fn new(numerator: u32, denominator: Denominator) -> Self {
+        Self { numerator, denominator }
+    }
+
+    /// Rules R17 and E13: the denominator is one of three.
+    pub(crate) fn parse(message: FractionalPercent) -> Result<Self, Invalid> {
+        let denominator = match DenominatorType::try_from(message.denominator) {
+            Ok(DenominatorType::Hundred) => Denominator::Hundred,
+            Ok(DenominatorType::TenThousand) => Denominator::TenThousand,
+            Ok(DenominatorType::Million) => Denominator::Million,
+            Err(_) => {
+                let reason = format!("{} is no known denominator", message.denominator);
+                return Err(Invalid::field("denominator", reason));
+            }
+        };
+        Ok(Self::new(message.numerator, denominator))
+    }
+
+    /// What applies without a runtime. The key to override it by is for proxies alone; without a default it says nothing
+    /// (A28-4).
+    pub(crate) fn parse_default(message: RuntimeFractionalPercent) -> Result<Option<Self>, Invalid> {
+        message.default_value.map(Self::parse).transpose().map_err(|e| e.at("default_value"))
+    }
+
+    /// In parts of a million, at most 1,000,000 (R17).
+    pub fn per_million(self) -> u32 {
+        self.numerator.saturating_mul(MILLION / self.denominator.get()).min(MILLION)
+    }
+
+    /// Whether a drawn number is within the part; `draw` is below 1,000,000 and uniform.
+    pub fn matches(self, draw: u32) -> bool {
+        draw < self.per_million()
+    }
+}
+
+impl Denominator {
+    /// The number.
+    pub const fn get(self) -> u32 {
+        match self {
+            Self::Hundred => 100,
+            Self::TenThousand => 10_000,
+            Self::Million => MILLION,
+        }
+    }
+}
+
+const MILLION: u32 = 1_000_000;

@@ -1,0 +1,114 @@
+use serde::Serialize;
+
+use super::{Invalid, Regex, StringMatcher, StringPattern, is_false, non_empty};
+use crate::pb::envoy::config::route::v3::{self as pb, header_matcher::HeaderMatchSpecifier};
+
+/// Matches one header of a request.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct HeaderMatcher {
+    /// The header's name, as written.
+    pub name: Box<str>,
+    /// What must be true of the header.
+    #[serde(flatten)]
+    pub condition: HeaderCondition,
+    /// Whether the condition must not be true instead.
+    #[serde(skip_serializing_if = "is_false")]
+    pub invert: bool,
+    /// Whether a header that is not there counts as an empty one.
+    #[serde(skip_serializing_if = "is_false")]
+    pub missing_is_empty: bool,
+}
+
+/// What a [`HeaderMatcher`] says of a header.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum HeaderCondition {
+    /// Its value matches.
+    #[serde(rename = "string_match")]
+    Value(StringMatcher),
+    /// Its value is a decimal integer of this range.
+    #[serde(rename = "range_match")]
+    #[non_exhaustive]
+    Range {
+        /// The first integer of the range.
+        start: i64,
+        /// The first integer after the range; not before `start`.
+        end: i64,
+    },
+    /// It is there (`true`), or is not (`false`).
+    #[serde(rename = "present_match")]
+    Present(bool),
+}
+
+impl HeaderMatcher {
+    /// Rule M8.
+    pub(crate) fn parse(message: pb::HeaderMatcher) -> Result<Self, Invalid> {
+        let condition = match message.header_match_specifier {
+            Some(specifier) => HeaderCondition::parse(specifier)?,
+            None => return Err(Invalid::new("no match specifier that is supported")),
+        };
+        Ok(Self {
+            name: message.name.into(),
+            condition,
+            invert: message.invert_match,
+            missing_is_empty: message.treat_missing_header_as_empty,
+        })
+    }
+
+    /// Whether the header matches, whose value is `value`; `None` if it is not there.
+    ///
+    /// The values of a header that is there several times are joined with commas by the caller (A41-3).
+    pub fn matches(&self, value: Option<&str>) -> bool {
+        self.matches_bytes(value.map(str::as_bytes))
+    }
+
+    /// The same for a value that need not be UTF-8.
+    pub fn matches_bytes(&self, value: Option<&[u8]>) -> bool {
+        let value = value.or(self.missing_is_empty.then_some(b""));
+        let holds = match (&self.condition, value) {
+            (HeaderCondition::Present(present), value) => value.is_some() == *present,
+            // A value that is not there matches nothing, inverted or not.
+            (HeaderCondition::Value(_) | HeaderCondition::Range { .. }, None) => return false,
+            (HeaderCondition::Value(matcher), Some(value)) => matcher.matches_bytes(value),
+            (HeaderCondition::Range { start, end }, Some(value)) => {
+                let number = str::from_utf8(value).ok().and_then(|text| text.parse::<i64>().ok());
+                number.is_some_and(|number| (*start..*end).contains(&number))
+            }
+        };
+        holds != self.invert
+    }
+}
+
+impl HeaderCondition {
+    fn parse(specifier: HeaderMatchSpecifier) -> Result<Self, Invalid> {
+        let pattern = match specifier {
+            HeaderMatchSpecifier::StringMatch(message) => {
+                return StringMatcher::parse(message).map(Self::Value).map_err(|e| e.at("string_match"));
+            }
+            HeaderMatchSpecifier::RangeMatch(range) if range.start > range.end => {
+                let reason = format!("start {} is after end {}", range.start, range.end);
+                return Err(Invalid::field("range_match", reason));
+            }
+            HeaderMatchSpecifier::RangeMatch(range) => {
+                return Ok(Self::Range { start: range.start, end: range.end });
+            }
+            HeaderMatchSpecifier::PresentMatch(present) => return Ok(Self::Present(present)),
+            HeaderMatchSpecifier::ExactMatch(text) => StringPattern::Exact(text.into()),
+            HeaderMatchSpecifier::PrefixMatch(text) => {
+                StringPattern::Prefix(non_empty("prefix_match", text)?)
+            }
+            HeaderMatchSpecifier::SuffixMatch(text) => {
+                StringPattern::Suffix(non_empty("suffix_match", text)?)
+            }
+            HeaderMatchSpecifier::ContainsMatch(text) => {
+                StringPattern::Contains(non_empty("contains_match", text)?)
+            }
+            HeaderMatchSpecifier::SafeRegexMatch(regex) => {
+                StringPattern::SafeRegex(Regex::parse(regex).map_err(|e| e.at("safe_regex_match"))?)
+            }
+        };
+        Ok(Self::Value(StringMatcher { pattern, ignore_case: false }))
+    }
+}

@@ -1,0 +1,52 @@
+//! Matchers: of text, headers, paths, addresses and hosts, and of a part of all requests.
+//!
+//! Each is a value that was checked when it was parsed, and says of what it is given whether it matches. To do so none
+//! allocates, and regular expressions take linear time.
+//!
+//! ```
+//! use xdskit::resource::matcher::{Cidr, DomainPattern, Regex};
+//!
+//! # fn main() -> Result<(), xdskit::resource::Invalid> {
+//! assert!(Regex::new("/carts/[0-9]+")?.matches("/carts/17"));
+//! assert!(Cidr::new([10, 9, 9, 9].into(), 8).contains([10, 0, 0, 1].into()));
+//! let all = DomainPattern::new("*.example")?;
+//! assert!(DomainPattern::new("shop.example")?.fit("shop.example") > all.fit("shop.example"));
+//! # Ok(())
+//! # }
+//! ```
+
+mod cidr;
+mod domain;
+mod fraction;
+mod header;
+mod path;
+mod regex;
+mod string;
+
+pub use self::{
+    cidr::Cidr,
+    domain::{DomainPattern, Fit},
+    fraction::{Denominator, Fraction},
+    header::{HeaderCondition, HeaderMatcher},
+    path::{PathMatcher, PathPattern},
+    regex::Regex,
+    string::{StringMatcher, StringPattern},
+};
+
+pub(super) use self::regex::compile;
+
+use super::Invalid;
+
+fn non_empty(field: &str, text: String) -> Result<Box<str>, Invalid> {
+    if text.is_empty() { Err(Invalid::field(field, "must not be empty")) } else { Ok(text.into()) }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+#[cfg(test)]
+pub(crate) mod model;
+#[cfg(test)]
+mod tests;
