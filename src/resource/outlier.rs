@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn c29_an_empty_message_means_the_defaults() {
+    fn c29_a50_1_accepts_an_empty_message_with_the_defaults() {
         let parsed = OutlierDetection::parse(&cluster::OutlierDetection::default()).unwrap();
         assert_eq!(
             serde_json::to_string(&parsed).unwrap(),
@@ -133,64 +133,109 @@ mod tests {
         );
     }
 
+    type SetDuration = fn(&mut cluster::OutlierDetection, Option<google::Duration>);
+    const DURATIONS: [(&str, SetDuration); 3] = [
+        ("interval", |o, d| o.interval = d),
+        ("base_ejection_time", |o, d| o.base_ejection_time = d),
+        ("max_ejection_time", |o, d| o.max_ejection_time = d),
+    ];
+
+    fn with_duration(set: SetDuration, span: Option<google::Duration>) -> Result<OutlierDetection, Invalid> {
+        let mut from = cluster::OutlierDetection::default();
+        set(&mut from, span);
+        OutlierDetection::parse(&from)
+    }
+
     #[test]
-    fn c26_durations_that_are_negative_or_malformed_are_rejected() {
-        type Set = fn(&mut cluster::OutlierDetection, Option<google::Duration>);
-        let fields: [(&str, Set); 3] = [
-            ("interval", |o, d| o.interval = d),
-            ("base_ejection_time", |o, d| o.base_ejection_time = d),
-            ("max_ejection_time", |o, d| o.max_ejection_time = d),
-        ];
-        for (field, set) in fields {
+    fn c26_accepts_durations_that_are_not_negative() {
+        for (field, set) in DURATIONS {
+            for (span, text) in [(span(0, 0), "0s"), (span(0, 1), "0.000000001s"), (span(600, 0), "600s")] {
+                let json = serde_json::to_value(with_duration(set, span).unwrap()).unwrap();
+                assert_eq!(json[field], text);
+            }
+        }
+    }
+
+    #[test]
+    fn c26_rejects_durations_that_are_negative_or_malformed() {
+        for (field, set) in DURATIONS {
             for (span, inner) in
                 [(span(-1, 0), "seconds"), (span(1, -1), "nanos"), (span(1 << 40, 0), "seconds")]
             {
-                let mut from = cluster::OutlierDetection::default();
-                set(&mut from, span);
-                let e = OutlierDetection::parse(&from).unwrap_err();
+                let e = with_duration(set, span).unwrap_err();
                 assert_eq!(e.path(), format!("{field}.{inner}"));
-            }
-            let mut from = cluster::OutlierDetection::default();
-            set(&mut from, span(0, 1));
-            assert!(OutlierDetection::parse(&from).is_ok());
-        }
-    }
-
-    #[test]
-    fn c27_percentages_over_100_are_rejected() {
-        type Set = fn(&mut cluster::OutlierDetection, Option<google::UInt32Value>);
-        let fields: [(&str, Set); 4] = [
-            ("max_ejection_percent", |o, v| o.max_ejection_percent = v),
-            ("enforcing_success_rate", |o, v| o.enforcing_success_rate = v),
-            ("enforcing_failure_percentage", |o, v| o.enforcing_failure_percentage = v),
-            ("failure_percentage_threshold", |o, v| o.failure_percentage_threshold = v),
-        ];
-        for (field, set) in fields {
-            for (percent, accepted) in [(0, true), (100, true), (101, false), (256, false), (u32::MAX, false)]
-            {
-                let mut from = cluster::OutlierDetection::default();
-                set(&mut from, value(percent));
-                let parsed = OutlierDetection::parse(&from);
-                assert_eq!(parsed.is_ok(), accepted, "{field} {percent}");
-                if let Err(e) = parsed {
-                    assert_eq!(e.to_string(), format!("{field}: must be at most 100 percent, is {percent}"));
-                }
+                assert!(e.reason().starts_with("must be between 0 and"), "{e}");
             }
         }
     }
 
+    type SetPercent = fn(&mut cluster::OutlierDetection, Option<google::UInt32Value>);
+    const PERCENTAGES: [(&str, SetPercent); 4] = [
+        ("max_ejection_percent", |o, v| o.max_ejection_percent = v),
+        ("enforcing_success_rate", |o, v| o.enforcing_success_rate = v),
+        ("enforcing_failure_percentage", |o, v| o.enforcing_failure_percentage = v),
+        ("failure_percentage_threshold", |o, v| {
+            o.failure_percentage_threshold = v;
+            o.enforcing_failure_percentage = value(100);
+        }),
+    ];
+
+    fn with_percent(set: SetPercent, percent: u32) -> Result<OutlierDetection, Invalid> {
+        let mut from = cluster::OutlierDetection::default();
+        set(&mut from, value(percent));
+        OutlierDetection::parse(&from)
+    }
+
     #[test]
-    fn c28_enforcement_of_zero_turns_an_algorithm_off() {
-        let off = cluster::OutlierDetection { enforcing_success_rate: value(0), ..Default::default() };
-        assert_eq!(OutlierDetection::parse(&off).unwrap().success_rate, None);
+    fn c27_accepts_up_to_100_percent() {
+        for percent in [1, 100] {
+            let parsed = PERCENTAGES.map(|(_, set)| with_percent(set, percent).unwrap());
+            let [ejected, rate, failures, threshold] = &parsed;
+            assert_eq!(u32::from(ejected.max_ejection_percent), percent);
+            assert_eq!(rate.success_rate.as_ref().map(|it| it.enforcement_percent.into()), Some(percent));
+            let failures = failures.failure_percentage.as_ref();
+            assert_eq!(failures.map(|it| it.enforcement_percent.into()), Some(percent));
+            let threshold = threshold.failure_percentage.as_ref();
+            assert_eq!(threshold.map(|it| it.threshold.into()), Some(percent));
+        }
+    }
+
+    #[test]
+    fn c27_rejects_percentages_over_100() {
+        for (field, set) in PERCENTAGES {
+            for percent in [101, 256, u32::MAX] {
+                let e = with_percent(set, percent).unwrap_err();
+                assert_eq!(e.to_string(), format!("{field}: must be at most 100 percent, is {percent}"));
+            }
+        }
+    }
+
+    #[test]
+    fn c28_accepts_either_algorithm_by_its_enforcement() {
         let on = cluster::OutlierDetection {
             enforcing_failure_percentage: value(7),
             failure_percentage_threshold: value(60),
             ..Default::default()
         };
+        let parsed = OutlierDetection::parse(&on).unwrap();
         let expected =
             FailurePercentage { threshold: 60, enforcement_percent: 7, minimum_hosts: 5, request_volume: 50 };
-        assert_eq!(OutlierDetection::parse(&on).unwrap().failure_percentage, Some(expected));
+        assert_eq!(parsed.failure_percentage, Some(expected));
+        // Unset is on for the one and off for the other, unlike in C-core (A50-2).
+        assert_eq!(parsed.success_rate.map(|rate| rate.enforcement_percent), Some(100));
+    }
+
+    #[test]
+    fn c28_ignores_the_settings_of_an_algorithm_that_is_not_enforced() {
+        let off = cluster::OutlierDetection {
+            enforcing_success_rate: value(0),
+            success_rate_minimum_hosts: value(3),
+            enforcing_failure_percentage: value(0),
+            failure_percentage_threshold: value(60),
+            ..Default::default()
+        };
+        let parsed = OutlierDetection::parse(&off).unwrap();
+        assert_eq!((parsed.success_rate, parsed.failure_percentage), (None, None));
     }
 
     #[test]

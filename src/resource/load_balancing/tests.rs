@@ -64,7 +64,7 @@ fn size(value: u64) -> Option<google::UInt64Value> {
 const AT: &str = "load_balancing_policy.policies[0].typed_extension_config";
 
 #[test]
-fn c6_round_robin_picks_a_locality_first() {
+fn c6_accepts_round_robin_inside_a_locality_by_weight() {
     let parsed = parse_legacy(cluster::cluster::LbPolicy::RoundRobin, None).unwrap();
     assert_eq!(parsed, in_each_locality(LbPolicy::RoundRobin));
     assert_eq!(
@@ -73,124 +73,186 @@ fn c6_round_robin_picks_a_locality_first() {
     );
 }
 
-#[test]
-fn c7_c13_ring_sizes_are_bounded_in_both_forms() {
+/// The same sizes in the older form and in the newer one.
+fn ring_in_both_forms(
+    minimum_ring_size: Option<google::UInt64Value>,
+    maximum_ring_size: Option<google::UInt64Value>,
+) -> [Result<LbPolicy, Invalid>; 2] {
     use cluster::cluster::RingHashLbConfig;
+    let older = RingHashLbConfig { minimum_ring_size, maximum_ring_size, ..Default::default() };
+    let newer = ring_hash::RingHash { minimum_ring_size, maximum_ring_size, ..Default::default() };
+    [
+        parse_legacy(cluster::cluster::LbPolicy::RingHash, Some(LbConfig::RingHashLbConfig(older))),
+        parse_list([lb("ring_hash.v3.RingHash", &newer)]),
+    ]
+}
+
+#[test]
+fn c7_c13_accepts_ring_sizes_between_1_and_8388608() {
     for (min, max, expected) in [
-        (None, None, Ok(ring(1024, 8_388_608))),
-        (size(1), size(8_388_608), Ok(ring(1, 8_388_608))),
-        (size(7), size(7), Ok(ring(7, 7))),
-        (size(0), None, Err("minimum_ring_size")),
-        (None, size(0), Err("maximum_ring_size")),
-        (size(8_388_609), None, Err("minimum_ring_size")),
-        (None, size(u64::MAX), Err("maximum_ring_size")),
-        (size(8), size(7), Err("minimum_ring_size")),
-        (None, size(1023), Err("minimum_ring_size")),
+        (None, None, ring(1024, 8_388_608)),
+        (size(1), size(8_388_608), ring(1, 8_388_608)),
+        (size(7), size(7), ring(7, 7)),
     ] {
-        let legacy =
-            RingHashLbConfig { minimum_ring_size: min, maximum_ring_size: max, ..Default::default() };
-        let legacy =
-            parse_legacy(cluster::cluster::LbPolicy::RingHash, Some(LbConfig::RingHashLbConfig(legacy)));
-        let message =
-            ring_hash::RingHash { minimum_ring_size: min, maximum_ring_size: max, ..Default::default() };
-        let new = parse_list([lb("ring_hash.v3.RingHash", &message)]);
-        match expected {
-            Ok(expected) => assert_eq!((legacy, new), (Ok(expected.clone()), Ok(expected))),
-            Err(field) => {
-                assert_eq!(legacy.unwrap_err().path(), format!("ring_hash_lb_config.{field}"));
-                assert_eq!(new.unwrap_err().path(), format!("{AT}.typed_config.{field}"));
-            }
-        }
+        assert_eq!(ring_in_both_forms(min, max), [Ok(expected.clone()), Ok(expected)]);
     }
     let unset = parse_legacy(cluster::cluster::LbPolicy::RingHash, None);
     assert_eq!(unset, Ok(ring(1024, 8_388_608)));
 }
 
 #[test]
-fn c7_c13_hash_functions_other_than_xx_hash_are_rejected() {
-    use cluster::cluster::{RingHashLbConfig, ring_hash_lb_config::HashFunction};
-    let legacy = RingHashLbConfig { hash_function: HashFunction::MurmurHash2 as i32, ..Default::default() };
-    let legacy = parse_legacy(cluster::cluster::LbPolicy::RingHash, Some(LbConfig::RingHashLbConfig(legacy)));
-    assert_eq!(
-        legacy.unwrap_err().to_string(),
-        "ring_hash_lb_config.hash_function: only XX_HASH is supported"
-    );
-    for (hash_function, accepted) in [(0, true), (1, true), (2, false), (3, false)] {
-        let message = ring_hash::RingHash { hash_function, ..Default::default() };
-        assert_eq!(parse_list([lb("ring_hash.v3.RingHash", &message)]).is_ok(), accepted);
+fn c7_c13_rejects_other_ring_sizes() {
+    let range = "must be between 1 and 8388608";
+    for (min, max, field, reason) in [
+        (size(0), None, "minimum_ring_size", range),
+        (None, size(0), "maximum_ring_size", range),
+        (size(8_388_609), None, "minimum_ring_size", range),
+        (None, size(u64::MAX), "maximum_ring_size", range),
+        (size(8), size(7), "minimum_ring_size", "must be at most maximum_ring_size, is 8 > 7"),
+        (None, size(1023), "minimum_ring_size", "must be at most maximum_ring_size, is 1024 > 1023"),
+    ] {
+        let [older, newer] = ring_in_both_forms(min, max).map(Result::unwrap_err);
+        assert_eq!(older.path(), format!("ring_hash_lb_config.{field}"));
+        assert_eq!(newer.path(), format!("{AT}.typed_config.{field}"));
+        assert!(older.reason().starts_with(reason) && newer.reason() == older.reason(), "{older}");
+    }
+}
+
+/// The older form and the newer one number the functions differently.
+fn hash_function(older: i32, newer: i32) -> [Result<LbPolicy, Invalid>; 2] {
+    let older = cluster::cluster::RingHashLbConfig { hash_function: older, ..Default::default() };
+    let newer = ring_hash::RingHash { hash_function: newer, ..Default::default() };
+    [
+        parse_legacy(cluster::cluster::LbPolicy::RingHash, Some(LbConfig::RingHashLbConfig(older))),
+        parse_list([lb("ring_hash.v3.RingHash", &newer)]),
+    ]
+}
+
+#[test]
+fn c7_c13_accepts_xx_hash_and_the_default() {
+    // The default of the newer form is Envoy's, which is XX_HASH: as in C-core.
+    for (older, newer) in [(0, 0), (0, 1)] {
+        assert_eq!(hash_function(older, newer), [Ok(ring(1024, 8_388_608)), Ok(ring(1024, 8_388_608))]);
     }
 }
 
 #[test]
-fn c8_c14_least_request_compares_2_to_10_endpoints() {
-    use cluster::cluster::LeastRequestLbConfig;
-    let table = [
-        (None, Some(2)),
-        (Some(2), Some(2)),
-        (Some(10), Some(10)),
-        (Some(1000), Some(10)),
-        (Some(1), None),
-        (Some(0), None),
-    ];
-    for (count, expected) in table {
-        let choice_count = count.map(|value| google::UInt32Value { value });
-        let legacy = parse_legacy(
-            cluster::cluster::LbPolicy::LeastRequest,
-            Some(LbConfig::LeastRequestLbConfig(LeastRequestLbConfig { choice_count })),
-        );
-        let message = least_request::LeastRequest { choice_count, ..Default::default() };
-        let new = parse_list([lb("least_request.v3.LeastRequest", &message)]);
-        match expected {
-            Some(choice_count) => {
-                let policy = LbPolicy::LeastRequest(LeastRequest { choice_count });
-                assert_eq!((legacy, new), (Ok(in_each_locality(policy.clone())), Ok(policy)));
-            }
-            None => {
-                assert_eq!(legacy.unwrap_err().path(), "least_request_lb_config.choice_count");
-                assert_eq!(new.unwrap_err().path(), format!("{AT}.typed_config.choice_count"));
-            }
-        }
+fn c7_c13_rejects_other_hash_functions() {
+    for (older, newer) in [(1, 2), (9, 3)] {
+        let [older, newer] = hash_function(older, newer).map(|parsed| parsed.unwrap_err().to_string());
+        assert_eq!(older, "ring_hash_lb_config.hash_function: only XX_HASH is supported");
+        assert_eq!(newer, format!("{AT}.typed_config.hash_function: only XX_HASH is supported"));
+    }
+}
+
+/// The same count in the older form and in the newer one.
+fn least_request_in_both_forms(count: Option<u32>) -> [Result<LbPolicy, Invalid>; 2] {
+    let choice_count = count.map(|value| google::UInt32Value { value });
+    let older = cluster::cluster::LeastRequestLbConfig { choice_count };
+    let newer = least_request::LeastRequest { choice_count, ..Default::default() };
+    [
+        parse_legacy(cluster::cluster::LbPolicy::LeastRequest, Some(LbConfig::LeastRequestLbConfig(older))),
+        parse_list([lb("least_request.v3.LeastRequest", &newer)]),
+    ]
+}
+
+#[test]
+fn c8_c14_accepts_least_request_among_2_to_10_endpoints() {
+    // A48 has it, though C-core has not.
+    for (count, choice_count) in
+        [(None, 2), (Some(2), 2), (Some(10), 10), (Some(11), 10), (Some(u32::MAX), 10)]
+    {
+        let policy = LbPolicy::LeastRequest(LeastRequest { choice_count });
+        let expected = [Ok(in_each_locality(policy.clone())), Ok(policy)];
+        assert_eq!(least_request_in_both_forms(count), expected);
+    }
+    let unset = parse_legacy(cluster::cluster::LbPolicy::LeastRequest, None);
+    assert_eq!(unset, Ok(in_each_locality(LbPolicy::LeastRequest(LeastRequest { choice_count: 2 }))));
+}
+
+#[test]
+fn c8_c14_rejects_least_request_among_fewer_than_2() {
+    for count in [0, 1] {
+        let [older, newer] =
+            least_request_in_both_forms(Some(count)).map(|parsed| parsed.unwrap_err().to_string());
+        assert_eq!(older, format!("least_request_lb_config.choice_count: must be at least 2, is {count}"));
+        assert_eq!(newer, format!("{AT}.typed_config.choice_count: must be at least 2, is {count}"));
     }
 }
 
 #[test]
-fn c9_other_policies_are_rejected_unless_the_newer_field_is_set() {
+fn c9_rejects_other_policies_of_the_older_field() {
     use cluster::cluster::LbPolicy as Legacy;
     for policy in [Legacy::Random, Legacy::Maglev, Legacy::ClusterProvided, Legacy::LoadBalancingPolicyConfig]
     {
         let e = parse_legacy(policy, None).unwrap_err();
-        assert_eq!(e.path(), "lb_policy");
-        assert!(e.reason().starts_with(policy.as_str_name()), "{e}");
+        let name = policy.as_str_name();
+        assert_eq!(
+            e.to_string(),
+            format!("lb_policy: {name} is not supported without a load_balancing_policy")
+        );
     }
-    // Proxies want it of an aggregate cluster, whose policy counts for nothing here (A75-1).
-    let custom = Some(cluster::cluster::ClusterDiscoveryType::ClusterType(Default::default()));
-    let provided = Legacy::ClusterProvided.into();
-    let aggregate =
-        cluster::Cluster { cluster_discovery_type: custom, lb_policy: provided, ..Default::default() };
-    assert!(LbPolicy::parse(&aggregate, &Context::new()).is_ok());
     let unknown = cluster::Cluster { lb_policy: 99, ..Default::default() };
-    assert_eq!(LbPolicy::parse(&unknown, &Context::new()).unwrap_err().path(), "lb_policy");
-    assert_eq!(parse_list([round_robin()]), Ok(LbPolicy::RoundRobin));
+    let e = LbPolicy::parse(&unknown, &Context::new()).unwrap_err();
+    assert_eq!(e.to_string(), "lb_policy: 99 is no known policy");
 }
 
 #[test]
-fn c10_the_first_supported_policy_is_used() {
-    let unknown = || any("a.Unknown", &google::Any::default());
-    let other = || lb("maglev.v3.Maglev", &google::Any::default());
+fn c9_accepts_any_policy_of_the_older_field_beside_the_newer_one() {
+    use cluster::cluster::LbPolicy as Legacy;
+    for policy in
+        [Legacy::LoadBalancingPolicyConfig as i32, Legacy::Maglev as i32, Legacy::RingHash as i32, 99]
+    {
+        let from = cluster::Cluster {
+            load_balancing_policy: Some(list([round_robin()])),
+            lb_policy: policy,
+            ..Default::default()
+        };
+        assert_eq!(LbPolicy::parse(&from, &Context::new()), Ok(LbPolicy::RoundRobin));
+    }
+}
+
+#[test]
+fn c9_a75_1_accepts_a_policy_that_the_aggregate_cluster_provides() {
+    // Proxies want it of an aggregate cluster, whose policy counts for nothing here.
+    let custom = Some(cluster::cluster::ClusterDiscoveryType::ClusterType(Default::default()));
+    let provided = cluster::cluster::LbPolicy::ClusterProvided.into();
+    let aggregate =
+        cluster::Cluster { cluster_discovery_type: custom, lb_policy: provided, ..Default::default() };
+    assert_eq!(LbPolicy::parse(&aggregate, &Context::new()), Ok(in_each_locality(LbPolicy::RoundRobin)));
+}
+
+#[test]
+fn c10_a52_2_accepts_the_first_policy_that_is_supported() {
     let shuffle = pick_first::PickFirst { shuffle_address_list: true };
     let first = lb("pick_first.v3.PickFirst", &shuffle);
     let expected = LbPolicy::PickFirst(PickFirst { shuffle_address_list: true });
-    assert_eq!(parse_list([unknown(), first, round_robin()]), Ok(expected));
-    assert_eq!(
-        parse_list([unknown(), other()]).unwrap_err().to_string(),
-        "load_balancing_policy.policies: none is supported: a.Unknown, \
-         envoy.extensions.load_balancing_policies.maglev.v3.Maglev"
-    );
-    assert_eq!(parse_list([]).unwrap_err().reason(), "none is supported: it is empty");
+    assert_eq!(parse_list([unknown(), first.clone(), round_robin()]), Ok(expected));
+    assert_eq!(parse_list([round_robin(), first, broken("ring_hash.v3.RingHash")]), Ok(LbPolicy::RoundRobin));
 }
 
 #[test]
-fn c10_entries_without_a_configuration_are_rejected() {
+fn c10_a52_2_rejects_a_list_of_which_none_is_supported() {
+    let other = lb("maglev.v3.Maglev", &google::Any::default());
+    assert_eq!(
+        parse_list([unknown(), other]).unwrap_err().to_string(),
+        "load_balancing_policy.policies: none is supported: a.Unknown, \
+         envoy.extensions.load_balancing_policies.maglev.v3.Maglev"
+    );
+    let e = parse_list([]).unwrap_err();
+    assert_eq!(e.to_string(), "load_balancing_policy.policies: none is supported: it is empty");
+}
+
+fn unknown() -> google::Any {
+    any("a.Unknown", &google::Any::default())
+}
+
+fn broken(name: &str) -> google::Any {
+    google::Any { value: b"\xff"[..].into(), ..lb(name, &google::Any::default()) }
+}
+
+#[test]
+fn c10_rejects_entries_without_a_configuration() {
     let mut from = list([round_robin()]);
     from.policies[0].typed_extension_config.as_mut().unwrap().typed_config = None;
     let e = first_supported(&from, &Context::new(), 0).unwrap_err();
@@ -200,35 +262,65 @@ fn c10_entries_without_a_configuration_are_rejected() {
     assert_eq!(e.to_string(), "policies[0].typed_extension_config: must be set");
 }
 
-#[test]
-fn c11_policies_nest_16_deep_at_most() {
-    let nested = |layers: usize| {
-        let wrap = |child, _| {
-            let policy = wrr_locality::WrrLocality { endpoint_picking_policy: Some(list([child])) };
-            lb("wrr_locality.v3.WrrLocality", &policy)
-        };
-        parse_list([(1..layers).fold(round_robin(), wrap)])
+/// Policies for localities, one in another, and a round robin in the innermost.
+fn nested(layers: usize) -> Result<LbPolicy, Invalid> {
+    let wrap = |child, _| {
+        let policy = wrr_locality::WrrLocality { endpoint_picking_policy: Some(list([child])) };
+        lb("wrr_locality.v3.WrrLocality", &policy)
     };
-    assert_eq!(nested(2), Ok(in_each_locality(LbPolicy::RoundRobin)));
-    assert!(nested(16).is_ok());
-    let e = nested(17).unwrap_err();
-    assert_eq!(e.reason(), "policies are nested deeper than 16");
-    assert!(e.path().ends_with("endpoint_picking_policy"), "{e}");
+    parse_list([(1..layers).fold(round_robin(), wrap)])
 }
 
 #[test]
-fn c12_bytes_that_are_no_message_are_rejected() {
-    for name in ["pick_first.v3.PickFirst", "ring_hash.v3.RingHash", "wrr_locality.v3.WrrLocality"] {
-        let mut any = lb(name, &google::Any::default());
-        any.value = b"\xff"[..].into();
-        assert_eq!(parse_list([any]).unwrap_err().path(), format!("{AT}.typed_config.value"));
+fn c11_accepts_policies_that_are_nested_16_deep() {
+    let expected = (1..16).fold(LbPolicy::RoundRobin, |inner, _| in_each_locality(inner));
+    assert_eq!(nested(16), Ok(expected));
+}
+
+#[test]
+fn c11_rejects_policies_that_are_nested_deeper() {
+    let e = nested(17).unwrap_err();
+    assert_eq!(e.reason(), "policies are nested deeper than 16");
+    assert!(e.path().starts_with(AT) && e.path().ends_with("endpoint_picking_policy"), "{e}");
+}
+
+#[test]
+fn c12_c18_accepts_policies_with_settings_and_without() {
+    for shuffle_address_list in [true, false] {
+        let message = pick_first::PickFirst { shuffle_address_list };
+        let expected = LbPolicy::PickFirst(PickFirst { shuffle_address_list });
+        assert_eq!(parse_list([lb("pick_first.v3.PickFirst", &message)]), Ok(expected));
+    }
+    assert_eq!(parse_list([round_robin()]), Ok(LbPolicy::RoundRobin));
+}
+
+#[test]
+fn c12_c18_rejects_settings_that_are_no_message() {
+    for name in [
+        "pick_first.v3.PickFirst",
+        "ring_hash.v3.RingHash",
+        "least_request.v3.LeastRequest",
+        "client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin",
+        "wrr_locality.v3.WrrLocality",
+    ] {
+        // Also though the next one could be used (A52-2).
+        let e = parse_list([broken(name), round_robin()]).unwrap_err();
+        assert_eq!(e.path(), format!("{AT}.typed_config.value"));
+        assert!(e.reason().starts_with("not a valid message"), "{e}");
     }
 }
 
 #[test]
-fn c15_client_side_weights_have_the_defaults_of_a58() {
-    let name = "client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin";
-    let parsed = parse_list([lb(name, &client_side::ClientSideWeightedRoundRobin::default())]).unwrap();
+fn c18_ignores_the_body_of_round_robin() {
+    assert_eq!(parse_list([broken("round_robin.v3.RoundRobin")]), Ok(LbPolicy::RoundRobin));
+}
+
+const CLIENT_SIDE: &str = "client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin";
+
+#[test]
+fn c15_accepts_client_side_weights_with_the_defaults_of_a58() {
+    let empty = client_side::ClientSideWeightedRoundRobin::default();
+    let parsed = parse_list([lb(CLIENT_SIDE, &empty)]).unwrap();
     assert_eq!(
         serde_json::to_value(&parsed).unwrap()["client_side_weighted_round_robin"],
         serde_json::json!({
@@ -237,37 +329,69 @@ fn c15_client_side_weights_have_the_defaults_of_a58() {
             "metric_names_for_computing_utilization": [],
         })
     );
-    let duration = |seconds, nanos| Some(google::Duration { seconds, nanos });
+}
+
+#[test]
+fn c15_accepts_client_side_weights_and_updates_them_no_faster_than_every_100_ms() {
     let short = client_side::ClientSideWeightedRoundRobin {
-        weight_update_period: duration(0, 1),
+        weight_update_period: Some(google::Duration { seconds: 0, nanos: 1 }),
+        error_utilization_penalty: Some(google::FloatValue { value: 0.0 }),
         ..Default::default()
     };
-    let LbPolicy::ClientSideWeightedRoundRobin(short) = parse_list([lb(name, &short)]).unwrap() else {
+    let LbPolicy::ClientSideWeightedRoundRobin(short) = parse_list([lb(CLIENT_SIDE, &short)]).unwrap() else {
         panic!("another policy")
     };
     assert_eq!(short.weight_update_period, Duration::from_millis(100));
+    assert_eq!(short.error_utilization_penalty, 0.0);
+}
+
+#[test]
+fn c15_rejects_penalties_and_durations_out_of_range() {
     for penalty in [-0.5, f32::NAN, f32::INFINITY] {
         let negative = client_side::ClientSideWeightedRoundRobin {
             error_utilization_penalty: Some(google::FloatValue { value: penalty }),
             ..Default::default()
         };
-        let e = parse_list([lb(name, &negative)]).unwrap_err();
+        let e = parse_list([lb(CLIENT_SIDE, &negative)]).unwrap_err();
         assert_eq!(e.path(), format!("{AT}.typed_config.error_utilization_penalty"));
+        assert!(e.reason().starts_with("must be a number that is not negative"), "{e}");
     }
-    let negative =
-        client_side::ClientSideWeightedRoundRobin { blackout_period: duration(-1, 0), ..Default::default() };
-    let e = parse_list([lb(name, &negative)]).unwrap_err();
-    assert_eq!(e.path(), format!("{AT}.typed_config.blackout_period.seconds"));
+    type Set = fn(&mut client_side::ClientSideWeightedRoundRobin, Option<google::Duration>);
+    let durations: [(&str, Set); 4] = [
+        ("oob_reporting_period", |policy, span| policy.oob_reporting_period = span),
+        ("blackout_period", |policy, span| policy.blackout_period = span),
+        ("weight_expiration_period", |policy, span| policy.weight_expiration_period = span),
+        ("weight_update_period", |policy, span| policy.weight_update_period = span),
+    ];
+    for (field, set) in durations {
+        let mut negative = client_side::ClientSideWeightedRoundRobin::default();
+        set(&mut negative, Some(google::Duration { seconds: -1, nanos: 0 }));
+        let e = parse_list([lb(CLIENT_SIDE, &negative)]).unwrap_err();
+        assert_eq!(e.path(), format!("{AT}.typed_config.{field}.seconds"));
+    }
+}
+
+const WRR_LOCALITY: &str = "wrr_locality.v3.WrrLocality";
+
+#[test]
+fn c16_accepts_any_policy_inside_a_locality() {
+    let inside =
+        list([unknown(), lb("least_request.v3.LeastRequest", &least_request::LeastRequest::default())]);
+    let parsed =
+        parse_list([lb(WRR_LOCALITY, &wrr_locality::WrrLocality { endpoint_picking_policy: Some(inside) })]);
+    let inside = LbPolicy::LeastRequest(LeastRequest { choice_count: 2 });
+    assert_eq!(parsed, Ok(in_each_locality(inside)));
 }
 
 #[test]
-fn c16_a_locality_policy_needs_a_policy_inside() {
-    let name = "wrr_locality.v3.WrrLocality";
-    let e = parse_list([lb(name, &wrr_locality::WrrLocality::default())]).unwrap_err();
-    assert_eq!(e.to_string(), format!("{AT}.typed_config.endpoint_picking_policy: must be set"));
-    let unknown = list([any("a.B", &google::Any::default())]);
-    let e = parse_list([lb(name, &wrr_locality::WrrLocality { endpoint_picking_policy: Some(unknown) })]);
-    assert_eq!(e.unwrap_err().path(), format!("{AT}.typed_config.endpoint_picking_policy.policies"));
+fn c16_rejects_a_locality_without_a_policy_inside() {
+    let e = parse_list([lb(WRR_LOCALITY, &wrr_locality::WrrLocality::default())]).unwrap_err();
+    let at = format!("{AT}.typed_config.endpoint_picking_policy");
+    assert_eq!(e.to_string(), format!("{at}: must be set"));
+    let inside = list([unknown()]);
+    let e =
+        parse_list([lb(WRR_LOCALITY, &wrr_locality::WrrLocality { endpoint_picking_policy: Some(inside) })]);
+    assert_eq!(e.unwrap_err().to_string(), format!("{at}.policies: none is supported: a.Unknown"));
 }
 
 /// A policy of an application.
@@ -286,25 +410,47 @@ impl Extension for Nearest {
     }
 }
 
-#[test]
-fn c17_typed_structs_are_policies_that_the_application_knows() {
-    let kind = Some(google::value::Kind::NumberValue(3.0));
-    let config = google::Struct { fields: [("radius".to_owned(), google::Value { kind })].into() };
+/// The settings in a `TypedStruct` of the newer package and of the older one.
+fn typed_structs(radius: Option<f64>) -> [google::Any; 2] {
+    let kind = radius.map(google::value::Kind::NumberValue);
+    let fields = [("radius".to_owned(), google::Value { kind })].into();
+    let value = Some(google::Struct { fields });
     let type_url = "type.googleapis.com/my.Nearest".to_owned();
-    let new = xds::r#type::v3::TypedStruct { type_url: type_url.clone(), value: Some(config.clone()) };
-    let old = udpa::r#type::v1::TypedStruct { type_url: type_url.clone(), value: Some(config) };
-    let empty = xds::r#type::v3::TypedStruct { type_url, value: None };
+    let newer = xds::r#type::v3::TypedStruct { type_url: type_url.clone(), value: value.clone() };
+    let older = udpa::r#type::v1::TypedStruct { type_url, value };
+    [any("xds.type.v3.TypedStruct", &newer), any("udpa.type.v1.TypedStruct", &older)]
+}
+
+#[test]
+fn c17_accepts_typed_structs_of_policies_that_the_application_knows() {
     let registry = Registry::new().with_lb_policy::<Nearest>();
     let cx = Context::new().with_registry(&registry);
-    for typed in [any("xds.type.v3.TypedStruct", &new), any("udpa.type.v1.TypedStruct", &old)] {
-        let from = list([typed, round_robin()]);
-        assert_eq!(first_supported(&from, &Context::new(), 0), Ok(LbPolicy::RoundRobin));
-        let parsed = first_supported(&from, &cx, 0).unwrap();
+    for typed in typed_structs(Some(3.0)) {
+        let parsed = first_supported(&list([typed, round_robin()]), &cx, 0).unwrap();
         assert_eq!(serde_json::to_string(&parsed).unwrap(), r#"{"custom":{"my.Nearest":{"radius":3.0}}}"#);
         let LbPolicy::Custom(custom) = &parsed else { panic!("{parsed:?}") };
         assert_eq!((custom.type_name(), custom.get()), ("my.Nearest", Some(&Nearest { radius: 3.0 })));
     }
-    let rejected = first_supported(&list([any("xds.type.v3.TypedStruct", &empty)]), &cx, 0).unwrap_err();
-    let at = "policies[0].typed_extension_config.typed_config.radius";
-    assert_eq!(rejected.to_string(), format!("{at}: must be a number"));
+}
+
+#[test]
+fn c17_ignores_typed_structs_of_other_policies() {
+    for typed in typed_structs(Some(3.0)) {
+        let from = list([typed, round_robin()]);
+        assert_eq!(first_supported(&from, &Context::new(), 0), Ok(LbPolicy::RoundRobin));
+    }
+}
+
+#[test]
+fn c17_rejects_typed_structs_that_cannot_be_parsed() {
+    let registry = Registry::new().with_lb_policy::<Nearest>();
+    let cx = Context::new().with_registry(&registry);
+    let at = "policies[0].typed_extension_config.typed_config";
+    for typed in typed_structs(None) {
+        let e = first_supported(&list([typed.clone(), round_robin()]), &cx, 0).unwrap_err();
+        assert_eq!(e.to_string(), format!("{at}.radius: must be a number"));
+        let broken = google::Any { value: b"\xff"[..].into(), ..typed };
+        let e = first_supported(&list([broken, round_robin()]), &cx, 0).unwrap_err();
+        assert_eq!(e.path(), format!("{at}.value"));
+    }
 }
