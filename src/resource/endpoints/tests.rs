@@ -122,30 +122,47 @@ fn the_json_has_addresses_names_and_categories_as_written() {
 }
 
 #[test]
-fn g5_g6_bytes_and_names_must_be_there() {
+fn g5_rejects_bytes_that_are_no_message() {
     let e = ClusterLoadAssignment::parse(Bytes::from_static(b"\xff"), &Context::new()).unwrap_err();
-    assert!(e.reason().starts_with("not a valid message"), "{e}");
+    assert!(e.path().is_empty() && e.reason().starts_with("not a valid message"), "{e}");
+}
+
+#[test]
+fn g6_rejects_an_empty_name() {
     let unnamed = endpoint::ClusterLoadAssignment::default();
     assert_eq!(parse(&unnamed).unwrap_err(), "cluster_name: must not be empty");
 }
 
 #[test]
-fn e1_no_endpoints_are_valid() {
-    assert!(parse_localities([]).unwrap().priorities.is_empty());
-    assert_eq!(zones(&parse_localities([locality("z", 0, [])]).unwrap()), [["z"]]);
+fn e1_accepts_an_assignment_without_endpoints() {
+    let parsed = parse_localities([]).unwrap();
+    assert!(&*parsed.cluster_name == "shop" && parsed.priorities.is_empty());
+    let parsed = parse_localities([locality("z", 0, [])]).unwrap();
+    assert_eq!((zones(&parsed), parsed.endpoints().count()), (vec![vec!["z"]], 0));
 }
 
 #[test]
-fn e2_a_locality_must_say_where_it_is() {
+fn e2_accepts_a_locality_that_says_where_it_is() {
+    let empty = LocalityLbEndpoints { locality: Some(core::Locality::default()), ..locality("", 0, []) };
+    assert_eq!(zones(&parse_localities([empty, locality("a", 0, [])]).unwrap()), [["", "a"]]);
+}
+
+#[test]
+fn e2_rejects_a_locality_that_does_not() {
     let nowhere = LocalityLbEndpoints { locality: None, ..locality("", 0, []) };
-    let e = parse_localities([locality("a", 0, []), nowhere.clone()]).unwrap_err();
+    let e = parse_localities([locality("a", 0, []), nowhere]).unwrap_err();
     assert_eq!(e, "endpoints[1].locality: must be set");
-    let empty = LocalityLbEndpoints { locality: Some(core::Locality::default()), ..nowhere };
-    assert_eq!(zones(&parse_localities([empty]).unwrap()), [[""]]);
 }
 
 #[test]
-fn e3_localities_without_weight_are_skipped_before_any_check() {
+fn e3_accepts_localities_with_a_weight() {
+    let heavy = LocalityLbEndpoints { load_balancing_weight: value(7), ..locality("a", 0, []) };
+    let parsed = parse_localities([heavy, locality("b", 0, [])]).unwrap();
+    assert_eq!(parsed.localities().map(|locality| locality.weight.get()).collect::<Vec<_>>(), [7, 1]);
+}
+
+#[test]
+fn e2_e3_ignores_localities_without_weight_before_any_other_check() {
     for weight in [None, value(0)] {
         let bad = LocalityLbEndpoints {
             locality: None,
@@ -156,209 +173,97 @@ fn e3_localities_without_weight_are_skipped_before_any_check() {
         assert_eq!(zones(&parsed), [["a"]]);
         // Its priority does not fill a gap either.
         let filler = LocalityLbEndpoints { priority: 0, ..bad };
-        assert!(parse_localities([filler, locality("a", 1, [])]).is_err());
+        let e = parse_localities([filler, locality("a", 1, [])]).unwrap_err();
+        assert_eq!(e, "endpoints[1].priority: there is priority 1, but no priority 0");
     }
 }
 
+fn weighted(zone: &str, priority: u32, weight: u32) -> LocalityLbEndpoints {
+    LocalityLbEndpoints { load_balancing_weight: value(weight), ..locality(zone, priority, []) }
+}
+
 #[test]
-fn e4_weights_of_localities_add_up_to_u32_max_in_each_priority() {
-    let with = |zone, priority, weight| LocalityLbEndpoints {
-        load_balancing_weight: value(weight),
-        ..locality(zone, priority, [])
-    };
-    assert!(parse_localities([with("a", 0, u32::MAX - 1), with("b", 0, 1), with("c", 1, u32::MAX)]).is_ok());
-    let e = parse_localities([with("a", 0, 1), with("b", 1, u32::MAX), with("c", 1, 1)]).unwrap_err();
+fn e4_accepts_weights_that_add_up_to_u32_max_in_each_priority() {
+    let parsed =
+        parse_localities([weighted("a", 0, u32::MAX - 1), weighted("b", 0, 1), weighted("c", 1, u32::MAX)]);
+    let weights = parsed.unwrap().localities().map(|locality| locality.weight.get()).collect::<Vec<_>>();
+    assert_eq!(weights, [u32::MAX - 1, 1, u32::MAX]);
+}
+
+#[test]
+fn e4_rejects_weights_that_add_up_to_more() {
+    let e = parse_localities([weighted("a", 0, 1), weighted("b", 1, u32::MAX), weighted("c", 1, 1)]);
     assert_eq!(
-        e,
+        e.unwrap_err(),
         "endpoints: the weights of the localities of priority 1 add up to 4294967296, which is over 4294967295"
     );
 }
 
 #[test]
-fn e5_a_locality_is_once_in_a_priority() {
+fn e5_accepts_a_locality_in_several_priorities() {
     let parsed = parse_localities([locality("a", 0, []), locality("a", 1, [])]).unwrap();
     assert_eq!(zones(&parsed), [["a"], ["a"]]);
+}
+
+#[test]
+fn e5_rejects_a_locality_twice_in_one_priority() {
     let e = parse_localities([locality("b", 1, []), locality("a", 0, []), locality("b", 1, [])]).unwrap_err();
     let twice = r#"{region="", zone="b", sub_zone=""} is there twice in priority 1"#;
     assert_eq!(e, format!("endpoints[2].locality: {twice}"));
 }
 
 #[test]
-fn e6_priority_gaps_are_rejected() {
+fn e6_accepts_priorities_without_gaps_in_any_order() {
     let parsed =
         parse_localities([locality("b", 1, []), locality("a", 0, []), locality("c", 1, [])]).unwrap();
     assert_eq!(zones(&parsed), [vec!["a"], vec!["b", "c"]]);
+}
+
+#[test]
+fn e6_rejects_gaps_between_priorities() {
     let e = parse_localities([locality("a", 0, []), locality("c", 2, [])]).unwrap_err();
     assert_eq!(e, "endpoints[1].priority: there is priority 2, but no priority 1");
     let e = parse_localities([locality("a", u32::MAX, [])]).unwrap_err();
     assert_eq!(e, "endpoints[0].priority: there is priority 4294967295, but no priority 0");
 }
 
+fn weight_of(weight: Option<google::UInt32Value>) -> Result<u32, String> {
+    let endpoint = LbEndpoint { load_balancing_weight: weight, ..at("10.0.0.1") };
+    let parsed = parse_localities([locality("a", 0, [endpoint])])?;
+    Ok(parsed.endpoints().next().unwrap().weight.get())
+}
+
 #[test]
-fn e7_an_endpoint_of_weight_0_is_rejected_and_1_is_the_default() {
-    let with = |weight| {
-        let endpoint = LbEndpoint { load_balancing_weight: weight, ..at("10.0.0.1") };
-        parse_localities([locality("a", 0, [endpoint])])
-            .map(|parsed| parsed.endpoints().next().unwrap().weight.get())
-    };
-    assert_eq!((with(None), with(value(9))), (Ok(1), Ok(9)));
+fn e7_accepts_endpoints_with_a_weight_and_1_is_the_default() {
+    assert_eq!((weight_of(None), weight_of(value(9))), (Ok(1), Ok(9)));
+}
+
+#[test]
+fn e7_rejects_an_endpoint_of_weight_0() {
     assert_eq!(
-        with(value(0)).unwrap_err(),
+        weight_of(value(0)).unwrap_err(),
         "endpoints[0].lb_endpoints[0].load_balancing_weight: must not be 0; leave out the endpoint instead"
     );
 }
 
+fn of_weight(ip: &str, weight: u32) -> LbEndpoint {
+    LbEndpoint { load_balancing_weight: value(weight), ..at(ip) }
+}
+
 #[test]
-fn e8_weights_of_endpoints_add_up_to_u32_max_in_each_locality() {
-    let with = |ip, weight| LbEndpoint { load_balancing_weight: value(weight), ..at(ip) };
-    let most = [with("10.0.0.1", u32::MAX - 1), with("10.0.0.2", 1)];
-    assert!(parse_localities([locality("a", 0, most), locality("b", 0, [with("10.0.0.3", 1)])]).is_ok());
-    let over = [with("10.0.0.1", u32::MAX), with("10.0.0.2", 1)];
+fn e8_accepts_weights_that_add_up_to_u32_max_in_each_locality() {
+    let most = [of_weight("10.0.0.1", u32::MAX - 1), of_weight("10.0.0.2", 1)];
+    let parsed = parse_localities([locality("a", 0, most), locality("b", 0, [of_weight("10.0.0.3", 1)])]);
+    let weights = parsed.unwrap().endpoints().map(|endpoint| endpoint.weight.get()).collect::<Vec<_>>();
+    assert_eq!(weights, [u32::MAX - 1, 1, 1]);
+}
+
+#[test]
+fn e8_rejects_weights_that_add_up_to_more() {
+    let over = [of_weight("10.0.0.1", u32::MAX), of_weight("10.0.0.2", 1)];
     let e = parse_localities([locality("a", 0, over)]).unwrap_err();
-    assert!(e.starts_with("endpoints[0].lb_endpoints: the weights of the endpoints add up to 4294967296"));
+    let reason = "the weights of the endpoints add up to 4294967296, which is over 4294967295";
+    assert_eq!(e, format!("endpoints[0].lb_endpoints: {reason}"));
 }
 
-#[test]
-fn e9_an_address_is_that_of_one_endpoint_only() {
-    let good = [with_additional("10.0.0.1", &["::1"]), host(Some(address("10.0.0.1", 81)))];
-    assert!(parse_localities([locality("a", 0, good)]).is_ok());
-    let twice = "is already the address of another endpoint";
-    let e = parse_localities([locality("a", 0, [at("10.0.0.1")]), locality("a", 1, [at("10.0.0.1")])]);
-    let place = "endpoints[1].lb_endpoints[0].endpoint.address";
-    assert_eq!(e.unwrap_err(), format!("{place}: 10.0.0.1:80 {twice}"));
-    let e = parse_localities([locality("a", 0, [with_additional("10.0.0.1", &["::1"]), at("::1")])]);
-    let place = "endpoints[0].lb_endpoints[1].endpoint.address";
-    assert_eq!(e.unwrap_err(), format!("{place}: [::1]:80 {twice}"));
-    let e = parse_localities([locality("a", 0, [with_additional("10.0.0.1", &["::1", "10.0.0.1"])])]);
-    let place = "endpoints[0].lb_endpoints[0].endpoint.additional_addresses[1].address";
-    assert_eq!(e.unwrap_err(), format!("{place}: 10.0.0.1:80 {twice}"));
-}
-
-#[test]
-fn e10_addresses_are_ip_literals_with_a_port() {
-    let with = |address| {
-        parse_localities([locality("a", 0, [host(address)])])
-            .map(|parsed| parsed.endpoints().next().unwrap().address.to_string())
-    };
-    assert_eq!(with(Some(address("10.0.0.1", 65535))), Ok("10.0.0.1:65535".into()));
-    assert_eq!(with(Some(address("2001:db8::1", 0))), Ok("[2001:db8::1]:0".into()));
-    let pipe = core::Address { address: Some(Kind::Pipe(core::Pipe::default())) };
-    let no_port = core::Address {
-        address: Some(Kind::SocketAddress(core::SocketAddress {
-            address: "10.0.0.1".into(),
-            ..Default::default()
-        })),
-    };
-    for (bad, expected) in [
-        (None, ": must be set"),
-        (Some(core::Address::default()), ": must be a socket_address, is not set"),
-        (Some(pipe), ": must be a socket_address, is a pipe"),
-        (Some(address("shop.local", 80)), ".socket_address.address: \"shop.local\" is no IP address"),
-        (Some(address("10.0.0.1", 65536)), ".socket_address.port_value: must be at most 65535, is 65536"),
-        (Some(no_port), ".socket_address.port_value: must be set"),
-    ] {
-        let at = "endpoints[0].lb_endpoints[0].endpoint.address";
-        assert_eq!(with(bad).unwrap_err(), format!("{at}{expected}"));
-    }
-    for bad in [None, Some(HostIdentifier::EndpointName("x".into()))] {
-        let endpoint = LbEndpoint { host_identifier: bad, ..Default::default() };
-        let e = parse_localities([locality("a", 0, [endpoint])]).unwrap_err();
-        assert_eq!(e, "endpoints[0].lb_endpoints[0].endpoint: must be set");
-    }
-}
-
-#[test]
-fn e11_a61_1_additional_addresses_are_as_good_as_the_main_one() {
-    let parsed =
-        parse_localities([locality("a", 0, [with_additional("10.0.0.1", &["::1", "::2"])])]).unwrap();
-    let all: Vec<_> = parsed.endpoints().next().unwrap().addresses().map(|a| a.to_string()).collect();
-    assert_eq!(all, ["10.0.0.1:80", "[::1]:80", "[::2]:80"]);
-    let e = parse_localities([locality("a", 0, [with_additional("10.0.0.1", &["::1", "x"])])]).unwrap_err();
-    let place =
-        "endpoints[0].lb_endpoints[0].endpoint.additional_addresses[1].address.socket_address.address";
-    assert_eq!(e, format!("{place}: \"x\" is no IP address"));
-}
-
-#[test]
-fn e12_endpoints_of_every_health_are_kept() {
-    use HealthStatus::{Degraded, Draining, Healthy, Timeout, Unhealthy, Unknown, Unrecognized};
-    let endpoints = (0..7).map(|i| LbEndpoint { health_status: i, ..at(&format!("10.0.0.{i}")) });
-    let parsed = parse_localities([locality("a", 0, endpoints)]).unwrap();
-    let health: Vec<_> = parsed.endpoints().map(|e| e.health).collect();
-    assert_eq!(health, [Unknown, Healthy, Unhealthy, Draining, Timeout, Degraded, Unrecognized]);
-    let usable = parsed.endpoints().filter(|e| e.is_healthy()).count();
-    assert_eq!(usable, 2);
-}
-
-#[test]
-fn e13_drops_have_a_category_and_a_known_fraction() {
-    let with = |category: &str, fraction: Option<(u32, i32)>| {
-        let drop = policy::DropOverload {
-            category: category.into(),
-            drop_percentage: fraction
-                .map(|(numerator, denominator)| FractionalPercent { numerator, denominator }),
-        };
-        let policy =
-            endpoint::cluster_load_assignment::Policy { drop_overloads: vec![drop], ..Default::default() };
-        parse(&endpoint::ClusterLoadAssignment { policy: Some(policy), ..assignment([]) })
-            .map(|parsed| parsed.drops[0].requests_per_million)
-    };
-    assert_eq!(with("lb", Some((3, 1))), Ok(300));
-    assert_eq!(with("lb", Some((200, 0))), Ok(1_000_000));
-    let at = "policy.drop_overloads[0]";
-    assert_eq!(with("", Some((3, 1))), Err(format!("{at}.category: must not be empty")));
-    assert_eq!(with("lb", None), Err(format!("{at}.drop_percentage: must be set")));
-    let e = with("lb", Some((3, 9))).unwrap_err();
-    assert_eq!(e, format!("{at}.drop_percentage.denominator: 9 is no known denominator"));
-}
-
-#[test]
-fn e14_the_hash_key_is_a_text_of_the_metadata() {
-    use google::value::Kind::{NumberValue, StringValue};
-    let with = |metadata| {
-        let endpoint = LbEndpoint { metadata, ..at("10.0.0.1") };
-        let parsed = parse_localities([locality("a", 0, [endpoint])]).unwrap();
-        parsed.endpoints().next().unwrap().hash_key.clone()
-    };
-    assert_eq!(with(metadata("envoy.lb", "hash_key", StringValue("k".into()))), Some("k".into()));
-    assert_eq!(with(metadata("envoy.lb", "hash_key", StringValue(String::new()))), None);
-    assert_eq!(with(metadata("envoy.lb", "hash_key", NumberValue(1.0))), None);
-    assert_eq!(with(metadata("other", "hash_key", StringValue("k".into()))), None);
-    assert_eq!(with(None), None);
-}
-
-#[test]
-fn e15_proxies_are_named_by_endpoints_and_localities() {
-    let key = "envoy.http11_proxy_transport_socket.proxy_address";
-    let proxy = |ip: &str| {
-        let type_url = "type.googleapis.com/envoy.config.core.v3.Address".to_owned();
-        let any = google::Any { type_url, value: address(ip, 3128).encode_to_vec().into() };
-        let typed_filter_metadata = [(key.to_owned(), any)].into();
-        Some(core::Metadata { typed_filter_metadata, ..Default::default() })
-    };
-    let with = |of_locality, of_endpoint| {
-        let endpoint = LbEndpoint { metadata: of_endpoint, ..at("10.0.0.1") };
-        parse_localities([LocalityLbEndpoints { metadata: of_locality, ..locality("a", 0, [endpoint]) }])
-    };
-    let parsed = with(proxy("10.9.9.1"), proxy("10.9.9.2")).unwrap();
-    let locality = parsed.localities().next().unwrap();
-    assert_eq!(locality.metadata.proxy_address(), Some("10.9.9.1:3128".parse().unwrap()));
-    assert_eq!(locality.endpoints[0].metadata.proxy_address(), Some("10.9.9.2:3128".parse().unwrap()));
-    for (bad, place) in [
-        (with(proxy("x"), None), "endpoints[0].metadata"),
-        (with(None, proxy("x")), "endpoints[0].lb_endpoints[0].metadata"),
-    ] {
-        let field = "socket_address.address: \"x\" is no IP address";
-        assert_eq!(bad.unwrap_err(), format!("{place}.typed_filter_metadata[{key:?}].{field}"));
-    }
-}
-
-#[test]
-fn c12_an_endpoint_is_a_resource_of_its_own_without_a_name() {
-    let from = at("10.0.0.1");
-    let parsed = <Endpoint as Resource>::parse(from.encode_to_vec().into(), &Context::new()).unwrap();
-    assert_eq!(parsed.address.to_string(), "10.0.0.1:80");
-    assert!(<Endpoint as Resource>::name(&from.encode_to_vec()).is_err());
-    let nowhere = LbEndpoint::default();
-    assert!(<Endpoint as Resource>::parse(nowhere.encode_to_vec().into(), &Context::new()).is_err());
-}
+mod endpoint_rules;
