@@ -3,9 +3,15 @@
 //! Keys and certificates never come in these messages: they name *certificate provider instances*, which the bootstrap
 //! defines. A field that is not supported is skipped only where that does not weaken security (A29-8).
 
+use std::net::IpAddr;
+
 use serde::Serialize;
 
-use super::{Context, Invalid, matcher::StringMatcher, parts};
+use super::{
+    Context, Invalid,
+    matcher::{StringMatcher, StringPattern},
+    parts,
+};
 use crate::pb::envoy::{
     config::core::v3::{self as core, transport_socket::ConfigType},
     extensions::transport_sockets::tls::v3::{
@@ -88,7 +94,35 @@ pub enum SanType {
 }
 
 impl UpstreamTls {
-    /// Rules C20, C22, C23 and T1 to T17; of a `TransportSocket`, whose name means nothing.
+    /// The server name to send to an endpoint (A101): with `auto_host_sni` its hostname without the port, where it has one;
+    /// otherwise `sni`. `None` is to send none.
+    pub fn server_name<'a>(&'a self, hostname: Option<&'a str>) -> Option<&'a str> {
+        let host = hostname.map(without_port).filter(|host| self.auto_host_sni && !host.is_empty());
+        host.or(self.sni.as_deref())
+    }
+
+    /// Whether a server may have a certificate with these names, if its signature is good (A29-13, A101). `sent` is the
+    /// server name that was sent to it, see [`server_name`](Self::server_name).
+    ///
+    /// With `auto_sni_san_validation` and a name that was sent, one of the DNS names must be for it. Otherwise one of the
+    /// names must match one of `san_matchers`, if there are any.
+    pub fn accepts_names<'a>(
+        &self,
+        sent: Option<&str>,
+        names: impl IntoIterator<Item = (SanType, &'a str)>,
+    ) -> bool {
+        let mut names = names.into_iter();
+        match sent.filter(|_| self.auto_sni_san_validation) {
+            Some(sent) => names.any(|(san_type, name)| san_type == SanType::Dns && is_for(name, sent)),
+            None if self.san_matchers.is_empty() => true,
+            None => {
+                names.any(|(san_type, name)| self.san_matchers.iter().any(|one| one.matches(san_type, name)))
+            }
+        }
+    }
+
+    /// Rules C20, C22, C23 and T1 to T17; of a `TransportSocket`, whose name means nothing: for clusters no proposal says
+    /// that it does, and C-core does not look at it.
     pub(super) fn parse(socket: &core::TransportSocket, cx: &Context<'_>) -> Result<Self, Invalid> {
         let message: tls::UpstreamTlsContext = typed_config(socket, UPSTREAM)?;
         Self::from_message(message, cx).map_err(|e| e.at("typed_config"))
@@ -122,8 +156,11 @@ impl UpstreamTls {
 }
 
 impl DownstreamTls {
-    /// Rules S27 to S35 and T1 to T17; of a `TransportSocket`, whose name means nothing.
+    /// Rules S27 to S35 and T1 to T17; of a `TransportSocket`, whose name counts for servers (A29).
     pub(super) fn parse(socket: &core::TransportSocket, cx: &Context<'_>) -> Result<Self, Invalid> {
+        if socket.name != TLS_SOCKET {
+            return Err(Invalid::field("name", format!("must be {TLS_SOCKET:?}, is {:?}", socket.name)));
+        }
         let message: tls::DownstreamTlsContext = typed_config(socket, DOWNSTREAM)?;
         Self::from_message(message, cx).map_err(|e| e.at("typed_config"))
     }
@@ -138,15 +175,18 @@ impl DownstreamTls {
         }
         let common = message.common_tls_context.ok_or(Invalid::field("common_tls_context", "must be set"))?;
         let common = Common::parse(common, cx).map_err(|e| e.at("common_tls_context"))?;
-        let at = |field, reason| Invalid::field(field, reason).at("common_tls_context");
-        let identity =
-            common.identity.ok_or_else(|| at("tls_certificate_provider_instance", "must be set"))?;
-        if !common.san_matchers.is_empty() {
-            return Err(at("validation_context", "names of clients cannot be matched here"));
-        }
-        if common.validates && common.roots.is_none() {
-            // Also with system_root_certs, which are not for servers (T13).
-            return Err(at("validation_context.ca_certificate_provider_instance", "must be set"));
+        let identity = common.identity.ok_or_else(|| {
+            Invalid::field("tls_certificate_provider_instance", "must be set").at("common_tls_context")
+        })?;
+        if let Some(context) = common.context {
+            let at = |field, reason| Invalid::field(field, reason).at(context).at("common_tls_context");
+            if !common.san_matchers.is_empty() {
+                return Err(at("match_subject_alt_names", "is not supported for listeners"));
+            }
+            if common.roots.is_none() {
+                // Also with system_root_certs, which are not for servers (T13).
+                return Err(at("ca_certificate_provider_instance", "must be set"));
+            }
         }
         let require_client_certificate =
             message.require_client_certificate.is_some_and(|require| require.value);
@@ -183,8 +223,8 @@ impl ProviderInstance {
 /// What both sides have in common.
 struct Common {
     identity: Option<ProviderInstance>,
-    /// Whether there is anything about the validation of the peer.
-    validates: bool,
+    /// Where the validation of the peer is described, if it is.
+    context: Option<&'static str>,
     roots: Option<ProviderInstance>,
     system_roots: bool,
     san_matchers: Box<[SanMatcher]>,
@@ -201,17 +241,18 @@ impl Common {
         let identity = identity(&mut from, cx)?;
         let mut common = Self {
             identity,
-            validates: true,
+            context: Some("validation_context"),
             roots: None,
             system_roots: false,
             san_matchers: Box::default(),
         };
         match from.validation_context_type {
-            None => common.validates = false,
+            None => common.context = None,
             Some(ValidationContextType::ValidationContext(context)) => {
                 common.validation(context, cx).map_err(|e| e.at("validation_context"))?;
             }
             Some(ValidationContextType::CombinedValidationContext(combined)) => {
+                common.context = Some("combined_validation_context.default_validation_context");
                 let at = |e: Invalid| e.at("combined_validation_context");
                 if let Some(context) = combined.default_validation_context {
                     common.validation(context, cx).map_err(|e| at(e.at("default_validation_context")))?;
@@ -267,6 +308,22 @@ impl Common {
 }
 
 impl SanMatcher {
+    /// Whether a name of a certificate matches: an address by its text as in RFC 5952, an exact pattern also by a DNS name
+    /// with a wildcard, and an empty name never (A29-13).
+    pub fn matches(&self, san_type: SanType, name: &str) -> bool {
+        if name.is_empty() || self.san_type.is_some_and(|own| own != san_type) {
+            return false;
+        }
+        match (san_type, &self.matcher.pattern) {
+            (SanType::Dns, StringPattern::Exact(host)) => is_for(name, host),
+            (SanType::IpAddress, _) => match name.parse::<IpAddr>() {
+                Ok(address) => self.matcher.matches(&address.to_string()),
+                Err(_) => self.matcher.matches(name),
+            },
+            (SanType::Email | SanType::Dns | SanType::Uri, _) => self.matcher.matches(name),
+        }
+    }
+
     /// Rule T15. Either field may be used, not both: as in Envoy.
     pub(super) fn parse_all(
         any: Vec<crate::pb::envoy::r#type::matcher::v3::StringMatcher>,
@@ -305,6 +362,26 @@ impl SanMatcher {
         };
         let matcher = from.matcher.ok_or(Invalid::new("must be set")).and_then(StringMatcher::parse);
         Ok(Self { san_type: Some(san_type), matcher: matcher.map_err(|e| e.at("matcher"))? })
+    }
+}
+
+/// Whether a DNS name of a certificate is for a host. The first label of the name may be a wildcard, which stands for one
+/// label; a dot at the end and the case of letters mean nothing.
+fn is_for(name: &str, host: &str) -> bool {
+    let [name, host] = [name, host].map(|name| name.strip_suffix('.').unwrap_or(name));
+    let Some(parent) = name.strip_prefix("*.") else { return name.eq_ignore_ascii_case(host) };
+    let covered = host.split_once('.').filter(|(label, _)| !label.is_empty());
+    !parent.is_empty() && covered.is_some_and(|(_, of)| of.eq_ignore_ascii_case(parent))
+}
+
+/// A hostname without the port behind it, and without the brackets of an IPv6 address.
+fn without_port(hostname: &str) -> &str {
+    if let Some((address, _)) = hostname.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        return address;
+    }
+    match hostname.split_once(':') {
+        Some((host, port)) if !port.contains(':') => host,
+        Some(_) | None => hostname,
     }
 }
 
@@ -349,6 +426,7 @@ fn unsupported(field: &str) -> Invalid {
     Invalid::field(field, "is not supported, and to ignore it would be less secure")
 }
 
+const TLS_SOCKET: &str = "envoy.transport_sockets.tls";
 const UPSTREAM: &str = "envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext";
 const DOWNSTREAM: &str = "envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext";
 const MAX_SNI: usize = 255;
