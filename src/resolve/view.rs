@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::{ClusterView, Snapshot, query::draw};
 use crate::resource::{
-    http_filter::{FilterOverride, HttpFilter, OverrideSetting},
+    http_filter::{EffectiveFilter, FilterOverride, HttpFilter, OverrideSetting},
     listener::HttpConnectionManager,
     retry::RetryPolicy,
     route::Route,
@@ -148,25 +148,26 @@ impl<'a> RouteView<'a> {
     }
 }
 
-impl FilterView<'_> {
-    /// Whether the filter does nothing here.
+impl<'a> FilterView<'a> {
+    /// Whether the filter is disabled here.
     pub fn is_disabled(self) -> bool {
         match self.setting {
             None => self.filter.disabled,
             Some(OverrideSetting::Disabled) => true,
-            Some(OverrideSetting::Config { .. }) => false,
+            Some(OverrideSetting::Config(_)) => false,
         }
+    }
+
+    /// What the filter does here.
+    pub fn effective(self) -> EffectiveFilter<'a> {
+        self.filter.effective(self.setting)
     }
 }
 
 /// What a level of overrides, sorted by filter, says of one. A configuration for a filter of another kind is of no use to it.
 fn setting<'a>(level: &'a [FilterOverride], filter: &HttpFilter) -> Option<&'a OverrideSetting> {
     let index = level.binary_search_by(|o| o.filter.cmp(&filter.name)).ok()?;
-    let setting = &level[index].setting;
-    match setting {
-        OverrideSetting::Config { kind, .. } if *kind != filter.kind => None,
-        OverrideSetting::Config { .. } | OverrideSetting::Disabled => Some(setting),
-    }
+    Some(&level[index].setting).filter(|setting| filter.config.takes(setting))
 }
 
 /// Keeps the draw of the cluster apart from those of the routes, whose salts are their places in the virtual host.

@@ -131,7 +131,7 @@ impl HttpConnectionManager {
         let max_stream_duration = options.max_stream_duration.as_ref().map(parts::duration).transpose();
         Ok(Self {
             routes,
-            http_filters: http_filter::parse_filters(message.http_filters, side)?,
+            http_filters: http_filter::parse_filters(message.http_filters, side, cx)?,
             max_stream_duration: max_stream_duration
                 .map_err(|e| e.at("max_stream_duration").at("common_http_protocol_options"))?,
         })

@@ -5,6 +5,7 @@ use std::{any::TypeId, collections::BTreeMap, fmt};
 use super::{
     Context, Invalid,
     extension::{Custom, Extension, Payload},
+    http_filter::{FilterTypes, HttpFilterExtension},
 };
 
 /// The extensions that an application handles by itself, added to those that the crate knows; one of the same type name takes
@@ -15,6 +16,7 @@ use super::{
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Registry {
     lb_policies: Parsers,
+    http_filters: FilterTypes,
 }
 
 /// How configurations of one kind are parsed, by type name.
@@ -31,7 +33,7 @@ struct Parser {
 impl Registry {
     /// Without extensions of an application.
     pub const fn new() -> Self {
-        Self { lb_policies: Parsers(BTreeMap::new()) }
+        Self { lb_policies: Parsers(BTreeMap::new()), http_filters: FilterTypes::new() }
     }
 
     /// Adds a load balancing policy: a cluster's list of policies may choose it (A52), as a message or as a `TypedStruct`.
@@ -41,8 +43,19 @@ impl Registry {
         self
     }
 
+    /// Adds a type of HTTP filter: listeners may have it, and virtual hosts, routes and splits may override it (A39).
+    #[must_use]
+    pub fn with_http_filter<T: HttpFilterExtension>(mut self) -> Self {
+        self.http_filters.add::<T>();
+        self
+    }
+
     pub(super) fn lb_policies(&self) -> &Parsers {
         &self.lb_policies
+    }
+
+    pub(super) fn http_filters(&self) -> &FilterTypes {
+        &self.http_filters
     }
 }
 

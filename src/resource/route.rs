@@ -105,7 +105,7 @@ impl Route {
                 RouteAction::Unsupported
             }
         };
-        let filter_overrides = http_filter::parse_overrides(message.typed_per_filter_config)?;
+        let filter_overrides = http_filter::parse_overrides(message.typed_per_filter_config, scope.cx)?;
         Ok(Some(Self { name: message.name.into(), matcher, action, filter_overrides }))
     }
 }

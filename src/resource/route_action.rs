@@ -185,7 +185,7 @@ impl ClusterChoice {
                 Err(Invalid::field("cluster", "must not be empty"))
             }
             Some(ClusterSpecifier::Cluster(name)) => Ok(Some(Self::Cluster(name.into()))),
-            Some(ClusterSpecifier::WeightedClusters(weighted)) => WeightedClusters::parse(weighted)
+            Some(ClusterSpecifier::WeightedClusters(weighted)) => WeightedClusters::parse(weighted, scope.cx)
                 .map(|weighted| Some(Self::WeightedClusters(weighted)))
                 .map_err(|e| e.at("weighted_clusters")),
             Some(ClusterSpecifier::ClusterSpecifierPlugin(name)) => {
@@ -202,7 +202,7 @@ impl ClusterChoice {
 }
 
 impl WeightedClusters {
-    fn parse(message: route::WeightedCluster) -> Result<Self, Invalid> {
+    fn parse(message: route::WeightedCluster, cx: &Context<'_>) -> Result<Self, Invalid> {
         let mut clusters = Vec::new();
         let mut total = 0u64;
         for (i, cluster) in message.clusters.into_iter().enumerate() {
@@ -211,7 +211,8 @@ impl WeightedClusters {
                 continue;
             }
             total += u64::from(weight);
-            clusters.push(WeightedCluster::parse(cluster, weight).map_err(|e| e.at_index("clusters", i))?);
+            clusters
+                .push(WeightedCluster::parse(cluster, weight, cx).map_err(|e| e.at_index("clusters", i))?);
         }
         match u32::try_from(total) {
             Ok(0) => Err(Invalid::field("clusters", "no cluster has a weight above 0")),
@@ -243,7 +244,11 @@ impl Serialize for WeightedClusters {
 }
 
 impl WeightedCluster {
-    fn parse(message: route::weighted_cluster::ClusterWeight, weight: u32) -> Result<Self, Invalid> {
+    fn parse(
+        message: route::weighted_cluster::ClusterWeight,
+        weight: u32,
+        cx: &Context<'_>,
+    ) -> Result<Self, Invalid> {
         if message.name.is_empty() {
             let reason = if message.cluster_header.is_empty() {
                 "must not be empty"
@@ -252,7 +257,7 @@ impl WeightedCluster {
             };
             return Err(Invalid::field("name", reason));
         }
-        let filter_overrides = http_filter::parse_overrides(message.typed_per_filter_config)?;
+        let filter_overrides = http_filter::parse_overrides(message.typed_per_filter_config, cx)?;
         Ok(Self { name: message.name.into(), weight, filter_overrides })
     }
 }

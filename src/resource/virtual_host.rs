@@ -53,7 +53,7 @@ impl VirtualHost {
             domains,
             routes: routes.into(),
             retry_policy: retry_policy.map_err(|e| e.at("retry_policy"))?,
-            filter_overrides: http_filter::parse_overrides(message.typed_per_filter_config)?,
+            filter_overrides: http_filter::parse_overrides(message.typed_per_filter_config, scope.cx)?,
         })
     }
 

@@ -26,7 +26,12 @@ use crate::{
         RouteQuery,
         fixture::{any, http_filter, prefix, route, snapshot, split, to, virtual_host},
     },
-    resource::{http_filter::HttpFilterKind, retry::RetryOn, route_action::HashSource},
+    resource::{
+        Extension,
+        http_filter::{EffectiveFilter, Fault, HttpFilterConfig, HttpFilterOverride},
+        retry::RetryOn,
+        route_action::HashSource,
+    },
 };
 
 /// The only route of a snapshot for `/`.
@@ -233,7 +238,7 @@ fn overrides(list: &[(&str, Any)]) -> BTreeMap<String, Any> {
 }
 
 fn config(number: u32) -> Any {
-    any(HttpFilterKind::Fault.config_type(), &fault(number))
+    any(Fault::TYPE_NAME, &fault(number))
 }
 
 fn disabled() -> Any {
@@ -242,24 +247,25 @@ fn disabled() -> Any {
 
 /// Each filter with the number in its configuration, and `off` where it is disabled.
 fn described(route: RouteView<'_>, cluster: ClusterView<'_>) -> String {
-    let number = |config: &bytes::Bytes| {
-        let message: HttpFault = prost::Message::decode(config.clone()).expect("a fault");
-        message.max_active_faults.map_or(0, |number| number.value)
-    };
     let one = |filter: FilterView<'_>| {
-        let number = match filter.setting {
-            Some(OverrideSetting::Config { config, .. }) => number(config),
-            Some(OverrideSetting::Disabled) | None => number(&filter.filter.config),
+        let fault = match (filter.setting, &filter.filter.config) {
+            (Some(OverrideSetting::Config(HttpFilterOverride::Fault(fault))), _)
+            | (_, HttpFilterConfig::Fault(fault)) => fault,
+            (_, other) => panic!("not a fault: {other:?}"),
         };
-        format!("{}:{number}{}", filter.filter.name, if filter.is_disabled() { ":off" } else { "" })
+        let number = fault.max_active_faults.unwrap_or(0);
+        let off = filter.effective() == EffectiveFilter::Nothing;
+        assert_eq!(off, filter.is_disabled());
+        assert!(off || filter.effective() == EffectiveFilter::Fault(fault));
+        format!("{}:{number}{}", filter.filter.name, if off { ":off" } else { "" })
     };
-    let filters = route.filters(cluster).filter(|filter| filter.filter.kind != HttpFilterKind::Router);
+    let filters = route.filters(cluster).filter(|filter| filter.filter.config != HttpFilterConfig::Router);
     filters.map(one).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
 fn a39_6_the_most_specific_override_of_a_filter_wins() {
-    let filter = |name: &str| http_filter(name, HttpFilterKind::Fault.config_type(), &fault(1));
+    let filter = |name: &str| http_filter(name, Fault::TYPE_NAME, &fault(1));
     let off = |filter| hcm::HttpFilter { disabled: true, ..filter };
     let manager = hcm::HttpConnectionManager {
         http_filters: vec![filter("f"), off(filter("g")), filter("h")],
@@ -310,7 +316,7 @@ fn a39_6_the_most_specific_override_of_a_filter_wins() {
 
 #[test]
 fn a39_6_without_overrides_filters_are_as_in_the_listener() {
-    let filter = |name: &str| http_filter(name, HttpFilterKind::Fault.config_type(), &fault(1));
+    let filter = |name: &str| http_filter(name, Fault::TYPE_NAME, &fault(1));
     let manager = hcm::HttpConnectionManager {
         http_filters: vec![filter("f"), hcm::HttpFilter { disabled: true, ..filter("g") }],
         ..Default::default()
@@ -319,6 +325,6 @@ fn a39_6_without_overrides_filters_are_as_in_the_listener() {
     let route = only(&snapshot);
     let cluster = snapshot.cluster("a").unwrap();
     assert_eq!(described(route, cluster), "f:1 g:1:off");
-    let kinds: Vec<_> = route.filters(cluster).map(|filter| filter.filter.kind).collect();
-    assert_eq!(kinds, [HttpFilterKind::Fault, HttpFilterKind::Fault, HttpFilterKind::Router]);
+    let last = route.filters(cluster).last().unwrap();
+    assert_eq!(last.effective(), EffectiveFilter::Router);
 }

@@ -317,7 +317,7 @@ fn what_is_written_is_what_was_sent() {
             },
             "connection_manager": {
                 "route_config_name": "routes",
-                "http_filters": [{"name": ROUTER, "kind": "router", "disabled": false}],
+                "http_filters": [{"name": ROUTER, "config": "router", "disabled": false}],
                 "max_stream_duration": null,
             },
             "tls": null,

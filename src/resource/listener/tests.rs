@@ -168,7 +168,7 @@ fn what_is_written_is_what_was_sent() {
     let parsed = parse(&listener(Some(any(CONNECTION_MANAGER, routed().encode_to_vec())))).unwrap();
     let json = json!({"name": "edge", "api_listener": {
         "route_config_name": "routes",
-        "http_filters": [{"name": "router", "kind": "router", "disabled": false}],
+        "http_filters": [{"name": "router", "config": "router", "disabled": false}],
         "max_stream_duration": null,
     }});
     assert_eq!(serde_json::to_value(parsed).unwrap(), json);

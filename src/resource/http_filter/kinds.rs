@@ -1,0 +1,233 @@
+//! Which types of filters there are: the crate's own, and those of the application.
+
+use std::{any::TypeId, collections::BTreeMap, fmt};
+
+use serde::Serialize;
+
+use super::{
+    Context, Custom, Fault, GcpAuthn, HttpFilterConfig, HttpFilterOverride, Invalid, Rbac, Router,
+    StatefulSession,
+};
+use crate::resource::{Extension, Payload};
+
+/// The configuration of a type of HTTP filter that the application handles, added with
+/// [`Registry::with_http_filter`](crate::resource::Registry::with_http_filter).
+///
+/// ```
+/// use serde::Serialize;
+/// use xdskit::resource::{
+///     Context, Extension, Invalid, Payload, Registry,
+///     http_filter::{HttpFilterExtension, NoOverride, Sides},
+/// };
+///
+/// /// Gives each request an id.
+/// #[derive(Debug, PartialEq, Serialize)]
+/// struct RequestId;
+///
+/// impl Extension for RequestId {
+///     const TYPE_NAME: &'static str = "example.filters.v1.RequestId";
+///
+///     fn parse(_: Payload, _: &Context<'_>) -> Result<Self, Invalid> {
+///         Ok(Self)
+///     }
+/// }
+///
+/// impl HttpFilterExtension for RequestId {
+///     const SIDES: Sides = Sides::Client;
+///     type Override = NoOverride;
+/// }
+///
+/// let registry = Registry::new().with_http_filter::<RequestId>();
+/// # let _ = registry;
+/// ```
+pub trait HttpFilterExtension: Extension {
+    /// Whose requests the filter handles (A39-1).
+    const SIDES: Sides;
+
+    /// Whether it ends the list of filters, as a router does (L18).
+    const IS_TERMINAL: bool = false;
+
+    /// What replaces its configuration for a part of the routes; may be `Self`. [`NoOverride`] if nothing does.
+    type Override: Extension;
+}
+
+/// Whose requests a type of filter handles (A39-3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Sides {
+    /// A client's.
+    Client,
+    /// A server's.
+    Server,
+    /// Those of both.
+    Both,
+}
+
+/// The [`HttpFilterExtension::Override`] of filters that have none; there is no value of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub enum NoOverride {}
+
+/// The configuration of a filter that the application has registered. In JSON an object with its type name as key.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct CustomFilter {
+    config: Custom,
+    #[serde(skip)]
+    override_type: &'static str,
+}
+
+/// Whose requests a listener is for (A39-3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::resource) enum Side {
+    Client,
+    Server,
+}
+
+/// A type of filter.
+#[derive(Clone, Copy)]
+pub(in crate::resource) struct FilterType {
+    of: fn() -> TypeId,
+    config_type: &'static str,
+    /// Empty if there is none.
+    override_type: &'static str,
+    sides: Sides,
+    is_terminal: bool,
+    parse: fn(Payload, &Context<'_>) -> Result<HttpFilterConfig, Invalid>,
+    parse_override: fn(Payload, &Context<'_>) -> Result<HttpFilterOverride, Invalid>,
+}
+
+/// The types that an application adds, by the type of their configuration.
+#[derive(Clone, Default, PartialEq)]
+pub(in crate::resource) struct FilterTypes(BTreeMap<&'static str, FilterType>);
+
+/// A type of filter that the crate knows.
+pub(super) trait Own: HttpFilterExtension {
+    fn config(self) -> HttpFilterConfig;
+    fn config_override(setting: Self::Override) -> HttpFilterOverride;
+}
+
+impl CustomFilter {
+    /// The full name of the message that configures it.
+    pub fn type_name(&self) -> &'static str {
+        self.config.type_name()
+    }
+
+    /// The configuration, if it is of type `T`.
+    pub fn get<T: Extension>(&self) -> Option<&T> {
+        self.config.get()
+    }
+
+    /// Whether an override is for filters of this type.
+    pub(super) fn takes(&self, setting: &Custom) -> bool {
+        self.override_type == setting.type_name()
+    }
+}
+
+impl Extension for NoOverride {
+    const TYPE_NAME: &'static str = "";
+
+    fn parse(_: Payload, _: &Context<'_>) -> Result<Self, Invalid> {
+        Err(Invalid::new("the filter cannot be overridden"))
+    }
+}
+
+impl FilterType {
+    /// The type that a configuration belongs to; an application's wins over the crate's.
+    pub(super) fn of_config(type_name: &str, cx: &Context<'_>) -> Option<Self> {
+        let of_application = cx.registry.http_filters().0.get(type_name);
+        of_application.or_else(|| OWN.iter().find(|own| own.config_type == type_name)).copied()
+    }
+
+    /// The type that an override belongs to (FO5: some have none).
+    pub(super) fn of_override(type_name: &str, cx: &Context<'_>) -> Option<Self> {
+        let mut all = cx.registry.http_filters().0.values().chain(&OWN);
+        all.find(|known| !known.override_type.is_empty() && known.override_type == type_name).copied()
+    }
+
+    pub(super) fn works_for(self, side: Side) -> bool {
+        match (self.sides, side) {
+            (Sides::Both, Side::Client | Side::Server)
+            | (Sides::Client, Side::Client)
+            | (Sides::Server, Side::Server) => true,
+            (Sides::Client, Side::Server) | (Sides::Server, Side::Client) => false,
+        }
+    }
+
+    pub(super) fn is_terminal(self) -> bool {
+        self.is_terminal
+    }
+
+    pub(super) fn parse(self, payload: Payload, cx: &Context<'_>) -> Result<HttpFilterConfig, Invalid> {
+        (self.parse)(payload, cx)
+    }
+
+    pub(super) fn parse_override(
+        self,
+        payload: Payload,
+        cx: &Context<'_>,
+    ) -> Result<HttpFilterOverride, Invalid> {
+        (self.parse_override)(payload, cx)
+    }
+
+    const fn own<T: Own>() -> Self {
+        Self::new::<T>(
+            |payload, cx| T::parse(payload, cx).map(T::config),
+            |payload, cx| T::Override::parse(payload, cx).map(T::config_override),
+        )
+    }
+
+    const fn custom<T: HttpFilterExtension>() -> Self {
+        Self::new::<T>(
+            |payload, cx| {
+                let config = Custom::parse::<T>(payload, cx)?;
+                Ok(HttpFilterConfig::Custom(CustomFilter { config, override_type: T::Override::TYPE_NAME }))
+            },
+            |payload, cx| Custom::parse::<T::Override>(payload, cx).map(HttpFilterOverride::Custom),
+        )
+    }
+
+    const fn new<T: HttpFilterExtension>(
+        parse: fn(Payload, &Context<'_>) -> Result<HttpFilterConfig, Invalid>,
+        parse_override: fn(Payload, &Context<'_>) -> Result<HttpFilterOverride, Invalid>,
+    ) -> Self {
+        Self {
+            of: TypeId::of::<T>,
+            config_type: T::TYPE_NAME,
+            override_type: T::Override::TYPE_NAME,
+            sides: T::SIDES,
+            is_terminal: T::IS_TERMINAL,
+            parse,
+            parse_override,
+        }
+    }
+}
+
+impl PartialEq for FilterType {
+    fn eq(&self, other: &Self) -> bool {
+        (self.of)() == (other.of)()
+    }
+}
+
+impl FilterTypes {
+    pub(in crate::resource) const fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    pub(in crate::resource) fn add<T: HttpFilterExtension>(&mut self) {
+        self.0.insert(T::TYPE_NAME, FilterType::custom::<T>());
+    }
+}
+
+impl fmt::Debug for FilterTypes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
+}
+
+const OWN: [FilterType; 5] = [
+    FilterType::own::<Router>(),
+    FilterType::own::<Fault>(),
+    FilterType::own::<Rbac>(),
+    FilterType::own::<StatefulSession>(),
+    FilterType::own::<GcpAuthn>(),
+];

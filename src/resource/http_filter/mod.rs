@@ -1,0 +1,234 @@
+//! HTTP filters and their settings for parts of the routes.
+//!
+//! The filters of a listener are typed ([`HttpFilterConfig`]), and so are the overrides of virtual hosts, routes and splits
+//! ([`FilterOverride`]). The most specific override of a filter wins and replaces all others (A39-6);
+//! [`HttpFilter::effective`] says what remains of a filter then. An application handles more types of filters with
+//! [`HttpFilterExtension`]s.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::Serialize;
+
+use super::{Context, Custom, Invalid, parts};
+use crate::pb::{
+    envoy::{
+        config::route::v3::FilterConfig,
+        extensions::filters::network::http_connection_manager::v3::{self as hcm, http_filter::ConfigType},
+    },
+    google::protobuf::Any,
+};
+
+mod effective;
+mod fault;
+mod gcp_authn;
+mod kinds;
+mod rbac;
+mod router;
+mod stateful_session;
+
+pub(super) use kinds::{FilterType, FilterTypes, Side};
+
+pub use effective::EffectiveFilter;
+pub use fault::{AbortKind, DelayKind, Fault, FaultAbort, FaultDelay};
+pub use gcp_authn::GcpAuthn;
+pub use kinds::{CustomFilter, HttpFilterExtension, NoOverride, Sides};
+pub use rbac::{Rbac, RbacAction, RbacPerRoute, RbacRules};
+pub use router::Router;
+pub use stateful_session::{SessionCookie, StatefulSession, StatefulSessionPerRoute};
+
+/// A step of handling a request, in the order of the listener.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct HttpFilter {
+    /// The filter's name, unique in its listener; overrides refer to it.
+    pub name: Box<str>,
+    /// What it does.
+    pub config: HttpFilterConfig,
+    /// Whether it does nothing where no override says otherwise.
+    pub disabled: bool,
+}
+
+/// What an [`HttpFilter`] does. In JSON, its kind in snake case, as a key of its settings where it has any.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum HttpFilterConfig {
+    /// Sends the request along the route; the last filter of a listener (A39-7).
+    Router,
+    /// Delays and aborts requests on purpose (A33); for clients.
+    Fault(Fault),
+    /// Lets only some requests pass (A41); for servers.
+    Rbac(Rbac),
+    /// Keeps the requests of a session on one endpoint (A55); for clients.
+    StatefulSession(StatefulSession),
+    /// Gives requests identity tokens of a Google Cloud service account (A83); for clients.
+    GcpAuthn(GcpAuthn),
+    /// A filter of the application's own.
+    Custom(CustomFilter),
+}
+
+/// A filter's setting for a part of the routes.
+///
+/// The most specific one wins and replaces the others: that of a split over that of its route, and that over the virtual
+/// host's (A39-6).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct FilterOverride {
+    /// The name of the filter; the listener need not have it, and it may be of another kind there.
+    pub filter: Box<str>,
+    /// What changes.
+    pub setting: OverrideSetting,
+}
+
+/// What a [`FilterOverride`] changes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum OverrideSetting {
+    /// The filter does nothing.
+    Disabled,
+    /// The filter has another configuration, and is not disabled.
+    Config(HttpFilterOverride),
+}
+
+/// Another configuration for a filter, which is of no use to a filter of another kind.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum HttpFilterOverride {
+    /// For [`HttpFilterConfig::Fault`].
+    Fault(Fault),
+    /// For [`HttpFilterConfig::Rbac`].
+    Rbac(RbacPerRoute),
+    /// For [`HttpFilterConfig::StatefulSession`].
+    StatefulSession(StatefulSessionPerRoute),
+    /// For [`HttpFilterConfig::GcpAuthn`], which is not changed by it (A83-2).
+    GcpAuthn(GcpAuthn),
+    /// For [`HttpFilterConfig::Custom`].
+    Custom(Custom),
+}
+
+/// Parses the filters of a listener: rules L11 to L20, and S13 for a server's.
+pub(super) fn parse_filters(
+    filters: Vec<hcm::HttpFilter>,
+    side: Side,
+    cx: &Context<'_>,
+) -> Result<Box<[HttpFilter]>, Invalid> {
+    let mut names = BTreeSet::new();
+    let mut parsed = Vec::new();
+    let mut ends = Vec::new();
+    for (i, filter) in filters.into_iter().enumerate() {
+        let name = &filter.name;
+        if name.is_empty() {
+            return Err(Invalid::field("name", "must not be empty").at_index("http_filters", i));
+        }
+        if !names.insert(name.clone()) {
+            let reason = format!("{name:?} is the name of an earlier filter too");
+            return Err(Invalid::field("name", reason).at_index("http_filters", i));
+        }
+        let filter = parse_filter(filter, side, cx).map_err(|e| e.at_index("http_filters", i))?;
+        if let Some((filter, is_terminal)) = filter {
+            parsed.push(filter);
+            ends.push((i, is_terminal));
+        }
+    }
+    check_end(&parsed, &ends)?;
+    Ok(parsed.into())
+}
+
+/// Rules L11 and L18. `ends` has for each filter its place in the message and whether it is terminal.
+fn check_end(filters: &[HttpFilter], ends: &[(usize, bool)]) -> Result<(), Invalid> {
+    let Some((&(last, last_is_terminal), before)) = ends.split_last() else {
+        return Err(Invalid::field(
+            "http_filters",
+            "there is no filter that is supported; at least a router is needed",
+        ));
+    };
+    if let Some(early) = before.iter().position(|(_, is_terminal)| *is_terminal) {
+        let reason = format!("{:?} ends the chain but is not the last filter", filters[early].name);
+        return Err(Invalid::new(reason).at_index("http_filters", before[early].0));
+    }
+    if !last_is_terminal {
+        let name = &filters[before.len()].name;
+        let reason = format!("the last filter, {name:?}, does not end the chain as a router does");
+        return Err(Invalid::new(reason).at_index("http_filters", last));
+    }
+    Ok(())
+}
+
+/// The filter and whether it is terminal; `None` for an optional one that is not known or not for this side.
+fn parse_filter(
+    message: hcm::HttpFilter,
+    side: Side,
+    cx: &Context<'_>,
+) -> Result<Option<(HttpFilter, bool)>, Invalid> {
+    let ignored_or = |reason: String| if message.is_optional { Ok(None) } else { Err(Invalid::new(reason)) };
+    let any = match message.config_type {
+        Some(ConfigType::TypedConfig(any)) => any,
+        Some(ConfigType::ConfigDiscovery(_)) => {
+            return ignored_or("config_discovery is not supported".into());
+        }
+        None => return ignored_or("typed_config must be set".into()),
+    };
+    let (type_name, payload) = parts::extension(&any).map_err(|e| e.at("typed_config"))?;
+    let Some(known) = FilterType::of_config(&type_name, cx) else {
+        return ignored_or(format!("filter type {type_name:?} is not supported"));
+    };
+    if !known.works_for(side) {
+        return ignored_or(match side {
+            Side::Client => format!("filter type {type_name:?} is for servers only"),
+            Side::Server => format!("filter type {type_name:?} is for clients only"),
+        });
+    }
+    let config = known.parse(payload, cx).map_err(|e| e.at("typed_config"))?;
+    let filter = HttpFilter { name: message.name.into(), config, disabled: message.disabled };
+    Ok(Some((filter, known.is_terminal())))
+}
+
+/// Parses what is overridden for a part of the routes: rules FO1 to FO6. Sorted by the filter's name.
+pub(super) fn parse_overrides(
+    configs: BTreeMap<String, Any>,
+    cx: &Context<'_>,
+) -> Result<Box<[FilterOverride]>, Invalid> {
+    let mut overrides = Vec::with_capacity(configs.len());
+    for (filter, any) in configs {
+        let setting =
+            parse_override(&filter, any, cx).map_err(|e| e.at_key("typed_per_filter_config", &filter))?;
+        if let Some(setting) = setting {
+            overrides.push(FilterOverride { filter: filter.into(), setting });
+        }
+    }
+    Ok(overrides.into())
+}
+
+/// `None` for an optional setting of a type that is not known.
+fn parse_override(filter: &str, any: Any, cx: &Context<'_>) -> Result<Option<OverrideSetting>, Invalid> {
+    if filter.is_empty() {
+        return Err(Invalid::new("the name of the filter is empty"));
+    }
+    let (any, is_optional) = match parts::message_name(&any.type_url) {
+        FILTER_CONFIG => {
+            let wrapper: FilterConfig = parts::decode(&any)?;
+            if wrapper.disabled {
+                return Ok(Some(OverrideSetting::Disabled));
+            }
+            (wrapper.config.unwrap_or_default(), wrapper.is_optional)
+        }
+        _ => (any, false),
+    };
+    let (type_name, payload) = parts::extension(&any)?;
+    if let Some(known) = FilterType::of_override(&type_name, cx) {
+        return Ok(Some(OverrideSetting::Config(known.parse_override(payload, cx)?)));
+    }
+    match FilterType::of_config(&type_name, cx) {
+        Some(_) => Err(Invalid::new(format!("{type_name:?} configures a filter but overrides none"))),
+        None if is_optional => Ok(None),
+        None if type_name.is_empty() => Err(Invalid::new("there is no configuration")),
+        None => Err(Invalid::new(format!("type {type_name:?} is not supported"))),
+    }
+}
+
+const FILTER_CONFIG: &str = "envoy.config.route.v3.FilterConfig";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,43 @@
+//! The router, which ends every list of filters.
+
+use prost::Message;
+use serde::Serialize;
+
+use super::{
+    HttpFilterConfig, HttpFilterOverride,
+    kinds::{HttpFilterExtension, NoOverride, Own, Sides},
+};
+use crate::{
+    pb::envoy::extensions::filters::http::router::v3 as pb,
+    resource::{Context, Extension, Invalid, Payload},
+};
+
+/// The filter that sends requests along their routes (A39-7). Its settings are for proxies alone and skipped (H1).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Router;
+
+impl Extension for Router {
+    const TYPE_NAME: &'static str = "envoy.extensions.filters.http.router.v3.Router";
+
+    fn parse(payload: Payload, _: &Context<'_>) -> Result<Self, Invalid> {
+        let pb::Router {} = pb::Router::decode(payload.message()?)?;
+        Ok(Self)
+    }
+}
+
+impl HttpFilterExtension for Router {
+    const SIDES: Sides = Sides::Both;
+    const IS_TERMINAL: bool = true;
+    type Override = NoOverride;
+}
+
+impl Own for Router {
+    fn config(self) -> HttpFilterConfig {
+        HttpFilterConfig::Router
+    }
+
+    fn config_override(none: NoOverride) -> HttpFilterOverride {
+        match none {}
+    }
+}

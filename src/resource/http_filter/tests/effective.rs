@@ -1,0 +1,65 @@
+//! What remains of a filter under an override: A39-6.
+
+use super::*;
+
+/// A filter with an empty configuration of its type.
+fn parsed(type_name: &str) -> HttpFilter {
+    let side = if type_name == RBAC { Side::Server } else { Side::Client };
+    parse(side, [filter("f", type_name), router()]).unwrap()[0].clone()
+}
+
+fn setting(type_name: &str, value: &'static [u8]) -> OverrideSetting {
+    overridden(any(type_name, value)).unwrap().remove(0)
+}
+
+#[test]
+fn a39_6_an_override_replaces_the_configuration_of_its_kind_alone() {
+    let fault = HttpFilter { disabled: true, ..parsed(FAULT) };
+    assert_eq!(fault.effective(None), EffectiveFilter::Nothing);
+    // It also enables what the listener has disabled.
+    let other = setting(FAULT, &[0x32, 2, 8, 7]);
+    let EffectiveFilter::Fault(effective) = fault.effective(Some(&other)) else { panic!("no fault") };
+    assert_eq!(effective.max_active_faults, Some(7));
+    // One for another kind counts as none.
+    let of_session = setting(StatefulSessionPerRoute::TYPE_NAME, &[]);
+    assert_eq!(fault.effective(Some(&of_session)), EffectiveFilter::Nothing);
+    let enabled = parsed(FAULT);
+    assert_eq!(enabled.effective(Some(&of_session)), enabled.effective(None));
+    assert_eq!(enabled.effective(Some(&OverrideSetting::Disabled)), EffectiveFilter::Nothing);
+}
+
+#[test]
+fn a83_2_an_override_of_gcp_authn_changes_nothing() {
+    let authn = parsed(GCP_AUTHN);
+    // `cache_config { cache_size { value: 3 } }`
+    let three = setting(GCP_AUTHN, &[0x1a, 4, 0x0a, 2, 8, 3]);
+    let EffectiveFilter::GcpAuthn(effective) = authn.effective(Some(&three)) else { panic!("not GCP") };
+    assert_eq!(effective.cache_size, 10);
+}
+
+#[test]
+fn a55_2_sessions_without_a_cookie_are_not_kept() {
+    let session = parsed(SESSION);
+    assert_eq!(session.effective(None), EffectiveFilter::Nothing);
+    let none = setting(StatefulSessionPerRoute::TYPE_NAME, &[]);
+    assert_eq!(session.effective(Some(&none)), EffectiveFilter::Nothing);
+}
+
+#[test]
+fn h9_accepts_an_override_without_rules_which_switches_the_filter_off() {
+    let off = setting(RbacPerRoute::TYPE_NAME, &[]);
+    assert_eq!(off, OverrideSetting::Config(HttpFilterOverride::Rbac(RbacPerRoute { rbac: None })));
+    // `rules { action: DENY }`
+    let deny = with_config("f", any(RBAC, &[0x0a, 2, 8, 1][..]));
+    let parsed = parse(Side::Server, [deny, router()]).unwrap();
+    assert!(matches!(parsed[0].effective(None), EffectiveFilter::Rbac(_)));
+    assert_eq!(parsed[0].effective(Some(&off)), EffectiveFilter::Nothing);
+}
+
+#[test]
+fn h9_rejects_an_override_with_bad_rules() {
+    // `rbac { rules { action: 3 } }`
+    let bad = any(RbacPerRoute::TYPE_NAME, &[0x12, 4, 0x0a, 2, 8, 3][..]);
+    let e = overridden(bad).unwrap_err();
+    assert_eq!(e.to_string(), "typed_per_filter_config[\"f\"].rbac.rules.action: 3 is no known action");
+}
