@@ -4,6 +4,11 @@ use std::{collections::BTreeSet, net::SocketAddr};
 
 use serde::Serialize;
 
+mod connection;
+
+pub use self::connection::Connection;
+
+use self::connection::{Chains, Conditions};
 use super::{
     Context, DownstreamTls, Invalid, http_filter::Side, listener::HttpConnectionManager, matcher::Cidr, parts,
 };
@@ -21,8 +26,14 @@ pub struct SocketListener {
     /// The chains, in the order of the message; no two are for the same connections. Those that can never be chosen are
     /// left out.
     pub filter_chains: Box<[FilterChain]>,
+    /// Where only chains that can never be chosen are for: connections there go through the default chain, even if there
+    /// is one for a wider range (S25).
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub unserved_ranges: Box<[Cidr]>,
     /// The chain for connections that no other is for; without it they are closed.
     pub default_filter_chain: Option<Box<FilterChain>>,
+    #[serde(skip)]
+    by_connection: Chains,
 }
 
 /// What some of the connections go through.
@@ -82,7 +93,7 @@ impl SocketListener {
         for (i, chain) in message.filter_chains.into_iter().enumerate() {
             candidates.extend(Candidate::parse(i, chain, cx).map_err(|e| e.at_index("filter_chains", i))?);
         }
-        let filter_chains = select(candidates)?;
+        let selection = Selection::of(candidates)?;
         let default_filter_chain = match message.default_filter_chain {
             Some(chain) => {
                 let chain = FilterChain::parse(chain, cx).map_err(|e| e.at("default_filter_chain"))?;
@@ -90,11 +101,44 @@ impl SocketListener {
             }
             None => None,
         };
-        if filter_chains.is_empty() && default_filter_chain.is_none() {
+        if selection.chains.is_empty() && default_filter_chain.is_none() {
             let reason = "no chain can ever be chosen, and there is no default_filter_chain";
             return Err(Invalid::field("filter_chains", reason));
         }
-        Ok(Self { address, filter_chains, default_filter_chain })
+        Ok(Self {
+            address,
+            filter_chains: selection.chains.into(),
+            unserved_ranges: selection.unserved.into(),
+            default_filter_chain,
+            by_connection: selection.by_connection,
+        })
+    }
+
+    /// The chain that a connection goes through: the most specific one, or else the default one (A36-9); `None` if it is to
+    /// be closed without an answer.
+    ///
+    /// What a chain asks for is looked at in this order: where the connection goes to, whether the chain names plaintext,
+    /// what kind of peer the connection comes from, where from, and from which port. At each step the most specific that
+    /// fits is taken, and there is no way back: a chain for `10.0.0.0/8` that does not fit otherwise keeps one for everywhere
+    /// from being used.
+    ///
+    /// ```
+    /// use xdskit::resource::filter_chain::{Connection, FilterChain, SocketListener};
+    ///
+    /// /// What an accepted connection goes through.
+    /// fn choose<'a>(
+    ///     listener: &'a SocketListener,
+    ///     socket: &std::net::TcpStream,
+    /// ) -> std::io::Result<Option<&'a FilterChain>> {
+    ///     let connection = Connection::new(socket.local_addr()?, socket.peer_addr()?);
+    ///     Ok(listener.filter_chain(&connection))
+    /// }
+    /// ```
+    pub fn filter_chain(&self, connection: &Connection) -> Option<&FilterChain> {
+        match self.by_connection.find(connection) {
+            Some(index) => self.filter_chains.get(index),
+            None => self.default_filter_chain.as_deref(),
+        }
     }
 }
 
@@ -115,72 +159,93 @@ struct Candidate {
     chain: FilterChain,
     /// It asks for plaintext by name, and so wins over one that does not ask (S17).
     raw_buffer: bool,
+    /// It asks for what no connection has (S15, S16, S18).
+    never: bool,
     /// Where its connections go to; `None` is anywhere.
     destinations: Vec<Option<Cidr>>,
 }
 
 impl Candidate {
-    /// `None` for a chain that can never be chosen, whose content must be valid all the same (S14 to S16, S18).
+    /// `None` for a chain that is for another port (S14), whose content must be valid all the same, as C-core has it.
     fn parse(position: usize, message: pb::FilterChain, cx: &Context<'_>) -> Result<Option<Self>, Invalid> {
         let conditions = message.filter_chain_match.clone().unwrap_or_default();
         let chain = FilterChain::parse(message, cx)?;
-        let raw_buffer = match &*conditions.transport_protocol {
-            "" => false,
-            "raw_buffer" => true,
-            _ => return Ok(None),
-        };
-        if conditions.destination_port.is_some_and(|port| port.value != 0)
-            || !conditions.server_names.is_empty()
-            || !conditions.application_protocols.is_empty()
-        {
+        if conditions.destination_port.is_some_and(|port| port.value != 0) {
             return Ok(None);
         }
+        // Names are looked at before the transport protocol, and those of applications after it.
+        let named = !conditions.server_names.is_empty();
+        let (raw_buffer, never) = match &*conditions.transport_protocol {
+            "" => (false, named || !conditions.application_protocols.is_empty()),
+            "raw_buffer" => (!named, named || !conditions.application_protocols.is_empty()),
+            _ => (false, true),
+        };
         let destinations = any_of(&chain.conditions.prefix_ranges);
-        Ok(Some(Self { position, chain, raw_buffer, destinations }))
+        Ok(Some(Self { position, chain, raw_buffer, never, destinations }))
     }
 }
 
-/// Leaves out what can never be chosen, and finds chains for the same connections (S17, S23 to S25).
-fn select(candidates: Vec<Candidate>) -> Result<Box<[FilterChain]>, Invalid> {
-    let plaintext: BTreeSet<_> =
-        candidates.iter().filter(|c| c.raw_buffer).flat_map(|c| c.destinations.iter().copied()).collect();
-    let mut taken = BTreeSet::new();
-    let mut chains = Vec::new();
-    for Candidate { position, mut chain, raw_buffer, mut destinations } in candidates {
-        if !raw_buffer {
-            destinations.retain(|destination| !plaintext.contains(destination));
-        }
-        if destinations.is_empty() {
-            continue;
-        }
-        let conditions = &mut chain.conditions;
-        for key in connections(&destinations, conditions) {
-            if taken.len() == MAX_CONNECTIONS {
-                let reason = format!("the chains combine more than {MAX_CONNECTIONS} conditions");
-                return Err(Invalid::new(reason).at_index("filter_chains", position));
+/// The chains that can be chosen.
+#[derive(Default)]
+struct Selection {
+    chains: Vec<FilterChain>,
+    by_connection: Chains,
+    unserved: Vec<Cidr>,
+    /// How many combinations of conditions there are in `by_connection`.
+    combinations: usize,
+}
+
+impl Selection {
+    /// Leaves out what can never be chosen, and finds chains for the same connections (S15 to S18, S23 to S25).
+    fn of(candidates: Vec<Candidate>) -> Result<Self, Invalid> {
+        let destinations_of = |candidates: &mut dyn Iterator<Item = &Candidate>| -> BTreeSet<Option<Cidr>> {
+            candidates.flat_map(|candidate| candidate.destinations.iter().copied()).collect()
+        };
+        let plaintext = destinations_of(&mut candidates.iter().filter(|candidate| candidate.raw_buffer));
+        let all = destinations_of(&mut candidates.iter());
+        let mut selection = Self::default();
+        for mut candidate in candidates.into_iter().filter(|candidate| !candidate.never) {
+            if !candidate.raw_buffer {
+                candidate.destinations.retain(|destination| !plaintext.contains(destination));
             }
-            if !taken.insert(key) {
+            if !candidate.destinations.is_empty() {
+                let position = candidate.position;
+                selection.add(candidate).map_err(|e| e.at_index("filter_chains", position))?;
+            }
+        }
+        let chains = &mut selection.by_connection;
+        // As in C-core; grpc-go falls back to a wider range instead.
+        selection.unserved = all.into_iter().flatten().filter(|range| chains.reserve(*range)).collect();
+        Ok(selection)
+    }
+
+    fn add(&mut self, candidate: Candidate) -> Result<(), Invalid> {
+        let Candidate { mut chain, destinations, .. } = candidate;
+        for connections in combinations(&destinations, &chain.conditions) {
+            if self.combinations == MAX_COMBINATIONS {
+                let reason = format!("the chains combine more than {MAX_COMBINATIONS} conditions");
+                return Err(Invalid::new(reason));
+            }
+            self.combinations += 1;
+            if !self.by_connection.add(connections, self.chains.len()) {
                 let reason = format!(
                     "{:?} matches connections that it or an earlier chain matches already",
                     chain.name
                 );
-                return Err(Invalid::new(reason).at_index("filter_chains", position));
+                return Err(Invalid::new(reason));
             }
         }
-        conditions.prefix_ranges = destinations.into_iter().flatten().collect();
-        chains.push(chain);
+        chain.conditions.prefix_ranges = destinations.into_iter().flatten().collect();
+        self.chains.push(chain);
+        Ok(())
     }
-    Ok(chains.into())
 }
 
-/// A kind of connection by all that chains are chosen by; `None` is anything.
-type Connections = (Option<Cidr>, SourceType, Option<Cidr>, Option<u32>);
-
-/// Every kind of connection that a chain is for.
-fn connections(
+/// All combinations of what a chain is chosen by.
+fn combinations(
     destinations: &[Option<Cidr>],
     conditions: &FilterChainMatch,
-) -> impl Iterator<Item = Connections> {
+) -> impl Iterator<Item = Conditions> {
     let source_type = conditions.source_type;
     let sources = any_of(&conditions.source_prefix_ranges);
     let ports = any_of(&conditions.source_ports);
@@ -249,7 +314,7 @@ fn connection_manager(filters: Vec<pb::Filter>, cx: &Context<'_>) -> Result<Http
 }
 
 /// Chains are compared by all combinations of their conditions, so those must be bounded.
-const MAX_CONNECTIONS: usize = 1 << 18;
+const MAX_COMBINATIONS: usize = 1 << 18;
 
 #[cfg(test)]
 mod tests;

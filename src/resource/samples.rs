@@ -1,11 +1,36 @@
 //! Messages that are accepted as they are, for tests to spoil.
 
+use bytes::Bytes;
 use prost::Message;
 
-use super::{Context, Invalid, Resource, RouteConfiguration};
-use crate::pb::envoy::config::route::v3::{
-    self as route, route::Action, route_action::ClusterSpecifier, route_match::PathSpecifier,
+use super::{Context, Invalid, Listener, Resource, RouteConfiguration, listener::ListenerKind};
+use crate::pb::{
+    envoy::{
+        config::{
+            core::v3::{
+                Address, AggregatedConfigSource, ConfigSource, SocketAddress,
+                address::Address as AddressKind, config_source::ConfigSourceSpecifier,
+                socket_address::PortSpecifier,
+            },
+            listener::v3 as listener,
+            route::v3::{
+                self as route, route::Action, route_action::ClusterSpecifier, route_match::PathSpecifier,
+            },
+        },
+        extensions::filters::network::http_connection_manager::v3::{
+            self as hcm, http_connection_manager::RouteSpecifier,
+        },
+    },
+    google::protobuf::Any,
 };
+
+pub(super) const MANAGER: &str =
+    "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager";
+pub(super) const ROUTER: &str = "envoy.extensions.filters.http.router.v3.Router";
+
+pub(super) fn any(type_name: &str, value: impl Into<Bytes>) -> Any {
+    Any { type_url: format!("type.googleapis.com/{type_name}"), value: value.into() }
+}
 
 /// As a client parses it that knows nothing beside.
 pub(super) fn parse<T: Resource>(message: &impl Message) -> Result<T, Invalid> {
@@ -57,10 +82,79 @@ pub(super) fn path(specifier: PathSpecifier) -> route::RouteMatch {
     route::RouteMatch { path_specifier: Some(specifier), ..Default::default() }
 }
 
-/// The only route of the only virtual host.
-pub(super) fn only_route(message: &route::RouteConfiguration) -> super::route::Route {
+/// The routes of the only virtual host.
+pub(super) fn parse_routes(message: &route::RouteConfiguration) -> Box<[super::route::Route]> {
     let parsed: RouteConfiguration = parse(message).unwrap();
     let [host] = &*parsed.virtual_hosts else { panic!("{parsed:?}") };
-    let [route] = &*host.routes else { panic!("{host:?}") };
+    host.routes.clone()
+}
+
+/// The only route of the only virtual host.
+pub(super) fn only_route(message: &route::RouteConfiguration) -> super::route::Route {
+    let routes = parse_routes(message);
+    let [route] = &*routes else { panic!("{routes:?}") };
     route.clone()
+}
+
+/// A connection manager whose routes are in another resource.
+pub(super) fn manager() -> hcm::HttpConnectionManager {
+    let specifier = Some(ConfigSourceSpecifier::Ads(AggregatedConfigSource {}));
+    hcm::HttpConnectionManager {
+        route_specifier: Some(rds(specifier, "routes")),
+        http_filters: vec![http_filter("router", ROUTER)],
+        ..Default::default()
+    }
+}
+
+pub(super) fn rds(source: Option<ConfigSourceSpecifier>, name: &str) -> RouteSpecifier {
+    let config_source = Some(ConfigSource { config_source_specifier: source, ..Default::default() });
+    RouteSpecifier::Rds(hcm::Rds { config_source, route_config_name: name.into() })
+}
+
+/// An HTTP filter whose message is empty.
+pub(super) fn http_filter(name: &str, type_name: &str) -> hcm::HttpFilter {
+    hcm::HttpFilter {
+        name: name.into(),
+        config_type: Some(hcm::http_filter::ConfigType::TypedConfig(any(type_name, ""))),
+        ..Default::default()
+    }
+}
+
+/// A client's listener.
+pub(super) fn api_listener(manager: &hcm::HttpConnectionManager) -> listener::Listener {
+    let api = listener::ApiListener { api_listener: Some(any(MANAGER, manager.encode_to_vec())) };
+    listener::Listener { name: "shop".into(), api_listener: Some(api), ..Default::default() }
+}
+
+/// A server's listener.
+pub(super) fn socket_listener(filter_chains: Vec<listener::FilterChain>) -> listener::Listener {
+    let address = Some(socket("0.0.0.0", Some(PortSpecifier::PortValue(8080))));
+    listener::Listener { name: "server".into(), address, filter_chains, ..Default::default() }
+}
+
+pub(super) fn socket(address: &str, port: Option<PortSpecifier>) -> Address {
+    let socket = SocketAddress { address: address.into(), port_specifier: port, ..Default::default() };
+    Address { address: Some(AddressKind::SocketAddress(socket)) }
+}
+
+pub(super) fn chain(name: &str, conditions: listener::FilterChainMatch) -> listener::FilterChain {
+    listener::FilterChain {
+        name: name.into(),
+        filter_chain_match: Some(conditions),
+        filters: vec![network_filter("http", any(MANAGER, manager().encode_to_vec()))],
+        ..Default::default()
+    }
+}
+
+pub(super) fn network_filter(name: &str, any: Any) -> listener::Filter {
+    let config_type = Some(listener::filter::ConfigType::TypedConfig(any));
+    listener::Filter { name: name.into(), config_type }
+}
+
+/// What is left of a server's listener.
+pub(super) fn parse_socket(message: &listener::Listener) -> super::filter_chain::SocketListener {
+    match parse::<Listener>(message).unwrap().kind {
+        ListenerKind::Socket(socket) => socket,
+        ListenerKind::Api(manager) => panic!("not a socket's: {manager:?}"),
+    }
 }
