@@ -42,7 +42,7 @@ fn socket_listener() -> crate::testing::resources::ListenerBuilder {
 }
 
 #[test]
-fn f1_a_listener_without_api_listener_is_an_error() {
+fn f1_l22_rejects_a_walk_from_a_listener_without_api_listener() {
     let mut rig = Rig::new();
     let said = rig.listener(socket_listener());
     let text = "FAILED_PRECONDITION: Listener \"shop\": client-side listener resource \"shop\" does not contain API \

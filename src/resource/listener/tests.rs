@@ -1,172 +1,217 @@
 use serde_json::json;
 
 use super::*;
-use crate::pb::{
-    envoy::config::{
-        core::v3::{
-            self as core, AggregatedConfigSource, ConfigSource, HttpProtocolOptions, SelfConfigSource,
-            TypedExtensionConfig, config_source::ConfigSourceSpecifier,
+use crate::{
+    pb::{
+        envoy::config::{
+            core::v3::{
+                self as core, AggregatedConfigSource, HttpProtocolOptions, SelfConfigSource,
+                TypedExtensionConfig, config_source::ConfigSourceSpecifier,
+            },
+            route::v3 as route,
         },
-        route::v3 as route,
+        google::protobuf,
     },
-    google::protobuf,
+    resource::samples::{
+        MANAGER, any, api_listener, chain, configuration, manager, parse, parse_socket, rds, rejection,
+        socket_listener, virtual_host,
+    },
 };
 
-fn source(specifier: Option<ConfigSourceSpecifier>) -> Option<ConfigSource> {
-    Some(ConfigSource { config_source_specifier: specifier, ..Default::default() })
+fn of_api(any: Option<Any>) -> pb::Listener {
+    let api_listener = Some(pb::ApiListener { api_listener: any });
+    pb::Listener { name: "shop".into(), api_listener, ..Default::default() }
 }
 
-fn rds(name: &str, config_source: Option<ConfigSource>) -> RouteSpecifier {
-    RouteSpecifier::Rds(hcm::Rds { config_source, route_config_name: name.into() })
+fn ads() -> Option<ConfigSourceSpecifier> {
+    Some(ConfigSourceSpecifier::Ads(AggregatedConfigSource {}))
 }
 
-fn ads() -> Option<ConfigSource> {
-    source(Some(ConfigSourceSpecifier::Ads(AggregatedConfigSource {})))
+fn routed(route_specifier: Option<RouteSpecifier>) -> hcm::HttpConnectionManager {
+    hcm::HttpConnectionManager { route_specifier, ..manager() }
 }
 
-fn manager(route_specifier: Option<RouteSpecifier>) -> hcm::HttpConnectionManager {
-    let router = Any {
-        type_url: "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router".into(),
-        value: Bytes::new(),
-    };
-    let router = hcm::HttpFilter {
-        name: "router".into(),
-        config_type: Some(hcm::http_filter::ConfigType::TypedConfig(router)),
-        ..Default::default()
-    };
-    hcm::HttpConnectionManager { route_specifier, http_filters: vec![router], ..Default::default() }
+fn inline(virtual_hosts: Vec<route::VirtualHost>) -> hcm::HttpConnectionManager {
+    let nameless = route::RouteConfiguration { name: String::new(), ..configuration(virtual_hosts) };
+    routed(Some(RouteSpecifier::RouteConfig(nameless)))
 }
 
-fn routed() -> hcm::HttpConnectionManager {
-    manager(Some(rds("routes", ads())))
+fn limited(seconds: i64, nanos: i32) -> hcm::HttpConnectionManager {
+    let max_stream_duration = Some(protobuf::Duration { seconds, nanos });
+    let options = HttpProtocolOptions { max_stream_duration, ..Default::default() };
+    hcm::HttpConnectionManager { common_http_protocol_options: Some(options), ..manager() }
 }
 
-fn any(type_name: &str, value: impl Into<Bytes>) -> Any {
-    Any { type_url: format!("type.googleapis.com/{type_name}"), value: value.into() }
+fn accepted(manager: &hcm::HttpConnectionManager) -> HttpConnectionManager {
+    let parsed: Listener = parse(&api_listener(manager)).unwrap();
+    parsed.api().expect("an API listener").clone()
 }
 
-fn listener(api_listener: Option<Any>) -> pb::Listener {
-    let api_listener = Some(pb::ApiListener { api_listener });
-    pb::Listener { name: "edge".into(), api_listener, ..Default::default() }
-}
-
-fn parse(message: &pb::Listener) -> Result<Listener, Invalid> {
-    Listener::parse(message.encode_to_vec().into(), &Context::new())
-}
-
-fn parse_manager(manager: &hcm::HttpConnectionManager) -> Result<HttpConnectionManager, Invalid> {
-    let parsed = parse(&listener(Some(any(CONNECTION_MANAGER, manager.encode_to_vec()))))?;
-    Ok(parsed.api().expect("an API listener").clone())
-}
-
-/// The path below the connection manager.
-fn error_path(manager: &hcm::HttpConnectionManager) -> String {
-    let error = parse_manager(manager).unwrap_err();
-    let path = error.path().strip_prefix("api_listener.api_listener").unwrap();
-    path.trim_start_matches('.').to_owned()
+/// What a client is told, behind the path of the connection manager.
+fn told(manager: &hcm::HttpConnectionManager) -> String {
+    let told = rejection::<Listener>(&api_listener(manager));
+    let below = told.strip_prefix("api_listener.api_listener").expect(&told);
+    below.trim_start_matches('.').to_owned()
 }
 
 #[test]
-fn l1_l2_an_api_listener_is_a_connection_manager() {
-    assert!(parse_manager(&routed()).is_ok());
-    for bad in [None, Some(any("x.Other", "")), Some(any(CONNECTION_MANAGER, &[0xff][..]))] {
-        let error = parse(&listener(bad)).unwrap_err();
-        assert!(error.path().starts_with("api_listener.api_listener"), "{error}");
+fn l1_l2_l3_l4_l5_l6_accepts_a_connection_manager() {
+    let parsed: Listener = parse(&api_listener(&manager())).unwrap();
+    assert_eq!(&*parsed.name, "shop");
+    let manager = parsed.api().unwrap();
+    assert_eq!(manager.routes, RouteSource::Rds("routes".into()));
+    assert_eq!((manager.http_filters.len(), manager.max_stream_duration), (1, None));
+}
+
+#[test]
+fn l1_rejects_what_is_no_connection_manager() {
+    let typed = crate::pb::xds::r#type::v3::TypedStruct { type_url: format!("t/{MANAGER}"), value: None };
+    for (bad, name) in [
+        (None, ""),
+        (Some(any("x.Other", "")), "x.Other"),
+        // The message has no form as JSON here.
+        (Some(any("xds.type.v3.TypedStruct", typed.encode_to_vec())), MANAGER),
+    ] {
+        let expected =
+            format!("api_listener.api_listener: expected a message of type {MANAGER}, not {name:?}");
+        assert_eq!(rejection::<Listener>(&of_api(bad)), expected);
     }
 }
 
 #[test]
-fn l3_forwarded_addresses_are_not_trusted() {
-    let bad = hcm::HttpConnectionManager { xff_num_trusted_hops: 1, ..routed() };
-    assert_eq!(error_path(&bad), "xff_num_trusted_hops");
+fn l2_rejects_a_manager_that_cannot_be_decoded() {
+    let told = rejection::<Listener>(&of_api(Some(any(MANAGER, &[0xff][..]))));
+    assert!(told.starts_with("api_listener.api_listener: not a valid message: "), "{told}");
 }
 
 #[test]
-fn l4_addresses_are_not_detected_by_extensions() {
-    let extensions = vec![TypedExtensionConfig::default()];
-    let bad = hcm::HttpConnectionManager { original_ip_detection_extensions: extensions, ..routed() };
-    assert_eq!(error_path(&bad), "original_ip_detection_extensions");
+fn l3_rejects_trust_in_forwarded_addresses() {
+    let bad = hcm::HttpConnectionManager { xff_num_trusted_hops: 1, ..manager() };
+    assert_eq!(told(&bad), "xff_num_trusted_hops: not supported; must be 0");
 }
 
 #[test]
-fn l5_l6_routes_are_required_and_not_scoped() {
-    assert_eq!(error_path(&manager(None)), "");
-    let scoped = manager(Some(RouteSpecifier::ScopedRoutes(hcm::ScopedRoutes::default())));
-    assert_eq!(error_path(&scoped), "scoped_routes");
+fn l4_rejects_the_detection_of_original_addresses() {
+    let original_ip_detection_extensions = vec![TypedExtensionConfig::default()];
+    let bad = hcm::HttpConnectionManager { original_ip_detection_extensions, ..manager() };
+    assert_eq!(told(&bad), "original_ip_detection_extensions: not supported; must be empty");
 }
 
 #[test]
-fn l7_routes_come_from_the_same_server() {
-    let own = source(Some(ConfigSourceSpecifier::Self_(SelfConfigSource::default())));
-    for good in [ads(), own] {
-        let parsed = parse_manager(&manager(Some(rds("routes", good)))).unwrap();
-        assert_eq!(parsed.routes, RouteSource::Rds("routes".into()));
+fn l5_rejects_a_manager_without_routes() {
+    assert_eq!(told(&routed(None)), ": no route specifier; expected rds or route_config");
+}
+
+#[test]
+fn l6_rejects_scoped_routes() {
+    let scoped = routed(Some(RouteSpecifier::ScopedRoutes(hcm::ScopedRoutes::default())));
+    assert_eq!(told(&scoped), "scoped_routes: not supported; expected rds or route_config");
+}
+
+#[test]
+fn l7_l8_accepts_routes_by_name_from_the_same_server() {
+    for source in [ads(), Some(ConfigSourceSpecifier::Self_(SelfConfigSource::default()))] {
+        assert_eq!(accepted(&routed(Some(rds(source, "r")))).routes, RouteSource::Rds("r".into()));
     }
-    for bad in [None, source(None), source(Some(ConfigSourceSpecifier::Path("/routes".into())))] {
-        assert_eq!(error_path(&manager(Some(rds("routes", bad)))), "rds.config_source");
+}
+
+#[test]
+fn l7_rejects_routes_from_elsewhere() {
+    let nowhere = RouteSpecifier::Rds(hcm::Rds { config_source: None, route_config_name: "r".into() });
+    for (specifier, reason) in [
+        (nowhere, "must be ads or self, is not set"),
+        (rds(None, "r"), "must be ads or self, is not set"),
+        (
+            rds(Some(ConfigSourceSpecifier::Path("/routes".into())), "r"),
+            "only the sources ads and self are supported",
+        ),
+    ] {
+        assert_eq!(told(&routed(Some(specifier))), format!("rds.config_source: {reason}"));
+    }
+}
+
+/// As in grpc-go; C-core does not look at it.
+#[test]
+fn l8_rejects_routes_without_a_name() {
+    assert_eq!(told(&routed(Some(rds(ads(), "")))), "rds.route_config_name: must not be empty");
+}
+
+#[test]
+fn l9_accepts_inline_routes_without_a_name() {
+    let parsed = accepted(&inline(vec![virtual_host(&["*"], Vec::new())]));
+    let RouteSource::Inline(routes) = parsed.routes else { panic!("{parsed:?}") };
+    assert_eq!((&*routes.name, routes.virtual_hosts.len()), ("", 1));
+}
+
+#[test]
+fn l9_rejects_inline_routes_that_would_be_rejected_by_themselves() {
+    let bad = inline(vec![virtual_host(&[], Vec::new())]);
+    assert_eq!(told(&bad), "route_config.virtual_hosts[0].domains: must not be empty");
+}
+
+#[test]
+fn l10_accepts_any_limit_of_streams() {
+    for (seconds, nanos) in [(0, 0), (9, 500_000_000), (315_576_000_000, 0)] {
+        let expected = Duration::new(seconds.try_into().unwrap(), nanos.try_into().unwrap());
+        assert_eq!(accepted(&limited(seconds, nanos)).max_stream_duration, Some(expected));
+    }
+}
+
+/// As in C-core: what is no duration by the rules of protobuf.
+#[test]
+fn l10_rejects_a_limit_of_streams_that_is_no_duration() {
+    let at = "common_http_protocol_options.max_stream_duration";
+    for (seconds, nanos, expected) in [
+        (-9, 0, "seconds: must be between 0 and 315576000000, is -9"),
+        (0, -1, "nanos: must be between 0 and 999999999, is -1"),
+    ] {
+        assert_eq!(told(&limited(seconds, nanos)), format!("{at}.{expected}"));
     }
 }
 
 #[test]
-fn l8_routes_have_a_name() {
-    assert_eq!(error_path(&manager(Some(rds("", ads())))), "rds.route_config_name");
+fn the_filters_of_a_listener_are_checked() {
+    let unfiltered = hcm::HttpConnectionManager { http_filters: Vec::new(), ..manager() };
+    assert!(told(&unfiltered).starts_with("http_filters: "));
 }
 
 #[test]
-fn l9_inline_routes_are_checked_and_need_no_name() {
-    let host = |domains| route::VirtualHost { domains, ..Default::default() };
-    let inline = |domains| {
-        let virtual_hosts = vec![host(domains)];
-        let inline = route::RouteConfiguration { virtual_hosts, ..Default::default() };
-        manager(Some(RouteSpecifier::RouteConfig(inline)))
-    };
-    let parsed = parse_manager(&inline(vec!["*".into()])).unwrap();
-    assert!(matches!(&parsed.routes, RouteSource::Inline(inline) if inline.virtual_hosts.len() == 1));
-    assert_eq!(error_path(&inline(Vec::new())), "route_config.virtual_hosts[0].domains");
+fn l21_accepts_a_listener_of_a_client_of_a_server_and_the_clients_part_of_both() {
+    let server = socket_listener(vec![chain("a", anywhere())]);
+    assert_eq!(parse_socket(&server).filter_chains.len(), 1);
+    let both = pb::Listener { address: Some(core::Address::default()), ..api_listener(&manager()) };
+    assert!(parse::<Listener>(&both).unwrap().api().is_some());
+}
+
+/// Conditions that are none.
+fn anywhere() -> pb::FilterChainMatch {
+    pb::FilterChainMatch::default()
 }
 
 #[test]
-fn l10_the_default_limit_of_a_stream_is_a_duration() {
-    let limited = |seconds| {
-        let max_stream_duration = Some(protobuf::Duration { seconds, nanos: 0 });
-        let options = HttpProtocolOptions { max_stream_duration, ..Default::default() };
-        hcm::HttpConnectionManager { common_http_protocol_options: Some(options), ..routed() }
-    };
-    assert_eq!(parse_manager(&limited(9)).unwrap().max_stream_duration, Some(Duration::from_secs(9)));
-    let path = "common_http_protocol_options.max_stream_duration.seconds";
-    assert_eq!(error_path(&limited(-9)), path);
+fn l21_rejects_a_listener_of_neither() {
+    let neither = pb::Listener { name: "shop".into(), ..Default::default() };
+    assert_eq!(rejection::<Listener>(&neither), "neither api_listener nor address is set");
 }
 
 #[test]
-fn l11_filters_are_checked() {
-    assert_eq!(
-        error_path(&hcm::HttpConnectionManager { http_filters: Vec::new(), ..routed() }),
-        "http_filters"
-    );
-}
-
-#[test]
-fn l21_a_listener_is_for_a_client_or_for_a_server() {
-    let neither = pb::Listener { name: "edge".into(), ..Default::default() };
-    assert!(parse(&neither).unwrap_err().reason().contains("neither"));
-    // A client's part wins.
-    let both = pb::Listener {
-        address: Some(core::Address::default()),
-        ..listener(Some(any(CONNECTION_MANAGER, routed().encode_to_vec())))
-    };
-    assert!(parse(&both).unwrap().api().is_some());
+fn l22_accepts_a_listener_of_a_server() {
+    let parsed: Listener = parse(&socket_listener(vec![chain("a", anywhere())])).unwrap();
+    assert_eq!(parsed.api(), None);
+    let ListenerKind::Socket(socket) = parsed.kind else { panic!("{parsed:?}") };
+    assert_eq!(socket.address.to_string(), "0.0.0.0:8080");
 }
 
 #[test]
 fn g6_a_listener_has_a_name() {
-    let nameless = pb::Listener { name: String::new(), ..listener(None) };
-    assert_eq!(parse(&nameless).unwrap_err().path(), "name");
+    let nameless = pb::Listener { name: String::new(), ..api_listener(&manager()) };
+    assert_eq!(rejection::<Listener>(&nameless), "name: must not be empty");
 }
 
 #[test]
 fn what_is_written_is_what_was_sent() {
-    let parsed = parse(&listener(Some(any(CONNECTION_MANAGER, routed().encode_to_vec())))).unwrap();
-    let json = json!({"name": "edge", "api_listener": {
+    let parsed: Listener = parse(&api_listener(&manager())).unwrap();
+    let json = json!({"name": "shop", "api_listener": {
         "route_config_name": "routes",
         "http_filters": [{"name": "router", "config": "router", "disabled": false}],
         "max_stream_duration": null,

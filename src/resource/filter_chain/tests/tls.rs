@@ -20,6 +20,7 @@ use crate::{
     resource::samples::{any, parse_in},
 };
 
+const TLS: &str = "envoy.transport_sockets.tls";
 const DOWNSTREAM: &str = "envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext";
 
 fn instance(name: &str) -> Option<CertificateProviderPluginInstance> {
@@ -49,7 +50,7 @@ fn socket(name: &str, any: Option<Any>) -> pb::FilterChain {
 }
 
 fn secured(context: &DownstreamTlsContext) -> pb::FilterChain {
-    socket("envoy.transport_sockets.tls", Some(any(DOWNSTREAM, context.encode_to_vec())))
+    socket(TLS, Some(any(DOWNSTREAM, context.encode_to_vec())))
 }
 
 /// As a client with the providers `mine` and `theirs` parses a listener with this chain.
@@ -77,12 +78,16 @@ fn told(context: &DownstreamTlsContext) -> String {
 }
 
 #[test]
-fn s27_accepts_any_name_of_the_transport_socket() {
-    for name in ["envoy.transport_sockets.tls", "tls", ""] {
-        let any = any(DOWNSTREAM, downstream(common()).encode_to_vec());
-        let parsed = parse_chain(socket(name, Some(any))).unwrap();
-        assert_eq!(&*parsed.identity.instance_name, "mine", "{name}");
-    }
+fn s27_accepts_the_transport_socket_of_tls() {
+    let parsed = parse_chain(socket(TLS, Some(any(DOWNSTREAM, downstream(common()).encode_to_vec()))));
+    assert_eq!(&*parsed.unwrap().identity.instance_name, "mine");
+}
+
+#[test]
+fn s27_rejects_a_transport_socket_of_another_name() {
+    let told = parse_chain(socket("tls", Some(any(DOWNSTREAM, downstream(common()).encode_to_vec()))));
+    let expected = format!("filter_chains[0].transport_socket.name: must be {TLS:?}, is \"tls\"");
+    assert_eq!(told, Err(expected));
 }
 
 #[test]
@@ -100,13 +105,13 @@ fn s28_s29_s30_s31_s33_accepts_a_certificate_of_the_server() {
 #[test]
 fn s28_rejects_what_is_no_downstream_tls_context() {
     let at = "filter_chains[0].transport_socket.typed_config";
-    assert_eq!(parse_chain(socket("tls", None)), Err(format!("{at}: must be set")));
+    assert_eq!(parse_chain(socket(TLS, None)), Err(format!("{at}: must be set")));
     let other = any("x.Alts", "");
     assert_eq!(
-        parse_chain(socket("tls", Some(other))),
+        parse_chain(socket(TLS, Some(other))),
         Err(format!("{at}: \"x.Alts\" is not supported, only {DOWNSTREAM}"))
     );
-    let told = parse_chain(socket("tls", Some(any(DOWNSTREAM, &[0xff][..])))).unwrap_err();
+    let told = parse_chain(socket(TLS, Some(any(DOWNSTREAM, &[0xff][..])))).unwrap_err();
     assert!(told.starts_with(&format!("{at}.value: not a valid message")), "{told}");
 }
 
@@ -168,7 +173,7 @@ fn s32_rejects_what_the_common_rules_reject_for_servers() {
             CommonTlsContext { tls_params: Some(tls::TlsParameters::default()), ..common() },
             "tls_params: is not supported, and to ignore it would be less secure",
         ),
-        (validating(names), "validation_context: names of clients cannot be matched here"),
+        (validating(names), "validation_context.match_subject_alt_names: is not supported for listeners"),
         (validating(system), "validation_context.ca_certificate_provider_instance: must be set"),
     ] {
         assert_eq!(told(&downstream(common)), format!("common_tls_context.{expected}"));
