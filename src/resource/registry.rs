@@ -17,6 +17,7 @@ use super::{
 pub struct Registry {
     lb_policies: Parsers,
     http_filters: FilterTypes,
+    audit_loggers: Parsers,
 }
 
 /// How configurations of one kind are parsed, by type name.
@@ -33,7 +34,7 @@ struct Parser {
 impl Registry {
     /// Without extensions of an application.
     pub const fn new() -> Self {
-        Self { lb_policies: Parsers(BTreeMap::new()), http_filters: FilterTypes::new() }
+        Self { lb_policies: Parsers::new(), http_filters: FilterTypes::new(), audit_loggers: Parsers::new() }
     }
 
     /// Adds a load balancing policy: a cluster's list of policies may choose it (A52), as a message or as a `TypedStruct`.
@@ -50,6 +51,13 @@ impl Registry {
         self
     }
 
+    /// Adds a type of audit logger, which the rules of RBAC filters may name (A59).
+    #[must_use]
+    pub fn with_audit_logger<T: Extension>(mut self) -> Self {
+        self.audit_loggers.add::<T>();
+        self
+    }
+
     pub(super) fn lb_policies(&self) -> &Parsers {
         &self.lb_policies
     }
@@ -57,9 +65,17 @@ impl Registry {
     pub(super) fn http_filters(&self) -> &FilterTypes {
         &self.http_filters
     }
+
+    pub(super) fn audit_loggers(&self) -> &Parsers {
+        &self.audit_loggers
+    }
 }
 
 impl Parsers {
+    const fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
     fn add<T: Extension>(&mut self) {
         self.0.insert(T::TYPE_NAME, Parser { of: TypeId::of::<T>(), parse: Custom::parse::<T> });
     }

@@ -22,9 +22,10 @@ mod effective;
 mod fault;
 mod gcp_authn;
 mod kinds;
-mod rbac;
 mod router;
 mod stateful_session;
+
+pub mod rbac;
 
 pub(super) use kinds::{FilterType, FilterTypes, Side};
 
@@ -32,7 +33,7 @@ pub use effective::EffectiveFilter;
 pub use fault::{AbortKind, DelayKind, Fault, FaultAbort, FaultDelay};
 pub use gcp_authn::GcpAuthn;
 pub use kinds::{CustomFilter, HttpFilterExtension, NoOverride, Sides};
-pub use rbac::{Rbac, RbacAction, RbacPerRoute, RbacRules};
+pub use rbac::{Rbac, RbacPerRoute, RbacRules};
 pub use router::Router;
 pub use stateful_session::{SessionCookie, StatefulSession, StatefulSessionPerRoute};
 

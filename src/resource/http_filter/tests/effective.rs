@@ -44,22 +44,3 @@ fn a55_2_sessions_without_a_cookie_are_not_kept() {
     let none = setting(StatefulSessionPerRoute::TYPE_NAME, &[]);
     assert_eq!(session.effective(Some(&none)), EffectiveFilter::Nothing);
 }
-
-#[test]
-fn h9_accepts_an_override_without_rules_which_switches_the_filter_off() {
-    let off = setting(RbacPerRoute::TYPE_NAME, &[]);
-    assert_eq!(off, OverrideSetting::Config(HttpFilterOverride::Rbac(RbacPerRoute { rbac: None })));
-    // `rules { action: DENY }`
-    let deny = with_config("f", any(RBAC, &[0x0a, 2, 8, 1][..]));
-    let parsed = parse(Side::Server, [deny, router()]).unwrap();
-    assert!(matches!(parsed[0].effective(None), EffectiveFilter::Rbac(_)));
-    assert_eq!(parsed[0].effective(Some(&off)), EffectiveFilter::Nothing);
-}
-
-#[test]
-fn h9_rejects_an_override_with_bad_rules() {
-    // `rbac { rules { action: 3 } }`
-    let bad = any(RbacPerRoute::TYPE_NAME, &[0x12, 4, 0x0a, 2, 8, 3][..]);
-    let e = overridden(bad).unwrap_err();
-    assert_eq!(e.to_string(), "typed_per_filter_config[\"f\"].rbac.rules.action: 3 is no known action");
-}

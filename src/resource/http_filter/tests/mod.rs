@@ -14,6 +14,7 @@ use crate::{
 mod effective;
 mod filters;
 mod overrides;
+mod rbac;
 mod registry;
 mod settings;
 

@@ -1,4 +1,4 @@
-//! The settings of each kind of filter: rules H1, H2, H5, H13 and A55-2.
+//! The settings of each kind of filter but RBAC: rules H1, H2, H13 and A55-2.
 
 use serde_json::json;
 
@@ -245,26 +245,4 @@ fn a55_2_a_cookie_is_for_the_paths_below_its_own() {
         };
         assert_eq!(session.cookie.unwrap().is_for(path), expected, "{own} {path}");
     }
-}
-
-fn with_action(action: i32) -> Result<HttpFilterConfig, Invalid> {
-    use crate::pb::envoy::{config::rbac::v3 as rules, extensions::filters::http::rbac::v3 as filter};
-    config(Side::Server, RBAC, &filter::Rbac { rules: Some(rules::Rbac { action }) })
-}
-
-#[test]
-fn h5_accepts_known_actions_and_does_nothing_to_log() {
-    let nothing = Ok(HttpFilterConfig::Rbac(Rbac { rules: None }));
-    assert_eq!(parse(Side::Server, [filter("a", RBAC), router()]).map(|f| f[0].config.clone()), nothing);
-    assert_eq!(with_action(2), nothing);
-    for (number, action) in [(0, RbacAction::Allow), (1, RbacAction::Deny)] {
-        let Ok(HttpFilterConfig::Rbac(rbac)) = with_action(number) else { panic!("{number}") };
-        assert_eq!(rbac.rules.unwrap().action, action);
-    }
-}
-
-#[test]
-fn h5_rejects_unknown_actions() {
-    let expected = "http_filters[0].typed_config.rules.action: 3 is no known action";
-    assert_eq!(with_action(3).unwrap_err().to_string(), expected);
 }

@@ -1,0 +1,119 @@
+//! Who is told of decisions (A59).
+
+use prost::Message;
+use serde::Serialize;
+
+use crate::{
+    pb::envoy::{
+        config::rbac::v3::rbac::{
+            AuditLoggingOptions,
+            audit_logging_options::{AuditCondition as Condition, AuditLoggerConfig as Logger},
+        },
+        extensions::rbac::audit_loggers::stream::v3::StdoutAuditLog,
+    },
+    resource::{Context, Custom, Invalid, Payload, parts},
+};
+
+/// Who is told of the decisions of [`RbacRules`](super::RbacRules), and of which.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct AuditLogging {
+    /// Of which; of none if not said.
+    pub condition: AuditCondition,
+    /// Who. Optional ones of unknown types are left out.
+    pub loggers: Box<[AuditLogger]>,
+}
+
+/// Of which decisions loggers are told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum AuditCondition {
+    /// Of none.
+    None,
+    /// Of requests that are kept out.
+    OnDeny,
+    /// Of requests that pass.
+    OnAllow,
+    /// Of all.
+    OnDenyAndAllow,
+}
+
+/// One that is told of decisions.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct AuditLogger {
+    /// Its name, for people.
+    pub name: Box<str>,
+    /// What it does.
+    pub config: AuditLoggerConfig,
+}
+
+/// What an [`AuditLogger`] does with decisions.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum AuditLoggerConfig {
+    /// It writes them to the standard output, as lines of JSON.
+    Stdout,
+    /// What the application has registered
+    /// ([`Registry::with_audit_logger`](crate::resource::Registry::with_audit_logger)).
+    Custom(Custom),
+}
+
+impl AuditLogging {
+    /// Rule H8.
+    pub(super) fn parse(message: AuditLoggingOptions, cx: &Context<'_>) -> Result<Self, Invalid> {
+        let condition = match Condition::try_from(message.audit_condition) {
+            Ok(Condition::None) => AuditCondition::None,
+            Ok(Condition::OnDeny) => AuditCondition::OnDeny,
+            Ok(Condition::OnAllow) => AuditCondition::OnAllow,
+            Ok(Condition::OnDenyAndAllow) => AuditCondition::OnDenyAndAllow,
+            Err(_) => {
+                let reason = format!("{} is no known condition", message.audit_condition);
+                return Err(Invalid::field("audit_condition", reason));
+            }
+        };
+        let mut loggers = Vec::new();
+        for (i, logger) in message.logger_configs.into_iter().enumerate() {
+            loggers.extend(AuditLogger::parse(logger, cx).map_err(|e| e.at_index("logger_configs", i))?);
+        }
+        Ok(Self { condition, loggers: loggers.into() })
+    }
+}
+
+impl AuditCondition {
+    /// Whether loggers are told of a decision, by whether the request may pass.
+    pub fn includes(self, allowed: bool) -> bool {
+        match self {
+            Self::None => false,
+            Self::OnDeny => !allowed,
+            Self::OnAllow => allowed,
+            Self::OnDenyAndAllow => true,
+        }
+    }
+}
+
+impl AuditLogger {
+    /// `None` for an optional one of an unknown type.
+    fn parse(message: Logger, cx: &Context<'_>) -> Result<Option<Self>, Invalid> {
+        let at = |e: Invalid| e.at("typed_config").at("audit_logger");
+        let extension = message.audit_logger.unwrap_or_default();
+        let any = extension.typed_config.ok_or_else(|| at(Invalid::new("must be set")))?;
+        let (type_name, payload) = parts::extension(&any).map_err(at)?;
+        let config = match cx.registry.audit_loggers().parse((&type_name, payload), cx) {
+            Ok(custom) => custom.map(AuditLoggerConfig::Custom),
+            Err(payload) if type_name == STDOUT => stdout(payload),
+            Err(_) if message.is_optional => return Ok(None),
+            Err(_) => Err(Invalid::new(format!("logger type {type_name:?} is not supported"))),
+        };
+        Ok(Some(Self { name: extension.name.into(), config: config.map_err(at)? }))
+    }
+}
+
+fn stdout(payload: Payload) -> Result<AuditLoggerConfig, Invalid> {
+    let StdoutAuditLog {} = StdoutAuditLog::decode(payload.message()?)?;
+    Ok(AuditLoggerConfig::Stdout)
+}
+
+const STDOUT: &str = "envoy.extensions.rbac.audit_loggers.stream.v3.StdoutAuditLog";
