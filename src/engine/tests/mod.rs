@@ -1,4 +1,5 @@
 mod delta;
+mod envelopes;
 mod failures;
 mod fallback;
 mod follow;
