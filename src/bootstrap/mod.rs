@@ -41,7 +41,7 @@
 //! | `xds_servers[].server_features` | list | `ignore_resource_deletion` (A53), `trusted_xds_server` (A81), `fail_on_data_errors`, `resource_timer_is_transient_error` (A88); other entries, whatever their type, are ignored |
 //! | `xds_servers[].api_type` | string | an extension: the variant of the protocol, as in Envoy's `ApiConfigSource`: `AGGREGATED_GRPC`, `AGGREGATED_DELTA_GRPC`, … |
 //! | `node` | object | `id`, `cluster`: strings; `locality`: `region`, `zone`, `sub_zone`; `metadata`: any object |
-//! | `certificate_providers` | map of `{plugin_name, config}` | sources of certificates by the names that resources use (A29); unknown plugins are kept |
+//! | `certificate_providers` | map of `{plugin_name, config}` | sources of certificates by the names that resources use (A29); unknown plugins are kept, for [those that an application registers](crate::resource::Registry::with_certificate_provider) |
 //! | `certificate_providers[].config` of `file_watcher` | object | as of `tls`, but with at least one file |
 //! | `client_default_listener_resource_name_template` | string | makes a listener's name from a target without authority; `%s` by default (A47) |
 //! | `server_listener_resource_name_template` | string | makes a listener's name from a server's address (A36); no default |

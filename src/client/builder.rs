@@ -20,7 +20,7 @@ use super::{
 #[cfg(feature = "metrics")]
 use crate::metrics::Metrics;
 use crate::{
-    config::{ApiType, Bootstrap},
+    config::{ApiType, Bootstrap, ConfigError},
     engine::Engine,
     protocol::{OnDeletion, Settings},
     resource,
@@ -48,6 +48,10 @@ pub enum BuildError {
     /// It was built outside of a tokio runtime.
     #[error("a client needs a tokio runtime: build it in a task, or within `Runtime::enter`")]
     NoRuntime,
+    /// The bootstrap does not fit the application's [extensions](ClientBuilder::extensions): a certificate provider whose
+    /// plugin is registered has a configuration that the plugin cannot use.
+    #[error("bootstrap: {0}")]
+    Bootstrap(ConfigError),
 }
 
 impl ClientBuilder {
@@ -175,7 +179,7 @@ impl ClientBuilder {
     /// Builds the client and spawns its driver on the current tokio runtime.
     ///
     /// # Errors
-    /// There is no current tokio runtime.
+    /// There is no current tokio runtime, or the bootstrap does not fit the extensions.
     pub fn build(self) -> Result<Client, BuildError> {
         let (client, driver) = self.build_with_driver()?;
         client.runtime.spawn(driver);
@@ -204,7 +208,7 @@ impl ClientBuilder {
     /// ```
     ///
     /// # Errors
-    /// There is no current tokio runtime.
+    /// There is no current tokio runtime, or the bootstrap does not fit the extensions.
     pub fn shared(self) -> Result<Client, BuildError> {
         let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
         let Self { bootstrap, settings, grpc, transport: None, dns: None, scope, .. } = &self else {
@@ -237,7 +241,8 @@ impl ClientBuilder {
     /// ```
     ///
     /// # Errors
-    /// There is no current tokio runtime: the callbacks of [`Client::on_change`] run on it.
+    /// There is no current tokio runtime: the callbacks of [`Client::on_change`] run on it. Or the bootstrap does not fit the
+    /// extensions.
     pub fn build_with_driver(
         self,
     ) -> Result<(Client, impl Future<Output = ()> + Send + 'static), BuildError> {
@@ -247,11 +252,12 @@ impl ClientBuilder {
         let transport = self.transport.unwrap_or_else(|| Arc::new(self.grpc));
         let dns = self.dns.unwrap_or_else(|| Arc::new(SystemDns));
         let lookups = Lookups::new(dns, self.settings.resource_timeout);
-        let engine = Engine::new(self.bootstrap, self.settings, random_seed());
+        let bootstrap = self.bootstrap.plug(&self.settings.registry).map_err(BuildError::Bootstrap)?;
+        let engine = Engine::new(bootstrap.clone(), self.settings, random_seed());
         let driver = Driver::new(engine, (transport, lookups), received);
         #[cfg(feature = "metrics")]
         let driver = driver.with_recorder(self.metrics.map(|metrics| metrics.recorder(&self.scope)));
-        let registry = Registry::new(commands, identity);
+        let registry = Registry::new(commands, identity, bootstrap);
         Ok((Client { registry, runtime, share: None }, driver.run()))
     }
 }

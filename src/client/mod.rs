@@ -89,6 +89,12 @@ impl Client {
         ClientBuilder::new(bootstrap.into())
     }
 
+    /// What the client was built from, with the certificate providers of [registered](ClientBuilder::extensions) plugins
+    /// parsed: what the instances mean that resources name.
+    pub fn bootstrap(&self) -> &Bootstrap {
+        self.registry.bootstrap()
+    }
+
     /// Watches the resource of this name, an old-style or an `xdstp://` one, given as text or as a
     /// [`ResourceName`](crate::name::ResourceName).
     ///

@@ -16,7 +16,7 @@ use super::{
     status::Identity,
 };
 use crate::{
-    config::Target,
+    config::{Bootstrap, Target},
     engine::{Names, Status, Wanted},
     error::{Blame, Code, Subject, WatchError},
     protocol::ViewId,
@@ -31,6 +31,7 @@ use crate::{
 pub(super) struct Registry {
     commands: UnboundedSender<Command>,
     identity: Identity,
+    bootstrap: Arc<Bootstrap>,
     state: Mutex<State>,
 }
 
@@ -140,8 +141,16 @@ struct Entry {
 }
 
 impl Registry {
-    pub(super) fn new(commands: UnboundedSender<Command>, identity: Identity) -> Arc<Self> {
-        Arc::new(Self { commands, identity, state: Mutex::default() })
+    pub(super) fn new(
+        commands: UnboundedSender<Command>,
+        identity: Identity,
+        bootstrap: Arc<Bootstrap>,
+    ) -> Arc<Self> {
+        Arc::new(Self { commands, identity, bootstrap, state: Mutex::default() })
+    }
+
+    pub(super) fn bootstrap(&self) -> &Bootstrap {
+        &self.bootstrap
     }
 
     pub(super) fn identity(&self) -> &Identity {

@@ -17,7 +17,7 @@ use super::{
     *,
 };
 use crate::{
-    config::Node,
+    config::{Bootstrap, Node, Server},
     engine::{Names, Wanted},
     error::{Blame, Code},
     observed::{ErasedMembers, ErasedObserved, Member},
@@ -235,9 +235,10 @@ impl Resource for Impostor {
 
 fn client() -> (Client, Commands) {
     let (commands, received) = mpsc::unbounded_channel();
+    let bootstrap = Bootstrap::builder().server(Server::new("127.0.0.1:1").insecure()).build().unwrap();
     (
         Client {
-            registry: Registry::new(commands, Identity::new(&Node::new("n1"), "test")),
+            registry: Registry::new(commands, Identity::new(&Node::new("n1"), "test"), bootstrap.into()),
             runtime: Handle::current(),
             share: None,
         },

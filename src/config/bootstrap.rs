@@ -1,10 +1,13 @@
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::name::{Additions, ResourceName};
+use crate::{
+    name::{Additions, ResourceName},
+    resource::Registry,
+};
 
 use super::{
-    Authority, BootstrapBuilder, CallCredentials, CertificateProvider, ChannelCredentials, ConfigSource,
-    Node, Problem, Server, Template, UnknownAuthority,
+    Authority, BootstrapBuilder, CallCredentials, CertificateProvider, ChannelCredentials, ConfigError,
+    ConfigSource, Node, Problem, Server, Template, UnknownAuthority,
 };
 
 /// Everything that a client must know before it can ask: who to ask, as whom, and how names are made.
@@ -110,6 +113,31 @@ impl Bootstrap {
     /// The certificate providers by the names of their instances.
     pub fn certificate_providers(&self) -> &BTreeMap<String, CertificateProvider> {
         &self.certificate_providers
+    }
+
+    /// The same with the certificate providers of registered plugins parsed; itself if there are none.
+    pub(crate) fn plug(self: Arc<Self>, registry: &Registry) -> Result<Arc<Self>, ConfigError> {
+        let mut plugged = BTreeMap::new();
+        let mut problems = Vec::new();
+        for (instance, provider) in &self.certificate_providers {
+            match provider.plug(registry) {
+                None => {}
+                Some(Ok(custom)) => drop(plugged.insert(instance.clone(), custom)),
+                Some(Err(invalid)) => {
+                    let e = invalid.at("config").at_key("certificate_providers", instance);
+                    problems.push(Problem::new(e.path(), e.reason()));
+                }
+            }
+        }
+        if !problems.is_empty() {
+            return Err(ConfigError::new(problems));
+        }
+        if plugged.is_empty() {
+            return Ok(self);
+        }
+        let mut bootstrap = Self::clone(&self);
+        bootstrap.certificate_providers.extend(plugged);
+        Ok(Arc::new(bootstrap))
     }
 
     /// Makes the name of a listener from a target without an authority; `%s` unless the bootstrap says otherwise.

@@ -1,8 +1,9 @@
 use std::{path::PathBuf, time::Duration};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::credentials::{self, DEFAULT_REFRESH_INTERVAL, FilesError};
+use crate::resource::{Custom, Invalid, Registry};
 
 /// A source of certificates that resources refer to by the name of its instance (A29).
 #[derive(Debug, Clone, PartialEq)]
@@ -10,7 +11,11 @@ use super::credentials::{self, DEFAULT_REFRESH_INTERVAL, FilesError};
 pub enum CertificateProvider {
     /// PEM files that are read again at an interval.
     FileWatcher(FileWatcherConfig),
-    /// A plugin that this library does not know. Resources that name the instance are rejected.
+    /// A plugin that the application has registered, with its configuration
+    /// ([`Registry::with_certificate_provider`](crate::resource::Registry::with_certificate_provider)).
+    Custom(Custom),
+    /// A plugin that this library does not know. Resources that name the instance are rejected, unless the application
+    /// registers the plugin: then it becomes `Custom` when the client is built.
     Unknown {
         /// The plugin's name.
         plugin_name: String,
@@ -40,6 +45,7 @@ impl CertificateProvider {
     pub fn plugin_name(&self) -> &str {
         match self {
             Self::FileWatcher(_) => Self::FILE_WATCHER,
+            Self::Custom(custom) => custom.type_name(),
             Self::Unknown { plugin_name, .. } => plugin_name,
         }
     }
@@ -47,9 +53,21 @@ impl CertificateProvider {
     /// Whether this library can use it, and so a resource may refer to it.
     pub fn is_known(&self) -> bool {
         match self {
-            Self::FileWatcher(_) => true,
+            Self::FileWatcher(_) | Self::Custom(_) => true,
             Self::Unknown { .. } => false,
         }
+    }
+
+    /// The same with its configuration parsed, if the plugin is registered. An error has its path below `config`.
+    pub(super) fn plug(&self, registry: &Registry) -> Option<Result<Self, Invalid>> {
+        let Self::Unknown { plugin_name, config } = self else { return None };
+        let (config, misplaced) = match config {
+            Value::Object(config) => (config.clone(), false),
+            Value::Null => (Map::new(), false),
+            Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => (Map::new(), true),
+        };
+        let parsed = registry.parse_certificate_provider(plugin_name, config)?;
+        Some(if misplaced { Err(Invalid::new("expected an object")) } else { parsed.map(Self::Custom) })
     }
 
     pub(crate) const FILE_WATCHER: &'static str = "file_watcher";

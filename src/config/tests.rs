@@ -414,3 +414,5 @@ fn c11_every_authority_resolves_by_its_own_entry() {
     assert_eq!(server("opaque").as_deref(), Ok("localhost:18000"));
     assert_eq!(server("xdstp://x/t/i"), Err(UnknownAuthority { authority: "x".to_owned() }));
 }
+
+mod plugins;

@@ -58,7 +58,7 @@ use self::{
 };
 use crate::{
     cache::{Entry, Policy, Table},
-    config::{ApiType, Bootstrap, CertificateProvider, Server},
+    config::{ApiType, Bootstrap, Server},
     error::{Blame, Code, Subject, WatchError},
     name::{Additions, ResourceName},
     observed::{ErasedMembers, ErasedObserved},
@@ -150,7 +150,7 @@ impl Engine {
         let usable = bootstrap
             .certificate_providers()
             .iter()
-            .filter(|(_, p)| is_usable(p))
+            .filter(|(_, provider)| provider.is_known())
             .map(|(name, _)| name.clone());
         Self {
             providers: usable.collect(),
@@ -462,13 +462,6 @@ pub(crate) fn check_variant(server: &Server, default: ApiType) -> Result<(), Ref
             let message = format!("the api_type {other} of xDS server {} is not supported", server.uri);
             Err(Refusal { code: Code::Unimplemented, message })
         }
-    }
-}
-
-fn is_usable(provider: &CertificateProvider) -> bool {
-    match provider {
-        CertificateProvider::FileWatcher(_) => true,
-        CertificateProvider::Unknown { .. } => false,
     }
 }
 

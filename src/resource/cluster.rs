@@ -169,7 +169,7 @@ impl Cluster {
             Some(socket) => transport(socket, cx).map_err(|e| e.at("transport_socket"))?,
             None => (None, false),
         };
-        let metadata = Metadata::parse(from.metadata).map_err(|e| e.at("metadata"))?;
+        let metadata = Metadata::parse(from.metadata, cx).map_err(|e| e.at("metadata"))?;
         Ok(Self {
             name,
             kind,

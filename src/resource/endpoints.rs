@@ -124,7 +124,7 @@ pub struct DropOverload {
 impl Resource for ClusterLoadAssignment {
     const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment";
 
-    fn parse(bytes: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
+    fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
         let from = endpoint::ClusterLoadAssignment::decode(bytes)?;
         if from.cluster_name.is_empty() {
             return Err(Invalid::field("cluster_name", "must not be empty"));
@@ -136,7 +136,7 @@ impl Resource for ClusterLoadAssignment {
         Ok(Self {
             cluster_name: from.cluster_name.into(),
             drops: drops.collect::<Result<_, _>>()?,
-            priorities: priorities(from.endpoints)?,
+            priorities: priorities(from.endpoints, cx)?,
         })
     }
 }
@@ -152,8 +152,8 @@ impl Resource for Endpoint {
         Err(Invalid::new("an endpoint has no name in it, and must be wrapped in a Resource"))
     }
 
-    fn parse(bytes: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
-        Self::parse(endpoint::LbEndpoint::decode(bytes)?, &mut HashSet::new())
+    fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+        Self::parse(endpoint::LbEndpoint::decode(bytes)?, &mut HashSet::new(), cx)
     }
 }
 
@@ -180,7 +180,11 @@ impl Endpoint {
         iter::once(self.address).chain(self.additional_addresses.iter().copied())
     }
 
-    fn parse(from: endpoint::LbEndpoint, known: &mut HashSet<SocketAddr>) -> Result<Self, Invalid> {
+    fn parse(
+        from: endpoint::LbEndpoint,
+        known: &mut HashSet<SocketAddr>,
+        cx: &Context<'_>,
+    ) -> Result<Self, Invalid> {
         let Some(HostIdentifier::Endpoint(host)) = from.host_identifier else {
             return Err(Invalid::field("endpoint", "must be set"));
         };
@@ -202,7 +206,7 @@ impl Endpoint {
             "load_balancing_weight",
             "must not be 0; leave out the endpoint instead",
         ))?;
-        let metadata = Metadata::parse(from.metadata).map_err(|e| e.at("metadata"))?;
+        let metadata = Metadata::parse(from.metadata, cx).map_err(|e| e.at("metadata"))?;
         Ok(Self {
             address,
             additional_addresses,
@@ -257,13 +261,13 @@ impl LocalityEndpoints {
         from: endpoint::LocalityLbEndpoints,
         weight: NonZeroU32,
         known: &mut HashSet<SocketAddr>,
+        cx: &Context<'_>,
     ) -> Result<Self, Invalid> {
         let core::Locality { region, zone, sub_zone } =
             from.locality.ok_or(Invalid::field("locality", "must be set"))?;
-        let endpoints =
-            from.lb_endpoints.into_iter().enumerate().map(|(i, endpoint)| {
-                Endpoint::parse(endpoint, known).map_err(|e| e.at_index("lb_endpoints", i))
-            });
+        let endpoints = from.lb_endpoints.into_iter().enumerate().map(|(i, endpoint)| {
+            Endpoint::parse(endpoint, known, cx).map_err(|e| e.at_index("lb_endpoints", i))
+        });
         let endpoints: Box<[Endpoint]> = endpoints.collect::<Result<_, _>>()?;
         let sum: u64 = endpoints.iter().map(|endpoint| u64::from(endpoint.weight.get())).sum();
         if sum > MAX_SUM {
@@ -271,7 +275,7 @@ impl LocalityEndpoints {
             return Err(Invalid::field("lb_endpoints", reason));
         }
         let locality = Locality { region: region.into(), zone: zone.into(), sub_zone: sub_zone.into() };
-        let metadata = Metadata::parse(from.metadata).map_err(|e| e.at("metadata"))?;
+        let metadata = Metadata::parse(from.metadata, cx).map_err(|e| e.at("metadata"))?;
         Ok(Self { locality, weight, endpoints, metadata })
     }
 }
@@ -284,7 +288,10 @@ struct Draft {
 }
 
 /// Rules E1 to E6 and E9.
-fn priorities(from: Vec<endpoint::LocalityLbEndpoints>) -> Result<Box<[Priority]>, Invalid> {
+fn priorities(
+    from: Vec<endpoint::LocalityLbEndpoints>,
+    cx: &Context<'_>,
+) -> Result<Box<[Priority]>, Invalid> {
     let count = from.iter().map(|locality| locality.lb_endpoints.len()).sum();
     let mut known = HashSet::with_capacity(count);
     let mut drafts = BTreeMap::<u32, Draft>::new();
@@ -294,7 +301,7 @@ fn priorities(from: Vec<endpoint::LocalityLbEndpoints>) -> Result<Box<[Priority]
         let Some(weight) = weight.and_then(NonZeroU32::new) else { continue };
         let draft = drafts.entry(locality.priority).or_default();
         draft.places.push(i);
-        let parsed = LocalityEndpoints::parse(locality, weight, &mut known);
+        let parsed = LocalityEndpoints::parse(locality, weight, &mut known, cx);
         draft.localities.push(parsed.map_err(|e| e.at_index("endpoints", i))?);
     }
     for (expected, (priority, draft)) in (0..).zip(&drafts) {

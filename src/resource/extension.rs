@@ -38,7 +38,8 @@ use super::{Context, Invalid};
 /// # let _ = registry;
 /// ```
 pub trait Extension: fmt::Debug + PartialEq + Serialize + Send + Sync + Sized + 'static {
-    /// The full name of the message, which is what follows the last slash of its type URL.
+    /// The full name of the message, which is what follows the last slash of its type URL; for plugins of the bootstrap the
+    /// plugin's name.
     const TYPE_NAME: &'static str;
 
     /// Parses and validates it.
@@ -79,7 +80,12 @@ pub struct Custom {
 
 impl Custom {
     pub(super) fn parse<T: Extension>(payload: Payload, cx: &Context<'_>) -> Result<Self, Invalid> {
-        Ok(Self { type_name: T::TYPE_NAME, value: Arc::new(T::parse(payload, cx)?) })
+        T::parse(payload, cx).map(Self::new)
+    }
+
+    /// A configuration that is made in code.
+    pub fn new<T: Extension>(value: T) -> Self {
+        Self { type_name: T::TYPE_NAME, value: Arc::new(value) }
     }
 
     /// The full name of its message.

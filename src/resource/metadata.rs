@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::SocketAddr};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
-use super::{Invalid, parts};
+use super::{Context, Custom, Extension, Invalid, parts};
 use crate::pb::{
     envoy::{config::core::v3 as core, extensions::filters::http::gcp_authn::v3 as gcp_authn},
     google::protobuf as google,
@@ -18,7 +18,8 @@ use crate::pb::{
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Metadata(Box<[(Box<str>, MetadataValue)]>);
 
-/// One value of [`Metadata`]; in JSON an object, or `ip:port` for an address.
+/// One value of [`Metadata`]; in JSON an object, or `ip:port` for an address. An application may add types of its own:
+/// [`Registry::with_metadata`](super::Registry::with_metadata).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
@@ -30,6 +31,8 @@ pub enum MetadataValue {
     },
     /// An address, such as that of an HTTP proxy (`core.v3.Address`, A86).
     Address(SocketAddr),
+    /// A value of a type that the application has registered.
+    Custom(Custom),
     /// Anything that `filter_metadata` holds.
     Struct(Map<String, Value>),
 }
@@ -46,6 +49,14 @@ impl Metadata {
         self.0.iter().map(|(key, value)| (&**key, value))
     }
 
+    /// The value of a key, if it is of a type `T` that the application has registered.
+    pub fn custom<T: Extension>(&self, key: &str) -> Option<&T> {
+        match self.get(key)? {
+            MetadataValue::Custom(custom) => custom.get(),
+            MetadataValue::Audience { .. } | MetadataValue::Address(_) | MetadataValue::Struct(_) => None,
+        }
+    }
+
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -55,7 +66,8 @@ impl Metadata {
     pub fn proxy_address(&self) -> Option<SocketAddr> {
         match self.get(PROXY_ADDRESS) {
             Some(MetadataValue::Address(address)) => Some(*address),
-            Some(MetadataValue::Audience { .. } | MetadataValue::Struct(_)) | None => None,
+            Some(MetadataValue::Audience { .. } | MetadataValue::Custom(_) | MetadataValue::Struct(_))
+            | None => None,
         }
     }
 
@@ -63,18 +75,19 @@ impl Metadata {
     pub(super) fn text(&self, key: &str, field: &str) -> Option<&str> {
         match self.get(key) {
             Some(MetadataValue::Struct(object)) => object.get(field)?.as_str(),
-            Some(MetadataValue::Audience { .. } | MetadataValue::Address(_)) | None => None,
+            Some(MetadataValue::Audience { .. } | MetadataValue::Address(_) | MetadataValue::Custom(_))
+            | None => None,
         }
     }
 
     /// Rules C32 and E15.
-    pub(super) fn parse(from: Option<core::Metadata>) -> Result<Self, Invalid> {
+    pub(super) fn parse(from: Option<core::Metadata>, cx: &Context<'_>) -> Result<Self, Invalid> {
         let Some(core::Metadata { filter_metadata, typed_filter_metadata }) = from else {
             return Ok(Self::default());
         };
         let mut all = BTreeMap::new();
         for (key, any) in typed_filter_metadata {
-            if let Some(value) = typed(&any).map_err(|e| e.at_key("typed_filter_metadata", &key))? {
+            if let Some(value) = typed(&any, cx).map_err(|e| e.at_key("typed_filter_metadata", &key))? {
                 all.insert(key, value);
             }
         }
@@ -91,7 +104,14 @@ impl Serialize for Metadata {
     }
 }
 
-fn typed(any: &google::Any) -> Result<Option<MetadataValue>, Invalid> {
+/// The value, if its type is known.
+fn typed(any: &google::Any, cx: &Context<'_>) -> Result<Option<MetadataValue>, Invalid> {
+    // What cannot even be named is of no type that is known.
+    if let Ok((name, payload)) = parts::extension(any)
+        && let Ok(custom) = cx.registry.metadata().parse((&name, payload), cx)
+    {
+        return custom.map(|custom| Some(MetadataValue::Custom(custom)));
+    }
     Ok(Some(match parts::message_name(&any.type_url) {
         AUDIENCE => {
             let gcp_authn::Audience { url } = parts::decode(any)?;
@@ -121,6 +141,10 @@ mod tests {
     use prost::Message;
 
     use super::*;
+    use crate::{
+        pb::xds,
+        resource::{Payload, Registry},
+    };
 
     fn any(name: &str, message: &impl Message) -> google::Any {
         google::Any { type_url: format!("type.googleapis.com/{name}"), value: message.encode_to_vec().into() }
@@ -141,19 +165,27 @@ mod tests {
         google::Struct { fields: [("key".to_owned(), google::Value { kind })].into() }
     }
 
-    fn parse(typed: &[(&str, google::Any)], plain: &[(&str, google::Struct)]) -> Result<Metadata, Invalid> {
-        Metadata::parse(Some(core::Metadata {
+    type Typed<'a> = &'a [(&'a str, google::Any)];
+
+    fn message(typed: Typed<'_>, plain: &[(&str, google::Struct)]) -> Option<core::Metadata> {
+        Some(core::Metadata {
             typed_filter_metadata: typed.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect(),
             filter_metadata: plain.iter().map(|(k, v)| ((*k).to_owned(), v.clone())).collect(),
-        }))
+        })
+    }
+
+    fn parse(typed: Typed<'_>, plain: &[(&str, google::Struct)]) -> Result<Metadata, Invalid> {
+        Metadata::parse(message(typed, plain), &Context::new())
+    }
+
+    fn audience(url: &str) -> google::Any {
+        any(AUDIENCE, &gcp_authn::Audience { url: url.into() })
     }
 
     #[test]
-    fn c32_known_types_win_and_unknown_types_are_ignored() {
-        let audience = any(AUDIENCE, &gcp_authn::Audience { url: "https://a".into() });
-        let unknown = any("a.B", &gcp_authn::Audience { url: "x".into() });
+    fn c32_a83_1_accepts_types_that_are_known_before_others_of_the_same_key() {
         let parsed = parse(
-            &[("b", audience), ("c", unknown)],
+            &[("b", audience("https://a")), ("c", any("a.B", &gcp_authn::Audience { url: "x".into() }))],
             &[("a", text("1")), ("b", text("2")), ("c", text("3"))],
         );
         let parsed = parsed.unwrap();
@@ -162,29 +194,88 @@ mod tests {
             r#"{"a":{"key":"1"},"b":{"url":"https://a"},"c":{"key":"3"}}"#
         );
         assert_eq!(parsed.text("c", "key"), Some("3"));
-        assert!(parsed.get("d").is_none() && Metadata::parse(None).unwrap().is_empty());
+        assert!(parsed.get("d").is_none() && Metadata::parse(None, &Context::new()).unwrap().is_empty());
     }
 
     #[test]
-    fn c32_an_audience_without_url_or_undecodable_is_rejected() {
-        let e = parse(&[("x", any(AUDIENCE, &gcp_authn::Audience::default()))], &[]).unwrap_err();
+    fn c32_e15_ignores_types_that_are_not_known() {
+        let broken = |name: &str| google::Any { type_url: name.into(), value: b"\xff"[..].into() };
+        let typed = [("a", broken("a.B")), ("b", broken("x/xds.type.v3.TypedStruct")), ("c", broken(""))];
+        assert!(parse(&typed, &[]).unwrap().is_empty());
+    }
+
+    #[test]
+    fn c32_a83_1_rejects_an_audience_without_url_or_undecodable() {
+        let e = parse(&[("x", audience(""))], &[]).unwrap_err();
         assert_eq!(e.to_string(), "typed_filter_metadata[\"x\"].url: must not be empty");
         let broken = google::Any { type_url: AUDIENCE.into(), value: b"\xff"[..].into() };
         assert_eq!(parse(&[("x", broken)], &[]).unwrap_err().path(), "typed_filter_metadata[\"x\"].value");
     }
 
     #[test]
-    fn e15_proxy_addresses_are_ip_addresses_with_a_port() {
-        let proxy = |address: core::Address| parse(&[(PROXY_ADDRESS, any(ADDRESS, &address))], &[]);
-        let parsed = proxy(address("10.0.0.9", 3128)).unwrap();
+    fn e15_a86_accepts_proxies_at_an_ip_address_with_a_port() {
+        let proxy = any(ADDRESS, &address("10.0.0.9", 3128));
+        let parsed = parse(&[(PROXY_ADDRESS, proxy.clone())], &[(PROXY_ADDRESS, text("x"))]).unwrap();
         assert_eq!(parsed.proxy_address(), Some("10.0.0.9:3128".parse().unwrap()));
-        for (bad, path) in [
-            (core::Address::default(), ""),
-            (address("proxy.local", 3128), ".socket_address.address"),
-            (address("10.0.0.9", 0), ".socket_address.port_value"),
+        assert_eq!(parse(&[("other", proxy)], &[]).unwrap().proxy_address(), None);
+        assert_eq!(parse(&[(PROXY_ADDRESS, audience("u"))], &[]).unwrap().proxy_address(), None);
+    }
+
+    #[test]
+    fn e15_a86_rejects_proxies_elsewhere() {
+        for (bad, expected) in [
+            (core::Address::default(), ": must be a socket_address, is not set"),
+            (address("proxy.local", 3128), ".socket_address.address: \"proxy.local\" is no IP address"),
+            (address("10.0.0.9", 0), ".socket_address.port_value: must not be 0"),
+            (address("10.0.0.9", 65_536), ".socket_address.port_value: must be at most 65535, is 65536"),
         ] {
-            let expected = format!("typed_filter_metadata[{PROXY_ADDRESS:?}]{path}");
-            assert_eq!(proxy(bad).unwrap_err().path(), expected);
+            let e = parse(&[(PROXY_ADDRESS, any(ADDRESS, &bad))], &[]).unwrap_err();
+            assert_eq!(e.to_string(), format!("typed_filter_metadata[{PROXY_ADDRESS:?}]{expected}"));
         }
+        let broken = google::Any { type_url: ADDRESS.into(), value: b"\xff"[..].into() };
+        let e = parse(&[(PROXY_ADDRESS, broken)], &[]).unwrap_err();
+        assert_eq!(e.path(), format!("typed_filter_metadata[{PROXY_ADDRESS:?}].value"));
+    }
+
+    /// A type of an application, which takes the place of the crate's.
+    #[derive(Debug, PartialEq, Serialize)]
+    struct Mine {
+        bytes: usize,
+    }
+
+    impl Extension for Mine {
+        const TYPE_NAME: &'static str = AUDIENCE;
+
+        fn parse(payload: Payload, _: &Context<'_>) -> Result<Self, Invalid> {
+            let bytes = payload.message()?.len();
+            if bytes == 0 { Err(Invalid::field("url", "missing")) } else { Ok(Self { bytes }) }
+        }
+    }
+
+    #[test]
+    fn c32_e15_accepts_types_of_the_application() {
+        let registry = Registry::new().with_metadata::<Mine>();
+        let cx = Context::new().with_registry(&registry);
+        let parsed = Metadata::parse(message(&[("a", audience("u"))], &[("a", text("1"))]), &cx).unwrap();
+        assert_eq!(parsed.custom::<Mine>("a"), Some(&Mine { bytes: 3 }));
+        assert_eq!(
+            serde_json::to_string(&parsed).unwrap(),
+            format!(r#"{{"a":{{{AUDIENCE:?}:{{"bytes":3}}}}}}"#)
+        );
+        assert!(parsed.custom::<Mine>("b").is_none() && parsed.text("a", "url").is_none());
+        assert!(parse(&[("a", audience("u"))], &[]).unwrap().custom::<Mine>("a").is_none());
+    }
+
+    #[test]
+    fn c32_e15_rejects_types_of_the_application_that_cannot_be_parsed() {
+        let registry = Registry::new().with_metadata::<Mine>();
+        let cx = Context::new().with_registry(&registry);
+        let e = Metadata::parse(message(&[("a", audience(""))], &[("a", text("1"))]), &cx).unwrap_err();
+        assert_eq!(e.to_string(), "typed_filter_metadata[\"a\"].url: missing");
+        let wrapped = xds::r#type::v3::TypedStruct { type_url: format!("t/{AUDIENCE}"), value: None };
+        let wrapped = any("xds.type.v3.TypedStruct", &wrapped);
+        let e = Metadata::parse(message(&[("a", wrapped)], &[]), &cx).unwrap_err();
+        let reason = "a TypedStruct is not supported for this type";
+        assert_eq!(e.to_string(), format!("typed_filter_metadata[\"a\"]: {reason}"));
     }
 }

@@ -2,6 +2,8 @@
 
 use std::{any::TypeId, collections::BTreeMap, fmt};
 
+use serde_json::{Map, Value};
+
 use super::{
     Context, Invalid,
     extension::{Custom, Extension, Payload},
@@ -18,6 +20,8 @@ pub struct Registry {
     lb_policies: Parsers,
     http_filters: FilterTypes,
     audit_loggers: Parsers,
+    metadata: Parsers,
+    certificate_providers: Parsers,
 }
 
 /// How configurations of one kind are parsed, by type name.
@@ -34,7 +38,13 @@ struct Parser {
 impl Registry {
     /// Without extensions of an application.
     pub const fn new() -> Self {
-        Self { lb_policies: Parsers::new(), http_filters: FilterTypes::new(), audit_loggers: Parsers::new() }
+        Self {
+            lb_policies: Parsers::new(),
+            http_filters: FilterTypes::new(),
+            audit_loggers: Parsers::new(),
+            metadata: Parsers::new(),
+            certificate_providers: Parsers::new(),
+        }
     }
 
     /// Adds a load balancing policy: a cluster's list of policies may choose it (A52), as a message or as a `TypedStruct`.
@@ -58,6 +68,23 @@ impl Registry {
         self
     }
 
+    /// Adds a type of metadata: values of it, in the `typed_filter_metadata` of clusters, localities and endpoints, are parsed
+    /// (A83), and one that cannot be parsed rejects the resource. See [`Metadata::custom`](super::Metadata::custom).
+    #[must_use]
+    pub fn with_metadata<T: Extension>(mut self) -> Self {
+        self.metadata.add::<T>();
+        self
+    }
+
+    /// Adds a plugin for the bootstrap's `certificate_providers` (A29). Its name, the `plugin_name` there, is
+    /// [`Extension::TYPE_NAME`], and its configuration comes as [`Payload::Struct`], empty if there is none. It is parsed when
+    /// the client is built, and resources may name its instances from then on. `file_watcher` stays the crate's own.
+    #[must_use]
+    pub fn with_certificate_provider<T: Extension>(mut self) -> Self {
+        self.certificate_providers.add::<T>();
+        self
+    }
+
     pub(super) fn lb_policies(&self) -> &Parsers {
         &self.lb_policies
     }
@@ -68,6 +95,19 @@ impl Registry {
 
     pub(super) fn audit_loggers(&self) -> &Parsers {
         &self.audit_loggers
+    }
+
+    pub(super) fn metadata(&self) -> &Parsers {
+        &self.metadata
+    }
+
+    /// Parses the configuration of a certificate provider; `None` if there is no such plugin.
+    pub(crate) fn parse_certificate_provider(
+        &self,
+        plugin_name: &str,
+        config: Map<String, Value>,
+    ) -> Option<Result<Custom, Invalid>> {
+        self.certificate_providers.parse((plugin_name, Payload::Struct(config)), &Context::new()).ok()
     }
 }
 
