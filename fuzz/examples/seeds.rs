@@ -311,6 +311,8 @@ fn certificate() -> Secret {
         certificate_chain: data(Specifier::InlineString("chain".into())),
         private_key: data(Specifier::Filename("/key".into())),
         password: data(Specifier::EnvironmentVariable("PASSWORD".into())),
+        ocsp_staple: data(Specifier::InlineBytes(vec![0x30, 3].into())),
+        ..TlsCertificate::default()
     };
     Secret { name: "s".into(), r#type: Some(secret::Type::TlsCertificate(certificate)) }
 }

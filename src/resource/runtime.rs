@@ -79,10 +79,54 @@ mod tests {
         assert!(parsed.get("a.b").is_none() && parsed.get("").is_none() && parsed.get("a..b.c").is_none());
     }
 
+    /// The bytes of a runtime whose layer holds lists, one in another, so many times.
+    fn nested(times: usize) -> Bytes {
+        let field = |number: u8, bytes: Vec<u8>| {
+            let mut whole = vec![number << 3 | 2];
+            prost::encoding::encode_varint(bytes.len() as u64, &mut whole);
+            whole.extend(bytes);
+            whole
+        };
+        // Value.bool_value, and then ListValue.values in Value.list_value.
+        let innermost = vec![0x20, 1];
+        let value = (0..times).fold(innermost, |value, _| field(6, field(1, value)));
+        let entry = [field(1, b"key".to_vec()), field(2, value)].concat();
+        [field(1, b"rt".to_vec()), field(2, field(1, entry))].concat().into()
+    }
+
     #[test]
-    fn g5_g6_bytes_and_names_must_be_there() {
-        assert!(parse("rt", None).unwrap().layer.is_empty());
+    fn g7_accepts_messages_that_are_nested_as_deep_as_anybody_needs() {
+        let parsed = Runtime::parse(nested(40), &Context::new()).unwrap();
+        let mut value = parsed.get("key");
+        let mut depth = 0;
+        while let Some(Value::Array(list)) = value {
+            (value, depth) = (list.first(), depth + 1);
+        }
+        assert_eq!((depth, value), (40, Some(&Value::Bool(true))));
+    }
+
+    #[test]
+    fn g7_rejects_messages_that_are_nested_without_end() {
+        for times in [100, 5000] {
+            let e = Runtime::parse(nested(times), &Context::new()).unwrap_err();
+            assert!(e.reason().starts_with("not a valid message") && e.reason().contains("recursion"), "{e}");
+        }
+    }
+
+    #[test]
+    fn g5_g6_accepts_a_message_with_a_name() {
+        let parsed = parse("rt", None).unwrap();
+        assert!(&*parsed.name == "rt" && parsed.layer.is_empty());
+    }
+
+    #[test]
+    fn g5_rejects_bytes_that_are_no_message() {
+        let e = Runtime::parse(Bytes::from_static(b"\xff"), &Context::new()).unwrap_err();
+        assert!(e.path().is_empty() && e.reason().starts_with("not a valid message"), "{e}");
+    }
+
+    #[test]
+    fn g6_rejects_an_empty_name() {
         assert_eq!(parse("", None).unwrap_err().to_string(), "name: must not be empty");
-        assert!(Runtime::parse(Bytes::from_static(b"\xff"), &Context::new()).is_err());
     }
 }

@@ -80,6 +80,26 @@ mod tests {
     }
 
     #[test]
+    fn g5_rejects_bytes_that_are_no_message() {
+        let e = ScopedRouteConfiguration::parse(Bytes::from_static(b"\xff"), &Context::new()).unwrap_err();
+        assert!(e.path().is_empty() && e.reason().starts_with("not a valid message"), "{e}");
+    }
+
+    #[test]
+    fn the_inline_routes_are_checked_like_others() {
+        let host = pb::VirtualHost { name: "h".into(), ..Default::default() };
+        let inline = pb::RouteConfiguration { virtual_hosts: vec![host], ..Default::default() };
+        let scope = pb::ScopedRouteConfiguration {
+            route_configuration: Some(inline),
+            route_configuration_name: String::new(),
+            on_demand: true,
+            ..message()
+        };
+        let e = parse(scope).unwrap_err();
+        assert_eq!(e.to_string(), "route_configuration.virtual_hosts[0].domains: must not be empty");
+    }
+
+    #[test]
     fn a_scope_has_a_key_and_routes() {
         let json = json!({
             "name": "scope", "key": ["vip", "eu"], "route_config_name": "routes", "on_demand": false,
@@ -95,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn g6_rejects_an_empty_name_and_names_what_else_is_missing() {
         let unnamed = pb::ScopedRouteConfiguration { name: String::new(), ..message() };
         let keyless = pb::ScopedRouteConfiguration { key: None, ..message() };
         let untyped = Key { fragments: vec![Fragment { r#type: None }] };

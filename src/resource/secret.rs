@@ -1,6 +1,6 @@
 //! Certificates, keys and other secrets.
 
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use bytes::Bytes;
 use prost::Message;
@@ -41,18 +41,45 @@ pub enum SecretKind {
     SessionTicketKeys(Box<[Sensitive]>),
     /// A secret of any other kind, such as a password.
     GenericSecret(Sensitive),
+    /// Several of them by their names, at least one.
+    GenericSecrets(BTreeMap<Box<str>, Sensitive>),
 }
 
 /// A certificate and its key.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct TlsCertificate {
-    /// The certificate and those that signed it, in PEM.
-    pub certificate_chain: DataSource,
-    /// The key, in PEM.
-    pub private_key: Sensitive,
-    /// The password of the key, where it has one.
+    /// The two themselves.
+    #[serde(flatten)]
+    pub identity: Identity,
+    /// The password of the key or of the archive, where it has one.
     pub password: Option<Sensitive>,
+    /// What the authority said of the certificate's validity (an OCSP response in DER), to be sent with it.
+    pub ocsp_staple: Option<DataSource>,
+    /// Proofs that the certificate was logged, to be sent with it.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub signed_certificate_timestamps: Box<[DataSource]>,
+}
+
+/// How a [`TlsCertificate`] comes.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+#[non_exhaustive]
+pub enum Identity {
+    /// As two texts.
+    #[non_exhaustive]
+    Pem {
+        /// The certificate and those that signed it, in PEM.
+        certificate_chain: DataSource,
+        /// The key, in PEM.
+        private_key: Sensitive,
+    },
+    /// As one archive.
+    #[non_exhaustive]
+    Pkcs12 {
+        /// The archive of certificate, key and those that signed it, in DER.
+        pkcs12: Sensitive,
+    },
 }
 
 /// How to check a peer's certificate. Every condition must hold.
@@ -67,6 +94,10 @@ pub struct ValidationContext {
     pub system_roots: bool,
     /// Certificates that were revoked, in PEM.
     pub crl: Option<DataSource>,
+    /// Whether only the peer's own certificate is looked for among them, and not those that signed it.
+    pub only_verify_leaf_cert_crl: bool,
+    /// How many certificates there may be between the peer's and a trusted one; `None` leaves it to the TLS library.
+    pub max_verify_depth: Option<u32>,
     /// Hashes of public keys of which the peer's must be one (Base64 of SHA-256); empty accepts every key.
     pub verify_certificate_spki: Box<[Box<str>]>,
     /// Hashes of certificates of which the peer's must be one (hexadecimal SHA-256); empty accepts every certificate.
@@ -132,24 +163,59 @@ impl SecretKind {
                 }
                 .map_err(|e| e.at("session_ticket_keys"))
             }
-            tls::secret::Type::GenericSecret(from) => Sensitive::parse(from.secret)
-                .map(Self::GenericSecret)
-                .map_err(|e| e.at("secret").at("generic_secret")),
+            tls::secret::Type::GenericSecret(from) => Self::generic(from).map_err(|e| e.at("generic_secret")),
         }
+    }
+
+    fn generic(from: tls::GenericSecret) -> Result<Self, Invalid> {
+        if from.secrets.is_empty() {
+            return Sensitive::parse(from.secret).map(Self::GenericSecret).map_err(|e| e.at("secret"));
+        }
+        if from.secret.is_some() {
+            return Err(Invalid::field("secrets", "excludes secret, which is set too"));
+        }
+        let secrets = from.secrets.into_iter().map(|(name, secret)| {
+            let secret = Sensitive::parse(Some(secret)).map_err(|e| e.at_key("secrets", &name))?;
+            Ok((name.into(), secret))
+        });
+        secrets.collect::<Result<_, _>>().map(Self::GenericSecrets)
     }
 }
 
 impl TlsCertificate {
     fn parse(from: tls::TlsCertificate) -> Result<Self, Invalid> {
+        if from.private_key_provider.is_some() {
+            return Err(Invalid::field("private_key_provider", "is not supported; use private_key"));
+        }
+        let password = from.password.map(|password| Sensitive::parse(Some(password))).transpose();
+        let timestamps = from.signed_certificate_timestamp.into_iter().enumerate().map(|(i, timestamp)| {
+            DataSource::parse(Some(timestamp)).map_err(|e| e.at_index("signed_certificate_timestamp", i))
+        });
         Ok(Self {
-            certificate_chain: DataSource::parse(from.certificate_chain)
-                .map_err(|e| e.at("certificate_chain"))?,
-            private_key: Sensitive::parse(from.private_key).map_err(|e| e.at("private_key"))?,
-            password: from
-                .password
-                .map(|password| Sensitive::parse(Some(password)))
-                .transpose()
-                .map_err(|e| e.at("password"))?,
+            password: password.map_err(|e| e.at("password"))?,
+            ocsp_staple: optional(from.ocsp_staple, "ocsp_staple")?,
+            signed_certificate_timestamps: timestamps.collect::<Result<_, _>>()?,
+            identity: Identity::parse(from.certificate_chain, from.private_key, from.pkcs12)?,
+        })
+    }
+}
+
+impl Identity {
+    fn parse(
+        chain: Option<core::DataSource>,
+        key: Option<core::DataSource>,
+        pkcs12: Option<core::DataSource>,
+    ) -> Result<Self, Invalid> {
+        if let Some(pkcs12) = pkcs12 {
+            if chain.is_some() || key.is_some() {
+                return Err(Invalid::field("pkcs12", "excludes certificate_chain and private_key"));
+            }
+            let pkcs12 = Sensitive::parse(Some(pkcs12)).map_err(|e| e.at("pkcs12"))?;
+            return Ok(Self::Pkcs12 { pkcs12 });
+        }
+        Ok(Self::Pem {
+            certificate_chain: DataSource::parse(chain).map_err(|e| e.at("certificate_chain"))?,
+            private_key: Sensitive::parse(key).map_err(|e| e.at("private_key"))?,
         })
     }
 }
@@ -160,17 +226,16 @@ impl ValidationContext {
             let reason = "is not supported, and to ignore it would be less secure";
             return Err(Invalid::field("custom_validator_config", reason));
         }
-        let source = |from: Option<core::DataSource>, field| {
-            from.map(|from| DataSource::parse(Some(from)).map_err(|e| e.at(field))).transpose()
-        };
         let texts = |from: Vec<String>| from.into_iter().map(Into::into).collect();
         let provider = from.ca_certificate_provider_instance;
         let provider = provider.map(|provider| ProviderInstance::of_plugin(provider, cx)).transpose();
         Ok(Self {
-            trusted_ca: source(from.trusted_ca, "trusted_ca")?,
+            trusted_ca: optional(from.trusted_ca, "trusted_ca")?,
             provider: provider.map_err(|e| e.at("ca_certificate_provider_instance"))?,
             system_roots: from.system_root_certs.is_some(),
-            crl: source(from.crl, "crl")?,
+            crl: optional(from.crl, "crl")?,
+            only_verify_leaf_cert_crl: from.only_verify_leaf_cert_crl,
+            max_verify_depth: from.max_verify_depth.map(|depth| depth.value),
             verify_certificate_spki: texts(from.verify_certificate_spki),
             verify_certificate_hash: texts(from.verify_certificate_hash),
             san_matchers: SanMatcher::parse_all(
@@ -234,6 +299,10 @@ impl Serialize for Sensitive {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         self.shown().serialize(to)
     }
+}
+
+fn optional(from: Option<core::DataSource>, field: &str) -> Result<Option<DataSource>, Invalid> {
+    from.map(|from| DataSource::parse(Some(from)).map_err(|e| e.at(field))).transpose()
 }
 
 fn text<S: Serializer>(bytes: &Bytes, to: S) -> Result<S::Ok, S::Error> {

@@ -1,10 +1,13 @@
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use prost::Message;
 
 use super::locator::locator;
-use crate::name::{NameError, NamePart, ResourceName};
+use crate::{
+    control_plane::type_url,
+    name::{NameError, NamePart, ResourceName},
+};
 
 /// A resource as a management server holds it: its type, its name and the bytes of its message.
 ///
@@ -19,7 +22,7 @@ use crate::name::{NameError, NamePart, ResourceName};
 /// assert_eq!(resource.name(), "shop");
 /// let resource = resource.with_name("xdstp://mesh/envoy.config.cluster.v3.Cluster/shop").with_ttl(Duration::from_secs(30));
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct AnyResource {
     pub(super) type_url: Arc<str>,
     pub(super) name: Arc<str>,
@@ -119,6 +122,17 @@ impl AnyResource {
     /// The bytes of the message.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
+    }
+}
+
+/// The bytes of secrets are not shown.
+impl fmt::Debug for AnyResource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { type_url, name, bytes, manner } = self;
+        let bytes: &dyn fmt::Debug = if **type_url == *type_url::SECRET { &"[hidden]" } else { bytes };
+        let mut shown = f.debug_struct("AnyResource");
+        shown.field("type_url", type_url).field("name", name).field("bytes", bytes);
+        shown.field("manner", manner).finish()
     }
 }
 
