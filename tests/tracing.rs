@@ -18,6 +18,11 @@ use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
 use xdskit::{
     control_plane::type_url,
+    pb::envoy::{
+        config::core::v3::{DataSource, data_source::Specifier},
+        extensions::transport_sockets::tls::v3 as tls,
+    },
+    resource::Secret,
     testing::{
         ControlPlane,
         resources::{cluster as good_cluster, endpoints, listener, route, route_config},
@@ -101,6 +106,31 @@ async fn connections_are_info_and_a_server_that_is_away_is_a_warning() {
     soon(shop.wait_for(|seen| seen.error().is_some())).await.unwrap();
     log.line(&[" WARN", "no stream to the server", &server.uri()]);
     assert!(!log.text().contains("DEBUG"), "{}", log.text());
+}
+
+#[tokio::test]
+async fn no_private_key_is_logged() {
+    let (log, _guard) = Log::start("trace");
+    let server = ControlPlane::start().await;
+    let secret = |text: &str| {
+        let specifier = Some(Specifier::InlineString(text.into()));
+        let secret = Some(DataSource { specifier, ..Default::default() });
+        let generic = tls::secret::Type::GenericSecret(tls::GenericSecret { secret, ..Default::default() });
+        tls::Secret { name: "s".into(), r#type: Some(generic) }
+    };
+    server.set(secret("PRIVATE"));
+    let client = client(server.uri());
+    let mut watch = client.watch::<Secret>("s");
+    soon(watch.ready()).await.unwrap();
+    let key =
+        Some(DataSource { specifier: Some(Specifier::InlineString("PRIVATE".into())), ..Default::default() });
+    let bad = tls::TlsCertificate { private_key: key, ..Default::default() };
+    server.set(tls::Secret { name: "s".into(), r#type: Some(tls::secret::Type::TlsCertificate(bad)) });
+    soon(watch.wait_for(|seen| seen.error().is_some())).await.unwrap();
+    log.line(&["DEBUG", "rejected", "tls_certificate.certificate_chain: must be set"]);
+    // What the transport below logs are frames, of which it shows no contents.
+    let text = log.text();
+    assert!(!text.contains("PRIVATE") && !text.contains("80, 82, 73"), "{text}");
 }
 
 /// What is logged on this thread.

@@ -20,6 +20,8 @@ use xdskit::{
     csds::ClientStatusService,
     pb::envoy::{
         admin::v3::ClientResourceStatus,
+        config::core::v3::{DataSource, data_source::Specifier},
+        extensions::transport_sockets::tls::v3 as tls,
         service::status::v3::{
             ClientConfig, ClientStatusRequest, ClientStatusResponse, client_config::GenericXdsConfig,
         },
@@ -54,6 +56,22 @@ async fn a40_5_a_resource_is_shown_as_it_was_received() {
     let config = admin.fetch(request).await.unwrap().config.remove(0);
     assert_eq!(the(&config, "shop").xds_config, None);
     assert_eq!(the(&config, "shop").client_status(), ClientResourceStatus::Acked);
+}
+
+#[tokio::test]
+async fn the_contents_of_secrets_are_not_shown() {
+    let server = ControlPlane::start().await;
+    let key = DataSource { specifier: Some(Specifier::InlineString("PRIVATE".into())), ..Default::default() };
+    let generic = tls::GenericSecret { secret: Some(key), ..Default::default() };
+    server.set(tls::Secret { name: "s".into(), r#type: Some(tls::secret::Type::GenericSecret(generic)) });
+    let client = client(server.uri());
+    let mut watch = client.watch::<Secret>("s");
+    soon(watch.ready()).await.unwrap();
+    let config = Admin::start(&[&client]).await.fetch_one().await;
+    let shown = the(&config, "s");
+    assert_eq!((shown.client_status(), &shown.xds_config), (ClientResourceStatus::Acked, &None));
+    let bytes = config.encode_to_vec();
+    assert!(!bytes.windows(7).any(|window| window == b"PRIVATE"), "{config:?}");
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 mod csds;
 mod discover;
+mod extensions;
 mod federation;
 mod metrics;
 mod names;
@@ -10,4 +11,5 @@ mod scale;
 mod status;
 mod transport;
 mod ttl;
+mod types;
 mod watch;
