@@ -67,7 +67,7 @@ use crate::{
         Timer, TypeId, ViewId, encode_node,
     },
     resolve::Hosts,
-    resource::ResourceType,
+    resource::{Context, ResourceType},
 };
 
 /// The whole client without I/O. See the [module's](self) documentation for how to drive it.
@@ -187,6 +187,15 @@ impl Engine {
     #[cfg(test)]
     pub(crate) fn resources(&self) -> usize {
         self.table.len()
+    }
+
+    /// What the resources of a server are parsed with, by whether it is trusted.
+    fn context(&self, trusted: bool) -> Context<'_> {
+        Context::new()
+            .with_certificate_providers(&self.providers)
+            .with_allowed_grpc_services(self.bootstrap.allowed_grpc_services())
+            .with_registry(&self.settings.registry)
+            .with_trusted_server(trusted)
     }
 
     /// Begins a view. What is known already is published at once.

@@ -16,7 +16,7 @@ use crate::{
         Body, EntryId, Envelope, GroupId, Phase, ServerId, Span, SubId, TypeId, Unusable, Verdict,
         fingerprint,
     },
-    resource::{Context, Erased, Version},
+    resource::{Erased, Version},
 };
 
 impl Engine {
@@ -290,10 +290,7 @@ impl Engine {
         let ty = self.types[job.ty.index()];
         let peer = &self.servers[job.stream.server.0 as usize];
         let (policy, trusted) = (peer.policy, peer.machine.server().features.trusted_xds_server);
-        let cx = Context::new()
-            .with_certificate_providers(&self.providers)
-            .with_registry(&self.settings.registry)
-            .with_trusted_server(trusted);
+        let cx = self.context(trusted);
         let bytes = own(&job.envelope, located.value);
         let parsed = match located.said {
             Said::Redirect => Redirect::parse(&bytes, ty).map(|redirect| Arc::new(redirect) as Erased),

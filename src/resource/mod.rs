@@ -3,11 +3,17 @@
 //! A value of one of these types has passed every rule that decides whether it can be used at all; there is nothing
 //! left to check. What a server sends beyond what these types hold is skipped.
 
-use std::{any::Any, borrow::Cow, collections::BTreeSet, fmt, sync::Arc};
+use std::{
+    any::Any,
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Arc,
+};
 
 use bytes::Bytes;
 
-use crate::{name::ResourceName, observed::ErasedObserved, wire};
+use crate::{config::AllowedGrpcService, name::ResourceName, observed::ErasedObserved, wire};
 
 mod collection;
 mod extension;
@@ -20,6 +26,7 @@ mod samples;
 pub mod cluster;
 pub mod endpoints;
 pub mod filter_chain;
+pub mod grpc_service;
 pub mod http_filter;
 pub mod listener;
 pub mod load_balancing;
@@ -118,6 +125,8 @@ pub struct Context<'a> {
     pub certificate_providers: Option<&'a BTreeSet<String>>,
     /// The server has the feature `trusted_xds_server`, so fields that touch security are honoured (A81-1).
     pub trusted_server: bool,
+    /// The gRPC services that the bootstrap lets any server name, by target (A102); `None` knows of none.
+    pub allowed_grpc_services: Option<&'a BTreeMap<String, AllowedGrpcService>>,
     /// What the application handles beside what the crate knows.
     pub registry: &'a Registry,
 }
@@ -126,7 +135,12 @@ impl<'a> Context<'a> {
     /// A context for an untrusted server, without certificate providers and extensions of an application.
     pub const fn new() -> Self {
         static NOTHING: Registry = Registry::new();
-        Self { certificate_providers: None, trusted_server: false, registry: &NOTHING }
+        Self {
+            certificate_providers: None,
+            trusted_server: false,
+            allowed_grpc_services: None,
+            registry: &NOTHING,
+        }
     }
 
     /// Makes certificate provider instances known.
@@ -143,6 +157,16 @@ impl<'a> Context<'a> {
         self
     }
 
+    /// Makes gRPC services known that any server may name, by target.
+    #[must_use]
+    pub const fn with_allowed_grpc_services(
+        mut self,
+        services: &'a BTreeMap<String, AllowedGrpcService>,
+    ) -> Self {
+        self.allowed_grpc_services = Some(services);
+        self
+    }
+
     /// Makes the extensions of an application known.
     #[must_use]
     pub const fn with_registry(mut self, registry: &'a Registry) -> Self {
@@ -153,6 +177,11 @@ impl<'a> Context<'a> {
     /// Whether the bootstrap has a usable certificate provider instance of this name.
     pub fn has_certificate_provider(&self, name: &str) -> bool {
         self.certificate_providers.is_some_and(|names| names.contains(name))
+    }
+
+    /// Whether any server may name the gRPC service that this is the target of.
+    pub fn is_grpc_service_allowed(&self, target: &str) -> bool {
+        self.allowed_grpc_services.is_some_and(|services| services.contains_key(target))
     }
 }
 

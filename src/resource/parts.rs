@@ -52,6 +52,14 @@ pub(crate) fn duration(proto: &google::Duration) -> Result<Duration, Invalid> {
     Ok(Duration::new(seconds, nanos))
 }
 
+/// A span of time that must be more than nothing.
+pub(crate) fn positive(proto: &google::Duration) -> Result<Duration, Invalid> {
+    match duration(proto)? {
+        Duration::ZERO => Err(Invalid::new("must be more than 0")),
+        duration => Ok(duration),
+    }
+}
+
 /// A span of time as protobuf's JSON writes it: decimal seconds and an `s`.
 pub(crate) fn seconds(duration: Duration) -> String {
     let (seconds, nanos) = (duration.as_secs(), duration.subsec_nanos());

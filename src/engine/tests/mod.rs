@@ -1,3 +1,4 @@
+mod context;
 mod delta;
 mod envelopes;
 mod failures;

@@ -19,8 +19,11 @@ use crate::pb::{
 };
 
 mod effective;
+mod ext_authz;
+mod ext_proc;
 mod fault;
 mod gcp_authn;
+mod headers;
 mod kinds;
 mod router;
 mod stateful_session;
@@ -30,8 +33,11 @@ pub mod rbac;
 pub(super) use kinds::{FilterType, FilterTypes, Side};
 
 pub use effective::EffectiveFilter;
+pub use ext_authz::{ExtAuthz, ExtAuthzPerRoute};
+pub use ext_proc::{ExtProc, ExtProcPerRoute, ProcessingMode};
 pub use fault::{AbortKind, DelayKind, Fault, FaultAbort, FaultDelay};
 pub use gcp_authn::GcpAuthn;
+pub use headers::{HeaderForwardingRules, HeaderMutationRules};
 pub use kinds::{CustomFilter, HttpFilterExtension, NoOverride, Sides};
 pub use rbac::{Rbac, RbacPerRoute, RbacRules};
 pub use router::Router;

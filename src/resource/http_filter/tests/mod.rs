@@ -12,6 +12,7 @@ use crate::{
 };
 
 mod effective;
+mod external;
 mod filters;
 mod overrides;
 mod rbac;
