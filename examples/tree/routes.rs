@@ -43,6 +43,7 @@ impl Artist {
                 });
                 join(parts, ", ")
             }
+            ClusterChoice::Plugin(plugin) => format!("what the plugin {} chooses", plugin.name),
             _ => "clusters that this program does not know of".to_owned(),
         }
     }

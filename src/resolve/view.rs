@@ -2,6 +2,7 @@ use std::time::Duration;
 
 use super::{ClusterView, Snapshot, query::draw};
 use crate::resource::{
+    cluster_plugin::ClusterPlugin,
     http_filter::{EffectiveFilter, FilterOverride, HttpFilter, OverrideSetting},
     listener::HttpConnectionManager,
     retry::RetryPolicy,
@@ -68,12 +69,13 @@ impl<'a> RouteView<'a> {
     }
 
     /// The clusters of the route, each with its weight: the cluster's part of the requests in proportion to the sum of all.
-    /// A route with one cluster gives it a weight of 1; one that is unsupported has none.
+    /// A route with one cluster gives it a weight of 1; one that is unsupported, or leaves the choice to a
+    /// [`plugin`](Self::plugin), has none.
     pub fn splits(self) -> impl Iterator<Item = (u32, ClusterView<'a>)> {
         let (one, several) = match self.forward().map(|forward| &forward.clusters) {
             Some(ClusterChoice::Cluster(name)) => (Some(name), None),
             Some(ClusterChoice::WeightedClusters(weighted)) => (None, Some(weighted)),
-            None => (None, None),
+            Some(ClusterChoice::Plugin(_)) | None => (None, None),
         };
         let one = one.into_iter().filter_map(move |name| Some((1, self.snapshot.cluster(name)?)));
         let several = several.into_iter().flat_map(|weighted| &weighted.clusters).filter_map(move |split| {
@@ -86,7 +88,7 @@ impl<'a> RouteView<'a> {
     /// The cluster that a uniformly random number chooses, by weight; a number chooses the same every time.
     ///
     /// The number of the request's [`RouteQuery`](super::RouteQuery) will do: the choice is independent of what the routes
-    /// drew from it. `None` for a route that [`is_unsupported`](Self::is_unsupported).
+    /// drew from it. `None` for a route that [`is_unsupported`](Self::is_unsupported) or has a [`plugin`](Self::plugin).
     pub fn pick(self, random: u64) -> Option<ClusterView<'a>> {
         match &self.forward()?.clusters {
             ClusterChoice::Cluster(name) => self.snapshot.cluster(name),
@@ -94,6 +96,17 @@ impl<'a> RouteView<'a> {
                 let split = weighted.pick(draw(random, SPLIT, weighted.total_weight))?;
                 Some(self.snapshot.cluster(&split.name)?.with_overrides(&split.filter_overrides))
             }
+            ClusterChoice::Plugin(_) => None,
+        }
+    }
+
+    /// The plugin of the application that chooses the cluster of each request; most routes have none.
+    ///
+    /// What it chooses is not in the snapshot unless other routes lead there: the application watches those clusters itself.
+    pub fn plugin(self) -> Option<&'a ClusterPlugin> {
+        match &self.forward()?.clusters {
+            ClusterChoice::Cluster(_) | ClusterChoice::WeightedClusters(_) => None,
+            ClusterChoice::Plugin(plugin) => Some(plugin),
         }
     }
 

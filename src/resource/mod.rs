@@ -24,6 +24,7 @@ mod registry;
 mod samples;
 
 pub mod cluster;
+pub mod cluster_plugin;
 pub mod endpoints;
 pub mod filter_chain;
 pub mod grpc_service;

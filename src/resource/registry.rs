@@ -18,6 +18,7 @@ use super::{
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Registry {
     lb_policies: Parsers,
+    cluster_specifiers: Parsers,
     http_filters: FilterTypes,
     audit_loggers: Parsers,
     metadata: Parsers,
@@ -40,6 +41,7 @@ impl Registry {
     pub const fn new() -> Self {
         Self {
             lb_policies: Parsers::new(),
+            cluster_specifiers: Parsers::new(),
             http_filters: FilterTypes::new(),
             audit_loggers: Parsers::new(),
             metadata: Parsers::new(),
@@ -83,6 +85,17 @@ impl Registry {
     pub fn with_certificate_provider<T: Extension>(mut self) -> Self {
         self.certificate_providers.add::<T>();
         self
+    }
+
+    /// Adds a cluster specifier plugin: routes may leave it to the plugin which cluster a request is sent to.
+    #[must_use]
+    pub fn with_cluster_specifier<T: Extension>(mut self) -> Self {
+        self.cluster_specifiers.add::<T>();
+        self
+    }
+
+    pub(super) fn cluster_specifiers(&self) -> &Parsers {
+        &self.cluster_specifiers
     }
 
     pub(super) fn lb_policies(&self) -> &Parsers {

@@ -1,6 +1,6 @@
 //! Route configurations and their routes.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use prost::Message;
@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::{
     Context, Invalid, Resource, VirtualHost,
+    cluster_plugin::Plugins,
     http_filter::{self, FilterOverride},
-    parts,
     route_action::{ForwardAction, RouteAction, Scope},
     route_match::RouteMatch,
 };
@@ -48,7 +48,7 @@ pub struct Route {
 impl RouteConfiguration {
     /// Rules R1 to R28.
     pub(super) fn parse_message(message: pb::RouteConfiguration, cx: &Context<'_>) -> Result<Self, Invalid> {
-        let plugins = ignored_plugins(message.cluster_specifier_plugins)?;
+        let plugins = Plugins::parse(message.cluster_specifier_plugins, cx)?;
         let scope = Scope { cx, plugins: &plugins };
         let virtual_hosts = message.virtual_hosts.into_iter().enumerate();
         let virtual_hosts = virtual_hosts
@@ -108,27 +108,6 @@ impl Route {
         let filter_overrides = http_filter::parse_overrides(message.typed_per_filter_config, scope.cx)?;
         Ok(Some(Self { name: message.name.into(), matcher, action, filter_overrides }))
     }
-}
-
-/// The names of the optional plugins, whose routes are left out; none is supported (R1, R3).
-fn ignored_plugins(plugins: Vec<pb::ClusterSpecifierPlugin>) -> Result<Box<[Box<str>]>, Invalid> {
-    let mut names = BTreeSet::new();
-    for (i, plugin) in plugins.into_iter().enumerate() {
-        let at = |e: Invalid| e.at("extension").at_index("cluster_specifier_plugins", i);
-        let extension = plugin.extension.unwrap_or_default();
-        if !plugin.is_optional {
-            let any = extension.typed_config.unwrap_or_default();
-            let (type_name, _) = parts::extension(&any).map_err(|e| at(e.at("typed_config")))?;
-            let reason = format!("plugin type {type_name:?} is not supported");
-            return Err(at(Invalid::field("typed_config", reason)));
-        }
-        if names.contains(&*extension.name) {
-            let reason = format!("{:?} is the name of an earlier plugin too", extension.name);
-            return Err(at(Invalid::field("name", reason)));
-        }
-        names.insert(extension.name.into_boxed_str());
-    }
-    Ok(names.into_iter().collect())
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use serde::{Serialize, Serializer};
 
 use super::{
     Context, Invalid,
+    cluster_plugin::{ClusterPlugin, Plugins},
     http_filter::{self, FilterOverride},
     matcher, parts,
     retry::RetryPolicy,
@@ -63,6 +64,8 @@ pub enum ClusterChoice {
     Cluster(Arc<str>),
     /// One of several, drawn by weight.
     WeightedClusters(WeightedClusters),
+    /// What the application's plugin chooses for each request. No cluster of it is known in advance.
+    Plugin(Arc<ClusterPlugin>),
 }
 
 /// Clusters to draw from: at least one, none with weight 0, and the sum of their weights is a `u32` (R19).
@@ -129,14 +132,16 @@ pub struct RegexRewrite {
 }
 
 impl RouteAction {
-    /// The clusters that requests may be sent to.
+    /// The clusters that requests may be sent to, as far as they are known: not those of a plugin.
     pub fn clusters(&self) -> impl Iterator<Item = &Arc<str>> {
         let (one, several) = match self {
             Self::Forward(ForwardAction { clusters: ClusterChoice::Cluster(name), .. }) => (Some(name), None),
             Self::Forward(ForwardAction { clusters: ClusterChoice::WeightedClusters(weighted), .. }) => {
                 (None, Some(weighted))
             }
-            Self::NonForwarding | Self::Unsupported => (None, None),
+            Self::Forward(ForwardAction { clusters: ClusterChoice::Plugin(_), .. })
+            | Self::NonForwarding
+            | Self::Unsupported => (None, None),
         };
         one.into_iter().chain(several.into_iter().flat_map(|w| w.clusters.iter().map(|c| &c.name)))
     }
@@ -174,8 +179,8 @@ impl ForwardAction {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scope<'a> {
     pub(super) cx: &'a Context<'a>,
-    /// Names of the declared cluster specifier plugins, sorted; all are optional ones that are not supported.
-    pub(super) plugins: &'a [Box<str>],
+    /// The declared cluster specifier plugins.
+    pub(super) plugins: &'a Plugins,
 }
 
 impl ClusterChoice {
@@ -189,12 +194,8 @@ impl ClusterChoice {
                 .map(|weighted| Some(Self::WeightedClusters(weighted)))
                 .map_err(|e| e.at("weighted_clusters")),
             Some(ClusterSpecifier::ClusterSpecifierPlugin(name)) => {
-                if scope.plugins.binary_search_by(|plugin| (**plugin).cmp(&name)).is_ok() {
-                    Ok(None)
-                } else {
-                    let reason = format!("{name:?} is not among the cluster_specifier_plugins");
-                    Err(Invalid::field("cluster_specifier_plugin", reason))
-                }
+                let plugin = scope.plugins.find(&name).map_err(|e| e.at("cluster_specifier_plugin"))?;
+                Ok(plugin.map(Self::Plugin))
             }
             Some(ClusterSpecifier::ClusterHeader(_)) | None => Ok(None),
         }

@@ -66,6 +66,11 @@ pub(super) fn matching(matcher: route::RouteMatch) -> route::Route {
     route::Route { r#match: Some(matcher), action, ..Default::default() }
 }
 
+/// A route of all requests.
+pub(super) fn acting(action: route::RouteAction) -> route::Route {
+    route::Route { action: Some(Action::Route(action)), ..matching(prefix("/")) }
+}
+
 pub(super) fn to(cluster: &str) -> route::RouteAction {
     by(ClusterSpecifier::Cluster(cluster.into()))
 }

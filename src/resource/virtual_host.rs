@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::{
     Context, Invalid, Resource,
+    cluster_plugin::Plugins,
     http_filter::{self, FilterOverride},
     matcher::{DomainPattern, Fit},
     retry::RetryPolicy,
@@ -71,7 +72,7 @@ impl Resource for VirtualHost {
         if message.name.is_empty() {
             return Err(Invalid::field("name", "must not be empty"));
         }
-        Self::parse_message(message, &Scope { cx, plugins: &[] })
+        Self::parse_message(message, &Scope { cx, plugins: &Plugins::none() })
     }
 }
 

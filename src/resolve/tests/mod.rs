@@ -1,5 +1,6 @@
 mod aggregates;
 mod hosts;
+mod plugins;
 mod rig;
 mod rules;
 mod scale;
