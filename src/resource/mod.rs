@@ -37,6 +37,7 @@ pub mod outlier;
 pub mod retry;
 pub mod route;
 pub mod route_action;
+pub mod route_lookup;
 pub mod route_match;
 pub mod runtime;
 pub mod scoped_route;
