@@ -1,7 +1,7 @@
 use std::{borrow::Cow, fmt, str};
 
 use super::{RouteView, Snapshot};
-use crate::resource::{matcher::HeaderMatcher, route_match::RouteMatch};
+use crate::resource::{VirtualHost, matcher::HeaderMatcher, route::Route, route_match::RouteMatch};
 
 /// A request, as far as it decides which route it takes: see [`Snapshot::route`].
 ///
@@ -79,9 +79,7 @@ impl Snapshot {
         if query.host.is_some_and(of_another_host) {
             return None;
         }
-        let mut routes = self.virtual_host().routes.iter().enumerate();
-        let (_, route) = routes.find(|(index, route)| query.matches(&route.matcher, *index))?;
-        Some(RouteView::new(self, route))
+        Some(RouteView::new(self, query.route_in(self.virtual_host())?))
     }
 }
 
@@ -149,6 +147,14 @@ impl<'a> RouteQuery<'a> {
         }
         let assumed = || name.eq_ignore_ascii_case("content-type").then_some(Cow::Borrowed(GRPC));
         joined.or_else(assumed)
+    }
+
+    /// The route that the request takes in a virtual host: the first one that matches (A28-9). Its own host is not looked at.
+    ///
+    /// It is for servers, and for those who watch virtual hosts by themselves; clients ask [`Snapshot::route`].
+    pub fn route_in<'h>(&self, host: &'h VirtualHost) -> Option<&'h Route> {
+        let mut routes = host.routes.iter().enumerate();
+        routes.find(|(index, route)| self.matches(&route.matcher, *index)).map(|(_, route)| route)
     }
 
     /// Whether the request matches; `index` is the place of the route, so that each draws another number.

@@ -21,7 +21,8 @@ use crate::pb::envoy::config::route::v3 as pb;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct VirtualHost {
-    /// Its name, for people; as a resource by itself, also what it is asked for by.
+    /// Its name, for people. As a resource by itself it is asked for by [`resource_name`](Self::resource_name) or, from
+    /// servers that know no other, by this.
     pub name: Arc<str>,
     /// The hosts; at least one.
     pub domains: Box<[DomainPattern]>,
@@ -58,6 +59,23 @@ impl VirtualHost {
         })
     }
 
+    /// The name to ask for the virtual host of a host by, in the service for virtual hosts (VHDS): the name of the route
+    /// configuration and the host, `routes/shop.example`.
+    ///
+    /// The server need not have a resource of that name: in the incremental variant it sends the one that has it for an alias,
+    /// and a watch of the alias shows that.
+    ///
+    /// ```
+    /// use xdskit::{Client, Watch, resource::VirtualHost};
+    ///
+    /// fn watch(client: &Client) -> Watch<VirtualHost> {
+    ///     client.watch(VirtualHost::resource_name("routes", "shop.example"))
+    /// }
+    /// ```
+    pub fn resource_name(route_config: &str, host: &str) -> String {
+        format!("{route_config}/{host}")
+    }
+
     /// How well the best of the domains fits a host; `None` if none does.
     pub fn fit(&self, host: &str) -> Option<Fit> {
         self.domains.iter().filter_map(|domain| domain.fit(host)).max()
@@ -77,51 +95,4 @@ impl Resource for VirtualHost {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn parse(domains: &[&str]) -> Result<VirtualHost, Invalid> {
-        let domains = domains.iter().map(|&domain| domain.into()).collect();
-        let message = pb::VirtualHost { name: "shop".into(), domains, ..Default::default() };
-        VirtualHost::parse(message.encode_to_vec().into(), &Context::new())
-    }
-
-    #[test]
-    fn r6_domains_must_not_be_empty() {
-        assert_eq!(parse(&[]).unwrap_err().path(), "domains");
-        assert!(parse(&["*"]).is_ok());
-    }
-
-    #[test]
-    fn r7_patterns_have_their_wildcard_at_an_end() {
-        for good in ["a", "*", "*.a", "a.*", "*a", "a:80"] {
-            assert!(parse(&[good]).is_ok(), "{good:?}");
-        }
-        for bad in ["", "a*b"] {
-            assert_eq!(parse(&["ok", bad]).unwrap_err().path(), "domains[1]", "{bad:?}");
-        }
-    }
-
-    #[test]
-    fn g6_a_resource_has_a_name() {
-        let message = pb::VirtualHost { domains: vec!["*".into()], ..Default::default() };
-        let error = VirtualHost::parse(message.encode_to_vec().into(), &Context::new()).unwrap_err();
-        assert_eq!(error.path(), "name");
-    }
-
-    #[test]
-    fn r8_the_retry_policy_is_checked() {
-        let retry_policy = Some(pb::RetryPolicy {
-            num_retries: Some(crate::pb::google::protobuf::UInt32Value { value: 0 }),
-            ..Default::default()
-        });
-        let message = pb::VirtualHost {
-            name: "shop".into(),
-            domains: vec!["*".into()],
-            retry_policy,
-            ..Default::default()
-        };
-        let error = VirtualHost::parse(message.encode_to_vec().into(), &Context::new()).unwrap_err();
-        assert_eq!(error.path(), "retry_policy.num_retries");
-    }
-}
+mod tests;

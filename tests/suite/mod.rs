@@ -12,4 +12,5 @@ mod status;
 mod transport;
 mod ttl;
 mod types;
+mod virtual_hosts;
 mod watch;

@@ -1,0 +1,44 @@
+use super::*;
+use crate::resource::samples::{acting, parse, rejection, to, virtual_host};
+
+#[test]
+fn g6_a_resource_has_a_name() {
+    let nameless = pb::VirtualHost { name: String::new(), ..virtual_host(&["*"], Vec::new()) };
+    assert_eq!(rejection::<VirtualHost>(&nameless), "name: must not be empty");
+}
+
+#[test]
+fn a_virtual_host_by_itself_is_checked_like_one_of_a_route_configuration() {
+    let parsed: VirtualHost = parse(&virtual_host(&["shop"], vec![acting(to("a"))])).unwrap();
+    assert_eq!((&*parsed.name, parsed.routes.len()), ("shop", 1));
+    let nowhere = pb::VirtualHost { domains: Vec::new(), ..virtual_host(&["shop"], Vec::new()) };
+    assert_eq!(rejection::<VirtualHost>(&nowhere), "domains: must not be empty");
+    let bad = virtual_host(&["shop"], vec![acting(to(""))]);
+    assert_eq!(rejection::<VirtualHost>(&bad), "routes[0].route.cluster: must not be empty");
+}
+
+/// The plugins are declared in a route configuration, of which it knows nothing.
+#[test]
+fn r20_rejects_a_plugin_in_a_virtual_host_by_itself() {
+    use pb::route_action::ClusterSpecifier::ClusterSpecifierPlugin;
+
+    let by_plugin = acting(crate::resource::samples::by(ClusterSpecifierPlugin("p".into())));
+    assert_eq!(
+        rejection::<VirtualHost>(&virtual_host(&["shop"], vec![by_plugin])),
+        "routes[0].route.cluster_specifier_plugin: \"p\" is not among the cluster_specifier_plugins"
+    );
+}
+
+#[test]
+fn the_best_domain_says_how_well_a_host_fits() {
+    let parsed: VirtualHost = parse(&virtual_host(&["*", "*.shop", "a.shop"], Vec::new())).unwrap();
+    assert!(parsed.fit("a.shop") > parsed.fit("b.shop"));
+    assert!(parsed.fit("b.shop") > parsed.fit("c"));
+    let parsed: VirtualHost = parse(&virtual_host(&["a"], Vec::new())).unwrap();
+    assert_eq!(parsed.fit("b"), None);
+}
+
+#[test]
+fn it_is_asked_for_by_route_configuration_and_host() {
+    assert_eq!(VirtualHost::resource_name("routes", "a.shop"), "routes/a.shop");
+}

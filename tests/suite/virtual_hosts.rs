@@ -1,0 +1,55 @@
+//! Virtual hosts as resources by themselves, as VHDS names them: `<route configuration>/<host>`.
+
+use xdskit::{
+    Resource, RouteQuery,
+    config::ApiType,
+    control_plane::AnyResource,
+    pb::envoy::config::route::v3 as pb,
+    resource::{VirtualHost, route_action::RouteAction},
+    testing::{
+        ControlPlane,
+        resources::{route, route_config},
+    },
+};
+
+use crate::{
+    API_TYPE,
+    common::{builder, soon},
+};
+
+/// The virtual host `shop` of the route configuration `routes`, with one route.
+fn shop(cluster: &str) -> AnyResource {
+    let routes = [route::prefix("/cart/").cluster(cluster)];
+    let message = route_config("routes").virtual_host(["*.shop", "shop"], routes).into_message();
+    let host = pb::VirtualHost { name: "shop".into(), ..message.virtual_hosts[0].clone() };
+    let host = AnyResource::encode(VirtualHost::TYPE_URL, "shop", &host);
+    // There are no other names of a resource in the state-of-the-world variant.
+    if API_TYPE == ApiType::AggregatedDeltaGrpc {
+        host.with_name("routes/shop").with_aliases(["routes/a.shop", "routes/b.shop"])
+    } else {
+        host.with_name("routes/a.shop")
+    }
+}
+
+/// The clusters of a request for this path.
+fn clusters(host: &VirtualHost, path: &str) -> Vec<String> {
+    let route = RouteQuery::new(path).route_in(host);
+    let action: Option<&RouteAction> = route.map(|route| &route.action);
+    action.into_iter().flat_map(RouteAction::clusters).map(|name| name.to_string()).collect()
+}
+
+#[tokio::test]
+async fn b2_19_a_virtual_host_is_watched_by_route_configuration_and_host() {
+    let server = ControlPlane::start().await;
+    server.set(shop("a"));
+    let client = builder(server.uri()).build().unwrap();
+    let mut watch = client.watch::<VirtualHost>(VirtualHost::resource_name("routes", "a.shop"));
+    let host = soon(watch.ready()).await.unwrap();
+    assert_eq!(&*host.name, "shop");
+    assert!(host.fit("a.shop").is_some() && host.fit("other").is_none());
+    assert_eq!(clusters(&host, "/cart/7?x"), ["a"]);
+    assert_eq!(clusters(&host, "/"), [""; 0]);
+    server.set(shop("b"));
+    let to_b = |host: &VirtualHost| clusters(host, "/cart/7") == ["b"];
+    soon(watch.wait_for(|seen| seen.resource().is_some_and(|host| to_b(host)))).await.unwrap();
+}
