@@ -15,6 +15,7 @@ mod decisions;
 mod effective;
 mod external;
 mod filters;
+mod injection;
 mod overrides;
 mod rbac;
 mod registry;
