@@ -1,6 +1,7 @@
 //! What the tests of the client share.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+pub(crate) mod meshes;
 pub(crate) mod tls;
 
 use std::{collections::BTreeSet, future::Future, sync::Arc, time::Duration};

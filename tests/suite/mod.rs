@@ -4,6 +4,7 @@ mod csds;
 mod discover;
 mod extensions;
 mod federation;
+mod meshes;
 mod metrics;
 mod names;
 mod resolve;
