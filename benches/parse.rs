@@ -1,0 +1,119 @@
+//! What it costs to parse resources into typed values, beside decoding the same bytes into protobuf messages, which is the
+//! least that a client has to do: `cargo bench --bench parse`.
+//!
+//! Both keep what they make. Decoding goes into the messages that others carry as bytes (`Any`), as parsing does, where
+//! anything in them counts.
+
+#![allow(clippy::disallowed_methods, reason = "a bench looks at the clock")]
+
+#[path = "../tests/common/meshes/mod.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
+mod meshes;
+mod ratio;
+
+use bytes::Bytes;
+use meshes::Mesh;
+use prost::Message;
+use ratio::{Candidate, Medians};
+use xdskit::{
+    Resource,
+    pb::{
+        envoy::{
+            config::{
+                cluster::v3::{self as cluster, cluster::ClusterDiscoveryType},
+                core::v3::{TransportSocket, transport_socket::ConfigType},
+                endpoint::v3 as endpoint,
+                listener::v3 as listener,
+                route::v3 as route,
+            },
+            extensions::{
+                clusters::aggregate::v3::ClusterConfig,
+                filters::network::http_connection_manager::v3::HttpConnectionManager,
+                load_balancing_policies::wrr_locality::v3::WrrLocality,
+                transport_sockets::tls::v3::{DownstreamTlsContext, UpstreamTlsContext},
+            },
+        },
+        google::protobuf::Any,
+    },
+    resource::{Cluster, ClusterLoadAssignment, Context, Listener, RouteConfiguration},
+};
+
+const ROUNDS: usize = 15;
+
+fn main() {
+    println!("typed parse beside protobuf decode, ns per resource, medians of {ROUNDS} rounds in turns\n");
+    println!("{:<18}{:<24}{:>6}{:>10}{:>10}{:>8}", "mesh", "type", "bytes", "decode", "parse", "ratio");
+    for (name, mesh) in
+        [("istio", meshes::istio::mesh()), ("traffic director", meshes::traffic_director::mesh())]
+    {
+        beside::<Listener, _>(name, &mesh, decode_listener);
+        beside::<RouteConfiguration, _>(name, &mesh, decode::<route::RouteConfiguration>);
+        beside::<Cluster, _>(name, &mesh, decode_cluster);
+        beside::<ClusterLoadAssignment, _>(name, &mesh, decode::<endpoint::ClusterLoadAssignment>);
+    }
+}
+
+/// Prints a row: the resources of one type of a mesh, one after the other.
+fn beside<T: Resource, D>(name: &str, mesh: &Mesh, decode: impl Fn(Bytes) -> D) {
+    let providers = ["default", "google_cloud_private_spiffe"].map(str::to_owned).into();
+    let cx = Context::new().with_certificate_providers(&providers);
+    let of_type = mesh.resources.iter().filter(|resource| resource.type_url == T::TYPE_URL);
+    let all: Vec<Bytes> = of_type.map(|resource| resource.bytes.clone()).collect();
+    let candidates = vec![
+        Candidate::kept("decode", || all.iter().cloned().map(&decode).collect::<Vec<_>>()),
+        Candidate::kept("parse", || {
+            all.iter().map(|bytes| T::parse(bytes.clone(), &cx).expect("accepted")).collect::<Vec<_>>()
+        }),
+    ];
+    let medians = Medians::of(candidates, ROUNDS);
+    let count = all.len() as f64;
+    let bytes = all.iter().map(Bytes::len).sum::<usize>() / all.len();
+    let rows: Vec<_> = medians.rows().collect();
+    let ((_, decoded, _), (_, parsed, ratio)) = (rows[0], rows[1]);
+    let short = T::TYPE_URL.rsplit('.').next().expect("a name");
+    println!("{name:<18}{short:<24}{bytes:>6}{:>10.0}{:>10.0}{ratio:>8.2}", decoded / count, parsed / count);
+}
+
+fn decode<M: Message + Default>(bytes: Bytes) -> M {
+    M::decode(bytes).expect("valid")
+}
+
+fn inner<M: Message + Default>(any: &Any) -> M {
+    decode(any.value.clone())
+}
+
+/// With its connection managers and the TLS contexts of its chains.
+fn decode_listener(
+    bytes: Bytes,
+) -> (listener::Listener, Vec<HttpConnectionManager>, Vec<DownstreamTlsContext>) {
+    let message: listener::Listener = decode(bytes);
+    let api = message.api_listener.iter().filter_map(|api| api.api_listener.as_ref());
+    let chains = || message.filter_chains.iter().chain(&message.default_filter_chain);
+    let filters = chains().flat_map(|chain| &chain.filters).filter_map(|filter| match &filter.config_type {
+        Some(listener::filter::ConfigType::TypedConfig(any)) => Some(any),
+        Some(listener::filter::ConfigType::ConfigDiscovery(_)) | None => None,
+    });
+    let managers = api.chain(filters).map(inner).collect();
+    let contexts = chains().filter_map(|chain| socket(chain.transport_socket.as_ref())).collect();
+    (message, managers, contexts)
+}
+
+/// With its TLS context, its list of policies, and what it aggregates.
+fn decode_cluster(
+    bytes: Bytes,
+) -> (cluster::Cluster, Option<UpstreamTlsContext>, Vec<WrrLocality>, Option<ClusterConfig>) {
+    let message: cluster::Cluster = decode(bytes);
+    let context = socket(message.transport_socket.as_ref());
+    let policies = message.load_balancing_policy.iter().flat_map(|list| &list.policies);
+    let configs = policies.filter_map(|policy| policy.typed_extension_config.as_ref()?.typed_config.as_ref());
+    let policies = configs.filter(|any| any.type_url.ends_with("WrrLocality")).map(inner).collect();
+    let aggregate = match &message.cluster_discovery_type {
+        Some(ClusterDiscoveryType::ClusterType(custom)) => custom.typed_config.as_ref().map(inner),
+        Some(ClusterDiscoveryType::Type(_)) | None => None,
+    };
+    (message, context, policies, aggregate)
+}
+
+fn socket<M: Message + Default>(socket: Option<&TransportSocket>) -> Option<M> {
+    socket?.config_type.as_ref().map(|ConfigType::TypedConfig(any)| inner(any))
+}
