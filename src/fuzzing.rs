@@ -1,8 +1,20 @@
-//! What the fuzzer needs of the inside: the engine in a simulated world. No part of the API.
+//! What the fuzzer needs of the inside: the engine in a simulated world, and alone with a server. No part of the API.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
 
 pub use crate::engine::simulation::Script;
+use crate::{
+    config::{ApiType, Bootstrap, Node, Server},
+    engine::{Engine, Names},
+    protocol::{Input, Output, Settings, StreamId, Timer, ViewId},
+    resource::{Resource, ResourceType},
+};
 
 /// Plays a script; gives how often what happened.
 ///
@@ -10,4 +22,112 @@ pub use crate::engine::simulation::Script;
 /// When something happens that must not.
 pub fn play(script: &Script) -> BTreeMap<&'static str, u64> {
     crate::engine::simulation::play(script)
+}
+
+/// A client's engine with an open stream to a server, which says anything.
+#[derive(Debug)]
+pub struct Receiver {
+    engine: Engine,
+    now: Instant,
+    views: u64,
+    stream: Option<StreamId>,
+    /// What was published of each view last.
+    published: BTreeMap<ViewId, crate::resource::Erased>,
+    requests: usize,
+}
+
+impl Receiver {
+    /// The engine of a client that watches nothing yet, in either variant of the protocol.
+    ///
+    /// # Panics
+    /// Never: the bootstrap is valid.
+    #[allow(clippy::disallowed_methods, reason = "its clock begins some time")]
+    pub fn new(delta: bool) -> Self {
+        let server = Server::new("127.0.0.1:1").insecure();
+        let bootstrap = Bootstrap::builder().node(Node::new("n")).server(server).build();
+        let api_type = if delta { ApiType::AggregatedDeltaGrpc } else { ApiType::AggregatedGrpc };
+        let settings = Settings { api_type, ..Settings::default() };
+        let engine = Engine::new(Arc::new(bootstrap.expect("it is valid")), settings, 1);
+        let (published, now) = (BTreeMap::new(), Instant::now());
+        Self { engine, now, views: 0, stream: None, published, requests: 0 }
+    }
+
+    /// Watches a resource; gives the number of the view.
+    pub fn watch<T: Resource>(&mut self, name: &str) -> u64 {
+        self.subscribe(ResourceType::of::<T>(), Names::One(name.into()))
+    }
+
+    /// Watches everything of a type, or a collection.
+    pub fn watch_all<T: Resource>(&mut self, collection: Option<&str>) -> u64 {
+        let names = collection.map_or(Names::All, |name| Names::Collection(name.into()));
+        self.subscribe(ResourceType::of::<T>(), names)
+    }
+
+    fn subscribe(&mut self, ty: ResourceType, names: Names) -> u64 {
+        self.views += 1;
+        self.engine.subscribe(ViewId::new(self.views), ty, names, self.now);
+        self.drain();
+        self.views
+    }
+
+    /// A message comes from the server, and is worked off to its end.
+    pub fn receive(&mut self, message: Bytes) {
+        if let Some(stream) = self.stream {
+            self.input(Input::Received { stream, message });
+        }
+        while let Some((_, Timer::Work)) = self.engine.poll_timeout() {
+            self.engine.handle_timeout(self.now);
+            self.drain();
+        }
+    }
+
+    /// Lets time pass, with everything that is due in it.
+    pub fn pass(&mut self, time: Duration) {
+        let until = self.now + time;
+        while let Some((at, _)) = self.engine.poll_timeout().filter(|(at, _)| *at <= until) {
+            self.now = self.now.max(at);
+            self.engine.handle_timeout(self.now);
+            self.drain();
+        }
+        self.now = until;
+    }
+
+    /// What a view of one resource sees, in words; `None` before there is anything.
+    pub fn seen<T: Resource>(&self, view: u64) -> Option<String> {
+        let published = self.published.get(&ViewId::new(view))?;
+        published.downcast_ref::<crate::Observed<T>>().map(|observed| format!("{observed:?}"))
+    }
+
+    /// Requests that were written so far.
+    pub fn requests(&self) -> usize {
+        self.requests
+    }
+
+    fn input(&mut self, input: Input) {
+        self.engine.handle_input(input, self.now);
+        self.drain();
+    }
+
+    /// Connections come about and requests are written at once.
+    fn drain(&mut self) {
+        let mut inputs = Vec::new();
+        while let Some(output) = self.engine.poll_output() {
+            match output {
+                Output::Connect { stream, .. } => {
+                    self.stream = Some(stream);
+                    inputs.push(Input::Connected { stream });
+                }
+                Output::Send { stream, .. } => {
+                    self.requests += 1;
+                    inputs.push(Input::RequestSent { stream });
+                }
+                Output::Disconnect { .. } => self.stream = None,
+                Output::Notify { view, observed } => drop(self.published.insert(view, observed)),
+                Output::Read { .. } | Output::Lookup { .. } => {}
+            }
+        }
+        for input in inputs {
+            self.input(input);
+        }
+    }
 }

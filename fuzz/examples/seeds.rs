@@ -2,6 +2,10 @@
 //!
 //! Each message sets most of the fields that its type reads, so that a mutation of one byte reaches them.
 
+#[path = "../../tests/common/meshes/mod.rs"]
+#[allow(dead_code, reason = "the tests use more of it")]
+mod meshes;
+
 use std::{collections::BTreeMap, fs, io, path::Path};
 
 use prost::Message;
@@ -55,7 +59,10 @@ use xdskit::{
                     secret,
                 },
             },
-            service::runtime::v3::Runtime,
+            service::{
+                discovery::v3::{DeltaDiscoveryResponse, DiscoveryResponse, Resource as Wrapper},
+                runtime::v3::Runtime,
+            },
             r#type::{
                 matcher::v3::{RegexMatcher, StringMatcher, string_matcher::MatchPattern},
                 v3::FractionalPercent,
@@ -69,7 +76,7 @@ use xdskit::{
 
 fn main() -> io::Result<()> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
-    let resources: &[(&str, u8, Vec<u8>)] = &[
+    let resources: &[(&str, usize, Vec<u8>)] = &[
         ("cluster-eds", 0, accepted::<resource::Cluster>(&eds_cluster())),
         ("cluster-policies", 0, accepted::<resource::Cluster>(&policies())),
         ("cluster-dns", 0, accepted::<resource::Cluster>(&dns_cluster())),
@@ -84,8 +91,18 @@ fn main() -> io::Result<()> {
         ("scoped-route", 7, accepted::<resource::ScopedRouteConfiguration>(&scoped_route())),
     ];
     for (name, kind, message) in resources {
-        write(&corpus.join("resource").join(name), &[&[*kind], &message[..]].concat())?;
+        seed(&corpus, name, *kind, message)?;
     }
+    for (mesh, resources) in [("istio", meshes::istio::mesh()), ("td", meshes::traffic_director::mesh())] {
+        for (i, sent) in resources.resources.iter().enumerate() {
+            let kind = TARGETS.iter().position(|(_, type_url)| *type_url == sent.type_url);
+            seed(&corpus, &format!("{mesh}-{i}"), kind.expect("a known type"), &sent.bytes)?;
+        }
+    }
+    for (i, [kind, pattern, text]) in PATTERNS.iter().enumerate() {
+        write(&corpus.join(format!("matcher/{i}")), format!("{kind}{pattern}{text}").as_bytes())?;
+    }
+    responses(&corpus)?;
     write(&corpus.join("bootstrap/full"), BOOTSTRAP.as_bytes())?;
     for (i, name) in NAMES.iter().enumerate() {
         write(&corpus.join(format!("name/{i}")), name.as_bytes())?;
@@ -96,6 +113,68 @@ fn main() -> io::Result<()> {
     }
     Ok(())
 }
+
+/// One for the target of its type, and one for the target of all types.
+fn seed(corpus: &Path, name: &str, kind: usize, message: &[u8]) -> io::Result<()> {
+    let (target, _) = TARGETS[kind];
+    write(&corpus.join(target).join(name), &[&[0], message].concat())?;
+    write(&corpus.join("structured").join(format!("{target}-{name}")), &[&[kind as u8, 0], message].concat())
+}
+
+/// One message for each type of a mesh, in both variants, with the names that the target watches.
+fn responses(corpus: &Path) -> io::Result<()> {
+    for (target, type_url) in TARGETS {
+        let resources =
+            meshes::istio::mesh().resources.into_iter().chain(meshes::traffic_director::mesh().resources);
+        let of_type: Vec<_> = resources.filter(|sent| sent.type_url == *type_url).take(3).collect();
+        let any = |sent: &meshes::Sent| Any { type_url: sent.type_url.clone(), value: sent.bytes.clone() };
+        let sotw = DiscoveryResponse {
+            version_info: "1".into(),
+            nonce: "n".into(),
+            type_url: (*type_url).into(),
+            resources: of_type.iter().map(any).collect(),
+            ..DiscoveryResponse::default()
+        };
+        let wrap = |sent: &meshes::Sent| Wrapper {
+            name: "a".into(),
+            version: "1".into(),
+            resource: Some(any(sent)),
+            ..Wrapper::default()
+        };
+        let delta = DeltaDiscoveryResponse {
+            nonce: "n".into(),
+            type_url: (*type_url).into(),
+            resources: of_type.iter().take(1).map(wrap).collect(),
+            removed_resources: vec!["b".into()],
+            ..DeltaDiscoveryResponse::default()
+        };
+        for (variant, message) in [sotw.encode_to_vec(), delta.encode_to_vec()].iter().enumerate() {
+            let length = u16::try_from(message.len()).expect("it is short").to_le_bytes();
+            let twice = [&[variant as u8][..], &length, message, &length, message].concat();
+            write(&corpus.join(format!("response/{target}-{variant}")), &twice)?;
+        }
+    }
+    Ok(())
+}
+
+/// The targets of single types, by the number of the type in the target of all types.
+const TARGETS: &[(&str, &str)] = &[
+    ("cluster", resource::Cluster::TYPE_URL),
+    ("endpoints", resource::ClusterLoadAssignment::TYPE_URL),
+    ("secret", resource::Secret::TYPE_URL),
+    ("runtime", resource::Runtime::TYPE_URL),
+    ("listener", resource::Listener::TYPE_URL),
+    ("route", resource::RouteConfiguration::TYPE_URL),
+    ("virtual_host", resource::VirtualHost::TYPE_URL),
+    ("scoped_route", resource::ScopedRouteConfiguration::TYPE_URL),
+];
+
+const PATTERNS: [[&str; 3]; 4] = [
+    ["0", "*.shop.example", "cart.shop.example"],
+    ["1", "/shop.Cart/", "/shop.Cart/Add"],
+    ["2", "a", "ba"],
+    ["4", "a+|b", "aa"],
+];
 
 /// A seed that is rejected would lead nowhere.
 fn accepted<T: Resource>(message: &impl Message) -> Vec<u8> {

@@ -81,30 +81,6 @@ impl Registry {
     /// Adds a plugin for the bootstrap's `certificate_providers` (A29). Its name, the `plugin_name` there, is
     /// [`Extension::TYPE_NAME`], and its configuration comes as [`Payload::Struct`], empty if there is none. It is parsed when
     /// the client is built, and resources may name its instances from then on. `file_watcher` stays the crate's own.
-    ///
-    /// ```
-    /// use serde::Serialize;
-    /// use xdskit::resource::{Context, Extension, Invalid, Payload, Registry};
-    ///
-    /// /// Certificates from a vault.
-    /// #[derive(Debug, PartialEq, Serialize)]
-    /// struct Vault {
-    ///     address: String,
-    /// }
-    ///
-    /// impl Extension for Vault {
-    ///     const TYPE_NAME: &'static str = "vault"; // The plugin_name in the bootstrap.
-    ///
-    ///     fn parse(payload: Payload, _: &Context<'_>) -> Result<Self, Invalid> {
-    ///         let Payload::Struct(config) = payload else { return Err(Invalid::new("must be JSON")) };
-    ///         let address = config.get("address").and_then(|address| address.as_str());
-    ///         Ok(Self { address: address.ok_or(Invalid::field("address", "missing"))?.to_owned() })
-    ///     }
-    /// }
-    ///
-    /// let registry = Registry::new().with_certificate_provider::<Vault>();
-    /// # let _ = registry;
-    /// ```
     #[must_use]
     pub fn with_certificate_provider<T: Extension>(mut self) -> Self {
         self.certificate_providers.add::<T>();

@@ -56,8 +56,6 @@ pub struct TlsCertificate {
     pub password: Option<Sensitive>,
     /// What the authority said of the certificate's validity (an OCSP response in DER), to be sent with it.
     pub ocsp_staple: Option<DataSource>,
-    /// The directory to watch, in place of the files' own, for changes of the files.
-    pub watched_directory: Option<Box<str>>,
     /// Proofs that the certificate was logged, to be sent with it.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub signed_certificate_timestamps: Box<[DataSource]>,
@@ -112,8 +110,6 @@ pub struct ValidationContext {
     pub allow_expired_certificate: bool,
     /// Whether certificates that are not trusted are accepted.
     pub accept_untrusted: bool,
-    /// The directory to watch, in place of the files' own, for changes of the files.
-    pub watched_directory: Option<Box<str>>,
 }
 
 /// Where data comes from.
@@ -197,7 +193,6 @@ impl TlsCertificate {
         });
         Ok(Self {
             password: password.map_err(|e| e.at("password"))?,
-            watched_directory: directory(from.watched_directory)?,
             ocsp_staple: optional(from.ocsp_staple, "ocsp_staple")?,
             signed_certificate_timestamps: timestamps.collect::<Result<_, _>>()?,
             identity: Identity::parse(from.certificate_chain, from.private_key, from.pkcs12)?,
@@ -251,7 +246,6 @@ impl ValidationContext {
                 .require_signed_certificate_timestamp
                 .is_some_and(|require| require.value),
             allow_expired_certificate: from.allow_expired_certificate,
-            watched_directory: directory(from.watched_directory)?,
             accept_untrusted: from.trust_chain_verification
                 == validation::TrustChainVerification::AcceptUntrusted as i32,
         })
@@ -309,15 +303,6 @@ impl Serialize for Sensitive {
 
 fn optional(from: Option<core::DataSource>, field: &str) -> Result<Option<DataSource>, Invalid> {
     from.map(|from| DataSource::parse(Some(from)).map_err(|e| e.at(field))).transpose()
-}
-
-fn directory(from: Option<core::WatchedDirectory>) -> Result<Option<Box<str>>, Invalid> {
-    match from {
-        Some(core::WatchedDirectory { path }) if path.is_empty() => {
-            Err(Invalid::field("path", "must not be empty").at("watched_directory"))
-        }
-        from => Ok(from.map(|from| from.path.into())),
-    }
 }
 
 fn text<S: Serializer>(bytes: &Bytes, to: S) -> Result<S::Ok, S::Error> {

@@ -180,9 +180,8 @@ impl DownstreamTls {
         })?;
         if let Some(context) = common.context {
             let at = |field, reason| Invalid::field(field, reason).at(context).at("common_tls_context");
-            if let Some(first) = common.san_matchers.first() {
-                let field = if first.san_type.is_some() { TYPED } else { "match_subject_alt_names" };
-                return Err(at(field, "is not supported for listeners"));
+            if !common.san_matchers.is_empty() {
+                return Err(at("match_subject_alt_names", "is not supported for listeners"));
             }
             if common.roots.is_none() {
                 // Also with system_root_certs, which are not for servers (T13).
@@ -330,6 +329,7 @@ impl SanMatcher {
         any: Vec<crate::pb::envoy::r#type::matcher::v3::StringMatcher>,
         typed: Vec<tls::SubjectAltNameMatcher>,
     ) -> Result<Box<[Self]>, Invalid> {
+        const TYPED: &str = "match_typed_subject_alt_names";
         if !any.is_empty() && !typed.is_empty() {
             return Err(Invalid::field(TYPED, "excludes match_subject_alt_names, which is set too"));
         }
@@ -426,7 +426,6 @@ fn unsupported(field: &str) -> Invalid {
     Invalid::field(field, "is not supported, and to ignore it would be less secure")
 }
 
-const TYPED: &str = "match_typed_subject_alt_names";
 const TLS_SOCKET: &str = "envoy.transport_sockets.tls";
 const UPSTREAM: &str = "envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext";
 const DOWNSTREAM: &str = "envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext";

@@ -46,7 +46,7 @@ fn keys_are_held_but_neither_printed_nor_written_as_json() {
     assert_eq!(
         json(&parsed),
         r#"{"name":"s","tls_certificate":{"certificate_chain":{"inline":"PUBLIC"},"#.to_owned()
-            + r#""private_key":{"inline":"[hidden]"},"password":{"inline":"[hidden]"},"ocsp_staple":null,"watched_directory":null}}"#
+            + r#""private_key":{"inline":"[hidden]"},"password":{"inline":"[hidden]"},"ocsp_staple":null}}"#
     );
     let SecretKind::TlsCertificate(held) = &parsed.kind else { panic!("another kind") };
     let Identity::Pem { private_key, .. } = &held.identity else { panic!("another form") };
@@ -135,7 +135,6 @@ fn a_validation_context_keeps_every_condition() {
         system_root_certs: Some(validation::SystemRootCerts {}),
         allow_expired_certificate: true,
         trust_chain_verification: 1,
-        watched_directory: Some(core::WatchedDirectory { path: "/etc/tls".into() }),
         only_verify_leaf_cert_crl: true,
         max_verify_depth: Some(crate::pb::google::protobuf::UInt32Value { value: 2 }),
         ..Default::default()
@@ -147,7 +146,7 @@ fn a_validation_context_keeps_every_condition() {
             "trusted_ca": {"inline": "CA"}, "provider": null, "system_roots": true,
             "crl": {"filename": "/crl"}, "only_verify_leaf_cert_crl": true, "max_verify_depth": 2, "verify_certificate_spki": ["cd"], "verify_certificate_hash": ["ab"],
             "san_matchers": [], "require_signed_certificate_timestamp": false,
-            "allow_expired_certificate": true, "accept_untrusted": true, "watched_directory": "/etc/tls",
+            "allow_expired_certificate": true, "accept_untrusted": true,
         })
     );
 }
@@ -175,7 +174,6 @@ fn a_certificate_may_come_as_an_archive_and_with_proofs() {
     let from = tls::TlsCertificate {
         ocsp_staple: source(Specifier::Filename("/ocsp".into())),
         signed_certificate_timestamp: vec![inline("SCT").unwrap()],
-        watched_directory: Some(core::WatchedDirectory { path: "/etc/tls".into() }),
         ..archive()
     };
     let parsed = parse(Some(tls::secret::Type::TlsCertificate(from))).unwrap();
@@ -184,7 +182,6 @@ fn a_certificate_may_come_as_an_archive_and_with_proofs() {
         serde_json::json!({"name": "s", "tls_certificate": {
             "pkcs12": {"inline": "[hidden]"}, "password": {"inline": "[hidden]"},
             "ocsp_staple": {"filename": "/ocsp"}, "signed_certificate_timestamps": [{"inline": "SCT"}],
-            "watched_directory": "/etc/tls",
         }})
     );
     let SecretKind::TlsCertificate(held) = parsed.kind else { panic!("another kind") };
@@ -214,13 +211,6 @@ fn certificates_that_come_in_two_ways_or_without_their_key_are_rejected() {
             "signed_certificate_timestamp[0]: must be set",
         ),
         (tls::TlsCertificate { pkcs12: Some(unset), ..Default::default() }, "pkcs12: must be set"),
-        (
-            tls::TlsCertificate {
-                watched_directory: Some(core::WatchedDirectory::default()),
-                ..certificate()
-            },
-            "watched_directory.path: must not be empty",
-        ),
     ] {
         let e = parse(Some(tls::secret::Type::TlsCertificate(bad))).unwrap_err();
         assert_eq!(e, format!("tls_certificate.{expected}"));

@@ -21,12 +21,10 @@ use crate::{
 };
 
 mod audit;
-mod evaluate;
 mod permission;
 mod principal;
 
 pub use audit::{AuditCondition, AuditLogger, AuditLoggerConfig, AuditLogging};
-pub use evaluate::{PeerNames, RbacDecision, RbacRequest};
 pub use permission::Permission;
 pub use principal::Principal;
 

@@ -11,11 +11,9 @@ use crate::{
     resource::{Extension, Payload, Registry},
 };
 
-mod decisions;
 mod effective;
 mod external;
 mod filters;
-mod injection;
 mod overrides;
 mod rbac;
 mod registry;

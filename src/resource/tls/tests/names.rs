@@ -1,7 +1,5 @@
 //! Names in certificates: rule T15, A29-13 and A101.
 
-use proptest::prelude::*;
-
 use super::*;
 
 fn matching(matchers: Vec<pb_matcher::StringMatcher>) -> CommonTlsContext {
@@ -25,13 +23,6 @@ fn t15_rejects_matchers_that_are_invalid_and_those_of_servers() {
     let e = upstream(matching(vec![exact("a"), pb_matcher::StringMatcher::default()])).unwrap_err();
     assert_eq!(e, format!("{at}[1]: no pattern that is supported"));
     let e = downstream(matching(vec![exact("a")])).unwrap_err();
-    assert_eq!(e, format!("{at}: is not supported for listeners"));
-    let typed = CertificateValidationContext {
-        match_typed_subject_alt_names: vec![typed(2, Some(exact("a")))],
-        ..roots()
-    };
-    let e = downstream(validated(validation(typed))).unwrap_err();
-    let at = format!("{AT}.validation_context.match_typed_subject_alt_names");
     assert_eq!(e, format!("{at}: is not supported for listeners"));
 }
 
@@ -156,30 +147,4 @@ fn a29_13_a_wildcard_in_a_dns_name_stands_for_one_label() {
     let of_type = matching_typed(typed(3, Some(exact("a.example"))), vec![]).unwrap();
     assert!(!of_type.accepts_names(None, [(SanType::Dns, "a.example")]));
     assert!(of_type.accepts_names(None, [(SanType::Uri, "a.example")]));
-}
-
-/// The same by whole labels, one after the other.
-fn covers(name: &str, host: &str) -> bool {
-    let labels = |text: &str| -> Vec<String> {
-        text.strip_suffix('.').unwrap_or(text).split('.').map(str::to_ascii_lowercase).collect()
-    };
-    let (name, host) = (labels(name), labels(host));
-    let wildcard = name.len() > 1 && name[0] == "*" && name[1..].iter().any(|label| !label.is_empty());
-    let of_label = |i: usize| match wildcard && i == 0 {
-        true => !host[0].is_empty(),
-        false => name[i] == host[i],
-    };
-    name.len() == host.len() && (0..name.len()).all(of_label)
-}
-
-proptest! {
-    #[test]
-    fn a29_13_names_of_certificates_are_matched_label_by_label(
-        name in "(\\*\\.|\\*)?[abA]{0,2}(\\.[abA]{0,2}){0,3}",
-        host in "(\\*\\.)?[abA]{1,2}(\\.[abA]{0,2}){0,3}",
-    ) {
-        let matcher = SanMatcher::of_type(typed(2, Some(exact(&host)))).unwrap();
-        let expected = !name.is_empty() && covers(&name, &host);
-        prop_assert_eq!(matcher.matches(SanType::Dns, &name), expected, "{} {}", name, host);
-    }
 }

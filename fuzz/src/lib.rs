@@ -1,0 +1,67 @@
+//! What the fuzz targets have in common.
+
+pub mod tree;
+
+use std::{collections::BTreeSet, fmt::Debug, sync::LazyLock};
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::Value;
+use xdskit::resource::{Context, Extension, Invalid, Payload, Registry, Resource};
+
+/// Parses an input as a resource: it is accepted or rejected, and nothing else happens.
+///
+/// The first byte says what the context knows; the others are the message.
+pub fn check<T: Resource + Debug + Clone + PartialEq + Serialize>(input: &[u8]) {
+    let Some((&first, message)) = input.split_first() else { return };
+    let mut cx = Context::new().with_trusted_server(first & TRUSTED != 0);
+    if first & STRANGER == 0 {
+        cx = cx.with_certificate_providers(&PROVIDERS).with_registry(&REGISTRY);
+    }
+    check_in::<T>(Bytes::copy_from_slice(message), &cx);
+}
+
+fn check_in<T: Resource + Debug + Clone + PartialEq + Serialize>(message: Bytes, cx: &Context<'_>) {
+    let name = T::name(&message).map(|name| name.into_owned());
+    let parsed = match T::parse(message.clone(), cx) {
+        Ok(parsed) => parsed,
+        Err(invalid) => return assert!(!invalid.reason().is_empty(), "{invalid} says nothing"),
+    };
+    assert!(format!("{parsed:?}") == format!("{:?}", parsed.clone()));
+    let again = T::parse(message.clone(), cx).expect("parsing depends on the message alone");
+    let text = serde_json::to_string(&parsed).expect("every resource has a JSON form");
+    assert_eq!(text, serde_json::to_string(&again).expect("as before"));
+    assert!(text.len() <= MOST_JSON * (message.len() + 64), "{} bytes of {}", text.len(), message.len());
+    let view: Value = serde_json::from_str(&text).expect("it is JSON");
+    let written = serde_json::to_string(&view).expect("it was read from text");
+    assert_eq!(serde_json::from_str::<Value>(&written).expect("it is JSON"), view);
+    // The reader of names is stricter than the decoder about groups, and agrees otherwise.
+    if let Ok(name) = name {
+        let shown = view.get("name").or(view.get("cluster_name"));
+        assert_eq!(shown.and_then(Value::as_str), Some(&*name));
+    }
+}
+
+/// Of the first byte of an input: the server is trusted.
+pub const TRUSTED: u8 = 0x80;
+/// Of the first byte of an input: the application knows neither certificate providers nor extensions.
+pub const STRANGER: u8 = 0x40;
+
+/// Bytes of JSON for a byte of a message: field names, escapes, and defaults that were not in it.
+const MOST_JSON: usize = 64;
+
+static PROVIDERS: LazyLock<BTreeSet<String>> =
+    LazyLock::new(|| ["ca", "id", "default", "google_cloud_private_spiffe"].map(str::to_owned).into());
+static REGISTRY: LazyLock<Registry> = LazyLock::new(|| Registry::new().with_lb_policy::<Anything>());
+
+/// An extension of an application that accepts whatever comes.
+#[derive(Debug, PartialEq, Serialize)]
+struct Anything;
+
+impl Extension for Anything {
+    const TYPE_NAME: &'static str = "my.Policy";
+
+    fn parse(_: Payload, _: &Context<'_>) -> Result<Self, Invalid> {
+        Ok(Self)
+    }
+}
