@@ -8,6 +8,7 @@ use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     fmt,
+    panic::{self, AssertUnwindSafe},
     sync::Arc,
 };
 
@@ -284,7 +285,9 @@ impl ResourceType {
     }
 
     pub(crate) fn parse(&self, bytes: Bytes, cx: &Context<'_>) -> Result<Erased, Invalid> {
-        (self.parse)(bytes, cx)
+        // A parser may be an application's own. One that is at fault must not end what all others need (G7).
+        panic::catch_unwind(AssertUnwindSafe(|| (self.parse)(bytes, cx)))
+            .unwrap_or_else(|_| Err(Invalid::new("the parser of this type has panicked")))
     }
 
     pub(crate) fn observe(&self, observed: ErasedObserved) -> Erased {
@@ -325,5 +328,31 @@ impl From<&str> for Version {
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A resource of an application with a mistake in its parser.
+    #[derive(Debug)]
+    struct Trap(u8);
+
+    impl Resource for Trap {
+        const TYPE_URL: &'static str = "type.googleapis.com/test.Trap";
+
+        fn parse(bytes: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
+            Ok(Self(bytes[0]))
+        }
+    }
+
+    #[test]
+    fn g7_rejects_a_resource_whose_parser_panics_and_takes_the_next() {
+        let ty = ResourceType::of::<Trap>();
+        let e = ty.parse(Bytes::new(), &Context::new()).unwrap_err();
+        assert_eq!(e.to_string(), "the parser of this type has panicked");
+        let next = ty.parse(Bytes::from_static(b"x"), &Context::new()).unwrap();
+        assert_eq!(next.downcast_ref::<Trap>().map(|trap| trap.0), Some(b'x'));
     }
 }
