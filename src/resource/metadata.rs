@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn c32_a83_1_accepts_types_that_are_known_before_others_of_the_same_key() {
+    fn c32_a83_accepts_types_that_are_known_before_others_of_the_same_key() {
         let parsed = parse(
             &[("b", audience("https://a")), ("c", any("a.B", &gcp_authn::Audience { url: "x".into() }))],
             &[("a", text("1")), ("b", text("2")), ("c", text("3"))],
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn c32_a83_1_rejects_an_audience_without_url_or_undecodable() {
+    fn c32_a83_rejects_an_audience_without_url_or_undecodable() {
         let e = parse(&[("x", audience(""))], &[]).unwrap_err();
         assert_eq!(e.to_string(), "typed_filter_metadata[\"x\"].url: must not be empty");
         let broken = google::Any { type_url: AUDIENCE.into(), value: b"\xff"[..].into() };

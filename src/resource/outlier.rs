@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn c29_a50_1_accepts_an_empty_message_with_the_defaults() {
+    fn c29_a50_accepts_an_empty_message_with_the_defaults() {
         let parsed = OutlierDetection::parse(&cluster::OutlierDetection::default()).unwrap();
         assert_eq!(
             serde_json::to_string(&parsed).unwrap(),

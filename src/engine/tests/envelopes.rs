@@ -80,7 +80,7 @@ fn g2_rejects_a_wrapper_that_is_no_message() {
 }
 
 #[test]
-fn g3_b1_18_accepts_a_wrapper_with_a_name_and_nothing_in_it_as_a_heartbeat() {
+fn g3_accepts_a_wrapper_with_a_name_and_nothing_in_it_as_a_heartbeat() {
     // Times to live are supported, so an unset resource confirms what is held, and rejects nothing.
     let said = says(vec![wrapped::<Full>("a", None), any::<Full>("b", "y")]);
     assert_eq!(said, accepted(&["#2 present 1 y"]));

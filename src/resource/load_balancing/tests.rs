@@ -213,7 +213,7 @@ fn c9_accepts_any_policy_of_the_older_field_beside_the_newer_one() {
 }
 
 #[test]
-fn c9_a75_1_accepts_a_policy_that_the_aggregate_cluster_provides() {
+fn c9_a75_accepts_a_policy_that_the_aggregate_cluster_provides() {
     // Proxies want it of an aggregate cluster, whose policy counts for nothing here.
     let custom = Some(cluster::cluster::ClusterDiscoveryType::ClusterType(Default::default()));
     let provided = cluster::cluster::LbPolicy::ClusterProvided.into();
@@ -223,7 +223,7 @@ fn c9_a75_1_accepts_a_policy_that_the_aggregate_cluster_provides() {
 }
 
 #[test]
-fn c10_a52_2_accepts_the_first_policy_that_is_supported() {
+fn c10_a52_accepts_the_first_policy_that_is_supported() {
     let shuffle = pick_first::PickFirst { shuffle_address_list: true };
     let first = lb("pick_first.v3.PickFirst", &shuffle);
     let expected = LbPolicy::PickFirst(PickFirst { shuffle_address_list: true });
@@ -232,7 +232,7 @@ fn c10_a52_2_accepts_the_first_policy_that_is_supported() {
 }
 
 #[test]
-fn c10_a52_2_rejects_a_list_of_which_none_is_supported() {
+fn c10_a52_rejects_a_list_of_which_none_is_supported() {
     let other = lb("maglev.v3.Maglev", &google::Any::default());
     assert_eq!(
         parse_list([unknown(), other]).unwrap_err().to_string(),

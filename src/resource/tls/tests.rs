@@ -354,7 +354,7 @@ fn t14_rejects_a_provider_that_is_not_there_though_system_roots_are() {
 }
 
 #[test]
-fn t17_a29_6_ignores_what_does_not_weaken_security() {
+fn t17_a29_ignores_what_does_not_weaken_security() {
     let context = CertificateValidationContext {
         trusted_ca: Some(core::DataSource::default()),
         watched_directory: Some(core::WatchedDirectory::default()),

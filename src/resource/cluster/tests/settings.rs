@@ -103,7 +103,7 @@ fn reported(names: &[&str]) -> ReportedMetrics {
 }
 
 #[test]
-fn c31_a85_1_accepts_the_metrics_that_are_known() {
+fn c31_a85_accepts_the_metrics_that_are_known() {
     let some = reported(&["cpu_utilization", "named_metrics.b", "named_metrics.a", "named_metrics.b"]);
     assert!(some.cpu_utilization && !some.mem_utilization && !some.application_utilization);
     assert_eq!(some.named_metrics, ["a".into(), "b".into()].into());
@@ -114,7 +114,7 @@ fn c31_a85_1_accepts_the_metrics_that_are_known() {
 }
 
 #[test]
-fn c31_a85_1_ignores_other_metrics() {
+fn c31_a85_ignores_other_metrics() {
     assert_eq!(reported(&["named_metrics.", "x", "named_metrics", "CPU_utilization"]), reported(&[]));
     assert_eq!(reported(&[]), ReportedMetrics::default());
 }
@@ -145,7 +145,7 @@ fn http_options(idle_timeout: Option<google::Duration>) -> Option<google::Any> {
 }
 
 #[test]
-fn c33_a75_2_accepts_http_options_with_an_idle_timeout_in_range() {
+fn c33_a75_accepts_http_options_with_an_idle_timeout_in_range() {
     let span = |seconds, nanos| Some(google::Duration { seconds, nanos });
     for (timeout, expected) in [
         (None, Duration::from_secs(3600)),
@@ -159,7 +159,7 @@ fn c33_a75_2_accepts_http_options_with_an_idle_timeout_in_range() {
 }
 
 #[test]
-fn c33_a75_2_rejects_other_options_and_timeouts_out_of_range() {
+fn c33_a75_rejects_other_options_and_timeouts_out_of_range() {
     let at = "upstream_config.typed_config";
     for (seconds, nanos, field) in
         [(-1, 0, "seconds"), (315_576_000_001, 0, "seconds"), (1, -1, "nanos"), (1, 1_000_000_000, "nanos")]
@@ -182,7 +182,7 @@ fn statuses(statuses: &[i32]) -> OverrideHostStatus {
 }
 
 #[test]
-fn c33_a55_1_accepts_the_states_of_health_for_session_affinity() {
+fn c33_a55_accepts_the_states_of_health_for_session_affinity() {
     let expect = |unknown, healthy, draining| OverrideHostStatus { unknown, healthy, draining };
     assert_eq!(statuses(&[0, 1]), expect(true, true, false));
     assert_eq!(statuses(&[3]), expect(false, false, true));
@@ -193,7 +193,7 @@ fn c33_a55_1_accepts_the_states_of_health_for_session_affinity() {
 }
 
 #[test]
-fn c33_a55_1_ignores_other_states_of_health() {
+fn c33_a55_ignores_other_states_of_health() {
     assert_eq!(statuses(&[2, 4, 5, 99]), statuses(&[]));
     assert_eq!(statuses(&[3, 2, 99]), statuses(&[3]));
 }

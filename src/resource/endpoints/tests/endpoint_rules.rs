@@ -63,7 +63,7 @@ fn e10_rejects_other_addresses() {
 }
 
 #[test]
-fn e11_a61_1_accepts_additional_addresses_as_good_as_the_main_one() {
+fn e11_a61_accepts_additional_addresses_as_good_as_the_main_one() {
     let parsed =
         parse_localities([locality("a", 0, [with_additional("10.0.0.1", &["::1", "::2"])])]).unwrap();
     let all: Vec<_> = parsed.endpoints().next().unwrap().addresses().map(|a| a.to_string()).collect();
@@ -71,7 +71,7 @@ fn e11_a61_1_accepts_additional_addresses_as_good_as_the_main_one() {
 }
 
 #[test]
-fn e11_a61_1_rejects_additional_addresses_that_are_none() {
+fn e11_a61_rejects_additional_addresses_that_are_none() {
     let e = parse_localities([locality("a", 0, [with_additional("10.0.0.1", &["::1", "x"])])]).unwrap_err();
     let at = "endpoints[0].lb_endpoints[0].endpoint.additional_addresses";
     assert_eq!(e, format!("{at}[1].address.socket_address.address: \"x\" is no IP address"));
