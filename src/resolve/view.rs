@@ -3,7 +3,7 @@ use std::time::Duration;
 use super::{ClusterView, Snapshot, query::draw};
 use crate::resource::{
     cluster_plugin::ClusterPlugin,
-    http_filter::{EffectiveFilter, FilterOverride, HttpFilter, OverrideSetting},
+    http_filter::{EffectiveFilter, HttpFilter, OverrideSetting},
     listener::HttpConnectionManager,
     retry::RetryPolicy,
     route::Route,
@@ -150,10 +150,7 @@ impl<'a> RouteView<'a> {
             &self.snapshot.virtual_host().filter_overrides,
         ];
         let filters = self.connection_manager().into_iter().flat_map(|manager| &manager.http_filters);
-        filters.map(move |filter| {
-            let setting = levels.iter().find_map(|level| setting(level, filter));
-            FilterView { filter, setting }
-        })
+        filters.map(move |filter| FilterView { filter, setting: filter.winning_override(&levels) })
     }
 
     fn connection_manager(self) -> Option<&'a HttpConnectionManager> {
@@ -175,12 +172,6 @@ impl<'a> FilterView<'a> {
     pub fn effective(self) -> EffectiveFilter<'a> {
         self.filter.effective(self.setting)
     }
-}
-
-/// What a level of overrides, sorted by filter, says of one. A configuration for a filter of another kind is of no use to it.
-fn setting<'a>(level: &'a [FilterOverride], filter: &HttpFilter) -> Option<&'a OverrideSetting> {
-    let index = level.binary_search_by(|o| o.filter.cmp(&filter.name)).ok()?;
-    Some(&level[index].setting).filter(|setting| filter.config.takes(setting))
 }
 
 /// Keeps the draw of the cluster apart from those of the routes, whose salts are their places in the virtual host.

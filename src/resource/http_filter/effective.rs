@@ -1,8 +1,8 @@
 //! What remains of a filter under an override.
 
 use super::{
-    Custom, CustomFilter, Fault, GcpAuthn, HttpFilter, HttpFilterConfig, HttpFilterOverride, OverrideSetting,
-    Rbac, RbacRules, SessionCookie, StatefulSession,
+    Custom, CustomFilter, Fault, FilterOverride, GcpAuthn, HttpFilter, HttpFilterConfig, HttpFilterOverride,
+    OverrideSetting, Rbac, RbacRules, SessionCookie, StatefulSession,
 };
 
 /// What an [`HttpFilter`] does where an override is looked at too: made by [`HttpFilter::effective`].
@@ -32,6 +32,30 @@ pub enum EffectiveFilter<'a> {
 }
 
 impl HttpFilter {
+    /// The override that wins where each of these levels has some, the most specific level first: those of the split, the
+    /// route and the virtual host (A39-6).
+    ///
+    /// One for another kind of filter is of no use to it, and skipped. Each level is sorted by filter, as it comes.
+    ///
+    /// ```
+    /// use xdskit::resource::{
+    ///     VirtualHost,
+    ///     http_filter::{EffectiveFilter, HttpFilter},
+    ///     route::Route,
+    /// };
+    ///
+    /// /// What a filter of a server does with the requests on a route.
+    /// fn on_route<'a>(filter: &'a HttpFilter, host: &'a VirtualHost, route: &'a Route) -> EffectiveFilter<'a> {
+    ///     filter.effective(filter.winning_override(&[&route.filter_overrides, &host.filter_overrides]))
+    /// }
+    /// ```
+    pub fn winning_override<'a>(&self, levels: &[&'a [FilterOverride]]) -> Option<&'a OverrideSetting> {
+        levels.iter().find_map(|level| {
+            let index = level.binary_search_by(|o| o.filter.cmp(&self.name)).ok()?;
+            Some(&level[index].setting).filter(|setting| self.config.takes(setting))
+        })
+    }
+
     /// What the filter does where `setting` is its most specific override (A39-6), or where it has none.
     ///
     /// An override for another kind of filter counts as none.
@@ -47,7 +71,7 @@ impl HttpFilter {
 
 impl HttpFilterConfig {
     /// Whether an override is of use to the filter.
-    pub(crate) fn takes(&self, setting: &OverrideSetting) -> bool {
+    fn takes(&self, setting: &OverrideSetting) -> bool {
         let OverrideSetting::Config(setting) = setting else { return true };
         match (self, setting) {
             (Self::Fault(_), HttpFilterOverride::Fault(_))

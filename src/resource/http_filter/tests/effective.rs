@@ -44,3 +44,36 @@ fn a55_2_sessions_without_a_cookie_are_not_kept() {
     let none = setting(StatefulSessionPerRoute::TYPE_NAME, &[]);
     assert_eq!(session.effective(Some(&none)), EffectiveFilter::Nothing);
 }
+
+#[test]
+fn a39_6_the_override_of_the_most_specific_level_wins() {
+    let level = |overrides: &[(&str, Any)]| {
+        let overrides = overrides.iter().map(|(name, any)| ((*name).to_owned(), any.clone()));
+        parse_overrides(overrides.collect(), &Context::new()).unwrap()
+    };
+    // `rbac { rules { action: DENY } }`
+    let deny = any(RbacPerRoute::TYPE_NAME, &[0x12, 4, 0x0a, 2, 8, 1][..]);
+    let off = any(RbacPerRoute::TYPE_NAME, "");
+    let split = level(&[("other", off.clone())]);
+    let route = level(&[("f", deny), ("g", wrapped(None, false, true))]);
+    let host = level(&[("f", off.clone()), ("h", off)]);
+    let levels: [&[FilterOverride]; 3] = [&split, &route, &host];
+    let effective = |name: &str, type_name| {
+        let filter = HttpFilter { name: name.into(), ..parsed(type_name) };
+        let setting = filter.winning_override(&levels)?;
+        let effective = filter.effective(Some(setting));
+        if effective == EffectiveFilter::Nothing {
+            return Some("nothing");
+        }
+        assert!(matches!(effective, EffectiveFilter::Rbac(_)), "{effective:?}");
+        Some("rules")
+    };
+    assert_eq!(effective("f", RBAC), Some("rules"));
+    assert_eq!(effective("g", RBAC), Some("nothing"));
+    assert_eq!(effective("h", RBAC), Some("nothing"));
+    assert_eq!(effective("other", RBAC), Some("nothing"));
+    assert_eq!(effective("nobody", RBAC), None);
+    // One for another kind is skipped, on every level.
+    assert_eq!(effective("f", FAULT), None);
+    assert_eq!(effective("g", FAULT), Some("nothing"));
+}
