@@ -9,10 +9,15 @@ pub(crate) struct Candidate<'a> {
 }
 
 impl<'a> Candidate<'a> {
-    /// Measures `work`; what it returns is kept until the clock has stopped, and dropped then.
-    pub(crate) fn kept<T>(name: impl Into<String>, mut work: impl FnMut() -> T + 'a) -> Self {
+    /// Measures `work`; what it returns is kept until the next round begins.
+    ///
+    /// So the memory of one round is that of the round before it, and what is measured is the work, not how long the system
+    /// takes to bring new pages.
+    pub(crate) fn kept<T: 'a>(name: impl Into<String>, mut work: impl FnMut() -> T + 'a) -> Self {
+        let mut kept = Vec::new();
         let run = move |times: u32| {
-            let mut kept = Vec::with_capacity(times as usize);
+            kept.clear();
+            kept.reserve(times as usize);
             let start = spent();
             for _ in 0..times {
                 kept.push(black_box(work()));
@@ -30,12 +35,15 @@ impl Medians {
     /// Takes so many rounds, each of all candidates in turn.
     pub(crate) fn of(mut candidates: Vec<Candidate<'_>>, rounds: usize) -> Self {
         let times = candidates.iter_mut().map(calibrate).collect::<Vec<_>>();
+        // Behind what they keep, so that the allocator gives nothing back to the system between rounds.
+        let behind = black_box(vec![0_u8; 1 << 10]);
         let mut taken = vec![Vec::with_capacity(rounds); candidates.len()];
         for _ in 0..rounds {
             for ((candidate, times), taken) in candidates.iter_mut().zip(&times).zip(&mut taken) {
                 taken.push((candidate.run)(*times).as_nanos() as f64 / f64::from(*times));
             }
         }
+        drop(behind);
         let medians = candidates.into_iter().zip(taken).map(|(candidate, mut taken)| {
             taken.sort_by(f64::total_cmp);
             (candidate.name, taken[taken.len() / 2])
@@ -50,18 +58,17 @@ impl Medians {
     }
 }
 
-/// How many times it takes for a round of about 20 ms; the first, cold runs are not counted.
+/// How many times it takes for a round of some milliseconds. The first, cold runs are not counted.
 fn calibrate(candidate: &mut Candidate<'_>) -> u32 {
     let mut times = 1;
-    loop {
-        let taken = (candidate.run)(times);
-        if taken > Duration::from_millis(5) || times >= 1 << 20 {
-            let one = taken.as_secs_f64() / f64::from(times);
-            return ((0.02 / one) as u32).clamp(1, 1 << 20);
-        }
+    // What took long only because it was the first time does not when it is repeated.
+    while (candidate.run)(times) < ROUND || (candidate.run)(times) < ROUND {
         times *= 2;
     }
+    times
 }
+
+const ROUND: Duration = Duration::from_millis(4);
 
 /// The time that this thread had the processor for, which is what it has worked; others on the machine do not count.
 #[cfg(unix)]
