@@ -130,12 +130,10 @@ impl Resource for ClusterLoadAssignment {
             return Err(Invalid::field("cluster_name", "must not be empty"));
         }
         let drops = from.policy.unwrap_or_default().drop_overloads;
-        let drops = drops.into_iter().enumerate().map(|(i, drop)| {
-            DropOverload::parse(drop).map_err(|e| e.at_index("drop_overloads", i).at("policy"))
-        });
+        let drops = parts::each("drop_overloads", drops, DropOverload::parse);
         Ok(Self {
             cluster_name: from.cluster_name.into(),
-            drops: drops.collect::<Result<_, _>>()?,
+            drops: drops.map_err(|e| e.at("policy"))?,
             priorities: priorities(from.endpoints, cx)?,
         })
     }
@@ -153,7 +151,9 @@ impl Resource for Endpoint {
     }
 
     fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
-        Self::parse(endpoint::LbEndpoint::decode(bytes)?, &mut HashSet::new(), cx)
+        let endpoint = Self::from_message(endpoint::LbEndpoint::decode(bytes)?, cx)?;
+        endpoint.check_addresses(&mut HashSet::new())?;
+        Ok(endpoint)
     }
 }
 
@@ -180,27 +180,18 @@ impl Endpoint {
         iter::once(self.address).chain(self.additional_addresses.iter().copied())
     }
 
-    fn parse(
-        from: endpoint::LbEndpoint,
-        known: &mut HashSet<SocketAddr>,
-        cx: &Context<'_>,
-    ) -> Result<Self, Invalid> {
+    /// Rules E7 and E10 to E16.
+    fn from_message(from: endpoint::LbEndpoint, cx: &Context<'_>) -> Result<Self, Invalid> {
         let Some(HostIdentifier::Endpoint(host)) = from.host_identifier else {
             return Err(Invalid::field("endpoint", "must be set"));
         };
-        let mut parse = |address: Option<&core::Address>| {
-            let address = parts::socket_addr(address).map_err(|e| e.at("address"))?;
-            if known.insert(address) {
-                return Ok(address);
-            }
-            Err(Invalid::field("address", format!("{address} is already the address of another endpoint")))
-        };
+        let parse =
+            |address: Option<&core::Address>| parts::socket_addr(address).map_err(|e| e.at("address"));
         let address = parse(host.address.as_ref()).map_err(|e| e.at("endpoint"))?;
-        let additional_addresses = host.additional_addresses.iter().enumerate().map(|(i, additional)| {
-            let address = parse(additional.address.as_ref());
-            address.map_err(|e| e.at_index("additional_addresses", i).at("endpoint"))
+        let additional_addresses = parts::each("additional_addresses", host.additional_addresses, |other| {
+            parse(other.address.as_ref())
         });
-        let additional_addresses = additional_addresses.collect::<Result<_, _>>()?;
+        let additional_addresses = additional_addresses.map_err(|e| e.at("endpoint"))?;
         let weight = from.load_balancing_weight.map_or(1, |weight| weight.value);
         let weight = NonZeroU32::new(weight).ok_or(Invalid::field(
             "load_balancing_weight",
@@ -216,6 +207,22 @@ impl Endpoint {
             hash_key: metadata.text("envoy.lb", "hash_key").filter(|key| !key.is_empty()).map(Into::into),
             metadata,
         })
+    }
+
+    /// Rule E9.
+    fn check_addresses(&self, known: &mut HashSet<SocketAddr>) -> Result<(), Invalid> {
+        for (i, address) in self.addresses().enumerate() {
+            if !known.insert(address) {
+                let reason = format!("{address} is already the address of another endpoint");
+                let invalid = Invalid::field("address", reason);
+                let additional = i.checked_sub(1);
+                return Err(match additional {
+                    Some(i) => invalid.at_index("additional_addresses", i).at("endpoint"),
+                    None => invalid.at("endpoint"),
+                });
+            }
+        }
+        Ok(())
     }
 }
 
@@ -260,15 +267,12 @@ impl LocalityEndpoints {
     fn parse(
         from: endpoint::LocalityLbEndpoints,
         weight: NonZeroU32,
-        known: &mut HashSet<SocketAddr>,
         cx: &Context<'_>,
     ) -> Result<Self, Invalid> {
         let core::Locality { region, zone, sub_zone } =
             from.locality.ok_or(Invalid::field("locality", "must be set"))?;
-        let endpoints = from.lb_endpoints.into_iter().enumerate().map(|(i, endpoint)| {
-            Endpoint::parse(endpoint, known, cx).map_err(|e| e.at_index("lb_endpoints", i))
-        });
-        let endpoints: Box<[Endpoint]> = endpoints.collect::<Result<_, _>>()?;
+        let endpoints =
+            parts::each("lb_endpoints", from.lb_endpoints, |endpoint| Endpoint::from_message(endpoint, cx))?;
         let sum: u64 = endpoints.iter().map(|endpoint| u64::from(endpoint.weight.get())).sum();
         if sum > MAX_SUM {
             let reason = format!("the weights of the endpoints add up to {sum}, which is over {MAX_SUM}");
@@ -292,8 +296,6 @@ fn priorities(
     from: Vec<endpoint::LocalityLbEndpoints>,
     cx: &Context<'_>,
 ) -> Result<Box<[Priority]>, Invalid> {
-    let count = from.iter().map(|locality| locality.lb_endpoints.len()).sum();
-    let mut known = HashSet::with_capacity(count);
     let mut drafts = BTreeMap::<u32, Draft>::new();
     for (i, locality) in from.into_iter().enumerate() {
         let weight = locality.load_balancing_weight.map(|google::UInt32Value { value }| value);
@@ -301,7 +303,7 @@ fn priorities(
         let Some(weight) = weight.and_then(NonZeroU32::new) else { continue };
         let draft = drafts.entry(locality.priority).or_default();
         draft.places.push(i);
-        let parsed = LocalityEndpoints::parse(locality, weight, &mut known, cx);
+        let parsed = LocalityEndpoints::parse(locality, weight, cx);
         draft.localities.push(parsed.map_err(|e| e.at_index("endpoints", i))?);
     }
     for (expected, (priority, draft)) in (0..).zip(&drafts) {
@@ -311,7 +313,27 @@ fn priorities(
         }
         draft.check(*priority)?;
     }
+    check_addresses(&drafts)?;
     Ok(drafts.into_values().map(|draft| Priority { localities: draft.localities.into() }).collect())
+}
+
+/// Rule E9. Where an address is there twice, its place is looked for, and nowhere else.
+fn check_addresses(drafts: &BTreeMap<u32, Draft>) -> Result<(), Invalid> {
+    let localities = || drafts.values().flat_map(|draft| draft.places.iter().zip(&draft.localities));
+    let endpoints = localities().flat_map(|(_, locality)| &locality.endpoints);
+    let mut all: Vec<_> = endpoints.flat_map(Endpoint::addresses).collect();
+    all.sort_unstable();
+    if all.windows(2).all(|pair| pair[0] != pair[1]) {
+        return Ok(());
+    }
+    let mut known = HashSet::new();
+    for (place, locality) in localities() {
+        for (i, endpoint) in locality.endpoints.iter().enumerate() {
+            let checked = endpoint.check_addresses(&mut known);
+            checked.map_err(|e| e.at_index("lb_endpoints", i).at_index("endpoints", *place))?;
+        }
+    }
+    Ok(())
 }
 
 impl Draft {

@@ -84,10 +84,8 @@ impl GrpcService {
         }
         service.channel_credentials = plugins(google.channel_credentials_plugin);
         service.call_credentials = plugins(google.call_credentials_plugin);
-        let metadata = message.initial_metadata.into_iter().enumerate();
-        let metadata = metadata
-            .map(|(i, entry)| MetadataEntry::parse(entry).map_err(|e| e.at_index("initial_metadata", i)));
-        service.initial_metadata = metadata.collect::<Result<_, _>>()?;
+        service.initial_metadata =
+            parts::each("initial_metadata", message.initial_metadata, MetadataEntry::parse)?;
         Ok(service)
     }
 

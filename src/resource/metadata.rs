@@ -85,6 +85,11 @@ impl Metadata {
         let Some(core::Metadata { filter_metadata, typed_filter_metadata }) = from else {
             return Ok(Self::default());
         };
+        let plain = |object| MetadataValue::Struct(parts::json_object(object));
+        if typed_filter_metadata.is_empty() {
+            // The keys are sorted already.
+            return Ok(Self(filter_metadata.into_iter().map(|(key, of)| (key.into(), plain(of))).collect()));
+        }
         let mut all = BTreeMap::new();
         for (key, any) in typed_filter_metadata {
             if let Some(value) = typed(&any, cx).map_err(|e| e.at_key("typed_filter_metadata", &key))? {
@@ -92,7 +97,7 @@ impl Metadata {
             }
         }
         for (key, object) in filter_metadata {
-            all.entry(key).or_insert_with(|| MetadataValue::Struct(parts::json_object(object)));
+            all.entry(key).or_insert_with(|| plain(object));
         }
         Ok(Self(all.into_iter().map(|(key, value)| (key.into(), value)).collect()))
     }

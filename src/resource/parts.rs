@@ -40,6 +40,19 @@ pub(crate) fn decode<M: Message + Default>(any: &google::Any) -> Result<M, Inval
     M::decode(any.value.clone()).map_err(|e| Invalid::from(e).at("value"))
 }
 
+/// Parses each entry of a repeated field. What there will be is known, so it is allocated once.
+pub(crate) fn each<F, T>(
+    field: &str,
+    from: Vec<F>,
+    mut parse: impl FnMut(F) -> Result<T, Invalid>,
+) -> Result<Box<[T]>, Invalid> {
+    let mut parsed = Vec::with_capacity(from.len());
+    for (i, entry) in from.into_iter().enumerate() {
+        parsed.push(parse(entry).map_err(|e| e.at_index(field, i))?);
+    }
+    Ok(parsed.into())
+}
+
 /// A span of time that may not be negative.
 pub(crate) fn duration(proto: &google::Duration) -> Result<Duration, Invalid> {
     let seconds = u64::try_from(proto.seconds).ok().filter(|s| *s <= MAX_SECONDS);

@@ -10,6 +10,7 @@ use super::{
     Context, Invalid, Resource, VirtualHost,
     cluster_plugin::Plugins,
     http_filter::{self, FilterOverride},
+    parts,
     route_action::{ForwardAction, RouteAction, Scope},
     route_match::RouteMatch,
 };
@@ -50,12 +51,9 @@ impl RouteConfiguration {
     pub(super) fn parse_message(message: pb::RouteConfiguration, cx: &Context<'_>) -> Result<Self, Invalid> {
         let plugins = Plugins::parse(message.cluster_specifier_plugins, cx)?;
         let scope = Scope { cx, plugins: &plugins };
-        let virtual_hosts = message.virtual_hosts.into_iter().enumerate();
-        let virtual_hosts = virtual_hosts
-            .map(|(i, host)| {
-                VirtualHost::parse_message(host, &scope).map_err(|e| e.at_index("virtual_hosts", i))
-            })
-            .collect::<Result<_, _>>()?;
+        let virtual_hosts = parts::each("virtual_hosts", message.virtual_hosts, |host| {
+            VirtualHost::parse_message(host, &scope)
+        })?;
         Ok(Self { name: message.name.into(), virtual_hosts })
     }
 

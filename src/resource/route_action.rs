@@ -154,7 +154,7 @@ impl ForwardAction {
         let Some(clusters) = ClusterChoice::parse(message.cluster_specifier, scope)? else {
             return Ok(None);
         };
-        let mut hash_policies = Vec::new();
+        let mut hash_policies = Vec::with_capacity(message.hash_policy.len());
         for (i, policy) in message.hash_policy.into_iter().enumerate() {
             hash_policies.extend(HashPolicy::parse(policy).map_err(|e| e.at_index("hash_policy", i))?);
         }
@@ -204,7 +204,7 @@ impl ClusterChoice {
 
 impl WeightedClusters {
     fn parse(message: route::WeightedCluster, cx: &Context<'_>) -> Result<Self, Invalid> {
-        let mut clusters = Vec::new();
+        let mut clusters = Vec::with_capacity(message.clusters.len());
         let mut total = 0u64;
         for (i, cluster) in message.clusters.into_iter().enumerate() {
             let weight = cluster.weight.map_or(0, |weight| weight.value);

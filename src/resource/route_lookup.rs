@@ -105,12 +105,9 @@ fn parse_config(from: pb::RouteLookupConfig) -> Result<RouteLookup, Invalid> {
         return Err(Invalid::field("grpc_keybuilders", "must not be empty"));
     }
     let mut taken = BTreeSet::new();
-    let key_builders = from.grpc_keybuilders.into_iter().enumerate();
-    let key_builders = key_builders
-        .map(|(i, builder)| {
-            KeyBuilder::parse(builder, &mut taken).map_err(|e| e.at_index("grpc_keybuilders", i))
-        })
-        .collect::<Result<_, _>>()?;
+    let key_builders = parts::each("grpc_keybuilders", from.grpc_keybuilders, |builder| {
+        KeyBuilder::parse(builder, &mut taken)
+    })?;
     check_target(&from.lookup_service).map_err(|e| e.at("lookup_service"))?;
     let duration = |from: Option<google::Duration>, field| {
         let duration = from.as_ref().map(parts::duration).transpose();

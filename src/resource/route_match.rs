@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::{
     Invalid,
     matcher::{Fraction, HeaderMatcher, PathMatcher},
+    parts,
 };
 use crate::pb::envoy::config::route::v3 as pb;
 
@@ -26,10 +27,7 @@ impl RouteMatch {
     pub(super) fn parse(message: pb::RouteMatch) -> Result<Self, Invalid> {
         let case_sensitive = message.case_sensitive.is_none_or(|sensitive| sensitive.value);
         let path = PathMatcher::parse(message.path_specifier, case_sensitive)?;
-        let headers = message.headers.into_iter().enumerate();
-        let headers = headers
-            .map(|(i, header)| HeaderMatcher::parse(header).map_err(|e| e.at_index("headers", i)))
-            .collect::<Result<_, _>>()?;
+        let headers = parts::each("headers", message.headers, HeaderMatcher::parse)?;
         let fraction = message.runtime_fraction.map(Fraction::parse_default).transpose();
         let fraction = fraction.map_err(|e| e.at("runtime_fraction"))?.flatten();
         Ok(Self { path, headers, fraction })

@@ -7,7 +7,7 @@ use prost::Message;
 use serde::{Serialize, Serializer};
 
 use super::{
-    Context, Invalid, Resource,
+    Context, Invalid, Resource, parts,
     tls::{ProviderInstance, SanMatcher},
 };
 use crate::pb::envoy::{
@@ -154,10 +154,7 @@ impl SecretKind {
                 .map(|context| Self::ValidationContext(Box::new(context)))
                 .map_err(|e| e.at("validation_context")),
             tls::secret::Type::SessionTicketKeys(from) => {
-                let keys = from.keys.into_iter().enumerate();
-                let keys =
-                    keys.map(|(i, key)| Sensitive::parse(Some(key)).map_err(|e| e.at_index("keys", i)));
-                match keys.collect::<Result<Box<[_]>, _>>() {
+                match parts::each("keys", from.keys, |key| Sensitive::parse(Some(key))) {
                     Ok(keys) if keys.is_empty() => Err(Invalid::field("keys", "must not be empty")),
                     keys => keys.map(Self::SessionTicketKeys),
                 }
@@ -188,13 +185,14 @@ impl TlsCertificate {
             return Err(Invalid::field("private_key_provider", "is not supported; use private_key"));
         }
         let password = from.password.map(|password| Sensitive::parse(Some(password))).transpose();
-        let timestamps = from.signed_certificate_timestamp.into_iter().enumerate().map(|(i, timestamp)| {
-            DataSource::parse(Some(timestamp)).map_err(|e| e.at_index("signed_certificate_timestamp", i))
-        });
+        let timestamps =
+            parts::each("signed_certificate_timestamp", from.signed_certificate_timestamp, |timestamp| {
+                DataSource::parse(Some(timestamp))
+            })?;
         Ok(Self {
             password: password.map_err(|e| e.at("password"))?,
             ocsp_staple: optional(from.ocsp_staple, "ocsp_staple")?,
-            signed_certificate_timestamps: timestamps.collect::<Result<_, _>>()?,
+            signed_certificate_timestamps: timestamps,
             identity: Identity::parse(from.certificate_chain, from.private_key, from.pkcs12)?,
         })
     }

@@ -333,16 +333,12 @@ impl SanMatcher {
         if !any.is_empty() && !typed.is_empty() {
             return Err(Invalid::field(TYPED, "excludes match_subject_alt_names, which is set too"));
         }
-        let any = any.into_iter().enumerate().map(|(i, matcher)| {
-            let matcher =
-                StringMatcher::parse(matcher).map_err(|e| e.at_index("match_subject_alt_names", i))?;
-            Ok(Self { san_type: None, matcher })
-        });
-        let typed = typed
-            .into_iter()
-            .enumerate()
-            .map(|(i, matcher)| Self::of_type(matcher).map_err(|e| e.at_index(TYPED, i)));
-        any.chain(typed).collect()
+        if !typed.is_empty() {
+            return parts::each(TYPED, typed, Self::of_type);
+        }
+        parts::each("match_subject_alt_names", any, |matcher| {
+            Ok(Self { san_type: None, matcher: StringMatcher::parse(matcher)? })
+        })
     }
 
     fn of_type(from: tls::SubjectAltNameMatcher) -> Result<Self, Invalid> {

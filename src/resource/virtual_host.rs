@@ -11,6 +11,7 @@ use super::{
     cluster_plugin::Plugins,
     http_filter::{self, FilterOverride},
     matcher::{DomainPattern, Fit},
+    parts,
     retry::RetryPolicy,
     route::Route,
     route_action::Scope,
@@ -41,10 +42,7 @@ impl VirtualHost {
         if message.domains.is_empty() {
             return Err(Invalid::field("domains", "must not be empty"));
         }
-        let domains = message.domains.into_iter().enumerate();
-        let domains = domains
-            .map(|(i, domain)| DomainPattern::new(domain).map_err(|e| e.at_index("domains", i)))
-            .collect::<Result<_, _>>()?;
+        let domains = parts::each("domains", message.domains, DomainPattern::new)?;
         let mut routes = Vec::with_capacity(message.routes.len());
         for (i, route) in message.routes.into_iter().enumerate() {
             routes.extend(Route::parse(route, scope).map_err(|e| e.at_index("routes", i))?);

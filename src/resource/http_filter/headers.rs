@@ -11,6 +11,7 @@ use crate::{
     resource::{
         Invalid,
         matcher::{Regex, StringMatcher},
+        parts,
     },
 };
 
@@ -88,8 +89,6 @@ impl HeaderMutationRules {
 }
 
 fn matchers(field: &str, list: Option<ListStringMatcher>) -> Result<Box<[StringMatcher]>, Invalid> {
-    let patterns = list.unwrap_or_default().patterns.into_iter().enumerate();
-    let patterns = patterns
-        .map(|(i, pattern)| StringMatcher::parse(pattern).map_err(|e| e.at_index("patterns", i).at(field)));
-    patterns.collect()
+    let patterns = list.unwrap_or_default().patterns;
+    parts::each("patterns", patterns, StringMatcher::parse).map_err(|e| e.at(field))
 }
