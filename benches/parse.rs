@@ -1,5 +1,5 @@
 //! What it costs to parse resources into typed values, beside decoding the same bytes into protobuf messages, which is the
-//! least that a client has to do: `cargo bench --bench parse`.
+//! least that a client has to do: `cargo bench --bench parse`, or of one type, `cargo bench --bench parse -- Cluster`.
 //!
 //! Both keep what they make. Decoding goes into the messages that others carry as bytes (`Any`), as parsing does, where
 //! anything in them counts.
@@ -14,7 +14,7 @@ mod ratio;
 use bytes::Bytes;
 use meshes::Mesh;
 use prost::Message;
-use ratio::{Candidate, Medians};
+use ratio::{Candidate, Rounds};
 use xdskit::{
     Resource,
     pb::{
@@ -28,7 +28,10 @@ use xdskit::{
             },
             extensions::{
                 clusters::aggregate::v3::ClusterConfig,
-                filters::network::http_connection_manager::v3::HttpConnectionManager,
+                filters::{
+                    http::{fault::v3::HttpFault, rbac::v3::Rbac, router::v3::Router},
+                    network::http_connection_manager::v3::{HttpConnectionManager, http_filter},
+                },
                 load_balancing_policies::wrr_locality::v3::WrrLocality,
                 transport_sockets::tls::v3::{DownstreamTlsContext, UpstreamTlsContext},
             },
@@ -38,7 +41,7 @@ use xdskit::{
     resource::{Cluster, ClusterLoadAssignment, Context, Listener, RouteConfiguration},
 };
 
-const ROUNDS: usize = 15;
+const ROUNDS: usize = 101;
 
 fn main() {
     println!("typed parse beside protobuf decode, ns per resource, medians of {ROUNDS} rounds in turns\n");
@@ -53,8 +56,12 @@ fn main() {
     }
 }
 
-/// Prints a row: the resources of one type of a mesh, one after the other.
+/// Prints a row: the resources of one type of a mesh, one after the other; nothing if only another type is asked for.
 fn beside<T: Resource, D>(name: &str, mesh: &Mesh, decode: impl Fn(Bytes) -> D) {
+    let short = T::TYPE_URL.rsplit('.').next().expect("a name");
+    if std::env::args().skip(1).any(|only| !only.starts_with('-') && only != short) {
+        return;
+    }
     let providers = ["default", "google_cloud_private_spiffe"].map(str::to_owned).into();
     let cx = Context::new().with_certificate_providers(&providers);
     let of_type = mesh.resources.iter().filter(|resource| resource.type_url == T::TYPE_URL);
@@ -65,12 +72,11 @@ fn beside<T: Resource, D>(name: &str, mesh: &Mesh, decode: impl Fn(Bytes) -> D) 
             all.iter().map(|bytes| T::parse(bytes.clone(), &cx).expect("accepted")).collect::<Vec<_>>()
         }),
     ];
-    let medians = Medians::of(candidates, ROUNDS);
+    let rounds = Rounds::of(candidates, ROUNDS);
     let count = all.len() as f64;
     let bytes = all.iter().map(Bytes::len).sum::<usize>() / all.len();
-    let rows: Vec<_> = medians.rows().collect();
+    let rows: Vec<_> = rounds.rows().collect();
     let ((_, decoded, _), (_, parsed, ratio)) = (rows[0], rows[1]);
-    let short = T::TYPE_URL.rsplit('.').next().expect("a name");
     println!("{name:<18}{short:<24}{bytes:>6}{:>10.0}{:>10.0}{ratio:>8.2}", decoded / count, parsed / count);
 }
 
@@ -82,10 +88,10 @@ fn inner<M: Message + Default>(any: &Any) -> M {
     decode(any.value.clone())
 }
 
-/// With its connection managers and the TLS contexts of its chains.
+/// With its connection managers, what their filters are configured with, and the TLS contexts of its chains.
 fn decode_listener(
     bytes: Bytes,
-) -> (listener::Listener, Vec<HttpConnectionManager>, Vec<DownstreamTlsContext>) {
+) -> (listener::Listener, Vec<(HttpConnectionManager, Vec<FilterConfig>)>, Vec<DownstreamTlsContext>) {
     let message: listener::Listener = decode(bytes);
     let api = message.api_listener.iter().filter_map(|api| api.api_listener.as_ref());
     let chains = || message.filter_chains.iter().chain(&message.default_filter_chain);
@@ -93,9 +99,37 @@ fn decode_listener(
         Some(listener::filter::ConfigType::TypedConfig(any)) => Some(any),
         Some(listener::filter::ConfigType::ConfigDiscovery(_)) | None => None,
     });
-    let managers = api.chain(filters).map(inner).collect();
+    let managers = api.chain(filters).map(|any| {
+        let manager: HttpConnectionManager = inner(any);
+        let configs = manager.http_filters.iter().filter_map(|filter| match &filter.config_type {
+            Some(http_filter::ConfigType::TypedConfig(any)) => Some(FilterConfig::decode(any)),
+            Some(http_filter::ConfigType::ConfigDiscovery(_)) | None => None,
+        });
+        let configs = configs.collect();
+        (manager, configs)
+    });
+    let managers = managers.collect();
     let contexts = chains().filter_map(|chain| socket(chain.transport_socket.as_ref())).collect();
     (message, managers, contexts)
+}
+
+/// What an HTTP filter of the meshes is configured with.
+#[allow(dead_code, reason = "it is only kept")]
+enum FilterConfig {
+    Router(Router),
+    Fault(Box<HttpFault>),
+    Rbac(Rbac),
+}
+
+impl FilterConfig {
+    fn decode(any: &Any) -> Self {
+        match any.type_url.rsplit('.').next() {
+            Some("Router") => Self::Router(inner(any)),
+            Some("HTTPFault") => Self::Fault(Box::new(inner(any))),
+            Some("RBAC") => Self::Rbac(inner(any)),
+            _ => panic!("a mesh has no filter of {}", any.type_url),
+        }
+    }
 }
 
 /// With its TLS context, its list of policies, and what it aggregates.

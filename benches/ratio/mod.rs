@@ -28,10 +28,10 @@ impl<'a> Candidate<'a> {
     }
 }
 
-/// Medians of rounds, in nanoseconds for each time, in the order of the candidates.
-pub(crate) struct Medians(Vec<(String, f64)>);
+/// What the rounds took, in nanoseconds for each time, by candidate.
+pub(crate) struct Rounds(Vec<(String, Vec<f64>)>);
 
-impl Medians {
+impl Rounds {
     /// Takes so many rounds, each of all candidates in turn.
     pub(crate) fn of(mut candidates: Vec<Candidate<'_>>, rounds: usize) -> Self {
         let times = candidates.iter_mut().map(calibrate).collect::<Vec<_>>();
@@ -44,18 +44,23 @@ impl Medians {
             }
         }
         drop(behind);
-        let medians = candidates.into_iter().zip(taken).map(|(candidate, mut taken)| {
-            taken.sort_by(f64::total_cmp);
-            (candidate.name, taken[taken.len() / 2])
-        });
-        Self(medians.collect())
+        Self(candidates.into_iter().map(|candidate| candidate.name).zip(taken).collect())
     }
 
-    /// The figures of each candidate, and the ratio to the first.
+    /// Each candidate with the median of its rounds, and the median of the ratios to the first candidate in the same round.
     pub(crate) fn rows(&self) -> impl Iterator<Item = (&str, f64, f64)> {
-        let floor = self.0.first().map_or(f64::NAN, |(_, first)| *first);
-        self.0.iter().map(move |(name, median)| (name.as_str(), *median, median / floor))
+        let floor = self.0.first().map_or(&[][..], |(_, taken)| taken);
+        self.0.iter().map(move |(name, taken)| {
+            let ratios = taken.iter().zip(floor).map(|(taken, floor)| taken / floor);
+            (name.as_str(), median(taken.iter().copied()), median(ratios))
+        })
     }
+}
+
+fn median(of: impl Iterator<Item = f64>) -> f64 {
+    let mut all: Vec<_> = of.collect();
+    all.sort_by(f64::total_cmp);
+    all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
 /// How many times it takes for a round of some milliseconds. The first, cold runs are not counted.
@@ -68,7 +73,7 @@ fn calibrate(candidate: &mut Candidate<'_>) -> u32 {
     times
 }
 
-const ROUND: Duration = Duration::from_millis(4);
+const ROUND: Duration = Duration::from_millis(2);
 
 /// The time that this thread had the processor for, which is what it has worked; others on the machine do not count.
 #[cfg(unix)]

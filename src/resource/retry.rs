@@ -53,10 +53,8 @@ impl RetryPolicy {
             None => (DEFAULT_BASE_INTERVAL, DEFAULT_MAX_INTERVAL),
             Some(back_off) => intervals(back_off).map_err(|e| e.at("retry_back_off"))?,
         };
-        let mut retry_on: Vec<_> = message.retry_on.split(',').filter_map(RetryOn::parse).collect();
-        retry_on.sort_unstable();
-        retry_on.dedup();
-        Ok(Self { retry_on: retry_on.into(), num_retries, base_interval, max_interval })
+        let retry_on = RetryOn::parse_list(&message.retry_on);
+        Ok(Self { retry_on, num_retries, base_interval, max_interval })
     }
 
     /// Whether a failure is retried.
@@ -66,19 +64,28 @@ impl RetryPolicy {
 }
 
 impl RetryOn {
-    /// Envoy has conditions that mean nothing to a client that is no proxy; they are ignored (RP1).
-    fn parse(text: &str) -> Option<Self> {
-        let text = text.trim();
-        [
-            ("cancelled", Self::Cancelled),
-            ("deadline-exceeded", Self::DeadlineExceeded),
-            ("internal", Self::Internal),
-            ("resource-exhausted", Self::ResourceExhausted),
-            ("unavailable", Self::Unavailable),
-        ]
-        .into_iter()
-        .find_map(|(name, condition)| text.eq_ignore_ascii_case(name).then_some(condition))
+    /// Each that is named, once. Envoy has conditions that mean nothing to a client that is no proxy; they are ignored
+    /// (RP1).
+    fn parse_list(text: &str) -> Box<[Self]> {
+        let mut is_named = [false; Self::ALL.len()];
+        for name in text.split(',').map(str::trim) {
+            for (named, (known, _)) in is_named.iter_mut().zip(Self::ALL) {
+                *named |= name.eq_ignore_ascii_case(known);
+            }
+        }
+        let mut named = Vec::with_capacity(is_named.iter().filter(|named| **named).count());
+        named.extend(is_named.into_iter().zip(Self::ALL).filter_map(|(named, (_, on))| named.then_some(on)));
+        named.into()
     }
+
+    /// All with their names, in the order of [`RetryPolicy::retry_on`].
+    const ALL: [(&str, Self); 5] = [
+        ("cancelled", Self::Cancelled),
+        ("deadline-exceeded", Self::DeadlineExceeded),
+        ("internal", Self::Internal),
+        ("resource-exhausted", Self::ResourceExhausted),
+        ("unavailable", Self::Unavailable),
+    ];
 }
 
 fn intervals(back_off: &route::retry_policy::RetryBackOff) -> Result<(Duration, Duration), Invalid> {
