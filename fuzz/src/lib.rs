@@ -7,7 +7,11 @@ use std::{collections::BTreeSet, fmt::Debug, sync::LazyLock};
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
-use xdskit::resource::{Context, Extension, Invalid, Payload, Registry, Resource};
+use xdskit::resource::{
+    Context, Extension, Invalid, Payload, Registry, Resource,
+    http_filter::{ExtAuthz, ExtProc},
+    route_lookup::RouteLookup,
+};
 
 /// Parses an input as a resource: it is accepted or rejected, and nothing else happens.
 ///
@@ -52,7 +56,16 @@ const MOST_JSON: usize = 64;
 
 static PROVIDERS: LazyLock<BTreeSet<String>> =
     LazyLock::new(|| ["ca", "id", "default", "google_cloud_private_spiffe"].map(str::to_owned).into());
-static REGISTRY: LazyLock<Registry> = LazyLock::new(|| Registry::new().with_lb_policy::<Anything>());
+static REGISTRY: LazyLock<Registry> = LazyLock::new(|| {
+    Registry::new()
+        .with_lb_policy::<Anything>()
+        .with_metadata::<Anything>()
+        .with_audit_logger::<Anything>()
+        .with_cluster_specifier::<Anything>()
+        .with_cluster_specifier::<RouteLookup>()
+        .with_http_filter::<ExtProc>()
+        .with_http_filter::<ExtAuthz>()
+});
 
 /// An extension of an application that accepts whatever comes.
 #[derive(Debug, PartialEq, Serialize)]
