@@ -89,9 +89,7 @@ fn inner<M: Message + Default>(any: &Any) -> M {
 }
 
 /// With its connection managers, what their filters are configured with, and the TLS contexts of its chains.
-fn decode_listener(
-    bytes: Bytes,
-) -> (listener::Listener, Vec<(HttpConnectionManager, Vec<FilterConfig>)>, Vec<DownstreamTlsContext>) {
+fn decode_listener(bytes: Bytes) -> (listener::Listener, Vec<Manager>, Vec<DownstreamTlsContext>) {
     let message: listener::Listener = decode(bytes);
     let api = message.api_listener.iter().filter_map(|api| api.api_listener.as_ref());
     let chains = || message.filter_chains.iter().chain(&message.default_filter_chain);
@@ -112,6 +110,9 @@ fn decode_listener(
     let contexts = chains().filter_map(|chain| socket(chain.transport_socket.as_ref())).collect();
     (message, managers, contexts)
 }
+
+/// A connection manager, and what its filters are configured with.
+type Manager = (HttpConnectionManager, Vec<FilterConfig>);
 
 /// What an HTTP filter of the meshes is configured with.
 #[allow(dead_code, reason = "it is only kept")]
