@@ -283,6 +283,7 @@ pub(crate) fn weights(routes: &RouteConfiguration, service: &str) -> Vec<(String
             let clusters = weighted.clusters.iter();
             clusters.map(|cluster| (cluster.name.to_string(), cluster.weight)).collect()
         }
+        ClusterChoice::Plugin(plugin) => panic!("{service} has no plugins, and there is {plugin:?}"),
         other => panic!("{other:?}"),
     }
 }
