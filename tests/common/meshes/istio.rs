@@ -20,8 +20,8 @@ use xdskit::pb::{
                 rbac::Action as RbacAction,
             },
             route::v3::{
-                HeaderMatcher, NonForwardingAction, RetryPolicy, Route, RouteAction, RouteConfiguration,
-                RouteMatch, VirtualHost, WeightedCluster,
+                HeaderMatcher, RetryPolicy, Route, RouteAction, RouteConfiguration, RouteMatch, VirtualHost,
+                WeightedCluster,
                 header_matcher::HeaderMatchSpecifier,
                 route::Action,
                 route_action::{ClusterSpecifier, MaxStreamDuration},
@@ -288,23 +288,7 @@ fn endpoint(host: &str) -> LbEndpoint {
 
 /// A server's listener: one chain for everything, whose routes are in it.
 fn inbound(port: u32, tls_context: Option<DownstreamTlsContext>) -> Sent {
-    let everything = Route {
-        r#match: Some(RouteMatch {
-            path_specifier: Some(PathSpecifier::Prefix("/".into())),
-            ..RouteMatch::default()
-        }),
-        action: Some(Action::NonForwardingAction(NonForwardingAction {})),
-        ..Route::default()
-    };
-    let routes = RouteConfiguration {
-        name: "inbound".into(),
-        virtual_hosts: vec![VirtualHost {
-            domains: vec!["*".into()],
-            routes: vec![everything],
-            ..VirtualHost::default()
-        }],
-        ..RouteConfiguration::default()
-    };
+    let routes = everything("inbound");
     let manager = manager(&HttpConnectionManager {
         http_filters: vec![denied(), allowed(), router()],
         route_specifier: Some(RouteSpecifier::RouteConfig(routes)),

@@ -7,10 +7,16 @@ use bytes::Bytes;
 use prost::Message;
 use xdskit::pb::{
     envoy::{
-        config::core::v3::{
-            Address, AggregatedConfigSource, ApiVersion, ConfigSource, SelfConfigSource, SocketAddress,
-            TransportSocket, address, config_source::ConfigSourceSpecifier, socket_address::PortSpecifier,
-            transport_socket,
+        config::{
+            core::v3::{
+                Address, AggregatedConfigSource, ApiVersion, ConfigSource, SelfConfigSource, SocketAddress,
+                TransportSocket, address, config_source::ConfigSourceSpecifier,
+                socket_address::PortSpecifier, transport_socket,
+            },
+            route::v3::{
+                NonForwardingAction, Route, RouteConfiguration, RouteMatch, VirtualHost, route::Action,
+                route_match::PathSpecifier,
+            },
         },
         extensions::filters::{
             http::{fault::v3::HttpFault, router::v3::Router},
@@ -118,6 +124,25 @@ fn tls(type_name: &str, message: &impl Message) -> Option<TransportSocket> {
         name: "envoy.transport_sockets.tls".into(),
         config_type: Some(transport_socket::ConfigType::TypedConfig(any(type_name, message))),
     })
+}
+
+/// The routes of a server that takes every request.
+fn everything(name: &str) -> RouteConfiguration {
+    let everything = Route {
+        r#match: Some(RouteMatch {
+            path_specifier: Some(PathSpecifier::Prefix("/".into())),
+            ..RouteMatch::default()
+        }),
+        action: Some(Action::NonForwardingAction(NonForwardingAction {})),
+        ..Route::default()
+    };
+    let virtual_host =
+        VirtualHost { domains: vec!["*".into()], routes: vec![everything], ..VirtualHost::default() };
+    RouteConfiguration {
+        name: name.into(),
+        virtual_hosts: vec![virtual_host],
+        ..RouteConfiguration::default()
+    }
 }
 
 fn number(value: u32) -> Option<UInt32Value> {

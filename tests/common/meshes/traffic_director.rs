@@ -21,8 +21,8 @@ use xdskit::pb::{
             },
             listener::v3::{ApiListener, Filter, FilterChain, FilterChainMatch, Listener, filter},
             route::v3::{
-                NonForwardingAction, RetryPolicy, Route, RouteAction, RouteConfiguration, RouteMatch,
-                VirtualHost, WeightedCluster,
+                RetryPolicy, Route, RouteAction, RouteConfiguration, RouteMatch, VirtualHost,
+                WeightedCluster,
                 retry_policy::RetryBackOff,
                 route::Action,
                 route_action::{
@@ -380,21 +380,7 @@ fn server_listener() -> Sent {
 }
 
 fn chain(name: &str, filter_chain_match: FilterChainMatch) -> FilterChain {
-    let everything = Route {
-        r#match: Some(RouteMatch {
-            path_specifier: Some(PathSpecifier::Prefix("/".into())),
-            ..RouteMatch::default()
-        }),
-        action: Some(Action::NonForwardingAction(NonForwardingAction {})),
-        ..Route::default()
-    };
-    let virtual_host =
-        VirtualHost { domains: vec!["*".into()], routes: vec![everything], ..VirtualHost::default() };
-    let routes = RouteConfiguration {
-        name: "default_inbound_config".into(),
-        virtual_hosts: vec![virtual_host],
-        ..RouteConfiguration::default()
-    };
+    let routes = everything("default_inbound_config");
     let manager = manager(&HttpConnectionManager {
         http_filters: vec![router()],
         route_specifier: Some(RouteSpecifier::RouteConfig(routes)),
