@@ -9,6 +9,7 @@
 #[path = "../tests/common/meshes/mod.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod meshes;
+#[allow(dead_code, reason = "other benches use more of it")]
 mod ratio;
 
 use bytes::Bytes;

@@ -1,6 +1,6 @@
 //! Measures things side by side: in turns, in one run, so that what else the machine does meets all of them alike.
 
-use std::{hint::black_box, time::Duration};
+use std::{collections::BTreeMap, hint::black_box, time::Duration};
 
 /// A thing to measure, by name: does its work so many times, and gives back how long that took.
 pub(crate) struct Candidate<'a> {
@@ -54,6 +54,31 @@ impl Rounds {
             let ratios = taken.iter().zip(floor).map(|(taken, floor)| taken / floor);
             (name.as_str(), median(taken.iter().copied()), median(ratios))
         })
+    }
+}
+
+/// What was measured in rounds, by name; for what a [`Candidate`] cannot repeat as it likes.
+#[derive(Default)]
+pub(crate) struct Samples(BTreeMap<&'static str, Vec<f64>>);
+
+impl Samples {
+    /// Measures some work on as many things, and notes what it took for each; gives what came of it.
+    pub(crate) fn measure<T>(&mut self, name: &'static str, things: usize, work: impl FnOnce() -> T) -> T {
+        let start = spent();
+        let done = black_box(work());
+        let taken = (spent() - start).as_nanos() as f64 / things as f64;
+        self.0.entry(name).or_default().push(taken);
+        done
+    }
+
+    /// The median in nanoseconds for each thing.
+    pub(crate) fn median(&self, name: &str) -> f64 {
+        median(self.0[name].iter().copied())
+    }
+
+    /// The median of the ratios to another one in the same round.
+    pub(crate) fn ratio(&self, name: &str, to: &str) -> f64 {
+        median(self.0[name].iter().zip(&self.0[to]).map(|(taken, floor)| taken / floor))
     }
 }
 
