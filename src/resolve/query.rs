@@ -153,8 +153,7 @@ impl<'a> RouteQuery<'a> {
     ///
     /// It is for servers, and for those who watch virtual hosts by themselves; clients ask [`Snapshot::route`].
     pub fn route_in<'h>(&self, host: &'h VirtualHost) -> Option<&'h Route> {
-        let mut routes = host.routes.iter().enumerate();
-        routes.find(|(index, route)| self.matches(&route.matcher, *index)).map(|(_, route)| route)
+        host.routes.first(self.path, |index, route| self.matches(&route.matcher, index))
     }
 
     /// Whether the request matches; `index` is the place of the route, so that each draws another number.

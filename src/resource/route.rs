@@ -16,6 +16,12 @@ use super::{
 };
 use crate::pb::envoy::config::route::v3::{self as pb, route::Action};
 
+mod host_index;
+mod list;
+mod path_index;
+
+pub use self::list::{Routes, VirtualHosts};
+
 /// Which requests go where.
 ///
 /// It is of use as it is: every virtual host and every route in it can be applied. Routes that a client can never follow
@@ -26,7 +32,7 @@ pub struct RouteConfiguration {
     /// Its name; empty only for one that a listener holds.
     pub name: Arc<str>,
     /// The virtual hosts, in the order of the message; there may be none.
-    pub virtual_hosts: Box<[VirtualHost]>,
+    pub virtual_hosts: VirtualHosts,
 }
 
 /// A route: what a request must look like, and what then happens to it.
@@ -54,7 +60,7 @@ impl RouteConfiguration {
         let virtual_hosts = parts::each("virtual_hosts", message.virtual_hosts, |host| {
             VirtualHost::parse_message(host, &scope)
         })?;
-        Ok(Self { name: message.name.into(), virtual_hosts })
+        Ok(Self { name: message.name.into(), virtual_hosts: VirtualHosts::new(virtual_hosts) })
     }
 
     /// The virtual host for a host, by the domain that fits it best (A28-1, see [`Fit`](super::matcher::Fit)); the first
@@ -65,8 +71,7 @@ impl RouteConfiguration {
 
     /// The index of [`virtual_host`](Self::virtual_host) in `virtual_hosts`.
     pub fn virtual_host_index(&self, host: &str) -> Option<usize> {
-        let fitting = self.virtual_hosts.iter().enumerate().filter_map(|(i, v)| Some((v.fit(host)?, i)));
-        fitting.reduce(|best, next| if next.0 > best.0 { next } else { best }).map(|(_, index)| index)
+        self.virtual_hosts.best(host)
     }
 }
 

@@ -88,7 +88,7 @@ pub(super) fn path(specifier: PathSpecifier) -> route::RouteMatch {
 }
 
 /// The routes of the only virtual host.
-pub(super) fn parse_routes(message: &route::RouteConfiguration) -> Box<[super::route::Route]> {
+pub(super) fn parse_routes(message: &route::RouteConfiguration) -> super::route::Routes {
     let parsed: RouteConfiguration = parse(message).unwrap();
     let [host] = &*parsed.virtual_hosts else { panic!("{parsed:?}") };
     host.routes.clone()

@@ -13,7 +13,7 @@ use super::{
     matcher::{DomainPattern, Fit},
     parts,
     retry::RetryPolicy,
-    route::Route,
+    route::{Route, Routes},
     route_action::Scope,
 };
 use crate::pb::envoy::config::route::v3 as pb;
@@ -28,7 +28,7 @@ pub struct VirtualHost {
     /// The hosts; at least one.
     pub domains: Box<[DomainPattern]>,
     /// The routes; the first that matches a request wins. Those that can never match here are left out (R11, R21).
-    pub routes: Box<[Route]>,
+    pub routes: Routes,
     /// When requests are tried again, where the route does not say.
     pub retry_policy: Option<RetryPolicy>,
     /// Settings of HTTP filters, sorted by filter; those of a route win over them.
@@ -51,7 +51,7 @@ impl VirtualHost {
         Ok(Self {
             name: message.name.into(),
             domains,
-            routes: routes.into(),
+            routes: Routes::new(routes.into()),
             retry_policy: retry_policy.map_err(|e| e.at("retry_policy"))?,
             filter_overrides: http_filter::parse_overrides(message.typed_per_filter_config, scope.cx)?,
         })

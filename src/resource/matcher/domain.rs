@@ -17,6 +17,14 @@ pub struct Fit {
     length: usize,
 }
 
+/// What a [`DomainPattern`] says of a host.
+pub(in crate::resource) enum DomainKind<'a> {
+    Everything,
+    StartsWith(&'a [u8]),
+    EndsWith(&'a [u8]),
+    Exactly(&'a [u8]),
+}
+
 impl DomainPattern {
     /// Checks a pattern (R7).
     ///
@@ -41,19 +49,29 @@ impl DomainPattern {
 
     /// How well the pattern fits a host, whatever the case of its letters; `None` if it does not.
     pub fn fit(&self, host: &str) -> Option<Fit> {
-        let (pattern, host) = (self.0.as_bytes(), host.as_bytes());
-        let (kind, fits) = match pattern {
-            b"*" => (0, true),
+        let host = host.as_bytes();
+        let (kind, fits) = match self.kind() {
+            DomainKind::Everything => (0, true),
             // The wildcard stands for at least one character.
-            [b'*', suffix @ ..] => (
+            DomainKind::EndsWith(suffix) => (
                 2,
                 host.len() > suffix.len() && host[host.len() - suffix.len()..].eq_ignore_ascii_case(suffix),
             ),
-            [prefix @ .., b'*'] => {
+            DomainKind::StartsWith(prefix) => {
                 (1, host.len() > prefix.len() && host[..prefix.len()].eq_ignore_ascii_case(prefix))
             }
-            exact => (3, host.eq_ignore_ascii_case(exact)),
+            DomainKind::Exactly(exact) => (3, host.eq_ignore_ascii_case(exact)),
         };
-        fits.then_some(Fit { kind, length: pattern.len() })
+        fits.then_some(Fit { kind, length: self.0.len() })
+    }
+
+    /// What the pattern says, without its wildcard.
+    pub(in crate::resource) fn kind(&self) -> DomainKind<'_> {
+        match self.0.as_bytes() {
+            b"*" => DomainKind::Everything,
+            [b'*', suffix @ ..] => DomainKind::EndsWith(suffix),
+            [prefix @ .., b'*'] => DomainKind::StartsWith(prefix),
+            exact => DomainKind::Exactly(exact),
+        }
     }
 }

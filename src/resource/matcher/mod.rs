@@ -22,6 +22,7 @@ mod header;
 mod path;
 mod regex;
 mod string;
+mod trie;
 
 pub use self::{
     cidr::Cidr,
@@ -33,7 +34,11 @@ pub use self::{
     string::{StringMatcher, StringPattern},
 };
 
-pub(super) use self::regex::compile;
+pub(super) use self::{
+    domain::DomainKind,
+    regex::compile,
+    trie::{Span, Trie},
+};
 
 use super::Invalid;
 

@@ -36,6 +36,32 @@ impl Regex {
         &self.pattern
     }
 
+    /// What each text that matches begins with, as far as that can be seen at a glance.
+    pub(in crate::resource) fn literal_start(&self) -> Vec<u8> {
+        let pattern = self.pattern.as_bytes();
+        let mut start = Vec::new();
+        // With alternatives, only one of them would be seen.
+        let mut rest = if pattern.contains(&b'|') { &[] } else { pattern };
+        loop {
+            let (byte, after) = match rest {
+                [b'\\', byte @ (b'.' | b'/' | b'-' | b'+' | b'*' | b'?' | b'$'), after @ ..] => {
+                    (*byte, after)
+                }
+                [byte @ (b'/' | b'-' | b'_' | b':' | b'=' | b'~' | b'%' | b'@' | b','), after @ ..] => {
+                    (*byte, after)
+                }
+                [byte, after @ ..] if byte.is_ascii_alphanumeric() => (*byte, after),
+                _ => return start,
+            };
+            // What is repeated may not be there at all.
+            if matches!(after, [b'*' | b'+' | b'?' | b'{', ..]) {
+                return start;
+            }
+            start.push(byte);
+            rest = after;
+        }
+    }
+
     /// Whether the whole text matches.
     pub fn matches(&self, text: &str) -> bool {
         self.matches_bytes(text.as_bytes())

@@ -37,6 +37,41 @@ fn header(specifier: HeaderMatchSpecifier) -> HeaderMatcher {
 }
 
 #[test]
+fn the_text_that_a_regex_begins_with_is_seen() {
+    for (pattern, start) in [
+        ("/Shop/Get", "/Shop/Get"),
+        (r"/shop\.v1\.Cart/.*", "/shop.v1.Cart/"),
+        (r"/a\*b", "/a*b"),
+        // What is repeated may not be there.
+        ("/carts?/x", "/cart"),
+        ("/carts*", "/cart"),
+        ("/carts+", "/cart"),
+        ("/carts{0}", "/cart"),
+        (r"/a\.?b", "/a"),
+        // Any of several may be there.
+        ("/a|/b", ""),
+        ("/a(b|c)", ""),
+        (r"/a\|b", ""),
+        // Something else begins.
+        ("/a[bc]", "/a"),
+        ("/a(b)", "/a"),
+        ("/a.b", "/a"),
+        ("/a^b", "/a"),
+        ("/a$", "/a"),
+        (r"/a\d", "/a"),
+        (r"/a\x62", "/a"),
+        (r"/a\<b", "/a"),
+        ("/aé", "/a"),
+        ("(?i)/a", ""),
+        ("(?x) /a", ""),
+        ("", ""),
+    ] {
+        let seen = Regex::new(pattern).unwrap().literal_start();
+        assert_eq!(String::from_utf8(seen).unwrap(), start, "{pattern:?}");
+    }
+}
+
+#[test]
 fn texts_match_what_their_pattern_says() {
     for (pattern, yes, no) in [
         (MatchPattern::Exact("Ab".into()), &["Ab"][..], &["ab", "Abc", "", "A"][..]),

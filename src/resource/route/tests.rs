@@ -232,3 +232,26 @@ fn what_is_written_is_what_was_sent() {
     }]});
     assert_eq!(serde_json::to_value(parsed).unwrap(), json);
 }
+
+#[test]
+fn what_searches_have_found_out_is_no_part_of_the_value() {
+    let hosts = (0..20).map(|i| {
+        let routes = (0..40).map(|j| matching(prefix(&format!("/{i}/{j}/"))));
+        virtual_host(&[&format!("{i}.example")], routes.collect())
+    });
+    let message = configuration(hosts.collect());
+    let (untouched, searched): (RouteConfiguration, RouteConfiguration) =
+        (parse(&message).unwrap(), parse(&message).unwrap());
+    let found = |from: &RouteConfiguration| {
+        let host = from.virtual_host("7.example").unwrap();
+        let routes = &host.routes;
+        let route = routes.first("/7/9/x", |_, route| route.matcher.path.matches("/7/9/x")).unwrap();
+        routes.iter().position(|other| std::ptr::eq(route, other))
+    };
+    assert_eq!(found(&searched), Some(9));
+    let copy = searched.clone();
+    assert_eq!((found(&copy), found(&searched)), (Some(9), Some(9)));
+    assert_eq!(untouched, searched);
+    assert_eq!(format!("{untouched:?}"), format!("{searched:?}"));
+    assert_eq!(serde_json::to_value(&untouched).unwrap(), serde_json::to_value(&searched).unwrap());
+}

@@ -1,5 +1,7 @@
 //! The choice of virtual host and route against a model that was written for being read, not for being quick.
 
+use std::{ops::Range, ptr};
+
 use proptest::prelude::*;
 
 use super::*;
@@ -121,10 +123,45 @@ fn a_request() -> impl Strategy<Value = (String, Vec<(String, String)>, u64)> {
     (r"/?[aAbB/]{0,2}(\?[a/]{0,1})?", prop::collection::vec(header, 0..4), any::<u64>())
 }
 
+/// A virtual host with these routes.
+fn host_with(list: impl IntoIterator<Item = route::RouteMatch>) -> VirtualHost {
+    let list = list.into_iter().map(|matcher| route(matcher, to("a"))).collect();
+    let message =
+        Message { name: "r".into(), virtual_hosts: vec![virtual_host(&["*"], list)], ..Default::default() };
+    parse::<RouteConfiguration>(&message).virtual_hosts[0].clone()
+}
+
+/// The place of the route that a request takes.
+fn found(host: &VirtualHost, query: &RouteQuery<'_>) -> Option<usize> {
+    let found = query.route_in(host)?;
+    host.routes.iter().position(|route| ptr::eq(route, found))
+}
+
+fn a_list_of_hosts(count: Range<usize>) -> impl Strategy<Value = Vec<Vec<String>>> {
+    let domains = prop::collection::vec(r"\*|\*?[aAb.]{1,3}|[aAb.]{1,3}\*|\*[a.]\*", 1..4);
+    prop::collection::vec(domains, count)
+}
+
+/// A route that is one of many for the same paths, nested deeply.
+fn a_nested_route() -> impl Strategy<Value = route::RouteMatch> {
+    let path = prop_oneof![
+        4 => "(aB){0,6}a?".prop_map(|text| prefix(&text)),
+        1 => "(aB){0,6}a?".prop_map(|text| exact(&text)),
+        1 => r"(aB){0,4}(a|a\*|a\+|\(aB\)\?|\.|\.\*|\\\.|a\|B|\[aB\]\{2\})(aB){0,2}".prop_map(|text| regex(&text)),
+    ];
+    let conditions = (any::<bool>(), prop::option::weighted(0.5, 0..1_000_000_u32), any::<bool>());
+    (path, conditions).prop_map(|(path, (ignore_case, part, has_header))| {
+        let path = part.into_iter().fold(path, |path, part| fraction(part, path));
+        let headers = has_header.then(|| header("x", PresentMatch(true)));
+        let path = route::RouteMatch { headers: headers.into_iter().collect(), ..path };
+        if ignore_case { ignoring_case(path) } else { path }
+    })
+}
+
 proptest! {
     #[test]
     fn a28_1_the_virtual_host_is_the_best_one_of_the_model(
-        hosts in prop::collection::vec(prop::collection::vec(r"\*|\*?[aAb.]{1,3}|[aAb.]{1,3}\*", 1..4), 0..5),
+        hosts in prop_oneof![a_list_of_hosts(0..5), a_list_of_hosts(9..20)],
         names in prop::collection::vec("[abB.]{0,4}", 1..8),
     ) {
         let message = Message {
@@ -140,14 +177,29 @@ proptest! {
 
     #[test]
     fn a28_9_the_route_is_the_first_that_matches_in_the_model(
-        list in prop::collection::vec(a_route(), 1..6),
+        list in prop_oneof![prop::collection::vec(a_route(), 1..6), prop::collection::vec(a_route(), 33..60)],
         requests in prop::collection::vec(a_request(), 1..8),
     ) {
-        let snapshot = routes(list.iter().map(Route::message));
+        let host = host_with(list.iter().map(Route::message));
         for (path, headers, random) in &requests {
             let expected = list.iter().position(|route| route.matches(path, headers));
             let query = RouteQuery::new(path).headers(headers).random(*random);
-            prop_assert_eq!(place(&snapshot, &query), expected, "{} {:?}", path, headers);
+            prop_assert_eq!(found(&host, &query), expected, "{} {:?}", path, headers);
+        }
+    }
+
+    #[test]
+    fn a28_9_a_search_gives_what_looking_at_all_routes_in_turn_gives(
+        list in prop::collection::vec(a_nested_route(), 20..80),
+        requests in prop::collection::vec(("(aB){0,7}a?[.b]?", any::<bool>(), any::<u64>()), 1..20),
+    ) {
+        let host = host_with(list);
+        for (path, has_header, random) in &requests {
+            let query = RouteQuery::new(path).random(*random);
+            let query = if *has_header { query.header("x", "") } else { query };
+            let mut in_turn = host.routes.iter().enumerate();
+            let expected = in_turn.position(|(place, route)| query.matches(&route.matcher, place));
+            prop_assert_eq!(found(&host, &query), expected, "{:?}", query);
         }
     }
 }

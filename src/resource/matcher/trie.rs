@@ -1,0 +1,149 @@
+/// Byte strings as a tree, so that one walk along a text finds those that it begins with: it takes as long as the text,
+/// however many there are.
+#[derive(Debug, Default)]
+pub(in crate::resource) struct Trie {
+    /// The root first; the children of a node stand side by side, sorted by the first byte of their labels.
+    nodes: Box<[Node]>,
+    /// The first byte of each node's label, in the order of the nodes.
+    firsts: Box<[u8]>,
+    labels: Box<[u8]>,
+}
+
+#[derive(Debug, Default)]
+struct Node {
+    /// What the node adds to its parent, in `labels`.
+    label: Span,
+    /// In `nodes`.
+    children: Span,
+    /// The number of the key that ends here.
+    key: Option<u32>,
+}
+
+/// A part of a list of at most 2³² entries.
+#[derive(Debug, Default, Clone, Copy)]
+pub(in crate::resource) struct Span {
+    start: u32,
+    end: u32,
+}
+
+impl Trie {
+    /// The tree of keys that are sorted, each of which is there once; they are numbered in this order.
+    ///
+    /// `None` if it needs more numbers than there are of 32 bits.
+    pub(in crate::resource) fn new(keys: &[impl AsRef<[u8]>]) -> Option<Self> {
+        let keys = || keys.iter().map(AsRef::as_ref);
+        let keys: Vec<&[u8]> = keys().collect();
+        let (mut nodes, mut firsts, mut labels) = (vec![Node::default()], vec![0], Vec::new());
+        // The keys below each node, and how long what they have in common is.
+        let mut below = vec![(0..keys.len(), 0)];
+        let mut node = 0;
+        while let Some((mut range, depth)) = below.get(node).cloned() {
+            if range.clone().next().is_some_and(|first| keys[first].len() == depth) {
+                nodes[node].key = Some(u32::try_from(range.start).ok()?);
+                range.start += 1;
+            }
+            let first_child = nodes.len();
+            for child in keys[range.clone()].chunk_by(|a, b| a[depth] == b[depth]) {
+                let (first, last) = (child[0], child[child.len() - 1]);
+                let common = first[depth..].iter().zip(&last[depth..]).take_while(|(a, b)| a == b).count();
+                let label_start = labels.len();
+                labels.extend_from_slice(&first[depth..depth + common]);
+                let label = Span::new(label_start..labels.len())?;
+                nodes.push(Node { label, ..Node::default() });
+                firsts.push(first[depth]);
+                below.push((range.start..range.start + child.len(), depth + common));
+                range.start += child.len();
+            }
+            nodes[node].children = Span::new(first_child..nodes.len())?;
+            node += 1;
+        }
+        Some(Self { nodes: nodes.into(), firsts: firsts.into(), labels: labels.into() })
+    }
+
+    /// The number and the length of the longest key that a text begins with. The text has this length, and `at` gives the byte
+    /// at each place.
+    pub(in crate::resource) fn longest(
+        &self,
+        length: usize,
+        at: impl Fn(usize) -> u8,
+    ) -> Option<(u32, usize)> {
+        let mut node = self.nodes.first()?;
+        let (mut longest, mut depth) = (None, 0);
+        loop {
+            longest = node.key.map(|key| (key, depth)).or(longest);
+            if depth == length {
+                return longest;
+            }
+            let Ok(child) = node.children.of(&self.firsts).binary_search(&at(depth)) else { return longest };
+            node = &node.children.of(&self.nodes)[child];
+            let label = node.label.of(&self.labels);
+            if label.len() > length - depth || !label.iter().zip(depth..).all(|(byte, i)| *byte == at(i)) {
+                return longest;
+            }
+            depth += label.len();
+        }
+    }
+}
+
+impl Span {
+    pub(in crate::resource) fn new(range: std::ops::Range<usize>) -> Option<Self> {
+        Some(Self { start: u32::try_from(range.start).ok()?, end: u32::try_from(range.end).ok()? })
+    }
+
+    pub(in crate::resource) fn of<T>(self, list: &[T]) -> &[T] {
+        &list[self.start as usize..self.end as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn longest(trie: &Trie, text: &[u8]) -> Option<(u32, usize)> {
+        trie.longest(text.len(), |i| text[i])
+    }
+
+    #[test]
+    fn nothing_begins_with_no_key() {
+        let none: [&[u8]; 0] = [];
+        assert_eq!(longest(&Trie::new(&none).unwrap(), b"a"), None);
+        assert_eq!(longest(&Trie::default(), b""), None);
+    }
+
+    #[test]
+    fn the_empty_key_is_what_everything_begins_with() {
+        let trie = Trie::new(&["", "ab", "abc", "b"]).unwrap();
+        for (text, expected) in
+            [("", (0, 0)), ("a", (0, 0)), ("ab", (1, 2)), ("abd", (1, 2)), ("abcd", (2, 3)), ("b", (3, 1))]
+        {
+            assert_eq!(longest(&trie, text.as_bytes()), Some(expected), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn keys_may_be_nested_deeply() {
+        let keys: Vec<_> = (0..3_000).map(|length| vec![b'a'; length]).collect();
+        let trie = Trie::new(&keys).unwrap();
+        assert_eq!(longest(&trie, &[b'a'; 5_000]), Some((2_999, 2_999)));
+        assert_eq!(longest(&trie, b"aaab"), Some((3, 3)));
+    }
+
+    proptest! {
+        #[test]
+        fn the_longest_key_is_found(
+            keys in prop::collection::btree_set("[ab\u{e9}]{0,5}", 0..40),
+            text in "[ab\u{e9}]{0,7}",
+        ) {
+            let keys: BTreeSet<String> = keys;
+            let keys: Vec<_> = keys.into_iter().collect();
+            let trie = Trie::new(&keys).unwrap();
+            let fitting = keys.iter().zip(0..).filter(|(key, _)| text.starts_with(key.as_str()));
+            let expected = fitting.max_by_key(|(key, _)| key.len()).map(|(key, place)| (place, key.len()));
+            prop_assert_eq!(longest(&trie, text.as_bytes()), expected);
+        }
+    }
+}
