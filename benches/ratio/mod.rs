@@ -82,7 +82,7 @@ impl Samples {
     }
 }
 
-fn median(of: impl Iterator<Item = f64>) -> f64 {
+pub(crate) fn median(of: impl Iterator<Item = f64>) -> f64 {
     let mut all: Vec<_> = of.collect();
     all.sort_by(f64::total_cmp);
     all.get(all.len() / 2).copied().unwrap_or(f64::NAN)
@@ -102,13 +102,13 @@ const ROUND: Duration = Duration::from_millis(2);
 
 /// The time that this thread had the processor for, which is what it has worked; others on the machine do not count.
 #[cfg(unix)]
-fn spent() -> Duration {
+pub(crate) fn spent() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
 }
 
 #[cfg(not(unix))]
-fn spent() -> Duration {
+pub(crate) fn spent() -> Duration {
     use std::{sync::OnceLock, time::Instant};
 
     static START: OnceLock<Instant> = OnceLock::new();
