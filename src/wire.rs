@@ -21,6 +21,8 @@ pub(crate) enum Value<'a> {
     Fixed64(u64),
     Fixed32(u32),
     Bytes(&'a [u8]),
+    /// Of an old way to write messages, which none of ours is written in.
+    Group,
 }
 
 /// Bytes that are no protobuf message, and where they cease to be one.
@@ -42,7 +44,19 @@ impl<'a> Fields<'a> {
         Self { bytes, at: 0 }
     }
 
+    #[inline]
     fn varint(&mut self) -> Result<u64, Malformed> {
+        match self.bytes.get(self.at) {
+            // Nearly all of them.
+            Some(&byte) if byte < 0x80 => {
+                self.at += 1;
+                Ok(byte.into())
+            }
+            Some(_) | None => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Result<u64, Malformed> {
         let mut value = 0u64;
         for shift in (0..64).step_by(7) {
             let Some(&byte) = self.bytes.get(self.at) else {
@@ -60,6 +74,7 @@ impl<'a> Fields<'a> {
         Err(self.malformed("varint over 64 bits"))
     }
 
+    #[inline]
     fn take(&mut self, length: u64) -> Result<&'a [u8], Malformed> {
         let end = usize::try_from(length).ok().and_then(|length| self.at.checked_add(length));
         let Some(taken) = end.and_then(|end| self.bytes.get(self.at..end)) else {
@@ -69,25 +84,58 @@ impl<'a> Fields<'a> {
         Ok(taken)
     }
 
-    fn field(&mut self) -> Result<Field<'a>, Malformed> {
+    /// The number and the wire type of the field that is next.
+    #[inline]
+    fn key(&mut self) -> Result<(u32, u64), Malformed> {
         let key = self.varint()?;
-        let number = match u32::try_from(key >> 3) {
-            Ok(number) if (1..1 << 29).contains(&number) => number,
-            _ => return Err(self.malformed("field number out of range")),
-        };
-        let value = match key & 7 {
+        match u32::try_from(key >> 3) {
+            Ok(number) if (1..1 << 29).contains(&number) => Ok((number, key & 7)),
+            _ => Err(self.malformed("field number out of range")),
+        }
+    }
+
+    #[inline]
+    fn field(&mut self) -> Result<Field<'a>, Malformed> {
+        let (number, wire_type) = self.key()?;
+        if wire_type == 2 {
+            let length = self.varint()?;
+            let start = self.at;
+            return Ok(Field { number, value: Value::Bytes(self.take(length)?), start });
+        }
+        let value = match wire_type {
             0 => Value::Varint(self.varint()?),
             1 => Value::Fixed64(u64::from_le_bytes(self.fixed()?)),
-            2 => {
-                let length = self.varint()?;
-                let start = self.at;
-                return Ok(Field { number, value: Value::Bytes(self.take(length)?), start });
-            }
+            3 => self.group(number)?,
             5 => Value::Fixed32(u32::from_le_bytes(self.fixed()?)),
-            3 | 4 => return Err(self.malformed("groups are not supported")),
+            4 => return Err(self.malformed("end of a group that was not begun")),
             _ => return Err(self.malformed("unknown wire type")),
         };
         Ok(Field { number, value, start: self.at })
+    }
+
+    /// Skips what is left of a group, with the groups in it.
+    #[cold]
+    fn group(&mut self, number: u32) -> Result<Value<'a>, Malformed> {
+        let mut open = vec![number];
+        while let Some(innermost) = open.last() {
+            match self.key()? {
+                (number, 4) if number == *innermost => drop(open.pop()),
+                (_, 4) => return Err(self.malformed("end of another group")),
+                _ if open.len() >= MAX_GROUPS => {
+                    return Err(self.malformed("groups are nested too deep"));
+                }
+                (number, 3) => open.push(number),
+                (_, 0) => drop(self.varint()?),
+                (_, 1) => drop(self.take(8)?),
+                (_, 2) => {
+                    let length = self.varint()?;
+                    self.take(length)?;
+                }
+                (_, 5) => drop(self.take(4)?),
+                _ => return Err(self.malformed("unknown wire type")),
+            }
+        }
+        Ok(Value::Group)
     }
 
     fn fixed<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
@@ -97,6 +145,7 @@ impl<'a> Fields<'a> {
         Ok(fixed)
     }
 
+    #[cold]
     fn malformed(&self, what: &'static str) -> Malformed {
         Malformed { offset: self.at, what }
     }
@@ -105,6 +154,7 @@ impl<'a> Fields<'a> {
 impl<'a> Iterator for Fields<'a> {
     type Item = Result<Field<'a>, Malformed>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.at >= self.bytes.len() {
             return None;
@@ -118,20 +168,26 @@ impl<'a> Iterator for Fields<'a> {
 }
 
 impl<'a> Field<'a> {
-    /// The payload of a length-delimited field, or an error that names the field.
+    /// The payload of a length-delimited field.
+    #[inline]
     pub(crate) fn bytes(&self) -> Result<&'a [u8], Malformed> {
         match self.value {
             Value::Bytes(bytes) => Ok(bytes),
-            Value::Varint(_) | Value::Fixed64(_) | Value::Fixed32(_) => {
-                Err(Malformed { offset: self.start, what: "a length-delimited field has another wire type" })
+            Value::Varint(_) | Value::Fixed64(_) | Value::Fixed32(_) | Value::Group => {
+                Err(self.malformed("a length-delimited field has another wire type"))
             }
         }
     }
 
     /// The payload of a length-delimited field as text.
+    #[inline]
     pub(crate) fn text(&self) -> Result<&'a str, Malformed> {
-        std::str::from_utf8(self.bytes()?)
-            .map_err(|_| Malformed { offset: self.start, what: "text is not UTF-8" })
+        std::str::from_utf8(self.bytes()?).map_err(|_| self.malformed("text is not UTF-8"))
+    }
+
+    #[cold]
+    fn malformed(&self, what: &'static str) -> Malformed {
+        Malformed { offset: self.start, what }
     }
 
     /// Where the payload of a length-delimited field lies in the message that is read.
@@ -159,6 +215,9 @@ pub(crate) fn string_field(bytes: &[u8], number: u32) -> Result<&str, Malformed>
     }
     Ok(found)
 }
+
+/// How deep groups may be nested: as deep as the decoder of whole messages lets them.
+const MAX_GROUPS: usize = 100;
 
 #[cfg(test)]
 mod tests {
@@ -189,16 +248,41 @@ mod tests {
         );
         assert_eq!(string_field(&[0x0a, 1, 0xff], 1).unwrap_err().what, "text is not UTF-8");
         assert_eq!(string_field(&[0x00, 1], 1).unwrap_err().what, "field number out of range");
-        assert_eq!(string_field(&[0x0b], 1).unwrap_err().what, "groups are not supported");
+        assert_eq!(string_field(&[0x0c], 2).unwrap_err().what, "end of a group that was not begun");
+        assert_eq!(string_field(&[0x0b, 0x14], 2).unwrap_err().what, "end of another group");
+        assert_eq!(string_field(&[0x0b, 0x0c], 1).unwrap_err().offset, 2);
+    }
+
+    #[test]
+    fn groups_are_skipped_as_the_decoder_skips_them() {
+        // A varint, 8 bytes, a text, a group, and 4 bytes.
+        let group = [
+            &[0x23, 0x08, 9, 0x11, 1, 2, 3, 4, 5, 6, 7, 8, 0x12, 1, b'x'][..],
+            &[0x2b, 0x2c, 0x2d, 1, 2, 3, 4, 0x24],
+        ];
+        let message = Status { message: "a".into(), ..Default::default() }.encode_to_vec();
+        let bytes = [&group.concat()[..], &message].concat();
+        assert_eq!(string_field(&bytes, 2), Ok("a"));
+        assert_eq!(Status::decode(&bytes[..]).unwrap().message, "a");
+        for depth in [99, 100, 101] {
+            for inside in [&[][..], &[0x08, 9]] {
+                let bytes = [&[0x23].repeat(depth), inside, &[0x24].repeat(depth)].concat();
+                assert_eq!(string_field(&bytes, 2).is_ok(), Status::decode(&bytes[..]).is_ok(), "{depth}");
+            }
+        }
     }
 
     proptest! {
         #[test]
         fn agrees_with_the_decoder(bytes in proptest::collection::vec(any::<u8>(), 0..64)) {
-            // The decoder also skips groups, which no published message of these uses.
             if let Ok(text) = string_field(&bytes, 2) && let Ok(status) = Status::decode(&bytes[..]) {
                 prop_assert_eq!(status.message, text);
             }
+        }
+
+        #[test]
+        fn agrees_with_the_decoder_about_what_is_skipped(bytes in proptest::collection::vec(0x20u8..0x30, 0..12)) {
+            prop_assert_eq!(string_field(&bytes, 2).is_ok(), Status::decode(&bytes[..]).is_ok(), "{:x?}", bytes);
         }
 
         #[test]
