@@ -1,8 +1,9 @@
 //! What it costs to parse resources into typed values, beside decoding the same bytes into protobuf messages, which is the
 //! least that a client has to do: `cargo bench --bench parse`, or of one type, `cargo bench --bench parse -- Cluster`.
 //!
-//! Both keep what they make. Decoding goes into the messages that others carry as bytes (`Any`), as parsing does, where
-//! anything in them counts.
+//! `kept` is decoding into messages that are kept, as parsing keeps what it makes, and `dropped` lets them go at once.
+//! Decoding goes into the messages that others carry as bytes (`Any`), as parsing does, where anything in them counts. The plain
+//! resources are those of `ingest`.
 
 #![allow(clippy::disallowed_methods, reason = "a bench looks at the clock")]
 
@@ -10,7 +11,11 @@
 #[allow(dead_code, reason = "the tests use more of it")]
 mod meshes;
 #[allow(dead_code, reason = "other benches use more of it")]
+mod plain;
+#[allow(dead_code, reason = "other benches use more of it")]
 mod ratio;
+
+use std::hint::black_box;
 
 use bytes::Bytes;
 use meshes::Mesh;
@@ -43,32 +48,47 @@ use xdskit::{
 };
 
 const ROUNDS: usize = 101;
+/// So many plain resources of a type.
+const COUNT: usize = 1000;
 
 fn main() {
     println!("typed parse beside protobuf decode, ns per resource, medians of {ROUNDS} rounds in turns\n");
-    println!("{:<18}{:<24}{:>6}{:>10}{:>10}{:>8}", "mesh", "type", "bytes", "decode", "parse", "ratio");
+    println!(
+        "{:<18}{:<24}{:>6}{:>10}{:>10}{:>10}{:>8}{:>9}",
+        "mesh", "type", "bytes", "kept", "dropped", "parse", "/ kept", "/ dropped"
+    );
+    let clusters: Vec<_> = (0..COUNT).map(|number| plain::cluster(number, 0)).collect();
+    beside::<Cluster, _>("plain", &clusters, decode::<cluster::Cluster>);
+    let assignments: Vec<_> = (0..COUNT).map(|number| plain::assignment(number, 0)).collect();
+    beside::<ClusterLoadAssignment, _>("plain", &assignments, decode::<endpoint::ClusterLoadAssignment>);
     for (name, mesh) in
         [("istio", meshes::istio::mesh()), ("traffic director", meshes::traffic_director::mesh())]
     {
-        beside::<Listener, _>(name, &mesh, decode_listener);
-        beside::<RouteConfiguration, _>(name, &mesh, decode::<route::RouteConfiguration>);
-        beside::<Cluster, _>(name, &mesh, decode_cluster);
-        beside::<ClusterLoadAssignment, _>(name, &mesh, decode::<endpoint::ClusterLoadAssignment>);
+        beside::<Listener, _>(name, &of_type::<Listener>(&mesh), decode_listener);
+        let routes = of_type::<RouteConfiguration>(&mesh);
+        beside::<RouteConfiguration, _>(name, &routes, decode::<route::RouteConfiguration>);
+        beside::<Cluster, _>(name, &of_type::<Cluster>(&mesh), decode_cluster);
+        let assignments = of_type::<ClusterLoadAssignment>(&mesh);
+        beside::<ClusterLoadAssignment, _>(name, &assignments, decode::<endpoint::ClusterLoadAssignment>);
     }
 }
 
-/// Prints a row: the resources of one type of a mesh, one after the other; nothing if only another type is asked for.
-fn beside<T: Resource, D>(name: &str, mesh: &Mesh, decode: impl Fn(Bytes) -> D) {
+fn of_type<T: Resource>(mesh: &Mesh) -> Vec<Bytes> {
+    let of_type = mesh.resources.iter().filter(|resource| resource.type_url == T::TYPE_URL);
+    of_type.map(|resource| resource.bytes.clone()).collect()
+}
+
+/// Prints a row: resources of one type, one after the other; nothing if only another type is asked for.
+fn beside<T: Resource, D>(name: &str, all: &[Bytes], decode: impl Fn(Bytes) -> D) {
     let short = T::TYPE_URL.rsplit('.').next().expect("a name");
     if std::env::args().skip(1).any(|only| !only.starts_with('-') && only != short) {
         return;
     }
     let providers = ["default", "google_cloud_private_spiffe"].map(str::to_owned).into();
     let cx = Context::new().with_certificate_providers(&providers);
-    let of_type = mesh.resources.iter().filter(|resource| resource.type_url == T::TYPE_URL);
-    let all: Vec<Bytes> = of_type.map(|resource| resource.bytes.clone()).collect();
     let candidates = vec![
         Candidate::kept("decode", || all.iter().cloned().map(&decode).collect::<Vec<_>>()),
+        Candidate::kept("drop", || all.iter().for_each(|bytes| drop(black_box(decode(bytes.clone()))))),
         Candidate::kept("parse", || {
             all.iter().map(|bytes| T::parse(bytes.clone(), &cx).expect("accepted")).collect::<Vec<_>>()
         }),
@@ -77,8 +97,14 @@ fn beside<T: Resource, D>(name: &str, mesh: &Mesh, decode: impl Fn(Bytes) -> D) 
     let count = all.len() as f64;
     let bytes = all.iter().map(Bytes::len).sum::<usize>() / all.len();
     let rows: Vec<_> = rounds.rows().collect();
-    let ((_, decoded, _), (_, parsed, ratio)) = (rows[0], rows[1]);
-    println!("{name:<18}{short:<24}{bytes:>6}{:>10.0}{:>10.0}{ratio:>8.2}", decoded / count, parsed / count);
+    let [(_, kept, _), (_, dropped, _), (_, parsed, ratio)] = rows[..] else { panic!("three candidates") };
+    println!(
+        "{name:<18}{short:<24}{bytes:>6}{:>10.0}{:>10.0}{:>10.0}{ratio:>8.2}{:>11.2}",
+        kept / count,
+        dropped / count,
+        parsed / count,
+        parsed / dropped,
+    );
 }
 
 fn decode<M: Message + Default>(bytes: Bytes) -> M {

@@ -216,7 +216,7 @@ fn choose(snapshot: &Snapshot, path: &str, random: u64) -> Result<String, Box<dy
     let cluster = route.pick(random).ok_or("a route without clusters")?;
     let priority = cluster.first_usable_priority().ok_or("no usable endpoint")?;
     let endpoints: Vec<_> = priority.usable_endpoints().collect();
-    Ok(endpoints[random as usize % endpoints.len()].address.to_string())
+    Ok(endpoints[random as usize % endpoints.len()].address().to_string())
 }
 
 /// Waits for a tree as it should be, but not for ever.
@@ -235,7 +235,7 @@ async fn see(
 /// What is known of an endpoint's health; `None` if there is no such endpoint.
 fn health(snapshot: &Snapshot, address: &str) -> Option<HealthStatus> {
     let mut endpoints = snapshot.clusters().flat_map(ClusterView::endpoints);
-    endpoints.find(|endpoint| endpoint.address.to_string() == address).map(|endpoint| endpoint.health)
+    endpoints.find(|endpoint| endpoint.address().to_string() == address).map(|endpoint| endpoint.health)
 }
 
 fn warns(snapshot: &Snapshot, condition: impl Fn(&WatchError) -> bool) -> bool {

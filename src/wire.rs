@@ -44,7 +44,7 @@ impl<'a> Fields<'a> {
         Self { bytes, at: 0 }
     }
 
-    #[inline]
+    #[inline(always)]
     fn varint(&mut self) -> Result<u64, Malformed> {
         match self.bytes.get(self.at) {
             // Nearly all of them.
@@ -74,7 +74,7 @@ impl<'a> Fields<'a> {
         Err(self.malformed("varint over 64 bits"))
     }
 
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, length: u64) -> Result<&'a [u8], Malformed> {
         let end = usize::try_from(length).ok().and_then(|length| self.at.checked_add(length));
         let Some(taken) = end.and_then(|end| self.bytes.get(self.at..end)) else {
@@ -85,7 +85,7 @@ impl<'a> Fields<'a> {
     }
 
     /// The number and the wire type of the field that is next.
-    #[inline]
+    #[inline(always)]
     fn key(&mut self) -> Result<(u32, u64), Malformed> {
         let key = self.varint()?;
         match u32::try_from(key >> 3) {
@@ -94,7 +94,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn field(&mut self) -> Result<Field<'a>, Malformed> {
         let (number, wire_type) = self.key()?;
         if wire_type == 2 {
@@ -183,6 +183,27 @@ impl<'a> Field<'a> {
     #[inline]
     pub(crate) fn text(&self) -> Result<&'a str, Malformed> {
         std::str::from_utf8(self.bytes()?).map_err(|_| self.malformed("text is not UTF-8"))
+    }
+
+    /// The payload of a field that is a number of any size, a truth value or an enum.
+    #[inline]
+    pub(crate) fn varint(&self) -> Result<u64, Malformed> {
+        match self.value {
+            Value::Varint(value) => Ok(value),
+            Value::Bytes(_) | Value::Fixed64(_) | Value::Fixed32(_) | Value::Group => {
+                Err(self.malformed("a varint field has another wire type"))
+            }
+        }
+    }
+
+    /// Puts the payload of a message that is there at most once into `slot`. A second one is not expected: as protobuf has
+    /// it, both are parts of one message.
+    #[inline]
+    pub(crate) fn once(&self, slot: &mut Option<&'a [u8]>) -> Result<(), Malformed> {
+        match slot.replace(self.bytes()?) {
+            None => Ok(()),
+            Some(_) => Err(self.malformed("a message is written in two parts")),
+        }
     }
 
     #[cold]

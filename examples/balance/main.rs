@@ -110,7 +110,7 @@ type Balanced = BoxCloneService<http::Request<Body>, http::Response<Body>, Statu
 /// What tower makes of the endpoints of a cluster: a service that takes the less busy one of two, and can be cloned.
 fn balanced(greeter: Resolution, cluster: &str) -> Balanced {
     let connections = discover(greeter, cluster, |endpoint| {
-        let uri = format!("http://{}", endpoint.address);
+        let uri = format!("http://{}", endpoint.address());
         // It connects with the first call, and again whenever it has to.
         let channel = Endpoint::from_shared(uri).expect("an address is a URI").connect_lazy();
         PendingRequests::new(channel, CompleteOnResponse::default())
@@ -167,7 +167,7 @@ async fn see(greeter: &mut Resolution, backends: &[&Backend]) -> Result<(), &'st
 
 fn usable(snapshot: &Snapshot) -> BTreeSet<SocketAddr> {
     let endpoints = snapshot.clusters().flat_map(|cluster| cluster.usable_endpoints());
-    endpoints.map(|endpoint| endpoint.address).collect()
+    endpoints.map(|endpoint| endpoint.address()).collect()
 }
 
 /// How long backends take for an answer.

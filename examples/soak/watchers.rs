@@ -193,13 +193,13 @@ fn of_cluster(cluster: &Cluster) -> Option<Value> {
 }
 
 fn of_endpoints(assignment: &ClusterLoadAssignment) -> Option<Value> {
-    Value::from_address(assignment.endpoints().next()?.address)
+    Value::from_address(assignment.endpoints().next()?.address())
 }
 
 fn of_snapshot(snapshot: &Snapshot) -> Option<Value> {
     let cluster = snapshot.route(&RouteQuery::new("/"))?.pick(0)?;
     let endpoint = cluster.first_usable_priority()?.usable_endpoints().next()?;
-    Value::from_address(endpoint.address)
+    Value::from_address(endpoint.address())
 }
 
 /// Watchers of each item.

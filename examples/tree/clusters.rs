@@ -209,7 +209,7 @@ impl<'a> Clusters<'a> {
 
 /// Region, zone and sub-zone, as far as there are any.
 fn name(locality: &Locality) -> String {
-    let parts = [&locality.region, &locality.zone, &locality.sub_zone];
+    let parts = [locality.region(), locality.zone(), locality.sub_zone()];
     join(parts.into_iter().filter(|part| !part.is_empty()), "/")
 }
 

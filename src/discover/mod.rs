@@ -13,7 +13,7 @@
 //! let shop = client.resolve("xds:///shop");
 //! let carts = discover(shop, "cart", |endpoint| {
 //!     // It connects with the first call, and again whenever it has to.
-//!     let address = format!("http://{}", endpoint.address);
+//!     let address = format!("http://{}", endpoint.address());
 //!     let channel = Endpoint::from_shared(address).expect("an address is a valid URI").connect_lazy();
 //!     PendingRequests::new(channel, CompleteOnResponse::default())
 //! });
@@ -141,7 +141,7 @@ where
             let inserted = changes
                 .inserted
                 .iter()
-                .map(|endpoint| Change::Insert(endpoint.address, (self.make)(endpoint)));
+                .map(|endpoint| Change::Insert(endpoint.address(), (self.make)(endpoint)));
             self.changes.extend(inserted);
             self.changes.extend(changes.removed.into_iter().map(Change::Remove));
         }

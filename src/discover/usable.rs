@@ -54,9 +54,10 @@ impl Usable {
         let mut gone: BTreeSet<_> = self.endpoints.keys().copied().collect();
         for endpoint in priority.into_iter().flat_map(PriorityView::usable_endpoints) {
             let endpoint = endpoint.endpoint();
-            gone.remove(&endpoint.address);
-            if self.endpoints.get(&endpoint.address).is_none_or(|before| !before.is_of(endpoint)) {
-                self.endpoints.insert(endpoint.address, Identity::of(endpoint));
+            let address = endpoint.address();
+            gone.remove(&address);
+            if self.endpoints.get(&address).is_none_or(|before| !before.is_of(endpoint)) {
+                self.endpoints.insert(address, Identity::of(endpoint));
                 changes.inserted.push(endpoint);
             }
         }
@@ -71,16 +72,16 @@ impl Usable {
 impl Identity {
     fn of(endpoint: &Endpoint) -> Self {
         Self {
-            additional_addresses: endpoint.additional_addresses.clone(),
-            hostname: endpoint.hostname.clone(),
-            metadata: endpoint.metadata.clone(),
+            additional_addresses: endpoint.additional_addresses().into(),
+            hostname: endpoint.hostname().map(Into::into),
+            metadata: endpoint.metadata().clone(),
         }
     }
 
     fn is_of(&self, endpoint: &Endpoint) -> bool {
-        self.additional_addresses == endpoint.additional_addresses
-            && self.hostname == endpoint.hostname
-            && self.metadata == endpoint.metadata
+        *self.additional_addresses == *endpoint.additional_addresses()
+            && self.hostname.as_deref() == endpoint.hostname()
+            && self.metadata == *endpoint.metadata()
     }
 }
 

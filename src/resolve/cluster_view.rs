@@ -56,7 +56,7 @@ pub struct PriorityView<'a> {
 /// fn weights(priority: PriorityView<'_>) {
 ///     for endpoint in priority.usable_endpoints() {
 ///         let locality = endpoint.locality();
-///         println!("{} {} in {} {}", endpoint.address, endpoint.weight, locality.locality, locality.weight);
+///         println!("{} {} in {} {}", endpoint.address(), endpoint.weight, locality.locality, locality.weight);
 ///     }
 /// }
 /// ```

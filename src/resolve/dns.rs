@@ -11,7 +11,7 @@ use tracing::debug;
 use crate::{
     protocol::{Backoff, LookupId, Settings, ViewId},
     resource::{
-        ClusterLoadAssignment, Endpoint, HealthStatus, Locality, Metadata,
+        ClusterLoadAssignment, Endpoint, Locality, Metadata,
         cluster::HostPort,
         endpoints::{LocalityEndpoints, Priority},
     },
@@ -272,15 +272,7 @@ impl HostSeen {
 /// One priority with one locality without a name, and in it one endpoint with all addresses (A37-5, A61).
 fn assignment(address: &HostPort, ips: &[IpAddr]) -> Option<ClusterLoadAssignment> {
     let mut sockets = ips.iter().map(|ip| SocketAddr::new(*ip, address.port));
-    let endpoint = Endpoint {
-        address: sockets.next()?,
-        additional_addresses: sockets.collect(),
-        health: HealthStatus::Unknown,
-        weight: NonZeroU32::MIN,
-        hostname: Some(address.to_string().into()),
-        hash_key: None,
-        metadata: Metadata::default(),
-    };
+    let endpoint = Endpoint::new(sockets.next()?, sockets.collect(), &address.to_string());
     let locality = LocalityEndpoints {
         locality: Locality::default(),
         weight: NonZeroU32::MIN,

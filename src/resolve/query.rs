@@ -70,7 +70,7 @@ impl Snapshot {
     ///     let route = snapshot.route(&RouteQuery::new(path).random(random))?;
     ///     let cluster = route.pick(random)?;
     ///     let endpoint = cluster.first_usable_priority()?.usable_endpoints().next()?;
-    ///     Some(endpoint.address)
+    ///     Some(endpoint.address())
     /// }
     /// ```
     pub fn route(&self, query: &RouteQuery<'_>) -> Option<RouteView<'_>> {

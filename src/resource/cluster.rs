@@ -344,7 +344,7 @@ fn eds(config: &cluster::cluster::EdsClusterConfig, name: &Arc<str>) -> Result<C
 
 /// Rule C4, by the type of the configuration (A37-3).
 fn aggregate(from: &CustomClusterType) -> Result<ClusterKind, Invalid> {
-    let config = from.typed_config.as_ref().ok_or(Invalid::field("typed_config", "must be set"))?;
+    let config = from.typed_config.as_ref().ok_or_else(|| Invalid::field("typed_config", "must be set"))?;
     let name = parts::message_name(&config.type_url);
     if name != AGGREGATE {
         let reason = format!("{name:?} is not supported, only {AGGREGATE}");
@@ -390,7 +390,7 @@ fn max_requests(from: Option<&cluster::CircuitBreakers>) -> u32 {
 fn idle_timeout(from: Option<&core::TypedExtensionConfig>) -> Result<Duration, Invalid> {
     let Some(config) = from else { return Ok(DEFAULT_IDLE_TIMEOUT) };
     let config: &google::Any =
-        config.typed_config.as_ref().ok_or(Invalid::field("typed_config", "must be set"))?;
+        config.typed_config.as_ref().ok_or_else(|| Invalid::field("typed_config", "must be set"))?;
     let name = parts::message_name(&config.type_url);
     if name != HTTP_PROTOCOL_OPTIONS {
         let reason = format!("{name:?} is not supported, only {HTTP_PROTOCOL_OPTIONS}");

@@ -111,7 +111,7 @@ impl Inline {
         if !name.is_empty() && !is_entry_name(name) {
             return Err(Invalid::field("name", format!("{name:?} is not of letters, digits and `_-./~:`")));
         }
-        let any = resource.ok_or(Invalid::field("resource", "must be set"))?;
+        let any = resource.ok_or_else(|| Invalid::field("resource", "must be set"))?;
         let bytes = value_of::<T>(&any).map_err(|e| e.at("resource"))?;
         let resource = T::parse(bytes.clone(), cx).map_err(|e| e.at("resource"))?;
         Ok(Self { name: name.into(), version: version.into(), bytes, resource: Arc::new(resource) })

@@ -1,25 +1,23 @@
 //! The endpoints of a cluster.
 
-use std::{
-    borrow::Cow,
-    collections::{BTreeMap, HashSet},
-    fmt, iter,
-    net::SocketAddr,
-    num::NonZeroU32,
-    sync::Arc,
-};
+use std::{collections::HashSet, num::NonZeroU32, sync::Arc};
 
 use bytes::Bytes;
 use prost::Message;
 use serde::Serialize;
 
 use super::{Context, Invalid, Metadata, Resource, matcher::Fraction, parts};
-use crate::pb::{
-    envoy::config::{
-        core::v3 as core,
-        endpoint::v3::{self as endpoint, cluster_load_assignment::policy, lb_endpoint::HostIdentifier},
-    },
-    google::protobuf as google,
+use crate::{
+    pb::envoy::config::endpoint::v3::{self as pb, cluster_load_assignment::policy},
+    wire::Fields,
+};
+
+mod endpoint;
+mod locality;
+
+pub use self::{
+    endpoint::{Endpoint, HealthStatus},
+    locality::Locality,
 };
 
 /// The endpoints of one cluster, by priority and locality.
@@ -58,59 +56,6 @@ pub struct LocalityEndpoints {
     pub metadata: Metadata,
 }
 
-/// A place; each part may be empty.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[non_exhaustive]
-pub struct Locality {
-    /// Such as a region of a cloud.
-    pub region: Box<str>,
-    /// A zone in the region.
-    pub zone: Box<str>,
-    /// A part of the zone, such as a rack.
-    pub sub_zone: Box<str>,
-}
-
-/// One server of a cluster; no address is that of two endpoints of an assignment.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct Endpoint {
-    /// Where it listens.
-    pub address: SocketAddr,
-    /// Where it listens too, such as its IPv6 address (A61).
-    pub additional_addresses: Box<[SocketAddr]>,
-    /// What the server knows of its health.
-    pub health: HealthStatus,
-    /// Its part of the requests, in proportion to the locality's other endpoints; 1 if not said.
-    pub weight: NonZeroU32,
-    /// Its name for TLS and for authority rewriting (A81), as the server wrote it.
-    pub hostname: Option<Box<str>>,
-    /// Where it stands on a hash ring, in place of its address (A76).
-    pub hash_key: Option<Box<str>>,
-    /// What else the server says about it.
-    pub metadata: Metadata,
-}
-
-/// What a server knows of an endpoint's health.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-#[non_exhaustive]
-pub enum HealthStatus {
-    /// Nothing; it is used like a healthy one.
-    Unknown,
-    /// It is well.
-    Healthy,
-    /// It does not answer as it should.
-    Unhealthy,
-    /// It is about to leave: nothing new is sent to it.
-    Draining,
-    /// It does not answer in time.
-    Timeout,
-    /// It answers, but others should be preferred.
-    Degraded,
-    /// A state that this client does not know.
-    Unrecognized,
-}
-
 /// Requests to be dropped on purpose, such as to shed load.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -125,39 +70,32 @@ impl Resource for ClusterLoadAssignment {
     const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment";
 
     fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
-        let from = endpoint::ClusterLoadAssignment::decode(bytes)?;
-        if from.cluster_name.is_empty() {
-            return Err(Invalid::field("cluster_name", "must not be empty"));
-        }
-        let drops = from.policy.unwrap_or_default().drop_overloads;
-        let drops = parts::each("drop_overloads", drops, DropOverload::parse);
-        Ok(Self {
-            cluster_name: from.cluster_name.into(),
-            drops: drops.map_err(|e| e.at("policy"))?,
-            priorities: priorities(from.endpoints, cx)?,
-        })
-    }
-}
-
-/// An endpoint by itself, as members of collections are.
-impl Resource for Endpoint {
-    const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.endpoint.v3.LbEndpoint";
-    const COLLECTION_TYPE_URL: Option<&'static str> =
-        Some("type.googleapis.com/envoy.config.endpoint.v3.LbEndpointCollection");
-
-    /// There is none in the message: endpoints come wrapped.
-    fn name(_: &[u8]) -> Result<Cow<'_, str>, Invalid> {
-        Err(Invalid::new("an endpoint has no name in it, and must be wrapped in a Resource"))
-    }
-
-    fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
-        let endpoint = Self::from_message(endpoint::LbEndpoint::decode(bytes)?, cx)?;
-        endpoint.check_addresses(&mut HashSet::new())?;
-        Ok(endpoint)
+        parts::read::<pb::ClusterLoadAssignment, _>(&bytes, |bytes| Self::read(bytes, cx))
     }
 }
 
 impl ClusterLoadAssignment {
+    fn read(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+        let (mut name, mut policy, mut count) = ("", None, 0);
+        for field in Fields::of(bytes) {
+            let field = field?;
+            match field.number {
+                1 => name = field.text()?,
+                2 => {
+                    field.bytes()?;
+                    count += 1;
+                }
+                4 => field.once(&mut policy)?,
+                _ => {}
+            }
+        }
+        if name.is_empty() {
+            return Err(Invalid::field("cluster_name", "must not be empty"));
+        }
+        let drops = policy.map_or(Ok([].into()), DropOverload::read).map_err(|e| e.at("policy"))?;
+        Ok(Self { cluster_name: name.into(), drops, priorities: priorities(count, bytes, cx)? })
+    }
+
     /// All localities, the highest priority first.
     pub fn localities(&self) -> impl Iterator<Item = &LocalityEndpoints> {
         self.priorities.iter().flat_map(|priority| &priority.localities)
@@ -169,86 +107,13 @@ impl ClusterLoadAssignment {
     }
 }
 
-impl Endpoint {
-    /// Whether new requests may be sent to it: its health is good, or not known.
-    pub fn is_healthy(&self) -> bool {
-        matches!(self.health, HealthStatus::Healthy | HealthStatus::Unknown)
-    }
-
-    /// All its addresses, the main one first.
-    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> {
-        iter::once(self.address).chain(self.additional_addresses.iter().copied())
-    }
-
-    /// Rules E7 and E10 to E16.
-    fn from_message(from: endpoint::LbEndpoint, cx: &Context<'_>) -> Result<Self, Invalid> {
-        let Some(HostIdentifier::Endpoint(host)) = from.host_identifier else {
-            return Err(Invalid::field("endpoint", "must be set"));
-        };
-        let parse =
-            |address: Option<&core::Address>| parts::socket_addr(address).map_err(|e| e.at("address"));
-        let address = parse(host.address.as_ref()).map_err(|e| e.at("endpoint"))?;
-        let additional_addresses = parts::each("additional_addresses", host.additional_addresses, |other| {
-            parse(other.address.as_ref())
-        });
-        let additional_addresses = additional_addresses.map_err(|e| e.at("endpoint"))?;
-        let weight = from.load_balancing_weight.map_or(1, |weight| weight.value);
-        let weight = NonZeroU32::new(weight).ok_or(Invalid::field(
-            "load_balancing_weight",
-            "must not be 0; leave out the endpoint instead",
-        ))?;
-        let metadata = Metadata::parse(from.metadata, cx).map_err(|e| e.at("metadata"))?;
-        Ok(Self {
-            address,
-            additional_addresses,
-            health: HealthStatus::of(from.health_status),
-            weight,
-            hostname: (!host.hostname.is_empty()).then(|| host.hostname.into()),
-            hash_key: metadata.text("envoy.lb", "hash_key").filter(|key| !key.is_empty()).map(Into::into),
-            metadata,
-        })
-    }
-
-    /// Rule E9.
-    fn check_addresses(&self, known: &mut HashSet<SocketAddr>) -> Result<(), Invalid> {
-        for (i, address) in self.addresses().enumerate() {
-            if !known.insert(address) {
-                let reason = format!("{address} is already the address of another endpoint");
-                let invalid = Invalid::field("address", reason);
-                let additional = i.checked_sub(1);
-                return Err(match additional {
-                    Some(i) => invalid.at_index("additional_addresses", i).at("endpoint"),
-                    None => invalid.at("endpoint"),
-                });
-            }
-        }
-        Ok(())
-    }
-}
-
-/// As in gRPC's metrics: `{region="R", zone="Z", sub_zone="S"}` (A78).
-impl fmt::Display for Locality {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { region, zone, sub_zone } = self;
-        write!(f, "{{region={region:?}, zone={zone:?}, sub_zone={sub_zone:?}}}")
-    }
-}
-
-impl HealthStatus {
-    fn of(number: i32) -> Self {
-        match core::HealthStatus::try_from(number) {
-            Ok(core::HealthStatus::Unknown) => Self::Unknown,
-            Ok(core::HealthStatus::Healthy) => Self::Healthy,
-            Ok(core::HealthStatus::Unhealthy) => Self::Unhealthy,
-            Ok(core::HealthStatus::Draining) => Self::Draining,
-            Ok(core::HealthStatus::Timeout) => Self::Timeout,
-            Ok(core::HealthStatus::Degraded) => Self::Degraded,
-            Err(_) => Self::Unrecognized,
-        }
-    }
-}
-
 impl DropOverload {
+    /// Those in a `Policy`.
+    fn read(policy: &[u8]) -> Result<Box<[Self]>, Invalid> {
+        let drops = pb::cluster_load_assignment::Policy::decode(policy)?.drop_overloads;
+        parts::each("drop_overloads", drops, Self::parse)
+    }
+
     /// Rule E13.
     fn parse(from: policy::DropOverload) -> Result<Self, Invalid> {
         if from.category.is_empty() {
@@ -264,70 +129,148 @@ impl DropOverload {
 }
 
 impl LocalityEndpoints {
+    /// Rules E2, E7 to E12 and E14 to E16; `whole` is what everything is a part of.
     fn parse(
-        from: endpoint::LocalityLbEndpoints,
+        from: &LocalityFields<'_>,
         weight: NonZeroU32,
+        whole: &Bytes,
         cx: &Context<'_>,
     ) -> Result<Self, Invalid> {
-        let core::Locality { region, zone, sub_zone } =
-            from.locality.ok_or(Invalid::field("locality", "must be set"))?;
-        let endpoints =
-            parts::each("lb_endpoints", from.lb_endpoints, |endpoint| Endpoint::from_message(endpoint, cx))?;
-        let sum: u64 = endpoints.iter().map(|endpoint| u64::from(endpoint.weight.get())).sum();
+        let locality = from.locality.ok_or_else(|| Invalid::field("locality", "must be set"))?;
+        let locality = Locality::read(locality)?;
+        let mut endpoints = Vec::with_capacity(from.count);
+        for (i, bytes) in parts::repeated(from.bytes, 2).enumerate() {
+            let endpoint = Endpoint::read(bytes, whole, cx);
+            endpoints.push(endpoint.map_err(|e| e.at_index("lb_endpoints", i))?);
+        }
+        let sum: u64 = endpoints.iter().map(|endpoint: &Endpoint| u64::from(endpoint.weight.get())).sum();
         if sum > MAX_SUM {
             let reason = format!("the weights of the endpoints add up to {sum}, which is over {MAX_SUM}");
             return Err(Invalid::field("lb_endpoints", reason));
         }
-        let locality = Locality { region: region.into(), zone: zone.into(), sub_zone: sub_zone.into() };
-        let metadata = Metadata::parse(from.metadata, cx).map_err(|e| e.at("metadata"))?;
-        Ok(Self { locality, weight, endpoints, metadata })
+        let metadata = Metadata::read(from.metadata, whole, cx).map_err(|e| e.at("metadata"))?;
+        Ok(Self { locality, weight, endpoints: endpoints.into(), metadata })
     }
 }
 
-/// Localities of one priority, each with its place in the message.
-#[derive(Default)]
-struct Draft {
-    places: Vec<usize>,
-    localities: Vec<LocalityEndpoints>,
+/// A `LocalityLbEndpoints` as it is on the wire.
+struct LocalityFields<'a> {
+    bytes: &'a [u8],
+    locality: Option<&'a [u8]>,
+    metadata: Option<&'a [u8]>,
+    /// 0 if there is none.
+    weight: u32,
+    priority: u32,
+    /// Its endpoints.
+    count: usize,
 }
 
-/// Rules E1 to E6 and E9.
-fn priorities(
-    from: Vec<endpoint::LocalityLbEndpoints>,
-    cx: &Context<'_>,
-) -> Result<Box<[Priority]>, Invalid> {
-    let mut drafts = BTreeMap::<u32, Draft>::new();
-    for (i, locality) in from.into_iter().enumerate() {
-        let weight = locality.load_balancing_weight.map(|google::UInt32Value { value }| value);
-        // Without weight, a locality is skipped before any other check (decisions on E2).
-        let Some(weight) = weight.and_then(NonZeroU32::new) else { continue };
-        let draft = drafts.entry(locality.priority).or_default();
-        draft.places.push(i);
-        let parsed = LocalityEndpoints::parse(locality, weight, cx);
-        draft.localities.push(parsed.map_err(|e| e.at_index("endpoints", i))?);
-    }
-    for (expected, (priority, draft)) in (0..).zip(&drafts) {
-        if *priority != expected {
-            let reason = format!("there is priority {priority}, but no priority {expected}");
-            return Err(Invalid::field("priority", reason).at_index("endpoints", draft.places[0]));
+impl<'a> LocalityFields<'a> {
+    fn read(bytes: &'a [u8]) -> Result<Self, Invalid> {
+        let mut fields = Self { bytes, locality: None, metadata: None, weight: 0, priority: 0, count: 0 };
+        let mut weight = None;
+        for field in Fields::of(bytes) {
+            let field = field?;
+            match field.number {
+                1 => field.once(&mut fields.locality)?,
+                2 => {
+                    field.bytes()?;
+                    fields.count += 1;
+                }
+                3 => field.once(&mut weight)?,
+                5 => fields.priority = field.varint()? as u32,
+                // What is not supported is not used, but it must be well-formed.
+                7 => drop(pb::locality_lb_endpoints::LbEndpointList::decode(field.bytes()?)?),
+                8 => drop(pb::LedsClusterLocalityConfig::decode(field.bytes()?)?),
+                9 => field.once(&mut fields.metadata)?,
+                _ => {}
+            }
         }
-        draft.check(*priority)?;
+        fields.weight = weight.map_or(Ok(0), parts::uint32_value)?;
+        Ok(fields)
+    }
+}
+
+/// A locality with its priority, and its place in the message.
+struct Draft {
+    priority: u32,
+    place: usize,
+    locality: LocalityEndpoints,
+}
+
+/// Rules E1 to E6 and E9, of so many localities in an assignment.
+fn priorities(count: usize, assignment: &Bytes, cx: &Context<'_>) -> Result<Box<[Priority]>, Invalid> {
+    let mut drafts = Vec::with_capacity(count);
+    for (place, bytes) in parts::repeated(assignment, 2).enumerate() {
+        let fields = LocalityFields::read(bytes)?;
+        // Without weight, a locality is skipped before any other check (decisions on E2).
+        let Some(weight) = NonZeroU32::new(fields.weight) else {
+            pb::LocalityLbEndpoints::decode(bytes)?;
+            continue;
+        };
+        let locality = LocalityEndpoints::parse(&fields, weight, assignment, cx);
+        let locality = locality.map_err(|e| e.at_index("endpoints", place))?;
+        drafts.push(Draft { priority: fields.priority, place, locality });
+    }
+    // Those of a priority stay in their order.
+    drafts.sort_by_key(|draft| draft.priority);
+    for (expected, drafts) in (0..).zip(drafts.chunk_by(|one, next| one.priority == next.priority)) {
+        let Draft { priority, place, .. } = drafts[0];
+        if priority != expected {
+            let reason = format!("there is priority {priority}, but no priority {expected}");
+            return Err(Invalid::field("priority", reason).at_index("endpoints", place));
+        }
+        check_localities(drafts)?;
     }
     check_addresses(&drafts)?;
-    Ok(drafts.into_values().map(|draft| Priority { localities: draft.localities.into() }).collect())
+    Ok(grouped(drafts))
 }
 
-/// Rule E9. Where an address is there twice, its place is looked for, and nowhere else.
-fn check_addresses(drafts: &BTreeMap<u32, Draft>) -> Result<(), Invalid> {
-    let localities = || drafts.values().flat_map(|draft| draft.places.iter().zip(&draft.localities));
-    let endpoints = localities().flat_map(|(_, locality)| &locality.endpoints);
-    let mut all: Vec<_> = endpoints.flat_map(Endpoint::addresses).collect();
-    all.sort_unstable();
-    if all.windows(2).all(|pair| pair[0] != pair[1]) {
+/// What is sorted by priority, none of which is left out.
+fn grouped(drafts: Vec<Draft>) -> Box<[Priority]> {
+    let mut priorities = Vec::with_capacity(drafts.last().map_or(0, |last| last.priority as usize + 1));
+    let mut drafts = drafts.into_iter();
+    while let Some(first) = drafts.as_slice().first() {
+        let priority = first.priority;
+        let size = drafts.as_slice().iter().take_while(|draft| draft.priority == priority).count();
+        let mut localities = Vec::with_capacity(size);
+        localities.extend(drafts.by_ref().take(size).map(|draft| draft.locality));
+        priorities.push(Priority { localities: localities.into() });
+    }
+    priorities.into()
+}
+
+/// Rules E4 and E5, for the localities of one priority.
+fn check_localities(drafts: &[Draft]) -> Result<(), Invalid> {
+    let sum: u64 = drafts.iter().map(|draft| u64::from(draft.locality.weight.get())).sum();
+    if sum > MAX_SUM {
+        let priority = drafts[0].priority;
+        let reason = format!(
+            "the weights of the localities of priority {priority} add up to {sum}, which is over {MAX_SUM}"
+        );
+        return Err(Invalid::field("endpoints", reason));
+    }
+    if are_distinct(drafts.iter().map(|draft| &draft.locality.locality)) {
         return Ok(());
     }
     let mut known = HashSet::new();
-    for (place, locality) in localities() {
+    for Draft { priority, place, locality: LocalityEndpoints { locality, .. } } in drafts {
+        if !known.insert(locality) {
+            let reason = format!("{locality} is there twice in priority {priority}");
+            return Err(Invalid::field("locality", reason).at_index("endpoints", *place));
+        }
+    }
+    Ok(())
+}
+
+/// Rule E9. Where an address is there twice, its place is looked for, and nowhere else.
+fn check_addresses(drafts: &[Draft]) -> Result<(), Invalid> {
+    let endpoints = drafts.iter().flat_map(|draft| &draft.locality.endpoints);
+    if are_distinct(endpoints.flat_map(Endpoint::addresses)) {
+        return Ok(());
+    }
+    let mut known = HashSet::new();
+    for Draft { place, locality, .. } in drafts {
         for (i, endpoint) in locality.endpoints.iter().enumerate() {
             let checked = endpoint.check_addresses(&mut known);
             checked.map_err(|e| e.at_index("lb_endpoints", i).at_index("endpoints", *place))?;
@@ -336,25 +279,14 @@ fn check_addresses(drafts: &BTreeMap<u32, Draft>) -> Result<(), Invalid> {
     Ok(())
 }
 
-impl Draft {
-    /// Rules E4 and E5.
-    fn check(&self, priority: u32) -> Result<(), Invalid> {
-        let sum: u64 = self.localities.iter().map(|locality| u64::from(locality.weight.get())).sum();
-        if sum > MAX_SUM {
-            let reason = format!(
-                "the weights of the localities of priority {priority} add up to {sum}, which is over {MAX_SUM}"
-            );
-            return Err(Invalid::field("endpoints", reason));
-        }
-        let mut known = HashSet::with_capacity(self.localities.len());
-        for (i, LocalityEndpoints { locality, .. }) in self.places.iter().zip(&self.localities) {
-            if !known.insert(locality) {
-                let reason = format!("{locality} is there twice in priority {priority}");
-                return Err(Invalid::field("locality", reason).at_index("endpoints", *i));
-            }
-        }
-        Ok(())
+fn are_distinct<T: Ord>(all: impl Iterator<Item = T> + Clone) -> bool {
+    // Servers often write them in their order, or only one.
+    if all.clone().is_sorted_by(|one, next| one < next) {
+        return true;
     }
+    let mut all: Vec<_> = all.collect();
+    all.sort_unstable();
+    all.windows(2).all(|pair| pair[0] != pair[1])
 }
 
 const MAX_SUM: u64 = u32::MAX as u64;

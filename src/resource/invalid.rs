@@ -1,5 +1,7 @@
 use std::{borrow::Cow, error::Error, fmt};
 
+use crate::wire::Malformed;
+
 /// Why a resource cannot be used: where in the message, and what is wrong there.
 ///
 /// The path is written as the protobuf fields are named, with indices of repeated fields:
@@ -73,6 +75,12 @@ impl fmt::Display for Invalid {
 }
 
 impl Error for Invalid {}
+
+impl From<Malformed> for Invalid {
+    fn from(malformed: Malformed) -> Self {
+        Self::new(format!("not a valid message: {malformed}"))
+    }
+}
 
 impl From<prost::DecodeError> for Invalid {
     fn from(error: prost::DecodeError) -> Self {

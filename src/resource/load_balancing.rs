@@ -169,7 +169,7 @@ fn first_supported(
     for (i, entry) in list.policies.iter().enumerate() {
         let at = |e: Invalid| e.at("typed_extension_config").at_index("policies", i);
         let config = entry.typed_extension_config.as_ref().ok_or(Invalid::new("must be set")).map_err(at)?;
-        let any = config.typed_config.as_ref().ok_or(Invalid::field("typed_config", "must be set"));
+        let any = config.typed_config.as_ref().ok_or_else(|| Invalid::field("typed_config", "must be set"));
         match policy(any.map_err(at)?, cx, depth).map_err(|e| at(e.at("typed_config")))? {
             Ok(policy) => return Ok(policy),
             Err(Unsupported(name)) => skipped.push(name),

@@ -1,7 +1,9 @@
 //! Metadata that a server attaches to clusters, localities and endpoints (A83, A86).
 
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::{collections::BTreeMap, fmt, net::SocketAddr};
 
+use bytes::Bytes;
+use prost::Message;
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
@@ -15,8 +17,12 @@ use crate::pb::{
 ///
 /// A key of `typed_filter_metadata` whose type is known wins over the same key of `filter_metadata`; values of other
 /// types are skipped (rule C32).
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Metadata(Box<[(Box<str>, MetadataValue)]>);
+#[derive(Clone, Default, PartialEq)]
+pub struct Metadata(Option<Box<Entries>>);
+
+/// Sorted by key; at least one.
+#[derive(Clone, PartialEq)]
+struct Entries(Box<[(Box<str>, MetadataValue)]>);
 
 /// One value of [`Metadata`]; in JSON an object, or `ip:port` for an address. An application may add types of its own:
 /// [`Registry::with_metadata`](super::Registry::with_metadata).
@@ -38,15 +44,21 @@ pub enum MetadataValue {
 }
 
 impl Metadata {
+    /// No keys.
+    pub(crate) const fn none() -> Self {
+        Self(None)
+    }
+
     /// The value of a key.
     pub fn get(&self, key: &str) -> Option<&MetadataValue> {
-        let found = self.0.binary_search_by(|(at, _)| (**at).cmp(key)).ok()?;
-        Some(&self.0[found].1)
+        let entries = self.entries();
+        let found = entries.binary_search_by(|(at, _)| (**at).cmp(key)).ok()?;
+        Some(&entries[found].1)
     }
 
     /// All keys, sorted, with their values.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &MetadataValue)> {
-        self.0.iter().map(|(key, value)| (&**key, value))
+        self.entries().iter().map(|(key, value)| (&**key, value))
     }
 
     /// The value of a key, if it is of a type `T` that the application has registered.
@@ -59,7 +71,7 @@ impl Metadata {
 
     /// Whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.is_none()
     }
 
     /// The address of the HTTP proxy to connect through (A86).
@@ -80,6 +92,23 @@ impl Metadata {
         }
     }
 
+    fn entries(&self) -> &[(Box<str>, MetadataValue)] {
+        self.0.as_ref().map_or(&[], |entries| &entries.0)
+    }
+
+    fn of(sorted: impl Iterator<Item = (Box<str>, MetadataValue)>) -> Self {
+        let entries: Box<[_]> = sorted.collect();
+        Self((!entries.is_empty()).then(|| Box::new(Entries(entries))))
+    }
+
+    /// Parses the bytes of a `Metadata`, which are a part of `whole`.
+    pub(super) fn read(bytes: Option<&[u8]>, whole: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+        match bytes {
+            Some(bytes) => Self::parse(Some(core::Metadata::decode(whole.slice_ref(bytes))?), cx),
+            None => Ok(Self::none()),
+        }
+    }
+
     /// Rules C32 and E15.
     pub(super) fn parse(from: Option<core::Metadata>, cx: &Context<'_>) -> Result<Self, Invalid> {
         let Some(core::Metadata { filter_metadata, typed_filter_metadata }) = from else {
@@ -88,7 +117,7 @@ impl Metadata {
         let plain = |object| MetadataValue::Struct(parts::json_object(object));
         if typed_filter_metadata.is_empty() {
             // The keys are sorted already.
-            return Ok(Self(filter_metadata.into_iter().map(|(key, of)| (key.into(), plain(of))).collect()));
+            return Ok(Self::of(filter_metadata.into_iter().map(|(key, of)| (key.into(), plain(of)))));
         }
         let mut all = BTreeMap::new();
         for (key, any) in typed_filter_metadata {
@@ -99,7 +128,13 @@ impl Metadata {
         for (key, object) in filter_metadata {
             all.entry(key).or_insert_with(|| plain(object));
         }
-        Ok(Self(all.into_iter().map(|(key, value)| (key.into(), value)).collect()))
+        Ok(Self::of(all.into_iter().map(|(key, value)| (key.into(), value))))
+    }
+}
+
+impl fmt::Debug for Metadata {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(self.iter()).finish()
     }
 }
 
@@ -143,8 +178,6 @@ const PROXY_ADDRESS: &str = "envoy.http11_proxy_transport_socket.proxy_address";
 
 #[cfg(test)]
 mod tests {
-    use prost::Message;
-
     use super::*;
     use crate::{
         pb::xds,

@@ -23,6 +23,8 @@ mod parts;
 mod registry;
 #[cfg(test)]
 mod samples;
+#[cfg(test)]
+mod shapes;
 
 pub mod cluster;
 pub mod cluster_plugin;

@@ -6,12 +6,16 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use prost::Message;
 use serde::Serializer;
 use serde_json::{Number, Value};
 
 use super::{Invalid, extension::Payload};
-use crate::pb::{envoy::config::core::v3 as core, google::protobuf as google, udpa, xds};
+use crate::{
+    pb::{envoy::config::core::v3 as core, google::protobuf as google, udpa, xds},
+    wire::{self, Fields, Malformed},
+};
 
 /// The name of a message in a type URL: what follows the last slash.
 pub(crate) fn message_name(type_url: &str) -> &str {
@@ -38,6 +42,36 @@ pub(crate) fn extension(any: &google::Any) -> Result<(Cow<'_, str>, Payload), In
 /// Decodes the value of an `Any` whose type has been looked at.
 pub(crate) fn decode<M: Message + Default>(any: &google::Any) -> Result<M, Invalid> {
     M::decode(any.value.clone()).map_err(|e| Invalid::from(e).at("value"))
+}
+
+/// Reads a resource from its bytes as they are.
+///
+/// `read` expects what encoders write: each message in one part, and of a oneof only what counts. What is not so, and what is
+/// rejected, is written anew by way of the message `M` and read again; so all means what it means to decoders of protobuf, and
+/// of what is no message they say why.
+pub(crate) fn read<M: Message + Default, T>(
+    bytes: &Bytes,
+    read: impl Fn(&Bytes) -> Result<T, Invalid>,
+) -> Result<T, Invalid> {
+    read(bytes).or_else(|_| read(&M::decode(bytes.clone())?.encode_to_vec().into()))
+}
+
+/// The entries of a repeated field of messages, all of which have been seen before.
+pub(crate) fn repeated(bytes: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
+    let of_number = Fields::of(bytes).filter_map(Result::ok).filter(move |field| field.number == number);
+    of_number.filter_map(|field| field.bytes().ok())
+}
+
+/// Reads a `UInt32Value`.
+pub(crate) fn uint32_value(bytes: &[u8]) -> Result<u32, Malformed> {
+    let mut value = 0;
+    for field in Fields::of(bytes) {
+        let field = field?;
+        if field.number == 1 {
+            value = field.varint()? as u32;
+        }
+    }
+    Ok(value)
 }
 
 /// Parses each entry of a repeated field. What there will be is known, so it is allocated once.
@@ -121,6 +155,38 @@ pub(crate) fn socket_addr(address: Option<&core::Address>) -> Result<SocketAddr,
     Ok(SocketAddr::new(ip, port))
 }
 
+/// The same from the bytes of an `Address`.
+pub(crate) fn read_socket_addr(bytes: Option<&[u8]>) -> Result<SocketAddr, Invalid> {
+    match bytes.map(|bytes| plain_socket_addr(bytes).ok_or(bytes)) {
+        Some(Ok(address)) => Ok(address),
+        Some(Err(bytes)) => socket_addr(Some(&core::Address::decode(bytes)?)),
+        None => socket_addr(None),
+    }
+}
+
+/// One that has its parts and no others, each once; most are so.
+fn plain_socket_addr(bytes: &[u8]) -> Option<SocketAddr> {
+    let mut fields = Fields::of(bytes);
+    let (Some(Ok(wire::Field { number: 1, value: wire::Value::Bytes(socket), .. })), None) =
+        (fields.next(), fields.next())
+    else {
+        return None;
+    };
+    let (mut ip, mut port) = (None, None);
+    for field in Fields::of(socket) {
+        match field {
+            Ok(wire::Field { number: 1, value: wire::Value::Varint(_), .. }) => {}
+            Ok(wire::Field { number: 2, value: wire::Value::Bytes(text), .. }) if ip.is_none() => {
+                ip = Some(text)
+            }
+            Ok(wire::Field { number: 3, value: wire::Value::Varint(value), .. }) => port = Some(value as u32),
+            Ok(_) | Err(_) => return None,
+        }
+    }
+    let ip: IpAddr = str::from_utf8(ip?).ok()?.parse().ok()?;
+    Some(SocketAddr::new(ip, port?.try_into().ok()?))
+}
+
 /// The `socket_address` in an address, whatever it holds.
 pub(crate) fn socket_address(address: Option<&core::Address>) -> Result<&core::SocketAddress, Invalid> {
     let address = address.ok_or(Invalid::new("must be set"))?;
@@ -177,8 +243,6 @@ const EXACT_INTEGERS: f64 = 9_007_199_254_740_992.0;
 
 #[cfg(test)]
 mod tests {
-    use bytes::Bytes;
-
     use super::*;
 
     #[test]

@@ -129,7 +129,8 @@ impl UpstreamTls {
     }
 
     fn from_message(message: tls::UpstreamTlsContext, cx: &Context<'_>) -> Result<Self, Invalid> {
-        let common = message.common_tls_context.ok_or(Invalid::field("common_tls_context", "must be set"))?;
+        let common =
+            message.common_tls_context.ok_or_else(|| Invalid::field("common_tls_context", "must be set"))?;
         let common = Common::parse(common, cx).map_err(|e| e.at("common_tls_context"))?;
         let roots = match (common.roots, common.system_roots) {
             (Some(provider), _) => Roots::Provider(provider),
@@ -173,7 +174,8 @@ impl DownstreamTls {
         {
             return Err(Invalid::field("ocsp_staple_policy", "only LENIENT_STAPLING is supported"));
         }
-        let common = message.common_tls_context.ok_or(Invalid::field("common_tls_context", "must be set"))?;
+        let common =
+            message.common_tls_context.ok_or_else(|| Invalid::field("common_tls_context", "must be set"))?;
         let common = Common::parse(common, cx).map_err(|e| e.at("common_tls_context"))?;
         let identity = common.identity.ok_or_else(|| {
             Invalid::field("tls_certificate_provider_instance", "must be set").at("common_tls_context")

@@ -314,5 +314,5 @@ fn draining(endpoints: &ClusterLoadAssignment) -> Vec<String> {
 fn addresses(endpoints: &ClusterLoadAssignment, wanted: impl Fn(HealthStatus) -> bool) -> Vec<String> {
     let localities = endpoints.priorities.iter().flat_map(|priority| priority.localities.iter());
     let all = localities.flat_map(|locality| locality.endpoints.iter());
-    all.filter(|endpoint| wanted(endpoint.health)).map(|endpoint| endpoint.address.to_string()).collect()
+    all.filter(|endpoint| wanted(endpoint.health)).map(|endpoint| endpoint.address().to_string()).collect()
 }

@@ -346,14 +346,14 @@ fn used(snapshot: &Snapshot) -> Vec<String> {
     let cluster = route.pick(0).expect("it leads to a cluster");
     let priority = cluster.first_usable_priority().into_iter();
     let mut all: Vec<_> = priority
-        .flat_map(|first| first.usable_endpoints().map(|endpoint| endpoint.address.to_string()))
+        .flat_map(|first| first.usable_endpoints().map(|endpoint| endpoint.address().to_string()))
         .collect();
     all.sort();
     all
 }
 
 fn addresses(cluster: ClusterView<'_>) -> Vec<String> {
-    cluster.usable_endpoints().map(|endpoint| endpoint.address.to_string()).collect()
+    cluster.usable_endpoints().map(|endpoint| endpoint.address().to_string()).collect()
 }
 
 /// Whether a cluster goes by another name of `cluster` than the newest.

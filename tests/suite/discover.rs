@@ -134,7 +134,7 @@ async fn all_changes_together_give_what_is_usable() {
                 .cluster("cart")
                 .unwrap()
                 .endpoints()
-                .any(|endpoint| endpoint.address.to_string() == marker)
+                .any(|endpoint| endpoint.address().to_string() == marker)
         };
         soon(shop.wait_for(is_last)).await.unwrap().unwrap();
         while let Some(change) = carts.next().now_or_never() {
@@ -158,7 +158,7 @@ async fn a_balancer_of_tower_calls_what_is_usable() {
     let client = builder_of(&server).build().unwrap();
     let mut shop = client.resolve("xds:///shop");
     let services = discover(shop.clone(), "cart", |endpoint| {
-        PendingRequests::new(Echo(endpoint.address), CompleteOnResponse::default())
+        PendingRequests::new(Echo(endpoint.address()), CompleteOnResponse::default())
     });
     let mut balance: Balance<_, ()> = Balance::new(services);
     let mut called = BTreeSet::new();
@@ -254,7 +254,7 @@ fn carts(client: &Client) -> Discover<SocketAddr, Make> {
 }
 
 fn address(endpoint: &Endpoint) -> SocketAddr {
-    endpoint.address
+    endpoint.address()
 }
 
 /// The next change: `+` for an insertion, `-` for a removal.

@@ -86,7 +86,7 @@ async fn a_tree_is_walked_on_the_fallback_and_on_the_primary_again() {
             let tree = soon(mesh.next()).await.unwrap().expect("no gap");
             let shop = tree.cluster("shop").expect("the routes lead to it");
             let found: Vec<_> =
-                shop.endpoints().map(|endpoint| endpoint.endpoint().address.to_string()).collect();
+                shop.endpoints().map(|endpoint| endpoint.endpoint().address().to_string()).collect();
             if found == [address] {
                 break;
             }
@@ -142,7 +142,7 @@ fn client(bootstrap: xdskit::config::BootstrapBuilder) -> Client {
 }
 
 fn addresses(assignment: &ClusterLoadAssignment) -> Vec<String> {
-    assignment.endpoints().map(|endpoint| endpoint.address.to_string()).collect()
+    assignment.endpoints().map(|endpoint| endpoint.address().to_string()).collect()
 }
 
 async fn soon<T>(future: impl Future<Output = T>) -> T {

@@ -74,7 +74,7 @@ fn cluster_text(cluster: ClusterView<'_>) -> String {
     match cluster.problem() {
         Some(why) => format!("{name}: {}", why.code()),
         None => {
-            let endpoints = cluster.usable_endpoints().map(|endpoint| endpoint.address.to_string());
+            let endpoints = cluster.usable_endpoints().map(|endpoint| endpoint.address().to_string());
             format!("{name}: {}", endpoints.collect::<Vec<_>>().join(" "))
         }
     }

@@ -135,13 +135,13 @@ proptest! {
                 .first_usable_priority()
                 .into_iter()
                 .flat_map(PriorityView::usable_endpoints)
-                .map(|endpoint| (endpoint.address, endpoint.hostname.clone()))
+                .map(|endpoint| (endpoint.address(), endpoint.hostname().map(Box::from)))
                 .collect();
             let never_empty = !replayed.is_empty() && !expected.is_empty();
             let changes = usable.update(&seen, "cart");
             for endpoint in changes.inserted {
-                let before = replayed.insert(endpoint.address, endpoint.hostname.clone());
-                prop_assert_ne!(before, Some(endpoint.hostname.clone()), "inserted for nothing");
+                let before = replayed.insert(endpoint.address(), endpoint.hostname().map(Box::from));
+                prop_assert_ne!(before, Some(endpoint.hostname().map(Box::from)), "inserted for nothing");
             }
             for address in changes.removed {
                 prop_assert!(replayed.remove(&address).is_some(), "removed twice");
@@ -201,7 +201,7 @@ fn host(endpoint: &mut LbEndpoint) -> &mut crate::pb::envoy::config::endpoint::v
 /// As text: `+` for those that are inserted, `-` for those that are removed.
 fn update(usable: &mut Usable, seen: &Resolved) -> String {
     let changes = usable.update(seen, "cart");
-    let inserted = changes.inserted.iter().map(|endpoint| format!("+{}", endpoint.address));
+    let inserted = changes.inserted.iter().map(|endpoint| format!("+{}", endpoint.address()));
     let removed = changes.removed.iter().map(|address| format!("-{address}"));
     inserted.chain(removed).collect::<Vec<_>>().join(" ")
 }

@@ -11,7 +11,7 @@ use crate::{
 };
 
 fn addresses<'a>(endpoints: impl Iterator<Item = EndpointView<'a>>) -> Vec<String> {
-    endpoints.map(|endpoint| endpoint.address.to_string()).collect()
+    endpoints.map(|endpoint| endpoint.address().to_string()).collect()
 }
 
 #[test]
@@ -91,7 +91,7 @@ fn a55_1_sessions_stay_on_endpoints_whose_health_the_cluster_allows() {
         let snapshot = snapshot("shop").aggregate("all", &["a"]).entry(entry).build();
         for name in ["a", "all"] {
             let endpoints = snapshot.cluster(name).unwrap().affinity_endpoints();
-            let ports: Vec<_> = endpoints.map(|endpoint| endpoint.address.port()).collect();
+            let ports: Vec<_> = endpoints.map(|endpoint| endpoint.address().port()).collect();
             assert_eq!(ports, expected, "{status:?}");
         }
     }
@@ -111,8 +111,8 @@ fn an_endpoint_knows_its_place_and_the_weights() {
     let mut seen = String::new();
     for endpoint in snapshot.cluster("all").unwrap().endpoints() {
         let locality = endpoint.locality();
-        let place = (endpoint.cluster().name(), endpoint.priority().index(), &*locality.locality.zone);
-        writeln!(seen, "{place:?} {} {} {}", locality.weight, endpoint.weight, endpoint.address).unwrap();
+        let place = (endpoint.cluster().name(), endpoint.priority().index(), locality.locality.zone());
+        writeln!(seen, "{place:?} {} {} {}", locality.weight, endpoint.weight, endpoint.address()).unwrap();
     }
     let expected = "(\"a\", 0, \"west\") 3 1 10.0.0.1:80\n\
                     (\"a\", 0, \"west\") 3 5 10.0.0.2:80\n\

@@ -210,7 +210,7 @@ fn a37_5_dns_gives_one_endpoint_with_all_addresses_in_one_locality() {
     assert_eq!(assignment.localities().count(), 1);
     assert_eq!(assignment.localities().next().expect("one").locality, Default::default());
     assert_eq!(assignment.endpoints().count(), 1);
-    assert_eq!(assignment.endpoints().next().expect("one").hostname.as_deref(), Some("db:80"), "A81-1");
+    assert_eq!(assignment.endpoints().next().expect("one").hostname(), Some("db:80"), "A81-1");
 }
 
 #[test]

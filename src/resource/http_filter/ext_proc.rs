@@ -88,8 +88,8 @@ impl Extension for ExtProc {
     /// Rule H11.
     fn parse(payload: Payload, cx: &Context<'_>) -> Result<Self, Invalid> {
         let message = pb::ExternalProcessor::decode(payload.message()?)?;
-        let service = message.grpc_service.ok_or(Invalid::field("grpc_service", "must be set"))?;
-        let mode = message.processing_mode.ok_or(Invalid::field("processing_mode", "must be set"))?;
+        let service = message.grpc_service.ok_or_else(|| Invalid::field("grpc_service", "must be set"))?;
+        let mode = message.processing_mode.ok_or_else(|| Invalid::field("processing_mode", "must be set"))?;
         let close = message.deferred_close_timeout.as_ref().map_or(Ok(CLOSE_TIMEOUT), parts::positive);
         let mutation = HeaderMutationRules::parse(message.mutation_rules.unwrap_or_default());
         let forward = HeaderForwardingRules::parse(message.forward_rules.unwrap_or_default());

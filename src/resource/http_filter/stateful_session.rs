@@ -90,7 +90,7 @@ impl StatefulSession {
 impl SessionCookie {
     fn parse(payload: Payload) -> Result<Self, Invalid> {
         let state = CookieBasedSessionState::decode(payload.message()?)?;
-        let cookie = state.cookie.ok_or(Invalid::field("cookie", "must be set"))?;
+        let cookie = state.cookie.ok_or_else(|| Invalid::field("cookie", "must be set"))?;
         if cookie.name.is_empty() {
             return Err(Invalid::field("cookie.name", "must not be empty"));
         }

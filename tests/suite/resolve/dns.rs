@@ -67,7 +67,7 @@ async fn a37_5_a61_all_addresses_of_a_host_are_one_endpoint() {
     let [endpoint] = &locality.endpoints[..] else { panic!("one endpoint") };
     let addresses: Vec<_> = endpoint.addresses().map(|address| address.to_string()).collect();
     assert_eq!(addresses, ["10.0.0.1:8080", "[2001:db8::1]:8080"]);
-    assert_eq!(endpoint.hostname.as_deref(), Some("cart.example:8080"));
+    assert_eq!(endpoint.hostname(), Some("cart.example:8080"));
 }
 
 #[tokio::test]
@@ -143,7 +143,7 @@ async fn a_host_that_is_an_address_and_the_systems_resolver() {
             .cluster("cart")
             .unwrap()
             .usable_endpoints()
-            .any(|endpoint| endpoint.address.ip().is_loopback())
+            .any(|endpoint| endpoint.address().ip().is_loopback())
     };
     assert!(soon(resolution.wait_for(localhost)).await.is_some());
 }

@@ -171,7 +171,7 @@ impl Generation for ClusterLoadAssignment {
     fn generation(&self) -> u32 {
         let name = self.cluster_name.split(':').next().expect("a name");
         let endpoint = &self.priorities[0].localities[0].endpoints[0];
-        let IpAddr::V4(found) = endpoint.address.ip() else { panic!("{endpoint:?} is of nobody") };
+        let IpAddr::V4(found) = endpoint.address().ip() else { panic!("{endpoint:?} is of nobody") };
         let [.., high, low] = found.octets();
         let generation = u32::from(high) << 8 | u32::from(low);
         assert_eq!(IpAddr::V4(found), address(name, generation), "the endpoints of {name:?}");

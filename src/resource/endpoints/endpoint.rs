@@ -1,0 +1,258 @@
+use std::{
+    borrow::Cow,
+    collections::HashSet,
+    fmt, iter,
+    net::{IpAddr, SocketAddr},
+    num::NonZeroU32,
+};
+
+use bytes::Bytes;
+use serde::{Serialize, Serializer, ser::SerializeStruct};
+
+use super::super::{Context, Invalid, Metadata, Resource, parts};
+use crate::{
+    pb::envoy::config::{core::v3 as core, endpoint::v3 as pb},
+    wire::Fields,
+};
+
+/// One server of a cluster; no address is that of two endpoints of an assignment.
+#[derive(Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Endpoint {
+    /// What the server knows of its health.
+    pub health: HealthStatus,
+    /// Its part of the requests, in proportion to the locality's other endpoints; 1 if not said.
+    pub weight: NonZeroU32,
+    ip: IpAddr,
+    port: u16,
+    /// `None` if there is nothing in it.
+    more: Option<Box<More>>,
+}
+
+/// What few endpoints have.
+#[derive(Clone, Default, PartialEq)]
+struct More {
+    additional_addresses: Box<[SocketAddr]>,
+    hostname: Box<str>,
+    metadata: Metadata,
+}
+
+/// What a server knows of an endpoint's health.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+#[non_exhaustive]
+pub enum HealthStatus {
+    /// Nothing; it is used like a healthy one.
+    Unknown,
+    /// It is well.
+    Healthy,
+    /// It does not answer as it should.
+    Unhealthy,
+    /// It is about to leave: nothing new is sent to it.
+    Draining,
+    /// It does not answer in time.
+    Timeout,
+    /// It answers, but others should be preferred.
+    Degraded,
+    /// A state that this client does not know.
+    Unrecognized,
+}
+
+/// An endpoint by itself, as members of collections are.
+impl Resource for Endpoint {
+    const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.endpoint.v3.LbEndpoint";
+    const COLLECTION_TYPE_URL: Option<&'static str> =
+        Some("type.googleapis.com/envoy.config.endpoint.v3.LbEndpointCollection");
+
+    /// There is none in the message: endpoints come wrapped.
+    fn name(_: &[u8]) -> Result<Cow<'_, str>, Invalid> {
+        Err(Invalid::new("an endpoint has no name in it, and must be wrapped in a Resource"))
+    }
+
+    fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+        parts::read::<pb::LbEndpoint, _>(&bytes, |bytes| {
+            let endpoint = Self::read(bytes, bytes, cx)?;
+            endpoint.check_addresses(&mut HashSet::new())?;
+            Ok(endpoint)
+        })
+    }
+}
+
+impl Endpoint {
+    /// One that nothing is known of but where it is and what it is called; its weight is 1.
+    pub(crate) fn new(address: SocketAddr, additional_addresses: Box<[SocketAddr]>, hostname: &str) -> Self {
+        Self {
+            health: HealthStatus::Unknown,
+            weight: NonZeroU32::MIN,
+            ip: address.ip(),
+            port: address.port(),
+            more: More { additional_addresses, hostname: hostname.into(), ..More::default() }.boxed(),
+        }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> SocketAddr {
+        SocketAddr::new(self.ip, self.port)
+    }
+
+    /// Where it listens too, such as its IPv6 address (A61).
+    pub fn additional_addresses(&self) -> &[SocketAddr] {
+        self.more.as_ref().map_or(&[], |more| &more.additional_addresses)
+    }
+
+    /// All its addresses, the main one first.
+    pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> + Clone {
+        iter::once(self.address()).chain(self.additional_addresses().iter().copied())
+    }
+
+    /// Its name for TLS and for authority rewriting (A81), as the server wrote it; never empty.
+    pub fn hostname(&self) -> Option<&str> {
+        self.more.as_ref().map(|more| &*more.hostname).filter(|name| !name.is_empty())
+    }
+
+    /// Where it stands on a hash ring, in place of its address (A76); never empty.
+    pub fn hash_key(&self) -> Option<&str> {
+        self.metadata().text("envoy.lb", "hash_key").filter(|key| !key.is_empty())
+    }
+
+    /// What else the server says about it.
+    pub fn metadata(&self) -> &Metadata {
+        const NONE: &Metadata = &Metadata::none();
+        self.more.as_ref().map_or(NONE, |more| &more.metadata)
+    }
+
+    /// Whether new requests may be sent to it: its health is good, or not known.
+    pub fn is_healthy(&self) -> bool {
+        matches!(self.health, HealthStatus::Healthy | HealthStatus::Unknown)
+    }
+
+    /// Reads an `LbEndpoint` by rules E7 and E10 to E16; `whole` is what it is a part of.
+    pub(super) fn read(bytes: &[u8], whole: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+        let (mut host, mut name, mut metadata, mut weight) = (None, None, None, None);
+        let mut health = 0;
+        for field in Fields::of(bytes) {
+            let field = field?;
+            match field.number {
+                1 => field.once(&mut host)?,
+                2 => health = field.varint()? as i32,
+                3 => field.once(&mut metadata)?,
+                4 => field.once(&mut weight)?,
+                5 => name = Some(field.text()?),
+                _ => {}
+            }
+        }
+        // A name in place of the endpoint is not supported. Of both, the last one would count.
+        let host =
+            host.filter(|_| name.is_none()).ok_or_else(|| Invalid::field("endpoint", "must be set"))?;
+        let (address, mut more) = More::read(host).map_err(|e| e.at("endpoint"))?;
+        let weight = NonZeroU32::new(weight.map_or(Ok(1), parts::uint32_value)?).ok_or_else(|| {
+            Invalid::field("load_balancing_weight", "must not be 0; leave out the endpoint instead")
+        })?;
+        more.metadata = Metadata::read(metadata, whole, cx).map_err(|e| e.at("metadata"))?;
+        Ok(Self {
+            health: HealthStatus::of(health),
+            weight,
+            ip: address.ip(),
+            port: address.port(),
+            more: more.boxed(),
+        })
+    }
+
+    /// Rule E9.
+    pub(super) fn check_addresses(&self, known: &mut HashSet<SocketAddr>) -> Result<(), Invalid> {
+        for (i, address) in self.addresses().enumerate() {
+            if !known.insert(address) {
+                let reason = format!("{address} is already the address of another endpoint");
+                let invalid = Invalid::field("address", reason);
+                let additional = i.checked_sub(1);
+                return Err(match additional {
+                    Some(i) => invalid.at_index("additional_addresses", i).at("endpoint"),
+                    None => invalid.at("endpoint"),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut f = f.debug_struct("Endpoint");
+        f.field("address", &self.address());
+        f.field("additional_addresses", &self.additional_addresses());
+        f.field("health", &self.health).field("weight", &self.weight);
+        f.field("hostname", &self.hostname()).field("metadata", self.metadata()).finish()
+    }
+}
+
+impl Serialize for Endpoint {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut object = to.serialize_struct("Endpoint", 7)?;
+        object.serialize_field("address", &self.address())?;
+        object.serialize_field("additional_addresses", self.additional_addresses())?;
+        object.serialize_field("health", &self.health)?;
+        object.serialize_field("weight", &self.weight)?;
+        object.serialize_field("hostname", &self.hostname())?;
+        object.serialize_field("hash_key", &self.hash_key())?;
+        object.serialize_field("metadata", self.metadata())?;
+        object.end()
+    }
+}
+
+impl More {
+    /// Reads an `Endpoint`: its main address, and what else it has.
+    fn read(bytes: &[u8]) -> Result<(SocketAddr, Self), Invalid> {
+        let (mut address, mut hostname, mut additional) = (None, "", 0);
+        for field in Fields::of(bytes) {
+            let field = field?;
+            match field.number {
+                1 => field.once(&mut address)?,
+                3 => hostname = field.text()?,
+                4 => {
+                    field.bytes()?;
+                    additional += 1;
+                }
+                _ => {}
+            }
+        }
+        let address = read_address(address)?;
+        let mut additional_addresses = Vec::with_capacity(additional);
+        for (i, bytes) in parts::repeated(bytes, 4).enumerate() {
+            let mut address = None;
+            for field in Fields::of(bytes) {
+                let field = field?;
+                if field.number == 1 {
+                    field.once(&mut address)?;
+                }
+            }
+            let address = read_address(address).map_err(|e| e.at_index("additional_addresses", i))?;
+            additional_addresses.push(address);
+        }
+        let additional_addresses = additional_addresses.into();
+        Ok((address, Self { additional_addresses, hostname: hostname.into(), ..Self::default() }))
+    }
+
+    fn boxed(self) -> Option<Box<Self>> {
+        let Self { additional_addresses, hostname, metadata } = &self;
+        let is_empty = additional_addresses.is_empty() && hostname.is_empty() && metadata.is_empty();
+        (!is_empty).then(|| Box::new(self))
+    }
+}
+
+fn read_address(bytes: Option<&[u8]>) -> Result<SocketAddr, Invalid> {
+    parts::read_socket_addr(bytes).map_err(|e| e.at("address"))
+}
+
+impl HealthStatus {
+    fn of(number: i32) -> Self {
+        match core::HealthStatus::try_from(number) {
+            Ok(core::HealthStatus::Unknown) => Self::Unknown,
+            Ok(core::HealthStatus::Healthy) => Self::Healthy,
+            Ok(core::HealthStatus::Unhealthy) => Self::Unhealthy,
+            Ok(core::HealthStatus::Draining) => Self::Draining,
+            Ok(core::HealthStatus::Timeout) => Self::Timeout,
+            Ok(core::HealthStatus::Degraded) => Self::Degraded,
+            Err(_) => Self::Unrecognized,
+        }
+    }
+}

@@ -1,0 +1,132 @@
+use std::{cmp::Ordering, fmt};
+
+use serde::{Serialize, Serializer, ser::SerializeStruct};
+
+use super::super::Invalid;
+use crate::wire::Fields;
+
+/// A place; each part may be empty.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+pub struct Locality {
+    /// All parts, one after the other: there are many localities, and this takes one allocation, or none.
+    text: Box<str>,
+    /// Where in the text the zone starts.
+    zone: u32,
+    /// Where in the text the part of the zone starts.
+    sub_zone: u32,
+}
+
+impl Locality {
+    /// A place by its parts.
+    ///
+    /// # Panics
+    /// When a region and its zone are longer than 4 GiB.
+    pub fn new(region: &str, zone: &str, sub_zone: &str) -> Self {
+        let start = |length: usize| u32::try_from(length).expect("names of places are shorter than 4 GiB");
+        Self {
+            text: [region, zone, sub_zone].concat().into(),
+            zone: start(region.len()),
+            sub_zone: start(region.len() + zone.len()),
+        }
+    }
+
+    /// Such as a region of a cloud.
+    pub fn region(&self) -> &str {
+        &self.text[..self.zone as usize]
+    }
+
+    /// A zone in the region.
+    pub fn zone(&self) -> &str {
+        &self.text[self.zone as usize..self.sub_zone as usize]
+    }
+
+    /// A part of the zone, such as a rack.
+    pub fn sub_zone(&self) -> &str {
+        &self.text[self.sub_zone as usize..]
+    }
+
+    pub(super) fn read(bytes: &[u8]) -> Result<Self, Invalid> {
+        let (mut region, mut zone, mut sub_zone) = ("", "", "");
+        for field in Fields::of(bytes) {
+            let field = field?;
+            match field.number {
+                1 => region = field.text()?,
+                2 => zone = field.text()?,
+                3 => sub_zone = field.text()?,
+                _ => {}
+            }
+        }
+        if bytes.len() > u32::MAX as usize {
+            return Err(Invalid::new("the name of a place is longer than 4 GiB"));
+        }
+        Ok(Self::new(region, zone, sub_zone))
+    }
+
+    fn parts(&self) -> [&str; 3] {
+        [self.region(), self.zone(), self.sub_zone()]
+    }
+}
+
+/// By region, then zone, then the part of the zone.
+impl Ord for Locality {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.parts().cmp(&other.parts())
+    }
+}
+
+impl PartialOrd for Locality {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl fmt::Debug for Locality {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [region, zone, sub_zone] = self.parts();
+        let mut f = f.debug_struct("Locality");
+        f.field("region", &region).field("zone", &zone).field("sub_zone", &sub_zone).finish()
+    }
+}
+
+/// As in gRPC's metrics: `{region="R", zone="Z", sub_zone="S"}` (A78).
+impl fmt::Display for Locality {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [region, zone, sub_zone] = self.parts();
+        write!(f, "{{region={region:?}, zone={zone:?}, sub_zone={sub_zone:?}}}")
+    }
+}
+
+impl Serialize for Locality {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let [region, zone, sub_zone] = self.parts();
+        let mut object = to.serialize_struct("Locality", 3)?;
+        object.serialize_field("region", region)?;
+        object.serialize_field("zone", zone)?;
+        object.serialize_field("sub_zone", sub_zone)?;
+        object.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_stay_apart() {
+        let place = Locality::new("r", "zo", "s");
+        assert_eq!((place.region(), place.zone(), place.sub_zone()), ("r", "zo", "s"));
+        assert_ne!(place, Locality::new("rz", "o", "s"));
+        assert_eq!(format!("{place:?}"), r#"Locality { region: "r", zone: "zo", sub_zone: "s" }"#);
+        assert_eq!(Locality::default(), Locality::new("", "", ""));
+    }
+
+    #[test]
+    fn places_are_in_the_order_of_their_parts() {
+        let names = ["", "a", "ab", "b"];
+        let all = || names.iter().flat_map(|r| names.iter().flat_map(move |z| names.map(|s| (*r, *z, s))));
+        for (one, other) in all().flat_map(|one| all().map(move |other| (one, other))) {
+            let place = |(region, zone, sub_zone)| Locality::new(region, zone, sub_zone);
+            assert_eq!(place(one).cmp(&place(other)), one.cmp(&other));
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! Messages as no encoder writes them but every decoder reads them: fields in any order, numbers twice, messages in parts, and
+//! among them what nobody knows.
+
+use bytes::Bytes;
+use proptest::{prelude::*, sample::select};
+use prost::Message;
+
+use super::{Context, Invalid, Resource};
+
+/// What a field may hold.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Shape {
+    Number(&'static [u64]),
+    Text(&'static [&'static str]),
+    Message(&'static [Field]),
+}
+
+/// A field: its number, how often it is chosen beside the others, and what is in it.
+pub(super) type Field = (u32, u32, Shape);
+
+/// Bytes of a message with some of these fields.
+pub(super) fn message(fields: &'static [Field]) -> BoxedStrategy<Vec<u8>> {
+    let known = fields.iter().map(|(number, weight, shape)| (*weight, field(*number, *shape)));
+    let all: Vec<_> = known.chain([(1, strange(fields))]).collect();
+    let some = prop::collection::vec(prop::strategy::Union::new_weighted(all), 0..=fields.len() + 2);
+    some.prop_map(|fields| fields.concat()).boxed()
+}
+
+fn field(number: u32, shape: Shape) -> BoxedStrategy<Vec<u8>> {
+    let key = move |wire_type| varint(u64::from(number << 3 | wire_type));
+    match shape {
+        Shape::Number(values) => select(values).prop_map(move |n| [key(0), varint(n)].concat()).boxed(),
+        Shape::Text(texts) => {
+            select(texts).prop_map(move |t| [key(2), delimited(t.as_bytes())].concat()).boxed()
+        }
+        Shape::Message(fields) => {
+            message(fields).prop_map(move |bytes| [key(2), delimited(&bytes)].concat()).boxed()
+        }
+    }
+}
+
+/// A field that nobody knows, of any wire type; now and then one of those that are known, with a wrong one, or bytes that are
+/// no field.
+fn strange(fields: &'static [Field]) -> BoxedStrategy<Vec<u8>> {
+    let known = fields.iter().map(|(number, ..)| *number);
+    let numbers: Vec<_> = known.chain([1000; 60]).collect();
+    let end = prop_oneof![30 => Just(4), 1 => Just(3)];
+    (select(numbers), 0..6u32, end)
+        .prop_map(|(number, wire_type, end)| {
+            let key = move |wire_type| varint(u64::from(number << 3 | wire_type));
+            let value = match wire_type {
+                0 => varint(1 << 40),
+                1 => vec![1; 8],
+                2 => delimited(b"\xff"),
+                3 => [key(0), vec![1], key(end)].concat(),
+                4 if number < 1000 => vec![],
+                4 => return vec![],
+                _ => vec![1; 4],
+            };
+            [key(wire_type), value].concat()
+        })
+        .boxed()
+}
+
+fn delimited(bytes: &[u8]) -> Vec<u8> {
+    [&varint(bytes.len() as u64), bytes].concat()
+}
+
+fn varint(mut value: u64) -> Vec<u8> {
+    let mut bytes = vec![];
+    while value > 0x7f {
+        bytes.push(value as u8 | 0x80);
+        value >>= 7;
+    }
+    bytes.push(value as u8);
+    bytes
+}
+
+/// Bytes are what the message `M` is that a decoder makes of them: the same value, or the same rejection.
+pub(super) fn is_read_as_decoded<T, M>(
+    bytes: Vec<u8>,
+    cx: &Context<'_>,
+) -> Result<Result<T, Invalid>, TestCaseError>
+where
+    T: Resource + PartialEq + Clone,
+    M: Message + Default,
+{
+    let bytes = Bytes::from(bytes);
+    let parsed = T::parse(bytes.clone(), cx);
+    match M::decode(bytes) {
+        Ok(message) => prop_assert_eq!(&parsed, &T::parse(message.encode_to_vec().into(), cx)),
+        Err(e) => prop_assert_eq!(&parsed, &Err(Invalid::from(e))),
+    }
+    Ok(parsed)
+}
