@@ -76,6 +76,11 @@ impl LetGo {
         self.has_come_back
     }
 
+    /// The name that was let go last, if any was.
+    pub(crate) fn last_name(&self) -> Option<&str> {
+        self.order.back().map(|(_, name)| &**name)
+    }
+
     /// Whether a name was let go, but the server may not have heard of that.
     pub(crate) fn is_name_unheard(&self, name: &str) -> bool {
         self.names.get(name).is_some_and(|told| told.answered == self.answered)

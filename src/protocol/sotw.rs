@@ -39,11 +39,13 @@ struct OnStream {
     requested: bool,
     /// A name was sent, so an empty list does not mean everything any more (B1.2 to B1.5).
     named: bool,
+    /// A request that the server cannot have dropped as outdated (B1.8) held a name, so that it knows that.
+    named_for_sure: bool,
     nonce: String,
     let_go: LetGo,
     /// The names of the last request, as they went out.
     names: Bytes,
-    /// Whether the server sends everything, as far as it was told.
+    /// Whether the server sends everything, as far as it was told, or may take an empty list for that.
     wildcard: bool,
     /// Each with the version that it tells.
     answers: VecDeque<(Version, Answer)>,
@@ -119,6 +121,10 @@ impl Sotw {
             put_text(3, "*", &mut names);
         }
         names.extend_from_slice(&sorted);
+        if held_back && names.is_empty() && !on_stream.named_for_sure {
+            // An empty list could mean everything to it, and what follows would be no news.
+            let_go.last_name().into_iter().for_each(|name| put_text(3, name, &mut names));
+        }
         on_stream.names = names.freeze();
         on_stream.named |= !on_stream.names.is_empty();
         let silent = !on_stream.named && !wildcard;
@@ -127,6 +133,9 @@ impl Sotw {
             on_stream.wildcard = had_wildcard;
         } else if had_wildcard && !wildcard {
             let_go.on_wildcard_let_go(now);
+        }
+        if on_stream.names.is_empty() && !on_stream.named_for_sure {
+            on_stream.wildcard = true;
         }
         silent
     }
@@ -273,8 +282,12 @@ impl Variant for Sotw {
             self.pace.on_written(interest.named(), now);
         }
         let answer = self.on_stream.answers.pop_front();
-        if answer.is_some() && self.on_stream.answers.is_empty() {
+        let is_newest = answer.is_some() && self.on_stream.answers.is_empty();
+        if is_newest {
             self.on_stream.let_go.on_answered();
+        }
+        if is_newest || !self.on_stream.requested {
+            self.on_stream.named_for_sure |= !self.on_stream.names.is_empty();
         }
         if silent && answer.is_none() {
             return (None, written);

@@ -202,3 +202,49 @@ fn a_wildcard_that_could_not_be_ended_is_asked_for_again_on_a_new_stream() {
     assert_eq!(rig.watch::<Full>("*").1, ["disconnect 0.1", "connect 0.2"]);
     assert_eq!(rig.connect(2), ["read", "send Full [] 1/ node"]);
 }
+
+#[test]
+fn b1_8_a_wildcard_that_the_server_may_not_know_to_be_ended_is_news_for_it_again() {
+    let mut rig = Rig::new();
+    let (all, _) = rig.watch::<Full>("*");
+    rig.connect(1);
+    rig.sent(1);
+    rig.receive(1, &response::<Full>("1", vec![]));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    rig.unwatch(all);
+    rig.pass(Duration::from_millis(20));
+    // A name ends the wildcard, but a response is on its way, so that the server drops the request as outdated.
+    let (a, said) = rig.watch::<Full>("a");
+    assert_eq!(said, ["send Full [a] 1/n1"]);
+    rig.sent(1);
+    rig.watch::<Full>("*");
+    rig.unwatch(a);
+    // With an empty list in the answer everything would stay as it was for the server.
+    let said = rig.receive(1, &response::<Full>("2", vec![any::<Full>("b", "x")]));
+    assert_eq!(said[..2], ["read", "send Full [a] 2/n2"]);
+    rig.sent(1);
+    assert_eq!(rig.pass(Duration::from_millis(20)), ["send Full [*] 2/n2"]);
+}
+
+#[test]
+fn b1_8_an_empty_list_that_may_mean_everything_to_the_server_is_no_end_of_the_wildcard() {
+    let mut rig = Rig::new();
+    let (all, _) = rig.watch::<Full>("*");
+    rig.connect(1);
+    rig.sent(1);
+    rig.receive(1, &response::<Full>("1", vec![]));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    rig.unwatch(all);
+    let (a, _) = rig.watch::<Full>("a");
+    rig.sent(1);
+    rig.unwatch(a);
+    rig.pass(Duration::from_millis(20));
+    // What named something was dropped, so that the answer says nothing to the server.
+    let said = rig.receive(1, &response::<Full>("2", vec![]));
+    assert_eq!(said, ["read", "send Full [] 2/n2"]);
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.watch::<Full>("*").1, ["disconnect 0.1", "connect 0.2"]);
+}
