@@ -53,11 +53,19 @@ enum State {
 struct Held {
     resource: Erased,
     /// What it was parsed from, for telling whether it changed.
-    bytes: Bytes,
+    raw: Raw,
     version: Version,
     /// When it came last, changed or not.
     updated: Instant,
     warning: Option<Box<Setback>>,
+}
+
+/// What a resource was parsed from.
+#[derive(Debug)]
+pub(crate) struct Raw {
+    pub(crate) bytes: Bytes,
+    /// It came without a wrapper, so that its name is the one in the bytes.
+    pub(crate) bare: bool,
 }
 
 /// What bad news does to a good resource: the switches of a server's bootstrap entry, and of the client.
@@ -96,8 +104,16 @@ impl Entry {
     /// What it was last parsed from, while it is held.
     pub(crate) fn bytes(&self) -> Option<&Bytes> {
         match &self.state {
-            State::Held(held) => Some(&held.bytes),
+            State::Held(held) => Some(&held.raw.bytes),
             State::Waiting { .. } | State::Gone(_) => None,
+        }
+    }
+
+    /// The same, if these bytes without a wrapper can be nothing but this resource.
+    pub(crate) fn bare_bytes(&self) -> Option<&[u8]> {
+        match &self.state {
+            State::Held(Held { raw: Raw { bytes, bare: true }, .. }) => Some(bytes),
+            State::Held(_) | State::Waiting { .. } | State::Gone(_) => None,
         }
     }
 
@@ -192,11 +208,26 @@ impl Entry {
     }
 
     /// A good resource came.
-    pub(crate) fn on_accepted(&mut self, resource: Erased, bytes: Bytes, update: Update) -> News {
+    pub(crate) fn on_accepted(&mut self, resource: Erased, raw: impl Into<Raw>, update: Update) -> News {
         let Update { version, at: updated } = update;
-        self.state = State::Held(Held { resource, bytes, version, updated, warning: None });
+        let raw = raw.into();
+        self.state = State::Held(Held { resource, raw, version, updated, warning: None });
         self.is_expired = false;
         News::Changed
+    }
+
+    /// The held resource came again, and there is nothing else to it. False if it is not held, or something is wrong with it.
+    pub(crate) fn confirm(&mut self, new: &Version, at: Instant) -> bool {
+        match &mut self.state {
+            State::Held(Held { version, updated, warning: None, .. }) => {
+                if *version != *new {
+                    *version = new.clone();
+                }
+                *updated = at;
+                true
+            }
+            State::Held(_) | State::Waiting { .. } | State::Gone(_) => false,
+        }
     }
 
     /// The held resource came again, so whatever was wrong with it is over.
@@ -287,6 +318,13 @@ impl Entry {
             State::Waiting { .. } | State::Gone(_) => self.state = State::Gone(setback),
         }
         if known { News::Same } else { News::Changed }
+    }
+}
+
+/// Of which nothing is known but that it is there.
+impl From<Bytes> for Raw {
+    fn from(bytes: Bytes) -> Self {
+        Self { bytes, bare: false }
     }
 }
 

@@ -8,7 +8,7 @@ mod table;
 
 pub use self::setback::ResourceState;
 pub(crate) use self::{
-    entry::{Entry, News, Policy},
+    entry::{Entry, News, Policy, Raw},
     places::Places,
     redirect::Redirect,
     setback::{Setback, Update},

@@ -48,7 +48,7 @@ impl Engine {
         let is_held = held.is_some_and(|id| self.table.get(id).is_some_and(|entry| !entry.is_glob));
         // Old servers know no time to live: what has one is confirmed, be it something that is not held.
         let found = match is_held || item.ttl.is_some() {
-            true => Located::new(index, Said::Heartbeat).with_value(Span::default(), item),
+            true => Located { is_wrapped: true, ..Located::new(index, Said::Heartbeat) },
             false => removed,
         };
         self.find_place(job, &name, found);
@@ -57,7 +57,7 @@ impl Engine {
     /// Finds the places of other names of an element, as far as somebody asks for them (B2.19).
     pub(super) fn find_aliases(&mut self, job: &mut Job, name: &str, found: Located) {
         let envelope = job.envelope.clone();
-        for alias in envelope.aliases(found.index) {
+        for alias in envelope.aliases(found.index as usize) {
             let Ok(alias) = canonical(envelope.text(alias)) else { continue };
             let interest = self.peer(job.server()).machine.interest(job.ty());
             if alias != name && interest.is_some_and(|interest| interest.find(&alias).is_some()) {

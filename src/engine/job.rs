@@ -59,22 +59,21 @@ pub(super) enum Stage {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Located {
     pub(super) value: Span,
-    /// The version of the resource alone; empty if it has that of the response.
-    pub(super) version: Span,
-    pub(super) ttl: Option<Duration>,
     /// The place of the resource in the response; behind all of them, those of the removed names.
-    pub(super) index: usize,
+    pub(super) index: u32,
     pub(super) said: Said,
+    /// It came in a wrapper, which may say more of it.
+    pub(super) is_wrapped: bool,
     /// `None` when nobody has asked for the name.
     pub(super) sub: Option<SubId>,
-    /// Tells it from a later one in the same place.
-    pub(super) serial: u64,
 }
 
 /// What a response says of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Said {
     Resource,
+    /// The resource that is held, byte for byte. It has no wrapper; where its bytes are was not looked for.
+    Same,
     /// It is to be had elsewhere (C20).
     Redirect,
     /// There is none (B2.14, B2.17, B2.18).
@@ -87,7 +86,7 @@ impl Said {
     /// Whether the server has something under the name.
     pub(super) fn is_there(self) -> bool {
         match self {
-            Self::Resource | Self::Redirect => true,
+            Self::Resource | Self::Same | Self::Redirect => true,
             Self::Removed | Self::Heartbeat => false,
         }
     }
@@ -151,12 +150,40 @@ impl Job {
 
     /// What it is for one resource, whose version was `known` before.
     pub(super) fn update_of(&self, located: &Located, known: &Version) -> Update {
-        let version = match self.envelope.text(located.version) {
+        let version = match self.version_of(located) {
             "" => self.version.clone(),
             text if text == known.as_str() => known.clone(),
             text => text.into(),
         };
         Update { version, at: self.since }
+    }
+
+    /// How long a resource is good.
+    pub(super) fn ttl_of(&self, located: &Located) -> Option<Duration> {
+        if located.is_wrapped { self.item_of(located).ttl } else { None }
+    }
+
+    /// Whether a resource came by itself, without a wrapper, so that its name is the one in it.
+    pub(super) fn is_bare(&self, located: &Located) -> bool {
+        located.said == Said::Resource && !located.is_wrapped
+    }
+
+    /// The version of a resource alone; empty if it has that of the response.
+    pub(super) fn version_of(&self, located: &Located) -> &str {
+        if located.is_wrapped { self.envelope.text(self.item_of(located).version) } else { "" }
+    }
+
+    /// What was found to be unchanged, as if that had not been looked for.
+    pub(super) fn again(&self, located: Located) -> Located {
+        match self.item_of(&located).body {
+            Body::Resource(value) => Located { value, said: Said::Resource, ..located },
+            // It is a resource: its bytes are those of one.
+            Body::Redirect(_) | Body::Unset | Body::Unusable(_) => located,
+        }
+    }
+
+    fn item_of(&self, located: &Located) -> Item {
+        self.envelope.item(located.index as usize)
     }
 
     /// Notes an element that is not known to be of any name.
@@ -185,12 +212,7 @@ impl Job {
 
 impl Located {
     pub(super) fn new(index: usize, said: Said) -> Self {
-        let none = Span::default();
-        Self { value: none, version: none, ttl: None, index, said, sub: None, serial: 0 }
-    }
-
-    pub(super) fn with_value(self, value: Span, item: &Item) -> Self {
-        Self { value, version: item.version, ttl: item.ttl, ..self }
+        Self { value: Span::default(), index: index as u32, said, is_wrapped: false, sub: None }
     }
 }
 

@@ -6,6 +6,7 @@
 //! yields `None`; [`poll_timeout`](Engine::poll_timeout) then says when to come back. Time comes with each call, and
 //! randomness from a seed, so that whatever happens can be made to happen again.
 
+mod absence;
 mod failure;
 mod fallback;
 mod follow;
@@ -29,6 +30,7 @@ mod status;
 #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "nobody asks for what is counted"))]
 mod tally;
 mod ttl;
+mod unchanged;
 mod walk;
 mod work;
 

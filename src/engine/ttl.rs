@@ -39,6 +39,11 @@ impl Ttls {
         self.queue.extend(at.map(|at| (at, id)));
     }
 
+    /// Whether nothing expires.
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_entry.is_empty()
+    }
+
     /// When the first of them expires.
     fn next(&self) -> Option<Instant> {
         self.queue.first().map(|(at, _)| *at)
@@ -84,18 +89,18 @@ impl Engine {
         let (server, ty) = (job.server(), job.ty());
         let Some(interest) = self.peer(server).machine.interest(ty) else { return 1 };
         let Some(sub) = interest.get_mut(place) else { return 1 };
-        let is_same = !job.envelope.is_delta() || sub.version.as_str() == job.envelope.text(located.version);
+        let is_same = !job.envelope.is_delta() || sub.version.as_str() == job.version_of(&located);
         let (id, is_held) = (sub.entry, sub.held);
         if !(is_held && is_same) {
             let is_expired = !is_held && self.table.get(id).is_some_and(Entry::is_expired);
-            if is_expired && located.ttl.is_some() {
+            if is_expired && job.ttl_of(&located).is_some() {
                 self.peer(server).machine.ask_again(ty, place, now);
             }
             return 1;
         }
         sub.on_answered();
         if self.counts(id, server) {
-            self.set_ttl(id, job.since(), located.ttl);
+            self.set_ttl(id, job.since(), job.ttl_of(&located));
         }
         1
     }

@@ -9,12 +9,11 @@ use super::{
     members::{By, Which},
 };
 use crate::{
-    cache::{Entry, News, Redirect, Update},
+    cache::{Entry, News, Raw, Redirect, Update},
     error::{Blame, Code, WatchError, short_type},
     name::ResourceName,
     protocol::{
-        Body, EntryId, Envelope, GroupId, Phase, ServerId, Span, SubId, TypeId, Unusable, Verdict,
-        fingerprint,
+        Body, EntryId, Envelope, GroupId, ServerId, Span, SubId, TypeId, Unusable, Verdict, fingerprint,
     },
     resource::{Erased, Version},
 };
@@ -58,11 +57,13 @@ impl Engine {
         let envelope = job.envelope.clone();
         let all = envelope.len() + envelope.removed().len();
         let to = all.min(from + NAMES_PER_STEP);
-        for index in from..to {
+        let mut index = self.locate_unchanged(job, from, to);
+        while index < to {
             match index.checked_sub(envelope.len()) {
                 None => self.locate_item(job, index, &envelope),
                 Some(removed) => self.locate_removed(job, index, envelope.removed()[removed]),
             }
+            index = self.locate_unchanged(job, index + 1, to);
         }
         job.stage = match to == all {
             true if job.duplicate => Stage::Finish,
@@ -89,7 +90,7 @@ impl Engine {
                 return job.add_nameless(index, &unusable_reason(unusable, envelope));
             }
         };
-        let found = Located::new(index, said).with_value(value, &item);
+        let found = Located { value, is_wrapped: item.is_wrapped, ..Located::new(index, said) };
         match name_of(self.types[job.ty.index()], envelope, (item.wrapper_name, value)) {
             Ok(name) => {
                 self.find_place(job, &name, found);
@@ -104,13 +105,15 @@ impl Engine {
     /// Finds the place of a name that a response speaks of, and notes what is said of it.
     pub(super) fn find_place(&mut self, job: &mut Job, name: &str, found: Located) {
         let peer = &mut self.servers[job.stream.server.0 as usize];
-        let guess = peer.of_type(job.ty).order.get(found.index).copied();
+        let guess = peer.of_type(job.ty).order.get(found.index as usize).copied();
         let Some(interest) = peer.machine.interest(job.ty) else { return };
         let guess = guess.filter(|sub| interest.get(*sub).is_some_and(|sub| *sub.name == *name));
         let sub = guess.or_else(|| interest.find(name));
         let twice = match sub.and_then(|sub| interest.get_mut(sub)) {
             Some(sub) => std::mem::replace(&mut sub.seen, job.number) == job.number,
-            None => job.unknown.is_seen(name, found.index, &job.envelope, self.types[job.ty.index()]),
+            None => {
+                job.unknown.is_seen(name, found.index as usize, &job.envelope, self.types[job.ty.index()])
+            }
         };
         if twice {
             job.duplicate = true;
@@ -119,8 +122,7 @@ impl Engine {
         }
         let known = sub.and_then(|sub| interest.get(sub));
         job.of_all |= found.said != Said::Heartbeat && known.is_none_or(|sub| !sub.before_all);
-        let serial = known.map_or(0, |sub| sub.serial);
-        job.located.push(Located { sub, serial, ..found });
+        job.located.push(Located { sub, ..found });
     }
 
     /// The groups that use a lower server at the moment, and find in a response what they want.
@@ -166,7 +168,7 @@ impl Engine {
         if sub.is_some() || !said.is_there() {
             return None;
         }
-        let wrapper_name = job.envelope.item(index).wrapper_name;
+        let wrapper_name = job.envelope.item(index as usize).wrapper_name;
         name_of(self.types[job.ty.index()], &job.envelope, (wrapper_name, value)).ok().map(Into::into)
     }
 
@@ -186,19 +188,24 @@ impl Engine {
         let mut spent = 0;
         let mut next = from;
         while next < job.located.len() && spent < BYTES_PER_STEP {
-            let located = job.located[next];
+            let until = job.located.len().min(next + (BYTES_PER_STEP - spent) / UNCHANGED);
+            let quick = self.apply_unchanged(job, next, until);
+            spent += (quick - next) * UNCHANGED;
+            next = quick;
+            let Some(located) = job.located.get(next).copied() else { break };
             spent += match located.sub {
                 // It may have gone between two steps, and another one may have taken its place.
-                Some(sub) if !self.is_there((job.server(), job.ty), sub, located.serial) => 1,
+                Some(sub) if !self.is_there(job, sub) => 1,
                 Some(sub) => match located.said {
                     Said::Resource | Said::Redirect => self.apply_to(job, sub, located),
+                    Said::Same => self.apply_to(job, sub, job.again(located)),
                     Said::Removed => self.apply_removed(job, sub, now),
                     Said::Heartbeat => self.apply_heartbeat(job, sub, (located, now)),
                 },
                 None => match located.said {
                     Said::Resource | Said::Redirect => self.apply_unknown(job, next, located),
                     // What nobody has cannot be removed (B2.13), nor confirmed.
-                    Said::Removed | Said::Heartbeat => 1,
+                    Said::Removed | Said::Heartbeat | Said::Same => 1,
                 },
             };
             next += 1;
@@ -206,9 +213,9 @@ impl Engine {
         job.stage = if next == job.located.len() { Stage::Finish } else { Stage::Apply(next) };
     }
 
-    fn is_there(&mut self, (server, ty): (ServerId, TypeId), sub: SubId, serial: u64) -> bool {
-        let interest = self.peer(server).machine.interest(ty);
-        interest.and_then(|interest| interest.get(sub)).is_some_and(|sub| sub.serial == serial)
+    fn is_there(&mut self, job: &Job, sub: SubId) -> bool {
+        let interest = self.peer(job.server()).machine.interest(job.ty);
+        interest.and_then(|interest| interest.get(sub)).is_some_and(|sub| sub.seen == job.number)
     }
 
     /// Takes over a resource that somebody asked for, or that is a member already. Returns what it cost, in bytes parsed.
@@ -241,7 +248,7 @@ impl Engine {
             job.valid += 1;
             let changed = self.give_news(id, |entry| entry.on_unchanged(&update.version, update.at));
             self.note_version(job, id, update.version);
-            self.set_ttl(id, update.at, located.ttl);
+            self.set_ttl(id, update.at, job.ttl_of(&located));
             self.publish_if(id, changed, joins);
             return bytes.len() / 16 + 16;
         }
@@ -294,7 +301,7 @@ impl Engine {
         let bytes = own(&job.envelope, located.value);
         let parsed = match located.said {
             Said::Redirect => Redirect::parse(&bytes, ty).map(|redirect| Arc::new(redirect) as Erased),
-            Said::Resource | Said::Removed | Said::Heartbeat => ty.parse(bytes.clone(), &cx),
+            Said::Resource | Said::Same | Said::Removed | Said::Heartbeat => ty.parse(bytes.clone(), &cx),
         };
         let about = self.table.get(id).map(|entry| self.subject(entry));
         let Some(about) = about else { return false };
@@ -302,8 +309,9 @@ impl Engine {
             Ok(resource) => {
                 job.valid += 1;
                 self.note_version(job, id, update.version.clone());
-                self.set_ttl(id, update.at, located.ttl);
-                self.give_news(id, |entry| entry.on_accepted(resource, bytes, update))
+                self.set_ttl(id, update.at, job.ttl_of(&located));
+                let raw = Raw { bytes, bare: job.is_bare(&located) };
+                self.give_news(id, |entry| entry.on_accepted(resource, raw, update))
             }
             Err(invalid) => {
                 job.invalid += 1;
@@ -357,63 +365,6 @@ impl Engine {
             let error =
                 WatchError::new(code, Blame::Peer, self.subject(entry), job.envelope.text(error.message));
             self.tell(id, |entry| entry.on_server_error(error, data, job.update()));
-        }
-    }
-
-    /// What a response of a full-state type does not speak of is deleted (B1.10), unless the response is a heartbeat
-    /// (B1.19), or holds something without a name that may be just what is missed.
-    fn apply_absence(&mut self, job: &mut Job, now: Instant) {
-        let full_state = self.types[job.ty.index()].full_state() && !job.envelope.is_delta();
-        if !full_state || job.is_heartbeat() || job.nameless {
-            return;
-        }
-        let server = job.server();
-        let Some(interest) = self.peer(server).machine.interest(job.ty) else { return };
-        let sends_all = interest.sends_all;
-        for (_, sub) in interest.iter_mut() {
-            // The absence of what was never asked for says nothing.
-            let expected = match (sub.named, sub.member) {
-                (true, _) => sub.phase != Phase::New || sub.seen != 0,
-                (false, true) => sends_all || sub.of_glob,
-                (false, false) => true,
-            };
-            sub.missed = expected && sub.seen != job.number;
-        }
-        let never_seen = interest.iter().filter(|(_, sub)| sub.missed && sub.was_there() && sub.seen == 0);
-        let never_seen: Vec<_> = never_seen.map(|(id, sub)| (id, sub.entry)).collect();
-        for (sub, entry) in never_seen {
-            let is_glob = self.table.get(entry).is_some_and(|entry| entry.is_glob);
-            if !is_glob && self.counts(entry, server) {
-                self.peer(server).machine.doubt(job.ty, sub, now);
-            }
-        }
-        self.on_missed((server, job.ty), "has deleted it", (&job.update(), now));
-    }
-
-    /// What a server should have sent and did not is gone, if that counts. `why` says what the server has done.
-    pub(super) fn on_missed(
-        &mut self,
-        (server, ty): (ServerId, TypeId),
-        why: &str,
-        (update, now): (&Update, Instant),
-    ) {
-        let peer = self.peer(server);
-        let policy = peer.policy;
-        let Some(interest) = peer.machine.interest(ty) else { return };
-        let missed = interest.iter().filter(|(_, sub)| sub.missed && sub.was_there());
-        let missed: Vec<_> = missed.map(|(id, sub)| (id, sub.entry)).collect();
-        for (sub, id) in missed {
-            // That nothing of a glob is there is said by the absence of its members.
-            let is_glob = self.table.get(id).is_some_and(|entry| entry.is_glob);
-            if is_glob || !self.counts(id, server) || !self.peer(server).machine.is_gone(ty, sub, now) {
-                continue;
-            }
-            let Some(entry) = self.table.get(id) else { continue };
-            let uri = &self.servers[server.0 as usize].machine.server().uri;
-            let message = format!("xDS server {uri} {why}");
-            let error = WatchError::new(Code::NotFound, Blame::Peer, self.subject(entry), message);
-            self.tell(id, |entry| entry.on_deleted(error, policy, update.clone()));
-            self.dismiss(id);
         }
     }
 
@@ -492,6 +443,9 @@ const NAMES_PER_STEP: usize = 16_384;
 
 /// How much is parsed in one step, likewise; what is only compared counts a sixteenth.
 const BYTES_PER_STEP: usize = 256 << 10;
+
+/// What it counts to take over something unchanged.
+const UNCHANGED: usize = 16;
 
 /// A place that no subscription has.
 const NOWHERE: SubId = SubId(u32::MAX);

@@ -1,7 +1,8 @@
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{BufMut, Bytes, BytesMut};
 
+use super::request::put_text;
 use crate::wire::{Field, Fields, Malformed, Value};
 
 /// A `DiscoveryResponse` or a `DeltaDiscoveryResponse`, sliced: nothing of it is copied, and its resources are looked at one
@@ -15,6 +16,8 @@ pub(crate) struct Envelope {
     type_url: Span,
     nonce: Span,
     resources: Vec<Span>,
+    /// How an element of the type begins, up to the length of its value.
+    head: Bytes,
     /// The names of what is there no longer.
     removed: Vec<Span>,
     errors: Vec<Span>,
@@ -25,6 +28,7 @@ pub(crate) struct Envelope {
 pub(crate) struct Item {
     /// The name in the wrapper `envoy.service.discovery.v3.Resource`; empty when there is none.
     pub(crate) wrapper_name: Span,
+    pub(crate) is_wrapped: bool,
     /// The version of the resource alone; empty without a wrapper.
     pub(crate) version: Span,
     /// How long it is good without being sent or confirmed; for ever if it does not say.
@@ -82,6 +86,7 @@ impl Envelope {
             type_url: none,
             nonce: none,
             resources: vec![],
+            head: Bytes::new(),
             removed: vec![],
             errors: vec![],
             delta,
@@ -104,6 +109,7 @@ impl Envelope {
                 _ => {}
             }
         }
+        envelope.head = head(envelope.type_url());
         Ok(envelope)
     }
 
@@ -144,6 +150,8 @@ impl Envelope {
         let span = self.resources[index];
         let item = if self.delta {
             self.wrapped(span)
+        } else if let Some(value) = self.bare(span) {
+            Ok(Item::bare(Body::Resource(value)))
         } else {
             self.any(span).and_then(|(type_url, value)| match self.text(type_url) {
                 WRAPPER => self.wrapped(value),
@@ -151,6 +159,26 @@ impl Envelope {
             })
         };
         item.unwrap_or_else(|malformed| Item::bare(Body::Unusable(Unusable::Malformed(malformed))))
+    }
+
+    /// Whether the element `index` of `resources` is this resource of the type of the response, without a wrapper: told by
+    /// comparing bytes. The fields must come in the order in which all encoders write them.
+    pub(crate) fn is_bare(&self, index: usize, value: &[u8]) -> bool {
+        self.bare(self.resources[index]).is_some_and(|found| self.bytes(found) == value)
+    }
+
+    /// The value of an `Any` of the type of the response, if its fields are written as all encoders write them.
+    fn bare(&self, any: Span) -> Option<Span> {
+        let rest = self.bytes(any).strip_prefix(&*self.head)?;
+        let mut length = 0;
+        for (place, byte) in rest.iter().take(4).enumerate() {
+            length |= usize::from(byte & 0x7f) << (7 * place);
+            if byte & 0x80 == 0 {
+                let value = |length| Span { start: any.start + any.length - length, length };
+                return (place + 1 + length == rest.len()).then(|| value(length as u32));
+            }
+        }
+        None
     }
 
     /// Other names of the element `index` of `resources`, if it is wrapped.
@@ -196,16 +224,16 @@ impl Envelope {
     }
 
     fn wrapped(&self, span: Span) -> Result<Item, Malformed> {
-        let mut item = Item::bare(Body::Unset);
+        let mut item = Item { is_wrapped: true, ..Item::bare(Body::Unset) };
         for field in Fields::of(self.bytes(span)) {
             let field = field?;
             match field.number {
                 1 => item.version = Span::of_text(&field, span.start)?,
                 2 => {
                     let (type_url, value) = self.any(Span::of(&field, span.start)?)?;
-                    item.body = match self.text(type_url) {
-                        LOCATOR => Body::Redirect(value),
-                        _ => self.body(type_url, value),
+                    item.body = match self.bytes(type_url) == LOCATOR.as_bytes() {
+                        true => Body::Redirect(value),
+                        false => self.body(type_url, value),
                     };
                 }
                 3 => item.wrapper_name = Span::of_text(&field, span.start)?,
@@ -290,7 +318,8 @@ impl Envelope {
 
 impl Item {
     fn bare(body: Body) -> Self {
-        Self { wrapper_name: Span::default(), version: Span::default(), ttl: None, has_aliases: false, body }
+        let none = Span::default();
+        Self { wrapper_name: none, is_wrapped: false, version: none, ttl: None, has_aliases: false, body }
     }
 }
 
@@ -310,6 +339,14 @@ impl Span {
         field.text()?;
         Self::of(field, base)
     }
+}
+
+/// How an `Any` of a type begins: its type URL, and the key of its value.
+fn head(type_url: &str) -> Bytes {
+    let mut head = BytesMut::with_capacity(type_url.len() + 8);
+    put_text(1, type_url, &mut head);
+    head.put_u8(2 << 3 | 2);
+    head.freeze()
 }
 
 /// It has no name, so only in a wrapper it is understood.
@@ -376,10 +413,25 @@ mod tests {
 
     proptest! {
         #[test]
+        fn a_bare_resource_is_known_by_its_bytes(
+            value in proptest::collection::vec(any::<u8>(), 1..300),
+            other in proptest::collection::vec(any::<u8>(), 0..300),
+        ) {
+            let resources = vec![boxed(TYPE, value.clone()), boxed("other", value.clone())];
+            let response = DiscoveryResponse { type_url: TYPE.into(), resources, ..Default::default() };
+            let e = envelope(&response);
+            prop_assert!(e.is_bare(0, &value));
+            prop_assert_eq!(e.is_bare(0, &other), value == other);
+            prop_assert!(!e.is_bare(0, &value[1..]), "the end of it is not all of it");
+            prop_assert!(!e.is_bare(1, &value), "it is of another type");
+        }
+
+        #[test]
         fn garbage_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..200), delta: bool) {
             if let Ok(e) = Envelope::parse(bytes.into(), delta) {
                 for i in 0..e.len() {
                     e.item(i);
+                    e.is_bare(i, b"x");
                     e.aliases(i);
                 }
                 e.errors().for_each(drop);
