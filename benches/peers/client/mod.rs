@@ -12,6 +12,8 @@ use std::{
     time::{SystemTime, UNIX_EPOCH},
 };
 
+use tokio::sync::Notify;
+
 /// What to do.
 pub(crate) struct Args {
     pub(crate) address: String,
@@ -50,6 +52,7 @@ pub(crate) struct Progress {
     errors: AtomicUsize,
     /// The number of the resource that is expected to change, twice, and one more for endpoints; 0 for none.
     expected: AtomicU64,
+    told: [Notify; 2],
 }
 
 impl Progress {
@@ -60,6 +63,7 @@ impl Progress {
             missing: AtomicUsize::new(missing),
             errors: AtomicUsize::new(0),
             expected: AtomicU64::new(0),
+            told: Default::default(),
         }
     }
 
@@ -89,6 +93,17 @@ impl Progress {
         }
     }
 
+    /// Waits until another resource of this kind is expected to change.
+    #[allow(dead_code, reason = "for who would not be called for each")]
+    pub(crate) async fn next_expected(&self, kind: Kind) -> usize {
+        loop {
+            self.told[kind as usize].notified().await;
+            if let Some((_, number)) = self.expected() {
+                return number;
+            }
+        }
+    }
+
     /// Which resource is expected to change, if any.
     pub(crate) fn expected(&self) -> Option<(Kind, usize)> {
         let expected = self.expected.load(Ordering::Relaxed).checked_sub(2)?;
@@ -106,6 +121,7 @@ impl Progress {
                         let kind = if kind == "clusters" { Kind::Clusters } else { Kind::Endpoints };
                         let number = number.parse().expect("a number");
                         self.expected.store(Self::expectation(kind, number), Ordering::Relaxed);
+                        self.told[kind as usize].notify_one();
                         println!(r#"{{"event":"expecting"}}"#);
                     }
                     ["report"] => self.report(),
@@ -124,11 +140,7 @@ impl Progress {
     }
 
     fn expectation(kind: Kind, number: usize) -> u64 {
-        let odd = match kind {
-            Kind::Clusters => 0,
-            Kind::Endpoints => 1,
-        };
-        number as u64 * 2 + odd + 2
+        number as u64 * 2 + kind as u64 + 2
     }
 }
 

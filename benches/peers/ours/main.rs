@@ -6,8 +6,8 @@ mod client;
 use std::error::Error;
 
 use xdskit::{
-    Client, Observed, Resource,
-    client::ChangeGuard,
+    Client, Resource,
+    client::{Watch, WatchAll},
     config::{ApiType, Bootstrap, Node, Server},
     resource::{Cluster, ClusterLoadAssignment},
 };
@@ -25,37 +25,36 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let api_type = if mode == "delta" { ApiType::AggregatedDeltaGrpc } else { ApiType::AggregatedGrpc };
     let client = Client::builder(bootstrap).api_type(api_type).build()?;
     if all {
-        return watch_all(&client, progress, count).await;
+        tokio::spawn(watch_all(client.watch_all("*"), progress, count)).await?;
+        return Ok(());
     }
-    let clusters: Vec<_> =
-        (0..count).map(|number| watch::<Cluster>(&client, progress, Kind::Clusters, number)).collect();
-    let endpoints: Vec<_> = (0..count)
-        .map(|number| watch::<ClusterLoadAssignment>(&client, progress, Kind::Endpoints, number))
-        .collect();
-    std::future::pending::<()>().await;
-    drop((clusters, endpoints));
+    let clusters = watches::<Cluster>(&client, count);
+    let endpoints = watches::<ClusterLoadAssignment>(&client, count);
+    tokio::join!(follow(clusters, progress, Kind::Clusters), follow(endpoints, progress, Kind::Endpoints));
     Ok(())
 }
 
-fn watch<T: Resource>(
-    client: &Client,
-    progress: &'static Progress,
-    kind: Kind,
-    number: usize,
-) -> ChangeGuard {
-    let mut is_known = false;
-    client.on_change::<T, _>(name(number), move |seen| match &**seen {
-        Observed::Present { .. } if is_known => progress.on_again(kind, number),
-        Observed::Present { .. } => {
-            is_known = true;
-            progress.on_first(1);
-        }
-        _ => progress.on_error(),
-    })
+fn watches<T: Resource>(client: &Client, count: usize) -> Vec<Watch<T>> {
+    (0..count).map(|number| client.watch(name(number))).collect()
 }
 
-async fn watch_all(client: &Client, progress: &Progress, count: usize) -> Result<(), Box<dyn Error>> {
-    let mut all = client.watch_all::<Cluster>("*");
+/// Watches have the latest state and no queue, so that they can be looked at in any order, by one task.
+async fn follow<T: Resource>(mut watches: Vec<Watch<T>>, progress: &'static Progress, kind: Kind) {
+    for watch in &mut watches {
+        while !watch.next().await.is_some_and(|seen| seen.is_present()) {
+            progress.on_error();
+        }
+        progress.on_first(1);
+    }
+    loop {
+        let number = progress.next_expected(kind).await;
+        if watches[number].next().await.is_some() {
+            progress.on_again(kind, number);
+        }
+    }
+}
+
+async fn watch_all(mut all: WatchAll<Cluster>, progress: &'static Progress, count: usize) {
     let mut last = all.wait_for(|all| all.is_complete() && all.len() == count).await;
     progress.on_first(count);
     while let Some(next) = all.next().await {
@@ -66,5 +65,4 @@ async fn watch_all(client: &Client, progress: &Progress, count: usize) -> Result
         }
         last = Some(next);
     }
-    Ok(())
 }

@@ -42,7 +42,8 @@ use crate::{
     wire::{Kind, Variant},
 };
 
-#[tokio::main]
+// One thread, so that what is pushed is not handed from one to another before it is on its way.
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> std::io::Result<()> {
     let server = Arc::new(Server::default());
     let listener = TcpListener::bind("127.0.0.1:0").await?;

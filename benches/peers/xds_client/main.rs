@@ -1,6 +1,7 @@
-//! The crate `xds-client`, measured: see `client`.
+//! The crate `xds-client`, measured: see `client`, of which the mode may also be `messages`.
 //!
-//! It has no resources of its own; these keep what those of `tonic-xds` keep, which is built on it.
+//! It has no resources of its own; these keep what those of `tonic-xds` keep, which is built on it. With the mode `messages` it
+//! watches all clusters and keeps their messages as they are, with everything that they say.
 
 #[path = "../client/mod.rs"]
 mod client;
@@ -11,7 +12,7 @@ use envoy_types::pb::envoy::config::{
     core::v3::{address, socket_address},
     endpoint::v3::{ClusterLoadAssignment, LbEndpoint, lb_endpoint},
 };
-use prost::Message;
+use prost::Message as _;
 use xds_client::{
     ClientConfig, Error, Node, ProstCodec, Resource, ResourceEvent, ResourceWatcher, TokioRuntime,
     TonicTransportBuilder, XdsClient, resource::TypeUrl,
@@ -22,17 +23,22 @@ use client::{Args, Kind, Progress, name};
 #[tokio::main]
 async fn main() {
     let Args { address, count, mode } = Args::from_env();
-    let all = mode == "all";
+    let all = mode == "all" || mode == "messages";
     let progress: &'static _ = Box::leak(Box::new(Progress::new(if all { count } else { 2 * count })));
     progress.obey();
     let config = ClientConfig::new(Node::new("xds-client", "0.1.0-alpha.4"), format!("http://{address}"));
     // The default, 4 MiB, is less than a response has.
     let transport = TonicTransportBuilder::new().with_max_decoding_message_size(256 << 20);
     let client = XdsClient::builder(config, transport, ProstCodec, TokioRuntime).build();
-    if all {
-        watch_all(client.watch::<KeptCluster>("").await, progress, count).await;
-        return;
+    match mode.as_str() {
+        "all" => drop(tokio::spawn(watch_all(client.watch::<KeptCluster>("").await, progress, count))),
+        "messages" => drop(tokio::spawn(watch_all(client.watch::<Message>("").await, progress, count))),
+        _ => watch_each(&client, progress, count).await,
     }
+    std::future::pending().await
+}
+
+async fn watch_each(client: &XdsClient, progress: &'static Progress, count: usize) {
     for number in 0..count {
         let watcher = client.watch::<KeptCluster>(name(number)).await;
         tokio::spawn(watch(watcher, progress, Kind::Clusters, number));
@@ -41,7 +47,6 @@ async fn main() {
         let watcher = client.watch::<KeptAssignment>(name(number)).await;
         tokio::spawn(watch(watcher, progress, Kind::Endpoints, number));
     }
-    std::future::pending().await
 }
 
 async fn watch<T: Resource>(
@@ -65,18 +70,18 @@ async fn watch<T: Resource>(
     }
 }
 
-async fn watch_all(mut watcher: ResourceWatcher<KeptCluster>, progress: &Progress, count: usize) {
+async fn watch_all<T: Named>(mut watcher: ResourceWatcher<T>, progress: &'static Progress, count: usize) {
     // Each change is an event; who needs them by their names keeps them so.
     let mut kept = std::collections::HashMap::with_capacity(count);
     while let Some(event) = watcher.next().await {
         match event {
             ResourceEvent::ResourceChanged { result: Ok(resource), done } => {
-                let name = resource.name.clone();
+                let name = resource.name().to_owned();
                 match kept.insert(name, resource) {
                     None => progress.on_first(1),
                     Some(before) => {
                         if let Some((kind, number)) = progress.expected()
-                            && client::name(number) == before.name
+                            && client::name(number) == before.name()
                         {
                             progress.on_again(kind, number);
                         }
@@ -86,6 +91,43 @@ async fn watch_all(mut watcher: ResourceWatcher<KeptCluster>, progress: &Progres
             }
             ResourceEvent::ResourceChanged { .. } | ResourceEvent::AmbientError { .. } => progress.on_error(),
         }
+    }
+}
+
+trait Named: Resource {
+    fn name(&self) -> &str;
+}
+
+/// A cluster with everything that it says.
+struct Message(Cluster);
+
+impl Named for Message {
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+}
+
+impl Resource for Message {
+    type Message = Cluster;
+
+    const TYPE_URL: TypeUrl = KeptCluster::TYPE_URL;
+
+    fn deserialize(bytes: Bytes) -> xds_client::Result<Cluster> {
+        Ok(Cluster::decode(bytes)?)
+    }
+
+    fn name(message: &Cluster) -> &str {
+        &message.name
+    }
+
+    fn validate(message: Cluster) -> xds_client::Result<Self> {
+        Ok(Self(message))
+    }
+}
+
+impl Named for KeptCluster {
+    fn name(&self) -> &str {
+        &self.name
     }
 }
 
