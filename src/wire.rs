@@ -46,32 +46,13 @@ impl<'a> Fields<'a> {
 
     #[inline(always)]
     fn varint(&mut self) -> Result<u64, Malformed> {
-        match self.bytes.get(self.at) {
+        let (value, at) = match self.bytes.get(self.at) {
             // Nearly all of them.
-            Some(&byte) if byte < 0x80 => {
-                self.at += 1;
-                Ok(byte.into())
-            }
-            Some(_) | None => self.long_varint(),
-        }
-    }
-
-    fn long_varint(&mut self) -> Result<u64, Malformed> {
-        let mut value = 0u64;
-        for shift in (0..64).step_by(7) {
-            let Some(&byte) = self.bytes.get(self.at) else {
-                return Err(self.malformed("truncated varint"));
-            };
-            self.at += 1;
-            if shift == 63 && byte > 1 {
-                return Err(self.malformed("varint over 64 bits"));
-            }
-            value |= u64::from(byte & 0x7f) << shift;
-            if byte & 0x80 == 0 {
-                return Ok(value);
-            }
-        }
-        Err(self.malformed("varint over 64 bits"))
+            Some(&byte) if byte < 0x80 => (byte.into(), self.at + 1),
+            Some(_) | None => long_varint(self.bytes, self.at)?,
+        };
+        self.at = at;
+        Ok(value)
     }
 
     #[inline(always)]
@@ -105,7 +86,12 @@ impl<'a> Fields<'a> {
         let value = match wire_type {
             0 => Value::Varint(self.varint()?),
             1 => Value::Fixed64(u64::from_le_bytes(self.fixed()?)),
-            3 => self.group(number)?,
+            3 => {
+                let mut group = self.clone();
+                group.skip_group(number)?;
+                self.at = group.at;
+                Value::Group
+            }
             5 => Value::Fixed32(u32::from_le_bytes(self.fixed()?)),
             4 => return Err(self.malformed("end of a group that was not begun")),
             _ => return Err(self.malformed("unknown wire type")),
@@ -115,7 +101,7 @@ impl<'a> Fields<'a> {
 
     /// Skips what is left of a group, with the groups in it.
     #[cold]
-    fn group(&mut self, number: u32) -> Result<Value<'a>, Malformed> {
+    fn skip_group(&mut self, number: u32) -> Result<(), Malformed> {
         let mut open = vec![number];
         while let Some(innermost) = open.last() {
             match self.key()? {
@@ -135,7 +121,7 @@ impl<'a> Fields<'a> {
                 _ => return Err(self.malformed("unknown wire type")),
             }
         }
-        Ok(Value::Group)
+        Ok(())
     }
 
     fn fixed<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
@@ -145,7 +131,6 @@ impl<'a> Fields<'a> {
         Ok(fixed)
     }
 
-    #[cold]
     fn malformed(&self, what: &'static str) -> Malformed {
         Malformed { offset: self.at, what }
     }
@@ -154,7 +139,7 @@ impl<'a> Fields<'a> {
 impl<'a> Iterator for Fields<'a> {
     type Item = Result<Field<'a>, Malformed>;
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<Self::Item> {
         if self.at >= self.bytes.len() {
             return None;
@@ -202,8 +187,14 @@ impl<'a> Field<'a> {
     pub(crate) fn once(&self, slot: &mut Option<&'a [u8]>) -> Result<(), Malformed> {
         match slot.replace(self.bytes()?) {
             None => Ok(()),
-            Some(_) => Err(self.malformed("a message is written in two parts")),
+            Some(_) => Err(self.again()),
         }
+    }
+
+    /// The error for a field that is there again.
+    #[cold]
+    pub(crate) fn again(&self) -> Malformed {
+        self.malformed("a message is written in two parts")
     }
 
     #[cold]
@@ -215,6 +206,24 @@ impl<'a> Field<'a> {
     pub(crate) fn range(&self) -> Result<Range<usize>, Malformed> {
         Ok(self.start..self.start + self.bytes()?.len())
     }
+}
+
+/// A varint of any length, and where it ends.
+fn long_varint(bytes: &[u8], start: usize) -> Result<(u64, usize), Malformed> {
+    let mut value = 0u64;
+    for (shift, at) in (0..64).step_by(7).zip(start..) {
+        let Some(&byte) = bytes.get(at) else {
+            return Err(Malformed { offset: at, what: "truncated varint" });
+        };
+        if shift == 63 && byte > 1 {
+            return Err(Malformed { offset: at + 1, what: "varint over 64 bits" });
+        }
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            return Ok((value, at + 1));
+        }
+    }
+    Err(Malformed { offset: start, what: "varint over 64 bits" })
 }
 
 impl fmt::Display for Malformed {

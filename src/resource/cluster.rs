@@ -1,9 +1,8 @@
 //! Clusters: groups of endpoints that requests are sent to.
 
-use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use prost::Message;
 use serde::{Serialize, Serializer};
 
 use super::{
@@ -14,7 +13,7 @@ use crate::pb::{
         config::{
             cluster::v3::{
                 self as cluster,
-                cluster::{ClusterDiscoveryType, CustomClusterType, DiscoveryType},
+                cluster::{CustomClusterType, DiscoveryType},
             },
             core::v3::{self as core, transport_socket::ConfigType},
             endpoint::v3::{self as endpoint, lb_endpoint::HostIdentifier},
@@ -27,16 +26,19 @@ use crate::pb::{
     google::protobuf as google,
 };
 
+mod fields;
+
+use self::fields::{ClusterFields, Discovery, EdsFields};
+
 /// A group of endpoints that requests are sent to, and how to send them.
 ///
 /// In JSON, the fields of [`ClusterKind`] stand beside the others, with the kind's name as `kind`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Cluster {
     /// Its name, not empty.
     pub name: Arc<str>,
     /// Where its endpoints come from.
-    #[serde(flatten)]
     pub kind: ClusterKind,
     /// How requests are spread over its endpoints; an aggregate's is not used (A75).
     pub lb_policy: LbPolicy,
@@ -50,14 +52,11 @@ pub struct Cluster {
     /// where it names one (A86).
     pub http_connect: bool,
     /// For how long a connection without requests is kept, 3600 s if not said (A75).
-    #[serde(serialize_with = "parts::serialize_seconds")]
     pub idle_timeout: Duration,
     /// Whether the load on the cluster is to be reported to the server that sent it.
     pub report_load: bool,
     /// The metrics of endpoints that the load report passes on (A85).
     pub reported_metrics: ReportedMetrics,
-    /// Labels for the application's metrics (A89).
-    pub telemetry_labels: TelemetryLabels,
     /// The health that an endpoint may have for session affinity to prefer it (A55).
     pub override_host_status: OverrideHostStatus,
     /// What else the server says about it.
@@ -116,13 +115,13 @@ pub struct ReportedMetrics {
 }
 
 /// Labels for the application's metrics; `unknown` where the server gives none.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
-pub struct TelemetryLabels {
+pub struct TelemetryLabels<'a> {
     /// The name of the service in the mesh.
-    pub service_name: Cow<'static, str>,
+    pub service_name: &'a str,
     /// The namespace of the service.
-    pub service_namespace: Cow<'static, str>,
+    pub service_namespace: &'a str,
 }
 
 /// States of health.
@@ -144,67 +143,128 @@ impl Resource for Cluster {
     const FULL_STATE: bool = true;
 
     fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
-        Self::from_message(cluster::Cluster::decode(bytes)?, cx)
+        parts::read::<cluster::Cluster, _>(&bytes, |bytes| {
+            let fields = ClusterFields::read(bytes)?;
+            Self::of(&fields, cx)
+        })
     }
 }
 
 impl Cluster {
-    fn from_message(from: cluster::Cluster, cx: &Context<'_>) -> Result<Self, Invalid> {
+    /// Labels for the application's metrics (A89).
+    pub fn telemetry_labels(&self) -> TelemetryLabels<'_> {
+        TelemetryLabels::of(&self.metadata)
+    }
+
+    fn of(from: &ClusterFields<'_>, cx: &Context<'_>) -> Result<Self, Invalid> {
         if from.name.is_empty() {
             return Err(Invalid::field("name", "must not be empty"));
         }
-        let name: Arc<str> = from.name.as_str().into();
-        let kind = ClusterKind::parse(&from, &name)?;
-        let lb_policy = LbPolicy::parse(&from, cx)?;
-        if !from.transport_socket_matches.is_empty() {
+        let name: Arc<str> = from.name.into();
+        let kind = ClusterKind::of(from, &name)?;
+        let lb_policy = LbPolicy::parse(&from.choice()?, cx)?;
+        if from.has_socket_matches {
             // Ignoring it would send in plain text what was meant for TLS (A29-1, A29-8).
             return Err(Invalid::field("transport_socket_matches", "is not supported; use transport_socket"));
         }
         let outlier_detection = from
-            .outlier_detection
+            .decode(from.outlier_detection)?
             .map(|detection| OutlierDetection::parse(&detection).map_err(|e| e.at("outlier_detection")))
             .transpose()?
             .map(Box::new);
-        let (tls, http_connect) = match &from.transport_socket {
-            Some(socket) => transport(socket, cx).map_err(|e| e.at("transport_socket"))?,
+        let (tls, http_connect) = match from.decode(from.transport_socket)? {
+            Some(socket) => transport(&socket, cx).map_err(|e| e.at("transport_socket"))?,
             None => (None, false),
         };
-        let metadata = Metadata::parse(from.metadata, cx).map_err(|e| e.at("metadata"))?;
+        let (metadata, whole) = from.metadata();
+        let metadata = Metadata::read(metadata, whole, cx).map_err(|e| e.at("metadata"))?;
+        let upstream_config = from.decode(from.upstream_config)?;
+        let idle_timeout = idle_timeout(upstream_config.as_ref()).map_err(|e| e.at("upstream_config"))?;
+        let lrs_server = from.decode(from.lrs_server)?;
         Ok(Self {
             name,
             kind,
             lb_policy,
-            max_requests: max_requests(from.circuit_breakers.as_ref()),
+            max_requests: max_requests(from.decode(from.circuit_breakers)?.as_ref()),
             outlier_detection,
             tls,
             http_connect,
-            idle_timeout: idle_timeout(from.upstream_config.as_ref()).map_err(|e| e.at("upstream_config"))?,
-            report_load: report_load(from.lrs_server.as_ref()).map_err(|e| e.at("lrs_server"))?,
-            reported_metrics: ReportedMetrics::parse(&from.lrs_report_endpoint_metrics),
-            telemetry_labels: TelemetryLabels::of(&metadata),
-            override_host_status: OverrideHostStatus::parse(from.common_lb_config),
+            idle_timeout,
+            report_load: report_load(lrs_server.as_ref()).map_err(|e| e.at("lrs_server"))?,
+            reported_metrics: ReportedMetrics::parse(&from.reported_metrics),
+            override_host_status: OverrideHostStatus::parse(from.decode(from.common_lb_config)?),
             metadata,
         })
     }
 }
 
+impl Serialize for Cluster {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let Self { name, kind, lb_policy, max_requests, outlier_detection, tls, http_connect, .. } = self;
+        let Self { idle_timeout, report_load, reported_metrics, override_host_status, metadata, .. } = self;
+        let telemetry_labels = self.telemetry_labels();
+        ClusterJson {
+            name,
+            kind,
+            lb_policy,
+            max_requests: *max_requests,
+            outlier_detection: outlier_detection.as_deref(),
+            tls: tls.as_deref(),
+            http_connect: *http_connect,
+            idle_timeout: *idle_timeout,
+            report_load: *report_load,
+            reported_metrics,
+            telemetry_labels,
+            override_host_status: *override_host_status,
+            metadata,
+        }
+        .serialize(to)
+    }
+}
+
+/// A cluster as it is in JSON.
+#[derive(Serialize)]
+struct ClusterJson<'a> {
+    name: &'a str,
+    #[serde(flatten)]
+    kind: &'a ClusterKind,
+    lb_policy: &'a LbPolicy,
+    max_requests: u32,
+    outlier_detection: Option<&'a OutlierDetection>,
+    tls: Option<&'a UpstreamTls>,
+    http_connect: bool,
+    #[serde(serialize_with = "parts::serialize_seconds")]
+    idle_timeout: Duration,
+    report_load: bool,
+    reported_metrics: &'a ReportedMetrics,
+    telemetry_labels: TelemetryLabels<'a>,
+    override_host_status: OverrideHostStatus,
+    metadata: &'a Metadata,
+}
+
 impl ClusterKind {
     /// Rules C1 to C5.
-    fn parse(from: &cluster::Cluster, name: &Arc<str>) -> Result<Self, Invalid> {
-        let number = match &from.cluster_discovery_type {
-            Some(ClusterDiscoveryType::Type(number)) => *number,
-            Some(ClusterDiscoveryType::ClusterType(custom)) => {
-                return aggregate(custom).map_err(|e| e.at("cluster_type"));
+    fn of(from: &ClusterFields<'_>, name: &Arc<str>) -> Result<Self, Invalid> {
+        // Whatever kind it is, what is there must be well-formed.
+        let load_assignment = from.decode(from.load_assignment)?;
+        let source = from.eds_config.as_ref().map(|eds| parts::read_same_stream(eds.source)).transpose()?;
+        let number = match from.discovery {
+            Some(Discovery::Type(number)) => number,
+            Some(Discovery::Custom(bytes)) => {
+                let custom: Option<CustomClusterType> = from.decode(Some(bytes))?;
+                return aggregate(&custom.unwrap_or_default()).map_err(|e| e.at("cluster_type"));
             }
             None => return Err(Invalid::field("type", "must be set")),
         };
         match DiscoveryType::try_from(number) {
             Ok(DiscoveryType::Eds) => {
-                let config = from.eds_cluster_config.as_ref().ok_or(Invalid::new("must be set"));
-                config.and_then(|config| eds(config, name)).map_err(|e| e.at("eds_cluster_config"))
+                let config = from.eds_config.as_ref().zip(source).ok_or(Invalid::new("must be set"));
+                config
+                    .and_then(|(config, source)| eds(config, source, name))
+                    .map_err(|e| e.at("eds_cluster_config"))
             }
             Ok(DiscoveryType::LogicalDns) => {
-                let config = from.load_assignment.as_ref().ok_or(Invalid::new("must be set"));
+                let config = load_assignment.as_ref().ok_or(Invalid::new("must be set"));
                 let address = config.and_then(HostPort::parse).map_err(|e| e.at("load_assignment"))?;
                 Ok(Self::LogicalDns { address })
             }
@@ -263,11 +323,11 @@ impl Serialize for HostPort {
 
 impl ReportedMetrics {
     /// Rule C31; other names are skipped.
-    fn parse(from: &[String]) -> Self {
+    fn parse(from: &[&str]) -> Self {
         let mut metrics = Self::default();
         let mut named = Vec::new();
         for name in from {
-            match (name.as_str(), name.strip_prefix("named_metrics.")) {
+            match (*name, name.strip_prefix("named_metrics.")) {
                 ("cpu_utilization", _) => metrics.cpu_utilization = true,
                 ("mem_utilization", _) => metrics.mem_utilization = true,
                 ("application_utilization", _) => metrics.application_utilization = true,
@@ -290,13 +350,10 @@ impl ReportedMetrics {
     }
 }
 
-impl TelemetryLabels {
+impl<'a> TelemetryLabels<'a> {
     /// Rule C30.
-    fn of(metadata: &Metadata) -> Self {
-        let label = |field| match metadata.text("com.google.csm.telemetry_labels", field) {
-            Some(text) => Cow::Owned(text.to_owned()),
-            None => Cow::Borrowed("unknown"),
-        };
+    fn of(metadata: &'a Metadata) -> Self {
+        let label = |field| metadata.text("com.google.csm.telemetry_labels", field).unwrap_or("unknown");
         Self { service_name: label("service_name"), service_namespace: label("service_namespace") }
     }
 }
@@ -329,17 +386,16 @@ impl OverrideHostStatus {
     }
 }
 
-/// Rules C1 and C2.
-fn eds(config: &cluster::cluster::EdsClusterConfig, name: &Arc<str>) -> Result<ClusterKind, Invalid> {
-    parts::same_stream(config.eds_config.as_ref()).map_err(|e| e.at("eds_config"))?;
-    if !config.service_name.is_empty() {
-        return Ok(ClusterKind::Eds { service_name: config.service_name.as_str().into() });
-    }
-    if name.starts_with("xdstp:") {
+/// Rules C1 and C2; the name of its endpoints is that of the cluster, too, where both are the same.
+fn eds(config: &EdsFields<'_>, source: Result<(), Invalid>, name: &Arc<str>) -> Result<ClusterKind, Invalid> {
+    source.map_err(|e| e.at("eds_config"))?;
+    let service_name = config.service_name;
+    if service_name.is_empty() && name.starts_with("xdstp:") {
         let reason = "must be set, because the cluster's xdstp: name cannot be the name of its endpoints";
         return Err(Invalid::field("service_name", reason));
     }
-    Ok(ClusterKind::Eds { service_name: name.clone() })
+    let is_same = service_name.is_empty() || *service_name == **name;
+    Ok(ClusterKind::Eds { service_name: if is_same { name.clone() } else { service_name.into() } })
 }
 
 /// Rule C4, by the type of the configuration (A37-3).

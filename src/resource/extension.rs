@@ -73,10 +73,7 @@ impl Payload {
 
 /// A configuration of a type that the application has registered. In JSON an object with its type name as key.
 #[derive(Clone)]
-pub struct Custom {
-    type_name: &'static str,
-    value: Arc<dyn Configuration>,
-}
+pub struct Custom(Arc<dyn Configuration>);
 
 impl Custom {
     pub(super) fn parse<T: Extension>(payload: Payload, cx: &Context<'_>) -> Result<Self, Invalid> {
@@ -85,47 +82,52 @@ impl Custom {
 
     /// A configuration that is made in code.
     pub fn new<T: Extension>(value: T) -> Self {
-        Self { type_name: T::TYPE_NAME, value: Arc::new(value) }
+        Self(Arc::new(value))
     }
 
     /// The full name of its message.
     pub fn type_name(&self) -> &'static str {
-        self.type_name
+        self.0.type_name()
     }
 
     /// The configuration, if it is of type `T`.
     pub fn get<T: Extension>(&self) -> Option<&T> {
-        self.value.as_any().downcast_ref()
+        self.0.as_any().downcast_ref()
     }
 }
 
 impl fmt::Debug for Custom {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.value.fmt(f)
+        self.0.fmt(f)
     }
 }
 
 impl PartialEq for Custom {
     fn eq(&self, other: &Self) -> bool {
-        self.type_name == other.type_name && self.value.is_equal(other.value.as_any())
+        self.0.is_equal(other.0.as_any())
     }
 }
 
 impl Serialize for Custom {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let value = self.value.to_json().map_err(serde::ser::Error::custom)?;
-        to.collect_map([(self.type_name, value)])
+        let value = self.0.to_json().map_err(serde::ser::Error::custom)?;
+        to.collect_map([(self.type_name(), value)])
     }
 }
 
 /// An [`Extension`] whose type only the application knows.
 trait Configuration: fmt::Debug + Send + Sync {
+    fn type_name(&self) -> &'static str;
     fn as_any(&self) -> &dyn Any;
     fn is_equal(&self, other: &dyn Any) -> bool;
     fn to_json(&self) -> Result<Value, serde_json::Error>;
 }
 
 impl<T: Extension> Configuration for T {
+    fn type_name(&self) -> &'static str {
+        T::TYPE_NAME
+    }
+
     fn as_any(&self) -> &dyn Any {
         self
     }

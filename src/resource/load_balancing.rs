@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{Context, Custom, Invalid, Payload, parts};
 use crate::pb::{
     envoy::{
-        config::cluster::v3 as cluster,
+        config::cluster::v3::{self as cluster, cluster::LbConfig},
         extensions::load_balancing_policies::{
             client_side_weighted_round_robin::v3 as client_side, least_request::v3 as least_request,
             pick_first::v3 as pick_first, ring_hash::v3 as ring_hash, wrr_locality::v3 as wrr_locality,
@@ -98,30 +98,37 @@ pub struct WrrLocality {
     pub endpoint_picking_policy: Box<LbPolicy>,
 }
 
+/// What a cluster says of load balancing.
+#[derive(Debug, Default)]
+pub(super) struct Choice {
+    /// `load_balancing_policy`.
+    pub(super) list: Option<cluster::LoadBalancingPolicy>,
+    /// `lb_policy`.
+    pub(super) legacy: i32,
+    /// `lb_config`.
+    pub(super) config: Option<LbConfig>,
+    /// Whether the type of the cluster is none of xDS' own, such as an aggregate.
+    pub(super) is_of_custom_type: bool,
+}
+
 impl LbPolicy {
     /// Rules C6 to C18 and A52: `load_balancing_policy` where it is set, otherwise the older `lb_policy`.
-    pub(super) fn parse(from: &cluster::Cluster, cx: &Context<'_>) -> Result<Self, Invalid> {
-        match &from.load_balancing_policy {
+    pub(super) fn parse(from: &Choice, cx: &Context<'_>) -> Result<Self, Invalid> {
+        match &from.list {
             Some(policy) => first_supported(policy, cx, 0).map_err(|e| e.at("load_balancing_policy")),
             None => legacy(from),
         }
     }
 }
 
-fn legacy(from: &cluster::Cluster) -> Result<LbPolicy, Invalid> {
-    use cluster::cluster::{
-        ClusterDiscoveryType as Discovery, LbConfig, LbPolicy as Legacy, ring_hash_lb_config::HashFunction,
-    };
-    match Legacy::try_from(from.lb_policy) {
+fn legacy(from: &Choice) -> Result<LbPolicy, Invalid> {
+    use cluster::cluster::{LbPolicy as Legacy, ring_hash_lb_config::HashFunction};
+    match Legacy::try_from(from.legacy) {
         Ok(Legacy::RoundRobin) => Ok(in_each_locality(LbPolicy::RoundRobin)),
         // What an aggregate cluster must say to proxies; it has no policy of its own here (A75-1).
-        Ok(Legacy::ClusterProvided)
-            if matches!(from.cluster_discovery_type, Some(Discovery::ClusterType(_))) =>
-        {
-            Ok(in_each_locality(LbPolicy::RoundRobin))
-        }
+        Ok(Legacy::ClusterProvided) if from.is_of_custom_type => Ok(in_each_locality(LbPolicy::RoundRobin)),
         Ok(Legacy::RingHash) => {
-            let Some(LbConfig::RingHashLbConfig(config)) = &from.lb_config else {
+            let Some(LbConfig::RingHashLbConfig(config)) = &from.config else {
                 return ring_hash_sizes(None, None);
             };
             if config.hash_function != HashFunction::XxHash as i32 {
@@ -133,7 +140,7 @@ fn legacy(from: &cluster::Cluster) -> Result<LbPolicy, Invalid> {
                 .map_err(|e| e.at("ring_hash_lb_config"))
         }
         Ok(Legacy::LeastRequest) => {
-            let choice_count = match &from.lb_config {
+            let choice_count = match &from.config {
                 Some(LbConfig::LeastRequestLbConfig(config)) => config.choice_count,
                 Some(LbConfig::RingHashLbConfig(_)) | None => None,
             };
@@ -149,7 +156,7 @@ fn legacy(from: &cluster::Cluster) -> Result<LbPolicy, Invalid> {
             let reason = format!("{} is not supported without a load_balancing_policy", other.as_str_name());
             Err(Invalid::field("lb_policy", reason))
         }
-        Err(_) => Err(Invalid::field("lb_policy", format!("{} is no known policy", from.lb_policy))),
+        Err(_) => Err(Invalid::field("lb_policy", format!("{} is no known policy", from.legacy))),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{
     borrow::Cow,
-    net::{IpAddr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     time::Duration,
 };
 
@@ -145,6 +145,25 @@ pub(crate) fn same_stream(source: Option<&core::ConfigSource>) -> Result<(), Inv
     }
 }
 
+/// The same from the bytes of a `ConfigSource`; an error outside if they are none.
+pub(crate) fn read_same_stream(bytes: Option<&[u8]>) -> Result<Result<(), Invalid>, Invalid> {
+    let Some(bytes) = bytes else { return Ok(same_stream(None)) };
+    let (mut sources, mut others) = (0, 0);
+    for field in Fields::of(bytes) {
+        let field = field?;
+        match (field.number, field.value) {
+            // `ads` and `self`, with nothing in them, and the version, which does not matter.
+            (3 | 5, wire::Value::Bytes([])) => sources += 1,
+            (6, wire::Value::Varint(_)) => {}
+            _ => others += 1,
+        }
+    }
+    if (sources, others) == (1, 0) {
+        return Ok(Ok(()));
+    }
+    Ok(same_stream(Some(&core::ConfigSource::decode(bytes)?)))
+}
+
 /// An address that can be connected to or listened on: an IP literal and a port (E10, S3).
 pub(crate) fn socket_addr(address: Option<&core::Address>) -> Result<SocketAddr, Invalid> {
     let socket = socket_address(address)?;
@@ -183,8 +202,29 @@ fn plain_socket_addr(bytes: &[u8]) -> Option<SocketAddr> {
             Ok(_) | Err(_) => return None,
         }
     }
-    let ip: IpAddr = str::from_utf8(ip?).ok()?.parse().ok()?;
+    let ip = match plain_ipv4(ip?) {
+        Some(ip) => ip.into(),
+        None => str::from_utf8(ip?).ok()?.parse().ok()?,
+    };
     Some(SocketAddr::new(ip, port?.try_into().ok()?))
+}
+
+/// Four numbers without leading zeros; quicker than to look for all that an address can be.
+fn plain_ipv4(text: &[u8]) -> Option<Ipv4Addr> {
+    let mut octets = [0u8; 4];
+    let mut parts = text.split(|byte| *byte == b'.');
+    for octet in &mut octets {
+        let part = parts.next()?;
+        if part.len() > 3 || !matches!(part, [b'0'..=b'9'] | [b'1'..=b'9', ..]) {
+            return None;
+        }
+        let mut value = 0u16;
+        for digit in part {
+            value = value * 10 + u16::from(digit.is_ascii_digit().then(|| digit - b'0')?);
+        }
+        *octet = value.try_into().ok()?;
+    }
+    parts.next().is_none().then(|| octets.into())
 }
 
 /// The `socket_address` in an address, whatever it holds.
@@ -243,6 +283,8 @@ const EXACT_INTEGERS: f64 = 9_007_199_254_740_992.0;
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -274,6 +316,13 @@ mod tests {
         }
         let any = google::Any { type_url: "t/a.B".into(), value: Bytes::from_static(b"x") };
         assert_eq!(extension(&any), Ok(("a.B".into(), Payload::Message(Bytes::from_static(b"x")))));
+    }
+
+    proptest! {
+        #[test]
+        fn plain_addresses_are_those_that_all_know(text in "[0-9]{1,3}([.][0-9]{0,4}){3}|[0-9.]{0,12}") {
+            prop_assert_eq!(plain_ipv4(text.as_bytes()), text.parse().ok());
+        }
     }
 
     #[test]

@@ -31,6 +31,19 @@ fn list(policies: impl IntoIterator<Item = google::Any>) -> cluster::LoadBalanci
     cluster::LoadBalancingPolicy { policies: policies.into_iter().map(policy).collect() }
 }
 
+fn choose(from: cluster::Cluster) -> Result<LbPolicy, Invalid> {
+    let choice = Choice {
+        list: from.load_balancing_policy,
+        legacy: from.lb_policy,
+        config: from.lb_config,
+        is_of_custom_type: matches!(
+            from.cluster_discovery_type,
+            Some(cluster::cluster::ClusterDiscoveryType::ClusterType(_))
+        ),
+    };
+    LbPolicy::parse(&choice, &Context::new())
+}
+
 fn parse_list(policies: impl IntoIterator<Item = google::Any>) -> Result<LbPolicy, Invalid> {
     // The older field is not looked at (decisions on C9).
     let from = cluster::Cluster {
@@ -38,7 +51,7 @@ fn parse_list(policies: impl IntoIterator<Item = google::Any>) -> Result<LbPolic
         lb_policy: cluster::cluster::LbPolicy::LoadBalancingPolicyConfig as i32,
         ..Default::default()
     };
-    LbPolicy::parse(&from, &Context::new())
+    choose(from)
 }
 
 fn parse_legacy(
@@ -46,7 +59,7 @@ fn parse_legacy(
     lb_config: Option<LbConfig>,
 ) -> Result<LbPolicy, Invalid> {
     let from = cluster::Cluster { lb_policy: policy as i32, lb_config, ..Default::default() };
-    LbPolicy::parse(&from, &Context::new())
+    choose(from)
 }
 
 fn ring(minimum_ring_size: u32, maximum_ring_size: u32) -> LbPolicy {
@@ -193,7 +206,7 @@ fn c9_rejects_other_policies_of_the_older_field() {
         );
     }
     let unknown = cluster::Cluster { lb_policy: 99, ..Default::default() };
-    let e = LbPolicy::parse(&unknown, &Context::new()).unwrap_err();
+    let e = choose(unknown).unwrap_err();
     assert_eq!(e.to_string(), "lb_policy: 99 is no known policy");
 }
 
@@ -208,7 +221,7 @@ fn c9_accepts_any_policy_of_the_older_field_beside_the_newer_one() {
             lb_policy: policy,
             ..Default::default()
         };
-        assert_eq!(LbPolicy::parse(&from, &Context::new()), Ok(LbPolicy::RoundRobin));
+        assert_eq!(choose(from), Ok(LbPolicy::RoundRobin));
     }
 }
 
@@ -219,7 +232,7 @@ fn c9_a75_accepts_a_policy_that_the_aggregate_cluster_provides() {
     let provided = cluster::cluster::LbPolicy::ClusterProvided.into();
     let aggregate =
         cluster::Cluster { cluster_discovery_type: custom, lb_policy: provided, ..Default::default() };
-    assert_eq!(LbPolicy::parse(&aggregate, &Context::new()), Ok(in_each_locality(LbPolicy::RoundRobin)));
+    assert_eq!(choose(aggregate), Ok(in_each_locality(LbPolicy::RoundRobin)));
 }
 
 #[test]

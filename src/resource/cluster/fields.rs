@@ -1,0 +1,163 @@
+use bytes::Bytes;
+use prost::Message;
+
+use super::super::{Invalid, load_balancing::Choice};
+use crate::{
+    pb::envoy::config::{
+        cluster::v3::{self as cluster, cluster::LbConfig},
+        core::v3 as core,
+    },
+    wire::{Field, Fields, Malformed},
+};
+
+/// A `Cluster` as it is on the wire: what most clusters have is read, the messages that few have are only found.
+#[derive(Debug)]
+pub(super) struct ClusterFields<'a> {
+    whole: &'a Bytes,
+    pub(super) name: &'a str,
+    pub(super) discovery: Option<Discovery<'a>>,
+    pub(super) eds_config: Option<EdsFields<'a>>,
+    lb_policy: i32,
+    pub(super) load_assignment: Option<&'a [u8]>,
+    pub(super) circuit_breakers: Option<&'a [u8]>,
+    pub(super) outlier_detection: Option<&'a [u8]>,
+    ring_hash: Option<&'a [u8]>,
+    least_request: Option<&'a [u8]>,
+    pub(super) transport_socket: Option<&'a [u8]>,
+    pub(super) has_socket_matches: bool,
+    pub(super) metadata: Option<&'a [u8]>,
+    pub(super) common_lb_config: Option<&'a [u8]>,
+    load_balancing_policy: Option<&'a [u8]>,
+    pub(super) lrs_server: Option<&'a [u8]>,
+    pub(super) upstream_config: Option<&'a [u8]>,
+    pub(super) reported_metrics: Vec<&'a str>,
+}
+
+/// Where the endpoints come from.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Discovery<'a> {
+    /// The number of the type.
+    Type(i32),
+    /// A `CustomClusterType`.
+    Custom(&'a [u8]),
+}
+
+/// An `EdsClusterConfig` as it is on the wire.
+#[derive(Debug, Default)]
+pub(super) struct EdsFields<'a> {
+    pub(super) service_name: &'a str,
+    /// A `ConfigSource`.
+    pub(super) source: Option<&'a [u8]>,
+}
+
+impl<'a> ClusterFields<'a> {
+    pub(super) fn read(whole: &'a Bytes) -> Result<Self, Invalid> {
+        let mut fields = Self {
+            whole,
+            name: "",
+            discovery: None,
+            eds_config: None,
+            lb_policy: 0,
+            load_assignment: None,
+            circuit_breakers: None,
+            outlier_detection: None,
+            ring_hash: None,
+            least_request: None,
+            transport_socket: None,
+            has_socket_matches: false,
+            metadata: None,
+            common_lb_config: None,
+            load_balancing_policy: None,
+            lrs_server: None,
+            upstream_config: None,
+            reported_metrics: Vec::new(),
+        };
+        for field in Fields::of(whole) {
+            fields.add(field?)?;
+        }
+        Ok(fields)
+    }
+
+    fn add(&mut self, field: Field<'a>) -> Result<(), Invalid> {
+        match field.number {
+            1 => self.name = field.text()?,
+            2 | 38 => self.add_discovery(&field)?,
+            3 => {
+                let mut eds = self.eds_config.is_some().then_some(&[][..]);
+                field.once(&mut eds)?;
+                self.eds_config = eds.map(EdsFields::read).transpose()?;
+            }
+            6 => self.lb_policy = field.varint()? as i32,
+            10 => field.once(&mut self.circuit_breakers)?,
+            19 => field.once(&mut self.outlier_detection)?,
+            23 => field.once(&mut self.ring_hash)?,
+            24 => field.once(&mut self.transport_socket)?,
+            25 => field.once(&mut self.metadata)?,
+            27 => field.once(&mut self.common_lb_config)?,
+            // Not used, but it must be well-formed.
+            29 => drop(core::HttpProtocolOptions::decode(field.bytes()?)?),
+            33 => field.once(&mut self.load_assignment)?,
+            37 => field.once(&mut self.least_request)?,
+            41 => field.once(&mut self.load_balancing_policy)?,
+            42 => field.once(&mut self.lrs_server)?,
+            43 => {
+                cluster::cluster::TransportSocketMatch::decode(field.bytes()?)?;
+                self.has_socket_matches = true;
+            }
+            48 => field.once(&mut self.upstream_config)?,
+            57 => self.reported_metrics.push(field.text()?),
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A oneof. Of a number and a message, or of messages in parts, a decoder knows which counts.
+    fn add_discovery(&mut self, field: &Field<'a>) -> Result<(), Malformed> {
+        self.discovery = match (&self.discovery, field.number) {
+            (None | Some(Discovery::Type(_)), 2) => Some(Discovery::Type(field.varint()? as i32)),
+            (None, _) => Some(Discovery::Custom(field.bytes()?)),
+            (Some(Discovery::Type(_) | Discovery::Custom(_)), _) => return Err(field.again()),
+        };
+        Ok(())
+    }
+
+    /// Decodes the message of a field; what it holds as bytes is not copied.
+    pub(super) fn decode<M: Message + Default>(&self, field: Option<&[u8]>) -> Result<Option<M>, Invalid> {
+        Ok(field.map(|bytes| M::decode(self.whole.slice_ref(bytes))).transpose()?)
+    }
+
+    pub(super) fn metadata(&self) -> (Option<&'a [u8]>, &'a Bytes) {
+        (self.metadata, self.whole)
+    }
+
+    /// What is said of load balancing.
+    pub(super) fn choice(&self) -> Result<Choice, Invalid> {
+        let config = match (self.ring_hash, self.least_request) {
+            (None, None) => None,
+            (config @ Some(_), None) => self.decode(config)?.map(LbConfig::RingHashLbConfig),
+            (None, config @ Some(_)) => self.decode(config)?.map(LbConfig::LeastRequestLbConfig),
+            (Some(_), Some(_)) => return Err(Invalid::new("only the last of both policies counts")),
+        };
+        Ok(Choice {
+            list: self.decode(self.load_balancing_policy)?,
+            legacy: self.lb_policy,
+            config,
+            is_of_custom_type: matches!(self.discovery, Some(Discovery::Custom(_))),
+        })
+    }
+}
+
+impl<'a> EdsFields<'a> {
+    fn read(bytes: &'a [u8]) -> Result<Self, Invalid> {
+        let mut fields = Self::default();
+        for field in Fields::of(bytes) {
+            let field = field?;
+            match field.number {
+                1 => field.once(&mut fields.source)?,
+                2 => fields.service_name = field.text()?,
+                _ => {}
+            }
+        }
+        Ok(fields)
+    }
+}
