@@ -266,5 +266,6 @@ fn text(seen: &Observed<Text>) -> Option<&'static str> {
     seen.resource().map(|text| text.0)
 }
 
+mod costs;
 mod life;
 mod resolution;

@@ -18,8 +18,10 @@ use crate::{
 
 /// A network in which everybody is there, and nobody answers.
 #[derive(Debug, Clone, Default)]
-struct Network {
+pub(super) struct Network {
     open: Arc<AtomicUsize>,
+    /// The lengths of all requests.
+    sent: Arc<Mutex<Vec<usize>>>,
     /// For each connection that was ever made.
     events: Arc<Mutex<Vec<Events>>>,
 }
@@ -27,6 +29,7 @@ struct Network {
 #[derive(Debug)]
 struct Line {
     open: Arc<AtomicUsize>,
+    sent: Arc<Mutex<Vec<usize>>>,
     events: Events,
 }
 
@@ -39,7 +42,12 @@ impl Network {
         self.events.lock().unwrap().len()
     }
 
-    fn client(&self) -> ClientBuilder {
+    /// The lengths of all requests that were sent.
+    pub(super) fn sent(&self) -> Vec<usize> {
+        self.sent.lock().unwrap().clone()
+    }
+
+    pub(super) fn client(&self) -> ClientBuilder {
         let bootstrap = Bootstrap::builder().server(Server::new("localhost:1").insecure()).build().unwrap();
         Client::builder(bootstrap).transport(self.clone())
     }
@@ -50,12 +58,13 @@ impl Transport for Network {
         events.connected();
         self.open.fetch_add(1, Ordering::Relaxed);
         self.events.lock().unwrap().push(events.clone());
-        Box::new(Line { open: self.open.clone(), events })
+        Box::new(Line { open: self.open.clone(), sent: self.sent.clone(), events })
     }
 }
 
 impl Connection for Line {
-    fn send(&mut self, _: Bytes) {
+    fn send(&mut self, message: Bytes) {
+        self.sent.lock().unwrap().push(message.len());
         self.events.request_sent();
     }
 
