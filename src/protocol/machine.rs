@@ -335,8 +335,9 @@ impl Machine {
         let unwritten =
             self.types.iter().flatten().any(|channel| channel.variant.has_unwritten(&channel.interest));
         if let Some(open) = self.stream.open() {
-            let idle = !wanted && !unwritten && open.pending.is_none();
-            open.idle_since = idle.then(|| open.idle_since.unwrap_or(now));
+            let idle = !unwritten && open.pending.is_none();
+            // What a server sends nevertheless has to be answered, but keeps nothing alive.
+            open.idle_since = open.idle_since.or(idle.then_some(now)).filter(|_| !wanted);
         }
         self.waiting.settle(|wait| is_awaited(&self.types, wait));
     }

@@ -239,6 +239,26 @@ fn a_stream_that_serves_no_name_is_closed_after_30_s() {
 }
 
 #[test]
+fn what_a_server_sends_although_nothing_is_wanted_does_not_keep_the_stream() {
+    let mut rig = Rig::new();
+    let (a, _) = rig.watch::<Full>("a");
+    rig.connect(1);
+    rig.sent(1);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    rig.unwatch(a);
+    rig.sent(1);
+    for version in ["2", "3"] {
+        assert_eq!(rig.pass(Duration::from_secs(12)), NONE);
+        let said = rig.receive(1, &response::<Full>(version, vec![any::<Full>("a", version)]));
+        assert_eq!(said, ["read".to_owned(), format!("send Full [] {version}/n{version}")]);
+        rig.sent(1);
+    }
+    assert_eq!(rig.pass(Duration::from_secs(7)), ["disconnect 0.1"], "30 s after the watch ended");
+}
+
+#[test]
 fn a_watch_within_the_linger_time_uses_the_stream() {
     let mut rig = Rig::new();
     let views = rig.open::<Full>(&["a"]);
