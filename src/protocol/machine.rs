@@ -263,8 +263,10 @@ impl Machine {
             for id in fresh {
                 let Some(sub) = channel.interest.get_mut(id) else { continue };
                 if sub.phase == Phase::New && sub.named && sub.asked {
-                    sub.phase = Phase::Requested;
-                    if !sub.held {
+                    // What another server has sent, and this one did not before it was asked by name.
+                    let is_doubted = sub.held && sub.missed && sub.doubt_until.is_some();
+                    sub.phase = if is_doubted { Phase::Doubted } else { Phase::Requested };
+                    if !sub.held || is_doubted {
                         self.waiting.start(ty, id, sub, (now, length));
                     }
                 }

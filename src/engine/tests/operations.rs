@@ -47,5 +47,17 @@ fn a_server_that_goes_on_sending_is_left_when_nothing_is_wanted() {
     play(&Script::of(4, operations.as_flattened()));
 }
 
+/// And a third finding.
+#[test]
+fn a57_5_what_a_fallback_sent_has_its_time_from_the_request_although_it_was_missed_before() {
+    let operations = [
+        [0x41, 0xa2, 0x5c, 0x47, 0x9d, 0x8e],
+        [0x7f, 0xa8, 0xb7, 0xe1, 0xfb, 0x14],
+        [0x9e, 0x36, 0x6f, 0x3e, 0x3c, 0x1c],
+        [0x16, 0x20, 0x00, 0x00, 0x20, 0x97],
+    ];
+    play(&Script::of(0x6c5c_ce00_0000_0005, operations.as_flattened()));
+}
+
 /// How many kinds of things happen.
 const KINDS: usize = 12;

@@ -169,8 +169,13 @@ impl Machine {
         if !sub.named || sub.doubt_until.is_none_or(|until| until <= now) {
             return true;
         }
-        if mem::replace(&mut sub.phase, Phase::Doubted) != Phase::Doubted {
-            waiting.start(ty, id, sub, (now, length));
+        match sub.phase {
+            // The request has not gone out yet, and its time begins with that.
+            Phase::New | Phase::Doubted => {}
+            Phase::Requested | Phase::Answered | Phase::TimedOut => {
+                sub.phase = Phase::Doubted;
+                waiting.start(ty, id, sub, (now, length));
+            }
         }
         false
     }
