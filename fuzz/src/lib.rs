@@ -39,7 +39,7 @@ fn check_in<T: Resource + Debug + Clone + PartialEq + Serialize>(message: Bytes,
     let view: Value = serde_json::from_str(&text).expect("it is JSON");
     let written = serde_json::to_string(&view).expect("it was read from text");
     assert_eq!(serde_json::from_str::<Value>(&written).expect("it is JSON"), view);
-    // The reader of names is stricter than the decoder about groups, and agrees otherwise.
+    // The reader of names reads what the decoder reads.
     if let Ok(name) = name {
         let shown = view.get("name").or(view.get("cluster_name"));
         assert_eq!(shown.and_then(Value::as_str), Some(&*name));
