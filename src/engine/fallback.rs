@@ -21,7 +21,7 @@ impl Engine {
             let active = self.groups.get(id).active();
             info!(from = %self.peer(active).machine.server().uri, to = %next.uri, "falling back");
             let server = self.server_id(&next, now);
-            self.forget_versions(id);
+            self.forget_versions(id, now);
             self.groups.get_mut(id).open.push(server);
             for entry in self.entries_of(id) {
                 if self.table.get(entry).is_some_and(|entry| !entry.views.is_empty()) {

@@ -1,6 +1,6 @@
 //! What only the incremental variant says: that there is something no longer, or never was, and in which versions things are.
 
-use std::time::Instant;
+use std::{collections::BTreeSet, time::Instant};
 
 use super::{
     Engine,
@@ -114,16 +114,22 @@ impl Engine {
     }
 
     /// Another server takes over, so that those above it have to send everything when they are back: that is how they
-    /// are known to be.
-    pub(super) fn forget_versions(&mut self, group: GroupId) {
+    /// are known to be. One that was told versions, but has not answered yet, may have nothing to say to them, and is asked
+    /// anew on another stream.
+    pub(super) fn forget_versions(&mut self, group: GroupId, now: Instant) {
         let Self { table, servers, .. } = self;
+        let mut told = BTreeSet::new();
         for (_, entry) in table.iter().filter(|(_, entry)| entry.group == group) {
             for (server, place) in entry.places.iter() {
-                let interest = servers[server.0 as usize].machine.interest(entry.ty);
-                if let Some(sub) = interest.and_then(|interest| interest.get_mut(place)) {
-                    sub.version = Version::default();
+                let machine = &mut servers[server.0 as usize].machine;
+                if machine.take_back_version(entry.ty, place) {
+                    told.insert(server);
                 }
             }
+        }
+        for server in told {
+            self.peer(server).machine.reopen("its answer would not tell that it is back", now);
+            self.settle(server, now);
         }
     }
 

@@ -275,6 +275,12 @@ impl Machine {
         self.release(ty, &leaving);
     }
 
+    /// Asks for everything anew, on another stream.
+    pub(crate) fn reopen(&mut self, why: &'static str, now: Instant) {
+        self.close(why);
+        self.proceed(now);
+    }
+
     fn close(&mut self, why: &'static str) {
         info!(server = %self.server.uri, why, "closing the stream");
         let stream = self.stream.id();

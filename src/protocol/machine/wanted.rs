@@ -144,6 +144,17 @@ impl Machine {
         }
     }
 
+    /// The version of a resource does not count any more, so that the server has to send it again. True when it was told
+    /// on this stream, which cannot be taken back.
+    pub(crate) fn take_back_version(&mut self, ty: TypeId, id: SubId) -> bool {
+        let Some(channel) = self.channel(ty) else { return false };
+        let is_requested = channel.variant.is_requested();
+        let Some(sub) = channel.interest.get_mut(id) else { return false };
+        let told = is_requested && sub.has_version() && !sub.unconfirmed;
+        sub.version = Version::default();
+        told
+    }
+
     /// What the server has said of a type is decided on when it has been quiet for a while.
     pub(crate) fn await_quiet(&mut self, ty: TypeId, now: Instant) {
         if let Some(channel) = self.channel(ty) {

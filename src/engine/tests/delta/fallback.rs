@@ -79,3 +79,25 @@ fn a57_5_what_a_fallback_sent_while_the_first_server_was_away_has_its_time_from_
     assert_eq!(rig.pass(Duration::from_millis(14_999)), NONE);
     assert_eq!(rig.pass(Duration::from_millis(1)), ["#3 absent NOT_FOUND", "#2 {} complete"]);
 }
+
+#[test]
+fn a_server_that_was_told_versions_before_the_fallback_is_asked_anew() {
+    let servers = [1, 2].map(|port| Server::new(format!("127.0.0.1:{port}")).insecure());
+    let bootstrap =
+        servers.into_iter().fold(Bootstrap::builder(), |bootstrap, server| bootstrap.server(server));
+    let settings = Settings { api_type: ApiType::AggregatedDeltaGrpc, ..Settings::default() };
+    let mut rig = Rig::of(bootstrap.build().unwrap(), settings);
+    rig.watch::<Full>("a");
+    rig.connect(1);
+    rig.sent(1);
+    rig.receive_raw(1, one("n", "a", "1"));
+    rig.sent(1);
+    rig.disconnect(1, DisconnectKind::Closed);
+    rig.pass(Duration::from_millis(1_201));
+    rig.disconnect(2, DisconnectKind::Unreachable);
+    rig.pass(Duration::from_millis(2_000));
+    assert_eq!(rig.connect(3), ["read", "send Full +a {a=1} node"]);
+    rig.sent(3);
+    assert_eq!(rig.watch::<Full>("b").1[..3], ["send Full +b", "disconnect 0.3", "connect 0.4"]);
+    assert_eq!(rig.connect(4), ["read", "send Full +a,b node"]);
+}
