@@ -66,6 +66,7 @@
     deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
 )]
 mod cache;
+mod chunked;
 #[cfg(any(feature = "client", feature = "control-plane"))]
 mod codec;
 #[cfg_attr(

@@ -2,7 +2,7 @@ use std::{sync::Arc, time::Instant};
 
 use bytes::Bytes;
 
-use super::{Places, Redirect, ResourceState, Setback, Update};
+use super::{Few, Places, Redirect, ResourceState, Setback, Update};
 use crate::{
     error::WatchError,
     observed::ErasedObserved,
@@ -18,9 +18,9 @@ pub(crate) struct Entry {
     pub(crate) group: GroupId,
     /// Where it is asked for, or sent from.
     pub(crate) places: Places,
-    pub(crate) views: Vec<ViewId>,
+    pub(crate) views: Few<ViewId>,
     /// The views that nothing was published to.
-    pub(crate) late: Vec<ViewId>,
+    pub(crate) late: Few<ViewId>,
     /// The name is a glob: what is known here is how it fares as a whole.
     pub(crate) is_glob: bool,
     /// It was held until its time to live was over, and nothing was heard of it since.
@@ -93,8 +93,8 @@ impl Entry {
             ty,
             group,
             places,
-            views: Vec::new(),
-            late: Vec::new(),
+            views: Few::default(),
+            late: Few::default(),
             is_glob: false,
             is_expired: false,
             state: State::Waiting { told: None },

@@ -1,6 +1,7 @@
 //! What is known of each resource: the last good one, and the news about it.
 
 mod entry;
+mod few;
 mod places;
 mod redirect;
 mod setback;
@@ -9,6 +10,7 @@ mod table;
 pub use self::setback::ResourceState;
 pub(crate) use self::{
     entry::{Entry, News, Policy, Raw},
+    few::Few,
     places::Places,
     redirect::Redirect,
     setback::{Setback, Update},

@@ -1,11 +1,9 @@
+use super::Few;
 use crate::protocol::{ServerId, SubId};
 
 /// The places of one resource at the servers that are asked for it, or that send it. Most have one.
 #[derive(Debug, Default)]
-pub(crate) struct Places {
-    first: Option<Place>,
-    others: Vec<Place>,
-}
+pub(crate) struct Places(Few<Place>);
 
 type Place = (ServerId, SubId);
 
@@ -17,34 +15,27 @@ impl Places {
 
     /// All places, in the order in which they came.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Place> {
-        self.first.iter().chain(&self.others).copied()
+        self.0.iter().copied()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.first.is_none()
+        self.0.is_empty()
     }
 
     /// Whether more than one server has a place for it.
     pub(crate) fn are_several(&self) -> bool {
-        !self.others.is_empty()
+        self.0.len() > 1
     }
 
     /// Adds the place at a server where there is none yet.
     pub(crate) fn add(&mut self, server: ServerId, sub: SubId) {
         debug_assert!(self.at(server).is_none(), "a resource has one place at a server");
-        match self.first {
-            None => self.first = Some((server, sub)),
-            Some(_) => self.others.push((server, sub)),
-        }
+        self.0.push((server, sub));
     }
 
     /// Removes the place at a server.
     pub(crate) fn remove(&mut self, server: ServerId) {
-        if self.first.is_some_and(|(at, _)| at == server) {
-            self.first = (!self.others.is_empty()).then(|| self.others.remove(0));
-        } else {
-            self.others.retain(|(at, _)| *at != server);
-        }
+        self.0.retain(|(at, _)| *at != server);
     }
 }
 

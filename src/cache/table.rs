@@ -1,29 +1,27 @@
-use slab::Slab;
-
 use super::Entry;
-use crate::protocol::EntryId;
+use crate::{chunked::Chunked, protocol::EntryId};
 
 /// All resources of a client, in places of their own.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    entries: Slab<Entry>,
+    entries: Chunked<Entry>,
 }
 
 impl Table {
     pub(crate) fn insert(&mut self, entry: Entry) -> EntryId {
-        EntryId(self.entries.insert(entry) as u32)
+        EntryId(self.entries.insert(entry))
     }
 
     pub(crate) fn remove(&mut self, id: EntryId) -> Option<Entry> {
-        self.entries.try_remove(id.0 as usize)
+        self.entries.remove(id.0)
     }
 
     pub(crate) fn get(&self, id: EntryId) -> Option<&Entry> {
-        self.entries.get(id.0 as usize)
+        self.entries.get(id.0)
     }
 
     pub(crate) fn get_mut(&mut self, id: EntryId) -> Option<&mut Entry> {
-        self.entries.get_mut(id.0 as usize)
+        self.entries.get_mut(id.0)
     }
 
     /// All entries, in a fixed order.
@@ -31,7 +29,7 @@ impl Table {
         self.entries.iter().map(|(id, entry)| {
             #[cfg(test)]
             crate::scans::note();
-            (EntryId(id as u32), entry)
+            (EntryId(id), entry)
         })
     }
 

@@ -307,7 +307,7 @@ impl Engine {
                 node: self.node_id.clone(),
             });
             let notify = |view: &ViewId| Output::Notify { view: *view, observed: members.clone() };
-            let views = glob.map_or(&collection.views, |glob| &glob.views);
+            let views = glob.map_or(&*collection.views, |glob| &glob.views);
             self.outputs.extend(views.iter().map(notify));
         }
     }

@@ -1,6 +1,6 @@
 use super::{Engine, members::Which};
 use crate::{
-    cache::Entry,
+    cache::{Entry, Few},
     error::{Subject, WatchError},
     protocol::{EntryId, ViewId},
     resource::Erased,
@@ -28,12 +28,12 @@ impl Engine {
         }
         let (Some(observed), Some(entry)) = (self.observed(id), self.table.get(id)) else { return };
         if changed {
-            for view in &entry.views {
+            for view in &*entry.views {
                 self.log_told(id, *view);
                 self.walks.deliver(&mut self.outputs, *view, observed.clone());
             }
             if let Some(entry) = self.table.get_mut(id) {
-                entry.late.clear();
+                entry.late = Few::default();
             }
         }
         let Some(entry) = self.table.get(id) else { return };
@@ -62,7 +62,7 @@ impl Engine {
                 self.walks.deliver(&mut self.outputs, *view, observed.clone());
             }
         } else if let Some(entry) = self.table.get_mut(id) {
-            entry.late.extend(views);
+            entry.late.extend(views.iter().copied());
         }
     }
 

@@ -1,10 +1,12 @@
 use std::{collections::HashMap, mem, sync::Arc, time::Instant};
 
 use bytes::{Bytes, BytesMut};
-use slab::Slab;
 
-use super::{id::EntryId, request::put_text};
-use crate::resource::Version;
+use super::{
+    id::EntryId,
+    request::{put_text, text_len},
+};
+use crate::{chunked::Chunked, resource::Version};
 
 /// The names of one type that one server is asked for, or answers with.
 ///
@@ -12,7 +14,7 @@ use crate::resource::Version;
 /// made anew only when a request is written after a change.
 #[derive(Debug, Default)]
 pub(crate) struct Interest {
-    subs: Slab<Sub>,
+    subs: Chunked<Sub>,
     by_name: HashMap<Arc<str>, SubId>,
     /// The subscriptions of the last list for the wire, sorted by name, and behind them the newer ones.
     listed: Vec<(SubId, u64)>,
@@ -126,11 +128,11 @@ impl Sub {
 
 impl Interest {
     pub(crate) fn get(&self, id: SubId) -> Option<&Sub> {
-        self.subs.get(id.0 as usize)
+        self.subs.get(id.0)
     }
 
     pub(crate) fn get_mut(&mut self, id: SubId) -> Option<&mut Sub> {
-        self.subs.get_mut(id.0 as usize)
+        self.subs.get_mut(id.0)
     }
 
     pub(crate) fn find(&self, name: &str) -> Option<SubId> {
@@ -142,7 +144,7 @@ impl Interest {
         self.subs.iter().map(|(id, sub)| {
             #[cfg(test)]
             crate::scans::note();
-            (SubId(id as u32), sub)
+            (SubId(id), sub)
         })
     }
 
@@ -150,7 +152,7 @@ impl Interest {
         self.subs.iter_mut().map(|(id, sub)| {
             #[cfg(test)]
             crate::scans::note();
-            (SubId(id as u32), sub)
+            (SubId(id), sub)
         })
     }
 
@@ -198,14 +200,14 @@ impl Interest {
             missed: false,
             serial: self.next_serial,
         };
-        let id = SubId(self.subs.insert(sub) as u32);
+        let id = SubId(self.subs.insert(sub));
         self.by_name.insert(name, id);
         id
     }
 
     /// Asks for it by name; false when that was so before.
     pub(crate) fn name(&mut self, id: SubId) -> bool {
-        let Some(sub) = self.subs.get_mut(id.0 as usize) else { return false };
+        let Some(sub) = self.subs.get_mut(id.0) else { return false };
         if mem::replace(&mut sub.named, true) {
             return false;
         }
@@ -221,7 +223,7 @@ impl Interest {
 
     /// Asks for it by name no longer.
     pub(crate) fn unname(&mut self, id: SubId) {
-        let Some(sub) = self.subs.get_mut(id.0 as usize) else { return };
+        let Some(sub) = self.subs.get_mut(id.0) else { return };
         if mem::replace(&mut sub.named, false) {
             self.named -= 1;
             self.encoded = None;
@@ -254,7 +256,7 @@ impl Interest {
     /// Forgets it altogether.
     pub(crate) fn remove(&mut self, id: SubId) {
         self.unname(id);
-        if let Some(sub) = self.subs.try_remove(id.0 as usize) {
+        if let Some(sub) = self.subs.remove(id.0) {
             self.by_name.remove(&sub.name);
         }
     }
@@ -265,10 +267,10 @@ impl Interest {
             return encoded.clone();
         }
         self.tidy();
-        let mut buffer = BytesMut::with_capacity(self.listed.len() * 40);
-        for sub in self.listed.iter().filter_map(|listed| alive(&self.subs, listed)) {
-            put_text(3, &sub.name, &mut buffer);
-        }
+        let subs = self.listed.iter().filter_map(|listed| alive(&self.subs, listed));
+        // It is kept, so that it gets the room that it needs and no more.
+        let mut buffer = BytesMut::with_capacity(subs.clone().map(|sub| text_len(&sub.name)).sum());
+        subs.for_each(|sub| put_text(3, &sub.name, &mut buffer));
         let encoded = buffer.freeze();
         self.encoded = Some(encoded.clone());
         encoded
@@ -294,8 +296,8 @@ impl Interest {
     }
 }
 
-fn alive<'a>(subs: &'a Slab<Sub>, (id, serial): &(SubId, u64)) -> Option<&'a Sub> {
-    subs.get(id.0 as usize).filter(|sub| sub.serial == *serial && sub.named)
+fn alive<'a>(subs: &'a Chunked<Sub>, (id, serial): &(SubId, u64)) -> Option<&'a Sub> {
+    subs.get(id.0).filter(|sub| sub.serial == *serial && sub.named)
 }
 
 #[cfg(test)]

@@ -116,16 +116,21 @@ impl Sotw {
         };
         let had_wildcard = std::mem::replace(&mut on_stream.wildcard, wildcard);
         interest.sends_all = wildcard;
-        let mut names = BytesMut::new();
+        let mut others = BytesMut::new();
         if wildcard && (on_stream.named || !sorted.is_empty()) {
-            put_text(3, "*", &mut names);
+            put_text(3, "*", &mut others);
         }
-        names.extend_from_slice(&sorted);
-        if held_back && names.is_empty() && !on_stream.named_for_sure {
+        if held_back && sorted.is_empty() && others.is_empty() && !on_stream.named_for_sure {
             // An empty list could mean everything to it, and what follows would be no news.
-            let_go.last_name().into_iter().for_each(|name| put_text(3, name, &mut names));
+            let_go.last_name().into_iter().for_each(|name| put_text(3, name, &mut others));
         }
-        on_stream.names = names.freeze();
+        on_stream.names = match others.is_empty() {
+            true => sorted,
+            false => {
+                others.extend_from_slice(&sorted);
+                others.freeze()
+            }
+        };
         on_stream.named |= !on_stream.names.is_empty();
         let silent = !on_stream.named && !wildcard;
         if silent {

@@ -1,0 +1,112 @@
+use std::{mem, ops::Deref};
+
+/// A list that mostly has one element, for which nothing is allocated then.
+#[derive(Debug)]
+pub(crate) enum Few<T> {
+    One(T),
+    /// None, or several.
+    Other(Option<Box<Several<T>>>),
+}
+
+#[derive(Debug)]
+pub(crate) struct Several<T> {
+    all: Vec<T>,
+}
+
+impl<T: Copy> Few<T> {
+    pub(crate) fn push(&mut self, new: T) {
+        match self {
+            Self::Other(None) => *self = Self::One(new),
+            Self::One(first) => {
+                let all = vec![*first, new];
+                *self = Self::Other(Some(Box::new(Several { all })));
+            }
+            Self::Other(Some(several)) => several.all.push(new),
+        }
+    }
+
+    /// Takes out the last one.
+    pub(crate) fn pop(&mut self) -> Option<T> {
+        match self {
+            Self::Other(None) => None,
+            Self::One(_) => mem::take(self).first().copied(),
+            Self::Other(Some(several)) => {
+                let last = several.all.pop();
+                self.settle();
+                last
+            }
+        }
+    }
+
+    /// Keeps only those that fulfil a condition.
+    pub(crate) fn retain(&mut self, keep: impl Fn(&T) -> bool) {
+        match self {
+            Self::Other(None) => {}
+            Self::One(one) if keep(one) => {}
+            Self::One(_) => *self = Self::default(),
+            Self::Other(Some(several)) => {
+                several.all.retain(keep);
+                self.settle();
+            }
+        }
+    }
+
+    fn settle(&mut self) {
+        if let Self::Other(Some(several)) = self
+            && several.all.len() < 2
+        {
+            *self = several.all.first().map_or_else(Self::default, |one| Self::One(*one));
+        }
+    }
+}
+
+impl<T> Default for Few<T> {
+    fn default() -> Self {
+        Self::Other(None)
+    }
+}
+
+impl<T> Deref for Few<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        match self {
+            Self::One(one) => std::slice::from_ref(one),
+            Self::Other(None) => &[],
+            Self::Other(Some(several)) => &several.all,
+        }
+    }
+}
+
+impl<T: Copy> Extend<T> for Few<T> {
+    fn extend<I: IntoIterator<Item = T>>(&mut self, more: I) {
+        more.into_iter().for_each(|one| self.push(one));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_a_list() {
+        let mut few = Few::default();
+        assert_eq!((few.pop(), few.len()), (None, 0));
+        few.extend([1]);
+        assert!(matches!(few, Few::One(1)));
+        few.extend([2, 3]);
+        assert_eq!(*few, [1, 2, 3]);
+        few.retain(|one| *one != 2);
+        assert_eq!(few.pop(), Some(3));
+        assert!(matches!(few, Few::One(1)), "and small again");
+        few.retain(|one| *one != 1);
+        assert!(few.is_empty());
+        few.push(4);
+        assert_eq!((few.pop(), few.len()), (Some(4), 0));
+    }
+
+    #[test]
+    fn one_takes_no_more_than_it_has_to() {
+        assert_eq!(size_of::<Few<u64>>(), 16);
+    }
+}
