@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::globs::Glob;
+use super::{globs::Glob, guess::Guess};
 use crate::{
     cache::Update,
     name::ResourceName,
@@ -30,6 +30,8 @@ pub(crate) struct Job {
     pub(super) number: u64,
     pub(super) stage: Stage,
     pub(super) located: Vec<Located>,
+    /// Which resource comes next.
+    pub(super) guess: Guess,
     pub(super) unknown: Unknown,
     pub(super) heartbeats: usize,
     /// A name that came twice: nothing of the response counts (rule B1.14).
@@ -116,6 +118,7 @@ impl Job {
             number: 0,
             stage: Stage::Locate(0),
             located: Vec::with_capacity(count),
+            guess: Guess::default(),
             unknown: Unknown::default(),
             heartbeats: 0,
             duplicate: false,

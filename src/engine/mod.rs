@@ -12,6 +12,7 @@ mod fallback;
 mod follow;
 mod globs;
 mod group;
+mod guess;
 mod incremental;
 mod job;
 mod lists;
@@ -114,7 +115,8 @@ struct Peer {
 
 #[derive(Debug, Default)]
 struct TypeOnPeer {
-    /// The resources of the last response in its order: the best guess for the next one's.
+    /// The resources of the last response in its order, before the first one in that of the request: the best guess for the
+    /// next one's.
     order: Vec<SubId>,
 }
 

@@ -1,9 +1,9 @@
 //! The quick way for what has not changed: most of a response of the state of the world is as it was in the last one, in the
-//! same place.
+//! same order.
 //!
-//! An element that is, byte for byte, what is held of the resource that stood in its place last time is that resource: its
-//! name is in those bytes. So one comparison finds out both whose it is and that nothing is new, and nothing else of it is
-//! looked at.
+//! An element that is, byte for byte, what is held of the resource that should come next is that resource: its name is in those
+//! bytes. So one comparison finds out both whose it is and that nothing is new, and nothing else of it is looked at. In another
+//! order its name is searched for, and the comparison is what is left to do.
 
 use tracing::trace;
 
@@ -24,16 +24,17 @@ impl Engine {
         let Some(interest) = peer.machine.interest(job.ty) else { return from };
         let to = to.min(job.envelope.len());
         for index in from..to {
-            let Some(sub_id) = kind.order.get(index) else { return index };
-            let Some(sub) = interest.get_mut(*sub_id) else { return index };
+            let Some(sub_id) = job.guess.next(&kind.order) else { return index };
+            let Some(sub) = interest.get_mut(sub_id) else { return index };
             let held = table.get(sub.entry).and_then(|entry| entry.bare_bytes());
             let is_same = held.is_some_and(|held| job.envelope.is_bare(index, held));
             if !is_same || sub.seen == job.number {
                 return index;
             }
-            sub.seen = job.number;
+            job.guess.on_right();
+            (sub.seen, sub.stood) = (job.number, job.located.len() as u32);
             job.of_all |= !sub.before_all;
-            job.located.push(Located { sub: Some(*sub_id), ..Located::new(index, Said::Same) });
+            job.located.push(Located { sub: Some(sub_id), ..Located::new(index, Said::Same) });
         }
         to
     }
@@ -50,12 +51,22 @@ impl Engine {
         let wildcard = interest.takes_all();
         for (place, located) in job.located[from..to].iter().enumerate() {
             let next = from + place;
-            let (Said::Same, Some(sub)) = (located.said, located.sub) else { return next };
+            let Some(sub) = located.sub else { return next };
             // It may have gone between two steps.
             let Some(sub) = interest.get_mut(sub).filter(|sub| sub.seen == job.number) else { return next };
             let Some(entry) = table.get_mut(sub.entry).filter(|_| sub.member || !wildcard) else {
                 return next;
             };
+            let is_same = match located.said {
+                Said::Same => true,
+                Said::Resource if !located.is_wrapped => {
+                    entry.bare_bytes() == Some(job.envelope.bytes(located.value))
+                }
+                Said::Resource | Said::Redirect | Said::Removed | Said::Heartbeat => false,
+            };
+            if !is_same {
+                return next;
+            }
             let is_alone = groups.get(entry.group).active() == server && !entry.places.are_several();
             if !is_alone || !entry.confirm(&job.version, job.since()) {
                 return next;

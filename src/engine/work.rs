@@ -4,7 +4,7 @@ use bytes::Bytes;
 use tracing::trace;
 
 use super::{
-    Engine,
+    Engine, Peer,
     job::{Job, Located, Said, Stage, name_of},
     members::{By, Which},
 };
@@ -26,6 +26,7 @@ impl Engine {
             self.counters.responses += 1;
             job.number = self.counters.responses;
             job.span = self.span_of(&job);
+            self.expect_order(&job);
         }
         let _within = job.span.clone().entered();
         match job.stage {
@@ -104,13 +105,21 @@ impl Engine {
 
     /// Finds the place of a name that a response speaks of, and notes what is said of it.
     pub(super) fn find_place(&mut self, job: &mut Job, name: &str, found: Located) {
-        let peer = &mut self.servers[job.stream.server.0 as usize];
-        let guess = peer.of_type(job.ty).order.get(found.index as usize).copied();
-        let Some(interest) = peer.machine.interest(job.ty) else { return };
-        let guess = guess.filter(|sub| interest.get(*sub).is_some_and(|sub| *sub.name == *name));
-        let sub = guess.or_else(|| interest.find(name));
-        let twice = match sub.and_then(|sub| interest.get_mut(sub)) {
-            Some(sub) => std::mem::replace(&mut sub.seen, job.number) == job.number,
+        let Peer { machine, types, .. } = &mut self.servers[job.stream.server.0 as usize];
+        let order = types.get(job.ty.index()).map_or(&[][..], |known| &known.order);
+        let Some(interest) = machine.interest(job.ty) else { return };
+        let is_it = |sub: &SubId| interest.get(*sub).is_some_and(|sub| *sub.name == *name);
+        let guessed = job.guess.next(order).filter(is_it);
+        let sub = guessed.or_else(|| interest.find(name));
+        let twice = match sub.and_then(|id| Some((id, interest.get_mut(id)?))) {
+            Some((id, sub)) => {
+                match guessed {
+                    Some(_) => job.guess.on_right(),
+                    None => job.guess.on_found(id, sub.stood, order),
+                }
+                sub.stood = job.located.len() as u32;
+                std::mem::replace(&mut sub.seen, job.number) == job.number
+            }
             None => {
                 job.unknown.is_seen(name, found.index as usize, &job.envelope, self.types[job.ty.index()])
             }
@@ -271,7 +280,7 @@ impl Engine {
         if let Some(sub) =
             self.peer(server).machine.interest(job.ty).and_then(|interest| interest.get_mut(sub))
         {
-            sub.seen = job.number;
+            (sub.seen, sub.stood) = (job.number, next as u32);
         }
         job.located[next].sub = Some(sub);
         self.apply_to(job, sub, located)

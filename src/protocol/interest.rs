@@ -67,6 +67,8 @@ pub(crate) struct Sub {
     pub(crate) deadline: Option<Instant>,
     /// The last response that spoke of it.
     pub(crate) seen: u64,
+    /// Where it stood in that.
+    pub(crate) stood: u32,
     /// The server should have sent it on this stream and did not: its last response that held everything did not speak of
     /// it, or it is still unconfirmed after a quiet time.
     pub(crate) missed: bool,
@@ -156,6 +158,11 @@ impl Interest {
         })
     }
 
+    /// What is asked for by name, in the order of the last request, and behind that what is newer.
+    pub(crate) fn listed(&self) -> impl Iterator<Item = SubId> {
+        self.listed.iter().map(|(id, _)| *id)
+    }
+
     /// How many names are asked for by name.
     pub(crate) fn named(&self) -> usize {
         self.named
@@ -197,6 +204,7 @@ impl Interest {
             doubt_until: None,
             deadline: None,
             seen: 0,
+            stood: 0,
             missed: false,
             serial: self.next_serial,
         };
