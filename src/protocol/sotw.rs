@@ -268,7 +268,9 @@ impl Variant for Sotw {
     /// Its names are the newest, unless a run of changes is held back by the pace: then they are those of the last
     /// request, since every new name in an answer would call for a response, and that for an answer.
     fn write(&mut self, interest: &mut Interest, head: Head<'_>, now: Instant) -> (Option<Bytes>, Written) {
-        let answering = !self.on_stream.answers.is_empty();
+        let next = self.on_stream.answers.front().map(|(_, answer)| answer.nonce.as_str());
+        // What answers a response that was only repeated may be dropped like what was written before.
+        let answering = next.is_some_and(|nonce| nonce.is_empty() || nonce != self.on_stream.nonce);
         // It may have dropped the request that let something go as outdated (B1.8). If the answer, which it takes, named
         // that again, nothing would have changed for it, and it would send nothing. So a request after the answer does.
         let held_back = answering && self.on_stream.let_go.has_come_back();
@@ -287,7 +289,7 @@ impl Variant for Sotw {
             self.pace.on_written(interest.named(), now);
         }
         let answer = self.on_stream.answers.pop_front();
-        let is_newest = answer.is_some() && self.on_stream.answers.is_empty();
+        let is_newest = answering && self.on_stream.answers.is_empty();
         if is_newest {
             self.on_stream.let_go.on_answered();
         }

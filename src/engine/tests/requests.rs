@@ -316,6 +316,28 @@ fn b1_8_what_was_let_go_and_asked_for_again_is_left_out_of_an_answer_between() {
 }
 
 #[test]
+fn b1_8_an_answer_to_a_repeated_response_lets_nothing_go_for_sure() {
+    let mut rig = Rig::new();
+    let views = rig.open::<Full>(&["a", "b"]);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("b", "x")]));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.unwatch(views[0]), ["send Full [b] 1/n1"]);
+    rig.sent(1);
+    // The server has sent 2, which is on its way, so that it drops this as well.
+    let said = rig.receive(1, &response::<Full>("1", vec![any::<Full>("b", "x")]));
+    assert_eq!(said, ["read", "send Full [b] 1/n1"]);
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.watch::<Full>("a").1, ["send Full [a,b] 1/n1"]);
+    rig.sent(1);
+    let said = rig.receive(1, &response::<Full>("2", vec![any::<Full>("b", "y")]));
+    assert_eq!(said.last().unwrap(), "send Full [b] 2/n2");
+    rig.sent(1);
+    assert_eq!(rig.pass(Duration::from_millis(20)), ["send Full [a,b] 2/n2"]);
+}
+
+#[test]
 fn b1_8_an_answer_to_an_outdated_response_lets_nothing_go_for_sure() {
     let mut rig = Rig::new();
     let views = rig.open::<Full>(&["a", "b"]);
