@@ -243,7 +243,8 @@ impl Engine {
                 By::Glob => sub.of_glob = true,
             }
         }
-        self.peer(server).machine.on_joined(ty, sub, now);
+        let full_state = self.types[ty.index()].full_state();
+        self.peer(server).machine.on_joined((ty, full_state), sub, now);
     }
 
     /// Nobody takes everything of a type from a server any more, and it knows.

@@ -143,6 +143,24 @@ fn a_response_without_anything_that_is_wanted_does_not_end_the_fallback() {
 }
 
 #[test]
+fn what_a_higher_server_did_not_tell_before_a_fallback_sent_it_is_gone_with_the_return() {
+    let mut rig = rig(2);
+    rig.watch::<Full>("*");
+    rig.watch::<Part>("p");
+    refuse(&mut rig, 0, 1);
+    rig.pass(Duration::from_secs(2));
+    open(&mut rig, 0, 2);
+    rig.sent_to(stream_to(0, 2));
+    receive(&mut rig, 0, 2, &full("1", &[]));
+    open(&mut rig, 1, 1);
+    rig.sent_to(stream_to(1, 1));
+    let said = receive(&mut rig, 1, 1, &full("f", &[("a", "fa")]));
+    assert_eq!(said.last().unwrap(), "#1 {a: present f fa} complete");
+    let said = receive(&mut rig, 0, 2, &part("2", &[("p", "y")]));
+    assert!(said.contains(&"#1 {} complete".to_owned()), "{said:?}");
+}
+
+#[test]
 fn a_higher_servers_failing_retries_are_silent_while_a_lower_one_serves() {
     let mut rig = fallen_back();
     for attempt in 2..8 {

@@ -135,11 +135,14 @@ impl Machine {
     }
 
     /// What is held under a name is a member here because another server, or nobody in a known version, has sent it: this
-    /// server has to send it as well.
-    pub(crate) fn on_joined(&mut self, ty: TypeId, id: SubId, now: Instant) {
+    /// server has to send it as well. Where each response has everything (`full_state`), it has said that it will not.
+    pub(crate) fn on_joined(&mut self, (ty, full_state): (TypeId, bool), id: SubId, now: Instant) {
+        let is_delta = self.is_delta();
         let Some(channel) = self.channel(ty) else { return };
+        let has_said_all = full_state && !is_delta && channel.interest.told_all;
         if let Some(sub) = channel.interest.get_mut(id).filter(|sub| !sub.heard && !sub.has_version()) {
             sub.unconfirmed = true;
+            sub.missed |= has_said_all && sub.member && !sub.named;
             channel.variant.on_unconfirmed(now);
         }
     }
