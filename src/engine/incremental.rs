@@ -98,7 +98,7 @@ impl Engine {
 
     /// Remembers what a server calls the state of a resource that is held now. What other servers called theirs does not
     /// matter any more.
-    pub(super) fn note_version(&mut self, job: &Job, id: EntryId, version: Version) {
+    pub(super) fn note_version(&mut self, job: &Job, id: EntryId, version: &Version) {
         let is_delta = job.envelope.is_delta();
         // Most resources have one place, and in the state of the world that needs no version.
         let Some(entry) = self.table.get(id).filter(|entry| is_delta || entry.places.are_several()) else {

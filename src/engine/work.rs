@@ -256,7 +256,7 @@ impl Engine {
             self.counters.unchanged += 1;
             job.valid += 1;
             let changed = self.give_news(id, |entry| entry.on_unchanged(&update.version, update.at));
-            self.note_version(job, id, update.version);
+            self.note_version(job, id, &update.version);
             self.set_ttl(id, update.at, job.ttl_of(&located));
             self.publish_if(id, changed, joins);
             return bytes.len() / 16 + 16;
@@ -310,19 +310,18 @@ impl Engine {
         let bytes = own(&job.envelope, located.value);
         let parsed = match located.said {
             Said::Redirect => Redirect::parse(&bytes, ty).map(|redirect| Arc::new(redirect) as Erased),
-            Said::Resource | Said::Same | Said::Removed | Said::Heartbeat => ty.parse(bytes.clone(), &cx),
+            Said::Resource | Said::Same | Said::Removed | Said::Heartbeat => ty.parse(&bytes, &cx),
         };
-        let about = self.table.get(id).map(|entry| self.subject(entry));
-        let Some(about) = about else { return false };
         let changed = match parsed {
             Ok(resource) => {
                 job.valid += 1;
-                self.note_version(job, id, update.version.clone());
+                self.note_version(job, id, &update.version);
                 self.set_ttl(id, update.at, job.ttl_of(&located));
                 let raw = Raw { bytes, bare: job.is_bare(&located) };
                 self.give_news(id, |entry| entry.on_accepted(resource, raw, update))
             }
             Err(invalid) => {
+                let Some(about) = self.table.get(id).map(|entry| self.subject(entry)) else { return false };
                 job.invalid += 1;
                 job.problems.add(&format_args!("{} {:?}", short_type(about.type_url), about.name), &invalid);
                 let error = WatchError::rejected(about, invalid);

@@ -143,8 +143,13 @@ impl Resource for Cluster {
     const FULL_STATE: bool = true;
 
     fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
-        parts::read::<cluster::Cluster, _>(&bytes, |bytes| {
-            let fields = ClusterFields::read(bytes)?;
+        Self::parse_from(&bytes, cx)
+    }
+
+    fn parse_from(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+        parts::read::<cluster::Cluster, _>(bytes, |bytes| {
+            let mut fields = ClusterFields::new(bytes);
+            fields.read()?;
             Self::of(&fields, cx)
         })
     }

@@ -70,7 +70,11 @@ impl Resource for ClusterLoadAssignment {
     const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment";
 
     fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
-        parts::read::<pb::ClusterLoadAssignment, _>(&bytes, |bytes| Self::read(bytes, cx))
+        Self::parse_from(&bytes, cx)
+    }
+
+    fn parse_from(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+        parts::read::<pb::ClusterLoadAssignment, _>(bytes, |bytes| Self::read(bytes, cx))
     }
 }
 

@@ -120,6 +120,12 @@ pub trait Resource: fmt::Debug + Send + Sync + Sized + 'static {
     /// # Errors
     /// When the resource breaks a rule that makes it unusable: the path of the field and the reason.
     fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid>;
+
+    /// The same from bytes that are shared only if something is sliced from them: to share them takes an allocation.
+    #[doc(hidden)]
+    fn parse_from(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+        Self::parse(bytes.clone(), cx)
+    }
 }
 
 /// What the rules of a resource depend on beside its bytes.
@@ -203,7 +209,7 @@ pub struct ResourceType {
     full_state: bool,
     sensitive: bool,
     name: fn(&[u8]) -> Result<Cow<'_, str>, Invalid>,
-    parse: fn(Bytes, &Context<'_>) -> Result<Erased, Invalid>,
+    parse: fn(&Bytes, &Context<'_>) -> Result<Erased, Invalid>,
     observe: fn(ErasedObserved) -> Erased,
     /// That of lists of these resources.
     list: Option<fn() -> Self>,
@@ -221,7 +227,7 @@ impl ResourceType {
             full_state: T::FULL_STATE,
             sensitive: T::SENSITIVE,
             name: T::name,
-            parse: |bytes, cx| Ok(Arc::new(T::parse(bytes, cx)?)),
+            parse: |bytes, cx| Ok(Arc::new(T::parse_from(bytes, cx)?)),
             observe: |observed| Arc::new(observed.typed::<T>()),
             list: if T::COLLECTION_TYPE_URL.is_some() { Some(Self::list_of::<T>) } else { None },
             is_list: false,
@@ -237,7 +243,7 @@ impl ResourceType {
             name: |_| {
                 Err(Invalid::new("a list collection has no name in it, and must be wrapped in a Resource"))
             },
-            parse: |bytes, cx| Ok(Arc::new(List::parse::<T>(&bytes, cx)?)),
+            parse: |bytes, cx| Ok(Arc::new(List::parse::<T>(bytes, cx)?)),
             observe: |observed| Arc::new(observed),
             list: None,
             is_list: true,
@@ -286,7 +292,7 @@ impl ResourceType {
         (self.name)(bytes)
     }
 
-    pub(crate) fn parse(&self, bytes: Bytes, cx: &Context<'_>) -> Result<Erased, Invalid> {
+    pub(crate) fn parse(&self, bytes: &Bytes, cx: &Context<'_>) -> Result<Erased, Invalid> {
         // A parser may be an application's own. One that is at fault must not end what all others need (G7).
         panic::catch_unwind(AssertUnwindSafe(|| (self.parse)(bytes, cx)))
             .unwrap_or_else(|_| Err(Invalid::new("the parser of this type has panicked")))
@@ -352,9 +358,9 @@ mod tests {
     #[test]
     fn g7_rejects_a_resource_whose_parser_panics_and_takes_the_next() {
         let ty = ResourceType::of::<Trap>();
-        let e = ty.parse(Bytes::new(), &Context::new()).unwrap_err();
+        let e = ty.parse(&Bytes::new(), &Context::new()).unwrap_err();
         assert_eq!(e.to_string(), "the parser of this type has panicked");
-        let next = ty.parse(Bytes::from_static(b"x"), &Context::new()).unwrap();
+        let next = ty.parse(&Bytes::from_static(b"x"), &Context::new()).unwrap();
         assert_eq!(next.downcast_ref::<Trap>().map(|trap| trap.0), Some(b'x'));
     }
 }

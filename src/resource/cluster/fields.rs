@@ -51,8 +51,8 @@ pub(super) struct EdsFields<'a> {
 }
 
 impl<'a> ClusterFields<'a> {
-    pub(super) fn read(whole: &'a Bytes) -> Result<Self, Invalid> {
-        let mut fields = Self {
+    pub(super) fn new(whole: &'a Bytes) -> Self {
+        Self {
             whole,
             name: "",
             discovery: None,
@@ -71,11 +71,14 @@ impl<'a> ClusterFields<'a> {
             lrs_server: None,
             upstream_config: None,
             reported_metrics: Vec::new(),
-        };
-        for field in Fields::of(whole) {
-            fields.add(field?)?;
         }
-        Ok(fields)
+    }
+
+    pub(super) fn read(&mut self) -> Result<(), Invalid> {
+        for field in Fields::of(self.whole) {
+            self.add(field?)?;
+        }
+        Ok(())
     }
 
     fn add(&mut self, field: Field<'a>) -> Result<(), Invalid> {
@@ -122,8 +125,17 @@ impl<'a> ClusterFields<'a> {
     }
 
     /// Decodes the message of a field; what it holds as bytes is not copied.
+    #[inline(always)]
     pub(super) fn decode<M: Message + Default>(&self, field: Option<&[u8]>) -> Result<Option<M>, Invalid> {
-        Ok(field.map(|bytes| M::decode(self.whole.slice_ref(bytes))).transpose()?)
+        match field {
+            None => Ok(None),
+            Some(bytes) => self.decode_some(bytes).map(Some),
+        }
+    }
+
+    #[inline(never)]
+    fn decode_some<M: Message + Default>(&self, bytes: &[u8]) -> Result<M, Invalid> {
+        Ok(M::decode(self.whole.slice_ref(bytes))?)
     }
 
     pub(super) fn metadata(&self) -> (Option<&'a [u8]>, &'a Bytes) {
