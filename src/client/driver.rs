@@ -21,7 +21,7 @@ use super::{
 use crate::metrics::Recorder;
 use crate::{
     engine::Engine,
-    protocol::{Input, Output, StreamId, ViewId},
+    protocol::{ByView, Input, Output, StreamId},
     transport::{Connection, Events, Target, Transport},
 };
 
@@ -38,7 +38,7 @@ pub(super) struct Driver {
     /// Lent to the transport and to lookups. Holds few events: a stream reads one message for each order to read, and a
     /// lookup has one end.
     reports: UnboundedSender<Input>,
-    views: HashMap<ViewId, Weak<dyn Publish>>,
+    views: ByView<Weak<dyn Publish>>,
     connections: HashMap<StreamId, Box<dyn Connection>>,
     lookups: Lookups,
     #[cfg(feature = "metrics")]
@@ -69,7 +69,7 @@ impl Driver {
             commands,
             events,
             reports,
-            views: HashMap::new(),
+            views: ByView::default(),
             connections: HashMap::new(),
             lookups,
             #[cfg(feature = "metrics")]

@@ -36,7 +36,7 @@ mod walk;
 mod work;
 
 use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
+    collections::{BTreeSet, VecDeque},
     sync::Arc,
     time::Instant,
 };
@@ -66,8 +66,8 @@ use crate::{
     name::{Additions, ResourceName},
     observed::{ErasedMembers, ErasedObserved},
     protocol::{
-        EntryId, Event, GroupId, Input, Machine, OnDeletion, Output, ServerId, Settings, StreamId, SubId,
-        Timer, TypeId, ViewId, encode_node,
+        ByView, EntryId, Event, GroupId, Input, Machine, OnDeletion, Output, ServerId, Settings, StreamId,
+        SubId, Timer, TypeId, ViewId, encode_node,
     },
     resolve::Hosts,
     resource::{Context, ResourceType},
@@ -93,7 +93,7 @@ pub(crate) struct Engine {
     collections: Collections,
     table: Table,
     ttls: Ttls,
-    views: HashMap<ViewId, View>,
+    views: ByView<View>,
     walks: Walks,
     follows: Follows,
     hosts: Hosts,
@@ -171,7 +171,7 @@ impl Engine {
             collections: Collections::default(),
             table: Table::default(),
             ttls: Ttls::default(),
-            views: HashMap::new(),
+            views: ByView::default(),
             walks: Walks::default(),
             follows: Follows::default(),
             jobs: VecDeque::new(),

@@ -36,6 +36,9 @@ impl Engine {
                 entry.late = Few::default();
             }
         }
+        if !of_all && !of_glob {
+            return;
+        }
         let Some(entry) = self.table.get(id) else { return };
         let (name, whole) = (entry.name.clone(), (entry.group, entry.ty, Which::All));
         if of_glob && let Some(glob) = self.glob_key(id) {

@@ -1,4 +1,8 @@
-use std::fmt;
+use std::{
+    collections::HashMap,
+    fmt,
+    hash::{BuildHasherDefault, Hasher},
+};
 
 /// A management server of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,6 +44,29 @@ impl fmt::Display for StreamId {
 /// What an application watches: one name, or all names, of one type. Never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct ViewId(u64);
+
+/// Something of each view.
+pub(crate) type ByView<T> = HashMap<ViewId, T, BuildHasherDefault<Numbered>>;
+
+/// Hashes numbers that the client gives out one after the other, which nobody outside can choose: those that follow each other
+/// stand beside each other.
+#[derive(Debug, Default)]
+pub(crate) struct Numbered(u64);
+
+impl Hasher for Numbered {
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(self.0.rotate_left(8) ^ u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        // Tables take the place from the low bits, and tell those in one place from each other by the highest seven.
+        self.0 = number ^ (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) & (0x7f << 57));
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
 
 impl ViewId {
     /// The view of an application; numbers of applications are below 2⁶³.

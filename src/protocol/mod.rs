@@ -38,7 +38,7 @@ pub(crate) use self::{
     channel::fingerprint,
     envelope::{Body, Envelope, Item, Span, Unusable},
     event::{Event, Timer, Verdict},
-    id::{EntryId, GroupId, LookupId, ServerId, StreamId, TypeId, ViewId},
+    id::{ByView, EntryId, GroupId, LookupId, ServerId, StreamId, TypeId, ViewId},
     input::Input,
     interest::{Phase, Sub, SubId},
     machine::Machine,
