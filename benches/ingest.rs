@@ -6,7 +6,9 @@
 //! - *unchanged*: the same response again, and again with its resources in another order. The floor compares each resource with
 //!   the bytes of last time.
 //! - *one of N*: the same response with one resource that differs.
-//! - *delta one of N*: a response of the incremental variant with one resource, while N are held.
+//! - *delta one of N*: a response of the incremental variant with one resource, while N are held. The floor decodes that.
+//!
+//! At the end stands by how much each grows from the smallest N to the largest. All N are measured in turns.
 
 #![allow(clippy::disallowed_methods, reason = "a bench looks at the clock")]
 
@@ -34,26 +36,21 @@ use xdskit::{
 
 fn main() {
     let quick = std::env::args().any(|arg| arg == "--quick");
-    let counts: &[(usize, usize)] = match quick {
-        true => &[(100, 3), (1_000, 3)],
-        false => &[(1_000, 101), (10_000, 21), (100_000, 7)],
+    let (turns, counts): (usize, &[Times]) = match quick {
+        true => (3, &[(1_000, 3), (10_000, 1)]),
+        false => (9, &[(1_000, 11), (10_000, 3), (100_000, 1)]),
     };
     println!(
         "ns per resource, medians of the rounds in one run; x: the median of the ratios in the same round\n"
     );
-    clusters(counts);
-    assignments(counts);
-}
-
-fn clusters(counts: &[(usize, usize)]) {
     let kind = Kind { type_url: CLUSTERS, make: plain::cluster };
-    kind.table::<Cluster, cluster::Cluster>(counts);
+    kind.table::<Cluster, cluster::Cluster>(turns, counts);
+    let kind = Kind { type_url: ASSIGNMENTS, make: plain::assignment };
+    kind.table::<ClusterLoadAssignment, endpoint::ClusterLoadAssignment>(turns, counts);
 }
 
-fn assignments(counts: &[(usize, usize)]) {
-    let kind = Kind { type_url: ASSIGNMENTS, make: plain::assignment };
-    kind.table::<ClusterLoadAssignment, endpoint::ClusterLoadAssignment>(counts);
-}
+/// How many resources, and how many rounds with them in each turn.
+type Times = (usize, usize);
 
 /// A type of resource, and how to make one by its number and turn.
 struct Kind {
@@ -62,16 +59,21 @@ struct Kind {
 }
 
 impl Kind {
-    fn table<T: Resource, M: Message + Default>(&self, counts: &[(usize, usize)]) {
+    fn table<T: Resource, M: Message + Default>(&self, turns: usize, counts: &[Times]) {
         let bytes = (self.make)(0, 0).len();
         println!("{} of {bytes} bytes", self.type_url.rsplit('.').next().unwrap_or_default());
-        for (count, rounds) in counts {
-            let mut samples = Samples::default();
-            for _ in 0..*rounds {
-                self.round::<T, M>(*count, &mut samples);
-                self.delta_round::<T>(*count, &mut samples);
+        let mut all: Vec<_> = counts.iter().map(|_| Samples::default()).collect();
+        for _ in 0..turns {
+            for ((count, rounds), samples) in counts.iter().zip(&mut all) {
+                for _ in 0..*rounds {
+                    self.round::<T, M>(*count, samples);
+                    self.delta_round::<T, M>(*count, samples);
+                }
             }
-            report(*count, &samples);
+        }
+        counts.iter().zip(&all).for_each(|((count, _), samples)| report(*count, samples));
+        if let ([first, .., last], [(few, _), .., (many, _)]) = (&all[..], counts) {
+            growth((*few, first), (*many, last));
         }
         println!();
     }
@@ -98,15 +100,12 @@ impl Kind {
         changed[count / 2] = (self.make)(count / 2, 1);
         let response = plain::response(3, self.type_url, &changed);
         samples.measure("one of N", count, || feed.answer(response));
-        // As often as it takes until no resource stands where it stood.
-        for turn in 4..6 {
-            fastrand::Rng::with_seed(turn as u64).shuffle(&mut changed);
-            let response = plain::response(turn, self.type_url, &changed);
-            samples.measure("unchanged, shuffled", 2 * count, || feed.answer(response));
-        }
+        fastrand::Rng::with_seed(4).shuffle(&mut changed);
+        let response = plain::response(4, self.type_url, &changed);
+        samples.measure("unchanged, shuffled", count, || feed.answer(response));
     }
 
-    fn delta_round<T: Resource>(&self, count: usize, samples: &mut Samples) {
+    fn delta_round<T: Resource, M: Message + Default>(&self, count: usize, samples: &mut Samples) {
         let all: Vec<_> = (0..count).map(|number| (self.make)(number, 0)).collect();
         let feed = Feed::new(ApiType::AggregatedDeltaGrpc);
         let _watches: Vec<Watch<T>> =
@@ -119,13 +118,19 @@ impl Kind {
             asked.get()
         });
         feed.answer(plain::delta(1, self.type_url, all.iter().enumerate()));
-        let changes: Vec<_> = (1..=CHANGES)
+        let changed: Vec<_> = (1..=CHANGES)
             .map(|turn| {
                 let place = turn * 7919 % count;
-                let changed = (self.make)(place, turn as u32);
-                plain::delta(1 + turn, self.type_url, [(place, &changed)].into_iter())
+                (place, (self.make)(place, turn as u32))
             })
             .collect();
+        samples.measure("decode of the one", CHANGES, || {
+            changed.iter().map(|(_, bytes)| M::decode(bytes.clone()).expect("valid")).for_each(drop)
+        });
+        let message = |(turn, (place, bytes)): (usize, &(usize, Bytes))| {
+            plain::delta(2 + turn, self.type_url, [(*place, bytes)].into_iter())
+        };
+        let changes: Vec<_> = changed.iter().enumerate().map(message).collect();
         samples.measure("delta one of N", CHANGES, || {
             changes.into_iter().for_each(|change| feed.answer(change))
         });
@@ -145,21 +150,34 @@ fn floors<M: Message + Default>(all: &[Bytes], samples: &mut Samples) {
 
 fn report(count: usize, samples: &Samples) {
     println!("  N = {count}");
-    for name in ["decode, kept", "decode, dropped", "compare"] {
+    for name in FLOORS {
         println!("    {name:<22}{:>10.0}", samples.median(name));
     }
-    let rows: [(&str, &[&str]); 5] = [
-        ("ingest", &["decode, kept", "decode, dropped"]),
-        ("unchanged", &["compare", "ingest"]),
-        ("unchanged, shuffled", &["ingest"]),
-        ("one of N", &["unchanged"]),
-        ("delta one of N", &[]),
-    ];
-    for (name, beside) in rows {
+    for (name, beside) in COSTS {
         let ratios = beside.iter().map(|to| format!("{:>8.2} x {to}", samples.ratio(name, to)));
         println!("    {name:<22}{:>10.0}{}", samples.median(name), ratios.collect::<String>());
     }
 }
+
+/// By how much each cost grows.
+fn growth((few, first): (usize, &Samples), (many, last): (usize, &Samples)) {
+    println!("  N = {many} beside N = {few}");
+    for name in FLOORS.into_iter().chain(COSTS.map(|(name, _)| name)) {
+        println!("    {name:<22}{:>8.2} x", last.median(name) / first.median(name));
+    }
+}
+
+/// What is measured to be compared with.
+const FLOORS: [&str; 4] = ["decode, kept", "decode, dropped", "compare", "decode of the one"];
+
+/// What is measured of the client, and what it is compared with.
+const COSTS: [(&str, &[&str]); 5] = [
+    ("ingest", &["decode, kept", "decode, dropped"]),
+    ("unchanged", &["compare", "ingest"]),
+    ("unchanged, shuffled", &["ingest"]),
+    ("one of N", &["unchanged"]),
+    ("delta one of N", &["decode of the one"]),
+];
 
 /// How many responses of one resource are measured together.
 const CHANGES: usize = 100;
