@@ -3,6 +3,6 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use xdskit::resource::Cluster;
+use xdskit::{pb::envoy::config::cluster::v3 as pb, resource::Cluster};
 
-fuzz_target!(|input: &[u8]| xdskit_fuzz::check::<Cluster>(input));
+fuzz_target!(|input: &[u8]| xdskit_fuzz::check_read::<Cluster, pb::Cluster>(input));

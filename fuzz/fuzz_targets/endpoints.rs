@@ -3,6 +3,8 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use xdskit::resource::ClusterLoadAssignment;
+use xdskit::{pb::envoy::config::endpoint::v3 as pb, resource::ClusterLoadAssignment};
 
-fuzz_target!(|input: &[u8]| xdskit_fuzz::check::<ClusterLoadAssignment>(input));
+fuzz_target!(|input: &[u8]| xdskit_fuzz::check_read::<ClusterLoadAssignment, pb::ClusterLoadAssignment>(
+    input
+));

@@ -5,12 +5,15 @@
 #![no_main]
 
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
-use xdskit::resource::{
-    Cluster, ClusterLoadAssignment, Listener, RouteConfiguration, Runtime, ScopedRouteConfiguration, Secret,
-    VirtualHost,
+use xdskit::{
+    pb::envoy::config::{cluster::v3 as cluster, endpoint::v3 as endpoint},
+    resource::{
+        Cluster, ClusterLoadAssignment, Listener, RouteConfiguration, Runtime, ScopedRouteConfiguration,
+        Secret, VirtualHost,
+    },
 };
 use xdskit_fuzz::{
-    check,
+    check, check_read,
     tree::{Random, Tree},
 };
 
@@ -45,8 +48,8 @@ const HEAD: usize = 2;
 
 /// Types are appended, so that the corpus keeps its meaning.
 const CHECKS: &[fn(&[u8])] = &[
-    check::<Cluster>,
-    check::<ClusterLoadAssignment>,
+    check_read::<Cluster, cluster::Cluster>,
+    check_read::<ClusterLoadAssignment, endpoint::ClusterLoadAssignment>,
     check::<Secret>,
     check::<Runtime>,
     check::<Listener>,

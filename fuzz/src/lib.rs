@@ -5,6 +5,7 @@ pub mod tree;
 use std::{collections::BTreeSet, fmt::Debug, sync::LazyLock};
 
 use bytes::Bytes;
+use prost::Message;
 use serde::Serialize;
 use serde_json::Value;
 use xdskit::resource::{
@@ -18,11 +19,34 @@ use xdskit::resource::{
 /// The first byte says what the context knows; the others are the message.
 pub fn check<T: Resource + Debug + Clone + PartialEq + Serialize>(input: &[u8]) {
     let Some((&first, message)) = input.split_first() else { return };
-    let mut cx = Context::new().with_trusted_server(first & TRUSTED != 0);
-    if first & STRANGER == 0 {
-        cx = cx.with_certificate_providers(&PROVIDERS).with_registry(&REGISTRY);
+    check_in::<T>(Bytes::copy_from_slice(message), &context(first));
+}
+
+/// The same of a resource whose parser reads the wire itself: it says what it would of the message as decoded and written
+/// anew.
+pub fn check_read<T, M>(input: &[u8])
+where
+    T: Resource + Debug + Clone + PartialEq + Serialize,
+    M: Message + Default,
+{
+    check::<T>(input);
+    let Some((&first, message)) = input.split_first() else { return };
+    let cx = context(first);
+    let read = T::parse(Bytes::copy_from_slice(message), &cx);
+    let expected = match M::decode(message) {
+        Ok(decoded) => T::parse(decoded.encode_to_vec().into(), &cx),
+        Err(undecodable) => Err(undecodable.into()),
+    };
+    assert!(read == expected, "it is {read:?}, not {expected:?}");
+}
+
+/// What the first byte of an input says that the context knows.
+fn context(first: u8) -> Context<'static> {
+    let cx = Context::new().with_trusted_server(first & TRUSTED != 0);
+    match first & STRANGER == 0 {
+        true => cx.with_certificate_providers(&PROVIDERS).with_registry(&REGISTRY),
+        false => cx,
     }
-    check_in::<T>(Bytes::copy_from_slice(message), &cx);
 }
 
 fn check_in<T: Resource + Debug + Clone + PartialEq + Serialize>(message: Bytes, cx: &Context<'_>) {
