@@ -82,6 +82,6 @@ pub(crate) fn is_awaited(types: &[Option<Channel>], wait: &Wait) -> bool {
             Phase::Doubted => true,
             Phase::New | Phase::Answered | Phase::TimedOut => false,
         };
-        waits && sub.serial == wait.serial && sub.deadline == Some(wait.until)
+        waits && sub.timer == wait.number
     })
 }

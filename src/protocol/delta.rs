@@ -207,7 +207,7 @@ impl Variant for Delta {
     fn on_named(&mut self, interest: &mut Interest, sub: SubId, now: Instant) {
         if let Some(sub) = interest.get_mut(sub).filter(|sub| !sub.is_settled()) {
             let doubtful = self.on_stream.let_go.on_name_wanted(&sub.name, self.doubt, now);
-            sub.doubt_until = doubtful.then(|| now + self.doubt);
+            sub.doubt_until = doubtful.then(|| Box::new(now + self.doubt));
             sub.phase = Phase::New;
         }
         self.fresh.push(sub);

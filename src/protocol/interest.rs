@@ -62,9 +62,9 @@ pub(crate) struct Sub {
     pub(crate) before_all: bool,
     /// Until when absence proves nothing: the server was told shortly before that the name is not wanted, so that it
     /// may be on its way with a response to that.
-    pub(crate) doubt_until: Option<Instant>,
-    /// When the timer that was started last expires; earlier ones do not matter any more.
-    pub(crate) deadline: Option<Instant>,
+    pub(crate) doubt_until: Option<Box<Instant>>,
+    /// The timer that was started last; earlier ones do not matter any more. 0 if none was.
+    pub(crate) timer: u32,
     /// The last response that spoke of it.
     pub(crate) seen: u64,
     /// Where it stood in that.
@@ -202,7 +202,7 @@ impl Interest {
             unconfirmed: false,
             before_all: false,
             doubt_until: None,
-            deadline: None,
+            timer: 0,
             seen: 0,
             stood: 0,
             missed: false,

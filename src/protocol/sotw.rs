@@ -96,7 +96,7 @@ impl Sotw {
         let held_back: Vec<_> = interest.iter().filter(|(_, sub)| unheard(sub)).map(|(id, _)| id).collect();
         for id in &held_back {
             if let Some(sub) = interest.get_mut(*id) {
-                sub.doubt_until = Some(now + self.doubt);
+                sub.doubt_until = Some(Box::new(now + self.doubt));
                 sub.asked = false;
                 let_go.on_name_let_go(sub.name.clone(), self.doubt, now);
             }
@@ -171,7 +171,7 @@ impl Variant for Sotw {
     fn on_named(&mut self, interest: &mut Interest, sub: SubId, now: Instant) {
         if let Some(sub) = interest.get_mut(sub).filter(|sub| !sub.is_settled()) {
             let doubtful = self.on_stream.let_go.on_name_wanted(&sub.name, self.doubt, now);
-            sub.doubt_until = doubtful.then(|| now + self.doubt);
+            sub.doubt_until = doubtful.then(|| Box::new(now + self.doubt));
             // Its timer, if it had one, ended when it was let go.
             sub.phase = Phase::New;
         }

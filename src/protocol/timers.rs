@@ -12,27 +12,45 @@ use super::{
 ///
 /// All of them run equally long, so the order of starting is the order of expiry. A timer that does not matter any
 /// more (its resource came, its stream broke) is not searched for; it is passed over when it comes to the front.
+/// Those that one request has started are kept together.
 #[derive(Debug, Default)]
 pub(crate) struct Waiting {
-    queue: VecDeque<Wait>,
+    queue: VecDeque<Together>,
+    /// The number of the timers that were started last.
+    last: u32,
+}
+
+/// Timers that were started together. There is at least one.
+#[derive(Debug)]
+struct Together {
+    until: Instant,
+    number: u32,
+    ty: TypeId,
+    subs: VecDeque<SubId>,
 }
 
 /// One name that a server was asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wait {
-    pub(crate) until: Instant,
     pub(crate) ty: TypeId,
     pub(crate) sub: SubId,
-    /// Tells a subscription from a later one in the same place, or of the same name on a later stream.
-    pub(crate) serial: u64,
+    /// Tells a timer from those of the same subscription before it, and from those of others that had its place.
+    pub(crate) number: u32,
 }
 
 impl Waiting {
     /// Starts the timer of a name.
     pub(crate) fn start(&mut self, ty: TypeId, id: SubId, sub: &mut Sub, (now, length): (Instant, Duration)) {
         let until = now + length;
-        sub.deadline = Some(until);
-        self.queue.push_back(Wait { until, ty, sub: id, serial: sub.serial });
+        match self.queue.back_mut().filter(|last| last.until == until && last.ty == ty) {
+            Some(last) => last.subs.push_back(id),
+            None => {
+                // None is waited for as long as it takes to come round; 0 is no timer.
+                self.last = self.last.checked_add(1).unwrap_or(1);
+                self.queue.push_back(Together { until, number: self.last, ty, subs: [id].into() });
+            }
+        }
+        sub.timer = self.last;
     }
 
     /// Forgets all: the stream broke.
@@ -42,8 +60,8 @@ impl Waiting {
 
     /// Drops timers from the front until one that `matters`.
     pub(crate) fn settle(&mut self, matters: impl Fn(&Wait) -> bool) {
-        while self.queue.front().is_some_and(|wait| !matters(wait)) {
-            self.queue.pop_front();
+        while self.first().is_some_and(|wait| !matters(&wait)) {
+            self.pass();
         }
     }
 
@@ -54,7 +72,24 @@ impl Waiting {
 
     /// Takes the first timer if it has expired.
     pub(crate) fn pop(&mut self, now: Instant) -> Option<Wait> {
-        let expired = self.queue.front().is_some_and(|wait| wait.until <= now);
-        if expired { self.queue.pop_front() } else { None }
+        let expired = self.next().is_some_and(|until| until <= now);
+        let wait = self.first().filter(|_| expired)?;
+        self.pass();
+        Some(wait)
+    }
+
+    fn first(&self) -> Option<Wait> {
+        let Together { number, ty, subs, .. } = self.queue.front()?;
+        Some(Wait { ty: *ty, sub: *subs.front()?, number: *number })
+    }
+
+    /// Drops the first one.
+    fn pass(&mut self) {
+        if let Some(first) = self.queue.front_mut() {
+            first.subs.pop_front();
+            if first.subs.is_empty() {
+                self.queue.pop_front();
+            }
+        }
     }
 }

@@ -170,7 +170,7 @@ impl Machine {
     pub(crate) fn doubt(&mut self, ty: TypeId, id: SubId, now: Instant) {
         let length = self.resource_timeout();
         if let Some(sub) = self.interest(ty).and_then(|interest| interest.get_mut(id)) {
-            sub.doubt_until.get_or_insert(now + length);
+            sub.doubt_until.get_or_insert_with(|| Box::new(now + length));
         }
     }
 
@@ -180,7 +180,7 @@ impl Machine {
         let Self { types, waiting, .. } = self;
         let Some(Some(channel)) = types.get_mut(ty.index()) else { return true };
         let Some(sub) = channel.interest.get_mut(id) else { return true };
-        if !sub.named || sub.doubt_until.is_none_or(|until| until <= now) {
+        if !sub.named || sub.doubt_until.as_ref().is_none_or(|until| **until <= now) {
             return true;
         }
         match sub.phase {
