@@ -1,8 +1,6 @@
 use std::{sync::Arc, time::Instant};
 
-use bytes::Bytes;
-
-use super::{Few, Places, Redirect, ResourceState, Setback, Update};
+use super::{Few, Places, Raw, Redirect, ResourceState, Setback, Update};
 use crate::{
     error::WatchError,
     observed::ErasedObserved,
@@ -60,14 +58,6 @@ struct Held {
     warning: Option<Box<Setback>>,
 }
 
-/// What a resource was parsed from.
-#[derive(Debug)]
-pub(crate) struct Raw {
-    pub(crate) bytes: Bytes,
-    /// It came without a wrapper, so that its name is the one in the bytes.
-    pub(crate) bare: bool,
-}
-
 /// What bad news does to a good resource: the switches of a server's bootstrap entry, and of the client.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Policy {
@@ -102,19 +92,23 @@ impl Entry {
     }
 
     /// What it was last parsed from, while it is held.
-    pub(crate) fn bytes(&self) -> Option<&Bytes> {
+    pub(crate) fn raw(&self) -> Option<&Raw> {
         match &self.state {
-            State::Held(held) => Some(&held.raw.bytes),
+            State::Held(held) => Some(&held.raw),
             State::Waiting { .. } | State::Gone(_) => None,
+        }
+    }
+
+    /// Copies it out of a response of which most is not held any more.
+    pub(super) fn settle_raw(&mut self) {
+        if let State::Held(held) = &mut self.state {
+            held.raw.settle();
         }
     }
 
     /// The same, if these bytes without a wrapper can be nothing but this resource.
     pub(crate) fn bare_bytes(&self) -> Option<&[u8]> {
-        match &self.state {
-            State::Held(Held { raw: Raw { bytes, bare: true }, .. }) => Some(bytes),
-            State::Held(_) | State::Waiting { .. } | State::Gone(_) => None,
-        }
+        self.raw().filter(|raw| raw.is_bare()).map(|raw| &**raw)
     }
 
     /// Where the server leads to instead, while that is held (C20).
@@ -127,7 +121,7 @@ impl Entry {
 
     /// Whether there is a good resource.
     pub(crate) fn is_held(&self) -> bool {
-        self.bytes().is_some()
+        self.raw().is_some()
     }
 
     /// Whether nothing is known of it: neither is it there, nor is it known why it is not.
@@ -208,9 +202,8 @@ impl Entry {
     }
 
     /// A good resource came.
-    pub(crate) fn on_accepted(&mut self, resource: Erased, raw: impl Into<Raw>, update: Update) -> News {
+    pub(crate) fn on_accepted(&mut self, resource: Erased, raw: Raw, update: Update) -> News {
         let Update { version, at: updated } = update;
-        let raw = raw.into();
         self.state = State::Held(Held { resource, raw, version, updated, warning: None });
         self.is_expired = false;
         News::Changed
@@ -321,13 +314,6 @@ impl Entry {
     }
 }
 
-/// Of which nothing is known but that it is there.
-impl From<Bytes> for Raw {
-    fn from(bytes: Bytes) -> Self {
-        Self { bytes, bare: false }
-    }
-}
-
 impl From<News> for bool {
     fn from(news: News) -> Self {
         news == News::Changed
@@ -364,7 +350,7 @@ mod tests {
 
     fn held() -> Entry {
         let mut entry = entry();
-        assert_eq!(entry.on_accepted(Arc::new(1u8), Bytes::from_static(b"1"), update("1")), News::Changed);
+        assert_eq!(entry.on_accepted(Arc::new(1u8), b"1"[..].into(), update("1")), News::Changed);
         entry
     }
 

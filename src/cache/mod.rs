@@ -3,15 +3,17 @@
 mod entry;
 mod few;
 mod places;
+mod raw;
 mod redirect;
 mod setback;
 mod table;
 
 pub use self::setback::ResourceState;
 pub(crate) use self::{
-    entry::{Entry, News, Policy, Raw},
+    entry::{Entry, News, Policy},
     few::Few,
     places::Places,
+    raw::{Origin, Raw},
     redirect::Redirect,
     setback::{Setback, Update},
     table::Table,

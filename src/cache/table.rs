@@ -1,10 +1,15 @@
-use super::Entry;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use super::{Entry, Origin, raw::Origins};
 use crate::{chunked::Chunked, protocol::EntryId};
 
 /// All resources of a client, in places of their own.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     entries: Chunked<Entry>,
+    origins: Origins,
 }
 
 impl Table {
@@ -22,6 +27,31 @@ impl Table {
 
     pub(crate) fn get_mut(&mut self, id: EntryId) -> Option<&mut Entry> {
         self.entries.get_mut(id.0)
+    }
+
+    /// Makes a response one that resources may be parts of; `None` when it is too small for that.
+    pub(crate) fn begin_origin(&self, message: &Bytes) -> Option<Arc<Origin>> {
+        self.origins.begin(message)
+    }
+
+    /// Keeps a response that entries may have parts of.
+    pub(crate) fn keep_origin(&mut self, origin: Arc<Origin>, parts: Vec<EntryId>) {
+        let sparse = self.origins.keep(origin, parts);
+        self.settle_raw(sparse);
+    }
+
+    /// Copies what is held of responses of which most is not held any more.
+    pub(crate) fn settle_origins(&mut self) {
+        let sparse = self.origins.take_sparse();
+        self.settle_raw(sparse);
+    }
+
+    fn settle_raw(&mut self, entries: Vec<EntryId>) {
+        for id in entries {
+            if let Some(entry) = self.get_mut(id) {
+                entry.settle_raw();
+            }
+        }
     }
 
     /// All entries, in a fixed order.

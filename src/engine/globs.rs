@@ -7,8 +7,6 @@
 
 use std::{sync::Arc, time::Instant};
 
-use bytes::Bytes;
-
 use super::{
     Engine,
     job::Job,
@@ -108,7 +106,7 @@ impl Engine {
         let nothing = Arc::new(());
         self.tell(entry, |entry| match entry.is_held() {
             true => entry.on_unchanged(&job.version, job.since()),
-            false => entry.on_accepted(nothing, Bytes::new(), job.update()),
+            false => entry.on_accepted(nothing, [][..].into(), job.update()),
         });
     }
 
@@ -123,7 +121,7 @@ impl Engine {
             return false;
         }
         let update = Update { version: Version::default(), at: now };
-        self.tell(id, |entry| entry.on_accepted(Arc::new(()), Bytes::new(), update));
+        self.tell(id, |entry| entry.on_accepted(Arc::new(()), [][..].into(), update));
         true
     }
 

@@ -9,9 +9,9 @@ use std::{
 
 use super::{globs::Glob, guess::Guess};
 use crate::{
-    cache::Update,
+    cache::{Origin, Update},
     name::ResourceName,
-    protocol::{Body, Envelope, Item, ServerId, Span, StreamId, SubId, TypeId},
+    protocol::{Body, EntryId, Envelope, Item, ServerId, Span, StreamId, SubId, TypeId},
     resource::{Invalid, ResourceType, Version},
 };
 
@@ -43,6 +43,8 @@ pub(crate) struct Job {
     pub(super) problems: Problems,
     /// The glob that a resource of it was a member of.
     pub(super) glob: Option<Glob>,
+    /// Itself, once something was taken from it, and for which entries.
+    pub(super) origin: Option<(Arc<Origin>, Vec<EntryId>)>,
     /// For what is logged of it.
     pub(super) span: tracing::Span,
     /// How many resources could be used, and how many not.
@@ -126,6 +128,7 @@ impl Job {
             nameless: false,
             problems: Problems::default(),
             glob: None,
+            origin: None,
             span: tracing::Span::none(),
             valid: 0,
             invalid: 0,

@@ -96,7 +96,7 @@ impl Engine {
             self.begin(view, self.types[list_ty.index()], Names::One(Wanted::Name(name.clone())), now);
         }
         self.flush();
-        Ok(View::List(key))
+        Ok(View::List(Box::new(key)))
     }
 
     pub(super) fn end_list(&mut self, view: ViewId, key: &Key, now: Instant) {

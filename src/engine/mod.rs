@@ -19,6 +19,7 @@ mod lists;
 mod members;
 mod names;
 mod news;
+mod origin;
 mod publish;
 #[cfg(any(test, feature = "fuzzing"))]
 #[allow(clippy::disallowed_methods, reason = "the simulated clock begins some time")]
@@ -129,7 +130,7 @@ enum View {
     /// What a target resolves to.
     Walk,
     /// The members of a list.
-    List(Key),
+    List(Box<Key>),
     /// One entry of a list.
     Inline,
     /// A name that has an alternative.

@@ -49,7 +49,7 @@ impl fmt::Display for Names {
 impl Wanted {
     fn parse(&self) -> Result<ResourceName, NameError> {
         match self {
-            Self::Text(text) => ResourceName::parse(text),
+            Self::Text(text) => ResourceName::parse_shared(text),
             Self::Name(name) => Ok(name.clone()),
         }
     }

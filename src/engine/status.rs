@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::Engine;
 use crate::{
-    cache::{Entry, ResourceState, Setback},
+    cache::{Entry, Raw, ResourceState, Setback},
     protocol::{ConnectionState, Sub},
     resource::{Resource, ResourceType, Secret, Version},
 };
@@ -75,7 +75,7 @@ fn report(entry: &Entry, ty: ResourceType) -> ResourceReport {
         name: entry.name.clone(),
         state: entry.state(),
         held: entry.held().map(|(version, at)| (version.clone(), at)),
-        bytes: entry.bytes().filter(|_| !is_secret && !entry.is_glob).cloned(),
+        bytes: entry.raw().filter(|_| !is_secret && !entry.is_glob).map(Raw::to_bytes),
         setback: entry.setback().cloned(),
     }
 }

@@ -9,7 +9,7 @@ use super::{
     members::{By, Which},
 };
 use crate::{
-    cache::{Entry, News, Raw, Redirect, Update},
+    cache::{Entry, News, Redirect, Update},
     error::{Blame, Code, WatchError, short_type},
     name::ResourceName,
     protocol::{
@@ -251,7 +251,7 @@ impl Engine {
         let Some(entry) = self.table.get(id).filter(|entry| !entry.is_glob) else { return 1 };
         let bytes = job.envelope.bytes(located.value);
         let is_redirect = located.said == Said::Redirect;
-        let is_same = entry.bytes().is_some_and(|held| held == bytes);
+        let is_same = entry.raw().is_some_and(|held| **held == *bytes);
         if is_same && entry.redirect().is_some() == is_redirect {
             self.counters.unchanged += 1;
             job.valid += 1;
@@ -303,11 +303,12 @@ impl Engine {
     /// Parses a resource that differs from what is held. True when there is something new to see.
     fn parse(&mut self, job: &mut Job, (id, located): (EntryId, Located), update: Update) -> bool {
         self.counters.parsed += 1;
+        let Some(name) = self.table.get(id).map(|entry| entry.name.clone()) else { return false };
         let ty = self.types[job.ty.index()];
         let peer = &self.servers[job.stream.server.0 as usize];
         let (policy, trusted) = (peer.policy, peer.machine.server().features.trusted_xds_server);
-        let cx = self.context(trusted);
-        let bytes = own(&job.envelope, located.value);
+        let cx = self.context(trusted).with_name(&name);
+        let bytes = Bytes::copy_from_slice(job.envelope.bytes(located.value));
         let parsed = match located.said {
             Said::Redirect => Redirect::parse(&bytes, ty).map(|redirect| Arc::new(redirect) as Erased),
             Said::Resource | Said::Same | Said::Removed | Said::Heartbeat => ty.parse(&bytes, &cx),
@@ -317,7 +318,7 @@ impl Engine {
                 job.valid += 1;
                 self.note_version(job, id, &update.version);
                 self.set_ttl(id, update.at, job.ttl_of(&located));
-                let raw = Raw { bytes, bare: job.is_bare(&located) };
+                let raw = self.raw(job, (id, &located), bytes).with_bare(job.is_bare(&located));
                 self.give_news(id, |entry| entry.on_accepted(resource, raw, update))
             }
             Err(invalid) => {
@@ -400,8 +401,9 @@ impl Engine {
         }
     }
 
-    fn conclude(&mut self, job: Job, now: Instant) {
+    fn conclude(&mut self, mut job: Job, now: Instant) {
         let server = job.stream.server;
+        self.settle_origin(&mut job);
         self.note_updates(&job);
         let fingerprint = if job.problems.text.is_empty() { 0 } else { fingerprint(&job.envelope) };
         let verdict = Verdict {
@@ -438,12 +440,6 @@ fn unusable_reason(unusable: Unusable, envelope: &Envelope) -> String {
             format!("of type {:?} in a response of type {:?}", envelope.text(span), envelope.type_url())
         }
     }
-}
-
-/// The bytes of a resource alone: a slice would keep the whole response in memory, unless it is most of it.
-fn own(envelope: &Envelope, value: Span) -> Bytes {
-    let bytes = envelope.bytes(value);
-    if bytes.len() * 4 >= envelope.size() * 3 { envelope.slice(value) } else { Bytes::copy_from_slice(bytes) }
 }
 
 /// How many names are read in one step: some milliseconds.

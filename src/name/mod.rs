@@ -218,6 +218,14 @@ impl ResourceName {
         }
     }
 
+    /// [`parse`](Self::parse) of shared text, of which an opaque name is no copy.
+    pub(crate) fn parse_shared(text: &Arc<str>) -> Result<Self, NameError> {
+        match Self::has_xdstp_scheme(text) {
+            true => Self::parse(text),
+            false => Ok(Self { canonical: text.clone(), xdstp: None }),
+        }
+    }
+
     fn parse_with(text: &str, rules: Rules) -> Result<Self, NameError> {
         if Self::has_xdstp_scheme(text) {
             Self::parse_xdstp(text, rules, 0)

@@ -70,8 +70,8 @@ pub(crate) struct ServerError {
 /// A part of the message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Span {
-    start: u32,
-    length: u32,
+    pub(crate) start: u32,
+    pub(crate) length: u32,
 }
 
 impl Envelope {
@@ -205,9 +205,9 @@ impl Envelope {
         std::str::from_utf8(self.bytes(span)).unwrap_or_default()
     }
 
-    /// A slice that shares the memory of the whole message.
-    pub(crate) fn slice(&self, span: Span) -> Bytes {
-        self.message.slice(span.start as usize..(span.start + span.length) as usize)
+    /// The whole message, which its spans are parts of.
+    pub(crate) fn message(&self) -> &Bytes {
+        &self.message
     }
 
     /// All bytes of `resources` and what is removed, for telling one response from another.

@@ -165,7 +165,7 @@ impl Cluster {
         if from.name.is_empty() {
             return Err(Invalid::field("name", "must not be empty"));
         }
-        let name: Arc<str> = from.name.into();
+        let name = cx.share(from.name);
         let kind = ClusterKind::of(from, &name)?;
         let lb_policy = LbPolicy::parse(&from.choice()?, cx)?;
         if from.has_socket_matches {

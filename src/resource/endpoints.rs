@@ -97,7 +97,7 @@ impl ClusterLoadAssignment {
             return Err(Invalid::field("cluster_name", "must not be empty"));
         }
         let drops = policy.map_or(Ok([].into()), DropOverload::read).map_err(|e| e.at("policy"))?;
-        Ok(Self { cluster_name: name.into(), drops, priorities: priorities(count, bytes, cx)? })
+        Ok(Self { cluster_name: cx.share(name), drops, priorities: priorities(count, bytes, cx)? })
     }
 
     /// All localities, the highest priority first.

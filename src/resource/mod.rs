@@ -140,6 +140,8 @@ pub struct Context<'a> {
     pub allowed_grpc_services: Option<&'a BTreeMap<String, AllowedGrpcService>>,
     /// What the application handles beside what the crate knows.
     pub registry: &'a Registry,
+    /// The name that the resource has.
+    name: Option<&'a Arc<str>>,
 }
 
 impl<'a> Context<'a> {
@@ -151,6 +153,21 @@ impl<'a> Context<'a> {
             trusted_server: false,
             allowed_grpc_services: None,
             registry: &NOTHING,
+            name: None,
+        }
+    }
+
+    /// Says which name the resource has, so that its fields can share it.
+    pub(crate) const fn with_name(mut self, name: &'a Arc<str>) -> Self {
+        self.name = Some(name);
+        self
+    }
+
+    /// Text as a shared string: the name of the resource if it is that.
+    pub(crate) fn share(&self, text: &str) -> Arc<str> {
+        match self.name {
+            Some(name) if **name == *text => name.clone(),
+            Some(_) | None => text.into(),
         }
     }
 

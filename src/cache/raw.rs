@@ -1,0 +1,233 @@
+use std::{
+    ops::Deref,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+
+use bytes::Bytes;
+
+use crate::protocol::{EntryId, Span};
+
+/// What a resource was parsed from.
+#[derive(Debug)]
+pub(crate) struct Raw {
+    stored: Stored,
+}
+
+#[derive(Debug)]
+enum Stored {
+    Own {
+        bytes: Arc<[u8]>,
+        bare: bool,
+    },
+    /// The typed value has a part of them.
+    Shared {
+        bytes: Box<Bytes>,
+        bare: bool,
+    },
+    Part {
+        of: Arc<Origin>,
+        start: u32,
+        length: u32,
+        bare: bool,
+    },
+}
+
+/// A large response, of which what was parsed from it is a part: it is not copied as long as most of the response is held.
+///
+/// When more than half of it is not held any more, whoever holds some of the rest gets a copy, so that a few resources
+/// do not keep a whole response. A small one is not worth that.
+#[derive(Debug)]
+pub(crate) struct Origin {
+    message: Bytes,
+    /// How many bytes of it are held.
+    held: AtomicUsize,
+    /// Says that some origin of the same table is sparse.
+    some_is_sparse: Arc<AtomicBool>,
+}
+
+/// The responses that something is held of.
+#[derive(Debug, Default)]
+pub(super) struct Origins {
+    all: Vec<(Arc<Origin>, Vec<EntryId>)>,
+    some_is_sparse: Arc<AtomicBool>,
+}
+
+impl Raw {
+    /// Says that it came without a wrapper, so that its name is the one in the bytes.
+    #[must_use]
+    pub(crate) fn with_bare(mut self, is_bare: bool) -> Self {
+        match &mut self.stored {
+            Stored::Own { bare, .. } | Stored::Shared { bare, .. } | Stored::Part { bare, .. } => {
+                *bare = is_bare
+            }
+        }
+        self
+    }
+
+    pub(crate) fn is_bare(&self) -> bool {
+        match self.stored {
+            Stored::Own { bare, .. } | Stored::Shared { bare, .. } | Stored::Part { bare, .. } => bare,
+        }
+    }
+
+    /// The bytes, shared.
+    pub(crate) fn to_bytes(&self) -> Bytes {
+        match &self.stored {
+            Stored::Own { bytes, .. } => Bytes::from_owner(bytes.clone()),
+            Stored::Shared { bytes, .. } => (**bytes).clone(),
+            Stored::Part { of, start, length, .. } => {
+                of.message.slice(*start as usize..(*start + *length) as usize)
+            }
+        }
+    }
+
+    /// Copies the bytes, if they are part of a response of which most is not held any more.
+    pub(super) fn settle(&mut self) {
+        if let Stored::Part { of, bare, .. } = &self.stored
+            && of.is_sparse()
+        {
+            self.stored = Stored::Own { bytes: (**self).into(), bare: *bare };
+        }
+    }
+}
+
+impl Deref for Raw {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match &self.stored {
+            Stored::Own { bytes, .. } => bytes,
+            Stored::Shared { bytes, .. } => bytes,
+            Stored::Part { of, start, length, .. } => &of.message[*start as usize..][..*length as usize],
+        }
+    }
+}
+
+/// A copy, of which nothing is known but that it is there.
+impl From<&[u8]> for Raw {
+    fn from(bytes: &[u8]) -> Self {
+        Self { stored: Stored::Own { bytes: bytes.into(), bare: false } }
+    }
+}
+
+/// What somebody else has a part of, too.
+impl From<Bytes> for Raw {
+    fn from(bytes: Bytes) -> Self {
+        Self { stored: Stored::Shared { bytes: Box::new(bytes), bare: false } }
+    }
+}
+
+impl Drop for Stored {
+    fn drop(&mut self) {
+        if let Self::Part { of, length, .. } = self {
+            of.held.fetch_sub(*length as usize, Ordering::Relaxed);
+            if of.is_sparse() {
+                of.some_is_sparse.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl Origin {
+    /// What a resource is parsed from: a part of the message.
+    pub(crate) fn part(self: &Arc<Self>, part: Span) -> Raw {
+        let Span { start, length } = part;
+        self.held.fetch_add(length as usize, Ordering::Relaxed);
+        Raw { stored: Stored::Part { of: self.clone(), start, length, bare: false } }
+    }
+
+    fn is_sparse(&self) -> bool {
+        self.held.load(Ordering::Relaxed) < self.message.len() / 2
+    }
+}
+
+impl Origins {
+    /// Makes a response one that something may be held of; `None` when it is too small for that.
+    pub(super) fn begin(&self, message: &Bytes) -> Option<Arc<Origin>> {
+        let origin = || Origin {
+            message: message.clone(),
+            held: AtomicUsize::new(0),
+            some_is_sparse: self.some_is_sparse.clone(),
+        };
+        (message.len() >= SMALLEST).then(|| Arc::new(origin()))
+    }
+
+    /// Keeps a response, and what its parts were taken for; gives those whose bytes are to be copied now.
+    pub(super) fn keep(&mut self, origin: Arc<Origin>, parts: Vec<EntryId>) -> Vec<EntryId> {
+        if origin.is_sparse() {
+            self.some_is_sparse.store(true, Ordering::Relaxed);
+        }
+        self.all.push((origin, parts));
+        self.take_sparse()
+    }
+
+    /// Forgets the responses of which most is not held any more; gives what may hold some of the rest.
+    pub(super) fn take_sparse(&mut self) -> Vec<EntryId> {
+        if !self.some_is_sparse.swap(false, Ordering::Relaxed) {
+            return Vec::new();
+        }
+        self.all.extract_if(.., |(origin, _)| origin.is_sparse()).flat_map(|(_, parts)| parts).collect()
+    }
+}
+
+/// The size of a response below which parts are copied, in bytes.
+const SMALLEST: usize = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Four resources of equal size, which are all there is in a response.
+    fn response(origins: &Origins) -> (Arc<Origin>, Vec<Raw>) {
+        let message: Bytes = (0..4_u8).flat_map(|number| [number; SMALLEST / 4]).collect();
+        let origin = origins.begin(&message).expect("it is large enough");
+        let length = (SMALLEST / 4) as u32;
+        let parts = (0..4).map(|number| origin.part(Span { start: number * length, length }));
+        let parts = parts.collect();
+        (origin, parts)
+    }
+
+    #[test]
+    fn a_small_response_has_no_parts() {
+        assert!(Origins::default().begin(&Bytes::from(vec![0; SMALLEST - 1])).is_none());
+    }
+
+    #[test]
+    fn parts_are_copied_when_less_than_half_of_a_response_is_held() {
+        let mut origins = Origins::default();
+        let (origin, mut parts) = response(&origins);
+        let weak = Arc::downgrade(&origin);
+        assert_eq!(origins.keep(origin, vec![EntryId(7)]), []);
+        drop(parts.drain(..2));
+        assert_eq!(origins.take_sparse(), [], "half of it");
+        parts.remove(0);
+        assert_eq!(origins.take_sparse(), [EntryId(7)]);
+        parts[0].settle();
+        assert!(weak.upgrade().is_none(), "nothing keeps it");
+        assert_eq!(*parts[0], [3; SMALLEST / 4]);
+    }
+
+    #[test]
+    fn parts_are_copied_at_once_if_less_than_half_of_a_response_was_taken() {
+        let mut origins = Origins::default();
+        let (origin, parts) = response(&origins);
+        drop(parts);
+        let mut part = origin.part(Span { start: 5, length: 3 }).with_bare(true);
+        assert_eq!(origins.keep(origin, vec![EntryId(1)]), [EntryId(1)]);
+        part.settle();
+        assert!(matches!(part.stored, Stored::Own { bare: true, .. }));
+        assert_eq!((&*part, &*part.to_bytes()), (&[0; 3][..], &[0; 3][..]));
+    }
+
+    #[test]
+    fn parts_of_what_is_held_stay_parts() {
+        let origins = Origins::default();
+        let (_origin, mut parts) = response(&origins);
+        parts[1].settle();
+        assert!(matches!(parts[1].stored, Stored::Part { .. }));
+        assert_eq!(*parts[1].to_bytes(), [1; SMALLEST / 4]);
+    }
+}
