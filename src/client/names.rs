@@ -63,7 +63,7 @@ impl From<Names> for WatchedNames<'_> {
         let wanted = match names {
             Names::All => return Self::All,
             Names::Collection(text) => Wanted::Text(text.into()),
-            Names::Exactly(name) => Wanted::Name(name),
+            Names::Exactly(name) => Wanted::Name(Box::new(name)),
         };
         Self::Other(engine::Names::Collection(wanted))
     }
@@ -91,7 +91,7 @@ impl WatchName for &ResourceName {
 pub(super) fn one<N: WatchName + ?Sized>(name: &N) -> WatchedNames<'_> {
     match name.as_text() {
         Ok(text) => WatchedNames::One(text),
-        Err(name) => WatchedNames::Other(engine::Names::One(Wanted::Name(name.clone()))),
+        Err(name) => WatchedNames::Other(engine::Names::One(Wanted::Name(Box::new(name.clone())))),
     }
 }
 

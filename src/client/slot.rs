@@ -21,7 +21,15 @@ struct State<V> {
     revision: u32,
     closed: bool,
     /// Those who wait for the revision after this one.
-    waiting: Slab<Waker>,
+    waiting: Waiting,
+}
+
+/// Those who wait, in places of their own: mostly one.
+#[derive(Debug)]
+enum Waiting {
+    /// In the place 0.
+    One(Waker),
+    Other(Option<Box<Slab<Waker>>>),
 }
 
 /// Where a watcher stands: what it saw last, and its place among those who wait.
@@ -35,11 +43,13 @@ pub(super) struct Cursor {
 /// Those whom a publication wakes. To be woken without a lock held.
 #[must_use = "watchers wait until they are woken"]
 #[derive(Debug, Default)]
-pub(super) struct Wakers(Slab<Waker>);
+pub(super) struct Wakers(Waiting);
 
 impl<V> Slot<V> {
     pub(super) fn new() -> Self {
-        Self { state: Mutex::new(State { value: None, revision: 0, closed: false, waiting: Slab::new() }) }
+        Self {
+            state: Mutex::new(State { value: None, revision: 0, closed: false, waiting: Waiting::default() }),
+        }
     }
 
     /// Replaces the value.
@@ -84,8 +94,8 @@ impl<V> Slot<V> {
             return Poll::Ready(None);
         }
         match cursor.place {
-            Some(place) => state.waiting[place].clone_from(cx.waker()),
-            None => cursor.place = Some(state.waiting.insert(cx.waker().clone())),
+            Some(place) => state.waiting.renew(place, cx.waker()),
+            None => cursor.place = Some(state.waiting.add(cx.waker().clone())),
         }
         Poll::Pending
     }
@@ -134,17 +144,83 @@ impl Wakers {
     pub(super) fn wake(self) {
         let Self(wakers) = self;
         if wakers.len() <= MAX_WOKEN_IN_PLACE {
-            return wake_all(wakers);
+            return wakers.wake();
         }
         match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn(async move { wake_all(wakers) })),
-            Err(_) => wake_all(wakers),
+            Ok(runtime) => drop(runtime.spawn(async move { wakers.wake() })),
+            Err(_) => wakers.wake(),
         }
     }
 }
 
-fn wake_all(wakers: Slab<Waker>) {
-    wakers.into_iter().for_each(|(_, waker)| waker.wake());
+impl Waiting {
+    fn len(&self) -> usize {
+        match self {
+            Self::One(_) => 1,
+            Self::Other(several) => several.as_ref().map_or(0, |several| several.len()),
+        }
+    }
+
+    /// Gives the place.
+    fn add(&mut self, new: Waker) -> usize {
+        match mem::take(self) {
+            Self::Other(None) => {
+                *self = Self::One(new);
+                0
+            }
+            Self::One(first) => {
+                let mut several = Box::new(Slab::with_capacity(2));
+                several.insert(first);
+                let place = several.insert(new);
+                *self = Self::Other(Some(several));
+                place
+            }
+            Self::Other(Some(mut several)) => {
+                let place = several.insert(new);
+                *self = Self::Other(Some(several));
+                place
+            }
+        }
+    }
+
+    fn renew(&mut self, place: usize, waker: &Waker) {
+        match self {
+            Self::One(one) => one.clone_from(waker),
+            Self::Other(None) => debug_assert!(false, "nobody has a place"),
+            Self::Other(Some(several)) => several[place].clone_from(waker),
+        }
+    }
+
+    fn remove(&mut self, place: usize) {
+        match self {
+            Self::One(_) => *self = Self::default(),
+            Self::Other(None) => debug_assert!(false, "nobody has a place"),
+            Self::Other(Some(several)) => {
+                several.remove(place);
+                if several.is_empty() {
+                    *self = Self::default();
+                }
+            }
+        }
+    }
+
+    fn wake(self) {
+        match self {
+            Self::One(waker) => waker.wake(),
+            Self::Other(several) => {
+                several
+                    .into_iter()
+                    .flat_map(|several| several.into_iter())
+                    .for_each(|(_, waker)| waker.wake());
+            }
+        }
+    }
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self::Other(None)
+    }
 }
 
 /// Waking one takes about 100 ns, so that these take some ten microseconds.
@@ -175,7 +251,7 @@ mod tests {
 
     #[test]
     fn a_slot_is_small() {
-        assert!(size_of::<Slot<u32>>() <= 64, "{} bytes", size_of::<Slot<u32>>());
+        assert!(size_of::<Slot<u32>>() <= 40, "{} bytes", size_of::<Slot<u32>>());
     }
 
     #[test]

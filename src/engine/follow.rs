@@ -168,7 +168,7 @@ impl Engine {
             return;
         }
         self.follows.edges.insert(view, Follower::Redirect(id));
-        self.begin(view, self.types[ty.index()], Names::One(Wanted::Name(target)), now);
+        self.begin(view, self.types[ty.index()], Names::One(Wanted::Name(Box::new(target))), now);
         if self.is_ring(view) {
             self.unfollow(view, now);
             if let Some(followed) = self.follows.redirects.get_mut(&id) {
@@ -281,7 +281,12 @@ impl Engine {
         let begun = Alternative { ty, name: name.clone(), primary, other: Other::Unused, told: None };
         self.follows.alternatives.insert(view, begun);
         self.follows.edges.insert(primary, Follower::Alternative(view));
-        self.begin(primary, self.types[ty.index()], Names::One(Wanted::Name(name.without_alt())), now);
+        self.begin(
+            primary,
+            self.types[ty.index()],
+            Names::One(Wanted::Name(Box::new(name.without_alt()))),
+            now,
+        );
     }
 
     pub(super) fn end_alternative(&mut self, view: ViewId, now: Instant) {
@@ -325,7 +330,7 @@ impl Engine {
         let way = self.walks.next_view();
         alternative.other = Other::Watched(way);
         self.follows.edges.insert(way, Follower::Alternative(view));
-        self.begin(way, self.types[ty.index()], Names::One(Wanted::Name(name)), now);
+        self.begin(way, self.types[ty.index()], Names::One(Wanted::Name(Box::new(name))), now);
         if self.is_ring(view) {
             self.unfollow(way, now);
             return Other::Ring;

@@ -93,7 +93,12 @@ impl Engine {
                 unknown: 0,
             });
             self.follows.edges.insert(view, Follower::List(key.clone()));
-            self.begin(view, self.types[list_ty.index()], Names::One(Wanted::Name(name.clone())), now);
+            self.begin(
+                view,
+                self.types[list_ty.index()],
+                Names::One(Wanted::Name(Box::new(name.clone()))),
+                now,
+            );
         }
         self.flush();
         Ok(View::List(Box::new(key)))
@@ -212,7 +217,7 @@ impl Engine {
             }
             old => {
                 let follower = Follower::Member(key.clone(), name.clone());
-                let wanted = Names::One(Wanted::Name(target.clone()));
+                let wanted = Names::One(Wanted::Name(Box::new(target.clone())));
                 let view = self.follow(follower, key.1, wanted, now);
                 if let Some(old) = old {
                     self.leave(old, now);
@@ -297,7 +302,7 @@ impl Engine {
         let one = OneEntry { ty, list, about, entry: entry.to_owned(), told: None };
         self.follows.lists.entries.insert(view, one);
         self.follows.edges.insert(list, Follower::Inline(view));
-        let wanted = Names::One(Wanted::Name(name.without_directives()));
+        let wanted = Names::One(Wanted::Name(Box::new(name.without_directives())));
         self.begin(list, self.types[list_ty.index()], wanted, now);
         Ok(View::Inline)
     }

@@ -26,7 +26,7 @@ pub(crate) enum Wanted {
     /// Text that may be a name.
     Text(Arc<str>),
     /// A name that was made in code, and may have attributes of the resource (rule C7).
-    Name(ResourceName),
+    Name(Box<ResourceName>),
 }
 
 impl Names {
@@ -50,7 +50,7 @@ impl Wanted {
     fn parse(&self) -> Result<ResourceName, NameError> {
         match self {
             Self::Text(text) => ResourceName::parse_shared(text),
-            Self::Name(name) => Ok(name.clone()),
+            Self::Name(name) => Ok((**name).clone()),
         }
     }
 }

@@ -17,7 +17,7 @@ pub(crate) struct Interest {
     subs: Chunked<Sub>,
     by_name: HashMap<Arc<str>, SubId>,
     /// The subscriptions of the last list for the wire, sorted by name, and behind them the newer ones.
-    listed: Vec<(SubId, u64)>,
+    listed: Vec<(SubId, u32)>,
     encoded: Option<Bytes>,
     /// How many names are asked for by name.
     named: usize,
@@ -28,7 +28,7 @@ pub(crate) struct Interest {
     pub(crate) sends_all: bool,
     /// Everything was asked for, and was told on this stream.
     pub(crate) told_all: bool,
-    next_serial: u64,
+    next_serial: u32,
 }
 
 /// A place in an [`Interest`].
@@ -72,8 +72,8 @@ pub(crate) struct Sub {
     /// The server should have sent it on this stream and did not: its last response that held everything did not speak of
     /// it, or it is still unconfirmed after a quiet time.
     pub(crate) missed: bool,
-    /// Unique, in contrast to the place.
-    pub(crate) serial: u64,
+    /// Unique among those that had the place lately, in contrast to it.
+    pub(crate) serial: u32,
 }
 
 /// How far asking for a name has come on the current stream.
@@ -187,7 +187,7 @@ impl Interest {
 
     /// Adds a name that is not there yet.
     pub(crate) fn insert(&mut self, name: Arc<str>, entry: EntryId) -> SubId {
-        self.next_serial += 1;
+        self.next_serial = self.next_serial.wrapping_add(1);
         let sub = Sub {
             name: name.clone(),
             entry,
@@ -304,7 +304,7 @@ impl Interest {
     }
 }
 
-fn alive<'a>(subs: &'a Chunked<Sub>, (id, serial): &(SubId, u64)) -> Option<&'a Sub> {
+fn alive<'a>(subs: &'a Chunked<Sub>, (id, serial): &(SubId, u32)) -> Option<&'a Sub> {
     subs.get(id.0).filter(|sub| sub.serial == *serial && sub.named)
 }
 
