@@ -1,5 +1,5 @@
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeSet, HashMap},
     mem,
     sync::Arc,
     time::{Duration, Instant},
@@ -20,8 +20,8 @@ use crate::{error::WatchError, observed::Observed, resource::Cluster};
 /// on others, are linked anew when one of them or something below one comes, goes or turns.
 #[derive(Debug)]
 pub(super) struct Graph {
-    pub(super) nodes: BTreeMap<Arc<str>, Node>,
-    sources: BTreeMap<Source, SourceState>,
+    pub(super) nodes: HashMap<Arc<str>, Node>,
+    sources: HashMap<Source, SourceState>,
     /// The nodes that are aggregates.
     pub(super) aggregates: BTreeSet<Arc<str>>,
     /// What some aggregate leads to.
@@ -84,8 +84,8 @@ struct SourceState {
 impl Graph {
     pub(super) fn new(node_id: Arc<str>, grace: Duration) -> Self {
         Self {
-            nodes: BTreeMap::new(),
-            sources: BTreeMap::new(),
+            nodes: HashMap::new(),
+            sources: HashMap::new(),
             aggregates: BTreeSet::new(),
             below: BTreeSet::new(),
             below_latest: BTreeSet::new(),

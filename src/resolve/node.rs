@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// Where the endpoints of a cluster come from.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Source {
     /// An assignment of this name.
     Eds(Arc<str>),
