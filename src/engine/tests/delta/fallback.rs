@@ -12,13 +12,18 @@ use crate::{
     protocol::{DisconnectKind, Settings},
 };
 
-/// A client that watches `a` and `b`, and has them of the second server, while the first one is asked for them again.
-fn fallen_back() -> Rig {
+/// A client of two servers, the second of which is the fallback of the first.
+fn two_servers() -> Rig {
     let servers = [1, 2].map(|port| Server::new(format!("127.0.0.1:{port}")).insecure());
     let bootstrap =
         servers.into_iter().fold(Bootstrap::builder(), |bootstrap, server| bootstrap.server(server));
     let settings = Settings { api_type: ApiType::AggregatedDeltaGrpc, ..Settings::default() };
-    let mut rig = Rig::of(bootstrap.build().unwrap(), settings);
+    Rig::of(bootstrap.build().unwrap(), settings)
+}
+
+/// A client that watches `a` and `b`, and has them of the second server, while the first one is asked for them again.
+fn fallen_back() -> Rig {
+    let mut rig = two_servers();
     rig.watch::<Full>("a");
     rig.watch::<Full>("b");
     rig.disconnect(1, DisconnectKind::Unreachable);
@@ -54,11 +59,7 @@ fn what_a_higher_server_has_removed_is_absent_when_it_serves_and_had_its_time() 
 
 #[test]
 fn a57_5_what_a_fallback_sent_while_the_first_server_was_away_has_its_time_from_the_request() {
-    let servers = [1, 2].map(|port| Server::new(format!("127.0.0.1:{port}")).insecure());
-    let bootstrap =
-        servers.into_iter().fold(Bootstrap::builder(), |bootstrap, server| bootstrap.server(server));
-    let settings = Settings { api_type: ApiType::AggregatedDeltaGrpc, ..Settings::default() };
-    let mut rig = Rig::of(bootstrap.build().unwrap(), settings);
+    let mut rig = two_servers();
     rig.watch::<Part>("p");
     rig.watch_names::<Full>(Names::All);
     rig.watch::<Full>("b");
@@ -82,11 +83,7 @@ fn a57_5_what_a_fallback_sent_while_the_first_server_was_away_has_its_time_from_
 
 #[test]
 fn a_server_that_was_told_versions_before_the_fallback_is_asked_anew() {
-    let servers = [1, 2].map(|port| Server::new(format!("127.0.0.1:{port}")).insecure());
-    let bootstrap =
-        servers.into_iter().fold(Bootstrap::builder(), |bootstrap, server| bootstrap.server(server));
-    let settings = Settings { api_type: ApiType::AggregatedDeltaGrpc, ..Settings::default() };
-    let mut rig = Rig::of(bootstrap.build().unwrap(), settings);
+    let mut rig = two_servers();
     rig.watch::<Full>("a");
     rig.connect(1);
     rig.sent(1);
