@@ -11,7 +11,10 @@ use tonic::{
 };
 
 use super::{event::Event, hub::Hub, message::Variant, stream::Stream};
-use crate::codec::RawCodec;
+use crate::{
+    codec::RawCodec,
+    resource::services::{Edition, Methods},
+};
 
 /// The aggregated discovery service of a [`ControlPlane`](super::ControlPlane), to be added to a server of one's own; see
 /// [`ControlPlane::service`](super::ControlPlane::service).
@@ -40,9 +43,10 @@ where
     }
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        let Methods { sotw, delta } = Edition::V3.ads();
         let variant = match request.uri().path() {
-            STATE_OF_THE_WORLD => Variant::Sotw,
-            INCREMENTAL => Variant::Delta,
+            path if Some(path) == *sotw => Variant::Sotw,
+            path if path == *delta => Variant::Delta,
             other => {
                 let reason = format!("{other} is not served");
                 return Box::pin(async { Ok(Status::unimplemented(reason).into_http()) });
@@ -91,7 +95,3 @@ impl StreamingService<Bytes> for Method {
         })
     }
 }
-
-const STATE_OF_THE_WORLD: &str =
-    "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources";
-const INCREMENTAL: &str = "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources";

@@ -21,8 +21,11 @@ mod extension;
 mod invalid;
 mod parts;
 mod registry;
+// The transports and the control plane use it, each by its feature.
 #[cfg(test)]
 mod samples;
+#[allow(dead_code)]
+pub(crate) mod services;
 #[cfg(test)]
 mod shapes;
 
