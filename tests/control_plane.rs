@@ -8,5 +8,7 @@ mod delta;
 mod peer;
 #[path = "control_plane/service.rs"]
 mod service;
+#[path = "control_plane/services.rs"]
+mod services;
 #[path = "control_plane/testing.rs"]
 mod testing;

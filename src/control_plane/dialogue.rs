@@ -6,12 +6,13 @@ use tonic::Status;
 
 use super::{
     message::{Request, Response, Variant},
+    method::Method,
     session::{DeltaSession, Handled, Held, Misuse, Session, Settings},
     store::Store,
 };
 use crate::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
 
-/// The session of a stream, of either variant.
+/// The session of a stream, of either variant. It knows types by their names of v3.
 #[derive(Debug)]
 pub(super) enum Dialogue {
     Sotw(Session),
@@ -26,16 +27,25 @@ impl Dialogue {
         }
     }
 
-    pub(super) fn handle_request(&mut self, message: Bytes) -> Result<(Request, Handled), Status> {
+    /// Takes in a request that came by a method.
+    pub(super) fn handle_request(
+        &mut self,
+        message: Bytes,
+        method: Method,
+    ) -> Result<(Request, Handled), Status> {
         let misused = |misuse: Misuse| Status::invalid_argument(misuse.to_string());
         match self {
             Self::Sotw(session) => {
-                let request: Arc<DiscoveryRequest> = Arc::new(decode(message, "DiscoveryRequest")?);
+                let mut request: DiscoveryRequest = decode(message, "DiscoveryRequest")?;
+                request.type_url = method.type_of(&request.type_url)?.to_owned();
+                let request = Arc::new(request);
                 let handled = session.handle_request((*request).clone()).map_err(misused)?;
                 Ok((Request::Sotw(request), handled))
             }
             Self::Delta(session) => {
-                let request: Arc<DeltaDiscoveryRequest> = Arc::new(decode(message, "DeltaDiscoveryRequest")?);
+                let mut request: DeltaDiscoveryRequest = decode(message, "DeltaDiscoveryRequest")?;
+                request.type_url = method.type_of(&request.type_url)?.to_owned();
+                let request = Arc::new(request);
                 let handled = session.handle_request((*request).clone()).map_err(misused)?;
                 Ok((Request::Delta(request), handled))
             }

@@ -4,6 +4,7 @@ use super::{
     message::{Request, Variant},
     session::Handled,
 };
+use crate::resource::services::Edition;
 
 /// Something that happened on a stream of a [`ControlPlane`](super::ControlPlane).
 #[derive(Debug, Clone)]
@@ -18,13 +19,17 @@ pub enum Event {
         peer: Option<SocketAddr>,
         /// The variant of the protocol.
         variant: Variant,
+        /// The edition of the transport.
+        edition: Edition,
+        /// The type, by its URL of v3, of a stream of one type; an aggregated stream (ADS) has any.
+        type_url: Option<&'static str>,
     },
     /// A client sent a request.
     #[non_exhaustive]
     Request {
         /// The stream.
         stream: u64,
-        /// The request as it came.
+        /// The request as it came, but that its type URL is that of v3, also if it was of v2 or left out.
         request: Request,
         /// How many bytes the message had.
         bytes: usize,
@@ -36,7 +41,7 @@ pub enum Event {
     Response {
         /// The stream.
         stream: u64,
-        /// The type; empty when the server was told to send raw bytes.
+        /// The type, by its URL of v3; empty when the server was told to send raw bytes.
         type_url: String,
         /// The version.
         version: String,

@@ -10,7 +10,8 @@ use tonic::Status;
 
 use super::{
     event::Event,
-    message::{Response, Variant},
+    message::Response,
+    method::Method,
     session::{Held, Settings},
     store::Store,
 };
@@ -53,13 +54,13 @@ pub enum Headers {
 #[derive(Debug, Default)]
 struct Streams {
     opened: u64,
-    open: BTreeMap<u64, (Variant, mpsc::UnboundedSender<Command>)>,
+    open: BTreeMap<u64, (Method, mpsc::UnboundedSender<Command>)>,
 }
 
 /// An order to a stream.
 #[derive(Debug, Clone)]
 pub(super) enum Command {
-    /// Send this response as it is. It goes to streams of its variant only.
+    /// Send this response as it is. It goes to streams of its variant only, and of its type if they have one.
     Send(Response),
     /// Send these bytes as if they were a response.
     SendRaw(Bytes),
@@ -68,9 +69,12 @@ pub(super) enum Command {
 }
 
 impl Command {
-    fn is_for(&self, variant: Variant) -> bool {
+    fn is_for(&self, method: &Method) -> bool {
         match self {
-            Self::Send(response) => response.variant() == variant,
+            Self::Send(response) => {
+                let has_type = method.type_url.is_none_or(|only| only == response.type_url());
+                response.variant() == method.variant && has_type
+            }
             Self::SendRaw(_) | Self::End(_) => true,
         }
     }
@@ -95,12 +99,12 @@ impl Hub {
         self.state.subscribe()
     }
 
-    pub(super) fn open(&self, variant: Variant) -> (u64, mpsc::UnboundedReceiver<Command>) {
+    pub(super) fn open(&self, method: Method) -> (u64, mpsc::UnboundedReceiver<Command>) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let mut streams = self.streams();
         streams.opened += 1;
         let id = streams.opened;
-        streams.open.insert(id, (variant, sender));
+        streams.open.insert(id, (method, sender));
         (id, receiver)
     }
 
@@ -111,7 +115,7 @@ impl Hub {
     /// Gives an order to all streams that are open and that it is for; returns how many these are.
     pub(super) fn command(&self, command: &Command) -> usize {
         let streams = self.streams();
-        let addressed = streams.open.values().filter(|(variant, _)| command.is_for(*variant));
+        let addressed = streams.open.values().filter(|(method, _)| command.is_for(method));
         addressed.filter(|(_, stream)| stream.send(command.clone()).is_ok()).count()
     }
 

@@ -3,14 +3,18 @@ use std::sync::Arc;
 use bytes::Bytes;
 use prost::Message;
 
-use crate::pb::{
-    envoy::{
-        config::core::v3::Node,
-        service::discovery::v3::{
-            DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse,
+use super::type_url;
+use crate::{
+    pb::{
+        envoy::{
+            config::core::v3::Node,
+            service::discovery::v3::{
+                DeltaDiscoveryRequest, DeltaDiscoveryResponse, DiscoveryRequest, DiscoveryResponse, Resource,
+            },
         },
+        google::{protobuf::Any, rpc::Status},
     },
-    google::rpc::Status,
+    resource::services::Edition,
 };
 
 /// The two variants of the protocol.
@@ -115,13 +119,48 @@ impl Response {
         }
     }
 
-    pub(super) fn encode(&self) -> Bytes {
+    /// The type URL.
+    pub fn type_url(&self) -> &str {
         match self {
-            Self::Sotw(response) => response.encode_to_vec(),
-            Self::Delta(response) => response.encode_to_vec(),
+            Self::Sotw(response) => &response.type_url,
+            Self::Delta(response) => &response.type_url,
+        }
+    }
+
+    /// The message as it is written in an edition. Types within resources are extensions, whose names are the same in both.
+    pub(super) fn encode(&self, edition: Edition) -> Bytes {
+        match (edition, self) {
+            (Edition::V3, Self::Sotw(response)) => response.encode_to_vec(),
+            (Edition::V3, Self::Delta(response)) => response.encode_to_vec(),
+            (Edition::V2, Self::Sotw(response)) => {
+                let mut response = DiscoveryResponse::clone(response);
+                respell(&mut response.type_url);
+                response.resources.iter_mut().for_each(respell_any);
+                response.encode_to_vec()
+            }
+            (Edition::V2, Self::Delta(response)) => {
+                let mut response = DeltaDiscoveryResponse::clone(response);
+                respell(&mut response.type_url);
+                response.resources.iter_mut().filter_map(|it| it.resource.as_mut()).for_each(respell_any);
+                response.encode_to_vec()
+            }
         }
         .into()
     }
+}
+
+fn respell(type_url: &mut String) {
+    *type_url = Edition::V2.spell(type_url).to_owned();
+}
+
+fn respell_any(any: &mut Any) {
+    if any.type_url == type_url::WRAPPER
+        && let Ok(mut wrapper) = Resource::decode(any.value.clone())
+    {
+        wrapper.resource.iter_mut().for_each(|body| respell(&mut body.type_url));
+        any.value = wrapper.encode_to_vec().into();
+    }
+    respell(&mut any.type_url);
 }
 
 impl From<DiscoveryResponse> for Response {

@@ -3,7 +3,8 @@
 //! - [`Store`] holds resources by type and name, with versions; several changes become visible at once.
 //! - [`Session`] is the protocol of one stream without its I/O, so that it also runs under a virtual clock;
 //!   [`DeltaSession`] is the same for the incremental variant.
-//! - [`ControlPlane`] serves a store to any number of clients, over ADS on tonic, in both variants of the protocol.
+//! - [`ControlPlane`] serves a store to any number of clients on tonic: over ADS and over the service of each type, in both
+//!   variants of the protocol and both editions of the transport.
 //!
 //! To test an application against it, see [`crate::testing`], which adds faults, expectations and builders for resources.
 
@@ -21,6 +22,8 @@ mod hub;
 #[cfg(feature = "control-plane")]
 mod message;
 #[cfg(feature = "control-plane")]
+mod method;
+#[cfg(feature = "control-plane")]
 mod server;
 #[cfg(feature = "control-plane")]
 mod service;
@@ -33,8 +36,10 @@ pub use self::{
     hub::Headers,
     message::{Request, Response, Variant},
     server::{Builder, ControlPlane, Server},
-    service::AdsService,
+    service::DiscoveryServices,
 };
+#[cfg(feature = "control-plane")]
+pub use crate::resource::services::Edition;
 pub use session::{DeltaSession, Session};
 pub use store::{AnyResource, Store};
 

@@ -11,19 +11,19 @@ use tokio::{
     sync::oneshot,
     task::JoinHandle,
 };
-use tonic::{Status, transport::server::TcpIncoming};
+use tonic::{Status, service::Routes, transport::server::TcpIncoming};
 
 use super::{
     event::Event,
     hub::{Command, Headers, Hub, Observer},
     message::Response,
-    service::AdsService,
+    service::DiscoveryServices,
     session::{Held, Settings},
     store::{AnyResource, Store, Transaction},
 };
 
-/// A management server: it gives the resources that it is told to any number of clients, over ADS, in the variant that each
-/// asks for.
+/// A management server: it gives the resources that it is told to any number of clients, over ADS or the services of single
+/// types, in the variant of the protocol and the edition of the transport (v3 or v2) that each asks for.
 ///
 /// It is a handle: clones are the same control plane. It does nothing until it [serves](Self::serve).
 ///
@@ -64,7 +64,7 @@ impl ControlPlane {
 
     /// Serves on an address without TLS; port 0 picks a free port. Must be called on a tokio runtime.
     ///
-    /// A control plane may serve on several addresses. For TLS, add its [`service`](Self::service) to a
+    /// A control plane may serve on several addresses. For TLS, add its [`routes`](Self::routes) to a
     /// [`tonic::transport::Server`] of your own.
     ///
     /// # Errors
@@ -73,9 +73,24 @@ impl ControlPlane {
         Server::start(self.clone(), TcpListener::bind(addr).await?)
     }
 
-    /// The service for a gRPC server of one's own. It has no limit on the size of messages.
-    pub fn service(&self) -> AdsService {
-        AdsService::new(self.hub.clone())
+    /// The services for a gRPC server of one's own, told apart by the path of a request; see [`routes`](Self::routes) for a
+    /// tonic server. They have no limit on the size of messages.
+    pub fn service(&self) -> DiscoveryServices {
+        DiscoveryServices::new(self.hub.clone())
+    }
+
+    /// The same as routes for a [`tonic::transport::Server`]: what no other service of it answers comes here.
+    ///
+    /// ```
+    /// # use xdskit::control_plane::ControlPlane;
+    /// # let control_plane = ControlPlane::new();
+    /// let router = tonic::transport::Server::builder().add_routes(control_plane.routes());
+    /// ```
+    pub fn routes(&self) -> Routes {
+        let mut routes = Routes::default();
+        let router = std::mem::take(routes.axum_router_mut()).fallback_service(self.service());
+        *routes.axum_router_mut() = router;
+        routes
     }
 
     /// Changes resources; clients are told of all changes of one call at once. Returns whether anything is different now.
@@ -133,8 +148,8 @@ impl ControlPlane {
         });
     }
 
-    /// Sends a response as it is, right or wrong, on all open streams of its variant; returns how many these are. Meant for
-    /// tests of clients. It is a `DiscoveryResponse` or a `DeltaDiscoveryResponse`.
+    /// Sends a response as it is, right or wrong, on all open streams of its variant that are aggregated or of its type;
+    /// returns how many these are. Meant for tests of clients. It is a `DiscoveryResponse` or a `DeltaDiscoveryResponse`.
     ///
     /// The client's answer is understood if the response has a nonce of its own and a type that the client has asked for.
     pub fn inject(&self, response: impl Into<Response>) -> usize {
@@ -238,14 +253,14 @@ impl Server {
         let addr = listener.local_addr()?;
         let (stop, stopped) = oneshot::channel();
         let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-        let router = tonic::transport::Server::builder()
+        let server = tonic::transport::Server::builder()
             .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
             .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
             .initial_stream_window_size(WINDOW)
             .initial_connection_window_size(WINDOW)
-            .max_concurrent_streams(u32::MAX)
-            .add_service(control_plane.service());
-        let task = tokio::spawn(router.serve_with_incoming_shutdown(incoming, async move {
+            .max_concurrent_streams(u32::MAX);
+        let service = control_plane.service();
+        let task = tokio::spawn(server.serve_with_incoming_shutdown(service, incoming, async move {
             // Dropping the sender is the signal as well.
             let _ = stopped.await;
         }));

@@ -10,26 +10,26 @@ use tonic::{
     server::{Grpc, NamedService, StreamingService},
 };
 
-use super::{event::Event, hub::Hub, message::Variant, stream::Stream};
-use crate::{
-    codec::RawCodec,
-    resource::services::{Edition, Methods},
-};
+use super::{event::Event, hub::Hub, method::Method, stream::Stream};
+use crate::codec::RawCodec;
 
-/// The aggregated discovery service of a [`ControlPlane`](super::ControlPlane), to be added to a server of one's own; see
-/// [`ControlPlane::service`](super::ControlPlane::service).
+/// The services of a [`ControlPlane`](super::ControlPlane), told apart by the path of a request: ADS and that of each type, of v3
+/// and v2.
+///
+/// As a tonic server of one's own routes by the name of a service, it is added to one by
+/// [`ControlPlane::routes`](super::ControlPlane::routes). By `add_service` only ADS of v3 comes to it.
 #[derive(Debug, Clone)]
-pub struct AdsService {
+pub struct DiscoveryServices {
     hub: Arc<Hub>,
 }
 
-impl AdsService {
+impl DiscoveryServices {
     pub(super) fn new(hub: Arc<Hub>) -> Self {
         Self { hub }
     }
 }
 
-impl<B> Service<http::Request<B>> for AdsService
+impl<B> Service<http::Request<B>> for DiscoveryServices
 where
     B: HttpBody + Send + 'static,
     B::Error: Into<StdError> + Send + 'static,
@@ -43,37 +43,32 @@ where
     }
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
-        let Methods { sotw, delta } = Edition::V3.ads();
-        let variant = match request.uri().path() {
-            path if Some(path) == *sotw => Variant::Sotw,
-            path if path == *delta => Variant::Delta,
-            other => {
-                let reason = format!("{other} is not served");
-                return Box::pin(async { Ok(Status::unimplemented(reason).into_http()) });
-            }
+        let Some(method) = Method::of(request.uri().path()) else {
+            let reason = format!("{} is not served", request.uri().path());
+            return Box::pin(async { Ok(Status::unimplemented(reason).into_http()) });
         };
-        let method = Method { variant, hub: self.hub.clone() };
+        let opener = Opener { method, hub: self.hub.clone() };
         Box::pin(async move {
             let mut grpc = Grpc::new(RawCodec)
                 .max_decoding_message_size(usize::MAX)
                 .max_encoding_message_size(usize::MAX);
-            Ok(grpc.streaming(method, request).await)
+            Ok(grpc.streaming(opener, request).await)
         })
     }
 }
 
-impl NamedService for AdsService {
+impl NamedService for DiscoveryServices {
     const NAME: &'static str = "envoy.service.discovery.v3.AggregatedDiscoveryService";
 }
 
-/// The method for the streams of a variant.
+/// Opens the streams of a method.
 #[derive(Debug)]
-struct Method {
-    variant: Variant,
+struct Opener {
+    method: Method,
     hub: Arc<Hub>,
 }
 
-impl StreamingService<Bytes> for Method {
+impl StreamingService<Bytes> for Opener {
     type Response = Bytes;
     type ResponseStream = UnboundedReceiverStream<Result<Bytes, Status>>;
     type Future = BoxFuture<Response<Self::ResponseStream>, Status>;
@@ -82,11 +77,11 @@ impl StreamingService<Bytes> for Method {
         let peer = request.remote_addr();
         let (responses, responses_out) = mpsc::unbounded_channel();
         let (headers, headers_due) = oneshot::channel();
-        let variant = self.variant;
-        let (id, commands) = self.hub.open(variant);
-        tracing::debug!(stream = id, ?peer, ?variant, "stream opened");
-        self.hub.emit(&Event::Opened { stream: id, peer, variant });
-        let stream = Stream::new((id, variant), self.hub.clone(), responses, headers);
+        let Method { variant, edition, type_url } = self.method;
+        let (id, commands) = self.hub.open(self.method);
+        tracing::debug!(stream = id, ?peer, ?variant, ?edition, type_url, "stream opened");
+        self.hub.emit(&Event::Opened { stream: id, peer, variant, edition, type_url });
+        let stream = Stream::new((id, self.method), self.hub.clone(), responses, headers);
         tokio::spawn(stream.run(request.into_inner(), commands));
         Box::pin(async move {
             // The sender is dropped when the headers are due: nothing else is ever said.

@@ -11,7 +11,8 @@ use super::{
     dialogue::Dialogue,
     event::Event,
     hub::{Command, Headers, Hub, State},
-    message::{Response, Variant},
+    message::Response,
+    method::Method,
 };
 
 /// One stream of one client: a task that lets a session speak.
@@ -20,6 +21,7 @@ use super::{
 #[derive(Debug)]
 pub(super) struct Stream {
     id: u64,
+    method: Method,
     hub: Arc<Hub>,
     dialogue: Dialogue,
     responses: mpsc::UnboundedSender<Result<Bytes, Status>>,
@@ -29,13 +31,13 @@ pub(super) struct Stream {
 
 impl Stream {
     pub(super) fn new(
-        (id, variant): (u64, Variant),
+        (id, method): (u64, Method),
         hub: Arc<Hub>,
         responses: mpsc::UnboundedSender<Result<Bytes, Status>>,
         headers: oneshot::Sender<()>,
     ) -> Self {
-        let dialogue = Dialogue::new(variant, hub.settings.clone());
-        Self { id, hub, dialogue, responses, headers: Some(headers) }
+        let dialogue = Dialogue::new(method.variant, hub.settings.clone());
+        Self { id, method, hub, dialogue, responses, headers: Some(headers) }
     }
 
     /// Serves the stream until either side ends it.
@@ -73,7 +75,7 @@ impl Stream {
             return Err(None);
         };
         let bytes = message.len();
-        let (request, handled) = self.dialogue.handle_request(message).map_err(Some)?;
+        let (request, handled) = self.dialogue.handle_request(message, self.method).map_err(Some)?;
         tracing::trace!(stream = self.id, type_url = request.type_url(), bytes, ?handled, "request");
         self.hub.emit(&Event::Request { stream: self.id, request, bytes, handled });
         Ok(())
@@ -113,7 +115,7 @@ impl Stream {
     }
 
     fn send(&mut self, response: &Response) {
-        let message = response.encode();
+        let message = response.encode(self.method.edition);
         self.emit_response(Summary::of(response), message.len());
         self.respond(Ok(message));
     }

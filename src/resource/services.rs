@@ -2,8 +2,11 @@
 
 /// The editions of the transport: names of services, methods and types differ, the messages are the same on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) enum Edition {
+#[non_exhaustive]
+pub enum Edition {
+    /// That of older servers and clients.
     V2,
+    /// The one in use.
     V3,
 }
 

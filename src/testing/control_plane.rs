@@ -293,8 +293,8 @@ impl ControlPlane {
         self.inner.set_reading(reading);
     }
 
-    /// Sends a response as it is on all open streams of its variant; returns how many these are. It is a `DiscoveryResponse` or
-    /// a `DeltaDiscoveryResponse`.
+    /// Sends a response as it is on all open streams of its variant that are aggregated or of its type; returns how many these
+    /// are. It is a `DiscoveryResponse` or a `DeltaDiscoveryResponse`.
     ///
     /// Give it a nonce of its own (such as `"injected-1"`): the client's answer is understood by it.
     pub fn inject(&self, response: impl Into<Response>) -> usize {

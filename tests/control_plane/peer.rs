@@ -32,7 +32,12 @@ pub(crate) struct Peer {
 
 impl Peer {
     pub(crate) async fn connect(uri: &str) -> Self {
-        Opening::start(uri).await.finish().await
+        Self::call(uri, STATE_OF_THE_WORLD).await
+    }
+
+    /// A stream by another method than that of ADS.
+    pub(crate) async fn call(uri: &str, path: &'static str) -> Self {
+        Opening::start_at(uri, path).await.finish().await
     }
 
     pub(crate) fn request(&mut self, type_url: &str, names: &[&str]) {
@@ -77,9 +82,14 @@ pub(crate) struct DeltaPeer {
 
 impl DeltaPeer {
     pub(crate) async fn connect(uri: &str) -> Self {
+        Self::call(uri, INCREMENTAL).await
+    }
+
+    /// A stream by another method than that of ADS.
+    pub(crate) async fn call(uri: &str, path: &'static str) -> Self {
         let channel = Channel::from_shared(uri.to_owned()).unwrap().connect().await.expect("a connection");
         let (requests, outgoing) = mpsc::unbounded_channel();
-        let responses = method(channel, INCREMENTAL, outgoing).await.expect("a stream");
+        let responses = method(channel, path, outgoing).await.expect("a stream");
         Self { requests, responses }
     }
 
@@ -140,9 +150,13 @@ pub(crate) struct Opening {
 
 impl Opening {
     pub(crate) async fn start(uri: &str) -> Self {
+        Self::start_at(uri, STATE_OF_THE_WORLD).await
+    }
+
+    async fn start_at(uri: &str, path: &'static str) -> Self {
         let channel = Channel::from_shared(uri.to_owned()).unwrap().connect().await.expect("a connection");
         let (requests, outgoing) = mpsc::unbounded_channel();
-        let headers = tokio::spawn(method(channel, STATE_OF_THE_WORLD, outgoing));
+        let headers = tokio::spawn(method(channel, path, outgoing));
         Self { requests, headers }
     }
 
