@@ -18,7 +18,8 @@ mod subscription;
 ///
 /// The rules: each request is understood, whatever its nonce, and changes what is wanted: first the names to subscribe to
 /// are taken, then those to unsubscribe from. A name that is subscribed to is sent, also if it was wanted before; that it
-/// does not exist is said in `removed_resources`. From then on changes are sent, as they happen. A type has one response on
+/// does not exist is said in `removed_resources`, or of a virtual host by its name as an alias without a resource, as is the
+/// manner of VHDS. From then on changes are sent, as they happen. A type has one response on
 /// its way; what comes up meanwhile waits for the answer to it. What a client rejected is not sent again until it changes
 /// or is subscribed to again. What a client holds from an earlier stream (`initial_resource_versions`) is sent only if it
 /// differs. A name that is let go while the wildcard, or a glob, goes on is settled by sending the resource, or that there

@@ -29,6 +29,11 @@ pub(super) fn heartbeat(stored: &Stored, store: &Store) -> Resource {
     }
 }
 
+/// That a name that was asked for stands for nothing (B2.18).
+pub(super) fn unknown_alias(name: String) -> Resource {
+    Resource { aliases: vec![name.clone()], name, ..Resource::default() }
+}
+
 pub(super) fn error(stored: &StoredError) -> ResourceError {
     let detail = Status { code: stored.code(), message: stored.message().to_owned(), details: Vec::new() };
     ResourceError {

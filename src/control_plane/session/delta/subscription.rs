@@ -5,7 +5,10 @@ use std::{
 };
 
 use super::super::{
-    super::store::{Store, Stored, Type, canonical},
+    super::{
+        store::{Store, Stored, Type, canonical},
+        type_url,
+    },
     Answer, Settings, WILDCARD,
     pulse::{Confirm, Pulse},
     wrap,
@@ -27,6 +30,8 @@ pub(super) struct Subscription {
     initial: BTreeMap<String, String>,
     /// Names of resources, globs or aliases of which something must be said, as they were asked for.
     fresh: BTreeSet<String>,
+    /// Names among those that are due which the client asked for, does not have, and are not there.
+    unknown: BTreeSet<String>,
     /// Everything that is wanted by the wildcard must be said.
     everything: bool,
     /// Names of resources, and of empty globs, of which something must be said.
@@ -174,6 +179,9 @@ impl Subscription {
             // Of what is not there it is said that it is not.
             let is_missing = found.peek().is_none();
             self.due.extend(found);
+            if is_missing && self.names.contains(&name) && !self.initial.contains_key(&name) {
+                self.unknown.insert(name.clone());
+            }
             if is_missing || now.entry(&name).is_some() || now.error_entry(&name).is_some() {
                 self.due.insert(name);
             }
@@ -239,6 +247,7 @@ impl Subscription {
 
     fn say(&mut self, name: String, draft: &mut Draft, (type_url, now, store): (&str, &Type, &Store)) {
         let Draft { response, perishable } = draft;
+        let is_unknown = self.unknown.remove(&name);
         match now.entry(&name) {
             Some((_, stored)) if self.wants(&name, stored) => {
                 self.beating.remove(&name);
@@ -257,6 +266,10 @@ impl Subscription {
                 Some(_) => response.removed_resources.push(name),
                 // A glob that was empty has members again.
                 None if now.members(&name).next().is_some() => {}
+                // What hosts are asked for by may be aliases (B2.18).
+                None if is_unknown && type_url == type_url::VIRTUAL_HOST => {
+                    response.resources.push(wrap::unknown_alias(name));
+                }
                 None => response.removed_resources.push(name),
             },
         }

@@ -3,6 +3,7 @@
 use prost::Message;
 
 use super::*;
+use crate::control_plane::type_url::VIRTUAL_HOST;
 use crate::pb::xds::core::v3::{
     ContextParams, ResourceLocator,
     resource_locator::{ContextParamSpecifier, Directive, directive},
@@ -60,6 +61,35 @@ fn b2_19_a_resource_is_known_by_its_aliases_too() {
     pair.change(EDS, &[], &["a", "y"]);
     pair.remove(EDS, "a");
     assert_eq!(pair.settle(), ["ClusterLoadAssignment 3: -a"]);
+}
+
+#[test]
+fn b2_18_a_virtual_host_that_is_not_found_is_an_alias_without_a_resource() {
+    let mut pair = Pair::default();
+    let host = AnyResource::new(VIRTUAL_HOST, "routes/shop", "1").with_aliases(["routes/a.shop"]);
+    pair.change(VIRTUAL_HOST, &["routes/a.shop", "routes/b.shop"], &[]);
+    let response = pair.poll().unwrap();
+    assert!(response.removed_resources.is_empty());
+    let names = response.resources.iter().map(|resource| (resource.name.as_str(), &resource.aliases[..]));
+    let unknown = ["routes/a.shop", "routes/b.shop"].map(|name| (name, [name.to_owned()]));
+    assert!(names.eq(unknown.iter().map(|(name, aliases)| (*name, &aliases[..]))));
+    assert!(response.resources.iter().all(|it| it.resource.is_none() && it.version.is_empty()));
+    pair.answer(VIRTUAL_HOST, None);
+
+    set(&mut pair, host);
+    let response = pair.poll().unwrap();
+    assert_eq!(text(&response), "VirtualHost 1: routes/shop@1=1");
+    assert_eq!(response.resources[0].aliases, ["routes/a.shop"]);
+    pair.answer(VIRTUAL_HOST, None);
+    pair.remove(VIRTUAL_HOST, "routes/shop");
+    assert_eq!(pair.settle(), ["VirtualHost 2: -routes/shop"], "what was known is removed by its name");
+}
+
+#[test]
+fn b2_18_a_virtual_host_that_the_client_holds_and_is_gone_is_removed() {
+    let mut pair = Pair::default();
+    let held = [("routes/shop", "1")];
+    assert_eq!(pair.reconnect(VIRTUAL_HOST, &["routes/shop"], &held), ["VirtualHost 0: -routes/shop"]);
 }
 
 #[test]
