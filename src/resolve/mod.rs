@@ -12,12 +12,14 @@ mod dns;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod graph;
+mod leg;
 mod link;
 mod node;
 mod query;
 mod resolver;
 mod snapshot;
 mod view;
+mod way;
 
 use std::sync::Arc;
 

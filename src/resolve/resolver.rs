@@ -8,13 +8,15 @@ use std::{
 use super::{
     Resolved,
     graph::{Graph, Next},
+    leg::End,
     node::{Endpoints, Source},
     snapshot::{Snapshot, Stem},
+    way::Way,
 };
 use crate::{
-    error::{Blame, Code, Subject, WatchError},
+    error::WatchError,
     observed::Observed,
-    resource::{Cluster, Listener, Resource, RouteConfiguration, cluster::HostPort, listener::RouteSource},
+    resource::{Cluster, Listener, RouteConfiguration, cluster::HostPort},
 };
 
 /// What one target resolves to, from what is known of the resources that it leads to (A74).
@@ -31,19 +33,14 @@ use crate::{
 /// ```
 #[derive(Debug)]
 pub(crate) struct Resolver {
-    about: About,
-    listener: Option<Arc<Observed<Listener>>>,
-    /// The routes that the listener asks for.
-    routes: Option<Routes>,
-    /// The listener or the routes have changed.
+    way: Way,
+    /// Something on the way has changed.
     stale: bool,
     next: Option<Arc<Stem>>,
     current: Option<Arc<Stem>>,
     /// What stands in the place of the tree.
     failed: Option<WatchError>,
     graph: Graph,
-    /// For how long routes in use outlive their deletion.
-    grace: Duration,
     orders: VecDeque<Order>,
 }
 
@@ -84,48 +81,23 @@ pub(crate) enum Order {
     Publish(Resolved),
 }
 
-#[derive(Debug)]
-struct Routes {
-    name: Arc<str>,
-    seen: Option<Arc<Observed<RouteConfiguration>>>,
-    /// Until when they outlive their deletion.
-    grace: Option<Instant>,
-}
-
 impl Resolver {
     pub(crate) fn new(about: About, grace: Duration) -> Self {
         let graph = Graph::new(about.node_id.clone(), grace);
-        let watch = Order::Watch(Key::Listener(about.listener.clone()));
-        Self {
-            about,
-            listener: None,
-            routes: None,
-            stale: false,
-            next: None,
-            current: None,
-            failed: None,
-            graph,
-            grace,
-            orders: [watch].into(),
-        }
+        let mut way = Way::new(about, grace);
+        let orders = way.take_orders().into();
+        Self { way, stale: false, next: None, current: None, failed: None, graph, orders }
     }
 
     /// Tells what is seen of something that is watched.
     pub(crate) fn handle(&mut self, seen: Seen) {
         match seen {
-            Seen::Listener(seen) => {
-                self.listener = Some(seen);
-                self.stale = true;
-            }
-            Seen::Routes(seen) => {
-                if let Some(routes) = &mut self.routes {
-                    (routes.seen, routes.grace) = (Some(seen), None);
-                    self.stale = true;
-                }
-            }
-            Seen::Cluster(name, seen) => self.graph.on_cluster(&name, seen),
-            Seen::Endpoints(source, seen) => self.graph.on_endpoints(&source, seen),
+            Seen::Listener(seen) => self.way.on_listener(seen),
+            Seen::Routes(seen) => self.way.on_routes(seen),
+            Seen::Cluster(name, seen) => return self.graph.on_cluster(&name, seen),
+            Seen::Endpoints(source, seen) => return self.graph.on_endpoints(&source, seen),
         }
+        self.stale = true;
     }
 
     /// A call holds a cluster, whether or not routes lead to it, or none does any more (A74-6).
@@ -135,12 +107,12 @@ impl Resolver {
 
     /// When to [`settle`](Self::settle) though nothing was told.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        self.graph.next_timeout().into_iter().chain(self.routes_grace()).min()
+        self.graph.next_timeout().into_iter().chain(self.way_timeout()).min()
     }
 
     /// Works on all that was told.
     pub(crate) fn settle(&mut self, now: Instant) {
-        self.stale |= self.routes_grace().is_some_and(|until| until <= now);
+        self.stale |= self.way_timeout().is_some_and(|until| until <= now);
         let mut publish = mem::take(&mut self.stale) && self.follow(now);
         publish |= self.graph.settle(self.current.is_some(), now);
         if let Some(next) = self.next.take_if(|_| self.graph.is_next_ready()) {
@@ -166,62 +138,24 @@ impl Resolver {
         self.graph.work()
     }
 
-    /// Follows the listener to its routes and those to the clusters. Says whether what is shown of the tree in use above
-    /// its clusters has changed.
+    /// Follows the listener to its virtual host. Says whether what is shown of the tree in use above its clusters has
+    /// changed.
     fn follow(&mut self, now: Instant) -> bool {
-        let Some(listener) = self.listener.clone() else { return false };
-        let (listener, listener_warning) = match &*listener {
-            Observed::Pending => return false,
-            Observed::Absent { reason } => {
-                self.watch_routes(None);
-                self.fail(reason.clone());
-                return false;
+        let found = self.way.follow(self.current.as_deref(), now);
+        self.orders.extend(self.way.take_orders());
+        match found {
+            Ok(stem) => self.use_stem(stem),
+            Err(End::Unknown) => {
+                self.next = None;
+                self.graph.set_next(Next::Unknown);
+                false
             }
-            Observed::Present { resource, warning, .. } => (resource, warning),
-        };
-        let Some(api) = listener.api() else {
-            self.watch_routes(None);
-            self.fail(self.no_api_listener());
-            return false;
-        };
-        let (routes, routes_warning) = match &api.routes {
-            RouteSource::Inline(routes) => {
-                self.watch_routes(None);
-                (routes.clone(), None)
+            Err(End::Blocked(reason)) => self.stay(&reason),
+            Err(End::Nowhere(reason)) => {
+                self.fail(reason);
+                false
             }
-            RouteSource::Rds(name) => match self.watch_routes(Some(name)).as_deref() {
-                // The tree in use serves until these are there (F2).
-                None | Some(Observed::Pending) => {
-                    self.next = None;
-                    self.graph.set_next(Next::Unknown);
-                    return false;
-                }
-                Some(Observed::Absent { reason }) if reason.is_transient() || reason.is_rejected() => {
-                    return self.stay(reason);
-                }
-                Some(Observed::Absent { reason }) if reason.is_not_found() && self.has_grace(name, now) => {
-                    return self.stay(reason);
-                }
-                Some(Observed::Absent { reason }) => {
-                    self.fail(reason.clone());
-                    return false;
-                }
-                Some(Observed::Present { resource, warning, .. }) => (resource.clone(), warning.clone()),
-            },
-        };
-        let Some(virtual_host) = routes.virtual_host_index(&self.about.authority) else {
-            self.fail(self.no_virtual_host(listener, &routes));
-            return false;
-        };
-        let stem = Stem {
-            target: self.about.target.clone(),
-            authority: self.about.authority.clone(),
-            listener: listener.clone(),
-            routes,
-            virtual_host,
-            warnings: listener_warning.iter().cloned().chain(routes_warning).collect(),
-        };
-        self.use_stem(stem)
+        }
     }
 
     /// Uses a stem at once if it only differs in its warnings, else when its clusters are ready.
@@ -250,16 +184,9 @@ impl Resolver {
         changed
     }
 
-    /// Whether deleted routes that are in use serve on for a while: the listener may be about to lead to others, or to end.
-    fn has_grace(&mut self, name: &Arc<str>, now: Instant) -> bool {
-        let is_in_use = self.current.as_ref().is_some_and(|current| current.routes.name == *name);
-        let Some(routes) = self.routes.as_mut().filter(|_| is_in_use) else { return false };
-        now < *routes.grace.get_or_insert(now + self.grace)
-    }
-
-    /// Until when deleted routes serve on.
-    fn routes_grace(&self) -> Option<Instant> {
-        self.routes.as_ref().filter(|_| self.current.is_some()).and_then(|routes| routes.grace)
+    /// When something that is in use on the way and deleted stops to serve.
+    fn way_timeout(&self) -> Option<Instant> {
+        self.way.next_timeout().filter(|_| self.current.is_some())
     }
 
     fn prepare(&mut self, stem: Option<Arc<Stem>>) {
@@ -279,47 +206,6 @@ impl Resolver {
             self.orders.push_back(Order::Publish(Err(reason.clone())));
             self.failed = Some(reason);
         }
-    }
-
-    /// Watches these routes alone; gives what is seen of them.
-    fn watch_routes(&mut self, name: Option<&Arc<str>>) -> Option<Arc<Observed<RouteConfiguration>>> {
-        if self.routes.as_ref().map(|routes| &routes.name) != name {
-            let old = mem::replace(
-                &mut self.routes,
-                name.map(|name| Routes { name: name.clone(), seen: None, grace: None }),
-            );
-            self.orders.extend(name.map(|name| Order::Watch(Key::Routes(name.clone()))));
-            self.orders.extend(old.map(|old| Order::Unwatch(Key::Routes(old.name))));
-        }
-        self.routes.as_ref().and_then(|routes| routes.seen.clone())
-    }
-
-    fn no_api_listener(&self) -> WatchError {
-        let name = &self.about.listener;
-        let text =
-            format!("client-side listener resource {name:?} does not contain API listener configuration");
-        self.error(Code::FailedPrecondition, (Listener::TYPE_URL, name.clone()), text)
-    }
-
-    fn no_virtual_host(&self, listener: &Listener, routes: &RouteConfiguration) -> WatchError {
-        let domains = routes.virtual_hosts.iter().flat_map(|host| &host.domains);
-        let mut domains = domains.map(|domain| domain.as_str()).take(SHOWN_DOMAINS + 1).collect::<Vec<_>>();
-        if domains.len() > SHOWN_DOMAINS {
-            domains[SHOWN_DOMAINS] = "…";
-        }
-        let domains = if domains.is_empty() { "none".to_owned() } else { domains.join(", ") };
-        let text =
-            format!("could not find VirtualHost for {:?}; the domains are: {domains}", self.about.authority);
-        // Routes within a listener need no name.
-        let about = match &*routes.name {
-            "" => (Listener::TYPE_URL, listener.name.clone()),
-            _ => (RouteConfiguration::TYPE_URL, routes.name.clone()),
-        };
-        self.error(Code::NotFound, about, text)
-    }
-
-    fn error(&self, code: Code, (type_url, name): (&'static str, Arc<str>), text: String) -> WatchError {
-        WatchError::new(code, Blame::Peer, Subject { type_url, name, node: self.about.node_id.clone() }, text)
     }
 }
 
@@ -347,6 +233,3 @@ impl From<&Source> for Key {
         }
     }
 }
-
-/// How many domains an error lists.
-const SHOWN_DOMAINS: usize = 8;

@@ -1,0 +1,104 @@
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::resolver::{Key, Order};
+use crate::{error::WatchError, observed::Observed};
+
+/// One resource on the way from a listener to its virtual host, which the resources before it name.
+#[derive(Debug)]
+pub(super) struct Leg<T> {
+    key: fn(Arc<str>) -> Key,
+    watched: Option<Watched<T>>,
+    /// The way leads over it.
+    wanted: bool,
+}
+
+#[derive(Debug)]
+struct Watched<T> {
+    name: Arc<str>,
+    seen: Option<Arc<Observed<T>>>,
+    /// Until when it outlives its deletion.
+    grace: Option<Instant>,
+}
+
+/// Why a way does not lead to a virtual host, at least not yet.
+#[derive(Debug)]
+pub(super) enum End {
+    /// Something is not known yet: the tree in use serves until it is (F2).
+    Unknown,
+    /// Something cannot be had for now: the tree in use serves.
+    Blocked(WatchError),
+    /// There is none.
+    Nowhere(WatchError),
+}
+
+impl<T> Leg<T> {
+    /// `key` says what is to be watched for a name.
+    pub(super) fn new(key: fn(Arc<str>) -> Key) -> Self {
+        Self { key, watched: None, wanted: false }
+    }
+
+    /// Says what is seen of what is watched.
+    pub(super) fn on_seen(&mut self, seen: Arc<Observed<T>>) {
+        if let Some(watched) = &mut self.watched {
+            (watched.seen, watched.grace) = (Some(seen), None);
+        }
+    }
+
+    /// The way is about to be followed anew.
+    pub(super) fn begin(&mut self) {
+        self.wanted = false;
+    }
+
+    /// The way leads over this name: it is watched, and no other.
+    pub(super) fn lead(&mut self, name: &Arc<str>, orders: &mut Vec<Order>) {
+        self.wanted = true;
+        if self.name() != Some(name) {
+            let watched = Watched { name: name.clone(), seen: None, grace: None };
+            orders.push(Order::Watch((self.key)(name.clone())));
+            let old = self.watched.replace(watched);
+            orders.extend(old.map(|old| Order::Unwatch((self.key)(old.name))));
+        }
+    }
+
+    /// The way was followed: what it does not lead over is let go.
+    pub(super) fn end(&mut self, orders: &mut Vec<Order>) {
+        let old = self.watched.take_if(|_| !self.wanted);
+        orders.extend(old.map(|old| Order::Unwatch((self.key)(old.name))));
+    }
+
+    /// The resource, and why it may be stale. One that is in use serves on for `grace` after its deletion: what leads to it
+    /// may be about to lead elsewhere, or to end.
+    pub(super) fn step(
+        &mut self,
+        in_use: bool,
+        grace: Duration,
+        now: Instant,
+    ) -> Result<(Arc<T>, Option<WatchError>), End> {
+        let Some(watched) = &mut self.watched else { return Err(End::Unknown) };
+        match watched.seen.as_deref() {
+            None | Some(Observed::Pending) => Err(End::Unknown),
+            Some(Observed::Present { resource, warning, .. }) => Ok((resource.clone(), warning.clone())),
+            Some(Observed::Absent { reason }) if reason.is_transient() || reason.is_rejected() => {
+                Err(End::Blocked(reason.clone()))
+            }
+            Some(Observed::Absent { reason })
+                if in_use && reason.is_not_found() && now < *watched.grace.get_or_insert(now + grace) =>
+            {
+                Err(End::Blocked(reason.clone()))
+            }
+            Some(Observed::Absent { reason }) => Err(End::Nowhere(reason.clone())),
+        }
+    }
+
+    /// Until when it serves on though it is deleted.
+    pub(super) fn grace(&self) -> Option<Instant> {
+        self.watched.as_ref().and_then(|watched| watched.grace)
+    }
+
+    fn name(&self) -> Option<&Arc<str>> {
+        self.watched.as_ref().map(|watched| &watched.name)
+    }
+}

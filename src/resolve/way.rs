@@ -1,0 +1,134 @@
+use std::{
+    mem,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{
+    leg::{End, Leg},
+    resolver::{About, Key, Order},
+    snapshot::Stem,
+};
+use crate::{
+    error::{Blame, Code, Subject, WatchError},
+    observed::Observed,
+    resource::{Listener, Resource, RouteConfiguration, listener::RouteSource},
+};
+
+/// The way from the listener of a target to the virtual host for its authority.
+///
+/// ```text
+///  listener ─▶ routes ─▶ virtual host
+/// ```
+///
+/// Each step names what is watched for the next, or says why there is no way on.
+#[derive(Debug)]
+pub(super) struct Way {
+    about: About,
+    listener: Option<Arc<Observed<Listener>>>,
+    routes: Leg<RouteConfiguration>,
+    /// For how long what is in use outlives its deletion.
+    grace: Duration,
+    orders: Vec<Order>,
+}
+
+impl Way {
+    pub(super) fn new(about: About, grace: Duration) -> Self {
+        let watch = Order::Watch(Key::Listener(about.listener.clone()));
+        Self { about, listener: None, routes: Leg::new(Key::Routes), grace, orders: vec![watch] }
+    }
+
+    pub(super) fn on_listener(&mut self, seen: Arc<Observed<Listener>>) {
+        self.listener = Some(seen);
+    }
+
+    pub(super) fn on_routes(&mut self, seen: Arc<Observed<RouteConfiguration>>) {
+        self.routes.on_seen(seen);
+    }
+
+    /// What is to be watched, and what not any more.
+    pub(super) fn take_orders(&mut self) -> Vec<Order> {
+        mem::take(&mut self.orders)
+    }
+
+    /// Until when something that is in use and deleted serves on.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        self.routes.grace()
+    }
+
+    /// Goes from the listener as far as it leads. `current` is the tree in use.
+    pub(super) fn follow(&mut self, current: Option<&Stem>, now: Instant) -> Result<Stem, End> {
+        self.routes.begin();
+        let found = self.find(current, now);
+        // While the way is blocked, what was behind is needed again as soon as it is open.
+        if !matches!(found, Err(End::Blocked(_))) {
+            self.routes.end(&mut self.orders);
+        }
+        found
+    }
+
+    fn find(&mut self, current: Option<&Stem>, now: Instant) -> Result<Stem, End> {
+        let (listener, warning) = self.listener()?;
+        let mut warnings: Vec<_> = warning.into_iter().collect();
+        let routes = match listener.api().map(|api| &api.routes) {
+            None => return Err(End::Nowhere(self.no_api_listener())),
+            Some(RouteSource::Inline(routes)) => routes.clone(),
+            Some(RouteSource::Rds(name)) => {
+                self.routes.lead(name, &mut self.orders);
+                let in_use = current.is_some_and(|current| current.routes.name == *name);
+                let (routes, warning) = self.routes.step(in_use, self.grace, now)?;
+                warnings.extend(warning);
+                routes
+            }
+        };
+        let virtual_host = routes.virtual_host_index(&self.about.authority);
+        let virtual_host =
+            virtual_host.ok_or_else(|| End::Nowhere(self.no_virtual_host(&listener, &routes)))?;
+        let (target, authority) = (self.about.target.clone(), self.about.authority.clone());
+        Ok(Stem { target, authority, listener, routes, virtual_host, warnings })
+    }
+
+    fn listener(&self) -> Result<(Arc<Listener>, Option<WatchError>), End> {
+        match self.listener.as_deref() {
+            None | Some(Observed::Pending) => Err(End::Unknown),
+            Some(Observed::Absent { reason }) => Err(End::Nowhere(reason.clone())),
+            Some(Observed::Present { resource, warning, .. }) => Ok((resource.clone(), warning.clone())),
+        }
+    }
+
+    fn no_api_listener(&self) -> WatchError {
+        let name = &self.about.listener;
+        let text =
+            format!("client-side listener resource {name:?} does not contain API listener configuration");
+        self.error(Code::FailedPrecondition, (Listener::TYPE_URL, name.clone()), text)
+    }
+
+    fn no_virtual_host(&self, listener: &Listener, routes: &RouteConfiguration) -> WatchError {
+        let domains = routes.virtual_hosts.iter().flat_map(|host| &host.domains);
+        let domains = some_of(domains.map(|domain| domain.as_str()));
+        let text =
+            format!("could not find VirtualHost for {:?}; the domains are: {domains}", self.about.authority);
+        // Routes within a listener need no name.
+        let about = match &*routes.name {
+            "" => (Listener::TYPE_URL, listener.name.clone()),
+            _ => (RouteConfiguration::TYPE_URL, routes.name.clone()),
+        };
+        self.error(Code::NotFound, about, text)
+    }
+
+    fn error(&self, code: Code, (type_url, name): (&'static str, Arc<str>), text: String) -> WatchError {
+        WatchError::new(code, Blame::Peer, Subject { type_url, name, node: self.about.node_id.clone() }, text)
+    }
+}
+
+/// The first few texts, for an error.
+fn some_of<'a>(texts: impl Iterator<Item = &'a str>) -> String {
+    let mut texts = texts.take(SHOWN + 1).collect::<Vec<_>>();
+    if texts.len() > SHOWN {
+        texts[SHOWN] = "…";
+    }
+    if texts.is_empty() { "none".to_owned() } else { texts.join(", ") }
+}
+
+/// How many domains an error lists.
+const SHOWN: usize = 8;
