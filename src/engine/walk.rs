@@ -7,15 +7,17 @@ use std::{
 
 use tracing::debug;
 
-use super::{Engine, Names, View};
+use super::{Engine, Names, Refusal, View};
 use crate::{
-    config::Target,
+    config::{ApiType, Server, Target},
     error::{Blame, Code, Subject, WatchError},
+    name::ResourceName,
     observed::Observed,
     protocol::{Output, ViewId},
     resolve::{About, Endpoints, HostOrder, Key, Order, Resolved, Resolver, Seen, Source},
     resource::{
         Cluster, ClusterLoadAssignment, Erased, Listener, Resource, ResourceType, RouteConfiguration,
+        VirtualHost,
     },
 };
 
@@ -171,6 +173,7 @@ impl Engine {
             Key::Routes(name) => {
                 self.begin(view, ResourceType::of::<RouteConfiguration>(), Names::One(name.into()), now);
             }
+            Key::VirtualHost(name) => self.begin_on_demand(view, name, now),
             Key::Cluster(name) => {
                 self.begin(view, ResourceType::of::<Cluster>(), Names::One(name.into()), now)
             }
@@ -181,10 +184,45 @@ impl Engine {
         }
     }
 
+    /// Virtual hosts on demand are of the incremental variant alone (B3.5): a server that speaks the other is not asked.
+    fn begin_on_demand(&mut self, view: ViewId, name: Arc<str>, now: Instant) {
+        let ty = ResourceType::of::<VirtualHost>();
+        let names = Names::One(name.into());
+        match self.check_on_demand(&names, now) {
+            Ok(()) => self.begin(view, ty, names, now),
+            Err(refusal) => {
+                let ty = self.type_id(ty);
+                let refused = View::Refused(self.refuse(view, ty, &names, refusal));
+                self.views.insert(view, refused);
+            }
+        }
+    }
+
+    fn check_on_demand(&mut self, names: &Names, now: Instant) -> Result<(), Refusal> {
+        let name = ResourceName::parse(&names.text()).map_err(|error| Refusal::invalid(error.to_string()))?;
+        let group = self.group_for(&name, now)?;
+        let servers = &self.groups.get(group).servers;
+        let api_type = |server: &Server| server.api_type.unwrap_or(self.settings.api_type);
+        match servers.first() {
+            Some(first) if !servers.iter().any(|server| api_type(server).is_delta()) => {
+                let message = format!(
+                    "virtual hosts on demand (VHDS) need an api_type of {}; that of xDS server {} is {}",
+                    ApiType::AggregatedDeltaGrpc,
+                    first.uri,
+                    api_type(first)
+                );
+                Err(Refusal { code: Code::Unimplemented, message })
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
     fn unwatch_for_walk(&mut self, key: &Key, view: ViewId, now: Instant) {
         self.walks.owners.remove(&view);
         match key {
-            Key::Listener(_) | Key::Routes(_) | Key::Cluster(_) | Key::Endpoints(_) => self.end(view, now),
+            Key::Listener(_) | Key::Routes(_) | Key::VirtualHost(_) | Key::Cluster(_) | Key::Endpoints(_) => {
+                self.end(view, now)
+            }
             Key::Host(address) => self.hosts.unwatch(view, address),
         }
     }
@@ -242,6 +280,7 @@ impl Walks {
         self.tell_resolver(view, |key| match key {
             Key::Listener(_) => Seen::Listener(typed(observed)),
             Key::Routes(_) => Seen::Routes(typed(observed)),
+            Key::VirtualHost(_) => Seen::VirtualHost(typed(observed)),
             Key::Cluster(name) => Seen::Cluster(name.clone(), typed(observed)),
             Key::Endpoints(name) => {
                 Seen::Endpoints(Source::Eds(name.clone()), Endpoints::Eds(typed(observed)))

@@ -200,6 +200,15 @@ impl ResourceName {
         self.with_context_params(params.composed(&ContextParams::default(), &[], &[(attribute, value)]))
     }
 
+    /// The name of a part of what has this name, as a resource of its own type: one segment longer, and without directives.
+    /// That of an opaque name is an opaque name.
+    pub(crate) fn part(&self, resource_type: &str, segment: &str) -> Self {
+        match self.xdstp() {
+            Some(xdstp) => Self::from_xdstp(xdstp.part(resource_type, segment)),
+            None => Self { canonical: format!("{}/{segment}", self.canonical).into(), xdstp: None },
+        }
+    }
+
     /// This name without its alternative.
     pub(crate) fn without_alt(&self) -> Self {
         match &self.xdstp {

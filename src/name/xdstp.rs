@@ -93,6 +93,11 @@ impl XdstpName {
         Self { id, ..self.clone() }
     }
 
+    pub(super) fn part(&self, resource_type: &str, segment: &str) -> Self {
+        let id = if self.id.is_empty() { segment.to_owned() } else { format!("{}/{segment}", self.id) };
+        Self { resource_type: resource_type.to_owned(), id, ..self.without_directives() }
+    }
+
     pub(super) fn without_alt(&self) -> Self {
         Self { directives: self.directives.without_alt(), ..self.clone() }
     }

@@ -6,7 +6,7 @@ use prost::Message;
 
 use super::{
     Snapshot,
-    snapshot::{ClusterEntry, Stem},
+    snapshot::{ClusterEntry, HostChoice, Stem},
 };
 use crate::{
     error::{Blame, Code, Subject, WatchError},
@@ -158,7 +158,7 @@ impl Draft {
             authority: authority.into(),
             listener: parse(&listener),
             routes,
-            virtual_host,
+            virtual_host: HostChoice::Inline(virtual_host),
             warnings,
         };
         let clusters = clusters.into_iter().map(|entry| (entry.name.clone(), Arc::new(entry))).collect();

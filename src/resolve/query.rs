@@ -74,9 +74,7 @@ impl Snapshot {
     /// }
     /// ```
     pub fn route(&self, query: &RouteQuery<'_>) -> Option<RouteView<'_>> {
-        let of_another_host =
-            |host| self.route_config().virtual_host_index(host) != Some(self.stem.virtual_host);
-        if query.host.is_some_and(of_another_host) {
+        if query.host.is_some_and(|host| !self.stem.is_for(host)) {
             return None;
         }
         Some(RouteView::new(self, query.route_in(self.virtual_host())?))

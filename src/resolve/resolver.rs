@@ -16,7 +16,7 @@ use super::{
 use crate::{
     error::WatchError,
     observed::Observed,
-    resource::{Cluster, Listener, RouteConfiguration, cluster::HostPort},
+    resource::{Cluster, Listener, RouteConfiguration, VirtualHost, cluster::HostPort},
 };
 
 /// What one target resolves to, from what is known of the resources that it leads to (A74).
@@ -59,6 +59,7 @@ pub(crate) struct About {
 pub(crate) enum Key {
     Listener(Arc<str>),
     Routes(Arc<str>),
+    VirtualHost(Arc<str>),
     Cluster(Arc<str>),
     Endpoints(Arc<str>),
     Host(HostPort),
@@ -69,6 +70,7 @@ pub(crate) enum Key {
 pub(crate) enum Seen {
     Listener(Arc<Observed<Listener>>),
     Routes(Arc<Observed<RouteConfiguration>>),
+    VirtualHost(Arc<Observed<VirtualHost>>),
     Cluster(Arc<str>, Arc<Observed<Cluster>>),
     Endpoints(Source, Endpoints),
 }
@@ -94,6 +96,7 @@ impl Resolver {
         match seen {
             Seen::Listener(seen) => self.way.on_listener(seen),
             Seen::Routes(seen) => self.way.on_routes(seen),
+            Seen::VirtualHost(seen) => self.way.on_virtual_host(seen),
             Seen::Cluster(name, seen) => return self.graph.on_cluster(&name, seen),
             Seen::Endpoints(source, seen) => return self.graph.on_endpoints(&source, seen),
         }
@@ -214,12 +217,12 @@ impl Stem {
     fn is_of(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.listener, &other.listener)
             && Arc::ptr_eq(&self.routes, &other.routes)
-            && self.virtual_host == other.virtual_host
+            && self.virtual_host.is_same(&other.virtual_host)
     }
 
     /// The clusters that the routes of the virtual host lead to, each once (F4).
     fn clusters(&self) -> Vec<Arc<str>> {
-        let routes = &self.routes.virtual_hosts[self.virtual_host].routes;
+        let routes = &self.virtual_host().routes;
         let names: BTreeSet<_> = routes.iter().flat_map(|route| route.action.clusters()).collect();
         names.into_iter().cloned().collect()
     }

@@ -27,10 +27,18 @@ pub(crate) struct Stem {
     pub(crate) authority: Arc<str>,
     pub(crate) listener: Arc<Listener>,
     pub(crate) routes: Arc<RouteConfiguration>,
-    /// The index of the virtual host in `routes`.
-    pub(crate) virtual_host: usize,
+    pub(crate) virtual_host: HostChoice,
     /// Why the listener or the routes may be stale.
     pub(crate) warnings: Vec<WatchError>,
+}
+
+/// Which virtual host it is.
+#[derive(Debug, Clone)]
+pub(crate) enum HostChoice {
+    /// One of the route configuration, by its index.
+    Inline(usize),
+    /// A resource by itself, with the name that it was asked for by.
+    OnDemand(Arc<str>, Arc<VirtualHost>),
 }
 
 /// What is known of a cluster.
@@ -74,7 +82,37 @@ impl Snapshot {
 
     /// The virtual host whose clusters are in the snapshot.
     pub fn virtual_host(&self) -> &VirtualHost {
-        &self.stem.routes.virtual_hosts[self.stem.virtual_host]
+        self.stem.virtual_host()
+    }
+}
+
+impl Stem {
+    pub(super) fn virtual_host(&self) -> &VirtualHost {
+        match &self.virtual_host {
+            HostChoice::Inline(index) => &self.routes.virtual_hosts[*index],
+            HostChoice::OnDemand(_, host) => host,
+        }
+    }
+
+    /// Whether requests for a host take the routes of the virtual host.
+    pub(super) fn is_for(&self, host: &str) -> bool {
+        let inline = self.routes.virtual_host_index(host);
+        match &self.virtual_host {
+            HostChoice::Inline(index) => inline == Some(*index),
+            HostChoice::OnDemand(_, on_demand) => inline.is_none() && on_demand.fit(host).is_some(),
+        }
+    }
+}
+
+impl HostChoice {
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Inline(index), Self::Inline(other)) => index == other,
+            (Self::OnDemand(name, host), Self::OnDemand(others, other)) => {
+                name == others && Arc::ptr_eq(host, other)
+            }
+            (Self::Inline(_), Self::OnDemand(..)) | (Self::OnDemand(..), Self::Inline(_)) => false,
+        }
     }
 }
 

@@ -7,18 +7,19 @@ use std::{
 use super::{
     leg::{End, Leg},
     resolver::{About, Key, Order},
-    snapshot::Stem,
+    snapshot::{HostChoice, Stem},
 };
 use crate::{
     error::{Blame, Code, Subject, WatchError},
     observed::Observed,
-    resource::{Listener, Resource, RouteConfiguration, listener::RouteSource},
+    resource::{Listener, Resource, RouteConfiguration, VirtualHost, listener::RouteSource},
 };
 
 /// The way from the listener of a target to the virtual host for its authority.
 ///
 /// ```text
-///  listener ─▶ routes ─▶ virtual host
+///  listener ─▶ routes ─┬─▶ virtual host in them
+///                      └─▶ virtual host on demand (VHDS)
 /// ```
 ///
 /// Each step names what is watched for the next, or says why there is no way on.
@@ -27,6 +28,7 @@ pub(super) struct Way {
     about: About,
     listener: Option<Arc<Observed<Listener>>>,
     routes: Leg<RouteConfiguration>,
+    virtual_host: Leg<VirtualHost>,
     /// For how long what is in use outlives its deletion.
     grace: Duration,
     orders: Vec<Order>,
@@ -35,7 +37,14 @@ pub(super) struct Way {
 impl Way {
     pub(super) fn new(about: About, grace: Duration) -> Self {
         let watch = Order::Watch(Key::Listener(about.listener.clone()));
-        Self { about, listener: None, routes: Leg::new(Key::Routes), grace, orders: vec![watch] }
+        Self {
+            about,
+            listener: None,
+            routes: Leg::new(Key::Routes),
+            virtual_host: Leg::new(Key::VirtualHost),
+            grace,
+            orders: vec![watch],
+        }
     }
 
     pub(super) fn on_listener(&mut self, seen: Arc<Observed<Listener>>) {
@@ -46,6 +55,10 @@ impl Way {
         self.routes.on_seen(seen);
     }
 
+    pub(super) fn on_virtual_host(&mut self, seen: Arc<Observed<VirtualHost>>) {
+        self.virtual_host.on_seen(seen);
+    }
+
     /// What is to be watched, and what not any more.
     pub(super) fn take_orders(&mut self) -> Vec<Order> {
         mem::take(&mut self.orders)
@@ -53,16 +66,18 @@ impl Way {
 
     /// Until when something that is in use and deleted serves on.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
-        self.routes.grace()
+        self.routes.grace().into_iter().chain(self.virtual_host.grace()).min()
     }
 
     /// Goes from the listener as far as it leads. `current` is the tree in use.
     pub(super) fn follow(&mut self, current: Option<&Stem>, now: Instant) -> Result<Stem, End> {
         self.routes.begin();
+        self.virtual_host.begin();
         let found = self.find(current, now);
         // While the way is blocked, what was behind is needed again as soon as it is open.
         if !matches!(found, Err(End::Blocked(_))) {
             self.routes.end(&mut self.orders);
+            self.virtual_host.end(&mut self.orders);
         }
         found
     }
@@ -81,11 +96,38 @@ impl Way {
                 routes
             }
         };
-        let virtual_host = routes.virtual_host_index(&self.about.authority);
-        let virtual_host =
-            virtual_host.ok_or_else(|| End::Nowhere(self.no_virtual_host(&listener, &routes)))?;
+        let (virtual_host, warning) = match routes.virtual_host_index(&self.about.authority) {
+            Some(index) => (HostChoice::Inline(index), None),
+            None if routes.vhds => self.on_demand(&routes, current, now)?,
+            None => return Err(End::Nowhere(self.no_virtual_host(&listener, &routes))),
+        };
+        warnings.extend(warning);
         let (target, authority) = (self.about.target.clone(), self.about.authority.clone());
         Ok(Stem { target, authority, listener, routes, virtual_host, warnings })
+    }
+
+    /// The virtual host that the server has for the authority, beside those in the routes.
+    fn on_demand(
+        &mut self,
+        routes: &RouteConfiguration,
+        current: Option<&Stem>,
+        now: Instant,
+    ) -> Result<(HostChoice, Option<WatchError>), End> {
+        let name = VirtualHost::resource_name(&routes.name, &self.about.authority).into();
+        self.virtual_host.lead(&name, &mut self.orders);
+        let in_use = current.is_some_and(|current| match &current.virtual_host {
+            HostChoice::OnDemand(other, _) => *other == name,
+            HostChoice::Inline(_) => false,
+        });
+        let (host, warning) = self.virtual_host.step(in_use, self.grace, now)?;
+        match host.fit(&self.about.authority) {
+            Some(_) => Ok((HostChoice::OnDemand(name, host), warning)),
+            None => {
+                let domains = some_of(host.domains.iter().map(|domain| domain.as_str()));
+                let text = format!("it is not for {:?}; its domains are: {domains}", self.about.authority);
+                Err(End::Nowhere(self.error(Code::NotFound, (VirtualHost::TYPE_URL, name), text)))
+            }
+        }
     }
 
     fn listener(&self) -> Result<(Arc<Listener>, Option<WatchError>), End> {

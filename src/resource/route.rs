@@ -1,6 +1,6 @@
 //! Route configurations and their routes.
 
-use std::sync::Arc;
+use std::{ops::Not, sync::Arc};
 
 use bytes::Bytes;
 use prost::Message;
@@ -33,6 +33,10 @@ pub struct RouteConfiguration {
     pub name: Arc<str>,
     /// The virtual hosts, in the order of the message; there may be none.
     pub virtual_hosts: VirtualHosts,
+    /// Whether the server has more virtual hosts, that are resources by themselves (VHDS): see
+    /// [`VirtualHost::resource_name`]. A resolution asks for the one that it needs.
+    #[serde(skip_serializing_if = "Not::not")]
+    pub vhds: bool,
 }
 
 /// A route: what a request must look like, and what then happens to it.
@@ -60,7 +64,14 @@ impl RouteConfiguration {
         let virtual_hosts = parts::each("virtual_hosts", message.virtual_hosts, |host| {
             VirtualHost::parse_message(host, &scope)
         })?;
-        Ok(Self { name: message.name.into(), virtual_hosts: VirtualHosts::new(virtual_hosts) })
+        if let Some(vhds) = &message.vhds {
+            parts::same_stream(vhds.config_source.as_ref()).map_err(|e| e.at("config_source").at("vhds"))?;
+            if message.name.is_empty() {
+                return Err(Invalid::field("vhds", "needs a name of the route configuration"));
+            }
+        }
+        let virtual_hosts = VirtualHosts::new(virtual_hosts);
+        Ok(Self { name: message.name.into(), virtual_hosts, vhds: message.vhds.is_some() })
     }
 
     /// The virtual host for a host, by the domain that fits it best (A28-1, see [`Fit`](super::matcher::Fit)); the first

@@ -16,7 +16,7 @@ use super::{
     route::{Route, Routes},
     route_action::Scope,
 };
-use crate::pb::envoy::config::route::v3 as pb;
+use crate::{name::ResourceName, pb::envoy::config::route::v3 as pb};
 
 /// The routes of some hosts: a part of a [`RouteConfiguration`](super::RouteConfiguration), or a resource by itself.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -58,7 +58,11 @@ impl VirtualHost {
     }
 
     /// The name to ask for the virtual host of a host by, in the service for virtual hosts (VHDS): the name of the route
-    /// configuration and the host, `routes/shop.example`.
+    /// configuration and the host, `routes/shop.example`. The host is what requests have in `:authority`, with its port if they
+    /// have one there, in lower case, as hosts of other cases are the same.
+    ///
+    /// Where the route configuration has an `xdstp:` name, that of the virtual host has the same authority and context
+    /// parameters, and the host is the last segment of its id.
     ///
     /// The server need not have a resource of that name: in the incremental variant it sends the one that has it for an alias,
     /// and a watch of the alias shows that.
@@ -71,7 +75,11 @@ impl VirtualHost {
     /// }
     /// ```
     pub fn resource_name(route_config: &str, host: &str) -> String {
-        format!("{route_config}/{host}")
+        let host = host.to_ascii_lowercase();
+        match ResourceName::parse(route_config) {
+            Ok(name) => name.part(parts::message_name(Self::TYPE_URL), &host).to_string(),
+            Err(_) => format!("{route_config}/{host}"),
+        }
     }
 
     /// How well the best of the domains fits a host; `None` if none does.

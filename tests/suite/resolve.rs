@@ -3,6 +3,7 @@
 mod dns;
 mod errors;
 mod holds;
+mod on_demand;
 mod targets;
 mod tree;
 

@@ -12,6 +12,8 @@ use crate::{
     testing::resources::{cluster, endpoints, listener, route, route_config},
 };
 
+mod on_demand;
+
 /// A response of one type, whose version and nonce are the same text.
 fn response<R: Into<AnyResource>>(
     version: &str,

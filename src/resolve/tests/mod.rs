@@ -1,5 +1,6 @@
 mod aggregates;
 mod hosts;
+mod on_demand;
 mod plugins;
 mod rig;
 mod rules;

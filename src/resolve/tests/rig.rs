@@ -4,12 +4,19 @@ use std::time::{Duration, Instant};
 
 use prost::Message;
 
-use super::super::{dns::HostSeen, snapshot::ClusterEntry, *};
+use super::super::{
+    dns::HostSeen,
+    snapshot::{ClusterEntry, HostChoice},
+    *,
+};
 use crate::{
     error::{Blame, Code, Subject},
     observed::Observed,
+    pb::envoy::config::route::v3::VirtualHost,
     resource::{Context, Resource, Version, cluster::HostPort},
-    testing::resources::{ClusterBuilder, EndpointsBuilder, ListenerBuilder, RouteConfigBuilder},
+    testing::resources::{
+        ClusterBuilder, EndpointsBuilder, ListenerBuilder, RouteConfigBuilder, route, route_config,
+    },
 };
 
 pub(super) const GRACE: Duration = Duration::from_secs(1);
@@ -58,6 +65,15 @@ impl Rig {
 
     pub(super) fn routes(&mut self, routes: RouteConfigBuilder) -> Vec<String> {
         self.tell(Seen::Routes(present(&routes.into_message(), None)))
+    }
+
+    /// A virtual host by itself, of this name and for this domain, that leads to a cluster of its own.
+    pub(super) fn virtual_host(&mut self, (name, domain): (&str, &str), cluster: &str) -> Vec<String> {
+        self.tell(Seen::VirtualHost(present(&virtual_host((name, domain), cluster), None)))
+    }
+
+    pub(super) fn no_virtual_host(&mut self, name: &str, code: Code) -> Vec<String> {
+        self.tell(Seen::VirtualHost(absent(name, code)))
     }
 
     pub(super) fn cluster(&mut self, cluster: ClusterBuilder) -> Vec<String> {
@@ -137,6 +153,12 @@ impl Rig {
     }
 }
 
+/// A virtual host for one domain, that leads to one cluster.
+pub(super) fn virtual_host((name, domain): (&str, &str), cluster: &str) -> VirtualHost {
+    let config = route_config("").virtual_host([domain], [route::prefix("/").cluster(cluster)]);
+    VirtualHost { name: name.into(), ..config.into_message().virtual_hosts[0].clone() }
+}
+
 pub(super) fn present<T: Resource>(message: &impl Message, warning: Option<WatchError>) -> Arc<Observed<T>> {
     let resource =
         T::parse(message.encode_to_vec().into(), &Context::new()).unwrap_or_else(|e| panic!("{e}"));
@@ -158,6 +180,7 @@ fn say_key(key: &Key) -> String {
     match key {
         Key::Listener(name) => format!("listener {name}"),
         Key::Routes(name) => format!("routes {name}"),
+        Key::VirtualHost(name) => format!("virtual host {name}"),
         Key::Cluster(name) => format!("cluster {name}"),
         Key::Endpoints(name) => format!("endpoints {name}"),
         Key::Host(address) => format!("host {address}"),
@@ -167,7 +190,11 @@ fn say_key(key: &Key) -> String {
 fn say_tree(tree: &Snapshot) -> String {
     let clusters: Vec<_> = tree.clusters.values().map(|entry| say_entry(entry)).collect();
     let warnings: Vec<_> = tree.stem.warnings.iter().map(|why| format!(" ({})", why.code())).collect();
-    format!("{}: {}{}", tree.stem.routes.name, clusters.join(" "), warnings.concat())
+    let on_demand = match &tree.stem.virtual_host {
+        HostChoice::Inline(_) => String::new(),
+        HostChoice::OnDemand(_, host) => format!(" {}", host.name),
+    };
+    format!("{}{on_demand}: {}{}", tree.stem.routes.name, clusters.join(" "), warnings.concat())
 }
 
 fn say_entry(entry: &ClusterEntry) -> String {

@@ -4,15 +4,20 @@ use serde_json::json;
 use super::*;
 use crate::{
     pb::{
-        envoy::config::core::v3::TypedExtensionConfig,
+        envoy::{
+            config::core::v3::{ConfigSource, TypedExtensionConfig, config_source::ConfigSourceSpecifier},
+            extensions::filters::network::http_connection_manager::v3::{
+                HttpConnectionManager, http_connection_manager::RouteSpecifier,
+            },
+        },
         google::protobuf::{Any, UInt32Value},
     },
     resource::{
-        Extension, Payload, Registry,
+        Extension, Listener, Payload, Registry,
         route_action::ClusterChoice,
         samples::{
-            acting, any, by, configuration, matching, only_route, parse, parse_in, parse_routes, prefix,
-            rejection, routes, to, virtual_host,
+            acting, any, api_listener, by, configuration, manager, matching, only_route, parse, parse_in,
+            parse_routes, prefix, rejection, routes, to, virtual_host,
         },
     },
 };
@@ -32,6 +37,50 @@ fn r5_accepts_no_virtual_hosts() {
     let parsed: RouteConfiguration = parse(&configuration(Vec::new())).unwrap();
     assert_eq!((&*parsed.name, parsed.virtual_hosts.len()), ("shop", 0));
     assert_eq!(parsed.virtual_host("shop"), None);
+}
+
+fn with_vhds(source: Option<ConfigSourceSpecifier>) -> pb::RouteConfiguration {
+    let source = ConfigSource { config_source_specifier: source, ..Default::default() };
+    let vhds = Some(pb::Vhds { config_source: Some(source) });
+    pb::RouteConfiguration { vhds, ..configuration(vec![virtual_host(&["*"], Vec::new())]) }
+}
+
+#[test]
+fn r29_accepts_virtual_hosts_on_demand_from_the_same_server() {
+    let parsed: RouteConfiguration = parse(&configuration(Vec::new())).unwrap();
+    assert!(!parsed.vhds);
+    for source in
+        [ConfigSourceSpecifier::Ads(Default::default()), ConfigSourceSpecifier::Self_(Default::default())]
+    {
+        let parsed: RouteConfiguration = parse(&with_vhds(Some(source))).unwrap();
+        assert!(parsed.vhds && parsed.virtual_hosts.len() == 1);
+        assert_eq!(serde_json::to_value(&parsed).unwrap()["vhds"], json!(true));
+    }
+}
+
+#[test]
+fn r29_rejects_virtual_hosts_on_demand_from_elsewhere() {
+    let unset = "vhds.config_source: must be ads or self, is not set";
+    assert_eq!(rejected(&with_vhds(None)), unset);
+    let nowhere = pb::RouteConfiguration { vhds: Some(pb::Vhds::default()), ..with_vhds(None) };
+    assert_eq!(rejected(&nowhere), unset);
+    let elsewhere = ConfigSourceSpecifier::Path("/hosts".into());
+    assert_eq!(
+        rejected(&with_vhds(Some(elsewhere))),
+        "vhds.config_source: only the sources ads and self are supported"
+    );
+}
+
+#[test]
+fn r29_rejects_virtual_hosts_on_demand_of_routes_without_a_name() {
+    let source = Some(ConfigSourceSpecifier::Ads(Default::default()));
+    let nameless = pb::RouteConfiguration { name: String::new(), ..with_vhds(source) };
+    let inline =
+        HttpConnectionManager { route_specifier: Some(RouteSpecifier::RouteConfig(nameless)), ..manager() };
+    assert_eq!(
+        rejection::<Listener>(&api_listener(&inline)),
+        "api_listener.api_listener.route_config.vhds: needs a name of the route configuration"
+    );
 }
 
 #[test]

@@ -17,6 +17,17 @@ fn a_virtual_host_by_itself_is_checked_like_one_of_a_route_configuration() {
     assert_eq!(rejection::<VirtualHost>(&bad), "routes[0].route.cluster: must not be empty");
 }
 
+#[test]
+fn a_virtual_host_by_itself_is_the_same_as_in_a_route_configuration() {
+    let message = pb::VirtualHost {
+        retry_policy: Some(pb::RetryPolicy { retry_on: "unavailable".into(), ..Default::default() }),
+        ..virtual_host(&["a.shop", "*.shop"], vec![acting(to("a")), acting(to("b"))])
+    };
+    let config: crate::resource::RouteConfiguration =
+        parse(&crate::resource::samples::configuration(vec![message.clone()])).unwrap();
+    assert_eq!(parse::<VirtualHost>(&message).unwrap(), config.virtual_hosts[0]);
+}
+
 /// The plugins are declared in a route configuration, of which it knows nothing.
 #[test]
 fn r20_rejects_a_plugin_in_a_virtual_host_by_itself() {
@@ -40,5 +51,21 @@ fn the_best_domain_says_how_well_a_host_fits() {
 
 #[test]
 fn it_is_asked_for_by_route_configuration_and_host() {
-    assert_eq!(VirtualHost::resource_name("routes", "a.shop"), "routes/a.shop");
+    for (routes, host, name) in [
+        ("routes", "a.shop", "routes/a.shop"),
+        ("a/b", "A.Shop:8080", "a/b/a.shop:8080"),
+        (
+            "xdstp://mesh/envoy.config.route.v3.RouteConfiguration/a/b?x=y",
+            "shop",
+            "xdstp://mesh/envoy.config.route.v3.VirtualHost/a/b/shop?x=y",
+        ),
+        (
+            "xdstp:///envoy.config.route.v3.RouteConfiguration",
+            "shop",
+            "xdstp:///envoy.config.route.v3.VirtualHost/shop",
+        ),
+        ("xdstp:nothing", "shop", "xdstp:nothing/shop"),
+    ] {
+        assert_eq!(VirtualHost::resource_name(routes, host), name);
+    }
 }

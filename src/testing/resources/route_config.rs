@@ -1,10 +1,10 @@
-use super::builder;
+use super::{ads, builder};
 use crate::pb::{
     envoy::{
         config::{
             core::v3::RuntimeFractionalPercent,
             route::v3::{
-                HeaderMatcher, NonForwardingAction, Route, RouteAction, RouteConfiguration, RouteMatch,
+                HeaderMatcher, NonForwardingAction, Route, RouteAction, RouteConfiguration, RouteMatch, Vhds,
                 VirtualHost, WeightedCluster, header_matcher::HeaderMatchSpecifier, route::Action,
                 route_action::ClusterSpecifier, weighted_cluster::ClusterWeight,
             },
@@ -43,6 +43,13 @@ impl RouteConfigBuilder {
             routes: routes.into_iter().map(|route| route.message).collect(),
             ..VirtualHost::default()
         });
+        self
+    }
+
+    /// Lets clients ask the same server for further virtual hosts, each as a resource by itself (VHDS).
+    #[must_use]
+    pub fn vhds(mut self) -> Self {
+        self.message.vhds = Some(Vhds { config_source: Some(ads()) });
         self
     }
 }

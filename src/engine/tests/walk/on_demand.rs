@@ -1,0 +1,195 @@
+//! Virtual hosts that resolutions ask for on demand (VHDS): what is said on the wire, and what comes of the answers.
+
+use std::time::Duration;
+
+use prost::Message;
+
+use super::{super::rig::Rig, response as in_sotw};
+use crate::{
+    control_plane::AnyResource,
+    pb::{
+        envoy::{
+            config::route::v3 as pb,
+            service::discovery::v3::{
+                DeltaDiscoveryResponse, Resource as Wrapper, ResourceError, ResourceName,
+            },
+        },
+        google::{protobuf::Any, rpc::Status},
+    },
+    protocol::ViewId,
+    resource::{Resource, RouteConfiguration, VirtualHost},
+    testing::resources::{cluster, endpoints, listener, route, route_config},
+};
+
+/// A resource in its wrapper, with other names that it has.
+fn wrapped(resource: impl Into<AnyResource>, name: &str, aliases: &[&str]) -> Wrapper {
+    let resource = resource.into();
+    Wrapper {
+        name: name.into(),
+        version: "1".into(),
+        aliases: aliases.iter().map(|alias| (*alias).into()).collect(),
+        resource: Some(Any { type_url: resource.type_url().to_owned(), value: resource.bytes().clone() }),
+        ..Wrapper::default()
+    }
+}
+
+/// A virtual host of this name for the host `shop`.
+fn shop(name: &str, cluster: &str) -> AnyResource {
+    let config =
+        route_config("").virtual_host(["shop"], [route::prefix("/").cluster(cluster)]).into_message();
+    let host = pb::VirtualHost { name: name.into(), ..config.virtual_hosts[0].clone() };
+    AnyResource::encode(VirtualHost::TYPE_URL, name, &host)
+}
+
+fn response<T: Resource>(resources: Vec<Wrapper>) -> DeltaDiscoveryResponse {
+    DeltaDiscoveryResponse {
+        nonce: "n".into(),
+        type_url: T::TYPE_URL.into(),
+        resources,
+        ..DeltaDiscoveryResponse::default()
+    }
+}
+
+impl Rig {
+    /// What a response of the incremental variant leads to, answers and reads left out.
+    fn heard(&mut self, response: &DeltaDiscoveryResponse) -> Vec<String> {
+        let mut said = self.receive_raw(1, response.encode_to_vec());
+        for _ in 0..4 {
+            said.extend(self.sent(1));
+            said.extend(self.pass(Duration::from_millis(250)));
+        }
+        said.retain(|said| said != "read" && !said.ends_with(" n"));
+        said
+    }
+
+    /// The clusters of the virtual host come, with an endpoint each.
+    fn serve(&mut self, name: &str) -> Vec<String> {
+        let asked =
+            self.heard(&response::<crate::resource::Cluster>(vec![wrapped(cluster(name), name, &[])]));
+        assert_eq!(asked, [format!("send ClusterLoadAssignment +{name}")]);
+        let at = endpoints(name).locality("eu", "a", ["10.0.0.1:80"]);
+        self.heard(&response::<crate::resource::ClusterLoadAssignment>(vec![wrapped(at, name, &[])]))
+    }
+}
+
+/// A stream on which `xds:///shop` was followed to `routes`, which hold nothing.
+fn rig_with_routes() -> (Rig, ViewId) {
+    let mut rig = Rig::delta();
+    let view = rig.next_view();
+    rig.engine.resolve(view, &"xds:///shop".into(), rig.now);
+    rig.drain();
+    rig.connect(1);
+    rig.sent(1);
+    let said = rig.heard(&response::<crate::resource::Listener>(vec![wrapped(
+        listener("shop").rds("routes"),
+        "shop",
+        &[],
+    )]));
+    assert_eq!(said, ["send RouteConfiguration +routes"]);
+    let routes = wrapped(route_config("routes").vhds(), "routes", &[]);
+    assert_eq!(rig.heard(&response::<RouteConfiguration>(vec![routes])), ["send VirtualHost +routes/shop"]);
+    (rig, view)
+}
+
+fn missing() -> String {
+    "#1 NOT_FOUND: VirtualHost \"routes/shop\"".to_owned()
+}
+
+#[test]
+fn b2_19_a_virtual_host_comes_under_its_own_name_or_has_the_one_that_was_asked_for_for_an_alias() {
+    for (name, aliases) in [("routes/shop", &[][..]), ("any name", &["routes/other", "routes/shop"])] {
+        let (mut rig, _) = rig_with_routes();
+        let said = rig.heard(&response::<VirtualHost>(vec![wrapped(shop(name, "a"), name, aliases)]));
+        assert_eq!(said, ["send Cluster +a"], "{name}");
+        assert_eq!(rig.serve("a"), ["#1 tree routes: a=10.0.0.1:80"]);
+    }
+}
+
+#[test]
+fn b2_18_an_alias_that_is_not_found_is_an_error_at_once() {
+    let (mut rig, _) = rig_with_routes();
+    let unset = Wrapper {
+        resource: None,
+        version: String::new(),
+        ..wrapped(shop("", "a"), "shop", &["routes/shop"])
+    };
+    let said = rig.heard(&response::<VirtualHost>(vec![unset]));
+    assert_eq!(said.len(), 1);
+    assert!(said[0].starts_with(&missing()), "{said:?}");
+}
+
+#[test]
+fn errors_and_removals_of_a_virtual_host_are_those_of_the_target() {
+    let (mut rig, _) = rig_with_routes();
+    let removed = DeltaDiscoveryResponse {
+        removed_resources: vec!["routes/shop".into()],
+        ..response::<VirtualHost>(Vec::new())
+    };
+    let said = rig.heard(&removed);
+    assert!(said[0].starts_with(&missing()), "{said:?}");
+    let error = ResourceError {
+        resource_name: Some(ResourceName { name: "routes/shop".into(), ..ResourceName::default() }),
+        error_detail: Some(Status { code: 7, message: "not for you".into(), ..Status::default() }),
+    };
+    let refused =
+        DeltaDiscoveryResponse { resource_errors: vec![error], ..response::<VirtualHost>(Vec::new()) };
+    let said = rig.heard(&refused);
+    assert!(said[0].contains("PERMISSION_DENIED") && said[0].contains("not for you"), "{said:?}");
+}
+
+#[test]
+fn a_virtual_host_that_comes_after_the_does_not_exist_time_is_used() {
+    let (mut rig, _) = rig_with_routes();
+    let said = rig.pass(Duration::from_secs(15));
+    assert!(said[0].starts_with(&missing()), "{said:?}");
+    let said =
+        rig.heard(&response::<VirtualHost>(vec![wrapped(shop("routes/shop", "a"), "routes/shop", &[])]));
+    assert_eq!(said, ["send Cluster +a"]);
+    assert_eq!(rig.serve("a"), ["#1 tree routes: a=10.0.0.1:80"]);
+}
+
+#[test]
+fn a_virtual_host_in_use_that_is_removed_serves_for_the_grace() {
+    let (mut rig, _) = rig_with_routes();
+    rig.heard(&response::<VirtualHost>(vec![wrapped(shop("routes/shop", "a"), "routes/shop", &[])]));
+    rig.serve("a");
+    let removed = DeltaDiscoveryResponse {
+        removed_resources: vec!["routes/shop".into()],
+        ..response::<VirtualHost>(Vec::new())
+    };
+    let said = rig.receive_raw(1, removed.encode_to_vec());
+    assert!(said.contains(&"#1 tree routes: a=10.0.0.1:80".to_owned()), "{said:?}");
+    let said = rig.pass(Duration::from_secs(1));
+    assert!(said.iter().any(|said| said.starts_with(&missing())), "{said:?}");
+}
+
+#[test]
+fn a_virtual_host_is_let_go_with_the_resolution() {
+    let (mut rig, view) = rig_with_routes();
+    rig.heard(&response::<VirtualHost>(vec![wrapped(shop("routes/shop", "a"), "routes/shop", &[])]));
+    rig.serve("a");
+    let mut said = rig.unwatch(view);
+    for _ in 0..8 {
+        said.extend(rig.sent(1));
+        said.extend(rig.pass(Duration::from_millis(250)));
+    }
+    assert!(said.contains(&"send VirtualHost -routes/shop".to_owned()), "{said:?}");
+    assert_eq!(rig.engine.resources(), 0);
+}
+
+#[test]
+fn b3_5_a_server_that_speaks_the_state_of_the_world_is_not_asked_for_virtual_hosts_on_demand() {
+    let mut rig = Rig::new();
+    let view = rig.next_view();
+    rig.engine.resolve(view, &"xds:///shop".into(), rig.now);
+    rig.drain();
+    rig.connect(1);
+    rig.sent(1);
+    let routes = listener("shop").inline_routes(route_config("routes").vhds());
+    let said = rig.receive(1, &in_sotw("1", [routes]));
+    let text = "#1 UNIMPLEMENTED: VirtualHost \"routes/shop\": virtual hosts on demand (VHDS) need an api_type of \
+                AGGREGATED_DELTA_GRPC; that of xDS server 127.0.0.1:1 is AGGREGATED_GRPC [node id: n]";
+    assert!(said.contains(&text.to_owned()), "{said:?}");
+    assert!(!said.iter().any(|said| said.contains("send VirtualHost")), "{said:?}");
+    assert!(rig.unwatch(view).iter().all(|said| !said.contains("VirtualHost")));
+}

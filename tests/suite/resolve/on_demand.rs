@@ -1,0 +1,89 @@
+//! Virtual hosts that a server is asked for on demand (VHDS), which only the incremental variant knows.
+
+use xdskit::{
+    Resource, Target, control_plane::AnyResource, error::Code, pb::envoy::config::route::v3 as pb,
+    resource::VirtualHost,
+};
+
+use super::*;
+use crate::API_TYPE;
+
+/// The service `shop`, whose routes hold no virtual host, and a second cluster.
+async fn on_demand() -> ControlPlane {
+    let server = shop().await;
+    server.update(|tx| {
+        tx.set(route_config("shop").vhds());
+        tx.set(cluster("web"));
+        tx.set(endpoints("web").locality("eu", "a", ["10.0.1.1:80"]));
+    });
+    server
+}
+
+/// A virtual host of this name for these domains.
+fn virtual_host(name: &str, domains: &[&str], cluster: &str) -> AnyResource {
+    let config = route_config("").virtual_host(domains.to_vec(), [route::prefix("/").cluster(cluster)]);
+    let host = pb::VirtualHost { name: name.into(), ..config.into_message().virtual_hosts[0].clone() };
+    AnyResource::encode(VirtualHost::TYPE_URL, name, &host)
+}
+
+async fn not_found(resolution: &mut Resolution) {
+    let is_it = |seen: &Result<Arc<Snapshot>, WatchError>| text(seen) == "NOT_FOUND";
+    soon(resolution.wait_for(is_it)).await.expect("the client is there").unwrap_err();
+}
+
+#[tokio::test]
+async fn a_virtual_host_is_asked_for_when_its_host_is_resolved() {
+    let server = on_demand().await;
+    server.set(virtual_host("shop/shop", &["shop"], "cart"));
+    server.set(virtual_host("shop/web.example", &["web.example"], "web"));
+    let client = client_of(&server);
+    let mut own = client.resolve("xds:///shop");
+    if !API_TYPE.is_delta() {
+        let error = soon(own.ready()).await.unwrap_err();
+        assert_eq!(error.code(), Code::Unimplemented);
+        assert!(error.to_string().contains("virtual hosts on demand (VHDS) need an api_type"), "{error}");
+        return;
+    }
+    let snapshot = see(&mut own, "cart: 10.0.0.1:80").await;
+    assert_eq!((&*snapshot.virtual_host().name, &*snapshot.route_config().name), ("shop/shop", "shop"));
+    let mut other = client.resolve(Target::new("xds:///shop").with_authority("Web.Example"));
+    let snapshot = see(&mut other, "web: 10.0.1.1:80").await;
+    assert_eq!(&*snapshot.virtual_host().name, "shop/web.example");
+    server.expect_names(VirtualHost::TYPE_URL, &["shop/shop", "shop/web.example"]).await.unwrap();
+    drop((other, snapshot));
+    server.expect_names(VirtualHost::TYPE_URL, &["shop/shop"]).await.unwrap();
+}
+
+#[tokio::test]
+async fn b2_19_a_virtual_host_of_another_name_is_found_by_its_alias() {
+    if !API_TYPE.is_delta() {
+        return;
+    }
+    let server = on_demand().await;
+    server.set(virtual_host("all", &["*"], "cart").with_aliases(["shop/shop", "shop/web.example"]));
+    let client = client_of(&server);
+    for authority in ["shop", "web.example"] {
+        let mut resolution = client.resolve(Target::new("xds:///shop").with_authority(authority));
+        assert_eq!(&*see(&mut resolution, "cart: 10.0.0.1:80").await.virtual_host().name, "all");
+    }
+}
+
+#[tokio::test]
+async fn a_virtual_host_is_followed_through_changes_and_removal() {
+    if !API_TYPE.is_delta() {
+        return;
+    }
+    let server = on_demand().await;
+    let client = impatient_client_of(&server);
+    let mut resolution = client.resolve("xds:///shop");
+    not_found(&mut resolution).await;
+    server.set(virtual_host("shop/shop", &["shop"], "cart"));
+    see(&mut resolution, "cart: 10.0.0.1:80").await;
+    server.set(virtual_host("shop/shop", &["shop"], "web"));
+    see(&mut resolution, "web: 10.0.1.1:80").await;
+    server.remove(VirtualHost::TYPE_URL, "shop/shop");
+    not_found(&mut resolution).await;
+    server.set(shop_routes(&["cart"]));
+    see(&mut resolution, "cart: 10.0.0.1:80").await;
+    server.expect_names(VirtualHost::TYPE_URL, &[]).await.unwrap();
+}
