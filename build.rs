@@ -1,10 +1,13 @@
 //! Compiles `proto/` with protox (pure Rust, no `protoc`) into `OUT_DIR`.
 
 use std::{
+    env,
     error::Error,
     fs, io,
     path::{Path, PathBuf},
 };
+
+use protox::prost::Message;
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo:rerun-if-changed=build.rs");
@@ -12,7 +15,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut protos = Vec::new();
     collect(Path::new("proto"), &mut protos)?;
     protos.sort();
-    let descriptors = protox::compile(&protos, ["proto"])?;
+    let mut descriptors = protox::compile(&protos, ["proto"])?;
+    // What the feature `json` goes by, without the comments.
+    for file in &mut descriptors.file {
+        file.source_code_info = None;
+    }
+    let out = PathBuf::from(env::var_os("OUT_DIR").ok_or("no OUT_DIR")?);
+    fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
     prost_build::Config::new()
         // `Any.value` must be `Bytes`, so that a response is split instead of copied; that takes our own
         // `google.protobuf.Any`.

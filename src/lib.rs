@@ -51,6 +51,7 @@
 //! | `tower` | no | what a target resolves to as a `tower::discover::Discover` |
 //! | `csds` | no | the client status service on tonic |
 //! | `metrics` | no | metrics, by the API of OpenTelemetry |
+//! | `json` | no | messages as JSON, YAML and protobuf's text |
 //! | `control-plane` | no | the management server |
 //! | `test-util` | no | the tools for tests; brings `control-plane` |
 //!
@@ -74,6 +75,13 @@ mod codec;
     deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
 )]
 mod engine;
+#[cfg(feature = "json")]
+#[allow(dead_code, reason = "what reads files and speaks REST uses it")]
+#[cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
+)]
+mod format;
 mod observed;
 #[cfg_attr(
     not(test),

@@ -1,0 +1,113 @@
+//! Whole documents: which message one is, and that it says something.
+
+use prost::Message;
+use prost_reflect::MessageDescriptor;
+use serde_json::Value;
+
+use super::{Read, error::FormatError, parse::Parser, scalar::found, text::Text, types::Types};
+use crate::pb::{
+    envoy::service::discovery::v3::{DiscoveryResponse, Resource},
+    google::protobuf::Any,
+};
+
+/// From a value of JSON, whatever language it was written in.
+pub(super) fn value(value: &Value) -> Result<Read, FormatError> {
+    let Value::Object(object) = value else {
+        return Err(FormatError::document(format!("must be an object, not {}", found(value))));
+    };
+    let shape =
+        Shape::of(|names| names.iter().any(|name| object.get(*name).is_some_and(|value| !value.is_null())))?;
+    let types = Types::load();
+    let mut parser = Parser::new(types);
+    let message = parser.message(&shape.message(types)?, value)?;
+    shape.finish(types, message, parser.into_warnings())
+}
+
+/// From protobuf's text format.
+pub(super) fn text(text: &str) -> Result<Read, FormatError> {
+    let text = Text::read(text)?;
+    let shape = Shape::of(|names| names.iter().any(|name| text.names(name)))?;
+    let types = Types::load();
+    let (message, warnings) = text.write(types, &shape.message(types)?)?;
+    shape.finish(types, message, warnings)
+}
+
+/// From the wire format. Nearly everything can be taken for a message of unknown fields, so that what is known must be in it.
+pub(super) fn binary(document: &[u8]) -> Result<Read, FormatError> {
+    let not_one = |why: &str| FormatError::document(format!("is not a DiscoveryResponse: {why}"));
+    let response = DiscoveryResponse::decode(document).map_err(|e| not_one(&e.to_string()))?;
+    if response.version_info.is_empty() && response.type_url.is_empty() && response.resources.is_empty() {
+        return Err(not_one("it has neither a version nor a type nor resources"));
+    }
+    if let Some(index) = response.resources.iter().position(|any| !any.type_url.contains('/')) {
+        return Err(not_one(&format!("resources[{index}] has no type URL")));
+    }
+    Ok(Read { message: document.to_vec().into(), warnings: Vec::new() })
+}
+
+/// What a document can be.
+#[derive(Debug, Clone, Copy)]
+enum Shape {
+    Response,
+    Collection,
+}
+
+impl Shape {
+    fn of(names: impl Fn(&[&str]) -> bool) -> Result<Self, FormatError> {
+        if names(&["resource"]) && !names(&["resources"]) {
+            return Ok(Self::Collection);
+        }
+        match names(&["resources", "version_info", "versionInfo", "type_url", "typeUrl"]) {
+            true => Ok(Self::Response),
+            false => Err(FormatError::document(
+                "has neither resources nor a version, so it is not a DiscoveryResponse",
+            )),
+        }
+    }
+
+    fn message(self, types: Types) -> Result<MessageDescriptor, FormatError> {
+        let name = match self {
+            Self::Response => "envoy.service.discovery.v3.DiscoveryResponse",
+            Self::Collection => "envoy.service.discovery.v3.Resource",
+        };
+        types.message(name).ok_or_else(|| super::unknown(name))
+    }
+
+    fn finish(self, types: Types, message: Vec<u8>, warnings: Vec<String>) -> Result<Read, FormatError> {
+        let message = match self {
+            Self::Response => message,
+            Self::Collection => around(types, message)?,
+        };
+        Ok(Read { message: message.into(), warnings })
+    }
+}
+
+/// A response whose only resource is a list collection in its wrapper.
+fn around(types: Types, wrapper: Vec<u8>) -> Result<Vec<u8>, FormatError> {
+    let read = Resource::decode(&*wrapper);
+    let Resource { version, resource, .. } =
+        read.map_err(|e| FormatError::document(format!("is not a Resource: {e}")))?;
+    let type_url = resource.map(|any| any.type_url).unwrap_or_default();
+    if !types.of_url(&type_url).is_some_and(|message| is_collection(&message)) {
+        return Err(FormatError::document(format!(
+            "resource is of the type {type_url:?}, which is not a list collection"
+        )));
+    }
+    let resource = Any { type_url: WRAPPER.to_owned(), value: wrapper.into() };
+    let response = DiscoveryResponse {
+        version_info: version,
+        type_url,
+        resources: vec![resource],
+        ..Default::default()
+    };
+    Ok(response.encode_to_vec())
+}
+
+/// Collections have their entries in field 1.
+fn is_collection(message: &MessageDescriptor) -> bool {
+    let Some(first) = message.get_field(1) else { return false };
+    let of_entries = |entry: &MessageDescriptor| entry.full_name() == "xds.core.v3.CollectionEntry";
+    first.is_list() && first.kind().as_message().is_some_and(of_entries)
+}
+
+const WRAPPER: &str = "type.googleapis.com/envoy.service.discovery.v3.Resource";

@@ -1,0 +1,115 @@
+use std::{error::Error, fmt};
+
+/// Why a document cannot be read, and where in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct FormatError {
+    place: Place,
+    why: String,
+}
+
+/// A place in a document.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Place {
+    /// All of it.
+    Document,
+    /// Line and column, both from 1.
+    Text { line: usize, column: usize },
+    /// The path of a field, such as `resources[0].name`.
+    Field(String),
+}
+
+impl Place {
+    /// Where a byte of a text stands.
+    pub(super) fn of_byte(text: &str, at: usize) -> Self {
+        let before = text.get(..at).unwrap_or(text);
+        let line = before.rsplit('\n').next().unwrap_or_default();
+        Self::Text { line: before.matches('\n').count() + 1, column: line.chars().count() + 1 }
+    }
+}
+
+impl FormatError {
+    /// The document as a whole is wrong.
+    pub(super) fn document(why: impl Into<String>) -> Self {
+        Self { place: Place::Document, why: why.into() }
+    }
+
+    pub(super) fn at(place: Place, why: impl Into<String>) -> Self {
+        Self { place, why: why.into() }
+    }
+}
+
+impl fmt::Display for FormatError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.place {
+            Place::Document => f.write_str(&self.why),
+            Place::Text { line, column } => write!(f, "line {line}, column {column}: {}", self.why),
+            Place::Field(path) => write!(f, "{path}: {}", self.why),
+        }
+    }
+}
+
+impl Error for FormatError {}
+
+/// One step from a message to what is in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step<'a> {
+    Field(&'a str),
+    Index(usize),
+    Key(&'a str),
+}
+
+/// Where a reader is, and what it has to tell of the way.
+#[derive(Debug, Default)]
+pub(super) struct Trail<'a> {
+    steps: Vec<Step<'a>>,
+    warnings: Vec<String>,
+    untold: usize,
+}
+
+impl<'a> Trail<'a> {
+    pub(super) fn enter(&mut self, step: Step<'a>) {
+        self.steps.push(step);
+    }
+
+    pub(super) fn leave(&mut self) {
+        self.steps.pop();
+    }
+
+    /// Notes what is passed over here. Of very many only the first are told.
+    pub(super) fn warn(&mut self, what: impl fmt::Display) {
+        match self.warnings.len() < MAX_WARNINGS {
+            true => self.warnings.push(format!("{}: {what}", self.path())),
+            false => self.untold += 1,
+        }
+    }
+
+    pub(super) fn error(&self, why: impl Into<String>) -> FormatError {
+        match &*self.steps {
+            [] => FormatError::document(why),
+            _ => FormatError::at(Place::Field(self.path()), why),
+        }
+    }
+
+    pub(super) fn into_warnings(mut self) -> Vec<String> {
+        if self.untold > 0 {
+            self.warnings.push(format!("and {} more", self.untold));
+        }
+        self.warnings
+    }
+
+    fn path(&self) -> String {
+        let mut path = String::new();
+        for step in &self.steps {
+            match step {
+                Step::Field(name) if path.is_empty() => path.push_str(name),
+                Step::Field(name) => path.extend([".", name]),
+                Step::Index(index) => path.push_str(&format!("[{index}]")),
+                Step::Key(key) => path.push_str(&format!("[{key:?}]")),
+            }
+        }
+        path
+    }
+}
+
+/// How many warnings of one document are told.
+const MAX_WARNINGS: usize = 64;

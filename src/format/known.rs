@@ -1,0 +1,189 @@
+//! The messages of `google.protobuf` that JSON has a form of its own for, and that hold nothing of ours.
+
+use std::collections::BTreeMap;
+
+use prost::encoding::{WireType, encode_key, encode_varint};
+use serde_json::{Map, Number, Value};
+
+use super::{
+    scalar::{found, write_nested, write_text},
+    time,
+    types::WellKnown,
+};
+use crate::wire::{Field, Fields, Malformed, Value as Wire};
+
+/// Writes what a value of JSON means. The depth of the value bounds how deep this goes.
+pub(super) fn parse(known: WellKnown, value: &Value) -> Result<Vec<u8>, String> {
+    match (known, value) {
+        (WellKnown::Duration, Value::String(text)) => time::parse_duration(text).map(write_time),
+        (WellKnown::Timestamp, Value::String(text)) => time::parse_timestamp(text).map(write_time),
+        (WellKnown::Duration, _) => Err(format!("must be a duration such as \"1.5s\", not {}", found(value))),
+        (WellKnown::Timestamp, _) => {
+            Err(format!("must be a time of RFC 3339 in quotes, not {}", found(value)))
+        }
+        (WellKnown::Struct, Value::Object(fields)) => Ok(write_struct(fields)),
+        (WellKnown::Struct, _) => Err(format!("must be an object, not {}", found(value))),
+        (WellKnown::List, Value::Array(values)) => Ok(write_list(values)),
+        (WellKnown::List, _) => Err(format!("must be a list, not {}", found(value))),
+        (WellKnown::Value, _) => Ok(write_value(value)),
+        (WellKnown::Any | WellKnown::Wrapper, _) => Err("has no such form".to_owned()),
+    }
+}
+
+fn write_time((seconds, nanos): (i64, i32)) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (number, value) in [(1, seconds), (2, nanos.into())] {
+        if value != 0 {
+            encode_key(number, WireType::Varint, &mut out);
+            encode_varint(value.cast_unsigned(), &mut out);
+        }
+    }
+    out
+}
+
+fn write_struct(fields: &Map<String, Value>) -> Vec<u8> {
+    let mut out = Vec::new();
+    for (name, value) in fields.iter().collect::<BTreeMap<_, _>>() {
+        let mut entry = Vec::new();
+        write_text(1, name, &mut entry);
+        write_nested(2, &write_value(value), &mut entry);
+        write_nested(1, &entry, &mut out);
+    }
+    out
+}
+
+fn write_list(values: &[Value]) -> Vec<u8> {
+    let mut out = Vec::new();
+    for value in values {
+        write_nested(1, &write_value(value), &mut out);
+    }
+    out
+}
+
+fn write_value(value: &Value) -> Vec<u8> {
+    let mut out = Vec::new();
+    match value {
+        Value::Null => out.extend([0x08, 0]),
+        Value::Number(number) => {
+            encode_key(2, WireType::SixtyFourBit, &mut out);
+            out.extend(number.as_f64().unwrap_or(f64::NAN).to_le_bytes());
+        }
+        Value::String(text) => write_nested(3, text.as_bytes(), &mut out),
+        Value::Bool(value) => out.extend([0x20, (*value).into()]),
+        Value::Object(fields) => write_nested(5, &write_struct(fields), &mut out),
+        Value::Array(values) => write_nested(6, &write_list(values), &mut out),
+    }
+    out
+}
+
+/// What there is no JSON for, and why.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Unshown {
+    Malformed(Malformed),
+    TooDeep,
+    OutOfRange(&'static str),
+}
+
+impl From<Malformed> for Unshown {
+    fn from(malformed: Malformed) -> Self {
+        Self::Malformed(malformed)
+    }
+}
+
+/// Shows a duration or a time.
+pub(super) fn show_time(known: WellKnown, bytes: &[u8]) -> Result<Value, Unshown> {
+    let (mut seconds, mut nanos) = (0, 0);
+    for field in Fields::of(bytes) {
+        let field = field?;
+        match field.number {
+            1 => seconds = field.varint()?.cast_signed(),
+            #[allow(clippy::cast_possible_truncation, reason = "as decoders do")]
+            2 => nanos = field.varint()?.cast_signed() as i32,
+            _ => {}
+        }
+    }
+    let shown = match known == WellKnown::Timestamp {
+        true => time::show_timestamp(seconds, nanos).ok_or("a time that there is not"),
+        false => time::show_duration(seconds, nanos).ok_or("a duration out of range"),
+    };
+    shown.map(Value::String).map_err(Unshown::OutOfRange)
+}
+
+/// Shows a struct, as deep as `depth`.
+pub(super) fn show_struct(bytes: &[u8], depth: usize) -> Result<Value, Unshown> {
+    let mut fields = Map::new();
+    for entry in Fields::of(bytes) {
+        let entry = entry?;
+        if entry.number != 1 {
+            continue;
+        }
+        let (mut name, mut value) = ("", Vec::new());
+        for field in Fields::of(entry.bytes()?) {
+            let field = field?;
+            match field.number {
+                1 => name = field.text()?,
+                2 => value.extend(field.bytes()?),
+                _ => {}
+            }
+        }
+        fields.insert(name.to_owned(), show_value(&value, depth)?);
+    }
+    Ok(Value::Object(fields))
+}
+
+/// Shows a list, as deep as `depth`.
+pub(super) fn show_list(bytes: &[u8], depth: usize) -> Result<Value, Unshown> {
+    let mut values = Vec::new();
+    for field in Fields::of(bytes) {
+        let field = field?;
+        if field.number == 1 {
+            values.push(show_value(field.bytes()?, depth)?);
+        }
+    }
+    Ok(Value::Array(values))
+}
+
+/// Shows a value, as deep as `depth`.
+pub(super) fn show_value(bytes: &[u8], depth: usize) -> Result<Value, Unshown> {
+    let depth = depth.checked_sub(1).ok_or(Unshown::TooDeep)?;
+    // The last one counts; structs and lists in parts are one.
+    let (mut kind, mut nested) = (None, Vec::new());
+    for field in Fields::of(bytes) {
+        let field = field?;
+        if !(1..=6).contains(&field.number) {
+            continue;
+        }
+        if kind.is_none_or(|last: Field<'_>| last.number != field.number) {
+            nested.clear();
+        }
+        if matches!(field.number, 5 | 6) {
+            nested.extend(field.bytes()?);
+        }
+        kind = Some(field);
+    }
+    let Some(field) = kind else { return Ok(Value::Null) };
+    Ok(match (field.number, field.value) {
+        (2, Wire::Fixed64(bits)) => show_number(f64::from_bits(bits)),
+        (2, _) => {
+            return Err(Malformed { offset: field.start, what: "a number has another wire type" }.into());
+        }
+        (3, _) => Value::String(field.text()?.to_owned()),
+        (4, _) => Value::Bool(field.varint()? != 0),
+        (5, _) => show_struct(&nested, depth)?,
+        (6, _) => show_list(&nested, depth)?,
+        _ => {
+            field.varint()?;
+            Value::Null
+        }
+    })
+}
+
+/// A number, or the word for what JSON has no number for.
+pub(super) fn show_number(number: f64) -> Value {
+    match Number::from_f64(number) {
+        Some(number) => Value::Number(number),
+        None if number.is_nan() => Value::String("NaN".to_owned()),
+        None if number > 0.0 => Value::String("Infinity".to_owned()),
+        None => Value::String("-Infinity".to_owned()),
+    }
+}

@@ -1,0 +1,245 @@
+//! Messages from canonical JSON, whoever has read it into a value.
+
+use std::collections::BTreeMap;
+
+use prost_reflect::{EnumDescriptor, FieldDescriptor, Kind, MessageDescriptor};
+use serde_json::{Map, Value};
+
+use super::{
+    any::{self, AnyForm},
+    error::{FormatError, Step, Trail},
+    known,
+    scalar::{Scalar, found, mismatch, write_nested, write_text},
+    types::{Types, WellKnown},
+};
+
+/// Writes messages. Fields are written in the order of their numbers and maps in that of their keys, so that the same
+/// document always gives the same bytes.
+///
+/// What calls itself is bounded by the depth of the value, which its reader has limited.
+#[derive(Debug)]
+pub(super) struct Parser<'a> {
+    types: Types,
+    trail: Trail<'a>,
+}
+
+impl<'a> Parser<'a> {
+    pub(super) fn new(types: Types) -> Self {
+        Self { types, trail: Trail::default() }
+    }
+
+    pub(super) fn into_warnings(self) -> Vec<String> {
+        self.trail.into_warnings()
+    }
+
+    /// A message in any form that JSON has for it.
+    pub(super) fn message(
+        &mut self,
+        message: &MessageDescriptor,
+        value: &'a Value,
+    ) -> Result<Vec<u8>, FormatError> {
+        match (WellKnown::of(message), value) {
+            (Some(WellKnown::Any), Value::Object(object)) => self.any(object),
+            (Some(WellKnown::Wrapper), _) => self.wrapper(message, value),
+            (Some(known), _) if known != WellKnown::Any => {
+                known::parse(known, value).map_err(|why| self.trail.error(why))
+            }
+            (_, Value::Object(object)) => self.fields(message, object.iter()),
+            _ => Err(self.trail.error(format!("must be an object, not {}", found(value)))),
+        }
+    }
+
+    fn fields(
+        &mut self,
+        message: &MessageDescriptor,
+        given: impl Iterator<Item = (&'a String, &'a Value)>,
+    ) -> Result<Vec<u8>, FormatError> {
+        let mut set = BTreeMap::new();
+        let mut chosen = BTreeMap::new();
+        for (name, value) in given {
+            self.trail.enter(Step::Field(name));
+            let field = message.get_field_by_json_name(name).or_else(|| message.get_field_by_name(name));
+            match field {
+                None => self.trail.warn("unknown field, ignored"),
+                Some(field) if value.is_null() && !takes_null(&field) => {}
+                Some(field) => {
+                    if let Some(oneof) = field.containing_oneof()
+                        && let Some(other) = chosen.insert(oneof.full_name().to_owned(), name)
+                    {
+                        return Err(self.trail.error(format!("only one of it and {other} can be set")));
+                    }
+                    if set.insert(field.number(), (field, name, value)).is_some() {
+                        return Err(self.trail.error("is set twice, under each of its names"));
+                    }
+                }
+            }
+            self.trail.leave();
+        }
+        let mut out = Vec::new();
+        for (field, name, value) in set.into_values() {
+            self.trail.enter(Step::Field(name));
+            self.field(&field, value, &mut out)?;
+            self.trail.leave();
+        }
+        Ok(out)
+    }
+
+    fn field(
+        &mut self,
+        field: &FieldDescriptor,
+        value: &'a Value,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FormatError> {
+        match (field.is_map(), field.is_list(), value) {
+            (true, _, Value::Object(entries)) => self.map(field, entries, out),
+            (_, true, Value::Array(elements)) => self.list(field, elements, out),
+            (true, ..) => Err(self.trail.error(format!("must be an object, not {}", found(value)))),
+            (_, true, _) => Err(self.trail.error(format!("must be a list, not {}", found(value)))),
+            (false, false, _) => self.single(field, value, field.supports_presence(), out),
+        }
+    }
+
+    fn map(
+        &mut self,
+        field: &FieldDescriptor,
+        map: &'a Map<String, Value>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FormatError> {
+        let Kind::Message(entry) = field.kind() else { return Ok(()) };
+        let (key_field, value_field) = (entry.map_entry_key_field(), entry.map_entry_value_field());
+        // A map of JSON need not be sorted.
+        for (key, value) in map.iter().collect::<BTreeMap<_, _>>() {
+            self.trail.enter(Step::Key(key));
+            let mut entry = Vec::new();
+            let kind = key_field.kind();
+            let written = match (&kind, &**key) {
+                (Kind::Bool, "true") => Scalar::Varint(1),
+                (Kind::Bool, "false") => Scalar::Varint(0),
+                (Kind::String | Kind::Bool, _) => {
+                    let key = Value::String(key.clone());
+                    Scalar::of_json(&kind, &key).map_err(|why| self.trail.error(why))?
+                }
+                (_, number) => {
+                    let written = Scalar::of_number_text(&kind, number);
+                    let written = written.unwrap_or_else(|| Err("must be a number".to_owned()));
+                    written.map_err(|why| self.trail.error(why))?
+                }
+            };
+            if !written.is_default() {
+                written.write_field(1, &mut entry);
+            }
+            self.single(&value_field, value, false, &mut entry)?;
+            write_nested(field.number(), &entry, out);
+            self.trail.leave();
+        }
+        Ok(())
+    }
+
+    fn list(
+        &mut self,
+        field: &FieldDescriptor,
+        elements: &'a [Value],
+        out: &mut Vec<u8>,
+    ) -> Result<(), FormatError> {
+        let mut packed = Vec::new();
+        for (index, value) in elements.iter().enumerate() {
+            self.trail.enter(Step::Index(index));
+            match field.is_packed() {
+                true => self.scalar(&field.kind(), value)?.write(&mut packed),
+                false => self.single(field, value, true, out)?,
+            }
+            self.trail.leave();
+        }
+        if !packed.is_empty() {
+            write_nested(field.number(), &packed, out);
+        }
+        Ok(())
+    }
+
+    /// One value; `always` also when it is what a field has that is not there.
+    fn single(
+        &mut self,
+        field: &FieldDescriptor,
+        value: &'a Value,
+        always: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<(), FormatError> {
+        if let Kind::Message(message) = field.kind() {
+            write_nested(field.number(), &self.message(&message, value)?, out);
+            return Ok(());
+        }
+        let scalar = self.scalar(&field.kind(), value)?;
+        if always || !scalar.is_default() {
+            scalar.write_field(field.number(), out);
+        }
+        Ok(())
+    }
+
+    fn scalar(&mut self, kind: &Kind, value: &Value) -> Result<Scalar, FormatError> {
+        let scalar = match (kind, value) {
+            (Kind::Enum(kind), Value::String(name)) => Ok(self.enum_value(kind, name)),
+            (Kind::Enum(values), Value::Null) if values.full_name() == NULL => Ok(Scalar::Varint(0)),
+            (Kind::Enum(_), Value::Number(number)) => match number.as_i64() {
+                Some(number) => Scalar::of_integer(kind, number.into()),
+                None => Err(mismatch(kind, value)),
+            },
+            _ => Scalar::of_json(kind, value),
+        };
+        scalar.map_err(|why| self.trail.error(why))
+    }
+
+    fn enum_value(&mut self, values: &EnumDescriptor, name: &str) -> Scalar {
+        let number = values.get_value_by_name(name).map_or_else(
+            || {
+                self.trail.warn(format_args!("{name:?} is not a value of {}", values.full_name()));
+                any::unknown_number(name)
+            },
+            |value| value.number(),
+        );
+        Scalar::Varint(i64::from(number).cast_unsigned())
+    }
+
+    fn wrapper(&mut self, message: &MessageDescriptor, value: &'a Value) -> Result<Vec<u8>, FormatError> {
+        let mut out = Vec::new();
+        if let Some(field) = message.get_field(1) {
+            self.single(&field, value, false, &mut out)?;
+        }
+        Ok(out)
+    }
+
+    /// An `Any` in its expanded form.
+    fn any(&mut self, object: &'a Map<String, Value>) -> Result<Vec<u8>, FormatError> {
+        let Some(type_url) = any::type_url(object).map_err(|why| self.trail.error(why))? else {
+            return Ok(Vec::new());
+        };
+        let message = self.types.of_url(type_url);
+        let value = match any::form(object, message.as_ref()).map_err(|why| self.trail.error(why))? {
+            AnyForm::Bytes(value) | AnyForm::Opaque(value) => value,
+            AnyForm::Value(message, value) => {
+                self.trail.enter(Step::Field(any::VALUE));
+                let written = self.message(message, value)?;
+                self.trail.leave();
+                written
+            }
+            AnyForm::Fields(message) => {
+                self.fields(message, object.iter().filter(|(name, _)| *name != any::TYPE))?
+            }
+        };
+        let mut out = Vec::new();
+        write_text(1, type_url, &mut out);
+        if !value.is_empty() {
+            write_nested(2, &value, &mut out);
+        }
+        Ok(out)
+    }
+}
+
+/// Whether `null` is a value of a field, and not its absence.
+fn takes_null(field: &FieldDescriptor) -> bool {
+    let kind = field.kind();
+    let value = kind.as_message().is_some_and(|message| WellKnown::of(message) == Some(WellKnown::Value));
+    let null = kind.as_enum().is_some_and(|values| values.full_name() == NULL);
+    !field.is_list() && (value || null)
+}
+
+const NULL: &str = "google.protobuf.NullValue";

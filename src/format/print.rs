@@ -1,0 +1,322 @@
+//! Canonical JSON of messages, with the names of fields as in their definition: Envoy and go-control-plane write it so.
+
+use std::collections::BTreeMap;
+
+use prost::encoding::WireType;
+use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
+use serde_json::{Map, Value};
+
+use super::{
+    any,
+    known::{self, Unshown, show_number},
+    scalar::encode_base64,
+    types::{Types, WellKnown},
+};
+use crate::wire::{Field, Fields, Malformed, Value as Wire};
+
+/// Shows messages. What the descriptors don't know is left out, as a decoder leaves it out.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Printer {
+    types: Types,
+}
+
+/// What there is of one field, in the order in which it came.
+type Found<'b> = Vec<Field<'b>>;
+
+impl Printer {
+    pub(super) fn new(types: Types) -> Self {
+        Self { types }
+    }
+
+    /// A message that may be as deep as [`MAX_DEPTH`].
+    pub(super) fn show(self, message: &MessageDescriptor, bytes: &[u8]) -> Result<Value, Unshown> {
+        self.message(message, bytes, MAX_DEPTH)
+    }
+
+    fn message(self, message: &MessageDescriptor, bytes: &[u8], depth: usize) -> Result<Value, Unshown> {
+        let depth = depth.checked_sub(1).ok_or(Unshown::TooDeep)?;
+        match WellKnown::of(message) {
+            None => self.fields(message, bytes, depth).map(Value::Object),
+            Some(WellKnown::Any) => self.any(bytes, depth),
+            Some(WellKnown::Wrapper) => self.wrapper(message, bytes, depth),
+            Some(WellKnown::Struct) => known::show_struct(bytes, depth),
+            Some(WellKnown::List) => known::show_list(bytes, depth),
+            Some(WellKnown::Value) => known::show_value(bytes, depth),
+            Some(time @ (WellKnown::Duration | WellKnown::Timestamp)) => known::show_time(time, bytes),
+        }
+    }
+
+    fn fields(
+        self,
+        message: &MessageDescriptor,
+        bytes: &[u8],
+        depth: usize,
+    ) -> Result<Map<String, Value>, Unshown> {
+        let mut shown = Map::new();
+        for (field, found) in gather(message, bytes)?.into_values() {
+            if let Some(value) = self.field(&field, &found, depth)? {
+                shown.insert(field.name().to_owned(), value);
+            }
+        }
+        Ok(shown)
+    }
+
+    /// A field, unless it has the value of one that is not there.
+    fn field(
+        self,
+        field: &FieldDescriptor,
+        found: &Found<'_>,
+        depth: usize,
+    ) -> Result<Option<Value>, Unshown> {
+        let inner = depth.checked_sub(1).ok_or(Unshown::TooDeep)?;
+        if field.is_map() {
+            return self.map(field, found, inner).map(|map| Some(Value::Object(map)));
+        }
+        if field.is_list() {
+            return self.list(field, found, inner).map(|list| Some(Value::Array(list)));
+        }
+        if let Kind::Message(message) = field.kind() {
+            // A message in parts is one.
+            let mut whole = Vec::new();
+            for part in found {
+                whole.extend(part.bytes()?);
+            }
+            return self.message(&message, &whole, depth).map(Some);
+        }
+        let Some(last) = found.last() else { return Ok(None) };
+        let implied = !field.supports_presence() && is_default(last);
+        let shown = scalar(&field.kind(), last)?;
+        Ok((!implied).then_some(shown))
+    }
+
+    fn list(self, field: &FieldDescriptor, found: &Found<'_>, depth: usize) -> Result<Vec<Value>, Unshown> {
+        let mut list = Vec::new();
+        for part in found {
+            match (field.kind(), part.value) {
+                (Kind::Message(message), _) => list.push(self.message(&message, part.bytes()?, depth)?),
+                (kind @ (Kind::String | Kind::Bytes), _) => list.push(scalar(&kind, part)?),
+                (kind, Wire::Bytes(packed)) => unpack(&kind, packed, &mut list)?,
+                (kind, _) => list.push(scalar(&kind, part)?),
+            }
+        }
+        Ok(list)
+    }
+
+    fn map(
+        self,
+        field: &FieldDescriptor,
+        found: &Found<'_>,
+        depth: usize,
+    ) -> Result<Map<String, Value>, Unshown> {
+        let Kind::Message(entry) = field.kind() else { return Ok(Map::new()) };
+        let (key_field, value_field) = (entry.map_entry_key_field(), entry.map_entry_value_field());
+        let mut map = Map::new();
+        for part in found {
+            let fields = gather(&entry, part.bytes()?)?;
+            let key = match fields.get(&1).and_then(|(_, found)| found.last()) {
+                Some(key) => scalar(&key_field.kind(), key)?,
+                None => default_of(&key_field.kind()),
+            };
+            let key = key.as_str().map_or_else(|| key.to_string(), str::to_owned);
+            let found = fields.get(&2).map_or(&[][..], |(_, found)| found);
+            let value = match (value_field.kind(), found.last()) {
+                (Kind::Message(message), _) => {
+                    let mut whole = Vec::new();
+                    for part in found {
+                        whole.extend(part.bytes()?);
+                    }
+                    self.message(&message, &whole, depth)?
+                }
+                (kind, Some(value)) => scalar(&kind, value)?,
+                (kind, None) => default_of(&kind),
+            };
+            map.insert(key, value);
+        }
+        Ok(map)
+    }
+
+    fn wrapper(self, message: &MessageDescriptor, bytes: &[u8], depth: usize) -> Result<Value, Unshown> {
+        let fields = gather(message, bytes)?;
+        let Some(field) = message.get_field(1) else { return Ok(Value::Null) };
+        let shown = match fields.get(&1) {
+            Some((field, found)) => self.field(field, found, depth)?,
+            None => None,
+        };
+        Ok(shown.unwrap_or_else(|| default_of(&field.kind())))
+    }
+
+    /// Every `Any` can be shown, if only as bytes.
+    fn any(self, bytes: &[u8], depth: usize) -> Result<Value, Unshown> {
+        let (mut type_url, mut value) = ("", &[][..]);
+        for field in Fields::of(bytes) {
+            let field = field?;
+            match field.number {
+                1 => type_url = field.text()?,
+                2 => value = field.bytes()?,
+                _ => {}
+            }
+        }
+        if type_url.is_empty() && value.is_empty() {
+            return Ok(Value::Object(Map::new()));
+        }
+        let mut shown = match self.types.of_url(type_url) {
+            Some(message) => self.expand(&message, value, depth),
+            None => any::revealed(value).filter(|object| is_within(object, depth)),
+        };
+        let mut shown = shown.take().unwrap_or_else(|| any::as_bytes(value));
+        shown.insert(any::TYPE.to_owned(), Value::String(type_url.to_owned()));
+        Ok(Value::Object(shown))
+    }
+
+    fn expand(self, message: &MessageDescriptor, value: &[u8], depth: usize) -> Option<Map<String, Value>> {
+        match WellKnown::of(message) {
+            None => self.fields(message, value, depth).ok(),
+            Some(_) => {
+                let shown = self.message(message, value, depth).ok()?;
+                Some(Map::from_iter([(any::VALUE.to_owned(), shown)]))
+            }
+        }
+    }
+}
+
+/// The fields of a message that are known, by their numbers. Of several of a oneof the last counts.
+fn gather<'b>(
+    message: &MessageDescriptor,
+    bytes: &'b [u8],
+) -> Result<BTreeMap<u32, (FieldDescriptor, Found<'b>)>, Malformed> {
+    let mut fields: BTreeMap<u32, (FieldDescriptor, Found<'b>)> = BTreeMap::new();
+    for found in Fields::of(bytes) {
+        let found = found?;
+        if let Some((_, so_far)) = fields.get_mut(&found.number) {
+            so_far.push(found);
+            continue;
+        }
+        let Some(field) = message.get_field(found.number) else { continue };
+        if let Some(oneof) = field.containing_oneof() {
+            for other in oneof.fields() {
+                fields.remove(&other.number());
+            }
+        }
+        fields.insert(found.number, (field, vec![found]));
+    }
+    Ok(fields)
+}
+
+fn is_default(field: &Field<'_>) -> bool {
+    match field.value {
+        Wire::Varint(value) | Wire::Fixed64(value) => value == 0,
+        Wire::Fixed32(value) => value == 0,
+        Wire::Bytes(value) => value.is_empty(),
+        Wire::Group => false,
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "decoders take the lower bits of what is too large")]
+fn scalar(kind: &Kind, field: &Field<'_>) -> Result<Value, Malformed> {
+    let wrong = Malformed { offset: field.start, what: "a number has another wire type" };
+    Ok(match (kind, field.value) {
+        (Kind::String, _) => field.text()?.into(),
+        (Kind::Bytes, _) => encode_base64(field.bytes()?).into(),
+        (Kind::Bool, _) => (field.varint()? != 0).into(),
+        (Kind::Int32, _) => (field.varint()? as i32).into(),
+        (Kind::Uint32, _) => (field.varint()? as u32).into(),
+        (Kind::Int64, _) => field.varint()?.cast_signed().to_string().into(),
+        (Kind::Uint64, _) => field.varint()?.to_string().into(),
+        (Kind::Sint32, _) => {
+            let value = field.varint()? as u32;
+            ((value >> 1).cast_signed() ^ -(value & 1).cast_signed()).into()
+        }
+        (Kind::Sint64, _) => {
+            let value = field.varint()?;
+            ((value >> 1).cast_signed() ^ -(value & 1).cast_signed()).to_string().into()
+        }
+        (Kind::Enum(values), _) => {
+            let number = field.varint()? as i32;
+            values.get_value(number).map_or_else(|| number.into(), |value| value.name().into())
+        }
+        (Kind::Double, Wire::Fixed64(bits)) => show_number(f64::from_bits(bits)),
+        (Kind::Float, Wire::Fixed32(bits)) => show_float(f32::from_bits(bits)),
+        (Kind::Fixed32, Wire::Fixed32(value)) => value.into(),
+        (Kind::Sfixed32, Wire::Fixed32(value)) => value.cast_signed().into(),
+        (Kind::Fixed64, Wire::Fixed64(value)) => value.to_string().into(),
+        (Kind::Sfixed64, Wire::Fixed64(value)) => value.cast_signed().to_string().into(),
+        (
+            Kind::Double
+            | Kind::Float
+            | Kind::Fixed32
+            | Kind::Sfixed32
+            | Kind::Fixed64
+            | Kind::Sfixed64
+            | Kind::Message(_),
+            _,
+        ) => return Err(wrong),
+    })
+}
+
+/// With the digits that tell it from other numbers of its size, not those of a larger size.
+fn show_float(number: f32) -> Value {
+    show_number(number.to_string().parse().unwrap_or_else(|_| number.into()))
+}
+
+/// The value of a field that is not there.
+fn default_of(kind: &Kind) -> Value {
+    match kind {
+        Kind::String | Kind::Bytes => "".into(),
+        Kind::Bool => false.into(),
+        Kind::Double | Kind::Float => 0.0.into(),
+        Kind::Int64 | Kind::Uint64 | Kind::Sint64 | Kind::Fixed64 | Kind::Sfixed64 => "0".into(),
+        Kind::Int32 | Kind::Uint32 | Kind::Sint32 | Kind::Fixed32 | Kind::Sfixed32 => 0.into(),
+        Kind::Enum(values) => values.default_value().name().into(),
+        Kind::Message(_) => Value::Null,
+    }
+}
+
+/// Appends the numbers of a packed list.
+fn unpack(kind: &Kind, packed: &[u8], list: &mut Vec<Value>) -> Result<(), Malformed> {
+    let key: u8 = match kind.wire_type() {
+        WireType::SixtyFourBit => 0x09,
+        WireType::ThirtyTwoBit => 0x0d,
+        WireType::Varint | WireType::LengthDelimited | WireType::StartGroup | WireType::EndGroup => 0x08,
+    };
+    let mut rest = packed;
+    while !rest.is_empty() {
+        // Written out as a field, each is read as one.
+        let length = match key {
+            0x09 => 8,
+            0x0d => 4,
+            _ => 1 + rest.iter().take_while(|&&byte| byte >= 0x80).count(),
+        };
+        let Some((number, behind)) = rest.split_at_checked(length) else {
+            return Err(Malformed { offset: packed.len() - rest.len(), what: "a list ends within a number" });
+        };
+        let field = [&[key][..], number].concat();
+        for field in Fields::of(&field) {
+            list.push(scalar(kind, &field?)?);
+        }
+        rest = behind;
+    }
+    Ok(())
+}
+
+/// Whether what an object holds is no deeper than that.
+fn is_within(object: &Map<String, Value>, depth: usize) -> bool {
+    let mut level: Vec<&Value> = object.values().collect();
+    for _ in 0..depth {
+        let mut inner = Vec::new();
+        for value in level {
+            match value {
+                Value::Array(values) => inner.extend(values),
+                Value::Object(fields) => inner.extend(fields.values()),
+                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+            }
+        }
+        if inner.is_empty() {
+            return true;
+        }
+        level = inner;
+    }
+    false
+}
+
+/// How many objects and lists may be within each other. Parsers of JSON give up at 128, and others at less.
+pub(super) const MAX_DEPTH: usize = 100;

@@ -1,0 +1,222 @@
+//! Values that are no messages, and how they are written.
+
+use base64::{
+    Engine as _, alphabet,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
+use prost::encoding::{WireType, encode_key, encode_varint};
+use prost_reflect::Kind;
+use serde_json::Value;
+
+/// A value as it is written.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Scalar {
+    Varint(u64),
+    Fixed32(u32),
+    Fixed64(u64),
+    Bytes(Vec<u8>),
+}
+
+impl Scalar {
+    /// A number, if the kind has such numbers.
+    pub(super) fn of_integer(kind: &Kind, number: i128) -> Result<Self, String> {
+        let out_of_range = || format!("{number} is out of range");
+        macro_rules! fit {
+            ($int:ty) => {
+                <$int>::try_from(number).map_err(|_| out_of_range())?
+            };
+        }
+        Ok(match kind {
+            Kind::Int32 | Kind::Enum(_) => Self::Varint(i64::from(fit!(i32)).cast_unsigned()),
+            Kind::Int64 => Self::Varint(fit!(i64).cast_unsigned()),
+            Kind::Uint32 => Self::Varint(fit!(u32).into()),
+            Kind::Uint64 => Self::Varint(fit!(u64)),
+            Kind::Sint32 => {
+                let number = fit!(i32);
+                Self::Varint(((number << 1) ^ (number >> 31)).cast_unsigned().into())
+            }
+            Kind::Sint64 => {
+                let number = fit!(i64);
+                Self::Varint(((number << 1) ^ (number >> 63)).cast_unsigned())
+            }
+            Kind::Fixed32 => Self::Fixed32(fit!(u32)),
+            Kind::Fixed64 => Self::Fixed64(fit!(u64)),
+            Kind::Sfixed32 => Self::Fixed32(fit!(i32).cast_unsigned()),
+            Kind::Sfixed64 => Self::Fixed64(fit!(i64).cast_unsigned()),
+            #[allow(clippy::cast_precision_loss, reason = "that is what a number with a point is")]
+            Kind::Double | Kind::Float => Self::of_float(kind, number as f64)?,
+            Kind::Bool | Kind::String | Kind::Bytes | Kind::Message(_) => {
+                return Err(format!("must be {}, not the number {number}", wanted(kind)));
+            }
+        })
+    }
+
+    /// A number with a point, if the kind has such numbers.
+    pub(super) fn of_float(kind: &Kind, number: f64) -> Result<Self, String> {
+        if matches!(kind, Kind::Double) {
+            return Ok(Self::Fixed64(number.to_bits()));
+        }
+        if matches!(kind, Kind::Float) {
+            #[allow(clippy::cast_possible_truncation, reason = "what does not fit is infinite then")]
+            let narrow = number as f32;
+            return match narrow.is_infinite() && number.is_finite() {
+                true => Err(format!("{number} is out of range")),
+                false => Ok(Self::Fixed32(narrow.to_bits())),
+            };
+        }
+        match number.fract() == 0.0 && number.abs() < MAX_WHOLE {
+            #[allow(clippy::cast_possible_truncation, reason = "it is whole, and in range")]
+            true => Self::of_integer(kind, number as i128),
+            false => Err(format!("must be {}, not {number}", wanted(kind))),
+        }
+    }
+
+    /// What a value of JSON means for a field of a kind that is neither an enum nor a message.
+    pub(super) fn of_json(kind: &Kind, value: &Value) -> Result<Self, String> {
+        match (kind, value) {
+            (Kind::Bool, Value::Bool(value)) => Ok(Self::Varint((*value).into())),
+            (Kind::String, Value::String(text)) => Ok(Self::Bytes(text.clone().into_bytes())),
+            (Kind::Bytes, Value::String(text)) => decode_base64(text).map(Self::Bytes),
+            (Kind::Bool | Kind::String | Kind::Bytes | Kind::Enum(_) | Kind::Message(_), _) => {
+                Err(mismatch(kind, value))
+            }
+            (_, Value::Number(number)) => {
+                match number.as_u64().map(i128::from).or(number.as_i64().map(i128::from)) {
+                    Some(number) => Self::of_integer(kind, number),
+                    None => Self::of_float(kind, number.as_f64().unwrap_or(f64::NAN)),
+                }
+            }
+            (_, Value::String(text)) => {
+                Self::of_number_text(kind, text).ok_or_else(|| mismatch(kind, value))?
+            }
+            (_, Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_)) => {
+                Err(mismatch(kind, value))
+            }
+        }
+    }
+
+    /// What a number in quotes means; nothing if it is none.
+    pub(super) fn of_number_text(kind: &Kind, text: &str) -> Option<Result<Self, String>> {
+        let floats = matches!(kind, Kind::Float | Kind::Double);
+        match text {
+            "NaN" if floats => return Some(Self::of_float(kind, f64::NAN)),
+            "Infinity" if floats => return Some(Self::of_float(kind, f64::INFINITY)),
+            "-Infinity" if floats => return Some(Self::of_float(kind, f64::NEG_INFINITY)),
+            _ => {}
+        }
+        // What Rust reads beyond numbers are signs and words.
+        if !text.ends_with(|c: char| c.is_ascii_digit()) || text.starts_with('+') {
+            return None;
+        }
+        if let Ok(number) = text.parse() {
+            return Some(Self::of_integer(kind, number));
+        }
+        Some(Self::of_float(kind, text.parse().ok()?))
+    }
+
+    /// Whether it is what a field has that is not there.
+    pub(super) fn is_default(&self) -> bool {
+        match self {
+            Self::Varint(value) | Self::Fixed64(value) => *value == 0,
+            Self::Fixed32(value) => *value == 0,
+            Self::Bytes(value) => value.is_empty(),
+        }
+    }
+
+    /// Writes it as a field.
+    pub(super) fn write_field(&self, number: u32, out: &mut Vec<u8>) {
+        let wire_type = match self {
+            Self::Varint(_) => WireType::Varint,
+            Self::Fixed32(_) => WireType::ThirtyTwoBit,
+            Self::Fixed64(_) => WireType::SixtyFourBit,
+            Self::Bytes(_) => WireType::LengthDelimited,
+        };
+        encode_key(number, wire_type, out);
+        self.write(out);
+    }
+
+    /// Writes it bare, as in a packed list.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Varint(value) => encode_varint(*value, out),
+            Self::Fixed32(value) => out.extend(value.to_le_bytes()),
+            Self::Fixed64(value) => out.extend(value.to_le_bytes()),
+            Self::Bytes(value) => {
+                encode_varint(value.len() as u64, out);
+                out.extend(value);
+            }
+        }
+    }
+}
+
+/// Writes what is inside of a field: a message, or a packed list.
+pub(super) fn write_nested(number: u32, inside: &[u8], out: &mut Vec<u8>) {
+    encode_key(number, WireType::LengthDelimited, out);
+    encode_varint(inside.len() as u64, out);
+    out.extend(inside);
+}
+
+/// Writes a text unless it is empty.
+pub(super) fn write_text(number: u32, text: &str, out: &mut Vec<u8>) {
+    if !text.is_empty() {
+        write_nested(number, text.as_bytes(), out);
+    }
+}
+
+/// Of either alphabet, with or without padding, as protobuf's JSON is read.
+pub(super) fn decode_base64(text: &str) -> Result<Vec<u8>, String> {
+    let url_safe = text.contains(['-', '_']);
+    let alphabet = if url_safe { &alphabet::URL_SAFE } else { &alphabet::STANDARD };
+    let config = GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true);
+    GeneralPurpose::new(alphabet, config).decode(text).map_err(|e| format!("is not base64: {e}"))
+}
+
+pub(super) fn encode_base64(bytes: &[u8]) -> String {
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
+/// What is said of a value of the wrong kind.
+pub(super) fn mismatch(kind: &Kind, value: &Value) -> String {
+    format!("must be {}, not {}", wanted(kind), found(value))
+}
+
+/// What a value is, without what is in it.
+pub(super) fn found(value: &Value) -> String {
+    match value {
+        Value::Null => "null".to_owned(),
+        Value::Bool(value) => value.to_string(),
+        Value::Number(number) => format!("the number {number}"),
+        Value::String(text) if text.chars().count() > MAX_SHOWN => "a text".to_owned(),
+        Value::String(text) => format!("the text {text:?}"),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+    }
+}
+
+fn wanted(kind: &Kind) -> &'static str {
+    match kind {
+        Kind::Bool => "true or false",
+        Kind::String => "a text in quotes",
+        Kind::Bytes => "base64 in quotes",
+        Kind::Enum(_) => "the name of a value or a number",
+        Kind::Message(_) => "an object",
+        Kind::Double | Kind::Float => "a number",
+        Kind::Int32
+        | Kind::Int64
+        | Kind::Uint32
+        | Kind::Uint64
+        | Kind::Sint32
+        | Kind::Sint64
+        | Kind::Fixed32
+        | Kind::Fixed64
+        | Kind::Sfixed32
+        | Kind::Sfixed64 => "a whole number",
+    }
+}
+
+/// Below it every whole number is one of 128 bits.
+const MAX_WHOLE: f64 = 1e30;
+/// How many characters of a wrong value an error shows.
+const MAX_SHOWN: usize = 60;

@@ -1,0 +1,279 @@
+//! The syntax of protobuf's text format.
+
+use crate::format::error::{FormatError, Place};
+
+/// Entries and the text between the braces around them.
+#[derive(Debug)]
+pub(super) struct Message<'t> {
+    pub(super) entries: Vec<Entry<'t>>,
+    pub(super) source: &'t str,
+}
+
+/// A name, its value, and where it stands.
+#[derive(Debug)]
+pub(super) struct Entry<'t> {
+    pub(super) name: Name<'t>,
+    pub(super) value: Node<'t>,
+    pub(super) at: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Name<'t> {
+    Field(&'t str),
+    /// The type URL of an `Any`, in brackets; or an extension's name.
+    Expanded(&'t str),
+}
+
+#[derive(Debug)]
+pub(super) enum Node<'t> {
+    Message(Message<'t>),
+    List(Vec<Self>),
+    /// What is in quotes.
+    Text(Vec<u8>),
+    /// A number or a name, with its sign.
+    Word(&'t str),
+}
+
+pub(super) fn message(text: &str) -> Result<Message<'_>, FormatError> {
+    let mut reader = Reader { text, at: 0, depth: 0 };
+    let entries = reader.entries(None)?;
+    Ok(Message { entries, source: text })
+}
+
+#[derive(Debug)]
+struct Reader<'t> {
+    text: &'t str,
+    at: usize,
+    depth: usize,
+}
+
+impl<'t> Reader<'t> {
+    /// Entries up to what closes them, which is taken.
+    fn entries(&mut self, close: Option<char>) -> Result<Vec<Entry<'t>>, FormatError> {
+        let mut entries = Vec::new();
+        loop {
+            self.skip_blank();
+            match self.peek() {
+                None if close.is_none() => return Ok(entries),
+                None => return Err(self.error("a message without an end")),
+                Some(c) if Some(c) == close => {
+                    self.at += 1;
+                    return Ok(entries);
+                }
+                Some(_) => entries.push(self.entry()?),
+            }
+            self.skip_blank();
+            if matches!(self.peek(), Some(',' | ';')) {
+                self.at += 1;
+            }
+        }
+    }
+
+    fn entry(&mut self) -> Result<Entry<'t>, FormatError> {
+        let at = self.at;
+        let name = if self.take('[') {
+            let start = self.at;
+            let end = self.rest().find([']', '\n']).filter(|end| self.rest()[*end..].starts_with(']'));
+            let Some(end) = end else { return Err(self.error("a bracket without an end")) };
+            self.at += end + 1;
+            Name::Expanded(self.text[start..start + end].trim())
+        } else {
+            Name::Field(self.name()?)
+        };
+        self.skip_blank();
+        let colon = self.take(':');
+        self.skip_blank();
+        match self.peek() {
+            Some('{' | '<') => {}
+            Some('[') if colon || matches!(name, Name::Field(_)) => {}
+            _ if colon => {}
+            _ => return Err(self.error("a colon or a brace is missing")),
+        }
+        let value = self.value()?;
+        Ok(Entry { name, value, at })
+    }
+
+    fn name(&mut self) -> Result<&'t str, FormatError> {
+        let rest = self.rest();
+        let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len());
+        if end == 0 || rest.starts_with(|c: char| c.is_ascii_digit()) {
+            return Err(self.error("the name of a field is missing"));
+        }
+        self.at += end;
+        Ok(&rest[..end])
+    }
+
+    fn value(&mut self) -> Result<Node<'t>, FormatError> {
+        match self.peek() {
+            Some('{') => self.nested('}').map(Node::Message),
+            Some('<') => self.nested('>').map(Node::Message),
+            Some('[') => self.list().map(Node::List),
+            Some('"' | '\'') => self.texts().map(Node::Text),
+            Some(_) => self.word().map(Node::Word),
+            None => Err(self.error("a value is missing")),
+        }
+    }
+
+    fn nested(&mut self, close: char) -> Result<Message<'t>, FormatError> {
+        self.deeper()?;
+        self.at += 1;
+        let start = self.at;
+        let entries = self.entries(Some(close))?;
+        self.depth -= 1;
+        Ok(Message { entries, source: &self.text[start..self.at - 1] })
+    }
+
+    fn list(&mut self) -> Result<Vec<Node<'t>>, FormatError> {
+        self.deeper()?;
+        self.at += 1;
+        let mut values = Vec::new();
+        loop {
+            self.skip_blank();
+            if self.take(']') {
+                break;
+            }
+            if !values.is_empty() {
+                if !self.take(',') {
+                    return Err(self.error("a comma or a bracket is missing"));
+                }
+                self.skip_blank();
+            }
+            values.push(self.value()?);
+        }
+        self.depth -= 1;
+        Ok(values)
+    }
+
+    fn deeper(&mut self) -> Result<(), FormatError> {
+        self.depth += 1;
+        match self.depth <= MAX_DEPTH {
+            true => Ok(()),
+            false => Err(self.error("messages are nested too deep")),
+        }
+    }
+
+    /// Texts that follow each other are one.
+    fn texts(&mut self) -> Result<Vec<u8>, FormatError> {
+        let mut bytes = Vec::new();
+        while let Some(quote @ ('"' | '\'')) = self.peek() {
+            self.at += 1;
+            loop {
+                match self.next() {
+                    None | Some('\n') => return Err(self.error("a text without an end")),
+                    Some('\\') => self.escape(&mut bytes)?,
+                    Some(c) if c == quote => break,
+                    Some(c) => bytes.extend(c.encode_utf8(&mut [0; 4]).bytes()),
+                }
+            }
+            self.skip_blank();
+        }
+        Ok(bytes)
+    }
+
+    fn escape(&mut self, bytes: &mut Vec<u8>) -> Result<(), FormatError> {
+        let byte = match self.next() {
+            Some('a') => 0x07,
+            Some('b') => 0x08,
+            Some('f') => 0x0c,
+            Some('n') => b'\n',
+            Some('r') => b'\r',
+            Some('t') => b'\t',
+            Some('v') => 0x0b,
+            Some(same @ ('?' | '\\' | '\'' | '"')) => same as u8,
+            Some('x' | 'X') => self.number(16, 1, 2)?.try_into().unwrap_or_default(),
+            Some('0'..='7') => {
+                self.at -= 1;
+                let number = self.number(8, 1, 3)?;
+                u8::try_from(number).map_err(|_| self.error("an escape over 255"))?
+            }
+            Some(kind @ ('u' | 'U')) => {
+                let digits = if kind == 'u' { 4 } else { 8 };
+                let number = self.number(16, digits, digits)?;
+                let Some(c) = char::from_u32(number) else {
+                    return Err(self.error("an escape that is no character"));
+                };
+                bytes.extend(c.encode_utf8(&mut [0; 4]).bytes());
+                return Ok(());
+            }
+            _ => return Err(self.error("an unknown escape")),
+        };
+        bytes.push(byte);
+        Ok(())
+    }
+
+    fn number(&mut self, radix: u32, least: usize, most: usize) -> Result<u32, FormatError> {
+        let digits = self.rest().chars().take(most).take_while(|c| c.is_digit(radix)).count();
+        let number = u32::from_str_radix(&self.rest()[..digits], radix).ok().filter(|_| digits >= least);
+        let number = number.ok_or_else(|| self.error("an escape without its digits"))?;
+        self.at += digits;
+        Ok(number)
+    }
+
+    fn word(&mut self) -> Result<&'t str, FormatError> {
+        let start = self.at;
+        if self.take('-') {
+            self.skip_blank();
+        }
+        let rest = self.rest();
+        let mut last = ' ';
+        let part = |c: char| {
+            let exponent = matches!(c, '+' | '-')
+                && matches!(last, 'e' | 'E')
+                && rest.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+            last = c;
+            c.is_ascii_alphanumeric() || matches!(c, '_' | '.') || exponent
+        };
+        let end = rest.find(negated(part)).unwrap_or(rest.len());
+        if end == 0 {
+            return Err(self.error("a value is missing"));
+        }
+        let spaced = self.at - start > 1;
+        self.at += end;
+        match spaced {
+            true => Err(self.error("a sign apart from its number")),
+            false => Ok(&self.text[start..self.at]),
+        }
+    }
+
+    fn skip_blank(&mut self) {
+        loop {
+            let rest = self.rest().trim_start();
+            self.at = self.text.len() - rest.len();
+            if !rest.starts_with('#') {
+                return;
+            }
+            self.at += rest.find('\n').unwrap_or(rest.len());
+        }
+    }
+
+    fn rest(&self) -> &'t str {
+        &self.text[self.at..]
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    fn next(&mut self) -> Option<char> {
+        let next = self.peek()?;
+        self.at += next.len_utf8();
+        Some(next)
+    }
+
+    fn take(&mut self, expected: char) -> bool {
+        let there = self.rest().starts_with(expected);
+        self.at += if there { expected.len_utf8() } else { 0 };
+        there
+    }
+
+    fn error(&self, why: &str) -> FormatError {
+        FormatError::at(Place::of_byte(self.text, self.at), why)
+    }
+}
+
+fn negated(mut part: impl FnMut(char) -> bool) -> impl FnMut(char) -> bool {
+    move |c| !part(c)
+}
+
+/// How many messages and lists may be within each other, as in a decoder.
+const MAX_DEPTH: usize = 100;

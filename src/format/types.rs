@@ -1,0 +1,63 @@
+//! What messages consist of.
+
+use std::sync::OnceLock;
+
+use prost_reflect::{DescriptorPool, MessageDescriptor};
+
+use crate::resource::services::Edition;
+
+/// The messages of `proto/`.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Types {
+    pool: &'static DescriptorPool,
+}
+
+impl Types {
+    pub(super) fn load() -> Self {
+        static POOL: OnceLock<DescriptorPool> = OnceLock::new();
+        let decode = || DescriptorPool::decode(DESCRIPTORS).expect("the build has compiled and linked them");
+        Self { pool: POOL.get_or_init(decode) }
+    }
+
+    /// A message by its full name.
+    pub(super) fn message(self, name: &str) -> Option<MessageDescriptor> {
+        self.pool.get_message_by_name(name).filter(|found| !found.is_map_entry())
+    }
+
+    /// The message that a type URL names; resources of v2 are those of v3.
+    pub(super) fn of_url(self, type_url: &str) -> Option<MessageDescriptor> {
+        let (_, name) = Edition::V2.unspell(type_url).rsplit_once('/')?;
+        self.message(name)
+    }
+}
+
+/// The messages that JSON has a form of its own for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum WellKnown {
+    Any,
+    Duration,
+    Timestamp,
+    Struct,
+    Value,
+    List,
+    /// A scalar in a message, which is its field 1.
+    Wrapper,
+}
+
+impl WellKnown {
+    pub(super) fn of(message: &MessageDescriptor) -> Option<Self> {
+        match message.full_name().strip_prefix("google.protobuf.")? {
+            "Any" => Some(Self::Any),
+            "Duration" => Some(Self::Duration),
+            "Timestamp" => Some(Self::Timestamp),
+            "Struct" => Some(Self::Struct),
+            "Value" => Some(Self::Value),
+            "ListValue" => Some(Self::List),
+            "DoubleValue" | "FloatValue" | "Int64Value" | "UInt64Value" | "Int32Value" | "UInt32Value"
+            | "BoolValue" | "StringValue" | "BytesValue" => Some(Self::Wrapper),
+            _ => None,
+        }
+    }
+}
+
+const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

@@ -1,0 +1,270 @@
+//! YAML as a value of JSON, by the core schema of YAML 1.2.
+//!
+//! Aliases are copied where they stand, within a budget, so that a small text cannot become a large value.
+
+use std::collections::HashMap;
+
+use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, StrInput, Tag};
+use serde_json::{Map, Number, Value};
+
+use super::error::{FormatError, Place};
+
+/// Reads the only document of a text.
+pub(super) fn read(text: &str) -> Result<Value, FormatError> {
+    let mut reader = Reader::default();
+    let mut events: Parser<'_, StrInput<'_>> = Parser::new_from_str(text);
+    while let Some(event) = events.next_event() {
+        let (event, span) = event.map_err(|e| unreadable(&e))?;
+        reader.event(event, span.start)?;
+    }
+    reader.document.ok_or_else(|| FormatError::document("there is nothing in it"))
+}
+
+#[derive(Debug, Default)]
+struct Reader {
+    open: Vec<Open>,
+    document: Option<Value>,
+    anchors: HashMap<usize, Anchored>,
+    /// How much was copied.
+    copied: usize,
+}
+
+/// A list or an object that is not yet at its end.
+#[derive(Debug)]
+struct Open {
+    anchor: usize,
+    /// How many lists and objects are within each other in it.
+    height: usize,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    List(Vec<Value>),
+    Object { fields: Map<String, Value>, key: Option<String> },
+}
+
+#[derive(Debug, Clone)]
+struct Anchored {
+    value: Value,
+    height: usize,
+    weight: usize,
+}
+
+impl Reader {
+    fn event(&mut self, event: Event<'_>, at: Marker) -> Result<(), FormatError> {
+        match event {
+            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => Ok(()),
+            Event::DocumentStart(_) => match self.document {
+                None => Ok(()),
+                Some(_) => Err(error(at, "a second document, where one is read")),
+            },
+            Event::Alias(anchor) => self.alias(anchor, at),
+            Event::Scalar(text, style, anchor, tag) => {
+                if self.wants_key() {
+                    return self.key(text.into_owned(), at);
+                }
+                let value = scalar(&text, style, tag.as_deref()).map_err(|why| error(at, why))?;
+                self.value(value, (anchor, 0), at)
+            }
+            Event::SequenceStart(anchor, tag) => {
+                self.open(anchor, Kind::List(Vec::new()), (tag.as_deref(), "seq"), at)
+            }
+            Event::MappingStart(anchor, tag) => {
+                let kind = Kind::Object { fields: Map::new(), key: None };
+                self.open(anchor, kind, (tag.as_deref(), "map"), at)
+            }
+            Event::SequenceEnd | Event::MappingEnd => {
+                // The parser closes only what it has opened.
+                let Some(Open { anchor, height, kind }) = self.open.pop() else { return Ok(()) };
+                let value = match kind {
+                    Kind::List(values) => Value::Array(values),
+                    Kind::Object { fields, .. } => Value::Object(fields),
+                };
+                self.value(value, (anchor, height + 1), at)
+            }
+        }
+    }
+
+    fn wants_key(&self) -> bool {
+        matches!(self.open.last(), Some(Open { kind: Kind::Object { key: None, .. }, .. }))
+    }
+
+    fn key(&mut self, name: String, at: Marker) -> Result<(), FormatError> {
+        if let Some(Open { kind: Kind::Object { fields, key }, .. }) = self.open.last_mut() {
+            if name == "<<" {
+                return Err(error(at, "merge keys are not part of YAML 1.2"));
+            }
+            if fields.contains_key(&name) {
+                return Err(error(at, format!("the key {name:?} is there twice")));
+            }
+            *key = Some(name);
+        }
+        Ok(())
+    }
+
+    fn open(
+        &mut self,
+        anchor: usize,
+        kind: Kind,
+        (tag, expected): (Option<&Tag>, &str),
+        at: Marker,
+    ) -> Result<(), FormatError> {
+        if self.wants_key() {
+            return Err(error(at, "a key that is a list or an object"));
+        }
+        if let Some(tag) = tag.filter(|tag| !tag.is_yaml_core_schema() || tag.suffix != expected) {
+            return Err(error(at, format!("unknown tag {tag}")));
+        }
+        if self.open.len() >= MAX_DEPTH {
+            return Err(error(at, TOO_DEEP));
+        }
+        self.open.push(Open { anchor, height: 0, kind });
+        Ok(())
+    }
+
+    fn alias(&mut self, anchor: usize, at: Marker) -> Result<(), FormatError> {
+        if self.wants_key() {
+            return Err(error(at, "a key that is an alias"));
+        }
+        // An anchor around its own alias is not yet known.
+        let Some(Anchored { value, height, weight }) = self.anchors.get(&anchor) else {
+            return Err(error(at, "an alias of what is not there"));
+        };
+        self.copied = self.copied.saturating_add(*weight);
+        if self.copied > MAX_COPIED {
+            return Err(error(at, "aliases stand for too much"));
+        }
+        if self.open.len() + height > MAX_DEPTH {
+            return Err(error(at, TOO_DEEP));
+        }
+        let (value, height) = (value.clone(), *height);
+        self.value(value, (0, height), at)
+    }
+
+    fn value(
+        &mut self,
+        value: Value,
+        (anchor, height): (usize, usize),
+        at: Marker,
+    ) -> Result<(), FormatError> {
+        if anchor != 0 {
+            let weight = weight(&value);
+            // What has an anchor is kept beside.
+            self.copied = self.copied.saturating_add(weight);
+            if self.copied > MAX_COPIED {
+                return Err(error(at, "too much has an anchor"));
+            }
+            self.anchors.insert(anchor, Anchored { value: value.clone(), height, weight });
+        }
+        let Some(open) = self.open.last_mut() else {
+            self.document = Some(value);
+            return Ok(());
+        };
+        open.height = open.height.max(height);
+        match &mut open.kind {
+            Kind::List(values) => values.push(value),
+            Kind::Object { fields, key } => {
+                if let Some(key) = key.take() {
+                    fields.insert(key, value);
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What a scalar is: a text if it is in quotes or in a block, and otherwise what it looks like.
+fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, String> {
+    let plain = matches!(style, ScalarStyle::Plain);
+    let tag = match tag {
+        None => None,
+        Some(tag) if tag.is_yaml_core_schema() => Some(&*tag.suffix),
+        // The tag of what is in quotes.
+        Some(tag) if tag.handle.is_empty() && tag.suffix == "!" => Some("str"),
+        Some(tag) => return Err(format!("unknown tag {tag}")),
+    };
+    let value = match tag {
+        Some("str") => return Ok(Value::String(text.to_owned())),
+        None if !plain => return Ok(Value::String(text.to_owned())),
+        None => return Ok(plain_scalar(text)),
+        Some(_) => plain_scalar(text),
+    };
+    match (tag, &value) {
+        (Some("int"), Value::Number(number)) if !number.is_f64() => Ok(value),
+        (Some("float"), Value::Number(_)) | (Some("bool"), Value::Bool(_)) | (Some("null"), Value::Null) => {
+            Ok(value)
+        }
+        (Some("float"), Value::String(word)) if matches!(&**word, "NaN" | "Infinity" | "-Infinity") => {
+            Ok(value)
+        }
+        (tag, _) => Err(format!("{text:?} is not of the tag {}", tag.unwrap_or_default())),
+    }
+}
+
+fn plain_scalar(text: &str) -> Value {
+    match text {
+        "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
+        "true" | "True" | "TRUE" => return Value::Bool(true),
+        "false" | "False" | "FALSE" => return Value::Bool(false),
+        // As protobuf's JSON has them.
+        ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => return "Infinity".into(),
+        "-.inf" | "-.Inf" | "-.INF" => return "-Infinity".into(),
+        ".nan" | ".NaN" | ".NAN" => return "NaN".into(),
+        _ => {}
+    }
+    number(text).map_or_else(|| text.into(), Value::Number)
+}
+
+fn number(text: &str) -> Option<Number> {
+    let digits_of = |digits: &str, radix| {
+        let all = !digits.is_empty() && digits.chars().all(|c| c.is_digit(radix));
+        all.then(|| u64::from_str_radix(digits, radix).ok())?.map(Number::from)
+    };
+    if let Some(digits) = text.strip_prefix("0x") {
+        return digits_of(digits, 16);
+    }
+    if let Some(digits) = text.strip_prefix("0o") {
+        return digits_of(digits, 8);
+    }
+    let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
+    let first = unsigned.strip_prefix('.').unwrap_or(unsigned);
+    let numeric = |c: char| c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E' | '+' | '-');
+    if !first.starts_with(|c: char| c.is_ascii_digit()) || !unsigned.chars().all(numeric) {
+        return None;
+    }
+    let text = text.strip_prefix('+').unwrap_or(text);
+    if let Ok(whole) = text.parse::<u64>() {
+        return Some(whole.into());
+    }
+    if let Ok(whole) = text.parse::<i64>() {
+        return Some(whole.into());
+    }
+    Number::from_f64(text.parse().ok()?)
+}
+
+/// Roughly how many bytes a value takes.
+fn weight(value: &Value) -> usize {
+    let inside = match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+        Value::String(text) => text.len(),
+        Value::Array(values) => values.iter().map(weight).sum(),
+        Value::Object(fields) => fields.iter().map(|(name, value)| name.len() + weight(value)).sum(),
+    };
+    inside.saturating_add(NODE)
+}
+
+fn unreadable(scan: &ScanError) -> FormatError {
+    error(*scan.marker(), scan.info())
+}
+
+fn error(at: Marker, why: impl Into<String>) -> FormatError {
+    FormatError::at(Place::Text { line: at.line(), column: at.col() + 1 }, why)
+}
+
+const TOO_DEEP: &str = "lists and objects are nested too deep";
+/// How many lists and objects may be within each other, as in JSON.
+const MAX_DEPTH: usize = 127;
+/// How many bytes anchors and aliases may stand for.
+const MAX_COPIED: usize = 64 << 20;
+const NODE: usize = 64;
