@@ -1,14 +1,15 @@
 //! gRPC's bootstrap format. Each function reads one object, tells every problem in it, and gives what is usable.
 
-use std::{collections::BTreeMap, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use serde_json::Value;
 
 use crate::config::{
     AllowedGrpcService, ApiType, AuthorityParts, Bootstrap, CallCredentials, CertificateProvider,
-    ChannelCredentials, ContextParamKeys, DEFAULT_REFRESH_INTERVAL, FileWatcherConfig, FilesError, Locality,
-    NO_SERVERS, Node, Parts, Problem, Server, ServerFeatures, ServerUri, Template, TlsConfig,
-    foreign_template,
+    ChannelCredentials, ConfigSource, ContextParamKeys, DEFAULT_REFRESH_INTERVAL, FileWatcherConfig,
+    FilesError, Locality, NO_SERVERS, Node, Parts, PathSource, Polling, Problem, Server, ServerFeatures,
+    ServerUri, Sources, Template, TlsConfig, TransportApiVersion, check_polling, foreign_template,
+    full_type_url,
 };
 
 use super::reader::{Fields, Problems, Reader};
@@ -26,13 +27,14 @@ pub(super) fn read(document: &Value) -> Result<Bootstrap, Vec<Problem>> {
 
 fn parts(root: &Fields<'_>) -> Parts {
     Parts {
-        servers: root.required("xds_servers").map(|list| required_servers(&list)).unwrap_or_default(),
+        sources: required_sources(root),
         node: root.fields("node").map(|fields| node(&fields)).unwrap_or_default(),
         context: context(root),
         certificate_providers: map(root, "certificate_providers", |_, fields| certificate_provider(fields)),
         client_listener_template: template(root, "client_default_listener_resource_name_template"),
         server_listener_template: template(root, "server_listener_resource_name_template"),
-        authorities: map(root, "authorities", |name, fields| Some(authority(name, fields))),
+        authorities: map(root, "authorities", |name, fields| Some(authority(Some(name), fields))),
+        default_authority: root.fields("default_authority").map(|fields| authority(None, &fields)),
         allowed_grpc_services: map(root, "allowed_grpc_services", |_, fields| allowed_grpc_service(fields)),
     }
 }
@@ -47,16 +49,44 @@ fn map<T>(
     entries.filter_map(|(name, value)| Some((name.to_owned(), read(name, &value.fields()?)?))).collect()
 }
 
-fn required_servers(list: &Reader<'_>) -> Vec<Server> {
-    let items = list.items();
-    if items.as_ref().is_some_and(Vec::is_empty) {
+/// Servers may be missing where each type has sources of its own.
+fn required_sources(root: &Fields<'_>) -> Sources {
+    if root.get("type_sources").is_none()
+        && let Some(list) = root.required("xds_servers")
+        && list.value().as_array().is_some_and(Vec::is_empty)
+    {
         list.fail(NO_SERVERS);
     }
-    servers(items.unwrap_or_default())
+    sources(root)
 }
 
-fn servers(items: Vec<Reader<'_>>) -> Vec<Server> {
-    items.iter().filter_map(|item| server(&item.fields()?)).collect()
+/// `type_sources` is an extension: gRPC ignores it.
+fn sources(fields: &Fields<'_>) -> Sources {
+    let servers = fields.items("xds_servers");
+    let servers = servers.iter().filter_map(|item| server(&item.fields()?));
+    let all = servers.map(|server| ConfigSource::Server(Arc::new(server))).collect();
+    let by_type = fields.entries("type_sources").into_iter().map(|(name, list)| {
+        let items = list.items();
+        if items.as_ref().is_some_and(Vec::is_empty) {
+            list.fail("must have at least one source");
+        }
+        let own = items.unwrap_or_default();
+        (full_type_url(name), own.iter().filter_map(|item| source(&item.fields()?)).collect())
+    });
+    Sources::new(all, by_type.collect())
+}
+
+/// A server, or `path_config_source`.
+fn source(fields: &Fields<'_>) -> Option<ConfigSource> {
+    let Some(file) = fields.fields("path_config_source") else {
+        return server(fields).map(|server| ConfigSource::Server(Arc::new(server)));
+    };
+    let mut source = PathSource::new(file.required_text("path")?);
+    if let Some(directory) = file.fields("watched_directory") {
+        source = source.with_watched_directory(directory.required_text("path")?);
+    }
+    source.features = server_features(fields);
+    Some(ConfigSource::Path(Arc::new(source)))
 }
 
 fn server(fields: &Fields<'_>) -> Option<Server> {
@@ -67,11 +97,24 @@ fn server(fields: &Fields<'_>) -> Option<Server> {
     let call_credentials = call_credentials(fields);
     let features = server_features(fields);
     let api_type = api_type(fields);
+    let polling = polling(fields);
+    if let Err((field, reason)) = check_polling(api_type, polling) {
+        fields.fail(field, reason);
+    }
+    let transport_api_version = transport_api_version(fields);
     let (uri, channel_credentials) = uri.zip(channel_credentials)?;
     if let Err(reason) = Server::check_scheme(&uri, &channel_credentials) {
         fields.fail("server_uri", reason);
     }
-    Some(Server { uri, channel_credentials, call_credentials, features, api_type })
+    Some(Server {
+        uri,
+        channel_credentials,
+        call_credentials,
+        features,
+        api_type,
+        polling,
+        transport_api_version,
+    })
 }
 
 /// The first entry of a supported type is used (A27-7); the configuration of the others must be valid too, as in gRPC's
@@ -132,6 +175,28 @@ fn api_type(fields: &Fields<'_>) -> Option<ApiType> {
         fields.fail("api_type", format!("unknown {name:?}; known are {known}"));
     }
     api_type
+}
+
+/// The names of `ApiConfigSource`'s fields.
+fn polling(fields: &Fields<'_>) -> Option<Polling> {
+    let timeout = fields.get("request_timeout").and_then(|field| field.duration());
+    let delay = fields.get("refresh_delay").and_then(|field| field.duration());
+    let mut polling = delay.map(Polling::every);
+    if let Some(timeout) = timeout {
+        polling.get_or_insert_default().request_timeout = timeout;
+    }
+    polling
+}
+
+fn transport_api_version(fields: &Fields<'_>) -> TransportApiVersion {
+    match fields.text("transport_api_version") {
+        None | Some("V3" | "AUTO") => TransportApiVersion::V3,
+        Some("V2") => TransportApiVersion::V2,
+        Some(other) => {
+            fields.fail("transport_api_version", format!("unknown {other:?}; known are V2, V3"));
+            TransportApiVersion::V3
+        }
+    }
 }
 
 fn tls(entry: &Fields<'_>) -> TlsConfig {
@@ -205,15 +270,16 @@ fn context(root: &Fields<'_>) -> ContextParamKeys {
     keys
 }
 
-fn authority(name: &str, fields: &Fields<'_>) -> AuthorityParts {
+/// The default authority has no name.
+fn authority(name: Option<&str>, fields: &Fields<'_>) -> AuthorityParts {
     let key = "client_listener_resource_name_template";
     let template = template(fields, key);
-    if template.as_ref().is_some_and(|template| !template.belongs_to(name)) {
+    if let Some(name) = name.filter(|name| template.as_ref().is_some_and(|own| !own.belongs_to(name))) {
         fields.fail(key, foreign_template(name));
     }
     AuthorityParts {
         template,
-        servers: servers(fields.items("xds_servers")),
+        sources: sources(fields),
         fallback_on_reachability_only: fields.flag("fallback_on_reachability_only"),
     }
 }

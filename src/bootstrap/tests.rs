@@ -9,6 +9,7 @@ use crate::{
         ServerFeatures, TlsConfig,
     },
     name::ResourceName,
+    resource::{Listener, Resource},
 };
 
 use super::*;
@@ -300,8 +301,8 @@ fn a47_5_authorities_have_their_servers_or_the_default_ones() {
     } })));
     let uris = |name: &str| {
         let name = ResourceName::parse(name).unwrap();
-        let sources = bootstrap.sources_for(&name).map_err(|error| error.to_string())?;
-        Ok(sources.iter().map(|source| source.server().uri.to_string()).collect::<Vec<_>>())
+        let sources = bootstrap.sources_for(&name, Listener::TYPE_URL).map_err(|error| error.to_string())?;
+        Ok(sources.iter().map(|source| source.server().unwrap().uri.to_string()).collect::<Vec<_>>())
     };
     assert_eq!(uris("opaque"), Ok(vec!["localhost:18000".to_owned()]));
     assert_eq!(uris("xdstp://own/t/i"), Ok(vec!["own:1".to_owned()]));
@@ -311,7 +312,7 @@ fn a47_5_authorities_have_their_servers_or_the_default_ones() {
     assert!(bootstrap.authorities()["own"].fallback_on_reachability_only());
     assert!(!bootstrap.authorities()["empty"].fallback_on_reachability_only());
     let without = read(&with(json!({})));
-    assert!(without.sources_for(&ResourceName::parse("xdstp:///t/i").unwrap()).is_err());
+    assert!(without.sources_for(&ResourceName::parse("xdstp:///t/i").unwrap(), Listener::TYPE_URL).is_err());
 }
 
 #[test]

@@ -20,11 +20,11 @@ use super::{
 #[cfg(feature = "metrics")]
 use crate::metrics::Metrics;
 use crate::{
-    config::{ApiType, Bootstrap, ConfigError},
+    config::{ApiType, Bootstrap, ConfigError, Polling},
     engine::Engine,
     protocol::{OnDeletion, Settings},
     resource,
-    transport::{GrpcTransport, Transport},
+    transport::{GrpcTransport, Transport, Transports},
 };
 
 /// Settings of a [`Client`] to be. Made by [`Client::builder`].
@@ -84,11 +84,22 @@ impl ClientBuilder {
     }
 
     /// Sets the variant of the protocol that is spoken with servers whose entry in the bootstrap names none
-    /// ([`Server::api_type`](crate::config::Server)): [`ApiType::AggregatedGrpc`] by default, or
-    /// [`ApiType::AggregatedDeltaGrpc`]. What an application sees is the same on both. With another one the resources of
-    /// these servers are absent with `UNIMPLEMENTED`.
+    /// ([`Server::api_type`](crate::config::Server)): [`ApiType::AggregatedGrpc`] by default. What an application sees is the
+    /// same on all, as far as they have the types: an application's own types come over aggregated streams alone, and virtual
+    /// hosts in the incremental variants alone; what a variant does not have is absent with `UNIMPLEMENTED`.
+    ///
+    /// Only aggregated streams keep the order of what a server sends across types, so that it can make before it breaks.
+    /// With a stream for each type, or with polling, types come in any order and agree in the end (eventual consistency): for
+    /// a moment routes may lead to a cluster that is not there yet. A [resolution](Client::resolve) waits for it.
     pub fn api_type(mut self, api_type: ApiType) -> Self {
         self.settings.api_type = api_type;
+        self
+    }
+
+    /// Sets how often servers are polled that are asked over REST and whose entry in the bootstrap does not say: every 30 s by
+    /// default, and up to as much again at random.
+    pub fn polling(mut self, polling: Polling) -> Self {
+        self.settings.polling = polling;
         self
     }
 
@@ -249,12 +260,12 @@ impl ClientBuilder {
         let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
         let (commands, received) = mpsc::unbounded_channel();
         let identity = Identity::new(self.bootstrap.node(), &self.scope);
-        let transport = self.transport.unwrap_or_else(|| Arc::new(self.grpc));
+        let transports = Transports::new(self.grpc, self.transport);
         let dns = self.dns.unwrap_or_else(|| Arc::new(SystemDns));
         let lookups = Lookups::new(dns, self.settings.resource_timeout);
         let bootstrap = self.bootstrap.plug(&self.settings.registry).map_err(BuildError::Bootstrap)?;
         let engine = Engine::new(bootstrap.clone(), self.settings, random_seed());
-        let driver = Driver::new(engine, (transport, lookups), received);
+        let driver = Driver::new(engine, (transports, lookups), received);
         #[cfg(feature = "metrics")]
         let driver = driver.with_recorder(self.metrics.map(|metrics| metrics.recorder(&self.scope)));
         let registry = Registry::new(commands, identity, bootstrap);

@@ -3,7 +3,7 @@ use std::{
     future::ready,
     ops::ControlFlow,
     pin::{Pin, pin},
-    sync::{Arc, Weak},
+    sync::Weak,
     time::Instant,
 };
 
@@ -22,7 +22,7 @@ use crate::metrics::Recorder;
 use crate::{
     engine::Engine,
     protocol::{ByView, Input, Output, StreamId},
-    transport::{Connection, Events, Target, Transport},
+    transport::{Connection, Events, Transports},
 };
 
 /// The only task of a client: waits for something to happen, lets the engine judge it, carries out its orders.
@@ -32,7 +32,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Driver {
     engine: Engine,
-    transport: Arc<dyn Transport>,
+    transports: Transports,
     commands: UnboundedReceiver<Command>,
     events: UnboundedReceiver<Input>,
     /// Lent to the transport and to lookups. Holds few events: a stream reads one message for each order to read, and a
@@ -59,13 +59,13 @@ enum Work {
 impl Driver {
     pub(super) fn new(
         engine: Engine,
-        (transport, lookups): (Arc<dyn Transport>, Lookups),
+        (transports, lookups): (Transports, Lookups),
         commands: UnboundedReceiver<Command>,
     ) -> Self {
         let (reports, events) = mpsc::unbounded_channel();
         Self {
             engine,
-            transport,
+            transports,
             commands,
             events,
             reports,
@@ -177,10 +177,9 @@ impl Driver {
         self.record();
         while let Some(order) = self.engine.poll_output() {
             match order {
-                Output::Connect { stream, server, api_type, keepalive } => {
+                Output::Connect { stream, to, keepalive } => {
                     let events = Events::new(stream, self.reports.clone());
-                    let connection = self.transport.connect(Target { server, api_type, keepalive }, events);
-                    self.connections.insert(stream, connection);
+                    self.connections.insert(stream, self.transports.connect(to, keepalive, events));
                 }
                 Output::Send { stream, message } => {
                     self.with_connection(stream, |connection| connection.send(message));

@@ -53,8 +53,10 @@ pub struct ClientStatus {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerStatus {
-    /// Its URI, as in the bootstrap.
+    /// Its URI, as in the bootstrap; the path if it is a file.
     pub uri: String,
+    /// The one type that is asked for on this stream, by its URL. `None` on an aggregated stream.
+    pub type_url: Option<&'static str>,
     /// How the stream to it fares.
     pub connection: ConnectionState,
     /// Why nothing can be had of it: it cannot be reached, or its last stream ended without a response.
@@ -192,8 +194,8 @@ impl ClientStatus {
 
 impl From<ServerReport> for ServerStatus {
     fn from(report: ServerReport) -> Self {
-        let ServerReport { uri, connection, failure } = report;
-        Self { uri, connection, error: failure }
+        let ServerReport { uri, type_url, connection, failure } = report;
+        Self { uri, type_url, connection, error: failure }
     }
 }
 

@@ -1,22 +1,12 @@
-use std::sync::Arc;
-
-use super::{Server, Template};
+use super::{ConfigSource, Sources, Template};
 
 /// Where the resources of `xdstp:` names with one authority come from (A47).
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Authority {
     pub(super) template: Template,
-    pub(super) sources: Vec<ConfigSource>,
+    pub(super) sources: Sources,
     pub(super) fallback_on_reachability_only: bool,
-}
-
-/// A source of resources.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ConfigSource {
-    /// The aggregated stream of a management server.
-    Ads(Arc<Server>),
 }
 
 /// The authority of a name is not in the bootstrap, so that nobody can be asked for it.
@@ -34,23 +24,19 @@ impl Authority {
         &self.template
     }
 
-    /// The sources in the order in which they are tried; never empty. Those of the bootstrap if the authority has none
-    /// of its own.
+    /// The sources in the order in which they are tried, for types that have none of their own. Those of the bootstrap if
+    /// nothing is said of the authority's.
     pub fn sources(&self) -> &[ConfigSource] {
-        &self.sources
+        self.sources.all()
+    }
+
+    /// The sources of one type in the order in which they are tried.
+    pub fn sources_of(&self, type_url: &str) -> &[ConfigSource] {
+        self.sources.of(type_url)
     }
 
     /// Whether the next source is used only when one is unreachable, whatever it says about resources (A95).
     pub fn fallback_on_reachability_only(&self) -> bool {
         self.fallback_on_reachability_only
-    }
-}
-
-impl ConfigSource {
-    /// The management server.
-    pub fn server(&self) -> &Arc<Server> {
-        match self {
-            Self::Ads(server) => server,
-        }
     }
 }

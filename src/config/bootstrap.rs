@@ -7,7 +7,7 @@ use crate::{
 
 use super::{
     Authority, BootstrapBuilder, CallCredentials, CertificateProvider, ChannelCredentials, ConfigError,
-    ConfigSource, Node, Problem, Server, Template, UnknownAuthority,
+    ConfigSource, Node, Problem, Server, Sources, Template, UnknownAuthority,
 };
 
 /// Everything that a client must know before it can ask: who to ask, as whom, and how names are made.
@@ -15,8 +15,10 @@ use super::{
 /// It is valid as it is and never changes. See [`config`](crate::config) for an example.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bootstrap {
-    sources: Vec<ConfigSource>,
+    sources: Sources,
     authorities: BTreeMap<String, Authority>,
+    /// For authorities that are not among these.
+    default_authority: Option<Authority>,
     node: Node,
     context: ContextParamKeys,
     certificate_providers: BTreeMap<String, CertificateProvider>,
@@ -47,9 +49,9 @@ pub(crate) struct ContextParamKeys {
 /// What a bootstrap is made of, checked part by part, before authorities are given the default servers.
 #[derive(Debug)]
 pub(crate) struct Parts {
-    /// Not empty.
-    pub(crate) servers: Vec<Server>,
+    pub(crate) sources: Sources,
     pub(crate) authorities: BTreeMap<String, AuthorityParts>,
+    pub(crate) default_authority: Option<AuthorityParts>,
     pub(crate) node: Node,
     pub(crate) context: ContextParamKeys,
     pub(crate) certificate_providers: BTreeMap<String, CertificateProvider>,
@@ -61,7 +63,7 @@ pub(crate) struct Parts {
 #[derive(Debug)]
 pub(crate) struct AuthorityParts {
     pub(crate) template: Option<Template>,
-    pub(crate) servers: Vec<Server>,
+    pub(crate) sources: Sources,
     pub(crate) fallback_on_reachability_only: bool,
 }
 
@@ -72,19 +74,45 @@ impl Bootstrap {
     }
 
     /// The sources of opaque names, and of authorities that have none of their own, in the order in which they are tried
-    /// (A71); never empty.
+    /// (A71), for types that have [none of their own](Self::sources_of).
     pub fn sources(&self) -> &[ConfigSource] {
-        &self.sources
+        self.sources.all()
     }
 
-    /// The management servers of [`sources`](Self::sources).
+    /// The same for one type.
+    pub fn sources_of(&self, type_url: &str) -> &[ConfigSource] {
+        self.sources.of(type_url)
+    }
+
+    /// Whether sources differ from type to type.
+    pub(crate) fn has_sources_by_type(&self) -> bool {
+        self.tables().any(Sources::differ)
+    }
+
+    /// Each source that anything can come from.
+    pub(crate) fn all_sources(&self) -> impl Iterator<Item = &ConfigSource> {
+        self.tables().flat_map(Sources::iter)
+    }
+
+    fn tables(&self) -> impl Iterator<Item = &Sources> {
+        let authorities = self.authorities.values().chain(&self.default_authority);
+        authorities.map(|authority| &authority.sources).chain([&self.sources])
+    }
+
+    /// The management servers of all types among these sources.
     pub fn servers(&self) -> impl Iterator<Item = &Arc<Server>> {
-        self.sources.iter().map(ConfigSource::server)
+        self.sources.iter().filter_map(ConfigSource::server)
     }
 
     /// The authorities by name. The empty name is that of names which start with `xdstp:///`.
     pub fn authorities(&self) -> &BTreeMap<String, Authority> {
         &self.authorities
+    }
+
+    /// Where the names come from whose authority is not among the [authorities](Self::authorities)
+    /// (`default_config_source`); without it they are refused.
+    pub fn default_authority(&self) -> Option<&Authority> {
+        self.default_authority.as_ref()
     }
 
     /// Who this client says it is.
@@ -155,42 +183,55 @@ impl Bootstrap {
         &self.allowed_grpc_services
     }
 
-    /// Where to ask for a name, in order; never empty. An `xdstp:` name is its authority's, an opaque one the bootstrap's
-    /// (A47-10).
+    /// Where to ask for a resource of a type, in order. An `xdstp:` name is its authority's (C11), an opaque one the
+    /// bootstrap's (A47-10). Empty when there are sources of other types alone.
     ///
     /// # Errors
     ///
-    /// An authority that is not in the bootstrap.
-    pub fn sources_for(&self, name: &ResourceName) -> Result<&[ConfigSource], UnknownAuthority> {
+    /// An authority that is not in the bootstrap, which has no default for such.
+    pub fn sources_for(
+        &self,
+        name: &ResourceName,
+        type_url: &str,
+    ) -> Result<&[ConfigSource], UnknownAuthority> {
         match name.authority() {
-            Some(authority) => self.authority(authority).map(Authority::sources),
-            None => Ok(&self.sources),
+            Some(authority) => self.authority(authority).map(|authority| authority.sources_of(type_url)),
+            None => Ok(self.sources.of(type_url)),
         }
     }
 
-    pub(super) fn authority(&self, name: &str) -> Result<&Authority, UnknownAuthority> {
-        self.authorities.get(name).ok_or_else(|| UnknownAuthority { authority: name.to_owned() })
+    /// What is said of an authority, or of those of which nothing is said.
+    pub(crate) fn authority(&self, name: &str) -> Result<&Authority, UnknownAuthority> {
+        let known = self.authorities.get(name).or(self.default_authority.as_ref());
+        known.ok_or_else(|| UnknownAuthority { authority: name.to_owned() })
+    }
+
+    /// Makes the name of a listener from a target with this authority.
+    pub(super) fn template_of(&self, authority: &str) -> Result<Template, UnknownAuthority> {
+        match self.authorities.get(authority) {
+            Some(known) => Ok(known.client_listener_template().clone()),
+            None => self.authority(authority).map(|_| Template::of_authority(authority)),
+        }
     }
 
     pub(crate) fn assemble(parts: Parts) -> Self {
         let mut known = Vec::new();
-        let sources = sources(parts.servers, &mut known);
-        let authorities = parts
-            .authorities
-            .into_iter()
-            .map(|(name, authority)| {
-                let own = self::sources(authority.servers, &mut known);
-                let authority = Authority {
-                    template: authority.template.unwrap_or_else(|| Template::of_authority(&name)),
-                    sources: if own.is_empty() { sources.clone() } else { own },
-                    fallback_on_reachability_only: authority.fallback_on_reachability_only,
-                };
-                (name, authority)
-            })
-            .collect();
+        let sources = parts.sources.share(&mut known);
+        let mut authority = |name: &str, parts: AuthorityParts| Authority {
+            template: parts.template.unwrap_or_else(|| Template::of_authority(name)),
+            sources: match parts.sources.is_empty() {
+                true => sources.clone(),
+                false => parts.sources.share(&mut known),
+            },
+            fallback_on_reachability_only: parts.fallback_on_reachability_only,
+        };
+        let authorities = parts.authorities.into_iter();
+        let authorities = authorities.map(|(name, parts)| (name.clone(), authority(&name, parts))).collect();
+        let default_authority = parts.default_authority.map(|parts| authority("", parts));
         Self {
             sources,
             authorities,
+            default_authority,
             node: parts.node,
             context: parts.context,
             certificate_providers: parts.certificate_providers,
@@ -223,16 +264,4 @@ impl AllowedGrpcService {
     pub fn new(channel_credentials: ChannelCredentials) -> Self {
         Self { channel_credentials, call_credentials: Vec::new() }
     }
-}
-
-/// Equal servers become one value, which makes comparing and keeping them cheap.
-fn sources(servers: Vec<Server>, known: &mut Vec<Arc<Server>>) -> Vec<ConfigSource> {
-    let mut shared = |server: Server| match known.iter().find(|other| ***other == server) {
-        Some(other) => Arc::clone(other),
-        None => {
-            known.push(Arc::new(server));
-            Arc::clone(&known[known.len() - 1])
-        }
-    };
-    servers.into_iter().map(|server| ConfigSource::Ads(shared(server))).collect()
 }

@@ -1,19 +1,27 @@
 use std::collections::BTreeMap;
 
 use super::{
-    AllowedGrpcService, ApiType, Bootstrap, CallCredentials, CertificateProvider, ChannelCredentials,
-    ConfigError, Node, Problem, Server, ServerFeatures, ServerUri, Template, TlsConfig,
+    AllowedGrpcService, Bootstrap, CertificateProvider, ChannelCredentials, ConfigError, Node, Problem,
+    Template,
     bootstrap::{AuthorityParts, ContextParamKeys, Parts},
     credentials::FilesError,
-    uri::Security,
 };
+use crate::resource::Resource;
+
+mod server;
+mod sources;
+
+use self::sources::SourcesBuilder;
+pub use self::{server::ServerBuilder, sources::SourceBuilder};
+pub(crate) use self::{server::check_polling, sources::full_type_url};
 
 /// Makes a [`Bootstrap`] in code. Mistakes are collected and told at the end, all of them.
 #[derive(Debug, Clone, Default)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct BootstrapBuilder {
-    servers: Vec<ServerBuilder>,
+    sources: SourcesBuilder,
     authorities: BTreeMap<String, AuthorityBuilder>,
+    default_authority: Option<AuthorityBuilder>,
     node: Node,
     context: ContextParamKeys,
     certificate_providers: BTreeMap<String, CertificateProvider>,
@@ -27,26 +35,34 @@ pub struct BootstrapBuilder {
 #[derive(Debug, Clone, Default)]
 #[must_use = "a builder does nothing until it is given to a bootstrap's"]
 pub struct AuthorityBuilder {
-    servers: Vec<ServerBuilder>,
+    sources: SourcesBuilder,
     template: Option<String>,
     fallback_on_reachability_only: bool,
-}
-
-/// A server in the making; see [`Server::new`].
-#[derive(Debug, Clone)]
-#[must_use = "a builder does nothing until it is given to a bootstrap's, or `build`"]
-pub struct ServerBuilder {
-    uri: String,
-    channel_credentials: Option<ChannelCredentials>,
-    call_credentials: Vec<CallCredentials>,
-    features: ServerFeatures,
-    api_type: Option<ApiType>,
 }
 
 impl BootstrapBuilder {
     /// Adds a server after those that were added before; a later one is used while those before it fail (A71).
     pub fn server(mut self, server: ServerBuilder) -> Self {
-        self.servers.push(server);
+        self.sources.all.push(server);
+        self
+    }
+
+    /// Adds a source for one type alone, after those that were added for it before. The [servers](Self::server) are not
+    /// asked for a type that has sources of its own.
+    ///
+    /// ```
+    /// use xdskit::config::{ApiType, Bootstrap, PathSource, Server};
+    /// use xdskit::resource::{Cluster, ClusterLoadAssignment};
+    ///
+    /// let bootstrap = Bootstrap::builder()
+    ///     .server(Server::new("http://127.0.0.1:18000"))
+    ///     .source_for::<Cluster>(PathSource::new("/etc/xds/clusters.yaml"))
+    ///     .source_for::<ClusterLoadAssignment>(Server::new("http://127.0.0.1:18001").api_type(ApiType::Grpc))
+    ///     .build()?;
+    /// # Ok::<(), xdskit::config::ConfigError>(())
+    /// ```
+    pub fn source_for<T: Resource>(mut self, source: impl Into<SourceBuilder>) -> Self {
+        self.sources.add(T::TYPE_URL, source.into());
         self
     }
 
@@ -76,6 +92,13 @@ impl BootstrapBuilder {
     /// Adds an authority. The empty name is that of names which start with `xdstp:///`.
     pub fn authority(mut self, name: impl Into<String>, authority: AuthorityBuilder) -> Self {
         self.authorities.insert(name.into(), authority);
+        self
+    }
+
+    /// Sets where names come from whose authority is not among those that were [added](Self::authority)
+    /// (`default_config_source`, C11). Without it such names are refused. A template of it has no meaning.
+    pub fn default_authority(mut self, authority: AuthorityBuilder) -> Self {
+        self.default_authority = Some(authority);
         self
     }
 
@@ -114,13 +137,13 @@ impl BootstrapBuilder {
     /// All problems, with the paths that they would have in gRPC's JSON.
     pub fn build(self) -> Result<Bootstrap, ConfigError> {
         let mut problems = Vec::new();
-        if self.servers.is_empty() {
+        if self.sources.is_empty() {
             problems.push(Problem::new("xds_servers", NO_SERVERS));
         }
         self.check_files(&mut problems);
         problems.extend(self.context.check());
         let parts = Parts {
-            servers: build_servers(self.servers, "xds_servers", &mut problems),
+            sources: self.sources.build("", &mut problems),
             authorities: self
                 .authorities
                 .into_iter()
@@ -129,6 +152,9 @@ impl BootstrapBuilder {
                     (name, parts)
                 })
                 .collect(),
+            default_authority: self
+                .default_authority
+                .map(|authority| authority.build_at(None, "default_authority", &mut problems)),
             node: self.node,
             context: self.context,
             certificate_providers: self.certificate_providers,
@@ -166,7 +192,13 @@ impl BootstrapBuilder {
 impl AuthorityBuilder {
     /// Adds a server of the authority's own.
     pub fn server(mut self, server: ServerBuilder) -> Self {
-        self.servers.push(server);
+        self.sources.all.push(server);
+        self
+    }
+
+    /// Adds a source of the authority's own for one type alone; see [`BootstrapBuilder::source_for`].
+    pub fn source_for<T: Resource>(mut self, source: impl Into<SourceBuilder>) -> Self {
+        self.sources.add(T::TYPE_URL, source.into());
         self
     }
 
@@ -183,113 +215,20 @@ impl AuthorityBuilder {
     }
 
     fn build(self, name: &str, problems: &mut Vec<Problem>) -> AuthorityParts {
-        let path = format!("authorities[{name:?}]");
+        self.build_at(Some(name), &format!("authorities[{name:?}]"), problems)
+    }
+
+    fn build_at(self, name: Option<&str>, path: &str, problems: &mut Vec<Problem>) -> AuthorityParts {
         let template_path = format!("{path}.client_listener_resource_name_template");
         let template = template(self.template, &template_path, problems);
-        if template.as_ref().is_some_and(|template| !template.belongs_to(name)) {
+        if let Some(name) = name.filter(|name| template.as_ref().is_some_and(|own| !own.belongs_to(name))) {
             problems.push(Problem::new(template_path, foreign_template(name)));
         }
         AuthorityParts {
             template,
-            servers: build_servers(self.servers, &format!("{path}.xds_servers"), problems),
+            sources: self.sources.build(&format!("{path}."), problems),
             fallback_on_reachability_only: self.fallback_on_reachability_only,
         }
-    }
-}
-
-impl ServerBuilder {
-    pub(super) fn new(uri: impl Into<String>) -> Self {
-        Self {
-            uri: uri.into(),
-            channel_credentials: None,
-            call_credentials: Vec::new(),
-            features: ServerFeatures::default(),
-            api_type: None,
-        }
-    }
-
-    /// Connects in plain text.
-    pub fn insecure(mut self) -> Self {
-        self.channel_credentials = Some(ChannelCredentials::Insecure);
-        self
-    }
-
-    /// Connects with TLS.
-    pub fn tls(mut self, config: TlsConfig) -> Self {
-        self.channel_credentials = Some(ChannelCredentials::Tls(config));
-        self
-    }
-
-    /// Adds credentials that go with each call.
-    pub fn call_credentials(mut self, credentials: CallCredentials) -> Self {
-        self.call_credentials.push(credentials);
-        self
-    }
-
-    /// Asks for features, by the names that they have in a bootstrap's `server_features`; unknown ones are ignored.
-    pub fn features<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
-        self.features = names.into_iter().collect();
-        self
-    }
-
-    /// Sets the variant of the protocol to speak with this server.
-    pub fn api_type(mut self, api_type: ApiType) -> Self {
-        self.api_type = Some(api_type);
-        self
-    }
-
-    /// Checks the server alone.
-    ///
-    /// # Errors
-    ///
-    /// A URI that is not understood or contradicts the credentials, credentials that are missing or incomplete.
-    pub fn build(self) -> Result<Server, ConfigError> {
-        let mut problems = Vec::new();
-        match self.build_at("server", &mut problems) {
-            Some(server) => Ok(server),
-            None => Err(ConfigError::new(problems)),
-        }
-    }
-
-    /// `None` exactly if a problem was added.
-    fn build_at(self, path: &str, problems: &mut Vec<Problem>) -> Option<Server> {
-        let before = problems.len();
-        let uri_path = format!("{path}.server_uri");
-        let uri = match self.uri.parse::<ServerUri>() {
-            Ok(uri) => Some(uri),
-            Err(error) => {
-                problems.push(Problem::new(&uri_path, error.to_string()));
-                None
-            }
-        };
-        let implied = || match uri.as_ref()?.security()? {
-            Security::Plain => Some(ChannelCredentials::Insecure),
-            Security::Tls => Some(ChannelCredentials::Tls(TlsConfig::default())),
-        };
-        let credentials = self.channel_credentials.or_else(implied);
-        match &credentials {
-            Some(ChannelCredentials::Tls(config)) => {
-                let path = format!("{path}.channel_creds[0].config");
-                problems.extend(config.check().err().map(|error| error.at(&path)));
-            }
-            Some(ChannelCredentials::Insecure) => {}
-            None if uri.is_none() => {}
-            None => problems.push(Problem::new(
-                format!("{path}.channel_creds"),
-                "missing: say `insecure()` or `tls(..)`, or begin the URI with http:// or https://",
-            )),
-        }
-        let (uri, channel_credentials) = uri.zip(credentials)?;
-        if let Err(reason) = Server::check_scheme(&uri, &channel_credentials) {
-            problems.push(Problem::new(uri_path, reason));
-        }
-        (problems.len() == before).then_some(Server {
-            uri,
-            channel_credentials,
-            call_credentials: self.call_credentials,
-            features: self.features,
-            api_type: self.api_type,
-        })
     }
 }
 
@@ -305,11 +244,6 @@ pub(crate) fn foreign_template(authority: &str) -> String {
     let prefix = Template::of_authority(authority);
     let prefix = prefix.as_str().trim_end_matches("envoy.config.listener.v3.Listener/%s");
     format!("must start with {prefix:?}")
-}
-
-fn build_servers(servers: Vec<ServerBuilder>, path: &str, problems: &mut Vec<Problem>) -> Vec<Server> {
-    let built = servers.into_iter().enumerate();
-    built.filter_map(|(index, server)| server.build_at(&format!("{path}[{index}]"), problems)).collect()
 }
 
 fn template(text: Option<String>, path: &str, problems: &mut Vec<Problem>) -> Option<Template> {

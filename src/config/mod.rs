@@ -30,19 +30,21 @@ mod credentials;
 mod node;
 mod problem;
 mod server;
+mod source;
 mod target;
 mod template;
 mod uri;
 
 pub use self::{
-    authority::{Authority, ConfigSource, UnknownAuthority},
+    authority::{Authority, UnknownAuthority},
     bootstrap::{AllowedGrpcService, Bootstrap},
-    builder::{AuthorityBuilder, BootstrapBuilder, ServerBuilder},
+    builder::{AuthorityBuilder, BootstrapBuilder, ServerBuilder, SourceBuilder},
     certificates::{CertificateProvider, FileWatcherConfig},
     credentials::{CallCredentials, ChannelCredentials, DEFAULT_REFRESH_INTERVAL, TlsConfig},
     node::{CLIENT_FEATURES, Locality, Node, USER_AGENT_NAME, USER_AGENT_VERSION},
     problem::{ConfigError, Problem},
-    server::{ApiType, Server, ServerFeatures},
+    server::{ApiType, Polling, Server, ServerFeatures, TransportApiVersion},
+    source::{ConfigSource, PathSource},
     target::{Target, TargetError},
     template::Template,
     uri::{Endpoint, InvalidUri, ServerUri},
@@ -50,9 +52,10 @@ pub use self::{
 
 pub(crate) use self::{
     bootstrap::{AuthorityParts, ContextParamKeys, Parts},
-    builder::{NO_SERVERS, foreign_template},
+    builder::{NO_SERVERS, check_polling, foreign_template, full_type_url},
     credentials::FilesError,
     problem::write_problems,
+    source::Sources,
 };
 
 #[cfg(test)]

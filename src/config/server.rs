@@ -1,4 +1,4 @@
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use super::{
     ServerBuilder,
@@ -24,6 +24,35 @@ pub struct Server {
     pub features: ServerFeatures,
     /// The variant of the protocol to speak with it; `None` for the client's default.
     pub api_type: Option<ApiType>,
+    /// How often it is asked where it is polled ([`ApiType::Rest`]); `None` for the client's default.
+    pub polling: Option<Polling>,
+    /// The version of the transport protocol that it speaks.
+    pub transport_api_version: TransportApiVersion,
+}
+
+/// How often a server is asked over REST.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Polling {
+    /// The least time from the end of one request to the next. As much again at most is added at random, so that clients do
+    /// not ask at the same time (rule D12).
+    pub refresh_delay: Duration,
+    /// How long the answer may take: 1 s by default.
+    pub request_timeout: Duration,
+}
+
+/// A version of the transport protocol: of its methods and type URLs.
+///
+/// Resources are the same in both: a resource that a server of version 2 sends is read as one of version 3, with which it
+/// is compatible on the wire.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
+pub enum TransportApiVersion {
+    /// `V3`, the current one.
+    #[default]
+    V3,
+    /// `V2`, which older servers speak.
+    V2,
 }
 
 /// What a bootstrap's `server_features` ask for. Features that are not known are ignored.
@@ -125,6 +154,37 @@ impl<'a> FromIterator<&'a str> for ServerFeatures {
     }
 }
 
+impl Polling {
+    /// This time between two requests, and the default for the rest.
+    pub fn every(refresh_delay: Duration) -> Self {
+        Self { refresh_delay, request_timeout: Duration::from_secs(1) }
+    }
+
+    /// Sets how long the answer may take.
+    #[must_use]
+    pub fn with_request_timeout(mut self, timeout: Duration) -> Self {
+        self.request_timeout = timeout;
+        self
+    }
+}
+
+/// Every 30 s.
+impl Default for Polling {
+    fn default() -> Self {
+        Self::every(Duration::from_secs(30))
+    }
+}
+
+impl TransportApiVersion {
+    /// The name in JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::V2 => "V2",
+            Self::V3 => "V3",
+        }
+    }
+}
+
 impl ApiType {
     /// The name in JSON.
     pub fn name(self) -> &'static str {
@@ -142,6 +202,14 @@ impl ApiType {
         match self {
             Self::DeltaGrpc | Self::AggregatedDeltaGrpc => true,
             Self::Rest | Self::Grpc | Self::AggregatedGrpc => false,
+        }
+    }
+
+    /// Whether all types share one stream.
+    pub fn is_aggregated(self) -> bool {
+        match self {
+            Self::AggregatedGrpc | Self::AggregatedDeltaGrpc => true,
+            Self::Rest | Self::Grpc | Self::DeltaGrpc => false,
         }
     }
 

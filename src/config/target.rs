@@ -132,11 +132,10 @@ impl Bootstrap {
         let parsed = Parsed::parse(target)
             .map_err(|reason| TargetError::Invalid { target: target.to_owned(), reason })?;
         let template = if parsed.authority.is_empty() {
-            self.client_listener_template()
+            self.client_listener_template().clone()
         } else {
-            self.authority(&parsed.authority)
+            self.template_of(&parsed.authority)
                 .map_err(|error| TargetError::UnknownAuthority { target: target.to_owned(), error })?
-                .client_listener_template()
         };
         let name = self.checked_name(target, &template.expand(&parsed.path))?;
         Ok((name, parsed.path.replace('/', "%2F")))
@@ -157,8 +156,10 @@ impl Bootstrap {
     fn checked_name(&self, target: &str, name: &str) -> Result<ResourceName, TargetError> {
         let name = ResourceName::parse(name)
             .map_err(|error| TargetError::Name { target: target.to_owned(), error })?;
-        self.sources_for(&name)
-            .map_err(|error| TargetError::UnknownAuthority { target: target.to_owned(), error })?;
+        if let Some(authority) = name.authority() {
+            self.authority(authority)
+                .map_err(|error| TargetError::UnknownAuthority { target: target.to_owned(), error })?;
+        }
         Ok(name)
     }
 }

@@ -2,7 +2,10 @@ use std::{collections::HashSet, path::PathBuf};
 
 use serde_json::Value;
 
-use crate::name::ResourceName;
+use crate::{
+    name::ResourceName,
+    resource::{Listener, Resource},
+};
 
 use super::*;
 
@@ -406,7 +409,9 @@ fn c11_every_authority_resolves_by_its_own_entry() {
         .unwrap();
     let server = |name: &str| {
         let name = ResourceName::parse(name).unwrap();
-        bootstrap.sources_for(&name).map(|sources| sources[0].server().uri.as_str().to_owned())
+        bootstrap
+            .sources_for(&name, Listener::TYPE_URL)
+            .map(|sources| sources[0].server().unwrap().uri.as_str().to_owned())
     };
     assert_eq!(server("xdstp://a1/t/i").as_deref(), Ok("a:1"));
     assert_eq!(server("xdstp://a2/t/i"), server("xdstp://a3/t/i"));

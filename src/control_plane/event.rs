@@ -4,7 +4,7 @@ use super::{
     message::{Request, Variant},
     session::Handled,
 };
-use crate::resource::services::Edition;
+use crate::config::TransportApiVersion;
 
 /// Something that happened on a stream of a [`ControlPlane`](super::ControlPlane).
 #[derive(Debug, Clone)]
@@ -19,8 +19,8 @@ pub enum Event {
         peer: Option<SocketAddr>,
         /// The variant of the protocol.
         variant: Variant,
-        /// The edition of the transport.
-        edition: Edition,
+        /// The version of the transport.
+        api_version: TransportApiVersion,
         /// The type, by its URL of v3, of a stream of one type; an aggregated stream (ADS) has any.
         type_url: Option<&'static str>,
     },

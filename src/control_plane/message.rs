@@ -5,6 +5,7 @@ use prost::Message;
 
 use super::type_url;
 use crate::{
+    config::TransportApiVersion,
     pb::{
         envoy::{
             config::core::v3::Node,
@@ -14,7 +15,6 @@ use crate::{
         },
         google::{protobuf::Any, rpc::Status},
     },
-    resource::services::Edition,
 };
 
 /// The two variants of the protocol.
@@ -127,18 +127,18 @@ impl Response {
         }
     }
 
-    /// The message as it is written in an edition. Types within resources are extensions, whose names are the same in both.
-    pub(super) fn encode(&self, edition: Edition) -> Bytes {
-        match (edition, self) {
-            (Edition::V3, Self::Sotw(response)) => response.encode_to_vec(),
-            (Edition::V3, Self::Delta(response)) => response.encode_to_vec(),
-            (Edition::V2, Self::Sotw(response)) => {
+    /// The message as it is written in a version. Types within resources are extensions, whose names are the same in both.
+    pub(super) fn encode(&self, api_version: TransportApiVersion) -> Bytes {
+        match (api_version, self) {
+            (TransportApiVersion::V3, Self::Sotw(response)) => response.encode_to_vec(),
+            (TransportApiVersion::V3, Self::Delta(response)) => response.encode_to_vec(),
+            (TransportApiVersion::V2, Self::Sotw(response)) => {
                 let mut response = DiscoveryResponse::clone(response);
                 respell(&mut response.type_url);
                 response.resources.iter_mut().for_each(respell_any);
                 response.encode_to_vec()
             }
-            (Edition::V2, Self::Delta(response)) => {
+            (TransportApiVersion::V2, Self::Delta(response)) => {
                 let mut response = DeltaDiscoveryResponse::clone(response);
                 respell(&mut response.type_url);
                 response.resources.iter_mut().filter_map(|it| it.resource.as_mut()).for_each(respell_any);
@@ -150,7 +150,7 @@ impl Response {
 }
 
 fn respell(type_url: &mut String) {
-    *type_url = Edition::V2.spell(type_url).to_owned();
+    *type_url = TransportApiVersion::V2.spell(type_url).to_owned();
 }
 
 fn respell_any(any: &mut Any) {

@@ -1,13 +1,16 @@
 use tonic::Status;
 
 use super::message::Variant;
-use crate::resource::services::{Edition, Methods, Service};
+use crate::{
+    config::TransportApiVersion,
+    resource::services::{Methods, Service},
+};
 
 /// What a client called: which stream it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Method {
     pub(super) variant: Variant,
-    pub(super) edition: Edition,
+    pub(super) api_version: TransportApiVersion,
     /// The only type of the stream, by its name of v3; an aggregated one has any.
     pub(super) type_url: Option<&'static str>,
 }
@@ -15,15 +18,15 @@ pub(super) struct Method {
 impl Method {
     /// The method of a path, if it is served.
     pub(super) fn of(path: &str) -> Option<Self> {
-        [Edition::V3, Edition::V2].into_iter().find_map(|edition| {
-            let aggregated = variant(edition.ads(), path).map(|variant| (variant, None));
+        [TransportApiVersion::V3, TransportApiVersion::V2].into_iter().find_map(|api_version| {
+            let aggregated = variant(api_version.ads(), path).map(|variant| (variant, None));
             let (variant, type_url) = aggregated.or_else(|| {
                 Service::all().iter().find_map(|service| {
-                    let variant = variant(&service.spelling(edition)?.methods, path)?;
+                    let variant = variant(&service.spelling(api_version)?.methods, path)?;
                     Some((variant, Some(service.v3.type_url)))
                 })
             })?;
-            Some(Self { variant, edition, type_url })
+            Some(Self { variant, api_version, type_url })
         })
     }
 
@@ -32,15 +35,15 @@ impl Method {
     pub(super) fn type_of<'a>(&self, written: &'a str) -> Result<&'a str, Status> {
         let type_url = match self.type_url {
             Some(implied) if written.is_empty() => return Ok(implied),
-            Some(_) | None => self.edition.unspell(written),
+            Some(_) | None => self.api_version.unspell(written),
         };
-        let spelled = self.edition.spell(type_url);
+        let spelled = self.api_version.spell(type_url);
         if spelled != written {
             return Err(Status::invalid_argument(format!("type_url: {written:?} is {spelled:?} in v2")));
         }
         match self.type_url {
             Some(only) if only != type_url => {
-                let only = self.edition.spell(only);
+                let only = self.api_version.spell(only);
                 let reason = format!("type_url: {written:?} on a stream of {only:?}");
                 Err(Status::invalid_argument(reason))
             }

@@ -4,7 +4,7 @@
 //! - [`Session`] is the protocol of one stream without its I/O, so that it also runs under a virtual clock;
 //!   [`DeltaSession`] is the same for the incremental variant.
 //! - [`ControlPlane`] serves a store to any number of clients on tonic: over ADS and over the service of each type, in both
-//!   variants of the protocol and both editions of the transport.
+//!   variants of the protocol and both versions of the transport.
 //!
 //! To test an application against it, see [`crate::testing`], which adds faults, expectations and builders for resources.
 
@@ -38,8 +38,6 @@ pub use self::{
     server::{Builder, ControlPlane, Server},
     service::DiscoveryServices,
 };
-#[cfg(feature = "control-plane")]
-pub use crate::resource::services::Edition;
 pub use session::{DeltaSession, Session};
 pub use store::{AnyResource, Store};
 

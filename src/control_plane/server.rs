@@ -23,7 +23,7 @@ use super::{
 };
 
 /// A management server: it gives the resources that it is told to any number of clients, over ADS or the services of single
-/// types, in the variant of the protocol and the edition of the transport (v3 or v2) that each asks for.
+/// types, in the variant of the protocol and the version of the transport (v3 or v2) that each asks for.
 ///
 /// It is a handle: clones are the same control plane. It does nothing until it [serves](Self::serve).
 ///

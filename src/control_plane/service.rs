@@ -77,10 +77,10 @@ impl StreamingService<Bytes> for Opener {
         let peer = request.remote_addr();
         let (responses, responses_out) = mpsc::unbounded_channel();
         let (headers, headers_due) = oneshot::channel();
-        let Method { variant, edition, type_url } = self.method;
+        let Method { variant, api_version, type_url } = self.method;
         let (id, commands) = self.hub.open(self.method);
-        tracing::debug!(stream = id, ?peer, ?variant, ?edition, type_url, "stream opened");
-        self.hub.emit(&Event::Opened { stream: id, peer, variant, edition, type_url });
+        tracing::debug!(stream = id, ?peer, ?variant, ?api_version, type_url, "stream opened");
+        self.hub.emit(&Event::Opened { stream: id, peer, variant, api_version, type_url });
         let stream = Stream::new((id, self.method), self.hub.clone(), responses, headers);
         tokio::spawn(stream.run(request.into_inner(), commands));
         Box::pin(async move {

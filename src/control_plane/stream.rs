@@ -115,7 +115,7 @@ impl Stream {
     }
 
     fn send(&mut self, response: &Response) {
-        let message = response.encode(self.method.edition);
+        let message = response.encode(self.method.api_version);
         self.emit_response(Summary::of(response), message.len());
         self.respond(Ok(message));
     }

@@ -13,6 +13,9 @@ impl Engine {
     /// What a response of a full-state type does not speak of is deleted (B1.10), unless the response is a heartbeat
     /// (B1.19), or holds something without a name that may be just what is missed.
     pub(super) fn apply_absence(&mut self, job: &mut Job, now: Instant) {
+        if self.peer(job.server()).machine.contact().is_file() {
+            self.give_up_unwritten(job, now);
+        }
         let full_state = self.types[job.ty.index()].full_state() && !job.envelope.is_delta();
         if !full_state || job.is_heartbeat() || job.nameless {
             return;
@@ -45,6 +48,26 @@ impl Engine {
         self.on_missed((server, job.ty), "has deleted it", (&job.update(), now));
     }
 
+    /// What was never there and does not stand in a file does not exist, without waiting for it: all there is stands in it.
+    fn give_up_unwritten(&mut self, job: &Job, now: Instant) {
+        if job.nameless {
+            return;
+        }
+        let server = job.server();
+        let Some(interest) = self.peer(server).machine.interest(job.ty) else { return };
+        let mut unwritten = Vec::new();
+        for (_, sub) in interest.iter_mut() {
+            let is_unheard = matches!(sub.phase, Phase::New | Phase::Requested);
+            if is_unheard && sub.named && sub.asked && !sub.held && sub.seen != job.number {
+                (sub.phase, sub.doubt_until) = (Phase::TimedOut, None);
+                unwritten.push(sub.entry);
+            }
+        }
+        for entry in unwritten {
+            self.on_timed_out(server, entry, now);
+        }
+    }
+
     /// What a server should have sent and did not is gone, if that counts. `why` says what the server has done.
     pub(super) fn on_missed(
         &mut self,
@@ -64,7 +87,7 @@ impl Engine {
                 continue;
             }
             let Some(entry) = self.table.get(id) else { continue };
-            let uri = &self.servers[server.0 as usize].machine.server().uri;
+            let uri = self.servers[server.0 as usize].machine.source();
             let message = format!("xDS server {uri} {why}");
             let error = WatchError::new(Code::NotFound, Blame::Peer, self.subject(entry), message);
             self.tell(id, |entry| entry.on_deleted(error, policy, update.clone()));

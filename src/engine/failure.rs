@@ -3,8 +3,9 @@ use std::{fmt::Display, time::Instant};
 use super::Engine;
 use crate::{
     cache::Update,
+    config::ConfigSource,
     error::{Blame, Code, Subject, WatchError},
-    protocol::{Disconnect, DisconnectKind, EntryId, ServerId},
+    protocol::{Contact, Disconnect, DisconnectKind, EntryId, ServerId},
     resource::Version,
 };
 
@@ -17,8 +18,11 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    fn new(uri: &str, reason: &Disconnect) -> Self {
-        let text = &reason.message;
+    fn new(contact: &Contact, reason: &Disconnect) -> Self {
+        if contact.is_file() {
+            return Self::of_file(contact.source(), reason);
+        }
+        let (text, uri) = (&reason.message, contact.source());
         let (code, blame, message) = match reason.kind {
             DisconnectKind::Unreachable => {
                 (Code::Unavailable, Blame::Network, format!("cannot connect to xDS server {uri}: {text}"))
@@ -27,6 +31,11 @@ impl Failure {
                 Code::Unavailable,
                 Blame::Peer,
                 format!("xDS server {uri} ended the stream without a response"),
+            ),
+            DisconnectKind::Failed(code) if contact.is_polled() => (
+                Code::Unavailable,
+                Blame::Network,
+                format!("xDS server {uri} did not answer: {code}: {text}"),
             ),
             DisconnectKind::Failed(code) => (
                 Code::Unavailable,
@@ -43,11 +52,30 @@ impl Failure {
                     "a message of xDS server {uri} is over the limit of {limit} bytes (setting max_message_size)"
                 ),
             ),
+            DisconnectKind::Unusable => (
+                Code::InvalidArgument,
+                Blame::Peer,
+                format!("xDS server {uri} sent what cannot be read: {text}"),
+            ),
             DisconnectKind::Credentials => {
                 (Code::Unavailable, Blame::Local, format!("no credentials for xDS server {uri}: {text}"))
             }
         };
         Self { code, blame, message }
+    }
+
+    fn of_file(file: &ConfigSource, reason: &Disconnect) -> Self {
+        let text = &reason.message;
+        let (code, message) = match reason.kind {
+            DisconnectKind::Unusable => (Code::InvalidArgument, format!("{file} cannot be used: {text}")),
+            DisconnectKind::Unreachable
+            | DisconnectKind::Closed
+            | DisconnectKind::Failed(_)
+            | DisconnectKind::TooManyPings
+            | DisconnectKind::TooLarge { .. }
+            | DisconnectKind::Credentials => (Code::Unavailable, format!("cannot read {file}: {text}")),
+        };
+        Self { code, blame: Blame::Local, message }
     }
 
     /// The same as the last one of several servers, with what was wrong with each.
@@ -76,7 +104,7 @@ impl Engine {
     /// server, or else everybody who watches something of it hears of it.
     pub(crate) fn on_failed(&mut self, server: ServerId, reason: &Disconnect, now: Instant) {
         let peer = self.peer(server);
-        let failure = Failure::new(&peer.machine.server().uri.to_string(), reason);
+        let failure = Failure::new(peer.machine.contact(), reason);
         if peer.failure.as_ref() == Some(&failure) {
             return;
         }
@@ -121,24 +149,25 @@ impl Engine {
         }
         let Some(entry) = self.table.get(id) else { return };
         let peer = &self.servers[server.0 as usize];
-        let uri = &peer.machine.server().uri;
+        let uri = peer.machine.source();
         let sub = entry.places.at(server).and_then(|sub| peer.machine.sub(entry.ty, sub));
-        let is_transient = peer.machine.server().features.resource_timer_is_transient_error;
-        let (code, message) =
-            if peer.machine.api_type().is_delta() && sub.is_some_and(|sub| sub.missed && sub.heard) {
-                // It has said so while its answers did not count.
-                (Code::NotFound, no_such(uri))
-            } else {
-                let (code, prefix) = match is_transient {
-                    true => (Code::Unavailable, ""),
-                    false => (Code::NotFound, "does not exist: "),
-                };
-                let hint = match peer.machine.stream().has_answered() {
-                    true => "; is the name right, and meant for this node?",
-                    false => ", nor anything else; is it frozen, or does it not know this node?",
-                };
-                (code, format!("{prefix}xDS server {uri} did not send it in time{hint}"))
+        let is_transient = peer.machine.source().features().resource_timer_is_transient_error;
+        let (code, message) = if peer.machine.contact().is_file() {
+            (Code::NotFound, format!("does not exist: {uri} does not hold it"))
+        } else if peer.machine.is_delta() && sub.is_some_and(|sub| sub.missed && sub.heard) {
+            // It has said so while its answers did not count.
+            (Code::NotFound, no_such(uri))
+        } else {
+            let (code, prefix) = match is_transient {
+                true => (Code::Unavailable, ""),
+                false => (Code::NotFound, "does not exist: "),
             };
+            let hint = match peer.machine.stream().has_answered() {
+                true => "; is the name right, and meant for this node?",
+                false => ", nor anything else; is it frozen, or does it not know this node?",
+            };
+            (code, format!("{prefix}xDS server {uri} did not send it in time{hint}"))
+        };
         let error = WatchError::new(code, Blame::Peer, self.subject(entry), message);
         let policy = peer.policy;
         // What is held was missing from a response, but may have been on its way still.

@@ -1,6 +1,6 @@
 //! From one server of an authority to the next, and back (A71).
 
-use std::{sync::Arc, time::Instant};
+use std::time::Instant;
 
 use tracing::info;
 
@@ -8,18 +8,15 @@ use super::{
     Engine,
     members::{Collection, Which},
 };
-use crate::{
-    config::Server,
-    protocol::{ConnectionState, EntryId, GroupId, Phase, ServerId, Sub, TypeId},
-};
+use crate::protocol::{ConnectionState, Contact, EntryId, GroupId, Phase, ServerId, Sub, TypeId};
 
 impl Engine {
     /// Opens the next servers of a group, one after the other, while the active one cannot be reached and something is
     /// watched that nothing is known of (A71-3).
     pub(super) fn fall_back(&mut self, id: GroupId, now: Instant) {
-        while let Some(next) = self.next_server(id) {
+        while let Some(next) = self.next_contact(id) {
             let active = self.groups.get(id).active();
-            info!(from = %self.peer(active).machine.server().uri, to = %next.uri, "falling back");
+            info!(from = %self.peer(active).machine.source(), to = %next.source(), "falling back");
             let server = self.server_id(&next, now);
             self.forget_versions(id, now);
             self.groups.get_mut(id).open.push(server);
@@ -44,7 +41,7 @@ impl Engine {
         if lower.is_empty() {
             return;
         }
-        info!(server = %self.peer(server).machine.server().uri, "back from the fallback");
+        info!(server = %self.peer(server).machine.source(), "back from the fallback");
         self.judge(id);
         self.let_go(id, &lower, now);
         for ty in (0..self.types.len()).map(|index| TypeId(index as u16)) {
@@ -119,9 +116,9 @@ impl Engine {
     }
 
     /// The server to open, if there is one and a reason to.
-    fn next_server(&self, id: GroupId) -> Option<Arc<Server>> {
+    fn next_contact(&self, id: GroupId) -> Option<Contact> {
         let group = self.groups.get(id);
-        let next = group.servers.get(group.open.len())?;
+        let next = group.contacts.get(group.open.len())?;
         let failed = self.servers[group.active().0 as usize].failure.is_some();
         let needed = group.views > 0 && (group.on_reachability_only || self.is_in_need(id));
         (failed && needed).then(|| next.clone())

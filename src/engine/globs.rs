@@ -183,7 +183,7 @@ impl Engine {
         }
         // What a server has sent by name it need not send again when it is asked for a glob (B2.20): it counts as a member
         // until the server says otherwise.
-        if server == active && self.peer(server).machine.api_type().is_delta() {
+        if server == active && self.peer(server).machine.is_delta() {
             for member in self.members_at(active, ty, &glob, |sub| sub.has_version() && !sub.of_glob) {
                 self.join(member, server, By::Glob, now);
                 self.join_higher(member, By::Glob, now);

@@ -2,16 +2,16 @@ use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
 use tracing::debug;
 
-use super::{Engine, Peer, Refusal, check_variant, failure::Failure, policy};
+use super::{Engine, Peer, Refusal, failure::Failure, policy};
 use crate::{
     cache::Entry,
-    config::{Authority, ConfigSource, Server},
+    config::{Authority, Bootstrap, ConfigSource},
     error::Code,
     name::ResourceName,
-    protocol::{EntryId, GroupId, Machine, ServerId, SubId, TypeId},
+    protocol::{Contact, EntryId, GroupId, Machine, ServerId, Settings, SubId, TypeId},
 };
 
-/// The servers of one authority, in the order in which they are tried, and how far down it had to go (A71-2).
+/// The sources of one authority, in the order in which they are tried, and how far down it had to go (A71-2).
 ///
 /// ```text
 ///   servers   S0   S1   S2
@@ -25,7 +25,7 @@ use crate::{
 pub(crate) struct Group {
     /// `None` for the names of the older form.
     authority: Option<Arc<str>>,
-    pub(super) servers: Vec<Arc<Server>>,
+    pub(super) contacts: Vec<Contact>,
     /// Never empty.
     pub(super) open: Vec<ServerId>,
     /// The next server is opened also when everything is cached (A95-1).
@@ -40,6 +40,16 @@ pub(crate) struct Group {
 #[derive(Debug, Default)]
 pub(super) struct Groups {
     groups: Vec<Group>,
+    /// Types differ in where they come from, or have streams of their own: then each has groups of its own. Where all come
+    /// over aggregated streams, they are in one group, and fall back together.
+    are_by_type: bool,
+    /// Those of each type, or of all types under the first.
+    places: Vec<Places>,
+}
+
+/// The groups by what they are for.
+#[derive(Debug, Default)]
+struct Places {
     by_authority: BTreeMap<Arc<str>, GroupId>,
     /// That of the names of the older form.
     default: Option<GroupId>,
@@ -69,27 +79,45 @@ impl Group {
 }
 
 impl Groups {
-    /// The servers of an authority, if something of it was ever wanted.
-    #[cfg(any(test, feature = "fuzzing"))]
-    pub(super) fn of(&self, authority: Option<&str>) -> Option<&Group> {
-        self.find(authority).map(|id| self.get(id))
+    pub(super) fn new(bootstrap: &Bootstrap, settings: &Settings) -> Self {
+        let is_aggregated = |source: &ConfigSource| match source {
+            ConfigSource::Server(server) => server.api_type.unwrap_or(settings.api_type).is_aggregated(),
+            ConfigSource::Path(_) => false,
+        };
+        let are_by_type = bootstrap.has_sources_by_type() || !bootstrap.all_sources().all(is_aggregated);
+        Self { are_by_type, ..Self::default() }
     }
 
-    fn find(&self, authority: Option<&str>) -> Option<GroupId> {
+    /// The servers of an authority that all types share, if something of it was ever wanted.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn of(&self, authority: Option<&str>) -> Option<&Group> {
+        self.find(authority, TypeId(0)).map(|id| self.get(id))
+    }
+
+    fn find(&self, authority: Option<&str>, ty: TypeId) -> Option<GroupId> {
+        let places = self.places.get(self.index(ty))?;
         match authority {
-            None => self.default,
-            Some(name) => self.by_authority.get(name).copied(),
+            None => places.default,
+            Some(name) => places.by_authority.get(name).copied(),
         }
     }
 
-    fn add(&mut self, group: Group) -> GroupId {
+    fn add(&mut self, group: Group, ty: TypeId) -> GroupId {
         let id = GroupId(self.groups.len() as u32);
+        let index = self.index(ty);
+        if self.places.len() <= index {
+            self.places.resize_with(index + 1, Places::default);
+        }
         match &group.authority {
-            None => self.default = Some(id),
-            Some(name) => drop(self.by_authority.insert(name.clone(), id)),
+            None => self.places[index].default = Some(id),
+            Some(name) => drop(self.places[index].by_authority.insert(name.clone(), id)),
         }
         self.groups.push(group);
         id
+    }
+
+    fn index(&self, ty: TypeId) -> usize {
+        if self.are_by_type { ty.index() } else { 0 }
     }
 
     pub(super) fn get(&self, id: GroupId) -> &Group {
@@ -114,52 +142,61 @@ impl Groups {
 
 impl Engine {
     /// The servers to ask for a name. They are made known when they were not yet.
-    pub(super) fn group_for(&mut self, name: &ResourceName, now: Instant) -> Result<GroupId, Refusal> {
-        if let Some(known) = self.groups.find(name.authority()) {
+    pub(super) fn group_for(
+        &mut self,
+        (ty, name): (TypeId, &ResourceName),
+        now: Instant,
+    ) -> Result<GroupId, Refusal> {
+        if let Some(known) = self.groups.find(name.authority(), ty) {
             return Ok(known);
         }
         let bootstrap = self.bootstrap.clone();
-        let sources = bootstrap.sources_for(name).map_err(|unknown| refuse(unknown.to_string()))?;
-        self.add_group(name.authority(), sources, now)
+        let sources = bootstrap.sources_for(name, self.types[ty.index()].type_url());
+        let sources = sources.map_err(|unknown| refuse(unknown.to_string()))?;
+        self.add_group((name.authority(), ty), sources, now)
     }
 
     /// The servers of names of the older form.
-    pub(super) fn default_group(&mut self, now: Instant) -> Result<GroupId, Refusal> {
-        match self.groups.find(None) {
-            Some(known) => Ok(known),
-            None => self.add_group(None, self.bootstrap.clone().sources(), now),
+    pub(super) fn default_group(&mut self, ty: TypeId, now: Instant) -> Result<GroupId, Refusal> {
+        if let Some(known) = self.groups.find(None, ty) {
+            return Ok(known);
         }
+        let bootstrap = self.bootstrap.clone();
+        self.add_group((None, ty), bootstrap.sources_of(self.types[ty.index()].type_url()), now)
     }
 
     fn add_group(
         &mut self,
-        authority: Option<&str>,
+        (authority, ty): (Option<&str>, TypeId),
         sources: &[ConfigSource],
         now: Instant,
     ) -> Result<GroupId, Refusal> {
-        let mut servers: Vec<Arc<Server>> = Vec::with_capacity(sources.len());
-        for server in sources.iter().map(ConfigSource::server) {
-            check_variant(server, self.settings.api_type)?;
-            if !servers.contains(server) {
-                servers.push(server.clone());
+        let type_url = self.types[ty.index()].type_url();
+        let mut contacts = Vec::with_capacity(sources.len());
+        for source in sources {
+            let contact = Contact::new(source, type_url, &self.settings);
+            let contact = contact.map_err(|message| Refusal { code: Code::Unimplemented, message })?;
+            if !contacts.contains(&contact) {
+                contacts.push(contact);
             }
         }
-        let first = servers.first().ok_or_else(|| refuse("its authority has no servers".into()))?;
-        let open = vec![self.server_id(first, now)];
-        let entry = authority.and_then(|name| self.bootstrap.authorities().get(name));
+        let nobody = || refuse("no source of the type is configured".into());
+        let open = vec![self.server_id(contacts.first().ok_or_else(nobody)?, now)];
+        let entry = authority.and_then(|name| self.bootstrap.authority(name).ok());
         let on_reachability_only = entry.is_some_and(Authority::fallback_on_reachability_only);
         let authority = authority.map(Into::into);
-        Ok(self.groups.add(Group { authority, servers, open, on_reachability_only, views: 0, trouble: None }))
+        let group = Group { authority, contacts, open, on_reachability_only, views: 0, trouble: None };
+        Ok(self.groups.add(group, ty))
     }
 
-    /// The place of a server, which gets one if it was not known; nothing is asked of it yet.
-    pub(super) fn server_id(&mut self, server: &Arc<Server>, now: Instant) -> ServerId {
-        let known = self.servers.iter().position(|peer| peer.machine.server() == server);
+    /// The place of a source, which gets one if it was not known; nothing is asked of it yet.
+    pub(super) fn server_id(&mut self, contact: &Contact, now: Instant) -> ServerId {
+        let known = self.servers.iter().position(|peer| peer.machine.contact() == contact);
         let index = known.unwrap_or_else(|| {
             let id = ServerId(self.servers.len() as u32);
             let seed = (self.random.u64(..), now);
-            let machine = Machine::new(id, server.clone(), self.node.clone(), self.settings.clone(), seed);
-            let policy = policy(server, &self.settings);
+            let machine = Machine::new(id, contact.clone(), self.node.clone(), self.settings.clone(), seed);
+            let policy = policy(contact.features(), &self.settings);
             self.servers.push(Peer { machine, policy, failure: None, types: Vec::new() });
             self.servers.len() - 1
         });
@@ -211,7 +248,7 @@ impl Engine {
         let machine = &mut self.servers[server.0 as usize].machine;
         if machine.interest(entry.ty).is_some_and(|interest| interest.find(&entry.name).is_some()) {
             // It came there as a member of another group's wildcard.
-            debug!(name = %entry.name, server = %machine.server().uri, "the name is taken by a wildcard");
+            debug!(name = %entry.name, server = %machine.source(), "the name is taken by a wildcard");
             return None;
         }
         let named = (entry.ty, self.types[entry.ty.index()].type_url());

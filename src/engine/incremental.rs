@@ -85,7 +85,7 @@ impl Engine {
             sub.missed = !counts;
         }
         let Some(entry) = self.table.get(entry_id).filter(|_| counts) else { return 1 };
-        let uri = &self.servers[server.0 as usize].machine.server().uri;
+        let uri = self.servers[server.0 as usize].machine.source();
         let message = match entry.is_held() {
             true => format!("xDS server {uri} has deleted it"),
             false => no_such(uri),

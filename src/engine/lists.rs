@@ -75,7 +75,7 @@ impl Engine {
         now: Instant,
     ) -> Result<View, Refusal> {
         let list_ty = self.list_type(ty)?;
-        let group = self.group_for(name, now)?;
+        let group = self.group_for((list_ty, name), now)?;
         let whole = self.additions.add_to(name);
         let key = (group, ty, Which::List(whole.canonical()));
         let collection = self.collections.begin(key.clone(), Collection::default);

@@ -157,7 +157,7 @@ impl Which {
 
 impl Engine {
     pub(super) fn subscribe_all(&mut self, view: ViewId, ty: TypeId, now: Instant) -> Result<View, Refusal> {
-        let group = self.default_group(now)?;
+        let group = self.default_group(ty, now)?;
         let key = (group, ty, Which::All);
         if self.collections.get(&key).is_none() {
             for server in self.groups.get(group).open.clone() {

@@ -62,7 +62,7 @@ use self::{
 };
 use crate::{
     cache::{Entry, Policy, Table},
-    config::{ApiType, Bootstrap, Server},
+    config::{Bootstrap, ServerFeatures},
     error::{Blame, Code, Subject, WatchError},
     name::{Additions, ResourceName},
     observed::{ErasedMembers, ErasedObserved},
@@ -157,18 +157,19 @@ impl Engine {
             .iter()
             .filter(|(_, provider)| provider.is_known())
             .map(|(name, _)| name.clone());
+        let groups = Groups::new(&bootstrap, &settings);
         Self {
             providers: usable.collect(),
             node_id: bootstrap.node().id.as_str().into(),
             node: encode_node(bootstrap.node()),
             additions: bootstrap.additions(),
-            bootstrap,
             hosts: Hosts::new(&settings),
+            bootstrap,
             settings: Arc::new(settings),
             random: fastrand::Rng::with_seed(seed),
             types: Vec::new(),
             servers: Vec::new(),
-            groups: Groups::default(),
+            groups,
             collections: Collections::default(),
             table: Table::default(),
             ttls: Ttls::default(),
@@ -261,6 +262,8 @@ impl Engine {
             Input::Connected { stream }
             | Input::RequestSent { stream }
             | Input::Received { stream, .. }
+            | Input::Unchanged { stream }
+            | Input::Failed { stream, .. }
             | Input::Disconnected { stream, .. } => self.on_stream(stream, input, now),
         }
         self.walk_on(now);
@@ -331,7 +334,7 @@ impl Engine {
         name: &ResourceName,
         now: Instant,
     ) -> Result<View, Refusal> {
-        let group = self.group_for(name, now)?;
+        let group = self.group_for((ty, name), now)?;
         let entry = self.entry_for((group, ty), name.canonical());
         let filling = self.collections.filling.clone();
         if name.is_glob() {
@@ -468,24 +471,13 @@ pub(crate) struct Refusal {
     message: String,
 }
 
-/// Only aggregated streams are spoken so far; another variant is not replaced by one in silence.
-pub(crate) fn check_variant(server: &Server, default: ApiType) -> Result<(), Refusal> {
-    match server.api_type.unwrap_or(default) {
-        ApiType::AggregatedGrpc | ApiType::AggregatedDeltaGrpc => Ok(()),
-        other @ (ApiType::Rest | ApiType::Grpc | ApiType::DeltaGrpc) => {
-            let message = format!("the api_type {other} of xDS server {} is not supported", server.uri);
-            Err(Refusal { code: Code::Unimplemented, message })
-        }
-    }
-}
-
-fn policy(server: &Server, settings: &Settings) -> Policy {
+fn policy(features: ServerFeatures, settings: &Settings) -> Policy {
     let keep_deleted = match settings.on_deletion {
         Some(OnDeletion::Keep) => true,
         Some(OnDeletion::Drop) => false,
-        None => server.features.ignore_resource_deletion,
+        None => features.ignore_resource_deletion,
     };
-    Policy { keep_deleted, fail_on_data_errors: server.features.fail_on_data_errors }
+    Policy { keep_deleted, fail_on_data_errors: features.fail_on_data_errors }
 }
 
 #[cfg(test)]

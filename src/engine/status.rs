@@ -20,10 +20,12 @@ pub(crate) struct Status {
     pub(crate) resources: Vec<ResourceReport>,
 }
 
-/// What is known of a management server.
+/// What is known of a management server, or a file.
 #[derive(Debug)]
 pub(crate) struct ServerReport {
     pub(crate) uri: String,
+    /// The one type that this is about, unless all types share it.
+    pub(crate) type_url: Option<&'static str>,
     pub(crate) connection: ConnectionState,
     /// Why nothing can be had of it.
     pub(crate) failure: Option<String>,
@@ -48,7 +50,8 @@ impl Engine {
     /// What is known at the moment. It costs a walk of the cache.
     pub(crate) fn status(&mut self) -> Status {
         let servers = self.servers.iter().map(|peer| ServerReport {
-            uri: peer.machine.server().uri.to_string(),
+            uri: peer.machine.source().to_string(),
+            type_url: peer.machine.contact().only(),
             connection: peer.machine.stream().connection(),
             failure: peer.failure.as_ref().map(|failure| failure.message().to_owned()),
         });

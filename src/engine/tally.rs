@@ -11,7 +11,7 @@ use std::{
 use super::{Engine, job::Job};
 use crate::{
     cache::{Entry, ResourceState},
-    config::Server,
+    config::ConfigSource,
     protocol::{ConnectionState, EntryId, GroupId, ServerId, TypeId},
 };
 
@@ -21,11 +21,12 @@ pub(crate) enum Metric {
     /// How many resources of an authority and a type are in a state of the cache now.
     Resources { authority: Option<Arc<str>>, type_url: &'static str, state: CacheState, count: u64 },
     /// How many resources of a type a server has sent since the last time, good ones and bad ones.
-    Updates { server: Arc<Server>, type_url: &'static str, valid: u64, invalid: u64 },
-    /// Whether there is a working stream to a server; `None` when none is wanted.
-    Connected { server: Arc<Server>, connected: Option<bool> },
+    Updates { source: ConfigSource, type_url: &'static str, valid: u64, invalid: u64 },
+    /// Whether there is a working stream to a server, by its number, since a server has several where types have streams of
+    /// their own; `None` when none is wanted.
+    Connected { stream: ServerId, source: ConfigSource, connected: Option<bool> },
     /// How often a server has failed since the last time.
-    Failures { server: Arc<Server>, count: u64 },
+    Failures { source: ConfigSource, count: u64 },
 }
 
 /// What is known of a resource, and whether a good one is held.
@@ -107,14 +108,14 @@ impl Engine {
         let tallies = &mut self.tallies;
         if let Some(id) = tallies.connections_changed.pop_first() {
             let connected = tallies.connected.get(&id).copied();
-            return Some(Metric::Connected { server: self.server(id), connected });
+            return Some(Metric::Connected { stream: id, source: self.source(id), connected });
         }
         if let Some((id, count)) = tallies.failures.pop_first() {
-            return Some(Metric::Failures { server: self.server(id), count });
+            return Some(Metric::Failures { source: self.source(id), count });
         }
         if let Some(((id, ty), (valid, invalid))) = tallies.updates.pop_first() {
             let type_url = self.types[ty.index()].type_url();
-            return Some(Metric::Updates { server: self.server(id), type_url, valid, invalid });
+            return Some(Metric::Updates { source: self.source(id), type_url, valid, invalid });
         }
         let key = tallies.changed.pop_first()?;
         let count = tallies.resources.get(&key).copied().unwrap_or_default();
@@ -170,8 +171,8 @@ impl Engine {
         }
     }
 
-    fn server(&self, id: ServerId) -> Arc<Server> {
-        self.servers[id.0 as usize].machine.server().clone()
+    fn source(&self, id: ServerId) -> ConfigSource {
+        self.servers[id.0 as usize].machine.source().clone()
     }
 
     /// Whether what was counted is what there is, found by a walk of the cache.

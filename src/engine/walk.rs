@@ -9,11 +9,11 @@ use tracing::debug;
 
 use super::{Engine, Names, Refusal, View};
 use crate::{
-    config::{ApiType, Server, Target},
+    config::{ApiType, Target},
     error::{Blame, Code, Subject, WatchError},
     name::ResourceName,
     observed::Observed,
-    protocol::{Output, ViewId},
+    protocol::{Contact, Output, TypeId, ViewId},
     resolve::{About, Endpoints, HostOrder, Key, Order, Resolved, Resolver, Seen, Source},
     resource::{
         Cluster, ClusterLoadAssignment, Erased, Listener, Resource, ResourceType, RouteConfiguration,
@@ -188,28 +188,28 @@ impl Engine {
     fn begin_on_demand(&mut self, view: ViewId, name: Arc<str>, now: Instant) {
         let ty = ResourceType::of::<VirtualHost>();
         let names = Names::One(name.into());
-        match self.check_on_demand(&names, now) {
+        let id = self.type_id(ty);
+        match self.check_on_demand((id, &names), now) {
             Ok(()) => self.begin(view, ty, names, now),
             Err(refusal) => {
-                let ty = self.type_id(ty);
+                let ty = id;
                 let refused = View::Refused(self.refuse(view, ty, &names, refusal));
                 self.views.insert(view, refused);
             }
         }
     }
 
-    fn check_on_demand(&mut self, names: &Names, now: Instant) -> Result<(), Refusal> {
+    fn check_on_demand(&mut self, (ty, names): (TypeId, &Names), now: Instant) -> Result<(), Refusal> {
         let name = ResourceName::parse(&names.text()).map_err(|error| Refusal::invalid(error.to_string()))?;
-        let group = self.group_for(&name, now)?;
-        let servers = &self.groups.get(group).servers;
-        let api_type = |server: &Server| server.api_type.unwrap_or(self.settings.api_type);
-        match servers.first() {
-            Some(first) if !servers.iter().any(|server| api_type(server).is_delta()) => {
+        let group = self.group_for((ty, &name), now)?;
+        let contacts = &self.groups.get(group).contacts;
+        match contacts.first() {
+            Some(first) if !contacts.iter().any(Contact::is_delta) => {
                 let message = format!(
-                    "virtual hosts on demand (VHDS) need an api_type of {}; that of xDS server {} is {}",
+                    "virtual hosts on demand (VHDS) need an api_type of {} or {}, which that of xDS server {} is not",
                     ApiType::AggregatedDeltaGrpc,
-                    first.uri,
-                    api_type(first)
+                    ApiType::DeltaGrpc,
+                    first.source(),
                 );
                 Err(Refusal { code: Code::Unimplemented, message })
             }

@@ -306,7 +306,7 @@ impl Engine {
         let Some(name) = self.table.get(id).map(|entry| entry.name.clone()) else { return false };
         let ty = self.types[job.ty.index()];
         let peer = &self.servers[job.stream.server.0 as usize];
-        let (policy, trusted) = (peer.policy, peer.machine.server().features.trusted_xds_server);
+        let (policy, trusted) = (peer.policy, peer.machine.source().features().trusted_xds_server);
         let cx = self.context(trusted).with_name(&name);
         let bytes = Bytes::copy_from_slice(job.envelope.bytes(located.value));
         let parsed = match located.said {

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use prost_reflect::{DescriptorPool, MessageDescriptor};
 
-use crate::resource::services::Edition;
+use crate::config::TransportApiVersion;
 
 /// The messages of `proto/`.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +26,7 @@ impl Types {
 
     /// The message that a type URL names; resources of v2 are those of v3.
     pub(super) fn of_url(self, type_url: &str) -> Option<MessageDescriptor> {
-        let (_, name) = Edition::V2.unspell(type_url).rsplit_once('/')?;
+        let (_, name) = TransportApiVersion::V2.unspell(type_url).rsplit_once('/')?;
         self.message(name)
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct ClientGauges {
 
 #[derive(Debug, Default)]
 struct Values {
-    connected: BTreeMap<String, bool>,
+    connected: BTreeMap<(String, u32), bool>,
     resources: BTreeMap<ResourceKey, u64>,
 }
 
@@ -69,11 +69,11 @@ impl Gauges {
         client
     }
 
-    /// Clients of one scope are connected when all of them are.
+    /// Clients of one scope are connected when all of them are, and a server's streams likewise.
     fn connected(&self) -> Vec<([KeyValue; 2], bool)> {
         let mut all = BTreeMap::<(String, String), bool>::new();
         for client in self.clients() {
-            for (server, connected) in &lock(&client.values).connected {
+            for ((server, _), connected) in &lock(&client.values).connected {
                 *all.entry((client.target.value.to_string(), server.clone())).or_insert(true) &= connected;
             }
         }
@@ -108,12 +108,12 @@ impl Gauges {
 }
 
 impl ClientGauges {
-    /// `None` when no stream is wanted.
-    pub(super) fn set_connected(&self, server: String, connected: Option<bool>) {
+    /// `None` when no stream is wanted. The stream is told by its server and a number.
+    pub(super) fn set_connected(&self, stream: (String, u32), connected: Option<bool>) {
         let all = &mut lock(&self.values).connected;
         match connected {
-            Some(connected) => drop(all.insert(server, connected)),
-            None => drop(all.remove(&server)),
+            Some(connected) => drop(all.insert(stream, connected)),
+            None => drop(all.remove(&stream)),
         }
     }
 

@@ -37,7 +37,7 @@ use opentelemetry::{
 };
 
 use self::gauges::{ClientGauges, Gauges};
-use crate::{config::Server, engine::Metric};
+use crate::{config::ConfigSource, engine::Metric};
 
 /// The instruments of a meter, for any number of clients.
 ///
@@ -117,14 +117,14 @@ impl Recorder {
             Metric::Resources { authority, type_url, state, count } => {
                 self.gauges.set_resources((authority, short(type_url), state.as_str()), count);
             }
-            Metric::Connected { server, connected } => {
-                self.gauges.set_connected(server.uri.to_string(), connected);
+            Metric::Connected { stream, source, connected } => {
+                self.gauges.set_connected((source.to_string(), stream.0), connected);
             }
-            Metric::Failures { server, count } => {
-                server_failure.add(count, &[self.target.clone(), server_label(&server)]);
+            Metric::Failures { source, count } => {
+                server_failure.add(count, &[self.target.clone(), server_label(&source)]);
             }
-            Metric::Updates { server, type_url, valid, invalid } => {
-                let labels = [self.target.clone(), server_label(&server), type_label(short(type_url))];
+            Metric::Updates { source, type_url, valid, invalid } => {
+                let labels = [self.target.clone(), server_label(&source), type_label(short(type_url))];
                 for (counter, count) in [(all_valid, valid), (all_invalid, invalid)] {
                     if count > 0 {
                         counter.add(count, &labels);
@@ -135,8 +135,8 @@ impl Recorder {
     }
 }
 
-fn server_label(server: &Server) -> KeyValue {
-    KeyValue::new("grpc.xds.server", server.uri.to_string())
+fn server_label(source: &ConfigSource) -> KeyValue {
+    KeyValue::new("grpc.xds.server", source.to_string())
 }
 
 fn type_label(name: &'static str) -> KeyValue {

@@ -5,9 +5,11 @@ use std::{
 
 use super::{
     backoff::Backoff,
+    contact::Contact,
     delta::Delta,
     envelope::Envelope,
     interest::{Interest, Phase},
+    poll::Poll,
     sotw::Sotw,
     timers::Wait,
     variant::Variant,
@@ -16,6 +18,7 @@ use super::{
 /// One type on one server: the variant of the protocol, and what is common to all variants.
 #[derive(Debug)]
 pub(crate) struct Channel {
+    /// The type as it is called on the wire.
     pub(crate) type_url: &'static str,
     pub(crate) interest: Interest,
     pub(crate) variant: Box<dyn Variant>,
@@ -30,17 +33,22 @@ pub(crate) struct Rejected {
 }
 
 impl Channel {
-    /// `doubt` is for how long absence proves nothing of a name that was let go and asked for again.
-    pub(crate) fn sotw(type_url: &'static str, doubt: Duration) -> Self {
-        Self::new(type_url, Box::new(Sotw::new(type_url, doubt)))
-    }
-
-    /// The same for the incremental variant, whose requests are at most `limit` bytes long, as far as names allow.
-    pub(crate) fn delta(type_url: &'static str, doubt: Duration, limit: usize) -> Self {
-        Self::new(type_url, Box::new(Delta::new(type_url, doubt, limit)))
-    }
-
-    fn new(type_url: &'static str, variant: Box<dyn Variant>) -> Self {
+    /// A type by its URL of v3. `doubt` is for how long absence proves nothing of a name that was let go and asked for again;
+    /// requests of the incremental variant are at most `limit` bytes long, as far as names allow.
+    pub(crate) fn new(
+        contact: &Contact,
+        type_url: &'static str,
+        (doubt, limit): (Duration, usize),
+        random: &mut fastrand::Rng,
+    ) -> Self {
+        let type_url = contact.api_version().spell(type_url);
+        let variant: Box<dyn Variant> = if contact.is_polled() {
+            Box::new(Poll::new(type_url, contact.polling(), random.u64(..)))
+        } else if contact.is_delta() {
+            Box::new(Delta::new(type_url, doubt, limit))
+        } else {
+            Box::new(Sotw::new(type_url, doubt))
+        };
         Self { type_url, interest: Interest::default(), variant, rejected: None }
     }
 

@@ -154,7 +154,7 @@ impl Envelope {
             Ok(Item::bare(Body::Resource(value)))
         } else {
             self.any(span).and_then(|(type_url, value)| match self.text(type_url) {
-                WRAPPER => self.wrapped(value),
+                WRAPPER | WRAPPER_V2 => self.wrapped(value),
                 _ => Ok(Item::bare(self.body(type_url, value))),
             })
         };
@@ -353,6 +353,7 @@ fn head(type_url: &str) -> Bytes {
 const LOCATOR: &str = "type.googleapis.com/xds.core.v3.ResourceLocator";
 
 const WRAPPER: &str = "type.googleapis.com/envoy.service.discovery.v3.Resource";
+const WRAPPER_V2: &str = "type.googleapis.com/envoy.api.v2.Resource";
 
 #[cfg(test)]
 mod tests {

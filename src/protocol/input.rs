@@ -23,6 +23,18 @@ pub(crate) enum Input {
         /// The bytes of the message.
         message: Bytes,
     },
+    /// What was asked last has no other answer than before; there is no message.
+    Unchanged {
+        /// The stream that it was asked on.
+        stream: StreamId,
+    },
+    /// What was asked last has no answer that could be used, or what came by itself cannot be. The stream goes on.
+    Failed {
+        /// The stream.
+        stream: StreamId,
+        /// Why.
+        reason: Disconnect,
+    },
     /// The stream has ended, or could not be opened. Nothing of it follows.
     Disconnected {
         /// The stream.
@@ -46,13 +58,15 @@ impl Input {
             Self::Connected { stream }
             | Self::RequestSent { stream }
             | Self::Received { stream, .. }
+            | Self::Unchanged { stream }
+            | Self::Failed { stream, .. }
             | Self::Disconnected { stream, .. } => Some(*stream),
             Self::Resolved { .. } => None,
         }
     }
 }
 
-/// Why a stream ended.
+/// Why a stream ended, or one question of a source that is polled has no answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disconnect {
     /// What happened.
@@ -80,6 +94,8 @@ pub enum DisconnectKind {
     TooManyPings,
     /// The local identity (certificate, key, token) could not be loaded; nothing was sent.
     Credentials,
+    /// What came is not what was to come: no JSON, half a file.
+    Unusable,
 }
 
 impl Disconnect {

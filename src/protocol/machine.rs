@@ -9,6 +9,7 @@ use tracing::{debug, info, trace, warn};
 
 use super::{
     channel::{Channel, is_awaited},
+    contact::Contact,
     envelope::Envelope,
     event::{Event, Timer, Verdict},
     id::{ServerId, StreamId, TypeId},
@@ -20,14 +21,14 @@ use super::{
     timers::Waiting,
     variant::{Answer, Head, Written},
 };
-use crate::config::{ApiType, Server};
+use crate::config::ConfigSource;
 
 mod wanted;
 
-/// The protocol with one management server.
+/// The protocol with one management server, or whatever else resources come from.
 #[derive(Debug)]
 pub(crate) struct Machine {
-    server: Arc<Server>,
+    contact: Contact,
     node: Bytes,
     settings: Arc<Settings>,
     random: fastrand::Rng,
@@ -42,14 +43,14 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) fn new(
         id: ServerId,
-        server: Arc<Server>,
+        contact: Contact,
         node: Bytes,
         settings: Arc<Settings>,
         (seed, now): (u64, Instant),
     ) -> Self {
         let stream = Stream::new(id, settings.keepalive, now);
         Self {
-            server,
+            contact,
             node,
             settings,
             random: fastrand::Rng::with_seed(seed),
@@ -65,8 +66,12 @@ impl Machine {
         &self.stream
     }
 
-    pub(crate) fn server(&self) -> &Arc<Server> {
-        &self.server
+    pub(crate) fn contact(&self) -> &Contact {
+        &self.contact
+    }
+
+    pub(crate) fn source(&self) -> &ConfigSource {
+        self.contact.source()
     }
 
     /// What is asked for, or sent, in a place.
@@ -87,8 +92,16 @@ impl Machine {
             Input::Disconnected { stream, reason } if self.stream.is_current(stream) => {
                 self.on_disconnected(reason, now);
             }
+            Input::Unchanged { stream } if self.stream.is_current(stream) => self.on_unchanged(now),
+            Input::Failed { stream, reason } if self.stream.is_current(stream) => {
+                self.on_exchange_failed(reason, now);
+            }
             // Of a stream that was given up meanwhile.
-            Input::Connected { .. } | Input::RequestSent { .. } | Input::Disconnected { .. } => {}
+            Input::Connected { .. }
+            | Input::RequestSent { .. }
+            | Input::Unchanged { .. }
+            | Input::Failed { .. }
+            | Input::Disconnected { .. } => {}
             Input::Received { .. } => debug_assert!(false, "responses go through `receive`"),
             Input::Resolved { .. } => debug_assert!(false, "lookups are not a server's"),
         }
@@ -119,27 +132,28 @@ impl Machine {
             Ok(envelope) => envelope,
             Err(malformed) => {
                 // Without type and nonce there is nothing to answer; good data stays, and so does the stream.
-                warn!(server = %self.server.uri, %malformed, "ignoring a message that is no DiscoveryResponse");
+                warn!(server = %self.contact.source(), %malformed, "ignoring a message that is no DiscoveryResponse");
                 return None;
             }
         };
+        let api_version = self.contact.api_version();
         if self.stream.on_response() {
-            debug!(server = %self.server.uri, "the server answers");
+            debug!(server = %self.contact.source(), "the server answers");
             self.events.push_back(Event::Recovered);
         }
+        let type_url = api_version.spell(api_version.unspell(envelope.type_url()));
         let mut types = self.types.iter_mut().enumerate();
         let found = types.find_map(|(index, channel)| {
             let channel = channel.as_mut()?;
-            (channel.type_url == envelope.type_url() && channel.variant.is_requested())
-                .then_some((index, channel))
+            (channel.type_url == type_url && channel.variant.is_requested()).then_some((index, channel))
         });
         let Some((index, channel)) = found else {
             // Rule B0.7: dropped without an answer.
-            warn!(server = %self.server.uri, type_url = envelope.type_url(), "ignoring a response of a type that was never asked for");
+            warn!(server = %self.contact.source(), type_url = envelope.type_url(), "ignoring a response of a type that was never asked for");
             return None;
         };
         trace!(
-            server = %self.server.uri, type_url = envelope.type_url(), version = envelope.version(),
+            server = %self.contact.source(), type_url = envelope.type_url(), version = envelope.version(),
             nonce = envelope.nonce(), resources = envelope.len(), bytes = envelope.size(), "received"
         );
         channel.variant.on_response(now);
@@ -160,9 +174,9 @@ impl Machine {
             let delay = channel.on_rejected(fingerprint, now, random);
             let type_url = channel.type_url;
             if delay.is_zero() {
-                warn!(server = %self.server.uri, type_url, %version, %error, "rejecting a response");
+                warn!(server = %self.contact.source(), type_url, %version, %error, "rejecting a response");
             } else {
-                debug!(server = %self.server.uri, type_url, %version, ?delay, "rejecting the same response again");
+                debug!(server = %self.contact.source(), type_url, %version, ?delay, "rejecting the same response again");
             }
             not_before += delay;
         }
@@ -203,7 +217,7 @@ impl Machine {
         }
         if self.stream.holds_at().is_some_and(|at| at <= now) {
             self.stream.on_held();
-            debug!(server = %self.server.uri, "the stream holds, without a response");
+            debug!(server = %self.contact.source(), "the stream holds, without a response");
             self.events.push_back(Event::Recovered);
         }
         let linger = self.settings.linger;
@@ -242,7 +256,7 @@ impl Machine {
     }
 
     fn on_connected(&mut self, now: Instant) {
-        info!(server = %self.server.uri, "connected");
+        info!(server = %self.contact.source(), "connected");
         self.stream.on_connected(now);
         for channel in self.types.iter_mut().flatten() {
             channel.variant.on_stream_opened(&mut channel.interest, now);
@@ -275,6 +289,31 @@ impl Machine {
         self.release(ty, &leaving);
     }
 
+    /// A poll found nothing new.
+    fn on_unchanged(&mut self, now: Instant) {
+        if self.stream.on_response() {
+            debug!(server = %self.contact.source(), "the server answers");
+            self.events.push_back(Event::Recovered);
+        }
+        for channel in self.types.iter_mut().flatten() {
+            channel.variant.on_unchanged(now);
+        }
+    }
+
+    /// What was asked has no answer, although the stream goes on; nor has anything had its time.
+    fn on_exchange_failed(&mut self, reason: Disconnect, now: Instant) {
+        warn!(server = %self.contact.source(), reason = reason.message, "nothing usable came");
+        self.stream.on_failed();
+        self.waiting.clear();
+        if let Some(pending) = self.stream.open().and_then(|open| open.pending.take()) {
+            self.release(pending.ty, &pending.leaving);
+        }
+        for channel in self.types.iter_mut().flatten() {
+            channel.variant.on_failed(&mut channel.interest, now);
+        }
+        self.events.push_back(Event::Failed(reason));
+    }
+
     /// Asks for everything anew, on another stream.
     pub(crate) fn reopen(&mut self, why: &'static str, now: Instant) {
         self.close(why);
@@ -282,7 +321,7 @@ impl Machine {
     }
 
     fn close(&mut self, why: &'static str) {
-        info!(server = %self.server.uri, why, "closing the stream");
+        info!(server = %self.contact.source(), why, "closing the stream");
         let stream = self.stream.id();
         self.on_stream_gone();
         self.stream.close();
@@ -294,9 +333,11 @@ impl Machine {
         self.on_stream_gone();
         let end = self.stream.on_disconnected((&reason, owes), now, &mut self.random);
         match end {
-            End::Silent => info!(server = %self.server.uri, reason = reason.message, "the stream ended"),
+            End::Silent => {
+                info!(server = %self.contact.source(), reason = reason.message, "the stream ended")
+            }
             End::Failure => {
-                warn!(server = %self.server.uri, reason = reason.message, "no stream to the server")
+                warn!(server = %self.contact.source(), reason = reason.message, "no stream to the server")
             }
         }
         if end == End::Failure {
@@ -334,10 +375,9 @@ impl Machine {
     fn proceed(&mut self, now: Instant) {
         let wanted = self.is_wanted();
         if wanted && let Some(stream) = self.stream.connect() {
-            debug!(server = %self.server.uri, %stream, "connecting");
+            debug!(server = %self.contact.source(), %stream, "connecting");
             let keepalive = self.stream.keepalive();
-            let (server, api_type) = (self.server.clone(), self.api_type());
-            self.outputs.push_back(Output::Connect { stream, server, api_type, keepalive });
+            self.outputs.push_back(Output::Connect { stream, to: self.contact.place(), keepalive });
         }
         self.write(now);
         let unwritten =
@@ -367,8 +407,9 @@ impl Machine {
             match message {
                 Some(message) => {
                     let type_url = channel.type_url;
-                    trace!(server = %self.server.uri, type_url, bytes = message.len(), "request");
-                    open.node_sent = true;
+                    trace!(server = %self.contact.source(), type_url, bytes = message.len(), "request");
+                    // Each question of a poll stands for itself.
+                    open.node_sent = !self.contact.is_polled();
                     open.pending = Some(written);
                     self.outputs.push_back(Output::Send { stream, message });
                 }
@@ -384,18 +425,14 @@ impl Machine {
         self.types.iter().flatten().any(|channel| !channel.interest.is_empty())
     }
 
-    /// The variant of the protocol that is spoken with the server.
-    pub(crate) fn api_type(&self) -> ApiType {
-        self.server.api_type.unwrap_or(self.settings.api_type)
-    }
-
-    fn is_delta(&self) -> bool {
-        self.api_type().is_delta()
+    /// Whether the incremental variant of the protocol is spoken.
+    pub(crate) fn is_delta(&self) -> bool {
+        self.contact.is_delta()
     }
 
     fn resource_timeout(&self) -> Duration {
         // A88-5: twice the time, since it is the server that is suspected then.
-        let factor = if self.server.features.resource_timer_is_transient_error { 2 } else { 1 };
+        let factor = if self.contact.features().resource_timer_is_transient_error { 2 } else { 1 };
         self.settings.resource_timeout * factor
     }
 
@@ -407,11 +444,8 @@ impl Machine {
         if self.types.len() <= ty.index() {
             self.types.resize_with(ty.index() + 1, || None);
         }
-        let (doubt, delta, limit) =
-            (self.resource_timeout(), self.is_delta(), self.settings.max_request_size);
-        self.types[ty.index()].get_or_insert_with(|| match delta {
-            true => Channel::delta(type_url, doubt, limit),
-            false => Channel::sotw(type_url, doubt),
-        })
+        let limits = (self.resource_timeout(), self.settings.max_request_size);
+        let Self { contact, random, .. } = self;
+        self.types[ty.index()].get_or_insert_with(|| Channel::new(contact, type_url, limits, random))
     }
 }

@@ -15,6 +15,7 @@
 
 mod backoff;
 mod channel;
+mod contact;
 mod delta;
 mod envelope;
 mod event;
@@ -26,6 +27,7 @@ mod machine;
 mod node;
 mod output;
 mod pace;
+mod poll;
 mod request;
 mod settings;
 mod sotw;
@@ -33,9 +35,12 @@ mod stream;
 mod timers;
 mod variant;
 
+#[cfg(any(test, feature = "client", feature = "fuzzing"))]
+pub(crate) use self::contact::Place;
 pub(crate) use self::{
     backoff::Backoff,
     channel::fingerprint,
+    contact::Contact,
     envelope::{Body, Envelope, Item, Span, Unusable},
     event::{Event, Timer, Verdict},
     id::{ByView, EntryId, GroupId, LookupId, ServerId, StreamId, TypeId, ViewId},

@@ -2,17 +2,17 @@ use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 
-use super::id::{LookupId, StreamId, ViewId};
-use crate::{
-    config::{ApiType, Server},
-    resource::Erased,
+use super::{
+    contact::Place,
+    id::{LookupId, StreamId, ViewId},
 };
+use crate::resource::Erased;
 
 /// What is to be done outside: an order of the engine to the shell.
 #[derive(Debug)]
 pub(crate) enum Output {
     /// Open a stream.
-    Connect { stream: StreamId, server: Arc<Server>, api_type: ApiType, keepalive: Duration },
+    Connect { stream: StreamId, to: Place, keepalive: Duration },
     /// Write a request. No other follows on the stream until it is reported as sent.
     Send { stream: StreamId, message: Bytes },
     /// Read one more message. Without it none is read, so that a server cannot send faster than we work.

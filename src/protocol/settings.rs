@@ -1,12 +1,17 @@
 use std::{sync::Arc, time::Duration};
 
-use crate::{config::ApiType, resource::Registry};
+use crate::{
+    config::{ApiType, Polling},
+    resource::Registry,
+};
 
 /// What can be set about the protocol, with the defaults of a client.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Settings {
     /// The variant of the protocol for servers whose bootstrap entry names none.
     pub(crate) api_type: ApiType,
+    /// How often servers are polled whose bootstrap entry does not say.
+    pub(crate) polling: Polling,
     /// The size in bytes that no request exceeds, where it can be helped.
     pub(crate) max_request_size: usize,
     /// How long a server may take to send a resource before it counts as non-existent (A57-5).
@@ -40,6 +45,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             api_type: ApiType::AggregatedGrpc,
+            polling: Polling::default(),
             max_request_size: 3 << 20,
             resource_timeout: Duration::from_secs(15),
             linger: Duration::from_secs(30),

@@ -162,6 +162,13 @@ impl Stream {
         self.open().is_some_and(|open| !std::mem::replace(&mut open.answered, true))
     }
 
+    /// A question had no answer that could be used, on a stream that goes on. The next answer is as good as a stream's first.
+    pub(crate) fn on_failed(&mut self) {
+        if let Some(open) = self.open() {
+            (open.answered, open.holds_at) = (false, None);
+        }
+    }
+
     /// Whether a response came on the stream that is open.
     pub(crate) fn has_answered(&self) -> bool {
         self.as_open().is_some_and(|open| open.answered)
@@ -188,6 +195,7 @@ impl Stream {
             DisconnectKind::Closed
             | DisconnectKind::Failed(_)
             | DisconnectKind::Unreachable
+            | DisconnectKind::Unusable
             | DisconnectKind::Credentials => End::Failure,
         }
     }

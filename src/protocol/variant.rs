@@ -40,6 +40,12 @@ pub(crate) trait Variant: Debug + Send {
     /// A response came that is going to be answered.
     fn on_response(&mut self, now: Instant);
 
+    /// A question without streams has no other answer than before.
+    fn on_unchanged(&mut self, _now: Instant) {}
+
+    /// A question without streams has no answer that could be used.
+    fn on_failed(&mut self, _interest: &mut Interest, _now: Instant) {}
+
     /// A response without errors has this version.
     fn on_accepted(&mut self, version: &Version);
 

@@ -1,14 +1,6 @@
-//! The services by which each type of the protocol is got: one table for clients and servers, in both editions.
+//! The services by which each type of the protocol is got: one table for clients and servers, in both versions of the transport protocol.
 
-/// The editions of the transport: names of services, methods and types differ, the messages are the same on the wire.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum Edition {
-    /// That of older servers and clients.
-    V2,
-    /// The one in use.
-    V3,
-}
+use crate::config::TransportApiVersion;
 
 /// How one type is got other than by the aggregated service.
 #[derive(Debug, PartialEq, Eq)]
@@ -20,7 +12,7 @@ pub(crate) struct Service {
     pub(crate) rest: Option<&'static str>,
 }
 
-/// What a type and its methods are called in one edition.
+/// What a type and its methods are called in one version.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Spelling {
     pub(crate) type_url: &'static str,
@@ -35,7 +27,7 @@ pub(crate) struct Methods {
     pub(crate) delta: &'static str,
 }
 
-impl Edition {
+impl TransportApiVersion {
     /// The methods of the aggregated service.
     pub(crate) const fn ads(self) -> &'static Methods {
         match self {
@@ -52,7 +44,7 @@ impl Edition {
         }
     }
 
-    /// What a type is called on the wire in this edition, by its name of v3. What has no name of its own in v2 keeps that of v3.
+    /// What a type is called on the wire in this version, by its name of v3. What has no name of its own in v2 keeps that of v3.
     pub(crate) fn spell(self, type_url: &str) -> &str {
         match self {
             Self::V2 if type_url == WRAPPER_V3 => WRAPPER_V2,
@@ -64,7 +56,7 @@ impl Edition {
         }
     }
 
-    /// The name of v3 of a type that came over the wire in this edition. Names that are not of v2 are left as they are.
+    /// The name of v3 of a type that came over the wire in this version. Names that are not of v2 are left as they are.
     pub(crate) fn unspell(self, type_url: &str) -> &str {
         match self {
             Self::V2 if type_url == WRAPPER_V2 => WRAPPER_V3,
@@ -90,11 +82,11 @@ impl Service {
         &SERVICES
     }
 
-    /// What it is called in an edition, if it is in it.
-    pub(crate) fn spelling(&self, edition: Edition) -> Option<&Spelling> {
-        match edition {
-            Edition::V2 => self.v2.as_ref(),
-            Edition::V3 => Some(&self.v3),
+    /// What it is called in a version, if it is in it.
+    pub(crate) fn spelling(&self, version: TransportApiVersion) -> Option<&Spelling> {
+        match version {
+            TransportApiVersion::V2 => self.v2.as_ref(),
+            TransportApiVersion::V3 => Some(&self.v3),
         }
     }
 }
@@ -247,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn methods_are_called_the_same_in_both_editions() {
+    fn methods_are_called_the_same_in_both_versions() {
         for service in Service::all() {
             let Some(v2) = &service.v2 else { continue };
             let name = |path: &'static str| path.rsplit_once('/').unwrap().1;
@@ -260,7 +252,7 @@ mod tests {
     fn no_path_and_no_type_stands_for_two() {
         let spellings = || Service::all().iter().flat_map(|service| [Some(&service.v3), service.v2.as_ref()]);
         let methods = spellings().flatten().map(|spelling| spelling.methods);
-        let methods = methods.chain([*Edition::V2.ads(), *Edition::V3.ads()]);
+        let methods = methods.chain([*TransportApiVersion::V2.ads(), *TransportApiVersion::V3.ads()]);
         let paths: Vec<_> =
             methods.flat_map(|methods| [methods.sotw, Some(methods.delta)]).flatten().collect();
         assert_eq!(paths.iter().collect::<BTreeSet<_>>().len(), paths.len());
@@ -278,26 +270,27 @@ mod tests {
         let without: Vec<_> = without.map(|service| service.v3.type_url.trim_start_matches(PREFIX)).collect();
         assert_eq!(without, ["envoy.config.route.v3.VirtualHost", "envoy.config.endpoint.v3.LbEndpoint"]);
         let paths = Service::all().iter().filter_map(|service| service.rest);
-        let paths: Vec<_> = paths.map(|rest| format!("{}{rest}", Edition::V3.rest_prefix())).collect();
+        let paths: Vec<_> =
+            paths.map(|rest| format!("{}{rest}", TransportApiVersion::V3.rest_prefix())).collect();
         assert_eq!(paths[2], "/v3/discovery:scoped-routes");
         assert_eq!(paths[7], "/v3/discovery:extension_configs");
     }
 
     #[test]
-    fn what_is_spelled_in_an_edition_is_read_as_the_same() {
+    fn what_is_spelled_in_a_version_is_read_as_the_same() {
         let own = "type.googleapis.com/example.Banner";
         let types = Service::all().iter().map(|service| service.v3.type_url).chain([own, WRAPPER_V3]);
         for type_url in types {
-            for edition in [Edition::V2, Edition::V3] {
-                assert_eq!(edition.unspell(edition.spell(type_url)), type_url);
+            for api_version in [TransportApiVersion::V2, TransportApiVersion::V3] {
+                assert_eq!(api_version.unspell(api_version.spell(type_url)), type_url);
             }
         }
         assert_eq!(
-            Edition::V2.spell(&format!("{PREFIX}{}", TABLE[6][0])),
+            TransportApiVersion::V2.spell(&format!("{PREFIX}{}", TABLE[6][0])),
             format!("{PREFIX}{}", TABLE[6][1])
         );
-        assert_eq!(Edition::V2.spell(own), own);
-        assert_eq!(Edition::V2.spell(WRAPPER_V3), WRAPPER_V2);
+        assert_eq!(TransportApiVersion::V2.spell(own), own);
+        assert_eq!(TransportApiVersion::V2.spell(WRAPPER_V3), WRAPPER_V2);
     }
 
     fn service_of(methods: &Methods) -> &'static str {

@@ -5,7 +5,7 @@
 
 mod grpc;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tokio::sync::mpsc::UnboundedSender;
@@ -14,8 +14,8 @@ pub use self::grpc::GrpcTransport;
 pub use crate::protocol::{Disconnect, DisconnectKind};
 
 use crate::{
-    config::{ApiType, Server},
-    protocol::{Input, StreamId},
+    config::{ApiType, Polling, Server},
+    protocol::{Input, Place, StreamId},
 };
 
 /// Makes connections to management servers.
@@ -50,6 +50,10 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// It is called within a tokio runtime. What comes of it is reported as `events`: [`connected`](Events::connected)
     /// when requests can be written, without waiting for any answer of the server, and at the end
     /// [`disconnected`](Events::disconnected).
+    ///
+    /// A server with [`Target::polling`] has no stream. Each message is a question, which ends in one of
+    /// [`received`](Events::received), [`unchanged`](Events::unchanged) and [`failed`](Events::failed); when to ask is decided
+    /// by the client.
     fn connect(&self, target: Target, events: Events) -> Box<dyn Connection>;
 }
 
@@ -70,10 +74,53 @@ pub trait Connection: fmt::Debug + Send {
 pub struct Target {
     /// The server with its credentials.
     pub server: Arc<Server>,
-    /// The variant of the protocol that is spoken there, which is the method to call.
+    /// The variant of the protocol that is spoken there.
     pub api_type: ApiType,
+    /// The path of the method to call, such as `/envoy.service.cluster.v3.ClusterDiscoveryService/StreamClusters`, or of
+    /// REST, such as `/v3/discovery:clusters`.
+    pub path: Cow<'static, str>,
+    /// How a server is polled; `None` where there is a stream.
+    pub polling: Option<Polling>,
     /// The interval at which to find out whether the server is still there.
     pub keepalive: Duration,
+}
+
+/// What a client connects with: a transport for servers, and another for files.
+#[derive(Debug)]
+pub(crate) struct Transports {
+    servers: Arc<dyn Transport>,
+}
+
+impl Transports {
+    pub(crate) fn new(grpc: GrpcTransport, own: Option<Arc<dyn Transport>>) -> Self {
+        Self { servers: own.unwrap_or_else(|| Arc::new(grpc)) }
+    }
+
+    pub(crate) fn connect(&self, to: Place, keepalive: Duration, events: Events) -> Box<dyn Connection> {
+        match to {
+            Place::Server { server, api_type, path, polling } => {
+                let target = Target { server, api_type, path, polling, keepalive };
+                self.servers.connect(target, events)
+            }
+            Place::File(file) => {
+                unsupported(&format!("{file} cannot be read without the feature `files`"), &events)
+            }
+        }
+    }
+}
+
+/// What a build without the feature that is needed can say.
+fn unsupported(why: &str, events: &Events) -> Box<dyn Connection> {
+    events.disconnected(Disconnect::new(DisconnectKind::Unreachable, why));
+    Box::new(Unsupported)
+}
+
+#[derive(Debug)]
+struct Unsupported;
+
+impl Connection for Unsupported {
+    fn send(&mut self, _: Bytes) {}
+    fn read(&mut self) {}
 }
 
 /// Reports what happens to one connection. Clones report of the same one.
@@ -108,6 +155,16 @@ impl Events {
     /// A message came.
     pub fn received(&self, message: Bytes) {
         self.reporter.report(Input::Received { stream: self.reporter.stream, message });
+    }
+
+    /// The server was asked, and has nothing else to say than before (a poll's status 304).
+    pub fn unchanged(&self) {
+        self.reporter.report(Input::Unchanged { stream: self.reporter.stream });
+    }
+
+    /// The server was asked, and did not answer with what can be used. The connection goes on.
+    pub fn failed(&self, reason: Disconnect) {
+        self.reporter.report(Input::Failed { stream: self.reporter.stream, reason });
     }
 
     /// The connection could not be made, or has ended. Reports that follow are ignored.

@@ -4,8 +4,9 @@ use prost::Message;
 use tokio::sync::mpsc;
 use tonic::{Code, transport::Channel};
 use xdskit::{
+    config::TransportApiVersion,
     control_plane::{
-        AnyResource, ControlPlane, Edition, Event, Server, Variant,
+        AnyResource, ControlPlane, Event, Server, Variant,
         type_url::{
             CLUSTER, ENDPOINTS, LISTENER, ROUTE_CONFIGURATION, RUNTIME, SCOPED_ROUTE_CONFIGURATION, SECRET,
             VIRTUAL_HOST,
@@ -32,10 +33,12 @@ fn text(type_url: &str, name: &str, text: &str) -> AnyResource {
 }
 
 /// What the next event says of a stream that opens.
-async fn opened(events: &mut mpsc::UnboundedReceiver<Event>) -> (Variant, Edition, Option<&'static str>) {
+async fn opened(
+    events: &mut mpsc::UnboundedReceiver<Event>,
+) -> (Variant, TransportApiVersion, Option<&'static str>) {
     loop {
-        if let Some(Event::Opened { variant, edition, type_url, .. }) = events.recv().await {
-            return (variant, edition, type_url);
+        if let Some(Event::Opened { variant, api_version, type_url, .. }) = events.recv().await {
+            return (variant, api_version, type_url);
         }
     }
 }
@@ -51,9 +54,11 @@ async fn e_each_type_has_a_stream_of_its_own_in_the_state_of_the_world_variant()
     let (control_plane, server, mut events) = start().await;
     for (type_url, v2, path, path_of_v2) in SOTW {
         control_plane.set(text(type_url, "a", "of a"));
-        for (edition, path, written) in [(Edition::V3, path, type_url), (Edition::V2, path_of_v2, v2)] {
+        for (api_version, path, written) in
+            [(TransportApiVersion::V3, path, type_url), (TransportApiVersion::V2, path_of_v2, v2)]
+        {
             let mut peer = Peer::call(&server.uri(), path).await;
-            assert_eq!(opened(&mut events).await, (Variant::Sotw, edition, Some(type_url)));
+            assert_eq!(opened(&mut events).await, (Variant::Sotw, api_version, Some(type_url)));
             peer.request(written, &["a"]);
             let response = peer.response().await;
             assert_eq!(response.type_url, written);
@@ -68,9 +73,11 @@ async fn e_each_type_has_a_stream_of_its_own_in_the_incremental_variant() {
     let (control_plane, server, mut events) = start().await;
     for (type_url, v2, path, path_of_v2) in DELTA {
         control_plane.set(text(type_url, "a", "of a"));
-        for (edition, path, written) in [(Edition::V3, path, type_url), (Edition::V2, path_of_v2, v2)] {
+        for (api_version, path, written) in
+            [(TransportApiVersion::V3, path, type_url), (TransportApiVersion::V2, path_of_v2, v2)]
+        {
             let mut peer = DeltaPeer::call(&server.uri(), path).await;
-            assert_eq!(opened(&mut events).await, (Variant::Delta, edition, Some(type_url)));
+            assert_eq!(opened(&mut events).await, (Variant::Delta, api_version, Some(type_url)));
             peer.change(written, &["a"], &[]);
             let response = peer.response().await;
             assert_eq!(response.type_url, written);
@@ -149,7 +156,7 @@ async fn b3_5_virtual_hosts_and_single_endpoints_are_in_the_incremental_variant_
     control_plane.set(text(of_endpoints, "a", "a1"));
     let path = "/envoy.service.endpoint.v3.LocalityEndpointDiscoveryService/DeltaLocalityEndpoints";
     let mut peer = DeltaPeer::call(&server.uri(), path).await;
-    assert_eq!(opened(&mut events).await, (Variant::Delta, Edition::V3, Some(of_endpoints)));
+    assert_eq!(opened(&mut events).await, (Variant::Delta, TransportApiVersion::V3, Some(of_endpoints)));
     peer.change("", &["a"], &[]);
     assert_eq!(peer.response().await.resources[0].name, "a");
 }
@@ -162,7 +169,7 @@ async fn aggregated_streams_of_v2_have_the_names_of_v2() {
     control_plane.set(text(SECRET, "a", "a1"));
     control_plane.set(text(own, "b", "b1"));
     let mut peer = Peer::call(&server.uri(), ADS_V2).await;
-    assert_eq!(opened(&mut events).await, (Variant::Sotw, Edition::V2, None));
+    assert_eq!(opened(&mut events).await, (Variant::Sotw, TransportApiVersion::V2, None));
     for type_url in [secret, own] {
         peer.request(type_url, &[]);
         let response = peer.response().await;

@@ -1,6 +1,10 @@
 //! What a server of the bootstrap may say.
 
 use super::*;
+use crate::{
+    config::{ConfigSource, PathSource, Polling, TransportApiVersion},
+    resource::Cluster,
+};
 
 #[test]
 fn c2_server_uri_is_understood() {
@@ -175,7 +179,8 @@ fn a88_server_features_are_known_or_ignored_whatever_their_type() {
 #[test]
 fn api_type_is_one_of_envoys() {
     for api_type in ApiType::ALL {
-        assert_eq!(read_server(json!({ "api_type": api_type.name() })).api_type, Some(api_type));
+        let server = json!({ "api_type": api_type.name(), "refresh_delay": "5s" });
+        assert_eq!(read_server(server).api_type, Some(api_type));
     }
     assert_eq!(read_server(json!({})).api_type, None);
     assert_eq!(
@@ -190,12 +195,90 @@ fn api_type_is_one_of_envoys() {
 }
 
 #[test]
+fn d12_rest_needs_a_refresh_delay_and_has_a_timeout() {
+    let polling = |fields: Value| {
+        let mut server = json!({ "api_type": "REST" });
+        merge(&mut server, fields);
+        read_server(server).polling.unwrap()
+    };
+    let every = Polling::every(Duration::from_millis(1500));
+    assert_eq!(polling(json!({ "refresh_delay": "1.5s" })), every);
+    assert_eq!(every.request_timeout, Duration::from_secs(1));
+    let fields = json!({ "refresh_delay": "1.5s", "request_timeout": "5s" });
+    assert_eq!(polling(fields), every.with_request_timeout(Duration::from_secs(5)));
+    for (fields, problem) in [
+        (json!({}), "refresh_delay: missing: REST is polled"),
+        (json!({ "refresh_delay": "0s" }), "refresh_delay: must be at least 1 ms"),
+        (json!({ "refresh_delay": "1s", "request_timeout": "0s" }), "request_timeout: must be at least 1 ms"),
+        (
+            json!({ "refresh_delay": "soon" }),
+            "refresh_delay: \"soon\" is not a duration such as \"600s\" or \"1.5s\"",
+        ),
+    ] {
+        let mut server = json!({ "api_type": "REST" });
+        merge(&mut server, fields);
+        assert_eq!(server_problems(server)[0], format!("xds_servers[0].{problem}"));
+    }
+}
+
+#[test]
+fn the_version_of_the_transport_is_3_or_2() {
+    assert_eq!(read_server(json!({})).transport_api_version, TransportApiVersion::V3);
+    for (name, version) in
+        [("AUTO", TransportApiVersion::V3), ("V3", TransportApiVersion::V3), ("V2", TransportApiVersion::V2)]
+    {
+        let server = read_server(json!({ "transport_api_version": name }));
+        assert_eq!(server.transport_api_version, version);
+    }
+    assert_eq!(
+        server_problems(json!({ "transport_api_version": "V1" })),
+        ["xds_servers[0].transport_api_version: unknown \"V1\"; known are V2, V3"]
+    );
+}
+
+#[test]
+fn a_type_may_have_sources_of_its_own() {
+    let file = json!({ "path_config_source": {
+        "path": "/etc/xds/clusters.yaml", "watched_directory": { "path": "/etc/xds" },
+    }, "server_features": ["ignore_resource_deletion"] });
+    let bootstrap = read(&json!({
+        "type_sources": { "envoy.config.cluster.v3.Cluster": [file, server(json!({ "server_uri": "b:1" }))] },
+        "authorities": { "a": { "type_sources": { Listener::TYPE_URL: [server(json!({}))] } } },
+        "default_authority": { "xds_servers": [server(json!({ "server_uri": "d:1" }))] },
+    }));
+    let sources = |name: &str, type_url| {
+        let sources = bootstrap.sources_for(&ResourceName::parse(name).unwrap(), type_url).unwrap();
+        sources.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(sources("shop", Cluster::TYPE_URL), ["/etc/xds/clusters.yaml", "b:1"]);
+    assert_eq!(sources("shop", Listener::TYPE_URL), [""; 0]);
+    assert_eq!(sources("xdstp://a/t/i", Listener::TYPE_URL), ["localhost:18000"]);
+    assert_eq!(sources("xdstp://a/t/i", Cluster::TYPE_URL), [""; 0], "it has sources of its own");
+    assert_eq!(sources("xdstp://other/t/i", Cluster::TYPE_URL), ["d:1"], "C11: the default is the last");
+    let file = PathSource::new("/etc/xds/clusters.yaml")
+        .with_watched_directory("/etc/xds")
+        .with_features(["ignore_resource_deletion"]);
+    assert_eq!(bootstrap.sources_of(Cluster::TYPE_URL)[0], ConfigSource::Path(file.into()));
+
+    let types = |list: Value| problems(&json!({ "type_sources": { "t": list } }));
+    assert_eq!(types(json!([])), ["type_sources[\"t\"]: must have at least one source"]);
+    assert_eq!(
+        types(json!([{ "path_config_source": {} }])),
+        ["type_sources[\"t\"][0].path_config_source.path: missing"]
+    );
+    assert_eq!(
+        types(json!([{ "path_config_source": { "path": "p", "watched_directory": { "path": "" } } }])),
+        ["type_sources[\"t\"][0].path_config_source.watched_directory.path: empty"]
+    );
+}
+
+#[test]
 fn a47_6_equal_servers_are_one() {
     let bootstrap = read(&json!({
         "xds_servers": [server(json!({ "server_features": ["xds_v3"] })), server(json!({ "server_uri": "b:1" }))],
         "authorities": { "a": { "xds_servers": [server(json!({}))] } },
     }));
     let default = bootstrap.servers().next().unwrap();
-    let own = bootstrap.authorities()["a"].sources()[0].server();
+    let own = bootstrap.authorities()["a"].sources()[0].server().unwrap();
     assert!(std::sync::Arc::ptr_eq(default, own));
 }

@@ -74,7 +74,11 @@ impl fmt::Display for ServerStatus {
             ConnectionState::Connected => "connected",
             ConnectionState::BackingOff => "waiting to connect again",
         };
-        write!(f, "Server {}: {state}", self.uri)?;
+        write!(f, "Server {}", self.uri)?;
+        if let Some(type_url) = self.type_url {
+            write!(f, " for {}", type_url.rsplit('/').next().unwrap_or(type_url))?;
+        }
+        write!(f, ": {state}")?;
         self.error.as_ref().map_or(Ok(()), |error| write!(f, "; {error}"))
     }
 }

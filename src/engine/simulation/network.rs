@@ -20,7 +20,9 @@ use crate::{
     config::{Bootstrap, Server},
     engine::Engine,
     error::Code,
-    protocol::{Disconnect, DisconnectKind, Input, Output, ServerId, Settings, StreamId, Timer, ViewId},
+    protocol::{
+        Disconnect, DisconnectKind, Input, Output, Place, ServerId, Settings, StreamId, Timer, ViewId,
+    },
     resource::Erased,
 };
 
@@ -286,7 +288,10 @@ impl Network {
             match output {
                 Output::Notify { view, observed } => self.told.push_back(Told::Published(view, observed)),
                 Output::Lookup { .. } => unreachable!("no target is resolved"),
-                Output::Connect { stream, server, .. } => self.connect(stream, &server),
+                Output::Connect { stream, to: Place::Server { server, .. }, .. } => {
+                    self.connect(stream, &server)
+                }
+                Output::Connect { to: Place::File(_), .. } => unreachable!("there are servers alone"),
                 Output::Send { stream, message } => {
                     let peer = &mut self.peers[self.ids[&stream.server]];
                     let open = peer.open.as_mut().filter(|open| open.stream == stream);

@@ -36,6 +36,35 @@ impl Resource for Part {
     }
 }
 
+/// A [`Full`] of a type that has a service of its own.
+#[cfg(test)]
+#[derive(Debug, PartialEq)]
+pub(in crate::engine) struct Cds(pub(in crate::engine) String);
+
+/// A [`Part`] of a type that has a service of its own.
+#[cfg(test)]
+#[derive(Debug, PartialEq)]
+pub(in crate::engine) struct Eds(pub(in crate::engine) String);
+
+#[cfg(test)]
+impl Resource for Cds {
+    const TYPE_URL: &'static str = crate::resource::Cluster::TYPE_URL;
+    const FULL_STATE: bool = true;
+
+    fn parse(bytes: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
+        text(&bytes).map(Self)
+    }
+}
+
+#[cfg(test)]
+impl Resource for Eds {
+    const TYPE_URL: &'static str = crate::resource::ClusterLoadAssignment::TYPE_URL;
+
+    fn parse(bytes: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
+        text(&bytes).map(Self)
+    }
+}
+
 /// The message of a [`Full`] or [`Part`].
 pub(in crate::engine) fn message(name: &str, text: &str) -> Bytes {
     let mut bytes = BytesMut::new();

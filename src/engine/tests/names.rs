@@ -89,7 +89,7 @@ fn c23_names_that_mean_the_same_share_what_is_held() {
 }
 
 #[test]
-fn another_variant_of_the_protocol_is_refused_not_replaced() {
+fn a_type_without_a_service_of_its_own_is_refused_where_each_has_one() {
     let server = Server::new("127.0.0.1:1").insecure().api_type(ApiType::DeltaGrpc);
     let mut rig = Rig::with(server);
     assert_eq!(rig.watch::<Full>("a").1, ["#1 absent UNIMPLEMENTED"]);

@@ -4,9 +4,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use prost::Message;
 
-pub(super) use super::super::simulation::parts::{Full, Part, any, message};
+pub(super) use super::super::simulation::parts::{Cds, Eds, Full, Part, any, message};
 use super::super::*;
 use crate::{
+    config::{ApiType, Server},
     observed::{ErasedMembers, Observed},
     pb::{
         envoy::service::discovery::v3::{
@@ -15,7 +16,7 @@ use crate::{
         },
         google::protobuf::Any,
     },
-    protocol::{Disconnect, DisconnectKind, StreamId},
+    protocol::{Disconnect, DisconnectKind, Place, StreamId},
     resolve::{Resolved, Snapshot},
     resource::Resource,
 };
@@ -150,6 +151,28 @@ impl Rig {
         (view, self.drain())
     }
 
+    /// Watches a type whose values are not told, only whether it is refused.
+    pub(super) fn watch_raw(&mut self, ty: ResourceType, names: Names) -> Vec<String> {
+        let view = self.next_view();
+        self.engine.subscribe(view, ty, names, self.now);
+        let refused = match self.engine.views.get(&view) {
+            Some(View::Refused(error)) => Some(format!("{} refused {}", say_view(view), error.code())),
+            _ => None,
+        };
+        let said = std::iter::from_fn(|| self.engine.poll_output());
+        let said: Vec<_> =
+            said.filter(|o| refused.is_none() || !matches!(o, Output::Notify { .. })).collect();
+        refused.into_iter().chain(said.into_iter().map(|output| say(output, self.delta))).collect()
+    }
+
+    /// Connects, and takes the first request.
+    pub(super) fn connect_and_take(&mut self, attempt: u64) -> DiscoveryRequest {
+        self.engine.handle_input(Input::Connected { stream: stream(attempt) }, self.now);
+        let mut outputs: Vec<_> = std::iter::from_fn(|| self.engine.poll_output()).collect();
+        let Some(Output::Send { message, .. }) = outputs.pop() else { panic!("nothing is asked for") };
+        DiscoveryRequest::decode(message).unwrap()
+    }
+
     /// The number of a new view.
     pub(super) fn next_view(&mut self) -> ViewId {
         self.views += 1;
@@ -257,7 +280,13 @@ pub(super) fn stream_to(server: u32, attempt: u64) -> StreamId {
 /// An order in words: `send Full [a,b] 1/n1`, `#1 present 1 text`.
 fn say(output: Output, delta: bool) -> String {
     match output {
-        Output::Connect { stream, .. } => format!("connect {stream}"),
+        Output::Connect { stream, to, .. } => match to {
+            Place::Server { api_type, path, .. } if !api_type.is_aggregated() => {
+                format!("connect {stream} {path}")
+            }
+            Place::Server { .. } => format!("connect {stream}"),
+            Place::File(file) => format!("open {stream} {file}"),
+        },
         Output::Disconnect { stream } => format!("disconnect {stream}"),
         Output::Read { .. } => "read".into(),
         Output::Lookup { lookup, host } => format!("lookup {} {host}", lookup.0),
@@ -315,6 +344,10 @@ fn say_observed(observed: &crate::resource::Erased) -> String {
         say_one(full, |full| &full.0)
     } else if let Some(part) = observed.downcast_ref::<Observed<Part>>() {
         say_one(part, |part| &part.0)
+    } else if let Some(cds) = observed.downcast_ref::<Observed<Cds>>() {
+        say_one(cds, |cds| &cds.0)
+    } else if let Some(eds) = observed.downcast_ref::<Observed<Eds>>() {
+        say_one(eds, |eds| &eds.0)
     } else if let Some(members) = observed.downcast_ref::<ErasedMembers>() {
         let each =
             members.map.iter().map(|(name, observed)| format!("{name}: {}", say_observed(&observed.0)));

@@ -122,14 +122,14 @@ fn counted(rig: &mut Rig, what: &str) -> Vec<String> {
             let authority = authority.as_deref().unwrap_or("#old");
             ("resources", format!("{} {authority} {} {count}", short_type(type_url), state.as_str()))
         }
-        Metric::Updates { server, type_url, valid, invalid } => {
-            ("updates", format!("{} {} {valid} valid {invalid} invalid", server.uri, short_type(type_url)))
+        Metric::Updates { source, type_url, valid, invalid } => {
+            ("updates", format!("{} {} {valid} valid {invalid} invalid", source, short_type(type_url)))
         }
-        Metric::Connected { server, connected } => {
+        Metric::Connected { source, connected, .. } => {
             let connected = connected.map_or("nothing is wanted".into(), |connected| connected.to_string());
-            ("server", format!("connected {} {connected}", server.uri))
+            ("server", format!("connected {} {connected}", source))
         }
-        Metric::Failures { server, count } => ("server", format!("failures {} {count}", server.uri)),
+        Metric::Failures { source, count } => ("server", format!("failures {} {count}", source)),
     };
     let all = std::iter::from_fn(|| rig.engine.poll_metric()).map(say);
     all.filter(|(kind, _)| what.is_empty() || *kind == what).map(|(_, text)| text).collect()

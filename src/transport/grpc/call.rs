@@ -1,4 +1,5 @@
 use std::{
+    borrow::Cow,
     convert::Infallible,
     pin::Pin,
     sync::{
@@ -33,7 +34,7 @@ use super::{
 };
 use crate::{
     codec::RawCodec,
-    config::{ApiType, Server},
+    config::Server,
     transport::{Disconnect, DisconnectKind, Events},
 };
 
@@ -45,7 +46,7 @@ pub(super) struct Call {
     pub(super) permits: Arc<Semaphore>,
     pub(super) max_message_size: usize,
     pub(super) server: Arc<Server>,
-    pub(super) api_type: ApiType,
+    pub(super) path: Cow<'static, str>,
 }
 
 impl Call {
@@ -71,8 +72,11 @@ impl Call {
         let outcome = match grpc.ready().await {
             Err(e) => Err(unanswered(Status::from_error(e))),
             Ok(()) => {
-                match grpc.streaming(request, PathAndQuery::from_static(path(self.api_type)), RawCodec).await
-                {
+                let Ok(method) = PathAndQuery::try_from(&*self.path) else {
+                    let why = format!("{:?} is no path of a method", self.path);
+                    return Disconnect::new(DisconnectKind::Unreachable, why);
+                };
+                match grpc.streaming(request, method, RawCodec).await {
                     Err(status) => Err(unanswered(status)),
                     Ok(response) => {
                         let read = self.read(response.into_inner(), hung_up, &mut end).await;
@@ -203,15 +207,6 @@ impl Service<Request<Body>> for Http2 {
                 other => Err(not_grpc(other).into()),
             }
         })
-    }
-}
-
-/// The method of a variant. The engine asks for the aggregated ones alone.
-fn path(api_type: ApiType) -> &'static str {
-    if api_type.is_delta() {
-        "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
-    } else {
-        "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
     }
 }
 

@@ -164,7 +164,7 @@ impl Attempt {
             permits: self.permits,
             max_message_size: self.settings.max_message_size,
             server: server.clone(),
-            api_type: self.target.api_type,
+            path: self.target.path,
         };
         Ok(call.run(link, self.outbound).await)
     }

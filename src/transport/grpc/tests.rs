@@ -125,7 +125,11 @@ async fn a_connection_cut_at_any_byte_gives_whole_messages_and_an_end() {
                         cut += usize::from(reason.kind != DisconnectKind::Failed(Code::Aborted));
                         break;
                     }
-                    Input::Connected { .. } | Input::RequestSent { .. } | Input::Resolved { .. } => {}
+                    Input::Connected { .. }
+                    | Input::RequestSent { .. }
+                    | Input::Unchanged { .. }
+                    | Input::Failed { .. }
+                    | Input::Resolved { .. } => {}
                 }
             }
         }
@@ -294,11 +298,9 @@ impl Peer {
         let server = bootstrap.servers().next().unwrap().clone();
         let (reports, inputs) = mpsc::unbounded_channel();
         let events = Events::new(StreamId { server: ServerId(0), attempt: 1 }, reports);
-        Self {
-            connection: transport
-                .connect(Target { server, api_type: ApiType::AggregatedGrpc, keepalive }, events),
-            inputs,
-        }
+        let path = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources".into();
+        let target = Target { server, api_type: ApiType::AggregatedGrpc, path, polling: None, keepalive };
+        Self { connection: transport.connect(target, events), inputs }
     }
 
     /// A connection whose stream the server has seen.

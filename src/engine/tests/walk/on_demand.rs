@@ -188,7 +188,7 @@ fn b3_5_a_server_that_speaks_the_state_of_the_world_is_not_asked_for_virtual_hos
     let routes = listener("shop").inline_routes(route_config("routes").vhds());
     let said = rig.receive(1, &in_sotw("1", [routes]));
     let text = "#1 UNIMPLEMENTED: VirtualHost \"routes/shop\": virtual hosts on demand (VHDS) need an api_type of \
-                AGGREGATED_DELTA_GRPC; that of xDS server 127.0.0.1:1 is AGGREGATED_GRPC [node id: n]";
+                AGGREGATED_DELTA_GRPC or DELTA_GRPC, which that of xDS server 127.0.0.1:1 is not [node id: n]";
     assert!(said.contains(&text.to_owned()), "{said:?}");
     assert!(!said.iter().any(|said| said.contains("send VirtualHost")), "{said:?}");
     assert!(rig.unwatch(view).iter().all(|said| !said.contains("VirtualHost")));

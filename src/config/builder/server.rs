@@ -1,0 +1,154 @@
+use std::time::Duration;
+
+use crate::config::{
+    ApiType, CallCredentials, ChannelCredentials, ConfigError, Polling, Problem, Server, ServerFeatures,
+    ServerUri, TlsConfig, TransportApiVersion, uri::Security,
+};
+
+/// A server in the making; see [`Server::new`].
+#[derive(Debug, Clone)]
+#[must_use = "a builder does nothing until it is given to a bootstrap's, or `build`"]
+pub struct ServerBuilder {
+    uri: String,
+    channel_credentials: Option<ChannelCredentials>,
+    call_credentials: Vec<CallCredentials>,
+    features: ServerFeatures,
+    api_type: Option<ApiType>,
+    polling: Option<Polling>,
+    transport_api_version: TransportApiVersion,
+}
+
+impl ServerBuilder {
+    pub(in crate::config) fn new(uri: impl Into<String>) -> Self {
+        Self {
+            uri: uri.into(),
+            channel_credentials: None,
+            call_credentials: Vec::new(),
+            features: ServerFeatures::default(),
+            api_type: None,
+            polling: None,
+            transport_api_version: TransportApiVersion::default(),
+        }
+    }
+
+    /// Connects in plain text.
+    pub fn insecure(mut self) -> Self {
+        self.channel_credentials = Some(ChannelCredentials::Insecure);
+        self
+    }
+
+    /// Connects with TLS.
+    pub fn tls(mut self, config: TlsConfig) -> Self {
+        self.channel_credentials = Some(ChannelCredentials::Tls(config));
+        self
+    }
+
+    /// Adds credentials that go with each call.
+    pub fn call_credentials(mut self, credentials: CallCredentials) -> Self {
+        self.call_credentials.push(credentials);
+        self
+    }
+
+    /// Asks for features, by the names that they have in a bootstrap's `server_features`; unknown ones are ignored.
+    pub fn features<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        self.features = names.into_iter().collect();
+        self
+    }
+
+    /// Sets the variant of the protocol to speak with this server.
+    pub fn api_type(mut self, api_type: ApiType) -> Self {
+        self.api_type = Some(api_type);
+        self
+    }
+
+    /// Sets how often this server is asked where it is polled: [`ApiType::Rest`], which needs it.
+    pub fn polling(mut self, polling: Polling) -> Self {
+        self.polling = Some(polling);
+        self
+    }
+
+    /// Sets the version of the transport protocol that this server speaks: [`TransportApiVersion::V3`] by default.
+    pub fn transport_api_version(mut self, version: TransportApiVersion) -> Self {
+        self.transport_api_version = version;
+        self
+    }
+
+    /// Checks the server alone.
+    ///
+    /// # Errors
+    ///
+    /// A URI that is not understood or contradicts the credentials, credentials that are missing or incomplete.
+    pub fn build(self) -> Result<Server, ConfigError> {
+        let mut problems = Vec::new();
+        match self.build_at("server", &mut problems) {
+            Some(server) => Ok(server),
+            None => Err(ConfigError::new(problems)),
+        }
+    }
+
+    /// `None` exactly if a problem was added.
+    pub(super) fn build_at(self, path: &str, problems: &mut Vec<Problem>) -> Option<Server> {
+        let before = problems.len();
+        let uri_path = format!("{path}.server_uri");
+        let uri = match self.uri.parse::<ServerUri>() {
+            Ok(uri) => Some(uri),
+            Err(error) => {
+                problems.push(Problem::new(&uri_path, error.to_string()));
+                None
+            }
+        };
+        let implied = || match uri.as_ref()?.security()? {
+            Security::Plain => Some(ChannelCredentials::Insecure),
+            Security::Tls => Some(ChannelCredentials::Tls(TlsConfig::default())),
+        };
+        let credentials = self.channel_credentials.or_else(implied);
+        match &credentials {
+            Some(ChannelCredentials::Tls(config)) => {
+                let path = format!("{path}.channel_creds[0].config");
+                problems.extend(config.check().err().map(|error| error.at(&path)));
+            }
+            Some(ChannelCredentials::Insecure) => {}
+            None if uri.is_none() => {}
+            None => problems.push(Problem::new(
+                format!("{path}.channel_creds"),
+                "missing: say `insecure()` or `tls(..)`, or begin the URI with http:// or https://",
+            )),
+        }
+        let (uri, channel_credentials) = uri.zip(credentials)?;
+        if let Err(reason) = Server::check_scheme(&uri, &channel_credentials) {
+            problems.push(Problem::new(uri_path, reason));
+        }
+        if let Err((field, reason)) = check_polling(self.api_type, self.polling) {
+            problems.push(Problem::new(format!("{path}.{field}"), reason));
+        }
+        (problems.len() == before).then_some(Server {
+            uri,
+            channel_credentials,
+            call_credentials: self.call_credentials,
+            features: self.features,
+            api_type: self.api_type,
+            polling: self.polling,
+            transport_api_version: self.transport_api_version,
+        })
+    }
+}
+
+/// A server that is polled has to say how often, and some time has to pass in between (rule D12): the field that is wrong,
+/// and why.
+pub(crate) fn check_polling(
+    api_type: Option<ApiType>,
+    polling: Option<Polling>,
+) -> Result<(), (&'static str, &'static str)> {
+    match polling {
+        None if api_type == Some(ApiType::Rest) => Err(("refresh_delay", "missing: REST is polled")),
+        Some(polling) if polling.refresh_delay < SHORTEST_DELAY => {
+            Err(("refresh_delay", "must be at least 1 ms"))
+        }
+        Some(polling) if polling.request_timeout < SHORTEST_DELAY => {
+            Err(("request_timeout", "must be at least 1 ms"))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+const SHORTEST_DELAY: Duration = Duration::from_millis(1);

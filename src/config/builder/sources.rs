@@ -1,0 +1,91 @@
+use std::{collections::BTreeMap, sync::Arc};
+
+use crate::config::{ConfigSource, PathSource, Problem, ServerBuilder, Sources};
+
+/// A source in the making: a [server](ServerBuilder) or a [file](PathSource), either of which can be given in its place.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum SourceBuilder {
+    /// A management server.
+    Server(ServerBuilder),
+    /// A file.
+    Path(PathSource),
+}
+
+/// The sources of an authority, or of the bootstrap as a whole.
+#[derive(Debug, Clone, Default)]
+pub(super) struct SourcesBuilder {
+    pub(super) all: Vec<ServerBuilder>,
+    by_type: BTreeMap<String, Vec<SourceBuilder>>,
+}
+
+impl From<ServerBuilder> for SourceBuilder {
+    fn from(server: ServerBuilder) -> Self {
+        Self::Server(server)
+    }
+}
+
+impl From<PathSource> for SourceBuilder {
+    fn from(file: PathSource) -> Self {
+        Self::Path(file)
+    }
+}
+
+impl SourceBuilder {
+    /// `None` exactly if a problem was added.
+    fn build_at(self, path: &str, problems: &mut Vec<Problem>) -> Option<ConfigSource> {
+        match self {
+            Self::Server(server) => {
+                server.build_at(path, problems).map(|server| ConfigSource::Server(Arc::new(server)))
+            }
+            Self::Path(file) => match file.check() {
+                Ok(()) => Some(ConfigSource::Path(Arc::new(file))),
+                Err((field, reason)) => {
+                    problems.push(Problem::new(format!("{path}.path_config_source.{field}"), reason));
+                    None
+                }
+            },
+        }
+    }
+}
+
+impl SourcesBuilder {
+    pub(super) fn add(&mut self, type_url: &str, source: SourceBuilder) {
+        self.by_type.entry(type_url.to_owned()).or_default().push(source);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.is_empty() && self.by_type.is_empty()
+    }
+
+    /// `prefix` is the path of what they are the sources of, with its dot.
+    pub(super) fn build(self, prefix: &str, problems: &mut Vec<Problem>) -> Sources {
+        let all = self.all.into_iter().map(SourceBuilder::Server).collect();
+        let all = build(all, &format!("{prefix}xds_servers"), problems);
+        let by_type = self.by_type.into_iter().map(|(type_url, own)| {
+            let path = format!("{prefix}type_sources[{:?}]", short_type_url(&type_url));
+            let own = build(own, &path, problems);
+            (type_url, own)
+        });
+        Sources::new(all, by_type.collect())
+    }
+}
+
+fn build(sources: Vec<SourceBuilder>, path: &str, problems: &mut Vec<Problem>) -> Vec<ConfigSource> {
+    let sources = sources.into_iter().enumerate();
+    sources.filter_map(|(index, source)| source.build_at(&format!("{path}[{index}]"), problems)).collect()
+}
+
+fn short_type_url(type_url: &str) -> &str {
+    type_url.strip_prefix(PREFIX).unwrap_or(type_url)
+}
+
+/// The type URL of a message type that may be written without its prefix.
+pub(crate) fn full_type_url(name: &str) -> String {
+    match name.contains('/') {
+        true => name.to_owned(),
+        false => format!("{PREFIX}{name}"),
+    }
+}
+
+const PREFIX: &str = "type.googleapis.com/";

@@ -1,0 +1,174 @@
+use std::{
+    collections::BTreeMap,
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use super::{Server, ServerFeatures};
+
+/// A source of resources, as `envoy.config.core.v3.ConfigSource` tells it.
+///
+/// Equality is identity: what comes from equal sources comes over one stream, or from one reading of a file.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ConfigSource {
+    /// A management server (`ads`, `api_config_source`). Its [`api_type`](Server::api_type) says how it is asked.
+    Server(Arc<Server>),
+    /// A file (`path_config_source`).
+    Path(Arc<PathSource>),
+}
+
+/// A file that holds the resources of one type, in a `DiscoveryResponse`.
+///
+/// Its extension says in which form: `.pb` binary, `.pb_text` protobuf's text format, `.yaml` or `.yml` YAML, anything else
+/// JSON.
+///
+/// ```
+/// use xdskit::config::PathSource;
+///
+/// // As Kubernetes mounts it: the file is a link into a directory that is swapped as a whole.
+/// let clusters = PathSource::new("/etc/xds/clusters.yaml").with_watched_directory("/etc/xds");
+/// assert_eq!(clusters.to_string(), "/etc/xds/clusters.yaml");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct PathSource {
+    /// The file.
+    pub path: PathBuf,
+    /// The directory in which something has to be moved for the file to be read again; without it any change of the file is
+    /// looked at.
+    pub watched_directory: Option<PathBuf>,
+    /// How its resources are treated, as for a server.
+    pub features: ServerFeatures,
+}
+
+/// Where resources come from: by type where something is said of the type, else the same for all types.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Sources {
+    all: Vec<ConfigSource>,
+    /// By type URL.
+    by_type: BTreeMap<String, Vec<ConfigSource>>,
+}
+
+impl ConfigSource {
+    /// The management server, if it is one.
+    pub fn server(&self) -> Option<&Arc<Server>> {
+        match self {
+            Self::Server(server) => Some(server),
+            Self::Path(_) => None,
+        }
+    }
+
+    /// The file, if it is one.
+    pub fn path(&self) -> Option<&Path> {
+        match self {
+            Self::Server(_) => None,
+            Self::Path(file) => Some(&file.path),
+        }
+    }
+
+    /// How its resources are treated.
+    pub fn features(&self) -> ServerFeatures {
+        match self {
+            Self::Server(server) => server.features,
+            Self::Path(file) => file.features,
+        }
+    }
+}
+
+/// The server's URI, or the file's path.
+impl fmt::Display for ConfigSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server(server) => server.uri.fmt(f),
+            Self::Path(file) => file.fmt(f),
+        }
+    }
+}
+
+impl PathSource {
+    /// A file of this path, which is relative to the working directory if it is not absolute.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self { path: path.into(), watched_directory: None, features: ServerFeatures::default() }
+    }
+
+    /// Reads the file again when something is moved in this directory, and only then.
+    #[must_use]
+    pub fn with_watched_directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.watched_directory = Some(directory.into());
+        self
+    }
+
+    /// Asks for features, by the names that they have in a bootstrap's `server_features`; unknown ones are ignored.
+    #[must_use]
+    pub fn with_features<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        self.features = names.into_iter().collect();
+        self
+    }
+}
+
+impl PathSource {
+    /// The field that is wrong, and why.
+    pub(crate) fn check(&self) -> Result<(), (&'static str, &'static str)> {
+        if self.path.as_os_str().is_empty() {
+            return Err(("path", "empty"));
+        }
+        if self.watched_directory.as_ref().is_some_and(|directory| directory.as_os_str().is_empty()) {
+            return Err(("watched_directory.path", "empty"));
+        }
+        Ok(())
+    }
+}
+
+/// The path.
+impl fmt::Display for PathSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.path.display().fmt(f)
+    }
+}
+
+impl Sources {
+    pub(crate) fn new(all: Vec<ConfigSource>, by_type: BTreeMap<String, Vec<ConfigSource>>) -> Self {
+        Self { all, by_type }
+    }
+
+    /// Those of the types that have none of their own.
+    pub(super) fn all(&self) -> &[ConfigSource] {
+        &self.all
+    }
+
+    pub(super) fn of(&self, type_url: &str) -> &[ConfigSource] {
+        self.by_type.get(type_url).unwrap_or(&self.all)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty() && self.by_type.is_empty()
+    }
+
+    /// Whether something is said of single types.
+    pub(super) fn differ(&self) -> bool {
+        !self.by_type.is_empty()
+    }
+
+    /// Each source, those of all types first.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &ConfigSource> {
+        self.all.iter().chain(self.by_type.values().flatten())
+    }
+
+    /// Makes equal sources one value, which makes comparing and keeping them cheap.
+    pub(super) fn share(self, known: &mut Vec<ConfigSource>) -> Self {
+        let mut shared = |sources: Vec<ConfigSource>| -> Vec<ConfigSource> {
+            let share = |source| match known.iter().find(|other| **other == source) {
+                Some(other) => other.clone(),
+                None => {
+                    known.push(source.clone());
+                    source
+                }
+            };
+            sources.into_iter().map(share).collect()
+        };
+        let all = shared(self.all);
+        Self { all, by_type: self.by_type.into_iter().map(|(ty, own)| (ty, shared(own))).collect() }
+    }
+}

@@ -1,0 +1,237 @@
+//! Sources without streams: REST (rules D10 to D14) and files (rules D1 to D8).
+
+use std::time::Duration;
+
+use super::{
+    super::*,
+    rig::{Cds, Eds, Rig, any, response, stream},
+};
+use crate::{
+    config::{ApiType, PathSource, Polling, Server},
+    protocol::{Disconnect, DisconnectKind},
+};
+
+const NONE: Vec<String> = Vec::new();
+const DELAY: Duration = Duration::from_secs(10);
+
+/// A client of a server that is polled every 10 to 20 s.
+fn rest() -> Rig {
+    let server = Server::new("a:1").insecure().api_type(ApiType::Rest).polling(Polling::every(DELAY));
+    let bootstrap = Bootstrap::builder().node(crate::config::Node::new("n")).server(server);
+    Rig::of(bootstrap.build().unwrap(), Settings::default())
+}
+
+/// A client with one file, which holds clusters, and one that holds endpoints.
+fn files() -> Rig {
+    let bootstrap = Bootstrap::builder()
+        .node(crate::config::Node::new("n"))
+        .source_for::<Cds>(PathSource::new("c.json"))
+        .source_for::<Eds>(PathSource::new("e.json"));
+    Rig::of(bootstrap.build().unwrap(), Settings::default())
+}
+
+impl Rig {
+    fn unchanged(&mut self) -> Vec<String> {
+        self.input(Input::Unchanged { stream: stream(1) })
+    }
+
+    fn failed(&mut self, kind: DisconnectKind) -> Vec<String> {
+        self.input(Input::Failed { stream: stream(1), reason: Disconnect::new(kind, "it broke") })
+    }
+
+    /// Lets time pass until something is said.
+    fn next(&mut self) -> (Duration, Vec<String>) {
+        let since = self.now;
+        for _ in 0..100 {
+            let Some((at, _)) = self.engine.poll_timeout() else { break };
+            let said = self.pass(at.saturating_duration_since(self.now));
+            if !said.is_empty() {
+                return (self.now - since, said);
+            }
+        }
+        (self.now - since, NONE)
+    }
+}
+
+#[test]
+fn d12_the_next_poll_follows_the_end_of_the_last_after_the_delay_and_as_much_again_at_most() {
+    let mut rig = rest();
+    assert_eq!(rig.watch::<Cds>("a").1, ["connect 0.1 /v3/discovery:clusters"]);
+    assert_eq!(rig.connect(1), ["read", "send Cluster [a] / node"]);
+    rig.sent(1);
+    assert_eq!(rig.pass(Duration::from_secs(14)), NONE, "exactly one is outstanding");
+    let said = rig.receive(1, &response::<Cds>("1", vec![any::<Cds>("a", "x")]));
+    assert_eq!(said, ["#1 present 1 x", "read"]);
+    let mut delays = Vec::new();
+    for _ in 0..50 {
+        let (delay, said) = rig.next();
+        assert_eq!(said, ["send Cluster [a] 1/ node"], "D10: the node goes with every request");
+        delays.push(delay);
+        rig.sent(1);
+        rig.pass(Duration::from_secs(1));
+        rig.unchanged();
+    }
+    assert!(delays.iter().all(|delay| (DELAY..=2 * DELAY).contains(delay)), "{delays:?}");
+    let (least, most) = (delays.iter().min().unwrap(), delays.iter().max().unwrap());
+    assert!(*most - *least > DELAY / 2, "there is jitter: {delays:?}");
+}
+
+#[test]
+fn d13_what_is_watched_later_is_in_the_next_polls_body() {
+    let mut rig = rest();
+    rig.open::<Cds>(&["a"]);
+    rig.receive(1, &response::<Cds>("1", vec![any::<Cds>("a", "x")]));
+    assert_eq!(rig.watch::<Cds>("b").1, NONE);
+    // The version is that of an answer to other names, and would keep back what is named for the first time.
+    assert_eq!(rig.next().1, ["send Cluster [a,b] / node"]);
+    rig.sent(1);
+    let both = vec![any::<Cds>("a", "x"), any::<Cds>("b", "y")];
+    assert_eq!(rig.receive(1, &response::<Cds>("1", both)), ["#2 present 1 y", "read"]);
+    assert_eq!(rig.next().1, ["send Cluster [a,b] 1/ node"]);
+}
+
+#[test]
+fn d11_what_is_rejected_is_not_reported_and_the_version_stays() {
+    let mut rig = rest();
+    rig.open::<Cds>(&["a"]);
+    rig.receive(1, &response::<Cds>("1", vec![any::<Cds>("a", "x")]));
+    rig.next();
+    rig.sent(1);
+    let said = rig.receive(1, &response::<Cds>("2", vec![any::<Cds>("a", "bad")]));
+    assert_eq!(said, ["#1 present 1 x (INVALID_ARGUMENT)", "read"]);
+    assert_eq!(rig.next().1, ["send Cluster [a] 1/ node"]);
+}
+
+#[test]
+fn d11_a_failed_poll_keeps_the_last_good_and_the_next_answer_clears_the_warning() {
+    let mut rig = rest();
+    rig.open::<Cds>(&["a"]);
+    rig.receive(1, &response::<Cds>("1", vec![any::<Cds>("a", "x")]));
+    for (kind, code) in [
+        (DisconnectKind::Failed(Code::Unavailable), "UNAVAILABLE"),
+        (DisconnectKind::Unusable, "INVALID_ARGUMENT"),
+    ] {
+        rig.next();
+        rig.sent(1);
+        assert_eq!(rig.failed(kind), [format!("#1 present 1 x ({code})")]);
+        let (delay, said) = rig.next();
+        assert_eq!(said, ["send Cluster [a] 1/ node"]);
+        assert!((DELAY..=2 * DELAY).contains(&delay), "D12: a failure is the end of a request, too");
+        rig.sent(1);
+        assert_eq!(rig.unchanged(), ["#1 present 1 x"], "status 304");
+    }
+}
+
+#[test]
+fn a57_5_the_time_of_a_resource_begins_with_its_poll_and_not_while_the_server_is_away() {
+    let mut rig = rest();
+    rig.watch::<Cds>("a");
+    rig.connect(1);
+    assert_eq!(rig.failed(DisconnectKind::Unreachable), ["#1 absent UNAVAILABLE"]);
+    assert_eq!(rig.next().1, ["send Cluster [a] / node"]);
+    rig.sent(1);
+    rig.receive(1, &response::<Cds>("1", vec![any::<Cds>("b", "x")]));
+    let mut said = Vec::new();
+    for _ in 0..5 {
+        said.extend(rig.next().1);
+        rig.sent(1);
+        rig.unchanged();
+    }
+    assert!(said.contains(&"#1 absent NOT_FOUND".to_owned()), "{said:?}");
+}
+
+#[test]
+fn g3_everything_is_asked_for_by_no_names() {
+    let mut rig = rest();
+    rig.watch::<Cds>("*");
+    rig.watch::<Cds>("a");
+    assert_eq!(rig.connect(1), ["read", "send Cluster [] / node"]);
+    rig.sent(1);
+    let both = vec![any::<Cds>("a", "x"), any::<Cds>("b", "y")];
+    let said = rig.receive(1, &response::<Cds>("1", both));
+    assert_eq!(said, ["#2 present 1 x", "read", "#1 {a: present 1 x, b: present 1 y} complete"]);
+    assert_eq!(rig.next().1, ["send Cluster [] 1/ node"]);
+    rig.sent(1);
+    let said = rig.receive(1, &response::<Cds>("2", vec![any::<Cds>("a", "x")]));
+    assert_eq!(said, ["read", "#1 {a: present 1 x} complete"], "B1.10: what is missing is deleted");
+}
+
+#[test]
+fn a_source_that_nothing_is_wanted_of_is_not_polled() {
+    let mut rig = rest();
+    let views = rig.open::<Cds>(&["a", "b"]);
+    let both = vec![any::<Cds>("a", "x"), any::<Cds>("b", "y")];
+    rig.receive(1, &response::<Cds>("1", both));
+    assert_eq!(rig.unwatch(views[0]), NONE);
+    assert_eq!(rig.next().1, ["send Cluster [b] / node"]);
+    rig.sent(1);
+    rig.receive(1, &response::<Cds>("1", vec![any::<Cds>("b", "y")]));
+    assert_eq!(rig.engine.resources(), 1);
+    assert_eq!(rig.unwatch(views[1]), NONE);
+    assert_eq!(rig.engine.resources(), 0);
+    assert_eq!(rig.next().1, ["disconnect 0.1"], "after the linger time");
+}
+
+#[test]
+fn d1_a_file_is_read_once_and_then_tells_of_its_changes() {
+    let mut rig = files();
+    assert_eq!(rig.watch::<Cds>("a").1, ["open 0.1 c.json"]);
+    assert_eq!(rig.connect(1), ["read", "send Cluster [a] / node"]);
+    rig.sent(1);
+    let said = rig.receive(1, &response::<Cds>("1", vec![any::<Cds>("a", "x")]));
+    assert_eq!(said, ["#1 present 1 x", "read"], "D8: nothing is answered");
+    let said = rig.receive(1, &response::<Cds>("2", vec![any::<Cds>("a", "y")]));
+    assert_eq!(said, ["#1 present 2 y", "read"]);
+    assert_eq!(rig.pass(Duration::from_secs(100)), NONE, "it is not polled");
+}
+
+#[test]
+fn d8_what_does_not_stand_in_a_file_does_not_exist_at_once() {
+    let mut rig = files();
+    rig.watch::<Cds>("a");
+    rig.connect(1);
+    rig.sent(1);
+    let of_a = response::<Cds>("1", vec![any::<Cds>("a", "x")]);
+    rig.receive(1, &of_a);
+    assert_eq!(rig.watch::<Cds>("b").1, ["send Cluster [a,b] / node"], "it is read again");
+    rig.sent(1);
+    assert_eq!(rig.receive(1, &of_a), ["#2 absent NOT_FOUND", "read"]);
+    let both = vec![any::<Cds>("a", "x"), any::<Cds>("b", "y")];
+    assert_eq!(rig.receive(1, &response::<Cds>("2", both))[0], "#2 present 2 y");
+    assert_eq!(rig.receive(1, &of_a), ["#2 absent NOT_FOUND", "read"], "B1.10");
+}
+
+#[test]
+fn b1_11_endpoints_that_vanish_from_a_file_are_not_deleted() {
+    let mut rig = files();
+    rig.watch::<Eds>("a");
+    rig.connect(1);
+    rig.sent(1);
+    rig.receive(1, &response::<Eds>("1", vec![any::<Eds>("a", "x")]));
+    assert_eq!(rig.receive(1, &response::<Eds>("2", vec![any::<Eds>("b", "x")])), ["read"]);
+    assert_eq!(rig.watch::<Eds>("a").1, ["#2 present 1 x"]);
+}
+
+#[test]
+fn d7_a_file_that_cannot_be_used_keeps_the_last_good() {
+    let mut rig = files();
+    rig.watch::<Cds>("a");
+    rig.connect(1);
+    rig.sent(1);
+    rig.receive(1, &response::<Cds>("1", vec![any::<Cds>("a", "x")]));
+    assert_eq!(rig.failed(DisconnectKind::Unusable), ["#1 present 1 x (INVALID_ARGUMENT)"]);
+    assert_eq!(rig.failed(DisconnectKind::Unreachable), ["#1 present 1 x (UNAVAILABLE)"]);
+    assert_eq!(rig.receive(1, &response::<Cds>("1", vec![any::<Cds>("a", "x")])), ["#1 present 1 x", "read"]);
+    let said = rig.receive(1, &response::<Cds>("2", vec![any::<Cds>("a", "bad")]));
+    assert_eq!(said, ["#1 present 1 x (INVALID_ARGUMENT)", "read"]);
+}
+
+#[test]
+fn d1_a_file_that_is_not_there_is_an_error_until_it_is() {
+    let mut rig = files();
+    rig.watch::<Cds>("a");
+    rig.connect(1);
+    assert_eq!(rig.failed(DisconnectKind::Unreachable), ["#1 absent UNAVAILABLE"]);
+    let said = rig.receive(1, &response::<Cds>("1", vec![any::<Cds>("a", "x")]));
+    assert_eq!(said, ["#1 present 1 x", "read"]);
+}

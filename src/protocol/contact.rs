@@ -1,0 +1,156 @@
+use std::{borrow::Cow, sync::Arc};
+
+use super::settings::Settings;
+use crate::{
+    config::{ApiType, ConfigSource, PathSource, Polling, Server, ServerFeatures, TransportApiVersion},
+    resource::services::Service,
+};
+
+/// With whom a [`Machine`](super::Machine) speaks, and how.
+///
+/// Over an aggregated stream all types are asked for; every other way is one type's alone, so that a source has as many
+/// contacts as types are wanted of it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Contact {
+    source: ConfigSource,
+    manner: Manner,
+    /// The one type, unless all share it.
+    only: Option<&'static str>,
+}
+
+/// How a source is asked.
+#[derive(Debug, Clone, PartialEq)]
+enum Manner {
+    Stream {
+        api_type: ApiType,
+        method: &'static str,
+    },
+    Poll {
+        path: Arc<str>,
+        polling: Polling,
+    },
+    /// It tells of changes by itself.
+    File,
+}
+
+/// What a transport has to reach.
+#[derive(Debug, Clone)]
+pub(crate) enum Place {
+    Server {
+        server: Arc<Server>,
+        api_type: ApiType,
+        /// The method of gRPC, or the path of REST.
+        path: Cow<'static, str>,
+        polling: Option<Polling>,
+    },
+    File(Arc<PathSource>),
+}
+
+impl Contact {
+    /// How a source is asked for a type; an error in words if it cannot be.
+    pub(crate) fn new(
+        source: &ConfigSource,
+        type_url: &'static str,
+        settings: &Settings,
+    ) -> Result<Self, String> {
+        let (manner, only) = match source {
+            ConfigSource::Path(_) => (Manner::File, Some(type_url)),
+            ConfigSource::Server(server) => {
+                let api_type = server.api_type.unwrap_or(settings.api_type);
+                let manner = manner(server, api_type, type_url, settings)?;
+                (manner, (!api_type.is_aggregated()).then_some(type_url))
+            }
+        };
+        Ok(Self { source: source.clone(), manner, only })
+    }
+
+    pub(crate) fn source(&self) -> &ConfigSource {
+        &self.source
+    }
+
+    pub(crate) fn features(&self) -> ServerFeatures {
+        self.source.features()
+    }
+
+    /// Whether the incremental variant of the protocol is spoken.
+    pub(crate) fn is_delta(&self) -> bool {
+        match &self.manner {
+            Manner::Stream { api_type, .. } => api_type.is_delta(),
+            Manner::Poll { .. } | Manner::File => false,
+        }
+    }
+
+    /// Whether each question is an exchange of its own, without answers to responses.
+    pub(crate) fn is_polled(&self) -> bool {
+        match self.manner {
+            Manner::Stream { .. } => false,
+            Manner::Poll { .. } | Manner::File => true,
+        }
+    }
+
+    /// Whether it is a file, in which everything stands that there is.
+    pub(crate) fn is_file(&self) -> bool {
+        self.manner == Manner::File
+    }
+
+    /// How often it has to be asked, where that is needed.
+    pub(crate) fn polling(&self) -> Option<Polling> {
+        match self.manner {
+            Manner::Poll { polling, .. } => Some(polling),
+            Manner::Stream { .. } | Manner::File => None,
+        }
+    }
+
+    /// The one type that it is asked for, unless all types share it.
+    pub(crate) fn only(&self) -> Option<&'static str> {
+        self.only
+    }
+
+    /// What types are called there.
+    pub(crate) fn api_version(&self) -> TransportApiVersion {
+        self.source.server().map_or(TransportApiVersion::V3, |server| server.transport_api_version)
+    }
+
+    pub(crate) fn place(&self) -> Place {
+        let (server, api_type, path) = match (&self.source, &self.manner) {
+            (ConfigSource::Path(file), _) => return Place::File(file.clone()),
+            (ConfigSource::Server(server), Manner::Stream { api_type, method }) => {
+                (server, *api_type, Cow::Borrowed(*method))
+            }
+            (ConfigSource::Server(server), Manner::Poll { path, .. }) => {
+                (server, ApiType::Rest, Cow::Owned(path.to_string()))
+            }
+            (ConfigSource::Server(_), Manner::File) => unreachable!("only a path is asked as a file"),
+        };
+        Place::Server { server: server.clone(), api_type, path, polling: self.polling() }
+    }
+}
+
+fn manner(
+    server: &Server,
+    api_type: ApiType,
+    type_url: &'static str,
+    settings: &Settings,
+) -> Result<Manner, String> {
+    let api_version = server.transport_api_version;
+    let stream = |method| Manner::Stream { api_type, method };
+    let cannot = |why| format!("api_type {api_type} of xDS server {} does not fit: {why}", server.uri);
+    if api_type.is_aggregated() {
+        let methods = api_version.ads();
+        let method = methods.of_variant(api_type.is_delta());
+        return method.map(stream).ok_or_else(|| cannot("there is no such method"));
+    }
+    let service = Service::of(type_url).ok_or_else(|| cannot("the type has no service of its own"))?;
+    let spelling = service.spelling(api_version).ok_or_else(|| cannot("the type is not in V2"))?;
+    match api_type {
+        ApiType::Rest => {
+            let path = service.rest.ok_or_else(|| cannot("the type cannot be had over REST"))?;
+            let path = format!("{}{path}", api_version.rest_prefix()).into();
+            Ok(Manner::Poll { path, polling: server.polling.unwrap_or(settings.polling) })
+        }
+        ApiType::Grpc | ApiType::DeltaGrpc | ApiType::AggregatedGrpc | ApiType::AggregatedDeltaGrpc => {
+            let method = spelling.methods.of_variant(api_type.is_delta());
+            method.map(stream).ok_or_else(|| cannot("the type is in the incremental variant alone"))
+        }
+    }
+}

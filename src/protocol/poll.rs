@@ -1,0 +1,243 @@
+use std::time::{Duration, Instant};
+
+use bytes::{Bytes, BytesMut};
+
+use super::{
+    interest::{Interest, Phase, SubId},
+    request::{put_bytes, put_text, put_unless_empty},
+    variant::{Answer, Head, Variant, Written},
+};
+use crate::{config::Polling, resource::Version};
+
+/// The state of one type at a source without streams: a server that is polled over REST (rules D10 to D14), or a file.
+///
+/// ```text
+///             write                 on_response … on_answer, on_unchanged, on_failed
+///  Due at ────────────▶ Outstanding ───────────────────────────────────────────────▶ Due at
+///    ▲                                                                                 │
+///    └───────────── refresh_delay and up to as much again at random (D12) ◀────────────┘
+/// ```
+///
+/// A file is asked once for each change of what is wanted, and tells of its own changes by itself. Nothing is answered: a
+/// server that is polled hears of the accepted version with the next question, and never of a rejection (D11).
+#[derive(Debug)]
+pub(crate) struct Poll {
+    type_url: &'static str,
+    /// `None` for a file.
+    polling: Option<Polling>,
+    random: fastrand::Rng,
+    /// The version of the last response without errors.
+    version: Version,
+    /// The names of the request that this response answered.
+    version_names: Option<Bytes>,
+    /// The names of the last request.
+    names: Bytes,
+    /// When to ask next.
+    next: Option<Instant>,
+    /// A question is on its way. There is never more than one (D12).
+    is_outstanding: bool,
+    /// A response is being worked off.
+    is_busy: bool,
+    /// Something was asked since the source could be reached.
+    is_requested: bool,
+    fresh: Vec<SubId>,
+    /// Names let go, and when.
+    leaving: Vec<SubId>,
+    let_go_at: Option<Instant>,
+}
+
+impl Poll {
+    pub(crate) fn new(type_url: &'static str, polling: Option<Polling>, seed: u64) -> Self {
+        Self {
+            type_url,
+            polling,
+            random: fastrand::Rng::with_seed(seed),
+            version: Version::default(),
+            version_names: None,
+            names: Bytes::new(),
+            next: None,
+            is_outstanding: false,
+            is_busy: false,
+            is_requested: false,
+            fresh: Vec::new(),
+            leaving: Vec::new(),
+            let_go_at: None,
+        }
+    }
+
+    /// More is wanted than before. A file is read again; a server hears of it with the next question (D13), which is at once
+    /// if there was none before.
+    fn on_change(&mut self, now: Instant) {
+        let is_idle = self.next.is_none() && !self.is_outstanding && !self.is_busy;
+        if self.polling.is_none() || is_idle {
+            self.next = Some(now);
+        }
+    }
+
+    /// A question was answered, in whatever way.
+    fn on_exchanged(&mut self, now: Instant) {
+        self.is_outstanding = false;
+        let next = self.polling.map(|polling| now + polling.refresh_delay + self.jitter(polling));
+        // A file may have to be read again meanwhile.
+        self.next = next.or(self.next);
+    }
+
+    /// Up to the delay itself (D12).
+    fn jitter(&mut self, polling: Polling) -> Duration {
+        polling.refresh_delay.mul_f64(self.random.f64())
+    }
+
+    /// What nobody wants any more.
+    fn let_go(&mut self, interest: &mut Interest, written: &mut Written) {
+        written.wildcard_left = std::mem::take(&mut interest.wildcard_leaving);
+        written.leaving = std::mem::take(&mut self.leaving);
+        self.let_go_at = None;
+        for id in &written.leaving {
+            if let Some(sub) = interest.get_mut(*id).filter(|sub| !sub.named) {
+                sub.asked = false;
+            }
+        }
+    }
+
+    fn encode(&self, node: Option<&Bytes>) -> Bytes {
+        let mut request = BytesMut::with_capacity(self.names.len() + 256);
+        // A server that compares versions alone would not send what is named for the first time.
+        if self.version_names.as_ref() == Some(&self.names) {
+            put_unless_empty(1, self.version.as_str(), &mut request);
+        }
+        if let Some(node) = node {
+            put_bytes(2, node, &mut request);
+        }
+        request.extend_from_slice(&self.names);
+        put_text(4, self.type_url, &mut request);
+        request.freeze()
+    }
+}
+
+impl Variant for Poll {
+    fn is_requested(&self) -> bool {
+        self.is_requested
+    }
+
+    fn on_named(&mut self, interest: &mut Interest, sub: SubId, now: Instant) {
+        if let Some(sub) = interest.get_mut(sub).filter(|sub| !sub.is_settled()) {
+            sub.phase = Phase::New;
+        }
+        self.fresh.push(sub);
+        self.on_change(now);
+    }
+
+    fn on_unnamed(&mut self, sub: SubId, now: Instant) {
+        self.leaving.push(sub);
+        self.let_go_at = Some(now);
+    }
+
+    fn on_wildcard(&mut self, interest: &mut Interest, now: Instant) {
+        interest.wildcard = true;
+        interest.wildcard_leaving = false;
+        interest.told_all = false;
+        self.on_change(now);
+    }
+
+    fn on_wildcard_ended(&mut self, interest: &mut Interest, now: Instant) {
+        interest.wildcard = false;
+        interest.wildcard_leaving = true;
+        self.let_go_at = Some(now);
+    }
+
+    /// Each question tells anew what is wanted.
+    fn is_wildcard_stuck(&self, _: &Interest) -> bool {
+        false
+    }
+
+    fn on_stream_opened(&mut self, interest: &mut Interest, now: Instant) {
+        (self.is_outstanding, self.is_busy, self.is_requested) = (false, false, false);
+        self.fresh = interest.iter().filter(|(_, sub)| sub.named).map(|(id, _)| id).collect();
+        self.next = (!interest.is_empty()).then_some(now);
+    }
+
+    fn on_stream_closed(&mut self, interest: &mut Interest) -> Vec<SubId> {
+        (self.is_outstanding, self.is_busy, self.is_requested) = (false, false, false);
+        (self.next, self.let_go_at) = (None, None);
+        self.fresh.clear();
+        interest.on_stream_closed();
+        std::mem::take(&mut self.leaving)
+    }
+
+    fn on_response(&mut self, now: Instant) {
+        self.is_busy = true;
+        self.on_exchanged(now);
+    }
+
+    fn on_unchanged(&mut self, now: Instant) {
+        self.on_exchanged(now);
+    }
+
+    /// What was asked for has to be asked for again, and has its time from then on.
+    fn on_failed(&mut self, interest: &mut Interest, now: Instant) {
+        self.on_exchanged(now);
+        let unanswered =
+            |sub: &super::Sub| sub.named && !sub.held && matches!(sub.phase, Phase::New | Phase::Requested);
+        self.fresh.clear();
+        for (id, sub) in interest.iter_mut().filter(|(_, sub)| unanswered(sub)) {
+            sub.phase = Phase::New;
+            self.fresh.push(id);
+        }
+    }
+
+    /// It counts for the names that were asked for.
+    fn on_accepted(&mut self, version: &Version) {
+        self.version = version.clone();
+        self.version_names = Some(self.names.clone());
+    }
+
+    fn on_answer(&mut self, _: Answer) {
+        self.is_busy = false;
+    }
+
+    fn has_unwritten(&self, _: &Interest) -> bool {
+        self.is_busy || self.is_outstanding
+    }
+
+    fn due(&self, interest: &Interest) -> Option<Instant> {
+        match (interest.is_empty(), self.is_busy || self.is_outstanding) {
+            (_, true) => None,
+            // Nobody is told that nothing is wanted.
+            (true, false) => self.let_go_at,
+            (false, false) => self.next,
+        }
+    }
+
+    fn is_answer_due(&self, _: Instant) -> bool {
+        false
+    }
+
+    fn write(&mut self, interest: &mut Interest, head: Head<'_>, _: Instant) -> (Option<Bytes>, Written) {
+        let mut written = Written::nothing(head.ty);
+        self.let_go(interest, &mut written);
+        self.next = None;
+        interest.sends_all = interest.wildcard;
+        if interest.is_empty() {
+            return (None, written);
+        }
+        written.fresh = std::mem::take(&mut self.fresh);
+        for id in &written.fresh {
+            if let Some(sub) = interest.get_mut(*id).filter(|sub| sub.named) {
+                sub.asked = true;
+            }
+        }
+        // Without a stream there is nothing that could have been named before: no names are everything.
+        self.names = if interest.wildcard { Bytes::new() } else { interest.names() };
+        (self.is_outstanding, self.is_requested) = (true, true);
+        (Some(self.encode(head.node)), written)
+    }
+
+    fn on_unconfirmed(&mut self, _: Instant) {}
+
+    /// Each response tells all that was asked for.
+    fn quiet_from(&self) -> Option<Instant> {
+        None
+    }
+
+    fn on_quiet(&mut self) {}
+}
