@@ -12,3 +12,5 @@ mod service;
 mod services;
 #[path = "control_plane/testing.rs"]
 mod testing;
+#[path = "control_plane/wanted.rs"]
+mod wanted;

@@ -7,7 +7,7 @@ use tonic::Status;
 use super::{
     message::{Request, Response, Variant},
     method::Method,
-    session::{DeltaSession, Handled, Held, Misuse, Session, Settings},
+    session::{DeltaSession, Handled, Held, Misuse, NameChanges, Session, Settings},
     store::Store,
 };
 use crate::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
@@ -74,6 +74,22 @@ impl Dialogue {
             (Self::Sotw(_), Response::Delta(_)) | (Self::Delta(_), Response::Sotw(_)) => return false,
         }
         true
+    }
+
+    /// What the last request changed of what is wanted.
+    pub(super) fn changes(&self) -> &NameChanges {
+        match self {
+            Self::Sotw(session) => session.changes(),
+            Self::Delta(session) => session.changes(),
+        }
+    }
+
+    /// Types and names that are wanted.
+    pub(super) fn wanted(&self) -> Box<dyn Iterator<Item = (&str, &str)> + '_> {
+        match self {
+            Self::Sotw(session) => Box::new(session.wanted()),
+            Self::Delta(session) => Box::new(session.wanted()),
+        }
     }
 
     pub(super) fn set_held(&mut self, held: Held) {

@@ -12,8 +12,9 @@ use super::{
     event::Event,
     message::Response,
     method::Method,
-    session::{Held, Settings},
+    session::{Held, NameChanges, Settings},
     store::Store,
+    wanted::Wanted,
 };
 
 /// What all streams of a control plane share.
@@ -21,6 +22,7 @@ pub(super) struct Hub {
     pub(super) settings: Settings,
     state: watch::Sender<State>,
     streams: Mutex<Streams>,
+    wanted: watch::Sender<Wanted>,
     observers: Vec<Observer>,
 }
 
@@ -83,7 +85,8 @@ impl Command {
 impl Hub {
     pub(super) fn new(store: Store, settings: Settings, observers: Vec<Observer>) -> Self {
         let state = State { store, ..State::default() };
-        Self { settings, state: watch::Sender::new(state), streams: Mutex::default(), observers }
+        let (state, wanted) = (watch::Sender::new(state), watch::Sender::new(Wanted::default()));
+        Self { settings, state, streams: Mutex::default(), wanted, observers }
     }
 
     /// Changes the state; `change` says whether there is anything that streams must look at.
@@ -121,6 +124,26 @@ impl Hub {
 
     pub(super) fn open_streams(&self) -> usize {
         self.streams().open.len()
+    }
+
+    pub(super) fn wanted(&self) -> Wanted {
+        self.wanted.borrow().clone()
+    }
+
+    pub(super) fn follow_wanted(&self) -> watch::Receiver<Wanted> {
+        self.wanted.subscribe()
+    }
+
+    /// A stream wants other names of a type than before.
+    pub(super) fn want(&self, type_url: &str, changes: &NameChanges) {
+        if !changes.is_empty() {
+            self.wanted.send_modify(|wanted| wanted.change(type_url, changes));
+        }
+    }
+
+    /// A stream that wanted these names has ended.
+    pub(super) fn want_no_longer<'a>(&self, names: impl Iterator<Item = (&'a str, &'a str)>) {
+        self.wanted.send_modify(|wanted| wanted.forget(names));
     }
 
     pub(super) fn emit(&self, event: &Event) {

@@ -29,6 +29,8 @@ mod server;
 mod service;
 #[cfg(feature = "control-plane")]
 mod stream;
+#[cfg(feature = "control-plane")]
+mod wanted;
 
 #[cfg(feature = "control-plane")]
 pub use self::{
@@ -37,6 +39,7 @@ pub use self::{
     message::{Request, Response, Variant},
     server::{Builder, ControlPlane, Server},
     service::DiscoveryServices,
+    wanted::{Wanted, WantedChange, WantedChanges},
 };
 pub use session::{DeltaSession, Session};
 pub use store::{AnyResource, Store};

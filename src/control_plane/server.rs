@@ -20,6 +20,7 @@ use super::{
     service::DiscoveryServices,
     session::{Held, Settings},
     store::{AnyResource, Store, Transaction},
+    wanted::{Wanted, WantedChanges},
 };
 
 /// A management server: it gives the resources that it is told to any number of clients, over ADS or the services of single
@@ -115,6 +116,37 @@ impl ControlPlane {
     /// What there is at this moment.
     pub fn store(&self) -> Store {
         self.hub.state().store
+    }
+
+    /// What all clients together want at this moment.
+    pub fn wanted(&self) -> Wanted {
+        self.hub.wanted()
+    }
+
+    /// Follows what all clients together want, for a server that gets resources as they are asked for; see
+    /// [`Builder::on_demand`].
+    ///
+    /// ```
+    /// # use xdskit::control_plane::{AnyResource, ControlPlane};
+    /// # async fn look_up(_: &str) -> Option<Vec<u8>> { None }
+    /// # async fn example() {
+    /// let control_plane = ControlPlane::builder().on_demand(true).build();
+    /// let mut changes = control_plane.wanted_changes();
+    /// while let Some(change) = changes.next().await {
+    ///     let (type_url, name) = (&*change.type_url, &*change.name);
+    ///     let found = if change.wanted { look_up(name).await } else { None };
+    ///     control_plane.update(|tx| {
+    ///         match found {
+    ///             Some(bytes) => tx.set(AnyResource::new(type_url, name, bytes)),
+    ///             None if change.wanted => tx.set_absent(type_url, name),
+    ///             None => tx.remove(type_url, name),
+    ///         };
+    ///     });
+    /// }
+    /// # }
+    /// ```
+    pub fn wanted_changes(&self) -> WantedChanges {
+        WantedChanges::new(self.hub.follow_wanted())
     }
 
     /// Sends nothing of the held types from now on, on all streams. Requests are read as ever.
@@ -217,6 +249,13 @@ impl Builder {
     /// holds. The default is no.
     pub fn ignore_initial_versions(mut self, ignore: bool) -> Self {
         self.settings.ignore_initial_versions = ignore;
+        self
+    }
+
+    /// What the control plane does not hold is not known, rather than absent, as for a server that gets resources when they are
+    /// asked for; see [`Store::on_demand`]. The default is no.
+    pub fn on_demand(mut self, on_demand: bool) -> Self {
+        self.store = self.store.on_demand(on_demand);
         self
     }
 

@@ -39,6 +39,7 @@ pub use self::{
 #[derive(Debug, Clone, Default)]
 pub struct Store {
     version_prefix: Arc<str>,
+    on_demand: bool,
     types: OrdMap<Arc<str>, Type>,
 }
 
@@ -57,6 +58,18 @@ impl Store {
         self
     }
 
+    /// Makes it the store of a server that gets resources as they are asked for: what it does not hold is not known, and does not
+    /// exist only if that was [said](Transaction::set_absent). Of what is not known clients are told nothing; a wildcard is not
+    /// answered before it is [complete](Transaction::set_complete). In the state-of-the-world variant types whose responses
+    /// hold everything wait for all names of a stream's first request, since absence says that there is none.
+    #[must_use]
+    pub fn on_demand(mut self, on_demand: bool) -> Self {
+        self.on_demand = on_demand;
+        let types = self.types.into_iter();
+        self.types = types.map(|(url, of_type)| (url, of_type.on_demand(on_demand))).collect();
+        self
+    }
+
     /// Changes any number of resources of any types, all at once; returns whether anything is different now.
     ///
     /// Setting a resource to what it is changes nothing, nor does removing one that is not there. The version
@@ -70,7 +83,8 @@ impl Store {
 
     /// The resources of one type as they are now; none and version 0 for a type that never had any.
     pub fn get(&self, type_url: &str) -> Type {
-        self.types.get(type_url).cloned().unwrap_or_default()
+        let nothing = || Type::default().on_demand(self.on_demand);
+        self.types.get(type_url).cloned().unwrap_or_else(nothing)
     }
 
     /// The type URLs that have, or once had, resources, in order.
@@ -83,16 +97,23 @@ impl Store {
         format!("{}{counter}", self.version_prefix)
     }
 
+    /// The version of a resource as clients see it: its own, or that of the type when it last changed.
+    pub fn version_of(&self, stored: &Stored) -> String {
+        stored.own_version().map_or_else(|| self.version(stored.version()), str::to_owned)
+    }
+
     fn apply(&mut self, type_url: Arc<str>, changes: BTreeMap<Arc<str>, Change>) -> bool {
         let mut of_type = self.get(&type_url);
         let version = of_type.version + 1;
         let changed = changes.into_iter().fold(false, |changed, (name, change)| {
+            let settled = of_type.settle(name.clone(), matches!(change, Change::Absent | Change::Complete));
             let moved = match change {
                 Change::Set(resource) => of_type.set(name, resource, version),
                 Change::Fail(error) => of_type.fail(name, error),
-                Change::Remove => of_type.remove(&name),
+                Change::Remove | Change::Absent => of_type.remove(&name),
+                Change::Complete => false,
             };
-            changed || moved
+            changed || moved || settled
         });
         if changed {
             of_type.version = version;
@@ -115,6 +136,8 @@ enum Change {
     Set(AnyResource),
     Fail(StoredError),
     Remove,
+    Absent,
+    Complete,
 }
 
 impl Transaction<'_> {
@@ -132,15 +155,28 @@ impl Transaction<'_> {
         self.change(type_url.into(), &name.into(), Change::Fail(error))
     }
 
-    /// Removes a resource, if it is there, or the error in its place.
+    /// Removes a resource, if it is there, or the error in its place. In a store [on demand](Store::on_demand) nothing is known
+    /// of it from then on.
     pub fn remove(&mut self, type_url: &str, name: &str) -> &mut Self {
         self.change(type_url.into(), &name.into(), Change::Remove)
     }
 
-    /// Removes all resources and errors of a type, those that this transaction set as well.
+    /// Removes a resource, and says that there is none: in a store [on demand](Store::on_demand) that is more than that it is not
+    /// known.
+    pub fn set_absent(&mut self, type_url: &str, name: &str) -> &mut Self {
+        self.change(type_url.into(), &name.into(), Change::Absent)
+    }
+
+    /// Says that the store holds all that a glob collection, or the wildcard `*`, stands for; [`remove`](Self::remove) takes it
+    /// back. It is of use in a store [on demand](Store::on_demand).
+    pub fn set_complete(&mut self, type_url: &str, collection: &str) -> &mut Self {
+        self.change(type_url.into(), &collection.into(), Change::Complete)
+    }
+
+    /// Removes all resources and errors of a type, and what is said to be absent or complete, those that this transaction set as well.
     pub fn clear(&mut self, type_url: &str) -> &mut Self {
         let held = self.store.get(type_url);
-        let names = held.resources.keys().chain(held.errors.keys());
+        let names = held.resources.keys().chain(held.errors.keys()).chain(held.settled.iter());
         let changes = names.map(|name| (name.clone(), Change::Remove)).collect();
         self.changes.insert(type_url.into(), changes);
         self

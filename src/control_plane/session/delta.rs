@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, time::Instant};
 
-use super::{super::store::Store, Handled, Held, Misuse, Settings, key::TypeKey};
+use super::{super::store::Store, Handled, Held, Misuse, NameChanges, Settings, WILDCARD, key::TypeKey};
 use crate::pb::envoy::{
     config::core::v3::{ControlPlane, Node},
     service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse},
@@ -35,6 +35,7 @@ pub struct DeltaSession {
     held: Held,
     sent: u64,
     types: BTreeMap<TypeKey, Subscription>,
+    changes: NameChanges,
 }
 
 impl DeltaSession {
@@ -57,16 +58,19 @@ impl DeltaSession {
         let subscription = self.types.entry(TypeKey::of(&request.type_url)).or_default();
         let answer = subscription.take_answer(&request.response_nonce, request.error_detail);
         let named = !request.resource_names_subscribe.is_empty();
-        let mut names_changed = false;
+        let mut changes = NameChanges::default();
         // In this order, so that a name in both lists ends up unsubscribed from (B2.9).
         for name in request.resource_names_subscribe {
-            names_changed |= subscription.subscribe(name);
+            changes.wanted.extend(subscription.subscribe(name));
         }
-        names_changed |= subscription.begin(named, request.initial_resource_versions);
+        if subscription.begin(named, request.initial_resource_versions) {
+            changes.wanted.push(WILDCARD.to_owned());
+        }
         for name in request.resource_names_unsubscribe {
-            names_changed |= subscription.unsubscribe(name);
+            changes.let_go.extend(subscription.unsubscribe(name));
         }
-        Ok(Handled::Understood { answer, names_changed })
+        self.changes = changes;
+        Ok(Handled::Understood { answer, names_changed: !self.changes.is_empty() })
     }
 
     /// The next response that is due, if any.
@@ -109,6 +113,17 @@ impl DeltaSession {
     /// What the client said that it is, once it has.
     pub fn node(&self) -> Option<&Node> {
         self.node.as_ref()
+    }
+
+    /// What the last request that was understood changed of the names that are wanted of its type.
+    pub fn changes(&self) -> &NameChanges {
+        &self.changes
+    }
+
+    /// All that the client wants: type URLs, each with its names as in [`subscribed`](Self::subscribed).
+    pub fn wanted(&self) -> impl Iterator<Item = (&str, &str)> {
+        let types = self.types.iter();
+        types.flat_map(|(key, wanted)| wanted.names().map(|name| (key.type_url.as_str(), name)))
     }
 
     /// The names that the client wants of a type, in order; `*` is among them, however the client wrote it.

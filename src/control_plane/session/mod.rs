@@ -52,6 +52,24 @@ pub enum Handled {
     },
 }
 
+/// What a request of a client changed of the names that it wants of a type; see [`Session::changes`]. Names are canonical, and
+/// `*` is the wildcard, however the client wrote it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NameChanges {
+    /// Names that were not wanted before.
+    pub wanted: Vec<String>,
+    /// Names that were, and may be among those that were not before.
+    pub let_go: Vec<String>,
+}
+
+impl NameChanges {
+    /// Whether nothing changed.
+    pub fn is_empty(&self) -> bool {
+        self.wanted.is_empty() && self.let_go.is_empty()
+    }
+}
+
 /// A client's answer to a response.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]

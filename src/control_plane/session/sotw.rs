@@ -1,7 +1,7 @@
 use std::{collections::BTreeMap, time::Instant};
 
 use self::subscription::Subscription;
-use super::{super::store::Store, Answer, Handled, Held, Misuse, Settings, key::TypeKey};
+use super::{super::store::Store, Answer, Handled, Held, Misuse, NameChanges, Settings, key::TypeKey};
 use crate::pb::envoy::{
     config::core::v3::{ControlPlane, Node},
     service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
@@ -30,6 +30,7 @@ pub struct Session {
     held: Held,
     sent: u64,
     types: BTreeMap<TypeKey, Subscription>,
+    changes: NameChanges,
 }
 
 impl Session {
@@ -51,6 +52,7 @@ impl Session {
         }
         let subscription = self.types.entry(TypeKey::of(&request.type_url)).or_default();
         if request.response_nonce != subscription.nonce {
+            self.changes = NameChanges::default();
             return Ok(Handled::Outdated);
         }
         let answer = subscription.awaiting.take().map(|version| match request.error_detail {
@@ -60,8 +62,8 @@ impl Session {
         if let Some(answer) = &answer {
             subscription.rejected = matches!(answer, Answer::Rejected { .. });
         }
-        let names_changed = subscription.subscribe(request.resource_names);
-        Ok(Handled::Understood { answer, names_changed })
+        self.changes = subscription.subscribe(request.resource_names);
+        Ok(Handled::Understood { answer, names_changed: !self.changes.is_empty() })
     }
 
     /// The next response that is due, if any.
@@ -113,6 +115,17 @@ impl Session {
     /// What the client said that it is, once it has.
     pub fn node(&self) -> Option<&Node> {
         self.node.as_ref()
+    }
+
+    /// What the last request changed of the names that are wanted of its type.
+    pub fn changes(&self) -> &NameChanges {
+        &self.changes
+    }
+
+    /// All that the client wants: type URLs, each with its names as in [`subscribed`](Self::subscribed).
+    pub fn wanted(&self) -> impl Iterator<Item = (&str, &str)> {
+        let types = self.types.iter();
+        types.flat_map(|(key, wanted)| wanted.names().map(|name| (key.type_url.as_str(), name)))
     }
 
     /// The names that the client wants of a type, in order; `*` is among them, however the client wrote it.

@@ -23,7 +23,7 @@ pub(super) fn whole(type_url: &str, stored: &Stored, store: &Store) -> Resource 
 pub(super) fn heartbeat(stored: &Stored, store: &Store) -> Resource {
     Resource {
         name: stored.name().to_owned(),
-        version: store.version(stored.version()),
+        version: store.version_of(stored),
         ttl: stored.ttl().map(duration),
         ..Resource::default()
     }

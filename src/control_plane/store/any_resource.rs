@@ -42,6 +42,10 @@ pub(super) struct Said {
     pub(super) aliases: Vec<Arc<str>>,
     /// The type of the message, if it is not that of the resource.
     pub(super) body_type_url: Option<Arc<str>>,
+    /// In place of the counter of the type.
+    pub(super) version: Option<Arc<str>>,
+    /// Wildcards do not have it.
+    pub(super) unlisted: bool,
 }
 
 impl AnyResource {
@@ -109,6 +113,22 @@ impl AnyResource {
         self
     }
 
+    /// A version of its own, which clients see in place of that by which the type is counted. It must change with the bytes: a
+    /// client that says that it holds this version is not sent the resource again.
+    #[must_use]
+    pub fn with_version(mut self, version: impl Into<Arc<str>>) -> Self {
+        let version = version.into();
+        self.manner.edit(|said| said.version = Some(version));
+        self
+    }
+
+    /// Leaves it out of what a wildcard stands for: only who asks for it by name, or by its glob collection, gets it.
+    #[must_use]
+    pub fn unlisted(mut self) -> Self {
+        self.manner.edit(|said| said.unlisted = true);
+        self
+    }
+
     /// The type URL.
     pub fn type_url(&self) -> &str {
         &self.type_url
@@ -147,6 +167,13 @@ impl Manner {
 
     pub(super) fn aliases(&self) -> &[Arc<str>] {
         self.said().map_or(&[], |said| &said.aliases)
+    }
+
+    /// Whether only the wrapper can say it.
+    pub(super) fn must_be_wrapped(&self) -> bool {
+        self.said().is_some_and(|Said { ttl, renamed, aliases, body_type_url, .. }| {
+            ttl.is_some() || *renamed || !aliases.is_empty() || body_type_url.is_some()
+        })
     }
 
     fn edit(&mut self, edit: impl FnOnce(&mut Said)) {

@@ -16,6 +16,10 @@ pub struct Type {
     pub(super) resources: OrdMap<Arc<str>, Stored>,
     /// Why there is no resource, by canonical name.
     pub(super) errors: OrdMap<Arc<str>, StoredError>,
+    /// What is not here is not known, unless it is settled.
+    on_demand: bool,
+    /// Canonical names that stand for all that is here and nothing else: of resources that do not exist, of collections, or `*`.
+    pub(super) settled: OrdSet<Arc<str>>,
     index: Index,
 }
 
@@ -103,6 +107,22 @@ impl Type {
         })
     }
 
+    /// Whether it is known what a canonical name stands for, be it nothing.
+    pub(crate) fn knows(&self, name: &str) -> bool {
+        !self.on_demand
+            || self.resources.contains_key(name)
+            || self.errors.contains_key(name)
+            || self.settled.contains(name)
+    }
+
+    /// The canonical names that are settled now and were not at another moment.
+    pub(crate) fn settled_since<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = &'a str> {
+        before.settled.diff(&self.settled).filter_map(|item| match item {
+            imbl::ordset::DiffItem::Add(name) => Some(&**name),
+            imbl::ordset::DiffItem::Remove(_) => None,
+        })
+    }
+
     /// The resources with their canonical names, in order.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &Stored)> {
         self.resources.iter().map(|(name, stored)| (&**name, stored))
@@ -158,6 +178,17 @@ impl Type {
         true
     }
 
+    pub(super) fn on_demand(mut self, on_demand: bool) -> Self {
+        self.on_demand = on_demand;
+        self
+    }
+
+    /// Says whether all that a name stands for is here, if that is not so anyway.
+    pub(super) fn settle(&mut self, name: Arc<str>, settled: bool) -> bool {
+        let settled = settled && self.on_demand;
+        if settled { self.settled.insert(name).is_none() } else { self.settled.remove(&name).is_some() }
+    }
+
     pub(super) fn remove(&mut self, name: &Arc<str>) -> bool {
         let Some(stored) = self.resources.remove(name) else { return self.errors.remove(name).is_some() };
         self.index.drop(name, &stored);
@@ -207,7 +238,16 @@ impl Stored {
 
     /// Whether only the wrapper can say all there is to say.
     pub(crate) fn must_be_wrapped(&self) -> bool {
-        self.manner.said().is_some()
+        self.manner.must_be_wrapped()
+    }
+
+    /// Whether a wildcard has it.
+    pub(crate) fn is_listed(&self) -> bool {
+        self.manner.said().is_none_or(|said| !said.unlisted)
+    }
+
+    pub(super) fn own_version(&self) -> Option<&str> {
+        self.manner.said().and_then(|said| said.version.as_deref())
     }
 
     fn is(&self, resource: &AnyResource) -> bool {

@@ -84,17 +84,17 @@ impl Subscription {
         !self.awaiting.is_empty()
     }
 
-    /// Returns whether the name was not wanted before.
-    pub(super) fn subscribe(&mut self, name: String) -> bool {
+    /// Returns the canonical name if it was not wanted before.
+    pub(super) fn subscribe(&mut self, name: String) -> Option<String> {
         if name == WILDCARD {
             self.distrust(WILDCARD);
             self.everything = true;
-            return !std::mem::replace(&mut self.wildcard, true);
+            return (!std::mem::replace(&mut self.wildcard, true)).then_some(name);
         }
         let name = to_canonical(name);
         self.distrust(&name);
         self.fresh.insert(name.clone());
-        self.names.insert(name)
+        self.names.insert(name.clone()).then_some(name)
     }
 
     /// Takes in what only the first request says, after the names to subscribe to; others may say it and are not heard
@@ -109,12 +109,12 @@ impl Subscription {
         !named
     }
 
-    /// Returns whether the name was wanted before.
-    pub(super) fn unsubscribe(&mut self, name: String) -> bool {
+    /// Returns the canonical name if it was wanted before.
+    pub(super) fn unsubscribe(&mut self, name: String) -> Option<String> {
         if name == WILDCARD {
             self.distrust(WILDCARD);
             self.everything = false;
-            return std::mem::replace(&mut self.wildcard, false);
+            return std::mem::replace(&mut self.wildcard, false).then_some(name);
         }
         let name = to_canonical(name);
         self.distrust(&name);
@@ -122,11 +122,11 @@ impl Subscription {
         self.fresh.remove(&name);
         if wanted && self.is_covered(&name) {
             // The client cannot know whether the wildcard, or the glob, has it (B2.20).
-            self.fresh.insert(name);
+            self.fresh.insert(name.clone());
         } else if wanted {
             self.due.remove(&name);
         }
-        wanted
+        wanted.then_some(name)
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
@@ -145,9 +145,13 @@ impl Subscription {
         settings: &Settings,
     ) -> Option<DeltaDiscoveryResponse> {
         let now = store.get(type_url);
+        if self.wildcard && !now.knows(WILDCARD) {
+            // The answer to a wildcard is everything that it stands for.
+            return None;
+        }
         // The answer to a wildcard may hold nothing, which says that there is nothing (B2.28).
         let owed = self.everything;
-        self.look(&now, |stored| store.version(stored.version()), settings);
+        self.look(&now, |stored| store.version_of(stored), settings);
         let mut draft = Draft::default();
         let limit = settings.max_per_response.map_or(usize::MAX, |limit| limit.max(1));
         while draft.len() < limit {
@@ -176,8 +180,8 @@ impl Subscription {
         }
         for name in std::mem::take(&mut self.fresh) {
             let mut found = now.members(&name).chain(now.aliased(&name)).map(str::to_owned).peekable();
-            // Of what is not there it is said that it is not.
-            let is_missing = found.peek().is_none();
+            // Of what is not there it is said that it is not, if that is known.
+            let is_missing = found.peek().is_none() && self.is_settled(&name, now);
             self.due.extend(found);
             if is_missing && self.names.contains(&name) && !self.initial.contains_key(&name) {
                 self.unknown.insert(name.clone());
@@ -187,10 +191,13 @@ impl Subscription {
             }
         }
         if std::mem::take(&mut self.everything) {
-            self.due.extend(now.entries().map(|(name, _)| name.to_owned()));
+            let listed = now.entries().filter(|(_, stored)| stored.is_listed());
+            self.due.extend(listed.map(|(name, _)| name.to_owned()));
         }
         for (name, held) in std::mem::take(&mut self.initial) {
             match now.entry(&name) {
+                // The wildcard, by which it was held, has it no longer.
+                Some((_, stored)) if !self.wants(&name, stored) => drop(self.due.insert(name)),
                 // What it said that it holds may have expired meanwhile.
                 Some((_, stored)) if stored.ttl().is_some() && !self.pulse.is_fresh() => {}
                 Some((_, stored)) if !settings.ignore_initial_versions && version(stored) == held => {
@@ -201,7 +208,9 @@ impl Subscription {
                 }
                 // It is due by whatever it is wanted.
                 Some(_) => {}
-                None => drop(self.due.insert(name)),
+                None if self.is_settled(&name, now) => drop(self.due.insert(name)),
+                // It is compared when something is known of it.
+                None => drop(self.initial.insert(name, held)),
             }
         }
         self.beat(now);
@@ -214,11 +223,19 @@ impl Subscription {
             if !difference.before.is_some_and(is_wanted) && !difference.now.is_some_and(is_wanted) {
                 continue;
             }
+            if difference.now.is_none() && !self.is_settled(difference.name, now) {
+                continue;
+            }
             self.due.insert(difference.name.to_owned());
             // The last member of a glob is gone.
             let glob = difference.before.and_then(Stored::glob).filter(|glob| self.names.contains(*glob));
             if let Some(glob) = glob.filter(|glob| now.members(glob).next().is_none()) {
                 self.due.insert(glob.to_owned());
+            }
+        }
+        for name in now.settled_since(seen) {
+            if self.names.contains(name) && now.members(name).next().is_none() {
+                self.due.insert(name.to_owned());
             }
         }
         for name in now.errors_changed_since(seen) {
@@ -257,6 +274,9 @@ impl Subscription {
                     perishable.push(name);
                 }
             }
+            Some((_, stored)) if self.wildcard && !stored.is_listed() => {
+                response.removed_resources.push(name);
+            }
             // It was let go meanwhile.
             Some(_) => {}
             None => match now.error_entry(&name).map(|(_, error)| error) {
@@ -294,8 +314,18 @@ impl Subscription {
         }
     }
 
+    /// Whether it is known what there is of a name, be it nothing, as far as it is wanted.
+    fn is_settled(&self, name: &str, now: &Type) -> bool {
+        if self.names.contains(name) {
+            return now.knows(name);
+        }
+        let glob = ResourceName::parse_received(name).ok().and_then(|name| name.enclosing_glob());
+        let glob = glob.filter(|glob| self.names.contains(glob.as_str()));
+        glob.map_or_else(|| !self.wildcard || now.knows(WILDCARD), |glob| now.knows(glob.as_str()))
+    }
+
     fn wants(&self, name: &str, stored: &Stored) -> bool {
-        self.wildcard
+        (self.wildcard && stored.is_listed())
             || self.names.contains(name)
             || stored.glob().into_iter().chain(stored.aliases()).any(|name| self.names.contains(name))
     }

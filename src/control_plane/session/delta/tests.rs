@@ -436,4 +436,5 @@ fn answers_to_what_another_put_on_the_stream_are_understood() {
 mod manners;
 mod model;
 mod names;
+mod on_demand;
 mod ttl;

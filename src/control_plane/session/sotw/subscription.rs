@@ -11,7 +11,7 @@ use super::super::{
         store::{Store, Stored, StoredError, Type, canonical},
         type_url,
     },
-    Settings, WILDCARD,
+    NameChanges, Settings, WILDCARD,
     pulse::{Confirm, Pulse},
     wrap,
 };
@@ -31,6 +31,8 @@ pub(super) struct Subscription {
     wildcard: bool,
     /// An empty list of names means `*` until a name was sent (B1.2).
     ever_named: bool,
+    /// Names of the first request of which nothing was known so far.
+    first: Option<Vec<String>>,
     added: Added,
     /// The resources when it was last decided what to say.
     seen: Option<Type>,
@@ -60,8 +62,8 @@ enum News<'a> {
 }
 
 impl Subscription {
-    /// Replaces what is wanted (B1.1); returns whether it is something else than before.
-    pub(super) fn subscribe(&mut self, mut names: Vec<String>) -> bool {
+    /// Replaces what is wanted (B1.1); returns what of it is other than before.
+    pub(super) fn subscribe(&mut self, mut names: Vec<String>) -> NameChanges {
         for name in &mut names {
             if let Cow::Owned(canonical) = canonical(name) {
                 *name = canonical;
@@ -72,15 +74,25 @@ impl Subscription {
         self.ever_named |= !names.is_empty();
         let star = names.binary_search_by(|name| name.as_str().cmp(WILDCARD));
         let wildcard = star.map(|at| names.remove(at)).is_ok() || !self.ever_named;
+        self.first.get_or_insert_with(|| names.clone());
+        let mut changes = NameChanges::default();
         if wildcard == self.wildcard && names == self.names {
-            return false;
+            return changes;
+        }
+        match (self.wildcard, wildcard) {
+            (false, true) => changes.wanted.push(WILDCARD.to_owned()),
+            (true, false) => changes.let_go.push(WILDCARD.to_owned()),
+            (true, true) | (false, false) => {}
         }
         self.added.wildcard |= wildcard && !self.wildcard;
+        self.wildcard = wildcard;
         let before = std::mem::replace(&mut self.names, names);
         let new = self.names.iter().filter(|name| before.binary_search(name).is_err()).cloned();
+        let added = self.added.names.len();
         self.added.names.extend(new);
-        self.wildcard = wildcard;
-        true
+        changes.wanted.extend_from_slice(&self.added.names[added..]);
+        changes.let_go.extend(before.into_iter().filter(|name| !self.has(name)));
+        changes
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
@@ -95,6 +107,9 @@ impl Subscription {
         settings: &Settings,
     ) -> Option<DiscoveryResponse> {
         let now = store.get(type_url);
+        if self.must_wait(full_state, &now) {
+            return None;
+        }
         let news = match self.changes(full_state, &now) {
             Some(news) => news,
             None => self.beat(full_state, &now)?,
@@ -120,6 +135,16 @@ impl Subscription {
         })
     }
 
+    /// Whether a response would say of something that it does not exist of which that is not known. What is asked for later on
+    /// a stream is not known to the client, which takes no note that it is missing at first.
+    fn must_wait(&mut self, full_state: bool, now: &Type) -> bool {
+        let mut first = self.first.take().unwrap_or_default();
+        first.retain(|name| full_state && self.has(name) && !now.knows(name));
+        let waits = !first.is_empty() || (self.wildcard && !now.knows(WILDCARD));
+        self.first = Some(first);
+        waits
+    }
+
     /// What a response must hold now; `None` when there is nothing to say. What is due is taken as said.
     fn changes<'a>(&mut self, full_state: bool, now: &'a Type) -> Option<News<'a>> {
         let added = std::mem::take(&mut self.added);
@@ -134,10 +159,11 @@ impl Subscription {
         }
         let mut due = Due::new(now);
         if everything {
-            now.entries().for_each(|(name, _)| due.add(name));
+            due.add_listed();
         }
         added.iter().for_each(|name| due.add_all(name));
-        changed.into_iter().for_each(|name| due.add(name));
+        let wanted = |name: &&str| now.entry(name).is_none_or(|(_, stored)| self.wants(name, stored));
+        changed.into_iter().filter(wanted).for_each(|name| due.add(name));
         // A response that holds nothing would say nothing (B1.11). What appears later is a change since now.
         due.into_news()
     }
@@ -164,8 +190,8 @@ impl Subscription {
     /// The names of resources and errors that changed and are wanted.
     fn changed<'a>(&self, now: &'a Type, seen: &'a Type) -> Vec<&'a str> {
         let resources = now.differences(seen).filter(|difference| {
-            let any = difference.now.or(difference.before);
-            any.is_some_and(|stored| self.wants(difference.name, stored))
+            let any = [difference.now, difference.before];
+            any.into_iter().flatten().any(|stored| self.wants(difference.name, stored))
         });
         let errors = now.errors_changed_since(seen).filter(|name| self.has(name) || self.has_glob_of(name));
         resources.map(|difference| difference.name).chain(errors).collect()
@@ -177,7 +203,7 @@ impl Subscription {
         self.pulse.take_due();
         let mut due = Due::new(now);
         if self.wildcard {
-            now.entries().for_each(|(name, _)| due.add(name));
+            due.add_listed();
         }
         self.names.iter().for_each(|name| due.add_all(name));
         let globs = now.errors().filter(|(name, _)| self.has_glob_of(name));
@@ -189,7 +215,9 @@ impl Subscription {
     }
 
     fn wants(&self, name: &str, stored: &Stored) -> bool {
-        self.wildcard || self.has(name) || stored.glob().is_some_and(|glob| self.has(glob))
+        (self.wildcard && stored.is_listed())
+            || self.has(name)
+            || stored.glob().is_some_and(|glob| self.has(glob))
     }
 
     fn has(&self, name: &str) -> bool {
@@ -218,6 +246,11 @@ impl<'a> Due<'a> {
     fn add(&mut self, name: &str) {
         self.resources.extend(self.now.entry(name));
         self.errors.extend(self.now.error_entry(name));
+    }
+
+    /// Adds what a wildcard stands for.
+    fn add_listed(&mut self) {
+        self.resources.extend(self.now.entries().filter(|(_, stored)| stored.is_listed()));
     }
 
     /// The same for a name that may as well be that of a glob.

@@ -357,6 +357,7 @@ fn answers_to_what_another_put_on_the_stream_are_understood() {
 }
 
 mod manners;
+mod on_demand;
 mod ttl;
 
 /// What may happen to a stream.

@@ -1,0 +1,84 @@
+//! A store that is filled as names are asked for.
+
+use super::*;
+
+fn on_demand() -> Pair {
+    Pair { store: Store::new().on_demand(true), ..Pair::default() }
+}
+
+#[test]
+fn a_complete_response_waits_for_all_that_a_stream_asks_for_at_first() {
+    let mut pair = on_demand();
+    pair.set(&[(CDS, "a", "a1"), (EDS, "a", "e1")]);
+    assert_eq!(pair.exchange(CDS, &["a", "b"]), [""; 0], "it would say that b does not exist");
+    assert_eq!(pair.exchange(EDS, &["a", "b"]), ["ClusterLoadAssignment 1: e1"], "of b it says nothing");
+    pair.store.update(|tx| {
+        tx.set_absent(CDS, "b");
+    });
+    assert_eq!(pair.responses(), ["Cluster 2: a1"]);
+    assert_eq!(
+        pair.exchange(CDS, &["a", "b", "c"]),
+        ["Cluster 2: a1"],
+        "what is new is not known to the client"
+    );
+    pair.request(CDS, &["a", "b", "c"]);
+    pair.set(&[(CDS, "c", "c1")]);
+    assert_eq!(pair.responses(), ["Cluster 3: a1 c1"]);
+}
+
+#[test]
+fn a_name_that_is_let_go_is_not_waited_for() {
+    let mut pair = on_demand();
+    pair.set(&[(CDS, "a", "a1")]);
+    assert_eq!(pair.exchange(CDS, &["a", "b"]), [""; 0]);
+    assert_eq!(pair.exchange(CDS, &["a"]), ["Cluster 1: a1"]);
+}
+
+#[test]
+fn a_wildcard_is_answered_when_it_is_complete() {
+    let mut pair = on_demand();
+    pair.set(&[(CDS, "a", "a1"), (EDS, "a", "e1")]);
+    assert_eq!(pair.exchange(CDS, &[]), [""; 0]);
+    assert_eq!(pair.exchange(EDS, &["*"]), [""; 0]);
+    pair.store.update(|tx| {
+        tx.set_complete(CDS, "*").set_complete(EDS, "*");
+    });
+    assert_eq!(pair.responses(), ["Cluster 2: a1", "ClusterLoadAssignment 2: e1"]);
+}
+
+#[test]
+fn wildcards_do_not_have_what_is_not_listed() {
+    for (of_type, short) in [(CDS, "Cluster"), (EDS, "ClusterLoadAssignment")] {
+        let mut pair = Pair::with(&[(of_type, "b", "b1")]);
+        let unlisted = |text: &'static str| AnyResource::new(of_type, "a", text).unlisted();
+        pair.store.update(|tx| {
+            tx.set(unlisted("a1"));
+        });
+        assert_eq!(pair.exchange(of_type, &["*"]), [format!("{short} 2: b1")]);
+        pair.request(of_type, &["*"]);
+        pair.store.update(|tx| {
+            tx.set(unlisted("a2"));
+        });
+        assert_eq!(pair.responses(), [""; 0]);
+        let both = if of_type == CDS { "a2 b1" } else { "a2" };
+        assert_eq!(pair.exchange(of_type, &["*", "a"]), [format!("{short} 3: {both}")]);
+    }
+}
+
+#[test]
+fn a_session_tells_what_a_request_changes_of_what_is_wanted() {
+    let mut pair = Pair::default();
+    let changes = |wanted: &[&str], let_go: &[&str]| {
+        let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+        NameChanges { wanted: owned(wanted), let_go: owned(let_go) }
+    };
+    pair.request(CDS, &[]);
+    assert_eq!(*pair.session.changes(), changes(&["*"], &[]));
+    pair.responses();
+    pair.request(CDS, &["b", "a"]);
+    assert_eq!(*pair.session.changes(), changes(&["a", "b"], &["*"]));
+    pair.responses();
+    pair.request(CDS, &["b", "c"]);
+    assert_eq!(*pair.session.changes(), changes(&["c"], &["a"]));
+    assert_eq!(pair.session.wanted().collect::<Vec<_>>(), [(CDS, "b"), (CDS, "c")]);
+}

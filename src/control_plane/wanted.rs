@@ -1,0 +1,128 @@
+use std::{collections::VecDeque, sync::Arc};
+
+use imbl::{OrdMap, OrdSet, ordmap::DiffItem};
+use tokio::sync::watch;
+
+use super::session::NameChanges;
+
+/// What all clients of a control plane together want at one moment. A clone shares it.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    types: OrdSet<Arc<str>>,
+    /// By type and canonical name: on how many streams it is wanted.
+    names: OrdMap<Name, usize>,
+}
+
+type Name = (Arc<str>, Arc<str>);
+
+/// A name that clients began or ceased to want.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WantedChange {
+    /// The type URL, that of v3.
+    pub type_url: Arc<str>,
+    /// The canonical name of a resource or a collection, or `*` for the wildcard.
+    pub name: Arc<str>,
+    /// Whether at least one client wants it now.
+    pub wanted: bool,
+}
+
+/// Follows what all clients of a control plane together want: first all names that are wanted, then each that comes or goes. It is
+/// made by [`ControlPlane::wanted_changes`](super::ControlPlane::wanted_changes).
+///
+/// It compares the latest state with what was told last, so that who is slow skips what came and went meanwhile.
+#[derive(Debug)]
+pub struct WantedChanges {
+    states: watch::Receiver<Wanted>,
+    told: Wanted,
+    pending: VecDeque<WantedChange>,
+}
+
+impl Wanted {
+    /// Type URLs and names that at least one client wants, each with the number of streams on which it is wanted.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str, usize)> {
+        self.names.iter().map(|((type_url, name), streams)| (&**type_url, &**name, *streams))
+    }
+
+    /// How many names are wanted, however many clients want them.
+    pub fn len(&self) -> usize {
+        self.names.len()
+    }
+
+    /// Whether nothing is wanted.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    /// How many subscriptions there are: each name as often as it is wanted. Takes time for all of them.
+    pub fn subscriptions(&self) -> usize {
+        self.names.values().sum()
+    }
+
+    pub(super) fn change(&mut self, type_url: &str, changes: &NameChanges) {
+        let of_type = self.type_of(type_url);
+        for name in &changes.wanted {
+            *self.names.entry((of_type.clone(), name.as_str().into())).or_default() += 1;
+        }
+        changes.let_go.iter().for_each(|name| self.let_go(&of_type, name));
+    }
+
+    /// All that a stream wanted ends with it.
+    pub(super) fn forget<'a>(&mut self, names: impl Iterator<Item = (&'a str, &'a str)>) {
+        for (type_url, name) in names {
+            let of_type = self.type_of(type_url);
+            self.let_go(&of_type, name);
+        }
+    }
+
+    fn let_go(&mut self, type_url: &Arc<str>, name: &str) {
+        let key = (type_url.clone(), name.into());
+        match self.names.get_mut(&key) {
+            Some(streams) if *streams > 1 => *streams -= 1,
+            Some(_) => drop(self.names.remove(&key)),
+            None => {}
+        }
+    }
+
+    /// The same allocation for all names of a type.
+    fn type_of(&mut self, type_url: &str) -> Arc<str> {
+        if let Some(known) = self.types.get(type_url) {
+            return known.clone();
+        }
+        let of_type: Arc<str> = type_url.into();
+        self.types.insert(of_type.clone());
+        of_type
+    }
+}
+
+impl WantedChanges {
+    pub(super) fn new(states: watch::Receiver<Wanted>) -> Self {
+        Self { states, told: Wanted::default(), pending: VecDeque::new() }
+    }
+
+    /// Waits for a change; `None` when there is no handle of the control plane any more.
+    ///
+    /// # Cancel safety
+    /// No change is lost if the future is dropped.
+    pub async fn next(&mut self) -> Option<WantedChange> {
+        loop {
+            if let Some(change) = self.pending.pop_front() {
+                return Some(change);
+            }
+            let now = self.states.borrow_and_update().clone();
+            let change = |(type_url, name): &Name, wanted| {
+                let (type_url, name) = (type_url.clone(), name.clone());
+                Some(WantedChange { type_url, name, wanted })
+            };
+            self.pending.extend(self.told.names.diff(&now.names).filter_map(|item| match item {
+                DiffItem::Add(name, _) => change(name, true),
+                DiffItem::Remove(name, _) => change(name, false),
+                DiffItem::Update { .. } => None,
+            }));
+            self.told = now;
+            if self.pending.is_empty() {
+                self.states.changed().await.ok()?;
+            }
+        }
+    }
+}
