@@ -307,7 +307,7 @@ impl Engine {
         let ty = self.types[job.ty.index()];
         let peer = &self.servers[job.stream.server.0 as usize];
         let (policy, trusted) = (peer.policy, peer.machine.source().features().trusted_xds_server);
-        let cx = self.context(trusted).with_name(&name);
+        let cx = self.context(trusted).with_name(&name).with_ttl(job.ttl_of(&located));
         let bytes = Bytes::copy_from_slice(job.envelope.bytes(located.value));
         let parsed = match located.said {
             Said::Redirect => Redirect::parse(&bytes, ty).map(|redirect| Arc::new(redirect) as Erased),

@@ -10,6 +10,7 @@ use std::{
     fmt,
     panic::{self, AssertUnwindSafe},
     sync::Arc,
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -143,6 +144,8 @@ pub struct Context<'a> {
     pub allowed_grpc_services: Option<&'a BTreeMap<String, AllowedGrpcService>>,
     /// What the application handles beside what the crate knows.
     pub registry: &'a Registry,
+    /// How long the resource lives unless its server confirms it, as it came with these bytes; `None` is for ever.
+    pub ttl: Option<Duration>,
     /// The name that the resource has.
     name: Option<&'a Arc<str>>,
 }
@@ -156,6 +159,7 @@ impl<'a> Context<'a> {
             trusted_server: false,
             allowed_grpc_services: None,
             registry: &NOTHING,
+            ttl: None,
             name: None,
         }
     }
@@ -163,6 +167,13 @@ impl<'a> Context<'a> {
     /// Says which name the resource has, so that its fields can share it.
     pub(crate) const fn with_name(mut self, name: &'a Arc<str>) -> Self {
         self.name = Some(name);
+        self
+    }
+
+    /// Says how long the resource lives unless its server confirms it.
+    #[must_use]
+    pub const fn with_ttl(mut self, ttl: Option<Duration>) -> Self {
+        self.ttl = ttl;
         self
     }
 

@@ -2,8 +2,40 @@
 
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use crate::common::*;
-use xdskit::{error::Code, testing::ControlPlane};
+use xdskit::{
+    Resource,
+    control_plane::type_url,
+    error::Code,
+    resource::{Context, Invalid},
+    testing::ControlPlane,
+};
+
+/// A cluster that knows how long it lives.
+#[derive(Debug)]
+struct Mortal(Option<Duration>);
+
+impl Resource for Mortal {
+    const TYPE_URL: &'static str = type_url::CLUSTER;
+    const FULL_STATE: bool = true;
+
+    fn parse(_: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+        Ok(Self(cx.ttl))
+    }
+}
+
+#[tokio::test]
+async fn a_resource_can_know_how_long_it_lives() {
+    let server = ControlPlane::start().await;
+    server.set(cluster("shop", "one").with_ttl(Duration::from_millis(1500)));
+    server.set(cluster("cart", "one"));
+    let client = client(server.uri());
+    for (name, ttl) in [("shop", Some(Duration::from_millis(1500))), ("cart", None)] {
+        assert_eq!(soon(client.watch::<Mortal>(name).ready()).await.unwrap().0, ttl);
+    }
+}
 
 #[tokio::test]
 async fn what_is_not_confirmed_expires_and_comes_back_when_it_is_sent_again() {
