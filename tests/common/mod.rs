@@ -106,6 +106,16 @@ impl Events {
     }
 }
 
+/// Whether virtual hosts can be had: a stream of their own is in the incremental variant alone (B3.5). Elsewhere a watch says so.
+pub(crate) async fn has_virtual_hosts() -> bool {
+    if crate::API_TYPE.is_aggregated() || crate::API_TYPE.is_delta() {
+        return true;
+    }
+    let refused = client("127.0.0.1:1").watch::<xdskit::resource::VirtualHost>("routes/shop").ready().await;
+    assert_eq!(refused.unwrap_err().code(), xdskit::error::Code::Unimplemented);
+    false
+}
+
 /// Waits for an event that fulfils a condition.
 pub(crate) async fn event(events: &mut Events, mut condition: impl FnMut(&Event) -> bool) -> Event {
     loop {

@@ -41,8 +41,11 @@ impl TlsServer {
             noted.lock().unwrap().push(value);
             Ok(request)
         };
-        let service = tonic::service::interceptor::InterceptedService::new(control_plane.service(), note);
-        let router = tonic::transport::Server::builder().tls_config(tls).unwrap().add_service(service);
+        let router = tonic::transport::Server::builder()
+            .tls_config(tls)
+            .unwrap()
+            .layer(tonic::service::InterceptorLayer::new(note))
+            .add_routes(control_plane.routes());
         let serve = async move { drop(router.serve_with_incoming(TcpListenerStream::new(listener)).await) };
         Self { control_plane, addr, task: tokio::spawn(serve), tokens }
     }

@@ -103,7 +103,9 @@ async fn a_server_that_is_not_there_is_shown_with_the_reason() {
         status.servers[0].error.as_ref().unwrap().starts_with("cannot connect to xDS server 127.0.0.1:1")
     );
     assert_eq!(the(&status, "shop").state, ResourceState::Requested);
-    assert!(status.to_string().contains("Server 127.0.0.1:1: waiting to connect again; cannot connect"));
+    let which = if crate::API_TYPE.is_aggregated() { "" } else { " for envoy.config.cluster.v3.Cluster" };
+    let shown = format!("Server 127.0.0.1:1{which}: waiting to connect again; cannot connect");
+    assert!(status.to_string().contains(&shown));
 }
 
 #[tokio::test]

@@ -24,7 +24,7 @@ use xdskit::{
     testing::ControlPlane,
 };
 
-use crate::common::{client, soon};
+use crate::common::{client, has_virtual_hosts, soon};
 
 /// Versions of one resource: two good ones with their JSON, and one that is rejected for a reason.
 struct Versions {
@@ -136,6 +136,9 @@ async fn scoped_route_configurations_are_watched() {
 
 #[tokio::test]
 async fn virtual_hosts_are_watched() {
+    if !has_virtual_hosts().await {
+        return;
+    }
     let host = |domains: &[&str]| {
         AnyResource::from(route::VirtualHost {
             name: "routes/shop".into(),

@@ -67,7 +67,8 @@ impl Call {
         // The response begins when the server sends headers, for which real servers wait until their first message.
         // Requests are on their way before that.
         let unanswered = |status| {
-            Failure::new(status, self.max_message_size).without_answer(&self.server.channel_credentials)
+            Failure::new(status, self.max_message_size, self.path.clone())
+                .without_answer(&self.server.channel_credentials)
         };
         let outcome = match grpc.ready().await {
             Err(e) => Err(unanswered(Status::from_error(e))),
@@ -80,7 +81,7 @@ impl Call {
                     Err(status) => Err(unanswered(status)),
                     Ok(response) => {
                         let read = self.read(response.into_inner(), hung_up, &mut end).await;
-                        read.map_err(|status| Failure::new(status, self.max_message_size))
+                        read.map_err(|status| Failure::new(status, self.max_message_size, self.path.clone()))
                     }
                 }
             }

@@ -1,4 +1,4 @@
-use std::error::Error;
+use std::{borrow::Cow, error::Error};
 
 use tonic::Status;
 
@@ -14,6 +14,8 @@ use crate::{
 pub(super) struct Failure {
     status: Status,
     limit: usize,
+    /// The path of the method that was called.
+    method: Cow<'static, str>,
     /// How the connection was secured, if it has never given an answer.
     unanswered: Option<ChannelCredentials>,
 }
@@ -32,8 +34,8 @@ pub(super) fn with_causes(error: &(dyn Error + 'static)) -> String {
 }
 
 impl Failure {
-    pub(super) fn new(status: Status, limit: usize) -> Self {
-        Self { status, limit, unanswered: None }
+    pub(super) fn new(status: Status, limit: usize, method: Cow<'static, str>) -> Self {
+        Self { status, limit, method, unanswered: None }
     }
 
     /// The server has not sent as much as headers.
@@ -60,7 +62,7 @@ impl Failure {
             return Disconnect::new(DisconnectKind::TooLarge { limit }, message);
         }
         let (code, message) = match (self.status.source(), self.reset(), end) {
-            (None, _, _) => (Code::from_i32(self.status.code() as i32), self.message().to_owned()),
+            (None, _, _) => (Code::from_i32(self.status.code() as i32), self.message().into_owned()),
             (Some(source), Some(reason), _) => (code_of(reason), with_causes(source)),
             (Some(_), None, Some(end)) => (Code::Unavailable, self.explain(end)),
             (Some(source), None, None) => (Code::Unavailable, self.explain(source)),
@@ -69,13 +71,16 @@ impl Failure {
     }
 
     /// What the server says of it.
-    fn message(&self) -> &str {
+    fn message(&self) -> Cow<'_, str> {
         match (self.status.code(), self.status.message()) {
             // So says every gRPC server of services that it does not have, without a word.
-            (tonic::Code::Unimplemented, "") => {
-                "no aggregated discovery service (ADS) there; is this its port?"
+            (tonic::Code::Unimplemented, "") if self.method.contains("AggregatedDiscoveryService") => {
+                "no aggregated discovery service (ADS) there; is this its port?".into()
             }
-            (_, message) => message,
+            (tonic::Code::Unimplemented, "") => {
+                format!("nothing there serves {}; is this its port?", self.method).into()
+            }
+            (_, message) => message.into(),
         }
     }
 

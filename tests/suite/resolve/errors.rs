@@ -21,7 +21,7 @@ async fn f8_there_is_no_listener() {
         (error.code(), error.blame(), error.type_url()),
         (Code::NotFound, Blame::Peer, type_url::LISTENER)
     );
-    let late = late(&server);
+    let late = late(&server, type_url::LISTENER);
     assert_eq!(error.to_string(), format!("Listener \"missing\": {late} [node id: test]"));
     server.set(listener("missing").rds("shop"));
     see(&mut resolution, "cart: 10.0.0.1:80").await;
@@ -75,7 +75,7 @@ async fn there_are_no_routes() {
         seen.as_ref().is_err_and(|why| why.type_url() == type_url::ROUTE_CONFIGURATION)
     };
     let error = soon(resolution.wait_for(is_about_routes)).await.unwrap().unwrap_err();
-    let late = late(&server);
+    let late = late(&server, type_url::ROUTE_CONFIGURATION);
     assert_eq!(error.to_string(), format!("RouteConfiguration \"elsewhere\": {late} [node id: test]"));
 }
 
@@ -88,7 +88,7 @@ async fn a74_4_a_missing_cluster_is_an_error_of_its_own() {
     let snapshot = see(&mut resolution, "cart: 10.0.0.1:80, missing: NOT_FOUND").await;
     let missing = snapshot.cluster("missing").unwrap();
     assert!(missing.config().is_none());
-    let late = late(&server);
+    let late = late(&server, type_url::CLUSTER);
     assert_eq!(missing.error().unwrap().to_string(), format!("Cluster \"missing\": {late} [node id: test]"));
     server.update(|tx| {
         tx.set(cluster("missing"));
@@ -128,7 +128,7 @@ async fn a74_4_endpoints_that_are_not_there_are_a_note() {
     let snapshot = see(&mut impatient_client_of(&server).resolve("xds:///shop"), "cart: NOT_FOUND").await;
     let cart = snapshot.cluster("cart").unwrap();
     assert!(cart.error().is_none() && cart.config().is_some() && cart.assignment().is_none());
-    let late = late(&server);
+    let late = late(&server, type_url::ENDPOINTS);
     let expected = format!("ClusterLoadAssignment \"elsewhere\": {late} [node id: test]");
     assert_eq!(cart.note().unwrap().to_string(), expected);
 }
@@ -173,9 +173,17 @@ async fn the_server_is_down() {
 }
 
 /// What is said of something that the server does not have.
-fn late(server: &ControlPlane) -> String {
+fn late(server: &ControlPlane, type_url: &str) -> String {
     let server = server.addr();
     // The incremental variant has a way to say it.
     let why = if crate::API_TYPE.is_delta() { "does not have it" } else { "did not send it in time" };
-    format!("does not exist: xDS server {server} {why}; is the name right, and meant for this node?")
+    // A stream of its own has nothing to say of names that it does not know, unless it tells all.
+    let is_told = crate::API_TYPE.is_aggregated()
+        || crate::API_TYPE.is_delta()
+        || [type_url::LISTENER, type_url::CLUSTER].contains(&type_url);
+    let hint = match is_told {
+        true => "; is the name right, and meant for this node?",
+        false => ", nor anything else; is it frozen, or does it not know this node?",
+    };
+    format!("does not exist: xDS server {server} {why}{hint}")
 }
