@@ -6,6 +6,9 @@
 mod delta;
 #[path = "control_plane/peer.rs"]
 mod peer;
+#[cfg(feature = "json")]
+#[path = "control_plane/rest.rs"]
+mod rest;
 #[path = "control_plane/service.rs"]
 mod service;
 #[path = "control_plane/services.rs"]

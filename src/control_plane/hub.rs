@@ -36,6 +36,9 @@ pub(super) struct State {
     pub(super) headers: Headers,
     /// Requests are left unread.
     pub(super) deaf: bool,
+    /// What requests of REST are answered by in place of what they ask for.
+    #[cfg(feature = "json")]
+    pub(super) rest_status: Option<http::StatusCode>,
 }
 
 /// When a server sends the headers of its response.

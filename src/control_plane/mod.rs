@@ -4,7 +4,7 @@
 //! - [`Session`] is the protocol of one stream without its I/O, so that it also runs under a virtual clock;
 //!   [`DeltaSession`] is the same for the incremental variant.
 //! - [`ControlPlane`] serves a store to any number of clients on tonic: over ADS and over the service of each type, in both
-//!   variants of the protocol and both versions of the transport.
+//!   variants of the protocol and both versions of the transport, and with the feature `json` by REST.
 //!
 //! To test an application against it, see [`crate::testing`], which adds faults, expectations and builders for resources.
 
@@ -23,6 +23,8 @@ mod hub;
 mod message;
 #[cfg(feature = "control-plane")]
 mod method;
+#[cfg(all(feature = "control-plane", feature = "json"))]
+mod rest;
 #[cfg(feature = "control-plane")]
 mod server;
 #[cfg(feature = "control-plane")]

@@ -180,6 +180,15 @@ impl ControlPlane {
         });
     }
 
+    /// Answers all requests of REST by a status and without a response, until it is told otherwise. Meant for tests of clients.
+    #[cfg(feature = "json")]
+    pub fn set_rest_status(&self, status: Option<http::StatusCode>) {
+        self.hub.change(|state| {
+            state.rest_status = status;
+            true
+        });
+    }
+
     /// Sends a response as it is, right or wrong, on all open streams of its variant that are aggregated or of its type;
     /// returns how many these are. Meant for tests of clients. It is a `DiscoveryResponse` or a `DeltaDiscoveryResponse`.
     ///
@@ -297,7 +306,9 @@ impl Server {
             .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
             .initial_stream_window_size(WINDOW)
             .initial_connection_window_size(WINDOW)
-            .max_concurrent_streams(u32::MAX);
+            .max_concurrent_streams(u32::MAX)
+            // REST is spoken by HTTP/1.1 as well.
+            .accept_http1(cfg!(feature = "json"));
         let service = control_plane.service();
         let task = tokio::spawn(server.serve_with_incoming_shutdown(service, incoming, async move {
             // Dropping the sender is the signal as well.

@@ -43,6 +43,11 @@ where
     }
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        #[cfg(feature = "json")]
+        if let Some(route) = super::rest::Route::of(&request) {
+            let hub = self.hub.clone();
+            return Box::pin(async move { Ok(route.answer(hub, request).await) });
+        }
         let Some(method) = Method::of(request.uri().path()) else {
             let reason = format!("{} is not served", request.uri().path());
             return Box::pin(async { Ok(Status::unimplemented(reason).into_http()) });

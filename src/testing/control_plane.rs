@@ -293,6 +293,15 @@ impl ControlPlane {
         self.inner.set_reading(reading);
     }
 
+    /// Answers all requests of REST by a status and without a response, until it is told otherwise.
+    ///
+    /// A request of REST is a stream of its own, which ends with its answer: one that is [held](Self::hold) can be answered by
+    /// [`inject`](Self::inject), [`inject_raw`](Self::inject_raw) and [`disconnect`](Self::disconnect), too.
+    #[cfg(feature = "json")]
+    pub fn set_rest_status(&self, status: Option<http::StatusCode>) {
+        self.inner.set_rest_status(status);
+    }
+
     /// Sends a response as it is on all open streams of its variant that are aggregated or of its type; returns how many these
     /// are. It is a `DiscoveryResponse` or a `DeltaDiscoveryResponse`.
     ///

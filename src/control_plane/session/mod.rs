@@ -2,12 +2,18 @@
 
 use std::collections::BTreeSet;
 
+use crate::pb::envoy::config::core::v3::ControlPlane;
+
 mod delta;
 mod key;
 mod pulse;
+#[cfg(feature = "json")]
+mod rest;
 mod sotw;
 mod wrap;
 
+#[cfg(all(feature = "json", any(test, feature = "control-plane")))]
+pub(super) use self::rest::answer as answer_once;
 pub use self::{delta::DeltaSession, sotw::Session};
 
 /// How a server writes its responses.
@@ -27,6 +33,12 @@ pub struct Settings {
     /// Sends everything that a client asks for on a new stream, also what it holds according to its
     /// `initial_resource_versions`, as some servers do (B2.35).
     pub ignore_initial_versions: bool,
+}
+
+impl Settings {
+    fn control_plane(&self) -> Option<ControlPlane> {
+        self.identifier.clone().map(|identifier| ControlPlane { identifier })
+    }
 }
 
 /// Types that a session is silent on. Requests are understood as ever; only responses are held back.

@@ -1,9 +1,11 @@
 use std::{collections::BTreeMap, time::Instant};
 
 use self::subscription::Subscription;
+#[cfg(feature = "json")]
+pub(super) use self::subscription::Whole;
 use super::{super::store::Store, Answer, Handled, Held, Misuse, NameChanges, Settings, key::TypeKey};
 use crate::pb::envoy::{
-    config::core::v3::{ControlPlane, Node},
+    config::core::v3::Node,
     service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
 };
 
@@ -79,7 +81,7 @@ impl Session {
         self.sent += 1;
         let response = DiscoveryResponse {
             nonce: self.sent.to_string(),
-            control_plane: settings.identifier.clone().map(|identifier| ControlPlane { identifier }),
+            control_plane: settings.control_plane(),
             ..response
         };
         self.note_sent(&response);

@@ -54,6 +54,42 @@ struct Added {
     wildcard: bool,
 }
 
+/// All that names stand for, for whom nothing was told before.
+#[cfg(feature = "json")]
+#[derive(Debug)]
+pub(in super::super) struct Whole {
+    /// Without a nonce, and with the version of the type.
+    pub(in super::super) response: DiscoveryResponse,
+    /// The names, in order; none is everything.
+    pub(in super::super) names: Option<Vec<String>>,
+    /// The names of the resources in it, with their versions.
+    pub(in super::super) versions: Vec<(String, String)>,
+}
+
+#[cfg(feature = "json")]
+impl Whole {
+    pub(in super::super) fn of(type_url: &str, names: &[String], store: &Store, settings: &Settings) -> Self {
+        let mut subscription = Subscription::default();
+        subscription.subscribe(names.to_vec());
+        let now = store.get(type_url);
+        let (resources, errors) = match subscription.complete(&now) {
+            News::Whole { resources, errors } => (resources, errors),
+            News::Heartbeats(resources) => (resources, Vec::new()),
+        };
+        let version = |stored: &&Stored| (stored.name().to_owned(), store.version(stored.version()));
+        let versions = resources.iter().map(version).collect();
+        let response = DiscoveryResponse {
+            version_info: store.version(now.version()),
+            type_url: type_url.to_owned(),
+            resources: resources.into_iter().map(|stored| settings.any(type_url, stored, store)).collect(),
+            resource_errors: errors.into_iter().map(wrap::error).collect(),
+            control_plane: settings.control_plane(),
+            ..DiscoveryResponse::default()
+        };
+        Self { response, names: (!subscription.wildcard).then_some(subscription.names), versions }
+    }
+}
+
 /// What a response says.
 #[derive(Debug)]
 enum News<'a> {

@@ -1,0 +1,209 @@
+//! REST: polls by `POST` with canonical JSON both ways (D10, D11).
+//!
+//! A poll is over with its answer, so that it counts for nothing in what all clients together want.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use bytes::{Buf, Bytes};
+use http::{HeaderValue, Method as HttpMethod, Request, Response, StatusCode, header};
+use http_body_util::{BodyExt, Full, Limited};
+use prost::Message;
+use tokio::sync::{mpsc, watch};
+use tonic::{
+    body::Body,
+    codegen::{Body as HttpBody, StdError},
+    transport::server::TcpConnectInfo,
+};
+
+use super::{
+    event::Event,
+    hub::{Command, Hub, State},
+    message::{self, Variant},
+    method::Method,
+    session::{Handled, answer_once},
+};
+use crate::{
+    config::TransportApiVersion, format, pb::envoy::service::discovery::v3::DiscoveryRequest,
+    resource::services::Service,
+};
+
+/// What a request other than of gRPC is.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Route {
+    /// For the resources of a type.
+    Poll(Method),
+    /// Not a `POST`.
+    WrongMethod,
+    Unknown,
+}
+
+impl Route {
+    /// Nothing for a request of gRPC.
+    pub(super) fn of<B>(request: &Request<B>) -> Option<Self> {
+        match poll(request.uri().path()) {
+            Some(method) if request.method() == HttpMethod::POST => return Some(Self::Poll(method)),
+            Some(_) => return Some(Self::WrongMethod),
+            None => {}
+        }
+        let content_type = request.headers().get(header::CONTENT_TYPE);
+        let is_grpc = content_type.is_some_and(|kind| kind.as_bytes().starts_with(b"application/grpc"));
+        (!is_grpc).then_some(Self::Unknown)
+    }
+
+    pub(super) async fn answer<B>(self, hub: Arc<Hub>, request: Request<B>) -> Response<Body>
+    where
+        B: HttpBody + Send + 'static,
+        B::Error: Into<StdError> + Send + 'static,
+    {
+        match self {
+            Self::Poll(method) => match Poll::read(hub, method, request).await {
+                Ok(poll) => poll.answer().await,
+                Err(reason) => text(StatusCode::BAD_REQUEST, reason),
+            },
+            Self::WrongMethod => {
+                let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only POST is served");
+                response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
+                response
+            }
+            Self::Unknown => text(StatusCode::NOT_FOUND, format!("{} is not served", request.uri().path())),
+        }
+    }
+}
+
+/// What a path asks for.
+fn poll(path: &str) -> Option<Method> {
+    [TransportApiVersion::V3, TransportApiVersion::V2].into_iter().find_map(|api_version| {
+        let name = path.strip_prefix(api_version.rest_prefix())?;
+        let service = Service::all().iter().find(|service| service.rest == Some(name))?;
+        service.spelling(api_version)?;
+        Some(Method { variant: Variant::Sotw, api_version, type_url: Some(service.v3.type_url) })
+    })
+}
+
+/// A request that was understood. To observers it is a stream of its own.
+#[derive(Debug)]
+struct Poll {
+    id: u64,
+    hub: Arc<Hub>,
+    method: Method,
+    request: Arc<DiscoveryRequest>,
+    commands: mpsc::UnboundedReceiver<Command>,
+}
+
+impl Poll {
+    async fn read<B>(hub: Arc<Hub>, method: Method, request: Request<B>) -> Result<Self, String>
+    where
+        B: HttpBody + Send + 'static,
+        B::Error: Into<StdError> + Send + 'static,
+    {
+        let _ = hub.follow().wait_for(|state| !state.deaf).await;
+        let connection = request.extensions().get::<TcpConnectInfo>();
+        let peer = connection.and_then(TcpConnectInfo::remote_addr);
+        let body = request
+            .into_body()
+            .map_frame(|frame| frame.map_data(|mut data| data.copy_to_bytes(data.remaining())));
+        let body = Limited::new(body, MAX_REQUEST)
+            .collect()
+            .await
+            .map_err(|e| format!("the request cannot be read: {e}"))?;
+        Self::open(hub, method, peer, &body.to_bytes())
+    }
+
+    fn open(hub: Arc<Hub>, method: Method, peer: Option<SocketAddr>, body: &Bytes) -> Result<Self, String> {
+        let read = format::decode_json(REQUEST, body).map_err(|e| format!("not a DiscoveryRequest: {e}"))?;
+        let mut request =
+            DiscoveryRequest::decode(read.message).map_err(|e| format!("not a DiscoveryRequest: {e}"))?;
+        request.type_url =
+            method.type_of(&request.type_url).map_err(|status| status.message().to_owned())?.to_owned();
+        let request = Arc::new(request);
+        let (id, commands) = hub.open(method);
+        let Method { variant, api_version, type_url } = method;
+        tracing::trace!(poll = id, ?peer, ?api_version, type_url, bytes = body.len(), "poll");
+        hub.emit(&Event::Opened { stream: id, peer, variant, api_version, type_url });
+        let handled = Handled::Understood { answer: None, names_changed: true };
+        let recorded = message::Request::Sotw(request.clone());
+        hub.emit(&Event::Request { stream: id, request: recorded, bytes: body.len(), handled });
+        Ok(Self { id, hub, method, request, commands })
+    }
+
+    async fn answer(mut self) -> Response<Body> {
+        let mut state = self.hub.follow();
+        loop {
+            if let Some(response) = self.due(&mut state) {
+                return response;
+            }
+            tokio::select! {
+                // The hub keeps the sender of both.
+                _ = state.changed() => {}
+                command = self.commands.recv() => if let Some(command) = command {
+                    return self.obey(command);
+                }
+            }
+        }
+    }
+
+    /// The answer, unless it is held back.
+    fn due(&self, state: &mut watch::Receiver<State>) -> Option<Response<Body>> {
+        let State { store, held, rest_status, .. } = state.borrow_and_update().clone();
+        if held.holds(&self.request.type_url) {
+            return None;
+        }
+        if let Some(status) = rest_status {
+            return Some(text(status, "as the test has it"));
+        }
+        Some(match answer_once(&self.request, &store, &self.hub.settings) {
+            Some(response) => self.send(response.into()),
+            None => respond(StatusCode::NOT_MODIFIED, JSON, Bytes::new()),
+        })
+    }
+
+    fn obey(&self, command: Command) -> Response<Body> {
+        match command {
+            Command::Send(response) => self.send(response),
+            Command::SendRaw(bytes) => respond(StatusCode::OK, JSON, bytes),
+            Command::End(status) => text(StatusCode::SERVICE_UNAVAILABLE, status.message().to_owned()),
+        }
+    }
+
+    fn send(&self, response: message::Response) -> Response<Body> {
+        let json = match format::encode_json(RESPONSE, &response.encode(self.method.api_version)) {
+            Ok(json) => Bytes::from(json),
+            Err(error) => return text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+        };
+        if let message::Response::Sotw(response) = &response {
+            self.hub.emit(&Event::Response {
+                stream: self.id,
+                type_url: response.type_url.clone(),
+                version: response.version_info.clone(),
+                resources: response.resources.len(),
+                removed: 0,
+                bytes: json.len(),
+            });
+        }
+        respond(StatusCode::OK, JSON, json)
+    }
+}
+
+impl Drop for Poll {
+    fn drop(&mut self) {
+        self.hub.close(self.id);
+        self.hub.emit(&Event::Closed { stream: self.id });
+    }
+}
+
+fn text(status: StatusCode, text: impl Into<String>) -> Response<Body> {
+    respond(status, "text/plain", text.into().into())
+}
+
+fn respond(status: StatusCode, content_type: &'static str, body: Bytes) -> Response<Body> {
+    let mut response = Response::new(Body::new(Full::new(body)));
+    *response.status_mut() = status;
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+const REQUEST: &str = "envoy.service.discovery.v3.DiscoveryRequest";
+const RESPONSE: &str = "envoy.service.discovery.v3.DiscoveryResponse";
+const JSON: &str = "application/json";
+/// How many bytes a request may have.
+const MAX_REQUEST: usize = 16 << 20;

@@ -1,0 +1,172 @@
+use prost::Message;
+
+use super::{Settings, sotw::Whole};
+use crate::{
+    control_plane::store::Store,
+    pb::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
+};
+
+/// Answers a request of REST, or finds that the client has what there is (D10, D11).
+///
+/// REST has no streams, so that every request stands alone: one without names asks for everything of the type, as one for
+/// `*` does, and one with names gets all of them, whatever the client was told before. The version of a response to names
+/// ends with a digest of what they stand for, by which the next request shows whether that is still so; beside that it is
+/// the version of the type, as on streams.
+pub(in crate::control_plane) fn answer(
+    request: &DiscoveryRequest,
+    store: &Store,
+    settings: &Settings,
+) -> Option<DiscoveryResponse> {
+    let Whole { mut response, names, versions } =
+        Whole::of(&request.type_url, &request.resource_names, store, settings);
+    if let Some(names) = names {
+        let digest = digest(&names, &versions, &response);
+        if request.version_info.rsplit_once(SEPARATOR).is_some_and(|(_, known)| known == digest) {
+            return None;
+        }
+        response.version_info = format!("{}{SEPARATOR}{digest}", response.version_info);
+    }
+    (response.version_info != request.version_info).then_some(response)
+}
+
+/// Tells answers to names apart.
+fn digest(names: &[String], versions: &[(String, String)], response: &DiscoveryResponse) -> String {
+    let mut hash = Fnv::default();
+    names.iter().for_each(|name| hash.part(name.as_bytes()));
+    hash.part(b"");
+    for (name, version) in versions {
+        hash.part(name.as_bytes());
+        hash.part(version.as_bytes());
+    }
+    response.resource_errors.iter().for_each(|error| hash.part(&error.encode_to_vec()));
+    format!("{:016x}", hash.0)
+}
+
+/// FNV-1a, which is the same everywhere and always.
+#[derive(Debug)]
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Self {
+        Self(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Fnv {
+    /// Parts have an end, so that they cannot be mistaken for others.
+    fn part(&mut self, bytes: &[u8]) {
+        for byte in (bytes.len() as u64).to_le_bytes().iter().chain(bytes) {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+        }
+    }
+}
+
+const SEPARATOR: char = '-';
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::control_plane::{
+        AnyResource,
+        type_url::{CLUSTER, ENDPOINTS},
+    };
+
+    struct Polls {
+        store: Store,
+        type_url: &'static str,
+        version: String,
+    }
+
+    impl Polls {
+        fn of(type_url: &'static str) -> Self {
+            let mut store = Store::new().with_version_prefix("p");
+            store.update(|tx| {
+                for name in ["a", "b"] {
+                    tx.set(AnyResource::new(type_url, name, name.to_owned()));
+                }
+            });
+            Self { store, type_url, version: String::new() }
+        }
+
+        fn set(&mut self, name: &str, bytes: &'static str) {
+            let resource = AnyResource::new(self.type_url, name, bytes);
+            self.store.update(|tx| {
+                tx.set(resource);
+            });
+        }
+
+        /// The bytes of the resources, or nothing if all is as it was.
+        fn poll(&mut self, names: &[&str]) -> Option<Vec<String>> {
+            let request = DiscoveryRequest {
+                version_info: self.version.clone(),
+                type_url: self.type_url.into(),
+                resource_names: names.iter().map(|&name| name.to_owned()).collect(),
+                ..Default::default()
+            };
+            let response = answer(&request, &self.store, &Settings::default())?;
+            assert!(response.nonce.is_empty() && response.type_url == self.type_url);
+            self.version = response.version_info;
+            let text = |bytes: &bytes::Bytes| String::from_utf8(bytes.to_vec()).unwrap();
+            Some(response.resources.iter().map(|any| text(&any.value)).collect())
+        }
+    }
+
+    fn owned(names: &[&str]) -> Option<Vec<String>> {
+        Some(names.iter().map(|&name| name.to_owned()).collect())
+    }
+
+    #[test]
+    fn d10_no_names_and_a_star_ask_for_everything_of_any_type() {
+        for type_url in [CLUSTER, ENDPOINTS] {
+            let mut polls = Polls::of(type_url);
+            assert_eq!(polls.poll(&[]), owned(&["a", "b"]));
+            assert_eq!(polls.version, "p1");
+            assert_eq!(polls.poll(&["*"]), None);
+            polls.set("c", "c");
+            assert_eq!(polls.poll(&["*"]), owned(&["a", "b", "c"]));
+            assert_eq!(polls.poll(&[]), None);
+        }
+    }
+
+    #[test]
+    fn d11_the_current_version_of_the_same_names_is_not_sent_again() {
+        for type_url in [CLUSTER, ENDPOINTS] {
+            let mut polls = Polls::of(type_url);
+            assert_eq!(polls.poll(&["a"]), owned(&["a"]));
+            assert_eq!(polls.poll(&["a"]), None);
+            polls.set("b", "other");
+            assert_eq!(polls.poll(&["a"]), None, "what changed is another resource");
+            polls.set("a", "new");
+            assert_eq!(polls.poll(&["a"]), owned(&["new"]));
+            polls.store.update(|tx| {
+                tx.remove(type_url, "a");
+            });
+            assert_eq!(polls.poll(&["a"]), owned(&[]));
+            assert_eq!(polls.poll(&["a"]), None);
+        }
+    }
+
+    #[test]
+    fn d13_other_names_are_answered_although_nothing_changed() {
+        let mut polls = Polls::of(ENDPOINTS);
+        assert_eq!(polls.poll(&["a"]), owned(&["a"]));
+        assert_eq!(polls.poll(&["b", "a"]), owned(&["a", "b"]));
+        assert_eq!(polls.poll(&["a", "b", "a"]), None);
+        assert_eq!(polls.poll(&["a", "b", "c"]), owned(&["a", "b"]));
+        assert_eq!(polls.poll(&[]), owned(&["a", "b"]));
+        assert_eq!(polls.poll(&["a"]), owned(&["a"]));
+    }
+
+    #[test]
+    fn errors_are_part_of_what_names_stand_for() {
+        let mut polls = Polls::of(ENDPOINTS);
+        polls.poll(&["a", "x"]);
+        for message in ["no", "never"] {
+            polls.store.update(|tx| {
+                tx.set_error(ENDPOINTS, "x", 7, message);
+            });
+            assert_eq!(polls.poll(&["a", "x"]), owned(&["a"]));
+            assert_eq!(polls.poll(&["a", "x"]), None);
+        }
+    }
+}
