@@ -132,7 +132,6 @@ impl ErasedMembers {
 #[derive(Debug, Clone)]
 pub(crate) struct Member(pub(crate) Erased);
 
-#[cfg(feature = "client")]
 impl Member {
     /// Gives the type back, as [`ErasedObserved::typed`] does.
     pub(crate) fn typed<T: Resource>(&self) -> &Observed<T> {
@@ -140,6 +139,7 @@ impl Member {
     }
 
     /// The same, shared.
+    #[cfg(feature = "client")]
     pub(crate) fn to_typed<T: Resource>(&self) -> Arc<Observed<T>> {
         self.0.clone().downcast().expect("a member was made by the type of its wildcard")
     }

@@ -18,6 +18,7 @@ use super::{Bootstrap, UnknownAuthority};
 pub struct Target {
     text: Arc<str>,
     authority: Option<Arc<str>>,
+    headers: Arc<[(Arc<str>, Arc<str>)]>,
 }
 
 /// Why a target does not lead to the name of a listener.
@@ -56,7 +57,7 @@ pub enum TargetError {
 impl Target {
     /// A target as it is written.
     pub fn new(text: impl Into<Arc<str>>) -> Self {
-        Self { text: text.into(), authority: None }
+        Self { text: text.into(), authority: None, headers: Arc::default() }
     }
 
     /// Sets the host that chooses the virtual host among the routes. By default it is the service that the target names.
@@ -64,6 +65,30 @@ impl Target {
     pub fn with_authority(mut self, host: impl Into<Arc<str>>) -> Self {
         self.authority = Some(host.into());
         self
+    }
+
+    /// Adds a header of the requests that are meant, which chooses the routes where the listener has several scopes of them
+    /// (SRDS). Its name is the same in every case; of one that is added several times, the first value counts.
+    ///
+    /// A resolution is for one class of requests: those whose headers lead to the same scope. `:authority` and `host` are the
+    /// [authority](Self::with_authority) unless they are added here. The headers that routes match are not these, but those of
+    /// each request, which the snapshot is asked with.
+    ///
+    /// ```
+    /// use xdskit::config::Target;
+    ///
+    /// let eu = Target::new("xds:///shop").with_header("x-region", "eu");
+    /// assert_ne!(eu, Target::new("xds:///shop"));
+    /// ```
+    #[must_use]
+    pub fn with_header(mut self, name: impl Into<Arc<str>>, value: impl Into<Arc<str>>) -> Self {
+        self.headers = self.headers.iter().cloned().chain([(name.into(), value.into())]).collect();
+        self
+    }
+
+    /// The headers that choose the scope, in the order in which they were added.
+    pub(crate) fn headers(&self) -> &Arc<[(Arc<str>, Arc<str>)]> {
+        &self.headers
     }
 
     /// The target as it is written.

@@ -14,7 +14,7 @@ use crate::{
     cache::Entry,
     error::{Subject, WatchError},
     observed::{ErasedMembers, Member},
-    protocol::{EntryId, GroupId, Output, ServerId, Sub, TypeId, ViewId},
+    protocol::{EntryId, GroupId, ServerId, Sub, TypeId, ViewId},
     resource::Erased,
 };
 
@@ -307,9 +307,9 @@ impl Engine {
                 type_url,
                 node: self.node_id.clone(),
             });
-            let notify = |view: &ViewId| Output::Notify { view: *view, observed: members.clone() };
-            let views = glob.map_or(&*collection.views, |glob| &glob.views);
-            self.outputs.extend(views.iter().map(notify));
+            for view in glob.map_or(&*collection.views, |glob| &glob.views) {
+                self.walks.deliver(&mut self.outputs, *view, members.clone());
+            }
         }
     }
 

@@ -14,10 +14,10 @@ use crate::{
     name::ResourceName,
     observed::Observed,
     protocol::{Contact, Output, TypeId, ViewId},
-    resolve::{About, Endpoints, HostOrder, Key, Order, Resolved, Resolver, Seen, Source},
+    resolve::{About, Endpoints, HostOrder, Key, Order, Resolved, Resolver, Seen, Source, Times},
     resource::{
         Cluster, ClusterLoadAssignment, Erased, Listener, Resource, ResourceType, RouteConfiguration,
-        VirtualHost,
+        ScopedRouteConfiguration, VirtualHost,
     },
 };
 
@@ -51,10 +51,13 @@ impl Engine {
                 let about = About {
                     target: target.as_str().into(),
                     authority: target.authority().unwrap_or(&service).into(),
+                    headers: target.headers().clone(),
                     listener: listener.as_str().into(),
                     node_id: self.node_id.clone(),
                 };
-                let resolver = Resolver::new(about, self.settings.deletion_grace);
+                let times =
+                    Times { grace: self.settings.deletion_grace, timeout: self.settings.resource_timeout };
+                let resolver = Resolver::new(about, times);
                 self.walks.walks.insert(view, Walk { resolver, views: BTreeMap::new() });
                 self.walks.touched.insert(view);
                 self.views.insert(view, View::Walk);
@@ -134,7 +137,14 @@ impl Engine {
             if self.follow_turn(now) {
                 continue;
             }
-            let Some(view) = self.walks.touched.pop_first() else { return self.flush() };
+            let Some(view) = self.walks.touched.pop_first() else {
+                self.flush();
+                // The members of collections come last.
+                if self.walks.inbox.is_empty() {
+                    return;
+                }
+                continue;
+            };
             for order in self.walks.settle(view, now) {
                 self.follow_order(view, order, now);
             }
@@ -169,6 +179,10 @@ impl Engine {
         match key {
             Key::Listener(name) => {
                 self.begin(view, ResourceType::of::<Listener>(), Names::One(name.into()), now)
+            }
+            Key::Scopes(name) => {
+                let names = if &*name == Key::ALL { Names::All } else { Names::Collection(name.into()) };
+                self.begin(view, ResourceType::of::<ScopedRouteConfiguration>(), names, now);
             }
             Key::Routes(name) => {
                 self.begin(view, ResourceType::of::<RouteConfiguration>(), Names::One(name.into()), now);
@@ -220,9 +234,12 @@ impl Engine {
     fn unwatch_for_walk(&mut self, key: &Key, view: ViewId, now: Instant) {
         self.walks.owners.remove(&view);
         match key {
-            Key::Listener(_) | Key::Routes(_) | Key::VirtualHost(_) | Key::Cluster(_) | Key::Endpoints(_) => {
-                self.end(view, now)
-            }
+            Key::Listener(_)
+            | Key::Scopes(_)
+            | Key::Routes(_)
+            | Key::VirtualHost(_)
+            | Key::Cluster(_)
+            | Key::Endpoints(_) => self.end(view, now),
             Key::Host(address) => self.hosts.unwatch(view, address),
         }
     }
@@ -279,6 +296,10 @@ impl Walks {
     fn tell(&mut self, view: ViewId, observed: &Erased) {
         self.tell_resolver(view, |key| match key {
             Key::Listener(_) => Seen::Listener(typed(observed)),
+            Key::Scopes(_) => {
+                let members = observed.clone().downcast();
+                Seen::Scopes(members.expect("what is published for a collection are its members"))
+            }
             Key::Routes(_) => Seen::Routes(typed(observed)),
             Key::VirtualHost(_) => Seen::VirtualHost(typed(observed)),
             Key::Cluster(name) => Seen::Cluster(name.clone(), typed(observed)),

@@ -158,6 +158,7 @@ impl Draft {
             authority: authority.into(),
             listener: parse(&listener),
             routes,
+            scope: None,
             virtual_host: HostChoice::Inline(virtual_host),
             warnings,
         };

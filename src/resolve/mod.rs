@@ -17,6 +17,7 @@ mod link;
 mod node;
 mod query;
 mod resolver;
+mod scopes;
 mod snapshot;
 mod view;
 mod way;
@@ -34,7 +35,7 @@ pub use self::{
 pub(crate) use self::{
     dns::{HostOrder, Hosts},
     node::{Endpoints, Source},
-    resolver::{About, Key, Order, Resolver, Seen},
+    resolver::{About, Key, Order, Resolver, Seen, Times},
 };
 
 use crate::error::WatchError;

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     error::WatchError,
-    observed::Observed,
+    observed::{ErasedMembers, Observed},
     resource::{Cluster, Listener, RouteConfiguration, VirtualHost, cluster::HostPort},
 };
 
@@ -50,14 +50,27 @@ pub(crate) struct About {
     pub(crate) target: Arc<str>,
     /// The host that chooses the virtual host.
     pub(crate) authority: Arc<str>,
+    /// The headers that choose the scope.
+    pub(crate) headers: Arc<[(Arc<str>, Arc<str>)]>,
     pub(crate) listener: Arc<str>,
     pub(crate) node_id: Arc<str>,
+}
+
+/// How long a resolution waits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Times {
+    /// For something that takes the place of what is in use and deleted.
+    pub(crate) grace: Duration,
+    /// For scopes.
+    pub(crate) timeout: Duration,
 }
 
 /// Something that a resolution watches.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
     Listener(Arc<str>),
+    /// All scopes of a collection, or of the server by `*`.
+    Scopes(Arc<str>),
     Routes(Arc<str>),
     VirtualHost(Arc<str>),
     Cluster(Arc<str>),
@@ -69,6 +82,7 @@ pub(crate) enum Key {
 #[derive(Debug, Clone)]
 pub(crate) enum Seen {
     Listener(Arc<Observed<Listener>>),
+    Scopes(Arc<ErasedMembers>),
     Routes(Arc<Observed<RouteConfiguration>>),
     VirtualHost(Arc<Observed<VirtualHost>>),
     Cluster(Arc<str>, Arc<Observed<Cluster>>),
@@ -84,9 +98,9 @@ pub(crate) enum Order {
 }
 
 impl Resolver {
-    pub(crate) fn new(about: About, grace: Duration) -> Self {
-        let graph = Graph::new(about.node_id.clone(), grace);
-        let mut way = Way::new(about, grace);
+    pub(crate) fn new(about: About, times: Times) -> Self {
+        let graph = Graph::new(about.node_id.clone(), times.grace);
+        let mut way = Way::new(about, times);
         let orders = way.take_orders().into();
         Self { way, stale: false, next: None, current: None, failed: None, graph, orders }
     }
@@ -95,6 +109,7 @@ impl Resolver {
     pub(crate) fn handle(&mut self, seen: Seen) {
         match seen {
             Seen::Listener(seen) => self.way.on_listener(seen),
+            Seen::Scopes(seen) => self.way.on_scopes(seen),
             Seen::Routes(seen) => self.way.on_routes(seen),
             Seen::VirtualHost(seen) => self.way.on_virtual_host(seen),
             Seen::Cluster(name, seen) => return self.graph.on_cluster(&name, seen),
@@ -187,9 +202,9 @@ impl Resolver {
         changed
     }
 
-    /// When something that is in use on the way and deleted stops to serve.
+    /// When the way is to be followed again though nothing was told.
     fn way_timeout(&self) -> Option<Instant> {
-        self.way.next_timeout().filter(|_| self.current.is_some())
+        self.way.next_timeout(self.current.is_some())
     }
 
     fn prepare(&mut self, stem: Option<Arc<Stem>>) {
@@ -215,7 +230,12 @@ impl Resolver {
 impl Stem {
     /// Whether it is of the same listener and routes as another.
     fn is_of(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.listener, &other.listener)
+        let same_scope = match (&self.scope, &other.scope) {
+            (Some(scope), Some(other)) => Arc::ptr_eq(scope, other),
+            (scope, other) => scope.is_none() && other.is_none(),
+        };
+        same_scope
+            && Arc::ptr_eq(&self.listener, &other.listener)
             && Arc::ptr_eq(&self.routes, &other.routes)
             && self.virtual_host.is_same(&other.virtual_host)
     }
@@ -226,6 +246,11 @@ impl Stem {
         let names: BTreeSet<_> = routes.iter().flat_map(|route| route.action.clusters()).collect();
         names.into_iter().cloned().collect()
     }
+}
+
+impl Key {
+    /// The name of everything that a server has.
+    pub(crate) const ALL: &str = "*";
 }
 
 impl From<&Source> for Key {

@@ -4,7 +4,9 @@ use imbl::OrdMap;
 
 use crate::{
     error::WatchError,
-    resource::{Cluster, ClusterLoadAssignment, Listener, RouteConfiguration, VirtualHost},
+    resource::{
+        Cluster, ClusterLoadAssignment, Listener, RouteConfiguration, ScopedRouteConfiguration, VirtualHost,
+    },
 };
 
 /// What a target resolves to: a listener, its routes, and every cluster that the routes of the target's virtual host
@@ -26,6 +28,8 @@ pub(crate) struct Stem {
     /// The host that chose the virtual host.
     pub(crate) authority: Arc<str>,
     pub(crate) listener: Arc<Listener>,
+    /// The scope that leads to the routes, if the listener has such.
+    pub(crate) scope: Option<Arc<ScopedRouteConfiguration>>,
     pub(crate) routes: Arc<RouteConfiguration>,
     pub(crate) virtual_host: HostChoice,
     /// Why the listener or the routes may be stale.
@@ -73,6 +77,11 @@ impl Snapshot {
     /// The listener.
     pub fn listener(&self) -> &Arc<Listener> {
         &self.stem.listener
+    }
+
+    /// The scope whose key the headers of the target have, where the listener chooses its routes so.
+    pub fn scope(&self) -> Option<&Arc<ScopedRouteConfiguration>> {
+        self.stem.scope.as_ref()
     }
 
     /// The routes of the listener, those of other hosts among them.

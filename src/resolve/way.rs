@@ -1,25 +1,27 @@
-use std::{
-    mem,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{mem, sync::Arc, time::Instant};
 
 use super::{
     leg::{End, Leg},
-    resolver::{About, Key, Order},
+    resolver::{About, Key, Order, Times},
+    scopes::{Chosen, Scopes},
     snapshot::{HostChoice, Stem},
 };
 use crate::{
     error::{Blame, Code, Subject, WatchError},
-    observed::Observed,
-    resource::{Listener, Resource, RouteConfiguration, VirtualHost, listener::RouteSource},
+    observed::{ErasedMembers, Observed},
+    resource::{
+        Listener, Resource, RouteConfiguration, VirtualHost,
+        listener::RouteSource,
+        scope::{ScopeSource, ScopedRoutes},
+        scoped_route::ScopedRouteSource,
+    },
 };
 
 /// The way from the listener of a target to the virtual host for its authority.
 ///
 /// ```text
-///  listener ─▶ routes ─┬─▶ virtual host in them
-///                      └─▶ virtual host on demand (VHDS)
+///  listener ─┬───────────┬─▶ routes ─┬─▶ virtual host in them
+///            └─▶ scope ──┘           └─▶ virtual host on demand (VHDS)
 /// ```
 ///
 /// Each step names what is watched for the next, or says why there is no way on.
@@ -27,28 +29,33 @@ use crate::{
 pub(super) struct Way {
     about: About,
     listener: Option<Arc<Observed<Listener>>>,
+    scopes: Scopes,
     routes: Leg<RouteConfiguration>,
     virtual_host: Leg<VirtualHost>,
-    /// For how long what is in use outlives its deletion.
-    grace: Duration,
+    times: Times,
     orders: Vec<Order>,
 }
 
 impl Way {
-    pub(super) fn new(about: About, grace: Duration) -> Self {
+    pub(super) fn new(about: About, times: Times) -> Self {
         let watch = Order::Watch(Key::Listener(about.listener.clone()));
         Self {
+            scopes: Scopes::new(about.node_id.clone(), times),
             about,
             listener: None,
             routes: Leg::new(Key::Routes),
             virtual_host: Leg::new(Key::VirtualHost),
-            grace,
+            times,
             orders: vec![watch],
         }
     }
 
     pub(super) fn on_listener(&mut self, seen: Arc<Observed<Listener>>) {
         self.listener = Some(seen);
+    }
+
+    pub(super) fn on_scopes(&mut self, seen: Arc<ErasedMembers>) {
+        self.scopes.on_seen(seen);
     }
 
     pub(super) fn on_routes(&mut self, seen: Arc<Observed<RouteConfiguration>>) {
@@ -64,18 +71,22 @@ impl Way {
         mem::take(&mut self.orders)
     }
 
-    /// Until when something that is in use and deleted serves on.
-    pub(super) fn next_timeout(&self) -> Option<Instant> {
-        self.routes.grace().into_iter().chain(self.virtual_host.grace()).min()
+    /// When to follow it again though nothing was told: when something that is in use and deleted stops to serve, if a tree is
+    /// in use, or the scopes are late.
+    pub(super) fn next_timeout(&self, in_use: bool) -> Option<Instant> {
+        let graces = [self.scopes.grace(), self.routes.grace(), self.virtual_host.grace()];
+        graces.into_iter().flatten().filter(|_| in_use).chain(self.scopes.deadline()).min()
     }
 
     /// Goes from the listener as far as it leads. `current` is the tree in use.
     pub(super) fn follow(&mut self, current: Option<&Stem>, now: Instant) -> Result<Stem, End> {
+        self.scopes.begin();
         self.routes.begin();
         self.virtual_host.begin();
         let found = self.find(current, now);
         // While the way is blocked, what was behind is needed again as soon as it is open.
         if !matches!(found, Err(End::Blocked(_))) {
+            self.scopes.end(&mut self.orders);
             self.routes.end(&mut self.orders);
             self.virtual_host.end(&mut self.orders);
         }
@@ -85,13 +96,26 @@ impl Way {
     fn find(&mut self, current: Option<&Stem>, now: Instant) -> Result<Stem, End> {
         let (listener, warning) = self.listener()?;
         let mut warnings: Vec<_> = warning.into_iter().collect();
-        let routes = match listener.api().map(|api| &api.routes) {
-            None => return Err(End::Nowhere(self.no_api_listener())),
-            Some(RouteSource::Inline(routes)) => routes.clone(),
-            Some(RouteSource::Rds(name)) => {
+        let api = listener.api().ok_or_else(|| End::Nowhere(self.no_api_listener()))?;
+        let mut scope = None;
+        let source = match &api.routes {
+            RouteSource::Rds(name) => Source::Rds(name),
+            RouteSource::Inline(routes) => Source::Inline(routes),
+            RouteSource::Scoped(scoped) => {
+                let chosen = self.scope(&listener, scoped, current, now)?;
+                warnings.extend(chosen.warnings);
+                match &scope.insert(chosen.scope).routes {
+                    ScopedRouteSource::Rds(name) => Source::Rds(name),
+                    ScopedRouteSource::Inline(routes) => Source::Inline(routes),
+                }
+            }
+        };
+        let routes = match source {
+            Source::Inline(routes) => routes.clone(),
+            Source::Rds(name) => {
                 self.routes.lead(name, &mut self.orders);
                 let in_use = current.is_some_and(|current| current.routes.name == *name);
-                let (routes, warning) = self.routes.step(in_use, self.grace, now)?;
+                let (routes, warning) = self.routes.step(in_use, self.times.grace, now)?;
                 warnings.extend(warning);
                 routes
             }
@@ -103,7 +127,31 @@ impl Way {
         };
         warnings.extend(warning);
         let (target, authority) = (self.about.target.clone(), self.about.authority.clone());
-        Ok(Stem { target, authority, listener, routes, virtual_host, warnings })
+        Ok(Stem { target, authority, listener, scope, routes, virtual_host, warnings })
+    }
+
+    /// The scope whose key the headers of the target have.
+    fn scope(
+        &mut self,
+        listener: &Listener,
+        scoped: &ScopedRoutes,
+        current: Option<&Stem>,
+        now: Instant,
+    ) -> Result<Chosen, End> {
+        let about = (Listener::TYPE_URL, listener.name.clone());
+        let key = scoped.key(|name| self.about.header(name)).map_err(|fragment| {
+            let text =
+                format!("could not find a scope: the target lacks {fragment}, which is a part of the key");
+            End::Nowhere(self.error(Code::NotFound, about.clone(), text))
+        })?;
+        match &scoped.scopes {
+            ScopeSource::Inline(list) => self.scopes.choose(list, &key, about),
+            ScopeSource::Srds(collection) => {
+                self.scopes.lead(collection.as_ref(), &mut self.orders, now);
+                let in_use = current.and_then(|current| current.scope.as_deref());
+                self.scopes.step(&key, in_use, now)
+            }
+        }
     }
 
     /// The virtual host that the server has for the authority, beside those in the routes.
@@ -119,11 +167,11 @@ impl Way {
             HostChoice::OnDemand(other, _) => *other == name,
             HostChoice::Inline(_) => false,
         });
-        let (host, warning) = self.virtual_host.step(in_use, self.grace, now)?;
+        let (host, warning) = self.virtual_host.step(in_use, self.times.grace, now)?;
         match host.fit(&self.about.authority) {
             Some(_) => Ok((HostChoice::OnDemand(name, host), warning)),
             None => {
-                let domains = some_of(host.domains.iter().map(|domain| domain.as_str()));
+                let domains = some_of(host.domains.iter().map(|domain| domain.as_str().to_owned()));
                 let text = format!("it is not for {:?}; its domains are: {domains}", self.about.authority);
                 Err(End::Nowhere(self.error(Code::NotFound, (VirtualHost::TYPE_URL, name), text)))
             }
@@ -147,7 +195,7 @@ impl Way {
 
     fn no_virtual_host(&self, listener: &Listener, routes: &RouteConfiguration) -> WatchError {
         let domains = routes.virtual_hosts.iter().flat_map(|host| &host.domains);
-        let domains = some_of(domains.map(|domain| domain.as_str()));
+        let domains = some_of(domains.map(|domain| domain.as_str().to_owned()));
         let text =
             format!("could not find VirtualHost for {:?}; the domains are: {domains}", self.about.authority);
         // Routes within a listener need no name.
@@ -163,14 +211,29 @@ impl Way {
     }
 }
 
+/// Where routes are.
+enum Source<'a> {
+    Rds(&'a Arc<str>),
+    Inline(&'a Arc<RouteConfiguration>),
+}
+
+impl About {
+    /// The first value of a header of the target. That of the host is the authority, unless it says otherwise.
+    fn header(&self, name: &str) -> Option<&str> {
+        let mut named = self.headers.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name));
+        let is_host = [":authority", "host"].iter().any(|host| host.eq_ignore_ascii_case(name));
+        named.next().map(|(_, value)| &**value).or_else(|| is_host.then_some(&*self.authority))
+    }
+}
+
 /// The first few texts, for an error.
-fn some_of<'a>(texts: impl Iterator<Item = &'a str>) -> String {
+pub(super) fn some_of(texts: impl Iterator<Item = String>) -> String {
     let mut texts = texts.take(SHOWN + 1).collect::<Vec<_>>();
     if texts.len() > SHOWN {
-        texts[SHOWN] = "…";
+        texts[SHOWN] = "…".to_owned();
     }
     if texts.is_empty() { "none".to_owned() } else { texts.join(", ") }
 }
 
-/// How many domains an error lists.
+/// How many domains or keys an error lists.
 const SHOWN: usize = 8;

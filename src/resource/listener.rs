@@ -11,6 +11,7 @@ use super::{
     filter_chain::SocketListener,
     http_filter::{self, HttpFilter, Side},
     parts,
+    scope::ScopedRoutes,
 };
 use crate::pb::{
     envoy::{
@@ -71,6 +72,9 @@ pub enum RouteSource {
     /// In the listener itself.
     #[serde(rename = "route_config")]
     Inline(Arc<RouteConfiguration>),
+    /// Chosen by the headers of a request. Only a client's listener has such.
+    #[serde(rename = "scoped_routes")]
+    Scoped(Arc<ScopedRoutes>),
 }
 
 impl Listener {
@@ -126,7 +130,7 @@ impl HttpConnectionManager {
         if !message.original_ip_detection_extensions.is_empty() {
             return Err(Invalid::field("original_ip_detection_extensions", "not supported; must be empty"));
         }
-        let routes = RouteSource::parse(message.route_specifier, cx)?;
+        let routes = RouteSource::parse(message.route_specifier, side, cx)?;
         let options = message.common_http_protocol_options.unwrap_or_default();
         let max_stream_duration = options.max_stream_duration.as_ref().map(parts::duration).transpose();
         Ok(Self {
@@ -139,7 +143,7 @@ impl HttpConnectionManager {
 }
 
 impl RouteSource {
-    fn parse(specifier: Option<RouteSpecifier>, cx: &Context<'_>) -> Result<Self, Invalid> {
+    fn parse(specifier: Option<RouteSpecifier>, side: Side, cx: &Context<'_>) -> Result<Self, Invalid> {
         match specifier {
             Some(RouteSpecifier::Rds(rds)) => {
                 parts::same_stream(rds.config_source.as_ref())
@@ -152,9 +156,14 @@ impl RouteSource {
             Some(RouteSpecifier::RouteConfig(inline)) => RouteConfiguration::parse_message(inline, cx)
                 .map(|inline| Self::Inline(Arc::new(inline)))
                 .map_err(|e| e.at("route_config")),
-            Some(RouteSpecifier::ScopedRoutes(_)) => {
-                Err(Invalid::field("scoped_routes", "not supported; expected rds or route_config"))
-            }
+            Some(RouteSpecifier::ScopedRoutes(scoped)) => match side {
+                Side::Client => ScopedRoutes::parse(scoped, cx)
+                    .map(|scoped| Self::Scoped(Arc::new(scoped)))
+                    .map_err(|e| e.at("scoped_routes")),
+                Side::Server => {
+                    Err(Invalid::field("scoped_routes", "not supported; expected rds or route_config"))
+                }
+            },
             None => Err(Invalid::new("no route specifier; expected rds or route_config")),
         }
     }

@@ -47,6 +47,7 @@ pub mod route_action;
 pub mod route_lookup;
 pub mod route_match;
 pub mod runtime;
+pub mod scope;
 pub mod scoped_route;
 pub mod secret;
 pub mod tls;

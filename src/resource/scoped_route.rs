@@ -6,7 +6,7 @@ use bytes::Bytes;
 use prost::Message;
 use serde::Serialize;
 
-use super::{Context, Invalid, Resource, RouteConfiguration, listener::RouteSource};
+use super::{Context, Invalid, Resource, RouteConfiguration};
 use crate::pb::envoy::config::route::v3::{self as pb, scoped_route_configuration::key::fragment};
 
 /// Chooses a route configuration by a key, whose parts are built from the request.
@@ -19,16 +19,30 @@ pub struct ScopedRouteConfiguration {
     pub key: Box<[Box<str>]>,
     /// The routes of requests that have the key.
     #[serde(flatten)]
-    pub routes: RouteSource,
-    /// Whether the routes are only needed once a request has the key.
+    pub routes: ScopedRouteSource,
+    /// Whether the routes are only needed once a request has the key. Resolutions ask for those of their own scope alone,
+    /// whatever it says.
     pub on_demand: bool,
 }
 
-impl Resource for ScopedRouteConfiguration {
-    const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration";
+/// Where the routes of a scope are.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ScopedRouteSource {
+    /// In a resource of this name, from the server that sent the scope.
+    #[serde(rename = "route_config_name")]
+    Rds(Arc<str>),
+    /// In the scope itself.
+    #[serde(rename = "route_config")]
+    Inline(Arc<RouteConfiguration>),
+}
 
-    fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
-        let message = pb::ScopedRouteConfiguration::decode(bytes)?;
+impl ScopedRouteConfiguration {
+    pub(super) fn parse_message(
+        message: pb::ScopedRouteConfiguration,
+        cx: &Context<'_>,
+    ) -> Result<Self, Invalid> {
         if message.name.is_empty() {
             return Err(Invalid::field("name", "must not be empty"));
         }
@@ -47,14 +61,22 @@ impl Resource for ScopedRouteConfiguration {
                 return Err(Invalid::field("route_configuration_name", reason));
             }
             (Some(inline), _) => RouteConfiguration::parse_message(inline, cx)
-                .map(|inline| RouteSource::Inline(Arc::new(inline)))
+                .map(|inline| ScopedRouteSource::Inline(Arc::new(inline)))
                 .map_err(|e| e.at("route_configuration"))?,
             (None, name) if name.is_empty() => {
                 return Err(Invalid::new("neither route_configuration nor route_configuration_name is set"));
             }
-            (None, name) => RouteSource::Rds(name.into()),
+            (None, name) => ScopedRouteSource::Rds(name.into()),
         };
         Ok(Self { name: message.name.into(), key, routes, on_demand: message.on_demand })
+    }
+}
+
+impl Resource for ScopedRouteConfiguration {
+    const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration";
+
+    fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+        Self::parse_message(pb::ScopedRouteConfiguration::decode(bytes)?, cx)
     }
 }
 
@@ -111,7 +133,9 @@ mod tests {
             route_configuration_name: String::new(),
             ..message()
         };
-        assert!(matches!(parse(inline).unwrap().routes, RouteSource::Inline(own) if &*own.name == "own"));
+        assert!(
+            matches!(parse(inline).unwrap().routes, ScopedRouteSource::Inline(own) if &*own.name == "own")
+        );
     }
 
     #[test]

@@ -4,6 +4,7 @@ mod dns;
 mod errors;
 mod holds;
 mod on_demand;
+mod scopes;
 mod targets;
 mod tree;
 
@@ -16,7 +17,7 @@ use xdskit::{
     resolve::ClusterView,
     testing::{
         ControlPlane,
-        resources::{RouteConfigBuilder, cluster, endpoints, listener, route, route_config},
+        resources::{RouteConfigBuilder, cluster, endpoints, listener, route, route_config, scope},
     },
 };
 

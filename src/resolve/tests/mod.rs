@@ -5,3 +5,4 @@ mod plugins;
 mod rig;
 mod rules;
 mod scale;
+mod scopes;

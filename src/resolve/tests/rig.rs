@@ -11,15 +11,17 @@ use super::super::{
 };
 use crate::{
     error::{Blame, Code, Subject},
-    observed::Observed,
+    observed::{ErasedMembers, Member, Observed},
     pb::envoy::config::route::v3::VirtualHost,
-    resource::{Context, Resource, Version, cluster::HostPort},
+    resource::{Context, Resource, ScopedRouteConfiguration, Version, cluster::HostPort},
     testing::resources::{
-        ClusterBuilder, EndpointsBuilder, ListenerBuilder, RouteConfigBuilder, route, route_config,
+        ClusterBuilder, EndpointsBuilder, ListenerBuilder, RouteConfigBuilder, ScopeBuilder, route,
+        route_config,
     },
 };
 
 pub(super) const GRACE: Duration = Duration::from_secs(1);
+pub(super) const TIMEOUT: Duration = Duration::from_secs(15);
 
 /// A resolver of `xds:///shop`, and its clock.
 pub(super) struct Rig {
@@ -35,13 +37,19 @@ impl Rig {
     }
 
     pub(super) fn with_authority(authority: &str) -> Self {
+        Self::with_headers(authority, &[])
+    }
+
+    pub(super) fn with_headers(authority: &str, headers: &[(&str, &str)]) -> Self {
         let about = About {
             target: "xds:///shop".into(),
             authority: authority.into(),
+            headers: headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
             listener: "shop".into(),
             node_id: "n".into(),
         };
-        let mut rig = Self { resolver: Resolver::new(about, GRACE), now: Instant::now(), tree: None };
+        let resolver = Resolver::new(about, Times { grace: GRACE, timeout: TIMEOUT });
+        let mut rig = Self { resolver, now: Instant::now(), tree: None };
         assert_eq!(rig.orders(), ["+listener shop"]);
         rig
     }
@@ -70,6 +78,11 @@ impl Rig {
     /// A virtual host by itself, of this name and for this domain, that leads to a cluster of its own.
     pub(super) fn virtual_host(&mut self, (name, domain): (&str, &str), cluster: &str) -> Vec<String> {
         self.tell(Seen::VirtualHost(present(&virtual_host((name, domain), cluster), None)))
+    }
+
+    /// All scopes that there are.
+    pub(super) fn scopes(&mut self, scopes: &[ScopeBuilder]) -> Vec<String> {
+        self.tell(Seen::Scopes(members(scopes, true, None)))
     }
 
     pub(super) fn no_virtual_host(&mut self, name: &str, code: Code) -> Vec<String> {
@@ -153,6 +166,26 @@ impl Rig {
     }
 }
 
+/// The members of a set of scopes.
+pub(super) fn members(
+    scopes: &[ScopeBuilder],
+    complete: bool,
+    warning: Option<WatchError>,
+) -> Arc<ErasedMembers> {
+    let member = |scope: &ScopeBuilder| {
+        let message = scope.clone().into_message();
+        let member: Arc<Observed<ScopedRouteConfiguration>> = present(&message, None);
+        (Arc::from(message.name), Member(member))
+    };
+    Arc::new(ErasedMembers {
+        map: scopes.iter().map(member).collect(),
+        complete,
+        warning,
+        type_url: ScopedRouteConfiguration::TYPE_URL,
+        node: "n".into(),
+    })
+}
+
 /// A virtual host for one domain, that leads to one cluster.
 pub(super) fn virtual_host((name, domain): (&str, &str), cluster: &str) -> VirtualHost {
     let config = route_config("").virtual_host([domain], [route::prefix("/").cluster(cluster)]);
@@ -179,6 +212,7 @@ pub(super) fn error<T: Resource>(name: &str, code: Code) -> WatchError {
 fn say_key(key: &Key) -> String {
     match key {
         Key::Listener(name) => format!("listener {name}"),
+        Key::Scopes(collection) => format!("scopes {collection}"),
         Key::Routes(name) => format!("routes {name}"),
         Key::VirtualHost(name) => format!("virtual host {name}"),
         Key::Cluster(name) => format!("cluster {name}"),
@@ -194,7 +228,8 @@ fn say_tree(tree: &Snapshot) -> String {
         HostChoice::Inline(_) => String::new(),
         HostChoice::OnDemand(_, host) => format!(" {}", host.name),
     };
-    format!("{}{on_demand}: {}{}", tree.stem.routes.name, clusters.join(" "), warnings.concat())
+    let scope = tree.stem.scope.as_ref().map(|scope| format!("{} > ", scope.name)).unwrap_or_default();
+    format!("{scope}{}{on_demand}: {}{}", tree.stem.routes.name, clusters.join(" "), warnings.concat())
 }
 
 fn say_entry(entry: &ClusterEntry) -> String {

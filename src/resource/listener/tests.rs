@@ -103,9 +103,9 @@ fn l5_rejects_a_manager_without_routes() {
 }
 
 #[test]
-fn l6_rejects_scoped_routes() {
+fn l6_rejects_bad_scoped_routes() {
     let scoped = routed(Some(RouteSpecifier::ScopedRoutes(hcm::ScopedRoutes::default())));
-    assert_eq!(told(&scoped), "scoped_routes: not supported; expected rds or route_config");
+    assert_eq!(told(&scoped), "scoped_routes.name: must not be empty");
 }
 
 #[test]

@@ -1,11 +1,19 @@
-use super::{RouteConfigBuilder, ads, any, builder};
+use super::{RouteConfigBuilder, ScopeBuilder, ads, any, builder};
 use crate::pb::envoy::{
     config::listener::v3::{ApiListener, Listener},
     extensions::filters::{
         http::router::v3::Router,
         network::http_connection_manager::v3::{
-            HttpConnectionManager, HttpFilter, Rds, http_connection_manager::RouteSpecifier,
+            HttpConnectionManager, HttpFilter, Rds, ScopedRds, ScopedRouteConfigurationsList, ScopedRoutes,
+            http_connection_manager::RouteSpecifier,
             http_filter::ConfigType,
+            scoped_routes::{
+                ConfigSpecifier, ScopeKeyBuilder,
+                scope_key_builder::{
+                    FragmentBuilder,
+                    fragment_builder::{self, HeaderValueExtractor, header_value_extractor::ExtractType},
+                },
+            },
         },
     },
 };
@@ -35,6 +43,52 @@ impl ListenerBuilder {
     #[must_use]
     pub fn inline_routes(self, routes: RouteConfigBuilder) -> Self {
         self.routes(RouteSpecifier::RouteConfig(routes.into_message()))
+    }
+
+    /// Chooses the routes by a scope whose key is built from these headers: all scopes that the same server has (SRDS).
+    #[must_use]
+    pub fn srds<N: Into<String>>(self, headers: impl IntoIterator<Item = N>) -> Self {
+        self.srds_in("", headers)
+    }
+
+    /// The same of the scopes of a collection, by its `xdstp:` name.
+    #[must_use]
+    pub fn srds_in<N: Into<String>>(
+        self,
+        collection: impl Into<String>,
+        headers: impl IntoIterator<Item = N>,
+    ) -> Self {
+        let scoped_rds =
+            ScopedRds { scoped_rds_config_source: Some(ads()), srds_resources_locator: collection.into() };
+        self.scoped(headers, ConfigSpecifier::ScopedRds(scoped_rds))
+    }
+
+    /// Chooses the routes by a scope whose key is built from these headers, and carries the scopes itself.
+    #[must_use]
+    pub fn inline_scopes<N: Into<String>>(
+        self,
+        headers: impl IntoIterator<Item = N>,
+        scopes: impl IntoIterator<Item = ScopeBuilder>,
+    ) -> Self {
+        let scopes = scopes.into_iter().map(ScopeBuilder::into_message);
+        let list = ScopedRouteConfigurationsList { scoped_route_configurations: scopes.collect() };
+        self.scoped(headers, ConfigSpecifier::ScopedRouteConfigurationsList(list))
+    }
+
+    fn scoped<N: Into<String>>(self, headers: impl IntoIterator<Item = N>, scopes: ConfigSpecifier) -> Self {
+        let fragments = headers.into_iter().map(|name| FragmentBuilder {
+            r#type: Some(fragment_builder::Type::HeaderValueExtractor(HeaderValueExtractor {
+                name: name.into(),
+                extract_type: Some(ExtractType::Index(0)),
+                ..HeaderValueExtractor::default()
+            })),
+        });
+        self.routes(RouteSpecifier::ScopedRoutes(ScopedRoutes {
+            name: "scopes".to_owned(),
+            scope_key_builder: Some(ScopeKeyBuilder { fragments: fragments.collect() }),
+            rds_config_source: Some(ads()),
+            config_specifier: Some(scopes),
+        }))
     }
 
     fn routes(mut self, routes: RouteSpecifier) -> Self {

@@ -27,12 +27,14 @@ mod collection;
 mod endpoints;
 mod listener;
 mod route_config;
+mod scope;
 
 pub use cluster::{ClusterBuilder, cluster};
 pub use collection::{CollectionBuilder, collection};
 pub use endpoints::{EndpointsBuilder, endpoints};
 pub use listener::{ListenerBuilder, listener};
 pub use route_config::{RouteBuilder, RouteConfigBuilder, RouteMatchBuilder, route, route_config};
+pub use scope::{ScopeBuilder, scope};
 
 use bytes::Bytes;
 use prost::Message;

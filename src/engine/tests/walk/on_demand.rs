@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// A resource in its wrapper, with other names that it has.
-fn wrapped(resource: impl Into<AnyResource>, name: &str, aliases: &[&str]) -> Wrapper {
+pub(super) fn wrapped(resource: impl Into<AnyResource>, name: &str, aliases: &[&str]) -> Wrapper {
     let resource = resource.into();
     Wrapper {
         name: name.into(),
@@ -41,7 +41,7 @@ fn shop(name: &str, cluster: &str) -> AnyResource {
     AnyResource::encode(VirtualHost::TYPE_URL, name, &host)
 }
 
-fn response<T: Resource>(resources: Vec<Wrapper>) -> DeltaDiscoveryResponse {
+pub(super) fn response<T: Resource>(resources: Vec<Wrapper>) -> DeltaDiscoveryResponse {
     DeltaDiscoveryResponse {
         nonce: "n".into(),
         type_url: T::TYPE_URL.into(),
@@ -52,7 +52,7 @@ fn response<T: Resource>(resources: Vec<Wrapper>) -> DeltaDiscoveryResponse {
 
 impl Rig {
     /// What a response of the incremental variant leads to, answers and reads left out.
-    fn heard(&mut self, response: &DeltaDiscoveryResponse) -> Vec<String> {
+    pub(super) fn heard(&mut self, response: &DeltaDiscoveryResponse) -> Vec<String> {
         let mut said = self.receive_raw(1, response.encode_to_vec());
         for _ in 0..4 {
             said.extend(self.sent(1));
@@ -63,7 +63,7 @@ impl Rig {
     }
 
     /// The clusters of the virtual host come, with an endpoint each.
-    fn serve(&mut self, name: &str) -> Vec<String> {
+    pub(super) fn serve(&mut self, name: &str) -> Vec<String> {
         let asked =
             self.heard(&response::<crate::resource::Cluster>(vec![wrapped(cluster(name), name, &[])]));
         assert_eq!(asked, [format!("send ClusterLoadAssignment +{name}")]);

@@ -55,6 +55,7 @@ impl Picture {
                 assert_eq!(generation, made.generation, "the listener's own routes");
                 (name.clone(), made.clone())
             }
+            RouteSource::Scoped(_) => unreachable!("the mesh has no scopes"),
         };
         let host = &snapshot.virtual_host().domains;
         let clusters: BTreeMap<_, _> =

@@ -206,6 +206,15 @@ fn s12_rejects_a_manager_by_the_rules_of_clients() {
     }
 }
 
+#[test]
+fn l6_rejects_scoped_routes_of_a_server() {
+    let route_specifier =
+        Some(hcm::http_connection_manager::RouteSpecifier::ScopedRoutes(hcm::ScopedRoutes::default()));
+    let manager = hcm::HttpConnectionManager { route_specifier, ..manager() };
+    let told = rejected(vec![with_manager(&manager)]);
+    assert!(told.ends_with("scoped_routes: not supported; expected rds or route_config"), "{told}");
+}
+
 /// As in C-core, the content of a chain that can never be chosen must be valid all the same.
 fn never_chosen(never: pb::FilterChainMatch) {
     let chosen = chain("chosen", to(&["10.0.0.0/8"]));

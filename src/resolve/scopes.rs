@@ -1,0 +1,195 @@
+use std::{sync::Arc, time::Instant};
+
+use super::{
+    leg::End,
+    resolver::{Key, Order, Times},
+    way::some_of,
+};
+use crate::{
+    error::{Blame, Code, Subject, WatchError},
+    observed::{ErasedMembers, Observed},
+    resource::{Resource, ScopedRouteConfiguration},
+};
+
+/// The scopes of a listener, of which one has the key of the target's requests.
+///
+/// All of a collection are watched, since only the server knows which one has what key. To look for it takes time for each of
+/// them whenever one changes.
+#[derive(Debug)]
+pub(super) struct Scopes {
+    watched: Option<Watched>,
+    /// The way leads over them.
+    wanted: bool,
+    times: Times,
+    node_id: Arc<str>,
+}
+
+#[derive(Debug)]
+struct Watched {
+    collection: Arc<str>,
+    seen: Option<Arc<ErasedMembers>>,
+    /// Until when the scope in use outlives its deletion.
+    grace: Option<Instant>,
+    /// When the server has had time enough to tell something.
+    deadline: Instant,
+    /// It was noticed that it has not.
+    is_late: bool,
+}
+
+/// The scope that has a key.
+#[derive(Debug)]
+pub(super) struct Chosen {
+    pub(super) scope: Arc<ScopedRouteConfiguration>,
+    /// Why it may be stale, and which others have the same key.
+    pub(super) warnings: Vec<WatchError>,
+}
+
+/// The fragments of a scope's key.
+type Fragments = [Box<str>];
+
+impl Scopes {
+    pub(super) fn new(node_id: Arc<str>, times: Times) -> Self {
+        Self { watched: None, wanted: false, times, node_id }
+    }
+
+    pub(super) fn on_seen(&mut self, seen: Arc<ErasedMembers>) {
+        if let Some(watched) = &mut self.watched {
+            watched.seen = Some(seen);
+        }
+    }
+
+    /// The way is about to be followed anew.
+    pub(super) fn begin(&mut self) {
+        self.wanted = false;
+    }
+
+    /// The way leads over the scopes of a collection, or over all that the server has: they are watched, and no others.
+    pub(super) fn lead(&mut self, collection: Option<&Arc<str>>, orders: &mut Vec<Order>, now: Instant) {
+        self.wanted = true;
+        let collection = collection.cloned().unwrap_or_else(|| Key::ALL.into());
+        if self.watched.as_ref().is_none_or(|watched| watched.collection != collection) {
+            orders.push(Order::Watch(Key::Scopes(collection.clone())));
+            let deadline = now + self.times.timeout;
+            let watched = Watched { collection, seen: None, grace: None, deadline, is_late: false };
+            let old = self.watched.replace(watched);
+            orders.extend(old.map(|old| Order::Unwatch(Key::Scopes(old.collection))));
+        }
+    }
+
+    /// The way was followed: what it does not lead over is let go.
+    pub(super) fn end(&mut self, orders: &mut Vec<Order>) {
+        let old = self.watched.take_if(|_| !self.wanted);
+        orders.extend(old.map(|old| Order::Unwatch(Key::Scopes(old.collection))));
+    }
+
+    /// When to look again, should the server not have told them until then.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let waiting = |watched: &&Watched| {
+            let told = |seen: &ErasedMembers| seen.complete || seen.warning.is_some();
+            !watched.is_late && !watched.seen.as_deref().is_some_and(told)
+        };
+        self.watched.as_ref().filter(waiting).map(|watched| watched.deadline)
+    }
+
+    /// Until when the scope in use serves on though it is deleted.
+    pub(super) fn grace(&self) -> Option<Instant> {
+        self.watched.as_ref().and_then(|watched| watched.grace)
+    }
+
+    /// The scope in a listener that has a key; the first of several.
+    pub(super) fn choose(
+        &self,
+        list: &[Arc<ScopedRouteConfiguration>],
+        key: &Fragments,
+        about: (&'static str, Arc<str>),
+    ) -> Result<Chosen, End> {
+        let mut with_key = list.iter().filter(|scope| *scope.key == *key);
+        let Some(scope) = with_key.next().cloned() else {
+            return Err(End::Nowhere(self.no_scope(about, key, list.iter().map(|scope| &**scope))));
+        };
+        let warnings = with_key.map(|other| self.same_key(&scope, other)).collect();
+        Ok(Chosen { scope, warnings })
+    }
+
+    /// The scope that has a key, among those that are watched. Of several it is the one in use, or else the first by name. One in
+    /// use serves on for a while after it is gone.
+    pub(super) fn step(
+        &mut self,
+        key: &Fragments,
+        in_use: Option<&ScopedRouteConfiguration>,
+        now: Instant,
+    ) -> Result<Chosen, End> {
+        let Some(watched) = &mut self.watched else { return Err(End::Unknown) };
+        watched.is_late |= watched.deadline <= now;
+        let (collection, is_late) = (watched.collection.clone(), watched.is_late);
+        let about = (ScopedRouteConfiguration::TYPE_URL, collection);
+        let Some(seen) = watched.seen.clone() else {
+            return Err(if is_late { End::Blocked(self.not_told(about)) } else { End::Unknown });
+        };
+        let scopes = || {
+            seen.map.values().filter_map(|member| match member.typed::<ScopedRouteConfiguration>() {
+                Observed::Present { resource, warning, .. } => Some((resource, warning)),
+                Observed::Absent { .. } | Observed::Pending => None,
+            })
+        };
+        let with_key: Vec<_> = scopes().filter(|(scope, _)| *scope.key == *key).collect();
+        let used = with_key.iter().position(|(scope, _)| in_use.is_some_and(|used| used.name == scope.name));
+        if let Some((scope, warning)) = with_key.get(used.unwrap_or_default()) {
+            self.set_grace(None);
+            let others = with_key.iter().filter(|(other, _)| !Arc::ptr_eq(scope, other));
+            let others = others.map(|(other, _)| self.same_key(scope, other));
+            let warnings = seen.warning.clone().into_iter().chain((*warning).clone()).chain(others);
+            return Ok(Chosen { scope: (*scope).clone(), warnings: warnings.collect() });
+        }
+        if !seen.complete {
+            return Err(match &seen.warning {
+                None if is_late => End::Blocked(self.not_told(about)),
+                None => End::Unknown,
+                Some(why) if why.is_transient() || why.is_rejected() => End::Blocked(why.clone()),
+                Some(why) => End::Nowhere(why.clone()),
+            });
+        }
+        let missing = self.no_scope(about, key, scopes().map(|(scope, _)| &**scope));
+        let until =
+            in_use.filter(|used| *used.key == *key).map(|_| self.grace().unwrap_or(now + self.times.grace));
+        self.set_grace(until);
+        Err(match until.is_some_and(|until| now < until) {
+            true => End::Blocked(missing),
+            false => End::Nowhere(missing),
+        })
+    }
+
+    fn set_grace(&mut self, until: Option<Instant>) {
+        if let Some(watched) = &mut self.watched {
+            watched.grace = until;
+        }
+    }
+
+    fn no_scope<'s>(
+        &self,
+        (type_url, name): (&'static str, Arc<str>),
+        key: &Fragments,
+        scopes: impl Iterator<Item = &'s ScopedRouteConfiguration>,
+    ) -> WatchError {
+        let keys = some_of(scopes.map(|scope| format!("{:?}", scope.key)));
+        let text = format!("could not find a scope with the key {key:?}; the keys are: {keys}");
+        WatchError::new(Code::NotFound, Blame::Peer, self.subject(type_url, name), text)
+    }
+
+    /// A wildcard has no does-not-exist timer, and a server without scopes may say nothing.
+    fn not_told(&self, (type_url, name): (&'static str, Arc<str>)) -> WatchError {
+        let text = format!("the server has not told its scopes within {:?}", self.times.timeout);
+        WatchError::new(Code::Unavailable, Blame::Peer, self.subject(type_url, name), text)
+    }
+
+    /// Only one of several scopes with the same key is used.
+    fn same_key(&self, used: &ScopedRouteConfiguration, other: &ScopedRouteConfiguration) -> WatchError {
+        let text = format!("is not used: scope {:?} has the same key {:?}", used.name, used.key);
+        let about = self.subject(ScopedRouteConfiguration::TYPE_URL, other.name.clone());
+        WatchError::new(Code::InvalidArgument, Blame::Peer, about, text)
+    }
+
+    fn subject(&self, type_url: &'static str, name: Arc<str>) -> Subject {
+        Subject { type_url, name, node: self.node_id.clone() }
+    }
+}

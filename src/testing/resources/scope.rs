@@ -1,0 +1,55 @@
+use super::{RouteConfigBuilder, builder};
+use crate::pb::envoy::config::route::v3::{
+    ScopedRouteConfiguration,
+    scoped_route_configuration::{
+        Key,
+        key::{Fragment, fragment::Type},
+    },
+};
+
+/// A scope whose requests have this key; it gets its routes from the route configuration of its own name unless told otherwise.
+///
+/// ```
+/// use xdskit::testing::resources::{listener, scope};
+///
+/// let listener = listener("shop").srds(["x-region"]);
+/// let eu = scope("eu-routes", ["eu"]);
+/// # let _: [xdskit::control_plane::AnyResource; 2] = [listener.into(), eu.into()];
+/// ```
+pub fn scope<K: Into<String>>(name: impl Into<String>, key: impl IntoIterator<Item = K>) -> ScopeBuilder {
+    let fragment = |text: K| Fragment { r#type: Some(Type::StringKey(text.into())) };
+    let name = name.into();
+    let message = ScopedRouteConfiguration {
+        name: name.clone(),
+        key: Some(Key { fragments: key.into_iter().map(fragment).collect() }),
+        route_configuration_name: name,
+        ..ScopedRouteConfiguration::default()
+    };
+    ScopeBuilder { message }
+}
+
+/// Builds a ScopedRouteConfiguration; see [`scope`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct ScopeBuilder {
+    message: ScopedRouteConfiguration,
+}
+
+impl ScopeBuilder {
+    /// Gets the routes by name, from the same server.
+    #[must_use]
+    pub fn rds(mut self, route_config: impl Into<String>) -> Self {
+        self.message.route_configuration_name = route_config.into();
+        self.message.route_configuration = None;
+        self
+    }
+
+    /// Carries the routes itself.
+    #[must_use]
+    pub fn inline_routes(mut self, routes: RouteConfigBuilder) -> Self {
+        self.message.route_configuration_name.clear();
+        self.message.route_configuration = Some(routes.into_message());
+        self
+    }
+}
+
+builder!(ScopeBuilder: ScopedRouteConfiguration);
