@@ -12,6 +12,8 @@ pub(crate) struct Args<T> {
     pub(crate) api_type: ApiType,
     pub(crate) resource_timeout: Option<Duration>,
     pub(crate) json: bool,
+    /// Of the requests that targets are resolved for.
+    pub(crate) headers: Vec<(String, String)>,
     pub(crate) targets: Vec<T>,
 }
 
@@ -27,7 +29,7 @@ impl<T: FromStr<Err: Display>> Invocation<T> {
     pub(crate) fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Self, String> {
         let mut args = args.into_iter();
         let (mut bootstrap, mut api_type, mut resource_timeout) = (None, ApiType::AggregatedGrpc, None);
-        let (mut json, mut targets) = (false, Vec::new());
+        let (mut json, mut headers, mut targets) = (false, Vec::new(), Vec::new());
         while let Some(arg) = args.next() {
             let Some(text) = arg.to_str() else { return Err(format!("{arg:?} is not UTF-8")) };
             match text {
@@ -37,13 +39,14 @@ impl<T: FromStr<Err: Display>> Invocation<T> {
                     resource_timeout = Some(seconds(&text_of("--resource-timeout", args.next())?)?);
                 }
                 "--json" => json = true,
+                "--header" => headers.push(header(&text_of("--header", args.next())?)?),
                 "--help" | "-h" => return Ok(Self::Help),
                 option if option.starts_with('-') => return Err(format!("unknown option {option}")),
                 target => targets.push(target.parse().map_err(|error: T::Err| error.to_string())?),
             }
         }
         let bootstrap = bootstrap.ok_or("--bootstrap PATH is missing")?;
-        Ok(Self::Run(Args { bootstrap, api_type, resource_timeout, json, targets }))
+        Ok(Self::Run(Args { bootstrap, api_type, resource_timeout, json, headers, targets }))
     }
 }
 
@@ -61,6 +64,13 @@ fn protocol(text: &str) -> Result<ApiType, String> {
         "sotw" => Ok(ApiType::AggregatedGrpc),
         "delta" => Ok(ApiType::AggregatedDeltaGrpc),
         _ => Err(format!("--protocol {text:?}: must be sotw or delta")),
+    }
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        Some(_) | None => Err(format!("--header {text:?}: must be NAME=VALUE")),
     }
 }
 
@@ -89,15 +99,17 @@ mod tests {
             api_type: ApiType::AggregatedDeltaGrpc,
             resource_timeout: Some(Duration::from_millis(2500)),
             json: true,
+            headers: vec![("x-a".into(), "1=2".into()), ("x-b".into(), String::new())],
             targets: vec![1, 2],
         };
-        let line = "1 --bootstrap b.json --protocol delta --json --resource-timeout 2.5 2";
+        let line = "1 --bootstrap b.json --protocol delta --json --resource-timeout 2.5 --header x-a=1=2 --header x-b= 2";
         assert_eq!(parse(line), Ok(Invocation::Run(args)));
         let args = Args {
             bootstrap: "b".into(),
             api_type: ApiType::AggregatedGrpc,
             resource_timeout: None,
             json: false,
+            headers: vec![],
             targets: vec![],
         };
         assert_eq!(parse("--bootstrap b"), Ok(Invocation::Run(args.clone())));
@@ -113,6 +125,9 @@ mod tests {
             ("--bootstrap b --bogus", "--bogus"),
             ("--bootstrap b -j", "-j"),
             ("--bootstrap b --protocol", "--protocol"),
+            ("--bootstrap b --header", "--header"),
+            ("--bootstrap b --header x-a", "NAME=VALUE"),
+            ("--bootstrap b --header =1", "NAME=VALUE"),
             ("--bootstrap b --protocol rest", "rest"),
             ("--bootstrap b --resource-timeout soon", "soon"),
             ("--bootstrap b --resource-timeout 0", "\"0\""),

@@ -28,6 +28,8 @@ pub(crate) struct Program {
     pub(crate) usage: &'static str,
     /// What a target is called, if there must be one.
     pub(crate) needs: Option<&'static str>,
+    /// Whether `--header` means something.
+    pub(crate) takes_headers: bool,
 }
 
 /// The end of a program, which can be wanted while nobody reads what it prints.
@@ -67,6 +69,9 @@ impl Program {
     fn parse<T: FromStr<Err: Display>>(&self) -> Result<Invocation<T>, String> {
         let invocation = Invocation::parse(env::args_os().skip(1))?;
         match (&invocation, self.needs) {
+            (Invocation::Run(args), _) if !self.takes_headers && !args.headers.is_empty() => {
+                Err("unknown option --header".to_owned())
+            }
             (Invocation::Run(args), Some(target)) if args.targets.is_empty() => {
                 Err(format!("{target} is missing"))
             }

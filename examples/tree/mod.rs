@@ -17,7 +17,11 @@ mod trouble;
 
 use std::{fmt::Display, sync::Arc};
 
-use xdskit::{WatchError, resolve::Snapshot, resource::listener::RouteSource};
+use xdskit::{
+    WatchError,
+    resolve::Snapshot,
+    resource::{listener::RouteSource, scoped_route::ScopedRouteSource},
+};
 
 pub(crate) use trouble::Trouble;
 
@@ -60,9 +64,17 @@ impl Artist {
     /// From the listener to the virtual host.
     fn stem(self, snapshot: &Snapshot) -> String {
         let listener = snapshot.listener();
-        let routes = match listener.api().map(|api| &api.routes) {
-            Some(RouteSource::Rds(name)) => format!("routes {}", self.paint.cyan(name)),
-            Some(RouteSource::Inline(_) | _) | None => "its routes".to_owned(),
+        let by_name = |name: &str| format!("routes {}", self.paint.cyan(name));
+        let routes = match (snapshot.scope(), listener.api().map(|api| &api.routes)) {
+            (Some(scope), _) => {
+                let routes = match &scope.routes {
+                    ScopedRouteSource::Rds(name) => by_name(name),
+                    ScopedRouteSource::Inline(_) | _ => "its routes".to_owned(),
+                };
+                format!("scope {} → {routes}", self.paint.cyan(&scope.name))
+            }
+            (None, Some(RouteSource::Rds(name))) => by_name(name),
+            (None, _) => "its routes".to_owned(),
         };
         let host = snapshot.virtual_host();
         let mut domains: Vec<_> =

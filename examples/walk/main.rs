@@ -20,14 +20,15 @@ mod tree;
 use std::{io, process::ExitCode, sync::Arc, time::SystemTime};
 
 use futures_util::{FutureExt, StreamExt, stream};
-use xdskit::{WatchError, config::Bootstrap, resolve::Snapshot};
+use xdskit::{Target, WatchError, config::Bootstrap, resolve::Snapshot};
 
 use cli::{Program, Stop, args::Args};
 use display::Display;
 use report::report;
 
 fn main() -> ExitCode {
-    Program { name: "walk", usage: USAGE, needs: Some("TARGET, such as xds:///shop,") }.main(run)
+    let needs = Some("TARGET, such as xds:///shop,");
+    Program { name: "walk", usage: USAGE, needs, takes_headers: true }.main(run)
 }
 
 /// The client works on the runtime's thread. This one looks and prints: if nobody reads what it prints, the client is not
@@ -37,7 +38,12 @@ async fn run(args: &Args<String>, bootstrap: Bootstrap) -> io::Result<()> {
     let client = cli::client(args, bootstrap)?;
     let mut output = Output::new(args);
     let resolutions = args.targets.iter().enumerate().map(|(index, target)| {
-        let resolution = client.resolve(target.as_str());
+        let target = Target::new(target.as_str());
+        let target = args
+            .headers
+            .iter()
+            .fold(target, |target, (name, value)| target.with_header(name.as_str(), value.as_str()));
+        let resolution = client.resolve(target);
         resolution.map(move |seen| (index, seen))
     });
     let mut seen = stream::select_all(resolutions.collect::<Vec<_>>());
@@ -110,12 +116,15 @@ type Seen = Result<Arc<Snapshot>, WatchError>;
 const USAGE: &str = "\
 Walks from targets over listeners, routes and clusters to endpoints, and shows what it finds, on each change.
 
-usage: walk --bootstrap PATH [--protocol sotw|delta] [--resource-timeout SECONDS] [--json] TARGET...
+usage: walk --bootstrap PATH [--protocol sotw|delta] [--resource-timeout SECONDS] [--header NAME=VALUE]... [--json]
+            TARGET...
 
   TARGET                       xds:///name, or xds://authority/name
   --bootstrap PATH             a bootstrap in gRPC's JSON format
   --protocol sotw|delta        state of the world, the default, or incremental, where the bootstrap does not say it
   --resource-timeout SECONDS   how long a server may take before a resource counts as non-existent (15)
+  --header NAME=VALUE          a header of the requests, of several if repeated: it chooses the routes where these have
+                               scopes (SRDS)
   --json                       one JSON object a line instead of trees for people
 
 It runs until it is interrupted (Ctrl-C). RUST_LOG=debug shows what the client does.

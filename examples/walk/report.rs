@@ -30,6 +30,8 @@ struct Tree<'a> {
     virtual_host: &'a str,
     clusters: BTreeMap<&'a str, Group<'a>>,
     warnings: Vec<Problem>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -59,6 +61,7 @@ impl<'a> Tree<'a> {
             virtual_host: &snapshot.virtual_host().name,
             clusters: snapshot.clusters().map(|cluster| (cluster.name(), Group::new(cluster))).collect(),
             warnings: Trouble::of(snapshot).into_iter().map(warning).collect(),
+            scope: snapshot.scope().map(|scope| &*scope.name),
         }
     }
 }

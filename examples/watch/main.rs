@@ -34,7 +34,7 @@ use paint::Paint;
 use print::Printer;
 
 fn main() -> ExitCode {
-    Program { name: "watch", usage: USAGE, needs: None }.main(run)
+    Program { name: "watch", usage: USAGE, needs: None, takes_headers: false }.main(run)
 }
 
 /// The client works on the runtime's thread. This one looks and prints: if nobody reads what it prints, the client is not

@@ -5,7 +5,7 @@ use xdskit::{
     control_plane::type_url,
     testing::{
         ControlPlane,
-        resources::{cluster, endpoints, listener, route, route_config},
+        resources::{cluster, endpoints, listener, route, route_config, scope},
     },
 };
 
@@ -25,6 +25,25 @@ pub(crate) fn serve(control_plane: &ControlPlane, name: &str, endpoint: &str) {
         tx.set(cluster(name));
         tx.set(endpoints(name).locality("eu", "a", [endpoint]));
     });
+}
+
+#[tokio::test]
+async fn headers_choose_the_scope() {
+    let server = Server::start().await;
+    serve(&server.control_plane, "shop", "10.0.0.1:80");
+    server.control_plane.update(|tx| {
+        tx.set(listener("shop").srds(["x-region", "x-tier"]));
+        tx.set(scope("eu-gold", ["eu", "gold"]).rds("shop"));
+        tx.set(scope("us-gold", ["us", "gold"]));
+    });
+    let mut walk = server.walk("--json --header x-region=eu --header X-Tier=gold xds:///shop");
+    let line = walk.line().await.unwrap();
+    assert!(line.ends_with("\"warnings\":[],\"scope\":\"eu-gold\"}"), "{line}");
+    let mut walk = server.walk("--header x-region=eu --header X-Tier=gold xds:///shop");
+    let line = walk.line().await.unwrap();
+    assert_eq!(line, "● xds:///shop  listener shop → scope eu-gold → routes shop → virtual host shop (shop)");
+    let line = server.walk("--json --header x-region=eu xds:///shop").json().await;
+    assert_eq!(line["error"]["code"], "NOT_FOUND");
 }
 
 #[tokio::test]
