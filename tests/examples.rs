@@ -12,6 +12,8 @@ mod collections;
 mod messages;
 #[path = "examples/process.rs"]
 mod process;
+#[path = "examples/relay.rs"]
+mod relay;
 #[path = "../examples/walk/screen.rs"]
 #[allow(dead_code, reason = "as above")]
 mod screen;
