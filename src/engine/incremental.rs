@@ -52,9 +52,13 @@ impl Engine {
             false => removed,
         };
         self.find_place(job, &name, found);
+        if item.ttl.is_some() {
+            self.find_known_aliases(job, &name, found);
+        }
     }
 
-    /// Finds the places of other names of an element, as far as somebody asks for them (B2.19).
+    /// Finds the places of other names of an element, as far as somebody asks for them (B2.19). `name` is its own name; empty
+    /// if there is none, so that they stand for nothing.
     pub(super) fn find_aliases(&mut self, job: &mut Job, name: &str, found: Located) {
         let envelope = job.envelope.clone();
         for alias in envelope.aliases(found.index as usize) {
@@ -62,7 +66,46 @@ impl Engine {
             let interest = self.peer(job.server()).machine.interest(job.ty());
             if alias != name && interest.is_some_and(|interest| interest.find(&alias).is_some()) {
                 self.find_place(job, &alias, found);
+                let interest = self.peer(job.server()).machine.interest(job.ty());
+                match interest.map(|interest| &mut interest.aliases) {
+                    Some(aliases) if name.is_empty() => aliases.forget(&alias),
+                    Some(aliases) => aliases.note(&alias, name),
+                    None => {}
+                }
             }
+        }
+    }
+
+    /// A resource came by its own name: that is no alias of another one, if it was.
+    pub(super) fn note_own_name(&mut self, job: &Job, name: &str) {
+        let interest = self.peer(job.server()).machine.interest(job.ty);
+        if let Some(interest) = interest.filter(|interest| !interest.aliases.is_empty()) {
+            interest.aliases.forget(name);
+        }
+    }
+
+    /// What is removed by its own name is so for those as well who ask for it by another. They are looked for behind all
+    /// others, since the response may say what else they stand for.
+    pub(super) fn locate_removed_aliases(&mut self, job: &mut Job) {
+        let interest = self.peer(job.server()).machine.interest(job.ty);
+        if interest.is_none_or(|interest| interest.aliases.is_empty()) {
+            return;
+        }
+        let envelope = job.envelope.clone();
+        for (place, name) in envelope.removed().iter().enumerate() {
+            let Ok(name) = canonical(envelope.text(*name)) else { continue };
+            self.find_known_aliases(job, &name, Located::new(envelope.len() + place, Said::Removed));
+        }
+    }
+
+    /// Finds the places of the names that a resource came for before, unless the response has spoken of them.
+    fn find_known_aliases(&mut self, job: &mut Job, own: &str, found: Located) {
+        let Some(interest) = self.peer(job.server()).machine.interest(job.ty) else { return };
+        let subs: Vec<_> = interest.aliases.of(own).filter_map(|alias| interest.find(alias)).collect();
+        for id in subs {
+            let Some(sub) = interest.get_mut(id).filter(|sub| sub.seen != job.number) else { continue };
+            sub.seen = job.number;
+            job.located.push(Located { sub: Some(id), ..found });
         }
     }
 

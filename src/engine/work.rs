@@ -66,6 +66,9 @@ impl Engine {
             }
             index = self.locate_unchanged(job, index + 1, to);
         }
+        if to == all {
+            self.locate_removed_aliases(job);
+        }
         job.stage = match to == all {
             true if job.duplicate => Stage::Finish,
             true => Stage::Apply(0),
@@ -95,6 +98,9 @@ impl Engine {
         match name_of(self.types[job.ty.index()], envelope, (item.wrapper_name, value)) {
             Ok(name) => {
                 self.find_place(job, &name, found);
+                if envelope.is_delta() {
+                    self.note_own_name(job, &name);
+                }
                 if item.has_aliases {
                     self.find_aliases(job, &name, found);
                 }

@@ -1,12 +1,13 @@
 use std::{
     collections::VecDeque,
+    mem,
     time::{Duration, Instant},
 };
 
 use bytes::{Bytes, BytesMut};
 
 use super::{
-    interest::{Interest, Phase, SubId},
+    interest::{Interest, Phase, Sub, SubId},
     let_go::LetGo,
     pace::Pace,
     request::{pair_len, put_bytes, put_error, put_pair, put_text, put_unless_empty, text_len},
@@ -89,8 +90,8 @@ impl Delta {
         let first = !self.on_stream.requested;
         if first && interest.is_empty() {
             // An empty first request would ask for everything (B2.7).
-            written.wildcard_left = std::mem::take(&mut interest.wildcard_leaving);
-            written.leaving = std::mem::take(&mut self.leaving);
+            written.wildcard_left = mem::take(&mut interest.wildcard_leaving);
+            written.leaving = mem::take(&mut self.leaving);
             self.fresh.clear();
             return false;
         }
@@ -117,9 +118,9 @@ impl Delta {
         request: &mut BytesMut,
         (written, now): (&mut Written, Instant),
     ) {
-        written.wildcard_left = std::mem::take(&mut interest.wildcard_leaving);
+        written.wildcard_left = mem::take(&mut interest.wildcard_leaving);
         interest.sends_all = interest.wildcard;
-        let told = std::mem::replace(&mut self.on_stream.wildcard, interest.wildcard);
+        let told = mem::replace(&mut self.on_stream.wildcard, interest.wildcard);
         if interest.wildcard && !told {
             if self.on_stream.requested || interest.named() > 0 {
                 put_text(SUBSCRIBE, "*", request);
@@ -180,9 +181,12 @@ impl Delta {
         self.fresh.drain(..done);
     }
 
-    /// Tells the versions of what is held, if they fit (B2.1); what is not told has to be sent again.
+    /// Tells the versions of what is held, if they fit (B2.1); what is not told has to be sent again. So has what was asked for
+    /// by an alias: told by that, it means nothing to the server, and by its own name, that it is held for all of its aliases.
     fn put_versions(&mut self, interest: &mut Interest, request: &mut BytesMut, now: Instant) {
-        let subs = || interest.iter().map(|(_, sub)| sub).filter(|sub| sub.has_version());
+        let aliases = mem::take(&mut interest.aliases);
+        let can_be_told = |sub: &Sub| sub.has_version() && !aliases.is_alias(&sub.name);
+        let subs = || interest.iter().map(|(_, sub)| sub).filter(|sub| can_be_told(sub));
         let size: usize = subs().map(|sub| pair_len((&sub.name, sub.version.as_str()))).sum();
         // A first request without any name would ask for everything.
         let fits = request.len() + size + ROOM_FOR_A_NAME <= self.limit;
@@ -191,9 +195,10 @@ impl Delta {
         }
         let mut any = false;
         for (_, sub) in interest.iter_mut() {
-            sub.unconfirmed = (sub.held || sub.is_member()) && !(fits && sub.has_version());
+            sub.unconfirmed = (sub.held || sub.is_member()) && !(fits && can_be_told(sub));
             any |= sub.unconfirmed;
         }
+        interest.aliases = aliases;
         self.on_stream.heard = any.then_some(now);
     }
 }
@@ -250,7 +255,7 @@ impl Variant for Delta {
         self.on_stream = OnStream::default();
         self.fresh.clear();
         interest.on_stream_closed();
-        std::mem::take(&mut self.leaving)
+        mem::take(&mut self.leaving)
     }
 
     fn on_response(&mut self, now: Instant) {

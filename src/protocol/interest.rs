@@ -3,6 +3,7 @@ use std::{collections::HashMap, mem, sync::Arc, time::Instant};
 use bytes::{Bytes, BytesMut};
 
 use super::{
+    aliases::Aliases,
     id::EntryId,
     request::{put_text, text_len},
 };
@@ -16,6 +17,7 @@ use crate::{chunked::Chunked, resource::Version};
 pub(crate) struct Interest {
     subs: Chunked<Sub>,
     by_name: HashMap<Arc<str>, SubId>,
+    pub(crate) aliases: Aliases,
     /// The subscriptions of the last list for the wire, sorted by name, and behind them the newer ones.
     listed: Vec<(SubId, u32)>,
     encoded: Option<Bytes>,
@@ -266,6 +268,7 @@ impl Interest {
         self.unname(id);
         if let Some(sub) = self.subs.remove(id.0) {
             self.by_name.remove(&sub.name);
+            self.aliases.forget(&sub.name);
         }
     }
 

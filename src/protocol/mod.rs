@@ -13,6 +13,7 @@
 //!
 //! Variants of the protocol are structs with the same verbs; the machine routes to them and holds no rule itself.
 
+mod aliases;
 mod backoff;
 mod channel;
 mod contact;

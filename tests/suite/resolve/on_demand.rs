@@ -1,7 +1,10 @@
 //! Virtual hosts that a server is asked for on demand (VHDS), which only the incremental variant knows.
 
 use xdskit::{
-    Resource, Target, control_plane::AnyResource, error::Code, pb::envoy::config::route::v3 as pb,
+    Resource, Target,
+    control_plane::{AnyResource, Request},
+    error::Code,
+    pb::envoy::config::route::v3 as pb,
     resource::VirtualHost,
 };
 
@@ -70,6 +73,33 @@ async fn b2_19_a_virtual_host_of_another_name_is_found_by_its_alias() {
         let mut resolution = client.resolve(Target::new("xds:///shop").with_authority(authority));
         assert_eq!(&*see(&mut resolution, "cart: 10.0.0.1:80").await.virtual_host().name, "all");
     }
+}
+
+/// Aliases that are not found are said so by the server (B2.18), and removals by the own names of resources.
+#[tokio::test]
+async fn b2_18_b2_19_an_alias_is_followed_through_outages_and_removal() {
+    if !API_TYPE.is_delta() {
+        return;
+    }
+    let server = on_demand().await;
+    let client = client_of(&server);
+    let mut resolution = client.resolve("xds:///shop");
+    not_found(&mut resolution).await;
+    let all = |cluster| virtual_host("all", &["*"], cluster).with_aliases(["shop/shop"]);
+    server.set(all("cart"));
+    see(&mut resolution, "cart: 10.0.0.1:80").await;
+    server.restart().await;
+    server.set(all("web"));
+    see(&mut resolution, "web: 10.0.1.1:80").await;
+    let is_rejected = |request: &Request| match request {
+        Request::Sotw(request) => request.error_detail.is_some(),
+        Request::Delta(request) => request.error_detail.is_some(),
+    };
+    assert!(!server.requests().iter().any(|request| is_rejected(request.message())));
+    server.remove(VirtualHost::TYPE_URL, "all");
+    not_found(&mut resolution).await;
+    server.set(all("cart"));
+    see(&mut resolution, "cart: 10.0.0.1:80").await;
 }
 
 #[tokio::test]

@@ -118,6 +118,86 @@ fn b2_18_an_alias_that_is_not_found_is_an_error_at_once() {
     assert!(said[0].starts_with(&missing()), "{said:?}");
 }
 
+fn removed(names: &[&str]) -> DeltaDiscoveryResponse {
+    DeltaDiscoveryResponse {
+        removed_resources: names.iter().map(|name| (*name).into()).collect(),
+        ..response::<VirtualHost>(Vec::new())
+    }
+}
+
+/// The same with a tree, whose virtual host has the name `all`, and the one that was asked for for an alias.
+fn rig_with_alias() -> Rig {
+    let (mut rig, _) = rig_with_routes();
+    rig.heard(&response::<VirtualHost>(vec![wrapped(shop("all", "a"), "all", &["routes/shop"])]));
+    rig.serve("a");
+    rig
+}
+
+#[test]
+fn b2_19_what_is_removed_by_its_own_name_is_so_for_its_aliases() {
+    for names in [&["all"][..], &["all", "routes/shop"], &["routes/shop", "all"]] {
+        let mut rig = rig_with_alias();
+        let said = rig.receive_raw(1, removed(names).encode_to_vec());
+        assert!(said.contains(&"send VirtualHost n".to_owned()), "it is accepted: {said:?}");
+        let said = rig.pass(Duration::from_secs(1));
+        assert!(said.iter().any(|said| said.starts_with(&missing())), "{names:?}: {said:?}");
+    }
+}
+
+#[test]
+fn b2_19_an_alias_goes_over_to_another_resource() {
+    let another = || wrapped(shop("new", "a"), "new", &["routes/shop"]);
+    for first in [response::<VirtualHost>(vec![another()]), response::<VirtualHost>(Vec::new())] {
+        let mut rig = rig_with_alias();
+        rig.heard(&first);
+        let both = DeltaDiscoveryResponse { resources: vec![another()], ..removed(&["all"]) };
+        let said = rig.heard(&both);
+        assert!(said.iter().all(|said| !said.contains("NOT_FOUND")), "{said:?}");
+        let said = rig.heard(&removed(&["all"]));
+        assert!(said.iter().all(|said| !said.contains("NOT_FOUND")), "it is of no meaning now: {said:?}");
+        let said = rig.heard(&removed(&["new"]));
+        assert!(said.iter().any(|said| said.starts_with(&missing())), "{said:?}");
+    }
+}
+
+#[test]
+fn b2_19_a_name_that_was_an_alias_can_be_a_name_of_its_own() {
+    let mut rig = rig_with_alias();
+    rig.heard(&response::<VirtualHost>(vec![wrapped(shop("routes/shop", "a"), "routes/shop", &[])]));
+    let said = rig.heard(&removed(&["all"]));
+    assert!(said.iter().all(|said| !said.contains("NOT_FOUND")), "{said:?}");
+}
+
+/// By its own name, a server would take it for held under names that are new as well; an alias is no resource's name.
+#[test]
+fn b2_1_the_version_of_what_was_asked_for_by_an_alias_is_not_told() {
+    let mut rig = rig_with_alias();
+    rig.disconnect(1, crate::protocol::DisconnectKind::Closed);
+    rig.pass(Duration::from_secs(5));
+    let mut said = rig.connect(2);
+    for _ in 0..8 {
+        said.extend(rig.sent(2));
+    }
+    assert!(said.contains(&"send VirtualHost +routes/shop".to_owned()), "{said:?}");
+    assert!(said.contains(&"send RouteConfiguration +routes {routes=1}".to_owned()), "{said:?}");
+}
+
+#[test]
+fn b2_26_a_heartbeat_of_a_resource_is_one_for_its_aliases() {
+    let (mut rig, _) = rig_with_routes();
+    let seconds = |seconds| Some(crate::pb::google::protobuf::Duration { seconds, nanos: 0 });
+    let mortal = Wrapper { ttl: seconds(10), ..wrapped(shop("all", "a"), "all", &["routes/shop"]) };
+    rig.heard(&response::<VirtualHost>(vec![mortal.clone()]));
+    rig.serve("a");
+    for _ in 0..3 {
+        assert_eq!(rig.pass(Duration::from_secs(5)), [""; 0]);
+        let beat = Wrapper { resource: None, aliases: Vec::new(), ..mortal.clone() };
+        assert_eq!(rig.heard(&response::<VirtualHost>(vec![beat])), [""; 0]);
+    }
+    let said = rig.pass(Duration::from_secs(11));
+    assert!(said.iter().any(|said| said.starts_with(&missing()) && said.contains("TTL")), "{said:?}");
+}
+
 #[test]
 fn errors_and_removals_of_a_virtual_host_are_those_of_the_target() {
     let (mut rig, _) = rig_with_routes();
