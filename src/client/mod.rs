@@ -123,7 +123,8 @@ impl Client {
     ///
     /// It records interest and returns at once. It cannot fail: a target that cannot be read, or whose authority is not in
     /// the bootstrap, is seen as an error. The resolution of a target that is resolved already joins that. A [`Target`] may
-    /// say by which host its virtual host is chosen, if that is not the service's name.
+    /// say by which host its virtual host is chosen, if that is not the service's name, and by which headers the scope of its
+    /// routes, where the server has such.
     ///
     /// ```no_run
     /// # use xdskit::{Client, Target, WatchError};

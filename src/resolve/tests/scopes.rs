@@ -175,7 +175,14 @@ fn srds_a_deleted_scope_in_use_serves_for_the_grace() {
     let mut rig = rig_in_eu();
     let [eu, us] = regions();
     assert_eq!(rig.scopes(std::slice::from_ref(&us)), ["scope-eu > eu: a=10.0.0.1:80 (NOT_FOUND)"]);
-    assert_eq!(rig.scopes(&[us.clone(), eu]), ["scope-eu > eu: a=10.0.0.1:80"]);
+    assert_eq!(rig.scopes(&[us.clone(), eu.clone()]), ["scope-eu > eu: a=10.0.0.1:80"]);
+    let another_key = [us.clone(), scope("scope-eu", ["africa"]).rds("eu")];
+    assert_eq!(
+        rig.scopes(&another_key),
+        ["scope-eu > eu: a=10.0.0.1:80 (NOT_FOUND)"],
+        "the same goes for its key"
+    );
+    rig.scopes(&[us.clone(), eu]);
     assert_eq!(rig.pass(GRACE * 2), NONE);
     rig.scopes(std::slice::from_ref(&us));
     assert_eq!(rig.pass(GRACE - Duration::from_millis(1)), NONE);
