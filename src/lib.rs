@@ -52,6 +52,7 @@
 //! | `csds` | no | the client status service on tonic |
 //! | `metrics` | no | metrics, by the API of OpenTelemetry |
 //! | `json` | no | messages as JSON, YAML and protobuf's text |
+//! | `files` | no | files in the place of management servers; brings `json` |
 //! | `control-plane` | no | the management server |
 //! | `test-util` | no | the tools for tests; brings `control-plane` |
 //!

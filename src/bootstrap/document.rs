@@ -84,6 +84,7 @@ fn source(fields: &Fields<'_>) -> Option<ConfigSource> {
     let mut source = PathSource::new(file.required_text("path")?);
     if let Some(directory) = file.fields("watched_directory") {
         source = source.with_watched_directory(directory.required_text("path")?);
+        source.watch_modify = directory.flag("watch_modify");
     }
     source.features = server_features(fields);
     Some(ConfigSource::Path(Arc::new(source)))

@@ -39,6 +39,8 @@ pub struct PathSource {
     /// The directory in which something has to be moved for the file to be read again; without it any change of the file is
     /// looked at.
     pub watched_directory: Option<PathBuf>,
+    /// With a watched directory, reads the file again also when it is written in place (`watch_modify`).
+    pub watch_modify: bool,
     /// How its resources are treated, as for a server.
     pub features: ServerFeatures,
 }
@@ -90,13 +92,25 @@ impl fmt::Display for ConfigSource {
 impl PathSource {
     /// A file of this path, which is relative to the working directory if it is not absolute.
     pub fn new(path: impl Into<PathBuf>) -> Self {
-        Self { path: path.into(), watched_directory: None, features: ServerFeatures::default() }
+        Self {
+            path: path.into(),
+            watched_directory: None,
+            watch_modify: false,
+            features: ServerFeatures::default(),
+        }
     }
 
     /// Reads the file again when something is moved in this directory, and only then.
     #[must_use]
     pub fn with_watched_directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.watched_directory = Some(directory.into());
+        self
+    }
+
+    /// Reads the file again also when it is written in place.
+    #[must_use]
+    pub fn with_watch_modify(mut self) -> Self {
+        self.watch_modify = true;
         self
     }
 

@@ -43,7 +43,10 @@ pub(crate) enum Place {
         path: Cow<'static, str>,
         polling: Option<Polling>,
     },
-    File(Arc<PathSource>),
+    File {
+        file: Arc<PathSource>,
+        type_url: &'static str,
+    },
 }
 
 impl Contact {
@@ -113,7 +116,10 @@ impl Contact {
 
     pub(crate) fn place(&self) -> Place {
         let (server, api_type, path) = match (&self.source, &self.manner) {
-            (ConfigSource::Path(file), _) => return Place::File(file.clone()),
+            (ConfigSource::Path(file), _) => {
+                let type_url = self.only.expect("a file is asked for one type");
+                return Place::File { file: file.clone(), type_url };
+            }
             (ConfigSource::Server(server), Manner::Stream { api_type, method }) => {
                 (server, *api_type, Cow::Borrowed(*method))
             }

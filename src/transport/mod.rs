@@ -3,6 +3,8 @@
 //! [`GrpcTransport`] is the one that clients use: gRPC over HTTP/2. Another one can be given to
 //! [`ClientBuilder::transport`](crate::client::ClientBuilder::transport) by implementing [`Transport`].
 
+#[cfg(feature = "files")]
+mod files;
 mod grpc;
 
 use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
@@ -89,11 +91,17 @@ pub struct Target {
 #[derive(Debug)]
 pub(crate) struct Transports {
     servers: Arc<dyn Transport>,
+    #[cfg(feature = "files")]
+    files: files::Files,
 }
 
 impl Transports {
     pub(crate) fn new(grpc: GrpcTransport, own: Option<Arc<dyn Transport>>) -> Self {
-        Self { servers: own.unwrap_or_else(|| Arc::new(grpc)) }
+        Self {
+            servers: own.unwrap_or_else(|| Arc::new(grpc)),
+            #[cfg(feature = "files")]
+            files: files::Files::default(),
+        }
     }
 
     pub(crate) fn connect(&self, to: Place, keepalive: Duration, events: Events) -> Box<dyn Connection> {
@@ -102,22 +110,28 @@ impl Transports {
                 let target = Target { server, api_type, path, polling, keepalive };
                 self.servers.connect(target, events)
             }
-            Place::File(file) => {
-                unsupported(&format!("{file} cannot be read without the feature `files`"), &events)
+            #[cfg(feature = "files")]
+            Place::File { file, type_url } => self.files.open((file, type_url), events),
+            #[cfg(not(feature = "files"))]
+            Place::File { file, type_url } => {
+                unsupported(&format!("{type_url} in {file} needs the feature `files`"), &events)
             }
         }
     }
 }
 
 /// What a build without the feature that is needed can say.
+#[cfg(not(feature = "files"))]
 fn unsupported(why: &str, events: &Events) -> Box<dyn Connection> {
     events.disconnected(Disconnect::new(DisconnectKind::Unreachable, why));
     Box::new(Unsupported)
 }
 
+#[cfg(not(feature = "files"))]
 #[derive(Debug)]
 struct Unsupported;
 
+#[cfg(not(feature = "files"))]
 impl Connection for Unsupported {
     fn send(&mut self, _: Bytes) {}
     fn read(&mut self) {}

@@ -291,7 +291,7 @@ impl Network {
                 Output::Connect { stream, to: Place::Server { server, .. }, .. } => {
                     self.connect(stream, &server)
                 }
-                Output::Connect { to: Place::File(_), .. } => unreachable!("there are servers alone"),
+                Output::Connect { to: Place::File { .. }, .. } => unreachable!("there are servers alone"),
                 Output::Send { stream, message } => {
                     let peer = &mut self.peers[self.ids[&stream.server]];
                     let open = peer.open.as_mut().filter(|open| open.stream == stream);

@@ -285,7 +285,7 @@ fn say(output: Output, delta: bool) -> String {
                 format!("connect {stream} {path}")
             }
             Place::Server { .. } => format!("connect {stream}"),
-            Place::File(file) => format!("open {stream} {file}"),
+            Place::File { file, .. } => format!("open {stream} {file}"),
         },
         Output::Disconnect { stream } => format!("disconnect {stream}"),
         Output::Read { .. } => "read".into(),

@@ -1,0 +1,93 @@
+//! What a file says, as a response for the type that is wanted.
+
+use std::path::Path;
+
+use bytes::Bytes;
+use prost::Message;
+
+use crate::{
+    config::TransportApiVersion,
+    format::{self, Format, Read},
+    pb::{
+        envoy::{
+            config::listener::v3::ListenerCollection,
+            service::discovery::v3::{DiscoveryResponse, Resource},
+        },
+        google::protobuf::Any,
+        xds::core::v3::{
+            CollectionEntry,
+            collection_entry::{InlineEntry, ResourceSpecifier},
+        },
+    },
+};
+
+/// Reads a document: a `DiscoveryResponse`, or a list collection whose entries are inline (rules D5 to D9). What it passes over
+/// are its warnings.
+///
+/// # Errors
+/// In words, when it is neither, or of another type.
+pub(super) fn read(document: &[u8], path: &Path, type_url: &str) -> Result<Read, String> {
+    let Read { message, warnings } =
+        format::read(document, Format::from_path(path)).map_err(|error| error.to_string())?;
+    let response = DiscoveryResponse::decode(message).map_err(|error| error.to_string())?;
+    let message = of_type(response, type_url)?.encode_to_vec().into();
+    Ok(Read { message, warnings })
+}
+
+/// The type need not be written where the resources tell it, and older files tell that of v2.
+fn of_type(mut response: DiscoveryResponse, type_url: &str) -> Result<DiscoveryResponse, String> {
+    if let [only] = &response.resources[..]
+        && only.type_url == WRAPPER
+        && response.type_url.ends_with("Collection")
+    {
+        let wrapper = Resource::decode(&*only.value).map_err(|error| error.to_string())?;
+        let list = wrapper.resource.unwrap_or_default();
+        response.resources = entries(&list.value)?;
+        response.type_url.clear();
+    }
+    let read_as = |written: &str| TransportApiVersion::V2.unspell(written).to_owned();
+    match read_as(&response.type_url) {
+        written if written.is_empty() || written == type_url => response.type_url = type_url.to_owned(),
+        other => return Err(format!("type_url: it holds {}, not {}", short(&other), short(type_url))),
+    }
+    for (index, any) in response.resources.iter_mut().enumerate() {
+        any.type_url = read_as(&any.type_url);
+        if any.type_url != type_url && any.type_url != WRAPPER {
+            let found = short(&any.type_url);
+            return Err(format!("resources[{index}]: it is of the type {found}, not {}", short(type_url)));
+        }
+    }
+    Ok(response)
+}
+
+/// The entries of a list as resources of their own, by their names (D9). Those of other places cannot be had from a file.
+fn entries(list: &Bytes) -> Result<Vec<Any>, String> {
+    // All collections have their entries in field 1.
+    let list = ListenerCollection::decode(list.clone()).map_err(|error| error.to_string())?;
+    let entries = list.entries.into_iter().enumerate();
+    let wrapped = entries.map(|(index, CollectionEntry { resource_specifier })| match resource_specifier {
+        Some(ResourceSpecifier::InlineEntry(InlineEntry { name, version, resource: Some(resource) })) => {
+            let resource = Any { type_url: v3(&resource.type_url), ..resource };
+            let wrapper = Resource { name, version, resource: Some(resource), ..Resource::default() };
+            Ok(Any { type_url: WRAPPER.to_owned(), value: wrapper.encode_to_vec().into() })
+        }
+        Some(ResourceSpecifier::InlineEntry(_)) => {
+            Err(format!("resource.entries[{index}].inline_entry.resource: must be set"))
+        }
+        Some(ResourceSpecifier::Locator(_)) => {
+            Err(format!("resource.entries[{index}].locator: a file has inline entries alone"))
+        }
+        None => Err(format!("resource.entries[{index}]: must have an inline_entry")),
+    });
+    wrapped.collect()
+}
+
+fn v3(type_url: &str) -> String {
+    TransportApiVersion::V2.unspell(type_url).to_owned()
+}
+
+fn short(type_url: &str) -> &str {
+    type_url.rsplit('/').next().unwrap_or(type_url)
+}
+
+const WRAPPER: &str = "type.googleapis.com/envoy.service.discovery.v3.Resource";

@@ -1,0 +1,220 @@
+//! Files in the place of servers (rules D1 to D9).
+//!
+//! ```text
+//!   send ────────▶ ┌──────┐ read ┌─────────┐ DiscoveryResponse
+//!   changes ─────▶ │ task │ ───▶ │ content │ ──▶ received
+//!   (settled)      └──────┘      └─────────┘ ──▶ failed
+//! ```
+//!
+//! A file is read when it is asked for, and when it has changed and it has been quiet for a moment since: what is half written is
+//! never an update. What cannot be read or used is reported, and the next change is waited for.
+
+mod content;
+mod watch;
+
+use std::{fs, io, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use tokio::{
+    sync::{Semaphore, mpsc},
+    task::AbortHandle,
+    time::{Instant, timeout},
+};
+use tracing::{debug, info, warn};
+
+use self::watch::{Hub, Stamp, Watch};
+use super::{Connection, Disconnect, DisconnectKind, Events};
+use crate::{config::PathSource, format::Read};
+
+/// Reads files, and follows what becomes of them.
+#[derive(Debug, Default)]
+pub(super) struct Files {
+    hub: Arc<Hub>,
+}
+
+impl Files {
+    pub(super) fn open(
+        &self,
+        (file, type_url): (Arc<PathSource>, &'static str),
+        events: Events,
+    ) -> Box<dyn Connection> {
+        let (questions, asked) = mpsc::unbounded_channel();
+        let permits = Arc::new(Semaphore::new(0));
+        let watch = Watch::new(self.hub.clone(), file.clone());
+        let reader = Reader {
+            file,
+            type_url,
+            events,
+            asked,
+            permits: permits.clone(),
+            watch: Some(watch),
+            last: Last::Nothing,
+        };
+        let task = tokio::spawn(reader.run()).abort_handle();
+        Box::new(Opened { questions, permits, task })
+    }
+}
+
+/// The driver's end.
+#[derive(Debug)]
+struct Opened {
+    questions: mpsc::UnboundedSender<()>,
+    permits: Arc<Semaphore>,
+    task: AbortHandle,
+}
+
+impl Connection for Opened {
+    /// What is asked for does not matter: the answer is all that stands in the file (D8).
+    fn send(&mut self, _: Bytes) {
+        // An error means that the task has ended, which it does when it is told to.
+        let _ = self.questions.send(());
+    }
+
+    fn read(&mut self) {
+        self.permits.add_permits(1);
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+#[derive(Debug)]
+struct Reader {
+    file: Arc<PathSource>,
+    type_url: &'static str,
+    events: Events,
+    asked: mpsc::UnboundedReceiver<()>,
+    permits: Arc<Semaphore>,
+    /// Lent to the thread that reads.
+    watch: Option<Watch>,
+    last: Last,
+}
+
+/// What was reported last.
+#[derive(Debug, PartialEq)]
+enum Last {
+    Nothing,
+    Received(Bytes),
+    Failed(Disconnect),
+}
+
+impl Reader {
+    async fn run(mut self) {
+        info!(file = %self.file, "following");
+        self.events.connected();
+        loop {
+            let Some(watch) = &self.watch else { return };
+            let is_asked = tokio::select! {
+                question = self.asked.recv() => match question {
+                    Some(()) => true,
+                    None => return,
+                },
+                // Nothing is read before it is asked for.
+                () = watch.changed(), if self.last != Last::Nothing => false,
+            };
+            if is_asked {
+                self.events.request_sent();
+            } else {
+                settle(watch).await;
+            }
+            let Some(read) = self.read().await else { return };
+            self.report(read, is_asked).await;
+        }
+    }
+
+    /// Reads the file as it is when nobody is writing it; `None` when the runtime ends.
+    async fn read(&mut self) -> Option<Result<Read, Disconnect>> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let (mut watch, file, type_url) = (self.watch.take()?, self.file.clone(), self.type_url);
+            let reading = tokio::task::spawn_blocking(move || {
+                if let Err(error) = watch.follow() {
+                    warn!(%file, %error, "changes of the file may go unnoticed");
+                }
+                (look(&file, type_url), watch)
+            });
+            let (outcome, watch) = reading.await.ok()?;
+            let is_settled = !watch.is_being_written() || Instant::now() >= until;
+            if !is_settled || (outcome.is_none() && Instant::now() < until) {
+                settle(&watch).await;
+                self.watch = Some(watch);
+                continue;
+            }
+            self.watch = Some(watch);
+            let unsteady = || Err(unusable("it is written all the time".to_owned()));
+            return Some(outcome.unwrap_or_else(unsteady));
+        }
+    }
+
+    /// Reports what was read, unless it is what was reported before and nobody has asked.
+    async fn report(&mut self, read: Result<Read, Disconnect>, is_asked: bool) {
+        let last = match read {
+            Ok(Read { message, warnings }) => {
+                let last = Last::Received(message.clone());
+                if self.last != last {
+                    for warning in warnings {
+                        warn!(file = %self.file, %warning, "passed over");
+                    }
+                }
+                if is_asked || self.last != last {
+                    debug!(file = %self.file, bytes = message.len(), "read");
+                    let permit = self.permits.acquire().await.expect("the semaphore is never closed");
+                    permit.forget();
+                    self.events.received(message);
+                }
+                last
+            }
+            Err(reason) => {
+                let last = Last::Failed(reason.clone());
+                if is_asked || self.last != last {
+                    self.events.failed(reason);
+                }
+                last
+            }
+        };
+        self.last = last;
+    }
+}
+
+/// Reads the file once; `None` when it was, or may be, written meanwhile.
+fn look(file: &PathSource, type_url: &str) -> Option<Result<Read, Disconnect>> {
+    match attempt(file) {
+        Ok(None) => None,
+        Ok(Some(document)) => Some(content::read(&document, &file.path, type_url).map_err(unusable)),
+        Err(error) => Some(Err(Disconnect::new(DisconnectKind::Unreachable, error.to_string()))),
+    }
+}
+
+fn attempt(file: &PathSource) -> io::Result<Option<Vec<u8>>> {
+    let before = Stamp::of(&file.path)?;
+    let document = fs::read(&file.path)?;
+    let is_steady = before == Stamp::of(&file.path)? && !before.is_newer_than(SETTLE);
+    Ok(is_steady.then_some(document))
+}
+
+fn unusable(why: String) -> Disconnect {
+    Disconnect::new(DisconnectKind::Unusable, why)
+}
+
+/// Waits until nothing has happened for a while, and the one who wrote has closed the file.
+async fn settle(watch: &Watch) {
+    let until = Instant::now() + PATIENCE;
+    loop {
+        let quiet = timeout(SETTLE, watch.changed()).await.is_err();
+        if quiet && !watch.is_being_written() {
+            return;
+        }
+        if Instant::now() >= until {
+            return watch.forget_writer();
+        }
+    }
+}
+
+/// How long a file has to be quiet to be read.
+const SETTLE: Duration = Duration::from_millis(100);
+
+/// How long one that is written all the time, or that a writer keeps open, is waited for.
+const PATIENCE: Duration = Duration::from_secs(10);

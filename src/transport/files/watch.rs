@@ -1,0 +1,334 @@
+//! Which changes of the file system concern a file.
+//!
+//! Directories are watched and not files, since a file that is replaced is another one. For a file behind links these are all
+//! the directories in which a part of its path is a link: Kubernetes swaps a link between the file and its content.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use notify::{
+    Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _,
+    event::{AccessKind, AccessMode, ModifyKind, RenameMode},
+};
+use tokio::sync::Notify;
+
+use crate::config::PathSource;
+
+/// What all files of a client are watched with: systems have few of it.
+#[derive(Debug, Default)]
+pub(super) struct Hub {
+    directories: Mutex<Directories>,
+    watches: Arc<Mutex<Vec<Weak<Shared>>>>,
+}
+
+#[derive(Debug, Default)]
+struct Directories {
+    system: Option<RecommendedWatcher>,
+    /// Which directory it was, and how many watches need it.
+    watched: BTreeMap<PathBuf, (Identity, usize)>,
+}
+
+/// Tells a directory from another that took its place.
+type Identity = Option<(u64, u64)>;
+
+/// Watches one file.
+#[derive(Debug)]
+pub(super) struct Watch {
+    hub: Arc<Hub>,
+    shared: Arc<Shared>,
+    file: Arc<PathSource>,
+    directories: BTreeSet<PathBuf>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    file: Arc<PathSource>,
+    state: Mutex<State>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// The file, and the links that lead to it.
+    parts: BTreeSet<PathBuf>,
+    /// Something has happened that was not looked at.
+    changed: bool,
+    /// Somebody has written and has not closed the file.
+    writing: bool,
+}
+
+impl Watch {
+    pub(super) fn new(hub: Arc<Hub>, file: Arc<PathSource>) -> Self {
+        let shared = Shared { file: file.clone(), state: Mutex::default(), changed: Notify::new() };
+        let shared = Arc::new(shared);
+        let mut watches = lock(&hub.watches);
+        watches.retain(|watch| watch.strong_count() > 0);
+        watches.push(Arc::downgrade(&shared));
+        drop(watches);
+        Self { hub, shared, file, directories: BTreeSet::new() }
+    }
+
+    /// Watches what leads to the file now, so that no later change goes unnoticed. Blocks shortly.
+    pub(super) fn follow(&mut self) -> Result<(), notify::Error> {
+        let mut way = self.way();
+        for _ in 0..MAX_TURNS {
+            let (parts, directories) = way.clone();
+            lock(&self.shared.state).parts = parts;
+            let new = self.hub.exchange(&self.directories, &directories, &self.shared);
+            self.directories = directories;
+            // What leads there may have become another before it was watched.
+            let now = self.way();
+            if now == way {
+                return new;
+            }
+            way = now;
+        }
+        Err(notify::Error::generic("the way to it changes all the time"))
+    }
+
+    fn way(&self) -> (BTreeSet<PathBuf>, BTreeSet<PathBuf>) {
+        let (parts, directories) = trace(&self.file.path);
+        match &self.file.watched_directory {
+            Some(directory) => (parts, [existing(directory)].into()),
+            None => (parts, directories),
+        }
+    }
+
+    /// Waits for a change.
+    ///
+    /// # Cancel safety
+    /// Nothing is lost.
+    pub(super) async fn changed(&self) {
+        loop {
+            let notified = self.shared.changed.notified();
+            if std::mem::take(&mut lock(&self.shared.state).changed) {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    /// Whether somebody is writing.
+    pub(super) fn is_being_written(&self) -> bool {
+        lock(&self.shared.state).writing
+    }
+
+    /// A writer that does not close the file is not waited for any longer.
+    pub(super) fn forget_writer(&self) {
+        lock(&self.shared.state).writing = false;
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        // What could not be ended ends with the hub.
+        let _ = self.hub.exchange(&self.directories, &BTreeSet::new(), &self.shared);
+    }
+}
+
+impl Hub {
+    /// Watches other directories for somebody than before.
+    fn exchange(
+        &self,
+        before: &BTreeSet<PathBuf>,
+        now: &BTreeSet<PathBuf>,
+        shared: &Arc<Shared>,
+    ) -> Result<(), notify::Error> {
+        let mut directories = lock(&self.directories);
+        let mut outcome = Ok(());
+        for directory in now {
+            if let Err(error) = directories.watch(directory, before.contains(directory), &self.watches) {
+                outcome = Err(error);
+            }
+        }
+        for directory in before.difference(now) {
+            directories.unwatch(directory);
+        }
+        if now.is_empty() {
+            let gone = Arc::downgrade(shared);
+            lock(&self.watches).retain(|watch| !watch.ptr_eq(&gone));
+        }
+        outcome
+    }
+}
+
+impl Directories {
+    fn watch(
+        &mut self,
+        directory: &Path,
+        is_known: bool,
+        watches: &Arc<Mutex<Vec<Weak<Shared>>>>,
+    ) -> Result<(), notify::Error> {
+        let identity = identity(directory);
+        let (watched, count) = self.watched.entry(directory.to_owned()).or_insert((None, 0));
+        *count += usize::from(!is_known);
+        let is_same = *count > 1 || is_known;
+        if is_same && *watched == identity && identity.is_some() {
+            return Ok(());
+        }
+        *watched = identity;
+        let system = match &mut self.system {
+            Some(system) => system,
+            none @ None => {
+                let watches = watches.clone();
+                none.insert(notify::recommended_watcher(move |event| tell(&watches, event))?)
+            }
+        };
+        // A watch of the directory that was there before.
+        let _ = system.unwatch(directory);
+        system.watch(directory, RecursiveMode::NonRecursive)
+    }
+
+    fn unwatch(&mut self, directory: &Path) {
+        let Some((_, count)) = self.watched.get_mut(directory) else { return };
+        *count -= 1;
+        if *count == 0 {
+            self.watched.remove(directory);
+            if let Some(system) = &mut self.system {
+                // It may be gone, and its watch with it.
+                let _ = system.unwatch(directory);
+            }
+        }
+    }
+}
+
+/// Tells everybody whom an event concerns. Runs on the thread of the system's watcher.
+fn tell(watches: &Mutex<Vec<Weak<Shared>>>, event: notify::Result<Event>) {
+    let watches: Vec<_> = lock(watches).iter().filter_map(Weak::upgrade).collect();
+    for watch in watches {
+        watch.handle(event.as_ref().ok());
+    }
+}
+
+impl Shared {
+    /// Without an event some were lost, and anything may have happened.
+    fn handle(&self, event: Option<&Event>) {
+        let mut state = lock(&self.state);
+        let Some(event) = event.filter(|event| !event.need_rescan()) else {
+            (state.changed, state.writing) = (true, false);
+            return self.changed.notify_one();
+        };
+        let is_part = event.paths.iter().any(|path| state.parts.contains(path));
+        let is_whole = match &self.file.watched_directory {
+            // D3: whatever is moved there, and nothing else.
+            Some(directory) => {
+                let in_it = event.paths.iter().any(|path| path.parent() == Some(directory));
+                (in_it && is_move(event.kind))
+                    || event.paths.contains(directory)
+                    || (self.file.watch_modify && is_part)
+            }
+            None => is_part,
+        };
+        if !is_whole {
+            return;
+        }
+        match event.kind {
+            EventKind::Access(AccessKind::Close(AccessMode::Write)) => state.writing = false,
+            // By ourselves, too.
+            EventKind::Access(_) => return,
+            EventKind::Modify(ModifyKind::Data(_)) if cfg!(target_os = "linux") => state.writing = true,
+            EventKind::Modify(_) | EventKind::Remove(_) => state.writing = false,
+            EventKind::Any | EventKind::Create(_) | EventKind::Other => {}
+        }
+        state.changed = true;
+        self.changed.notify_one();
+    }
+}
+
+/// Whether something was moved into a directory. Some systems tell only that something is there.
+fn is_move(kind: EventKind) -> bool {
+    match kind {
+        EventKind::Modify(ModifyKind::Name(mode)) => mode != RenameMode::From,
+        EventKind::Create(_) => !cfg!(target_os = "linux"),
+        EventKind::Any
+        | EventKind::Access(_)
+        | EventKind::Modify(_)
+        | EventKind::Remove(_)
+        | EventKind::Other => false,
+    }
+}
+
+/// The file and the links that lead to it, and the directories in which these are. Of what is not there, where it would come.
+fn trace(path: &Path) -> (BTreeSet<PathBuf>, BTreeSet<PathBuf>) {
+    let (mut parts, mut directories) = (BTreeSet::new(), BTreeSet::new());
+    let mut ahead = vec![absolute(path)];
+    let mut links = 0;
+    while let Some(path) = ahead.pop() {
+        let mut at = PathBuf::new();
+        let mut steps = path.components();
+        while let Some(step) = steps.next() {
+            let parent = at.clone();
+            at.push(step);
+            let target = fs::read_link(&at).ok().filter(|_| links < MAX_LINKS);
+            let is_last = steps.as_path().as_os_str().is_empty();
+            if target.is_some() || is_last || !at.exists() {
+                parts.insert(at.clone());
+                directories.insert(existing(&parent));
+            }
+            if let Some(target) = target {
+                links += 1;
+                // The rest is looked for behind the link.
+                ahead.push(parent.join(target).join(steps.as_path()));
+                break;
+            }
+        }
+    }
+    (parts, directories)
+}
+
+/// The nearest directory that there is.
+fn existing(directory: &Path) -> PathBuf {
+    let directory = absolute(directory);
+    let found = directory.ancestors().find(|ancestor| ancestor.is_dir());
+    found.map_or_else(|| PathBuf::from("/"), Path::to_owned)
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
+}
+
+#[cfg(unix)]
+fn identity(directory: &Path) -> Identity {
+    use std::os::unix::fs::MetadataExt;
+    fs::metadata(directory).ok().map(|of| (of.dev(), of.ino()))
+}
+
+/// Never the same, so that it is always watched anew.
+#[cfg(not(unix))]
+fn identity(_: &Path) -> Identity {
+    None
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a file is like: equal before and after it was read, it was not written meanwhile.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    length: u64,
+    modified: Option<std::time::SystemTime>,
+    identity: Identity,
+}
+
+impl Stamp {
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
+        let of = fs::metadata(path)?;
+        Ok(Self { length: of.len(), modified: of.modified().ok(), identity: identity(path) })
+    }
+
+    /// Whether it was written so lately that more may follow.
+    pub(super) fn is_newer_than(&self, age: std::time::Duration) -> bool {
+        self.modified.is_some_and(|at| at.elapsed().is_ok_and(|elapsed| elapsed < age))
+    }
+}
+
+/// How often the way to a file is looked for until it stays the same.
+const MAX_TURNS: usize = 8;
+
+/// As many as systems follow.
+const MAX_LINKS: usize = 40;
