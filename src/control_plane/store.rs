@@ -156,7 +156,7 @@ impl Transaction<'_> {
     }
 
     /// Removes a resource, if it is there, or the error in its place. In a store [on demand](Store::on_demand) nothing is known
-    /// of it from then on.
+    /// of it from then on, which is of use when nobody wants it.
     pub fn remove(&mut self, type_url: &str, name: &str) -> &mut Self {
         self.change(type_url.into(), &name.into(), Change::Remove)
     }

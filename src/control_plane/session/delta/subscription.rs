@@ -224,12 +224,14 @@ impl Subscription {
                 continue;
             }
             if difference.now.is_none() && !self.is_settled(difference.name, now) {
-                continue;
+                // It is compared when something is known of it; no version is the same as none.
+                self.initial.insert(difference.name.to_owned(), String::new());
+            } else {
+                self.due.insert(difference.name.to_owned());
             }
-            self.due.insert(difference.name.to_owned());
             // The last member of a glob is gone.
             let glob = difference.before.and_then(Stored::glob).filter(|glob| self.names.contains(*glob));
-            if let Some(glob) = glob.filter(|glob| now.members(glob).next().is_none()) {
+            if let Some(glob) = glob.filter(|glob| now.knows(glob) && now.members(glob).next().is_none()) {
                 self.due.insert(glob.to_owned());
             }
         }
@@ -316,7 +318,7 @@ impl Subscription {
 
     /// Whether it is known what there is of a name, be it nothing, as far as it is wanted.
     fn is_settled(&self, name: &str, now: &Type) -> bool {
-        if self.names.contains(name) {
+        if now.knows(name) || self.names.contains(name) {
             return now.knows(name);
         }
         let glob = ResourceName::parse_received(name).ok().and_then(|name| name.enclosing_glob());

@@ -9,6 +9,8 @@ use super::*;
 enum Step {
     Set(u8, u8),
     Remove(u8),
+    Absent(u8),
+    Complete(u8),
     Fail(u8),
     Change(Vec<u8>, Vec<u8>),
     Poll,
@@ -24,6 +26,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         2 => (name.clone(), 0..3u8).prop_map(|(name, value)| Step::Set(name, value)),
         2 => name.clone().prop_map(Step::Remove),
+        1 => name.clone().prop_map(Step::Absent),
+        1 => (0..2u8).prop_map(Step::Complete),
         1 => name.prop_map(Step::Fail),
         3 => (names(), names()).prop_map(|(subscribe, unsubscribe)| Step::Change(subscribe, unsubscribe)),
         2 => Just(Step::Poll),
@@ -179,16 +183,24 @@ impl Client {
 proptest! {
     #[test]
     fn the_client_holds_what_it_wants_of_the_store_in_the_end(
-        steps in steps(), limited: bool, ignore_initial_versions: bool,
+        steps in steps(), limited: bool, ignore_initial_versions: bool, on_demand: bool,
     ) {
         let max_per_response = limited.then_some(2);
         let settings = Settings { max_per_response, ignore_initial_versions, ..Settings::default() };
-        let pair = Pair { session: DeltaSession::new(settings), ..Pair::default() };
+        let store = Store::new().on_demand(on_demand);
+        let pair = Pair { session: DeltaSession::new(settings), store, ..Pair::default() };
         let mut client = Client { pair, wanted: BTreeSet::new(), begun: false, held: BTreeMap::new(), is_empty: None, under_way: None };
         for step in steps {
             match step {
                 Step::Set(name, value) => client.pair.set(&[(CDS, &named(name), &format!("{name}={value}"))]),
+                // It is forgotten, if the store is one on demand.
                 Step::Remove(name) => client.pair.remove(CDS, &named(name)),
+                Step::Absent(name) => drop(client.pair.store.update(|tx| {
+                    tx.set_absent(CDS, &named(name));
+                })),
+                Step::Complete(collection) => drop(client.pair.store.update(|tx| {
+                    tx.set_complete(CDS, &named(6 + collection));
+                })),
                 Step::Fail(name) => drop(client.pair.store.update(|tx| {
                     tx.set_error(CDS, &named(name), 7, "no");
                 })),
@@ -199,6 +211,15 @@ proptest! {
                 Step::Reconnect => client.reconnect(),
             }
         }
+        client.settle();
+        let there = client.pair.store.get(CDS);
+        client.pair.store.update(|tx| {
+            let known = |name: &String| there.resource(name).is_some() || there.error(name).is_some();
+            for name in (0..6).map(named).filter(|name| !known(name)) {
+                tx.set_absent(CDS, &name);
+            }
+            tx.set_complete(CDS, "*").set_complete(CDS, GLOB);
+        });
         client.settle();
         let now = client.pair.store.get(CDS);
         let wanted = now.iter().filter(|(name, _)| client.wants(name));
