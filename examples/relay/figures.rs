@@ -20,7 +20,7 @@ pub(crate) struct Figures {
     start: Instant,
     up: Up,
     down: Down,
-    rejection: watch::Sender<Option<String>>,
+    complaint: watch::Sender<Option<String>>,
 }
 
 /// Towards the management server.
@@ -49,12 +49,16 @@ struct Down {
 impl Figures {
     pub(crate) fn new() -> Self {
         let (up, down) = (Up::default(), Down::default());
-        Self { start: Instant::now(), up, down, rejection: watch::Sender::new(None) }
+        Self { start: Instant::now(), up, down, complaint: watch::Sender::new(None) }
     }
 
-    /// The latest rejection of a client, for people.
-    pub(crate) fn rejections(&self) -> watch::Receiver<Option<String>> {
-        self.rejection.subscribe()
+    /// What is wrong with clients, for people: the latest. Who is slow skips some.
+    pub(crate) fn complaints(&self) -> watch::Receiver<Option<String>> {
+        self.complaint.subscribe()
+    }
+
+    pub(super) fn tell(&self, complaint: String) {
+        self.complaint.send_replace(Some(complaint));
     }
 
     /// Takes note of what happens to the clients.
@@ -74,8 +78,7 @@ impl Figures {
             } => {
                 add(&self.down.rejections, 1);
                 let type_url = request.type_url();
-                let told = format!("the client of stream {stream} rejects {type_url}: {message}");
-                self.rejection.send_replace(Some(told));
+                self.tell(format!("the client of stream {stream} rejects {type_url}: {message}"));
             }
             Event::Opened { .. } | Event::Request { .. } | Event::Closed { .. } | _ => {}
         }

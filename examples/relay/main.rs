@@ -63,7 +63,7 @@ async fn run(args: &Args, bootstrap: Bootstrap) -> io::Result<()> {
 
     let mut reports = interval(args.report);
     reports.tick().await;
-    let mut rejections = figures.rejections();
+    let mut complaints = figures.complaints();
     let relaying = tokio::spawn(relay.run());
     loop {
         tokio::select! {
@@ -72,9 +72,9 @@ async fn run(args: &Args, bootstrap: Bootstrap) -> io::Result<()> {
                 break;
             }
             _ = reports.tick() => print(&figures.report(&control_plane, args.json)).await?,
-            Ok(()) = rejections.changed() => {
-                if let Some(rejection) = rejections.borrow_and_update().as_deref() {
-                    eprintln!("relay: {rejection}");
+            Ok(()) = complaints.changed() => {
+                if let Some(complaint) = complaints.borrow_and_update().as_deref() {
+                    eprintln!("relay: {complaint}");
                 }
             }
         }

@@ -18,19 +18,21 @@ mod stock;
 
 use std::{future::Future, time::Duration};
 
+use bytes::Bytes;
 use futures_util::future::join_all;
 use serde_json::Value;
 use xdskit::{
-    Client, Names, Observed,
+    Client, Names, Observed, Resource,
     client::{Watch, WatchAll},
     config::{ApiType, Bootstrap, Node, Server as Upstream},
     control_plane::{
         AnyResource,
-        type_url::{CLUSTER, ENDPOINTS},
+        type_url::{CLUSTER, ENDPOINTS, VIRTUAL_HOST},
     },
     error::Code,
-    resource::{Cluster, ClusterKind, ClusterLoadAssignment},
-    testing::resources::{cluster, endpoints},
+    pb::envoy::config::route::v3::VirtualHost as VirtualHostMessage,
+    resource::{Cluster, ClusterKind, ClusterLoadAssignment, Context, Invalid, VirtualHost},
+    testing::resources::{cluster, endpoints, route, route_config},
 };
 
 use crate::{Server, process::Process};
@@ -219,6 +221,44 @@ async fn what_does_not_exist_upstream_does_not_exist_downstream() {
     assert!(soon(none.ready()).await.unwrap().is_empty());
     server.control_plane.set(noted("nobody", "1"));
     all_see([&mut nobody], Some("1")).await;
+}
+
+#[tokio::test]
+async fn virtual_hosts_on_demand_are_relayed_by_the_names_that_are_asked_for() {
+    let server = Server::start().await;
+    let routes = route_config("routes").virtual_host(["a.shop"], [route::prefix("/").cluster("shop")]);
+    let host = VirtualHostMessage { name: "shop".into(), ..routes.into_message().virtual_hosts[0].clone() };
+    let host = AnyResource::encode(VIRTUAL_HOST, "shop", &host);
+    server.control_plane.set(host.with_name("routes/shop").with_aliases(["routes/a.shop"]));
+    let (_relay, addr) = start(&server, "--protocol delta").await;
+    let client = client(&addr, ApiType::AggregatedDeltaGrpc);
+    let mut found = client.watch::<VirtualHost>(VirtualHost::resource_name("routes", "a.shop"));
+    assert_eq!(&*soon(found.ready()).await.unwrap().name, "shop");
+    let mut unknown = client.watch::<VirtualHost>(VirtualHost::resource_name("routes", "b.shop"));
+    let seen = soon(unknown.wait_for(Observed::is_absent)).await.unwrap();
+    assert_eq!(seen.error().map(|error| error.code()), Some(Code::NotFound));
+}
+
+#[tokio::test]
+async fn a_type_that_is_not_relayed_is_told_of() {
+    let server = Server::start().await;
+    let (mut relay, addr) = start(&server, "").await;
+    let client = client(&addr, ApiType::AggregatedGrpc);
+    let _watch = client.watch::<Banner>("shop");
+    let line = relay.complaint("is not relayed").await;
+    assert!(line.contains(Banner::TYPE_URL) && line.contains("\"shop\""), "{line}");
+}
+
+/// A type of an application's own.
+#[derive(Debug)]
+struct Banner;
+
+impl Resource for Banner {
+    const TYPE_URL: &'static str = "type.googleapis.com/example.Banner";
+
+    fn parse(_: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
+        Ok(Self)
+    }
 }
 
 #[tokio::test]
