@@ -142,17 +142,23 @@ impl Relay {
     /// Lets go what nobody wanted for long enough.
     fn let_go(&mut self) {
         let now = Instant::now();
-        let Self { stock, topics, unwanted, control_plane, .. } = self;
+        let Self { stock, topics, unwanted, control_plane, linger, .. } = self;
         control_plane.update(|tx| {
             while unwanted.front().is_some_and(|(at, _)| *at <= now)
                 && let Some((at, topic)) = unwanted.pop_front()
             {
-                if topics.get(&topic).is_some_and(|asked| asked.until == Some(at)) {
-                    if let Some(asked) = topics.remove(&topic) {
-                        asked.source.abort();
-                    }
-                    stock.let_go(&topic, tx);
+                let Some(asked) = topics.get_mut(&topic).filter(|asked| asked.until == Some(at)) else {
+                    continue;
+                };
+                if control_plane.wanted().streams(TYPES[topic.of_type], &topic.name) > 0 {
+                    // Somebody wants it again, of which we have not been told.
+                    asked.until = Some(now + *linger);
+                    unwanted.push_back((now + *linger, topic));
+                    continue;
                 }
+                asked.source.abort();
+                topics.remove(&topic);
+                stock.let_go(&topic, tx);
             }
         });
     }

@@ -139,7 +139,8 @@ impl ControlPlane {
     ///         match found {
     ///             Some(bytes) => tx.set(AnyResource::new(type_url, name, bytes)),
     ///             None if change.wanted => tx.set_absent(type_url, name),
-    ///             None => tx.remove(type_url, name),
+    ///             None if control_plane.wanted().streams(type_url, name) == 0 => tx.remove(type_url, name),
+    ///             None => tx, // Somebody wants it again, which is told next.
     ///         };
     ///     });
     /// }

@@ -3,7 +3,7 @@ use std::{collections::VecDeque, sync::Arc};
 use imbl::{OrdMap, OrdSet, ordmap::DiffItem};
 use tokio::sync::watch;
 
-use super::session::NameChanges;
+use super::{session::NameChanges, store::canonical};
 
 /// What all clients of a control plane together want at one moment. A clone shares it.
 #[derive(Debug, Clone, Default)]
@@ -42,6 +42,15 @@ impl Wanted {
     /// Type URLs and names that at least one client wants, each with the number of streams on which it is wanted.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str, usize)> {
         self.names.iter().map(|((type_url, name), streams)| (&**type_url, &**name, *streams))
+    }
+
+    /// On how many streams a name is wanted, which is that of a resource, of a collection, or `*`.
+    ///
+    /// Who asks this within [`ControlPlane::update`](super::ControlPlane::update) is not overtaken by a client: one that wants the
+    /// name later sees what the update made of it.
+    pub fn streams(&self, type_url: &str, name: &str) -> usize {
+        let key = (type_url.into(), canonical(name).into());
+        self.names.get(&key).copied().unwrap_or_default()
     }
 
     /// How many names are wanted, however many clients want them.

@@ -30,6 +30,7 @@ async fn names_are_told_when_the_first_client_wants_them_and_when_the_last_does_
     let wanted = control_plane.wanted();
     assert_eq!(wanted.iter().collect::<Vec<_>>(), [(CLUSTER, "a", 1), (CLUSTER, "b", 2), (CLUSTER, "c", 1)]);
     assert_eq!((wanted.len(), wanted.subscriptions()), (3, 4));
+    assert_eq!(["b", "d"].map(|name| wanted.streams(CLUSTER, name)), [2, 0]);
 
     first.change(CLUSTER, &[], &["a", "b"]);
     first.change(ENDPOINTS, &[], &[]);
