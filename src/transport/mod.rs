@@ -6,6 +6,7 @@
 #[cfg(feature = "files")]
 mod files;
 mod grpc;
+mod socket;
 
 use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 

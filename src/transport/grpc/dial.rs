@@ -1,7 +1,5 @@
 use std::{
     future::Future,
-    io,
-    net::SocketAddr,
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -10,18 +8,19 @@ use http::Uri;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
     runtime::Handle,
     task::{AbortHandle, JoinHandle},
     time::{Instant, timeout_at},
 };
 use tonic::metadata::AsciiMetadataValue;
 
-use super::{call::Outgoing, credentials::Credentials, hint::explain};
+use super::call::Outgoing;
 use crate::{
-    config::{Endpoint, Server},
-    transport::{Disconnect, DisconnectKind},
+    config::Server,
+    transport::{
+        Disconnect, DisconnectKind,
+        socket::{Alpn, Credentials, Secured, explain, open},
+    },
 };
 
 /// Makes a connection to a server.
@@ -51,22 +50,17 @@ pub(super) enum End {
     Come(Option<hyper::Error>),
 }
 
-/// A byte stream, whatever carries it.
-pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
-
-pub(super) type BoxedIo = Box<dyn Io>;
-
 impl Dial<'_> {
     pub(super) async fn connect(self) -> Result<Link, Disconnect> {
         let begin = Instant::now();
-        let credentials =
-            self.bounded(begin, "its credentials cannot be read", Credentials::load(self.server)).await??;
+        let credentials = self
+            .bounded(begin, "its credentials cannot be read", Credentials::load(self.server, Alpn::Http2))
+            .await??;
         let open = open(self.server.uri.endpoint());
         let (io, host) = self.bounded(begin, NO_ANSWER, open).await?.map_err(|e| self.unreachable(&e))?;
         let secure = credentials.secure(io, &host);
-        let io = self.bounded(begin, FROZEN, secure).await?.map_err(|e| self.unreachable(&*e))?;
+        let Secured { io, .. } =
+            self.bounded(begin, FROZEN, secure).await?.map_err(|e| self.unreachable(&*e))?;
         let handshake = self.http2().handshake(TokioIo::new(io));
         let (requests, connection) =
             self.bounded(begin, FROZEN, handshake).await?.map_err(|e| self.unreachable(&e))?;
@@ -168,66 +162,9 @@ where
     }
 }
 
-/// Connects to one of an endpoint's addresses; gives the name that a certificate has to have, too.
-async fn open(endpoint: &Endpoint) -> io::Result<(BoxedIo, String)> {
-    match endpoint {
-        Endpoint::Host { host, port } => {
-            let lookup = tokio::net::lookup_host((host.as_str(), *port)).await;
-            let unknown = |e| io::Error::other(format!("the host {host} cannot be looked up: {e}"));
-            let addresses = lookup.map_err(unknown)?.collect();
-            let (io, _) = open_first(addresses).await?;
-            Ok((io, host.clone()))
-        }
-        Endpoint::Addresses(addresses) => {
-            let (io, address) = open_first(addresses.clone()).await?;
-            Ok((io, address.ip().to_string()))
-        }
-        #[cfg(unix)]
-        Endpoint::Unix(path) => {
-            let io = tokio::net::UnixStream::connect(path).await?;
-            Ok((Box::new(io), "localhost".to_owned()))
-        }
-        #[cfg(not(unix))]
-        Endpoint::Unix(_) => {
-            Err(io::Error::new(io::ErrorKind::Unsupported, "this system has no Unix sockets"))
-        }
-    }
-}
-
-/// Tries addresses in their order, beginning with another one before the one before it has failed if that takes long
-/// (as in RFC 8305), so that an address that swallows packets costs little.
-async fn open_first(addresses: Vec<SocketAddr>) -> io::Result<(BoxedIo, SocketAddr)> {
-    let mut attempts = tokio::task::JoinSet::new();
-    let mut addresses = addresses.into_iter();
-    let mut failure = None;
-    loop {
-        let next = addresses.next();
-        let is_last = next.is_none();
-        if let Some(address) = next {
-            attempts.spawn(async move { (address, TcpStream::connect(address).await) });
-        }
-        tokio::select! {
-            biased;
-            done = attempts.join_next() => match done {
-                Some(Ok((address, Ok(io)))) => {
-                    io.set_nodelay(true)?;
-                    return Ok((Box::new(io), address));
-                }
-                Some(Ok((_, Err(e)))) => failure = Some(e),
-                Some(Err(e)) => failure = Some(io::Error::other(e)),
-                None => return Err(failure.unwrap_or_else(|| io::Error::other("the name has no address"))),
-            },
-            () = tokio::time::sleep(HEAD_START), if !is_last => {}
-        }
-    }
-}
-
 /// Why it can take too long to connect.
 const NO_ANSWER: &str = "no answer from its address, which may be wrong or behind a firewall";
 const FROZEN: &str = "it accepts connections and says nothing, as a frozen server does";
-
-/// How long an address is tried alone.
-const HEAD_START: Duration = Duration::from_millis(250);
 
 /// Large enough that a response of a large mesh comes at the speed of the network; small enough that a server that sends
 /// faster than we work cannot fill the memory.

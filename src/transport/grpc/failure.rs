@@ -2,11 +2,13 @@ use std::{borrow::Cow, error::Error};
 
 use tonic::Status;
 
-use super::hint::explain;
 use crate::{
     config::ChannelCredentials,
     error::Code,
-    transport::{Disconnect, DisconnectKind},
+    transport::{
+        Disconnect, DisconnectKind,
+        socket::{causes, explain, with_causes},
+    },
 };
 
 /// How a stream ended, if it did not end well.
@@ -18,19 +20,6 @@ pub(super) struct Failure {
     method: Cow<'static, str>,
     /// How the connection was secured, if it has never given an answer.
     unanswered: Option<ChannelCredentials>,
-}
-
-/// An error with all of its causes: `http2 error: keep-alive timed out: operation timed out`.
-pub(super) fn with_causes(error: &(dyn Error + 'static)) -> String {
-    let mut text = error.to_string();
-    for cause in causes(error).skip(1) {
-        let cause = cause.to_string();
-        if !text.contains(&cause) {
-            text.push_str(": ");
-            text.push_str(&cause);
-        }
-    }
-    text
 }
 
 impl Failure {
@@ -127,10 +116,4 @@ fn code_of(reset: h2::Reason) -> Code {
 
 fn h2_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a h2::Error> {
     causes(error).find_map(|cause| cause.downcast_ref())
-}
-
-pub(super) fn causes<'a>(
-    error: &'a (dyn Error + 'static),
-) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| (*error).source())
 }

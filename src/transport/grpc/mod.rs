@@ -14,10 +14,8 @@
 //! connection ended, and the difference between a crash and "too many pings" is needed.
 
 mod call;
-mod credentials;
 mod dial;
 mod failure;
-mod hint;
 
 use std::{sync::Arc, time::Duration};
 

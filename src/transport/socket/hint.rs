@@ -3,19 +3,37 @@ use std::{error::Error, io};
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls::{self, CertificateError};
 
-use super::failure::{causes, with_causes};
 use crate::config::ChannelCredentials;
 
 /// What went wrong with all of its causes, and what to look at.
 ///
 /// This is for connections that never gave an answer: most of them are configured wrongly, and what the layers below say of
 /// that, such as "frame with invalid size", helps nobody who does not know them.
-pub(super) fn explain(error: &(dyn Error + 'static), channel: &ChannelCredentials) -> String {
+pub(in crate::transport) fn explain(error: &(dyn Error + 'static), channel: &ChannelCredentials) -> String {
     let text = with_causes(error);
     match causes(error).find_map(|cause| hint(cause, channel)) {
         Some(hint) => format!("{text}: {hint}"),
         None => text,
     }
+}
+
+/// An error with all of its causes: `http2 error: keep-alive timed out: operation timed out`.
+pub(in crate::transport) fn with_causes(error: &(dyn Error + 'static)) -> String {
+    let mut text = error.to_string();
+    for cause in causes(error).skip(1) {
+        let cause = cause.to_string();
+        if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+    }
+    text
+}
+
+pub(in crate::transport) fn causes<'a>(
+    error: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| (*error).source())
 }
 
 fn hint(cause: &(dyn Error + 'static), channel: &ChannelCredentials) -> Option<String> {

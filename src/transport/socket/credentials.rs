@@ -2,7 +2,7 @@ use std::{path::Path, time::SystemTime};
 
 use tonic::{codegen::StdError, metadata::AsciiMetadataValue};
 
-use super::dial::BoxedIo;
+use super::BoxedIo;
 use crate::{
     config::{CallCredentials, ChannelCredentials, Server},
     transport::{Disconnect, DisconnectKind},
@@ -13,10 +13,28 @@ mod tls;
 mod token;
 
 /// What a connection is secured with, loaded from files for this one connection.
-pub(super) struct Credentials {
+pub(in crate::transport) struct Credentials {
     channel: Channel,
     /// What goes with the call.
-    pub(super) authorization: Vec<AsciiMetadataValue>,
+    pub(in crate::transport) authorization: Vec<AsciiMetadataValue>,
+}
+
+/// What is spoken on a connection, as far as TLS lets both sides agree on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::transport) enum Alpn {
+    /// HTTP/2 and nothing else.
+    Http2,
+    /// HTTP/2 or HTTP/1.1, as the server likes it.
+    #[cfg(feature = "rest")]
+    Http2OrHttp1,
+}
+
+/// A connection that is as secure as was asked for.
+pub(in crate::transport) struct Secured {
+    pub(in crate::transport) io: BoxedIo,
+    /// By TLS both sides have agreed on HTTP/2.
+    #[cfg_attr(not(feature = "rest"), allow(dead_code, reason = "gRPC is HTTP/2 in any case"))]
+    pub(in crate::transport) selected_http2: bool,
 }
 
 enum Channel {
@@ -28,17 +46,20 @@ enum Channel {
 impl Credentials {
     /// Reads the files that a server's credentials name. What cannot be loaded is an error: there is no way to get less
     /// security than was asked for.
-    pub(super) async fn load(server: &Server) -> Result<Self, Disconnect> {
+    pub(in crate::transport) async fn load(server: &Server, alpn: Alpn) -> Result<Self, Disconnect> {
         let (channel, call) = (server.channel_credentials.clone(), server.call_credentials.clone());
         let load = move || {
-            Ok(Self { authorization: authorization(&channel, &call)?, channel: Channel::load(&channel)? })
+            Ok(Self {
+                authorization: authorization(&channel, &call)?,
+                channel: Channel::load(&channel, alpn)?,
+            })
         };
         let loaded: Result<Self, String> =
             tokio::task::spawn_blocking(load).await.unwrap_or_else(|e| Err(e.to_string()));
         loaded.map_err(|reason| Disconnect::new(DisconnectKind::Credentials, reason))
     }
 
-    pub(super) fn is_secure(&self) -> bool {
+    pub(in crate::transport) fn is_secure(&self) -> bool {
         match &self.channel {
             Channel::Insecure => false,
             #[cfg(feature = "tls")]
@@ -48,9 +69,9 @@ impl Credentials {
 
     /// Secures a connection to a host of this name or address.
     #[cfg_attr(not(feature = "tls"), allow(unused_variables, clippy::unused_async))]
-    pub(super) async fn secure(&self, io: BoxedIo, host: &str) -> Result<BoxedIo, StdError> {
+    pub(in crate::transport) async fn secure(&self, io: BoxedIo, host: &str) -> Result<Secured, StdError> {
         match &self.channel {
-            Channel::Insecure => Ok(io),
+            Channel::Insecure => Ok(Secured { io, selected_http2: false }),
             #[cfg(feature = "tls")]
             Channel::Tls(tls) => tls.secure(io, host).await,
         }
@@ -58,11 +79,12 @@ impl Credentials {
 }
 
 impl Channel {
-    fn load(credentials: &ChannelCredentials) -> Result<Self, String> {
+    #[cfg_attr(not(feature = "tls"), allow(unused_variables))]
+    fn load(credentials: &ChannelCredentials, alpn: Alpn) -> Result<Self, String> {
         match credentials {
             ChannelCredentials::Insecure => Ok(Self::Insecure),
             #[cfg(feature = "tls")]
-            ChannelCredentials::Tls(config) => tls::Tls::load(config).map(Self::Tls),
+            ChannelCredentials::Tls(config) => tls::Tls::load(config, alpn).map(Self::Tls),
             #[cfg(not(feature = "tls"))]
             ChannelCredentials::Tls(_) => Err("this build of xdskit lacks the feature `tls`".to_owned()),
         }

@@ -14,17 +14,18 @@ use tokio_rustls::{
 };
 use tonic::codegen::StdError;
 
-use super::in_file;
-use crate::{config::TlsConfig, transport::grpc::dial::BoxedIo};
+use super::{super::BoxedIo, Alpn, Secured, in_file};
+use crate::config::TlsConfig;
 
 /// TLS with the certificates of one time.
 pub(super) struct Tls {
     connector: TlsConnector,
+    alpn: Alpn,
 }
 
 impl Tls {
     /// Reads the files, or the system's root certificates.
-    pub(super) fn load(config: &TlsConfig) -> Result<Self, String> {
+    pub(super) fn load(config: &TlsConfig, alpn: Alpn) -> Result<Self, String> {
         if let Some(path) = &config.spiffe_trust_bundle_map_file {
             return Err(in_file("spiffe_trust_bundle_map_file", path, &"not supported yet"));
         }
@@ -48,17 +49,22 @@ impl Tls {
                 return Err("certificate_file and private_key_file come together".to_owned());
             }
         };
-        client.alpn_protocols = vec![HTTP2.to_vec()];
-        Ok(Self { connector: TlsConnector::from(Arc::new(client)) })
+        client.alpn_protocols = match alpn {
+            Alpn::Http2 => vec![HTTP2.to_vec()],
+            #[cfg(feature = "rest")]
+            Alpn::Http2OrHttp1 => vec![HTTP2.to_vec(), b"http/1.1".to_vec()],
+        };
+        Ok(Self { connector: TlsConnector::from(Arc::new(client)), alpn })
     }
 
-    pub(super) async fn secure(&self, io: BoxedIo, host: &str) -> Result<BoxedIo, StdError> {
+    pub(super) async fn secure(&self, io: BoxedIo, host: &str) -> Result<Secured, StdError> {
         let name = ServerName::try_from(host.to_owned())?;
         let io = self.connector.connect(name, io).await?;
-        if io.get_ref().1.alpn_protocol() != Some(HTTP2) {
+        let selected_http2 = io.get_ref().1.alpn_protocol() == Some(HTTP2);
+        if self.alpn == Alpn::Http2 && !selected_http2 {
             return Err("the server does not speak HTTP/2: it did not select `h2` (ALPN)".into());
         }
-        Ok(Box::new(io))
+        Ok(Secured { io: Box::new(io), selected_http2 })
     }
 }
 
@@ -158,7 +164,7 @@ mod tests {
         let missing = folder.path().join("missing");
         let ca = |path: &Path| TlsConfig::default().with_ca_certificate_file(path);
         let pair = |certificate: &Path, key: &Path| ca(&good).with_identity(certificate, key);
-        assert!(Tls::load(&pair(&good, &key)).is_ok());
+        assert!(Tls::load(&pair(&good, &key), Alpn::Http2).is_ok());
         let unlike = format!("not for the key in private_key_file {}: replace both", other.display());
         for (config, field, path, reason) in [
             (ca(&missing), "ca_certificate_file", &missing, "No such file"),
@@ -173,7 +179,7 @@ mod tests {
             (pair(&good, &no_key), "private_key_file", &no_key, "a key that cannot be used"),
             (pair(&good, &other), "certificate_file", &good, unlike.as_str()),
         ] {
-            let error = Tls::load(&config).err().unwrap();
+            let error = Tls::load(&config, Alpn::Http2).err().unwrap();
             let start = format!("{field} {}: {reason}", path.display());
             assert!(error.starts_with(&start), "{error:?} is not {start:?}");
         }

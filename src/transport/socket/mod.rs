@@ -1,0 +1,81 @@
+//! Connections by TCP or Unix sockets, with or without TLS: what all transports to servers have in common.
+
+mod credentials;
+mod hint;
+
+use std::{io, net::SocketAddr, time::Duration};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
+
+pub(super) use self::{
+    credentials::{Alpn, Credentials, Secured},
+    hint::{causes, explain, with_causes},
+};
+use crate::config::Endpoint;
+
+/// A byte stream, whatever carries it.
+pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+
+pub(super) type BoxedIo = Box<dyn Io>;
+
+/// Connects to one of an endpoint's addresses; gives the name that a certificate has to have, too.
+pub(super) async fn open(endpoint: &Endpoint) -> io::Result<(BoxedIo, String)> {
+    match endpoint {
+        Endpoint::Host { host, port } => {
+            let lookup = tokio::net::lookup_host((host.as_str(), *port)).await;
+            let unknown = |e| io::Error::other(format!("the host {host} cannot be looked up: {e}"));
+            let addresses = lookup.map_err(unknown)?.collect();
+            let (io, _) = open_first(addresses).await?;
+            Ok((io, host.clone()))
+        }
+        Endpoint::Addresses(addresses) => {
+            let (io, address) = open_first(addresses.clone()).await?;
+            Ok((io, address.ip().to_string()))
+        }
+        #[cfg(unix)]
+        Endpoint::Unix(path) => {
+            let io = tokio::net::UnixStream::connect(path).await?;
+            Ok((Box::new(io), "localhost".to_owned()))
+        }
+        #[cfg(not(unix))]
+        Endpoint::Unix(_) => {
+            Err(io::Error::new(io::ErrorKind::Unsupported, "this system has no Unix sockets"))
+        }
+    }
+}
+
+/// Tries addresses in their order, beginning with another one before the one before it has failed if that takes long
+/// (as in RFC 8305), so that an address that swallows packets costs little.
+async fn open_first(addresses: Vec<SocketAddr>) -> io::Result<(BoxedIo, SocketAddr)> {
+    let mut attempts = tokio::task::JoinSet::new();
+    let mut addresses = addresses.into_iter();
+    let mut failure = None;
+    loop {
+        let next = addresses.next();
+        let is_last = next.is_none();
+        if let Some(address) = next {
+            attempts.spawn(async move { (address, TcpStream::connect(address).await) });
+        }
+        tokio::select! {
+            biased;
+            done = attempts.join_next() => match done {
+                Some(Ok((address, Ok(io)))) => {
+                    io.set_nodelay(true)?;
+                    return Ok((Box::new(io), address));
+                }
+                Some(Ok((_, Err(e)))) => failure = Some(e),
+                Some(Err(e)) => failure = Some(io::Error::other(e)),
+                None => return Err(failure.unwrap_or_else(|| io::Error::other("the name has no address"))),
+            },
+            () = tokio::time::sleep(HEAD_START), if !is_last => {}
+        }
+    }
+}
+
+/// How long an address is tried alone.
+const HEAD_START: Duration = Duration::from_millis(250);
