@@ -53,6 +53,7 @@
 //! | `metrics` | no | metrics, by the API of OpenTelemetry |
 //! | `json` | no | messages as JSON, YAML and protobuf's text |
 //! | `files` | no | files in the place of management servers; brings `json` |
+//! | `rest` | no | management servers that are polled over REST; brings `json` |
 //! | `control-plane` | no | the management server |
 //! | `test-util` | no | the tools for tests; brings `control-plane` |
 //!

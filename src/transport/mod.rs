@@ -6,6 +6,8 @@
 #[cfg(feature = "files")]
 mod files;
 mod grpc;
+#[cfg(feature = "rest")]
+mod rest;
 mod socket;
 
 use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
@@ -88,18 +90,30 @@ pub struct Target {
     pub keepalive: Duration,
 }
 
-/// What a client connects with: a transport for servers, and another for files.
+/// What a client connects with: transports for servers with streams and for those that are polled, and another for files.
 #[derive(Debug)]
 pub(crate) struct Transports {
     servers: Arc<dyn Transport>,
+    /// None if the build lacks it.
+    polled: Option<Arc<dyn Transport>>,
     #[cfg(feature = "files")]
     files: files::Files,
 }
 
 impl Transports {
     pub(crate) fn new(grpc: GrpcTransport, own: Option<Arc<dyn Transport>>) -> Self {
+        #[cfg(feature = "rest")]
+        let polled: Option<Arc<dyn Transport>> =
+            Some(Arc::new(rest::RestTransport::new(grpc.max_message_size())));
+        #[cfg(not(feature = "rest"))]
+        let polled = None;
+        let (servers, polled) = match own {
+            Some(own) => (own.clone(), Some(own)),
+            None => (Arc::new(grpc) as Arc<dyn Transport>, polled),
+        };
         Self {
-            servers: own.unwrap_or_else(|| Arc::new(grpc)),
+            servers,
+            polled,
             #[cfg(feature = "files")]
             files: files::Files::default(),
         }
@@ -109,7 +123,14 @@ impl Transports {
         match to {
             Place::Server { server, api_type, path, polling } => {
                 let target = Target { server, api_type, path, polling, keepalive };
-                self.servers.connect(target, events)
+                let transport = if polling.is_some() { self.polled.as_ref() } else { Some(&self.servers) };
+                match transport {
+                    Some(transport) => transport.connect(target, events),
+                    None => {
+                        let server = &target.server.uri;
+                        unsupported(&format!("{server} cannot be polled without the feature `rest`"), &events)
+                    }
+                }
             }
             #[cfg(feature = "files")]
             Place::File { file, type_url } => self.files.open((file, type_url), events),
@@ -122,17 +143,14 @@ impl Transports {
 }
 
 /// What a build without the feature that is needed can say.
-#[cfg(not(feature = "files"))]
 fn unsupported(why: &str, events: &Events) -> Box<dyn Connection> {
     events.disconnected(Disconnect::new(DisconnectKind::Unreachable, why));
     Box::new(Unsupported)
 }
 
-#[cfg(not(feature = "files"))]
 #[derive(Debug)]
 struct Unsupported;
 
-#[cfg(not(feature = "files"))]
 impl Connection for Unsupported {
     fn send(&mut self, _: Bytes) {}
     fn read(&mut self) {}
@@ -201,3 +219,6 @@ impl Drop for Reporter {
         self.report(Input::Disconnected { stream: self.stream, reason });
     }
 }
+
+/// What the client says that it is in HTTP.
+const AGENT: &str = concat!("xdskit/", env!("CARGO_PKG_VERSION"));

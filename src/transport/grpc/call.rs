@@ -35,7 +35,7 @@ use super::{
 use crate::{
     codec::RawCodec,
     config::Server,
-    transport::{Disconnect, DisconnectKind, Events},
+    transport::{AGENT, Disconnect, DisconnectKind, Events},
 };
 
 /// The one call on a connection: the stream of requests and responses.
@@ -223,8 +223,6 @@ fn not_grpc(status: StatusCode) -> Status {
     };
     Status::new(code, format!("HTTP status {status}, not gRPC"))
 }
-
-const AGENT: &str = concat!("xdskit/", env!("CARGO_PKG_VERSION"));
 
 /// How long to wait for the reason of an end that has been noticed.
 const LAST_WORDS: Duration = Duration::from_secs(1);

@@ -68,6 +68,13 @@ impl GrpcTransport {
     }
 }
 
+#[cfg(feature = "rest")]
+impl GrpcTransport {
+    pub(super) fn max_message_size(&self) -> usize {
+        self.settings.max_message_size
+    }
+}
+
 impl Default for GrpcTransport {
     fn default() -> Self {
         let settings = Settings {

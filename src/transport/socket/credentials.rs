@@ -59,6 +59,20 @@ impl Credentials {
         loaded.map_err(|reason| Disconnect::new(DisconnectKind::Credentials, reason))
     }
 
+    /// What goes with a call by itself.
+    #[cfg(feature = "rest")]
+    pub(in crate::transport) async fn authorization_of(
+        server: &Server,
+    ) -> Result<Vec<AsciiMetadataValue>, Disconnect> {
+        if server.call_credentials.is_empty() {
+            return Ok(Vec::new());
+        }
+        let (channel, call) = (server.channel_credentials.clone(), server.call_credentials.clone());
+        let read = tokio::task::spawn_blocking(move || authorization(&channel, &call)).await;
+        read.unwrap_or_else(|e| Err(e.to_string()))
+            .map_err(|reason| Disconnect::new(DisconnectKind::Credentials, reason))
+    }
+
     pub(in crate::transport) fn is_secure(&self) -> bool {
         match &self.channel {
             Channel::Insecure => false,

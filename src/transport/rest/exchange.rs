@@ -1,0 +1,245 @@
+use std::{
+    convert::Infallible,
+    error::Error,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{
+    HeaderValue, Request, Response, StatusCode, Uri,
+    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT},
+};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::{Body, Frame, Incoming, SizeHint};
+use prost::Message;
+use tracing::debug;
+
+use super::pool::{Pool, Unconnected};
+use crate::{
+    config::ChannelCredentials,
+    error::Code,
+    format::{self, Format},
+    pb::envoy::service::discovery::v3::DiscoveryResponse,
+    transport::{
+        AGENT, Disconnect, DisconnectKind, Events,
+        socket::{Credentials, causes, explain},
+    },
+    wire,
+};
+
+/// One question and its answer.
+#[derive(Debug)]
+pub(super) struct Exchange<'a> {
+    pub(super) pool: &'a Pool,
+    pub(super) path: &'a str,
+    /// A `DiscoveryRequest`.
+    pub(super) question: &'a Bytes,
+    pub(super) sent: &'a Sent,
+    pub(super) max_message_size: usize,
+}
+
+/// Why there is no answer.
+#[derive(Debug)]
+pub(super) struct Failure {
+    pub(super) reason: Disconnect,
+    /// The connection that it was asked on is not to be used again.
+    pub(super) is_of_connection: bool,
+}
+
+impl Exchange<'_> {
+    /// Asks. The answer is a `DiscoveryResponse`, or nothing if that is what the client has.
+    pub(super) async fn run(&self) -> Result<Option<Bytes>, Failure> {
+        let request = self.request().await.map_err(Failure::of_answer)?;
+        let response = self.pool.client().request(request).await.map_err(|e| self.broken(&e))?;
+        let status = response.status();
+        if status == StatusCode::NOT_MODIFIED {
+            return Ok(None);
+        }
+        let body = self.body(response).await?;
+        match status {
+            StatusCode::OK => self.read(&body).map(Some).map_err(Failure::of_answer),
+            _ => Err(Failure::of_answer(refused(status, &body))),
+        }
+    }
+
+    pub(super) fn too_slow(&self, time: Duration) -> Failure {
+        let why = format!("no answer within {time:?} (request_timeout)");
+        let reason = Disconnect::new(DisconnectKind::Failed(Code::DeadlineExceeded), why);
+        Failure { reason, is_of_connection: true }
+    }
+
+    async fn request(&self) -> Result<Request<Outgoing>, Disconnect> {
+        let cannot = |why: String| Disconnect::new(DisconnectKind::Unusable, why);
+        let json = format::encode_json(REQUEST, self.question)
+            .map_err(|e| cannot(format!("the request cannot be written as JSON: {e}")))?;
+        let server = &self.pool.server;
+        let scheme = match server.channel_credentials {
+            ChannelCredentials::Insecure => "http",
+            ChannelCredentials::Tls(_) => "https",
+        };
+        let uri = Uri::builder()
+            .scheme(scheme)
+            .authority(server.uri.endpoint().authority())
+            .path_and_query(self.path)
+            .build();
+        let uri = uri.map_err(|e| cannot(format!("{:?} is no path: {e}", self.path)))?;
+        let body = Outgoing { json: Some(json.into()), sent: self.sent.clone(), is_taken: false };
+        let mut request = Request::new(body);
+        *request.method_mut() = http::Method::POST;
+        *request.uri_mut() = uri;
+        let headers = request.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
+        headers.insert(ACCEPT, HeaderValue::from_static(JSON));
+        headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+        for token in Credentials::authorization_of(server).await? {
+            let mut value = HeaderValue::from_bytes(token.as_encoded_bytes())
+                .map_err(|e| Disconnect::new(DisconnectKind::Credentials, e.to_string()))?;
+            value.set_sensitive(true);
+            headers.append(AUTHORIZATION, value);
+        }
+        Ok(request)
+    }
+
+    async fn body(&self, response: Response<Incoming>) -> Result<Bytes, Failure> {
+        let limit = self.max_message_size;
+        match Limited::new(response.into_body(), limit).collect().await {
+            Ok(body) => Ok(body.to_bytes()),
+            Err(e) if e.is::<LengthLimitError>() => {
+                let why = format!("a response of more than {limit} bytes, which is the limit");
+                let reason = Disconnect::new(DisconnectKind::TooLarge { limit }, why);
+                Err(Failure { reason, is_of_connection: true })
+            }
+            Err(e) => Err(self.broken(&*e)),
+        }
+    }
+
+    /// What is in a response, as a message. It is about the type that was asked for, whether it says so or not.
+    fn read(&self, body: &[u8]) -> Result<Bytes, Disconnect> {
+        let unusable = |why: String| Disconnect::new(DisconnectKind::Unusable, why);
+        let read = format::read(body, Format::Json)
+            .map_err(|e| unusable(format!("the response is not a DiscoveryResponse: {e}")))?;
+        for warning in &read.warnings {
+            debug!(server = %self.pool.server.uri, path = self.path, "in a response: {warning}");
+        }
+        let asked = wire::string_field(self.question, 4).unwrap_or_default();
+        let response = DiscoveryResponse::decode(read.message.clone())
+            .map_err(|e| unusable(format!("the response is not a DiscoveryResponse: {e}")))?;
+        if response.type_url == asked {
+            return Ok(read.message);
+        }
+        if !response.type_url.is_empty() {
+            let other = response.type_url;
+            return Err(unusable(format!("the response is of the type {other:?}, not {asked:?}")));
+        }
+        Ok(DiscoveryResponse { type_url: asked.to_owned(), ..response }.encode_to_vec().into())
+    }
+
+    fn broken(&self, error: &(dyn Error + 'static)) -> Failure {
+        let unconnected = causes(error).find_map(|cause| cause.downcast_ref::<Unconnected>());
+        let reason = unconnected.map_or_else(
+            || {
+                let why = explain(error, &self.pool.server.channel_credentials);
+                Disconnect::new(DisconnectKind::Failed(Code::Unavailable), why)
+            },
+            |Unconnected(reason)| reason.clone(),
+        );
+        Failure { reason, is_of_connection: true }
+    }
+}
+
+impl Failure {
+    fn of_answer(reason: Disconnect) -> Self {
+        Self { reason, is_of_connection: false }
+    }
+}
+
+/// What another status than 200 and 304 means (D11).
+fn refused(status: StatusCode, body: &[u8]) -> Disconnect {
+    let code = match status.as_u16() {
+        400 => Code::Internal,
+        401 => Code::Unauthenticated,
+        403 => Code::PermissionDenied,
+        404 | 405 => Code::Unimplemented,
+        429 | 500..=599 => Code::Unavailable,
+        _ => Code::Unknown,
+    };
+    let said = String::from_utf8_lossy(body);
+    let said: String = said.trim().chars().take(MAX_SAID).collect();
+    let why = match &*said {
+        "" => format!("HTTP status {status}"),
+        said => format!("HTTP status {status}: {said}"),
+    };
+    Disconnect::new(DisconnectKind::Failed(code), why)
+}
+
+/// Reports that a request was sent, at most once.
+#[derive(Debug, Clone)]
+pub(super) struct Sent {
+    events: Events,
+    is_settled: Arc<AtomicBool>,
+}
+
+impl Sent {
+    pub(super) fn new(events: Events) -> Self {
+        Self { events, is_settled: Arc::default() }
+    }
+
+    pub(super) fn report(&self) {
+        if !self.is_settled.swap(true, Ordering::Relaxed) {
+            self.events.request_sent();
+        }
+    }
+
+    /// It is over, and nothing is to be reported any more.
+    pub(super) fn forget(&self) {
+        self.is_settled.store(true, Ordering::Relaxed);
+    }
+}
+
+/// The body of a request, in one piece. It counts as sent when HTTP has taken it and asks for more, or wants no more.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    json: Option<Bytes>,
+    sent: Sent,
+    is_taken: bool,
+}
+
+impl Body for Outgoing {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        let Some(json) = self.json.take() else {
+            self.sent.report();
+            return Poll::Ready(None);
+        };
+        self.is_taken = true;
+        Poll::Ready(Some(Ok(Frame::data(json))))
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        SizeHint::with_exact(self.json.as_ref().map_or(0, |json| json.len() as u64))
+    }
+}
+
+impl Drop for Outgoing {
+    fn drop(&mut self) {
+        if self.is_taken {
+            self.sent.report();
+        }
+    }
+}
+
+const REQUEST: &str = "envoy.service.discovery.v3.DiscoveryRequest";
+const JSON: &str = "application/json";
+/// How many characters of what a server says with a bad status are told.
+const MAX_SAID: usize = 200;

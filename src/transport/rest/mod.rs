@@ -1,0 +1,129 @@
+//! REST: each message is one `POST`, with canonical JSON both ways (rules D10, D11).
+//!
+//! ```text
+//!   RestConnection ── messages ──▶ Asker ── POST ──▶ Pool ──▶ server
+//!                                    │ request_sent, then one of received, unchanged, failed
+//!                                    ▼
+//!                                  Events
+//! ```
+//!
+//! The types of one server share a pool of connections, over HTTP/1.1 or what TLS agrees on. A pool in which a connection
+//! has broken is given up as a whole, so that no other question is put to what is dead. Files of certificates are read anew
+//! for each connection, and tokens for each request.
+
+mod exchange;
+mod pool;
+
+use std::{sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use tokio::{sync::mpsc, task::AbortHandle};
+
+use self::{
+    exchange::{Exchange, Sent},
+    pool::{Pool, Pools},
+};
+use super::{Connection, Events, Target, Transport};
+
+/// Polls over HTTP, with or without TLS, over TCP or Unix sockets.
+#[derive(Debug)]
+pub(super) struct RestTransport {
+    max_message_size: usize,
+    pools: Pools,
+}
+
+impl RestTransport {
+    /// With the largest response that is accepted, in bytes.
+    pub(super) fn new(max_message_size: usize) -> Self {
+        Self { max_message_size, pools: Pools::default() }
+    }
+}
+
+impl Transport for RestTransport {
+    fn connect(&self, target: Target, events: Events) -> Box<dyn Connection> {
+        let (messages, questions) = mpsc::unbounded_channel();
+        // Whether the server is there shows when it is asked.
+        events.connected();
+        let asker = Asker {
+            pool: self.pools.of(&target.server),
+            timeout: target.polling.unwrap_or_default().request_timeout,
+            target,
+            events,
+            max_message_size: self.max_message_size,
+        };
+        let task = tokio::spawn(asker.run(questions)).abort_handle();
+        Box::new(RestConnection { messages, task })
+    }
+}
+
+/// The driver's end of a connection.
+#[derive(Debug)]
+struct RestConnection {
+    messages: mpsc::UnboundedSender<Bytes>,
+    task: AbortHandle,
+}
+
+impl Connection for RestConnection {
+    fn send(&mut self, message: Bytes) {
+        // The task waits for messages for as long as there is a sender.
+        let _ = self.messages.send(message);
+    }
+
+    /// An answer comes for each question, and never by itself.
+    fn read(&mut self) {}
+}
+
+impl Drop for RestConnection {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// Asks for one type, one question after the other.
+#[derive(Debug)]
+struct Asker {
+    pool: Arc<Pool>,
+    target: Target,
+    events: Events,
+    timeout: Duration,
+    max_message_size: usize,
+}
+
+impl Asker {
+    async fn run(self, mut questions: mpsc::UnboundedReceiver<Bytes>) {
+        while let Some(question) = questions.recv().await {
+            self.ask(&question).await;
+        }
+    }
+
+    async fn ask(&self, question: &Bytes) {
+        let sent = Sent::new(self.events.clone());
+        let exchange = Exchange {
+            pool: &self.pool,
+            path: &self.target.path,
+            question,
+            sent: &sent,
+            max_message_size: self.max_message_size,
+        };
+        let answer = tokio::time::timeout(self.timeout, exchange.run()).await;
+        match answer.unwrap_or_else(|_| Err(exchange.too_slow(self.timeout))) {
+            Ok(answer) => {
+                sent.report();
+                match answer {
+                    Some(response) => self.events.received(response),
+                    None => self.events.unchanged(),
+                }
+            }
+            Err(failure) => {
+                sent.forget();
+                if failure.is_of_connection {
+                    self.pool.renew();
+                }
+                self.events.failed(failure.reason);
+            }
+        }
+    }
+}
+
+#[cfg(all(test, feature = "test-util"))]
+mod tests;

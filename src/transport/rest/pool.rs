@@ -1,0 +1,174 @@
+use std::{
+    error::Error,
+    fmt, io,
+    pin::Pin,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    task::{Context, Poll},
+};
+
+use futures_core::future::BoxFuture;
+use http::Uri;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::{
+    client::legacy::{
+        Client,
+        connect::{Connected, Connection},
+    },
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+};
+use tonic::codegen::Service;
+
+use super::exchange::Outgoing;
+use crate::{
+    config::Server,
+    transport::{
+        Disconnect, DisconnectKind,
+        socket::{Alpn, BoxedIo, Credentials, Secured, explain, open},
+    },
+};
+
+/// The pools of all servers that are asked.
+#[derive(Debug, Default)]
+pub(super) struct Pools {
+    list: Mutex<Vec<Weak<Pool>>>,
+}
+
+impl Pools {
+    /// The pool of a server. It lives for as long as someone has it.
+    pub(super) fn of(&self, server: &Arc<Server>) -> Arc<Pool> {
+        let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
+        list.retain(|pool| pool.strong_count() > 0);
+        if let Some(pool) = list.iter().filter_map(Weak::upgrade).find(|pool| pool.server == *server) {
+            return pool;
+        }
+        let pool = Arc::new(Pool { server: server.clone(), client: Mutex::new(client(server)) });
+        list.push(Arc::downgrade(&pool));
+        pool
+    }
+}
+
+/// The connections to a server.
+#[derive(Debug)]
+pub(super) struct Pool {
+    pub(super) server: Arc<Server>,
+    client: Mutex<Client<Dialer, Outgoing>>,
+}
+
+impl Pool {
+    pub(super) fn client(&self) -> Client<Dialer, Outgoing> {
+        self.lock().clone()
+    }
+
+    /// Gives up all connections; what is under way on them goes on.
+    pub(super) fn renew(&self) {
+        *self.lock() = client(&self.server);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Client<Dialer, Outgoing>> {
+        self.client.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn client(server: &Arc<Server>) -> Client<Dialer, Outgoing> {
+    Client::builder(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .pool_timer(TokioTimer::new())
+        .build(Dialer { server: server.clone() })
+}
+
+/// Connects to a server, whatever is asked of it there.
+#[derive(Debug, Clone)]
+pub(super) struct Dialer {
+    server: Arc<Server>,
+}
+
+impl Dialer {
+    async fn connect(self) -> Result<Socket, Disconnect> {
+        let channel = &self.server.channel_credentials;
+        let unreachable =
+            |why: &(dyn Error + 'static)| Disconnect::new(DisconnectKind::Unreachable, explain(why, channel));
+        let credentials = Credentials::load(&self.server, Alpn::Http2OrHttp1).await?;
+        let (io, host) = open(self.server.uri.endpoint()).await.map_err(|e| unreachable(&e))?;
+        let Secured { io, selected_http2 } =
+            credentials.secure(io, &host).await.map_err(|e| unreachable(&*e))?;
+        Ok(Socket { io: TokioIo::new(io), selected_http2 })
+    }
+}
+
+impl Service<Uri> for Dialer {
+    type Response = Socket;
+    type Error = Unconnected;
+    type Future = BoxFuture<'static, Result<Socket, Unconnected>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Unconnected>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let connect = self.clone().connect();
+        Box::pin(async { connect.await.map_err(Unconnected) })
+    }
+}
+
+/// Why there is no connection, for whoever looks for it among the causes of an error.
+#[derive(Debug)]
+pub(super) struct Unconnected(pub(super) Disconnect);
+
+impl fmt::Display for Unconnected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.message)
+    }
+}
+
+impl Error for Unconnected {}
+
+/// A connection as hyper has it.
+pub(super) struct Socket {
+    io: TokioIo<BoxedIo>,
+    selected_http2: bool,
+}
+
+impl Connection for Socket {
+    fn connected(&self) -> Connected {
+        match self.selected_http2 {
+            true => Connected::new().negotiated_h2(),
+            false => Connected::new(),
+        }
+    }
+}
+
+impl Read for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_read(cx, into)
+    }
+}
+
+impl Write for Socket {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(cx)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(cx, bytes)
+    }
+}

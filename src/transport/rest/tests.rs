@@ -1,0 +1,274 @@
+//! Polls as the driver sees them, of the control plane's gateway and of scripted servers.
+
+#![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "tests")]
+
+use std::{future::Future, time::Duration};
+
+use prost::Message;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::mpsc::{self, UnboundedReceiver},
+    time::{Instant, timeout},
+};
+
+use super::*;
+use crate::{
+    config::{ApiType, Polling, Server},
+    control_plane::type_url::{CLUSTER, ENDPOINTS},
+    error::Code,
+    pb::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
+    protocol::{Input, ServerId, StreamId},
+    testing::{
+        ControlPlane,
+        resources::{cluster, endpoints},
+    },
+    transport::{Disconnect, DisconnectKind},
+};
+
+#[tokio::test]
+async fn d10_a_question_is_answered_once() {
+    let control_plane = ControlPlane::start().await;
+    control_plane.set(cluster("shop"));
+    let mut peer = Peer::connect(&control_plane.uri());
+    let response = peer.ask(&request("")).await.unwrap().unwrap();
+    assert_eq!((&*response.type_url, response.resources.len()), (CLUSTER, 1));
+    assert_eq!(peer.ask(&request(&response.version_info)).await, Ok(None));
+    let requests = control_plane.requests();
+    let [first, second] = &requests.iter().collect::<Vec<_>>()[..] else { panic!("{requests:?}") };
+    assert_eq!(first.message().node().unwrap().id, "me");
+    assert_eq!(second.message().sotw().unwrap().version_info, response.version_info);
+}
+
+#[tokio::test]
+async fn a_connection_serves_one_question_after_the_other_and_all_types() {
+    let control_plane = ControlPlane::start().await;
+    control_plane.set(endpoints("shop").locality("eu", "a", ["10.0.0.1:80"]));
+    let proxy = control_plane.proxy().await;
+    let transport = RestTransport::new(1 << 20);
+    let server: Arc<Server> = Arc::new(Server::new(format!("http://{}", proxy.addr())).build().unwrap());
+    let mut clusters = Peer::with(&transport, server.clone(), "/v3/discovery:clusters", POLLING);
+    let mut assignments = Peer::with(&transport, server, "/v3/discovery:endpoints", POLLING);
+    for _ in 0..3 {
+        clusters.ask(&request("")).await.unwrap();
+        let question = DiscoveryRequest { type_url: ENDPOINTS.into(), ..request("") };
+        assert_eq!(assignments.ask(&question).await.unwrap().unwrap().resources.len(), 1);
+    }
+    assert_eq!(proxy.connections(), 1);
+}
+
+#[tokio::test]
+async fn d11_another_status_is_a_failure_and_the_next_question_is_answered() {
+    let control_plane = ControlPlane::start().await;
+    let mut peer = Peer::connect(&control_plane.uri());
+    control_plane.set_rest_status(Some(http::StatusCode::SERVICE_UNAVAILABLE));
+    let failure = peer.ask(&request("")).await.unwrap_err();
+    assert_eq!(failure.kind, DisconnectKind::Failed(Code::Unavailable));
+    assert_eq!(failure.message, "HTTP status 503 Service Unavailable: as the test has it");
+    control_plane.set_rest_status(None);
+    assert!(peer.ask(&request("")).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn d11_a_200_that_is_no_response_is_a_failure() {
+    let cut = r#"{"version_info": "1", "resources": ["#;
+    let other = format!(r#"{{"version_info": "1", "type_url": "{ENDPOINTS}"}}"#);
+    for (body, why) in [
+        ("garbage", "the response is not a DiscoveryResponse: line 1, column 1: expected value"),
+        ("", "the response is not a DiscoveryResponse: there is nothing in it"),
+        (
+            "{}",
+            "the response is not a DiscoveryResponse: has neither resources nor a version, so it is not a DiscoveryResponse",
+        ),
+        (cut, "the response is not a DiscoveryResponse: line 1, column 36: EOF while parsing a list"),
+        (&other, &format!("the response is of the type {ENDPOINTS:?}, not {CLUSTER:?}")),
+    ] {
+        let mut peer = Peer::connect(&answering(200, body).await);
+        let failure = peer.ask(&request("")).await.unwrap_err();
+        assert_eq!(failure, Disconnect::new(DisconnectKind::Unusable, why));
+    }
+}
+
+#[tokio::test]
+async fn a_response_without_a_type_is_of_the_one_that_was_asked_for() {
+    let uri = answering(200, r#"{"versionInfo": "1", "resources": [], "colour": 1}"#).await;
+    let response = Peer::connect(&uri).ask(&request("")).await.unwrap().unwrap();
+    assert_eq!((&*response.version_info, &*response.type_url), ("1", CLUSTER));
+}
+
+#[tokio::test]
+async fn nobody_listens() {
+    let addr = TcpListener::bind(LOOPBACK).await.unwrap().local_addr().unwrap();
+    let mut peer = Peer::connect(&format!("http://{addr}"));
+    let failure = peer.ask(&request("")).await.unwrap_err();
+    assert_eq!(failure.kind, DisconnectKind::Unreachable);
+    assert!(failure.message.contains("nobody listens there"), "{}", failure.message);
+}
+
+#[tokio::test]
+async fn a_restarted_server_is_found_again() {
+    let control_plane = ControlPlane::start().await;
+    let mut peer = Peer::connect(&control_plane.uri());
+    assert!(peer.ask(&request("")).await.is_ok());
+    control_plane.stop().await;
+    assert!(peer.ask(&request("")).await.is_err());
+    control_plane.restart().await;
+    assert!(peer.ask(&request("")).await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn d11_an_answer_has_its_time_and_no_more() {
+    let (addr, mut accepted) = listening().await;
+    let begin = Instant::now();
+    let mut peer = Peer::connect(&format!("http://{addr}"));
+    let failure = peer.ask(&request("")).await.unwrap_err();
+    assert_eq!(failure.kind, DisconnectKind::Failed(Code::DeadlineExceeded));
+    assert_eq!(failure.message, "no answer within 1s (request_timeout)");
+    assert_eq!(begin.elapsed().as_secs(), 1);
+    // What was left without an answer is not used again.
+    peer.ask(&request("")).await.unwrap_err();
+    accepted.recv().await.unwrap();
+    accepted.recv().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_response_over_the_limit_is_not_read() {
+    let control_plane = ControlPlane::start().await;
+    control_plane.set(cluster("x".repeat(1000)));
+    let transport = RestTransport::new(500);
+    let server = Arc::new(Server::new(control_plane.uri()).build().unwrap());
+    let mut peer = Peer::with(&transport, server, "/v3/discovery:clusters", POLLING);
+    let failure = peer.ask(&request("")).await.unwrap_err();
+    assert_eq!(failure.kind, DisconnectKind::TooLarge { limit: 500 });
+}
+
+#[tokio::test]
+async fn the_request_says_whom_it_is_for_and_what_it_is() {
+    let listener = TcpListener::bind(LOOPBACK).await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let mut peer = Peer::connect(&format!("http://{addr}"));
+    peer.connection.send(request("").encode_to_vec().into());
+    let (mut socket, _) = listener.accept().await.unwrap();
+    let text = read_request(&mut socket).await;
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    assert!(head.starts_with("POST /v3/discovery:clusters HTTP/1.1\r\n"), "{head}");
+    for line in [
+        "content-type: application/json".to_owned(),
+        format!("host: {addr}"),
+        format!("content-length: {}", body.len()),
+    ] {
+        assert!(head.lines().any(|it| it == line), "{head}");
+    }
+    let body: serde_json::Value = serde_json::from_str(body).unwrap();
+    assert_eq!(body, serde_json::json!({"node": {"id": "me"}, "type_url": CLUSTER}));
+}
+
+/// The driver's side of a connection.
+struct Peer {
+    connection: Box<dyn Connection>,
+    inputs: UnboundedReceiver<Input>,
+}
+
+impl Peer {
+    fn connect(uri: &str) -> Self {
+        let server = Arc::new(Server::new(uri).build().unwrap());
+        Self::with(&RestTransport::new(1 << 20), server, "/v3/discovery:clusters", POLLING)
+    }
+
+    fn with(transport: &RestTransport, server: Arc<Server>, path: &'static str, polling: Duration) -> Self {
+        let (reports, inputs) = mpsc::unbounded_channel();
+        let events = Events::new(StreamId { server: ServerId(0), attempt: 1 }, reports);
+        let target = Target {
+            server,
+            api_type: ApiType::Rest,
+            path: path.into(),
+            polling: Some(Polling::every(polling)),
+            keepalive: Duration::from_secs(30),
+        };
+        let mut peer = Self { connection: transport.connect(target, events), inputs };
+        assert!(matches!(peer.inputs.try_recv(), Ok(Input::Connected { .. })));
+        peer
+    }
+
+    /// Asks, and gives what is reported, which comes once and after the request was sent.
+    async fn ask(&mut self, question: &DiscoveryRequest) -> Result<Option<DiscoveryResponse>, Disconnect> {
+        self.connection.send(question.encode_to_vec().into());
+        let mut is_sent = false;
+        loop {
+            match soon(self.inputs.recv()).await.unwrap() {
+                Input::RequestSent { .. } => assert!(!std::mem::replace(&mut is_sent, true)),
+                Input::Received { message, .. } => {
+                    assert!(is_sent);
+                    return Ok(Some(DiscoveryResponse::decode(message).unwrap()));
+                }
+                Input::Unchanged { .. } => {
+                    assert!(is_sent);
+                    return Ok(None);
+                }
+                Input::Failed { reason, .. } => return Err(reason),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+}
+
+fn request(version: &str) -> DiscoveryRequest {
+    let node = crate::pb::envoy::config::core::v3::Node { id: "me".into(), ..Default::default() };
+    DiscoveryRequest {
+        version_info: version.into(),
+        type_url: CLUSTER.into(),
+        node: Some(node),
+        ..Default::default()
+    }
+}
+
+/// A server that gives each request the same answer.
+async fn answering(status: u16, body: &str) -> String {
+    let listener = TcpListener::bind(LOOPBACK).await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let answer = format!("HTTP/1.1 {status} x\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            read_request(&mut socket).await;
+            socket.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    format!("http://{addr}")
+}
+
+/// A server that accepts connections, and says nothing.
+async fn listening() -> (std::net::SocketAddr, UnboundedReceiver<()>) {
+    let listener = TcpListener::bind(LOOPBACK).await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let (accepted, connections) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        let mut open = Vec::new();
+        while let Ok(connection) = listener.accept().await {
+            open.push(connection);
+            accepted.send(()).unwrap();
+        }
+    });
+    (addr, connections)
+}
+
+async fn read_request(socket: &mut TcpStream) -> String {
+    let mut text = Vec::new();
+    loop {
+        let read = socket.read_buf(&mut text).await.unwrap();
+        let so_far = String::from_utf8_lossy(&text).into_owned();
+        let is_whole = so_far.split_once("\r\n\r\n").is_some_and(|(head, body)| {
+            let length = head.lines().find_map(|line| line.strip_prefix("content-length: "));
+            length.is_some_and(|length| length.parse() == Ok(body.len()))
+        });
+        if is_whole || read == 0 {
+            return so_far;
+        }
+    }
+}
+
+async fn soon<T>(future: impl Future<Output = T>) -> T {
+    timeout(Duration::from_secs(20), future).await.expect("it takes too long")
+}
+
+const LOOPBACK: &str = "127.0.0.1:0";
+const POLLING: Duration = Duration::from_secs(30);
