@@ -136,6 +136,7 @@ impl Variant for Poll {
         interest.wildcard = true;
         interest.wildcard_leaving = false;
         interest.told_all = false;
+        self.version_names = None;
         self.on_change(now);
     }
 
@@ -221,6 +222,10 @@ impl Variant for Poll {
             return (None, written);
         }
         written.fresh = std::mem::take(&mut self.fresh);
+        if !written.fresh.is_empty() {
+            // What is named anew may have been held before, and let go: "unchanged" would be no answer.
+            self.version_names = None;
+        }
         for id in &written.fresh {
             if let Some(sub) = interest.get_mut(*id).filter(|sub| sub.named) {
                 sub.asked = true;

@@ -173,6 +173,20 @@ fn a_source_that_nothing_is_wanted_of_is_not_polled() {
 }
 
 #[test]
+fn d11_what_was_let_go_is_asked_for_without_a_version_since_unchanged_would_not_bring_it_back() {
+    for name in ["a", "*"] {
+        let mut rig = rest();
+        let view = rig.open::<Cds>(&[name])[0];
+        rig.receive(1, &response::<Cds>("1", vec![any::<Cds>("a", "x")]));
+        rig.unwatch(view);
+        rig.pass(Duration::ZERO);
+        assert_eq!(rig.engine.resources(), 0);
+        let names = name.trim_matches('*');
+        assert_eq!(rig.watch::<Cds>(name).1, [format!("send Cluster [{names}] / node")]);
+    }
+}
+
+#[test]
 fn d1_a_file_is_read_once_and_then_tells_of_its_changes() {
     let mut rig = files();
     assert_eq!(rig.watch::<Cds>("a").1, ["open 0.1 c.json"]);
