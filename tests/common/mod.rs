@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use xdskit::{
     Client, Resource,
     client::ClientBuilder,
-    config::{Bootstrap, Node, Server},
+    config::{ApiType, Bootstrap, Node, Polling, Server},
     control_plane::{AnyResource, ControlPlane, Event, Request, type_url},
     pb::envoy::config::cluster::v3 as pb,
     resource::{Context, Invalid},
@@ -55,7 +55,8 @@ pub(crate) fn bootstrap(uri: impl Into<String>) -> Bootstrap {
 
 /// A client to be, of the variant of the protocol that the test program is for.
 pub(crate) fn builder_from(bootstrap: impl Into<Arc<Bootstrap>>) -> ClientBuilder {
-    Client::builder(bootstrap).api_type(crate::API_TYPE)
+    let polling = Polling::every(Duration::from_millis(10)).with_request_timeout(Duration::from_secs(10));
+    Client::builder(bootstrap).api_type(crate::API_TYPE).polling(polling)
 }
 
 pub(crate) fn builder(uri: impl Into<String>) -> ClientBuilder {
@@ -104,6 +105,11 @@ impl Events {
             }
         }
     }
+}
+
+/// Whether there are polls in the place of streams.
+pub(crate) fn is_polled() -> bool {
+    crate::API_TYPE == ApiType::Rest
 }
 
 /// Whether virtual hosts can be had: a stream of their own is in the incremental variant alone (B3.5). Elsewhere a watch says so.

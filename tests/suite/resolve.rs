@@ -10,7 +10,7 @@ mod tree;
 
 use std::{sync::Arc, time::Duration};
 
-use crate::common::{builder_from, soon};
+use crate::common::{builder_from, is_polled, soon};
 use xdskit::{
     Bootstrap, Client, Resolution, Snapshot, WatchError,
     client::ClientBuilder,

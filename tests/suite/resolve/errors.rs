@@ -180,6 +180,7 @@ fn late(server: &ControlPlane, type_url: &str) -> String {
     // A stream of its own has nothing to say of names that it does not know, unless it tells all.
     let is_told = crate::API_TYPE.is_aggregated()
         || crate::API_TYPE.is_delta()
+        || is_polled()
         || [type_url::LISTENER, type_url::CLUSTER].contains(&type_url);
     let hint = match is_told {
         true => "; is the name right, and meant for this node?",

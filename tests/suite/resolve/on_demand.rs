@@ -46,6 +46,7 @@ async fn a_virtual_host_is_asked_for_when_its_host_is_resolved() {
         assert_eq!(error.code(), Code::Unimplemented);
         let why = match API_TYPE.is_aggregated() {
             true => "virtual hosts on demand (VHDS) need an api_type",
+            false if is_polled() => "the type cannot be had over REST",
             false => "the type is in the incremental variant alone",
         };
         assert!(error.to_string().contains(why), "{error}");

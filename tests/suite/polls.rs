@@ -1,0 +1,104 @@
+//! What an application sees of polls.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use xdskit::{
+    Client,
+    config::{ApiType, Bootstrap, Polling, Server, TlsConfig},
+    control_plane,
+    error::Code,
+    testing::ControlPlane,
+};
+
+use crate::common::{
+    Cluster, builder, cluster, note, observed, soon,
+    tls::{Ca, Files},
+};
+
+#[tokio::test]
+async fn d11_bad_answers_keep_the_last_good_until_there_is_a_good_one() {
+    let server = ControlPlane::start().await;
+    server.set(cluster("shop", "one"));
+    let client = builder(server.uri()).build().unwrap();
+    let mut shop = client.watch::<Cluster>("shop");
+    assert_eq!(soon(shop.ready()).await.unwrap().note, "one");
+    server.set_rest_status(Some(StatusCode::BAD_GATEWAY));
+    let stale = soon(shop.wait_for(|seen| seen.error().is_some())).await.unwrap();
+    assert_eq!((note(&stale), stale.error().unwrap().code()), (Some("one"), Code::Unavailable));
+    server.set_rest_status(None);
+    soon(shop.wait_for(|seen| seen.error().is_none())).await.unwrap();
+    server.hold();
+    server.expect_clients(1).await.unwrap();
+    server.inject_raw("{");
+    let stale = soon(shop.wait_for(|seen| seen.error().is_some())).await.unwrap();
+    assert_eq!((note(&stale), stale.error().unwrap().code()), (Some("one"), Code::InvalidArgument));
+    server.set(cluster("shop", "two"));
+    server.release();
+    let good = soon(shop.wait_for(|seen| seen.error().is_none())).await.unwrap();
+    assert_eq!(note(&good), Some("two"));
+}
+
+#[tokio::test]
+async fn d12_there_is_one_request_at_a_time_for_each_type() {
+    let server = ControlPlane::start().await;
+    server.hold();
+    let client = builder(server.uri()).build().unwrap();
+    let _watches: Vec<_> = (0..10).map(|i| client.watch::<Cluster>(format!("c{i}"))).collect();
+    server.expect_clients(1).await.unwrap();
+    let _more = client.watch::<Cluster>("more");
+    assert_eq!(server.clients(), 1);
+    server.set(cluster("more", "one"));
+    server.release();
+    assert_eq!(soon(client.watch::<Cluster>("more").ready()).await.unwrap().note, "one");
+}
+
+#[tokio::test]
+async fn what_is_let_go_and_wanted_again_comes_again() {
+    let server = ControlPlane::start().await;
+    server.set(cluster("shop", "one"));
+    let client = builder(server.uri()).build().unwrap();
+    for _ in 0..3 {
+        assert_eq!(soon(client.watch::<Cluster>("shop").ready()).await.unwrap().note, "one");
+    }
+}
+
+#[tokio::test]
+async fn polls_go_over_tls_by_http2_to_servers_that_know_their_clients() {
+    let (authority, clients, files) = (Ca::new(), Ca::new(), Files::new());
+    authority.write_root(&files.ca());
+    clients.write_identity(&files.certificate(), &files.key());
+    let (control_plane, _) = observed();
+    control_plane.set(cluster("shop", "one"));
+    let uri = serve(&control_plane, authority.mutual_config(&clients)).await;
+    let with_identity = TlsConfig::default()
+        .with_ca_certificate_file(files.ca())
+        .with_identity(files.certificate(), files.key());
+    let client = over(&uri, with_identity);
+    let mut shop = client.watch::<Cluster>("shop");
+    assert_eq!(soon(shop.ready()).await.unwrap().note, "one");
+    control_plane.set(cluster("shop", "two"));
+    soon(shop.wait_for(|seen| note(seen) == Some("two"))).await.unwrap();
+    let nobody = over(&uri, TlsConfig::default().with_ca_certificate_file(files.ca()));
+    let error = soon(nobody.watch::<Cluster>("shop").ready()).await.unwrap_err();
+    assert_eq!(error.code(), Code::Unavailable);
+}
+
+/// A control plane behind TLS.
+async fn serve(
+    control_plane: &control_plane::ControlPlane,
+    tls: tonic::transport::ServerTlsConfig,
+) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
+    let mut server = tonic::transport::Server::builder().tls_config(tls).unwrap();
+    tokio::spawn(server.add_routes(control_plane.routes()).serve_with_incoming(incoming));
+    addr.to_string()
+}
+
+fn over(uri: &str, tls: TlsConfig) -> Client {
+    let polling = Polling::every(Duration::from_millis(10)).with_request_timeout(Duration::from_secs(10));
+    let server = Server::new(uri).tls(tls).api_type(ApiType::Rest).polling(polling);
+    Client::builder(Bootstrap::builder().server(server).build().unwrap()).build().unwrap()
+}
