@@ -73,7 +73,7 @@ impl Artist {
                 };
                 format!("scope {} → {routes}", self.paint.cyan(&scope.name))
             }
-            (None, Some(RouteSource::Rds(name))) => by_name(name),
+            (None, Some(RouteSource::Rds(routes))) => by_name(&routes.name),
             (None, _) => "its routes".to_owned(),
         };
         let host = snapshot.virtual_host();

@@ -36,6 +36,7 @@ fn parts(root: &Fields<'_>) -> Parts {
         authorities: map(root, "authorities", |name, fields| Some(authority(Some(name), fields))),
         default_authority: root.fields("default_authority").map(|fields| authority(None, &fields)),
         allowed_grpc_services: map(root, "allowed_grpc_services", |_, fields| allowed_grpc_service(fields)),
+        named_servers: map(root, "named_servers", |_, fields| server(fields).map(Arc::new)),
     }
 }
 

@@ -96,6 +96,19 @@ impl ClientBuilder {
         self
     }
 
+    /// Follows the config sources that come with resources: where a listener's routes and a cluster's endpoints are to be had.
+    /// Without it, the default and what gRPC does, only `ads` and `self` are accepted, and a resource with another source is
+    /// rejected.
+    ///
+    /// It lets management servers make the client read files, and ask other servers. These are only such as the bootstrap
+    /// knows: its [`named_servers`](Bootstrap::named_servers), and its
+    /// [`allowed_grpc_services`](Bootstrap::allowed_grpc_services), which say how they are reached. [Resolutions](Client::resolve)
+    /// follow sources; a watch asks where its name comes from.
+    pub fn follow_config_sources(mut self, follow: bool) -> Self {
+        self.settings.follow_config_sources = follow;
+        self
+    }
+
     /// Sets how often servers are polled that are asked over REST and whose entry in the bootstrap does not say: every 30 s by
     /// default, and up to as much again at random.
     pub fn polling(mut self, polling: Polling) -> Self {

@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     name::{Additions, ResourceName},
-    resource::Registry,
+    resource::{Registry, config_source::NamedServers},
 };
 
 use super::{
@@ -25,6 +25,7 @@ pub struct Bootstrap {
     client_listener_template: Template,
     server_listener_template: Option<Template>,
     allowed_grpc_services: BTreeMap<String, AllowedGrpcService>,
+    named_servers: NamedServers,
 }
 
 /// How a gRPC service that a resource names may be called (A102).
@@ -58,6 +59,7 @@ pub(crate) struct Parts {
     pub(crate) client_listener_template: Option<Template>,
     pub(crate) server_listener_template: Option<Template>,
     pub(crate) allowed_grpc_services: BTreeMap<String, AllowedGrpcService>,
+    pub(crate) named_servers: NamedServers,
 }
 
 #[derive(Debug)]
@@ -183,6 +185,12 @@ impl Bootstrap {
         &self.allowed_grpc_services
     }
 
+    /// Management servers by the names that config sources of resources have for them (`cluster_name`, `cluster_names`), for a
+    /// client that follows these.
+    pub fn named_servers(&self) -> &BTreeMap<String, Arc<Server>> {
+        &self.named_servers
+    }
+
     /// Where to ask for a resource of a type, in order. An `xdstp:` name is its authority's (C11), an opaque one the
     /// bootstrap's (A47-10). Empty when there are sources of other types alone.
     ///
@@ -238,6 +246,7 @@ impl Bootstrap {
             client_listener_template: parts.client_listener_template.unwrap_or_else(Template::verbatim),
             server_listener_template: parts.server_listener_template,
             allowed_grpc_services: parts.allowed_grpc_services,
+            named_servers: parts.named_servers,
         }
     }
 }

@@ -28,6 +28,7 @@ pub struct BootstrapBuilder {
     client_listener_template: Option<String>,
     server_listener_template: Option<String>,
     allowed_grpc_services: BTreeMap<String, AllowedGrpcService>,
+    named_servers: BTreeMap<String, ServerBuilder>,
 }
 
 /// An authority in the making. By default it has the bootstrap's servers and
@@ -130,6 +131,12 @@ impl BootstrapBuilder {
         self
     }
 
+    /// Gives a server the name that config sources of resources have for it (`cluster_name`), for a client that follows these.
+    pub fn named_server(mut self, name: impl Into<String>, server: ServerBuilder) -> Self {
+        self.named_servers.insert(name.into(), server);
+        self
+    }
+
     /// Checks everything.
     ///
     /// # Errors
@@ -169,6 +176,14 @@ impl BootstrapBuilder {
                 &mut problems,
             ),
             allowed_grpc_services: self.allowed_grpc_services,
+            named_servers: self
+                .named_servers
+                .into_iter()
+                .filter_map(|(name, server)| {
+                    let path = format!("named_servers[{name:?}]");
+                    Some((name, server.build_at(&path, &mut problems)?.into()))
+                })
+                .collect(),
         };
         if problems.is_empty() { Ok(Bootstrap::assemble(parts)) } else { Err(ConfigError::new(problems)) }
     }

@@ -1,7 +1,7 @@
 use std::{fmt, time::Duration};
 
 use super::{
-    ServerBuilder,
+    AllowedGrpcService, ServerBuilder,
     credentials::{CallCredentials, ChannelCredentials},
     uri::{Security, ServerUri},
 };
@@ -111,6 +111,19 @@ impl Server {
     )]
     pub fn new(uri: impl Into<String>) -> ServerBuilder {
         ServerBuilder::new(uri)
+    }
+
+    /// A server that a resource names, with what the bootstrap says of it.
+    pub(crate) fn reached(uri: ServerUri, by: &AllowedGrpcService) -> Self {
+        Self {
+            uri,
+            channel_credentials: by.channel_credentials.clone(),
+            call_credentials: by.call_credentials.clone(),
+            features: ServerFeatures::default(),
+            api_type: None,
+            polling: None,
+            transport_api_version: TransportApiVersion::default(),
+        }
     }
 
     /// An `http://` URI with TLS, or `https://` without, is a mistake that would go unnoticed for long.

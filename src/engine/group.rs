@@ -1,4 +1,8 @@
-use std::{collections::BTreeMap, sync::Arc, time::Instant};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Instant,
+};
 
 use tracing::debug;
 
@@ -9,6 +13,7 @@ use crate::{
     error::Code,
     name::ResourceName,
     protocol::{Contact, EntryId, GroupId, Machine, ServerId, Settings, SubId, TypeId},
+    resource::config_source::PeerSource,
 };
 
 /// The sources of one authority, in the order in which they are tried, and how far down it had to go (A71-2).
@@ -45,7 +50,11 @@ pub(super) struct Groups {
     are_by_type: bool,
     /// Those of each type, or of all types under the first.
     places: Vec<Places>,
+    /// Those of sources that came with resources.
+    peers: HashMap<PeerKey, GroupId>,
 }
+
+type PeerKey = (Arc<PeerSource>, Option<Arc<str>>, TypeId);
 
 /// The groups by what they are for.
 #[derive(Debug, Default)]
@@ -102,6 +111,18 @@ impl Groups {
         }
     }
 
+    /// The group of an authority whose sources are asked in these ways.
+    fn like(&self, authority: Option<&Arc<str>>, contacts: &[Contact]) -> Option<GroupId> {
+        let is_like = |group: &Group| group.authority.as_ref() == authority && group.contacts == contacts;
+        self.groups.iter().position(is_like).map(|index| GroupId(index as u32))
+    }
+
+    fn push(&mut self, group: Group) -> GroupId {
+        let id = GroupId(self.groups.len() as u32);
+        self.groups.push(group);
+        id
+    }
+
     fn add(&mut self, group: Group, ty: TypeId) -> GroupId {
         let id = GroupId(self.groups.len() as u32);
         let index = self.index(ty);
@@ -156,6 +177,31 @@ impl Engine {
         self.add_group((name.authority(), ty), sources, now)
     }
 
+    /// Where a resource is to be had whose name came with a source. What is asked in the same way elsewhere is shared.
+    pub(super) fn peer_group(
+        &mut self,
+        (ty, name): (TypeId, &ResourceName),
+        source: Arc<PeerSource>,
+        now: Instant,
+    ) -> Result<GroupId, Refusal> {
+        let authority: Option<Arc<str>> = name.authority().map(Into::into);
+        let key = (source, authority, ty);
+        if let Some(known) = self.groups.peers.get(&key) {
+            return Ok(*known);
+        }
+        let contacts = self.contacts(ty, key.0.sources())?;
+        let known = self.groups.like(key.1.as_ref(), &contacts);
+        let group = match known {
+            Some(known) => known,
+            None => {
+                let group = self.new_group(name.authority(), contacts, now)?;
+                self.groups.push(group)
+            }
+        };
+        self.groups.peers.insert(key, group);
+        Ok(group)
+    }
+
     /// The servers of names of the older form.
     pub(super) fn default_group(&mut self, ty: TypeId, now: Instant) -> Result<GroupId, Refusal> {
         if let Some(known) = self.groups.find(None, ty) {
@@ -171,6 +217,12 @@ impl Engine {
         sources: &[ConfigSource],
         now: Instant,
     ) -> Result<GroupId, Refusal> {
+        let contacts = self.contacts(ty, sources)?;
+        let group = self.new_group(authority, contacts, now)?;
+        Ok(self.groups.add(group, ty))
+    }
+
+    fn contacts(&self, ty: TypeId, sources: &[ConfigSource]) -> Result<Vec<Contact>, Refusal> {
         let type_url = self.types[ty.index()].type_url();
         let mut contacts = Vec::with_capacity(sources.len());
         for source in sources {
@@ -180,13 +232,21 @@ impl Engine {
                 contacts.push(contact);
             }
         }
+        Ok(contacts)
+    }
+
+    fn new_group(
+        &mut self,
+        authority: Option<&str>,
+        contacts: Vec<Contact>,
+        now: Instant,
+    ) -> Result<Group, Refusal> {
         let nobody = || refuse("no source of the type is configured".into());
         let open = vec![self.server_id(contacts.first().ok_or_else(nobody)?, now)];
         let entry = authority.and_then(|name| self.bootstrap.authority(name).ok());
         let on_reachability_only = entry.is_some_and(Authority::fallback_on_reachability_only);
         let authority = authority.map(Into::into);
-        let group = Group { authority, contacts, open, on_reachability_only, views: 0, trouble: None };
-        Ok(self.groups.add(group, ty))
+        Ok(Group { authority, contacts, open, on_reachability_only, views: 0, trouble: None })
     }
 
     /// The place of a source, which gets one if it was not known; nothing is asked of it yet.

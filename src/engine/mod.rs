@@ -197,10 +197,12 @@ impl Engine {
 
     /// What the resources of a server are parsed with, by whether it is trusted.
     fn context(&self, trusted: bool) -> Context<'_> {
+        let named_servers = self.settings.follow_config_sources.then(|| self.bootstrap.named_servers());
         Context::new()
             .with_certificate_providers(&self.providers)
             .with_allowed_grpc_services(self.bootstrap.allowed_grpc_services())
             .with_registry(&self.settings.registry)
+            .with_named_servers(named_servers)
             .with_trusted_server(trusted)
     }
 
@@ -334,7 +336,10 @@ impl Engine {
         name: &ResourceName,
         now: Instant,
     ) -> Result<View, Refusal> {
-        let group = self.group_for((ty, name), now)?;
+        let group = match self.walks.source_of(view).cloned() {
+            Some(source) if source.is_for(name.authority()) => self.peer_group((ty, name), source, now)?,
+            Some(_) | None => self.group_for((ty, name), now)?,
+        };
         let entry = self.entry_for((group, ty), name.canonical());
         let filling = self.collections.filling.clone();
         if name.is_glob() {

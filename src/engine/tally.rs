@@ -18,8 +18,15 @@ use crate::{
 /// Something that was counted.
 #[derive(Debug)]
 pub(crate) enum Metric {
-    /// How many resources of an authority and a type are in a state of the cache now.
-    Resources { authority: Option<Arc<str>>, type_url: &'static str, state: CacheState, count: u64 },
+    /// How many resources of an authority and a type are in a state of the cache now. Those of one authority may be in several
+    /// groups.
+    Resources {
+        group: GroupId,
+        authority: Option<Arc<str>>,
+        type_url: &'static str,
+        state: CacheState,
+        count: u64,
+    },
     /// How many resources of a type a server has sent since the last time, good ones and bad ones.
     Updates { source: ConfigSource, type_url: &'static str, valid: u64, invalid: u64 },
     /// Whether there is a working stream to a server, by its number, since a server has several where types have streams of
@@ -121,7 +128,8 @@ impl Engine {
         let count = tallies.resources.get(&key).copied().unwrap_or_default();
         let (group, ty, state) = key;
         let authority = self.groups.get(group).authority().cloned();
-        Some(Metric::Resources { authority, type_url: self.types[ty.index()].type_url(), state, count })
+        let type_url = self.types[ty.index()].type_url();
+        Some(Metric::Resources { group, authority, type_url, state, count })
     }
 
     /// Takes a new entry into the cache.

@@ -17,7 +17,7 @@ use crate::{
     resolve::{About, Endpoints, HostOrder, Key, Order, Resolved, Resolver, Seen, Source, Times},
     resource::{
         Cluster, ClusterLoadAssignment, Erased, Listener, Resource, ResourceType, RouteConfiguration,
-        ScopedRouteConfiguration, VirtualHost,
+        ScopedRouteConfiguration, VirtualHost, config_source::PeerSource,
     },
 };
 
@@ -33,6 +33,8 @@ pub(super) struct Walks {
     touched: BTreeSet<ViewId>,
     /// When those want to be called that do.
     timers: BTreeMap<ViewId, Instant>,
+    /// Where what a view shows is to be had, if not where its name comes from.
+    sources: BTreeMap<ViewId, Arc<PeerSource>>,
     last_view: u64,
 }
 
@@ -184,17 +186,27 @@ impl Engine {
                 let names = if &*name == Key::ALL { Names::All } else { Names::Collection(name.into()) };
                 self.begin(view, ResourceType::of::<ScopedRouteConfiguration>(), names, now);
             }
-            Key::Routes(name) => {
-                self.begin(view, ResourceType::of::<RouteConfiguration>(), Names::One(name.into()), now);
+            Key::Routes(routes) => {
+                self.note_source(view, routes.source);
+                let names = Names::One(routes.name.into());
+                self.begin(view, ResourceType::of::<RouteConfiguration>(), names, now);
             }
             Key::VirtualHost(name) => self.begin_on_demand(view, name, now),
             Key::Cluster(name) => {
                 self.begin(view, ResourceType::of::<Cluster>(), Names::One(name.into()), now)
             }
-            Key::Endpoints(name) => {
-                self.begin(view, ResourceType::of::<ClusterLoadAssignment>(), Names::One(name.into()), now);
+            Key::Endpoints(endpoints) => {
+                self.note_source(view, endpoints.source);
+                let names = Names::One(endpoints.name.into());
+                self.begin(view, ResourceType::of::<ClusterLoadAssignment>(), names, now);
             }
             Key::Host(address) => self.hosts.watch(view, &address, now),
+        }
+    }
+
+    fn note_source(&mut self, view: ViewId, source: Option<Arc<PeerSource>>) {
+        if let Some(source) = source {
+            self.walks.sources.insert(view, source);
         }
     }
 
@@ -233,6 +245,7 @@ impl Engine {
 
     fn unwatch_for_walk(&mut self, key: &Key, view: ViewId, now: Instant) {
         self.walks.owners.remove(&view);
+        self.walks.sources.remove(&view);
         match key {
             Key::Listener(_)
             | Key::Scopes(_)
@@ -267,6 +280,11 @@ impl Engine {
 }
 
 impl Walks {
+    /// Where what a view shows is to be had, if not where its name comes from.
+    pub(super) fn source_of(&self, view: ViewId) -> Option<&Arc<PeerSource>> {
+        self.sources.get(&view)
+    }
+
     /// The number of a new view of the engine's own.
     pub(super) fn next_view(&mut self) -> ViewId {
         self.last_view += 1;

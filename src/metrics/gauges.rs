@@ -23,7 +23,7 @@ pub(super) struct ClientGauges {
 #[derive(Debug, Default)]
 struct Values {
     connected: BTreeMap<(String, u32), bool>,
-    resources: BTreeMap<ResourceKey, u64>,
+    resources: BTreeMap<(ResourceKey, u32), u64>,
 }
 
 /// The authority, `None` for old-style names; the type; and the state in the cache.
@@ -86,7 +86,7 @@ impl Gauges {
     fn resources(&self) -> Vec<([KeyValue; 4], u64)> {
         let mut all = BTreeMap::<(String, ResourceKey), u64>::new();
         for client in self.clients() {
-            for (key, count) in &lock(&client.values).resources {
+            for ((key, _), count) in &lock(&client.values).resources {
                 *all.entry((client.target.value.to_string(), key.clone())).or_default() += count;
             }
         }
@@ -117,7 +117,8 @@ impl ClientGauges {
         }
     }
 
-    pub(super) fn set_resources(&self, key: ResourceKey, count: u64) {
+    /// The key is told apart by a number where there are several of it.
+    pub(super) fn set_resources(&self, key: (ResourceKey, u32), count: u64) {
         let all = &mut lock(&self.values).resources;
         match count {
             0 => drop(all.remove(&key)),

@@ -114,8 +114,9 @@ impl Recorder {
     pub(crate) fn record(&self, metric: Metric) {
         let Inner { server_failure, valid: all_valid, invalid: all_invalid, .. } = &*self.metrics.inner;
         match metric {
-            Metric::Resources { authority, type_url, state, count } => {
-                self.gauges.set_resources((authority, short(type_url), state.as_str()), count);
+            Metric::Resources { group, authority, type_url, state, count } => {
+                let key = (authority, short(type_url), state.as_str());
+                self.gauges.set_resources((key, group.0), count);
             }
             Metric::Connected { stream, source, connected } => {
                 self.gauges.set_connected((source.to_string(), stream.0), connected);

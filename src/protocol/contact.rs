@@ -64,7 +64,7 @@ impl Contact {
                 (manner, (!api_type.is_aggregated()).then_some(type_url))
             }
         };
-        Ok(Self { source: source.clone(), manner, only })
+        Ok(Self { source: said(source, &manner), manner, only })
     }
 
     pub(crate) fn source(&self) -> &ConfigSource {
@@ -129,6 +129,28 @@ impl Contact {
             (ConfigSource::Server(_), Manner::File) => unreachable!("only a path is asked as a file"),
         };
         Place::Server { server: server.clone(), api_type, path, polling: self.polling() }
+    }
+}
+
+/// The source as it is asked: what is not said of it is equal to what is said by default.
+fn said(source: &ConfigSource, manner: &Manner) -> ConfigSource {
+    let (ConfigSource::Server(server), Some((api_type, polling))) = (source, manner.settings()) else {
+        return source.clone();
+    };
+    if (server.api_type, server.polling) == (Some(api_type), polling) {
+        return source.clone();
+    }
+    ConfigSource::Server(Arc::new(Server { api_type: Some(api_type), polling, ..Server::clone(server) }))
+}
+
+impl Manner {
+    /// What a server's entry in a bootstrap can say of it.
+    fn settings(&self) -> Option<(ApiType, Option<Polling>)> {
+        match self {
+            Self::Stream { api_type, .. } => Some((*api_type, None)),
+            Self::Poll { polling, .. } => Some((ApiType::Rest, Some(*polling))),
+            Self::File => None,
+        }
     }
 }
 

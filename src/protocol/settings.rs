@@ -27,6 +27,8 @@ pub(crate) struct Settings {
     pub(crate) dns_refresh: Duration,
     /// How long a resolution keeps a cluster that its server has deleted, while the routes still lead to it.
     pub(crate) deletion_grace: Duration,
+    /// Whether config sources that come with resources are followed.
+    pub(crate) follow_config_sources: bool,
     /// The extensions that the application handles.
     pub(crate) registry: Arc<Registry>,
 }
@@ -53,6 +55,7 @@ impl Default for Settings {
             on_deletion: None,
             dns_refresh: Duration::from_secs(30),
             deletion_grace: Duration::from_secs(1),
+            follow_config_sources: false,
             registry: Arc::default(),
         }
     }

@@ -3,13 +3,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::resolver::{Key, Order};
+use super::resolver::{Key, Order, Reference};
 use crate::{error::WatchError, observed::Observed};
 
 /// One resource on the way from a listener to its virtual host, which the resources before it name.
 #[derive(Debug)]
 pub(super) struct Leg<T> {
-    key: fn(Arc<str>) -> Key,
+    key: fn(Reference) -> Key,
     watched: Option<Watched<T>>,
     /// The way leads over it.
     wanted: bool,
@@ -17,7 +17,7 @@ pub(super) struct Leg<T> {
 
 #[derive(Debug)]
 struct Watched<T> {
-    name: Arc<str>,
+    what: Reference,
     seen: Option<Arc<Observed<T>>>,
     /// Until when it outlives its deletion.
     grace: Option<Instant>,
@@ -35,8 +35,8 @@ pub(super) enum End {
 }
 
 impl<T> Leg<T> {
-    /// `key` says what is to be watched for a name.
-    pub(super) fn new(key: fn(Arc<str>) -> Key) -> Self {
+    /// `key` says what is to be watched for a reference.
+    pub(super) fn new(key: fn(Reference) -> Key) -> Self {
         Self { key, watched: None, wanted: false }
     }
 
@@ -52,21 +52,21 @@ impl<T> Leg<T> {
         self.wanted = false;
     }
 
-    /// The way leads over this name: it is watched, and no other.
-    pub(super) fn lead(&mut self, name: &Arc<str>, orders: &mut Vec<Order>) {
+    /// The way leads over this: it is watched, and no other.
+    pub(super) fn lead(&mut self, what: &Reference, orders: &mut Vec<Order>) {
         self.wanted = true;
-        if self.name() != Some(name) {
-            let watched = Watched { name: name.clone(), seen: None, grace: None };
-            orders.push(Order::Watch((self.key)(name.clone())));
+        if self.watched.as_ref().map(|watched| &watched.what) != Some(what) {
+            let watched = Watched { what: what.clone(), seen: None, grace: None };
+            orders.push(Order::Watch((self.key)(what.clone())));
             let old = self.watched.replace(watched);
-            orders.extend(old.map(|old| Order::Unwatch((self.key)(old.name))));
+            orders.extend(old.map(|old| Order::Unwatch((self.key)(old.what))));
         }
     }
 
     /// The way was followed: what it does not lead over is let go.
     pub(super) fn end(&mut self, orders: &mut Vec<Order>) {
         let old = self.watched.take_if(|_| !self.wanted);
-        orders.extend(old.map(|old| Order::Unwatch((self.key)(old.name))));
+        orders.extend(old.map(|old| Order::Unwatch((self.key)(old.what))));
     }
 
     /// The resource, and why it may be stale. One that is in use serves on for `grace` after its deletion: what leads to it
@@ -96,9 +96,5 @@ impl<T> Leg<T> {
     /// Until when it serves on though it is deleted.
     pub(super) fn grace(&self) -> Option<Instant> {
         self.watched.as_ref().and_then(|watched| watched.grace)
-    }
-
-    fn name(&self) -> Option<&Arc<str>> {
-        self.watched.as_ref().map(|watched| &watched.name)
     }
 }

@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Instant};
 
-use super::{aggregate::Child, dns::HostSeen, snapshot::ClusterEntry};
+use super::{aggregate::Child, dns::HostSeen, resolver::Reference, snapshot::ClusterEntry};
 use crate::{
     error::{Blame, Code, Subject, WatchError},
     observed::Observed,
@@ -11,7 +11,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Source {
     /// An assignment of this name.
-    Eds(Arc<str>),
+    Eds(Reference),
     /// The addresses of a host.
     Host(HostPort),
 }
@@ -169,7 +169,9 @@ impl Source {
     /// Where a cluster's endpoints come from; `None` for an aggregate's.
     pub(super) fn of(cluster: &Cluster) -> Option<Self> {
         match &cluster.kind {
-            ClusterKind::Eds { service_name } => Some(Self::Eds(service_name.clone())),
+            ClusterKind::Eds { service_name, source } => {
+                Some(Self::Eds(Reference { name: service_name.clone(), source: source.clone() }))
+            }
             ClusterKind::LogicalDns { address } => Some(Self::Host(address.clone())),
             ClusterKind::Aggregate { .. } => None,
         }

@@ -16,7 +16,9 @@ use super::{
 use crate::{
     error::WatchError,
     observed::{ErasedMembers, Observed},
-    resource::{Cluster, Listener, RouteConfiguration, VirtualHost, cluster::HostPort},
+    resource::{
+        Cluster, Listener, RouteConfiguration, VirtualHost, cluster::HostPort, config_source::PeerSource,
+    },
 };
 
 /// What one target resolves to, from what is known of the resources that it leads to (A74).
@@ -65,16 +67,24 @@ pub(crate) struct Times {
     pub(crate) timeout: Duration,
 }
 
+/// A resource that another one names.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Reference {
+    pub(crate) name: Arc<str>,
+    /// Where it is to be had, if not where its name comes from.
+    pub(crate) source: Option<Arc<PeerSource>>,
+}
+
 /// Something that a resolution watches.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Key {
     Listener(Arc<str>),
     /// All scopes of a collection, or of the server by `*`.
     Scopes(Arc<str>),
-    Routes(Arc<str>),
+    Routes(Reference),
     VirtualHost(Arc<str>),
     Cluster(Arc<str>),
-    Endpoints(Arc<str>),
+    Endpoints(Reference),
     Host(HostPort),
 }
 
@@ -253,10 +263,16 @@ impl Key {
     pub(crate) const ALL: &str = "*";
 }
 
+impl<N: Into<Arc<str>>> From<N> for Reference {
+    fn from(name: N) -> Self {
+        Self { name: name.into(), source: None }
+    }
+}
+
 impl From<&Source> for Key {
     fn from(source: &Source) -> Self {
         match source {
-            Source::Eds(name) => Self::Endpoints(name.clone()),
+            Source::Eds(reference) => Self::Endpoints(reference.clone()),
             Source::Host(address) => Self::Host(address.clone()),
         }
     }

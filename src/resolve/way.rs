@@ -2,7 +2,7 @@ use std::{mem, sync::Arc, time::Instant};
 
 use super::{
     leg::{End, Leg},
-    resolver::{About, Key, Order, Times},
+    resolver::{About, Key, Order, Reference, Times},
     scopes::{Chosen, Scopes},
     snapshot::{HostChoice, Stem},
 };
@@ -11,7 +11,7 @@ use crate::{
     observed::{ErasedMembers, Observed},
     resource::{
         Listener, Resource, RouteConfiguration, VirtualHost,
-        listener::RouteSource,
+        listener::{RouteConfigRef, RouteSource},
         scope::{ScopeSource, ScopedRoutes},
         scoped_route::ScopedRouteSource,
     },
@@ -44,7 +44,7 @@ impl Way {
             about,
             listener: None,
             routes: Leg::new(Key::Routes),
-            virtual_host: Leg::new(Key::VirtualHost),
+            virtual_host: Leg::new(|host| Key::VirtualHost(host.name)),
             times,
             orders: vec![watch],
         }
@@ -99,22 +99,24 @@ impl Way {
         let api = listener.api().ok_or_else(|| End::Nowhere(self.no_api_listener()))?;
         let mut scope = None;
         let source = match &api.routes {
-            RouteSource::Rds(name) => Source::Rds(name),
+            RouteSource::Rds(RouteConfigRef { name, source }) => {
+                Source::Rds(Reference { name: name.clone(), source: source.clone() })
+            }
             RouteSource::Inline(routes) => Source::Inline(routes),
             RouteSource::Scoped(scoped) => {
                 let chosen = self.scope(&listener, scoped, current, now)?;
                 warnings.extend(chosen.warnings);
                 match &scope.insert(chosen.scope).routes {
-                    ScopedRouteSource::Rds(name) => Source::Rds(name),
+                    ScopedRouteSource::Rds(name) => Source::Rds(name.clone().into()),
                     ScopedRouteSource::Inline(routes) => Source::Inline(routes),
                 }
             }
         };
         let routes = match source {
             Source::Inline(routes) => routes.clone(),
-            Source::Rds(name) => {
-                self.routes.lead(name, &mut self.orders);
-                let in_use = current.is_some_and(|current| current.routes.name == *name);
+            Source::Rds(routes) => {
+                self.routes.lead(&routes, &mut self.orders);
+                let in_use = current.is_some_and(|current| current.routes.name == routes.name);
                 let (routes, warning) = self.routes.step(in_use, self.times.grace, now)?;
                 warnings.extend(warning);
                 routes
@@ -161,8 +163,8 @@ impl Way {
         current: Option<&Stem>,
         now: Instant,
     ) -> Result<(HostChoice, Option<WatchError>), End> {
-        let name = VirtualHost::resource_name(&routes.name, &self.about.authority).into();
-        self.virtual_host.lead(&name, &mut self.orders);
+        let name: Arc<str> = VirtualHost::resource_name(&routes.name, &self.about.authority).into();
+        self.virtual_host.lead(&Reference::from(name.clone()), &mut self.orders);
         let in_use = current.is_some_and(|current| match &current.virtual_host {
             HostChoice::OnDemand(other, _) => *other == name,
             HostChoice::Inline(_) => false,
@@ -213,7 +215,7 @@ impl Way {
 
 /// Where routes are.
 enum Source<'a> {
-    Rds(&'a Arc<str>),
+    Rds(Reference),
     Inline(&'a Arc<RouteConfiguration>),
 }
 

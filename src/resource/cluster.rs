@@ -6,7 +6,8 @@ use bytes::Bytes;
 use serde::{Serialize, Serializer};
 
 use super::{
-    Context, HealthStatus, Invalid, LbPolicy, Metadata, OutlierDetection, Resource, UpstreamTls, parts,
+    Context, HealthStatus, Invalid, LbPolicy, Metadata, OutlierDetection, Resource, UpstreamTls,
+    config_source::PeerSource, parts,
 };
 use crate::pb::{
     envoy::{
@@ -68,11 +69,14 @@ pub struct Cluster {
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ClusterKind {
-    /// From a `ClusterLoadAssignment` of the same server.
+    /// From a `ClusterLoadAssignment`.
     #[non_exhaustive]
     Eds {
         /// Its name: the cluster's where the server gives no other.
         service_name: Arc<str>,
+        /// Where it is to be had, if not from the same server.
+        #[serde(skip)]
+        source: Option<Arc<PeerSource>>,
     },
     /// From DNS: all addresses of one name.
     #[non_exhaustive]
@@ -166,7 +170,7 @@ impl Cluster {
             return Err(Invalid::field("name", "must not be empty"));
         }
         let name = cx.share(from.name);
-        let kind = ClusterKind::of(from, &name)?;
+        let kind = ClusterKind::of(from, &name, cx)?;
         let lb_policy = LbPolicy::parse(&from.choice()?, cx)?;
         if from.has_socket_matches {
             // Ignoring it would send in plain text what was meant for TLS (A29-1, A29-8).
@@ -249,10 +253,10 @@ struct ClusterJson<'a> {
 
 impl ClusterKind {
     /// Rules C1 to C5.
-    fn of(from: &ClusterFields<'_>, name: &Arc<str>) -> Result<Self, Invalid> {
+    fn of(from: &ClusterFields<'_>, name: &Arc<str>, cx: &Context<'_>) -> Result<Self, Invalid> {
         // Whatever kind it is, what is there must be well-formed.
         let load_assignment = from.decode(from.load_assignment)?;
-        let source = from.eds_config.as_ref().map(|eds| parts::read_same_stream(eds.source)).transpose()?;
+        let source = from.eds_config.as_ref().map(|eds| parts::read_source(eds.source, cx)).transpose()?;
         let number = match from.discovery {
             Some(Discovery::Type(number)) => number,
             Some(Discovery::Custom(bytes)) => {
@@ -392,15 +396,19 @@ impl OverrideHostStatus {
 }
 
 /// Rules C1 and C2; the name of its endpoints is that of the cluster, too, where both are the same.
-fn eds(config: &EdsFields<'_>, source: Result<(), Invalid>, name: &Arc<str>) -> Result<ClusterKind, Invalid> {
-    source.map_err(|e| e.at("eds_config"))?;
+fn eds(
+    config: &EdsFields<'_>,
+    source: Result<Option<Arc<PeerSource>>, Invalid>,
+    name: &Arc<str>,
+) -> Result<ClusterKind, Invalid> {
+    let source = source.map_err(|e| e.at("eds_config"))?;
     let service_name = config.service_name;
     if service_name.is_empty() && name.starts_with("xdstp:") {
         let reason = "must be set, because the cluster's xdstp: name cannot be the name of its endpoints";
         return Err(Invalid::field("service_name", reason));
     }
     let is_same = service_name.is_empty() || *service_name == **name;
-    Ok(ClusterKind::Eds { service_name: if is_same { name.clone() } else { service_name.into() } })
+    Ok(ClusterKind::Eds { service_name: if is_same { name.clone() } else { service_name.into() }, source })
 }
 
 /// Rule C4, by the type of the configuration (A37-3).

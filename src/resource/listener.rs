@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::{
     Context, Invalid, Payload, Resource, RouteConfiguration,
+    config_source::PeerSource,
     filter_chain::SocketListener,
     http_filter::{self, HttpFilter, Side},
     parts,
@@ -66,15 +67,31 @@ pub struct HttpConnectionManager {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RouteSource {
-    /// In a resource of this name, from the server that sent the listener.
+    /// In a resource of its own.
     #[serde(rename = "route_config_name")]
-    Rds(Arc<str>),
+    Rds(RouteConfigRef),
     /// In the listener itself.
     #[serde(rename = "route_config")]
     Inline(Arc<RouteConfiguration>),
     /// Chosen by the headers of a request. Only a client's listener has such.
     #[serde(rename = "scoped_routes")]
     Scoped(Arc<ScopedRoutes>),
+}
+
+/// A route configuration that is a resource of its own. In JSON it is its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RouteConfigRef {
+    /// Its name, not empty.
+    pub name: Arc<str>,
+    /// Where it is to be had, if not from the server that sent the listener.
+    pub source: Option<Arc<PeerSource>>,
+}
+
+impl Serialize for RouteConfigRef {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.name.serialize(serializer)
+    }
 }
 
 impl Listener {
@@ -146,12 +163,12 @@ impl RouteSource {
     fn parse(specifier: Option<RouteSpecifier>, side: Side, cx: &Context<'_>) -> Result<Self, Invalid> {
         match specifier {
             Some(RouteSpecifier::Rds(rds)) => {
-                parts::same_stream(rds.config_source.as_ref())
+                let source = PeerSource::parse(rds.config_source.as_ref(), cx)
                     .map_err(|e| e.at("config_source").at("rds"))?;
                 if rds.route_config_name.is_empty() {
                     return Err(Invalid::field("rds.route_config_name", "must not be empty"));
                 }
-                Ok(Self::Rds(rds.route_config_name.into()))
+                Ok(Self::Rds(RouteConfigRef { name: rds.route_config_name.into(), source }))
             }
             Some(RouteSpecifier::RouteConfig(inline)) => RouteConfiguration::parse_message(inline, cx)
                 .map(|inline| Self::Inline(Arc::new(inline)))

@@ -32,6 +32,7 @@ mod shapes;
 
 pub mod cluster;
 pub mod cluster_plugin;
+pub mod config_source;
 pub mod endpoints;
 pub mod filter_chain;
 pub mod grpc_service;
@@ -145,6 +146,8 @@ pub struct Context<'a> {
     pub allowed_grpc_services: Option<&'a BTreeMap<String, AllowedGrpcService>>,
     /// What the application handles beside what the crate knows.
     pub registry: &'a Registry,
+    /// Sources other than `ads` and `self` are followed, to files and to these servers; `None` follows none.
+    pub(crate) named_servers: Option<&'a config_source::NamedServers>,
     /// How long the resource lives unless its server confirms it, as it came with these bytes; `None` is for ever.
     pub ttl: Option<Duration>,
     /// The name that the resource has.
@@ -160,6 +163,7 @@ impl<'a> Context<'a> {
             trusted_server: false,
             allowed_grpc_services: None,
             registry: &NOTHING,
+            named_servers: None,
             ttl: None,
             name: None,
         }
@@ -207,6 +211,16 @@ impl<'a> Context<'a> {
         services: &'a BTreeMap<String, AllowedGrpcService>,
     ) -> Self {
         self.allowed_grpc_services = Some(services);
+        self
+    }
+
+    /// Follows sources other than `ads` and `self`, to files and to servers of these names.
+    #[must_use]
+    pub(crate) const fn with_named_servers(
+        mut self,
+        servers: Option<&'a config_source::NamedServers>,
+    ) -> Self {
+        self.named_servers = servers;
         self
     }
 

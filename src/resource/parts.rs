@@ -3,6 +3,7 @@
 use std::{
     borrow::Cow,
     net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
     time::Duration,
 };
 
@@ -11,7 +12,7 @@ use prost::Message;
 use serde::Serializer;
 use serde_json::{Number, Value};
 
-use super::{Invalid, extension::Payload};
+use super::{Context, Invalid, config_source::PeerSource, extension::Payload};
 use crate::{
     pb::{envoy::config::core::v3 as core, google::protobuf as google, udpa, xds},
     wire::{self, Fields, Malformed},
@@ -133,21 +134,18 @@ pub(crate) fn serialize_some_seconds<S: Serializer>(
     }
 }
 
-/// Accepts the sources that stay on the stream of the resource that names them: `ads` and `self` (L7, C1).
+/// Accepts the sources that stay on the stream of the resource that names them alone: `ads` and `self`.
 pub(crate) fn same_stream(source: Option<&core::ConfigSource>) -> Result<(), Invalid> {
-    use core::config_source::ConfigSourceSpecifier as Specifier;
-    match source.and_then(|source| source.config_source_specifier.as_ref()) {
-        Some(Specifier::Ads(_) | Specifier::Self_(_)) => Ok(()),
-        Some(Specifier::Path(_) | Specifier::PathConfigSource(_) | Specifier::ApiConfigSource(_)) => {
-            Err(Invalid::new("only the sources ads and self are supported"))
-        }
-        None => Err(Invalid::new("must be ads or self, is not set")),
-    }
+    PeerSource::parse(source, &Context::new()).map(drop)
 }
 
-/// The same from the bytes of a `ConfigSource`; an error outside if they are none.
-pub(crate) fn read_same_stream(bytes: Option<&[u8]>) -> Result<Result<(), Invalid>, Invalid> {
-    let Some(bytes) = bytes else { return Ok(same_stream(None)) };
+/// A source from the bytes of a `ConfigSource`; an error outside if they are none.
+#[allow(clippy::type_complexity, reason = "the first is of the bytes, the second of what they say")]
+pub(crate) fn read_source(
+    bytes: Option<&[u8]>,
+    cx: &Context<'_>,
+) -> Result<Result<Option<Arc<PeerSource>>, Invalid>, Invalid> {
+    let Some(bytes) = bytes else { return Ok(PeerSource::parse(None, cx)) };
     let (mut sources, mut others) = (0, 0);
     for field in Fields::of(bytes) {
         let field = field?;
@@ -159,9 +157,9 @@ pub(crate) fn read_same_stream(bytes: Option<&[u8]>) -> Result<Result<(), Invali
         }
     }
     if (sources, others) == (1, 0) {
-        return Ok(Ok(()));
+        return Ok(Ok(None));
     }
-    Ok(same_stream(Some(&core::ConfigSource::decode(bytes)?)))
+    Ok(PeerSource::parse(Some(&core::ConfigSource::decode(bytes)?), cx))
 }
 
 /// An address that can be connected to or listened on: an IP literal and a port (E10, S3).

@@ -111,6 +111,12 @@ pub(super) fn manager() -> hcm::HttpConnectionManager {
     }
 }
 
+/// Routes of this name, of the same server.
+pub(super) fn by_rds(name: &str) -> crate::resource::listener::RouteSource {
+    let routes = crate::resource::listener::RouteConfigRef { name: name.into(), source: None };
+    crate::resource::listener::RouteSource::Rds(routes)
+}
+
 pub(super) fn rds(source: Option<ConfigSourceSpecifier>, name: &str) -> RouteSpecifier {
     let config_source = Some(ConfigSource { config_source_specifier: source, ..Default::default() });
     RouteSpecifier::Rds(hcm::Rds { config_source, route_config_name: name.into() })

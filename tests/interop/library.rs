@@ -52,9 +52,9 @@ async fn every_service_leads_to_its_endpoints(setup: Setup) {
         let listener = ready(&mut client.watch::<Listener>(service)).await;
         let routes = match &listener.api().expect("all listeners are for clients").routes {
             RouteSource::Inline(routes) => routes.clone(),
-            RouteSource::Rds(name) => {
-                assert_eq!(&**name, format!("{service}-routes"));
-                ready(&mut client.watch::<RouteConfiguration>(name)).await
+            RouteSource::Rds(routes) => {
+                assert_eq!(&*routes.name, format!("{service}-routes"));
+                ready(&mut client.watch::<RouteConfiguration>(&*routes.name)).await
             }
             other => panic!("{service}: {other:?}"),
         };

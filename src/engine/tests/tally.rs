@@ -118,7 +118,7 @@ fn what_nobody_asks_for_is_bounded() {
 /// What was counted since the last time, in words: of `resources`, of `updates`, of a `server`, or anything.
 fn counted(rig: &mut Rig, what: &str) -> Vec<String> {
     let say = |metric| match metric {
-        Metric::Resources { authority, type_url, state, count } => {
+        Metric::Resources { authority, type_url, state, count, .. } => {
             let authority = authority.as_deref().unwrap_or("#old");
             ("resources", format!("{} {authority} {} {count}", short_type(type_url), state.as_str()))
         }

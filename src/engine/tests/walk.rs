@@ -13,6 +13,7 @@ use crate::{
 };
 
 mod on_demand;
+mod peer_sources;
 mod scopes;
 
 /// A response of one type, whose version and nonce are the same text.

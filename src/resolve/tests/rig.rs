@@ -213,10 +213,10 @@ fn say_key(key: &Key) -> String {
     match key {
         Key::Listener(name) => format!("listener {name}"),
         Key::Scopes(collection) => format!("scopes {collection}"),
-        Key::Routes(name) => format!("routes {name}"),
+        Key::Routes(routes) => format!("routes {}", routes.name),
         Key::VirtualHost(name) => format!("virtual host {name}"),
         Key::Cluster(name) => format!("cluster {name}"),
-        Key::Endpoints(name) => format!("endpoints {name}"),
+        Key::Endpoints(endpoints) => format!("endpoints {}", endpoints.name),
         Key::Host(address) => format!("host {address}"),
     }
 }

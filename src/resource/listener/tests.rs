@@ -13,8 +13,8 @@ use crate::{
         google::protobuf,
     },
     resource::samples::{
-        MANAGER, any, api_listener, chain, configuration, manager, parse, parse_socket, rds, rejection,
-        socket_listener, virtual_host,
+        MANAGER, any, api_listener, by_rds, chain, configuration, manager, parse, parse_socket, rds,
+        rejection, socket_listener, virtual_host,
     },
 };
 
@@ -59,7 +59,7 @@ fn l1_l2_l3_l4_l5_l6_accepts_a_connection_manager() {
     let parsed: Listener = parse(&api_listener(&manager())).unwrap();
     assert_eq!(&*parsed.name, "shop");
     let manager = parsed.api().unwrap();
-    assert_eq!(manager.routes, RouteSource::Rds("routes".into()));
+    assert_eq!(manager.routes, by_rds("routes"));
     assert_eq!((manager.http_filters.len(), manager.max_stream_duration), (1, None));
 }
 
@@ -111,7 +111,7 @@ fn l6_rejects_bad_scoped_routes() {
 #[test]
 fn l7_l8_accepts_routes_by_name_from_the_same_server() {
     for source in [ads(), Some(ConfigSourceSpecifier::Self_(SelfConfigSource::default()))] {
-        assert_eq!(accepted(&routed(Some(rds(source, "r")))).routes, RouteSource::Rds("r".into()));
+        assert_eq!(accepted(&routed(Some(rds(source, "r")))).routes, by_rds("r"));
     }
 }
 

@@ -5,6 +5,7 @@ use crate::pb::envoy::{
             Cluster,
             cluster::{ClusterDiscoveryType, CustomClusterType, DiscoveryType, EdsClusterConfig},
         },
+        core::v3::ConfigSource,
         endpoint::v3::{
             ClusterLoadAssignment, Endpoint, LbEndpoint, LocalityLbEndpoints, lb_endpoint::HostIdentifier,
         },
@@ -37,6 +38,13 @@ impl ClusterBuilder {
             Some(EdsClusterConfig { eds_config: Some(ads()), service_name: service.into() });
         self.message.load_assignment = None;
         self.discovery(ClusterDiscoveryType::Type(DiscoveryType::Eds.into()))
+    }
+
+    /// Gets the endpoints from this source, under the name that they have so far.
+    #[must_use]
+    pub fn eds_from(mut self, source: ConfigSource) -> Self {
+        self.message.eds_cluster_config.get_or_insert_default().eds_config = Some(source);
+        self
     }
 
     /// Has one endpoint, a host to be resolved.

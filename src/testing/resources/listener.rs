@@ -1,6 +1,9 @@
 use super::{RouteConfigBuilder, ScopeBuilder, ads, any, builder};
 use crate::pb::envoy::{
-    config::listener::v3::{ApiListener, Listener},
+    config::{
+        core::v3::ConfigSource,
+        listener::v3::{ApiListener, Listener},
+    },
     extensions::filters::{
         http::router::v3::Router,
         network::http_connection_manager::v3::{
@@ -35,7 +38,13 @@ impl ListenerBuilder {
     /// Gets the routes by name, from the same server.
     #[must_use]
     pub fn rds(self, route_config: impl Into<String>) -> Self {
-        let rds = Rds { config_source: Some(ads()), route_config_name: route_config.into() };
+        self.rds_from(route_config, ads())
+    }
+
+    /// Gets the routes by name, from this source.
+    #[must_use]
+    pub fn rds_from(self, route_config: impl Into<String>, source: ConfigSource) -> Self {
+        let rds = Rds { config_source: Some(source), route_config_name: route_config.into() };
         self.routes(RouteSpecifier::Rds(rds))
     }
 

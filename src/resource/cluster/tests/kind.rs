@@ -6,7 +6,7 @@ use super::*;
 fn c1_accepts_endpoints_of_the_same_stream() {
     for good in [ads(), source(Source::Self_(core::SelfConfigSource::default()))] {
         let parsed = parse(eds_from(Some(good))).unwrap();
-        assert_eq!(parsed.kind, ClusterKind::Eds { service_name: "shop".into() });
+        assert_eq!(parsed.kind, ClusterKind::Eds { service_name: "shop".into(), source: None });
     }
 }
 
@@ -29,7 +29,7 @@ fn eds_from(eds_config: Option<core::ConfigSource>) -> cluster::Cluster {
 
 #[test]
 fn c2_accepts_a_cluster_with_an_xdstp_name_that_names_its_endpoints() {
-    assert_eq!(parse(xdstp("e")).unwrap().kind, ClusterKind::Eds { service_name: "e".into() });
+    assert_eq!(parse(xdstp("e")).unwrap().kind, ClusterKind::Eds { service_name: "e".into(), source: None });
 }
 
 #[test]

@@ -12,10 +12,7 @@ use crate::{
         },
         google::protobuf::BoolValue,
     },
-    resource::{
-        listener::RouteSource,
-        samples::{MANAGER, any, manager, network_filter, rds, socket},
-    },
+    resource::samples::{MANAGER, any, manager, network_filter, rds, socket},
 };
 use prost::Message;
 
@@ -113,7 +110,7 @@ fn s5_rejects_an_invalid_default_chain() {
 #[test]
 fn s6_s7_s8_s9_s10_s11_accepts_a_connection_manager() {
     let parsed = parse_socket(&socket_listener(vec![with_filters(vec![http()])]));
-    assert_eq!(parsed.filter_chains[0].connection_manager.routes, RouteSource::Rds("routes".into()));
+    assert_eq!(parsed.filter_chains[0].connection_manager.routes, crate::resource::samples::by_rds("routes"));
 }
 
 #[test]
@@ -179,7 +176,7 @@ fn s12_accepts_routes_from_the_same_server() {
         let route_specifier = Some(rds(Some(source), "r"));
         let manager = hcm::HttpConnectionManager { route_specifier, ..manager() };
         let parsed = parse_socket(&socket_listener(vec![with_manager(&manager)]));
-        assert_eq!(parsed.filter_chains[0].connection_manager.routes, RouteSource::Rds("r".into()));
+        assert_eq!(parsed.filter_chains[0].connection_manager.routes, crate::resource::samples::by_rds("r"));
     }
 }
 

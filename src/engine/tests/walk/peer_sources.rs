@@ -1,0 +1,207 @@
+//! Sources that come with resources, followed with permission: rules A (`ConfigSource`), C1, C11, L7.
+
+use prost::Message;
+
+use super::{super::rig::Rig, response};
+use crate::{
+    config::{AllowedGrpcService, Bootstrap, BootstrapBuilder, ChannelCredentials, Node, Server},
+    pb::{
+        envoy::config::core::v3::{
+            ApiConfigSource, ConfigSource, GrpcService, PathConfigSource, SelfConfigSource,
+            api_config_source::ApiType,
+            config_source::ConfigSourceSpecifier,
+            grpc_service::{EnvoyGrpc, GoogleGrpc, TargetSpecifier},
+        },
+        google::protobuf::Duration,
+        xds::core::v3::Authority,
+    },
+    protocol::Settings,
+    testing::resources::{cluster, endpoints, listener, route, route_config},
+};
+
+fn bootstrap() -> BootstrapBuilder {
+    Bootstrap::builder().node(Node::new("n")).server(Server::new("127.0.0.1:1").insecure())
+}
+
+fn rig(bootstrap: BootstrapBuilder) -> Rig {
+    let settings = Settings { follow_config_sources: true, ..Settings::default() };
+    let mut rig = Rig::of(bootstrap.build().unwrap(), settings);
+    rig.resolve("xds:///shop");
+    rig.connect(1);
+    rig.sent(1);
+    rig
+}
+
+fn source(specifier: ConfigSourceSpecifier) -> ConfigSource {
+    ConfigSource { config_source_specifier: Some(specifier), ..ConfigSource::default() }
+}
+
+fn file(path: &str) -> ConfigSource {
+    source(ConfigSourceSpecifier::PathConfigSource(PathConfigSource {
+        path: path.into(),
+        ..PathConfigSource::default()
+    }))
+}
+
+fn api(api_type: ApiType, services: Vec<TargetSpecifier>) -> ApiConfigSource {
+    let service = |target| GrpcService { target_specifier: Some(target), ..GrpcService::default() };
+    ApiConfigSource {
+        api_type: api_type.into(),
+        grpc_services: services.into_iter().map(service).collect(),
+        ..ApiConfigSource::default()
+    }
+}
+
+fn by_api(from: ApiConfigSource) -> ConfigSource {
+    source(ConfigSourceSpecifier::ApiConfigSource(from))
+}
+
+fn named(name: &str) -> TargetSpecifier {
+    TargetSpecifier::EnvoyGrpc(EnvoyGrpc { cluster_name: name.into(), ..EnvoyGrpc::default() })
+}
+
+fn target(uri: &str) -> TargetSpecifier {
+    TargetSpecifier::GoogleGrpc(GoogleGrpc { target_uri: uri.into(), ..GoogleGrpc::default() })
+}
+
+/// What is done about a listener that has its routes there.
+fn routes_from(bootstrap: BootstrapBuilder, source: ConfigSource) -> Vec<String> {
+    let mut rig = rig(bootstrap);
+    let said = rig.receive(1, &response("1", [listener("shop").rds_from("routes", source)]));
+    said.into_iter().filter(|said| said != "read" && !said.starts_with("send Listener")).collect()
+}
+
+#[test]
+fn c1_without_permission_other_sources_are_rejected() {
+    let mut rig = Rig::new();
+    rig.resolve("xds:///shop");
+    rig.connect(1);
+    rig.sent(1);
+    let said = rig.receive(1, &response("1", [listener("shop").rds_from("routes", file("routes.json"))]));
+    let rejected = said.iter().find(|said| said.starts_with("send Listener")).unwrap();
+    assert!(
+        rejected.contains("rds.config_source: only the sources ads and self are supported"),
+        "{rejected}"
+    );
+}
+
+#[test]
+fn l7_routes_come_from_the_source_that_their_listener_names() {
+    assert_eq!(routes_from(bootstrap(), file("routes.json")), ["open 1.1 routes.json"]);
+    let with = || bootstrap().named_server("other", Server::new("b:1").insecure());
+    assert_eq!(
+        routes_from(with(), by_api(api(ApiType::DeltaGrpc, vec![named("other")]))),
+        ["connect 1.1 /envoy.service.route.v3.RouteDiscoveryService/DeltaRoutes"]
+    );
+    assert_eq!(
+        routes_from(with(), by_api(api(ApiType::AggregatedGrpc, vec![named("other")]))),
+        ["connect 1.1"]
+    );
+    let service = AllowedGrpcService::new(ChannelCredentials::Insecure);
+    assert_eq!(
+        routes_from(
+            bootstrap().allowed_grpc_service("dns:///b:1", service),
+            by_api(api(ApiType::Grpc, vec![target("dns:///b:1")]))
+        ),
+        ["connect 1.1 /envoy.service.route.v3.RouteDiscoveryService/StreamRoutes"]
+    );
+    let rest = ApiConfigSource {
+        cluster_names: vec!["other".into()],
+        refresh_delay: Some(Duration { seconds: 1, nanos: 0 }),
+        ..api(ApiType::Rest, Vec::new())
+    };
+    assert_eq!(routes_from(with(), by_api(rest)), ["connect 1.1 /v3/discovery:routes"]);
+    for same in [
+        source(ConfigSourceSpecifier::Self_(SelfConfigSource::default())),
+        source(ConfigSourceSpecifier::Ads(Default::default())),
+    ] {
+        assert_eq!(routes_from(bootstrap(), same), [""; 0], "they are asked for behind the answer");
+    }
+}
+
+#[test]
+fn a_source_that_cannot_be_followed_is_rejected_with_its_path() {
+    let rejection = |source: ConfigSource| {
+        let mut rig = rig(bootstrap());
+        let said = rig.receive(1, &response("1", [listener("shop").rds_from("routes", source)]));
+        said.into_iter().find(|said| said.starts_with("send Listener")).unwrap()
+    };
+    let rest = |delay| ApiConfigSource {
+        cluster_names: vec!["other".into()],
+        refresh_delay: delay,
+        ..api(ApiType::Rest, Vec::new())
+    };
+    for (source, why) in [
+        (file(""), "path_config_source.path: empty"),
+        (by_api(api(ApiType::Grpc, Vec::new())), "grpc_services: must have at least one entry"),
+        (
+            by_api(api(ApiType::Grpc, vec![named("other")])),
+            "grpc_services[0].envoy_grpc.cluster_name: \"other\" is not among the bootstrap's named_servers",
+        ),
+        (
+            by_api(api(ApiType::Grpc, vec![target("b:1")])),
+            "grpc_services[0].google_grpc.target_uri: \"b:1\" is not among the bootstrap's allowed_grpc_services",
+        ),
+        (
+            by_api(api(ApiType::DeprecatedAndUnavailableDoNotUse, Vec::new())),
+            "api_type: 0 is not a way to ask a server",
+        ),
+        (by_api(rest(None)), "refresh_delay: must be set"),
+        (by_api(rest(Some(Duration::default()))), "refresh_delay: "),
+        (ConfigSource::default(), "must be ads or self, is not set"),
+    ] {
+        let said = rejection(source);
+        assert!(said.contains("rds.config_source") && said.contains(why), "{why:?} is not in {said}");
+    }
+}
+
+#[test]
+fn c1_endpoints_come_from_the_source_that_their_cluster_names_and_clusters_share_it() {
+    let mut rig = rig(bootstrap());
+    let routes = [route::prefix("/a").cluster("a"), route::prefix("/").cluster("b")];
+    let routes = route_config("").virtual_host(["shop"], routes);
+    rig.told("1", [listener("shop").inline_routes(routes)]);
+    let from = |name: &str| cluster(name).eds_from(file("endpoints.json"));
+    let said = rig.told("1", [from("a"), from("b")]);
+    assert_eq!(
+        said.iter().filter(|said| said.starts_with("open")).collect::<Vec<_>>(),
+        ["open 1.1 endpoints.json"]
+    );
+    let stream = super::super::rig::stream_to(1, 1);
+    let said = rig.connect_to(stream);
+    assert_eq!(said, ["read", "send ClusterLoadAssignment [a,b] / node"]);
+    rig.sent_to(stream);
+    let of = |name: &str, address| endpoints(name).locality("r", "z", [address]);
+    let both = [of("a", "10.0.0.1:80"), of("b", "10.0.0.2:80")];
+    let said = rig.receive_from(stream, response("1", both).encode_to_vec());
+    assert!(said.contains(&"#1 tree : a=10.0.0.1:80 b=10.0.0.2:80".to_owned()), "{said:?}");
+    // Another source for one of them: the old endpoints serve until the new are there.
+    let said = rig.told("2", [from("a"), cluster("b").eds_from(file("others.json"))]);
+    assert!(said.contains(&"open 2.1 others.json".to_owned()), "{said:?}");
+}
+
+#[test]
+fn c11_an_authority_is_looked_for_in_the_source_that_came_with_the_name_and_then_in_the_bootstrap() {
+    let name = "xdstp://a/envoy.config.route.v3.RouteConfiguration/routes";
+    let mut of_a = file("routes.json");
+    let asked = |source: &ConfigSource| {
+        let bootstrap = bootstrap().default_authority(
+            crate::config::AuthorityBuilder::default().server(Server::new("d:1").insecure()),
+        );
+        let mut rig = rig(bootstrap);
+        let listener = listener("shop").rds_from(name, source.clone());
+        let said = rig.receive(1, &response("1", [listener]));
+        said.into_iter().find(|said| said.starts_with("open") || said.starts_with("connect"))
+    };
+    assert_eq!(asked(&of_a).as_deref(), Some("connect 1.1"), "the default");
+    of_a.authorities = vec![Authority { name: "a".into() }];
+    assert_eq!(asked(&of_a).as_deref(), Some("open 1.1 routes.json"));
+}
+
+#[test]
+fn a_source_that_is_the_same_as_the_bootstraps_shares_its_stream() {
+    let mut rig = rig(bootstrap().named_server("same", Server::new("127.0.0.1:1").insecure()));
+    let source = by_api(api(ApiType::AggregatedGrpc, vec![named("same")]));
+    let said = rig.told("1", [listener("shop").rds_from("routes", source)]);
+    assert!(!said.iter().any(|said| said.starts_with("connect")), "{said:?}");
+}

@@ -1,0 +1,193 @@
+//! Where resources that others name are to be had.
+
+use std::{cmp::Ordering, collections::BTreeMap, hash, sync::Arc};
+
+use bytes::Bytes;
+use prost::Message;
+
+use super::{Context, Invalid, parts};
+use crate::{
+    config::{ApiType, ConfigSource, PathSource, Polling, Server, ServerUri, TransportApiVersion},
+    pb::envoy::config::core::v3::{
+        self as pb, api_config_source::ApiType as WrittenType, config_source::ConfigSourceSpecifier,
+        grpc_service::TargetSpecifier,
+    },
+};
+
+/// A source other than `ads` and `self` that came with a resource, for the resource that it names.
+///
+/// It is only taken from a server when the client is built to follow such (`ClientBuilder::follow_config_sources`).
+///
+/// Equality and order are those of the message that it was read from.
+#[derive(Debug, Clone)]
+pub struct PeerSource {
+    written: Bytes,
+    sources: Box<[ConfigSource]>,
+    authorities: Box<[Box<str>]>,
+}
+
+/// What a client that follows config sources may reach, beside files: servers by the names that sources have for them.
+pub(crate) type NamedServers = BTreeMap<String, Arc<Server>>;
+
+impl PeerSource {
+    /// The sources in the order in which they are tried; never empty.
+    pub fn sources(&self) -> &[ConfigSource] {
+        &self.sources
+    }
+
+    /// Whether a name of this authority is to be had here (C11). Names of the older form have none, and are.
+    pub fn is_for(&self, authority: Option<&str>) -> bool {
+        authority.is_none_or(|authority| self.authorities.iter().any(|own| **own == *authority))
+    }
+
+    /// Reads a `ConfigSource`; `None` for `ads` and `self`, which are where names come from anyway (L7, C1).
+    pub(super) fn parse(
+        source: Option<&pb::ConfigSource>,
+        cx: &Context<'_>,
+    ) -> Result<Option<Arc<Self>>, Invalid> {
+        let unset = || Invalid::new("must be ads or self, is not set");
+        let source = source.ok_or_else(unset)?;
+        let specifier = source.config_source_specifier.as_ref().ok_or_else(unset)?;
+        let named = match (specifier, cx.named_servers) {
+            (ConfigSourceSpecifier::Ads(_) | ConfigSourceSpecifier::Self_(_), _) => return Ok(None),
+            (_, None) => return Err(Invalid::new("only the sources ads and self are supported")),
+            (_, Some(named)) => named,
+        };
+        let sources = match specifier {
+            ConfigSourceSpecifier::Path(path) => file(path, None).map_err(|e| e.at("path"))?,
+            ConfigSourceSpecifier::PathConfigSource(from) => {
+                file(&from.path, from.watched_directory.as_ref()).map_err(|e| e.at("path_config_source"))?
+            }
+            ConfigSourceSpecifier::ApiConfigSource(from) => {
+                servers(from, (named, cx)).map_err(|e| e.at("api_config_source"))?
+            }
+            ConfigSourceSpecifier::Ads(_) | ConfigSourceSpecifier::Self_(_) => return Ok(None),
+        };
+        let authorities = source.authorities.iter().map(|authority| authority.name.as_str().into());
+        let written = source.encode_to_vec().into();
+        Ok(Some(Arc::new(Self { written, sources, authorities: authorities.collect() })))
+    }
+}
+
+impl PartialEq for PeerSource {
+    fn eq(&self, other: &Self) -> bool {
+        self.written == other.written
+    }
+}
+
+impl Eq for PeerSource {}
+
+impl PartialOrd for PeerSource {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for PeerSource {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.written.cmp(&other.written)
+    }
+}
+
+impl hash::Hash for PeerSource {
+    fn hash<H: hash::Hasher>(&self, state: &mut H) {
+        self.written.hash(state);
+    }
+}
+
+fn file(path: &str, directory: Option<&pb::WatchedDirectory>) -> Result<Box<[ConfigSource]>, Invalid> {
+    let mut file = PathSource::new(path);
+    if let Some(directory) = directory {
+        file = file.with_watched_directory(&directory.path);
+    }
+    file.check().map_err(|(field, reason)| Invalid::field(field, reason))?;
+    Ok([ConfigSource::Path(Arc::new(file))].into())
+}
+
+/// The servers of an `ApiConfigSource`, each of which stands in for those before it.
+fn servers(
+    from: &pb::ApiConfigSource,
+    (named, cx): (&NamedServers, &Context<'_>),
+) -> Result<Box<[ConfigSource]>, Invalid> {
+    let api_type = api_type(from.api_type)?;
+    let polling = (api_type == ApiType::Rest).then(|| polling(from)).transpose()?;
+    let version = match pb::ApiVersion::try_from(from.transport_api_version) {
+        Ok(pb::ApiVersion::Auto | pb::ApiVersion::V3) => TransportApiVersion::V3,
+        Ok(pb::ApiVersion::V2) => TransportApiVersion::V2,
+        Err(_) => return Err(Invalid::field("transport_api_version", "unknown")),
+    };
+    let found = match api_type {
+        ApiType::Rest => {
+            parts::each("cluster_names", from.cluster_names.clone(), |name| by_name(named, &name))?
+        }
+        ApiType::Grpc | ApiType::DeltaGrpc | ApiType::AggregatedGrpc | ApiType::AggregatedDeltaGrpc => {
+            parts::each("grpc_services", from.grpc_services.clone(), |service| {
+                by_service(&service, (named, cx))
+            })?
+        }
+    };
+    if found.is_empty() {
+        let field = if polling.is_some() { "cluster_names" } else { "grpc_services" };
+        return Err(Invalid::field(field, "must have at least one entry"));
+    }
+    let source = |server: &Server| {
+        let server =
+            Server { api_type: Some(api_type), polling, transport_api_version: version, ..server.clone() };
+        ConfigSource::Server(Arc::new(server))
+    };
+    Ok(found.iter().map(source).collect())
+}
+
+fn api_type(written: i32) -> Result<ApiType, Invalid> {
+    match WrittenType::try_from(written) {
+        Ok(WrittenType::Rest) => Ok(ApiType::Rest),
+        Ok(WrittenType::Grpc) => Ok(ApiType::Grpc),
+        Ok(WrittenType::DeltaGrpc) => Ok(ApiType::DeltaGrpc),
+        Ok(WrittenType::AggregatedGrpc) => Ok(ApiType::AggregatedGrpc),
+        Ok(WrittenType::AggregatedDeltaGrpc) => Ok(ApiType::AggregatedDeltaGrpc),
+        Ok(WrittenType::DeprecatedAndUnavailableDoNotUse) | Err(_) => {
+            Err(Invalid::field("api_type", format!("{written} is not a way to ask a server")))
+        }
+    }
+}
+
+/// Rule D12.
+fn polling(from: &pb::ApiConfigSource) -> Result<Polling, Invalid> {
+    let delay = from.refresh_delay.as_ref().ok_or_else(|| Invalid::field("refresh_delay", "must be set"))?;
+    let polling = Polling::every(parts::positive(delay).map_err(|e| e.at("refresh_delay"))?);
+    match &from.request_timeout {
+        Some(timeout) => {
+            Ok(polling.with_request_timeout(parts::positive(timeout).map_err(|e| e.at("request_timeout"))?))
+        }
+        None => Ok(polling),
+    }
+}
+
+fn by_name(named: &NamedServers, name: &str) -> Result<Server, Invalid> {
+    match named.get(name) {
+        Some(server) => Ok(Server::clone(server)),
+        None => Err(Invalid::new(format!("{name:?} is not among the bootstrap's named_servers"))),
+    }
+}
+
+/// A server by its name, or one that the bootstrap lets resources name (A102), which says how it is reached.
+fn by_service(
+    service: &pb::GrpcService,
+    (named, cx): (&NamedServers, &Context<'_>),
+) -> Result<Server, Invalid> {
+    let google = match &service.target_specifier {
+        Some(TargetSpecifier::EnvoyGrpc(envoy)) => {
+            return by_name(named, &envoy.cluster_name).map_err(|e| e.at("cluster_name").at("envoy_grpc"));
+        }
+        Some(TargetSpecifier::GoogleGrpc(google)) => google,
+        None => return Err(Invalid::new("neither envoy_grpc nor google_grpc is set")),
+    };
+    let at = |reason: String| Invalid::field("google_grpc.target_uri", reason);
+    let target = &google.target_uri;
+    let allowed = cx.allowed_grpc_services.and_then(|all| all.get(target));
+    let allowed = allowed
+        .ok_or_else(|| at(format!("{target:?} is not among the bootstrap's allowed_grpc_services")))?;
+    let uri: ServerUri = target.parse().map_err(|error| at(format!("{error}")))?;
+    Server::check_scheme(&uri, &allowed.channel_credentials).map_err(|reason| at(reason.to_owned()))?;
+    Ok(Server::reached(uri, allowed))
+}
