@@ -203,6 +203,9 @@ fn depth_is_limited_everywhere() {
         let text = format!("version_info: \"1\" x {{}} {}x {{}} {}", "x { ".repeat(depth), "}".repeat(depth));
         assert_eq!(read(text.as_bytes(), Format::Text).is_ok(), depth < 100, "{depth}");
     }
+    for deep in ["- ", "? ", "a: [", "{a: ", "[", "!!seq [", "&a ["] {
+        assert!(read(deep.repeat(100_000).as_bytes(), Format::Yaml).is_err(), "{deep:?}");
+    }
     let mut any = Any { type_url: url(CLUSTER), value: Cluster::default().encode_to_vec().into() };
     for _ in 0..1000 {
         any = Any { type_url: url("google.protobuf.Any"), value: any.encode_to_vec().into() };
