@@ -1,6 +1,6 @@
 //! Clusters: groups of endpoints that requests are sent to.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use serde::{Serialize, Serializer};
@@ -17,7 +17,6 @@ use crate::pb::{
                 cluster::{CustomClusterType, DiscoveryType},
             },
             core::v3::{self as core, transport_socket::ConfigType},
-            endpoint::v3::{self as endpoint, lb_endpoint::HostIdentifier},
         },
         extensions::{
             clusters::aggregate::v3 as aggregate, transport_sockets::http_11_proxy::v3 as http_11_proxy,
@@ -28,8 +27,10 @@ use crate::pb::{
 };
 
 mod fields;
+mod host_port;
 
 use self::fields::{ClusterFields, Discovery, EdsFields};
+pub use self::host_port::HostPort;
 
 /// A group of endpoints that requests are sent to, and how to send them.
 ///
@@ -90,16 +91,6 @@ pub enum ClusterKind {
         /// Their names, at least one.
         clusters: Box<[Arc<str>]>,
     },
-}
-
-/// A host to look up, and a port; in JSON and as text, `host:port`, with brackets around an IPv6 address.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub struct HostPort {
-    /// A DNS name or an IP address, not empty.
-    pub host: Arc<str>,
-    /// The port.
-    pub port: u16,
 }
 
 /// Metrics of endpoints for load reports.
@@ -283,50 +274,6 @@ impl ClusterKind {
             }
             Err(_) => Err(Invalid::field("type", format!("{number} is no known type"))),
         }
-    }
-}
-
-impl HostPort {
-    /// Rule C3: one locality with one endpoint, whose host is looked up.
-    fn parse(from: &endpoint::ClusterLoadAssignment) -> Result<Self, Invalid> {
-        let [locality] = &from.endpoints[..] else {
-            let reason = format!("must be exactly one locality, are {}", from.endpoints.len());
-            return Err(Invalid::field("endpoints", reason));
-        };
-        let [host] = &locality.lb_endpoints[..] else {
-            let reason = format!("must be exactly one endpoint, are {}", locality.lb_endpoints.len());
-            return Err(Invalid::field("lb_endpoints", reason).at_index("endpoints", 0));
-        };
-        Self::of_endpoint(host).map_err(|e| e.at_index("lb_endpoints", 0).at_index("endpoints", 0))
-    }
-
-    fn of_endpoint(from: &endpoint::LbEndpoint) -> Result<Self, Invalid> {
-        let Some(HostIdentifier::Endpoint(host)) = &from.host_identifier else {
-            return Err(Invalid::field("endpoint", "must be set"));
-        };
-        let socket =
-            parts::socket_address(host.address.as_ref()).map_err(|e| e.at("address").at("endpoint"))?;
-        let at = |e: Invalid| e.at("socket_address").at("address").at("endpoint");
-        if !socket.resolver_name.is_empty() {
-            return Err(at(Invalid::field("resolver_name", "is not supported; names are looked up in DNS")));
-        }
-        if socket.address.is_empty() {
-            return Err(at(Invalid::field("address", "must not be empty")));
-        }
-        Ok(Self { host: socket.address.as_str().into(), port: parts::port(socket).map_err(at)? })
-    }
-}
-
-impl fmt::Display for HostPort {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { host, port } = self;
-        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
-    }
-}
-
-impl Serialize for HostPort {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        to.collect_str(self)
     }
 }
 
