@@ -116,6 +116,8 @@ fn server(fields: &Fields<'_>) -> Option<Server> {
         api_type,
         polling,
         transport_api_version,
+        authority: None,
+        keepalive: None,
     })
 }
 
@@ -208,6 +210,7 @@ fn tls(entry: &Fields<'_>) -> TlsConfig {
         certificate_file: file(&config, "certificate_file"),
         private_key_file: file(&config, "private_key_file"),
         spiffe_trust_bundle_map_file: file(&config, "spiffe_trust_bundle_map_file"),
+        server_name: None,
         refresh_interval: refresh_interval(&config),
     };
     report(&config, tls.check());

@@ -13,7 +13,10 @@ mod sources;
 
 use self::sources::SourcesBuilder;
 pub use self::{server::ServerBuilder, sources::SourceBuilder};
-pub(crate) use self::{server::check_polling, sources::full_type_url};
+pub(crate) use self::{
+    server::{check_connection, check_polling},
+    sources::full_type_url,
+};
 
 /// Makes a [`Bootstrap`] in code. Mistakes are collected and told at the end, all of them.
 #[derive(Debug, Clone, Default)]

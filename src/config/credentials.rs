@@ -29,6 +29,8 @@ pub struct TlsConfig {
     pub private_key_file: Option<PathBuf>,
     /// JSON file of a SPIFFE trust bundle map, used in place of the roots (A87).
     pub spiffe_trust_bundle_map_file: Option<PathBuf>,
+    /// The name that the server is asked for (SNI) and that its certificate must have; `None` for its host.
+    pub server_name: Option<String>,
     /// How old the contents of the files may be when a connection is made. They are read for each connection, so they are
     /// never older than it, whatever this says; a connection that is up keeps those that it was made with.
     pub refresh_interval: Duration,
@@ -62,6 +64,13 @@ impl TlsConfig {
         self
     }
 
+    /// Asks the server for this name (SNI), which its certificate must have, in the place of its host.
+    #[must_use]
+    pub fn with_server_name(mut self, name: impl Into<String>) -> Self {
+        self.server_name = Some(name.into());
+        self
+    }
+
     /// Sets how old the contents of the files may be when a connection is made.
     #[must_use]
     pub fn with_refresh_interval(mut self, interval: Duration) -> Self {
@@ -82,6 +91,7 @@ impl Default for TlsConfig {
             certificate_file: None,
             private_key_file: None,
             spiffe_trust_bundle_map_file: None,
+            server_name: None,
             refresh_interval: DEFAULT_REFRESH_INTERVAL,
         }
     }

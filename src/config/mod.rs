@@ -43,7 +43,7 @@ pub use self::{
     credentials::{CallCredentials, ChannelCredentials, DEFAULT_REFRESH_INTERVAL, TlsConfig},
     node::{CLIENT_FEATURES, Locality, Node, USER_AGENT_NAME, USER_AGENT_VERSION},
     problem::{ConfigError, Problem},
-    server::{ApiType, Polling, Server, ServerFeatures, TransportApiVersion},
+    server::{ApiType, Keepalive, Polling, Server, ServerFeatures, TransportApiVersion},
     source::{ConfigSource, PathSource},
     target::{Target, TargetError},
     template::Template,
@@ -52,7 +52,7 @@ pub use self::{
 
 pub(crate) use self::{
     bootstrap::{AuthorityParts, ContextParamKeys, Parts},
-    builder::{NO_SERVERS, check_polling, foreign_template, full_type_url},
+    builder::{NO_SERVERS, check_connection, check_polling, foreign_template, full_type_url},
     credentials::FilesError,
     problem::write_problems,
     source::Sources,

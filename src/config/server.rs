@@ -28,6 +28,20 @@ pub struct Server {
     pub polling: Option<Polling>,
     /// The version of the transport protocol that it speaks.
     pub transport_api_version: TransportApiVersion,
+    /// What HTTP/2's `:authority` says to it; `None` for its host and port.
+    pub authority: Option<String>,
+    /// How its connections are kept alive; `None` for the client's settings.
+    pub keepalive: Option<Keepalive>,
+}
+
+/// HTTP/2 pings on the connections to a server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct Keepalive {
+    /// The time between two pings. It is doubled when the server finds them too many.
+    pub interval: Duration,
+    /// How long the answer to one may take.
+    pub timeout: Duration,
 }
 
 /// How often a server is asked over REST.
@@ -123,7 +137,14 @@ impl Server {
             api_type: None,
             polling: None,
             transport_api_version: TransportApiVersion::default(),
+            authority: None,
+            keepalive: None,
         }
+    }
+
+    /// What HTTP's `:authority` says to it.
+    pub(crate) fn http_authority(&self) -> String {
+        self.authority.clone().unwrap_or_else(|| self.uri.endpoint().authority())
     }
 
     /// An `http://` URI with TLS, or `https://` without, is a mistake that would go unnoticed for long.
@@ -178,6 +199,13 @@ impl Polling {
     pub fn with_request_timeout(mut self, timeout: Duration) -> Self {
         self.request_timeout = timeout;
         self
+    }
+}
+
+impl Keepalive {
+    /// A ping in this interval, whose answer may take this long.
+    pub fn new(interval: Duration, timeout: Duration) -> Self {
+        Self { interval, timeout }
     }
 }
 

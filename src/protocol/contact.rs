@@ -1,4 +1,4 @@
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use super::settings::Settings;
 use crate::{
@@ -102,6 +102,11 @@ impl Contact {
             Manner::Poll { polling, .. } => Some(polling),
             Manner::Stream { .. } | Manner::File => None,
         }
+    }
+
+    /// The interval of its keepalive pings, where it has one of its own.
+    pub(crate) fn keepalive(&self) -> Option<Duration> {
+        self.source.server()?.keepalive.map(|own| own.interval)
     }
 
     /// The one type that it is asked for, unless all types share it.

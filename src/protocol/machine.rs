@@ -48,7 +48,7 @@ impl Machine {
         settings: Arc<Settings>,
         (seed, now): (u64, Instant),
     ) -> Self {
-        let stream = Stream::new(id, settings.keepalive, now);
+        let stream = Stream::new(id, contact.keepalive().unwrap_or(settings.keepalive), now);
         Self {
             contact,
             node,

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use crate::config::{
-    ApiType, CallCredentials, ChannelCredentials, ConfigError, Polling, Problem, Server, ServerFeatures,
-    ServerUri, TlsConfig, TransportApiVersion, uri::Security,
+    ApiType, CallCredentials, ChannelCredentials, ConfigError, Keepalive, Polling, Problem, Server,
+    ServerFeatures, ServerUri, TlsConfig, TransportApiVersion, uri::Security,
 };
 
 /// A server in the making; see [`Server::new`].
@@ -16,6 +16,8 @@ pub struct ServerBuilder {
     api_type: Option<ApiType>,
     polling: Option<Polling>,
     transport_api_version: TransportApiVersion,
+    authority: Option<String>,
+    keepalive: Option<Keepalive>,
 }
 
 impl ServerBuilder {
@@ -28,6 +30,8 @@ impl ServerBuilder {
             api_type: None,
             polling: None,
             transport_api_version: TransportApiVersion::default(),
+            authority: None,
+            keepalive: None,
         }
     }
 
@@ -70,6 +74,18 @@ impl ServerBuilder {
     /// Sets the version of the transport protocol that this server speaks: [`TransportApiVersion::V3`] by default.
     pub fn transport_api_version(mut self, version: TransportApiVersion) -> Self {
         self.transport_api_version = version;
+        self
+    }
+
+    /// Sets what HTTP/2's `:authority` says to this server: its host and port by default.
+    pub fn authority(mut self, authority: impl Into<String>) -> Self {
+        self.authority = Some(authority.into());
+        self
+    }
+
+    /// Sets how the connections to this server are kept alive, in the place of the client's settings.
+    pub fn keepalive(mut self, keepalive: Keepalive) -> Self {
+        self.keepalive = Some(keepalive);
         self
     }
 
@@ -121,6 +137,10 @@ impl ServerBuilder {
         if let Err((field, reason)) = check_polling(self.api_type, self.polling) {
             problems.push(Problem::new(format!("{path}.{field}"), reason));
         }
+        let authority = self.authority.as_deref();
+        if let Err((field, reason)) = check_connection(authority, self.keepalive) {
+            problems.push(Problem::new(format!("{path}.{field}"), reason));
+        }
         (problems.len() == before).then_some(Server {
             uri,
             channel_credentials,
@@ -129,6 +149,8 @@ impl ServerBuilder {
             api_type: self.api_type,
             polling: self.polling,
             transport_api_version: self.transport_api_version,
+            authority: self.authority,
+            keepalive: self.keepalive,
         })
     }
 }
@@ -146,6 +168,27 @@ pub(crate) fn check_polling(
         }
         Some(polling) if polling.request_timeout < SHORTEST_DELAY => {
             Err(("request_timeout", "must be at least 1 ms"))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// What goes into the head of each request must fit in there, and a ping must have some time: the field that is wrong, and
+/// why.
+pub(crate) fn check_connection(
+    authority: Option<&str>,
+    keepalive: Option<Keepalive>,
+) -> Result<(), (&'static str, &'static str)> {
+    let fits = |c: u8| c.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(&c);
+    if authority.is_some_and(|authority| authority.is_empty() || !authority.bytes().all(fits)) {
+        return Err(("authority", "must be a host, and a port if there is one"));
+    }
+    match keepalive {
+        Some(keepalive) if keepalive.interval < SHORTEST_DELAY => {
+            Err(("keepalive.interval", "must be at least 1 ms"))
+        }
+        Some(keepalive) if keepalive.timeout < SHORTEST_DELAY => {
+            Err(("keepalive.timeout", "must be at least 1 ms"))
         }
         Some(_) | None => Ok(()),
     }

@@ -7,7 +7,7 @@ use crate::config::{ConfigSource, PathSource, Problem, ServerBuilder, Sources};
 #[non_exhaustive]
 pub enum SourceBuilder {
     /// A management server.
-    Server(ServerBuilder),
+    Server(Box<ServerBuilder>),
     /// A file.
     Path(PathSource),
 }
@@ -21,7 +21,7 @@ pub(super) struct SourcesBuilder {
 
 impl From<ServerBuilder> for SourceBuilder {
     fn from(server: ServerBuilder) -> Self {
-        Self::Server(server)
+        Self::Server(Box::new(server))
     }
 }
 
@@ -60,7 +60,7 @@ impl SourcesBuilder {
 
     /// `prefix` is the path of what they are the sources of, with its dot.
     pub(super) fn build(self, prefix: &str, problems: &mut Vec<Problem>) -> Sources {
-        let all = self.all.into_iter().map(SourceBuilder::Server).collect();
+        let all = self.all.into_iter().map(SourceBuilder::from).collect();
         let all = build(all, &format!("{prefix}xds_servers"), problems);
         let by_type = self.by_type.into_iter().map(|(type_url, own)| {
             let path = format!("{prefix}type_sources[{:?}]", short_type_url(&type_url));

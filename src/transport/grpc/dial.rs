@@ -69,7 +69,7 @@ impl Dial<'_> {
         let end = End::ToCome(end);
         let origin = Uri::builder()
             .scheme(if credentials.is_secure() { "https" } else { "http" })
-            .authority(self.server.uri.endpoint().authority())
+            .authority(self.server.http_authority())
             .path_and_query("/")
             .build()
             .map_err(|e| self.unreachable(&e))?;

@@ -157,7 +157,7 @@ impl Attempt {
         let dial = Dial {
             server,
             keepalive: self.target.keepalive,
-            keepalive_timeout: self.settings.keepalive_timeout,
+            keepalive_timeout: server.keepalive.map_or(self.settings.keepalive_timeout, |own| own.timeout),
             connect_timeout: self.settings.connect_timeout,
             tasks: self.tasks,
         };

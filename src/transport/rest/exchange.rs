@@ -85,7 +85,7 @@ impl Exchange<'_> {
         };
         let uri = Uri::builder()
             .scheme(scheme)
-            .authority(server.uri.endpoint().authority())
+            .authority(server.http_authority())
             .path_and_query(self.path)
             .build();
         let uri = uri.map_err(|e| cannot(format!("{:?} is no path: {e}", self.path)))?;

@@ -21,6 +21,8 @@ use crate::config::TlsConfig;
 pub(super) struct Tls {
     connector: TlsConnector,
     alpn: Alpn,
+    /// In the place of the host's.
+    server_name: Option<String>,
 }
 
 impl Tls {
@@ -54,11 +56,12 @@ impl Tls {
             #[cfg(feature = "rest")]
             Alpn::Http2OrHttp1 => vec![HTTP2.to_vec(), b"http/1.1".to_vec()],
         };
-        Ok(Self { connector: TlsConnector::from(Arc::new(client)), alpn })
+        let connector = TlsConnector::from(Arc::new(client));
+        Ok(Self { connector, alpn, server_name: config.server_name.clone() })
     }
 
     pub(super) async fn secure(&self, io: BoxedIo, host: &str) -> Result<Secured, StdError> {
-        let name = ServerName::try_from(host.to_owned())?;
+        let name = ServerName::try_from(self.server_name.as_deref().unwrap_or(host).to_owned())?;
         let io = self.connector.connect(name, io).await?;
         let selected_http2 = io.get_ref().1.alpn_protocol() == Some(HTTP2);
         if self.alpn == Alpn::Http2 && !selected_http2 {
