@@ -27,7 +27,7 @@
 //!
 //! | module | feature | what it is |
 //! |---|---|---|
-//! | [`bootstrap`] | | reads gRPC's bootstrap format from a file, a text or the environment |
+//! | [`bootstrap`] | | reads gRPC's bootstrap format from a file, a text or the environment, and Envoy's |
 //! | [`config`] | | what a bootstrap says, as values; a builder |
 //! | [`name`] | | names of resources: old-style and `xdstp://` |
 //! | [`resource`] | | the typed resources, and the trait for your own |

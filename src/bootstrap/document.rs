@@ -37,6 +37,7 @@ fn parts(root: &Fields<'_>) -> Parts {
         default_authority: root.fields("default_authority").map(|fields| authority(None, &fields)),
         allowed_grpc_services: map(root, "allowed_grpc_services", |_, fields| allowed_grpc_service(fields)),
         named_servers: map(root, "named_servers", |_, fields| server(fields).map(Arc::new)),
+        ..Parts::default()
     }
 }
 

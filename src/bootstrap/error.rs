@@ -32,7 +32,7 @@ pub enum Origin {
 enum Kind {
     Unset,
     Unreadable(Cow<'static, str>),
-    Syntax { line: usize, column: usize, reason: String },
+    Syntax { language: &'static str, line: usize, column: usize, reason: String },
     Invalid(Vec<Problem>),
 }
 
@@ -50,7 +50,18 @@ impl BootstrapError {
         let text = error.to_string();
         let reason =
             text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text).to_owned();
-        Self { origin, kind: Kind::Syntax { line, column, reason } }
+        Self { origin, kind: Kind::Syntax { language: "JSON", line, column, reason } }
+    }
+
+    #[cfg(feature = "json")]
+    pub(super) fn yaml(origin: Origin, error: &crate::format::FormatError) -> Self {
+        let reason = error.why().to_owned();
+        match error.position() {
+            Some((line, column)) => {
+                Self { origin, kind: Kind::Syntax { language: "YAML", line, column, reason } }
+            }
+            None => Self::unreadable(origin, reason),
+        }
     }
 
     /// `problems` is not empty.
@@ -64,7 +75,7 @@ impl BootstrapError {
     }
 
     /// All that is wrong in the document, in its order. Empty if there was no document to look into: nothing was set or
-    /// could be read, or it was not JSON.
+    /// could be read, or it was neither JSON nor YAML.
     pub fn problems(&self) -> &[Problem] {
         match &self.kind {
             Kind::Invalid(problems) => problems,
@@ -72,7 +83,7 @@ impl BootstrapError {
         }
     }
 
-    /// Line and column, from 1, where the text stops being JSON.
+    /// Line and column, from 1, where the text stops being JSON or YAML.
     pub fn syntax_position(&self) -> Option<(usize, usize)> {
         match &self.kind {
             Kind::Syntax { line, column, .. } => Some((*line, *column)),
@@ -90,8 +101,8 @@ impl fmt::Display for BootstrapError {
                 write!(f, "neither {file} (the name of a file) nor {text} (JSON) is set")
             }
             Kind::Unreadable(reason) => write!(f, "cannot be read: {reason}"),
-            Kind::Syntax { line, column, reason } => {
-                write!(f, "not JSON: {reason} at line {line} column {column}")
+            Kind::Syntax { language, line, column, reason } => {
+                write!(f, "not {language}: {reason} at line {line} column {column}")
             }
             Kind::Invalid(problems) => write_problems(f, problems),
         }

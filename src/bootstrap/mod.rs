@@ -1,4 +1,5 @@
-//! Where a [`Bootstrap`] comes from: gRPC's bootstrap format, as text, from a file or from the environment.
+//! Where a [`Bootstrap`] comes from: gRPC's bootstrap format, as text, from a file or from the environment; or
+//! [Envoy's](#envoys-format).
 //!
 //! ```
 //! use xdskit::config::Bootstrap;
@@ -26,7 +27,7 @@
 //! # Ok::<(), xdskit::bootstrap::BootstrapError>(())
 //! ```
 //!
-//! # The format
+//! # gRPC's format
 //!
 //! Fields that are not listed are ignored, at every level. `null` is the same as no field, but not in a list or as the
 //! value of a map. All mistakes are reported together, each with its path.
@@ -52,6 +53,60 @@
 //! | `allowed_grpc_services` | map of `{channel_creds, call_creds}` | the gRPC services that resources may name, by target (A102) |
 //!
 //! Templates that are empty strings, and files whose names are, count as absent.
+//!
+//! # Envoy's format
+//!
+//! [`Bootstrap::from_envoy_file`], [`Bootstrap::from_envoy_text`] and [`Bootstrap::from_file`], which tells the formats apart, read
+//! what Envoy's bootstrap says of where resources come from, in YAML (feature `json`) or JSON, with names in either spelling.
+//!
+//! ```
+//! use xdskit::config::{ApiType, Bootstrap};
+//!
+//! let bootstrap = Bootstrap::from_envoy_text(
+//!     r#"{
+//!         "node": { "id": "shop-7f9c", "cluster": "shop" },
+//!         "dynamic_resources": { "ads_config": {
+//!             "api_type": "DELTA_GRPC",
+//!             "grpc_services": [{ "envoy_grpc": { "cluster_name": "xds" } }]
+//!         } },
+//!         "static_resources": { "clusters": [{
+//!             "name": "xds",
+//!             "type": "STRICT_DNS",
+//!             "load_assignment": { "cluster_name": "xds", "endpoints": [{ "lb_endpoints": [{ "endpoint": { "address": {
+//!                 "socket_address": { "address": "xds.example.com", "port_value": 18000 }
+//!             } } }] }] }
+//!         }] },
+//!         "admin": {}
+//!     }"#,
+//! )?;
+//! let server = bootstrap.servers().next().expect("there is one");
+//! assert_eq!(server.uri.as_str(), "xds.example.com:18000");
+//! assert_eq!(server.api_type, Some(ApiType::AggregatedDeltaGrpc));
+//! assert_eq!(bootstrap.warnings()[0].to_string(), "admin: not used");
+//! # Ok::<(), xdskit::bootstrap::BootstrapError>(())
+//! ```
+//!
+//! Nothing is passed over in silence. What asks for something that is not done and would change what a client does, such as
+//! credentials, checks or retries that are not known, is an error; what has no meaning for a client, or for this one, is a
+//! [warning](Bootstrap::warnings), which is logged, too.
+//!
+//! | field | meaning |
+//! |---|---|
+//! | `node` | `id`, `cluster`, `locality`, `metadata`; the user agent is the library's own |
+//! | `node_context_params` | parts of the node that are added to the names of collections (rule C7); `metadata` is all of it |
+//! | `dynamic_resources.ads_config` | the sources of all types that have none of their own: an aggregated stream, state of the world (`GRPC`) or incremental (`DELTA_GRPC`) |
+//! | `dynamic_resources.lds_config`, `.cds_config` | a source of listeners or clusters; its `authorities` have it for the type before all others |
+//! | `dynamic_resources.lds_resources_locator`, `.cds_resources_locator` | which resources of the type are meant by [all](crate::config::Bootstrap::collection_of): a collection by its `xdstp://` URL, whose authority must have a source, or a file (`file:///path`) |
+//! | `config_sources[]` | sources of the `authorities` that they name, the first one that does (rule C11) |
+//! | `default_config_source` | the source of all other authorities |
+//! | a `ConfigSource` | one of `api_config_source`, `path_config_source` or `path`, and `ads` or `self`, which are the sources of `ads_config` |
+//! | `api_config_source` | `api_type`: `GRPC` and `DELTA_GRPC` (a stream for the type alone), `AGGREGATED_GRPC`, `AGGREGATED_DELTA_GRPC`, `REST`; `transport_api_version`; `grpc_services`, or for REST `cluster_names`, `refresh_delay` (required) and `request_timeout`. Later services stand in for those before them, as in `xds_servers` |
+//! | `grpc_services[]` | `envoy_grpc` with `cluster_name` and `authority`, which is the host and port of the server by default; or `google_grpc` with `target_uri` and `channel_credentials.ssl_credentials` by files, in plain text without |
+//! | `static_resources.clusters[]` | looked at if a source names them, and else not |
+//! | … `type` | `STATIC`, `STRICT_DNS`, `LOGICAL_DNS` |
+//! | … `load_assignment` | `socket_address` or `pipe`. Addresses of one family are tried in turn; names, each a server by itself, stand in for those before them, by `priority` |
+//! | … `transport_socket` | `UpstreamTlsContext` by files: `trusted_ca` (the system's roots without it), one of `tls_certificates`, `sni`. The certificate of the server must have the name in `sni`, or its host's: more than Envoy asks for by default |
+//! | … `typed_extension_protocol_options` | `connection_keepalive` of HTTP/2 |
 
 use std::{
     env,
@@ -60,9 +115,13 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use serde_json::Value;
+use tracing::warn;
+
 use crate::config::Bootstrap;
 
 mod document;
+mod envoy;
 mod error;
 mod reader;
 
@@ -75,16 +134,41 @@ impl Bootstrap {
     ///
     /// Text that is not JSON, with line and column; everything that is wrong in it, with paths.
     pub fn from_json(text: &str) -> Result<Self, BootstrapError> {
-        Self::parse_json(text, Origin::Text)
+        Self::parse(text, Origin::Text, (Dialect::Grpc, false))
     }
 
-    /// Reads a bootstrap from a file in gRPC's format. It blocks while the file is read.
+    /// Reads a bootstrap in [Envoy's format](crate::bootstrap#envoys-format): JSON if the text begins with `{`, and otherwise
+    /// YAML, which needs the feature `json`.
     ///
     /// # Errors
     ///
-    /// A file that cannot be read, and the errors of [`from_json`](Self::from_json).
+    /// Text that is neither, with line and column; everything that is wrong in it, with paths. What is not heeded is no error
+    /// and among the [`warnings`](Self::warnings).
+    pub fn from_envoy_text(text: &str) -> Result<Self, BootstrapError> {
+        let is_yaml = !text.trim_start().starts_with('{');
+        Self::parse(text, Origin::Text, (Dialect::Envoy, is_yaml))
+    }
+
+    /// Reads a bootstrap from a file in [Envoy's format](crate::bootstrap#envoys-format), which is YAML if it is called so
+    /// (`.yaml`, `.yml`), and otherwise JSON. It blocks while the file is read.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read, and the errors of [`from_envoy_text`](Self::from_envoy_text).
+    pub fn from_envoy_file(path: impl AsRef<Path>) -> Result<Self, BootstrapError> {
+        Self::read_file(path.as_ref(), None, Dialect::Envoy)
+    }
+
+    /// Reads a bootstrap from a file in gRPC's or in Envoy's format, whose fields tell which it is: `dynamic_resources`,
+    /// `static_resources`, `config_sources` and `default_config_source` are Envoy's. It is YAML if it is called so (`.yaml`,
+    /// `.yml`; needs the feature `json`), and otherwise JSON. It blocks while the file is read.
+    ///
+    /// # Errors
+    ///
+    /// A file that cannot be read, and the errors of [`from_json`](Self::from_json) or
+    /// [`from_envoy_text`](Self::from_envoy_text).
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, BootstrapError> {
-        Self::read_file(path.as_ref(), None)
+        Self::read_file(path.as_ref(), None, Dialect::Either)
     }
 
     /// Reads the bootstrap that the environment names: the file in `GRPC_XDS_BOOTSTRAP`, otherwise the JSON in
@@ -101,39 +185,81 @@ impl Bootstrap {
     fn from_variables(lookup: impl Fn(&str) -> Option<OsString>) -> Result<Self, BootstrapError> {
         let set = |name| lookup(name).filter(|value| !value.is_empty());
         if let Some(path) = set(FILE_VARIABLE) {
-            return Self::read_file(&PathBuf::from(path), Some(FILE_VARIABLE));
+            return Self::read_file(&PathBuf::from(path), Some(FILE_VARIABLE), Dialect::Grpc);
         }
         let Some(text) = set(TEXT_VARIABLE) else { return Err(BootstrapError::unset()) };
         let origin = Origin::Variable(TEXT_VARIABLE);
         match text.to_str() {
-            Some(text) => Self::parse_json(text, origin),
+            Some(text) => Self::parse(text, origin, (Dialect::Grpc, false)),
             None => Err(BootstrapError::unreadable(origin, NOT_UTF8)),
         }
     }
 
-    fn read_file(path: &Path, variable: Option<&'static str>) -> Result<Self, BootstrapError> {
+    fn read_file(
+        path: &Path,
+        variable: Option<&'static str>,
+        dialect: Dialect,
+    ) -> Result<Self, BootstrapError> {
         let origin = Origin::File { path: path.to_owned(), variable };
         let bytes = match fs::read(path) {
             Ok(bytes) => bytes,
             Err(error) => return Err(BootstrapError::unreadable(origin, error.to_string())),
         };
+        let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
+        let is_yaml = matches!(extension.as_deref(), Some("yaml" | "yml"));
         match String::from_utf8(bytes) {
-            Ok(text) => Self::parse_json(&text, origin),
+            Ok(text) => Self::parse(&text, origin, (dialect, is_yaml)),
             Err(_) => Err(BootstrapError::unreadable(origin, NOT_UTF8)),
         }
     }
 
-    fn parse_json(text: &str, origin: Origin) -> Result<Self, BootstrapError> {
+    fn parse(
+        text: &str,
+        origin: Origin,
+        (dialect, is_yaml): (Dialect, bool),
+    ) -> Result<Self, BootstrapError> {
         if text.trim().is_empty() {
             return Err(BootstrapError::unreadable(origin, "it is empty"));
         }
-        match serde_json::from_str(text) {
-            Ok(document) => {
-                document::read(&document).map_err(|problems| BootstrapError::invalid(origin, problems))
-            }
-            Err(error) => Err(BootstrapError::syntax(origin, &error)),
+        let document = if is_yaml { yaml(text, &origin) } else { json(text, &origin) }?;
+        let is_envoys = match dialect {
+            Dialect::Grpc => false,
+            Dialect::Envoy => true,
+            Dialect::Either => envoy::is_envoys(&document),
+        };
+        let read = if is_envoys { envoy::read(&document) } else { document::read(&document) };
+        let bootstrap = read.map_err(|problems| BootstrapError::invalid(origin.clone(), problems))?;
+        for warning in bootstrap.warnings() {
+            warn!(%origin, path = warning.path(), "{}", warning.reason());
         }
+        Ok(bootstrap)
     }
+}
+
+/// Whose format a document is expected to be in.
+#[derive(Debug, Clone, Copy)]
+enum Dialect {
+    Grpc,
+    Envoy,
+    /// Its fields tell.
+    Either,
+}
+
+fn json(text: &str, origin: &Origin) -> Result<Value, BootstrapError> {
+    serde_json::from_str(text).map_err(|error| BootstrapError::syntax(origin.clone(), &error))
+}
+
+#[cfg(feature = "json")]
+fn yaml(text: &str, origin: &Origin) -> Result<Value, BootstrapError> {
+    crate::format::read_yaml(text).map_err(|error| BootstrapError::yaml(origin.clone(), &error))
+}
+
+#[cfg(not(feature = "json"))]
+fn yaml(_: &str, origin: &Origin) -> Result<Value, BootstrapError> {
+    Err(BootstrapError::unreadable(
+        origin.clone(),
+        "it is YAML, and this build of xdskit lacks the feature `json`",
+    ))
 }
 
 /// Names a file with a bootstrap.

@@ -81,8 +81,18 @@ impl<'a> Reader<'a> {
         duration
     }
 
+    /// A boolean; anything else is a problem.
+    pub(super) fn boolean(&self) -> Option<bool> {
+        self.value.as_bool().or_else(|| self.mismatch("a boolean"))
+    }
+
     pub(super) fn fail(&self, reason: impl Into<String>) {
         self.problems.add(Problem::new(&self.path, reason));
+    }
+
+    /// Tells somewhere else than of problems that the value is not heeded.
+    pub(super) fn warn(&self, warnings: &Problems, reason: &str) {
+        warnings.add(Problem::new(&self.path, reason));
     }
 
     fn child(&self, value: &'a Value, step: String) -> Self {
@@ -142,8 +152,7 @@ impl<'a> Fields<'a> {
 
     /// A boolean; `false` if it is absent.
     pub(super) fn flag(&self, key: &str) -> bool {
-        let Some(field) = self.get(key) else { return false };
-        field.value().as_bool().or_else(|| field.mismatch("a boolean")).unwrap_or(false)
+        self.get(key).and_then(|field| field.boolean()).unwrap_or(false)
     }
 
     /// An object, if it is there.
@@ -161,6 +170,11 @@ impl<'a> Fields<'a> {
         self.get(key).and_then(|field| field.entries()).unwrap_or_default()
     }
 
+    /// The names of the fields that are there and not `null`.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'a str> {
+        self.map.iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name.as_str())
+    }
+
     pub(super) fn fail(&self, key: &str, reason: impl Into<String>) {
         self.problems.add(Problem::new(self.path_of(key), reason));
     }
@@ -173,7 +187,7 @@ impl<'a> Fields<'a> {
         self.problems
     }
 
-    fn path_of(&self, key: &str) -> String {
+    pub(super) fn path_of(&self, key: &str) -> String {
         if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
     }
 }

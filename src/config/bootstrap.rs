@@ -26,6 +26,9 @@ pub struct Bootstrap {
     server_listener_template: Option<Template>,
     allowed_grpc_services: BTreeMap<String, AllowedGrpcService>,
     named_servers: NamedServers,
+    /// By type URL.
+    collections: BTreeMap<String, ResourceName>,
+    warnings: Vec<Problem>,
 }
 
 /// How a gRPC service that a resource names may be called (A102).
@@ -48,7 +51,7 @@ pub(crate) struct ContextParamKeys {
 }
 
 /// What a bootstrap is made of, checked part by part, before authorities are given the default servers.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Parts {
     pub(crate) sources: Sources,
     pub(crate) authorities: BTreeMap<String, AuthorityParts>,
@@ -60,6 +63,8 @@ pub(crate) struct Parts {
     pub(crate) server_listener_template: Option<Template>,
     pub(crate) allowed_grpc_services: BTreeMap<String, AllowedGrpcService>,
     pub(crate) named_servers: NamedServers,
+    pub(crate) collections: BTreeMap<String, ResourceName>,
+    pub(crate) warnings: Vec<Problem>,
 }
 
 #[derive(Debug)]
@@ -191,6 +196,18 @@ impl Bootstrap {
         &self.named_servers
     }
 
+    /// The collection that is watched where all resources of a type are asked for ([`Names::All`](crate::Names::All)), in the
+    /// place of a wildcard: `lds_resources_locator` and `cds_resources_locator` of Envoy's bootstrap.
+    pub fn collection_of(&self, type_url: &str) -> Option<&ResourceName> {
+        self.collections.get(type_url)
+    }
+
+    /// What the document has that is not heeded, with the paths that it has there. gRPC's format has no such: there, what is
+    /// not known is to be ignored.
+    pub fn warnings(&self) -> &[Problem] {
+        &self.warnings
+    }
+
     /// Where to ask for a resource of a type, in order. An `xdstp:` name is its authority's (C11), an opaque one the
     /// bootstrap's (A47-10). Empty when there are sources of other types alone.
     ///
@@ -247,6 +264,8 @@ impl Bootstrap {
             server_listener_template: parts.server_listener_template,
             allowed_grpc_services: parts.allowed_grpc_services,
             named_servers: parts.named_servers,
+            collections: parts.collections,
+            warnings: parts.warnings,
         }
     }
 }

@@ -187,6 +187,7 @@ impl BootstrapBuilder {
                     Some((name, server.build_at(&path, &mut problems)?.into()))
                 })
                 .collect(),
+            ..Parts::default()
         };
         if problems.is_empty() { Ok(Bootstrap::assemble(parts)) } else { Err(ConfigError::new(problems)) }
     }

@@ -2,7 +2,8 @@
 //! providers.
 //!
 //! A [`Bootstrap`] is read from gRPC's JSON ([`Bootstrap::from_env`], [`Bootstrap::from_file`],
-//! [`Bootstrap::from_json`], see [`bootstrap`](crate::bootstrap)) or made in code:
+//! [`Bootstrap::from_json`], see [`bootstrap`](crate::bootstrap)) or from Envoy's ([`Bootstrap::from_envoy_file`]), or made in
+//! code:
 //!
 //! ```
 //! use xdskit::config::{AuthorityBuilder, Bootstrap, Node, Server, TlsConfig};

@@ -79,7 +79,7 @@ impl Node {
     }
 
     /// Whether [`context_params`](Self::context_params) takes a key, set or not.
-    pub(super) fn is_context_param(key: &str) -> bool {
+    pub(crate) fn is_context_param(key: &str) -> bool {
         matches!(
             key,
             "id" | "cluster"

@@ -18,7 +18,7 @@ impl Problem {
         Self { path: path.into(), reason: reason.into() }
     }
 
-    /// The field, as a path in gRPC's bootstrap JSON, such as `xds_servers[1].server_uri` or
+    /// The field, as a path in the document, which is gRPC's bootstrap JSON where there is none, such as `xds_servers[1].server_uri` or
     /// `authorities["a.example"].xds_servers`. Empty for the document itself.
     pub fn path(&self) -> &str {
         &self.path

@@ -220,7 +220,11 @@ impl Engine {
 
     fn begin(&mut self, view: ViewId, ty: ResourceType, names: Names, now: Instant) {
         let ty = self.type_id(ty);
-        debug!(%view, type_url = self.types[ty.index()].type_url(), %names, "watching");
+        let type_url = self.types[ty.index()].type_url();
+        // The bootstrap may say which collection all resources of the type are.
+        let all = self.bootstrap.collection_of(type_url).filter(|_| names == Names::All).cloned();
+        let names = all.map_or(names, |name| Names::Collection(Wanted::Name(Box::new(name))));
+        debug!(%view, type_url, %names, "watching");
         let begun = match &names {
             Names::All => self.subscribe_all(view, ty, now),
             Names::One(wanted) => {

@@ -38,6 +38,21 @@ impl FormatError {
     }
 }
 
+impl FormatError {
+    /// Line and column in a text, both from 1, where they are known.
+    pub(crate) fn position(&self) -> Option<(usize, usize)> {
+        match self.place {
+            Place::Text { line, column } => Some((line, column)),
+            Place::Document | Place::Field(_) => None,
+        }
+    }
+
+    /// What is wrong there.
+    pub(crate) fn why(&self) -> &str {
+        &self.why
+    }
+}
+
 impl fmt::Display for FormatError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {

@@ -118,6 +118,11 @@ pub(crate) fn encode_json(message: &str, bytes: &[u8]) -> Result<String, FormatE
     Ok(shown.to_string())
 }
 
+/// Reads YAML as a value of JSON.
+pub(crate) fn read_yaml(document: &str) -> Result<Value, FormatError> {
+    yaml::read(document)
+}
+
 fn json(document: &[u8]) -> Result<Value, FormatError> {
     if document.trim_ascii().is_empty() {
         return Err(FormatError::document("there is nothing in it"));

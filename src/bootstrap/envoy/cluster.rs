@@ -1,0 +1,240 @@
+//! Clusters that are management servers.
+
+use std::{
+    cell::RefCell,
+    collections::{BTreeMap, btree_map::Entry},
+    net::IpAddr,
+    time::Duration,
+};
+
+use super::{super::reader::Reader, message::Message, tls};
+use crate::config::{ChannelCredentials, Keepalive, Server, ServerUri, check_connection};
+
+/// The static clusters. Each is read when the first source names it: those of the data plane may say what they like.
+#[derive(Debug, Default)]
+pub(super) struct Clusters<'a> {
+    by_name: BTreeMap<&'a str, Message<'a>>,
+    read: RefCell<BTreeMap<&'a str, Option<Vec<Upstream>>>>,
+}
+
+/// How a management server is reached.
+#[derive(Debug, Clone)]
+pub(super) struct Upstream {
+    pub(super) uri: ServerUri,
+    pub(super) credentials: ChannelCredentials,
+    pub(super) keepalive: Option<Keepalive>,
+}
+
+impl<'a> Clusters<'a> {
+    pub(super) fn new(resources: Option<&Message<'a>>) -> Self {
+        let mut clusters = Self::default();
+        let Some(resources) = resources else { return clusters };
+        for cluster in resources.messages("clusters") {
+            let Some(name) = cluster.required_text("name") else { continue };
+            match clusters.by_name.entry(name) {
+                Entry::Vacant(place) => drop(place.insert(cluster)),
+                Entry::Occupied(_) => cluster.fail("name", format!("{name:?} is there twice")),
+            }
+        }
+        clusters
+    }
+
+    /// How the management server is reached that a cluster is, in order: none if something is wrong, which is told once, or if
+    /// there is no such cluster, which is told where it is named.
+    pub(super) fn find(&self, name: &str, named_at: &Reader<'_>) -> Vec<Upstream> {
+        let Some((name, cluster)) = self.by_name.get_key_value(name) else {
+            named_at.fail(format!("there is no cluster {name:?} in static_resources"));
+            return Vec::new();
+        };
+        let mut read = self.read.borrow_mut();
+        read.entry(name).or_insert_with(|| upstreams(cluster)).clone().unwrap_or_default()
+    }
+}
+
+fn upstreams(cluster: &Message<'_>) -> Option<Vec<Upstream>> {
+    cluster.refuse(&["eds_cluster_config"]);
+    let discovery = [("STATIC", 0, ()), ("STRICT_DNS", 1, ()), ("LOGICAL_DNS", 2, ())];
+    let known = !cluster.has("type") || cluster.choice("type", &discovery).is_some();
+    if let Some(custom) = cluster.message("cluster_type") {
+        let name = custom.required_text("name").unwrap_or_default();
+        if !name.is_empty() && !CUSTOM_TYPES.contains(&name) {
+            custom.fail("name", format!("{name:?} is not supported; known are {}", CUSTOM_TYPES.join(", ")));
+        }
+        custom.heed(&["typed_config"]);
+        custom.end();
+    }
+    let uris = uris(cluster);
+    let credentials = tls::credentials(cluster);
+    let keepalive = keepalive(cluster);
+    cluster.warn("connect_timeout", "not used: it is a setting of the client");
+    cluster.end();
+    let credentials = credentials.filter(|_| known)?;
+    let upstream = |uri| Upstream { uri, credentials: credentials.clone(), keepalive };
+    Some(uris.into_iter().map(upstream).collect())
+}
+
+/// Where the endpoints are, by their priority. Those that are addresses of one family are one server, which is tried at each of
+/// them; otherwise each is a server, and a later one stands in for those before it.
+fn uris(cluster: &Message<'_>) -> Vec<ServerUri> {
+    let mut endpoints = Vec::new();
+    // As it was in version 2.
+    for host in cluster.messages("hosts") {
+        endpoints.extend(address(&host).map(|address| (0, address)));
+    }
+    let assignment = cluster.message("load_assignment");
+    if let Some(assignment) = &assignment {
+        assignment.heed(&["cluster_name"]);
+        for locality in assignment.messages("endpoints") {
+            let priority = locality.number("priority").unwrap_or(0);
+            locality.heed(&["locality"]);
+            for endpoint in locality.messages("lb_endpoints") {
+                endpoints.extend(lb_endpoint(&endpoint).map(|address| (priority, address)));
+            }
+            locality.end();
+        }
+        assignment.end();
+    }
+    if endpoints.is_empty() && !cluster.has("hosts") {
+        let path = if assignment.is_some() { "load_assignment" } else { "name" };
+        cluster.fail(path, "has no endpoint, where a management server is expected");
+    }
+    endpoints.sort_by_key(|(priority, _)| *priority);
+    let endpoints: Vec<_> = endpoints.into_iter().map(|(_, address)| address).collect();
+    if let Some(all) = family(&endpoints) {
+        return vec![all];
+    }
+    endpoints.into_iter().map(|(_, uri)| uri).collect()
+}
+
+type Address = (Option<(IpAddr, u32)>, ServerUri);
+
+fn family(endpoints: &[Address]) -> Option<ServerUri> {
+    let all: Vec<_> = endpoints.iter().map(|(address, _)| *address).collect::<Option<_>>()?;
+    let scheme = match all.as_slice() {
+        [] | [_] => return None,
+        all if all.iter().all(|(ip, _)| ip.is_ipv4()) => "ipv4",
+        all if all.iter().all(|(ip, _)| ip.is_ipv6()) => "ipv6",
+        _ => return None,
+    };
+    let list: Vec<_> = all.iter().map(|(ip, port)| host_and_port(&ip.to_string(), *port)).collect();
+    format!("{scheme}:{}", list.join(",")).parse().ok()
+}
+
+fn lb_endpoint(endpoint: &Message<'_>) -> Option<Address> {
+    endpoint.refuse(&["endpoint_name"]);
+    let inner = endpoint.required("endpoint").and_then(|inner| endpoint.of(&inner))?;
+    let found = inner.required("address").and_then(|address| inner.of(&address));
+    inner.end();
+    endpoint.end();
+    address(&found?)
+}
+
+fn address(address: &Message<'_>) -> Option<Address> {
+    address.refuse(&["envoy_internal_address"]);
+    if let Some(pipe) = address.message("pipe") {
+        let path = pipe.required_text("path")?;
+        pipe.end();
+        if path.starts_with('@') {
+            pipe.fail("path", "an abstract socket is not supported");
+            return None;
+        }
+        let prefix = if path.starts_with('/') { "unix://" } else { "unix:" };
+        return parse(&pipe, "path", &format!("{prefix}{path}")).map(|uri| (None, uri));
+    }
+    let socket = address.required("socket_address").and_then(|socket| address.of(&socket))?;
+    address.end();
+    socket.choice("protocol", &[("TCP", 0, ())]);
+    socket.refuse(&["named_port", "resolver_name", "network_namespace_filepath"]);
+    socket.heed(&["ipv4_compat"]);
+    let host = socket.required_text("address");
+    if !socket.has("port_value") && !socket.has("named_port") {
+        socket.fail("port_value", "missing");
+    }
+    let port = socket.number("port_value");
+    socket.end();
+    let (host, port) = host.zip(port)?;
+    if port == 0 || port > u32::from(u16::MAX) {
+        socket.fail("port_value", "a port is a number from 1 to 65535");
+        return None;
+    }
+    let ip = host.parse().ok().map(|ip: IpAddr| (ip, port));
+    parse(&socket, "address", &host_and_port(host, port)).map(|uri| (ip, uri))
+}
+
+fn host_and_port(host: &str, port: u32) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+/// Reads a URI that was made of a field.
+pub(super) fn parse(message: &Message<'_>, field: &str, text: &str) -> Option<ServerUri> {
+    text.parse().map_err(|error: crate::config::InvalidUri| message.fail(field, error.to_string())).ok()
+}
+
+/// `connection_keepalive`, where version 3 has it or where version 2 had it.
+fn keepalive(cluster: &Message<'_>) -> Option<Keepalive> {
+    let mut found = cluster.message("http2_protocol_options").and_then(|options| http2(&options));
+    if let Some(options) = cluster.get("typed_extension_protocol_options") {
+        for (name, value) in options.entries().unwrap_or_default() {
+            let Some(options) = cluster.of(&value) else { continue };
+            match name {
+                HTTP_OPTIONS => found = http(&options).or(found),
+                _ => options.warn_whole("not used"),
+            }
+        }
+    }
+    found
+}
+
+fn http(options: &Message<'_>) -> Option<Keepalive> {
+    options.heed(&["@type"]);
+    let mut found = None;
+    if let Some(explicit) = options.message("explicit_http_config") {
+        found = explicit.message("http2_protocol_options").and_then(|options| http2(&options));
+        explicit.end();
+    }
+    options.end();
+    found
+}
+
+fn http2(options: &Message<'_>) -> Option<Keepalive> {
+    let settings = options.message("connection_keepalive");
+    let found = settings.and_then(|settings| {
+        let timeout = settings.duration("timeout");
+        if !settings.has("timeout") {
+            settings.fail("timeout", "missing");
+        }
+        let interval = settings.duration("interval");
+        settings.end();
+        let keepalive = Keepalive::new(interval.unwrap_or(INTERVAL), timeout?);
+        if let Err((field, reason)) = check_connection(None, Some(keepalive)) {
+            settings.fail(field.trim_start_matches("keepalive."), reason);
+        }
+        Some(keepalive)
+    });
+    options.end();
+    found
+}
+
+impl Upstream {
+    /// The server, if its URI does not contradict its credentials.
+    pub(super) fn into_server(self, authority: Option<&str>) -> Server {
+        Server {
+            uri: self.uri,
+            channel_credentials: self.credentials,
+            call_credentials: Vec::new(),
+            features: Default::default(),
+            api_type: None,
+            polling: None,
+            transport_api_version: Default::default(),
+            authority: authority.map(str::to_owned),
+            keepalive: self.keepalive,
+        }
+    }
+}
+
+/// The same as a type of their own.
+const CUSTOM_TYPES: [&str; 4] =
+    ["envoy.cluster.static", "envoy.cluster.dns", "envoy.cluster.strict_dns", "envoy.cluster.logical_dns"];
+const HTTP_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
+/// Where only the timeout of a ping is said: the client's default.
+const INTERVAL: Duration = Duration::from_secs(30);

@@ -1,0 +1,207 @@
+//! A message in canonical JSON, as far as it is read: its fields by the names of their definition or in camel case, and of
+//! those that nobody asked for, that they were not used.
+
+use std::{cell::RefCell, collections::BTreeSet, time::Duration};
+
+use super::super::reader::{Fields, Problems, Reader};
+use crate::config::Problem;
+
+/// An object of the document, and which of its fields were asked for.
+#[derive(Debug)]
+pub(super) struct Message<'a> {
+    fields: Fields<'a>,
+    read: RefCell<BTreeSet<String>>,
+    warnings: &'a Problems,
+}
+
+impl<'a> Message<'a> {
+    /// The value as a message; anything else than an object is a problem.
+    pub(super) fn new(reader: &Reader<'a>, warnings: &'a Problems) -> Option<Self> {
+        Some(Self { fields: reader.fields()?, read: RefCell::default(), warnings })
+    }
+
+    /// A field that is there and not `null`.
+    pub(super) fn get(&self, name: &str) -> Option<Reader<'a>> {
+        let camel = camel_case(name);
+        let mut read = self.read.borrow_mut();
+        read.insert(camel.clone());
+        read.insert(name.to_owned());
+        let (plain, other) = (self.fields.get(name), self.fields.get(&camel));
+        if camel != name && plain.is_some() && other.is_some() {
+            self.fields.fail(&camel, format!("is there as {name}, too"));
+        }
+        plain.or(other)
+    }
+
+    /// Whether a field is there.
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.get(name).is_some()
+    }
+
+    /// A field that must be there.
+    pub(super) fn required(&self, name: &str) -> Option<Reader<'a>> {
+        let found = self.get(name);
+        if found.is_none() {
+            self.fail(name, "missing");
+        }
+        found
+    }
+
+    /// A string, if it is there and not empty.
+    pub(super) fn text(&self, name: &str) -> Option<&'a str> {
+        self.get(name)?.text().filter(|text| !text.is_empty())
+    }
+
+    /// A string that must be there and not empty.
+    pub(super) fn required_text(&self, name: &str) -> Option<&'a str> {
+        let field = self.required(name)?;
+        let text = field.text()?;
+        if text.is_empty() {
+            field.fail("empty");
+            return None;
+        }
+        Some(text)
+    }
+
+    pub(super) fn texts(&self, name: &str) -> Vec<(Reader<'a>, &'a str)> {
+        self.items(name).into_iter().filter_map(|item| Some((item.clone(), item.text()?))).collect()
+    }
+
+    pub(super) fn message(&self, name: &str) -> Option<Self> {
+        self.of(&self.get(name)?)
+    }
+
+    pub(super) fn messages(&self, name: &str) -> Vec<Self> {
+        self.items(name).iter().filter_map(|item| self.of(item)).collect()
+    }
+
+    /// The elements of a list. A single object counts as a list of one, as older documents write `grpc_services`.
+    pub(super) fn items(&self, name: &str) -> Vec<Reader<'a>> {
+        let Some(field) = self.get(name) else { return Vec::new() };
+        match field.value().is_object() {
+            true => vec![field],
+            false => field.items().unwrap_or_default(),
+        }
+    }
+
+    /// Another value as a message.
+    pub(super) fn of(&self, reader: &Reader<'a>) -> Option<Self> {
+        Self::new(reader, self.warnings)
+    }
+
+    /// A boolean; `false` if it is absent.
+    pub(super) fn flag(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|field| field.boolean().unwrap_or(false))
+    }
+
+    /// A whole number, which JSON may have as a string.
+    pub(super) fn number(&self, name: &str) -> Option<u32> {
+        let field = self.get(name)?;
+        let number = match field.value().as_str() {
+            Some(text) => text.parse().ok(),
+            None => field.value().as_u64().and_then(|number| u32::try_from(number).ok()),
+        };
+        if number.is_none() {
+            field.fail("expected a whole number");
+        }
+        number
+    }
+
+    /// `"1.5s"`, or `{seconds, nanos}` as older documents write it.
+    pub(super) fn duration(&self, name: &str) -> Option<Duration> {
+        let field = self.get(name)?;
+        if !field.value().is_object() {
+            return field.duration();
+        }
+        let parts = self.of(&field)?;
+        let (seconds, nanos) = (parts.number("seconds").unwrap_or(0), parts.number("nanos").unwrap_or(0));
+        parts.end();
+        match nanos < 1_000_000_000 {
+            true => Some(Duration::new(seconds.into(), nanos)),
+            false => {
+                parts.fail("nanos", "must be less than a second");
+                None
+            }
+        }
+    }
+
+    /// A value of an enum, by its name or its number.
+    pub(super) fn choice<T: Copy>(&self, name: &str, choices: &[(&str, u64, T)]) -> Option<T> {
+        let field = self.get(name)?;
+        let (text, value) = (field.value().as_str(), field.value().as_u64());
+        let chosen = choices.iter().find(|(name, number, _)| text == Some(name) || value == Some(*number));
+        if chosen.is_none() {
+            let known: Vec<_> = choices.iter().map(|(name, ..)| *name).collect();
+            field.fail(format!("{} is not supported; known are {}", field.value(), known.join(", ")));
+        }
+        chosen.map(|(.., value)| *value)
+    }
+
+    /// Refuses fields that would change what a client does if they were heeded.
+    pub(super) fn refuse(&self, names: &[&str]) {
+        for name in names.iter().filter(|name| self.has(name)) {
+            self.fail(name, "not supported");
+        }
+    }
+
+    /// Takes note of fields that ask for what is done anyway.
+    pub(super) fn heed(&self, names: &[&str]) {
+        names.iter().for_each(|name| drop(self.get(name)));
+    }
+
+    /// Tells of a field that it is wrong.
+    pub(super) fn fail(&self, name: &str, reason: impl Into<String>) {
+        self.fields.fail(&self.spelling(name), reason);
+    }
+
+    /// Tells of the message that it is wrong.
+    pub(super) fn fail_whole(&self, reason: impl Into<String>) {
+        self.fields.problems().add(Problem::new(self.fields.path(), reason));
+    }
+
+    /// Tells of a field, if it is there, that it is not heeded, and why.
+    pub(super) fn warn(&self, name: &str, reason: &str) {
+        if self.has(name) {
+            self.warnings.add(Problem::new(self.fields.path_of(&self.spelling(name)), reason));
+        }
+    }
+
+    /// Tells of the message that something of it is not heeded.
+    pub(super) fn warn_whole(&self, reason: &str) {
+        self.warnings.add(Problem::new(self.fields.path(), reason));
+    }
+
+    /// Tells of the fields that nobody asked for.
+    pub(super) fn end(&self) {
+        let read = self.read.borrow();
+        for name in self.fields.names().filter(|name| !read.contains(*name)) {
+            self.warnings.add(Problem::new(self.fields.path_of(name), NOT_USED));
+        }
+    }
+
+    pub(super) fn warnings(&self) -> &'a Problems {
+        self.warnings
+    }
+
+    /// The name that a field has in the document.
+    fn spelling(&self, name: &str) -> String {
+        let camel = camel_case(name);
+        match self.fields.get(name).is_none() && self.fields.get(&camel).is_some() {
+            true => camel,
+            false => name.to_owned(),
+        }
+    }
+}
+
+fn camel_case(name: &str) -> String {
+    let mut words = name.split('_');
+    let mut camel = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        let mut chars = word.chars();
+        camel.extend(chars.next().map(|c| c.to_ascii_uppercase()));
+        camel.push_str(chars.as_str());
+    }
+    camel
+}
+
+const NOT_USED: &str = "not used";

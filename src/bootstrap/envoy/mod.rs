@@ -1,0 +1,305 @@
+//! Envoy's bootstrap format, as far as it tells a client where resources come from. Each function reads one message, tells every
+//! problem in it, and gives what is usable.
+//!
+//! What would change what the client does, such as credentials and retries that it does not know, is an error; what has no
+//! meaning for it, such as listeners of its own or an admin port, is a warning. Nothing is passed over in silence.
+
+mod cluster;
+mod message;
+mod source;
+#[cfg(test)]
+mod tests;
+mod tls;
+
+use std::collections::{BTreeMap, btree_map::Entry};
+
+use serde_json::Value;
+
+use self::{
+    cluster::Clusters,
+    message::Message,
+    source::{Found, Origin, authorities, file},
+};
+use super::reader::{Problems, Reader};
+use crate::{
+    config::{
+        AuthorityParts, Bootstrap, ConfigSource, ContextParamKeys, Locality, Node, Parts, PathSource,
+        Problem, Sources,
+    },
+    name::{ResourceName, encoding},
+    resource::{Cluster, Listener, Resource},
+};
+
+/// Whether a document is of this format and not gRPC's.
+pub(super) fn is_envoys(document: &Value) -> bool {
+    let has = |names: &[&str]| names.iter().any(|name| document.get(name).is_some());
+    has(&MARKS) && !has(&["xds_servers", "authorities", "type_sources"])
+}
+
+/// Reads the document.
+pub(super) fn read(document: &Value) -> Result<Bootstrap, Vec<Problem>> {
+    let (problems, warnings) = (Problems::default(), Problems::default());
+    let root = Message::new(&Reader::new(document, &problems), &warnings);
+    let parts = root.map(|root| parts(&root));
+    let problems = problems.into_vec();
+    match parts {
+        Some(parts) if problems.is_empty() => {
+            Ok(Bootstrap::assemble(Parts { warnings: warnings.into_vec(), ..parts }))
+        }
+        Some(_) | None => Err(problems),
+    }
+}
+
+fn parts(root: &Message<'_>) -> Parts {
+    let node = root.message("node").map(|message| node(&message)).unwrap_or_default();
+    let context = context(root, &node);
+    let resources = root.message("static_resources");
+    let dynamic = root.message("dynamic_resources");
+    let mut origin = Origin { clusters: Clusters::new(resources.as_ref()), ads: None };
+    if let Some(resources) = &resources {
+        resources.end();
+    }
+    let ads = dynamic.as_ref().and_then(|dynamic| dynamic.message("ads_config"));
+    origin.ads = ads.map(|ads| origin.api_config_source(&ads, None, true));
+    let mut table = Table::read(root, &origin);
+    if let Some(dynamic) = &dynamic {
+        table.add_types(dynamic, &origin);
+        dynamic.end();
+    }
+    if !root.has("dynamic_resources") && !root.has("config_sources") && !root.has("default_config_source") {
+        root.fail("dynamic_resources", "missing: nothing says where resources come from");
+    } else if origin.ads.is_none() && table.is_empty() {
+        root.fail("dynamic_resources", "says no source of any resource");
+    }
+    root.end();
+    Parts {
+        sources: Sources::new(origin.ads.unwrap_or_default(), table.by_type),
+        authorities: table.authorities.into_iter().map(|(name, sources)| (name, sources.into())).collect(),
+        default_authority: table.default.map(|all| OfAuthority { all, ..OfAuthority::default() }.into()),
+        node,
+        context,
+        collections: table.collections,
+        ..Parts::default()
+    }
+}
+
+/// What is found out about sources, beside those of `ads_config`.
+#[derive(Debug, Default)]
+struct Table {
+    by_type: BTreeMap<String, Vec<ConfigSource>>,
+    authorities: BTreeMap<String, OfAuthority>,
+    default: Option<Vec<ConfigSource>>,
+    collections: BTreeMap<String, ResourceName>,
+    /// Something was said, if it was not understood.
+    said: bool,
+}
+
+#[derive(Debug, Clone, Default)]
+struct OfAuthority {
+    all: Vec<ConfigSource>,
+    by_type: BTreeMap<String, Vec<ConfigSource>>,
+}
+
+impl Table {
+    /// `config_sources` in their order, of which the first that names an authority is its, and `default_config_source`
+    /// (C11).
+    fn read<'a>(root: &Message<'a>, origin: &Origin<'a>) -> Self {
+        let mut table = Self::default();
+        for source in root.messages("config_sources") {
+            table.said = true;
+            let names = authorities(&source);
+            if names.is_empty() && !source.has("authorities") {
+                source.fail("authorities", "missing: it is the source of no authority");
+            }
+            let sources = origin.config_source(&source).map(Found::into_sources).unwrap_or_default();
+            for (place, name) in names {
+                match table.authorities.entry(name) {
+                    Entry::Vacant(vacant) => {
+                        vacant.insert(OfAuthority { all: sources.clone(), ..OfAuthority::default() });
+                    }
+                    Entry::Occupied(_) => {
+                        place.warn(root.warnings(), "not used: a source before has this authority");
+                    }
+                }
+            }
+        }
+        if let Some(source) = root.message("default_config_source") {
+            table.said = true;
+            // What they would come from anyway.
+            drop(authorities(&source));
+            table.default = origin.config_source(&source).map(Found::into_sources);
+        }
+        table
+    }
+
+    fn add_types<'a>(&mut self, dynamic: &Message<'a>, origin: &Origin<'a>) {
+        for kind in [LISTENERS, CLUSTERS] {
+            if let Some(source) = dynamic.message(kind.config) {
+                self.add_type(&kind, &source, origin);
+            }
+        }
+        for kind in [LISTENERS, CLUSTERS] {
+            if let Some(locator) = locator(dynamic, kind.locator) {
+                self.said = true;
+                self.add_collection(&kind, &locator, dynamic);
+            }
+        }
+    }
+
+    /// A source of a type, which is also that of the authorities that it names, before all others (C11).
+    fn add_type<'a>(&mut self, kind: &Kind, source: &Message<'a>, origin: &Origin<'a>) {
+        self.said = true;
+        let names = authorities(source);
+        let Some(found) = origin.config_source(source) else { return };
+        for (_, name) in names {
+            let default =
+                || OfAuthority { all: self.default.clone().unwrap_or_default(), ..OfAuthority::default() };
+            let authority = self.authorities.entry(name).or_insert_with(default);
+            let sources = match &found {
+                Found::Ads(sources) | Found::Own(sources) => sources,
+            };
+            for type_url in [kind.type_url.to_owned(), format!("{}Collection", kind.type_url)] {
+                authority.by_type.insert(type_url, sources.clone());
+            }
+        }
+        if let Found::Own(sources) = found {
+            self.by_type.insert(kind.type_url.to_owned(), sources);
+        }
+    }
+
+    /// Which resources of a type are meant by all.
+    fn add_collection(&mut self, kind: &Kind, (place, text): &(Reader<'_>, &str), dynamic: &Message<'_>) {
+        if let Some(rest) = text.strip_prefix("file://") {
+            match file_path(rest) {
+                Ok(path) => {
+                    if self.by_type.contains_key(kind.type_url) {
+                        let reason = format!("not used: {} names a file", kind.locator);
+                        dynamic.warn(kind.config, &reason);
+                    }
+                    self.by_type.insert(kind.type_url.to_owned(), vec![file(PathSource::new(path))]);
+                }
+                Err(reason) => place.fail(reason),
+            }
+            return;
+        }
+        let name = match ResourceName::parse(text) {
+            Ok(name) => name,
+            Err(error) => return place.fail(error.to_string()),
+        };
+        let short = kind.type_url.trim_start_matches("type.googleapis.com/");
+        let expected = if name.is_list() { format!("{short}Collection") } else { short.to_owned() };
+        if !name.is_collection() || name.directives().is_some() {
+            return place
+                .fail("must be an xdstp:// URL of a collection without directives, or a file:// URL");
+        }
+        if name.resource_type() != Some(&expected) {
+            return place.fail(format!("must be of type {short} or {short}Collection"));
+        }
+        let authority = name.authority().unwrap_or_default();
+        if self.default.is_none() && !self.authorities.contains_key(authority) {
+            return place.fail(format!("authority {authority:?} has no source"));
+        }
+        self.collections.insert(kind.type_url.to_owned(), name);
+    }
+
+    fn is_empty(&self) -> bool {
+        !self.said
+    }
+}
+
+impl From<OfAuthority> for AuthorityParts {
+    fn from(authority: OfAuthority) -> Self {
+        Self {
+            template: None,
+            sources: Sources::new(authority.all, authority.by_type),
+            fallback_on_reachability_only: false,
+        }
+    }
+}
+
+/// A type that the bootstrap has sources of.
+#[derive(Debug, Clone, Copy)]
+struct Kind {
+    config: &'static str,
+    locator: &'static str,
+    type_url: &'static str,
+}
+
+const LISTENERS: Kind =
+    Kind { config: "lds_config", locator: "lds_resources_locator", type_url: Listener::TYPE_URL };
+const CLUSTERS: Kind =
+    Kind { config: "cds_config", locator: "cds_resources_locator", type_url: Cluster::TYPE_URL };
+
+/// A URL, or an object that has it as its `name`, as the proposal has it.
+fn locator<'a>(dynamic: &Message<'a>, name: &str) -> Option<(Reader<'a>, &'a str)> {
+    let field = dynamic.get(name)?;
+    let field = if field.value().is_object() {
+        let locator = dynamic.of(&field)?;
+        let name = locator.required("name");
+        locator.end();
+        name?
+    } else {
+        field
+    };
+    let text = field.text().filter(|text| !text.is_empty())?;
+    Some((field, text))
+}
+
+/// The path of a `file://` URL, of which the scheme is gone.
+fn file_path(rest: &str) -> Result<String, String> {
+    if !rest.starts_with('/') || rest.len() == 1 {
+        return Err("the form is `file:///path`, with three slashes".to_owned());
+    }
+    if rest.contains(['#', '?']) {
+        return Err("a file has no directives and no parameters".to_owned());
+    }
+    let path = encoding::decode(rest).map_err(|error| error.reason.to_owned())?;
+    Ok(path.into_owned())
+}
+
+fn node(message: &Message<'_>) -> Node {
+    let mut node = Node::new(message.text("id").unwrap_or_default());
+    node.cluster = message.text("cluster").unwrap_or_default().to_owned();
+    node.locality = message.message("locality").map(|locality| {
+        let part = |name| locality.text(name).unwrap_or_default();
+        let parts = Locality::new(part("region"), part("zone"), part("sub_zone"));
+        locality.end();
+        parts
+    });
+    let metadata = message.get("metadata").and_then(|metadata| metadata.entries()).unwrap_or_default();
+    node.metadata =
+        metadata.into_iter().map(|(key, value)| (key.to_owned(), value.value().clone())).collect();
+    for own in ["user_agent_name", "user_agent_version", "user_agent_build_version", "client_features"] {
+        message.warn(own, "not used: it is the library's own");
+    }
+    message.end();
+    node
+}
+
+/// The parts of the node that go into the names of collections. `metadata` means all of it.
+fn context(root: &Message<'_>, node: &Node) -> ContextParamKeys {
+    let mut keys = ContextParamKeys::default();
+    for (place, key) in root.texts("node_context_params") {
+        match key {
+            "metadata" => {
+                let all = node.metadata.keys().filter(|key| !key.is_empty());
+                keys.node.extend(all.map(|key| format!("metadata.{key}")));
+            }
+            _ if Node::is_context_param(key) => keys.node.push(key.to_owned()),
+            _ => place.fail(format!("{key:?} is no part of a node, such as \"id\" or \"locality.zone\"")),
+        }
+    }
+    keys
+}
+
+/// What only this format has at the top.
+const MARKS: [&str; 8] = [
+    "dynamic_resources",
+    "dynamicResources",
+    "static_resources",
+    "staticResources",
+    "config_sources",
+    "configSources",
+    "default_config_source",
+    "defaultConfigSource",
+];

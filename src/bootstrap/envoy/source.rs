@@ -1,0 +1,294 @@
+//! Where resources come from: `ConfigSource`, `ApiConfigSource` and `GrpcService`.
+
+use std::sync::Arc;
+
+use super::{
+    super::reader::Reader,
+    cluster::{self, Clusters, Upstream},
+    message::Message,
+    tls,
+};
+use crate::config::{
+    ApiType, ChannelCredentials, ConfigSource, PathSource, Polling, Server, TlsConfig, TransportApiVersion,
+    check_connection, check_polling,
+};
+
+/// What sources are made of.
+#[derive(Debug)]
+pub(super) struct Origin<'a> {
+    pub(super) clusters: Clusters<'a>,
+    /// What `ads_config` says, if it is there.
+    pub(super) ads: Option<Vec<ConfigSource>>,
+}
+
+/// What a `ConfigSource` says.
+#[derive(Debug)]
+pub(super) enum Found {
+    /// The sources of `ads_config`.
+    Ads(Vec<ConfigSource>),
+    Own(Vec<ConfigSource>),
+}
+
+impl Found {
+    pub(super) fn into_sources(self) -> Vec<ConfigSource> {
+        match self {
+            Self::Ads(sources) | Self::Own(sources) => sources,
+        }
+    }
+}
+
+impl<'a> Origin<'a> {
+    /// The sources of a `ConfigSource`; `None` if something is wrong with it.
+    pub(super) fn config_source(&self, source: &Message<'a>) -> Option<Found> {
+        source.heed(&["authorities"]);
+        source.warn("initial_fetch_timeout", "not used: the time to wait is the client's resource_timeout");
+        let version = version(source, "resource_api_version");
+        let given: Vec<_> = SPECIFIERS.iter().copied().filter(|name| source.has(name)).collect();
+        let found = match *given.as_slice() {
+            ["ads"] => self.ads(source, "ads"),
+            ["self"] => self.ads(source, "self"),
+            ["path"] => source.text("path").map(|path| Found::Own(vec![file(PathSource::new(path))])),
+            ["path_config_source"] => {
+                source.message("path_config_source").and_then(|path| path_source(&path))
+            }
+            ["api_config_source"] => source
+                .message("api_config_source")
+                .map(|api| Found::Own(self.api_config_source(&api, version, false))),
+            [] => {
+                source.fail_whole(format!("says no source: one of {} is missing", SPECIFIERS.join(", ")));
+                None
+            }
+            [first, second, ..] => {
+                source.fail(second, format!("is there beside {first}"));
+                None
+            }
+            [_] => None,
+        };
+        source.end();
+        found
+    }
+
+    fn ads(&self, source: &Message<'a>, name: &str) -> Option<Found> {
+        if let Some(detail) = source.message(name) {
+            detail.heed(&["transport_api_version"]);
+            detail.end();
+        }
+        if self.ads.is_none() {
+            source.fail(name, "there is no dynamic_resources.ads_config");
+        }
+        self.ads.clone().map(Found::Ads)
+    }
+
+    /// The servers of an `ApiConfigSource`, in order; none if something is wrong with it.
+    pub(super) fn api_config_source(
+        &self,
+        source: &Message<'a>,
+        resources: Option<TransportApiVersion>,
+        aggregated: bool,
+    ) -> Vec<ConfigSource> {
+        source.refuse(&["config_validators"]);
+        source.warn("rate_limit_settings", "not used: requests are coalesced");
+        // It is what this client does.
+        source.heed(&["set_node_on_first_message_only"]);
+        let transport = version(source, "transport_api_version");
+        if resources.zip(transport).is_some_and(|(resources, transport)| resources != transport) {
+            source.fail("transport_api_version", "another one than resource_api_version is not supported");
+        }
+        if !source.has("api_type") {
+            source.fail("api_type", "missing");
+        }
+        let api_type = source.choice("api_type", &API_TYPES);
+        let api_type = api_type.map(|api_type| if aggregated { of_ads(source, api_type) } else { api_type });
+        let is_rest = api_type == Some(ApiType::Rest);
+        let servers = if is_rest { self.rest(source) } else { self.grpc(source) };
+        let polling = if is_rest { polling(source) } else { None };
+        source.end();
+        let Some(api_type) = api_type else { return Vec::new() };
+        let mut known: Vec<ConfigSource> = Vec::new();
+        for mut server in servers {
+            server.api_type = Some(api_type);
+            server.polling = polling;
+            server.transport_api_version = transport.or(resources).unwrap_or_default();
+            let server = ConfigSource::Server(Arc::new(server));
+            if !known.contains(&server) {
+                known.push(server);
+            }
+        }
+        known
+    }
+
+    /// What `cluster_names` says: a later cluster stands in for those before it.
+    fn rest(&self, source: &Message<'a>) -> Vec<Server> {
+        if source.has("grpc_services") {
+            source.fail("grpc_services", "is not for REST: say cluster_names");
+        }
+        let names = source.texts("cluster_names");
+        if names.is_empty() {
+            source.fail("cluster_names", "must have at least one cluster");
+        }
+        let upstreams = names.iter().flat_map(|(reader, name)| self.clusters.find(name, reader));
+        upstreams.map(|upstream| upstream.into_server(None)).collect()
+    }
+
+    fn grpc(&self, source: &Message<'a>) -> Vec<Server> {
+        if source.has("cluster_names") {
+            source.fail("cluster_names", "is for REST alone: say grpc_services");
+        }
+        let services = source.messages("grpc_services");
+        if services.is_empty() {
+            source.fail("grpc_services", "must have at least one service");
+        }
+        services.iter().flat_map(|service| self.grpc_service(service)).collect()
+    }
+
+    fn grpc_service(&self, service: &Message<'a>) -> Vec<Server> {
+        service.refuse(&["initial_metadata", "retry_policy"]);
+        service.warn("timeout", "not used: a stream has no end");
+        let envoy = service.message("envoy_grpc");
+        let google = service.message("google_grpc");
+        service.end();
+        match (envoy, google) {
+            (Some(envoy), None) => self.envoy_grpc(&envoy),
+            (None, Some(google)) => google_grpc(&google).into_iter().collect(),
+            (Some(_), Some(_)) => {
+                service.fail("google_grpc", "is there beside envoy_grpc");
+                Vec::new()
+            }
+            (None, None) => {
+                service.fail_whole("says no service: one of envoy_grpc, google_grpc is missing");
+                Vec::new()
+            }
+        }
+    }
+
+    fn envoy_grpc(&self, grpc: &Message<'a>) -> Vec<Server> {
+        grpc.refuse(&["retry_policy"]);
+        grpc.heed(&["skip_envoy_headers"]);
+        grpc.warn("max_receive_message_length", "not used: it is a setting of the client");
+        let authority = grpc.text("authority");
+        if let Err((field, reason)) = check_connection(authority, None) {
+            grpc.fail(field, reason);
+        }
+        let Some(name) = grpc.required_text("cluster_name") else { return Vec::new() };
+        grpc.end();
+        let Some(reader) = grpc.get("cluster_name") else { return Vec::new() };
+        let upstreams = self.clusters.find(name, &reader).into_iter();
+        upstreams.map(|upstream| upstream.into_server(authority)).collect()
+    }
+}
+
+fn google_grpc(grpc: &Message<'_>) -> Option<Server> {
+    grpc.refuse(&["call_credentials", "channel_credentials_plugin", "call_credentials_plugin"]);
+    grpc.heed(&["stat_prefix"]);
+    let credentials = match grpc.message("channel_credentials") {
+        None => Some(ChannelCredentials::Insecure),
+        Some(credentials) => google_credentials(&credentials),
+    };
+    let uri = grpc.required_text("target_uri").and_then(|text| cluster::parse(grpc, "target_uri", text));
+    grpc.end();
+    let (uri, credentials) = uri.zip(credentials)?;
+    if let Err(reason) = Server::check_scheme(&uri, &credentials) {
+        grpc.fail("target_uri", reason);
+    }
+    Some(Upstream { uri, credentials, keepalive: None }.into_server(None))
+}
+
+fn google_credentials(credentials: &Message<'_>) -> Option<ChannelCredentials> {
+    credentials.refuse(&["google_default", "local_credentials"]);
+    let ssl = credentials.message("ssl_credentials");
+    credentials.end();
+    let Some(ssl) = ssl else {
+        if !credentials.has("google_default") && !credentials.has("local_credentials") {
+            credentials.fail("ssl_credentials", "missing");
+        }
+        return None;
+    };
+    let roots = tls::file(&ssl, "root_certs");
+    let identity = (tls::file(&ssl, "cert_chain"), tls::file(&ssl, "private_key"));
+    if ssl.has("cert_chain") != ssl.has("private_key") {
+        ssl.fail_whole("cert_chain and private_key come together");
+    }
+    ssl.end();
+    let mut tls = TlsConfig { ca_certificate_file: roots, ..TlsConfig::default() };
+    if let (Some(chain), Some(key)) = identity {
+        tls = tls.with_identity(chain, key);
+    }
+    Some(ChannelCredentials::Tls(tls))
+}
+
+fn path_source(source: &Message<'_>) -> Option<Found> {
+    let mut path = source.required_text("path").map(PathSource::new);
+    if let Some(directory) = source.message("watched_directory") {
+        let modify = directory.flag("watch_modify");
+        let watched = directory.required_text("path");
+        directory.end();
+        path = path.zip(watched).map(|(path, watched)| path.with_watched_directory(watched));
+        path = path.map(|path| if modify { path.with_watch_modify() } else { path });
+    }
+    source.end();
+    path.map(|path| Found::Own(vec![file(path)]))
+}
+
+pub(super) fn file(path: PathSource) -> ConfigSource {
+    ConfigSource::Path(Arc::new(path))
+}
+
+/// REST is asked again and again, which `refresh_delay` has to say (rule D12).
+fn polling(source: &Message<'_>) -> Option<Polling> {
+    let delay = source.duration("refresh_delay");
+    let timeout = source.duration("request_timeout");
+    if delay.is_none() && source.has("refresh_delay") {
+        return None;
+    }
+    let mut polling = delay.map(Polling::every);
+    if let (Some(polling), Some(timeout)) = (&mut polling, timeout) {
+        polling.request_timeout = timeout;
+    }
+    if let Err((field, reason)) = check_polling(Some(ApiType::Rest), polling) {
+        source.fail(field, reason);
+    }
+    polling
+}
+
+/// `ads_config` is about an aggregated stream, whether it says so or not.
+fn of_ads(source: &Message<'_>, api_type: ApiType) -> ApiType {
+    match api_type {
+        ApiType::Grpc | ApiType::AggregatedGrpc => ApiType::AggregatedGrpc,
+        ApiType::DeltaGrpc | ApiType::AggregatedDeltaGrpc => ApiType::AggregatedDeltaGrpc,
+        ApiType::Rest => {
+            source.fail("api_type", "there is no aggregated REST");
+            api_type
+        }
+    }
+}
+
+/// A version, unless it is left to the client.
+fn version(message: &Message<'_>, name: &str) -> Option<TransportApiVersion> {
+    let (v2, v3) = (TransportApiVersion::V2, TransportApiVersion::V3);
+    message.choice(name, &[("AUTO", 0, None), ("V2", 1, Some(v2)), ("V3", 2, Some(v3))]).flatten()
+}
+
+/// The names of authorities that a `ConfigSource` is for, each with its place.
+pub(super) fn authorities<'a>(source: &Message<'a>) -> Vec<(Reader<'a>, String)> {
+    let mut names: Vec<(Reader<'a>, String)> = Vec::new();
+    for item in source.items("authorities") {
+        let Some(authority) = source.of(&item) else { continue };
+        // Empty is the name of those that start with `xdstp:///`.
+        let Some(name) = authority.required("name").and_then(|name| name.text()) else { continue };
+        authority.end();
+        match names.iter().any(|(_, known)| known == name) {
+            true => item.fail(format!("authority {name:?} is there twice")),
+            false => names.push((item, name.to_owned())),
+        }
+    }
+    names
+}
+
+const SPECIFIERS: [&str; 5] = ["path", "path_config_source", "api_config_source", "ads", "self"];
+const API_TYPES: [(&str, u64, ApiType); 5] = [
+    ("REST", 1, ApiType::Rest),
+    ("GRPC", 2, ApiType::Grpc),
+    ("DELTA_GRPC", 3, ApiType::DeltaGrpc),
+    ("AGGREGATED_GRPC", 5, ApiType::AggregatedGrpc),
+    ("AGGREGATED_DELTA_GRPC", 6, ApiType::AggregatedDeltaGrpc),
+];

@@ -1,0 +1,180 @@
+//! What secures the connection to a management server.
+
+use std::path::PathBuf;
+
+use super::message::Message;
+use crate::config::{ChannelCredentials, TlsConfig};
+
+/// Reads a cluster's transport socket. `None` if something is wrong with it.
+pub(super) fn credentials(cluster: &Message<'_>) -> Option<ChannelCredentials> {
+    cluster.refuse(&["transport_socket_matches"]);
+    // As it was in version 2.
+    if let Some(context) = cluster.message("tls_context") {
+        return upstream(&context).map(ChannelCredentials::Tls);
+    }
+    let Some(socket) = cluster.message("transport_socket") else {
+        return Some(ChannelCredentials::Insecure);
+    };
+    let name = socket.text("name").unwrap_or_default();
+    let Some(config) = socket.message("typed_config") else {
+        socket.end();
+        if name == "envoy.transport_sockets.raw_buffer" {
+            return Some(ChannelCredentials::Insecure);
+        }
+        socket.fail("typed_config", "missing");
+        return None;
+    };
+    socket.end();
+    let type_url = config.required_text("@type")?;
+    match type_url.rsplit('/').next().unwrap_or_default() {
+        "envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
+        | "envoy.api.v2.auth.UpstreamTlsContext" => upstream(&config).map(ChannelCredentials::Tls),
+        "envoy.extensions.transport_sockets.raw_buffer.v3.RawBuffer"
+        | "envoy.config.transport_socket.raw_buffer.v2.RawBuffer" => Some(ChannelCredentials::Insecure),
+        other => {
+            config
+                .fail("@type", format!("{other} is not supported; known are UpstreamTlsContext, RawBuffer"));
+            None
+        }
+    }
+}
+
+fn upstream(context: &Message<'_>) -> Option<TlsConfig> {
+    context.heed(&["@type"]);
+    let server_name = context.text("sni").map(str::to_owned);
+    context.refuse(&["allow_renegotiation", "auto_host_sni"]);
+    let tls = match context.message("common_tls_context") {
+        Some(common) => common_context(&common, server_name),
+        None => {
+            context.warn_whole(SYSTEM_ROOTS);
+            Some(TlsConfig { server_name, ..TlsConfig::default() })
+        }
+    };
+    context.end();
+    tls
+}
+
+fn common_context(common: &Message<'_>, server_name: Option<String>) -> Option<TlsConfig> {
+    common.refuse(UNSUPPORTED_SOURCES);
+    if let Some(params) = common.message("tls_params") {
+        let version = [("TLS_AUTO", 0, ()), ("TLSv1_0", 1, ()), ("TLSv1_1", 2, ()), ("TLSv1_2", 3, ())];
+        params.choice("tls_minimum_protocol_version", &version);
+        params.choice("tls_maximum_protocol_version", &[("TLS_AUTO", 0, ()), ("TLSv1_3", 4, ())]);
+        params.refuse(&["cipher_suites", "ecdh_curves", "signature_algorithms", "compliance_policies"]);
+        params.end();
+    }
+    let protocols = common.texts("alpn_protocols");
+    if !protocols.is_empty() && !protocols.iter().any(|(_, protocol)| *protocol == "h2") {
+        common.warn("alpn_protocols", "not used: h2 is offered");
+    }
+    let mut tls = TlsConfig { server_name, ..TlsConfig::default() };
+    let certificates = common.messages("tls_certificates");
+    if certificates.len() > 1 {
+        common.fail("tls_certificates", "more than one is not supported");
+    }
+    if let Some(certificate) = certificates.first() {
+        let (chain, key) = identity(certificate)?;
+        tls = tls.with_identity(chain, key);
+    }
+    match common.message("validation_context") {
+        Some(validation) => tls.ca_certificate_file = validate(&validation, tls.server_name.as_deref()),
+        None => common.warn_whole(SYSTEM_ROOTS),
+    }
+    common.end();
+    Some(tls)
+}
+
+/// The files of a certificate's chain and of its private key.
+fn identity(certificate: &Message<'_>) -> Option<(PathBuf, PathBuf)> {
+    certificate.refuse(&["password", "private_key_provider", "pkcs12", "ocsp_staple"]);
+    // The files are read for each connection anyway.
+    certificate.heed(&["watched_directory"]);
+    let files = (required_file(certificate, "certificate_chain"), required_file(certificate, "private_key"));
+    certificate.end();
+    files.0.zip(files.1)
+}
+
+/// The file of the roots, if there is one. What asks for more than is checked, or for less, is a problem.
+fn validate(validation: &Message<'_>, server_name: Option<&str>) -> Option<PathBuf> {
+    validation.refuse(UNSUPPORTED_CHECKS);
+    validation.heed(&["watched_directory", "system_root_certs"]);
+    validation.choice("trust_chain_verification", &[("VERIFY_TRUST_CHAIN", 0, ())]);
+    for unverified in ["allow_expired_certificate"] {
+        if validation.flag(unverified) {
+            validation.fail(unverified, "not supported");
+        }
+    }
+    let mut names = 0;
+    for alternative in validation.messages("match_typed_subject_alt_names") {
+        names += 1;
+        let kind = alternative.choice("san_type", &[("DNS", 2, ()), ("IP_ADDRESS", 4, ())]);
+        let exact = alternative.message("matcher").and_then(|matcher| matcher.text("exact"));
+        check_name(&alternative, exact.filter(|_| kind.is_some()), server_name);
+    }
+    for alternative in validation.messages("match_subject_alt_names") {
+        names += 1;
+        check_name(&alternative, alternative.text("exact"), server_name);
+    }
+    if names > 1 {
+        validation.fail_whole("more than one name of the server is not supported");
+    }
+    let roots = file(validation, "trusted_ca");
+    if roots.is_none() && !validation.has("trusted_ca") && !validation.has("system_root_certs") {
+        validation.warn_whole(SYSTEM_ROOTS);
+    }
+    validation.end();
+    roots
+}
+
+/// The certificate must have the name that the server is asked for, so that no other can be demanded.
+fn check_name(alternative: &Message<'_>, exact: Option<&str>, server_name: Option<&str>) {
+    if exact.is_none() || exact != server_name {
+        alternative.fail_whole("not supported: the certificate must have the name that is in `sni`, exactly");
+    }
+}
+
+fn required_file(parent: &Message<'_>, name: &str) -> Option<PathBuf> {
+    if !parent.has(name) {
+        parent.fail(name, "missing");
+    }
+    file(parent, name)
+}
+
+/// The file that a `DataSource` names.
+pub(super) fn file(parent: &Message<'_>, name: &str) -> Option<PathBuf> {
+    let source = parent.message(name)?;
+    source.heed(&["watched_directory"]);
+    for inline in ["inline_string", "inline_bytes", "environment_variable"] {
+        if source.has(inline) {
+            source.fail(inline, "not supported: give a filename");
+            return None;
+        }
+    }
+    let path = source.required_text("filename").map(PathBuf::from);
+    source.end();
+    path
+}
+
+const SYSTEM_ROOTS: &str = "no trusted_ca: the server's certificate is checked with the system's roots";
+const UNSUPPORTED_SOURCES: &[&str] = &[
+    "tls_certificate_sds_secret_configs",
+    "tls_certificate_certificate_provider",
+    "tls_certificate_certificate_provider_instance",
+    "tls_certificate_provider_instance",
+    "custom_tls_certificate_selector",
+    "validation_context_sds_secret_config",
+    "combined_validation_context",
+    "validation_context_certificate_provider",
+    "validation_context_certificate_provider_instance",
+    "custom_handshaker",
+];
+const UNSUPPORTED_CHECKS: &[&str] = &[
+    "ca_certificate_provider_instance",
+    "verify_certificate_spki",
+    "verify_certificate_hash",
+    "require_signed_certificate_timestamp",
+    "crl",
+    "custom_validator_config",
+    "only_verify_leaf_cert_crl",
+    "max_verify_depth",
+];
