@@ -5,6 +5,8 @@
 #[path = "../../tests/common/meshes/mod.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod meshes;
+#[path = "seeds/texts.rs"]
+mod texts;
 
 use std::{collections::BTreeMap, fs, io, path::Path};
 
@@ -74,6 +76,8 @@ use xdskit::{
     resource::{self, Context, Resource},
 };
 
+use texts::{BOOTSTRAP, ENVOY_JSON, ENVOY_YAML};
+
 fn main() -> io::Result<()> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
     let resources: &[(&str, usize, Vec<u8>)] = &[
@@ -104,6 +108,8 @@ fn main() -> io::Result<()> {
     }
     responses(&corpus)?;
     write(&corpus.join("bootstrap/full"), BOOTSTRAP.as_bytes())?;
+    write(&corpus.join("envoy_bootstrap/yaml"), ENVOY_YAML.as_bytes())?;
+    write(&corpus.join("envoy_bootstrap/json"), ENVOY_JSON.as_bytes())?;
     for (i, name) in NAMES.iter().enumerate() {
         write(&corpus.join(format!("name/{i}")), name.as_bytes())?;
     }
@@ -473,22 +479,6 @@ fn provider(name: &str) -> Option<CertificateProviderPluginInstance> {
 fn value(value: u32) -> Option<UInt32Value> {
     Some(UInt32Value { value })
 }
-
-const BOOTSTRAP: &str = r#"{
-  "xds_servers": [{
-    "server_uri": "xds.example:443",
-    "channel_creds": [{"type": "tls", "config": {"ca_certificate_file": "/ca.pem", "refresh_interval": "60s"}}],
-    "server_features": ["xds_v3", "trusted_xds_server", "ignore_resource_deletion"]
-  }],
-  "node": {"id": "n", "cluster": "c", "locality": {"region": "r", "zone": "z", "sub_zone": "s"}, "metadata": {"a": [1, null]}},
-  "authorities": {"a.example": {
-    "client_listener_resource_name_template": "xdstp://a.example/envoy.config.listener.v3.Listener/%s",
-    "xds_servers": [{"server_uri": "[::1]:15010", "channel_creds": [{"type": "insecure"}]}]
-  }},
-  "client_default_listener_resource_name_template": "%s",
-  "server_listener_resource_name_template": "server/%s",
-  "certificate_providers": {"ca": {"plugin_name": "file_watcher", "config": {"ca_certificate_file": "/ca.pem"}}}
-}"#;
 
 const NAMES: [&str; 5] = [
     "outbound|80||shop.default.svc.cluster.local",
