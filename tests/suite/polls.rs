@@ -5,15 +5,15 @@ use std::time::Duration;
 use http::StatusCode;
 use xdskit::{
     Client,
-    config::{ApiType, Bootstrap, Polling, Server, TlsConfig},
+    config::{ApiType, Bootstrap, CallCredentials, Polling, Server, TlsConfig},
     control_plane,
     error::Code,
     testing::ControlPlane,
 };
 
 use crate::common::{
-    Cluster, builder, cluster, note, observed, soon,
-    tls::{Ca, Files},
+    Cluster, builder, builder_from, cluster, note, observed, soon,
+    tls::{Ca, Files, TlsServer},
 };
 
 #[tokio::test]
@@ -82,6 +82,35 @@ async fn polls_go_over_tls_by_http2_to_servers_that_know_their_clients() {
     let nobody = over(&uri, TlsConfig::default().with_ca_certificate_file(files.ca()));
     let error = soon(nobody.watch::<Cluster>("shop").ready()).await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable);
+}
+
+#[tokio::test]
+async fn a97_each_poll_has_the_token_of_its_time() {
+    let (authority, files) = (Ca::new(), Files::new());
+    authority.write_root(&files.ca());
+    let token = |signature: &str| format!("eyJhbGciOiJub25lIn0.eyJleHAiOjUwMDAwMDAwMDB9.{signature}");
+    std::fs::write(files.path("token"), token("one")).unwrap();
+    let (control_plane, _) = observed();
+    control_plane.set(cluster("shop", "one"));
+    let server = TlsServer::start(control_plane, None, authority.server_config()).await;
+    let polled = Server::new(server.uri())
+        .tls(TlsConfig::default().with_ca_certificate_file(files.ca()))
+        .call_credentials(CallCredentials::JwtTokenFile(files.path("token")));
+    let client = builder_from(Bootstrap::builder().server(polled).build().unwrap()).build().unwrap();
+    let mut shop = client.watch::<Cluster>("shop");
+    soon(shop.ready()).await.unwrap();
+    std::fs::write(files.path("token"), token("two")).unwrap();
+    server.control_plane.set(cluster("shop", "two"));
+    soon(shop.wait_for(|seen| note(seen) == Some("two"))).await.unwrap();
+    let is_newest =
+        |tokens: Vec<Option<String>>| tokens.last() == Some(&Some(format!("Bearer {}", token("two"))));
+    soon(async {
+        while !is_newest(server.tokens()) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    assert_eq!(server.tokens()[0], Some(format!("Bearer {}", token("one"))));
 }
 
 /// A control plane behind TLS.

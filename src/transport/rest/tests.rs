@@ -105,6 +105,24 @@ async fn nobody_listens() {
     assert!(failure.message.contains("nobody listens there"), "{}", failure.message);
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_unix_socket_is_reached() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("xds.sock");
+    let mut peer = Peer::connect_with(Server::new(format!("unix:{}", path.display())).insecure());
+    let failure = peer.ask(&request("")).await.unwrap_err();
+    assert_eq!(failure.kind, DisconnectKind::Unreachable);
+    assert!(failure.message.contains("No such file"), "{}", failure.message);
+    let listener = tokio::net::UnixListener::bind(&path).unwrap();
+    let incoming = tokio_stream::wrappers::UnixListenerStream::new(listener);
+    let control_plane = crate::control_plane::ControlPlane::new();
+    let mut server = tonic::transport::Server::builder().accept_http1(true);
+    let serving = tokio::spawn(server.add_routes(control_plane.routes()).serve_with_incoming(incoming));
+    assert!(peer.ask(&request("")).await.unwrap().is_some());
+    serving.abort();
+}
+
 #[tokio::test]
 async fn a_restarted_server_is_found_again() {
     let control_plane = ControlPlane::start().await;
@@ -171,7 +189,11 @@ struct Peer {
 
 impl Peer {
     fn connect(uri: &str) -> Self {
-        let server = Arc::new(Server::new(uri).build().unwrap());
+        Self::connect_with(Server::new(uri))
+    }
+
+    fn connect_with(server: crate::config::ServerBuilder) -> Self {
+        let server = Arc::new(server.build().unwrap());
         Self::with(&RestTransport::new(1 << 20), server, "/v3/discovery:clusters", POLLING)
     }
 
