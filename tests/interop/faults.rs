@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use xdskit::{
     Client, Resource,
     client::ChangeGuard,
-    config::{Bootstrap, Node, Server},
+    config::{Bootstrap, Node, Polling, Server},
     error::Code,
     resource::{Cluster, ClusterLoadAssignment, Listener, RouteConfiguration},
     testing::{Direction, FaultyProxy},
@@ -17,12 +17,15 @@ use xdskit::{
 
 use crate::{
     library::{is_good, ready, until, weights, within},
-    peer::{NODE, Peer, is_request},
+    peer::{NODE, Peer, REFRESH, is_request},
     setup::{Setup, TestClient, on, on_all, on_all_but_java_delta},
 };
 
+on! { [
+    snapshot_sotw, snapshot_delta, linear_sotw, linear_delta, java_sotw, java_delta, snapshot_types_sotw, linear_types_delta,
+    snapshot_rest
+]: killed_and_restarted_with_the_same_content_it_changes_nothing }
 on_all! {
-    killed_and_restarted_with_the_same_content_it_changes_nothing,
     frozen_it_is_given_up_and_resumed_it_serves,
     a71_the_fallback_serves_until_the_primary_is_there,
     a71_with_everything_cached_a_dead_primary_is_waited_for,
@@ -237,8 +240,10 @@ impl Seen {
 
 /// A client of one server, or of several, one after the other, that notices a dead connection within two seconds.
 fn client_of(setup: Setup, servers: impl IntoIterator<Item = std::net::SocketAddr>) -> TestClient {
-    let server =
-        |addr: std::net::SocketAddr| Server::new(addr.to_string()).insecure().api_type(setup.api_type());
+    let server = |addr: std::net::SocketAddr| {
+        let server = Server::new(addr.to_string()).insecure().api_type(setup.api_type);
+        if setup.is_rest() { server.polling(Polling::every(REFRESH)) } else { server }
+    };
     let node = Bootstrap::builder().node(Node::new(NODE));
     let bootstrap = servers.into_iter().fold(node, |bootstrap, addr| bootstrap.server(server(addr)));
     let builder = Client::builder(bootstrap.build().expect("the bootstrap is valid"));

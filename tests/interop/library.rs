@@ -24,22 +24,25 @@ use crate::{
     mesh,
     peer::{NODE, Peer, is_request},
     process::PATIENCE,
-    setup::{Setup, TestClient, on_all, on_all_but_java_delta},
+    setup::{Setup, TestClient, on, on_all, on_all_but_java_delta, on_all_ways},
 };
 
-on_all! {
+on_all_ways! {
     every_service_leads_to_its_endpoints,
-    an_aggregate_names_its_clusters_in_order,
     a_canary_moves_and_an_endpoint_drains,
     a_restart_is_ridden_out,
     what_is_removed_is_not_found,
     five_thousand_clusters_by_wildcard,
+}
+on_all! {
+    an_aggregate_names_its_clusters_in_order,
     a_shutdown_ends_the_stream,
 }
-// See the same in observer.rs.
-on_all_but_java_delta! {
-    a_rejected_cluster_says_what_is_wrong_with_it,
-}
+// Not with java-control-plane's incremental variant, see the same in observer.rs.
+on! { [
+    snapshot_sotw, snapshot_delta, linear_sotw, linear_delta, java_sotw, snapshot_types_sotw, snapshot_types_delta,
+    linear_types_sotw, linear_types_delta, snapshot_rest
+]: a_rejected_cluster_says_what_is_wrong_with_it }
 on_all_but_java_delta! {
     five_thousand_clusters_by_name_cost_few_requests,
 }
@@ -56,7 +59,7 @@ async fn every_service_leads_to_its_endpoints(setup: Setup) {
                 assert_eq!(&*routes.name, format!("{service}-routes"));
                 ready(&mut client.watch::<RouteConfiguration>(&*routes.name)).await
             }
-            other => panic!("{service}: {other:?}"),
+            RouteSource::Scoped(_) | _ => panic!("{service}: {listener:?}"),
         };
         for (cluster, _) in weights(&routes, service) {
             endpoints.extend(endpoints_of(&client, &cluster).await);

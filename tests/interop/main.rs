@@ -15,3 +15,4 @@ mod status;
 mod walk;
 mod walker;
 mod watch;
+mod ways;

@@ -13,6 +13,7 @@ use std::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{process::Command, time::Instant};
+use xdskit::config::ApiType;
 
 use crate::{
     process::{PATIENCE, Process},
@@ -24,6 +25,8 @@ pub(crate) struct Peer {
     setup: Setup,
     process: Process,
     port: u16,
+    /// Where it serves REST; 0 if it does not.
+    gateway: u16,
     events: Vec<Value>,
     streams: Streams,
     folder: TempDir,
@@ -37,17 +40,18 @@ impl Peer {
     /// Starts it on a port that was its own before.
     pub(crate) async fn start_on(setup: Setup, port: u16) -> Self {
         let mut process = match setup.server {
-            Server::Snapshot => gcp("snapshot", port),
-            Server::Linear => gcp("linear", port),
+            Server::Snapshot => gcp("snapshot", setup, port),
+            Server::Linear => gcp("linear", setup, port),
             Server::Java => jcp(port),
         };
-        let first = process.line(PATIENCE).await;
-        let Some(port) = first.as_ref().and_then(|line| line["port"].as_u64()) else {
-            panic!("the server did not say its port but {first:?}:\n{}", process.log())
+        let first = process.line(PATIENCE).await.unwrap_or_default();
+        let Some(port) = first["port"].as_u64() else {
+            panic!("the server did not say its port but {first}:\n{}", process.log())
         };
+        let gateway = first["gateway"].as_u64().unwrap_or_default() as u16;
         let folder = tempfile::tempdir().expect("a folder for the bootstrap");
         let (port, streams) = (port as u16, Streams::default());
-        let peer = Self { setup, process, port, events: Vec::new(), streams, folder };
+        let peer = Self { setup, process, port, gateway, events: Vec::new(), streams, folder };
         fs::write(peer.bootstrap_path(), peer.bootstrap()).expect("the folder can be written");
         peer
     }
@@ -126,10 +130,11 @@ impl Peer {
         self.events.push(event);
     }
 
-    /// Kills it, as a crash would. Returns its port.
+    /// Kills it, as a crash would. Returns the port that clients of its setup ask.
     pub(crate) async fn kill(self) -> u16 {
+        let port = self.addr().port();
         self.process.kill().await;
-        self.port
+        port
     }
 
     /// Stops all that it does, as if its machine were frozen, until [`thaw`](Self::thaw).
@@ -146,21 +151,34 @@ impl Peer {
         self.setup
     }
 
+    /// Where clients of its setup ask.
     pub(crate) fn addr(&self) -> SocketAddr {
-        ([127, 0, 0, 1], self.port).into()
+        self.addr_for(self.setup.api_type)
+    }
+
+    fn addr_for(&self, api_type: ApiType) -> SocketAddr {
+        let port = if api_type == ApiType::Rest { self.gateway } else { self.port };
+        ([127, 0, 0, 1], port).into()
     }
 
     /// A bootstrap for it as JSON.
     pub(crate) fn bootstrap(&self) -> String {
-        json!({
-            "xds_servers": [{
-                "server_uri": format!("127.0.0.1:{}", self.port),
-                "channel_creds": [{"type": "insecure"}],
-                "api_type": self.setup.api_type().name(),
-            }],
-            "node": {"id": NODE, "locality": {"region": "eu", "zone": "eu-a"}},
-        })
-        .to_string()
+        self.bootstrap_for(self.setup.api_type)
+    }
+
+    /// A bootstrap for clients that ask it in another way.
+    pub(crate) fn bootstrap_for(&self, api_type: ApiType) -> String {
+        let mut server = json!({
+            "server_uri": self.addr_for(api_type).to_string(),
+            "channel_creds": [{"type": "insecure"}],
+            "api_type": api_type.name(),
+        });
+        if api_type == ApiType::Rest {
+            server["refresh_delay"] = format!("{}s", REFRESH.as_secs_f64()).into();
+            server["request_timeout"] = format!("{}s", PATIENCE.as_secs()).into();
+        }
+        let node = json!({"id": NODE, "locality": {"region": "eu", "zone": "eu-a"}});
+        json!({"xds_servers": [server], "node": node}).to_string()
     }
 
     /// The same in a file.
@@ -212,9 +230,10 @@ impl Streams {
     }
 }
 
-fn gcp(cache: &str, port: u16) -> Process {
+fn gcp(cache: &str, setup: Setup, port: u16) -> Process {
     let mut command = Command::new(program("XDSKIT_INTEROP_GCP"));
-    Process::start("gcp", command.args(["-cache", cache, "-port", &port.to_string()]))
+    let of_clients = if setup.is_rest() { "-gateway" } else { "-port" };
+    Process::start("gcp", command.args(["-cache", cache, of_clients, &port.to_string()]))
 }
 
 fn jcp(port: u16) -> Process {
@@ -235,6 +254,9 @@ pub(crate) fn program(variable: &str) -> String {
         Err(_) => panic!("{variable} is not set: these tests are run by tests/interop/run.sh"),
     }
 }
+
+/// How often clients ask over REST, at most.
+pub(crate) const REFRESH: Duration = Duration::from_millis(50);
 
 /// The id by which the clients of these tests go.
 pub(crate) const NODE: &str = "interop-node";

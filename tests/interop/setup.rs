@@ -6,15 +6,14 @@ use xdskit::{
     Client, Names,
     client::{ClientBuilder, WatchAll},
     config::ApiType,
-    control_plane::Variant,
     resource::{Cluster, Listener},
 };
 
-/// A management server, and the variant of the protocol that clients speak with it.
+/// A management server, and how clients ask it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Setup {
     pub(crate) server: Server,
-    pub(crate) variant: Variant,
+    pub(crate) api_type: ApiType,
 }
 
 /// A management server that others wrote.
@@ -30,38 +29,66 @@ pub(crate) enum Server {
 
 impl Setup {
     pub(crate) fn snapshot_sotw() -> Self {
-        Self { server: Server::Snapshot, variant: Variant::Sotw }
+        Self { server: Server::Snapshot, api_type: ApiType::AggregatedGrpc }
     }
 
     pub(crate) fn snapshot_delta() -> Self {
-        Self { server: Server::Snapshot, variant: Variant::Delta }
+        Self { server: Server::Snapshot, api_type: ApiType::AggregatedDeltaGrpc }
     }
 
     pub(crate) fn linear_sotw() -> Self {
-        Self { server: Server::Linear, variant: Variant::Sotw }
+        Self { server: Server::Linear, api_type: ApiType::AggregatedGrpc }
     }
 
     pub(crate) fn linear_delta() -> Self {
-        Self { server: Server::Linear, variant: Variant::Delta }
+        Self { server: Server::Linear, api_type: ApiType::AggregatedDeltaGrpc }
     }
 
     pub(crate) fn java_sotw() -> Self {
-        Self { server: Server::Java, variant: Variant::Sotw }
+        Self { server: Server::Java, api_type: ApiType::AggregatedGrpc }
     }
 
     pub(crate) fn java_delta() -> Self {
-        Self { server: Server::Java, variant: Variant::Delta }
+        Self { server: Server::Java, api_type: ApiType::AggregatedDeltaGrpc }
+    }
+
+    pub(crate) fn snapshot_types_sotw() -> Self {
+        Self { server: Server::Snapshot, api_type: ApiType::Grpc }
+    }
+
+    pub(crate) fn snapshot_types_delta() -> Self {
+        Self { server: Server::Snapshot, api_type: ApiType::DeltaGrpc }
+    }
+
+    pub(crate) fn linear_types_sotw() -> Self {
+        Self { server: Server::Linear, api_type: ApiType::Grpc }
+    }
+
+    pub(crate) fn linear_types_delta() -> Self {
+        Self { server: Server::Linear, api_type: ApiType::DeltaGrpc }
+    }
+
+    pub(crate) fn snapshot_rest() -> Self {
+        Self { server: Server::Snapshot, api_type: ApiType::Rest }
+    }
+
+    pub(crate) fn linear_rest() -> Self {
+        Self { server: Server::Linear, api_type: ApiType::Rest }
+    }
+
+    /// The ways to ask the server that it serves.
+    pub(crate) fn ways(self) -> impl Iterator<Item = ApiType> {
+        let over_streams =
+            [ApiType::AggregatedGrpc, ApiType::AggregatedDeltaGrpc, ApiType::Grpc, ApiType::DeltaGrpc];
+        over_streams.into_iter().chain((self.server == Server::Snapshot).then_some(ApiType::Rest))
     }
 
     pub(crate) fn is_delta(self) -> bool {
-        self.variant == Variant::Delta
+        self.api_type.is_delta()
     }
 
-    pub(crate) fn api_type(self) -> ApiType {
-        match self.variant {
-            Variant::Sotw => ApiType::AggregatedGrpc,
-            Variant::Delta => ApiType::AggregatedDeltaGrpc,
-        }
+    pub(crate) fn is_rest(self) -> bool {
+        self.api_type == ApiType::Rest
     }
 
     /// A client of such a server.
@@ -112,6 +139,16 @@ macro_rules! on_all {
      } };
 }
 
+/// The same on all, and with a stream for each type, and over REST, which go-control-plane serves from snapshots alone.
+macro_rules! on_all_ways {
+    ($($test:ident),+ $(,)?) => { $crate::setup::on! {
+        [
+            snapshot_sotw, snapshot_delta, linear_sotw, linear_delta, java_sotw, java_delta, snapshot_types_sotw,
+            snapshot_types_delta, linear_types_sotw, linear_types_delta, snapshot_rest
+        ]: $($test),+
+    } };
+}
+
 /// The same on all but one: over the incremental variant, java-control-plane serves but those that ask for all listeners and
 /// clusters (see [`TestClient`]), never says what has been removed while a client was away, and more.
 macro_rules! on_all_but_java_delta {
@@ -120,4 +157,4 @@ macro_rules! on_all_but_java_delta {
     } };
 }
 
-pub(crate) use {on, on_all, on_all_but_java_delta};
+pub(crate) use {on, on_all, on_all_but_java_delta, on_all_ways};

@@ -23,17 +23,19 @@ use crate::{
     library::within,
     mesh,
     peer::Peer,
-    setup::{Setup, TestClient, on, on_all},
+    setup::{Setup, TestClient, on, on_all, on_all_ways},
 };
 
-on_all! {
-    every_service_is_walked_to_its_endpoints,
+on_all_ways! {
     a_canary_moves_from_0_to_100_without_a_torn_snapshot,
     a_renamed_cluster_is_never_missed,
+    a_target_that_is_removed_or_never_was_says_so,
+}
+on_all! {
+    a_tree_outlives_its_server_and_follows_it_when_it_is_back,
+    every_service_is_walked_to_its_endpoints,
     a_renamed_route_configuration_is_never_missed,
     an_aggregate_fails_over_and_back,
-    a_tree_outlives_its_server_and_follows_it_when_it_is_back,
-    a_target_that_is_removed_or_never_was_says_so,
 }
 // Not with java-control-plane, which does not send again what a client lets go and asks for again at the same version.
 on! { [snapshot_sotw, snapshot_delta, linear_sotw, linear_delta, java_delta]: routes_to_a_missing_cluster_wait_for_it_and_then_say_so }
@@ -276,7 +278,7 @@ impl<T: Send + 'static> Observer<T> {
 
 /// The only host that there is.
 #[derive(Debug)]
-struct Hosts;
+pub(crate) struct Hosts;
 
 impl Dns for Hosts {
     fn lookup<'a>(&'a self, host: &'a str) -> Lookup<'a> {
@@ -300,11 +302,11 @@ fn impatient_client_of(peer: &Peer) -> TestClient {
     peer.setup().client(Client::builder(bootstrap).resource_timeout(Duration::from_secs(3)))
 }
 
-async fn ready(resolution: &mut Resolution) -> Arc<Snapshot> {
+pub(crate) async fn ready(resolution: &mut Resolution) -> Arc<Snapshot> {
     within("a snapshot", resolution.ready()).await.unwrap_or_else(|why| panic!("{why}"))
 }
 
-async fn until(resolution: &mut Resolution, wanted: impl Fn(&Snapshot) -> bool) -> Arc<Snapshot> {
+pub(crate) async fn until(resolution: &mut Resolution, wanted: impl Fn(&Snapshot) -> bool) -> Arc<Snapshot> {
     let wait = resolution.wait_for(|seen| seen.as_ref().is_ok_and(|snapshot| wanted(snapshot)));
     let found = within("the snapshot that was waited for", wait).await;
     found.expect("the client runs").expect("it was a snapshot that was waited for")
@@ -329,7 +331,7 @@ fn assert_whole(snapshot: &Snapshot) {
 }
 
 /// The clusters that requests to the target's host are split over, with their weights.
-fn weights(snapshot: &Snapshot) -> Vec<(String, u32)> {
+pub(crate) fn weights(snapshot: &Snapshot) -> Vec<(String, u32)> {
     let route = snapshot.route(&RouteQuery::new("/any.Service/Call")).expect("each service has a route");
     route.splits().map(|(weight, cluster)| (cluster.name().to_owned(), weight)).collect()
 }

@@ -21,11 +21,14 @@ func callbacks() xds.Callbacks {
 		DeltaStreamClosedFunc:   closed,
 		StreamDeltaRequestFunc:  requestedDelta,
 		StreamDeltaResponseFunc: respondedDelta,
+		FetchRequestFunc:        polled,
+		FetchResponseFunc:       answered,
 	}
 }
 
-func opened(_ context.Context, stream int64, _ string) error {
-	emit(map[string]any{"event": "opened", "stream": stream})
+// opened tells the type of a stream, if it is for one alone.
+func opened(_ context.Context, stream int64, url string) error {
+	emit(map[string]any{"event": "opened", "stream": stream, "type": short(url)})
 	return nil
 }
 
@@ -48,6 +51,24 @@ func responded(
 	emit(map[string]any{
 		"event": "response", "stream": stream, "type": short(response.GetTypeUrl()), "version": response.GetVersionInfo(),
 		"nonce": response.GetNonce(), "resources": len(response.GetResources()), "bytes": proto.Size(response),
+	})
+}
+
+// polled tells of a request to the gateway, which is on no stream.
+func polled(_ context.Context, request *discovery.DiscoveryRequest) error {
+	emit(withError(map[string]any{
+		"event": "request", "type": short(request.GetTypeUrl()), "node": request.GetNode().GetId(),
+		"version": request.GetVersionInfo(), "nonce": request.GetResponseNonce(),
+		"names": len(request.GetResourceNames()), "bytes": proto.Size(request),
+	}, request.GetErrorDetail()))
+	return nil
+}
+
+// answered tells of an answer that says more than that nothing is new.
+func answered(_ *discovery.DiscoveryRequest, response *discovery.DiscoveryResponse) {
+	emit(map[string]any{
+		"event": "response", "type": short(response.GetTypeUrl()), "version": response.GetVersionInfo(),
+		"resources": len(response.GetResources()),
 	})
 }
 

@@ -2,11 +2,13 @@
 //
 // Usage:
 //
-//	gcp [-port N] [-cache snapshot|linear]   serves the mesh, aggregated, in both variants of the protocol
-//	gcp -feed                                gives the mesh to a server in another language, see feed.go
-//	gcp -csds ADDRESS                        asks a client for its status, writes the answer as JSON, and ends
+//	gcp [-port N] [-gateway N] [-cache snapshot|linear]
+//	                    serves the mesh in both variants of the protocol, aggregated and with a stream for each type, and
+//	                    over REST behind the gateway, which a linear cache refuses
+//	gcp -feed           gives the mesh to a server in another language, see feed.go
+//	gcp -csds ADDRESS   asks a client for its status, writes the answer as JSON, and ends
 //
-// The first line on standard output is {"port":N}. Then it takes commands on standard input, one a line, and answers each
+// The first line on standard output is {"port":N,"gateway":N}. Then it takes commands on standard input, one a line, and answers each
 // by one line with "done" or "failed" when the mesh is served; lines with "event" tell what the clients do meanwhile.
 //
 //	set base              the mesh as it was at the start
@@ -26,7 +28,7 @@
 //	valid                 the end of that
 //	clusters N            N more clusters: bulk-00000, bulk-00001 ...
 //	remove SERVICE        the service with all that belongs to it
-//	stop, start, restart  of the server, on the same port
+//	stop, start, restart  of the server, on the same ports
 //	quit
 package main
 
@@ -45,11 +47,12 @@ import (
 
 func main() {
 	port := flag.Int("port", 0, "port on 127.0.0.1; 0: one that is free")
+	gateway := flag.Int("gateway", 0, "port of the HTTP gateway on 127.0.0.1; 0: one that is free")
 	kind := flag.String("cache", "snapshot", "the cache to serve from: snapshot, or linear")
 	feeds := flag.Bool("feed", false, "write the mesh to standard output, instead of serving")
 	csds := flag.String("csds", "", "address of a client status service to ask, instead of serving")
 	flag.Parse()
-	act := func() error { return run(*port, *kind) }
+	act := func() error { return run(*port, *gateway, *kind) }
 	switch {
 	case *feeds:
 		act = func() error { return feed(os.Stdin, os.Stdout) }
@@ -62,12 +65,12 @@ func main() {
 	}
 }
 
-func run(port int, kind string) error {
+func run(port, gateway int, kind string) error {
 	served, err := newServed(kind)
 	if err != nil {
 		return err
 	}
-	server, err := newServer(port, served)
+	server, err := newServer(port, gateway, served)
 	if err != nil {
 		return err
 	}
@@ -79,7 +82,7 @@ func run(port int, kind string) error {
 		return err
 	}
 	defer server.stop() // at the latest when whoever started us is gone
-	emit(map[string]any{"port": server.port})
+	emit(map[string]any{"port": server.port, "gateway": server.gateway})
 	return eachCommand(os.Stdin, func(line string) bool {
 		if line == "quit" {
 			server.stop()
