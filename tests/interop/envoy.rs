@@ -47,6 +47,8 @@ macro_rules! in_both_variants {
     )+ };
 }
 
+pub(crate) use in_both_variants;
+
 in_both_variants! {
     it_routes_requests_as_it_is_told,
     what_it_rejects_is_seen_and_the_rest_goes_on,
@@ -56,7 +58,7 @@ in_both_variants! {
 async fn it_routes_requests_as_it_is_told(variant: Variant) {
     let (blue, green) = (backend("blue").await, backend("green").await);
     let control_plane = mesh(blue, green).await;
-    let mut envoy = Envoy::start(&control_plane, variant).await;
+    let mut envoy = Envoy::start(control_plane.addr(), variant).await;
     for type_url in [CLUSTER, ENDPOINTS, LISTENER, ROUTE_CONFIGURATION] {
         control_plane.expect_ack(type_url).await.expect("Envoy accepts it");
     }
@@ -75,7 +77,7 @@ async fn it_routes_requests_as_it_is_told(variant: Variant) {
 async fn what_it_rejects_is_seen_and_the_rest_goes_on(variant: Variant) {
     let (blue, green) = (backend("blue").await, backend("green").await);
     let control_plane = mesh(blue, green).await;
-    let mut envoy = Envoy::start(&control_plane, variant).await;
+    let mut envoy = Envoy::start(control_plane.addr(), variant).await;
     envoy.becomes_ready().await;
     let edge = envoy.listener().await;
     control_plane.set(cluster("green").edit(|cluster| cluster.eds_cluster_config = None));
@@ -96,7 +98,7 @@ async fn what_it_rejects_is_seen_and_the_rest_goes_on(variant: Variant) {
 async fn it_rides_out_a_restart_and_forgets_what_is_removed(variant: Variant) {
     let (blue, green) = (backend("blue").await, backend("green").await);
     let control_plane = mesh(blue, green).await;
-    let mut envoy = Envoy::start(&control_plane, variant).await;
+    let mut envoy = Envoy::start(control_plane.addr(), variant).await;
     envoy.becomes_ready().await;
     let edge = envoy.listener().await;
     control_plane.stop().await;
@@ -117,7 +119,7 @@ async fn it_rides_out_a_restart_and_forgets_what_is_removed(variant: Variant) {
 }
 
 /// A control plane whose only listener leads to `blue`.
-async fn mesh(blue: SocketAddr, green: SocketAddr) -> ControlPlane {
+pub(crate) async fn mesh(blue: SocketAddr, green: SocketAddr) -> ControlPlane {
     let control_plane = ControlPlane::start().await;
     control_plane.update(|tx| {
         tx.set(edge()).set(routes_to("blue"));
@@ -153,23 +155,22 @@ struct StatPrefix {
     stat_prefix: String,
 }
 
-fn routes_to(cluster: &str) -> AnyResource {
+pub(crate) fn routes_to(cluster: &str) -> AnyResource {
     route_config("routes").virtual_host(["*"], [route::prefix("/").cluster(cluster)]).into()
 }
 
 /// A running Envoy.
-struct Envoy {
+pub(crate) struct Envoy {
     process: Process,
     admin: SocketAddr,
     _folder: TempDir,
 }
 
 impl Envoy {
-    async fn start(control_plane: &ControlPlane, variant: Variant) -> Self {
+    pub(crate) async fn start(control_plane: SocketAddr, variant: Variant) -> Self {
         let folder = tempfile::tempdir().expect("a folder for the bootstrap");
         let path = folder.path().join("envoy.json");
-        fs::write(&path, bootstrap(control_plane.addr(), variant).to_string())
-            .expect("the folder can be written");
+        fs::write(&path, bootstrap(control_plane, variant).to_string()).expect("the folder can be written");
         // It does not outlive the test, whatever becomes of that.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--"]).arg(program("XDSKIT_INTEROP_ENVOY"));
@@ -181,13 +182,13 @@ impl Envoy {
         Self { process, admin, _folder: folder }
     }
 
-    async fn becomes_ready(&mut self) {
+    pub(crate) async fn becomes_ready(&mut self) {
         self.process.logged("all dependencies initialized. starting workers").await;
         assert_answer(&get(self.admin, "/ready").await, "LIVE");
     }
 
     /// The address of the only listener.
-    async fn listener(&self) -> SocketAddr {
+    pub(crate) async fn listener(&self) -> SocketAddr {
         let listeners = self.listeners().await;
         let [listener] = &*listeners else { panic!("{listeners:?}") };
         let address = &listener["local_address"]["socket_address"];
@@ -195,12 +196,21 @@ impl Envoy {
         ([127, 0, 0, 1], port as u16).into()
     }
 
-    async fn listeners(&self) -> Vec<Value> {
-        let response = get(self.admin, "/listeners?format=json").await;
+    pub(crate) async fn listeners(&self) -> Vec<Value> {
+        self.shown("/listeners?format=json", "listener_statuses").await
+    }
+
+    /// Its clusters that are in use, that of the control plane among them.
+    pub(crate) async fn clusters(&self) -> Vec<Value> {
+        self.shown("/clusters?format=json", "cluster_statuses").await
+    }
+
+    async fn shown(&self, path: &str, list: &str) -> Vec<Value> {
+        let response = get(self.admin, path).await;
         let (start, end) = (response.find('{'), response.rfind('}'));
         let (Some(start), Some(end)) = (start, end) else { panic!("no JSON: {response}") };
         let all: Value = serde_json::from_str(&response[start..=end]).expect("it is JSON");
-        all["listener_statuses"].as_array().cloned().unwrap_or_default()
+        all[list].as_array().cloned().unwrap_or_default()
     }
 }
 
@@ -245,7 +255,7 @@ fn bootstrap(control_plane: SocketAddr, variant: Variant) -> Value {
 }
 
 /// Asks again and again until the answer is the wanted one.
-async fn until_answer(from: SocketAddr, wanted: &str) {
+pub(crate) async fn until_answer(from: SocketAddr, wanted: &str) {
     within(wanted, async {
         while !get(from, "/").await.ends_with(wanted) {
             tokio::task::yield_now().await;
@@ -255,6 +265,6 @@ async fn until_answer(from: SocketAddr, wanted: &str) {
 }
 
 #[track_caller]
-fn assert_answer(response: &str, wanted: &str) {
+pub(crate) fn assert_answer(response: &str, wanted: &str) {
     assert!(response.starts_with("HTTP/1.1 200 ") && response.contains(wanted), "{response}");
 }

@@ -10,6 +10,7 @@ mod mesh;
 mod observer;
 mod peer;
 mod process;
+mod relay;
 mod setup;
 mod status;
 mod walk;

