@@ -78,7 +78,10 @@ mod codec;
 )]
 mod engine;
 #[cfg(feature = "json")]
-#[allow(dead_code, reason = "what reads files and speaks REST uses it")]
+#[cfg_attr(
+    not(all(feature = "files", feature = "control-plane")),
+    allow(dead_code, reason = "files and REST use a part of it each")
+)]
 #[cfg_attr(
     not(test),
     deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
