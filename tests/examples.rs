@@ -20,6 +20,8 @@ mod screen;
 #[path = "common/tls.rs"]
 #[allow(dead_code, reason = "as above")]
 mod tls;
+#[path = "examples/transports.rs"]
+mod transports;
 #[path = "examples/trees.rs"]
 mod trees;
 #[path = "examples/walk.rs"]

@@ -9,6 +9,7 @@ use crate::pb::envoy::{
             cluster::{ClusterDiscoveryType, EdsClusterConfig},
         },
         core::v3::config_source::ConfigSourceSpecifier as Source,
+        endpoint::v3::{self as endpoint, lb_endpoint::HostIdentifier},
     },
     extensions::transport_sockets::tls::v3 as tls,
 };
