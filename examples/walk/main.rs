@@ -120,7 +120,7 @@ usage: walk --bootstrap PATH [--protocol sotw|delta] [--resource-timeout SECONDS
             TARGET...
 
   TARGET                       xds:///name, or xds://authority/name
-  --bootstrap PATH             a bootstrap in gRPC's JSON format
+  --bootstrap PATH             a bootstrap, in gRPC's format or in Envoy's
   --protocol sotw|delta        state of the world, the default, or incremental, where the bootstrap does not say it
   --resource-timeout SECONDS   how long a server may take before a resource counts as non-existent (15)
   --header NAME=VALUE          a header of the requests, of several if repeated: it chooses the routes where these have

@@ -126,7 +126,7 @@ usage: watch --bootstrap PATH [--protocol sotw|delta] [--resource-timeout SECOND
 
   TYPE                         listener route cluster endpoints scoped-route virtual-host secret runtime
   NAME                         a name, old-style or xdstp://, an xdstp:// glob or list, or * for all
-  --bootstrap PATH             a bootstrap in gRPC's JSON format
+  --bootstrap PATH             a bootstrap, in gRPC's format or in Envoy's
   --protocol sotw|delta        state of the world, the default, or incremental, where the bootstrap does not say it
   --resource-timeout SECONDS   how long a server may take before a resource counts as non-existent (15)
   --json                       one JSON object a line instead of text for people

@@ -37,6 +37,24 @@ async fn nobody_listens() {
 }
 
 #[tokio::test]
+async fn a_bootstrap_of_envoys_does_as_well() {
+    let (control_plane, server) = serve().await;
+    control_plane.set(cluster("shop"));
+    let addr = server.addr();
+    let document = format!(
+        "dynamic_resources:\n  ads_config:\n    api_type: GRPC\n    \
+         grpc_services: [{{ google_grpc: {{ target_uri: '{addr}' }} }}]\nadmin: {{}}\n"
+    );
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("bootstrap.yaml");
+    fs::write(&path, document).unwrap();
+    let mut watch =
+        Process::start("watch", ["--bootstrap", path.to_str().unwrap(), "--json", "cluster=shop"]);
+    let line = watch.json().await;
+    assert_eq!((&line["watch"], &line["state"]), (&json!("cluster=shop"), &json!("present")));
+}
+
+#[tokio::test]
 async fn the_host_has_no_address() {
     says(
         &Client::new("xds.invalid:443", json!([{"type": "insecure"}])),
