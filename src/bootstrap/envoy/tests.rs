@@ -1,5 +1,6 @@
 use std::time::Duration;
 
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use crate::{
@@ -219,3 +220,74 @@ fn yaml_that_cannot_be_read_is_an_error_with_line_and_column() {
     let text = Bootstrap::from_envoy_text("soon").unwrap_err();
     assert_eq!(text.to_string(), "bootstrap: expected an object, found a string");
 }
+
+/// Values whose fields have the names of the format, so that the reader looks into them.
+fn documents() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        (0..7_i32).prop_map(Value::from),
+        prop::sample::select(VALUES).prop_map(Value::from),
+    ];
+    leaf.prop_recursive(8, 96, 6, |inner| {
+        let fields = prop::collection::vec((prop::sample::select(FIELDS), inner.clone()), 0..8);
+        prop_oneof![
+            prop::collection::vec(inner, 0..4).prop_map(Value::from),
+            fields
+                .prop_map(|fields| fields.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn no_document_panics_and_every_refusal_has_a_reason(
+        dynamic in documents(), sources in documents(), own in documents(), rest in documents(),
+    ) {
+        let document = with(json!({
+            "dynamic_resources": dynamic,
+            "config_sources": sources,
+            "default_config_source": rest,
+            "static_resources": { "clusters": [cluster(json!({})), { "name": "a", "load_assignment": own }] },
+        }));
+        if let Err(error) = Bootstrap::from_envoy_text(&document.to_string()) {
+            prop_assert!(!error.problems().is_empty());
+            prop_assert!(error.problems().iter().all(|problem| !problem.reason().is_empty()));
+        }
+    }
+}
+
+const FIELDS: &[&str] = &[
+    "ads_config",
+    "lds_config",
+    "cdsConfig",
+    "lds_resources_locator",
+    "authorities",
+    "name",
+    "ads",
+    "self",
+    "path",
+    "path_config_source",
+    "watched_directory",
+    "api_config_source",
+    "api_type",
+    "transport_api_version",
+    "resource_api_version",
+    "grpc_services",
+    "envoy_grpc",
+    "google_grpc",
+    "cluster_name",
+    "cluster_names",
+    "target_uri",
+    "refresh_delay",
+    "endpoints",
+    "lb_endpoints",
+    "endpoint",
+    "address",
+    "socket_address",
+    "port_value",
+    "pipe",
+    "priority",
+];
+const VALUES: &[&str] =
+    &["xds", "a", "REST", "GRPC", "V2", "1s", "", "a:1", "80", "::1", "é", "xdstp://a/b/*", "file:///%"];
