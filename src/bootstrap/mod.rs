@@ -34,20 +34,27 @@
 //!
 //! | field | type | meaning |
 //! |---|---|---|
-//! | `xds_servers` | list, required, not empty | the management servers in the order in which they are tried (A27, A71) |
+//! | `xds_servers` | list, required and not empty unless there are `type_sources` | the management servers in the order in which they are tried (A27, A71) |
 //! | `xds_servers[].server_uri` | string, required | see [`ServerUri`](crate::config::ServerUri) for the forms |
 //! | `xds_servers[].channel_creds` | list of `{type, config}`, required | the first entry of a supported type is used, the configuration of all supported ones is checked; `insecure`, `tls` |
 //! | `xds_servers[].channel_creds[].config` of `tls` | object | `ca_certificate_file`, `certificate_file` and `private_key_file` (both or none, in one directory), `spiffe_trust_bundle_map_file` (A87), `refresh_interval` (`"600s"` by default); none: the system's roots (A65) |
 //! | `xds_servers[].call_creds` | list of `{type, config}` | all entries of a supported type are used: `jwt_token_file`, with the path in its `config.jwt_token_file` (A97) |
 //! | `xds_servers[].server_features` | list | `ignore_resource_deletion` (A53), `trusted_xds_server` (A81), `fail_on_data_errors`, `resource_timer_is_transient_error` (A88); other entries, whatever their type, are ignored |
-//! | `xds_servers[].api_type` | string | an extension: the variant of the protocol, as in Envoy's `ApiConfigSource`: `AGGREGATED_GRPC`, `AGGREGATED_DELTA_GRPC`, … |
+//! | `xds_servers[].api_type` | string | an extension: the variant of the protocol, as in Envoy's `ApiConfigSource`: `AGGREGATED_GRPC`, `AGGREGATED_DELTA_GRPC`, `GRPC` and `DELTA_GRPC` (a stream for each type), `REST` |
+//! | `xds_servers[].refresh_delay` | duration such as `"5s"`, required for `REST` | an extension: the least time between two polls, at least 1 ms; as much again is added at random |
+//! | `xds_servers[].request_timeout` | duration, `"1s"` by default | an extension: how long the answer to a poll may take |
+//! | `xds_servers[].transport_api_version` | `V3` (the default), `AUTO` or `V2` | an extension: the version of the methods and type URLs that the server knows |
+//! | `type_sources` | map of lists | an extension: the sources of single types, by their names such as `envoy.config.cluster.v3.Cluster`, in the place of `xds_servers`; each is like an entry of these, or a file |
+//! | `type_sources[][].path_config_source` | object | a file in the form that its extension says: `path`, and `watched_directory` with `path` and `watch_modify` if only what is moved there counts as a change; see [`PathSource`](crate::config::PathSource). `server_features` stand beside it |
+//! | `default_authority` | object | an extension: as an entry of `authorities`, for all that are not among these (C11) |
+//! | `named_servers` | map | an extension: servers, as in `xds_servers`, by the names that config sources of resources have for them |
 //! | `node` | object | `id`, `cluster`: strings; `locality`: `region`, `zone`, `sub_zone`; `metadata`: any object |
 //! | `certificate_providers` | map of `{plugin_name, config}` | sources of certificates by the names that resources use (A29); unknown plugins are kept, for [those that an application registers](crate::resource::Registry::with_certificate_provider) |
 //! | `certificate_providers[].config` of `file_watcher` | object | as of `tls`, but with at least one file |
 //! | `client_default_listener_resource_name_template` | string | makes a listener's name from a target without authority; `%s` by default (A47) |
 //! | `server_listener_resource_name_template` | string | makes a listener's name from a server's address (A36); no default |
 //! | `authorities` | map | authorities of `xdstp:` names; the key may be empty (A47) |
-//! | `authorities[].xds_servers` | list | as above; empty or absent: the `xds_servers` of the top level |
+//! | `authorities[].xds_servers`, `authorities[].type_sources` | list, map | as above; both empty or absent: those of the top level |
 //! | `authorities[].client_listener_resource_name_template` | string | must start with `xdstp://<authority>/`; by default `xdstp://<authority>/envoy.config.listener.v3.Listener/%s` |
 //! | `authorities[].fallback_on_reachability_only` | boolean | fall back only when a server is unreachable (A95) |
 //! | `allowed_grpc_services` | map of `{channel_creds, call_creds}` | the gRPC services that resources may name, by target (A102) |

@@ -31,6 +31,11 @@ impl Problems {
         self.0.borrow_mut().push(problem);
     }
 
+    #[cfg_attr(not(feature = "json"), allow(dead_code, reason = "Envoy's format alone asks"))]
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+
     pub(super) fn into_vec(self) -> Vec<Problem> {
         self.0.into_inner()
     }

@@ -52,7 +52,8 @@ impl BootstrapBuilder {
     }
 
     /// Adds a source for one type alone, after those that were added for it before. The [servers](Self::server) are not
-    /// asked for a type that has sources of its own.
+    /// asked for a type that has sources of its own. Without any server, routes come from a server that is the source of
+    /// listeners, and endpoints from one of clusters.
     ///
     /// ```
     /// use xdskit::config::{ApiType, Bootstrap, PathSource, Server};

@@ -6,6 +6,10 @@ use std::{
 };
 
 use super::{Server, ServerFeatures};
+use crate::resource::{
+    Cluster, ClusterLoadAssignment, Listener, Resource, RouteConfiguration, ScopedRouteConfiguration,
+    VirtualHost,
+};
 
 /// A source of resources, as `envoy.config.core.v3.ConfigSource` tells it.
 ///
@@ -152,8 +156,13 @@ impl Sources {
         &self.all
     }
 
+    /// A type that nothing is said of, and nothing of all types, comes from where the type comes from that names it (`self`),
+    /// if that is a server: a file has one type alone.
     pub(super) fn of(&self, type_url: &str) -> &[ConfigSource] {
-        self.by_type.get(type_url).unwrap_or(&self.all)
+        let own = self.by_type.get(type_url).unwrap_or(&self.all);
+        let naming = naming(type_url).filter(|_| own.is_empty()).and_then(|naming| self.by_type.get(naming));
+        let of_servers = |sources: &&Vec<ConfigSource>| sources.iter().all(|one| one.server().is_some());
+        naming.filter(of_servers).unwrap_or(own)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -184,5 +193,16 @@ impl Sources {
         };
         let all = shared(self.all);
         Self { all, by_type: self.by_type.into_iter().map(|(ty, own)| (ty, shared(own))).collect() }
+    }
+}
+
+/// The type whose resources name those of another.
+fn naming(type_url: &str) -> Option<&'static str> {
+    match type_url {
+        RouteConfiguration::TYPE_URL | ScopedRouteConfiguration::TYPE_URL | VirtualHost::TYPE_URL => {
+            Some(Listener::TYPE_URL)
+        }
+        ClusterLoadAssignment::TYPE_URL => Some(Cluster::TYPE_URL),
+        _ => None,
     }
 }

@@ -53,7 +53,7 @@ fn clusters() -> [AnyResource; 5] {
 /// The tree that `walk --json` shows in the end with a bootstrap.
 async fn tree(folder: &Path, name: &str, bootstrap: &Value) -> Value {
     let path = folder.join(format!("{name}.json"));
-    fs::write(&path, bootstrap.to_string()).unwrap();
+    fs::write(&path, bootstrap.to_string()).expect("a file");
     let path = path.to_str().expect("temporary folders have names in UTF-8");
     let mut walk = Process::start("walk", ["--bootstrap", path, "--json", "xds:///shop"]);
     // While endpoints are on their way, clusters have errors; the tree is whole when none has.
@@ -68,7 +68,7 @@ async fn tree(folder: &Path, name: &str, bootstrap: &Value) -> Value {
 async fn the_same_mesh_is_the_same_tree_over_each_of_the_six_transports() {
     let control_plane = ControlPlane::start().await;
     fill(&control_plane);
-    let folder = tempfile::tempdir().unwrap();
+    let folder = tempfile::tempdir().expect("a folder");
     let server = |fields: Value| {
         let mut server = json!({
             "server_uri": control_plane.addr().to_string(), "channel_creds": [{ "type": "insecure" }],
@@ -100,12 +100,12 @@ async fn the_same_mesh_is_the_same_tree_over_each_of_the_six_transports() {
 /// Writes what a control plane has into files, each in another format; gives a bootstrap that leads to them.
 async fn write_files(control_plane: &ControlPlane, folder: &Path) -> Value {
     let listeners = poll(control_plane, "listeners").await;
-    fs::write(folder.join("listeners.json"), &listeners).unwrap();
+    fs::write(folder.join("listeners.json"), &listeners).expect("a file");
     let mut routes = "# What is JSON is YAML as well.\n".to_owned();
     routes.push_str(&poll(control_plane, "routes").await);
-    fs::write(folder.join("routes.yaml"), routes).unwrap();
-    fs::write(folder.join("clusters.pb"), binary(&clusters())).unwrap();
-    fs::write(folder.join("endpoints.pb_text"), ENDPOINTS).unwrap();
+    fs::write(folder.join("routes.yaml"), routes).expect("a file");
+    fs::write(folder.join("clusters.pb"), binary(&clusters())).expect("a file");
+    fs::write(folder.join("endpoints.pb_text"), ENDPOINTS).expect("a file");
     let file = |name: &str| json!([{ "path_config_source": { "path": folder.join(name) } }]);
     json!({
         "node": { "id": "test" },
@@ -120,14 +120,14 @@ async fn write_files(control_plane: &ControlPlane, folder: &Path) -> Value {
 
 /// All resources of a type, by the control plane's gateway.
 async fn poll(control_plane: &ControlPlane, types: &str) -> String {
-    let mut gateway = TcpStream::connect(control_plane.addr()).await.unwrap();
+    let mut gateway = TcpStream::connect(control_plane.addr()).await.expect("a connection");
     let request = format!(
         "POST /v3/discovery:{types} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\
          Content-Type: application/json\r\nContent-Length: 2\r\n\r\n{{}}"
     );
-    gateway.write_all(request.as_bytes()).await.unwrap();
+    gateway.write_all(request.as_bytes()).await.expect("it reads");
     let mut response = String::new();
-    gateway.read_to_string(&mut response).await.unwrap();
+    gateway.read_to_string(&mut response).await.expect("it answers");
     let (head, body) = response.split_once("\r\n\r\n").expect("a response");
     assert!(head.starts_with("HTTP/1.1 200"), "{response}");
     body.to_owned()

@@ -7,8 +7,17 @@ use std::{
     time::Duration,
 };
 
-use super::{super::reader::Reader, message::Message, tls};
-use crate::config::{ChannelCredentials, Keepalive, Server, ServerUri, check_connection};
+use serde_json::Value;
+
+use super::{
+    super::reader::{Problems, Reader},
+    message::Message,
+    tls,
+};
+use crate::{
+    config::{ChannelCredentials, Keepalive, Server, ServerUri, check_connection},
+    resource::config_source::NamedServers,
+};
 
 /// The static clusters. Each is read when the first source names it: those of the data plane may say what they like.
 #[derive(Debug, Default)]
@@ -23,6 +32,23 @@ pub(super) struct Upstream {
     pub(super) uri: ServerUri,
     pub(super) credentials: ChannelCredentials,
     pub(super) keepalive: Option<Keepalive>,
+}
+
+/// The management servers that config sources of resources may name: those of the static clusters that can be one. Nothing is
+/// said of the others, which are of the data plane.
+pub(super) fn named_servers(document: &Value) -> NamedServers {
+    let ignored = Problems::default();
+    let root = Message::new(&Reader::new(document, &ignored), &ignored);
+    let resources = root.and_then(|root| root.message("static_resources"));
+    let clusters = resources.map(|resources| resources.items("clusters")).unwrap_or_default();
+    let named = clusters.iter().filter_map(|cluster| {
+        let problems = Problems::default();
+        let cluster = Message::new(&Reader::new(cluster.value(), &problems), &ignored)?;
+        let name = cluster.required_text("name")?;
+        let first = upstreams(&cluster)?.into_iter().next()?;
+        problems.is_empty().then(|| (name.to_owned(), first.into_server(None).into()))
+    });
+    named.collect()
 }
 
 impl<'a> Clusters<'a> {

@@ -44,7 +44,8 @@ pub(super) fn read(document: &Value) -> Result<Bootstrap, Vec<Problem>> {
     let problems = problems.into_vec();
     match parts {
         Some(parts) if problems.is_empty() => {
-            Ok(Bootstrap::assemble(Parts { warnings: warnings.into_vec(), ..parts }))
+            let (warnings, named_servers) = (warnings.into_vec(), cluster::named_servers(document));
+            Ok(Bootstrap::assemble(Parts { warnings, named_servers, ..parts }))
         }
         Some(_) | None => Err(problems),
     }

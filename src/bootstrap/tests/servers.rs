@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     config::{ConfigSource, PathSource, Polling, TransportApiVersion},
-    resource::Cluster,
+    resource::{Cluster, ClusterLoadAssignment, RouteConfiguration},
 };
 
 #[test]
@@ -259,6 +259,14 @@ fn a_type_may_have_sources_of_its_own() {
         .with_watched_directory("/etc/xds")
         .with_features(["ignore_resource_deletion"]);
     assert_eq!(bootstrap.sources_of(Cluster::TYPE_URL)[0], ConfigSource::Path(file.into()));
+
+    let by_type = read(&json!({ "type_sources": {
+        Listener::TYPE_URL: [{ "path_config_source": { "path": "l" } }],
+        Cluster::TYPE_URL: [server(json!({}))],
+    } }));
+    let of = |type_url| by_type.sources_of(type_url).len();
+    assert_eq!(of(ClusterLoadAssignment::TYPE_URL), 1, "`self` of a server");
+    assert_eq!(of(RouteConfiguration::TYPE_URL), 0, "a file has one type alone");
 
     let types = |list: Value| problems(&json!({ "type_sources": { "t": list } }));
     assert_eq!(types(json!([])), ["type_sources[\"t\"]: must have at least one source"]);

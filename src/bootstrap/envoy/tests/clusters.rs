@@ -116,6 +116,15 @@ fn a_management_server_is_a_cluster_that_needs_no_other_to_be_found() {
 }
 
 #[test]
+fn clusters_that_can_be_management_servers_can_be_named_by_resources() {
+    let strange = json!({ "name": "data", "type": "EDS", "eds_cluster_config": {} });
+    let resources = json!({ "clusters": [strange, cluster(json!({}))] });
+    let bootstrap = read(&with(json!({ "static_resources": resources })));
+    let named: Vec<_> = bootstrap.named_servers().keys().map(String::as_str).collect();
+    assert_eq!(named, ["xds"]);
+}
+
+#[test]
 fn only_clusters_that_a_source_names_are_looked_at() {
     let strange = json!({ "name": "data", "type": "ORIGINAL_DST", "transport_socket": { "name": "x" } });
     let resources = json!({ "clusters": [strange, cluster(json!({}))] });
