@@ -17,6 +17,9 @@ use xdskit::{
     config::{Bootstrap, Keepalive},
     control_plane,
     error::Code,
+    pb::envoy::config::core::v3::{
+        self as pb, config_source::ConfigSourceSpecifier, grpc_service::TargetSpecifier,
+    },
     resource::{Cluster, ClusterLoadAssignment, Listener},
     testing::{
         ControlPlane,
@@ -268,6 +271,34 @@ dynamic_resources:
     soon(client.watch::<Cluster>("shop").ready()).await.unwrap();
     let error = soon(client.watch::<Listener>("shop").ready()).await.unwrap_err();
     assert_eq!(error.code(), Code::FailedPrecondition);
+}
+
+#[tokio::test]
+async fn sources_that_come_with_resources_name_clusters_of_the_bootstrap() {
+    let server = server().await;
+    let source = || pb::ConfigSource {
+        config_source_specifier: Some(ConfigSourceSpecifier::ApiConfigSource(pb::ApiConfigSource {
+            api_type: pb::api_config_source::ApiType::Grpc.into(),
+            grpc_services: vec![pb::GrpcService {
+                target_specifier: Some(TargetSpecifier::EnvoyGrpc(pb::grpc_service::EnvoyGrpc {
+                    cluster_name: "xds_cluster".into(),
+                    ..Default::default()
+                })),
+                ..Default::default()
+            }],
+            ..Default::default()
+        })),
+        ..Default::default()
+    };
+    server.set(listener("shop").rds_from("shop-routes", source()));
+    server.set(cluster("shop").eds_from(source()));
+    let own = "{ api_config_source: { api_type: GRPC, grpc_services: [{ envoy_grpc: { cluster_name: xds_cluster } }] } }";
+    let dynamic = format!("dynamic_resources:\n  lds_config: {own}\n  cds_config: {own}\n");
+    let bootstrap = load(&at(&server, &format!("{dynamic}{CLUSTER}")));
+    let client = Client::builder(bootstrap).follow_config_sources(true).build().unwrap();
+    let snapshot = soon(client.resolve("xds:///shop").ready()).await.unwrap();
+    assert_eq!(snapshot.clusters().count(), 1);
+    assert_eq!(server.clients(), 4, "a stream for each type");
 }
 
 #[tokio::test]

@@ -109,7 +109,7 @@
 //! | a `ConfigSource` | one of `api_config_source`, `path_config_source` or `path`, and `ads` or `self`, which are the sources of `ads_config` |
 //! | `api_config_source` | `api_type`: `GRPC` and `DELTA_GRPC` (a stream for the type alone), `AGGREGATED_GRPC`, `AGGREGATED_DELTA_GRPC`, `REST`; `transport_api_version`; `grpc_services`, or for REST `cluster_names`, `refresh_delay` (required) and `request_timeout`. Later services stand in for those before them, as in `xds_servers` |
 //! | `grpc_services[]` | `envoy_grpc` with `cluster_name` and `authority`, which is the host and port of the server by default; or `google_grpc` with `target_uri` and `channel_credentials.ssl_credentials` by files, in plain text without |
-//! | `static_resources.clusters[]` | looked at if a source names them, and else not |
+//! | `static_resources.clusters[]` | looked at if a source names them; the others are servers that [resources may name](Bootstrap::named_servers), if they can be, and nothing otherwise |
 //! | … `type` | `STATIC`, `STRICT_DNS`, `LOGICAL_DNS` |
 //! | … `load_assignment` | `socket_address` or `pipe`. Addresses of one family are tried in turn; names, each a server by itself, stand in for those before them, by `priority` |
 //! | … `transport_socket` | `UpstreamTlsContext` by files: `trusted_ca` (the system's roots without it), one of `tls_certificates`, `sni`. The certificate of the server must have the name in `sni`, or its host's: more than Envoy asks for by default |
