@@ -117,6 +117,19 @@ impl Engine {
         }
     }
 
+    /// The first response of a stream. Streams of other types that could not reach the same server try at once: what is told
+    /// of clusters and of the routes that lead to them after an outage must not be seconds apart.
+    pub(crate) fn on_answered(&mut self, server: ServerId, now: Instant) {
+        self.on_recovered(server);
+        let index = server.0 as usize;
+        let (before, rest) = self.servers.split_at_mut(index);
+        let Some((answered, after)) = rest.split_first_mut() else { return };
+        let source = answered.machine.source();
+        for other in before.iter_mut().chain(after).filter(|other| other.machine.source() == source) {
+            other.machine.hasten(now);
+        }
+    }
+
     /// The first response of a stream clears what the failures before it had to say.
     pub(crate) fn on_recovered(&mut self, server: ServerId) {
         if self.peer(server).failure.take().is_none() {

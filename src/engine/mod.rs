@@ -406,7 +406,7 @@ impl Engine {
         while let Some(event) = self.peer(server).machine.poll_event() {
             match event {
                 Event::Failed(reason) => self.on_failed(server, &reason, now),
-                Event::Recovered => self.on_recovered(server),
+                Event::Recovered => self.on_answered(server, now),
                 Event::Rested => self.on_rested(server),
                 Event::TimedOut(entry) => self.on_timed_out(server, entry, now),
                 Event::Released(entry) => self.on_released(server, entry),

@@ -242,6 +242,11 @@ impl Machine {
         [waiting, reconnect, linger, quiet, holds, write].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
+    /// Another stream shows that the server can be reached.
+    pub(crate) fn hasten(&mut self, now: Instant) {
+        self.stream.hasten(now);
+    }
+
     pub(crate) fn poll_output(&mut self) -> Option<Output> {
         self.outputs.pop_front()
     }

@@ -32,7 +32,7 @@ enum State {
     Closed,
     Connecting,
     Open(Open),
-    BackingOff { until: Instant },
+    BackingOff { until: Instant, unreachable: bool },
 }
 
 /// How the stream to a management server fares.
@@ -122,7 +122,7 @@ impl Stream {
     /// When the pause is over, if there is one.
     pub(crate) fn paused_until(&self) -> Option<Instant> {
         match self.state {
-            State::BackingOff { until } => Some(until),
+            State::BackingOff { until, .. } => Some(until),
             State::Closed | State::Connecting | State::Open(_) => None,
         }
     }
@@ -183,7 +183,8 @@ impl Stream {
     ) -> End {
         let held = self.as_open().is_some_and(|open| open.holds_at.is_none());
         let answered = self.has_answered() || (held && !owes);
-        self.state = State::BackingOff { until: now + self.backoff.next(random) };
+        let unreachable = reason.kind == DisconnectKind::Unreachable;
+        self.state = State::BackingOff { until: now + self.backoff.next(random), unreachable };
         match reason.kind {
             DisconnectKind::TooManyPings => {
                 self.keepalive = (self.keepalive * 2).min(LONGEST_KEEPALIVE.max(self.keepalive));
@@ -197,6 +198,14 @@ impl Stream {
             | DisconnectKind::Unreachable
             | DisconnectKind::Unusable
             | DisconnectKind::Credentials => End::Failure,
+        }
+    }
+
+    /// The server can be reached, as another stream shows: a pause since it could not be is over at once. The next one is no
+    /// shorter for that.
+    pub(crate) fn hasten(&mut self, now: Instant) {
+        if let State::BackingOff { until, unreachable: true } = &mut self.state {
+            *until = now.min(*until);
         }
     }
 

@@ -29,10 +29,10 @@ use crate::{
 on_all_ways! {
     a_canary_moves_from_0_to_100_without_a_torn_snapshot,
     a_renamed_cluster_is_never_missed,
+    a_tree_outlives_its_server_and_follows_it_when_it_is_back,
     a_target_that_is_removed_or_never_was_says_so,
 }
 on_all! {
-    a_tree_outlives_its_server_and_follows_it_when_it_is_back,
     every_service_is_walked_to_its_endpoints,
     a_renamed_route_configuration_is_never_missed,
     an_aggregate_fails_over_and_back,

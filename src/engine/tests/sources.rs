@@ -66,6 +66,27 @@ fn b3_6_the_end_of_one_types_stream_leaves_the_others_alone() {
 }
 
 #[test]
+fn b3_6_streams_that_could_not_connect_try_at_once_when_another_of_the_server_is_answered() {
+    let mut rig = rig(Bootstrap::builder().server(server("a:1", ApiType::Grpc)));
+    rig.watch::<Cds>("c");
+    rig.watch::<Eds>("e");
+    rig.watch::<Full>("l");
+    rig.disconnect_from(stream_to(1, 1), DisconnectKind::Unreachable);
+    rig.connect_to(stream_to(2, 1));
+    rig.disconnect_from(stream_to(2, 1), DisconnectKind::Closed);
+    rig.connect_to(stream_to(0, 1));
+    rig.sent_to(stream_to(0, 1));
+    assert_eq!(rig.pass(Duration::ZERO), NONE, "a connection is not an answer");
+    let clusters = encoded(&response::<Cds>("1", vec![any::<Cds>("c", "x")]));
+    let said = rig.receive_from(stream_to(0, 1), clusters);
+    // The one that was let in and sent away waits for its time: the server can be reached, but may not want it yet.
+    let connects: Vec<_> = said.iter().filter(|said| said.starts_with("connect")).collect();
+    assert_eq!(connects, ["connect 1.2 /envoy.service.endpoint.v3.EndpointDiscoveryService/StreamEndpoints"]);
+    rig.disconnect_from(stream_to(1, 2), DisconnectKind::Unreachable);
+    assert_eq!(rig.pass(Duration::from_millis(700)), NONE, "one answer hastens it once");
+}
+
+#[test]
 fn b3_1_the_incremental_variant_has_its_own_methods() {
     let mut rig = rig(Bootstrap::builder().server(server("a:1", ApiType::DeltaGrpc)));
     assert_eq!(
