@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use bytes::Bytes;
 
-use super::Engine;
+use super::{Engine, Peer};
 use crate::{
     cache::{Entry, Raw, ResourceState, Setback},
     protocol::{ConnectionState, Sub},
@@ -52,7 +52,7 @@ impl Engine {
         let servers = self.servers.iter().map(|peer| ServerReport {
             uri: peer.machine.source().to_string(),
             type_url: peer.machine.contact().only(),
-            connection: peer.machine.stream().connection(),
+            connection: connection(peer),
             failure: peer.failure.as_ref().map(|failure| failure.message().to_owned()),
         });
         let entries = self.table.iter().filter(|(_, entry)| self.is_wanted(entry));
@@ -67,6 +67,18 @@ impl Engine {
         let place = entry.places.at(active);
         !entry.views.is_empty()
             || place.and_then(|sub| machine.sub(entry.ty, sub)).is_some_and(Sub::is_member)
+    }
+}
+
+/// A server that is polled has no connection that could end: it is as its last poll was.
+fn connection(peer: &Peer) -> ConnectionState {
+    let is_failing = peer.machine.contact().polling().is_some() && peer.failure.is_some();
+    match peer.machine.stream().connection() {
+        ConnectionState::Connected if is_failing => ConnectionState::BackingOff,
+        state @ (ConnectionState::Idle
+        | ConnectionState::Connecting
+        | ConnectionState::Connected
+        | ConnectionState::BackingOff) => state,
     }
 }
 

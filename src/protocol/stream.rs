@@ -43,9 +43,9 @@ pub enum ConnectionState {
     Idle,
     /// A connection is being made.
     Connecting,
-    /// There is a stream.
+    /// There is a stream. A server that is polled counts as connected until a poll fails.
     Connected,
-    /// The last stream ended, or did not come about; the next attempt waits for its time.
+    /// The last stream ended, or did not come about, or the last poll failed; the next attempt waits for its time.
     BackingOff,
 }
 

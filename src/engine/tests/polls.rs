@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     config::{ApiType, PathSource, Polling, Server},
-    protocol::{Disconnect, DisconnectKind},
+    protocol::{ConnectionState, Disconnect, DisconnectKind},
 };
 
 const NONE: Vec<String> = Vec::new();
@@ -74,6 +74,20 @@ fn d12_the_next_poll_follows_the_end_of_the_last_after_the_delay_and_as_much_aga
     assert!(delays.iter().all(|delay| (DELAY..=2 * DELAY).contains(delay)), "{delays:?}");
     let (least, most) = (delays.iter().min().unwrap(), delays.iter().max().unwrap());
     assert!(*most - *least > DELAY / 2, "there is jitter: {delays:?}");
+}
+
+#[test]
+fn a40_a_server_whose_last_poll_failed_is_not_shown_as_connected() {
+    let mut rig = rest();
+    let shown = |rig: &mut Rig| rig.engine.status().servers[0].connection;
+    rig.open::<Cds>(&["a"]);
+    assert_eq!(shown(&mut rig), ConnectionState::Connected);
+    rig.failed(DisconnectKind::Unreachable);
+    assert_eq!(shown(&mut rig), ConnectionState::BackingOff);
+    rig.next();
+    rig.sent(1);
+    rig.receive(1, &response::<Cds>("1", vec![any::<Cds>("a", "x")]));
+    assert_eq!(shown(&mut rig), ConnectionState::Connected);
 }
 
 #[test]
