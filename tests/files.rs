@@ -8,6 +8,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use serde_json::json;
@@ -220,6 +221,18 @@ async fn d8_what_is_not_in_the_file_does_not_exist_without_waiting() {
     assert!(reason.to_string().contains("clusters.json does not hold it"), "{reason}");
     let reason = soon(client.watch::<ClusterLoadAssignment>("cart").ready()).await.unwrap_err();
     assert_eq!(reason.code(), Code::FailedPrecondition, "no source of that type");
+}
+
+#[tokio::test]
+async fn d8_nothing_is_said_not_to_be_there_before_the_file_is_read() {
+    let (_dir, path) = in_dir("clusters.json");
+    // It has to be quiet for longer than the client would wait for a server.
+    fs::write(&path, shop("one")).unwrap();
+    let bootstrap =
+        Bootstrap::builder().node(Node::new("test-node")).source_for::<Cluster>(PathSource::new(path));
+    let impatient = Client::builder(bootstrap.build().unwrap()).resource_timeout(Duration::from_millis(1));
+    let mut watch = impatient.build().unwrap().watch::<Cluster>("shop");
+    assert_eq!(soon(watch.ready()).await.unwrap().note, "one");
 }
 
 #[tokio::test]

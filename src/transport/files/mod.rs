@@ -115,12 +115,14 @@ impl Reader {
                 // Nothing is read before it is asked for.
                 () = watch.changed(), if self.last != Last::Nothing => false,
             };
-            if is_asked {
-                self.events.request_sent();
-            } else {
+            if !is_asked {
                 settle(watch).await;
             }
             let Some(read) = self.read().await else { return };
+            if is_asked {
+                // Not before: what is not known yet would be said not to be there when its time is over.
+                self.events.request_sent();
+            }
             self.report(read, is_asked).await;
         }
     }
