@@ -13,9 +13,10 @@ use xdskit::{
     Client, Resource,
     client::ClientBuilder,
     config::{ApiType, Bootstrap, Node, Polling, Server},
-    control_plane::{AnyResource, ControlPlane, Event, Request, type_url},
+    control_plane::{self, AnyResource, ControlPlane, Event, Request, type_url},
     pb::envoy::config::cluster::v3 as pb,
     resource::{Context, Invalid},
+    testing,
 };
 
 /// A cluster, as far as these tests look at it.
@@ -59,12 +60,55 @@ pub(crate) fn builder_from(bootstrap: impl Into<Arc<Bootstrap>>) -> ClientBuilde
     Client::builder(bootstrap).api_type(crate::API_TYPE).polling(polling)
 }
 
+/// What serves the resources of a control plane.
+pub(crate) trait Serves {
+    fn uri(&self) -> String;
+    fn control_plane(&self) -> &ControlPlane;
+}
+
+impl Serves for control_plane::Server {
+    fn uri(&self) -> String {
+        self.uri()
+    }
+
+    fn control_plane(&self) -> &ControlPlane {
+        self.control_plane()
+    }
+}
+
+impl Serves for testing::ControlPlane {
+    fn uri(&self) -> String {
+        self.uri()
+    }
+
+    fn control_plane(&self) -> &ControlPlane {
+        self.control_plane()
+    }
+}
+
+/// A client to be of a server.
+pub(crate) fn builder_of(server: &impl Serves) -> ClientBuilder {
+    builder(server.uri())
+}
+
 pub(crate) fn builder(uri: impl Into<String>) -> ClientBuilder {
     builder_from(bootstrap(uri))
 }
 
 pub(crate) fn client(uri: impl Into<String>) -> Client {
     builder(uri).build().unwrap()
+}
+
+/// A control plane that serves clusters, each with its note.
+pub(crate) async fn serve(clusters: &[(&str, &str)]) -> (ControlPlane, control_plane::Server) {
+    let control_plane = ControlPlane::new();
+    control_plane.update(|tx| {
+        for (name, note) in clusters {
+            tx.set(cluster(name, note));
+        }
+    });
+    let server = control_plane.serve("127.0.0.1:0").await.unwrap();
+    (control_plane, server)
 }
 
 /// What happens on the streams of a control plane, one after the other.
@@ -105,6 +149,11 @@ impl Events {
             }
         }
     }
+}
+
+/// The version of a type in a version of a resource: a server that is polled writes what it was asked for behind it.
+pub(crate) fn version(seen: &str) -> &str {
+    seen.split_once('-').map_or(seen, |(version, _)| version)
 }
 
 /// Whether there are polls in the place of streams.

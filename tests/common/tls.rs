@@ -10,7 +10,7 @@ use std::{
 };
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use tokio::{net::TcpListener, task::JoinHandle};
+use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::{Certificate, Identity, ServerTlsConfig};
 use xdskit::control_plane::ControlPlane;
@@ -20,6 +20,7 @@ pub(crate) struct TlsServer {
     pub(crate) control_plane: ControlPlane,
     addr: SocketAddr,
     task: JoinHandle<()>,
+    shutdown: Option<oneshot::Sender<()>>,
     tokens: Arc<Mutex<Vec<Option<String>>>>,
 }
 
@@ -46,8 +47,11 @@ impl TlsServer {
             .unwrap()
             .layer(tonic::service::InterceptorLayer::new(note))
             .add_routes(control_plane.routes());
-        let serve = async move { drop(router.serve_with_incoming(TcpListenerStream::new(listener)).await) };
-        Self { control_plane, addr, task: tokio::spawn(serve), tokens }
+        let (shutdown, until) = oneshot::channel();
+        let incoming = TcpListenerStream::new(listener);
+        let serve = router.serve_with_incoming_shutdown(incoming, async { drop(until.await) });
+        let task = tokio::spawn(async move { drop(serve.await) });
+        Self { control_plane, addr, task, shutdown: Some(shutdown), tokens }
     }
 
     pub(crate) fn uri(&self) -> String {
@@ -59,11 +63,14 @@ impl TlsServer {
         self.tokens.lock().unwrap().clone()
     }
 
-    /// Closes the listener and the streams; gives the address.
+    /// Closes the listener, the streams and the connections; gives the address.
     pub(crate) async fn stop(mut self) -> SocketAddr {
-        self.task.abort();
-        let _ = (&mut self.task).await;
-        self.control_plane.disconnect(tonic::Status::unavailable("stopped"));
+        drop(self.shutdown.take());
+        while !self.task.is_finished() {
+            // Also those that opened meanwhile.
+            self.control_plane.disconnect(tonic::Status::unavailable("stopped"));
+            tokio::task::yield_now().await;
+        }
         self.addr
     }
 }

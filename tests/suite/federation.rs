@@ -99,7 +99,7 @@ async fn a_tree_is_walked_on_the_fallback_and_on_the_primary_again() {
 }
 
 #[tokio::test]
-async fn a47_one_authoritys_failure_is_seen_by_its_watchers_alone_and_equal_servers_share_a_stream() {
+async fn a47_one_authoritys_failure_is_seen_by_its_watchers_alone() {
     let (here, there) = (ControlPlane::start().await, ControlPlane::start().await);
     let (shop, taxes, cart) = (
         "xdstp://here/envoy.config.cluster.v3.Cluster/shop",
@@ -120,7 +120,6 @@ async fn a47_one_authoritys_failure_is_seen_by_its_watchers_alone_and_equal_serv
     for watch in &mut watches {
         soon(watch.ready()).await.unwrap();
     }
-    assert_eq!((here.clients(), there.clients()), (1, 1));
     there.stop().await;
     let [shop, taxes, cart] = &mut watches;
     let seen = soon(taxes.next()).await.unwrap();

@@ -1,4 +1,5 @@
-//! How a client behaves, whatever variant of the protocol it speaks: [`API_TYPE`](crate::API_TYPE) of the test program.
+//! How a client behaves, however it gets resources: [`API_TYPE`](crate::API_TYPE) of the test program. These are the tests for
+//! streams; `polled.rs` lists those that apply without.
 
 mod csds;
 mod discover;
@@ -9,9 +10,14 @@ mod metrics;
 mod names;
 mod resolve;
 mod scale;
+mod servers;
+mod sharing;
 mod status;
+mod streams;
 mod transport;
 mod ttl;
 mod types;
 mod virtual_hosts;
 mod watch;
+
+use crate::common::builder_of;

@@ -1,8 +1,10 @@
 //! Targets resolved by a client on a real connection to an embedded control plane.
 
+mod content;
 mod dns;
 mod errors;
 mod holds;
+mod mesh;
 mod on_demand;
 mod scopes;
 mod targets;
@@ -10,74 +12,13 @@ mod tree;
 
 use std::{sync::Arc, time::Duration};
 
+use self::mesh::*;
+use super::builder_of;
 use crate::common::{builder_from, is_polled, soon};
 use xdskit::{
     Bootstrap, Client, Resolution, Snapshot, WatchError,
-    client::ClientBuilder,
-    resolve::ClusterView,
     testing::{
         ControlPlane,
-        resources::{RouteConfigBuilder, cluster, endpoints, listener, route, route_config, scope},
+        resources::{cluster, endpoints, listener, route, route_config, scope},
     },
 };
-
-/// A server of one service: the listener `shop`, whose routes lead to the cluster `cart` with one endpoint.
-async fn shop() -> ControlPlane {
-    let server = ControlPlane::start().await;
-    server.update(|tx| {
-        tx.set(listener("shop"));
-        tx.set(shop_routes(&["cart"]));
-        tx.set(cluster("cart"));
-        tx.set(endpoints("cart").locality("eu", "a", ["10.0.0.1:80"]));
-    });
-    server
-}
-
-/// Routes of `shop` that split requests over clusters.
-fn shop_routes(clusters: &[&str]) -> RouteConfigBuilder {
-    let split = clusters.iter().map(|name| (*name, 1));
-    route_config("shop").virtual_host(["*"], [route::prefix("/").weighted(split)])
-}
-
-fn builder_of(server: &ControlPlane) -> ClientBuilder {
-    builder_from(Bootstrap::from_json(&server.bootstrap_json()).unwrap())
-}
-
-fn client_of(server: &ControlPlane) -> Client {
-    builder_of(server).build().unwrap()
-}
-
-/// A client that does not wait long for what is not there.
-fn impatient_client_of(server: &ControlPlane) -> Client {
-    builder_of(server).resource_timeout(Duration::from_millis(50)).build().unwrap()
-}
-
-/// Waits for a tree that is as told, whatever comes before.
-async fn see(resolution: &mut Resolution, expected: &str) -> Arc<Snapshot> {
-    let is_it = |seen: &Result<Arc<Snapshot>, WatchError>| text(seen) == expected;
-    match tokio::time::timeout(Duration::from_secs(20), resolution.wait_for(is_it)).await {
-        Ok(seen) => seen.unwrap().unwrap(),
-        Err(_) => {
-            panic!("waited for {expected:?}, and there is {:?}", resolution.latest().as_ref().map(text))
-        }
-    }
-}
-
-/// The clusters by name, each with its endpoints in the order of use, or the code of what is wrong.
-fn text(seen: &Result<Arc<Snapshot>, WatchError>) -> String {
-    match seen {
-        Ok(snapshot) => snapshot.clusters().map(cluster_text).collect::<Vec<_>>().join(", "),
-        Err(why) => why.code().to_string(),
-    }
-}
-
-fn cluster_text(cluster: ClusterView<'_>) -> String {
-    let name = cluster.name();
-    match cluster.problem() {
-        Some(why) => format!("{name}: {}", why.code()),
-        None => {
-            let endpoints = cluster.usable_endpoints().map(|endpoint| endpoint.address().to_string());
-            format!("{name}: {}", endpoints.collect::<Vec<_>>().join(" "))
-        }
-    }
-}

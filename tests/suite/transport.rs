@@ -1,7 +1,7 @@
 //! What connections are made of: TLS, credentials, limits, and servers that behave badly, as an application sees them.
 
 #![cfg(feature = "tls")]
-mod credentials;
+pub(super) mod credentials;
 
 use std::time::Duration;
 

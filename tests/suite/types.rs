@@ -24,7 +24,8 @@ use xdskit::{
     testing::ControlPlane,
 };
 
-use crate::common::{client, has_virtual_hosts, soon};
+use super::builder_of;
+use crate::common::{has_virtual_hosts, soon};
 
 /// Versions of one resource: two good ones with their JSON, and one that is rejected for a reason.
 struct Versions {
@@ -41,7 +42,7 @@ async fn follow<T: Resource + Serialize>(versions: Versions) {
     let Versions { good: [(first, first_json), (second, second_json)], bad: (bad, reason) } = versions;
     let server = ControlPlane::start().await;
     server.set(first.clone());
-    let client = client(server.uri());
+    let client = builder_of(&server).build().unwrap();
     let mut watch = client.watch::<T>(first.name());
     let mut all = client.watch_all::<T>(Names::All);
     let seen = soon(watch.next()).await.unwrap();
@@ -190,7 +191,7 @@ async fn no_private_key_is_shown_anywhere() {
         let server = ControlPlane::start().await;
         let resource = secret_of(kind);
         server.set(resource.clone());
-        let client = client(server.uri());
+        let client = builder_of(&server).build().unwrap();
         let mut watch = client.watch::<Secret>("s");
         let seen = soon(watch.next()).await.unwrap();
         assert!(seen.resource().is_some() || seen.error().is_some_and(|e| e.code() == Code::InvalidArgument));

@@ -11,9 +11,10 @@ use xdskit::{
     },
 };
 
+use super::builder_of;
 use crate::{
     API_TYPE,
-    common::{builder, has_virtual_hosts, soon},
+    common::{has_virtual_hosts, soon},
 };
 
 /// The virtual host `shop` of the route configuration `routes`, with one route.
@@ -44,7 +45,7 @@ async fn b2_19_a_virtual_host_is_watched_by_route_configuration_and_host() {
     }
     let server = ControlPlane::start().await;
     server.set(shop("a"));
-    let client = builder(server.uri()).build().unwrap();
+    let client = builder_of(&server).build().unwrap();
     let mut watch = client.watch::<VirtualHost>(VirtualHost::resource_name("routes", "a.shop"));
     let host = soon(watch.ready()).await.unwrap();
     assert_eq!(&*host.name, "shop");

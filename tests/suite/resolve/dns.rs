@@ -82,7 +82,7 @@ async fn f5_the_first_error_is_shown_and_later_ones_keep_what_is_good() {
     assert_eq!((note.blame(), note.is_transient()), (Blame::Network, true));
     assert_eq!(
         note.to_string(),
-        "Cluster \"cart\": dns resolver error for target \"dns:///cart.example\": no such host [node id: test]"
+        "Cluster \"cart\": dns resolver error for target \"dns:///cart.example\": no such host [node id: test-node]"
     );
 
     resolution.resolve_again();

@@ -1,7 +1,6 @@
 //! What targets mean.
 
 use xdskit::{
-    Target,
     config::{AuthorityBuilder, Server},
     error::{Blame, Code},
 };
@@ -52,40 +51,10 @@ async fn a_target_that_cannot_be_read_is_an_error_at_once() {
         let mut resolution = client.resolve(target);
         let error = soon(resolution.ready()).await.unwrap_err();
         assert_eq!((error.code(), error.blame()), (Code::InvalidArgument, Blame::Local), "{error}");
-        assert_eq!((error.name(), error.node_id()), (target, "test"));
+        assert_eq!((error.name(), error.node_id()), (target, "test-node"));
         assert!(error.to_string().contains(reason), "{error}");
         resolution.resolve_again();
         drop((resolution.hold_cluster("cart"), resolution));
     }
     assert!(soon(client.resolve("xds:///shop").ready()).await.is_ok(), "nothing is the worse for it");
-}
-
-#[tokio::test]
-async fn the_authority_chooses_the_virtual_host() {
-    let server = shop().await;
-    server.update(|tx| {
-        tx.set(cluster("web"));
-        tx.set(endpoints("web").locality("eu", "a", ["10.0.1.1:80"]));
-        tx.set(
-            route_config("shop")
-                .virtual_host(["shop"], [route::prefix("/").cluster("cart")])
-                .virtual_host(["*.example"], [route::prefix("/").cluster("web")]),
-        );
-    });
-    let client = client_of(&server);
-    let mut own = client.resolve("xds:///shop");
-    see(&mut own, "cart: 10.0.0.1:80").await;
-    let mut other = client.resolve(Target::new("xds:///shop").with_authority("Shop.Example"));
-    let snapshot = see(&mut other, "web: 10.0.1.1:80").await;
-    assert_eq!((snapshot.authority(), &*snapshot.virtual_host().name), ("Shop.Example", "*.example"));
-}
-
-#[tokio::test]
-async fn equal_targets_are_resolved_once() {
-    let server = shop().await;
-    let client = client_of(&server);
-    let mut first = client.resolve("xds:///shop");
-    let snapshot = see(&mut first, "cart: 10.0.0.1:80").await;
-    let joined = client.resolve(Target::new("xds:///shop"));
-    assert!(Arc::ptr_eq(&joined.latest().unwrap().unwrap(), &snapshot), "there at once, and the same");
 }

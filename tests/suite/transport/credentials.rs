@@ -218,32 +218,6 @@ async fn a97_a_token_that_has_expired_is_an_error_and_its_successor_is_used() {
 }
 
 #[tokio::test]
-async fn a97_each_stream_has_the_token_of_its_time() {
-    let files = Files::new();
-    let ca = Ca::new();
-    ca.write_root(&files.ca());
-    let tokens = [jwt("one", LATER), jwt("two", LATER)];
-    fs::write(files.path("token"), &tokens[0]).unwrap();
-    let server = serve(ca.server_config()).await;
-    let client = with_server(with_token(&server, &files, "token"));
-    let mut shop = client.watch::<Cluster>("shop");
-    soon(shop.ready()).await.unwrap();
-    fs::write(files.path("token"), &tokens[1]).unwrap();
-    server.control_plane.set(cluster("shop", "two"));
-    soon(shop.wait_for(|seen| note(seen) == Some("two"))).await.unwrap();
-    server.control_plane.disconnect(tonic::Status::unavailable("enough"));
-    soon(async {
-        while server.tokens().len() < 2 {
-            tokio::task::yield_now().await;
-        }
-    })
-    .await;
-    server.control_plane.set(cluster("shop", "three"));
-    soon(shop.wait_for(|seen| note(seen) == Some("three"))).await.unwrap();
-    assert_eq!(server.tokens(), tokens.map(|token| Some(format!("Bearer {token}"))));
-}
-
-#[tokio::test]
 async fn a_server_gets_no_credentials_but_its_own() {
     let (own, other) = (Files::new(), Files::new());
     let cas = [Ca::new(), Ca::new(), Ca::new(), Ca::new()];
@@ -277,46 +251,8 @@ async fn a_server_gets_no_credentials_but_its_own() {
     assert_eq!(second.tokens(), [Some(format!("Bearer {}", jwt("other", LATER)))]);
 }
 
-/// A47-6, A97: equal URI, channel credentials with their files, call credentials and features, or a stream of its own.
-#[tokio::test]
-async fn only_servers_that_are_equal_in_everything_share_a_stream() {
-    let files = Files::new();
-    let ca = Ca::new();
-    ca.write_root(&files.ca());
-    ca.write_root(&files.path("same-root.pem"));
-    for name in ["one", "two"] {
-        fs::write(files.path(name), jwt(name, LATER)).unwrap();
-    }
-    let server = serve(ca.server_config()).await;
-    let same = || with_token(&server, &files, "one");
-    let other_tls = TlsConfig::default().with_ca_certificate_file(files.path("same-root.pem"));
-    let mut bootstrap = Bootstrap::builder().server(same());
-    for (authority, server) in [
-        ("same", same()),
-        ("token", with_token(&server, &files, "two")),
-        ("tls", same().tls(other_tls)),
-        ("feature", same().features(["fail_on_data_errors"])),
-        ("unknown-feature", same().features(["no_such_feature"])),
-    ] {
-        bootstrap = bootstrap.authority(authority, AuthorityBuilder::default().server(server));
-    }
-    let client = builder_from(bootstrap.build().unwrap()).build().unwrap();
-    let mut watches = vec![client.watch::<Cluster>("shop")];
-    for authority in ["same", "token", "tls", "feature", "unknown-feature"] {
-        let name = format!("xdstp://{authority}/envoy.config.cluster.v3.Cluster/shop");
-        server.control_plane.set(cluster(&name, authority));
-        let mut watch = client.watch::<Cluster>(&name);
-        assert_eq!(soon(watch.ready()).await.unwrap().note, authority);
-        watches.push(watch);
-    }
-    soon(watches[0].ready()).await.unwrap();
-    assert_eq!(server.control_plane.streams(), 4, "same and unknown-feature share the first");
-    let bearer = |name| Some(format!("Bearer {}", jwt(name, LATER)));
-    assert_eq!(server.tokens(), [bearer("one"), bearer("two"), bearer("one"), bearer("one")]);
-}
-
 /// A control plane behind TLS with a cluster `shop`.
-async fn serve(tls: ServerTlsConfig) -> TlsServer {
+pub(crate) async fn serve(tls: ServerTlsConfig) -> TlsServer {
     serve_on(None, tls).await
 }
 
@@ -337,20 +273,20 @@ fn mutual(files: &Files) -> TlsConfig {
 }
 
 /// A server that is trusted by the root of these files, and is shown a token of them.
-fn with_token(server: &TlsServer, files: &Files, token: &str) -> ServerBuilder {
+pub(crate) fn with_token(server: &TlsServer, files: &Files, token: &str) -> ServerBuilder {
     let tls = TlsConfig::default().with_ca_certificate_file(files.ca());
     let token = CallCredentials::JwtTokenFile(files.path(token));
     Server::new(server.uri()).tls(tls).call_credentials(token)
 }
 
 /// A JSON web token; nobody checks its signature.
-fn jwt(subject: &str, expiry: u64) -> String {
+pub(crate) fn jwt(subject: &str, expiry: u64) -> String {
     let [head, claims] = [r#"{"alg":"none"}"#, &format!(r#"{{"sub":"{subject}","exp":{expiry}}}"#)]
         .map(|part| BASE64_URL_SAFE_NO_PAD.encode(part));
     format!("{head}.{claims}.{subject}")
 }
 
-fn with_server(server: ServerBuilder) -> Client {
+pub(crate) fn with_server(server: ServerBuilder) -> Client {
     builder_from(Bootstrap::builder().server(server).build().unwrap()).build().unwrap()
 }
 
@@ -360,4 +296,4 @@ async fn failure(server: ServerBuilder) -> WatchError {
 }
 
 /// In the year 2128.
-const LATER: u64 = 5_000_000_000;
+pub(crate) const LATER: u64 = 5_000_000_000;
