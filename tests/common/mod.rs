@@ -1,6 +1,8 @@
 //! What the tests of the client share.
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
+#[cfg(feature = "files")]
+pub(crate) mod filed;
 pub(crate) mod meshes;
 pub(crate) mod tls;
 

@@ -1,5 +1,5 @@
 //! How a client behaves, however it gets resources: [`API_TYPE`](crate::API_TYPE) of the test program. These are the tests for
-//! streams; `polled.rs` lists those that apply without.
+//! streams; `polled.rs` and `filed.rs` list those that apply without.
 
 mod csds;
 mod discover;
