@@ -9,6 +9,8 @@ use std::{
 use bytes::Bytes;
 
 pub use crate::engine::simulation::Script;
+#[cfg(feature = "json")]
+use crate::format::Format;
 use crate::{
     config::{ApiType, Bootstrap, Node, Server},
     engine::{Engine, Names},
@@ -130,4 +132,24 @@ impl Receiver {
             self.input(input);
         }
     }
+}
+
+/// Reads a document as it stands in a file: binary, text, YAML or JSON by the number, modulo 4. Gives a `DiscoveryResponse`.
+#[cfg(feature = "json")]
+pub fn read_document(format: u8, document: &[u8]) -> Option<Bytes> {
+    let format = [Format::Binary, Format::Text, Format::Yaml, Format::Json][usize::from(format % 4)];
+    let read = crate::format::read(document, format);
+    match read {
+        Ok(read) => Some(read.message),
+        Err(error) => {
+            assert!(!error.to_string().is_empty(), "every refusal has a reason");
+            None
+        }
+    }
+}
+
+/// Writes a `DiscoveryResponse` as JSON.
+#[cfg(feature = "json")]
+pub fn show_response(response: &[u8]) -> Option<String> {
+    crate::format::encode_json("envoy.service.discovery.v3.DiscoveryResponse", response).ok()
 }

@@ -108,6 +108,9 @@ fn main() -> io::Result<()> {
     }
     responses(&corpus)?;
     write(&corpus.join("bootstrap/full"), BOOTSTRAP.as_bytes())?;
+    for (format, text) in [(1, TEXT), (2, YAML), (3, JSON)] {
+        write(&corpus.join(format!("document/{format}")), &[&[format], text.as_bytes()].concat())?;
+    }
     write(&corpus.join("envoy_bootstrap/yaml"), ENVOY_YAML.as_bytes())?;
     write(&corpus.join("envoy_bootstrap/json"), ENVOY_JSON.as_bytes())?;
     for (i, name) in NAMES.iter().enumerate() {
@@ -487,3 +490,11 @@ const NAMES: [&str; 5] = [
     "xdstp://a/envoy.config.route.v3.RouteConfiguration/list#entry=one",
     "xdstp://a/x.Y/%2F%C3%A4?k=%26",
 ];
+
+const JSON: &str = r#"{"versionInfo":"1","resources":[{"@type":"type.googleapis.com/envoy.config.cluster.v3.Cluster",
+"name":"shop","edsClusterConfig":{"edsConfig":{"ads":{}}},"connectTimeout":"1.5s"},{"@type":"type.googleapis.com/a.B","c":1}]}"#;
+
+const YAML: &str = "version_info: \"1\"\nresources:\n- '@type': type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment
+  cluster_name: shop\n  endpoints: &all\n  - priority: 1\n    load_balancing_weight: 3\n";
+
+const TEXT: &str = "version_info: 'a\\n' resources { [type.googleapis.com/envoy.config.listener.v3.Listener] { name: \"l\" } }";

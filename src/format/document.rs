@@ -15,21 +15,23 @@ pub(super) fn value(value: &Value) -> Result<Read, FormatError> {
     let Value::Object(object) = value else {
         return Err(FormatError::document(format!("must be an object, not {}", found(value))));
     };
-    let shape =
-        Shape::of(|names| names.iter().any(|name| object.get(*name).is_some_and(|value| !value.is_null())))?;
+    let has =
+        |names: &[&str]| names.iter().any(|name| object.get(*name).is_some_and(|value| !value.is_null()));
+    let (shape, lists) = (Shape::of(has)?, has(&["resources"]));
     let types = Types::load();
     let mut parser = Parser::new(types);
     let message = parser.message(&shape.message(types)?, value)?;
-    shape.finish(types, message, parser.into_warnings())
+    shape.finish(types, (message, lists), parser.into_warnings())
 }
 
 /// From protobuf's text format.
 pub(super) fn text(text: &str) -> Result<Read, FormatError> {
     let text = Text::read(text)?;
-    let shape = Shape::of(|names| names.iter().any(|name| text.names(name)))?;
+    let has = |names: &[&str]| names.iter().any(|name| text.names(name));
+    let (shape, lists) = (Shape::of(has)?, has(&["resources"]));
     let types = Types::load();
     let (message, warnings) = text.write(types, &shape.message(types)?)?;
-    shape.finish(types, message, warnings)
+    shape.finish(types, (message, lists), warnings)
 }
 
 /// From the wire format. Nearly everything can be taken for a message of unknown fields, so that what is known must be in it.
@@ -42,7 +44,9 @@ pub(super) fn binary(document: &[u8]) -> Result<Read, FormatError> {
     if let Some(index) = response.resources.iter().position(|any| !any.type_url.contains('/')) {
         return Err(not_one(&format!("resources[{index}] has no type URL")));
     }
-    Ok(Read { message: document.to_vec().into(), warnings: Vec::new() })
+    // The type is written behind the resources: what was cut off before both has neither.
+    let lists_resources = !response.type_url.is_empty() || !response.resources.is_empty();
+    Ok(Read { message: document.to_vec().into(), warnings: Vec::new(), lists_resources })
 }
 
 /// What a document can be.
@@ -73,12 +77,24 @@ impl Shape {
         types.message(name).ok_or_else(|| super::unknown(name))
     }
 
-    fn finish(self, types: Types, message: Vec<u8>, warnings: Vec<String>) -> Result<Read, FormatError> {
+    /// `lists` is whether there is a list of resources, which may be empty.
+    fn finish(
+        self,
+        types: Types,
+        (message, lists): (Vec<u8>, bool),
+        warnings: Vec<String>,
+    ) -> Result<Read, FormatError> {
         let message = match self {
+            Self::Response if message.is_empty() && !lists => {
+                return Err(FormatError::document(
+                    "says nothing: neither resources nor a version nor a type_url",
+                ));
+            }
             Self::Response => message,
             Self::Collection => around(types, message)?,
         };
-        Ok(Read { message: message.into(), warnings })
+        let lists_resources = lists || matches!(self, Self::Collection);
+        Ok(Read { message: message.into(), warnings, lists_resources })
     }
 }
 

@@ -69,6 +69,8 @@ pub(crate) struct Read {
     pub(crate) message: Bytes,
     /// What was passed over, each with its path; of very many the first.
     pub(crate) warnings: Vec<String>,
+    /// It says which resources there are, and be it none: more than what a document that was cut off may say.
+    pub(crate) lists_resources: bool,
 }
 
 /// Reads a `DiscoveryResponse`, or a `Resource` that is a list collection, which becomes the only resource of a response
@@ -98,7 +100,7 @@ pub(crate) fn decode_json(message: &str, json_text: &[u8]) -> Result<Read, Forma
     let value = json(json_text)?;
     let mut parser = Parser::new(types);
     let bytes = parser.message(&message, &value)?;
-    Ok(Read { message: bytes.into(), warnings: parser.into_warnings() })
+    Ok(Read { message: bytes.into(), warnings: parser.into_warnings(), lists_resources: true })
 }
 
 /// Writes a message as canonical JSON, with the names of fields as in their definition (D10).

@@ -27,11 +27,14 @@ use crate::{
 /// # Errors
 /// In words, when it is neither, or of another type.
 pub(super) fn read(document: &[u8], path: &Path, type_url: &str) -> Result<Read, String> {
-    let Read { message, warnings } =
-        format::read(document, Format::from_path(path)).map_err(|error| error.to_string())?;
-    let response = DiscoveryResponse::decode(message).map_err(|error| error.to_string())?;
+    let read = format::read(document, Format::from_path(path)).map_err(|error| error.to_string())?;
+    let response = DiscoveryResponse::decode(read.message).map_err(|error| error.to_string())?;
+    if !read.lists_resources && response.type_url.is_empty() {
+        // What is left of a document that was cut off may be a version alone.
+        return Err("it has neither resources, be they an empty list, nor a type_url".to_owned());
+    }
     let message = of_type(response, type_url)?.encode_to_vec().into();
-    Ok(Read { message, warnings })
+    Ok(Read { message, ..read })
 }
 
 /// The type need not be written where the resources tell it, and older files tell that of v2.

@@ -154,12 +154,13 @@ impl Reader {
     /// Reports what was read, unless it is what was reported before and nobody has asked.
     async fn report(&mut self, read: Result<Read, Disconnect>, is_asked: bool) {
         let last = match read {
-            Ok(Read { message, warnings }) => {
+            Ok(Read { message, warnings, .. }) => {
                 let last = Last::Received(message.clone());
-                if self.last != last {
-                    for warning in warnings {
-                        warn!(file = %self.file, %warning, "passed over");
-                    }
+                if self.last != last
+                    && let Some(first) = warnings.first()
+                {
+                    warn!(file = %self.file, count = warnings.len(), first, "what is not known is passed over");
+                    warnings.iter().for_each(|warning| debug!(file = %self.file, warning, "passed over"));
                 }
                 if is_asked || self.last != last {
                     debug!(file = %self.file, bytes = message.len(), "read");
