@@ -50,11 +50,12 @@ impl Program {
             }
             Err(error) => return self.refuse(format_args!("{error}\n{} --help tells more", self.name)),
         };
+        // What a bootstrap has to say beside errors is logged.
+        log_to_stderr();
         let bootstrap = match Bootstrap::from_file(&args.bootstrap) {
             Ok(bootstrap) => bootstrap,
             Err(error) => return self.refuse(error),
         };
-        log_to_stderr();
         match run(&args, bootstrap) {
             Ok(()) => ExitCode::SUCCESS,
             // Whoever was reading has seen enough.
