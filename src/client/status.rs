@@ -27,7 +27,7 @@ mod table;
 ///
 /// Made by [`Client::status`]. It shows what watches see: a resource that a watch shows with a warning is here with the
 /// bytes that are in use, and the [error](ResourceStatus::error) beside them. Trouble with a server as a whole is not the
-/// resources', and only told of the [server](ServerStatus::error).
+/// resources', and only told of the [server](ServerStatus::error); that with a file as a whole is of each of its resources, too.
 ///
 /// Its [`Display`](std::fmt::Display) form is a table for operators, with what is wrong below it.
 #[derive(Debug, Clone)]

@@ -108,7 +108,7 @@ impl Engine {
         if peer.failure.as_ref() == Some(&failure) {
             return;
         }
-        peer.failure = Some(failure);
+        (peer.failure, peer.failed_at) = (Some(failure), Some(now));
         for group in self.groups.with(server) {
             if self.groups.get(group).active() == server {
                 self.fall_back(group, now);

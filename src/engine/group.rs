@@ -257,7 +257,7 @@ impl Engine {
             let seed = (self.random.u64(..), now);
             let machine = Machine::new(id, contact.clone(), self.node.clone(), self.settings.clone(), seed);
             let policy = policy(contact.features(), &self.settings);
-            self.servers.push(Peer { machine, policy, failure: None, types: Vec::new() });
+            self.servers.push(Peer { machine, policy, failure: None, failed_at: None, types: Vec::new() });
             self.servers.len() - 1
         });
         ServerId(index as u32)

@@ -110,6 +110,8 @@ struct Peer {
     machine: Machine,
     policy: Policy,
     failure: Option<Failure>,
+    /// When it failed last.
+    failed_at: Option<Instant>,
     /// What is known of each type as a whole, by [`TypeId`].
     types: Vec<TypeOnPeer>,
 }

@@ -6,7 +6,8 @@ use bytes::Bytes;
 
 use super::{Engine, Peer};
 use crate::{
-    cache::{Entry, Raw, ResourceState, Setback},
+    cache::{Entry, Raw, ResourceState, Setback, Update},
+    error::Code,
     protocol::{ConnectionState, Sub},
     resource::{Resource, ResourceType, Secret, Version},
 };
@@ -56,8 +57,26 @@ impl Engine {
             failure: peer.failure.as_ref().map(|failure| failure.message().to_owned()),
         });
         let entries = self.table.iter().filter(|(_, entry)| self.is_wanted(entry));
-        let resources = entries.map(|(_, entry)| report(entry, self.types[entry.ty.index()]));
+        let resources = entries.map(|(_, entry)| match self.trouble_with_file(entry) {
+            None => report(entry, self.types[entry.ty.index()]),
+            Some(trouble) => {
+                let report = report(entry, self.types[entry.ty.index()]);
+                let is_rejected = trouble.error.code() == Code::InvalidArgument;
+                let state = if is_rejected { trouble.state } else { report.state };
+                ResourceReport { state, setback: Some(trouble), ..report }
+            }
+        });
         Status { servers: servers.collect(), resources: resources.collect() }
+    }
+
+    /// What is wrong with a file as a whole is wrong with each resource in it (D7): there is no other update of one.
+    fn trouble_with_file(&self, entry: &Entry) -> Option<Setback> {
+        let peer = &self.servers[self.active_for(entry).0 as usize];
+        let (failure, at) = peer.failure.as_ref().zip(peer.failed_at)?;
+        let error = failure.about(self.subject(entry));
+        let update = Update { version: Version::default(), at };
+        let is_file = peer.machine.contact().is_file();
+        is_file.then_some(Setback { state: ResourceState::Nacked, error, update })
     }
 
     /// Whether anybody watches it, by its name or as a member; others are only waiting to be let go.

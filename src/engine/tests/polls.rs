@@ -255,6 +255,28 @@ fn d7_a_file_that_cannot_be_used_keeps_the_last_good() {
 }
 
 #[test]
+fn d7_the_status_of_each_resource_tells_what_is_wrong_with_its_file() {
+    let mut rig = files();
+    rig.watch::<Cds>("a");
+    rig.connect(1);
+    rig.sent(1);
+    let good = response::<Cds>("1", vec![any::<Cds>("a", "x")]);
+    rig.receive(1, &good);
+    let status = |rig: &mut Rig| {
+        let report = rig.engine.status().resources.pop().expect("it is watched");
+        let error = report.setback.map(|setback| setback.error.code().to_string());
+        (report.state.as_str(), report.held.map(|(version, _)| version.to_string()), error)
+    };
+    let held = Some("1".to_owned());
+    rig.failed(DisconnectKind::Unusable);
+    assert_eq!(status(&mut rig), ("NACKED", held.clone(), Some("INVALID_ARGUMENT".to_owned())));
+    rig.failed(DisconnectKind::Unreachable);
+    assert_eq!(status(&mut rig), ("ACKED", held.clone(), Some("UNAVAILABLE".to_owned())));
+    rig.receive(1, &good);
+    assert_eq!(status(&mut rig), ("ACKED", held, None));
+}
+
+#[test]
 fn d1_a_file_that_is_not_there_is_an_error_until_it_is() {
     let mut rig = files();
     rig.watch::<Cds>("a");
