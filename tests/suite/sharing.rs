@@ -135,6 +135,8 @@ fn many_who_come_and_go_at_once_are_all_served() {
     let serving = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let (control_plane, server) = serving.block_on(serve());
     let uri = &server.uri();
+    // A shared client runs on the runtime of the first who asked for it, which has to live as long as others use it.
+    let done = &tokio::sync::Barrier::new(4);
     thread::scope(|threads| {
         for thread in 0..4 {
             threads.spawn(move || {
@@ -142,7 +144,6 @@ fn many_who_come_and_go_at_once_are_all_served() {
                     for round in 0..50 {
                         let client = builder(uri).shared().unwrap();
                         let served = soon(client.watch::<Cluster>("shop").ready()).await;
-                        // The runtime of another one may have ended under it, but no shutdown of another one.
                         assert!(served.is_ok_and(|shop| shop.note == "one"), "{thread} {round}");
                         match (thread + round) % 3 {
                             0 => soon(client.shutdown()).await,
@@ -150,6 +151,7 @@ fn many_who_come_and_go_at_once_are_all_served() {
                             _ => drop((client.clone(), client)),
                         }
                     }
+                    soon(done.wait()).await;
                 });
             });
         }
