@@ -196,7 +196,7 @@ impl Bootstrap {
         &self.named_servers
     }
 
-    /// The collection that is watched where all resources of a type are asked for ([`Names::All`](crate::Names::All)), in the
+    /// The collection that is watched where all resources of a type are asked for (`Names::All`), in the
     /// place of a wildcard: `lds_resources_locator` and `cds_resources_locator` of Envoy's bootstrap.
     pub fn collection_of(&self, type_url: &str) -> Option<&ResourceName> {
         self.collections.get(type_url)
