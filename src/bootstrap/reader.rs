@@ -193,7 +193,12 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn path_of(&self, key: &str) -> String {
-        if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) }
+        match (&*self.path, key) {
+            // A field without a name has a place still.
+            (path, "") => format!("{path}[\"\"]"),
+            ("", key) => key.to_owned(),
+            (path, key) => format!("{path}.{key}"),
+        }
     }
 }
 

@@ -158,6 +158,12 @@ fn what_has_no_meaning_for_a_client_is_a_warning_with_its_path() {
 }
 
 #[test]
+fn a_field_without_a_name_has_a_place_in_its_warning() {
+    assert_eq!(warnings(&with(json!({ "": 1 }))), ["[\"\"]: not used"]);
+    assert_eq!(warnings(&with(json!({ "node": { "": 1 } }))), ["node[\"\"]: not used"]);
+}
+
+#[test]
 fn a_document_without_any_source_is_an_error() {
     let nothing = "dynamic_resources: missing: nothing says where resources come from";
     assert_eq!(problems(&json!({ "static_resources": {} })), [nothing]);
