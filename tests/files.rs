@@ -220,6 +220,11 @@ async fn d8_what_is_not_in_the_file_does_not_exist_without_waiting() {
     let reason = soon(client.watch::<Cluster>("cart").ready()).await.unwrap_err();
     assert_eq!(reason.code(), Code::NotFound);
     assert!(reason.to_string().contains("clusters.json does not hold it"), "{reason}");
+    let mut shop = client.watch::<Cluster>("shop");
+    until(&mut shop, "one").await;
+    rename_over(&path, &clusters("2", &[("cart", "one")]));
+    let seen = warned(&mut shop, Code::NotFound).await;
+    assert!(seen.error().unwrap().to_string().contains("clusters.json does not hold it any more"));
     let reason = soon(client.watch::<ClusterLoadAssignment>("cart").ready()).await.unwrap_err();
     assert_eq!(reason.code(), Code::FailedPrecondition, "no source of that type");
 }

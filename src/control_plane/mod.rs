@@ -66,6 +66,5 @@ pub mod type_url {
     /// Layers of runtime settings (RTDS).
     pub const RUNTIME: &str = "type.googleapis.com/envoy.service.runtime.v3.Runtime";
 
-    /// The wrapper that gives a resource a name and a version of its own.
-    pub(crate) const WRAPPER: &str = "type.googleapis.com/envoy.service.discovery.v3.Resource";
+    pub(crate) use crate::resource::services::WRAPPER;
 }

@@ -87,8 +87,11 @@ impl Engine {
                 continue;
             }
             let Some(entry) = self.table.get(id) else { continue };
-            let uri = self.servers[server.0 as usize].machine.source();
-            let message = format!("xDS server {uri} {why}");
+            let contact = self.servers[server.0 as usize].machine.contact();
+            let message = match contact.is_file() {
+                true => format!("{} does not hold it any more", contact.source()),
+                false => format!("xDS server {} {why}", contact.source()),
+            };
             let error = WatchError::new(Code::NotFound, Blame::Peer, self.subject(entry), message);
             self.tell(id, |entry| entry.on_deleted(error, policy, update.clone()));
             self.dismiss(id);

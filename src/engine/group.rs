@@ -124,16 +124,16 @@ impl Groups {
     }
 
     fn add(&mut self, group: Group, ty: TypeId) -> GroupId {
-        let id = GroupId(self.groups.len() as u32);
         let index = self.index(ty);
         if self.places.len() <= index {
             self.places.resize_with(index + 1, Places::default);
         }
-        match &group.authority {
+        let authority = group.authority.clone();
+        let id = self.push(group);
+        match authority {
             None => self.places[index].default = Some(id),
-            Some(name) => drop(self.places[index].by_authority.insert(name.clone(), id)),
+            Some(name) => drop(self.places[index].by_authority.insert(name, id)),
         }
-        self.groups.push(group);
         id
     }
 

@@ -5,9 +5,12 @@ use prost_reflect::MessageDescriptor;
 use serde_json::Value;
 
 use super::{Read, error::FormatError, parse::Parser, scalar::found, text::Text, types::Types};
-use crate::pb::{
-    envoy::service::discovery::v3::{DiscoveryResponse, Resource},
-    google::protobuf::Any,
+use crate::{
+    pb::{
+        envoy::service::discovery::v3::{DiscoveryResponse, Resource},
+        google::protobuf::Any,
+    },
+    resource::services::WRAPPER,
 };
 
 /// From a value of JSON, whatever language it was written in.
@@ -125,5 +128,3 @@ fn is_collection(message: &MessageDescriptor) -> bool {
     let of_entries = |entry: &MessageDescriptor| entry.full_name() == "xds.core.v3.CollectionEntry";
     first.is_list() && first.kind().as_message().is_some_and(of_entries)
 }
-
-const WRAPPER: &str = "type.googleapis.com/envoy.service.discovery.v3.Resource";

@@ -3,7 +3,10 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::request::put_text;
-use crate::wire::{Field, Fields, Malformed, Value};
+use crate::{
+    resource::services::{WRAPPER, WRAPPER_V2},
+    wire::{Field, Fields, Malformed, Value},
+};
 
 /// A `DiscoveryResponse` or a `DeltaDiscoveryResponse`, sliced: nothing of it is copied, and its resources are looked at one
 /// by one.
@@ -351,9 +354,6 @@ fn head(type_url: &str) -> Bytes {
 
 /// It has no name, so only in a wrapper it is understood.
 const LOCATOR: &str = "type.googleapis.com/xds.core.v3.ResourceLocator";
-
-const WRAPPER: &str = "type.googleapis.com/envoy.service.discovery.v3.Resource";
-const WRAPPER_V2: &str = "type.googleapis.com/envoy.api.v2.Resource";
 
 #[cfg(test)]
 mod tests {

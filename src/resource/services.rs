@@ -47,7 +47,7 @@ impl TransportApiVersion {
     /// What a type is called on the wire in this version, by its name of v3. What has no name of its own in v2 keeps that of v3.
     pub(crate) fn spell(self, type_url: &str) -> &str {
         match self {
-            Self::V2 if type_url == WRAPPER_V3 => WRAPPER_V2,
+            Self::V2 if type_url == WRAPPER => WRAPPER_V2,
             Self::V2 => {
                 let v2 = Service::of(type_url).and_then(|service| service.v2.as_ref());
                 v2.map_or(type_url, |v2| v2.type_url)
@@ -59,7 +59,7 @@ impl TransportApiVersion {
     /// The name of v3 of a type that came over the wire in this version. Names that are not of v2 are left as they are.
     pub(crate) fn unspell(self, type_url: &str) -> &str {
         match self {
-            Self::V2 if type_url == WRAPPER_V2 => WRAPPER_V3,
+            Self::V2 if type_url == WRAPPER_V2 => WRAPPER,
             Self::V2 => Service::of_v2(type_url).map_or(type_url, |service| service.v3.type_url),
             Self::V3 => type_url,
         }
@@ -99,8 +99,9 @@ impl Methods {
 }
 
 /// The wrapper that gives a resource a name and a version of its own.
-const WRAPPER_V3: &str = "type.googleapis.com/envoy.service.discovery.v3.Resource";
-const WRAPPER_V2: &str = "type.googleapis.com/envoy.api.v2.Resource";
+pub(crate) const WRAPPER: &str = "type.googleapis.com/envoy.service.discovery.v3.Resource";
+/// The same in V2.
+pub(crate) const WRAPPER_V2: &str = "type.googleapis.com/envoy.api.v2.Resource";
 
 macro_rules! methods {
     ($service:literal, -, $delta:literal) => {
@@ -279,7 +280,7 @@ mod tests {
     #[test]
     fn what_is_spelled_in_a_version_is_read_as_the_same() {
         let own = "type.googleapis.com/example.Banner";
-        let types = Service::all().iter().map(|service| service.v3.type_url).chain([own, WRAPPER_V3]);
+        let types = Service::all().iter().map(|service| service.v3.type_url).chain([own, WRAPPER]);
         for type_url in types {
             for api_version in [TransportApiVersion::V2, TransportApiVersion::V3] {
                 assert_eq!(api_version.unspell(api_version.spell(type_url)), type_url);
@@ -290,7 +291,7 @@ mod tests {
             format!("{PREFIX}{}", TABLE[6][1])
         );
         assert_eq!(TransportApiVersion::V2.spell(own), own);
-        assert_eq!(TransportApiVersion::V2.spell(WRAPPER_V3), WRAPPER_V2);
+        assert_eq!(TransportApiVersion::V2.spell(WRAPPER), WRAPPER_V2);
     }
 
     fn service_of(methods: &Methods) -> &'static str {

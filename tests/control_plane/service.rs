@@ -12,7 +12,7 @@ use xdskit::{
 use crate::peer::{Opening, Peer, method};
 
 /// A control plane on a free port whose events the test can wait for.
-async fn start() -> (ControlPlane, Server, mpsc::UnboundedReceiver<Event>) {
+pub(crate) async fn start() -> (ControlPlane, Server, mpsc::UnboundedReceiver<Event>) {
     let (sender, events) = mpsc::unbounded_channel();
     let control_plane = ControlPlane::builder()
         .observe(move |event| {
@@ -23,7 +23,7 @@ async fn start() -> (ControlPlane, Server, mpsc::UnboundedReceiver<Event>) {
     (control_plane, server, events)
 }
 
-fn text(type_url: &str, name: &str, text: &str) -> AnyResource {
+pub(crate) fn text(type_url: &str, name: &str, text: &str) -> AnyResource {
     AnyResource::new(type_url, name, text.to_owned())
 }
 

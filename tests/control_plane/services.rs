@@ -6,7 +6,7 @@ use tonic::{Code, transport::Channel};
 use xdskit::{
     config::TransportApiVersion,
     control_plane::{
-        AnyResource, ControlPlane, Event, Server, Variant,
+        Event, Variant,
         type_url::{
             CLUSTER, ENDPOINTS, LISTENER, ROUTE_CONFIGURATION, RUNTIME, SCOPED_ROUTE_CONFIGURATION, SECRET,
             VIRTUAL_HOST,
@@ -15,22 +15,10 @@ use xdskit::{
     pb::envoy::service::discovery::v3::Resource,
 };
 
-use crate::peer::{DeltaPeer, Peer, method};
-
-async fn start() -> (ControlPlane, Server, mpsc::UnboundedReceiver<Event>) {
-    let (sender, events) = mpsc::unbounded_channel();
-    let control_plane = ControlPlane::builder()
-        .observe(move |event| {
-            let _ = sender.send(event.clone());
-        })
-        .build();
-    let server = control_plane.serve("127.0.0.1:0").await.unwrap();
-    (control_plane, server, events)
-}
-
-fn text(type_url: &str, name: &str, text: &str) -> AnyResource {
-    AnyResource::new(type_url, name, text.to_owned())
-}
+use crate::{
+    peer::{DeltaPeer, Peer, method},
+    service::{start, text},
+};
 
 /// What the next event says of a stream that opens.
 async fn opened(

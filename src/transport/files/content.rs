@@ -19,6 +19,7 @@ use crate::{
             collection_entry::{InlineEntry, ResourceSpecifier},
         },
     },
+    resource::services::WRAPPER,
 };
 
 /// Reads a document: a `DiscoveryResponse`, or a list collection whose entries are inline (rules D5 to D9). What it passes over
@@ -48,13 +49,12 @@ fn of_type(mut response: DiscoveryResponse, type_url: &str) -> Result<DiscoveryR
         response.resources = entries(&list.value)?;
         response.type_url.clear();
     }
-    let read_as = |written: &str| TransportApiVersion::V2.unspell(written).to_owned();
-    match read_as(&response.type_url) {
+    match v3(&response.type_url) {
         written if written.is_empty() || written == type_url => response.type_url = type_url.to_owned(),
         other => return Err(format!("type_url: it holds {}, not {}", short(&other), short(type_url))),
     }
     for (index, any) in response.resources.iter_mut().enumerate() {
-        any.type_url = read_as(&any.type_url);
+        any.type_url = v3(&any.type_url);
         if any.type_url != type_url && any.type_url != WRAPPER {
             let found = short(&any.type_url);
             return Err(format!("resources[{index}]: it is of the type {found}, not {}", short(type_url)));
@@ -85,6 +85,7 @@ fn entries(list: &Bytes) -> Result<Vec<Any>, String> {
     wrapped.collect()
 }
 
+/// The name of a type that may be that of v2.
 fn v3(type_url: &str) -> String {
     TransportApiVersion::V2.unspell(type_url).to_owned()
 }
@@ -92,5 +93,3 @@ fn v3(type_url: &str) -> String {
 fn short(type_url: &str) -> &str {
     type_url.rsplit('/').next().unwrap_or(type_url)
 }
-
-const WRAPPER: &str = "type.googleapis.com/envoy.service.discovery.v3.Resource";
