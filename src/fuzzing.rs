@@ -117,7 +117,7 @@ impl Receiver {
             match output {
                 Output::Connect { stream, .. } => {
                     self.stream = Some(stream);
-                    inputs.push(Input::Connected { stream });
+                    inputs.extend([Input::Alive { stream }, Input::Connected { stream }]);
                 }
                 Output::Send { stream, .. } => {
                     self.requests += 1;

@@ -103,6 +103,7 @@ impl Line {
 
 impl Transport for Line {
     fn connect(&self, _: Target, events: Events) -> Box<dyn Connection> {
+        events.alive();
         events.connected();
         self.lock().events = Some(events);
         Box::new(self.clone())

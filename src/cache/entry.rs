@@ -58,6 +58,13 @@ struct Held {
     warning: Option<Box<Setback>>,
 }
 
+/// What is known of a resource, on its way from one entry to another.
+#[derive(Debug)]
+pub(crate) struct Known {
+    is_expired: bool,
+    state: State,
+}
+
 /// What bad news does to a good resource: the switches of a server's bootstrap entry, and of the client.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Policy {
@@ -165,6 +172,12 @@ impl Entry {
         }
     }
 
+    /// The version of the last update, if it was rejected and had one.
+    pub(crate) fn rejected_version(&self) -> Option<&Version> {
+        let setback = self.setback().filter(|setback| setback.state == ResourceState::Nacked);
+        setback.map(|setback| &setback.update.version).filter(|version| !version.is_empty())
+    }
+
     /// What there is to see; `failure` is the trouble with the server, if there is any.
     pub(crate) fn observe(&self, failure: impl FnOnce() -> Option<WatchError>) -> Option<ErasedObserved> {
         match &self.state {
@@ -197,6 +210,21 @@ impl Entry {
                 *told = error;
                 News::Changed
             }
+            State::Held(_) | State::Gone(_) => News::Changed,
+        }
+    }
+
+    /// Another entry of the same name takes over what is known.
+    pub(crate) fn hand_over(&mut self) -> Known {
+        self.settle_raw();
+        Known { is_expired: self.is_expired, state: std::mem::replace(&mut self.state, State::Waiting { told: None }) }
+    }
+
+    /// Takes over what another entry of the same name knew.
+    pub(crate) fn adopt(&mut self, known: Known) -> News {
+        (self.is_expired, self.state) = (known.is_expired, known.state);
+        match self.state {
+            State::Waiting { .. } => News::Same,
             State::Held(_) | State::Gone(_) => News::Changed,
         }
     }

@@ -18,7 +18,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    fn new(contact: &Contact, reason: &Disconnect) -> Self {
+    pub(super) fn new(contact: &Contact, reason: &Disconnect) -> Self {
         if contact.is_file() {
             return Self::of_file(contact.source(), reason);
         }
@@ -82,6 +82,19 @@ impl Failure {
     pub(super) fn after<'a>(&self, all: impl Iterator<Item = &'a Self>) -> Self {
         let messages: Vec<_> = all.map(|failure| failure.message.as_str()).collect();
         Self { message: messages.join("; "), ..self.clone() }
+    }
+
+    /// The same of one type alone: it was never answered on the streams that ended so.
+    pub(super) fn of_type(self, is_held_back: bool) -> Self {
+        let why = match is_held_back {
+            true => "the type is not requested for a while, so that others are served",
+            false => "nothing of the type was ever sent",
+        };
+        Self { message: format!("{}; {why}; does the server support it?", self.message), ..self }
+    }
+
+    pub(super) fn code(&self) -> Code {
+        self.code
     }
 
     pub(super) fn message(&self) -> &str {

@@ -125,7 +125,7 @@ impl Engine {
     }
 
     /// The types of which a group is asked for everything.
-    fn types_wanted_whole(&self, id: GroupId) -> Vec<TypeId> {
+    pub(super) fn types_wanted_whole(&self, id: GroupId) -> Vec<TypeId> {
         self.wanted_whole(id).map(|(ty, _)| ty).collect()
     }
 

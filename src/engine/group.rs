@@ -4,11 +4,14 @@ use std::{
     time::Instant,
 };
 
-use tracing::debug;
-
-use super::{Engine, Peer, Refusal, failure::Failure, policy};
+use super::{
+    Engine, Peer, Refusal,
+    failure::Failure,
+    members::{Key, Which},
+    policy,
+};
 use crate::{
-    cache::Entry,
+    cache::{Entry, News},
     config::{Authority, Bootstrap, ConfigSource},
     error::Code,
     name::ResourceName,
@@ -268,6 +271,16 @@ impl Engine {
         self.find_entry((group, ty), &name).unwrap_or_else(|| self.add_entry(Entry::new(name, (group, ty))))
     }
 
+    /// The entry of a name that is watched. What came only under the wildcard of another group falls back with that, so that a
+    /// watch has an entry of its own group.
+    pub(super) fn watched_entry(&mut self, (group, ty): (GroupId, TypeId), name: Arc<str>) -> EntryId {
+        let found = self.find_entry((group, ty), &name);
+        let is_usable = |id: &EntryId| {
+            self.table.get(*id).is_some_and(|entry| entry.group == group || !entry.views.is_empty())
+        };
+        found.filter(is_usable).unwrap_or_else(|| self.add_entry(Entry::new(name, (group, ty))))
+    }
+
     /// The entry of a name, if a server of the group knows it.
     pub(super) fn find_entry(&mut self, (group, ty): (GroupId, TypeId), name: &str) -> Option<EntryId> {
         let Self { groups, servers, .. } = self;
@@ -306,10 +319,8 @@ impl Engine {
             return Some(sub);
         }
         let machine = &mut self.servers[server.0 as usize].machine;
-        if machine.interest(entry.ty).is_some_and(|interest| interest.find(&entry.name).is_some()) {
-            // It came there as a member of another group's wildcard.
-            debug!(name = %entry.name, server = %machine.source(), "the name is taken by a wildcard");
-            return None;
+        if let Some(taken) = machine.interest(entry.ty).and_then(|interest| interest.find(&entry.name)) {
+            return self.share_place(id, server, taken);
         }
         let named = (entry.ty, self.types[entry.ty.index()].type_url());
         let sub = machine.insert(named, entry.name.clone(), id);
@@ -318,6 +329,58 @@ impl Engine {
         }
         entry.places.add(server, sub);
         Some(sub)
+    }
+
+    /// The place of a name that a server has sent under the wildcard of another group. What nobody watches by name there has no
+    /// other use for an entry of its own.
+    fn share_place(&mut self, id: EntryId, server: ServerId, taken: SubId) -> Option<SubId> {
+        let Self { servers, table, .. } = self;
+        let ty = table.get(id)?.ty;
+        let sub = servers[server.0 as usize].machine.interest(ty)?.get_mut(taken)?;
+        let other = table.get_mut(sub.entry).filter(|other| other.views.is_empty())?;
+        let before = std::mem::replace(&mut sub.entry, id);
+        other.places.remove(server);
+        let is_last = other.places.is_empty();
+        if let Some(entry) = table.get_mut(id) {
+            entry.places.add(server, taken);
+        }
+        let is_waiting = self.table.get(id).is_some_and(Entry::is_waiting);
+        let changed = is_waiting && self.counts(id, server) && self.hand_over(before, id);
+        if is_last {
+            self.remove_entry(before);
+        }
+        self.note_held(id);
+        self.publish_if(id, changed, true);
+        Some(taken)
+    }
+
+    /// One entry knows what another one of the same name knew. True when there is something new to see.
+    fn hand_over(&mut self, from: EntryId, to: EntryId) -> bool {
+        let expires = self.ttls.get(from);
+        let mut known = None;
+        self.give_news(from, |entry| {
+            known = Some(entry.hand_over());
+            News::Same
+        });
+        let Some(known) = known else { return false };
+        let changed = self.give_news(to, |entry| entry.adopt(known));
+        self.ttls.set(to, expires);
+        changed
+    }
+
+    /// The wildcard of a type, if it is watched, or was and its server has not been told yet that it is not.
+    pub(super) fn wildcard_key(&self, ty: TypeId) -> Option<Key> {
+        let key = (self.groups.find(None, ty)?, ty, Which::All);
+        self.collections.get(&key).is_some().then_some(key)
+    }
+
+    /// The wildcard that a resource is a member of at the server whose answers count for that, whatever server counts for the
+    /// resource itself.
+    pub(super) fn wildcard_of(&self, entry: &Entry) -> Option<Key> {
+        let key = self.wildcard_key(entry.ty)?;
+        let active = self.groups.get(key.0).active();
+        let sub = self.servers[active.0 as usize].machine.sub(entry.ty, entry.places.at(active)?)?;
+        sub.member.then_some(key)
     }
 
     /// The server whose answers count for an entry.

@@ -8,7 +8,7 @@ use super::{
     job::{Job, Located, Said, canonical},
 };
 use crate::{
-    cache::Update,
+    cache::{Entry, Update},
     error::{Blame, Code, WatchError},
     protocol::{EntryId, GroupId, Item, ServerId, Span, SubId, TypeId},
     resource::Version,
@@ -43,9 +43,15 @@ impl Engine {
         let interest = self.peer(job.server()).machine.interest(job.ty());
         let sub = interest.and_then(|interest| interest.get(interest.find(&name)?));
         let held = sub.filter(|sub| sub.held && sub.version.as_str() == envelope.text(item.version));
-        let held = held.map(|sub| sub.entry);
+        // Versions that are not told do not tell heartbeats from removals.
+        let held = held.filter(|sub| !sub.version.is_empty() || item.ttl.is_some());
+        let (held, id) = (held.map(|sub| sub.entry), sub.map(|sub| sub.entry));
+        // What was rejected in this version is not held, and not removed either: the last good one stays.
+        let rejected = id.and_then(|id| self.table.get(id)).and_then(Entry::rejected_version);
+        let is_rejected = rejected.is_some_and(|version| version.as_str() == envelope.text(item.version));
         // A glob has members, but nothing of its own that could be confirmed.
         let is_held = held.is_some_and(|id| self.table.get(id).is_some_and(|entry| !entry.is_glob));
+        let is_held = is_held || is_rejected;
         // Old servers know no time to live: what has one is confirmed, be it something that is not held.
         let found = match is_held || item.ttl.is_some() {
             true => Located { is_wrapped: true, ..Located::new(index, Said::Heartbeat) },
@@ -160,14 +166,24 @@ impl Engine {
     /// are known to be. One that was told versions, but has not answered yet, may have nothing to say to them, and is asked
     /// anew on another stream.
     pub(super) fn forget_versions(&mut self, group: GroupId, now: Instant) {
-        let Self { table, servers, .. } = self;
+        let types: Vec<_> = self.types_wanted_whole(group);
+        let Self { table, servers, groups, .. } = self;
+        let mut types: BTreeSet<_> = types.into_iter().collect();
         let mut told = BTreeSet::new();
         for (_, entry) in table.iter().filter(|(_, entry)| entry.group == group) {
+            types.insert(entry.ty);
             for (server, place) in entry.places.iter() {
                 let machine = &mut servers[server.0 as usize].machine;
                 if machine.take_back_version(entry.ty, place) {
                     told.insert(server);
                 }
+            }
+        }
+        for server in &groups.get(group).open {
+            let machine = &mut servers[server.0 as usize].machine;
+            // All of them, whether or not one was told.
+            if types.iter().filter(|ty| machine.forget_type_version(**ty)).count() > 0 {
+                told.insert(*server);
             }
         }
         for server in told {

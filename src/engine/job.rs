@@ -36,6 +36,8 @@ pub(crate) struct Job {
     pub(super) heartbeats: usize,
     /// A name that came twice: nothing of the response counts (rule B1.14).
     pub(super) duplicate: bool,
+    /// It confirms something that is not held: its version was rejected, or what it stands for has expired.
+    pub(super) outdated: bool,
     /// It speaks of something that was not asked for before everything was.
     pub(super) of_all: bool,
     /// Something came that has no name, so that absence proves nothing.
@@ -124,6 +126,7 @@ impl Job {
             unknown: Unknown::default(),
             heartbeats: 0,
             duplicate: false,
+            outdated: false,
             of_all: false,
             nameless: false,
             problems: Problems::default(),
@@ -154,9 +157,11 @@ impl Job {
         Update { version: self.version.clone(), at: self.since }
     }
 
-    /// What it is for one resource, whose version was `known` before.
+    /// What it is for one resource, whose version was `known` before. In the incremental variant the version of a response is for
+    /// people (B2.31), so that an empty one stays empty.
     pub(super) fn update_of(&self, located: &Located, known: &Version) -> Update {
         let version = match self.version_of(located) {
+            "" if self.envelope.is_delta() => Version::default(),
             "" => self.version.clone(),
             text if text == known.as_str() => known.clone(),
             text => text.into(),

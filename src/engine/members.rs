@@ -51,7 +51,7 @@ pub(super) struct Collection {
     pub(super) entry: Option<EntryId>,
     pub(super) members: OrdMap<Arc<str>, Member>,
     pub(super) complete: bool,
-    /// What is wrong with a list. What is wrong with a glob is known of its entry.
+    /// What is wrong with a list, or that nothing comes for a wildcard. What is wrong with a glob is known of its entry.
     pub(super) warning: Option<WatchError>,
 }
 
@@ -120,7 +120,11 @@ impl Collections {
 
     /// The server has told all it has.
     pub(super) fn complete(&mut self, key: &Key) {
-        if self.map.get_mut(key).is_some_and(|all| !mem::replace(&mut all.complete, true)) {
+        let Some(all) = self.map.get_mut(key) else { return };
+        let is_news = !mem::replace(&mut all.complete, true);
+        // A list may be complete with something wrong.
+        let is_answered = key.2 == Which::All && all.warning.take().is_some();
+        if is_news || is_answered {
             self.touched.insert(key.clone());
         }
     }
@@ -161,7 +165,7 @@ impl Engine {
         let key = (group, ty, Which::All);
         if self.collections.get(&key).is_none() {
             for server in self.groups.get(group).open.clone() {
-                self.join_held((group, ty), server, now);
+                self.join_held(ty, server, now);
             }
             let members = self.members_of(group, ty);
             self.collections.begin(key.clone(), || Collection { members, ..Collection::default() });
@@ -210,7 +214,7 @@ impl Engine {
 
     /// What a server has sent by name in the incremental variant it need not send again when it is asked for everything: it
     /// counts as a member until the server says otherwise (B2.20).
-    fn join_held(&mut self, (group, ty): (GroupId, TypeId), server: ServerId, now: Instant) {
+    fn join_held(&mut self, ty: TypeId, server: ServerId, now: Instant) {
         let Some(interest) = self.peer(server).machine.interest(ty).filter(|interest| !interest.takes_all())
         else {
             return;
@@ -218,15 +222,17 @@ impl Engine {
         let held = interest.iter().filter(|(_, sub)| sub.has_version());
         let held: Vec<_> = held.map(|(_, sub)| sub.entry).collect();
         for id in held {
-            if self.table.get(id).is_some_and(|entry| entry.group == group) {
-                self.join(id, server, By::Wildcard, now);
-            }
+            self.join(id, server, By::Wildcard, now);
         }
     }
 
     /// A member that the active server has sent is one at those above it, too.
     pub(super) fn join_higher(&mut self, id: EntryId, by: By, now: Instant) {
-        let Some(group) = self.table.get(id).map(|entry| entry.group) else { return };
+        let Some(entry) = self.table.get(id) else { return };
+        let group = match by {
+            By::Wildcard => self.wildcard_key(entry.ty).map_or(entry.group, |(group, ..)| group),
+            By::Glob => entry.group,
+        };
         for rank in 0..self.groups.get(group).open.len() - 1 {
             self.join(id, self.groups.get(group).open[rank], by, now);
         }
@@ -261,7 +267,10 @@ impl Engine {
     pub(super) fn dismiss(&mut self, id: EntryId) {
         let Some(entry) = self.table.get(id).filter(|entry| !entry.is_held()) else { return };
         let (ty, name) = (entry.ty, entry.name.clone());
-        self.collections.remove(&(entry.group, ty, Which::All), &name);
+        let of_all = self.wildcard_key(ty).filter(|key| key.0 == entry.group || self.wildcard_of(entry).is_some());
+        if let Some(key) = of_all {
+            self.collections.remove(&key, &name);
+        }
         let places: Vec<_> = entry.places.iter().collect();
         if let Some(key) = self.glob_key(id) {
             self.collections.remove(&key, &self.additions.take_from(&name));
@@ -297,9 +306,10 @@ impl Engine {
             };
             let about = Subject { type_url, name, node: self.node_id.clone() };
             let own = glob.and_then(Entry::setback).map(|setback| setback.error.clone());
-            // A list may be watched through others, whose trouble is told with it.
+            // A list may be watched through others, whose trouble is told with it. A server that is in trouble cannot be silent.
             let trouble = trouble.filter(|_| !matches!(which, Which::List(_)));
-            let own = own.or_else(|| collection.warning.clone());
+            let is_superseded = *which == Which::All && trouble.is_some();
+            let own = own.or_else(|| collection.warning.clone().filter(|_| !is_superseded));
             let members: Erased = Arc::new(ErasedMembers {
                 map: collection.members.clone(),
                 complete: collection.complete,

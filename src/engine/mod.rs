@@ -21,6 +21,7 @@ mod names;
 mod news;
 mod origin;
 mod publish;
+mod silence;
 #[cfg(any(test, feature = "fuzzing"))]
 #[allow(clippy::disallowed_methods, reason = "the simulated clock begins some time")]
 #[cfg_attr(
@@ -268,6 +269,7 @@ impl Engine {
                 self.hosts.on_resolved(lookup, result, (now, &mut self.random));
             }
             Input::Connected { stream }
+            | Input::Alive { stream }
             | Input::RequestSent { stream }
             | Input::Received { stream, .. }
             | Input::Unchanged { stream }
@@ -346,18 +348,18 @@ impl Engine {
             Some(source) if source.is_for(name.authority()) => self.peer_group((ty, name), source, now)?,
             Some(_) | None => self.group_for((ty, name), now)?,
         };
-        let entry = self.entry_for((group, ty), name.canonical());
+        let entry = self.watched_entry((group, ty), name.canonical());
         let filling = self.collections.filling.clone();
         if name.is_glob() {
             self.begin_glob(entry);
         }
-        // It may be one that came by the wildcard of another group.
+        // It may be one that is watched as a name of another group with the same server.
         let group = self.table.get(entry).map_or(group, |entry| entry.group);
+        self.groups.get_mut(group).views += 1;
+        self.ask(entry, now);
         if let Some(entry) = self.table.get_mut(entry) {
             entry.views.push(view);
         }
-        self.groups.get_mut(group).views += 1;
-        self.ask(entry, now);
         if self.table.get(entry).is_some_and(Entry::is_waiting) {
             self.fall_back(group, now);
         }
@@ -411,6 +413,9 @@ impl Engine {
                 Event::Recovered => self.on_answered(server, now),
                 Event::Rested => self.on_rested(server),
                 Event::TimedOut(entry) => self.on_timed_out(server, entry, now),
+                Event::AllTimedOut(ty) => self.on_all_timed_out(server, ty),
+                Event::Unanswered(ty) => self.on_unanswered((server, ty), now),
+                Event::HeldBack(entry) => self.on_held_back((server, entry), now),
                 Event::Released(entry) => self.on_released(server, entry),
                 Event::ReleasedAll(ty) => self.on_released_all(server, ty),
                 Event::Quiet(ty) => self.on_quiet(server, ty, now),
@@ -443,6 +448,9 @@ impl Engine {
             && self.find_entry((entry.group, entry.ty), &entry.name).is_none()
         {
             self.collections.forget(&entry);
+            if let Some(key) = self.wildcard_key(entry.ty).filter(|key| self.find_entry((key.0, key.1), &entry.name).is_none()) {
+                self.collections.remove(&key, &entry.name);
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-use super::{Engine, members::Which};
+use super::Engine;
 use crate::{
     cache::{Entry, Few},
     error::{Subject, WatchError},
@@ -22,8 +22,10 @@ impl Engine {
         let interest = self.servers[active.0 as usize].machine.interest(entry.ty);
         let sub = entry.places.at(active);
         let sub = interest.zip(sub).and_then(|(interest, sub)| interest.get(sub));
-        let (of_all, of_glob) = sub.map_or((false, false), |sub| (sub.member, sub.of_glob));
-        if entry.views.is_empty() && !of_all && !of_glob {
+        let of_glob = sub.is_some_and(|sub| sub.of_glob);
+        let Some(entry) = self.table.get(id) else { return };
+        let whole = self.wildcard_of(entry);
+        if entry.views.is_empty() && whole.is_none() && !of_glob {
             return;
         }
         let (Some(observed), Some(entry)) = (self.observed(id), self.table.get(id)) else { return };
@@ -36,15 +38,15 @@ impl Engine {
                 entry.late = Few::default();
             }
         }
-        if !of_all && !of_glob {
+        if whole.is_none() && !of_glob {
             return;
         }
         let Some(entry) = self.table.get(id) else { return };
-        let (name, whole) = (entry.name.clone(), (entry.group, entry.ty, Which::All));
+        let name = entry.name.clone();
         if of_glob && let Some(glob) = self.glob_key(id) {
             self.collections.insert(glob, self.additions.take_from(&name), observed.clone());
         }
-        if of_all {
+        if let Some(whole) = whole {
             self.collections.insert(whole, name, observed);
         }
     }

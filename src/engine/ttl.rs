@@ -39,6 +39,11 @@ impl Ttls {
         self.queue.extend(at.map(|at| (at, id)));
     }
 
+    /// When a resource expires, if it does.
+    pub(super) fn get(&self, id: EntryId) -> Option<Instant> {
+        self.by_entry.get(&id).copied()
+    }
+
     /// Whether nothing expires.
     pub(super) fn is_empty(&self) -> bool {
         self.by_entry.is_empty()
@@ -82,17 +87,23 @@ impl Engine {
     /// it is about a state that was not accepted, or has expired. The server does not know that, and has to be asked again.
     pub(super) fn apply_heartbeat(
         &mut self,
-        job: &Job,
+        job: &mut Job,
         place: SubId,
         (located, now): (Located, Instant),
     ) -> usize {
         let (server, ty) = (job.server(), job.ty());
+        let is_delta = job.envelope.is_delta();
+        let is_rejected = !is_delta && self.peer(server).machine.is_rejected(ty, &job.version);
         let Some(interest) = self.peer(server).machine.interest(ty) else { return 1 };
         let Some(sub) = interest.get_mut(place) else { return 1 };
-        let is_same = !job.envelope.is_delta() || sub.version.as_str() == job.version_of(&located);
+        let is_same = match is_delta {
+            true => sub.version.as_str() == job.version_of(&located),
+            false => !is_rejected,
+        };
         let (id, is_held) = (sub.entry, sub.held);
         if !(is_held && is_same) {
             let is_expired = !is_held && self.table.get(id).is_some_and(Entry::is_expired);
+            job.outdated |= is_expired || is_rejected;
             if is_expired && job.ttl_of(&located).is_some() {
                 self.peer(server).machine.ask_again(ty, place, now);
             }

@@ -246,6 +246,7 @@ impl Engine {
         let update = job.update_of(&located, &sub.version);
         let joins_glob = self.on_member(job, place);
         if !self.counts(id, job.server()) {
+            self.publish_if(id, false, joins_all);
             return 1;
         }
         for (_, by) in
@@ -332,7 +333,7 @@ impl Engine {
                 job.invalid += 1;
                 job.problems.add(&format_args!("{} {:?}", short_type(about.type_url), about.name), &invalid);
                 let error = WatchError::rejected(about, invalid);
-                self.give_news(id, |entry| entry.on_rejected(error, policy, update))
+                self.note_dropped(id, |engine| engine.give_news(id, |entry| entry.on_rejected(error, policy, update)))
             }
         };
         self.note_held(id);
@@ -379,8 +380,22 @@ impl Engine {
             let data = matches!(code, Code::NotFound | Code::PermissionDenied).then_some(policy);
             let error =
                 WatchError::new(code, Blame::Peer, self.subject(entry), job.envelope.text(error.message));
-            self.tell(id, |entry| entry.on_server_error(error, data, job.update()));
+            self.note_dropped(id, |engine| {
+                engine.tell(id, |entry| entry.on_server_error(error, data, job.update()));
+            });
         }
+    }
+
+    /// Does something that may end in a resource not being held any more which the server takes to be held.
+    fn note_dropped<T>(&mut self, id: EntryId, act: impl FnOnce(&mut Self) -> T) -> T {
+        let was_held = self.table.get(id).is_some_and(Entry::is_held);
+        let done = act(self);
+        if let Some(entry) = self.table.get(id).filter(|entry| was_held && !entry.is_held()) {
+            for (server, _) in entry.places.iter() {
+                self.servers[server.0 as usize].machine.on_dropped(entry.ty);
+            }
+        }
+        done
     }
 
     /// The server has told all it has of a type that is wanted as a whole.
@@ -390,6 +405,7 @@ impl Engine {
         let told_before = interest.told_all && job.envelope.is_delta();
         interest.told_all = interest.wildcard && interest.sends_all && (told_before || job.tells_all());
         let (told_all, undecided) = (interest.told_all, interest.wildcard && interest.sends_all);
+        self.collections_answered(server, job.ty);
         if told_all {
             self.complete_all(server, job.ty);
         } else if undecided {
@@ -411,6 +427,7 @@ impl Engine {
         let server = job.stream.server;
         self.settle_origin(&mut job);
         self.note_updates(&job);
+        let is_outdated = job.outdated && job.is_heartbeat();
         let fingerprint = if job.problems.text.is_empty() { 0 } else { fingerprint(&job.envelope) };
         let verdict = Verdict {
             ty: job.ty,
@@ -419,6 +436,7 @@ impl Engine {
             version: job.version,
             error: job.problems.cut(),
             fingerprint,
+            is_outdated,
         };
         let peer = self.peer(server);
         if !job.duplicate {

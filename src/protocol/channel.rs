@@ -4,12 +4,13 @@ use std::{
 };
 
 use super::{
-    backoff::Backoff,
     contact::Contact,
     delta::Delta,
     envelope::Envelope,
+    input::Disconnect,
     interest::{Interest, Phase},
     poll::Poll,
+    rejections::Rejections,
     sotw::Sotw,
     timers::Wait,
     variant::Variant,
@@ -22,14 +23,11 @@ pub(crate) struct Channel {
     pub(crate) type_url: &'static str,
     pub(crate) interest: Interest,
     pub(crate) variant: Box<dyn Variant>,
-    pub(crate) rejected: Option<Rejected>,
-}
-
-/// The last response, if it was rejected: a server may send it for ever.
-#[derive(Debug)]
-pub(crate) struct Rejected {
-    fingerprint: u64,
-    backoff: Backoff,
+    pub(crate) rejections: Rejections,
+    /// When everything was asked for and nothing of the type came, until when it may come.
+    pub(crate) all_until: Option<Instant>,
+    /// Why streams ended on which the type was asked for, if nothing of it ever came.
+    pub(crate) unanswered: Option<Disconnect>,
 }
 
 impl Channel {
@@ -49,36 +47,30 @@ impl Channel {
         } else {
             Box::new(Sotw::new(type_url, doubt))
         };
-        Self { type_url, interest: Interest::default(), variant, rejected: None }
+        Self {
+            type_url,
+            interest: Interest::default(),
+            variant,
+            rejections: Rejections::default(),
+            all_until: None,
+            unanswered: None,
+        }
     }
 
     /// When there is something to write; in the past when it is due.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.variant.due(&self.interest)
     }
-
-    /// How long to wait with the answer: a response that repeats the last rejected one is answered ever more slowly.
-    pub(crate) fn on_rejected(
-        &mut self,
-        fingerprint: u64,
-        now: Instant,
-        random: &mut fastrand::Rng,
-    ) -> Duration {
-        match &mut self.rejected {
-            Some(rejected) if rejected.fingerprint == fingerprint => rejected.backoff.next(random),
-            Some(_) | None => {
-                self.rejected = Some(Rejected { fingerprint, backoff: Backoff::for_rejections(now) });
-                Duration::ZERO
-            }
-        }
-    }
 }
 
-/// Tells the resources of one response from those of another.
+/// Tells the resources of one response from those of another, in whatever order they are.
 pub(crate) fn fingerprint(envelope: &Envelope) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    envelope.contents().for_each(|bytes| bytes.hash(&mut hasher));
-    hasher.finish()
+    let digest = |(kind, bytes): (u8, &[u8])| {
+        let mut hasher = DefaultHasher::new();
+        (kind, bytes).hash(&mut hasher);
+        hasher.finish()
+    };
+    envelope.contents().map(digest).fold(0, u64::wrapping_add)
 }
 
 pub(crate) fn is_awaited(types: &[Option<Channel>], wait: &Wait) -> bool {

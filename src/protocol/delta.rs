@@ -22,12 +22,16 @@ use crate::resource::Version;
 ///
 /// ```text
 ///   first request of a stream                      later ones
-///   ─────────────────────────────────────────────  ──────────────────────────────
-///   subscribe    all names, `*` if there are any   names asked for since
-///   unsubscribe  nothing                           names let go since
+///   ─────────────────────────────────────────────  ─────────────────────────────────────────────────────
+///   subscribe    all names, or nothing if          names asked for since, `*` if everything is since then
+///                everything is asked for
+///   unsubscribe  nothing                           names let go since, `*`
 ///   versions     of all that is held, if they fit  nothing (B2.2)
 ///   nonce        nothing                           of the response that it answers
 /// ```
+///
+/// A NACK says nothing else. Where everything is asked for, names beside it follow in the second request: servers that know only
+/// the older form of the wildcard, the empty first request, take `*` for a name like others (Consul).
 ///
 /// What is held and could not be told by its version has to be sent again. If it is not, after a quiet time, it is missed.
 #[derive(Debug)]
@@ -100,8 +104,10 @@ impl Delta {
         }
         let empty = request.len();
         self.put_wildcard(interest, request, (written, now));
-        self.put_leaving(interest, request, (written, now));
-        self.put_fresh(interest, request, written);
+        if !(first && interest.wildcard) {
+            self.put_leaving(interest, request, (written, now));
+            self.put_fresh(interest, request, written);
+        }
         let is_full = !(self.leaving.is_empty() && self.fresh.is_empty());
         self.on_stream.more = is_full.then_some(now);
         if !is_full {
@@ -110,8 +116,8 @@ impl Delta {
         first || request.len() > empty
     }
 
-    /// Tells the beginning or the end of the wildcard, if it is news. Where nothing else is wanted on a fresh stream, an
-    /// empty list says the same (B2.4, B2.6).
+    /// Tells the beginning or the end of the wildcard, if it is news. On a fresh stream the empty list of the first request says
+    /// that it begins (B2.4, B2.6).
     fn put_wildcard(
         &mut self,
         interest: &mut Interest,
@@ -122,7 +128,7 @@ impl Delta {
         interest.sends_all = interest.wildcard;
         let told = mem::replace(&mut self.on_stream.wildcard, interest.wildcard);
         if interest.wildcard && !told {
-            if self.on_stream.requested || interest.named() > 0 {
+            if self.on_stream.requested {
                 put_text(SUBSCRIBE, "*", request);
             }
             interest.on_wildcard_asked();
@@ -264,7 +270,7 @@ impl Variant for Delta {
     }
 
     /// Versions are those of resources; that of a response is for people (B2.31).
-    fn on_accepted(&mut self, _: &Version) {}
+    fn on_accepted(&mut self, _: &Interest, _: &Version) {}
 
     /// In the order of the responses, and none for another (B0.18). One that has to wait does not keep others waiting.
     fn on_answer(&mut self, answer: Answer) {
@@ -294,7 +300,8 @@ impl Variant for Delta {
         self.on_stream.answers.front().is_some_and(|answer| answer.not_before <= now)
     }
 
-    /// An answer that is due, and the changes that are due: each may ride on the other (B2.10).
+    /// An answer that is due, and the changes that are due: an ACK and changes may ride on each other (B2.10). Names beside an
+    /// error are lost to some servers (istiod, Consul), so that a NACK goes alone.
     fn write(&mut self, interest: &mut Interest, head: Head<'_>, now: Instant) -> (Option<Bytes>, Written) {
         let mut written = Written::nothing(head.ty);
         let mut request = BytesMut::with_capacity(256);
@@ -307,13 +314,14 @@ impl Variant for Delta {
             false => None,
         };
         let mut says_something = answer.is_some();
+        let is_nack = answer.as_ref().is_some_and(|answer| answer.error.is_some());
         if let Some(Answer { nonce, error, .. }) = answer {
             put_unless_empty(NONCE, &nonce, &mut request);
             if let Some(error) = error {
                 put_error(ERROR, &error, &mut request);
             }
         }
-        if self.change_due(interest).is_some_and(|due| due <= now) {
+        if !is_nack && self.change_due(interest).is_some_and(|due| due <= now) {
             says_something |= self.put_changes(interest, &mut request, (&mut written, now));
         }
         if !says_something {

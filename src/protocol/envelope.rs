@@ -213,9 +213,12 @@ impl Envelope {
         &self.message
     }
 
-    /// All bytes of `resources` and what is removed, for telling one response from another.
-    pub(crate) fn contents(&self) -> impl Iterator<Item = &[u8]> {
-        self.resources.iter().chain(&self.removed).map(|span| self.bytes(*span))
+    /// All bytes of `resources`, of what is removed and of errors, each with a number of its kind, for telling one response from
+    /// another.
+    pub(crate) fn contents(&self) -> impl Iterator<Item = (u8, &[u8])> {
+        let kinds = [&self.resources, &self.removed, &self.errors];
+        let spans = kinds.into_iter().enumerate();
+        spans.flat_map(move |(kind, spans)| spans.iter().map(move |span| (kind as u8, self.bytes(*span))))
     }
 
     fn body(&self, type_url: Span, value: Span) -> Body {

@@ -15,6 +15,12 @@ pub(crate) enum Event {
     Rested,
     /// The server had its time to send a resource.
     TimedOut(EntryId),
+    /// The same of everything of a type: nothing of the type came.
+    AllTimedOut(TypeId),
+    /// Streams to the server end with an error, and nothing of a type ever came.
+    Unanswered(TypeId),
+    /// The same of one resource of a type that is not requested any more because of that.
+    HeldBack(EntryId),
     /// The server knows that the resource is not wanted any more.
     Released(EntryId),
     /// The same of the wildcard of a type.
@@ -56,4 +62,6 @@ pub(crate) struct Verdict {
     pub(crate) error: String,
     /// Tells its resources from others; looked at when it is rejected.
     pub(crate) fingerprint: u64,
+    /// It only confirms resources, in a version that is not held: it does not become the accepted one.
+    pub(crate) is_outdated: bool,
 }

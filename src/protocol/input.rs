@@ -11,6 +11,11 @@ pub(crate) enum Input {
         /// The attempt that came about.
         stream: StreamId,
     },
+    /// The first bytes were read from the connection: there is a server behind it that speaks HTTP/2.
+    Alive {
+        /// The stream on that connection.
+        stream: StreamId,
+    },
     /// The one pending request was taken by the transport: it is on its way, not just queued (A57-7).
     RequestSent {
         /// The stream that it was written on.
@@ -56,6 +61,7 @@ impl Input {
     pub(crate) fn stream(&self) -> Option<StreamId> {
         match self {
             Self::Connected { stream }
+            | Self::Alive { stream }
             | Self::RequestSent { stream }
             | Self::Received { stream, .. }
             | Self::Unchanged { stream }

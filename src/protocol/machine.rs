@@ -16,13 +16,16 @@ use super::{
     input::{Disconnect, Input},
     interest::{Interest, Phase, Sub, SubId},
     output::Output,
+    quarantine::Quarantine,
+    rejections::Fingerprint,
     settings::Settings,
-    stream::{End, Stream},
+    stream::{End, Left, Stream},
     timers::Waiting,
     variant::{Answer, Head, Written},
 };
 use crate::config::ConfigSource;
 
+mod silence;
 mod wanted;
 
 /// The protocol with one management server, or whatever else resources come from.
@@ -35,7 +38,10 @@ pub(crate) struct Machine {
     stream: Stream,
     /// By [`TypeId`], which is the order of first use.
     types: Vec<Option<Channel>>,
+    quarantine: Quarantine,
     waiting: Waiting,
+    /// When the stream was opened anew last, because of something that the server takes to be held.
+    reopened_at: Option<Instant>,
     outputs: VecDeque<Output>,
     events: VecDeque<Event>,
 }
@@ -56,7 +62,9 @@ impl Machine {
             random: fastrand::Rng::with_seed(seed),
             stream,
             types: Vec::new(),
+            quarantine: Quarantine::default(),
             waiting: Waiting::default(),
+            reopened_at: None,
             outputs: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -88,6 +96,7 @@ impl Machine {
     pub(crate) fn handle_input(&mut self, input: Input, now: Instant) {
         match input {
             Input::Connected { stream } if self.stream.is_current(stream) => self.on_connected(now),
+            Input::Alive { stream } if self.stream.is_current(stream) => self.stream.on_alive(),
             Input::RequestSent { stream } if self.stream.is_current(stream) => self.on_request_sent(now),
             Input::Disconnected { stream, reason } if self.stream.is_current(stream) => {
                 self.on_disconnected(reason, now);
@@ -98,6 +107,7 @@ impl Machine {
             }
             // Of a stream that was given up meanwhile.
             Input::Connected { .. }
+            | Input::Alive { .. }
             | Input::RequestSent { .. }
             | Input::Unchanged { .. }
             | Input::Failed { .. }
@@ -157,21 +167,27 @@ impl Machine {
             nonce = envelope.nonce(), resources = envelope.len(), bytes = envelope.size(), "received"
         );
         channel.variant.on_response(now);
-        Some((TypeId(index as u16), envelope))
+        (channel.all_until, channel.unanswered) = (None, None);
+        let ty = TypeId(index as u16);
+        self.quarantine.on_response(ty);
+        Some((ty, envelope))
     }
 
     /// Answers a response, and reads on.
     pub(crate) fn conclude(&mut self, verdict: Verdict, now: Instant) {
-        let Verdict { ty, stream, version, nonce, error, fingerprint } = verdict;
+        let Verdict { ty, stream, version, nonce, error, fingerprint, is_outdated } = verdict;
         let current = self.stream.is_current(stream);
         let random = &mut self.random;
         let Some(Some(channel)) = self.types.get_mut(ty.index()) else { return };
         let mut not_before = now;
         if error.is_empty() {
-            channel.rejected = None;
-            channel.variant.on_accepted(&version);
+            if !is_outdated {
+                channel.rejections.on_accepted();
+                channel.variant.on_accepted(&channel.interest, &version);
+            }
         } else {
-            let delay = channel.on_rejected(fingerprint, now, random);
+            let response = Fingerprint { version: version.clone(), contents: fingerprint };
+            let delay = channel.rejections.on_rejected(response, now, random);
             let type_url = channel.type_url;
             if delay.is_zero() {
                 warn!(server = %self.contact.source(), type_url, %version, %error, "rejecting a response");
@@ -189,6 +205,10 @@ impl Machine {
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        if self.has_waited_for_nobody(now) {
+            self.give_up(now);
+        }
+        self.time_out_wildcards(now);
         while let Some(wait) = self.waiting.pop(now) {
             if !is_awaited(&self.types, &wait) {
                 continue;
@@ -217,6 +237,9 @@ impl Machine {
         }
         if self.stream.holds_at().is_some_and(|at| at <= now) {
             self.stream.on_held();
+        }
+        if self.stream.may_be_good() && !self.is_owed() {
+            self.stream.on_good();
             debug!(server = %self.contact.source(), "the stream holds, without a response");
             self.events.push_back(Event::Recovered);
         }
@@ -239,7 +262,9 @@ impl Machine {
         let quiet = quiet.map(|at| (at, Timer::DoesNotExist));
         let holds = self.stream.holds_at().map(|at| (at, Timer::Reconnect));
         let write = open.filter(|open| open.pending.is_none()).and_then(|_| self.next_write());
-        [waiting, reconnect, linger, quiet, holds, write].into_iter().flatten().min_by_key(|(at, _)| *at)
+        let all = self.types.iter().flatten().filter_map(|channel| channel.all_until).min();
+        let all = all.map(|at| (at, Timer::DoesNotExist));
+        [waiting, reconnect, linger, quiet, holds, write, all].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
     /// Another stream shows that the server can be reached.
@@ -256,13 +281,24 @@ impl Machine {
     }
 
     fn next_write(&self) -> Option<(Instant, Timer)> {
-        let due = self.types.iter().flatten().filter_map(Channel::due);
+        let types = self.types.iter().enumerate();
+        let due = types.filter_map(|(index, channel)| self.due(TypeId(index as u16), channel.as_ref()?));
         due.min().map(|at| (at, Timer::Write))
+    }
+
+    /// When there is something to write of a type that may be written.
+    fn due(&self, ty: TypeId, channel: &Channel) -> Option<Instant> {
+        let due = channel.due()?;
+        match channel.variant.is_requested() {
+            true => Some(due),
+            false => Some(self.quarantine.begins_at(ty, due)?.max(due)),
+        }
     }
 
     fn on_connected(&mut self, now: Instant) {
         info!(server = %self.contact.source(), "connected");
         self.stream.on_connected(now);
+        self.quarantine.on_stream_opened(now);
         for channel in self.types.iter_mut().flatten() {
             channel.variant.on_stream_opened(&mut channel.interest, now);
         }
@@ -276,9 +312,12 @@ impl Machine {
 
     /// A request is on its way: what it asked for has its time from now on, what it let go is released (A57-5).
     fn on_written(&mut self, written: Written, now: Instant) {
-        let Written { ty, fresh, leaving, .. } = written;
+        let Written { ty, fresh, leaving, asks_all, .. } = written;
         let length = self.resource_timeout();
         if let Some(Some(channel)) = self.types.get_mut(ty.index()) {
+            if asks_all && channel.interest.sends_all {
+                channel.all_until = Some(now + length);
+            }
             for id in fresh {
                 let Some(sub) = channel.interest.get_mut(id) else { continue };
                 if sub.phase == Phase::New && sub.named && sub.asked {
@@ -334,9 +373,11 @@ impl Machine {
     }
 
     fn on_disconnected(&mut self, reason: Disconnect, now: Instant) {
-        let owes = self.types.iter().flatten().any(|channel| channel.interest.is_owed_something());
+        let ended = self.quarantine.on_disconnected(&reason, now);
+        let left = Left { owes: self.is_owed(), is_suspicious: self.quarantine.is_suspicious() };
         self.on_stream_gone();
-        let end = self.stream.on_disconnected((&reason, owes), now, &mut self.random);
+        let end = self.stream.on_disconnected((&reason, left), now, &mut self.random);
+        self.on_unanswered(ended, &reason);
         match end {
             End::Silent => {
                 info!(server = %self.contact.source(), reason = reason.message, "the stream ended")
@@ -359,6 +400,7 @@ impl Machine {
         for index in 0..self.types.len() {
             let ty = TypeId(index as u16);
             let Some(channel) = self.channel(ty) else { continue };
+            channel.all_until = None;
             let leaving = channel.variant.on_stream_closed(&mut channel.interest);
             let wildcard_leaving = channel.interest.wildcard_leaving;
             for (_, sub) in channel.interest.iter_mut() {
@@ -398,19 +440,20 @@ impl Machine {
     /// Hands out the next request that is due; answers go before changes of subscription (B0.18).
     fn write(&mut self, now: Instant) {
         let stream = self.stream.id();
-        while let Some(open) = self.stream.open().filter(|open| open.pending.is_none()) {
-            let due = |channel: &Channel| channel.due().is_some_and(|at| at <= now);
-            let types = self.types.iter_mut().enumerate();
-            let ready = types.filter_map(|(i, c)| Some((i, c.as_mut().filter(|c| due(c))?)));
-            let Some((index, channel)) = ready.min_by_key(|(_, c)| !c.variant.is_answer_due(now)) else {
-                return;
-            };
+        while self.stream.as_open().is_some_and(|open| open.pending.is_none()) {
+            let Some(index) = self.next_type(now) else { return };
+            let (Some(open), Some(channel)) = (self.stream.open(), self.types[index].as_mut()) else { return };
             let node = (!open.node_sent).then_some(&self.node);
             let ty = TypeId(index as u16);
-            let (message, written) = channel.variant.write(&mut channel.interest, Head { ty, node }, now);
+            let (was_requested, sent_all) = (channel.variant.is_requested(), channel.interest.sends_all);
+            let (message, mut written) = channel.variant.write(&mut channel.interest, Head { ty, node }, now);
+            written.asks_all = channel.interest.sends_all && !sent_all;
             let wildcard_left = written.wildcard_left;
             match message {
                 Some(message) => {
+                    if !was_requested {
+                        self.quarantine.on_requested(ty, now);
+                    }
                     let type_url = channel.type_url;
                     trace!(server = %self.contact.source(), type_url, bytes = message.len(), "request");
                     // Each question of a poll stands for itself.
@@ -424,6 +467,13 @@ impl Machine {
                 self.release_all(ty);
             }
         }
+    }
+
+    /// The type to write for next, if something is due.
+    fn next_type(&self, now: Instant) -> Option<usize> {
+        let types = self.types.iter().enumerate().filter_map(|(index, c)| Some((index, c.as_ref()?)));
+        let ready = types.filter(|(i, c)| self.due(TypeId(*i as u16), c).is_some_and(|at| at <= now));
+        ready.min_by_key(|(_, c)| !c.variant.is_answer_due(now)).map(|(index, _)| index)
     }
 
     fn is_wanted(&self) -> bool {

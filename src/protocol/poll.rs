@@ -187,9 +187,18 @@ impl Variant for Poll {
     }
 
     /// It counts for the names that were asked for.
-    fn on_accepted(&mut self, version: &Version) {
+    fn on_accepted(&mut self, _: &Interest, version: &Version) {
         self.version = version.clone();
         self.version_names = Some(self.names.clone());
+    }
+
+    fn on_dropped(&mut self) {
+        self.version_names = None;
+    }
+
+    fn forget_version(&mut self) -> bool {
+        self.version_names = None;
+        false
     }
 
     fn on_answer(&mut self, _: Answer) {

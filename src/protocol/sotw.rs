@@ -6,6 +6,7 @@ use std::{
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::{
+    crossed::Crossed,
     interest::{Interest, Phase, Sub, SubId},
     let_go::LetGo,
     pace::Pace,
@@ -18,11 +19,26 @@ use crate::resource::Version;
 ///
 /// Each request repeats all names; a response is answered by a request that carries its nonce. The version belongs to
 /// the server and outlives the stream, everything else dies with it (B0.5).
+///
+/// ```text
+///   request                names                                version         nonce, error
+///   ─────────────────────  ───────────────────────────────────  ──────────────  ─────────────────────
+///   first of a stream      all                                  if all is held  none
+///   change                 all                                  accepted last   of the last answer
+///   ACK                    all                                  of the response of the response
+///   NACK                   of the last request                  accepted last   of the response, error
+///   repetition             all, behind a NACK that they         accepted last   of the NACK
+///                          crossed: see `Crossed`
+/// ```
 #[derive(Debug)]
 pub(crate) struct Sotw {
     type_url: &'static str,
     /// The version of the last response without errors.
     version: Version,
+    /// That response is known to be one to a request for everything.
+    covers_all: bool,
+    /// A resource of that version was dropped while it was subscribed to.
+    has_dropped: bool,
     on_stream: OnStream,
     pace: Pace,
     /// For how long absence proves nothing of a name that was let go and asked for again.
@@ -51,6 +67,15 @@ struct OnStream {
     answers: VecDeque<(Version, Answer)>,
     /// A response is being worked off; what is written before its answer would be taken for one.
     busy: bool,
+    /// The names of the last request, if the server may not know them.
+    crossed: Crossed,
+    /// The names of the last request are due once more, in a request of their own.
+    repeat_at: Option<Instant>,
+    /// The first request told a version, and no response has followed.
+    version_told: bool,
+    /// How many responses were accepted since everything was asked for. One may have crossed the request, unless that was
+    /// the first one.
+    accepted_since_all: usize,
 }
 
 impl Sotw {
@@ -58,12 +83,36 @@ impl Sotw {
         Self {
             type_url,
             version: Version::default(),
+            covers_all: false,
+            has_dropped: false,
             on_stream: OnStream::default(),
             pace: Pace::default(),
             doubt,
             fresh: Vec::new(),
             leaving: Vec::new(),
         }
+    }
+
+    /// Whether everything that is subscribed to is held as of the version, so that a server that skips what it takes to be known
+    /// skips nothing that is missing (B1.6).
+    fn is_version_held(&self, interest: &Interest) -> bool {
+        let is_held = |sub: &Sub| sub.held && sub.seen != 0;
+        let mut named = interest.iter().map(|(_, sub)| sub).filter(|sub| sub.named);
+        !self.has_dropped && (self.covers_all || !interest.wildcard) && named.all(is_held)
+    }
+
+    /// A NACK has the names of the last request: some servers read none from it (istiod, Consul), so that what is new there
+    /// would be lost.
+    fn write_nack(&mut self, node: Option<&Bytes>, now: Instant) -> Option<Bytes> {
+        let (version, answer) = self.on_stream.answers.pop_front()?;
+        let stream = &mut self.on_stream;
+        stream.nonce = answer.nonce;
+        let is_crossed = stream.crossed.is_crossed_by(&stream.nonce);
+        if is_crossed || stream.let_go.has_come_back() {
+            stream.repeat_at = Some(now);
+        }
+        stream.requested = true;
+        Some(self.encode(version.as_str(), node, answer.error.as_deref()))
     }
 
     /// The next request names what is wanted anew.
@@ -188,6 +237,7 @@ impl Variant for Sotw {
         if !interest.wildcard_leaving {
             self.on_stream.let_go.on_wildcard_wanted();
         }
+        self.on_stream.accepted_since_all = 0;
         interest.wildcard = true;
         interest.wildcard_leaving = false;
         interest.told_all = false;
@@ -197,6 +247,7 @@ impl Variant for Sotw {
     fn on_wildcard_ended(&mut self, interest: &mut Interest, now: Instant) {
         interest.wildcard = false;
         interest.wildcard_leaving = true;
+        self.covers_all = false;
         self.pace.on_change(now);
     }
 
@@ -207,7 +258,13 @@ impl Variant for Sotw {
 
     /// Rules B1.5, B1.6.
     fn on_stream_opened(&mut self, interest: &mut Interest, now: Instant) {
-        self.on_stream = OnStream::default();
+        if !self.is_version_held(interest) {
+            self.forget_version();
+        }
+        self.has_dropped = false;
+        // What is asked for first is not crossed by anything.
+        let accepted_since_all = usize::from(interest.wildcard);
+        self.on_stream = OnStream { accepted_since_all, ..OnStream::default() };
         self.pace.reset();
         self.fresh = interest.iter().filter(|(_, sub)| sub.named).map(|(id, _)| id).collect();
         if !interest.is_empty() {
@@ -223,18 +280,37 @@ impl Variant for Sotw {
     }
 
     /// Nothing of the type is written until it is answered.
-    fn on_response(&mut self, _: Instant) {
+    fn on_response(&mut self, now: Instant) {
         self.on_stream.busy = true;
+        self.on_stream.version_told = false;
+        self.on_stream.crossed.on_response(self.doubt, now);
     }
 
     /// It counts from now on, also on later streams.
-    fn on_accepted(&mut self, version: &Version) {
+    fn on_accepted(&mut self, interest: &Interest, version: &Version) {
         self.version = version.clone();
+        if interest.sends_all {
+            self.covers_all |= self.on_stream.accepted_since_all > 0;
+            self.on_stream.accepted_since_all += 1;
+        }
+    }
+
+    fn on_dropped(&mut self) {
+        self.has_dropped = true;
+    }
+
+    fn forget_version(&mut self) -> bool {
+        (self.version, self.covers_all) = (Version::default(), false);
+        std::mem::take(&mut self.on_stream.version_told)
     }
 
     /// A newer answer replaces an ACK that is not written yet, never a NACK. A NACK tells the version that was accepted last.
+    /// One that has to wait does not keep others waiting.
     fn on_answer(&mut self, answer: Answer) {
         self.on_stream.busy = false;
+        for (_, waiting) in &mut self.on_stream.answers {
+            waiting.not_before = waiting.not_before.min(answer.not_before);
+        }
         if self.on_stream.answers.back().is_some_and(|(_, last)| last.error.is_none()) {
             self.on_stream.answers.pop_back();
         }
@@ -246,18 +322,17 @@ impl Variant for Sotw {
             || !self.leaving.is_empty()
             || interest.wildcard_leaving
             || self.on_stream.busy
+            || self.on_stream.repeat_at.is_some()
     }
 
     fn due(&self, interest: &Interest) -> Option<Instant> {
         if self.on_stream.busy {
             return None;
         }
+        // A change does not wait for a NACK that is held back: that goes first.
         let answer = self.on_stream.answers.front().map(|(_, answer)| answer.not_before);
         let change = self.pace.due(interest.named());
-        match (answer, change) {
-            (Some(answer), Some(change)) => Some(answer.min(change)),
-            (due, None) | (None, due) => due,
-        }
+        [answer, change, self.on_stream.repeat_at].into_iter().flatten().min()
     }
 
     fn is_answer_due(&self, now: Instant) -> bool {
@@ -265,17 +340,26 @@ impl Variant for Sotw {
         !self.on_stream.busy && first.is_some_and(|(_, answer)| answer.not_before <= now)
     }
 
-    /// Its names are the newest, unless a run of changes is held back by the pace: then they are those of the last
-    /// request, since every new name in an answer would call for a response, and that for an answer.
+    /// A NACK, or else all names: as an ACK, as a change, or once more behind a NACK.
+    ///
+    /// The names are the newest, unless a run of changes is held back by the pace: then they are those of the last request,
+    /// since every new name in an answer would call for a response, and that for an answer.
     fn write(&mut self, interest: &mut Interest, head: Head<'_>, now: Instant) -> (Option<Bytes>, Written) {
-        let next = self.on_stream.answers.front().map(|(_, answer)| answer.nonce.as_str());
+        let mut written = Written::nothing(head.ty);
+        let next = self.on_stream.answers.front();
+        if next.is_some_and(|(_, answer)| answer.error.is_some()) {
+            return (self.write_nack(head.node, now), written);
+        }
         // What answers a response that was only repeated may be dropped like what was written before.
-        let answering = next.is_some_and(|nonce| nonce.is_empty() || nonce != self.on_stream.nonce);
+        let is_new = next.is_some_and(|(_, ack)| ack.nonce.is_empty() || ack.nonce != self.on_stream.nonce);
+        let is_ack = next.is_some();
+        let is_repeated = !is_ack && self.on_stream.repeat_at.take().is_some();
+        let answering = is_new || is_repeated;
         // It may have dropped the request that let something go as outdated (B1.8). If the answer, which it takes, named
         // that again, nothing would have changed for it, and it would send nothing. So a request after the answer does.
         let held_back = answering && self.on_stream.let_go.has_come_back();
         let changed = !held_back && self.pace.due(interest.named()).is_some_and(|due| due <= now);
-        let mut written = Written::nothing(head.ty);
+        let names = self.on_stream.names.clone();
         let mut silent = false;
         if held_back {
             self.let_go(interest, &mut written, now);
@@ -288,25 +372,31 @@ impl Variant for Sotw {
             silent = self.refill(interest, false, now);
             self.pace.on_written(interest.named(), now);
         }
-        let answer = self.on_stream.answers.pop_front();
+        let ack = self.on_stream.answers.pop_front();
         let is_newest = answering && self.on_stream.answers.is_empty();
         if is_newest {
             self.on_stream.let_go.on_answered();
         }
-        if is_newest || !self.on_stream.requested {
+        let is_first = !self.on_stream.requested;
+        if is_newest || is_first {
             self.on_stream.named_for_sure |= !self.on_stream.names.is_empty();
         }
-        if silent && answer.is_none() {
+        if silent && !answering && ack.is_none() {
             return (None, written);
         }
-        let mut error = None;
         let mut version = self.version.clone();
-        if let Some((told, answer)) = answer {
-            self.on_stream.nonce = answer.nonce;
-            (version, error) = (told, answer.error);
+        if let Some((told, ack)) = ack {
+            self.on_stream.nonce = ack.nonce;
+            version = told;
         }
-        self.on_stream.requested = true;
-        (Some(self.encode(version.as_str(), head.node, error.as_deref())), written)
+        if is_first {
+            self.on_stream.version_told = !version.is_empty();
+        }
+        let stream = &mut self.on_stream;
+        let is_change = !is_first && names != stream.names;
+        stream.crossed.on_written((is_change, is_repeated), &stream.nonce, now);
+        stream.requested = true;
+        (Some(self.encode(version.as_str(), head.node, None)), written)
     }
 
     fn on_unconfirmed(&mut self, _: Instant) {}

@@ -30,7 +30,8 @@ pub(crate) struct Stream {
 #[derive(Debug)]
 enum State {
     Closed,
-    Connecting,
+    /// Something may be read before it is reported that the connection is up.
+    Connecting { alive: bool },
     Open(Open),
     BackingOff { until: Instant, unreachable: bool },
 }
@@ -60,9 +61,15 @@ pub(crate) struct Open {
     pub(crate) idle_since: Option<Instant>,
     /// A response came, so the end of the stream is no failure (A57-2).
     answered: bool,
-    /// Until when it has to hold to be a good one without a response: a server that knows what the client holds may have
-    /// nothing to say.
+    /// Something was read from the connection: it is not one that a frozen server has left in the kernel's backlog.
+    alive: bool,
+    /// Until when it has to hold to be a good one without a response: a server that knows what the client holds may have nothing
+    /// to say.
     holds_at: Option<Instant>,
+    /// It has held for so long.
+    held: bool,
+    /// It is a good one.
+    good: bool,
 }
 
 /// What the end of a stream means.
@@ -72,6 +79,15 @@ pub(crate) enum End {
     Failure,
     /// Nothing to tell.
     Silent,
+}
+
+/// What a server has left behind when a stream ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Left {
+    /// A question without an answer.
+    pub(crate) owes: bool,
+    /// Streams end because of some type that is requested.
+    pub(crate) is_suspicious: bool,
 }
 
 impl Stream {
@@ -91,7 +107,7 @@ impl Stream {
     pub(crate) fn is_current(&self, stream: StreamId) -> bool {
         stream == self.id()
             && match self.state {
-                State::Connecting | State::Open(_) => true,
+                State::Connecting { .. } | State::Open(_) => true,
                 State::Closed | State::BackingOff { .. } => false,
             }
     }
@@ -99,21 +115,21 @@ impl Stream {
     pub(crate) fn open(&mut self) -> Option<&mut Open> {
         match &mut self.state {
             State::Open(open) => Some(open),
-            State::Closed | State::Connecting | State::BackingOff { .. } => None,
+            State::Closed | State::Connecting { .. } | State::BackingOff { .. } => None,
         }
     }
 
     pub(crate) fn as_open(&self) -> Option<&Open> {
         match &self.state {
             State::Open(open) => Some(open),
-            State::Closed | State::Connecting | State::BackingOff { .. } => None,
+            State::Closed | State::Connecting { .. } | State::BackingOff { .. } => None,
         }
     }
 
     pub(crate) fn connection(&self) -> ConnectionState {
         match self.state {
             State::Closed => ConnectionState::Idle,
-            State::Connecting => ConnectionState::Connecting,
+            State::Connecting { .. } => ConnectionState::Connecting,
             State::Open(_) => ConnectionState::Connected,
             State::BackingOff { .. } => ConnectionState::BackingOff,
         }
@@ -123,7 +139,7 @@ impl Stream {
     pub(crate) fn paused_until(&self) -> Option<Instant> {
         match self.state {
             State::BackingOff { until, .. } => Some(until),
-            State::Closed | State::Connecting | State::Open(_) => None,
+            State::Closed | State::Connecting { .. } | State::Open(_) => None,
         }
     }
 
@@ -132,40 +148,68 @@ impl Stream {
         match self.state {
             State::Closed => {
                 self.attempt += 1;
-                self.state = State::Connecting;
+                self.state = State::Connecting { alive: false };
                 Some(self.id())
             }
-            State::Connecting | State::Open(_) | State::BackingOff { .. } => None,
+            State::Connecting { .. } | State::Open(_) | State::BackingOff { .. } => None,
         }
     }
 
     pub(crate) fn on_connected(&mut self, now: Instant) {
-        self.state = State::Open(Open { holds_at: Some(now + SILENCE), ..Open::default() });
+        let alive = matches!(self.state, State::Connecting { alive: true });
+        let holds_at = Some(now + SILENCE);
+        self.state = State::Open(Open { alive, holds_at, ..Open::default() });
     }
 
-    /// When the stream has held for so long that it need not give a response to be a good one.
+    /// Something was read from the connection.
+    pub(crate) fn on_alive(&mut self) {
+        match &mut self.state {
+            State::Connecting { alive } | State::Open(Open { alive, .. }) => *alive = true,
+            State::Closed | State::BackingOff { .. } => {}
+        }
+    }
+
+    /// Whether there is a server behind the connection that is open, as far as anybody can tell.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.as_open().is_some_and(|open| open.alive)
+    }
+
+    /// When the stream has held for so long that it need not give a response to be a good one. A server of which nothing was read
+    /// may be a frozen one, whose kernel accepts connections.
     pub(crate) fn holds_at(&self) -> Option<Instant> {
-        self.as_open().and_then(|open| open.holds_at)
+        self.as_open().filter(|open| open.alive).and_then(|open| open.holds_at)
     }
 
-    /// It has.
+    /// It has. Whether that makes it a good one is still to be seen while something is due from the server.
     pub(crate) fn on_held(&mut self) {
-        self.backoff.reset();
         if let Some(open) = self.open() {
-            open.holds_at = None;
+            (open.holds_at, open.held) = (None, true);
+        }
+    }
+
+    /// Whether it would be a good one if nothing were due from the server, and is not yet.
+    pub(crate) fn may_be_good(&self) -> bool {
+        self.as_open().is_some_and(|open| open.held && !open.good)
+    }
+
+    /// Nothing is.
+    pub(crate) fn on_good(&mut self) {
+        if let Some(open) = self.open() {
+            open.good = true;
         }
     }
 
     /// A response came: true for the first one of the stream.
     pub(crate) fn on_response(&mut self) -> bool {
-        self.on_held();
-        self.open().is_some_and(|open| !std::mem::replace(&mut open.answered, true))
+        let Some(open) = self.open() else { return false };
+        (open.alive, open.holds_at, open.good) = (true, None, true);
+        !std::mem::replace(&mut open.answered, true)
     }
 
     /// A question had no answer that could be used, on a stream that goes on. The next answer is as good as a stream's first.
     pub(crate) fn on_failed(&mut self) {
         if let Some(open) = self.open() {
-            (open.answered, open.holds_at) = (false, None);
+            (open.answered, open.held, open.good, open.holds_at) = (false, false, false, None);
         }
     }
 
@@ -174,16 +218,22 @@ impl Stream {
         self.as_open().is_some_and(|open| open.answered)
     }
 
-    /// The stream ended: waits before the next attempt. `owes` says whether the server has left a question without an answer.
+    /// The stream ended: waits before the next attempt. It was a good one if it gave a response, or held while nothing was due;
+    /// `Left` says what the server has left behind.
     pub(crate) fn on_disconnected(
         &mut self,
-        (reason, owes): (&Disconnect, bool),
+        (reason, left): (&Disconnect, Left),
         now: Instant,
         random: &mut fastrand::Rng,
     ) -> End {
-        let held = self.as_open().is_some_and(|open| open.holds_at.is_none());
-        let answered = self.has_answered() || (held && !owes);
+        let held = self.as_open().is_some_and(|open| open.held);
+        let answered = self.has_answered() || (held && !left.owes);
         let unreachable = reason.kind == DisconnectKind::Unreachable;
+        // What ended because of us, or of one type, ends again however good it was.
+        let is_ours = matches!(reason.kind, DisconnectKind::TooLarge { .. });
+        if answered && !is_ours && !left.is_suspicious {
+            self.backoff.reset();
+        }
         self.state = State::BackingOff { until: now + self.backoff.next(random), unreachable };
         match reason.kind {
             DisconnectKind::TooManyPings => {

@@ -47,7 +47,17 @@ pub(crate) trait Variant: Debug + Send {
     fn on_failed(&mut self, _interest: &mut Interest, _now: Instant) {}
 
     /// A response without errors has this version.
-    fn on_accepted(&mut self, version: &Version);
+    fn on_accepted(&mut self, interest: &Interest, version: &Version);
+
+    /// A resource that was held is not any more, although the server takes it to be: not because a response that was accepted
+    /// lacks it.
+    fn on_dropped(&mut self) {}
+
+    /// The version of the type is not to be told any more, since what it stands for is not held. True when it was told on this
+    /// stream, which cannot be taken back, and the server has not answered that.
+    fn forget_version(&mut self) -> bool {
+        false
+    }
 
     /// A response is answered.
     fn on_answer(&mut self, answer: Answer);
@@ -80,7 +90,7 @@ pub(crate) struct Answer {
     pub(crate) nonce: String,
     /// What was wrong; without it the answer is an ACK.
     pub(crate) error: Option<String>,
-    /// Not before this time, unless a request is written anyway: a server that repeats what was rejected has to wait.
+    /// Not before this time, unless something else is written: a server that repeats what was rejected has to wait.
     pub(crate) not_before: Instant,
 }
 
@@ -100,10 +110,12 @@ pub(crate) struct Written {
     pub(crate) leaving: Vec<SubId>,
     /// The server was told of the end of the wildcard, or cannot be told.
     pub(crate) wildcard_left: bool,
+    /// It asks for everything, as none on the stream before it did.
+    pub(crate) asks_all: bool,
 }
 
 impl Written {
     pub(crate) fn nothing(ty: TypeId) -> Self {
-        Self { ty, fresh: Vec::new(), leaving: Vec::new(), wildcard_left: false }
+        Self { ty, fresh: Vec::new(), leaving: Vec::new(), wildcard_left: false, asks_all: false }
     }
 }

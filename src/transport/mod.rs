@@ -53,8 +53,8 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// Begins to connect to a server and to open a stream for discovery there, and returns at once.
     ///
     /// It is called within a tokio runtime. What comes of it is reported as `events`: [`connected`](Events::connected)
-    /// when requests can be written, without waiting for any answer of the server, and at the end
-    /// [`disconnected`](Events::disconnected).
+    /// when requests can be written, without waiting for any answer of the server, [`alive`](Events::alive) when something was
+    /// read, and at the end [`disconnected`](Events::disconnected).
     ///
     /// A server with [`Target::polling`] has no stream. Each message is a question, which ends in one of
     /// [`received`](Events::received), [`unchanged`](Events::unchanged) and [`failed`](Events::failed); when to ask is decided
@@ -178,6 +178,16 @@ impl Events {
     /// The connection is up, and requests can be written.
     pub fn connected(&self) {
         self.reporter.report(Input::Connected { stream: self.reporter.stream });
+    }
+
+    /// The first bytes of the server were read from the connection, be they a response or not: with HTTP/2, its settings. To be
+    /// reported once, also before [`connected`](Self::connected).
+    ///
+    /// The kernel of a frozen server accepts connections, so that only this tells it from one that has nothing to send. Without it
+    /// a stream counts as good when its first response has come; where none comes within the does-not-exist time, the connection is
+    /// given up as one to a frozen server. It is not needed where servers are polled.
+    pub fn alive(&self) {
+        self.reporter.report(Input::Alive { stream: self.reporter.stream });
     }
 
     /// The message that was to be sent was taken by the network.

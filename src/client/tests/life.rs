@@ -55,6 +55,7 @@ impl Network {
 
 impl Transport for Network {
     fn connect(&self, _: Target, events: Events) -> Box<dyn Connection> {
+        events.alive();
         events.connected();
         self.open.fetch_add(1, Ordering::Relaxed);
         self.events.lock().unwrap().push(events.clone());

@@ -219,6 +219,9 @@ impl Network {
         if self.peers[id].mood == Mood::Flapping {
             self.flap(id);
         }
+        if self.peers[id].mood != Mood::HalfOpen {
+            self.engine.handle_input(Input::Alive { stream }, self.now);
+        }
         self.engine.handle_input(Input::Connected { stream }, self.now);
     }
 

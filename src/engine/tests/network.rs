@@ -238,6 +238,7 @@ impl<E> Network<E> {
                 self.open =
                     Some(Open { stream, session, unread: VecDeque::new(), credit: 0, last: Vec::new() });
                 self.dialogue = Dialogue::default();
+                self.rig.engine.handle_input(Input::Alive { stream }, now);
                 self.rig.engine.handle_input(Input::Connected { stream }, now);
             }
             Happening::Sent(stream, request) => {

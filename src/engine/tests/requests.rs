@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::rig::{Full, Part, Rig, any, response};
+use super::rig::{Full, Part, Rig, any, delta_response, response, response_with_nonce};
 use crate::protocol::DisconnectKind;
 
 const NONE: Vec<String> = Vec::new();
@@ -341,16 +341,72 @@ fn b1_8_an_answer_to_a_repeated_response_lets_nothing_go_for_sure() {
 fn b1_8_an_answer_to_an_outdated_response_lets_nothing_go_for_sure() {
     let mut rig = Rig::new();
     let views = rig.open::<Full>(&["a", "b"]);
-    for version in ["1", "2", "3"] {
-        rig.receive(1, &response::<Full>(version, vec![any::<Full>("b", "bad")]));
-    }
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("b", "x")]));
+    rig.sent(1);
     rig.pass(Duration::from_millis(20));
-    let names = |said: &[String]| said[0].split(' ').take(4).collect::<Vec<_>>().join(" ");
-    rig.unwatch(views[0]);
-    assert_eq!(names(&rig.sent(1)), "send Full [b] /n2");
+    assert_eq!(rig.unwatch(views[0]), ["send Full [b] 1/n1"]);
+    // The server has sent 2 and 3 and so has dropped that.
+    rig.receive(1, &response::<Full>("2", vec![any::<Full>("b", "y")]));
+    rig.receive(1, &response::<Full>("3", vec![any::<Full>("b", "bad")]));
     rig.watch::<Full>("a");
-    // The server has sent 3 and so has dropped the answer to 2.
     rig.pass(Duration::from_secs(1));
-    assert_eq!(names(&rig.sent(1)), "send Full [b] /n3");
-    assert_eq!(rig.sent(1), ["send Full [a,b] /n3"]);
+    let names = |said: &[String]| said[0].split(' ').take(4).collect::<Vec<_>>().join(" ");
+    assert_eq!(names(&rig.sent(1)), "send Full [b] 2/n3");
+    // Nor may it have read names from the NACK.
+    assert_eq!(rig.sent(1), ["send Full [b] 2/n3"]);
+    assert_eq!(rig.sent(1), ["send Full [a,b] 2/n3"]);
+}
+
+/// R1: istiod and Consul read no names from a request with an error.
+#[test]
+fn a_nack_has_the_names_of_the_last_request_and_a_change_follows_it_at_once() {
+    let mut rig = Rig::new();
+    rig.open::<Full>(&["a"]);
+    rig.pass(Duration::from_millis(20));
+    for nonce in ["n1", "n2"] {
+        rig.receive(1, &response_with_nonce::<Full>(("1", nonce), vec![any::<Full>("a", "bad")]));
+        rig.sent(1);
+    }
+    let (_, said) = rig.watch::<Full>("b");
+    assert_eq!(said, [r#"send Full [a] /n2 INVALID_ARGUMENT: Full "a": text: it is bad"#]);
+    assert_eq!(rig.sent(1), ["send Full [a,b] /n2"]);
+    rig.sent(1);
+    assert_eq!(rig.pass(Duration::from_secs(14)), NONE, "the NACK is not written twice");
+}
+
+#[test]
+fn names_that_crossed_a_rejected_response_are_sent_once_more_behind_its_nack() {
+    let mut rig = Rig::new();
+    rig.open::<Full>(&["a"]);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.watch::<Full>("b").1, ["send Full [a,b] 1/n1"]);
+    rig.sent(1);
+    let said = rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "bad")]));
+    assert_eq!(said.last().unwrap(), r#"send Full [a,b] 1/n2 INVALID_ARGUMENT: Full "a": text: it is bad"#);
+    assert_eq!(rig.sent(1), ["send Full [a,b] 1/n2"]);
+    assert_eq!(rig.sent(1), NONE);
+    // Long after the change no response can have crossed it.
+    rig.receive(1, &response::<Full>("3", vec![any::<Full>("a", "x"), any::<Full>("b", "x")]));
+    rig.sent(1);
+    rig.pass(Duration::from_secs(20));
+    rig.receive(1, &response::<Full>("4", vec![any::<Full>("a", "bad again"), any::<Full>("b", "bad")]));
+    assert_eq!(rig.sent(1), NONE);
+}
+
+#[test]
+fn a_delta_nack_has_no_names_and_a_change_follows_it() {
+    let mut rig = Rig::delta();
+    rig.open::<Full>(&["a"]);
+    rig.receive_raw(1, delta_response::<Full>("n", &[("a", "1", Some("bad"))], &[]));
+    rig.watch::<Full>("b");
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.sent(1), ["send Full +b"]);
+    rig.sent(1);
+    rig.receive_raw(1, delta_response::<Full>("o", &[("b", "1", Some("bad"))], &[]));
+    let (_, said) = rig.watch::<Full>("c");
+    assert_eq!(said, NONE, "the NACK is on its way");
+    assert_eq!(rig.sent(1), NONE);
+    assert_eq!(rig.pass(Duration::from_millis(20)), ["send Full +c"]);
 }

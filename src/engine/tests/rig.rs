@@ -53,6 +53,14 @@ pub(super) fn response<T: Resource>(version: &str, resources: Vec<Any>) -> Disco
     }
 }
 
+/// A response with a nonce that is not made of its version.
+pub(super) fn response_with_nonce<T: Resource>(
+    (version, nonce): (&str, &str),
+    resources: Vec<Any>,
+) -> DiscoveryResponse {
+    DiscoveryResponse { nonce: nonce.into(), ..response::<T>(version, resources) }
+}
+
 /// The same response in the incremental variant, with the names of what is gone.
 pub(super) fn in_delta(response: &DiscoveryResponse, removed: &[&str]) -> Vec<u8> {
     let name = |any: &Any| crate::wire::string_field(&any.value, 1).unwrap().to_owned();
@@ -167,6 +175,7 @@ impl Rig {
 
     /// Connects, and takes the first request.
     pub(super) fn connect_and_take(&mut self, attempt: u64) -> DiscoveryRequest {
+        self.engine.handle_input(Input::Alive { stream: stream(attempt) }, self.now);
         self.engine.handle_input(Input::Connected { stream: stream(attempt) }, self.now);
         let mut outputs: Vec<_> = std::iter::from_fn(|| self.engine.poll_output()).collect();
         let Some(Output::Send { message, .. }) = outputs.pop() else { panic!("nothing is asked for") };
@@ -195,6 +204,13 @@ impl Rig {
     }
 
     pub(super) fn connect_to(&mut self, stream: StreamId) -> Vec<String> {
+        let said = self.input(Input::Alive { stream });
+        assert_eq!(said, [""; 0], "nothing follows from it before the connection is up");
+        self.connect_to_silence(stream)
+    }
+
+    /// The same with a connection of which nothing is read, as that to a frozen server.
+    pub(super) fn connect_to_silence(&mut self, stream: StreamId) -> Vec<String> {
         self.input(Input::Connected { stream })
     }
 

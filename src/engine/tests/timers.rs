@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::rig::{Full, Part, Rig, any, response};
+use super::rig::{Full, Part, Rig, any, response, response_with_nonce};
 use crate::{config::Server, protocol::DisconnectKind};
 
 const NONE: Vec<String> = Vec::new();
@@ -157,10 +157,15 @@ fn a_response_that_repeats_a_rejected_one_is_answered_with_growing_delays() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["a"]);
     let mut delays = Vec::new();
-    for version in 0..12 {
-        let said = rig.receive(1, &response::<Full>(&version.to_string(), vec![any::<Full>("a", "bad")]));
+    let resources = [any::<Full>("a", "bad"), any::<Full>("c", "bad"), any::<Full>("d", "good")];
+    for number in 0..12 {
+        let nonce = format!("n{number}");
+        // A server that iterates over a map sends them in another order each time.
+        let mut resources = resources.to_vec();
+        resources.rotate_left(number % 3);
+        let said = rig.receive(1, &response_with_nonce::<Full>(("1", &nonce), resources));
         let asked = rig.now;
-        let nack = |said: &[String]| said.iter().any(|said| said.contains(&format!("/n{version} INVALID")));
+        let nack = |said: &[String]| said.iter().any(|said| said.contains(&format!("/{nonce} INVALID")));
         if !nack(&said) {
             let (due, _) = rig.engine.poll_timeout().unwrap();
             assert!(nack(&rig.pass(due - asked)));
@@ -175,19 +180,30 @@ fn a_response_that_repeats_a_rejected_one_is_answered_with_growing_delays() {
 }
 
 #[test]
-fn a_request_that_is_written_meanwhile_carries_the_delayed_nack() {
+fn genuine_pushes_of_a_rejected_resource_are_answered_at_once() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["a"]);
-    for version in ["1", "2", "3"] {
-        rig.receive(1, &response::<Full>(version, vec![any::<Full>("a", "bad")]));
+    for version in 0..11 {
+        let said = rig.receive(1, &response::<Full>(&version.to_string(), vec![any::<Full>("a", "bad")]));
+        assert!(said.last().unwrap().contains("INVALID"), "{said:?}");
         rig.sent(1);
-        if version == "2" {
-            rig.pass(Duration::from_secs(1));
-            rig.sent(1);
-        }
     }
-    let (_, said) = rig.watch::<Full>("b");
-    assert_eq!(said, ["send Full [a,b] /n3 INVALID_ARGUMENT: Full \"a\": text: it is bad"]);
+    let said = rig.receive(1, &response::<Full>("11", vec![any::<Full>("a", "bad")]));
+    assert_eq!(said, ["read"], "the burst is over");
+    assert_eq!(rig.pass(Duration::from_secs(1)).len(), 1);
+}
+
+#[test]
+fn an_acceptable_response_is_answered_at_once_while_a_nack_is_held_back() {
+    let mut rig = Rig::new();
+    rig.open::<Full>(&["a"]);
+    for nonce in ["n1", "n2"] {
+        rig.receive(1, &response_with_nonce::<Full>(("1", nonce), vec![any::<Full>("a", "bad")]));
+        rig.sent(1);
+    }
+    let said = rig.receive(1, &response::<Full>("3", vec![any::<Full>("a", "good")]));
+    assert!(said[2].contains("/n2 INVALID"), "each response has its answer, in order: {said:?}");
+    assert_eq!(rig.sent(1), ["send Full [a] 3/n3"]);
 }
 
 #[test]

@@ -218,14 +218,54 @@ fn b2_8_a_heartbeat_that_comes_too_late_makes_the_name_asked_for_again() {
 
 #[test]
 fn a_heartbeat_that_comes_too_late_brings_nothing_back() {
-    in_both(|mut timed| {
-        timed.open::<Part>(&["a"]);
-        timed.accept::<Part>(&[whole("a", "1").ttl(30)]);
-        timed.pass(30);
-        assert_eq!(timed.accept::<Part>(&[heartbeat("a", "1").ttl(30)]), NONE);
-        assert_eq!(timed.accept::<Part>(&[heartbeat("z", "1").ttl(30)]), NONE, "nor what nobody asked for");
-        assert_eq!(timed.until_expiry(), None);
-    });
+    let mut timed = Timed::new(true);
+    timed.open::<Part>(&["a"]);
+    timed.accept::<Part>(&[whole("a", "1").ttl(30)]);
+    timed.pass(30);
+    assert_eq!(timed.accept::<Part>(&[heartbeat("a", "1").ttl(30)]), NONE);
+    assert_eq!(timed.accept::<Part>(&[heartbeat("z", "1").ttl(30)]), NONE, "nor what nobody asked for");
+    assert_eq!(timed.until_expiry(), None);
+}
+
+/// Number 4: in the state of the world there is no way to say on the stream that a resource has to be sent again.
+#[test]
+fn b1_20_a_heartbeat_of_what_has_expired_opens_another_stream_without_its_version() {
+    let mut timed = Timed::new(false);
+    timed.open::<Part>(&["a"]);
+    timed.accept::<Part>(&[whole("a", "1").ttl(30)]);
+    timed.pass(30);
+    let said = timed.tell::<Part>(&[heartbeat("a", "1").ttl(30)], &[]);
+    assert_eq!(said, ["disconnect 0.1", "connect 0.2"]);
+    timed.attempt += 1;
+    assert_eq!(timed.connect(), ["read", "send Part [a] / node"]);
+    // A server that never sends it again is not asked in a loop.
+    let said = timed.tell::<Part>(&[heartbeat("a", "1").ttl(30)], &[]);
+    assert_eq!(said, ["read", "send Part [a] /nonce3"], "nor is that version accepted");
+    assert_eq!(timed.accept::<Part>(&[whole("a", "1").ttl(30)]), ["#1 present 1 1"]);
+}
+
+/// Number 13.
+#[test]
+fn a_sotw_heartbeat_of_a_rejected_version_neither_accepts_it_nor_confirms_what_is_held() {
+    let mut timed = Timed::new(false);
+    timed.open::<Part>(&["a"]);
+    timed.accept::<Part>(&[whole("a", "1").ttl(30)]);
+    timed.tell::<Part>(&[whole("a", "bad").ttl(30)], &[]);
+    timed.rig.pass(Duration::from_secs(10));
+    let said = timed.tell::<Part>(&[heartbeat("a", "bad").ttl(30)], &[]);
+    assert_eq!(said.last().unwrap(), "send Part [a] 1/nonce3");
+    assert_eq!(timed.until_expiry(), Some(20));
+}
+
+/// Number 13.
+#[test]
+fn a_delta_heartbeat_of_a_rejected_version_without_ttl_deletes_nothing() {
+    let mut timed = Timed::new(true);
+    timed.open::<Part>(&["a"]);
+    timed.accept::<Part>(&[whole("a", "1")]);
+    timed.tell::<Part>(&[whole("a", "bad")], &[]);
+    assert_eq!(timed.accept::<Part>(&[heartbeat("a", "bad")]), NONE);
+    assert_eq!(published(timed.tell::<Part>(&[heartbeat("a", "9")], &[])), ["#1 absent NOT_FOUND"]);
 }
 
 #[test]

@@ -191,6 +191,7 @@ impl World {
                     false => Dialogue::Sotw(Session::new(settings)),
                 };
                 self.session = Some((stream, dialogue));
+                self.tell(|engine, now| engine.handle_input(Input::Alive { stream }, now));
                 self.tell(|engine, now| engine.handle_input(Input::Connected { stream }, now));
             }
             Output::Connect { stream, .. } => {

@@ -200,7 +200,7 @@ fn a_wildcard_that_could_not_be_ended_is_asked_for_again_on_a_new_stream() {
     rig.unwatch(all);
     rig.pass(Duration::from_millis(20));
     assert_eq!(rig.watch::<Full>("*").1, ["disconnect 0.1", "connect 0.2"]);
-    assert_eq!(rig.connect(2), ["read", "send Full [] 1/ node"]);
+    assert_eq!(rig.connect(2), ["read", "send Full [] / node"]);
 }
 
 /// The wildcard is not wanted any more, which cannot be said.

@@ -19,6 +19,12 @@ impl Machine {
         if channel.interest.name(sub) {
             channel.variant.on_named(&mut channel.interest, sub, now);
         }
+        if self.quarantine.is_held_back(ty)
+            && let Some(sub) = self.sub(ty, sub)
+        {
+            let entry = sub.entry;
+            self.events.push_back(Event::HeldBack(entry));
+        }
         self.proceed(now);
     }
 
@@ -119,19 +125,49 @@ impl Machine {
     /// What was held under a name is not any more, so that no version stands for it (B1.20).
     pub(crate) fn forget_version(&mut self, ty: TypeId, id: SubId) {
         let Some(channel) = self.channel(ty) else { return };
-        channel.variant.on_accepted(&Version::default());
+        channel.variant.forget_version();
         if let Some(sub) = channel.interest.get_mut(id) {
             sub.version = Version::default();
         }
     }
 
-    /// The server takes a name to be held that is not. Where names that are repeated are sent again, that is asked for (B2.8).
-    pub(crate) fn ask_again(&mut self, ty: TypeId, id: SubId, now: Instant) {
-        let is_delta = self.is_delta();
-        let Some(channel) = self.channel(ty).filter(|_| is_delta) else { return };
-        if channel.interest.get(id).is_some_and(|sub| sub.named) {
-            channel.variant.on_named(&mut channel.interest, id, now);
+    /// A resource that is subscribed to is not held any more, although the server takes it to be: the version of the type does
+    /// not stand for it.
+    pub(crate) fn on_dropped(&mut self, ty: TypeId) {
+        if let Some(channel) = self.channel(ty) {
+            channel.variant.on_dropped();
         }
+    }
+
+    /// What the version of a type stands for is not held any more, so that the server has to send everything again. True when
+    /// the version was told on this stream, which cannot be taken back.
+    pub(crate) fn forget_type_version(&mut self, ty: TypeId) -> bool {
+        self.channel(ty).is_some_and(|channel| channel.variant.forget_version())
+    }
+
+    /// The server takes a name to be held that is not. Where names that are repeated are sent again, that is asked for (B2.8).
+    /// In the other variant there is no way to say so on the stream, so that another one is opened, at most once in the
+    /// does-not-exist time.
+    pub(crate) fn ask_again(&mut self, ty: TypeId, id: SubId, now: Instant) {
+        let (is_delta, is_polled) = (self.is_delta(), self.contact().is_polled());
+        let length = self.resource_timeout();
+        let may_reopen = !is_polled && self.reopened_at.is_none_or(|at| at + length <= now);
+        let Some(channel) = self.channel(ty) else { return };
+        if is_delta {
+            if channel.interest.get(id).is_some_and(|sub| sub.named) {
+                channel.variant.on_named(&mut channel.interest, id, now);
+            }
+        } else if may_reopen {
+            channel.variant.forget_version();
+            self.reopened_at = Some(now);
+            self.reopen("the server confirms a resource that has expired", now);
+        }
+    }
+
+    /// Whether the last response of a type that was not a heartbeat had this version, and was rejected.
+    pub(crate) fn is_rejected(&self, ty: TypeId, version: &Version) -> bool {
+        let channel = self.types.get(ty.index()).and_then(Option::as_ref);
+        channel.is_some_and(|channel| channel.rejections.is_newest(version))
     }
 
     /// What is held under a name is a member here because another server, or nobody in a known version, has sent it: this

@@ -14,11 +14,11 @@ use tokio::{
 };
 use tonic::metadata::AsciiMetadataValue;
 
-use super::call::Outgoing;
+use super::{call::Outgoing, first_read::FirstRead};
 use crate::{
     config::Server,
     transport::{
-        Disconnect, DisconnectKind,
+        Disconnect, DisconnectKind, Events,
         socket::{Alpn, Credentials, Secured, explain, open},
     },
 };
@@ -30,6 +30,8 @@ pub(super) struct Dial<'a> {
     pub(super) keepalive: Duration,
     pub(super) keepalive_timeout: Duration,
     pub(super) connect_timeout: Duration,
+    /// Where the first read is reported.
+    pub(super) events: &'a Events,
     /// Where the tasks of the connection go.
     pub(super) tasks: Tasks,
 }
@@ -61,7 +63,7 @@ impl Dial<'_> {
         let secure = credentials.secure(io, &host);
         let Secured { io, .. } =
             self.bounded(begin, FROZEN, secure).await?.map_err(|e| self.unreachable(&*e))?;
-        let handshake = self.http2().handshake(TokioIo::new(io));
+        let handshake = self.http2().handshake(TokioIo::new(FirstRead::new(io, self.events.clone())));
         let (requests, connection) =
             self.bounded(begin, FROZEN, handshake).await?.map_err(|e| self.unreachable(&e))?;
         let end = tokio::spawn(connection);

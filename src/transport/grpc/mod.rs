@@ -16,6 +16,7 @@
 mod call;
 mod dial;
 mod failure;
+mod first_read;
 
 use std::{sync::Arc, time::Duration};
 
@@ -159,6 +160,7 @@ impl Attempt {
             keepalive: self.target.keepalive,
             keepalive_timeout: server.keepalive.map_or(self.settings.keepalive_timeout, |own| own.timeout),
             connect_timeout: self.settings.connect_timeout,
+            events: &self.events,
             tasks: self.tasks,
         };
         let link = dial.connect().await?;

@@ -126,6 +126,7 @@ async fn a_connection_cut_at_any_byte_gives_whole_messages_and_an_end() {
                         break;
                     }
                     Input::Connected { .. }
+                    | Input::Alive { .. }
                     | Input::RequestSent { .. }
                     | Input::Unchanged { .. }
                     | Input::Failed { .. }
@@ -315,8 +316,14 @@ impl Peer {
         assert!(matches!(soon(events.recv()).await, Some(Event::Opened { .. })));
     }
 
+    /// What is reported next, but that something was read, which may come before or after other things.
     async fn input(&mut self) -> Input {
-        soon(self.inputs.recv()).await.expect("an end comes before the channel is closed")
+        loop {
+            let input = soon(self.inputs.recv()).await.expect("an end comes before the channel is closed");
+            if !matches!(input, Input::Alive { .. }) {
+                return input;
+            }
+        }
     }
 
     async fn message(&mut self) -> Bytes {

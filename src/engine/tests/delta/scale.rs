@@ -71,6 +71,7 @@ impl World {
             world.rig.engine.subscribe(view, ResourceType::of::<Full>(), names, world.rig.now);
         }
         world.drain();
+        world.rig.engine.handle_input(Input::Alive { stream: world.stream }, world.rig.now);
         world.rig.engine.handle_input(Input::Connected { stream: world.stream }, world.rig.now);
         world.pass(Duration::from_secs(5));
         assert_eq!(world.rig.engine.counters().parsed, count as u64, "all are there");
@@ -120,6 +121,7 @@ impl World {
         self.stream.attempt += 1;
         self.session = DeltaSession::new(session::Settings::default());
         self.pass(Duration::from_secs(2));
+        self.rig.engine.handle_input(Input::Alive { stream: self.stream }, self.rig.now);
         self.rig.engine.handle_input(Input::Connected { stream: self.stream }, self.rig.now);
         self.pass(Duration::from_secs(30));
     }

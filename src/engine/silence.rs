@@ -1,0 +1,93 @@
+//! Servers that do not answer a type: for a while, or with the end of the stream.
+
+use std::time::Instant;
+
+use super::{
+    Engine,
+    failure::Failure,
+    members::{Key, Which},
+};
+use crate::{
+    cache::{Entry, Update},
+    error::{Blame, Code, Subject, WatchError},
+    protocol::{EntryId, ServerId, TypeId},
+    resource::Version,
+};
+
+impl Engine {
+    /// A server had the does-not-exist time to answer a wildcard, and sent nothing of the type. That proves nothing of its members:
+    /// it may have none, or take the client for one that gets none.
+    pub(super) fn on_all_timed_out(&mut self, server: ServerId, ty: TypeId) {
+        let peer = &self.servers[server.0 as usize];
+        let hint = match peer.machine.stream().has_answered() {
+            true => "; does it have any, and are they meant for this node?",
+            false => ", nor anything else; is it frozen, or does it not know this node?",
+        };
+        let message = format!("xDS server {} did not answer the wildcard in time{hint}", peer.machine.source());
+        self.warn_wildcards((server, ty), (Code::Unavailable, &message));
+    }
+
+    /// Streams to a server end with an error, and nothing of a type ever came on them.
+    pub(super) fn on_unanswered(&mut self, (server, ty): (ServerId, TypeId), now: Instant) {
+        let Some(failure) = self.why_unanswered(server, ty) else { return };
+        let is_waiting = |entry: &Entry| entry.ty == ty && entry.is_waiting() && !entry.views.is_empty();
+        let waiting = self.table.iter().filter(|(_, entry)| is_waiting(entry) && self.active_for(entry) == server);
+        let waiting: Vec<_> = waiting.map(|(id, _)| id).collect();
+        for id in waiting {
+            self.on_refused(id, &failure, now);
+        }
+        self.warn_wildcards((server, ty), (failure.code(), failure.message()));
+        self.flush();
+    }
+
+    /// A resource is watched whose type is held back at a server.
+    pub(super) fn on_held_back(&mut self, (server, id): (ServerId, EntryId), now: Instant) {
+        let Some(entry) = self.table.get(id).filter(|entry| entry.is_waiting()) else { return };
+        let (ty, active) = (entry.ty, self.active_for(entry));
+        if let Some(failure) = self.why_unanswered(server, ty).filter(|_| active == server) {
+            self.on_refused(id, &failure, now);
+        }
+    }
+
+    fn on_refused(&mut self, id: EntryId, failure: &Failure, now: Instant) {
+        let Some(entry) = self.table.get(id) else { return };
+        let error = failure.about(self.subject(entry));
+        let update = Update { version: Version::default(), at: now };
+        self.tell(id, |entry| entry.on_server_error(error, None, update));
+    }
+
+    fn why_unanswered(&self, server: ServerId, ty: TypeId) -> Option<Failure> {
+        let machine = &self.servers[server.0 as usize].machine;
+        let (reason, is_held_back) = machine.unanswered(ty)?;
+        Some(Failure::new(machine.contact(), reason).of_type(is_held_back))
+    }
+
+    /// A server has sent something of a type: it is not silent on its wildcard.
+    pub(super) fn collections_answered(&mut self, server: ServerId, ty: TypeId) {
+        let Some(key) = self.wildcard_at(server, ty) else { return };
+        if self.collections.get_mut(&key).is_some_and(|all| all.warning.take().is_some()) {
+            self.collections.touch(&key);
+        }
+    }
+
+    fn warn_wildcards(&mut self, (server, ty): (ServerId, TypeId), (code, message): (Code, &str)) {
+        let Some(key) = self.wildcard_at(server, ty) else { return };
+        let type_url = self.types[ty.index()].type_url();
+        let about = Subject { type_url, name: "*".into(), node: self.node_id.clone() };
+        let warning = WatchError::new(code, Blame::Peer, about, message);
+        let Some(all) = self.collections.get_mut(&key).filter(|all| !all.complete) else { return };
+        all.warning = Some(warning);
+        self.collections.touch(&key);
+        self.flush();
+    }
+
+    /// The wildcard of a type whose members a server decides on at the moment.
+    pub(super) fn wildcard_at(&self, server: ServerId, ty: TypeId) -> Option<Key> {
+        let mut groups = self.groups.with(server).into_iter();
+        groups.find_map(|group| {
+            let key = (group, ty, Which::All);
+            let is_active = self.groups.get(group).active() == server;
+            (is_active && self.collections.get(&key).is_some()).then_some(key)
+        })
+    }
+}

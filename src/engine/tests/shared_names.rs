@@ -1,0 +1,55 @@
+//! Names that one server is asked for on behalf of several authorities, and sends under a wildcard too.
+
+use std::time::Duration;
+
+use prost::Message;
+
+use super::rig::{Full, Rig, any, response, stream_to};
+use crate::{
+    config::{AuthorityBuilder, Bootstrap, Server},
+    protocol::{DisconnectKind, Settings},
+};
+
+const NAME: &str = "xdstp://a/test.Full/x";
+
+fn server(port: u16) -> crate::config::ServerBuilder {
+    Server::new(format!("127.0.0.1:{port}")).insecure()
+}
+
+/// Number 7.
+#[test]
+fn a_wildcard_has_a_member_that_is_watched_by_the_name_of_an_authority_with_the_same_server() {
+    let authority = AuthorityBuilder::default().server(server(1));
+    let bootstrap = Bootstrap::builder().server(server(1)).authority("a", authority).build().unwrap();
+    let mut rig = Rig::of(bootstrap, Settings::default());
+    rig.open::<Full>(&[NAME]);
+    rig.pass(Duration::from_millis(20));
+    rig.watch::<Full>("*");
+    rig.sent(1);
+    let said = rig.receive(1, &response::<Full>("1", vec![any::<Full>("m", "x"), any::<Full>(NAME, "x")]));
+    assert_eq!(said.last().unwrap(), &format!("#2 {{m: present 1 x, {NAME}: present 1 x}} complete"));
+    rig.sent(1);
+    let said = rig.receive(1, &response::<Full>("2", vec![any::<Full>("m", "x")]));
+    assert_eq!(said.last().unwrap(), "#2 {m: present 1 x} complete");
+}
+
+/// Number 11.
+#[test]
+fn a_name_that_the_fallback_sent_under_the_wildcard_of_others_is_there_at_once_and_asked_for() {
+    let authority = AuthorityBuilder::default().server(server(2)).server(server(1));
+    let bootstrap = Bootstrap::builder().server(server(1)).authority("a", authority).build().unwrap();
+    let mut rig = Rig::of(bootstrap, Settings::default());
+    rig.open::<Full>(&["*"]);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>(NAME, "x")]));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    rig.watch::<Full>(NAME);
+    let said = rig.disconnect_from(stream_to(1, 1), DisconnectKind::Unreachable);
+    assert!(said.contains(&"#2 present 1 x".to_owned()), "{said:?}");
+    assert!(said.contains(&format!("send Full [*,{NAME}] 1/n1")), "{said:?}");
+    rig.sent(1);
+    let changed = response::<Full>("2", vec![any::<Full>(NAME, "y")]);
+    let said = rig.receive_from(stream_to(0, 1), changed.encode_to_vec());
+    assert!(said.contains(&"#2 present 2 y".to_owned()), "{said:?}");
+    assert!(said.contains(&format!("#1 {{{NAME}: present 2 y}} complete")), "{said:?}");
+}

@@ -1,0 +1,159 @@
+//! Servers that accept connections or streams and do not answer: frozen ones, those that do not know a type, and those that have
+//! nothing for a wildcard.
+
+use std::time::Duration;
+
+use super::rig::{Full, Part, Rig, any, response, stream, stream_to};
+use crate::{
+    config::{Bootstrap, Server},
+    error::Code,
+    protocol::{DisconnectKind, Settings},
+};
+
+const NONE: [&str; 0] = [];
+
+const BROKEN: DisconnectKind = DisconnectKind::Failed(Code::Unavailable);
+
+/// A client with a fallback that has `a`, and whose connection to the first server broke.
+fn broken() -> Rig {
+    let servers = (1..=2).map(|port| Server::new(format!("127.0.0.1:{port}")).insecure());
+    let bootstrap = servers.fold(Bootstrap::builder(), |bootstrap, server| bootstrap.server(server));
+    let mut rig = Rig::of(bootstrap.build().unwrap(), Settings::default());
+    rig.open::<Full>(&["a"]);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    rig.sent(1);
+    assert_eq!(rig.disconnect(1, BROKEN), NONE);
+    assert_eq!(rig.pass(Duration::from_secs(5)), ["connect 0.2"]);
+    rig
+}
+
+/// R2: the kernel of a frozen server accepts connections.
+#[test]
+fn a57_a_stream_of_which_nothing_was_read_is_a_failure_when_it_ends() {
+    let mut rig = broken();
+    rig.connect_to_silence(stream(2));
+    rig.sent(2);
+    assert_eq!(rig.pass(Duration::from_secs(40)), NONE, "everything is held");
+    assert_eq!(rig.disconnect(2, BROKEN), ["#1 present 1 x (UNAVAILABLE)"]);
+}
+
+#[test]
+fn a57_a_stream_on_which_nothing_is_due_is_a_good_one_once_something_was_read() {
+    let mut rig = broken();
+    rig.connect(2);
+    rig.sent(2);
+    assert_eq!(rig.pass(Duration::from_secs(40)), NONE);
+    assert_eq!(rig.disconnect(2, BROKEN), NONE);
+}
+
+#[test]
+fn a57_5_a_frozen_server_is_left_for_the_fallback_and_says_nothing_of_what_exists() {
+    let mut rig = broken();
+    rig.connect_to_silence(stream(2));
+    rig.sent(2);
+    rig.watch::<Full>("b");
+    rig.pass(Duration::from_millis(20));
+    rig.sent(2);
+    assert_eq!(rig.pass(Duration::from_secs(15)), ["connect 1.1", "disconnect 0.2"]);
+    let said = rig.connect_to(stream_to(1, 1));
+    assert_eq!(said, ["read", "send Full [a,b] / node"]);
+}
+
+#[test]
+fn a57_5_without_a_fallback_a_frozen_server_is_unavailable() {
+    let mut rig = Rig::new();
+    rig.watch::<Full>("a");
+    rig.connect_to_silence(stream(1));
+    rig.sent(1);
+    assert_eq!(rig.pass(Duration::from_secs(15)), ["#1 absent UNAVAILABLE", "disconnect 0.1"]);
+}
+
+/// Number 20.
+#[test]
+fn streams_that_end_by_a_message_over_the_limit_are_made_ever_more_rarely() {
+    let mut rig = Rig::new();
+    rig.watch::<Full>("a");
+    let mut attempts = 0;
+    let until = rig.now + Duration::from_secs(60);
+    while rig.now < until {
+        attempts += 1;
+        rig.connect(attempts);
+        rig.sent(attempts);
+        rig.receive(attempts, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+        rig.disconnect(attempts, DisconnectKind::TooLarge { limit: 1 });
+        let (at, _) = rig.engine.poll_timeout().unwrap();
+        rig.pass(at - rig.now);
+    }
+    assert!(attempts < 12, "{attempts} streams in a minute");
+}
+
+/// R3: a server that ends the stream when it is asked for the type that is requested first.
+#[test]
+fn a_type_for_which_the_server_ends_the_stream_is_held_back_so_that_others_are_served() {
+    let mut rig = Rig::new();
+    rig.watch::<Part>("unknown");
+    rig.watch::<Full>("a");
+    let mut said = vec![];
+    let mut attempt = 1;
+    let mut seen = vec![];
+    let until = rig.now + Duration::from_secs(30);
+    said.extend(rig.connect(attempt));
+    while rig.now < until {
+        let request = said.iter().find(|said| said.starts_with("send")).cloned();
+        seen.extend(said.drain(..).filter(|said| said.starts_with('#')));
+        said = match request {
+            Some(request) if request.starts_with("send Part") => {
+                let mut said = rig.disconnect(attempt, DisconnectKind::Failed(Code::Unimplemented));
+                while !said.iter().any(|said| said.starts_with("connect")) {
+                    let (at, _) = rig.engine.poll_timeout().unwrap();
+                    said.extend(rig.pass(at.saturating_duration_since(rig.now)));
+                }
+                attempt += 1;
+                said.extend(rig.connect(attempt));
+                said
+            }
+            Some(request) if request.contains(" / ") || request.ends_with(" /") => {
+                let mut said = rig.sent(attempt);
+                said.extend(rig.receive(attempt, &response::<Full>("1", vec![any::<Full>("a", "x")])));
+                said
+            }
+            Some(_) => rig.sent(attempt),
+            None => rig.pass(Duration::from_millis(100)),
+        };
+    }
+    assert!(seen.contains(&"#2 present 1 x".to_owned()), "{seen:?}");
+    assert!(attempt < 8, "{attempt} streams in half a minute");
+    assert_eq!(rig.watch::<Part>("other").1, ["#3 absent UNAVAILABLE"], "of a type that is held back");
+    assert!(seen.iter().any(|seen| seen == "#1 absent UNAVAILABLE"), "{seen:?}");
+}
+
+/// R5.
+#[test]
+fn a_wildcard_that_is_answered_without_members_is_complete_and_empty_at_once() {
+    for delta in [false, true] {
+        let mut rig = if delta { Rig::delta() } else { Rig::new() };
+        rig.open::<Full>(&["*"]);
+        let said = match delta {
+            true => rig.receive_raw(1, super::rig::delta_response::<Full>("n", &[], &[])),
+            false => rig.receive(1, &response::<Full>("1", vec![])),
+        };
+        assert_eq!(said.last().unwrap(), "#1 {} complete");
+    }
+}
+
+/// R5 and number 24.
+#[test]
+fn a_wildcard_that_is_not_answered_has_a_warning_until_it_is() {
+    for delta in [false, true] {
+        let mut rig = if delta { Rig::delta() } else { Rig::new() };
+        rig.open::<Full>(&["*"]);
+        assert_eq!(rig.pass(Duration::from_millis(14_999)), NONE);
+        assert_eq!(rig.pass(Duration::from_millis(1)), ["#1 {} incomplete (UNAVAILABLE)"]);
+        assert_eq!(rig.pass(Duration::from_secs(600)), NONE);
+        let said = match delta {
+            true => rig.receive_raw(1, super::rig::delta_response::<Full>("n", &[("a", "1", Some("x"))], &[])),
+            false => rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")])),
+        };
+        assert_eq!(said.last().unwrap(), "#1 {a: present 1 x} complete");
+    }
+}

@@ -1,0 +1,145 @@
+//! Which version of a type a server is told at the beginning of a stream (B1.6): one whose resources are held, since servers may
+//! skip what they take to be known (go-control-plane does for wildcards).
+
+use std::time::Duration;
+
+use prost::Message;
+
+use super::rig::{Full, Part, Rig, any, response, stream_to};
+use crate::{
+    config::{Bootstrap, Server},
+    protocol::{DisconnectKind, Settings},
+};
+
+const NONE: [&str; 0] = [];
+
+/// The stream ends, and the next one begins: its first request.
+fn reconnect(rig: &mut Rig, attempt: u64) -> String {
+    rig.disconnect(attempt, DisconnectKind::Closed);
+    rig.pass(Duration::from_secs(5));
+    rig.connect(attempt + 1).pop().unwrap()
+}
+
+#[test]
+fn b1_6_a_version_whose_resources_are_all_held_is_told() {
+    let mut rig = Rig::new();
+    rig.open::<Full>(&["a", "b"]);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x"), any::<Full>("b", "x")]));
+    rig.sent(1);
+    assert_eq!(reconnect(&mut rig, 1), "send Full [a,b] 1/ node");
+}
+
+#[test]
+fn b1_6_a_version_is_not_told_with_a_name_that_it_did_not_bring() {
+    let mut rig = Rig::new();
+    rig.open::<Part>(&["a"]);
+    rig.receive(1, &response::<Part>("1", vec![any::<Part>("a", "x")]));
+    rig.sent(1);
+    rig.disconnect(1, DisconnectKind::Closed);
+    rig.watch::<Part>("b");
+    rig.pass(Duration::from_secs(5));
+    assert_eq!(rig.connect(2), ["read", "send Part [a,b] / node"]);
+}
+
+#[test]
+fn b1_6_a_name_that_is_watched_again_after_the_idle_time_is_asked_for_without_a_version() {
+    let mut rig = Rig::new();
+    let views = rig.open::<Part>(&["a"]);
+    rig.receive(1, &response::<Part>("1", vec![any::<Part>("a", "x")]));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    rig.unwatch(views[0]);
+    rig.sent(1);
+    assert_eq!(rig.pass(Duration::from_secs(33)), ["disconnect 0.1"]);
+    assert_eq!(rig.watch::<Part>("a").1, ["connect 0.2"]);
+    assert_eq!(rig.connect(2), ["read", "send Part [a] / node"]);
+}
+
+#[test]
+fn b1_6_a_wildcard_that_is_watched_again_after_the_idle_time_is_asked_for_without_a_version() {
+    let mut rig = Rig::new();
+    let views = rig.open::<Full>(&["*"]);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    rig.unwatch(views[0]);
+    assert_eq!(rig.pass(Duration::from_secs(33)), ["disconnect 0.1"]);
+    assert_eq!(rig.watch::<Full>("*").1, ["connect 0.2"]);
+    assert_eq!(rig.connect(2), ["read", "send Full [] / node"]);
+}
+
+#[test]
+fn b1_6_a_version_of_named_resources_is_not_told_with_a_wildcard() {
+    let mut rig = Rig::new();
+    rig.open::<Full>(&["a"]);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    rig.sent(1);
+    rig.disconnect(1, DisconnectKind::Closed);
+    rig.watch::<Full>("*");
+    rig.pass(Duration::from_secs(5));
+    assert_eq!(rig.connect(2), ["read", "send Full [*,a] / node"]);
+}
+
+#[test]
+fn b1_6_the_version_of_a_wildcard_is_told_after_a_reconnect() {
+    let mut rig = Rig::new();
+    rig.open::<Full>(&["*"]);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    rig.sent(1);
+    assert_eq!(reconnect(&mut rig, 1), "send Full [] 1/ node");
+}
+
+#[test]
+fn b1_6_a_resource_that_a_rejection_has_dropped_is_not_claimed() {
+    let server = Server::new("127.0.0.1:1").insecure().features(["fail_on_data_errors"]);
+    let mut rig = Rig::with(server);
+    rig.open::<Full>(&["*"]);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x"), any::<Full>("b", "x")]));
+    rig.sent(1);
+    rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "bad"), any::<Full>("b", "x")]));
+    rig.sent(1);
+    assert_eq!(reconnect(&mut rig, 1), "send Full [] / node");
+}
+
+#[test]
+fn a_primary_that_comes_back_is_told_no_version_so_that_its_answer_ends_the_fallback() {
+    let servers = (1..=2).map(|port| Server::new(format!("127.0.0.1:{port}")).insecure());
+    let bootstrap = servers.fold(Bootstrap::builder(), |bootstrap, server| bootstrap.server(server));
+    let mut rig = Rig::of(bootstrap.build().unwrap(), Settings::default());
+    rig.open::<Full>(&["a"]);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    rig.sent(1);
+    rig.disconnect(1, DisconnectKind::Unreachable);
+    assert!(rig.watch::<Full>("b").1.contains(&"connect 1.1".to_owned()));
+    let fallback = stream_to(1, 1);
+    rig.connect_to(fallback);
+    rig.sent_to(fallback);
+    let both = response::<Full>("f", vec![any::<Full>("a", "f"), any::<Full>("b", "f")]);
+    rig.receive_from(fallback, both.encode_to_vec());
+    rig.sent_to(fallback);
+    assert_eq!(rig.pass(Duration::from_secs(2)), ["connect 0.2"]);
+    assert_eq!(rig.connect(2), ["read", "send Full [a,b] / node"]);
+    rig.sent(2);
+    let said = rig.receive(2, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    assert!(said.contains(&"disconnect 1.1".to_owned()), "{said:?}");
+    assert_eq!(rig.pass(Duration::from_secs(1)), NONE);
+}
+
+/// Number 12.
+#[test]
+fn b2_31_the_version_of_a_delta_response_does_not_stand_in_for_that_of_a_resource() {
+    use crate::pb::envoy::service::discovery::v3::{DeltaDiscoveryResponse, Resource};
+    let mut rig = Rig::delta();
+    rig.open::<Full>(&["a"]);
+    let resource = Resource { name: "a".into(), resource: Some(any::<Full>("a", "x")), ..Resource::default() };
+    let response = DeltaDiscoveryResponse {
+        system_version_info: "7".into(),
+        resources: vec![resource],
+        nonce: "n".into(),
+        type_url: "type.googleapis.com/test.Full".into(),
+        ..DeltaDiscoveryResponse::default()
+    };
+    assert_eq!(rig.receive_raw(1, response.encode_to_vec())[0], "#1 present  x");
+    rig.sent(1);
+    assert_eq!(reconnect(&mut rig, 1), "send Full +a node");
+}

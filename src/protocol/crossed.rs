@@ -1,0 +1,88 @@
+use std::time::{Duration, Instant};
+
+/// Names of a request that may have crossed a response, so that the server may not know them.
+///
+/// A server may drop a request with an outdated nonce (B1.8). The answer to the response that it has sent instead repeats the
+/// names; but where that is a NACK, some servers read none from it (istiod, Consul). Then they are sent once more behind it.
+#[derive(Debug, Default)]
+pub(crate) struct Crossed {
+    request: Option<Request>,
+}
+
+/// The last request that was not a NACK, since names were changed.
+#[derive(Debug)]
+struct Request {
+    nonce: String,
+    at: Instant,
+    /// How often the names may be repeated.
+    left: u8,
+}
+
+impl Crossed {
+    /// A request that is not a NACK was written: it was a change, a repetition, or neither.
+    pub(crate) fn on_written(&mut self, (is_change, is_repeated): (bool, bool), nonce: &str, now: Instant) {
+        match &mut self.request {
+            Some(request) if !is_change => {
+                nonce.clone_into(&mut request.nonce);
+                request.at = now;
+                request.left -= u8::from(is_repeated).min(request.left);
+            }
+            request if is_change => {
+                *request = Some(Request { nonce: nonce.to_owned(), at: now, left: REPETITIONS });
+            }
+            Some(_) | None => {}
+        }
+    }
+
+    /// A response came. It has crossed nothing if the request was written longer than `doubt` ago.
+    pub(crate) fn on_response(&mut self, doubt: Duration, now: Instant) {
+        if self.request.as_ref().is_some_and(|request| request.at + doubt <= now) {
+            self.request = None;
+        }
+    }
+
+    /// Whether the response with this nonce, which was rejected, may have been on its way when the names were changed.
+    pub(crate) fn is_crossed_by(&self, nonce: &str) -> bool {
+        self.request.as_ref().is_some_and(|request| request.left > 0 && request.nonce != nonce)
+    }
+}
+
+/// A server that answers each repetition with what is rejected again ends nothing by that.
+const REPETITIONS: u8 = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOUBT: Duration = Duration::from_secs(15);
+
+    #[test]
+    fn a_change_is_in_doubt_until_no_response_can_have_crossed_it() {
+        let now = Instant::now();
+        let mut crossed = Crossed::default();
+        assert!(!crossed.is_crossed_by("1"), "nothing was changed");
+        crossed.on_written((true, false), "1", now);
+        assert!(!crossed.is_crossed_by("1"), "the server had sent nothing newer");
+        crossed.on_response(DOUBT, now);
+        assert!(crossed.is_crossed_by("2"));
+        crossed.on_response(DOUBT, now + DOUBT);
+        assert!(!crossed.is_crossed_by("2"));
+    }
+
+    #[test]
+    fn names_are_repeated_a_few_times_for_each_change() {
+        let now = Instant::now();
+        let mut crossed = Crossed::default();
+        crossed.on_written((true, false), "0", now);
+        let mut repetitions = 0;
+        for nonce in (1..100).map(|nonce: u32| nonce.to_string()) {
+            if crossed.is_crossed_by(&nonce) {
+                crossed.on_written((false, true), &nonce, now);
+                repetitions += 1;
+            }
+        }
+        assert_eq!(repetitions, REPETITIONS);
+        crossed.on_written((true, false), "100", now);
+        assert!(crossed.is_crossed_by("101"));
+    }
+}

@@ -1,0 +1,72 @@
+//! Servers that accept a stream and do not answer: with nothing at all, nothing of a type, or nothing but errors.
+
+use std::time::Instant;
+
+use tracing::warn;
+
+use super::Machine;
+use crate::protocol::{
+    channel::is_awaited,
+    event::Event,
+    id::TypeId,
+    input::{Disconnect, DisconnectKind},
+    quarantine::Ended,
+};
+
+impl Machine {
+    /// Whether the server owes something that was asked for and is not held.
+    pub(super) fn is_owed(&self) -> bool {
+        self.types.iter().flatten().any(|channel| channel.interest.is_owed_something())
+    }
+
+    /// Whether the does-not-exist time of something is over without anything that was read from the connection. That says nothing of
+    /// the resource: a frozen server's kernel accepts connections.
+    pub(super) fn has_waited_for_nobody(&mut self, now: Instant) -> bool {
+        if self.contact.is_polled() || self.stream.as_open().is_none() || self.stream.is_alive() {
+            return false;
+        }
+        self.waiting.settle(|wait| is_awaited(&self.types, wait));
+        let wildcards = self.types.iter().flatten().filter_map(|channel| channel.all_until);
+        wildcards.chain(self.waiting.next()).any(|at| at <= now)
+    }
+
+    /// Closes a stream on which nothing was read, as if the server had.
+    pub(super) fn give_up(&mut self, now: Instant) {
+        let stream = self.stream.id();
+        let why = "it accepted the connection and has sent nothing, as a frozen server does";
+        self.outputs.push_back(super::Output::Disconnect { stream });
+        self.on_disconnected(Disconnect::new(DisconnectKind::Unreachable, why), now);
+    }
+
+    /// Wildcards that were not answered in time.
+    pub(super) fn time_out_wildcards(&mut self, now: Instant) {
+        for (index, channel) in self.types.iter_mut().enumerate() {
+            let Some(channel) = channel.as_mut().filter(|c| c.all_until.is_some_and(|at| at <= now)) else {
+                continue;
+            };
+            channel.all_until = None;
+            self.events.push_back(Event::AllTimedOut(TypeId(index as u16)));
+        }
+    }
+
+    /// Types that were never answered on several streams that ended with an error have that error.
+    pub(super) fn on_unanswered(&mut self, ended: Ended, reason: &Disconnect) {
+        let Ended::Unanswered(types) = ended else { return };
+        for ty in types {
+            let is_held_back = self.quarantine.is_held_back(ty);
+            let Some(channel) = self.types.get_mut(ty.index()).and_then(Option::as_mut) else { continue };
+            let (type_url, server) = (channel.type_url, self.contact.source());
+            if channel.unanswered.as_ref() != Some(reason) || is_held_back {
+                warn!(%server, type_url, reason = reason.message, is_held_back, "streams end without an answer to a type");
+            }
+            channel.unanswered = Some(reason.clone());
+            self.events.push_back(Event::Unanswered(ty));
+        }
+    }
+
+    /// Why streams ended on which a type was asked for, if nothing of it ever came; and whether it is held back for that.
+    pub(crate) fn unanswered(&self, ty: TypeId) -> Option<(&Disconnect, bool)> {
+        let channel = self.types.get(ty.index())?.as_ref()?;
+        Some((channel.unanswered.as_ref()?, self.quarantine.is_held_back(ty)))
+    }
+}

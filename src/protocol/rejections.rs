@@ -1,0 +1,199 @@
+//! How soon a rejected response is answered: some servers answer each NACK with the same resources again.
+
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
+
+use super::backoff::Backoff;
+use crate::resource::Version;
+
+/// The responses of one type that were rejected lately.
+///
+/// | a rejected response with | is answered |
+/// |---|---|
+/// | a version and resources that are both new | at once |
+/// | the version *and* the resources of one that was rejected before, in any order | after a delay that grows up to 10 s |
+/// | the same resources under another version, or other resources under the same version | at once, up to ten in a burst and then one a second |
+#[derive(Debug, Default)]
+pub(crate) struct Rejections {
+    /// The newest last.
+    recent: VecDeque<Rejected>,
+    burst: Burst,
+    /// The version of the last response, if it was rejected.
+    newest: Option<Version>,
+}
+
+/// A response, as far as repetitions of it are told by.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Fingerprint {
+    pub(crate) version: Version,
+    /// A digest of the resources that does not depend on their order.
+    pub(crate) contents: u64,
+}
+
+#[derive(Debug)]
+struct Rejected {
+    response: Fingerprint,
+    backoff: Backoff,
+    /// When it was answered last, or is going to be.
+    answered_at: Instant,
+    /// A response was accepted since.
+    is_followed: bool,
+}
+
+/// Ten at once, and one a second after that.
+#[derive(Debug, Default)]
+struct Burst {
+    /// When all of it is available again.
+    full_at: Option<Instant>,
+}
+
+impl Rejections {
+    /// A response was rejected: gives how long to wait with the answer.
+    pub(crate) fn on_rejected(
+        &mut self,
+        response: Fingerprint,
+        now: Instant,
+        random: &mut fastrand::Rng,
+    ) -> Duration {
+        self.recent.retain(|rejected| !rejected.is_over(now));
+        self.newest = Some(response.version.clone());
+        let known = self.recent.iter_mut().find(|rejected| rejected.response == response);
+        if let Some(rejected) = known {
+            let delay = rejected.backoff.next(random);
+            (rejected.answered_at, rejected.is_followed) = (now + delay, false);
+            return delay;
+        }
+        let is_alike = |rejected: &Rejected| {
+            rejected.response.contents == response.contents || rejected.response.version == response.version
+        };
+        let delay = match self.recent.iter().any(is_alike) {
+            true => self.burst.take(now),
+            false => Duration::ZERO,
+        };
+        if self.recent.len() == REMEMBERED {
+            self.recent.pop_front();
+        }
+        let backoff = Backoff::for_rejections(now);
+        self.recent.push_back(Rejected { response, backoff, answered_at: now + delay, is_followed: false });
+        delay
+    }
+
+    /// A response was accepted.
+    pub(crate) fn on_accepted(&mut self) {
+        self.newest = None;
+        self.recent.iter_mut().for_each(|rejected| rejected.is_followed = true);
+    }
+
+    /// Whether the newest response that was not a heartbeat had this version and was rejected.
+    pub(crate) fn is_newest(&self, version: &Version) -> bool {
+        self.newest.as_ref() == Some(version)
+    }
+}
+
+impl Rejected {
+    /// Whether the same response would be another push, not an answer to the NACK.
+    fn is_over(&self, now: Instant) -> bool {
+        let memory = if self.is_followed { MEMORY_AFTER_ACCEPTANCE } else { MEMORY };
+        self.answered_at + memory <= now
+    }
+}
+
+impl Burst {
+    /// How long to wait for the next of them.
+    fn take(&mut self, now: Instant) -> Duration {
+        let full_at = self.full_at.map_or(now, |at| at.max(now));
+        self.full_at = Some(full_at + REFILL);
+        full_at.saturating_duration_since(now).saturating_sub(REFILL * (BURST - 1))
+    }
+}
+
+/// How many rejected responses are remembered: a server may split one change over several.
+const REMEMBERED: usize = 8;
+
+/// For how long after its answer a rejected response is remembered.
+const MEMORY: Duration = Duration::from_secs(30);
+
+/// The same when a response was accepted since: a server that answers a NACK does so at once, while an operator who takes
+/// back a good change needs longer.
+const MEMORY_AFTER_ACCEPTANCE: Duration = Duration::from_secs(1);
+
+const BURST: u32 = 10;
+
+const REFILL: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Rig {
+        rejections: Rejections,
+        random: fastrand::Rng,
+        now: Instant,
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            Self {
+                rejections: Rejections::default(),
+                random: fastrand::Rng::with_seed(3),
+                now: Instant::now(),
+            }
+        }
+
+        fn reject(&mut self, version: &str, contents: u64) -> Duration {
+            let response = Fingerprint { version: version.into(), contents };
+            self.rejections.on_rejected(response, self.now, &mut self.random)
+        }
+    }
+
+    #[test]
+    fn a_repeated_response_waits_longer_each_time_and_a_new_one_does_not_wait() {
+        let mut rig = Rig::new();
+        assert_eq!(rig.reject("1", 1), Duration::ZERO);
+        let mut last = Duration::ZERO;
+        for _ in 0..5 {
+            let delay = rig.reject("1", 1);
+            assert!(delay > last, "{delay:?} after {last:?}");
+            last = delay;
+            rig.now += delay;
+        }
+        assert_eq!(rig.reject("2", 2), Duration::ZERO);
+        assert!(rig.reject("1", 1) > last, "another rejected response in between changes nothing");
+    }
+
+    #[test]
+    fn the_same_resources_under_other_versions_are_answered_at_once_ten_times_and_then_once_a_second() {
+        let mut rig = Rig::new();
+        let delays: Vec<_> = (0..14).map(|version| rig.reject(&version.to_string(), 1).as_secs()).collect();
+        assert_eq!(delays, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3]);
+        rig.now += Duration::from_secs(60);
+        assert_eq!(rig.reject("15", 1), Duration::ZERO);
+    }
+
+    #[test]
+    fn a_change_split_over_a_good_and_a_bad_response_is_paced_although_the_good_one_is_accepted() {
+        let mut rig = Rig::new();
+        let mut answers = 0;
+        let until = rig.now + Duration::from_secs(60);
+        while rig.now < until {
+            let delay = rig.reject("1", 1);
+            rig.now += delay + Duration::from_millis(1);
+            rig.rejections.on_accepted();
+            answers += 1;
+        }
+        assert!(answers < 15, "{answers} NACKs in a minute");
+        rig.now += Duration::from_secs(2);
+        assert_eq!(rig.reject("1", 1), Duration::ZERO, "a push of its own is answered at once");
+    }
+
+    #[test]
+    fn the_version_of_a_rejected_response_is_known_until_one_is_accepted() {
+        let mut rig = Rig::new();
+        rig.reject("1", 1);
+        assert!(rig.rejections.is_newest(&"1".into()) && !rig.rejections.is_newest(&"0".into()));
+        rig.rejections.on_accepted();
+        assert!(!rig.rejections.is_newest(&"1".into()));
+    }
+}
