@@ -2,7 +2,7 @@ use std::{fmt::Display, time::Instant};
 
 use super::Engine;
 use crate::{
-    cache::Update,
+    cache::{Entry, Update},
     config::ConfigSource,
     error::{Blame, Code, Subject, WatchError},
     protocol::{Contact, Disconnect, DisconnectKind, EntryId, ServerId},
@@ -188,10 +188,7 @@ impl Engine {
                 true => (Code::Unavailable, ""),
                 false => (Code::NotFound, "does not exist: "),
             };
-            let hint = match peer.machine.stream().has_answered() {
-                true => "; is the name right, and meant for this node?",
-                false => ", nor anything else; is it frozen, or does it not know this node?",
-            };
+            let hint = self.timeout_hint(server, entry);
             (code, format!("{prefix}xDS server {uri} did not send it in time{hint}"))
         };
         let error = WatchError::new(code, Blame::Peer, self.subject(entry), message);
@@ -207,4 +204,26 @@ impl Engine {
             self.dismiss(id);
         }
     }
+
+    /// What an operator should look at when a server has not sent a resource in time.
+    fn timeout_hint(&self, server: ServerId, entry: &Entry) -> &'static str {
+        let machine = &self.servers[server.0 as usize].machine;
+        if !machine.stream().has_answered() {
+            return ", nor anything else; is it frozen, or does it not know this node?";
+        }
+        let is_sotw = !machine.is_delta() && !machine.contact().is_polled();
+        let is_full_state = self.types[entry.ty.index()].full_state();
+        let is_unanswered =
+            || entry.places.at(server).is_some_and(|sub| machine.is_unanswered(entry.ty, sub));
+        if is_sotw && !is_full_state && is_unanswered() {
+            return ALL_NAMES_HINT;
+        }
+        "; is the name right, and meant for this node?"
+    }
 }
+
+/// go-control-plane in ADS mode leaves a request unanswered until it names all resources of the type in its snapshot, except
+/// in the incremental variant.
+const ALL_NAMES_HINT: &str = ", nor anything else of this type; is the name right, and meant for this node, or does the \
+    server answer only requests that name all resources of a type, as go-control-plane does in ADS mode (watch all of them, \
+    or use the incremental variant, api_type AGGREGATED_DELTA_GRPC)?";

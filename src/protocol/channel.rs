@@ -28,6 +28,8 @@ pub(crate) struct Channel {
     pub(crate) all_until: Option<Instant>,
     /// Why streams ended on which the type was asked for, if nothing of it ever came.
     pub(crate) unanswered: Option<Disconnect>,
+    /// The number of the does-not-exist timer that was started last when the last response came.
+    pub(crate) answered_timer: u32,
 }
 
 impl Channel {
@@ -54,6 +56,7 @@ impl Channel {
             rejections: Rejections::default(),
             all_until: None,
             unanswered: None,
+            answered_timer: 0,
         }
     }
 

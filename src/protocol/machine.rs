@@ -87,6 +87,13 @@ impl Machine {
         self.types.get(ty.index())?.as_ref()?.interest.get(id)
     }
 
+    /// Whether no response of its type came since a name was asked for, whose does-not-exist timer then began.
+    pub(crate) fn is_unanswered(&self, ty: TypeId, id: SubId) -> bool {
+        let channel = self.types.get(ty.index()).and_then(Option::as_ref);
+        let timer = channel.and_then(|channel| Some(channel.interest.get(id)?.timer));
+        timer.zip(channel).is_some_and(|(timer, channel)| timer > channel.answered_timer)
+    }
+
     /// The names of a type, if any was ever wanted.
     pub(crate) fn interest(&mut self, ty: TypeId) -> Option<&mut Interest> {
         Some(&mut self.channel(ty)?.interest)
@@ -167,6 +174,7 @@ impl Machine {
             nonce = envelope.nonce(), resources = envelope.len(), bytes = envelope.size(), "received"
         );
         channel.variant.on_response(now);
+        channel.answered_timer = self.waiting.last();
         (channel.all_until, channel.unanswered) = (None, None);
         let ty = TypeId(index as u16);
         self.quarantine.on_response(ty);

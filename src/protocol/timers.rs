@@ -53,6 +53,11 @@ impl Waiting {
         sub.timer = self.last;
     }
 
+    /// The number of the timers that were started last; 0 if none were.
+    pub(crate) fn last(&self) -> u32 {
+        self.last
+    }
+
     /// Forgets all: the stream broke.
     pub(crate) fn clear(&mut self) {
         self.queue.clear();

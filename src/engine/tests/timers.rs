@@ -2,8 +2,12 @@
 
 use std::time::Duration;
 
-use super::rig::{Full, Part, Rig, any, response, response_with_nonce};
-use crate::{config::Server, protocol::DisconnectKind};
+use super::rig::{Full, Part, Rig, any, delta_response, response, response_with_nonce};
+use crate::{
+    config::Server,
+    observed::Observed,
+    protocol::{DisconnectKind, Output},
+};
 
 const NONE: Vec<String> = Vec::new();
 
@@ -136,6 +140,65 @@ fn a_response_that_is_being_worked_off_wins_over_the_timer() {
     let said = rig.pass(Duration::from_secs(1));
     assert!(!said.iter().any(|said| said.contains("absent")), "nothing that came is given up");
     assert_eq!(said.last().map(|said| said.starts_with("send Part [r00000,")), Some(true));
+}
+
+/// What is wrong with resources that are given up in a while, as an operator reads it.
+fn reasons(rig: &mut Rig, time: Duration) -> Vec<String> {
+    rig.now += time;
+    rig.engine.handle_timeout(rig.now);
+    let outputs = std::iter::from_fn(|| rig.engine.poll_output());
+    let reason = |output| {
+        let Output::Notify { observed, .. } = output else { return None };
+        let part = observed.downcast_ref::<Observed<Part>>().and_then(|seen| seen.error().cloned());
+        part.or_else(|| observed.downcast_ref::<Observed<Full>>()?.error().cloned())
+    };
+    outputs.filter_map(reason).map(|error| format!("{}: {}", error.code(), error.reason())).collect()
+}
+
+const IN_TIME: &str = "NOT_FOUND: does not exist: xDS server 127.0.0.1:1 did not send it in time";
+const USUAL: &str = "; is the name right, and meant for this node?";
+
+#[test]
+fn a_type_without_any_response_hints_at_servers_that_want_all_names() {
+    let mut rig = Rig::new();
+    rig.open::<Full>(&["a", "b"]);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    rig.sent(1);
+    let (p, _) = rig.watch::<Part>("p");
+    rig.sent(1);
+    let said = reasons(&mut rig, Duration::from_secs(15));
+    assert_eq!(said.len(), 2);
+    assert_eq!(said[0], format!("{IN_TIME}{USUAL}"), "each response has all of its type");
+    assert!(said[1].starts_with(&format!("{IN_TIME}, nor anything else of this type; is the name right")));
+    let hint = "only requests that name all resources of a type, as go-control-plane does in ADS mode";
+    assert!(said[1].contains(hint) && said[1].contains("api_type AGGREGATED_DELTA_GRPC"), "{said:?}");
+
+    // It answers when there is nothing else, and no more when there is.
+    rig.receive(1, &response::<Part>("1", vec![any::<Part>("p", "x")]));
+    rig.sent(1);
+    rig.pass(Duration::from_secs(1));
+    rig.watch::<Part>("q");
+    rig.sent(1);
+    let said = reasons(&mut rig, Duration::from_secs(15));
+    assert!(said.len() == 1 && said[0].contains(hint), "{said:?}");
+    rig.unwatch(p);
+}
+
+#[test]
+fn a_type_with_a_response_has_the_usual_hint_and_so_has_the_incremental_variant() {
+    let mut rig = Rig::new();
+    rig.open::<Part>(&["p", "q"]);
+    rig.pass(Duration::from_millis(1));
+    rig.receive(1, &response::<Part>("1", vec![any::<Part>("p", "x")]));
+    rig.sent(1);
+    // Timers may be late, too.
+    assert_eq!(reasons(&mut rig, Duration::from_secs(20)), [format!("{IN_TIME}{USUAL}")]);
+    let mut rig = Rig::delta();
+    rig.open::<Full>(&["a"]);
+    rig.watch::<Part>("p");
+    rig.sent(1);
+    rig.receive_raw(1, delta_response::<Full>("1", &[("a", "1", Some("x"))], &[]));
+    assert_eq!(reasons(&mut rig, Duration::from_secs(15)), [format!("{IN_TIME}{USUAL}")]);
 }
 
 #[test]

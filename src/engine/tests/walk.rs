@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::rig::Rig;
 use crate::{
-    config::{AuthorityBuilder, Bootstrap, Node, Server, Target},
+    config::{AuthorityBuilder, Bootstrap, Node, Server, ServerBuilder, Target},
     control_plane::AnyResource,
     pb::{envoy::service::discovery::v3::DiscoveryResponse, google::protobuf::Any},
     protocol::{Input, LookupId, Settings, ViewId},
@@ -12,6 +12,7 @@ use crate::{
     testing::resources::{cluster, endpoints, listener, route, route_config},
 };
 
+mod all_names;
 mod on_demand;
 mod peer_sources;
 mod scopes;
