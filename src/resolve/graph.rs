@@ -391,7 +391,7 @@ impl Graph {
 
     /// Whether what will be used next, and is waited for, does without a cluster.
     fn is_spared(&self, name: &Arc<str>) -> bool {
-        let needed = |node: &Node| node.roots.any();
+        let needed = |node: &Node| node.roots.needs_by_itself(self.below_current.contains(name));
         match &self.next {
             Next::Unknown => true,
             Next::Clusters(_) if !self.is_next(name) => true,

@@ -75,6 +75,12 @@ impl Roots {
     pub(super) fn any(self) -> bool {
         self.current || self.next || self.held
     }
+
+    /// Whether the cluster is needed apart from the aggregates above it. A call that holds a cluster does not end its service
+    /// below an aggregate of the routes in use (`below_current`).
+    pub(super) fn needs_by_itself(self, below_current: bool) -> bool {
+        self.current || self.next || (self.held && !below_current)
+    }
 }
 
 impl Node {

@@ -1,6 +1,6 @@
 //! Aggregate clusters in the walk; the order of their leaves alone is tested where it is made.
 
-use super::rig::Rig;
+use super::rig::{GRACE, Rig};
 use crate::{
     error::Code,
     testing::resources::{cluster, endpoints, listener, route, route_config},
@@ -159,4 +159,35 @@ fn a75_1_an_aggregate_leads_to_the_clusters_of_its_leaves() {
     assert_eq!(leaves, ["a", "b"]);
     let policies = top.leaves().filter_map(|leaf| leaf.config().map(|config| config.lb_policy.clone()));
     assert_eq!(policies.count(), 2, "each leaf has the policy that counts");
+}
+
+#[test]
+fn a_deleted_cluster_that_a_call_holds_serves_an_aggregate_until_its_new_children_are_ready() {
+    let mut rig = rig(&["top"]);
+    rig.aggregate("top", &["a"]);
+    rig.leaf("a", 1);
+    rig.hold("a", true);
+    assert_eq!(rig.aggregate("top", &["b", "c"]), ["+cluster b", "+cluster c"]);
+    assert_eq!(rig.no_cluster("a", Code::NotFound), [": a=10.0.0.1:80(NOT_FOUND) top>a"]);
+    rig.leaf("b", 2);
+    assert_eq!(rig.pass(GRACE * 10), NONE, "as without the call");
+    let said = rig.no_cluster("c", Code::NotFound);
+    assert_eq!(said, ["-endpoints a", ": a!NOT_FOUND b=10.0.0.2:80 c!NOT_FOUND top>b"]);
+}
+
+#[test]
+fn a74_6_deleted_aggregates_that_calls_hold_do_not_keep_each_other() {
+    let mut rig = rig(&["top"]);
+    rig.leaf("top", 1);
+    for name in ["a", "b"] {
+        rig.hold(name, true);
+    }
+    rig.aggregate("a", &["b", "c"]);
+    rig.aggregate("b", &["a"]);
+    let said = rig.leaf("c", 3);
+    assert_eq!(said.last().map(String::as_str), Some(": a>c b>c c=10.0.0.3:80 top=10.0.0.1:80"));
+    rig.no_cluster("a", Code::NotFound);
+    rig.no_cluster("b", Code::NotFound);
+    let said = rig.pass(GRACE);
+    assert_eq!(said.last().map(String::as_str), Some(": a!NOT_FOUND b!NOT_FOUND top=10.0.0.1:80"));
 }
