@@ -8,6 +8,7 @@ use std::{
 use imbl::OrdMap;
 
 use super::{
+    link::Leafless,
     node::{Endpoints, Node, Source},
     resolver::{Key, Order},
     snapshot::ClusterEntry,
@@ -34,6 +35,8 @@ pub(super) struct Graph {
     pub(super) below_shown: BTreeSet<Arc<str>>,
     /// The same of those alone that the current routes lead to.
     pub(super) below_current: BTreeSet<Arc<str>>,
+    /// The aggregates in use whose latest configuration leads to no leaf.
+    pub(super) leafless: Leafless,
     current: Vec<Arc<str>>,
     next: Next,
     next_since: Option<Instant>,
@@ -58,7 +61,7 @@ pub(super) struct Graph {
     pub(super) touched: BTreeSet<Arc<str>>,
     /// Aggregates are to be linked anew.
     unlinked: bool,
-    grace: Duration,
+    pub(super) grace: Duration,
     pub(super) node_id: Arc<str>,
     orders: Vec<Order>,
     work: u64,
@@ -92,6 +95,7 @@ impl Graph {
             below_next: BTreeSet::new(),
             below_shown: BTreeSet::new(),
             below_current: BTreeSet::new(),
+            leafless: Leafless::default(),
             current: Vec::new(),
             next: Next::Nothing,
             next_since: None,
@@ -207,7 +211,7 @@ impl Graph {
     /// When something that is put off is due.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         let due = self.graces.iter().filter(|name| !self.is_spared(name));
-        due.filter_map(|name| self.nodes.get(name)?.grace).chain(self.patience).min()
+        due.filter_map(|name| self.nodes.get(name)?.grace).chain(self.patience).chain(self.leafless.due).min()
     }
 
     /// Works on all that was touched, while requests are sent by the current routes or not. Says whether a snapshot would
@@ -219,8 +223,8 @@ impl Graph {
             while let Some(name) = self.dirty.pop_first() {
                 self.judge(&name, now);
             }
-            if mem::take(&mut self.unlinked) {
-                self.link();
+            if mem::take(&mut self.unlinked) || self.leafless.due.is_some_and(|due| due <= now) {
+                self.link(now);
             }
             while let Some(name) = self.loose.pop_first() {
                 self.drop_if_loose(&name);

@@ -1,6 +1,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
+    time::Instant,
 };
 
 use super::{
@@ -17,7 +18,7 @@ use crate::{
 impl Graph {
     /// Follows all aggregates anew: what is below them is needed, and those of which everything below is ready are shown
     /// as they now are (A37-4, A74-5). The others are shown as they were, with what is left of that.
-    pub(super) fn link(&mut self) {
+    pub(super) fn link(&mut self, now: Instant) {
         let latest = self.follow(By::Latest, |_| true);
         let next = self.follow(By::Latest, |roots| roots.next);
         for name in &latest.below {
@@ -25,7 +26,8 @@ impl Graph {
             self.node(name);
         }
         self.count(latest.visits);
-        let linked = self.linked(&latest.below);
+        let (linked, leafless) = self.linked(&latest.below, now);
+        self.leafless = leafless;
         let shown = self.follow(By::Shown(&linked), |roots| roots.current || roots.held);
         let current = self.follow(By::Shown(&linked), |roots| roots.current);
         let aggregates: Vec<_> = self.aggregates.iter().cloned().collect();
@@ -68,9 +70,9 @@ impl Graph {
     }
 
     /// The aggregates that can be shown by their latest configurations: all that they lead to is ready. While one serves,
-    /// what is missing only because the server cannot be reached is waited for. Those that the `latest` of others do not
-    /// lead to any more stay as they were.
-    fn linked(&self, latest: &BTreeSet<Arc<str>>) -> BTreeSet<Arc<str>> {
+    /// what is missing only because the server cannot be reached is waited for. Those that would lose all their leaves, and
+    /// those that the `latest` of others do not lead to any more, stay as they were.
+    fn linked(&self, latest: &BTreeSet<Arc<str>>, now: Instant) -> (BTreeSet<Arc<str>>, Leafless) {
         let is_aggregate = |name: &Arc<str>| {
             self.nodes.get(name).is_some_and(|node| matches!(node.as_child(), Child::Aggregate(_)))
         };
@@ -78,18 +80,29 @@ impl Graph {
             latest.contains(name) || self.nodes.get(name).is_some_and(|node| node.roots.any())
         };
         let mut linked = BTreeMap::new();
+        let mut leafless = Leafless::default();
         for name in self.aggregates.iter().filter(|name| is_aggregate(name) && is_wanted(name)) {
             let serving = self.nodes.get(name).is_some_and(|node| node.serving().is_some());
-            let before = self.flatten(name, By::Shown(&BTreeSet::new())).reached;
+            let before = self.flatten(name, By::Shown(&BTreeSet::new()));
             let is_ready = |below: &&Arc<str>| match self.nodes.get(*below) {
-                Some(node) => node.ready && !(serving && node.is_cut_off() && !before.contains(below)),
+                Some(node) => {
+                    node.ready && !(serving && node.is_cut_off() && !before.reached.contains(below))
+                }
                 // It is so deep that nobody asks for it.
                 None => true,
             };
-            let reached = self.flatten(name, By::Latest).reached;
-            if reached.iter().all(is_ready) {
-                linked.insert(name, reached);
+            let after = self.flatten(name, By::Latest);
+            if !after.reached.iter().all(is_ready) {
+                continue;
             }
+            let loses_leaves = after.leaves.is_empty() && !before.leaves.is_empty();
+            if serving && loses_leaves && self.is_in_tree(name) {
+                let until = self.leafless.until.get(name).copied().unwrap_or(now + self.grace);
+                if leafless.stays(name, until, now) {
+                    continue;
+                }
+            }
+            linked.insert(name, after.reached);
         }
         // Where a graph is too deep, one below may lead to more than is seen from above.
         loop {
@@ -98,7 +111,7 @@ impl Graph {
             let Some(name) = blocked.map(|(name, _)| *name) else { break };
             linked.remove(name);
         }
-        linked.into_keys().cloned().collect()
+        (linked.into_keys().cloned().collect(), leafless)
     }
 
     /// Shows an aggregate as it now is if it is linked, else as it was.
@@ -140,6 +153,28 @@ impl Graph {
         let about = Subject { type_url: Cluster::TYPE_URL, name: name.clone(), node: self.node_id.clone() };
         let error = WatchError::new(Code::FailedPrecondition, Blame::Peer, about, problem);
         ClusterEntry::failed(name, Some(config.clone()), error)
+    }
+}
+
+/// The aggregates in use that have leaves as they are shown, and would have none by their latest configurations. While some
+/// clusters of a change are new and others still old, these may be closed to a ring, or lead to what was absent before.
+#[derive(Debug, Default)]
+pub(super) struct Leafless {
+    /// Until when each stays as it is.
+    until: BTreeMap<Arc<str>, Instant>,
+    /// When the first of them changes.
+    pub(super) due: Option<Instant>,
+}
+
+impl Leafless {
+    /// Notes one, and says whether it stays as it is for now.
+    fn stays(&mut self, name: &Arc<str>, until: Instant, now: Instant) -> bool {
+        self.until.insert(name.clone(), until);
+        let stays = now < until;
+        if stays {
+            self.due = Some(self.due.map_or(until, |due| due.min(until)));
+        }
+        stays
     }
 }
 

@@ -176,6 +176,43 @@ fn a_deleted_cluster_that_a_call_holds_serves_an_aggregate_until_its_new_childre
 }
 
 #[test]
+fn f5_an_aggregate_in_use_that_is_closed_to_a_ring_keeps_its_leaves_for_the_grace() {
+    let tree = ": a=10.0.0.1:80 top>a";
+    let ring = || {
+        let mut rig = rig(&["top"]);
+        rig.aggregate("top", &["a"]);
+        assert_eq!(rig.leaf("a", 1), ["+endpoints a", tree]);
+        assert_eq!(rig.aggregate("a", &["b"]), ["+cluster b"]);
+        // It is older than what leads to it.
+        assert_eq!(rig.aggregate("b", &["a"]), NONE);
+        assert_eq!(rig.pass(GRACE / 2), NONE);
+        rig
+    };
+    let mut mended = ring();
+    assert_eq!(mended.leaf("b", 2), ["+endpoints b", "-endpoints a", ": a>b b=10.0.0.2:80 top>b"]);
+    assert_eq!(mended.pass(GRACE), NONE);
+    let errors = ": a!FAILED_PRECONDITION b!FAILED_PRECONDITION top!FAILED_PRECONDITION";
+    let mut lasting = ring();
+    assert_eq!(lasting.pass(GRACE), ["-endpoints a", errors]);
+    assert_eq!(lasting.pass(GRACE), NONE);
+}
+
+#[test]
+fn a74_5_an_aggregate_in_use_whose_new_children_do_not_exist_keeps_its_leaves_for_the_grace() {
+    let mut rig = rig(&["top"]);
+    rig.aggregate("top", &["a"]);
+    rig.leaf("a", 1);
+    rig.aggregate("top", &["b"]);
+    assert_eq!(rig.no_cluster("b", Code::NotFound), NONE, "it may be older news than what leads to it");
+    assert_eq!(rig.pass(GRACE / 2), NONE);
+    assert_eq!(rig.leaf("b", 2), ["+endpoints b", "-endpoints a", "-cluster a", ": b=10.0.0.2:80 top>b"]);
+    rig.aggregate("top", &["c"]);
+    rig.no_cluster("c", Code::NotFound);
+    let said = rig.pass(GRACE);
+    assert_eq!(said.last().map(String::as_str), Some(": c!NOT_FOUND top!FAILED_PRECONDITION"));
+}
+
+#[test]
 fn a74_6_deleted_aggregates_that_calls_hold_do_not_keep_each_other() {
     let mut rig = rig(&["top"]);
     rig.leaf("top", 1);
