@@ -79,17 +79,17 @@ impl Graph {
         let is_wanted = |name: &Arc<str>| {
             latest.contains(name) || self.nodes.get(name).is_some_and(|node| node.roots.any())
         };
+        // What nothing above leads to is so deep that nobody waits for it, even if it is there for something else.
+        let is_asked = |below: &Arc<str>| latest.contains(below);
         let mut linked = BTreeMap::new();
         let mut leafless = Leafless::default();
         for name in self.aggregates.iter().filter(|name| is_aggregate(name) && is_wanted(name)) {
             let serving = self.nodes.get(name).is_some_and(|node| node.serving().is_some());
             let before = self.flatten(name, By::Shown(&BTreeSet::new()));
-            let is_ready = |below: &&Arc<str>| match self.nodes.get(*below) {
-                Some(node) => {
-                    node.ready && !(serving && node.is_cut_off() && !before.reached.contains(below))
-                }
-                // It is so deep that nobody asks for it.
-                None => true,
+            let is_ready = |below: &&Arc<str>| {
+                let waits = serving && !before.reached.contains(below);
+                let is_ready = |node: &Node| node.ready && !(waits && node.is_cut_off());
+                !is_asked(below) || self.nodes.get(*below).is_none_or(is_ready)
             };
             let after = self.flatten(name, By::Latest);
             if !after.reached.iter().all(is_ready) {
@@ -106,7 +106,8 @@ impl Graph {
         }
         // Where a graph is too deep, one below may lead to more than is seen from above.
         loop {
-            let is_linked = |below: &&Arc<str>| linked.contains_key(*below) || !is_aggregate(below);
+            let is_linked =
+                |below: &&Arc<str>| linked.contains_key(*below) || !is_aggregate(below) || !is_asked(below);
             let blocked = linked.iter().find(|(_, reached)| !reached.iter().all(is_linked));
             let Some(name) = blocked.map(|(name, _)| *name) else { break };
             linked.remove(name);

@@ -228,3 +228,20 @@ fn a74_6_deleted_aggregates_that_calls_hold_do_not_keep_each_other() {
     let said = rig.pass(GRACE);
     assert_eq!(said.last().map(String::as_str), Some(": a!NOT_FOUND b!NOT_FOUND top=10.0.0.1:80"));
 }
+
+#[test]
+fn a37_4_routes_to_a_chain_over_16_are_used_although_what_is_too_deep_was_deleted() {
+    let mut rig = rig(&["k"]);
+    rig.leaf("k", 1);
+    let routes = route_config("").virtual_host(["shop"], [route::prefix("/").cluster("a0")]);
+    rig.listener(listener("shop").inline_routes(routes));
+    // It serves until the next routes are used, and these do not lead to it.
+    assert_eq!(rig.no_cluster("k", Code::NotFound), [": k=10.0.0.1:80(NOT_FOUND)"]);
+    for i in 0..15 {
+        rig.aggregate(&format!("a{i}"), &[&format!("a{}", i + 1)]);
+    }
+    let said = rig.aggregate("a15", &["k"]);
+    assert!(said.contains(&"-cluster k".to_owned()), "{said:?}");
+    let names = (0..16).map(|i| format!("a{i}!FAILED_PRECONDITION"));
+    assert!(names.into_iter().all(|name| said.last().is_some_and(|tree| tree.contains(&name))), "{said:?}");
+}
