@@ -10,6 +10,14 @@ pub(super) fn with_seeds(test: &'static str, run: impl FnMut(u64)) -> u64 {
     with_many_seeds(test, 2_000, run)
 }
 
+/// The same with seeds that failed once before all others.
+pub(super) fn with_seeds_and(fixed: &[u64], test: &'static str, mut run: impl FnMut(u64)) -> u64 {
+    if variable("XDSKIT_SIMULATION_SEED").is_none() {
+        fixed.iter().for_each(|seed| run_with(test, *seed, &mut run));
+    }
+    with_seeds(test, run)
+}
+
 /// The same with another number of seeds where the variable does not say.
 pub(super) fn with_many_seeds(test: &'static str, usual: u64, mut run: impl FnMut(u64)) -> u64 {
     if let Some(seed) = variable("XDSKIT_SIMULATION_SEED") {
@@ -25,12 +33,14 @@ pub(super) fn with_many_seeds(test: &'static str, usual: u64, mut run: impl FnMu
         return 1;
     }
     let seeds = variable("XDSKIT_SIMULATION_SEEDS").unwrap_or(usual);
-    for seed in 0..seeds {
-        let shown = ShownOnPanic { test, seed };
-        run(seed);
-        drop(shown);
-    }
+    (0..seeds).for_each(|seed| run_with(test, seed, &mut run));
     seeds
+}
+
+fn run_with(test: &'static str, seed: u64, run: &mut impl FnMut(u64)) {
+    let shown = ShownOnPanic { test, seed };
+    run(seed);
+    drop(shown);
 }
 
 fn variable(name: &str) -> Option<u64> {

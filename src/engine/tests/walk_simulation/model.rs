@@ -62,6 +62,22 @@ impl Resolution {
     }
 }
 
+impl Resolution {
+    /// The generation of a resource above the clusters before which nothing can be news of it: that in a picture, or the one that
+    /// was seen last of what the picture does without, such as routes to which the listener leads and which cannot be used.
+    fn generation_before(&self, key: &Key, picture: &Picture) -> u32 {
+        let shown = match key.0 {
+            Type::Listener => &picture.listener,
+            Type::Routes => &picture.routes,
+            Type::Cluster | Type::Endpoints => panic!("{key:?} is not above the clusters"),
+        };
+        if shown.0 == key.1 {
+            return shown.1.generation;
+        }
+        self.seen.get(key).copied().unwrap_or(0)
+    }
+}
+
 impl Model {
     pub(super) fn any_view(&self, random: &mut fastrand::Rng) -> Option<ViewId> {
         let views: Vec<_> = self.resolutions.keys().copied().collect();
@@ -109,12 +125,11 @@ impl Check<'_> {
             self.check_cluster((name, shown), resolution);
         }
         for warning in &picture.warnings {
-            let (ty, made) = if warning.type_url() == Type::Listener.url() {
-                (Type::Listener, &picture.listener.1)
-            } else {
-                (Type::Routes, &picture.routes.1)
-            };
-            self.check_reason(warning, &(ty, warning.name().to_owned()), made.generation);
+            let is_of_listener = warning.type_url() == Type::Listener.url();
+            let ty = if is_of_listener { Type::Listener } else { Type::Routes };
+            let key = (ty, warning.name().to_owned());
+            let since = resolution.generation_before(&key, picture);
+            self.check_reason(warning, &key, since);
         }
         if self.rules.sound && resolution.served {
             // While some clusters are new and others still old, chains of aggregates may be longer than before and after.
@@ -258,4 +273,19 @@ impl Check<'_> {
             assert!(before <= Some(generation), "{key:?} went back from {before:?} to {generation}");
         }
     }
+}
+
+/// A rejection of routes that wait for their turn is not judged by when those in use were made.
+#[test]
+fn a_warning_about_routes_that_are_not_in_use_is_checked_by_their_own_generations() {
+    let made = |generation, spec| Made { generation, spec };
+    let inline = ("t0".to_owned(), made(21, Spec::Inline(Vec::new())));
+    let (host, warnings, clusters) = ("*".to_owned(), Vec::new(), BTreeMap::new());
+    let picture = Picture { listener: inline.clone(), routes: inline, host, warnings, clusters };
+    let mut resolution = Resolution::new("t0".into(), "t0".into());
+    resolution.seen.insert((Type::Routes, "r0".into()), 7);
+    let since = |ty, name: &str| resolution.generation_before(&(ty, name.to_owned()), &picture);
+    assert_eq!(since(Type::Routes, "r0"), 7);
+    assert_eq!(since(Type::Routes, "r1"), 0);
+    assert_eq!(since(Type::Listener, "t0"), 21);
 }
