@@ -211,13 +211,13 @@ impl ClientBuilder {
         Ok(client)
     }
 
-    /// Joins the client of this process that was built from an equal bootstrap with equal settings, or builds one that
-    /// others can join. All who do so share its streams, and what it holds.
+    /// Joins the client of the current tokio runtime that was built from an equal bootstrap with equal settings, or builds one
+    /// that others can join. All who do so share its streams, and what it holds.
     ///
-    /// Each has a handle of its own, on whose runtime the callbacks of [`Client::on_change`] run; all else runs on the runtime
-    /// of the first. The client ends when the last handle or watch of all who share it is dropped, or when the last of them
-    /// [shuts it down](Client::shutdown). If it has ended otherwise, because the runtime of the first is gone, its watches end,
-    /// and the next who asks gets a new one.
+    /// Each runtime has a client of its own, which ends with it: two runtimes of a process share nothing, so that none can end
+    /// or hold up the client of another. This goes for tests with `#[tokio::test]`, each of which has a runtime. To share one
+    /// client among runtimes, pass clones of it. Apart from that, a shared client ends when the last handle or watch of all who
+    /// share it is dropped, or when the last of them [shuts it down](Client::shutdown).
     ///
     /// With a [`transport`](Self::transport) or [`dns`](Self::dns) of one's own it is [`build`](Self::build), since nobody can
     /// tell whether another is equal.
@@ -240,6 +240,7 @@ impl ClientBuilder {
             return self.build();
         };
         let key = Key {
+            runtime: runtime.id(),
             bootstrap: bootstrap.clone(),
             settings: settings.clone(),
             grpc: grpc.clone(),

@@ -6,6 +6,8 @@ use std::{
     },
 };
 
+use tokio::runtime;
+
 use super::registry::Registry;
 use crate::{config::Bootstrap, protocol::Settings, transport::GrpcTransport};
 
@@ -17,6 +19,8 @@ pub(super) struct Pool {
 /// What clients must have in common to be one.
 #[derive(Debug, PartialEq)]
 pub(super) struct Key {
+    /// A driver ends with its runtime, and stands still with it, which must be no trouble for anybody else.
+    pub(super) runtime: runtime::Id,
     pub(super) bootstrap: Arc<Bootstrap>,
     pub(super) settings: Settings,
     pub(super) grpc: GrpcTransport,
@@ -111,5 +115,5 @@ impl Pooled {
     }
 }
 
-/// The clients of this process.
+/// The clients of this process, of all of its runtimes.
 pub(super) static PROCESS: Pool = Pool::new();

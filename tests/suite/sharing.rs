@@ -88,32 +88,47 @@ async fn one_who_shuts_down_ends_it_for_nobody_else() {
 }
 
 #[test]
-fn one_whose_runtime_is_gone_is_replaced() {
-    let (serving, first, second) = (runtime(), runtime(), runtime());
-    let (_, server) = serving.block_on(serve());
+fn a_runtime_that_ends_ends_no_client_of_another_runtime() {
+    let (serving, first, second) = (threads(), runtime(), runtime());
+    let (control_plane, server) = serving.block_on(serve());
     let shared = || builder(server.uri()).shared().unwrap();
-    let _io = thread::spawn(move || serving.block_on(std::future::pending::<()>()));
-    let (client, mut shop) = first.block_on(async {
+    let (client, mut ended) = first.block_on(async {
         let client = shared();
         let mut shop = client.watch::<Cluster>("shop");
         soon(shop.ready()).await.unwrap();
         (client, shop)
     });
+    let mut lasting = second.block_on(async {
+        let mut shop = shared().watch::<Cluster>("shop");
+        soon(shop.ready()).await.unwrap();
+        shop
+    });
     drop(first);
+    control_plane.set(cluster("shop", "two"));
     second.block_on(async {
-        assert!(soon(shop.next()).await.is_none(), "it ends with its runtime");
+        soon(lasting.wait_for(|seen| note(seen) == Some("two"))).await.unwrap();
+        assert!(soon(ended.next()).await.is_none(), "it ends with its runtime");
         assert_eq!(soon(client.watch::<Cluster>("more").ready()).await.unwrap_err().code(), Code::Cancelled);
-        assert_eq!(soon(shared().watch::<Cluster>("shop").ready()).await.unwrap().note, "one");
     });
 }
 
+/// As tests do, of which each has a runtime that nobody drives between its tasks.
 #[test]
-fn callbacks_run_on_the_runtime_of_who_shares() {
-    let (first, second) = (runtime(), runtime());
-    let (control_plane, server) = first.block_on(serve());
+fn a_runtime_that_stands_still_holds_up_no_client_of_another_runtime() {
+    let (serving, first, second) = (threads(), runtime(), runtime());
+    let (_control_plane, server) = serving.block_on(serve());
+    let shared = || builder(server.uri()).shared().unwrap();
+    let _idle = first.block_on(async { shared() });
+    let shop = second.block_on(async { soon(shared().watch::<Cluster>("shop").ready()).await });
+    assert_eq!(shop.unwrap().note, "one");
+}
+
+#[test]
+fn callbacks_of_a_shared_client_run_on_its_runtime() {
+    let (serving, first, second) = (threads(), runtime(), runtime());
+    let (control_plane, server) = serving.block_on(serve());
     let shared = || builder(server.uri()).shared().unwrap();
     let _client = first.block_on(async { shared() });
-    let _io = thread::spawn(move || first.block_on(std::future::pending::<()>()));
     let (calls, called) = mpsc::channel();
     let here = thread::current().id();
     second.block_on(async {
@@ -129,30 +144,31 @@ fn callbacks_run_on_the_runtime_of_who_shares() {
     });
 }
 
-/// They come, join, leave and end at the same time, and all are served.
+/// They come, join, leave and end at the same time, and all are served: some on one runtime, whose client they share, others
+/// each on a runtime that ends with them.
 #[test]
 fn many_who_come_and_go_at_once_are_all_served() {
-    let serving = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let serving = threads();
     let (control_plane, server) = serving.block_on(serve());
     let uri = &server.uri();
-    // A shared client runs on the runtime of the first who asked for it, which has to live as long as others use it.
-    let done = &tokio::sync::Barrier::new(4);
+    let come_and_go = |thread: usize| async move {
+        for round in 0..50 {
+            let client = builder(uri).shared().unwrap();
+            let served = soon(client.watch::<Cluster>("shop").ready()).await;
+            assert!(served.is_ok_and(|shop| shop.note == "one"), "{thread} {round}");
+            match (thread + round) % 3 {
+                0 => soon(client.shutdown()).await,
+                1 => drop(client),
+                _ => drop((client.clone(), client)),
+            }
+        }
+    };
     thread::scope(|threads| {
-        for thread in 0..4 {
-            threads.spawn(move || {
-                runtime().block_on(async {
-                    for round in 0..50 {
-                        let client = builder(uri).shared().unwrap();
-                        let served = soon(client.watch::<Cluster>("shop").ready()).await;
-                        assert!(served.is_ok_and(|shop| shop.note == "one"), "{thread} {round}");
-                        match (thread + round) % 3 {
-                            0 => soon(client.shutdown()).await,
-                            1 => drop(client),
-                            _ => drop((client.clone(), client)),
-                        }
-                    }
-                    soon(done.wait()).await;
-                });
+        for thread in 0..6 {
+            let common = serving.handle();
+            threads.spawn(move || match thread % 2 {
+                0 => common.block_on(come_and_go(thread)),
+                _ => runtime().block_on(come_and_go(thread)),
             });
         }
     });
@@ -175,6 +191,12 @@ async fn ended(control_plane: &ControlPlane) {
     }
 }
 
+/// A runtime that is driven by who blocks on it.
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
+}
+
+/// A runtime that drives itself.
+fn threads() -> Runtime {
+    Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
