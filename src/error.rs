@@ -4,6 +4,7 @@ use std::{error::Error, fmt, sync::Arc};
 
 use serde::Serialize;
 
+pub use crate::escape::Escaped;
 use crate::resource::Invalid;
 
 /// gRPC's status codes, with their numbers on the wire.
@@ -47,7 +48,8 @@ pub enum Blame {
 /// Why a watch has nothing to show, or why what it shows may be stale.
 ///
 /// Cheap to clone and to compare. Its [`Display`](fmt::Display) form names the type and the resource, the field where one
-/// is to blame, and the node that this client says it is, so that an operator can match it with the server's logs.
+/// is to blame, and the node that this client says it is, so that an operator can match it with the server's logs. What it
+/// holds of a server's words is [escaped](Escaped) there, and nowhere else.
 #[derive(Clone, PartialEq)]
 pub struct WatchError {
     inner: Arc<Inner>,
@@ -180,10 +182,10 @@ impl fmt::Display for WatchError {
         let Inner { type_url, name, node, reason, .. } = &*self.inner;
         write!(f, "{} {name:?}: ", short_type(type_url))?;
         match reason {
-            Reason::Text(text) | Reason::Server(text) => f.write_str(text)?,
+            Reason::Text(text) | Reason::Server(text) => Escaped(text).fmt(f)?,
             Reason::Invalid(invalid) => write!(f, "{invalid}")?,
         }
-        write!(f, " [node id: {node}]")
+        write!(f, " [node id: {}]", Escaped(node))
     }
 }
 

@@ -77,6 +77,11 @@ mod codec;
     deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
 )]
 mod engine;
+#[cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
+)]
+mod escape;
 #[cfg(feature = "json")]
 #[cfg_attr(
     not(all(feature = "files", feature = "control-plane")),

@@ -14,15 +14,20 @@ use std::{
 };
 
 use crate::common::*;
+use bytes::Bytes;
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
 use xdskit::{
-    control_plane::type_url,
+    Names, Resource,
+    client::{Dns, Lookup},
+    config::Bootstrap,
+    control_plane::{AnyResource, type_url},
     pb::envoy::{
         config::core::v3::{DataSource, data_source::Specifier},
         extensions::transport_sockets::tls::v3 as tls,
+        service::discovery::v3::DeltaDiscoveryResponse,
     },
-    resource::Secret,
+    resource::{Context, Invalid, Secret},
     testing::{
         ControlPlane,
         resources::{cluster as good_cluster, endpoints, listener, route, route_config},
@@ -133,6 +138,149 @@ async fn no_private_key_is_logged() {
     assert!(!text.contains("PRIVATE") && !text.contains("80, 82, 73"), "{text}");
 }
 
+#[tokio::test]
+async fn what_a_server_sends_forges_no_line_of_the_log() {
+    let (log, _guard) = Log::start("xdskit=trace");
+    let plane = xdskit::control_plane::ControlPlane::builder().version_prefix(forged("version"));
+    let server = ControlPlane::start_with(plane).await;
+    server.update(|tx| {
+        tx.set(cluster("shop", "one"));
+        tx.set(cluster(&forged("member"), "one"));
+        tx.set_error(type_url::CLUSTER, "refused", 7, &forged("refusal"));
+        tx.set(AnyResource::new(Rejected::TYPE_URL, "rejected", "x"));
+    });
+    let client = client(server.uri());
+    let mut all = client.watch_all::<Cluster>(Names::All);
+    let mut refused = client.watch::<Cluster>("refused");
+    let mut rejected = client.watch::<Rejected>("rejected");
+    soon(all.wait_for(|members| members.len() == 2)).await.unwrap();
+    let refused = soon(refused.ready()).await.unwrap_err();
+    let rejected = soon(rejected.ready()).await.unwrap_err();
+    let removed_resources = vec![forged("member"), forged("unheard")];
+    let removal = DeltaDiscoveryResponse {
+        type_url: type_url::CLUSTER.into(),
+        system_version_info: forged("system"),
+        nonce: forged("nonce"),
+        removed_resources,
+        ..Default::default()
+    };
+    let type_url = forged("type");
+    let unheard = DeltaDiscoveryResponse { type_url, ..removal.clone() };
+    server.inject(unheard);
+    server.inject(removal);
+    soon(all.wait_for(|members| members.len() == 1)).await.unwrap();
+    server.control_plane().disconnect(tonic::Status::resource_exhausted(forged("status")));
+    let mut later = client.watch::<Cluster>("later");
+    server.stop().await;
+    soon(later.ready()).await.unwrap_err();
+    log.is_unforged(&["version", "member", "refusal", "field", "type", "system", "nonce", "status"]);
+    let status = client.status().await.to_string();
+    for shown in [refused.to_string(), rejected.to_string(), status] {
+        assert!(shown.contains("2026 ERROR forged") && !shown.contains(FORGED), "{shown}");
+        assert!(!shown.contains('\u{1b}') && !shown.contains("\n2026"), "{shown}");
+    }
+}
+
+#[tokio::test]
+async fn addresses_and_hosts_forge_no_line_of_the_log() {
+    let (log, _guard) = Log::start("xdskit=trace");
+    let server = ControlPlane::start().await;
+    server.update(|tx| {
+        tx.set(listener("shop").rds("routes"));
+        tx.set(route_config("routes").virtual_host(["shop"], [route::prefix("/").cluster("web")]));
+        tx.set(good_cluster("web").logical_dns(&forged("host"), 80));
+    });
+    let patience = std::time::Duration::from_millis(100);
+    let client = builder(server.uri()).dns(Nowhere).resource_timeout(patience).build().unwrap();
+    soon(client.resolve("xds:///shop").wait_for(Result::is_ok)).await.unwrap().unwrap();
+    log.is_unforged(&["host", "answer"]);
+}
+
+#[tokio::test]
+async fn files_forge_no_line_of_the_log() {
+    let (log, _guard) = Log::start("xdskit=trace");
+    let document = serde_json::json!({
+        "dynamic_resources": { "ads_config": {
+            "api_type": "GRPC", "grpc_services": [{ "google_grpc": { "target_uri": "localhost:1" } }],
+        } },
+        "admin": {}, "node": { "metadata": { forged("field"): 1 } }, forged("unknown"): 1,
+    });
+    let read = Bootstrap::from_envoy_text(&document.to_string());
+    let told = read.map_or_else(
+        |error| error.to_string(),
+        |read| read.warnings().iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
+    );
+    assert!(told.contains("unknown") && !told.contains(FORGED) && !told.contains('\u{1b}'), "{told}");
+    log.is_unforged(&[]);
+}
+
+#[cfg(feature = "rest")]
+#[tokio::test]
+async fn an_answer_of_rest_forges_no_line_of_the_log() {
+    let (log, _guard) = Log::start("xdskit=trace");
+    for (status, body) in [
+        ("503 no", forged("body")),
+        ("200 ok", format!(r#"{{"version_info": "1", {}: 1}}"#, serde_json::json!(forged("unknown")))),
+    ] {
+        let uri = answering(status, &body).await;
+        let client = builder(uri).api_type(xdskit::config::ApiType::Rest).build().unwrap();
+        let mut shop = client.watch::<Cluster>("shop");
+        soon(shop.wait_for(|seen| seen.is_absent() || log.text().contains("unknown"))).await.unwrap();
+    }
+    log.is_unforged(&["body", "unknown"]);
+}
+
+/// A server that gives each request the same answer.
+#[cfg(feature = "rest")]
+async fn answering(status: &str, body: &str) -> String {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = listener.local_addr().unwrap();
+    let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\n\r\n{body}", body.len());
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let mut request = Vec::new();
+            // The body of a poll ends its JSON.
+            while !request.ends_with(b"}") && socket.read_buf(&mut request).await.unwrap() > 0 {}
+            socket.write_all(answer.as_bytes()).await.unwrap();
+        }
+    });
+    format!("http://{addr}")
+}
+
+/// A word, and what would be a line of its own in a log, in red on a terminal.
+fn forged(word: &str) -> String {
+    format!("{word}{FORGED}")
+}
+
+const FORGED: &str = "\n2026 ERROR forged \u{1b}[31m";
+
+/// A type whose resources are all bad.
+#[derive(Debug)]
+struct Rejected;
+
+impl Resource for Rejected {
+    const TYPE_URL: &'static str = "type.googleapis.com/test.Rejected";
+
+    fn name(_: &[u8]) -> Result<std::borrow::Cow<'_, str>, Invalid> {
+        Ok("rejected".into())
+    }
+
+    fn parse(_: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
+        Err(Invalid::field(&forged("field"), forged("reason")))
+    }
+}
+
+/// Knows no host.
+#[derive(Debug)]
+struct Nowhere;
+
+impl Dns for Nowhere {
+    fn lookup<'a>(&'a self, _: &'a str) -> Lookup<'a> {
+        Box::pin(async { Err(io::Error::other(forged("answer"))) })
+    }
+}
+
 /// What is logged on this thread.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
@@ -150,6 +298,16 @@ impl Log {
 
     fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+    }
+
+    /// Each of the [forged] words is there, and none of them has begun a line or reached a terminal.
+    fn is_unforged(&self, words: &[&str]) {
+        let text = self.text();
+        for word in words {
+            assert!(text.contains(&format!("{word}\\n2026 ERROR forged \\u{{1b}}")), "{word}:\n{text}");
+        }
+        let is_whole = text.lines().all(|line| !line.starts_with("2026 ERROR"));
+        assert!(is_whole && !text.contains('\u{1b}'), "{text}");
     }
 
     /// There is a line with all of these.

@@ -17,7 +17,7 @@ mod stock;
 use std::{env, io, process::ExitCode, sync::Arc};
 
 use tokio::{io::AsyncWriteExt, time::interval};
-use xdskit::{Client, config::Bootstrap};
+use xdskit::{Client, config::Bootstrap, error::Escaped};
 
 use args::{Args, USAGE};
 use figures::Figures;
@@ -74,7 +74,7 @@ async fn run(args: &Args, bootstrap: Bootstrap) -> io::Result<()> {
             _ = reports.tick() => print(&figures.report(&control_plane, args.json)).await?,
             Ok(()) = complaints.changed() => {
                 if let Some(complaint) = complaints.borrow_and_update().as_deref() {
-                    eprintln!("relay: {complaint}");
+                    eprintln!("relay: {}", Escaped(complaint));
                 }
             }
         }

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use xdskit::{
+    error::Escaped,
     resolve::{ClusterView, Snapshot},
     resource::{
         ClusterKind, Endpoint, HealthStatus, Locality,
@@ -41,7 +42,7 @@ impl<'a> Clusters<'a> {
     /// `used` is the leaf that requests to the aggregate above go to.
     fn draw(&mut self, name: &'a str, used: Option<&str>) -> Branch {
         let Artist { paint } = self.artist;
-        let title = format!("{}{}", paint.bold(name), padding(name, self.width));
+        let title = format!("{}{}", paint.bold(Escaped(name)), padding(name, self.width));
         let in_use = if used == Some(name) { format!("  {}", paint.green("in use")) } else { String::new() };
         let Some(cluster) = self.snapshot.cluster(name) else {
             // A child of an aggregate that the server has only just begun to speak of.
@@ -56,7 +57,7 @@ impl<'a> Clusters<'a> {
         }
         let mut text = format!("{} {title}", self.mark(cluster));
         if let Some(kind) = cluster.kind() {
-            text += &format!("  {}", paint.dim(self.kind(name, kind)));
+            text += &format!("  {}", paint.dim(Escaped(self.kind(name, kind))));
         }
         text += &in_use;
         if let Some(error) = cluster.problem() {
@@ -123,7 +124,7 @@ impl<'a> Clusters<'a> {
             format!(
                 "{} of the requests ({})",
                 percent(f64::from(drop.requests_per_million), 1e6),
-                drop.category
+                Escaped(&drop.category)
             )
         });
         let text = format!("drops {}", join(parts, ", then "));
@@ -160,7 +161,7 @@ impl<'a> Clusters<'a> {
 
     fn place(&self, label: &str, place: &LocalityEndpoints, among: &Priority) -> Branch {
         let mut text = label.to_owned();
-        text += &name(&place.locality);
+        text += &Escaped(name(&place.locality)).to_string();
         if among.localities.len() > 1 {
             let all: f64 = among.localities.iter().map(|place| f64::from(place.weight.get())).sum();
             text += &format!(" {}", percent(f64::from(place.weight.get()), all));

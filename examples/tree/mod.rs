@@ -19,6 +19,7 @@ use std::{fmt::Display, sync::Arc};
 
 use xdskit::{
     WatchError,
+    error::Escaped,
     resolve::Snapshot,
     resource::{listener::RouteSource, scoped_route::ScopedRouteSource},
 };
@@ -64,14 +65,14 @@ impl Artist {
     /// From the listener to the virtual host.
     fn stem(self, snapshot: &Snapshot) -> String {
         let listener = snapshot.listener();
-        let by_name = |name: &str| format!("routes {}", self.paint.cyan(name));
+        let by_name = |name: &str| format!("routes {}", self.paint.cyan(Escaped(name)));
         let routes = match (snapshot.scope(), listener.api().map(|api| &api.routes)) {
             (Some(scope), _) => {
                 let routes = match &scope.routes {
                     ScopedRouteSource::Rds(name) => by_name(name),
                     ScopedRouteSource::Inline(_) | _ => "its routes".to_owned(),
                 };
-                format!("scope {} → {routes}", self.paint.cyan(&scope.name))
+                format!("scope {} → {routes}", self.paint.cyan(Escaped(&scope.name)))
             }
             (None, Some(RouteSource::Rds(routes))) => by_name(&routes.name),
             (None, _) => "its routes".to_owned(),
@@ -84,9 +85,9 @@ impl Artist {
         }
         format!(
             "listener {} → {routes} → virtual host {} {}",
-            self.paint.cyan(&listener.name),
-            self.paint.cyan(&host.name),
-            self.paint.dim(format_args!("({})", domains.join(", ")))
+            self.paint.cyan(Escaped(&listener.name)),
+            self.paint.cyan(Escaped(&host.name)),
+            self.paint.dim(Escaped(format_args!("({})", domains.join(", "))))
         )
     }
 

@@ -1,6 +1,7 @@
 //! Routes, each in a line: what a request must look like, and where it goes.
 
 use xdskit::{
+    error::Escaped,
     resolve::Snapshot,
     resource::{
         matcher::{HeaderCondition, HeaderMatcher, PathPattern, StringMatcher, StringPattern},
@@ -18,7 +19,8 @@ impl Artist {
             let text = format!("{} {}", self.bad_mark(), self.paint.red("no routes: all requests fail"));
             return vec![Branch::leaf(text)];
         }
-        let matches: Vec<_> = routes.iter().map(|route| requests(&route.matcher)).collect();
+        let matches: Vec<_> =
+            routes.iter().map(|route| Escaped(requests(&route.matcher)).to_string()).collect();
         let width = column(matches.iter());
         let lines = routes.iter().zip(matches).map(|(route, requests)| {
             let space = padding(&requests, width);
@@ -43,7 +45,7 @@ impl Artist {
                 });
                 join(parts, ", ")
             }
-            ClusterChoice::Plugin(plugin) => format!("what the plugin {} chooses", plugin.name),
+            ClusterChoice::Plugin(plugin) => format!("what the plugin {} chooses", Escaped(&plugin.name)),
             _ => "clusters that this program does not know of".to_owned(),
         }
     }
@@ -51,8 +53,8 @@ impl Artist {
     /// A cluster that cannot be used is marked where routes lead to it.
     fn cluster_name(self, name: &str, snapshot: &Snapshot) -> String {
         match snapshot.cluster(name) {
-            Some(cluster) if cluster.first_usable_priority().is_some() => name.to_owned(),
-            Some(_) | None => format!("{} {}", self.bad_mark(), self.paint.red(name)),
+            Some(cluster) if cluster.first_usable_priority().is_some() => Escaped(name).to_string(),
+            Some(_) | None => format!("{} {}", self.bad_mark(), self.paint.red(Escaped(name))),
         }
     }
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use xdskit::{
     WatchError,
+    error::Escaped,
     resolve::{ClusterView, Snapshot},
 };
 
@@ -54,7 +55,7 @@ impl fmt::Display for Trouble<'_> {
             more => {
                 let resources = if more == 1 { "resource" } else { "resources" };
                 let (kind, name) = (short_type(error), error.name());
-                let (reason, node) = (error.reason(), error.node_id());
+                let (reason, node) = (Escaped(error.reason()), Escaped(error.node_id()));
                 write!(f, "{kind} {name:?} and {more} more {resources}: {reason} [node id: {node}]")
             }
         }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use xdskit::{Observed, WatchError, resource::Version};
+use xdskit::{Observed, WatchError, error::Escaped, resource::Version};
 
 use crate::{
     args::Target,
@@ -44,7 +44,7 @@ impl Printer {
                 json(&AbsentLine { watch: target.to_string(), name, state: "absent", error: error.into() })
             }
             Self::Text(paint) => {
-                let title = paint.bold(format!("{} {name}", target.kind.as_str()));
+                let title = paint.bold(format!("{} {}", target.kind.as_str(), Escaped(name)));
                 let state = paint.red(format!("absent: {}", error.code()));
                 format!("{} {title}  {state}\n  {}\n", paint.red("○"), paint.red(error))
             }
@@ -63,8 +63,8 @@ impl Printer {
                 warning: warning.map(Problem::from),
             }),
             Self::Text(paint) => {
-                let title = paint.bold(format!("{} {name}", target.kind.as_str()));
-                let version = paint.dim(format!("version {version}"));
+                let title = paint.bold(format!("{} {}", target.kind.as_str(), Escaped(name)));
+                let version = paint.dim(format!("version {}", Escaped(version)));
                 // What is kept was shown when it came.
                 if let Some(why) = warning {
                     let state = paint.yellow(format!("kept, may be stale: {}", why.code()));
@@ -123,7 +123,7 @@ fn write_value(out: &mut String, value: &Value, depth: usize, paint: Paint) {
 fn write_fields(out: &mut String, fields: &Map<String, Value>, depth: usize, paint: Paint) {
     for (key, value) in fields.iter().filter(|(_, value)| !is_empty(value)) {
         indent(out, depth);
-        let _ = write!(out, "{}", paint.cyan(format_args!("{key}:"))); // Writing to a String cannot fail.
+        let _ = write!(out, "{}", paint.cyan(format_args!("{}:", Escaped(key)))); // Writing to a String cannot fail.
         match one_line(value) {
             Some(text) => *out += &format!(" {text}\n"),
             None => {
@@ -158,7 +158,7 @@ fn one_line(value: &Value) -> Option<String> {
         Value::Object(fields) => {
             let fields = fields.iter().filter(|(_, value)| !is_empty(value));
             let fields: Option<Vec<_>> = fields
-                .map(|(key, value)| is_plain(value).then(|| format!("{key}: {}", scalar(value))))
+                .map(|(key, value)| is_plain(value).then(|| format!("{}: {}", Escaped(key), scalar(value))))
                 .collect();
             format!("{{{}}}", fields?.join(", "))
         }
@@ -175,8 +175,9 @@ fn is_plain(value: &Value) -> bool {
 fn scalar(value: &Value) -> String {
     let is_odd = |text: &str| text.is_empty() || text.contains(|c: char| c.is_control() || c.is_whitespace());
     match value.as_str() {
-        Some(text) if !is_odd(text) => text.to_owned(),
-        Some(_) | None => value.to_string(),
+        Some(text) if !is_odd(text) => Escaped(text).to_string(),
+        // JSON leaves some control characters as they are.
+        Some(_) | None => Escaped(value).to_string(),
     }
 }
 

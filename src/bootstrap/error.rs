@@ -1,6 +1,9 @@
 use std::{borrow::Cow, fmt, path::PathBuf};
 
-use crate::config::{Problem, write_problems};
+use crate::{
+    config::{Problem, write_problems},
+    escape::Escaped,
+};
 
 /// Why there is no bootstrap: where it should have come from, and everything that is wrong with it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -100,9 +103,9 @@ impl fmt::Display for BootstrapError {
                 let (file, text) = (super::FILE_VARIABLE, super::TEXT_VARIABLE);
                 write!(f, "neither {file} (the name of a file) nor {text} (JSON) is set")
             }
-            Kind::Unreadable(reason) => write!(f, "cannot be read: {reason}"),
+            Kind::Unreadable(reason) => write!(f, "cannot be read: {}", Escaped(reason)),
             Kind::Syntax { language, line, column, reason } => {
-                write!(f, "not {language}: {reason} at line {line} column {column}")
+                write!(f, "not {language}: {} at line {line} column {column}", Escaped(reason))
             }
             Kind::Invalid(problems) => write_problems(f, problems),
         }
@@ -115,9 +118,9 @@ impl fmt::Display for Origin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text | Self::Environment => f.write_str("bootstrap"),
-            Self::File { path, variable: None } => write!(f, "bootstrap file {}", path.display()),
+            Self::File { path, variable: None } => write!(f, "bootstrap file {}", Escaped(path.display())),
             Self::File { path, variable: Some(variable) } => {
-                write!(f, "bootstrap file {} (from {variable})", path.display())
+                write!(f, "bootstrap file {} (from {variable})", Escaped(path.display()))
             }
             Self::Variable(variable) => write!(f, "bootstrap in {variable}"),
         }

@@ -21,6 +21,7 @@ use super::{
 use crate::metrics::Recorder;
 use crate::{
     engine::Engine,
+    escape::Escaped,
     protocol::{ByView, Input, Output, StreamId},
     transport::{Connection, Events, Transports},
 };
@@ -163,7 +164,7 @@ impl Driver {
             return trace!(%stream, "an event of a stream that was given up");
         }
         if let Input::Disconnected { stream, reason } = &event {
-            debug!(%stream, kind = ?reason.kind, "stream ended: {}", reason.message);
+            debug!(%stream, kind = ?reason.kind, reason = reason.message, "stream ended");
             self.connections.remove(stream);
         }
         self.engine.handle_input(event, now());
@@ -187,7 +188,7 @@ impl Driver {
                 Output::Read { stream } => self.with_connection(stream, |connection| connection.read()),
                 Output::Disconnect { stream } => drop(self.connections.remove(&stream)),
                 Output::Lookup { lookup, host } => {
-                    trace!(?lookup, %host, "looking up");
+                    trace!(?lookup, host = %Escaped(&host), "looking up");
                     self.lookups.begin(lookup, host, self.reports.clone());
                 }
                 Output::Notify { view, observed } => {

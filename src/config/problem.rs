@@ -1,5 +1,7 @@
 use std::fmt;
 
+use crate::escape::Escaped;
+
 /// One thing that is wrong in a configuration, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
@@ -33,9 +35,9 @@ impl Problem {
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.path.is_empty() {
-            f.write_str(&self.reason)
+            Escaped(&self.reason).fmt(f)
         } else {
-            write!(f, "{}: {}", self.path, self.reason)
+            write!(f, "{}: {}", Escaped(&self.path), Escaped(&self.reason))
         }
     }
 }

@@ -6,9 +6,12 @@ use std::{
 };
 
 use super::{Server, ServerFeatures};
-use crate::resource::{
-    Cluster, ClusterLoadAssignment, Listener, Resource, RouteConfiguration, ScopedRouteConfiguration,
-    VirtualHost,
+use crate::{
+    escape::Escaped,
+    resource::{
+        Cluster, ClusterLoadAssignment, Listener, Resource, RouteConfiguration, ScopedRouteConfiguration,
+        VirtualHost,
+    },
 };
 
 /// A source of resources, as `envoy.config.core.v3.ConfigSource` tells it.
@@ -87,7 +90,7 @@ impl ConfigSource {
 impl fmt::Display for ConfigSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Server(server) => server.uri.fmt(f),
+            Self::Server(server) => Escaped(&server.uri).fmt(f),
             Self::Path(file) => file.fmt(f),
         }
     }
@@ -142,7 +145,7 @@ impl PathSource {
 /// The path.
 impl fmt::Display for PathSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.path.display().fmt(f)
+        Escaped(self.path.display()).fmt(f)
     }
 }
 

@@ -22,6 +22,7 @@ use super::{
     store::{AnyResource, Store, Transaction},
     wanted::{Wanted, WantedChanges},
 };
+use crate::escape::Escaped;
 
 /// A management server: it gives the resources that it is told to any number of clients, over ADS or the services of single
 /// types, in the variant of the protocol and the version of the transport (v3 or v2) that each asks for.
@@ -341,8 +342,12 @@ impl Server {
         let Some(mut task) = self.task.take() else { return };
         match tokio::time::timeout(SHUTDOWN_GRACE, &mut task).await {
             Ok(Ok(Ok(()))) => {}
-            Ok(Ok(Err(error))) => tracing::warn!(addr = %self.addr, "serving ended with an error: {error}"),
-            Ok(Err(error)) => tracing::warn!(addr = %self.addr, "serving ended: {error}"),
+            Ok(Ok(Err(error))) => {
+                tracing::warn!(addr = %self.addr, error = %Escaped(&error), "serving ended with an error");
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(addr = %self.addr, error = %Escaped(&error), "serving ended");
+            }
             Err(_) => task.abort(),
         }
     }

@@ -60,7 +60,8 @@ impl Stream {
             };
             if let Err(status) = step {
                 if let Some(status) = status {
-                    tracing::debug!(stream = self.id, code = ?status.code(), "ending the stream: {}", status.message());
+                    let (code, reason) = (status.code(), status.message());
+                    tracing::debug!(stream = self.id, ?code, reason, "ending the stream");
                     self.respond(Err(status));
                 }
                 return;

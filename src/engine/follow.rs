@@ -22,6 +22,7 @@ use super::{Engine, Names, Refusal, View, Wanted, lists::Lists, members::Key};
 use crate::{
     cache::{Entry, Redirect},
     error::{Blame, Code, Subject, WatchError},
+    escape::Escaped,
     name::ResourceName,
     observed::ErasedObserved,
     protocol::{EntryId, TypeId, ViewId},
@@ -159,7 +160,7 @@ impl Engine {
 
     fn redirect(&mut self, id: EntryId, target: ResourceName, now: Instant) {
         let Some((ty, name)) = self.table.get(id).map(|entry| (entry.ty, entry.name.clone())) else { return };
-        debug!(%name, %target, "redirected");
+        debug!(name = %Escaped(&name), target = %Escaped(&target), "redirected");
         let is_deep = self.depth_of(id, 0) >= MAX_REDIRECTS;
         let view = self.walks.next_view();
         let broken = is_deep.then_some(TOO_DEEP);
@@ -326,7 +327,7 @@ impl Engine {
         else {
             return Other::Unused;
         };
-        debug!(%view, %name, "using the alternative");
+        debug!(%view, name = %Escaped(&name), "using the alternative");
         let way = self.walks.next_view();
         alternative.other = Other::Watched(way);
         self.follows.edges.insert(way, Follower::Alternative(view));

@@ -10,6 +10,7 @@ use std::{
 use super::{globs::Glob, guess::Guess};
 use crate::{
     cache::{Origin, Update},
+    escape::Escaped,
     name::ResourceName,
     protocol::{Body, EntryId, Envelope, Item, ServerId, Span, StreamId, SubId, TypeId},
     resource::{Invalid, ResourceType, Version},
@@ -233,7 +234,7 @@ impl Problems {
         if self.text.len() <= LONGEST_ERROR {
             let glue = if self.text.is_empty() { "" } else { "; " };
             // Writing to a string cannot fail.
-            let _ = write!(self.text, "{glue}{place}: {reason}");
+            let _ = write!(self.text, "{glue}{}: {}", Escaped(place), Escaped(reason));
         }
     }
 

@@ -65,6 +65,7 @@ use crate::{
     cache::{Entry, Policy, Table},
     config::{Bootstrap, ServerFeatures},
     error::{Blame, Code, Subject, WatchError},
+    escape::Escaped,
     name::{Additions, ResourceName},
     observed::{ErasedMembers, ErasedObserved},
     protocol::{
@@ -227,7 +228,7 @@ impl Engine {
         // The bootstrap may say which collection all resources of the type are.
         let all = self.bootstrap.collection_of(type_url).filter(|_| names == Names::All).cloned();
         let names = all.map_or(names, |name| Names::Collection(Wanted::Name(Box::new(name))));
-        debug!(%view, type_url, %names, "watching");
+        debug!(%view, type_url, names = %Escaped(&names), "watching");
         let begun = match &names {
             Names::All => self.subscribe_all(view, ty, now),
             Names::One(wanted) => {
@@ -241,7 +242,7 @@ impl Engine {
             }
         };
         let begun = begun.unwrap_or_else(|error| {
-            debug!(%view, %error, "refusing a watch");
+            debug!(%view, error = %Escaped(&error), "refusing a watch");
             View::Refused(self.refuse(view, ty, &names, error))
         });
         let before = self.views.insert(view, begun);

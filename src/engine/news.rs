@@ -3,6 +3,7 @@ use tracing::{debug, trace};
 use super::{Engine, job::Job};
 use crate::{
     cache::{Entry, News, ResourceState},
+    escape::Escaped,
     protocol::{EntryId, ViewId},
 };
 
@@ -25,7 +26,7 @@ impl Engine {
     pub(super) fn span_of(&self, job: &Job) -> tracing::Span {
         let server = self.servers[job.server().0 as usize].machine.source();
         let (type_url, nonce) = (job.envelope.type_url(), job.envelope.nonce());
-        tracing::debug_span!("response", %server, type_url, version = %job.version, nonce)
+        tracing::debug_span!("response", %server, type_url, version = %Escaped(&job.version), nonce)
     }
 
     /// Says who is told of an entry.
@@ -34,23 +35,27 @@ impl Engine {
             return;
         }
         if let Some(entry) = self.table.get(id) {
-            trace!(%view, type_url = self.types[entry.ty.index()].type_url(), name = %entry.name, "told");
+            trace!(%view, type_url = self.types[entry.ty.index()].type_url(), name = %Escaped(&entry.name), "told");
         }
     }
 }
 
 /// Says what has become of an entry. Nothing is looked at for it unless somebody listens.
 fn log(entry: &Entry, type_url: &'static str, news: News) {
-    let (name, kept) = (&entry.name, entry.is_held());
+    let (name, kept) = (Escaped(&entry.name), entry.is_held());
     let Some(setback) = entry.setback() else {
         return match (news, entry.held()) {
-            (News::Changed, Some((version, _))) => debug!(type_url, %name, %version, "accepted"),
-            (News::Same, Some((version, _))) => trace!(type_url, %name, %version, "unchanged"),
+            (News::Changed, Some((version, _))) => {
+                debug!(type_url, %name, version = %Escaped(version), "accepted");
+            }
+            (News::Same, Some((version, _))) => {
+                trace!(type_url, %name, version = %Escaped(version), "unchanged");
+            }
             // Not there, and there is nothing to be said of that.
             (News::Changed | News::Same, None) => {}
         };
     };
-    let (version, error) = (&setback.update.version, &setback.error);
+    let (version, error) = (Escaped(&setback.update.version), &setback.error);
     match (news, setback.state) {
         (News::Same, state) => trace!(type_url, %name, %version, %state, "bad news again"),
         (News::Changed, ResourceState::Nacked) => {

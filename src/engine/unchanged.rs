@@ -11,6 +11,7 @@ use super::{
     Engine,
     job::{Job, Located, Said},
 };
+use crate::escape::Escaped;
 
 impl Engine {
     /// Notes elements from a place on, before another one, as long as they are unchanged. Gives the place of the first that may
@@ -72,7 +73,7 @@ impl Engine {
                 return next;
             }
             sub.on_answered();
-            trace!(name = %entry.name, version = %job.version, "unchanged");
+            trace!(name = %Escaped(&entry.name), version = %Escaped(&job.version), "unchanged");
             counters.unchanged += 1;
             job.valid += 1;
         }

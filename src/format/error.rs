@@ -1,5 +1,7 @@
 use std::{error::Error, fmt};
 
+use crate::escape::Escaped;
+
 /// Why a document cannot be read, and where in it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FormatError {
@@ -56,9 +58,9 @@ impl FormatError {
 impl fmt::Display for FormatError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.place {
-            Place::Document => f.write_str(&self.why),
-            Place::Text { line, column } => write!(f, "line {line}, column {column}: {}", self.why),
-            Place::Field(path) => write!(f, "{path}: {}", self.why),
+            Place::Document => Escaped(&self.why).fmt(f),
+            Place::Text { line, column } => write!(f, "line {line}, column {column}: {}", Escaped(&self.why)),
+            Place::Field(path) => write!(f, "{}: {}", Escaped(path), Escaped(&self.why)),
         }
     }
 }

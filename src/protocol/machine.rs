@@ -23,7 +23,7 @@ use super::{
     timers::Waiting,
     variant::{Answer, Head, Written},
 };
-use crate::config::ConfigSource;
+use crate::{config::ConfigSource, escape::Escaped};
 
 mod silence;
 mod wanted;
@@ -198,9 +198,9 @@ impl Machine {
             let delay = channel.rejections.on_rejected(response, now, random);
             let type_url = channel.type_url;
             if delay.is_zero() {
-                warn!(server = %self.contact.source(), type_url, %version, %error, "rejecting a response");
+                warn!(server = %self.contact.source(), type_url, version = %Escaped(&version), error = %Escaped(&error), "rejecting a response");
             } else {
-                debug!(server = %self.contact.source(), type_url, %version, ?delay, "rejecting the same response again");
+                debug!(server = %self.contact.source(), type_url, version = %Escaped(&version), ?delay, "rejecting the same response again");
             }
             not_before += delay;
         }

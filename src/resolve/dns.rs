@@ -9,6 +9,7 @@ use std::{
 use tracing::debug;
 
 use crate::{
+    escape::Escaped,
     protocol::{Backoff, LookupId, Settings, ViewId},
     resource::{
         ClusterLoadAssignment, Endpoint, Locality, Metadata,
@@ -166,7 +167,7 @@ impl Hosts {
             Ok(addresses) if addresses.ips.is_empty() => Err("there are no addresses".to_owned()),
             result => result,
         };
-        debug!(host = %name, ?result, "looked up");
+        debug!(host = %Escaped(name), ?result, "looked up");
         let before = (host.good.clone(), host.error.clone());
         let least = since + self.refresh;
         let until = match result {

@@ -1,6 +1,6 @@
 use std::{borrow::Cow, error::Error, fmt};
 
-use crate::wire::Malformed;
+use crate::{escape::Escaped, wire::Malformed};
 
 /// Why a resource cannot be used: where in the message, and what is wrong there.
 ///
@@ -68,9 +68,9 @@ impl Invalid {
 impl fmt::Display for Invalid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.path.is_empty() {
-            write!(f, "{}: ", self.path)?;
+            write!(f, "{}: ", Escaped(&self.path))?;
         }
-        f.write_str(&self.reason)
+        Escaped(&self.reason).fmt(f)
     }
 }
 

@@ -199,7 +199,7 @@ async fn accept(listener: TcpListener, server: SocketAddr, control: Arc<watch::S
                 Ok((client, _)) => {
                     connections.spawn(connection(client, server, control.clone()));
                 }
-                Err(error) => tracing::warn!("the proxy cannot accept a connection: {error}"),
+                Err(error) => tracing::warn!(%error, "the proxy cannot accept a connection"),
             },
             Some(_) = connections.join_next() => {}
         }

@@ -74,6 +74,32 @@ async fn a_tree_leads_from_the_listener_to_the_endpoints() {
 }
 
 #[tokio::test]
+async fn what_a_server_sends_controls_no_terminal() {
+    let server = Server::start().await;
+    let odd = |word: &str| format!("{word}\n\u{1b}[2J");
+    server.control_plane.update(|tx| {
+        tx.set(listener("shop").rds(odd("routes")));
+        let routes = [
+            route::path(&odd("/cart")).cluster(odd("web")),
+            route::prefix("/").header("x-probe", &odd("yes")).cluster("web"),
+        ];
+        tx.set(route_config(odd("routes")).virtual_host(["shop"], routes));
+        tx.set(cluster(odd("web")).eds_service(odd("service")));
+        tx.set(
+            endpoints(odd("service")).locality(&odd("eu"), "", ["10.0.0.1:80"]).drop_percent(&odd("load"), 7),
+        );
+        tx.set_error(type_url::CLUSTER, "web", 7, &odd("refused"));
+    });
+    let mut walk = server.walk("xds:///shop");
+    let mut words = ["routes", "/cart", "web", "service", "yes", "eu", "load", "refused"].to_vec();
+    while !words.is_empty() {
+        let line = walk.line().await.expect("a line before the end");
+        assert!(!line.starts_with("\u{1b}") && !line.contains("\u{1b}[2J"), "{line:?}");
+        words.retain(|word| !line.contains(&format!("{word}\\n\\u{{1b}}[2J")));
+    }
+}
+
+#[tokio::test]
 async fn only_what_changes_is_added() {
     let server = Server::start().await;
     serve(&server.control_plane, "a", "10.0.0.1:80");

@@ -4,7 +4,7 @@ use std::{
 };
 
 use super::{ClientStatus, ResourceStatus, ServerStatus};
-use crate::protocol::ConnectionState;
+use crate::{escape::Escaped, protocol::ConnectionState};
 
 impl fmt::Display for ClientStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -36,7 +36,7 @@ impl fmt::Display for ClientStatus {
             if version.is_empty() {
                 write!(f, " ({age})")?
             } else {
-                write!(f, " (version {version}, {age})")?
+                write!(f, " (version {}, {age})", Escaped(version))?
             }
         }
         Ok(())
@@ -47,9 +47,9 @@ impl ClientStatus {
     fn row(&self, resource: &ResourceStatus) -> [String; 5] {
         let type_name = resource.type_url.rsplit('/').next().unwrap_or(resource.type_url);
         [
-            resource.name.to_string(),
+            Escaped(&resource.name).to_string(),
             resource.state.to_string(),
-            resource.version.to_string(),
+            Escaped(&resource.version).to_string(),
             type_name.into(),
             resource.last_updated.map(|at| self.age(at)).unwrap_or_default(),
         ]
@@ -74,12 +74,12 @@ impl fmt::Display for ServerStatus {
             ConnectionState::Connected => "connected",
             ConnectionState::BackingOff => "waiting to connect again",
         };
-        write!(f, "Server {}", self.uri)?;
+        write!(f, "Server {}", Escaped(&self.uri))?;
         if let Some(type_url) = self.type_url {
             write!(f, " for {}", type_url.rsplit('/').next().unwrap_or(type_url))?;
         }
         write!(f, ": {state}")?;
-        self.error.as_ref().map_or(Ok(()), |error| write!(f, "; {error}"))
+        self.error.as_ref().map_or(Ok(()), |error| write!(f, "; {}", Escaped(error)))
     }
 }
 

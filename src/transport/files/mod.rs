@@ -24,7 +24,7 @@ use tracing::{debug, info, warn};
 
 use self::watch::{Hub, Stamp, Watch};
 use super::{Connection, Disconnect, DisconnectKind, Events};
-use crate::{config::PathSource, format::Read};
+use crate::{config::PathSource, escape::Escaped, format::Read};
 
 /// Reads files, and follows what becomes of them.
 #[derive(Debug, Default)]
@@ -134,7 +134,7 @@ impl Reader {
             let (mut watch, file, type_url) = (self.watch.take()?, self.file.clone(), self.type_url);
             let reading = tokio::task::spawn_blocking(move || {
                 if let Err(error) = watch.follow() {
-                    warn!(%file, %error, "changes of the file may go unnoticed");
+                    warn!(%file, error = %Escaped(&error), "changes of the file may go unnoticed");
                 }
                 (look(&file, type_url), watch)
             });

@@ -32,6 +32,7 @@ use self::{
     dial::{Dial, Tasks},
 };
 use super::{Connection, Disconnect, Events, Target, Transport};
+use crate::escape::Escaped;
 
 /// gRPC over HTTP/2, with or without TLS, over TCP or Unix sockets.
 #[derive(Debug, Clone, PartialEq)]
@@ -148,7 +149,7 @@ impl Attempt {
         let events = self.events.clone();
         let uri = self.target.server.uri.clone();
         let reason = self.hold().await.unwrap_or_else(|reason| reason);
-        info!(server = %uri, kind = ?reason.kind, "disconnected: {}", reason.message);
+        info!(server = %Escaped(&uri), kind = ?reason.kind, reason = reason.message, "disconnected");
         events.disconnected(reason);
     }
 
@@ -164,7 +165,7 @@ impl Attempt {
             tasks: self.tasks,
         };
         let link = dial.connect().await?;
-        info!(server = %server.uri, "connected");
+        info!(server = %Escaped(&server.uri), "connected");
         self.events.connected();
         let call = Call {
             events: self.events,

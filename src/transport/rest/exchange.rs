@@ -24,6 +24,7 @@ use super::pool::{Pool, Unconnected};
 use crate::{
     config::ChannelCredentials,
     error::Code,
+    escape::Escaped,
     format::{self, Format},
     pb::envoy::service::discovery::v3::DiscoveryResponse,
     transport::{
@@ -125,7 +126,7 @@ impl Exchange<'_> {
         let read = format::read(body, Format::Json)
             .map_err(|e| unusable(format!("the response is not a DiscoveryResponse: {e}")))?;
         for warning in &read.warnings {
-            debug!(server = %self.pool.server.uri, path = self.path, "in a response: {warning}");
+            debug!(server = %Escaped(&self.pool.server.uri), path = self.path, warning, "in a response");
         }
         let asked = wire::string_field(self.question, 4).unwrap_or_default();
         let response = DiscoveryResponse::decode(read.message.clone())
