@@ -230,6 +230,34 @@ async fn an_answer_of_rest_forges_no_line_of_the_log() {
     log.is_unforged(&["body", "unknown"]);
 }
 
+#[cfg(feature = "rest")]
+#[tokio::test]
+async fn polls_warn_once_per_change_with_type_and_path() {
+    let (log, _guard) = Log::start("xdskit=warn");
+    let server = ControlPlane::start().await;
+    let client = builder(server.uri()).api_type(xdskit::config::ApiType::Rest).build().unwrap();
+    let _shop = client.watch::<Cluster>("shop");
+    let polls = |count: usize| {
+        let server = &server;
+        async move {
+            server.clear_requests();
+            while server.requests().iter().count() < count {
+                tokio::task::yield_now().await;
+            }
+        }
+    };
+    server.set_rest_status(Some(http::StatusCode::BAD_GATEWAY));
+    soon(polls(5)).await;
+    server.set_rest_status(Some(http::StatusCode::NOT_FOUND));
+    soon(polls(5)).await;
+    let about = format!("type_url=\"{}\" path=\"/v3/discovery:clusters\"", type_url::CLUSTER);
+    for what in ["poll failed", "HTTP status 404"] {
+        let text = log.text();
+        let lines: Vec<_> = text.lines().filter(|line| line.contains(what)).collect();
+        assert!(lines.len() == 1 && lines[0].contains(&about) && lines[0].contains(&server.uri()), "{text}");
+    }
+}
+
 /// A server that gives each request the same answer.
 #[cfg(feature = "rest")]
 async fn answering(status: &str, body: &str) -> String {

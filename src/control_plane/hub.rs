@@ -39,6 +39,9 @@ pub(super) struct State {
     /// What requests of REST are answered by in place of what they ask for.
     #[cfg(feature = "json")]
     pub(super) rest_status: Option<http::StatusCode>,
+    /// Requests of REST for what does not exist are answered by 404 in place of a response without resources.
+    #[cfg(feature = "json")]
+    pub(super) rest_not_found: bool,
 }
 
 /// When a server sends the headers of its response.

@@ -144,12 +144,22 @@ impl Poll {
 
     /// The answer, unless it is held back.
     fn due(&self, state: &mut watch::Receiver<State>) -> Option<Response<Body>> {
-        let State { store, held, rest_status, .. } = state.borrow_and_update().clone();
+        let State { store, held, rest_status, rest_not_found, .. } = state.borrow_and_update().clone();
         if held.holds(&self.request.type_url) {
             return None;
         }
         if let Some(status) = rest_status {
             return Some(text(status, "as the test has it"));
+        }
+        // It has no version, so that one who knows that there is nothing is told so again.
+        let request =
+            DiscoveryRequest { version_info: String::new(), ..DiscoveryRequest::clone(&self.request) };
+        let has_none = || {
+            let all = answer_once(&request, &store, &self.hub.settings);
+            all.is_some_and(|all| all.resources.is_empty() && all.resource_errors.is_empty())
+        };
+        if rest_not_found && has_none() {
+            return Some(text(StatusCode::NOT_FOUND, ""));
         }
         Some(match answer_once(&self.request, &store, &self.hub.settings) {
             Some(response) => self.send(response.into()),

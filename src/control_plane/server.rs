@@ -191,6 +191,16 @@ impl ControlPlane {
         });
     }
 
+    /// Answers requests of REST for which there are no resources by the status 404, as sovereign does, and not by a response
+    /// without resources. Meant for tests of clients.
+    #[cfg(feature = "json")]
+    pub fn set_rest_not_found(&self, not_found: bool) {
+        self.hub.change(|state| {
+            state.rest_not_found = not_found;
+            true
+        });
+    }
+
     /// Sends a response as it is, right or wrong, on all open streams of its variant that are aggregated or of its type;
     /// returns how many these are. Meant for tests of clients. It is a `DiscoveryResponse` or a `DeltaDiscoveryResponse`.
     ///

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Engine, job::Job};
+use super::{Engine, failure::not_found_hint, job::Job};
 use crate::{
     cache::Update,
     error::{Blame, Code, WatchError},
@@ -87,10 +87,11 @@ impl Engine {
                 continue;
             }
             let Some(entry) = self.table.get(id) else { continue };
-            let contact = self.servers[server.0 as usize].machine.contact();
-            let message = match contact.is_file() {
-                true => format!("{} does not hold it any more", contact.source()),
-                false => format!("xDS server {} {why}", contact.source()),
+            let machine = &self.servers[server.0 as usize].machine;
+            let source = machine.source();
+            let message = match machine.contact().is_file() {
+                true => format!("{source} does not hold it any more"),
+                false => format!("xDS server {source} {why}{}", not_found_hint(machine)),
             };
             let error = WatchError::new(Code::NotFound, Blame::Peer, self.subject(entry), message);
             self.tell(id, |entry| entry.on_deleted(error, policy, update.clone()));

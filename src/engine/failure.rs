@@ -5,7 +5,7 @@ use crate::{
     cache::{Entry, Update},
     config::ConfigSource,
     error::{Blame, Code, Subject, WatchError},
-    protocol::{Contact, Disconnect, DisconnectKind, EntryId, ServerId},
+    protocol::{Contact, Disconnect, DisconnectKind, EntryId, Machine, ServerId},
     resource::Version,
 };
 
@@ -112,6 +112,14 @@ pub(super) fn no_such(uri: &impl Display) -> String {
     format!("does not exist: xDS server {uri} does not have it; is the name right, and meant for this node?")
 }
 
+/// Where a server that is polled has answered that there is nothing: its status cannot tell that from a wrong address.
+pub(super) fn not_found_hint(machine: &Machine) -> String {
+    let hint = |path: &str| {
+        format!(" (HTTP status 404 at {path}; if that is not expected, is this the URL of the server's API?)")
+    };
+    machine.not_found_at().map(hint).unwrap_or_default()
+}
+
 impl Engine {
     /// No stream came about, or one ended before it gave anything. Each authority that it serves goes on with the next
     /// server, or else everybody who watches something of it hears of it.
@@ -189,7 +197,8 @@ impl Engine {
                 false => (Code::NotFound, "does not exist: "),
             };
             let hint = self.timeout_hint(server, entry);
-            (code, format!("{prefix}xDS server {uri} did not send it in time{hint}"))
+            let at = not_found_hint(&peer.machine);
+            (code, format!("{prefix}xDS server {uri} did not send it in time{hint}{at}"))
         };
         let error = WatchError::new(code, Blame::Peer, self.subject(entry), message);
         let policy = peer.policy;

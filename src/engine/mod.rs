@@ -274,6 +274,7 @@ impl Engine {
             | Input::RequestSent { stream }
             | Input::Received { stream, .. }
             | Input::Unchanged { stream }
+            | Input::NotFound { stream }
             | Input::Failed { stream, .. }
             | Input::Disconnected { stream, .. } => self.on_stream(stream, input, now),
         }
@@ -283,18 +284,25 @@ impl Engine {
     fn on_stream(&mut self, stream: StreamId, input: Input, now: Instant) {
         let server = stream.server;
         let Some(peer) = self.servers.get_mut(server.0 as usize) else { return };
-        if let Input::Received { message, .. } = input {
-            let opened = peer.machine.receive(stream, message, now);
-            self.settle(server, now);
-            if let Some((ty, envelope)) = opened {
-                self.jobs.push_back(Job::new(stream, ty, envelope, now));
-                if self.jobs.len() == 1 {
-                    self.work(now);
-                }
+        let opened = match input {
+            Input::Received { message, .. } => peer.machine.receive(stream, message, now),
+            Input::NotFound { .. } => peer.machine.receive_not_found(stream, now),
+            Input::Connected { .. }
+            | Input::RequestSent { .. }
+            | Input::Unchanged { .. }
+            | Input::Failed { .. }
+            | Input::Disconnected { .. }
+            | Input::Resolved { .. } => {
+                peer.machine.handle_input(input, now);
+                None
             }
-        } else {
-            peer.machine.handle_input(input, now);
-            self.settle(server, now);
+        };
+        self.settle(server, now);
+        if let Some((ty, envelope)) = opened {
+            self.jobs.push_back(Job::new(stream, ty, envelope, now));
+            if self.jobs.len() == 1 {
+                self.work(now);
+            }
         }
     }
 

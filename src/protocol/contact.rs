@@ -104,6 +104,14 @@ impl Contact {
         }
     }
 
+    /// The path that is polled, where one is.
+    pub(crate) fn path(&self) -> Option<&str> {
+        match &self.manner {
+            Manner::Poll { path, .. } => Some(path),
+            Manner::Stream { .. } | Manner::File => None,
+        }
+    }
+
     /// The interval of its keepalive pings, where it has one of its own.
     pub(crate) fn keepalive(&self) -> Option<Duration> {
         self.source.server()?.keepalive.map(|own| own.interval)

@@ -33,6 +33,11 @@ pub(crate) enum Input {
         /// The stream that it was asked on.
         stream: StreamId,
     },
+    /// Nothing of what was asked last exists. It is as a response without resources.
+    NotFound {
+        /// The stream that it was asked on.
+        stream: StreamId,
+    },
     /// What was asked last has no answer that could be used, or what came by itself cannot be. The stream goes on.
     Failed {
         /// The stream.
@@ -65,6 +70,7 @@ impl Input {
             | Self::RequestSent { stream }
             | Self::Received { stream, .. }
             | Self::Unchanged { stream }
+            | Self::NotFound { stream }
             | Self::Failed { stream, .. }
             | Self::Disconnected { stream, .. } => Some(*stream),
             Self::Resolved { .. } => None,

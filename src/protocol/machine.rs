@@ -25,8 +25,11 @@ use super::{
 };
 use crate::{config::ConfigSource, escape::Escaped};
 
+mod polled;
 mod silence;
 mod wanted;
+
+use polled::LastPoll;
 
 /// The protocol with one management server, or whatever else resources come from.
 #[derive(Debug)]
@@ -42,6 +45,7 @@ pub(crate) struct Machine {
     waiting: Waiting,
     /// When the stream was opened anew last, because of something that the server takes to be held.
     reopened_at: Option<Instant>,
+    last_poll: LastPoll,
     outputs: VecDeque<Output>,
     events: VecDeque<Event>,
 }
@@ -65,6 +69,7 @@ impl Machine {
             quarantine: Quarantine::default(),
             waiting: Waiting::default(),
             reopened_at: None,
+            last_poll: LastPoll::default(),
             outputs: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -119,7 +124,9 @@ impl Machine {
             | Input::Unchanged { .. }
             | Input::Failed { .. }
             | Input::Disconnected { .. } => {}
-            Input::Received { .. } => debug_assert!(false, "responses go through `receive`"),
+            Input::Received { .. } | Input::NotFound { .. } => {
+                debug_assert!(false, "responses go through `receive`");
+            }
             Input::Resolved { .. } => debug_assert!(false, "lookups are not a server's"),
         }
         self.proceed(now);
@@ -135,6 +142,7 @@ impl Machine {
         if !self.stream.is_current(stream) {
             return None;
         }
+        self.last_poll = LastPoll::Answered;
         let opened = self.open(message, now);
         if opened.is_none() {
             // Nothing will be concluded, so go on reading here: no response, however odd, stalls anything.
@@ -343,6 +351,7 @@ impl Machine {
 
     /// A poll found nothing new.
     fn on_unchanged(&mut self, now: Instant) {
+        self.last_poll = LastPoll::Answered;
         if self.stream.on_response() {
             debug!(server = %self.contact.source(), "the server answers");
             self.events.push_back(Event::Recovered);
@@ -354,7 +363,7 @@ impl Machine {
 
     /// What was asked has no answer, although the stream goes on; nor has anything had its time.
     fn on_exchange_failed(&mut self, reason: Disconnect, now: Instant) {
-        warn!(server = %self.contact.source(), reason = reason.message, "nothing usable came");
+        self.note_poll_failed(&reason);
         self.stream.on_failed();
         self.waiting.clear();
         if let Some(pending) = self.stream.open().and_then(|open| open.pending.take()) {

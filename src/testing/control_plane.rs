@@ -302,6 +302,12 @@ impl ControlPlane {
         self.inner.set_rest_status(status);
     }
 
+    /// Answers requests of REST for which there are no resources by the status 404, as sovereign does.
+    #[cfg(feature = "json")]
+    pub fn set_rest_not_found(&self, not_found: bool) {
+        self.inner.set_rest_not_found(not_found);
+    }
+
     /// Sends a response as it is on all open streams of its variant that are aggregated or of its type; returns how many these
     /// are. It is a `DiscoveryResponse` or a `DeltaDiscoveryResponse`.
     ///

@@ -57,7 +57,7 @@ pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// read, and at the end [`disconnected`](Events::disconnected).
     ///
     /// A server with [`Target::polling`] has no stream. Each message is a question, which ends in one of
-    /// [`received`](Events::received), [`unchanged`](Events::unchanged) and [`failed`](Events::failed); when to ask is decided
+    /// [`received`](Events::received), [`unchanged`](Events::unchanged), [`not_found`](Events::not_found) and [`failed`](Events::failed); when to ask is decided
     /// by the client.
     fn connect(&self, target: Target, events: Events) -> Box<dyn Connection>;
 }
@@ -203,6 +203,12 @@ impl Events {
     /// The server was asked, and has nothing else to say than before (a poll's status 304).
     pub fn unchanged(&self) {
         self.reporter.report(Input::Unchanged { stream: self.reporter.stream });
+    }
+
+    /// The server was asked, and has none of what it was asked for (a poll's status 404): the same as a response without
+    /// resources.
+    pub fn not_found(&self) {
+        self.reporter.report(Input::NotFound { stream: self.reporter.stream });
     }
 
     /// The server was asked, and did not answer with what can be used. The connection goes on.

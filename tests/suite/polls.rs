@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use http::StatusCode;
 use xdskit::{
-    Client,
+    Client, Names,
     config::{ApiType, Bootstrap, CallCredentials, Polling, Server, TlsConfig},
-    control_plane,
+    control_plane::{self, type_url},
     error::Code,
     testing::ControlPlane,
 };
@@ -37,6 +37,26 @@ async fn d11_bad_answers_keep_the_last_good_until_there_is_a_good_one() {
     server.release();
     let good = soon(shop.wait_for(|seen| seen.error().is_none())).await.unwrap();
     assert_eq!(note(&good), Some("two"));
+}
+
+#[tokio::test]
+async fn r6_a_404_is_the_absence_of_what_was_asked_for() {
+    let server = ControlPlane::start().await;
+    server.set_rest_not_found(true);
+    let client = builder(server.uri()).resource_timeout(Duration::from_millis(200)).build().unwrap();
+    let mut all = client.watch_all::<Cluster>(Names::All);
+    let none = soon(all.wait_for(|members| members.is_complete())).await.unwrap();
+    assert!(none.is_empty() && none.warning().is_none(), "{none:?}");
+    let mut shop = client.watch::<Cluster>("shop");
+    let reason = soon(shop.ready()).await.unwrap_err();
+    assert_eq!(reason.code(), Code::NotFound);
+    assert!(reason.to_string().contains("HTTP status 404 at /v3/discovery:clusters"), "{reason}");
+    server.set(cluster("shop", "one"));
+    soon(shop.wait_for(|seen| note(seen) == Some("one"))).await.unwrap();
+    server.remove(type_url::CLUSTER, "shop");
+    let gone = soon(shop.wait_for(|seen| seen.is_absent())).await.unwrap();
+    assert_eq!(gone.error().unwrap().code(), Code::NotFound);
+    assert!(client.status().await.servers.iter().all(|server| server.error.is_none()));
 }
 
 #[tokio::test]

@@ -35,6 +35,19 @@ impl Rig {
         self.input(Input::Unchanged { stream: stream(1) })
     }
 
+    fn not_found(&mut self) -> Vec<String> {
+        let mut said = self.input(Input::NotFound { stream: stream(1) });
+        // It is worked off in slices, as a response is.
+        said.extend(self.pass(Duration::ZERO));
+        said
+    }
+
+    /// What is wrong with the only resource.
+    fn reason(&mut self) -> String {
+        let resource = self.engine.status().resources.remove(0);
+        resource.setback.unwrap().error.to_string()
+    }
+
     fn failed(&mut self, kind: DisconnectKind) -> Vec<String> {
         self.input(Input::Failed { stream: stream(1), reason: Disconnect::new(kind, "it broke") })
     }
@@ -88,6 +101,52 @@ fn a40_a_server_whose_last_poll_failed_is_not_shown_as_connected() {
     rig.sent(1);
     rig.receive(1, &response::<Cds>("1", vec![any::<Cds>("a", "x")]));
     assert_eq!(shown(&mut rig), ConnectionState::Connected);
+}
+
+#[test]
+fn r6_a_404_deletes_what_a_response_without_resources_would_delete() {
+    let mut rig = rest();
+    rig.open::<Cds>(&["a"]);
+    rig.receive(1, &response::<Cds>("1", vec![any::<Cds>("a", "x")]));
+    rig.next();
+    rig.sent(1);
+    let said = rig.not_found();
+    assert_eq!(said.len(), 2, "{said:?}");
+    assert_eq!(said[0], "#1 absent NOT_FOUND");
+    assert!(rig.reason().contains("HTTP status 404 at /v3/discovery:clusters"), "{}", rig.reason());
+    assert_eq!(rig.next().1, ["send Cluster [a] / node"], "there is no version to tell");
+    rig.sent(1);
+    assert_eq!(rig.not_found(), ["read"], "it is told once");
+    rig.next();
+    rig.sent(1);
+    let back = rig.receive(1, &response::<Cds>("2", vec![any::<Cds>("a", "y")]));
+    assert_eq!(back, ["#1 present 2 y", "read"]);
+    // The absence of endpoints means nothing.
+    let mut rig = rest();
+    rig.open::<Eds>(&["a"]);
+    rig.receive(1, &response::<Eds>("1", vec![any::<Eds>("a", "x")]));
+    rig.next();
+    rig.sent(1);
+    assert_eq!(rig.not_found(), ["read"]);
+}
+
+#[test]
+fn r6_what_was_never_seen_is_absent_with_a_hint_at_the_path_when_it_had_its_time() {
+    let mut rig = rest();
+    rig.open::<Eds>(&["a"]);
+    assert_eq!(rig.not_found(), ["read"]);
+    let said: Vec<_> = (0..4)
+        .flat_map(|_| {
+            let said = rig.pass(Duration::from_secs(5));
+            rig.sent(1);
+            rig.not_found();
+            said
+        })
+        .filter(|line| line.starts_with('#'))
+        .collect();
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert_eq!(said[0], "#1 absent NOT_FOUND");
+    assert!(rig.reason().contains("HTTP status 404 at /v3/discovery:endpoints"), "{}", rig.reason());
 }
 
 #[test]

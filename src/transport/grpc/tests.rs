@@ -129,6 +129,7 @@ async fn a_connection_cut_at_any_byte_gives_whole_messages_and_an_end() {
                     | Input::Alive { .. }
                     | Input::RequestSent { .. }
                     | Input::Unchanged { .. }
+                    | Input::NotFound { .. }
                     | Input::Failed { .. }
                     | Input::Resolved { .. } => {}
                 }

@@ -45,6 +45,17 @@ pub(super) struct Exchange<'a> {
     pub(super) max_message_size: usize,
 }
 
+/// What the server answers.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// A `DiscoveryResponse`.
+    Response(Bytes),
+    /// There is nothing that the client does not have.
+    Unchanged,
+    /// There is nothing of what was asked for.
+    NotFound,
+}
+
 /// Why there is no answer.
 #[derive(Debug)]
 pub(super) struct Failure {
@@ -54,17 +65,19 @@ pub(super) struct Failure {
 }
 
 impl Exchange<'_> {
-    /// Asks. The answer is a `DiscoveryResponse`, or nothing if that is what the client has.
-    pub(super) async fn run(&self) -> Result<Option<Bytes>, Failure> {
+    /// Asks.
+    pub(super) async fn run(&self) -> Result<Answer, Failure> {
         let request = self.request().await.map_err(Failure::of_answer)?;
         let response = self.pool.client().request(request).await.map_err(|e| self.broken(&e))?;
         let status = response.status();
         if status == StatusCode::NOT_MODIFIED {
-            return Ok(None);
+            return Ok(Answer::Unchanged);
         }
         let body = self.body(response).await?;
         match status {
-            StatusCode::OK => self.read(&body).map(Some).map_err(Failure::of_answer),
+            StatusCode::OK => self.read(&body).map(Answer::Response).map_err(Failure::of_answer),
+            // So says sovereign where it has nothing to send (R6).
+            StatusCode::NOT_FOUND => Ok(Answer::NotFound),
             _ => Err(Failure::of_answer(refused(status, &body))),
         }
     }
@@ -160,13 +173,13 @@ impl Failure {
     }
 }
 
-/// What another status than 200 and 304 means (D11).
+/// What another status than 200, 304 and 404 means (D11).
 fn refused(status: StatusCode, body: &[u8]) -> Disconnect {
     let code = match status.as_u16() {
         400 => Code::Internal,
         401 => Code::Unauthenticated,
         403 => Code::PermissionDenied,
-        404 | 405 => Code::Unimplemented,
+        405 => Code::Unimplemented,
         429 | 500..=599 => Code::Unavailable,
         _ => Code::Unknown,
     };

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   RestConnection ── messages ──▶ Asker ── POST ──▶ Pool ──▶ server
-//!                                    │ request_sent, then one of received, unchanged, failed
+//!                                    │ request_sent, then one of received, unchanged, not_found, failed
 //!                                    ▼
 //!                                  Events
 //! ```
@@ -20,7 +20,7 @@ use bytes::Bytes;
 use tokio::{sync::mpsc, task::AbortHandle};
 
 use self::{
-    exchange::{Exchange, Sent},
+    exchange::{Answer, Exchange, Sent},
     pool::{Pool, Pools},
 };
 use super::{Connection, Events, Target, Transport};
@@ -110,8 +110,9 @@ impl Asker {
             Ok(answer) => {
                 sent.report();
                 match answer {
-                    Some(response) => self.events.received(response),
-                    None => self.events.unchanged(),
+                    Answer::Response(response) => self.events.received(response),
+                    Answer::Unchanged => self.events.unchanged(),
+                    Answer::NotFound => self.events.not_found(),
                 }
             }
             Err(failure) => {

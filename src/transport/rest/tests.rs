@@ -70,6 +70,16 @@ async fn d11_another_status_is_a_failure_and_the_next_question_is_answered() {
 }
 
 #[tokio::test]
+async fn r6_a_404_says_that_there_is_nothing_and_a_405_is_a_failure() {
+    let mut peer = Peer::connect(&answering(404, "No resources found").await);
+    for _ in 0..2 {
+        assert_eq!(peer.ask(&request("")).await, Ok(Some(DiscoveryResponse::default())));
+    }
+    let mut peer = Peer::connect(&answering(405, "").await);
+    assert_eq!(peer.ask(&request("")).await.unwrap_err().kind, DisconnectKind::Failed(Code::Unimplemented));
+}
+
+#[tokio::test]
 async fn d11_a_200_that_is_no_response_is_a_failure() {
     let cut = r#"{"version_info": "1", "resources": ["#;
     let other = format!(r#"{{"version_info": "1", "type_url": "{ENDPOINTS}"}}"#);
@@ -212,7 +222,8 @@ impl Peer {
         peer
     }
 
-    /// Asks, and gives what is reported, which comes once and after the request was sent.
+    /// Asks, and gives what is reported, which comes once and after the request was sent. That nothing was found is an empty
+    /// response.
     async fn ask(&mut self, question: &DiscoveryRequest) -> Result<Option<DiscoveryResponse>, Disconnect> {
         self.connection.send(question.encode_to_vec().into());
         let mut is_sent = false;
@@ -226,6 +237,10 @@ impl Peer {
                 Input::Unchanged { .. } => {
                     assert!(is_sent);
                     return Ok(None);
+                }
+                Input::NotFound { .. } => {
+                    assert!(is_sent);
+                    return Ok(Some(DiscoveryResponse::default()));
                 }
                 Input::Failed { reason, .. } => return Err(reason),
                 other => panic!("{other:?}"),

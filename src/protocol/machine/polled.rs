@@ -1,0 +1,72 @@
+//! How the last exchange with a source without streams ended, and what an operator reads of that.
+
+use std::time::Instant;
+
+use bytes::{Bytes, BytesMut};
+use tracing::{debug, warn};
+
+use super::Machine;
+use crate::protocol::{
+    envelope::Envelope,
+    id::{StreamId, TypeId},
+    input::Disconnect,
+    request::put_text,
+};
+
+/// The outcome of the last exchange. A change of it is a warning; what repeats is not.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub(super) enum LastPoll {
+    /// A response, or nothing new; also before the first exchange.
+    #[default]
+    Answered,
+    /// None of the requested resources exist (HTTP status 404).
+    NotFound,
+    Failed(Disconnect),
+}
+
+impl Machine {
+    /// The server has none of the requested resources: the same as a response of the type without resources (R6).
+    pub(crate) fn receive_not_found(&mut self, stream: StreamId, now: Instant) -> Option<(TypeId, Envelope)> {
+        let before = self.last_poll.clone();
+        let opened = self.receive(stream, self.empty_response(), now);
+        if opened.is_some() {
+            self.last_poll = LastPoll::NotFound;
+            if before != LastPoll::NotFound {
+                let (type_url, path) = (self.contact.only(), self.contact.path());
+                warn!(
+                    server = %self.contact.source(), type_url, path,
+                    "HTTP status 404: the server has none of the requested resources, or nothing is served at this path"
+                );
+            }
+        }
+        opened
+    }
+
+    /// The path that the last poll found nothing at.
+    pub(crate) fn not_found_at(&self) -> Option<&str> {
+        match self.last_poll {
+            LastPoll::NotFound => self.contact.path(),
+            LastPoll::Answered | LastPoll::Failed(_) => None,
+        }
+    }
+
+    pub(super) fn note_poll_failed(&mut self, reason: &Disconnect) {
+        let (type_url, path) = (self.contact.only(), self.contact.path());
+        let failed = LastPoll::Failed(reason.clone());
+        if self.last_poll == failed {
+            debug!(server = %self.contact.source(), type_url, path, reason = reason.message, "poll failed again");
+        } else {
+            warn!(server = %self.contact.source(), type_url, path, reason = reason.message, "poll failed");
+        }
+        self.last_poll = failed;
+    }
+
+    fn empty_response(&self) -> Bytes {
+        let mut response = BytesMut::new();
+        put_text(TYPE_URL, self.contact.only().unwrap_or_default(), &mut response);
+        response.freeze()
+    }
+}
+
+/// The field of a `DiscoveryResponse`.
+const TYPE_URL: u32 = 4;
