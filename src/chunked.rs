@@ -1,16 +1,27 @@
 //! Many things of one kind, in numbered places.
 
-use std::mem;
+use std::{collections::BTreeSet, mem};
+
+use crate::capacity::Shrink;
 
 /// Things in places that stay theirs until they are removed; what comes then may get a place that was left.
 ///
-/// It grows by chunks of fixed size: nothing is moved for it, and no room is made for twice as many.
+/// It grows by chunks of fixed size: nothing is moved for it, and no room is made for twice as many. The first chunk with room is
+/// filled first, and a chunk in which nothing is left gives its room back.
 #[derive(Debug)]
 pub(crate) struct Chunked<T> {
-    chunks: Vec<Vec<Place<T>>>,
+    chunks: Vec<Chunk<T>>,
+    /// The chunks in which there is room, or room to make.
+    with_room: BTreeSet<usize>,
+    taken: usize,
+}
+
+#[derive(Debug)]
+struct Chunk<T> {
+    places: Vec<Place<T>>,
     /// Where the next one goes: a place that was left, or the one behind all others.
     next: u32,
-    taken: usize,
+    taken: u32,
 }
 
 #[derive(Debug)]
@@ -26,14 +37,20 @@ impl<T> Chunked<T> {
         self.taken
     }
 
+    /// For how many there is room.
+    #[cfg(test)]
+    pub(crate) fn room(&self) -> usize {
+        self.chunks.iter().map(|chunk| chunk.places.capacity()).sum()
+    }
+
     pub(crate) fn get(&self, at: u32) -> Option<&T> {
         let (chunk, place) = split(at);
-        self.chunks.get(chunk)?.get(place)?.taken()
+        self.chunks.get(chunk)?.places.get(place)?.taken()
     }
 
     pub(crate) fn get_mut(&mut self, at: u32) -> Option<&mut T> {
         let (chunk, place) = split(at);
-        match self.chunks.get_mut(chunk)?.get_mut(place)? {
+        match self.chunks.get_mut(chunk)?.places.get_mut(place)? {
             Place::Taken(thing) => Some(thing),
             Place::Left(_) => None,
         }
@@ -41,20 +58,72 @@ impl<T> Chunked<T> {
 
     /// Gives the place.
     pub(crate) fn insert(&mut self, thing: T) -> u32 {
-        let at = self.next;
-        let (chunk, place) = split(at);
-        if chunk == self.chunks.len() {
-            // The first one grows as it is used: most clients have little of anything.
-            self.chunks.push(if chunk == 0 { Vec::new() } else { Vec::with_capacity(CHUNK) });
+        let index = self.with_room.first().copied().unwrap_or_else(|| {
+            self.chunks.push(Chunk::default());
+            self.with_room.insert(self.chunks.len() - 1);
+            self.chunks.len() - 1
+        });
+        let chunk = &mut self.chunks[index];
+        // The first one grows as it is used: most clients have little of anything.
+        if index > 0 && chunk.places.capacity() == 0 {
+            chunk.places.reserve_exact(CHUNK);
         }
-        let chunk = &mut self.chunks[chunk];
-        self.next = match chunk.get_mut(place) {
+        let place = chunk.insert(thing);
+        if chunk.taken as usize == CHUNK {
+            self.with_room.remove(&index);
+        }
+        self.taken += 1;
+        (index * CHUNK) as u32 + place
+    }
+
+    /// `None` when nothing is there.
+    pub(crate) fn remove(&mut self, at: u32) -> Option<T> {
+        let (index, place) = split(at);
+        let chunk = self.chunks.get_mut(index)?;
+        let removed = chunk.remove(place)?;
+        self.taken -= 1;
+        self.with_room.insert(index);
+        if chunk.taken == 0 {
+            *chunk = Chunk::default();
+        }
+        while let Some(Chunk { taken: 0, .. }) = self.chunks.last() {
+            self.chunks.pop();
+            self.with_room.remove(&self.chunks.len());
+        }
+        self.chunks.shrink_if_sparse();
+        Some(removed)
+    }
+
+    /// All, in the order of their places.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> + Clone {
+        self.chunks.iter().zip(0..).flat_map(|(chunk, index)| {
+            let places = chunk.places.iter().zip(index * CHUNK as u32..);
+            places.filter_map(|(place, at)| Some((at, place.taken()?)))
+        })
+    }
+
+    /// All, in the order of their places.
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
+        self.chunks.iter_mut().zip(0..).flat_map(|(chunk, index)| {
+            let places = chunk.places.iter_mut().zip(index * CHUNK as u32..);
+            places.filter_map(|(place, at)| match place {
+                Place::Taken(thing) => Some((at, thing)),
+                Place::Left(_) => None,
+            })
+        })
+    }
+}
+
+impl<T> Chunk<T> {
+    fn insert(&mut self, thing: T) -> u32 {
+        let at = self.next;
+        self.next = match self.places.get_mut(at as usize) {
             Some(left) => match mem::replace(left, Place::Taken(thing)) {
                 Place::Left(next) => next,
                 Place::Taken(_) => unreachable!("the next place is not taken"),
             },
             None => {
-                chunk.push(Place::Taken(thing));
+                self.places.push(Place::Taken(thing));
                 at + 1
             }
         };
@@ -62,32 +131,19 @@ impl<T> Chunked<T> {
         at
     }
 
-    /// `None` when nothing is there.
-    pub(crate) fn remove(&mut self, at: u32) -> Option<T> {
-        let (chunk, place) = split(at);
-        let place = self.chunks.get_mut(chunk)?.get_mut(place)?;
-        if let Place::Left(_) = place {
-            return None;
-        }
+    fn remove(&mut self, at: usize) -> Option<T> {
+        let place = self.places.get_mut(at)?;
+        place.taken()?;
         let removed = mem::replace(place, Place::Left(self.next));
-        self.next = at;
+        self.next = at as u32;
         self.taken -= 1;
         removed.into_taken()
     }
+}
 
-    /// All, in the order of their places.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> + Clone {
-        let places = self.chunks.iter().flatten().zip(0..);
-        places.filter_map(|(place, at)| Some((at, place.taken()?)))
-    }
-
-    /// All, in the order of their places.
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
-        let places = self.chunks.iter_mut().flatten().zip(0..);
-        places.filter_map(|(place, at)| match place {
-            Place::Taken(thing) => Some((at, thing)),
-            Place::Left(_) => None,
-        })
+impl<T> Default for Chunk<T> {
+    fn default() -> Self {
+        Self { places: Vec::new(), next: 0, taken: 0 }
     }
 }
 
@@ -109,7 +165,7 @@ impl<T> Place<T> {
 
 impl<T> Default for Chunked<T> {
     fn default() -> Self {
-        Self { chunks: Vec::new(), next: 0, taken: 0 }
+        Self { chunks: Vec::new(), with_room: BTreeSet::new(), taken: 0 }
     }
 }
 
@@ -125,16 +181,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_numbered_in_turn_and_those_left_last_are_taken_first() {
+    fn places_are_numbered_in_turn_and_those_left_are_taken_first() {
         let mut things = Chunked::default();
         let places: Vec<_> = (0..300).map(|thing| things.insert(thing)).collect();
         assert_eq!(places, (0..300).collect::<Vec<_>>());
         assert_eq!([7, 130, 130].map(|at| things.remove(at)), [Some(7), Some(130), None]);
         assert_eq!((things.len(), things.get(7)), (298, None));
         assert_eq!(things.get_mut(130), None);
-        assert_eq!([1000, 1001, 1002].map(|thing| things.insert(thing)), [130, 7, 300]);
+        assert_eq!([1000, 1001, 1002].map(|thing| things.insert(thing)), [7, 130, 300]);
         assert_eq!(
-            [130, 7, 299, 301].map(|at| things.get(at).copied()),
+            [7, 130, 299, 301].map(|at| things.get(at).copied()),
             [Some(1000), Some(1001), Some(299), None]
         );
     }
@@ -153,9 +209,37 @@ mod tests {
     fn no_room_is_made_for_more_than_a_chunk() {
         let mut things = Chunked::default();
         (0..10).for_each(|thing| _ = things.insert(thing));
-        assert!(things.chunks[0].capacity() <= 16);
+        assert!(things.room() <= 16);
         (0..1_000).for_each(|thing| _ = things.insert(thing));
-        let room: usize = things.chunks.iter().map(Vec::capacity).sum();
-        assert_eq!(room, 1_010_usize.next_multiple_of(CHUNK));
+        assert_eq!(things.room(), 1_010_usize.next_multiple_of(CHUNK));
+    }
+
+    #[test]
+    fn what_a_burst_has_needed_is_given_back() {
+        let mut things = Chunked::default();
+        (0..100_000_u32).for_each(|thing| _ = things.insert(thing));
+        (0..100_000).filter(|at| *at != 50_000).for_each(|at| _ = things.remove(at));
+        assert_eq!((things.len(), things.room(), things.get(50_000)), (1, CHUNK, Some(&50_000)));
+        assert_eq!([1, 2].map(|thing| things.insert(thing)), [0, 1], "the first chunk is filled first");
+        assert_eq!([0, 1, 50_000].map(|at| things.remove(at)), [Some(1), Some(2), Some(50_000)]);
+        assert_eq!((things.len(), things.room(), things.iter().count()), (0, 0, 0));
+        assert_eq!(things.insert(3), 0);
+    }
+
+    /// Beside a plain map.
+    #[test]
+    fn places_hold_what_was_put_there_whatever_comes_and_goes() {
+        let mut random = fastrand::Rng::with_seed(7);
+        let (mut things, mut model) = (Chunked::default(), std::collections::BTreeMap::new());
+        for step in 0..20_000_u32 {
+            let removes = random.usize(..2_000) < model.len();
+            let at = random.u32(..2_000);
+            if removes {
+                assert_eq!(things.remove(at), model.remove(&at));
+            } else {
+                assert_eq!(model.insert(things.insert(step), step), None, "a place is given once");
+            }
+        }
+        assert!(things.iter().map(|(at, thing)| (at, *thing)).eq(model));
     }
 }

@@ -69,6 +69,7 @@
     deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
 )]
 mod cache;
+mod capacity;
 mod chunked;
 #[cfg(any(feature = "client", feature = "control-plane"))]
 mod codec;

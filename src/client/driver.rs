@@ -20,6 +20,7 @@ use super::{
 #[cfg(feature = "metrics")]
 use crate::metrics::Recorder;
 use crate::{
+    capacity::Shrink,
     engine::Engine,
     escape::Escaped,
     protocol::{ByView, Input, Output, StreamId},
@@ -143,7 +144,9 @@ impl Driver {
             Command::ResolveAgain { view } => self.engine.resolve_again(view, now()),
             Command::Unwatch { view } => {
                 // A view that was refused never came to the engine.
-                if self.views.remove(&view).is_some() {
+                let was_known = self.views.remove(&view).is_some();
+                self.views.shrink_if_sparse();
+                if was_known {
                     self.engine.unsubscribe(view, now());
                 }
             }

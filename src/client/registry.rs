@@ -16,6 +16,7 @@ use super::{
     status::Identity,
 };
 use crate::{
+    capacity::Shrink,
     config::{Bootstrap, Target},
     engine::{Names, Status, Wanted},
     error::{Blame, Code, Subject, WatchError},
@@ -295,6 +296,7 @@ impl State {
             About::Target(target) => {
                 if self.targets.get(target).is_some_and(|entry| entry.id == id) {
                     self.targets.remove(target);
+                    self.targets.shrink_if_sparse();
                 }
             }
         }
@@ -342,6 +344,7 @@ impl Type {
 fn remove_if<K: Eq + Hash>(views: &mut HashMap<K, Entry>, key: &K, id: ViewId) {
     if views.get(key).is_some_and(|entry| entry.id == id) {
         views.remove(key);
+        views.shrink_if_sparse();
     }
 }
 

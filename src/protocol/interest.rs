@@ -7,7 +7,7 @@ use super::{
     id::EntryId,
     request::{put_text, text_len},
 };
-use crate::{chunked::Chunked, resource::Version};
+use crate::{capacity::Shrink, chunked::Chunked, resource::Version};
 
 /// The names of one type that one server is asked for, or answers with.
 ///
@@ -268,6 +268,7 @@ impl Interest {
         self.unname(id);
         if let Some(sub) = self.subs.remove(id.0) {
             self.by_name.remove(&sub.name);
+            self.by_name.shrink_if_sparse();
             self.aliases.forget(&sub.name);
         }
     }
@@ -304,6 +305,7 @@ impl Interest {
         self.listed
             .sort_by(|a, b| alive(subs, a).map(|sub| &sub.name).cmp(&alive(subs, b).map(|sub| &sub.name)));
         self.listed.dedup();
+        self.listed.shrink_if_sparse();
     }
 }
 

@@ -7,6 +7,7 @@ use super::{
     id::TypeId,
     interest::{Sub, SubId},
 };
+use crate::capacity::Shrink;
 
 /// The does-not-exist timers of one server (A57-5): one queue for any number of names.
 ///
@@ -94,6 +95,7 @@ impl Waiting {
             first.subs.pop_front();
             if first.subs.is_empty() {
                 self.queue.pop_front();
+                self.queue.shrink_if_sparse();
             }
         }
     }
