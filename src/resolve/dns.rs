@@ -9,6 +9,7 @@ use std::{
 use tracing::debug;
 
 use crate::{
+    capacity::Shrink,
     escape::Escaped,
     protocol::{Backoff, LookupId, Settings, ViewId},
     resource::{
@@ -32,18 +33,34 @@ pub struct Addresses {
 ///
 /// A host is looked up when it is first wanted; again when its answer has run out, or when that is asked for, but not sooner
 /// than the least time between two lookups; and with growing delays after failures. The last good answer stays through
-/// them (F5). What is an address already is not looked up.
+/// them (F5). What is an address already is not looked up. There are at most [`MAX_LOOKUPS`] at a time; the other hosts wait
+/// in a queue. No event looks at hosts that it does not concern.
 ///
 /// The contract is that of every state machine here: after each mutation, [`poll`](Self::poll) until there is nothing.
 #[derive(Debug)]
 pub(crate) struct Hosts {
     hosts: BTreeMap<Arc<str>, Host>,
+    by_view: BTreeMap<ViewId, Arc<str>>,
+    /// The hosts at rest, by when their rest ends.
+    resting: BTreeSet<(Instant, Arc<str>)>,
+    /// The hosts that wait for a lookup, in their order.
+    queue: BTreeMap<u64, Arc<str>>,
+    /// The lookups that are under way.
+    under_way: BTreeMap<LookupId, UnderWay>,
     /// The least time between two lookups.
     refresh: Duration,
     /// How long a lookup may take.
     patience: Duration,
     lookups: u64,
+    queued: u64,
     orders: VecDeque<HostOrder>,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    /// `None` when nobody wants the host any more. It is a lookup still.
+    host: Option<Arc<str>>,
+    since: Instant,
 }
 
 /// What is known of the endpoints of a host.
@@ -71,12 +88,16 @@ struct Host {
 
 /// ```text
 ///  LookingUp ── on_resolved, or no answer in time ──▶ Resting ── until, or asked for after `least` ──▶ LookingUp
+///      ▲                                                 │
+///      └────────── when another lookup ends ── Queued ◀──┘ too many lookups are under way
 /// ```
 #[derive(Debug)]
 enum State {
     LookingUp {
         lookup: LookupId,
-        since: Instant,
+    },
+    Queued {
+        place: u64,
     },
     Resting {
         until: Instant,
@@ -105,16 +126,29 @@ impl Hosts {
     pub(crate) fn new(settings: &Settings) -> Self {
         Self {
             hosts: BTreeMap::new(),
-            refresh: settings.dns_refresh,
-            patience: settings.resource_timeout,
+            by_view: BTreeMap::new(),
+            resting: BTreeSet::new(),
+            queue: BTreeMap::new(),
+            under_way: BTreeMap::new(),
+            refresh: settings.dns_refresh.min(LONGEST),
+            patience: settings.resource_timeout.min(LONGEST),
             lookups: 0,
+            queued: 0,
             orders: VecDeque::new(),
         }
     }
 
     pub(crate) fn watch(&mut self, view: ViewId, address: &HostPort, now: Instant) {
-        let host = self.hosts.entry(address.host.clone()).or_insert_with(|| Host::new(&address.host, now));
+        let name = &address.host;
+        let host = self.hosts.entry(name.clone()).or_insert_with(|| {
+            let host = Host::new(name, now);
+            if let State::Resting { until, .. } = host.state {
+                self.resting.insert((until, name.clone()));
+            }
+            host
+        });
         host.users.entry(address.clone()).or_default().insert(view);
+        self.by_view.insert(view, name.clone());
         if host.good.is_some() || host.error.is_some() {
             self.orders.push_back(HostOrder::Tell {
                 view,
@@ -122,10 +156,11 @@ impl Hosts {
                 seen: host.seen(address),
             });
         }
-        self.look_up(&address.host, now);
+        self.look_up(name, now);
     }
 
     pub(crate) fn unwatch(&mut self, view: ViewId, address: &HostPort) {
+        self.by_view.remove(&view);
         let Some(host) = self.hosts.get_mut(&address.host) else { return };
         if let Some(views) = host.users.get_mut(address) {
             views.remove(&view);
@@ -134,21 +169,19 @@ impl Hosts {
             }
         }
         if host.users.is_empty() {
+            self.set_state(&address.host, State::Final);
             self.hosts.remove(&address.host);
         }
     }
 
     /// Looks up hosts again as soon as that is allowed (A74-7).
     pub(crate) fn look_up_again(&mut self, view: ViewId, now: Instant) {
-        let of_view = |host: &Host| host.users.values().any(|views| views.contains(&view));
-        let names: Vec<_> =
-            self.hosts.iter().filter(|(_, host)| of_view(host)).map(|(name, _)| name.clone()).collect();
-        for name in names {
-            if let Some(Host { state: State::Resting { until, least }, .. }) = self.hosts.get_mut(&name) {
-                *until = (*until).min(*least);
-            }
-            self.look_up(&name, now);
+        let Some(name) = self.by_view.get(&view).cloned() else { return };
+        if let Some(Host { state: State::Resting { until, least }, .. }) = self.hosts.get(&name) {
+            let (until, least) = ((*until).min(*least), *least);
+            self.set_state(&name, State::Resting { until, least });
         }
+        self.look_up(&name, now);
     }
 
     /// Takes over the answer to a lookup.
@@ -158,11 +191,25 @@ impl Hosts {
         result: Result<Addresses, String>,
         (now, random): (Instant, &mut fastrand::Rng),
     ) {
-        let of =
-            |host: &Host| matches!(host.state, State::LookingUp { lookup: other, .. } if other == lookup);
-        // Nobody wants the host any more, or the answer is too late.
-        let Some((name, host)) = self.hosts.iter_mut().find(|(_, host)| of(host)) else { return };
-        let State::LookingUp { since, .. } = host.state else { return };
+        // The answer may be too late.
+        let Some(UnderWay { host, since }) = self.under_way.remove(&lookup) else { return };
+        if let Some(name) = host {
+            self.on_answer(&name, result, (since, now, random));
+        }
+        while self.under_way.len() < MAX_LOOKUPS
+            && let Some((_, name)) = self.queue.pop_first()
+        {
+            self.begin(&name, now);
+        }
+    }
+
+    fn on_answer(
+        &mut self,
+        name: &Arc<str>,
+        result: Result<Addresses, String>,
+        (since, now, random): (Instant, Instant, &mut fastrand::Rng),
+    ) {
+        let Some(host) = self.hosts.get_mut(name) else { return };
         let result = match result {
             Ok(addresses) if addresses.ips.is_empty() => Err("there are no addresses".to_owned()),
             result => result,
@@ -173,7 +220,7 @@ impl Hosts {
         let until = match result {
             Ok(addresses) => {
                 host.backoff.reset();
-                let holds = addresses.ttl.map_or(self.refresh, |ttl| ttl.max(self.refresh));
+                let holds = addresses.ttl.map_or(self.refresh, |ttl| ttl.clamp(self.refresh, LONGEST));
                 (host.good, host.error) = (Some(addresses.ips), None);
                 since + holds
             }
@@ -182,7 +229,6 @@ impl Hosts {
                 now + host.backoff.next(random)
             }
         };
-        host.state = State::Resting { until: until.max(now), least: least.max(now) };
         if before != (host.good.clone(), host.error.clone()) {
             for (address, views) in &host.users {
                 let seen = host.seen(address);
@@ -194,41 +240,106 @@ impl Hosts {
                 self.orders.extend(views.iter().map(tell));
             }
         }
+        self.set_state(name, State::Resting { until: until.max(now), least: least.max(now) });
     }
 
     pub(crate) fn poll(&mut self) -> Option<HostOrder> {
-        self.orders.pop_front()
+        let order = self.orders.pop_front();
+        self.orders.shrink_if_sparse();
+        order
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        self.hosts.values().filter_map(|host| host.deadline(self.patience)).min()
+        // A lookup that nobody wants matters to those who wait for its place.
+        let mut awaited = self.under_way.values().filter(|one| one.host.is_some() || !self.queue.is_empty());
+        let answer = awaited.next().map(|one| one.since + self.patience);
+        let rest = self.resting.first().map(|(until, _)| *until);
+        answer.into_iter().chain(rest).min()
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant, random: &mut fastrand::Rng) {
-        let due = |host: &Host| host.deadline(self.patience).is_some_and(|at| at <= now);
-        let due: Vec<_> =
-            self.hosts.iter().filter(|(_, host)| due(host)).map(|(name, _)| name.clone()).collect();
-        for name in due {
-            if let Some(Host { state: State::LookingUp { lookup, .. }, .. }) = self.hosts.get(&name) {
-                let error = format!("no answer in {:?}", self.patience);
-                self.on_resolved(*lookup, Err(error), (now, random));
-            } else {
-                self.look_up(&name, now);
-            }
+        while let Some((&lookup, one)) = self.under_way.first_key_value()
+            && one.since + self.patience <= now
+        {
+            let error = format!("no answer in {:?}", self.patience);
+            self.on_resolved(lookup, Err(error), (now, random));
+        }
+        while let Some((until, name)) = self.resting.first().cloned()
+            && until <= now
+        {
+            self.look_up(&name, now);
         }
     }
 
     /// Looks up a host if its answer has run out.
     fn look_up(&mut self, name: &Arc<str>, now: Instant) {
-        let Some(host) = self.hosts.get_mut(name) else { return };
-        if let State::Resting { until, .. } = host.state
-            && until <= now
-        {
-            self.lookups += 1;
-            let lookup = LookupId(self.lookups);
-            host.state = State::LookingUp { lookup, since: now };
-            self.orders.push_back(HostOrder::LookUp { lookup, host: name.clone() });
+        let Some(Host { state: State::Resting { until, .. }, .. }) = self.hosts.get(name) else { return };
+        if *until > now {
+            return;
         }
+        if self.under_way.len() < MAX_LOOKUPS {
+            self.begin(name, now);
+        } else {
+            self.queued += 1;
+            self.queue.insert(self.queued, name.clone());
+            self.set_state(name, State::Queued { place: self.queued });
+        }
+    }
+
+    fn begin(&mut self, name: &Arc<str>, now: Instant) {
+        self.lookups += 1;
+        let lookup = LookupId(self.lookups);
+        self.set_state(name, State::LookingUp { lookup });
+        self.under_way.insert(lookup, UnderWay { host: Some(name.clone()), since: now });
+        self.orders.push_back(HostOrder::LookUp { lookup, host: name.clone() });
+    }
+
+    /// Whether each host is where it is found by its state, and nothing else is.
+    #[cfg(test)]
+    pub(crate) fn check(&self) {
+        let (mut resting, mut queued, mut looking_up) = (0, 0, 0);
+        for (name, host) in &self.hosts {
+            match host.state {
+                State::LookingUp { lookup } => {
+                    looking_up += 1;
+                    assert_eq!(self.under_way[&lookup].host.as_ref(), Some(name));
+                }
+                State::Queued { place } => {
+                    queued += 1;
+                    assert_eq!(self.queue.get(&place), Some(name));
+                }
+                State::Resting { until, .. } => {
+                    resting += 1;
+                    assert!(self.resting.contains(&(until, name.clone())));
+                }
+                State::Final => {}
+            }
+        }
+        let under_way = self.under_way.values().filter(|one| one.host.is_some()).count();
+        assert_eq!((self.resting.len(), self.queue.len(), under_way), (resting, queued, looking_up));
+        assert!(self.under_way.len() <= MAX_LOOKUPS);
+        assert!(self.queue.is_empty() || self.under_way.len() == MAX_LOOKUPS, "nobody waits for nothing");
+        let views = self.hosts.values().flat_map(|host| host.users.values()).map(BTreeSet::len);
+        assert_eq!(self.by_view.len(), views.sum::<usize>());
+    }
+
+    /// Puts a host into a state, and where it is found by that.
+    fn set_state(&mut self, name: &Arc<str>, state: State) {
+        let Some(host) = self.hosts.get_mut(name) else { return };
+        match host.state {
+            State::LookingUp { lookup } => {
+                if let Some(one) = self.under_way.get_mut(&lookup) {
+                    one.host = None;
+                }
+            }
+            State::Queued { place } => drop(self.queue.remove(&place)),
+            State::Resting { until, .. } => drop(self.resting.remove(&(until, name.clone()))),
+            State::Final => {}
+        }
+        if let State::Resting { until, .. } = state {
+            self.resting.insert((until, name.clone()));
+        }
+        host.state = state;
     }
 }
 
@@ -241,14 +352,6 @@ impl Host {
             good: address.map(|ip| vec![ip]),
             error: None,
             backoff: Backoff::for_connections(now),
-        }
-    }
-
-    fn deadline(&self, patience: Duration) -> Option<Instant> {
-        match self.state {
-            State::LookingUp { since, .. } => Some(since + patience),
-            State::Resting { until, .. } => Some(until),
-            State::Final => None,
         }
     }
 
@@ -286,3 +389,9 @@ fn assignment(address: &HostPort, ips: &[IpAddr]) -> Option<ClusterLoadAssignmen
         drops: [].into(),
     })
 }
+
+/// How many lookups there may be at a time. The system's resolver blocks a thread with each.
+const MAX_LOOKUPS: usize = 64;
+
+/// The longest time that anything here takes, so that no deadline is beyond what a clock can show.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);

@@ -200,6 +200,61 @@ fn what_nobody_wants_is_not_looked_up_again() {
 }
 
 #[test]
+fn no_more_than_64_hosts_are_looked_up_at_a_time() {
+    let mut dns = Dns::new();
+    let hosts: Vec<_> = (0..100).map(|host| format!("h{host:02}")).collect();
+    let said: Vec<_> = (1..).zip(&hosts).flat_map(|(view, host)| dns.watch(view, host, 80)).collect();
+    assert_eq!(said.len(), 64);
+    assert_eq!(dns.answer(1, &["10.0.0.1"]).last().unwrap(), "look up h64 (65)");
+    // Who waits may go, and so may who is looked up, whose lookup goes on.
+    dns.hosts.unwatch(ViewId::new(66), &address("h65", 80));
+    dns.hosts.unwatch(ViewId::new(2), &address("h01", 80));
+    assert_eq!(dns.said(), NONE);
+    assert_eq!(dns.answer(2, &["10.0.0.1"]), ["look up h66 (66)"]);
+    // What is never answered gives its place to the others.
+    let said = dns.pass(Duration::from_secs(15));
+    let looked_up = said.iter().filter(|said| said.contains("look up")).count();
+    assert_eq!(looked_up, 33, "{said:?}");
+    assert!(said.iter().all(|said| said.starts_with("15 s: ")), "{said:?}");
+}
+
+#[test]
+fn hosts_are_found_by_their_deadlines_whatever_comes_and_goes() {
+    let mut random = fastrand::Rng::with_seed(3);
+    let mut dns = Dns::new();
+    let mut watched = Vec::new();
+    for step in 1..5_000 {
+        match random.u32(..6) {
+            0 | 1 => {
+                let host = format!("h{}", random.u32(..150));
+                dns.watch(step, &host, 80);
+                watched.push((step, host));
+            }
+            2 if !watched.is_empty() => {
+                let (view, host) = watched.swap_remove(random.usize(..watched.len()));
+                dns.hosts.unwatch(ViewId::new(view), &address(&host, 80));
+                dns.said();
+            }
+            3 => drop(dns.answer(random.u64(1..step + 1), &["10.0.0.1"])),
+            4 => drop(dns.fail(random.u64(1..step + 1))),
+            _ => drop(dns.pass(Duration::from_millis(random.u64(..5_000)))),
+        }
+        dns.hosts.check();
+    }
+}
+
+#[test]
+fn times_that_no_clock_can_show_are_as_good_as_never() {
+    let settings =
+        Settings { dns_refresh: Duration::MAX, resource_timeout: Duration::MAX, ..Settings::default() };
+    let mut dns = Dns { hosts: Hosts::new(&settings), ..Dns::new() };
+    dns.watch(1, "db", 80);
+    assert!(dns.hosts.next_timeout().is_some());
+    dns.resolved(1, Ok(addresses(&["10.0.0.1"]).with_ttl(Duration::MAX)));
+    assert_eq!(dns.pass(Duration::from_secs(86_400)), NONE);
+}
+
+#[test]
 fn a37_5_dns_gives_one_endpoint_with_all_addresses_in_one_locality() {
     let mut dns = Dns::new();
     dns.watch(1, "db", 80);
