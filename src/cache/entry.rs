@@ -217,7 +217,10 @@ impl Entry {
     /// Another entry of the same name takes over what is known.
     pub(crate) fn hand_over(&mut self) -> Known {
         self.settle_raw();
-        Known { is_expired: self.is_expired, state: std::mem::replace(&mut self.state, State::Waiting { told: None }) }
+        Known {
+            is_expired: self.is_expired,
+            state: std::mem::replace(&mut self.state, State::Waiting { told: None }),
+        }
     }
 
     /// Takes over what another entry of the same name knew.

@@ -87,7 +87,7 @@ impl Engine {
                 continue;
             }
             let Some(entry) = self.table.get(id) else { continue };
-            let machine = &self.servers[server.0 as usize].machine;
+            let machine = &self.servers[server].machine;
             let source = machine.source();
             let message = match machine.contact().is_file() {
                 true => format!("{source} does not hold it any more"),

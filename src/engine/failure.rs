@@ -142,12 +142,10 @@ impl Engine {
     /// of clusters and of the routes that lead to them after an outage must not be seconds apart.
     pub(crate) fn on_answered(&mut self, server: ServerId, now: Instant) {
         self.on_recovered(server);
-        let index = server.0 as usize;
-        let (before, rest) = self.servers.split_at_mut(index);
-        let Some((answered, after)) = rest.split_first_mut() else { return };
-        let source = answered.machine.source();
-        for other in before.iter_mut().chain(after).filter(|other| other.machine.source() == source) {
-            other.machine.hasten(now);
+        let source = self.servers[server].machine.source();
+        let others: Vec<_> = self.servers.of_source(source).filter(|other| *other != server).collect();
+        for other in others {
+            self.peer(other).machine.hasten(now);
         }
     }
 
@@ -169,20 +167,21 @@ impl Engine {
         for group in self.groups.with(server) {
             self.forget_fallback(group);
         }
+        self.unused.note_server(server);
     }
 
     /// A server had its time (A57-5, A88-5). It does not matter as long as a lower one serves.
     pub(crate) fn on_timed_out(&mut self, server: ServerId, id: EntryId, now: Instant) {
         let Some(entry) = self.table.get(id) else { return };
         let active = self.active_for(entry);
-        if server != active && self.servers[active.0 as usize].failure.is_none() {
+        if server != active && self.servers[active].failure.is_none() {
             return;
         }
         if self.is_glob_known(id, now) {
             return;
         }
         let Some(entry) = self.table.get(id) else { return };
-        let peer = &self.servers[server.0 as usize];
+        let peer = &self.servers[server];
         let uri = peer.machine.source();
         let sub = entry.places.at(server).and_then(|sub| peer.machine.sub(entry.ty, sub));
         let is_transient = peer.machine.source().features().resource_timer_is_transient_error;
@@ -216,7 +215,7 @@ impl Engine {
 
     /// What an operator should look at when a server has not sent a resource in time.
     fn timeout_hint(&self, server: ServerId, entry: &Entry) -> &'static str {
-        let machine = &self.servers[server.0 as usize].machine;
+        let machine = &self.servers[server].machine;
         if !machine.stream().has_answered() {
             return ", nor anything else; is it frozen, or does it not know this node?";
         }

@@ -19,7 +19,7 @@ impl Engine {
             info!(from = %self.peer(active).machine.source(), to = %next.source(), "falling back");
             let server = self.server_id(&next, now);
             self.forget_versions(id, now);
-            self.groups.get_mut(id).open.push(server);
+            self.open_next(id, server);
             for entry in self.entries_of(id) {
                 if self.table.get(entry).is_some_and(|entry| !entry.views.is_empty()) {
                     self.ask_at(entry, server, now);
@@ -35,9 +35,8 @@ impl Engine {
     /// A server above the active one sends something that is wanted: it counts again, and those below it are let go
     /// (A71-5). What was held stays until it says otherwise.
     pub(super) fn take_over(&mut self, id: GroupId, server: ServerId, number: u64, now: Instant) {
-        let group = self.groups.get_mut(id);
-        let Some(rank) = group.rank(server) else { return };
-        let lower = group.open.split_off(rank + 1);
+        let Some(rank) = self.groups.get(id).rank(server) else { return };
+        let lower = self.groups.close_from(id, rank + 1);
         if lower.is_empty() {
             return;
         }
@@ -64,7 +63,10 @@ impl Engine {
             if self.peer(active).machine.stream().connection() != ConnectionState::Idle {
                 return;
             }
-            self.groups.get_mut(id).open.pop();
+            let rank = self.groups.get(id).open.len() - 1;
+            for closed in self.groups.close_from(id, rank) {
+                self.unused.note_server(closed);
+            }
             self.judge(id);
         }
     }
@@ -73,9 +75,8 @@ impl Engine {
     /// active one are silent (A71-4).
     pub(super) fn judge(&mut self, id: GroupId) {
         let group = self.groups.get(id);
-        let failures =
-            group.open.iter().filter_map(|server| self.servers[server.0 as usize].failure.as_ref());
-        let active = &self.servers[group.active().0 as usize];
+        let failures = group.open.iter().filter_map(|server| self.servers[*server].failure.as_ref());
+        let active = &self.servers[group.active()];
         let trouble = active.failure.as_ref().map(|last| last.after(failures));
         if self.groups.get(id).trouble == trouble {
             return;
@@ -112,6 +113,7 @@ impl Engine {
             }
             self.peer(*server).machine.rest(now);
             self.settle(*server, now);
+            self.unused.note_server(*server);
         }
     }
 

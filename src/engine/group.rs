@@ -1,14 +1,13 @@
 use std::{
-    collections::{BTreeMap, HashMap},
+    collections::{BTreeMap, BTreeSet},
     sync::Arc,
     time::Instant,
 };
 
 use super::{
-    Engine, Peer, Refusal,
+    Engine, Refusal,
     failure::Failure,
     members::{Key, Which},
-    policy,
 };
 use crate::{
     cache::{Entry, News},
@@ -42,22 +41,25 @@ pub(crate) struct Group {
     pub(super) views: usize,
     /// Why nothing can be had of it at the moment: the active server, and there is no other.
     pub(super) trouble: Option<Failure>,
+    /// How many resources of it are in the cache.
+    pub(super) entries: usize,
+    /// The bootstrap names its sources: it stays.
+    is_configured: bool,
 }
 
 /// All groups, made when they are first asked for.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
-    groups: Vec<Group>,
+    groups: Vec<Option<Group>>,
+    vacant: BTreeSet<GroupId>,
+    /// Those that have a server open.
+    by_server: BTreeMap<ServerId, BTreeSet<GroupId>>,
     /// Types differ in where they come from, or have streams of their own: then each has groups of its own. Where all come
     /// over aggregated streams, they are in one group, and fall back together.
     are_by_type: bool,
     /// Those of each type, or of all types under the first.
     places: Vec<Places>,
-    /// Those of sources that came with resources.
-    peers: HashMap<PeerKey, GroupId>,
 }
-
-type PeerKey = (Arc<PeerSource>, Option<Arc<str>>, TypeId);
 
 /// The groups by what they are for.
 #[derive(Debug, Default)]
@@ -114,16 +116,62 @@ impl Groups {
         }
     }
 
-    /// The group of an authority whose sources are asked in these ways.
-    fn like(&self, authority: Option<&Arc<str>>, contacts: &[Contact]) -> Option<GroupId> {
-        let is_like = |group: &Group| group.authority.as_ref() == authority && group.contacts == contacts;
-        self.groups.iter().position(is_like).map(|index| GroupId(index as u32))
+    /// The group of an authority whose sources are asked in these ways, of which the first is open.
+    fn like(&self, authority: Option<&str>, contacts: &[Contact], first: ServerId) -> Option<GroupId> {
+        let is_like = |group: &Group| group.authority.as_deref() == authority && group.contacts == contacts;
+        self.with_server(first).find(|id| is_like(self.get(*id)))
     }
 
     fn push(&mut self, group: Group) -> GroupId {
-        let id = GroupId(self.groups.len() as u32);
-        self.groups.push(group);
+        let id = self.vacant.pop_first().unwrap_or_else(|| {
+            self.groups.push(None);
+            GroupId(self.groups.len() as u32 - 1)
+        });
+        for server in &group.open {
+            self.by_server.entry(*server).or_default().insert(id);
+        }
+        self.groups[id.0 as usize] = Some(group);
         id
+    }
+
+    /// Removes one that is not used; gives the servers that it had open.
+    pub(super) fn remove(&mut self, id: GroupId) -> Vec<ServerId> {
+        let Some(group) = self.groups[id.0 as usize].take() else { return Vec::new() };
+        self.vacant.insert(id);
+        for server in &group.open {
+            self.unlink(id, *server);
+        }
+        group.open
+    }
+
+    /// Whether it came with resources, none of which needs it any more.
+    pub(super) fn is_unused(&self, id: GroupId) -> bool {
+        let group = self.groups[id.0 as usize].as_ref();
+        group.is_some_and(|group| !group.is_configured && group.views == 0 && group.entries == 0)
+    }
+
+    /// Opens the next server.
+    pub(super) fn open_next(&mut self, id: GroupId, server: ServerId) {
+        self.get_mut(id).open.push(server);
+        self.by_server.entry(server).or_default().insert(id);
+    }
+
+    /// Closes all servers but the first ones; gives those that were closed.
+    pub(super) fn close_from(&mut self, id: GroupId, rank: usize) -> Vec<ServerId> {
+        let closed = self.get_mut(id).open.split_off(rank);
+        for server in &closed {
+            self.unlink(id, *server);
+        }
+        closed
+    }
+
+    fn unlink(&mut self, id: GroupId, server: ServerId) {
+        if let Some(groups) = self.by_server.get_mut(&server) {
+            groups.remove(&id);
+            if groups.is_empty() {
+                self.by_server.remove(&server);
+            }
+        }
     }
 
     fn add(&mut self, group: Group, ty: TypeId) -> GroupId {
@@ -145,22 +193,30 @@ impl Groups {
     }
 
     pub(super) fn get(&self, id: GroupId) -> &Group {
-        &self.groups[id.0 as usize]
+        self.groups[id.0 as usize].as_ref().expect("what names a group keeps it")
     }
 
     pub(super) fn get_mut(&mut self, id: GroupId) -> &mut Group {
-        &mut self.groups[id.0 as usize]
+        self.groups[id.0 as usize].as_mut().expect("what names a group keeps it")
     }
 
     /// Whether a server is preferred to the active one by some group.
     pub(super) fn is_higher(&self, server: ServerId) -> bool {
-        self.groups.iter().any(|group| group.is_higher(server))
+        self.with_server(server).any(|id| self.get(id).is_higher(server))
     }
 
     /// Those that have a server open.
     pub(super) fn with(&self, server: ServerId) -> Vec<GroupId> {
-        let with = self.groups.iter().enumerate().filter(|(_, group)| group.rank(server).is_some());
-        with.map(|(index, _)| GroupId(index as u32)).collect()
+        self.with_server(server).collect()
+    }
+
+    fn with_server(&self, server: ServerId) -> impl Iterator<Item = GroupId> {
+        self.by_server.get(&server).into_iter().flatten().copied()
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.groups.iter().flatten().count()
     }
 }
 
@@ -184,25 +240,19 @@ impl Engine {
     pub(super) fn peer_group(
         &mut self,
         (ty, name): (TypeId, &ResourceName),
-        source: Arc<PeerSource>,
+        source: &PeerSource,
         now: Instant,
     ) -> Result<GroupId, Refusal> {
-        let authority: Option<Arc<str>> = name.authority().map(Into::into);
-        let key = (source, authority, ty);
-        if let Some(known) = self.groups.peers.get(&key) {
-            return Ok(*known);
+        let contacts = self.contacts(ty, source.sources())?;
+        let first = contacts.first().and_then(|first| self.servers.find(first));
+        if let Some(known) = first.and_then(|first| self.groups.like(name.authority(), &contacts, first)) {
+            return Ok(known);
         }
-        let contacts = self.contacts(ty, key.0.sources())?;
-        let known = self.groups.like(key.1.as_ref(), &contacts);
-        let group = match known {
-            Some(known) => known,
-            None => {
-                let group = self.new_group(name.authority(), contacts, now)?;
-                self.groups.push(group)
-            }
-        };
-        self.groups.peers.insert(key, group);
-        Ok(group)
+        let group = self.new_group(name.authority(), contacts, now)?;
+        let id = self.groups.push(group);
+        // It may be that the name is another group's already.
+        self.unused.note_group(id);
+        Ok(id)
     }
 
     /// The servers of names of the older form.
@@ -222,7 +272,8 @@ impl Engine {
     ) -> Result<GroupId, Refusal> {
         let contacts = self.contacts(ty, sources)?;
         let group = self.new_group(authority, contacts, now)?;
-        Ok(self.groups.add(group, ty))
+        self.servers.keep(group.active());
+        Ok(self.groups.add(Group { is_configured: true, ..group }, ty))
     }
 
     fn contacts(&self, ty: TypeId, sources: &[ConfigSource]) -> Result<Vec<Contact>, Refusal> {
@@ -249,21 +300,26 @@ impl Engine {
         let entry = authority.and_then(|name| self.bootstrap.authority(name).ok());
         let on_reachability_only = entry.is_some_and(Authority::fallback_on_reachability_only);
         let authority = authority.map(Into::into);
-        Ok(Group { authority, contacts, open, on_reachability_only, views: 0, trouble: None })
+        let (views, trouble, entries, is_configured) = (0, None, 0, false);
+        Ok(Group { authority, contacts, open, on_reachability_only, views, trouble, entries, is_configured })
     }
 
     /// The place of a source, which gets one if it was not known; nothing is asked of it yet.
     pub(super) fn server_id(&mut self, contact: &Contact, now: Instant) -> ServerId {
-        let known = self.servers.iter().position(|peer| peer.machine.contact() == contact);
-        let index = known.unwrap_or_else(|| {
-            let id = ServerId(self.servers.len() as u32);
-            let seed = (self.random.u64(..), now);
-            let machine = Machine::new(id, contact.clone(), self.node.clone(), self.settings.clone(), seed);
-            let policy = policy(contact.features(), &self.settings);
-            self.servers.push(Peer { machine, policy, failure: None, failed_at: None, types: Vec::new() });
-            self.servers.len() - 1
-        });
-        ServerId(index as u32)
+        if let Some(known) = self.servers.find(contact) {
+            return known;
+        }
+        let seed = (self.random.u64(..), now);
+        let Self { servers, node, settings, .. } = self;
+        servers.insert(settings, |id| Machine::new(id, contact.clone(), node.clone(), settings.clone(), seed))
+    }
+
+    /// Opens the next server of a group.
+    pub(super) fn open_next(&mut self, id: GroupId, server: ServerId) {
+        self.groups.open_next(id, server);
+        if self.groups.get(id).is_configured {
+            self.servers.keep(server);
+        }
     }
 
     /// The entry of a name in a group, which is made if there is none.
@@ -286,7 +342,7 @@ impl Engine {
         let Self { groups, servers, .. } = self;
         let mut open = groups.get(group).open.iter();
         open.find_map(|server| {
-            let interest = servers[server.0 as usize].machine.interest(ty)?;
+            let interest = servers[*server].machine.interest(ty)?;
             interest.get(interest.find(name)?).map(|sub| sub.entry)
         })
     }
@@ -318,7 +374,7 @@ impl Engine {
         if let Some(sub) = entry.places.at(server) {
             return Some(sub);
         }
-        let machine = &mut self.servers[server.0 as usize].machine;
+        let machine = &mut self.servers[server].machine;
         if let Some(taken) = machine.interest(entry.ty).and_then(|interest| interest.find(&entry.name)) {
             return self.share_place(id, server, taken);
         }
@@ -336,7 +392,7 @@ impl Engine {
     fn share_place(&mut self, id: EntryId, server: ServerId, taken: SubId) -> Option<SubId> {
         let Self { servers, table, .. } = self;
         let ty = table.get(id)?.ty;
-        let sub = servers[server.0 as usize].machine.interest(ty)?.get_mut(taken)?;
+        let sub = servers[server].machine.interest(ty)?.get_mut(taken)?;
         let other = table.get_mut(sub.entry).filter(|other| other.views.is_empty())?;
         let before = std::mem::replace(&mut sub.entry, id);
         other.places.remove(server);
@@ -379,7 +435,7 @@ impl Engine {
     pub(super) fn wildcard_of(&self, entry: &Entry) -> Option<Key> {
         let key = self.wildcard_key(entry.ty)?;
         let active = self.groups.get(key.0).active();
-        let sub = self.servers[active.0 as usize].machine.sub(entry.ty, entry.places.at(active)?)?;
+        let sub = self.servers[active].machine.sub(entry.ty, entry.places.at(active)?)?;
         sub.member.then_some(key)
     }
 
@@ -393,7 +449,7 @@ impl Engine {
         let Some(entry) = self.table.get(id) else { return };
         let held = entry.is_held();
         for (server, sub) in entry.places.iter() {
-            let interest = self.servers[server.0 as usize].machine.interest(entry.ty);
+            let interest = self.servers[server].machine.interest(entry.ty);
             if let Some(sub) = interest.and_then(|interest| interest.get_mut(sub)) {
                 sub.held = held;
             }

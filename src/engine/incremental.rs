@@ -134,7 +134,7 @@ impl Engine {
             sub.missed = !counts;
         }
         let Some(entry) = self.table.get(entry_id).filter(|_| counts) else { return 1 };
-        let uri = self.servers[server.0 as usize].machine.source();
+        let uri = self.servers[server].machine.source();
         let message = match entry.is_held() {
             true => format!("xDS server {uri} has deleted it"),
             false => no_such(uri),
@@ -154,7 +154,7 @@ impl Engine {
             return;
         };
         for (server, place) in entry.places.iter() {
-            let interest = self.servers[server.0 as usize].machine.interest(entry.ty);
+            let interest = self.servers[server].machine.interest(entry.ty);
             if let Some(sub) = interest.and_then(|interest| interest.get_mut(place)) {
                 let of_this = server == job.server() && is_delta;
                 sub.version = if of_this { version.clone() } else { Version::default() };
@@ -173,14 +173,14 @@ impl Engine {
         for (_, entry) in table.iter().filter(|(_, entry)| entry.group == group) {
             types.insert(entry.ty);
             for (server, place) in entry.places.iter() {
-                let machine = &mut servers[server.0 as usize].machine;
+                let machine = &mut servers[server].machine;
                 if machine.take_back_version(entry.ty, place) {
                     told.insert(server);
                 }
             }
         }
         for server in &groups.get(group).open {
-            let machine = &mut servers[server.0 as usize].machine;
+            let machine = &mut servers[*server].machine;
             // All of them, whether or not one was told.
             if types.iter().filter(|ty| machine.forget_type_version(**ty)).count() > 0 {
                 told.insert(*server);

@@ -80,6 +80,12 @@ impl Collections {
         self.globs > 0
     }
 
+    /// Whether there is a collection of a group.
+    pub(super) fn has_any_of(&self, id: GroupId) -> bool {
+        let first = self.map.range((id, TypeId(0), Which::All)..).next();
+        first.is_some_and(|((group, ..), _)| *group == id)
+    }
+
     /// Begins a collection, unless it is there already.
     pub(super) fn begin(&mut self, key: Key, collection: impl FnOnce() -> Collection) -> &mut Collection {
         let globs = &mut self.globs;
@@ -267,7 +273,8 @@ impl Engine {
     pub(super) fn dismiss(&mut self, id: EntryId) {
         let Some(entry) = self.table.get(id).filter(|entry| !entry.is_held()) else { return };
         let (ty, name) = (entry.ty, entry.name.clone());
-        let of_all = self.wildcard_key(ty).filter(|key| key.0 == entry.group || self.wildcard_of(entry).is_some());
+        let of_all =
+            self.wildcard_key(ty).filter(|key| key.0 == entry.group || self.wildcard_of(entry).is_some());
         if let Some(key) = of_all {
             self.collections.remove(&key, &name);
         }

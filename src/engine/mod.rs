@@ -21,6 +21,7 @@ mod names;
 mod news;
 mod origin;
 mod publish;
+mod servers;
 mod silence;
 #[cfg(any(test, feature = "fuzzing"))]
 #[allow(clippy::disallowed_methods, reason = "the simulated clock begins some time")]
@@ -34,6 +35,7 @@ mod status;
 mod tally;
 mod ttl;
 mod unchanged;
+mod unused;
 mod walk;
 mod work;
 
@@ -52,25 +54,27 @@ pub(crate) use self::status::{ResourceReport, ServerReport, Status};
 #[cfg(any(test, feature = "metrics"))]
 pub(crate) use self::tally::Metric;
 use self::{
-    failure::Failure,
     follow::Follows,
     group::Groups,
     job::Job,
     members::{Collections, Key},
+    servers::{Peer, Servers},
     tally::Tallies,
     ttl::Ttls,
+    unused::Unused,
     walk::Walks,
 };
 use crate::{
-    cache::{Entry, Policy, Table},
-    config::{Bootstrap, ServerFeatures},
+    cache::{Entry, Table},
+    capacity::Shrink,
+    config::Bootstrap,
     error::{Blame, Code, Subject, WatchError},
     escape::Escaped,
     name::{Additions, ResourceName},
     observed::{ErasedMembers, ErasedObserved},
     protocol::{
-        ByView, EntryId, Event, GroupId, Input, Machine, OnDeletion, Output, ServerId, Settings, StreamId,
-        SubId, Timer, TypeId, ViewId, encode_node,
+        ByView, EntryId, Event, GroupId, Input, Output, ServerId, Settings, StreamId, Timer, TypeId, ViewId,
+        encode_node,
     },
     resolve::Hosts,
     resource::{Context, ResourceType},
@@ -91,8 +95,10 @@ pub(crate) struct Engine {
     /// By [`TypeId`].
     types: Vec<ResourceType>,
     /// By [`ServerId`].
-    servers: Vec<Peer>,
+    servers: Servers,
     groups: Groups,
+    /// What may be needed by nobody any more.
+    unused: Unused,
     collections: Collections,
     table: Table,
     ttls: Ttls,
@@ -104,25 +110,6 @@ pub(crate) struct Engine {
     outputs: VecDeque<Output>,
     counters: Counters,
     tallies: Tallies,
-}
-
-/// A management server, and what goes for all of its resources.
-#[derive(Debug)]
-struct Peer {
-    machine: Machine,
-    policy: Policy,
-    failure: Option<Failure>,
-    /// When it failed last.
-    failed_at: Option<Instant>,
-    /// What is known of each type as a whole, by [`TypeId`].
-    types: Vec<TypeOnPeer>,
-}
-
-#[derive(Debug, Default)]
-struct TypeOnPeer {
-    /// The resources of the last response in its order, before the first one in that of the request: the best guess for the
-    /// next one's.
-    order: Vec<SubId>,
 }
 
 /// What an application watches.
@@ -172,7 +159,8 @@ impl Engine {
             settings: Arc::new(settings),
             random: fastrand::Rng::with_seed(seed),
             types: Vec::new(),
-            servers: Vec::new(),
+            servers: Servers::default(),
+            unused: Unused::default(),
             groups,
             collections: Collections::default(),
             table: Table::default(),
@@ -251,7 +239,9 @@ impl Engine {
 
     fn end(&mut self, view: ViewId, now: Instant) {
         debug!(%view, "no longer watched");
-        match self.views.remove(&view) {
+        let ended = self.views.remove(&view);
+        self.views.shrink_if_sparse();
+        match ended {
             None | Some(View::Refused(_)) => {}
             Some(View::Alternative) => self.end_alternative(view, now),
             Some(View::Inline) => self.end_inline(view, now),
@@ -283,11 +273,13 @@ impl Engine {
 
     fn on_stream(&mut self, stream: StreamId, input: Input, now: Instant) {
         let server = stream.server;
-        let Some(peer) = self.servers.get_mut(server.0 as usize) else { return };
+        // It may be gone, as it was needed by nobody any more.
+        let Some(peer) = self.servers.get_mut(server) else { return };
         let opened = match input {
             Input::Received { message, .. } => peer.machine.receive(stream, message, now),
             Input::NotFound { .. } => peer.machine.receive_not_found(stream, now),
             Input::Connected { .. }
+            | Input::Alive { .. }
             | Input::RequestSent { .. }
             | Input::Unchanged { .. }
             | Input::Failed { .. }
@@ -310,11 +302,10 @@ impl Engine {
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         debug_assert!(self.outputs.is_empty(), "outputs are polled until there is none");
         self.work(now);
-        for index in 0..self.servers.len() {
-            let server = ServerId(index as u32);
-            let due = self.peer(server).machine.next_timeout().is_some_and(|(at, _)| at <= now);
+        self.servers.settle_deadlines();
+        for server in self.servers.due(now) {
             // A response that is being worked off may hold what a timer would give up.
-            if due && !self.jobs.iter().any(|job| job.server() == server) {
+            if !self.has_job(server) {
                 self.peer(server).machine.handle_timeout(now);
                 self.settle(server, now);
             }
@@ -327,22 +318,25 @@ impl Engine {
 
     /// The next order; to be called until there is none.
     pub(crate) fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+        let output = self.outputs.pop_front();
+        self.outputs.shrink_if_sparse();
+        output
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout), and what for. In the past when there is work left.
     pub(crate) fn poll_timeout(&self) -> Option<(Instant, Timer)> {
         let work = self.jobs.front().map(|job| (job.since(), Timer::Work));
-        let idle = self
-            .servers
-            .iter()
-            .enumerate()
-            .filter(|(index, _)| !self.jobs.iter().any(|job| job.server() == ServerId(*index as u32)));
-        let timers = idle.filter_map(|(_, peer)| peer.machine.next_timeout());
+        let mut idle = self.servers.deadlines().filter(|(server, _)| !self.has_job(*server));
+        let timers = idle.next().map(|(_, deadline)| deadline);
         let lookup = self.hosts.next_timeout().map(|at| (at, Timer::Lookup));
         let walk = self.next_walk().map(|at| (at, Timer::Grace));
         let expiry = self.next_expiry().map(|at| (at, Timer::Expiry));
         work.into_iter().chain(timers).chain(expiry).chain(lookup).chain(walk).min_by_key(|(at, _)| *at)
+    }
+
+    /// Whether a response of a server is being worked off, or waits for that.
+    fn has_job(&self, server: ServerId) -> bool {
+        self.jobs.iter().any(|job| job.server() == server)
     }
 
     /// Asks for a name: a resource, or a glob.
@@ -354,7 +348,7 @@ impl Engine {
         now: Instant,
     ) -> Result<View, Refusal> {
         let group = match self.walks.source_of(view).cloned() {
-            Some(source) if source.is_for(name.authority()) => self.peer_group((ty, name), source, now)?,
+            Some(source) if source.is_for(name.authority()) => self.peer_group((ty, name), &source, now)?,
             Some(_) | None => self.group_for((ty, name), now)?,
         };
         let entry = self.watched_entry((group, ty), name.canonical());
@@ -397,6 +391,7 @@ impl Engine {
             self.settle(server, now);
         }
         self.groups.get_mut(group).views -= 1;
+        self.unused.note_group(group);
     }
 
     fn remove_view(&mut self, id: EntryId, view: ViewId) {
@@ -441,7 +436,7 @@ impl Engine {
     fn on_released(&mut self, server: ServerId, id: EntryId) {
         let Self { table, servers, .. } = self;
         let Some(entry) = table.get_mut(id) else { return };
-        let interest = servers[server.0 as usize].machine.interest(entry.ty);
+        let interest = servers[server].machine.interest(entry.ty);
         let again = interest.zip(entry.places.at(server)).and_then(|(interest, sub)| interest.get(sub));
         if again.is_some_and(|sub| sub.entry == id) {
             // The name has come again before this was heard.
@@ -457,7 +452,10 @@ impl Engine {
             && self.find_entry((entry.group, entry.ty), &entry.name).is_none()
         {
             self.collections.forget(&entry);
-            if let Some(key) = self.wildcard_key(entry.ty).filter(|key| self.find_entry((key.0, key.1), &entry.name).is_none()) {
+            if let Some(key) = self
+                .wildcard_key(entry.ty)
+                .filter(|key| self.find_entry((key.0, key.1), &entry.name).is_none())
+            {
                 self.collections.remove(&key, &entry.name);
             }
         }
@@ -478,16 +476,7 @@ impl Engine {
     }
 
     fn peer(&mut self, server: ServerId) -> &mut Peer {
-        &mut self.servers[server.0 as usize]
-    }
-}
-
-impl Peer {
-    fn of_type(&mut self, ty: TypeId) -> &mut TypeOnPeer {
-        if self.types.len() <= ty.index() {
-            self.types.resize_with(ty.index() + 1, TypeOnPeer::default);
-        }
-        &mut self.types[ty.index()]
+        &mut self.servers[server]
     }
 }
 
@@ -497,15 +486,6 @@ impl Peer {
 pub(crate) struct Refusal {
     code: Code,
     message: String,
-}
-
-fn policy(features: ServerFeatures, settings: &Settings) -> Policy {
-    let keep_deleted = match settings.on_deletion {
-        Some(OnDeletion::Keep) => true,
-        Some(OnDeletion::Drop) => false,
-        None => features.ignore_resource_deletion,
-    };
-    Policy { keep_deleted, fail_on_data_errors: features.fail_on_data_errors }
 }
 
 #[cfg(test)]

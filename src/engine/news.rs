@@ -24,7 +24,7 @@ impl Engine {
 
     /// What is logged of a response is found in this span, however many slices it is worked off in.
     pub(super) fn span_of(&self, job: &Job) -> tracing::Span {
-        let server = self.servers[job.server().0 as usize].machine.source();
+        let server = self.servers[job.server()].machine.source();
         let (type_url, nonce) = (job.envelope.type_url(), job.envelope.nonce());
         tracing::debug_span!("response", %server, type_url, version = %Escaped(&job.version), nonce)
     }

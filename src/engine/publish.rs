@@ -19,7 +19,7 @@ impl Engine {
             return self.publish_glob(id);
         }
         let active = self.groups.get(entry.group).active();
-        let interest = self.servers[active.0 as usize].machine.interest(entry.ty);
+        let interest = self.servers[active].machine.interest(entry.ty);
         let sub = entry.places.at(active);
         let sub = interest.zip(sub).and_then(|(interest, sub)| interest.get(sub));
         let of_glob = sub.is_some_and(|sub| sub.of_glob);

@@ -18,12 +18,13 @@ impl Engine {
     /// A server had the does-not-exist time to answer a wildcard, and sent nothing of the type. That proves nothing of its members:
     /// it may have none, or take the client for one that gets none.
     pub(super) fn on_all_timed_out(&mut self, server: ServerId, ty: TypeId) {
-        let peer = &self.servers[server.0 as usize];
+        let peer = &self.servers[server];
         let hint = match peer.machine.stream().has_answered() {
             true => "; does it have any, and are they meant for this node?",
             false => ", nor anything else; is it frozen, or does it not know this node?",
         };
-        let message = format!("xDS server {} did not answer the wildcard in time{hint}", peer.machine.source());
+        let message =
+            format!("xDS server {} did not answer the wildcard in time{hint}", peer.machine.source());
         self.warn_wildcards((server, ty), (Code::Unavailable, &message));
     }
 
@@ -31,7 +32,8 @@ impl Engine {
     pub(super) fn on_unanswered(&mut self, (server, ty): (ServerId, TypeId), now: Instant) {
         let Some(failure) = self.why_unanswered(server, ty) else { return };
         let is_waiting = |entry: &Entry| entry.ty == ty && entry.is_waiting() && !entry.views.is_empty();
-        let waiting = self.table.iter().filter(|(_, entry)| is_waiting(entry) && self.active_for(entry) == server);
+        let waiting =
+            self.table.iter().filter(|(_, entry)| is_waiting(entry) && self.active_for(entry) == server);
         let waiting: Vec<_> = waiting.map(|(id, _)| id).collect();
         for id in waiting {
             self.on_refused(id, &failure, now);
@@ -57,7 +59,7 @@ impl Engine {
     }
 
     fn why_unanswered(&self, server: ServerId, ty: TypeId) -> Option<Failure> {
-        let machine = &self.servers[server.0 as usize].machine;
+        let machine = &self.servers[server].machine;
         let (reason, is_held_back) = machine.unanswered(ty)?;
         Some(Failure::new(machine.contact(), reason).of_type(is_held_back))
     }

@@ -71,7 +71,7 @@ impl Engine {
 
     /// What is wrong with a file as a whole is wrong with each resource in it (D7): there is no other update of one.
     fn trouble_with_file(&self, entry: &Entry) -> Option<Setback> {
-        let peer = &self.servers[self.active_for(entry).0 as usize];
+        let peer = &self.servers[self.active_for(entry)];
         let (failure, at) = peer.failure.as_ref().zip(peer.failed_at)?;
         let error = failure.about(self.subject(entry));
         let update = Update { version: Version::default(), at };
@@ -82,7 +82,7 @@ impl Engine {
     /// Whether anybody watches it, by its name or as a member; others are only waiting to be let go.
     fn is_wanted(&self, entry: &Entry) -> bool {
         let active = self.active_for(entry);
-        let machine = &self.servers[active.0 as usize].machine;
+        let machine = &self.servers[active].machine;
         let place = entry.places.at(active);
         !entry.views.is_empty()
             || place.and_then(|sub| machine.sub(entry.ty, sub)).is_some_and(Sub::is_member)

@@ -53,11 +53,16 @@ pub(super) struct Tallies {
     connected: BTreeMap<ServerId, bool>,
     connections_changed: BTreeSet<ServerId>,
     failures: BTreeMap<ServerId, u64>,
+    /// Somebody asks for what is counted.
+    is_read: bool,
 }
 
 pub(super) type ResourceKey = (GroupId, TypeId, CacheState);
 
 impl CacheState {
+    /// The first in their order.
+    const FIRST: Self = Self { state: ResourceState::Requested, held: false };
+
     fn of(entry: &Entry) -> Self {
         Self { state: entry.state(), held: entry.is_held() }
     }
@@ -93,6 +98,41 @@ impl Tallies {
         }
     }
 
+    /// Whether somebody asks for what is counted, and has not been given all of a group.
+    pub(super) fn is_awaited_of_group(&self, id: GroupId) -> bool {
+        self.is_read
+            && self.changed.range((id, TypeId(0), CacheState::FIRST)..).next().is_some_and(|key| key.0 == id)
+    }
+
+    /// The same of a server.
+    pub(super) fn is_awaited_of_server(&self, id: ServerId) -> bool {
+        let updates = self.updates.range((id, TypeId(0))..).next();
+        let has_news = self.connections_changed.contains(&id)
+            || self.failures.contains_key(&id)
+            || updates.is_some_and(|(key, _)| key.0 == id);
+        self.is_read && has_news
+    }
+
+    /// A group is over, and nobody asks for what was counted of it.
+    pub(super) fn forget_group(&mut self, id: GroupId) {
+        let of_group = self.changed.range((id, TypeId(0), CacheState::FIRST)..).take_while(|key| key.0 == id);
+        for key in of_group.copied().collect::<Vec<_>>() {
+            self.changed.remove(&key);
+        }
+    }
+
+    /// The same of a server.
+    pub(super) fn forget_server(&mut self, id: ServerId) {
+        self.connected.remove(&id);
+        self.connections_changed.remove(&id);
+        self.failures.remove(&id);
+        let of_server =
+            self.updates.range((id, TypeId(0))..).map(|(key, _)| *key).take_while(|key| key.0 == id);
+        for key in of_server.collect::<Vec<_>>() {
+            self.updates.remove(&key);
+        }
+    }
+
     fn add(&mut self, key: ResourceKey) {
         *self.resources.entry(key).or_default() += 1;
         self.changed.insert(key);
@@ -113,6 +153,7 @@ impl Engine {
     /// The next change of what is counted; `None` when there was none since the last time.
     pub(crate) fn poll_metric(&mut self) -> Option<Metric> {
         let tallies = &mut self.tallies;
+        tallies.is_read = true;
         if let Some(id) = tallies.connections_changed.pop_first() {
             let connected = tallies.connected.get(&id).copied();
             return Some(Metric::Connected { stream: id, source: self.source(id), connected });
@@ -135,6 +176,7 @@ impl Engine {
     /// Takes a new entry into the cache.
     pub(super) fn add_entry(&mut self, entry: Entry) -> EntryId {
         self.tallies.add(key(&entry));
+        self.groups.get_mut(entry.group).entries += 1;
         self.table.insert(entry)
     }
 
@@ -142,6 +184,8 @@ impl Engine {
     pub(super) fn remove_entry(&mut self, id: EntryId) -> Option<Entry> {
         let entry = self.table.remove(id)?;
         self.tallies.remove(key(&entry));
+        self.groups.get_mut(entry.group).entries -= 1;
+        self.unused.note_group(entry.group);
         self.ttls.set(id, None);
         self.note_turn(id);
         Some(entry)
@@ -151,7 +195,7 @@ impl Engine {
     /// response; and then again with the first response.
     pub(super) fn note_connection(&mut self, id: ServerId) {
         let Self { servers, tallies, .. } = self;
-        let peer = &servers[id.0 as usize];
+        let peer = &servers[id];
         let connected = match peer.machine.stream().connection() {
             ConnectionState::Idle => None,
             ConnectionState::Connecting | ConnectionState::Connected | ConnectionState::BackingOff => {
@@ -180,7 +224,7 @@ impl Engine {
     }
 
     fn source(&self, id: ServerId) -> ConfigSource {
-        self.servers[id.0 as usize].machine.source().clone()
+        self.servers[id].machine.source().clone()
     }
 
     /// Whether what was counted is what there is, found by a walk of the cache.

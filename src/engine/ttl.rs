@@ -121,7 +121,7 @@ impl Engine {
     fn on_expired(&mut self, id: EntryId, now: Instant) {
         let Some(entry) = self.table.get(id).filter(|entry| entry.is_held()) else { return };
         let (ty, group, server) = (entry.ty, entry.group, self.active_for(entry));
-        let uri = self.servers[server.0 as usize].machine.source();
+        let uri = self.servers[server].machine.source();
         let message = format!("TTL expired: xDS server {uri} has not confirmed it in time");
         let error = WatchError::new(Code::NotFound, Blame::Peer, self.subject(entry), message);
         let places: Vec<_> = entry.places.iter().collect();

@@ -18,7 +18,7 @@ impl Engine {
     /// not be.
     pub(super) fn locate_unchanged(&mut self, job: &mut Job, from: usize, to: usize) -> usize {
         let Self { servers, table, .. } = self;
-        let peer = &mut servers[job.stream.server.0 as usize];
+        let peer = &mut servers[job.stream.server];
         let Some(kind) = peer.types.get(job.ty.index()).filter(|_| !job.envelope.is_delta()) else {
             return from;
         };
@@ -48,7 +48,7 @@ impl Engine {
             return from;
         }
         let Self { servers, table, groups, counters, .. } = self;
-        let Some(interest) = servers[server.0 as usize].machine.interest(job.ty) else { return from };
+        let Some(interest) = servers[server].machine.interest(job.ty) else { return from };
         let wildcard = interest.takes_all();
         for (place, located) in job.located[from..to].iter().enumerate() {
             let next = from + place;

@@ -9,6 +9,7 @@ use tracing::debug;
 
 use super::{Engine, Names, Refusal, View};
 use crate::{
+    capacity::Shrink,
     config::{ApiType, Target},
     error::{Blame, Code, Subject, WatchError},
     name::ResourceName,
@@ -126,12 +127,19 @@ impl Engine {
     /// Lets the resolutions work on what was published to them, until nothing moves any more. While a response is being
     /// worked off they wait for its end, so that they see all of it together.
     pub(super) fn walk_on(&mut self, now: Instant) {
+        self.drive_walks(now);
+        self.sweep();
+        self.servers.settle_deadlines();
+    }
+
+    fn drive_walks(&mut self, now: Instant) {
         if self.jobs.front().is_some_and(|job| job.has_begun()) {
             return;
         }
         loop {
             self.follow_hosts();
             while let Some((view, observed)) = self.walks.inbox.pop_front() {
+                self.walks.inbox.shrink_if_sparse();
                 if !self.on_followed(view, now) {
                     self.walks.tell(view, &observed);
                 }

@@ -111,7 +111,7 @@ impl Engine {
 
     /// Finds the place of a name that a response speaks of, and notes what is said of it.
     pub(super) fn find_place(&mut self, job: &mut Job, name: &str, found: Located) {
-        let Peer { machine, types, .. } = &mut self.servers[job.stream.server.0 as usize];
+        let Peer { machine, types, .. } = &mut self.servers[job.stream.server];
         let order = types.get(job.ty.index()).map_or(&[][..], |known| &known.order);
         let Some(interest) = machine.interest(job.ty) else { return };
         let is_it = |sub: &SubId| interest.get(*sub).is_some_and(|sub| *sub.name == *name);
@@ -148,7 +148,7 @@ impl Engine {
         }
         let all = self.wildcard_group(server, job.ty);
         let Self { groups, servers, table, .. } = self;
-        let Some(interest) = servers[server.0 as usize].machine.interest(job.ty) else {
+        let Some(interest) = servers[server].machine.interest(job.ty) else {
             return BTreeSet::new();
         };
         let all = all.filter(|_| interest.takes_all());
@@ -235,7 +235,7 @@ impl Engine {
 
     /// Takes over a resource that somebody asked for, or that is a member already. Returns what it cost, in bytes parsed.
     fn apply_to(&mut self, job: &mut Job, place: SubId, located: Located) -> usize {
-        let peer = &mut self.servers[job.stream.server.0 as usize];
+        let peer = &mut self.servers[job.stream.server];
         let Some(interest) = peer.machine.interest(job.ty) else { return 1 };
         let wildcard = interest.takes_all();
         // It may have gone between two steps.
@@ -312,7 +312,7 @@ impl Engine {
         self.counters.parsed += 1;
         let Some(name) = self.table.get(id).map(|entry| entry.name.clone()) else { return false };
         let ty = self.types[job.ty.index()];
-        let peer = &self.servers[job.stream.server.0 as usize];
+        let peer = &self.servers[job.stream.server];
         let (policy, trusted) = (peer.policy, peer.machine.source().features().trusted_xds_server);
         let cx = self.context(trusted).with_name(&name).with_ttl(job.ttl_of(&located));
         let bytes = Bytes::copy_from_slice(job.envelope.bytes(located.value));
@@ -333,7 +333,9 @@ impl Engine {
                 job.invalid += 1;
                 job.problems.add(&format_args!("{} {:?}", short_type(about.type_url), about.name), &invalid);
                 let error = WatchError::rejected(about, invalid);
-                self.note_dropped(id, |engine| engine.give_news(id, |entry| entry.on_rejected(error, policy, update)))
+                self.note_dropped(id, |engine| {
+                    engine.give_news(id, |entry| entry.on_rejected(error, policy, update))
+                })
             }
         };
         self.note_held(id);
@@ -362,7 +364,7 @@ impl Engine {
             };
             let name = job.envelope.text(error.name);
             let name = ResourceName::canonicalize(name).unwrap_or(Cow::Borrowed(name));
-            let peer = &mut self.servers[job.stream.server.0 as usize];
+            let peer = &mut self.servers[job.stream.server];
             let policy = peer.policy;
             let Some(interest) = peer.machine.interest(job.ty) else { continue };
             let Some(sub) = interest.find(&name).and_then(|sub| interest.get_mut(sub)) else { continue };
@@ -392,7 +394,7 @@ impl Engine {
         let done = act(self);
         if let Some(entry) = self.table.get(id).filter(|entry| was_held && !entry.is_held()) {
             for (server, _) in entry.places.iter() {
-                self.servers[server.0 as usize].machine.on_dropped(entry.ty);
+                self.servers[server].machine.on_dropped(entry.ty);
             }
         }
         done

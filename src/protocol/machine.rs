@@ -459,7 +459,9 @@ impl Machine {
         let stream = self.stream.id();
         while self.stream.as_open().is_some_and(|open| open.pending.is_none()) {
             let Some(index) = self.next_type(now) else { return };
-            let (Some(open), Some(channel)) = (self.stream.open(), self.types[index].as_mut()) else { return };
+            let (Some(open), Some(channel)) = (self.stream.open(), self.types[index].as_mut()) else {
+                return;
+            };
             let node = (!open.node_sent).then_some(&self.node);
             let ty = TypeId(index as u16);
             let (was_requested, sent_all) = (channel.variant.is_requested(), channel.interest.sends_all);

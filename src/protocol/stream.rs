@@ -31,9 +31,14 @@ pub(crate) struct Stream {
 enum State {
     Closed,
     /// Something may be read before it is reported that the connection is up.
-    Connecting { alive: bool },
+    Connecting {
+        alive: bool,
+    },
     Open(Open),
-    BackingOff { until: Instant, unreachable: bool },
+    BackingOff {
+        until: Instant,
+        unreachable: bool,
+    },
 }
 
 /// How the stream to a management server fares.
@@ -93,6 +98,11 @@ pub(crate) struct Left {
 impl Stream {
     pub(crate) fn new(server: ServerId, keepalive: Duration, now: Instant) -> Self {
         Self { server, attempt: 0, state: State::Closed, backoff: Backoff::for_connections(now), keepalive }
+    }
+
+    /// The place of the server was that of another one before, which had so many streams.
+    pub(crate) fn count_from(&mut self, attempts: u64) {
+        self.attempt = attempts;
     }
 
     pub(crate) fn id(&self) -> StreamId {

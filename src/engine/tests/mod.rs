@@ -1,4 +1,5 @@
 mod context;
+mod costs;
 mod delta;
 mod envelopes;
 mod failures;

@@ -151,7 +151,9 @@ fn a_wildcard_that_is_not_answered_has_a_warning_until_it_is() {
         assert_eq!(rig.pass(Duration::from_millis(1)), ["#1 {} incomplete (UNAVAILABLE)"]);
         assert_eq!(rig.pass(Duration::from_secs(600)), NONE);
         let said = match delta {
-            true => rig.receive_raw(1, super::rig::delta_response::<Full>("n", &[("a", "1", Some("x"))], &[])),
+            true => {
+                rig.receive_raw(1, super::rig::delta_response::<Full>("n", &[("a", "1", Some("x"))], &[]))
+            }
             false => rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")])),
         };
         assert_eq!(said.last().unwrap(), "#1 {a: present 1 x} complete");

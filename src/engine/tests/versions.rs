@@ -131,7 +131,8 @@ fn b2_31_the_version_of_a_delta_response_does_not_stand_in_for_that_of_a_resourc
     use crate::pb::envoy::service::discovery::v3::{DeltaDiscoveryResponse, Resource};
     let mut rig = Rig::delta();
     rig.open::<Full>(&["a"]);
-    let resource = Resource { name: "a".into(), resource: Some(any::<Full>("a", "x")), ..Resource::default() };
+    let resource =
+        Resource { name: "a".into(), resource: Some(any::<Full>("a", "x")), ..Resource::default() };
     let response = DeltaDiscoveryResponse {
         system_version_info: "7".into(),
         resources: vec![resource],

@@ -7,7 +7,8 @@ use crate::{
     protocol::{
         event::Event,
         id::{EntryId, TypeId},
-        interest::{Phase, SubId},
+        interest::{Interest, Phase, SubId},
+        stream::ConnectionState,
     },
     resource::Version,
 };
@@ -96,6 +97,20 @@ impl Machine {
             self.events.push_back(Event::Rested);
         }
         self.proceed(now);
+    }
+
+    /// Nothing is left of what was asked of it, and there is no stream to it.
+    pub(crate) fn is_unused(&self) -> bool {
+        let has_nothing = |interest: &Interest| interest.iter().next().is_none() && interest.is_empty();
+        self.stream.connection() == ConnectionState::Idle
+            && self.events.is_empty()
+            && self.outputs.is_empty()
+            && self.types.iter().flatten().all(|channel| has_nothing(&channel.interest))
+    }
+
+    /// Numbers streams from there on.
+    pub(crate) fn count_streams_from(&mut self, attempts: u64) {
+        self.stream.count_from(attempts);
     }
 
     /// Forgets a name that is neither asked for nor a member any more, such as a member that was deleted. What the server has

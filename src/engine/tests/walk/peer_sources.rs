@@ -205,3 +205,26 @@ fn a_source_that_is_the_same_as_the_bootstraps_shares_its_stream() {
     let said = rig.told("1", [listener("shop").rds_from("routes", source)]);
     assert!(!said.iter().any(|said| said.starts_with("connect")), "{said:?}");
 }
+
+#[test]
+fn sources_that_nothing_leads_to_any_more_are_forgotten() {
+    let mut rig = rig(bootstrap());
+    let mut streams = std::collections::BTreeSet::new();
+    for number in 0..50 {
+        let routes = file(&format!("routes-{number}.json"));
+        let said = rig.told(&number.to_string(), [listener("shop").rds_from("routes", routes)]);
+        let opened = said.iter().find_map(|said| said.strip_prefix("open ")).unwrap();
+        let (stream, path) = opened.split_once(' ').unwrap();
+        assert_eq!(path, format!("routes-{number}.json"));
+        assert!(streams.insert(stream.to_owned()), "{stream} was there before");
+        let (server, attempt) = stream.split_once('.').unwrap();
+        let stream = super::super::rig::stream_to(server.parse().unwrap(), attempt.parse().unwrap());
+        rig.connect_to(stream);
+        rig.sent_to(stream);
+        let routes = route_config("routes").virtual_host(["shop"], [route::prefix("/").cluster("web")]);
+        rig.receive_from(stream, response("1", [routes]).encode_to_vec());
+        rig.pass(std::time::Duration::from_secs(60));
+        let left = (rig.engine.servers.len(), rig.engine.groups.len());
+        assert!(left.0 <= 3 && left.1 <= 3, "{left:?} servers and groups are left of {number}");
+    }
+}
