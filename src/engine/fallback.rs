@@ -121,9 +121,11 @@ impl Engine {
     fn next_contact(&self, id: GroupId) -> Option<Contact> {
         let group = self.groups.get(id);
         let next = group.contacts.get(group.open.len())?;
-        let failed = self.servers[group.active().0 as usize].failure.is_some();
-        let needed = group.views > 0 && (group.on_reachability_only || self.is_in_need(id));
-        (failed && needed).then(|| next.clone())
+        if group.views == 0 || self.servers[group.active()].failure.is_none() {
+            return None;
+        }
+        // What costs a walk of the cache is asked last: only when the active server has failed.
+        (group.on_reachability_only || self.is_in_need(id)).then(|| next.clone())
     }
 
     /// The types of which a group is asked for everything.

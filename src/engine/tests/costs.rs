@@ -7,7 +7,7 @@ use prost::Message;
 use super::rig::{Full, Rig, any, response, stream_to};
 use crate::{
     config::{AuthorityBuilder, Bootstrap, Server},
-    protocol::Settings,
+    protocol::{DisconnectKind, Settings},
     scans,
 };
 
@@ -20,6 +20,36 @@ fn scanned(act: impl FnOnce()) -> u64 {
     let before = scans::count();
     act();
     scans::count() - before
+}
+
+/// The cost of a watch when so many resources are held, of a server that has a fallback, which is in use or not.
+fn cost_of_a_watch(held: usize, falls_back: bool) -> u64 {
+    let bootstrap = Bootstrap::builder().server(server(1)).server(server(2)).build().unwrap();
+    let mut rig = Rig::of(bootstrap, Settings::default());
+    let names: Vec<_> = (0..held).map(|number| format!("r{number}")).collect();
+    for name in &names {
+        rig.watch::<Full>(name);
+    }
+    let active = stream_to(u32::from(falls_back), 1);
+    if falls_back {
+        rig.disconnect_from(stream_to(0, 1), DisconnectKind::Unreachable);
+    }
+    rig.connect_to(active);
+    rig.sent_to(active);
+    rig.pass(Duration::from_secs(1));
+    rig.sent_to(active);
+    let all = names.iter().map(|name| any::<Full>(name, "x")).collect();
+    rig.receive_from(active, response::<Full>("1", all).encode_to_vec());
+    rig.sent_to(active);
+    scanned(|| drop(rig.watch::<Full>("new")))
+}
+
+#[test]
+fn a_watch_with_a_fallback_configured_costs_the_same_whatever_is_held() {
+    for falls_back in [false, true] {
+        let cost = cost_of_a_watch(1_000, falls_back);
+        assert!(cost < SMALL, "{cost} places for one watch, {falls_back}");
+    }
 }
 
 /// The cost of a response and of a timer with so many authorities, each with a server of its own.
