@@ -108,7 +108,7 @@ impl Network {
     /// Whether the engine knows of trouble with the server whose answers count for an authority.
     pub(super) fn is_in_trouble(&self, authority: usize) -> bool {
         let group = self.engine.groups.of(AUTHORITIES[authority]);
-        group.is_some_and(|group| self.engine.servers[group.active().0 as usize].failure.is_some())
+        group.is_some_and(|group| self.engine.servers[group.active()].failure.is_some())
     }
 
     /// Since when a server is asked for a resource on its stream.
