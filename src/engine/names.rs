@@ -71,6 +71,9 @@ impl Engine {
     /// Checks the name of one resource, which may have directives.
     pub(super) fn accept_one(&self, ty: TypeId, wanted: &Wanted) -> Result<ResourceName, Refusal> {
         let name = self.accept(wanted)?;
+        if name.as_str() == WILDCARD {
+            return Err(Refusal::invalid(NOT_A_NAME));
+        }
         if name.is_glob() {
             return Err(Refusal::invalid("a glob names many resources; use watch_all"));
         }
@@ -133,6 +136,12 @@ impl Engine {
 fn short(type_url: &str) -> &str {
     type_url.strip_prefix("type.googleapis.com/").unwrap_or(type_url)
 }
+
+/// What stands for all resources of a type in requests, so that no single resource can have it for a name.
+pub(super) const WILDCARD: &str = "*";
+
+const NOT_A_NAME: &str =
+    "`*` is the wildcard and not the name of a resource; use watch_all for all resources of the type";
 
 const NO_COLLECTION: &str =
     "neither a glob, which ends in `/*`, nor a list collection, nor `*`; use watch for one resource";

@@ -7,6 +7,7 @@ use super::{
     Engine, Peer,
     job::{Job, Located, Said, Stage, name_of},
     members::{By, Which},
+    names::WILDCARD,
 };
 use crate::{
     cache::{Entry, News, Redirect, Update},
@@ -96,6 +97,12 @@ impl Engine {
         };
         let found = Located { value, is_wrapped: item.is_wrapped, ..Located::new(index, said) };
         match name_of(self.types[job.ty.index()], envelope, (item.wrapper_name, value)) {
+            // On the wire that name would stand for all resources. Other resources that are missing are missing still.
+            Ok(name) if *name == *WILDCARD => {
+                job.invalid += 1;
+                job.problems
+                    .add(&format_args!("resources[{index}].name"), &"`*` is the wildcard and not a name");
+            }
             Ok(name) => {
                 self.find_place(job, &name, found);
                 if envelope.is_delta() {

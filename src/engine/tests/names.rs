@@ -1,8 +1,12 @@
 //! Names that nobody can be asked for, and names in several spellings.
 
-use super::rig::{Full, Part, Rig, any, response};
+use std::time::Duration;
+
+use super::rig::{Full, Part, Rig, any, delta_response, response};
 use crate::{
     config::{ApiType, AuthorityBuilder, Bootstrap, Server},
+    engine::{Names, Wanted},
+    name::ResourceName,
     protocol::{DisconnectKind, Settings},
 };
 
@@ -32,6 +36,66 @@ fn names_that_are_wrong_are_refused_at_once() {
         assert!(rig.unwatch(view).is_empty());
     }
     assert_eq!(rig.engine.resources(), 0);
+}
+
+#[test]
+fn the_wildcard_is_not_the_name_of_a_single_resource() {
+    for mut rig in [Rig::new(), Rig::delta()] {
+        let said = rig.watch_names::<Full>(Names::One("*".into())).1;
+        assert_eq!(said, ["#1 absent INVALID_ARGUMENT"]);
+        let wildcard = ResourceName::parse("*").unwrap();
+        let said = rig.watch_names::<Full>(Names::One(Wanted::Name(Box::new(wildcard)))).1;
+        assert_eq!(said, ["#2 absent INVALID_ARGUMENT"]);
+        assert_eq!(rig.engine.resources(), 0);
+    }
+    let bootstrap = Bootstrap::builder().server(Server::new("127.0.0.1:1").insecure()).build().unwrap();
+    let mut rig = Rig::of(bootstrap, Settings::default());
+    let said = rig.watch::<Full>("xdstp:///test.Full/x#alt=xdstp:///test.Full/%2A").1;
+    assert!(!said.iter().any(|said| said.contains("send")), "{said:?}");
+}
+
+#[test]
+fn the_end_of_a_watch_of_the_wildcard_as_a_name_ends_no_watch_of_all() {
+    let mut rig = Rig::delta();
+    rig.watch::<Full>("*");
+    rig.connect(1);
+    rig.sent(1);
+    let (view, said) = rig.watch_names::<Full>(Names::One("*".into()));
+    assert_eq!(said, ["#2 absent INVALID_ARGUMENT"]);
+    rig.unwatch(view);
+    rig.pass(Duration::from_millis(20));
+    assert!(rig.sent(1).is_empty(), "nothing is unsubscribed");
+    let said = rig.receive_raw(1, delta_response::<Full>("n1", &[("a", "1", Some("x"))], &[]));
+    assert_eq!(said.last().unwrap(), "#1 {a: present 1 x} complete");
+}
+
+#[test]
+fn a46_a_resource_by_the_name_of_the_wildcard_is_rejected_alone() {
+    let mut rig = Rig::new();
+    rig.watch::<Full>("*");
+    rig.connect(1);
+    rig.sent(1);
+    let sent = |version: &str, names: &[&str]| {
+        response::<Full>(version, names.iter().map(|name| any::<Full>(name, "x")).collect())
+    };
+    let said = rig.receive(1, &sent("1", &["a", "*", "b"]));
+    assert_eq!(said.last().unwrap(), "#1 {a: present 1 x, b: present 1 x} complete");
+    assert!(said[1].contains("INVALID_ARGUMENT: resources[1].name: `*` is the wildcard"), "{said:?}");
+    rig.sent(1);
+    let said = rig.receive(1, &sent("2", &["a", "*"]));
+    assert_eq!(said.last().unwrap(), "#1 {a: present 1 x} complete", "the absence of others counts");
+
+    let mut rig = Rig::delta();
+    rig.watch::<Full>("*");
+    rig.connect(1);
+    rig.sent(1);
+    let both = [("a", "1", Some("x")), ("*", "1", Some("x"))];
+    let said = rig.receive_raw(1, delta_response::<Full>("n1", &both, &[]));
+    assert_eq!(said.last().unwrap(), "#1 {a: present 1 x} complete");
+    rig.sent(1);
+    rig.disconnect(1, DisconnectKind::Closed);
+    rig.pass(Duration::from_secs(2));
+    assert_eq!(rig.connect(2)[1], "send Full {a=1} node", "it is not among the versions that are held");
 }
 
 #[test]

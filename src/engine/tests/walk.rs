@@ -193,6 +193,42 @@ fn a47_targets_name_listeners_by_template_and_authority() {
     }
 }
 
+/// That `*` is requested from a server in a response of one of the resolution's steps, be it in the legacy form.
+fn requests_wildcard(said: &[String]) -> bool {
+    said.iter().filter(|said| said.starts_with("send")).any(|said| said.contains('*') || said.contains("[]"))
+}
+
+#[test]
+fn the_wildcard_is_no_name_of_anything_that_a_resolution_needs() {
+    let error = "`*` is the wildcard and not the name of a resource";
+    let mut rig = Rig::new();
+    let (_, said) = rig.resolve("xds:///*");
+    assert!(said[0].contains("INVALID_ARGUMENT") && said[0].contains(error), "{said:?}");
+
+    rig.resolve("xds:///shop");
+    rig.connect(1);
+    rig.sent(1);
+    let said = rig.told("1", [listener("shop").rds("*")]);
+    assert!(!requests_wildcard(&said), "{said:?}");
+    let errors = said.iter().filter(|said| said.contains("INVALID_ARGUMENT") && said.contains(error));
+    assert_eq!(errors.count(), 1, "{said:?}");
+
+    let (mut rig, view) = rig_with_routes(&["*", "a", "b"]);
+    let all = [cluster("a").eds_service("*"), cluster("b").aggregate(["*", "c"])];
+    let mut said = rig.told("1", all.clone());
+    let all = all.into_iter().chain([cluster("c").logical_dns("db.example", 5432)]);
+    said.extend(rig.told("2", all));
+    assert!(!requests_wildcard(&said), "{said:?}");
+    let said = rig.looked_up(1, "10.0.0.1");
+    assert_eq!(
+        said,
+        ["#1 tree : *= a= b=10.0.0.1:5432 c=10.0.0.1:5432"],
+        "each error stays with its cluster"
+    );
+    rig.engine.hold_cluster(view, "*", rig.now);
+    assert!(!requests_wildcard(&rig.drain()));
+}
+
 #[test]
 fn the_authority_of_a_target_can_be_overridden() {
     let mut rig = Rig::new();
