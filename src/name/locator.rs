@@ -17,14 +17,17 @@ use crate::{
 impl ResourceName {
     /// Reads what stands where a `ResourceLocator` is expected: the message, or the text of it, which the proposal TP1 has
     /// in the same place.
+    ///
+    /// The rules are those of names that an application wrote: a locator is a URL and no answer to a request, so the context
+    /// parameters `xds.*`, which the client adds to each request by itself, are an error in it (C8).
     pub(crate) fn of_locator(bytes: &[u8]) -> Result<Self, Invalid> {
         if bytes.starts_with(SCHEME.as_bytes()) {
             let text = str::from_utf8(bytes).map_err(|_| Invalid::new("neither a locator nor text"))?;
-            return Self::parse_received(text).map_err(|error| Invalid::new(error.to_string()));
+            return Self::parse(text).map_err(|error| Invalid::new(error.to_string()));
         }
         let locator = ResourceLocator::decode(bytes)?;
         let text = text_of(&locator, 0)?;
-        Self::parse_received(&text).map_err(|error| Invalid::new(error.to_string()))
+        Self::parse(&text).map_err(|error| Invalid::new(error.to_string()))
     }
 }
 
@@ -131,6 +134,24 @@ mod tests {
         assert!(ResourceName::of_locator(b"\xff").is_err());
         let empty = ResourceLocator { directives: vec![Directive::default()], ..locator() };
         assert_eq!(read(&empty).unwrap_err(), "directives[0]: neither alt nor entry");
+    }
+
+    #[test]
+    fn c8_context_parameters_of_the_client_are_an_error_in_locators() {
+        let key = "key \"xds.node.id\" is reserved: `xds.*` is set by the client";
+        let params = [("xds.node.id".to_owned(), "n".to_owned())].into_iter().collect();
+        let context = Some(ContextParamSpecifier::ExactContext(ContextParams { params }));
+        let message = ResourceLocator { context_param_specifier: context, directives: vec![], ..locator() };
+        let error = read(&message).unwrap_err();
+        assert!(error.contains(key), "{error}");
+        let alt = Some(directive::Directive::Alt(message));
+        let nested = ResourceLocator { directives: vec![Directive { directive: alt }], ..locator() };
+        let error = read(&nested).unwrap_err();
+        assert!(error.contains(key), "{error}");
+        for text in ["xdstp://a/T/x?xds.node.id=n", "xdstp://a/T/x#alt=xdstp://b/T/x?xds.node.id=n"] {
+            let error = ResourceName::of_locator(text.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains(key), "{error}");
+        }
     }
 
     #[test]
