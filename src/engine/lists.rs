@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     error::{Blame, Code, Subject, WatchError},
-    name::{ContextParams, ResourceName},
+    name::ResourceName,
     observed::ErasedObserved,
     protocol::{TypeId, ViewId},
     resource::{Inline, List, ListEntry, Version},
@@ -35,8 +35,6 @@ struct Members {
     view: ViewId,
     /// The name of the list as it was asked for.
     name: Arc<str>,
-    /// What was written behind the list's name goes for its members, too.
-    params: ContextParams,
     members: BTreeMap<Arc<str>, Member>,
     /// The members that nothing is known of yet.
     unknown: usize,
@@ -85,13 +83,7 @@ impl Engine {
         }
         if let btree_map::Entry::Vacant(place) = self.follows.lists.lists.entry(key.clone()) {
             let view = self.walks.next_view();
-            place.insert(Members {
-                view,
-                name: name.canonical(),
-                params: name.context_params().cloned().unwrap_or_default(),
-                members: BTreeMap::new(),
-                unknown: 0,
-            });
+            place.insert(Members { view, name: name.canonical(), members: BTreeMap::new(), unknown: 0 });
             self.follows.edges.insert(view, Follower::List(key.clone()));
             self.begin(
                 view,
@@ -169,7 +161,7 @@ impl Engine {
     ) {
         let Some(known) = self.follows.lists.lists.get_mut(key) else { return };
         let mut before = std::mem::take(&mut known.members);
-        let (name, params) = (known.name.clone(), known.params.clone());
+        let name = known.name.clone();
         let mut wanted = BTreeMap::new();
         for (index, entry) in list.entries.iter().enumerate() {
             wanted.entry(entry_name(&name, index, entry)).or_insert(entry);
@@ -177,10 +169,7 @@ impl Engine {
         for (name, entry) in wanted {
             let old = before.remove(&name);
             let member = match entry {
-                ListEntry::Locator(locator) => {
-                    let target = in_list(locator, &params);
-                    self.locate_member((key, &name), old, target, now)
-                }
+                ListEntry::Locator(locator) => self.locate_member((key, &name), old, locator, now),
                 ListEntry::Inline(inline) => {
                     let version = if inline.version.is_empty() { version } else { &inline.version };
                     let member = self.set_inline((key, &name), old.as_ref(), inline, (version, warning));
@@ -208,9 +197,11 @@ impl Engine {
         &mut self,
         (key, name): (&Key, &Arc<str>),
         old: Option<Member>,
-        target: ResourceName,
+        locator: &ResourceName,
         now: Instant,
     ) -> Member {
+        // A member is requested as it is located: it need not have the context parameters of its list (C12).
+        let target = locator.clone();
         match old {
             Some(Member::Located { target: held, view, known }) if held == target => {
                 Member::Located { target, view, known }
@@ -372,11 +363,4 @@ fn entry_name(list: &str, index: usize, entry: &ListEntry) -> Arc<str> {
         ListEntry::Inline(inline) if inline.name.is_empty() => format!("{list}#{index}").into(),
         ListEntry::Inline(inline) => format!("{list}#entry={}", inline.name).into(),
     }
-}
-
-/// Where a member is to be had: a locator need not repeat the context parameters of its list (C12).
-fn in_list(locator: &ResourceName, params: &ContextParams) -> ResourceName {
-    let mut all = params.clone();
-    all.extend(locator.context_params().into_iter().flat_map(ContextParams::iter));
-    locator.with_context_params(all)
 }

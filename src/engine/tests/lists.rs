@@ -14,8 +14,9 @@ use crate::{
         },
         google::protobuf::Any,
         xds::core::v3::{
-            CollectionEntry, ResourceLocator,
+            CollectionEntry, ContextParams, ResourceLocator,
             collection_entry::{InlineEntry, ResourceSpecifier},
+            resource_locator::ContextParamSpecifier,
         },
     },
     protocol::{DisconnectKind, Settings, ViewId},
@@ -46,8 +47,21 @@ fn inline(name: &str, text: &str) -> CollectionEntry {
 }
 
 fn locator(id: &str) -> CollectionEntry {
+    located(id, &[])
+}
+
+/// A locator with context parameters.
+fn located(id: &str, params: &[(&str, &str)]) -> CollectionEntry {
     let (authority, resource_type, id) = ("a".into(), "test.Full".into(), id.into());
-    let locator = ResourceLocator { authority, resource_type, id, ..ResourceLocator::default() };
+    let params = params.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let context_param_specifier = Some(ContextParamSpecifier::ExactContext(ContextParams { params }));
+    let locator = ResourceLocator {
+        authority,
+        resource_type,
+        id,
+        context_param_specifier,
+        ..ResourceLocator::default()
+    };
     CollectionEntry { resource_specifier: Some(ResourceSpecifier::Locator(locator)) }
 }
 
@@ -107,17 +121,27 @@ fn c12_a_list_is_fetched_and_then_its_members_by_their_locators() {
 }
 
 #[test]
-fn c12_members_are_asked_for_with_the_context_parameters_of_the_list() {
+fn c12_members_are_requested_as_they_are_located_without_the_context_parameters_of_the_list() {
     let mut rig = rig();
     let name = format!("{LIST}?zone=z&env=e");
     rig.watch_all::<Full>(&name);
     rig.connect(1);
     rig.sent(1);
-    rig.receive(1, &list_named("1", &name, vec![locator("x")]));
-    assert_eq!(rig.sent(1), ["send Full [xdstp://a/test.Full/x?env=e&zone=z] /"]);
+    rig.receive(1, &list_named("1", &name, vec![locator("x"), located("y", &[("zone", "other")])]));
+    let names = "xdstp://a/test.Full/x,xdstp://a/test.Full/y?zone=other";
+    assert_eq!(rig.sent(1), [format!("send Full [{names}] /")]);
     rig.sent(1);
-    let said = members(&mut rig, "1", &[("x?zone=z&env=e", "1")]);
-    assert_eq!(said, ["#1 {x: present 1 1} complete"], "members have the names of their locators");
+    let said = members(&mut rig, "1", &[("x", "1"), ("y?zone=other", "2")]);
+    assert_eq!(said.last().unwrap(), "#1 {x: present 1 1, y?zone=other: present 1 2} complete");
+}
+
+#[test]
+fn c8_a_list_with_context_parameters_of_the_client_in_a_locator_is_rejected() {
+    let (mut rig, _) = open();
+    let said = rig.receive(1, &list("1", vec![locator("x"), located("y", &[("xds.node.id", "n")])]));
+    let reason =
+        "entries[1].locator: resource name \"xdstp://a/test.Full/y?xds.node.id=n\": context parameters";
+    assert!(said.iter().any(|said| said.contains(reason)), "{said:?}");
 }
 
 #[test]
