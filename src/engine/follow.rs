@@ -18,10 +18,10 @@ use std::{
 
 use tracing::debug;
 
-use super::{Engine, Names, Refusal, View, Wanted, lists::Lists, members::Key};
+use super::{Engine, Names, Refusal, View, Wanted, alternatives::Alternative, lists::Lists, members::Key};
 use crate::{
     cache::{Entry, Redirect},
-    error::{Blame, Code, Subject, WatchError},
+    error::{Blame, Code, WatchError},
     escape::Escaped,
     name::ResourceName,
     observed::ErasedObserved,
@@ -34,7 +34,7 @@ pub(super) struct Follows {
     /// Who follows what is seen by a view.
     pub(super) edges: BTreeMap<ViewId, Follower>,
     redirects: BTreeMap<EntryId, Followed>,
-    alternatives: BTreeMap<ViewId, Alternative>,
+    pub(super) alternatives: BTreeMap<ViewId, Alternative>,
     pub(super) lists: Lists,
     /// What may lead elsewhere since it was looked at last.
     turned: BTreeSet<EntryId>,
@@ -62,25 +62,6 @@ struct Followed {
     view: ViewId,
     /// Why it is not followed.
     broken: Option<&'static str>,
-}
-
-/// A name that has another one for when its source is unreachable.
-#[derive(Debug)]
-struct Alternative {
-    ty: TypeId,
-    name: ResourceName,
-    primary: ViewId,
-    other: Other,
-    /// What was published.
-    told: Option<ErasedObserved>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Other {
-    Unused,
-    Watched(ViewId),
-    /// It would lead back.
-    Ring,
 }
 
 impl Engine {
@@ -249,7 +230,7 @@ impl Engine {
     }
 
     /// Whether a view leads back to itself.
-    fn is_ring(&self, view: ViewId) -> bool {
+    pub(super) fn is_ring(&self, view: ViewId) -> bool {
         let (mut open, mut seen) = (self.ways(view), BTreeSet::new());
         while let Some(next) = open.pop() {
             if next == view {
@@ -277,136 +258,9 @@ impl Engine {
         }
     }
 
-    fn begin_alternative(&mut self, view: ViewId, ty: TypeId, name: &ResourceName, now: Instant) {
-        let primary = self.walks.next_view();
-        let begun = Alternative { ty, name: name.clone(), primary, other: Other::Unused, told: None };
-        self.follows.alternatives.insert(view, begun);
-        self.follows.edges.insert(primary, Follower::Alternative(view));
-        self.begin(
-            primary,
-            self.types[ty.index()],
-            Names::One(Wanted::Name(Box::new(name.without_alt()))),
-            now,
-        );
-    }
-
-    pub(super) fn end_alternative(&mut self, view: ViewId, now: Instant) {
-        let Some(alternative) = self.follows.alternatives.remove(&view) else { return };
-        for way in alternative.views() {
-            self.unfollow(way, now);
-        }
-    }
-
-    /// Uses the alternative while the source of the name is unreachable and nothing of it is cached; until then, and once
-    /// that delivers anything, the name itself.
-    fn settle_alternative(&mut self, view: ViewId, now: Instant) {
-        let Some(&Alternative { ty, primary, other, .. }) = self.follows.alternatives.get(&view) else {
-            return;
-        };
-        let seen = self.look(primary, 0);
-        let other = match (other, seen.as_ref().map(is_unreachable)) {
-            (Other::Unused, Some(true)) => self.use_alternative(view, ty, now),
-            (Other::Watched(way), Some(false)) => {
-                debug!(%view, "back from the alternative");
-                self.unfollow(way, now);
-                Other::Unused
-            }
-            (Other::Ring, Some(false)) => Other::Unused,
-            (other, Some(_) | None) => other,
-        };
-        if let Some(alternative) = self.follows.alternatives.get_mut(&view) {
-            alternative.other = other;
-        }
-        self.publish_alternative(view);
-    }
-
-    fn use_alternative(&mut self, view: ViewId, ty: TypeId, now: Instant) -> Other {
-        let alternative = self.follows.alternatives.get_mut(&view);
-        let Some(alternative) = alternative else { return Other::Unused };
-        let Some(name) = alternative.name.directives().and_then(|directives| directives.alt()).cloned()
-        else {
-            return Other::Unused;
-        };
-        debug!(%view, name = %Escaped(&name), "using the alternative");
-        let way = self.walks.next_view();
-        alternative.other = Other::Watched(way);
-        self.follows.edges.insert(way, Follower::Alternative(view));
-        self.begin(way, self.types[ty.index()], Names::One(Wanted::Name(Box::new(name))), now);
-        if self.is_ring(view) {
-            self.unfollow(way, now);
-            return Other::Ring;
-        }
-        Other::Watched(way)
-    }
-
-    fn look_at_alternative(&self, alternative: &Alternative, depth: usize) -> Option<ErasedObserved> {
-        let primary = self.look(alternative.primary, depth);
-        let Other::Watched(way) = alternative.other else { return primary };
-        match (primary, self.look(way, depth)) {
-            (Some(seen), _) if !is_unreachable(&seen) => Some(seen),
-            (_, Some(seen @ ErasedObserved::Present { .. })) => Some(seen),
-            // Until something is known of the alternative, that the source is unreachable is no news.
-            (_, None) => None,
-            (None, Some(seen)) => Some(seen),
-            (Some(seen), Some(other)) => Some(self.neither(alternative, (seen, other))),
-        }
-    }
-
-    /// What is seen when neither a name nor its alternative can be had.
-    fn neither(
-        &self,
-        alternative: &Alternative,
-        (primary, other): (ErasedObserved, ErasedObserved),
-    ) -> ErasedObserved {
-        match (primary, other) {
-            (ErasedObserved::Absent { reason }, ErasedObserved::Absent { reason: other }) => {
-                let type_url = self.types[alternative.ty.index()].type_url();
-                let name = alternative.name.canonical();
-                let about = Subject { type_url, name, node: self.node_id.clone() };
-                let way = format!("{}; and of the alternative", reason.reason());
-                ErasedObserved::Absent { reason: other.via(about, &way) }
-            }
-            (primary, _) => primary,
-        }
-    }
-
-    fn publish_alternative(&mut self, view: ViewId) {
-        let Some(alternative) = self.follows.alternatives.get(&view) else { return };
-        let Some(seen) = self.look_at_alternative(alternative, 0) else { return };
-        if alternative.told.as_ref().is_some_and(|told| told.is_same(&seen)) {
-            return;
-        }
-        let ty = alternative.ty;
-        if let Some(alternative) = self.follows.alternatives.get_mut(&view) {
-            alternative.told = Some(seen.clone());
-        }
-        self.publish_seen(view, ty, seen);
-    }
-
     pub(super) fn publish_seen(&mut self, view: ViewId, ty: TypeId, seen: ErasedObserved) {
         let observed = self.types[ty.index()].observe(seen);
         self.walks.deliver(&mut self.outputs, view, observed);
-    }
-}
-
-impl Alternative {
-    fn views(&self) -> impl Iterator<Item = ViewId> + use<> {
-        let other = match self.other {
-            Other::Watched(way) => Some(way),
-            Other::Unused | Other::Ring => None,
-        };
-        [self.primary].into_iter().chain(other)
-    }
-}
-
-/// Whether nothing can be had of a source, whatever it may have: no server of it can be reached, or none is known.
-fn is_unreachable(seen: &ErasedObserved) -> bool {
-    match seen {
-        ErasedObserved::Absent { reason } => {
-            reason.is_of_server()
-                || (reason.code() == Code::FailedPrecondition && reason.blame() == Blame::Local)
-        }
-        ErasedObserved::Present { .. } => false,
     }
 }
 

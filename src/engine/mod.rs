@@ -7,6 +7,7 @@
 //! randomness from a seed, so that whatever happens can be made to happen again.
 
 mod absence;
+mod alternatives;
 mod failure;
 mod fallback;
 mod follow;
