@@ -1,6 +1,6 @@
 //! Errors: whose fault, what, where and why.
 
-use std::{error::Error, fmt, sync::Arc};
+use std::{borrow::Cow, error::Error, fmt, sync::Arc};
 
 use serde::Serialize;
 
@@ -95,9 +95,12 @@ impl WatchError {
         Self::with_reason(Code::InvalidArgument, Blame::Peer, about, Reason::Invalid(invalid))
     }
 
-    /// The same about something that leads to what it is about.
+    /// The same about something that leads to what it is about. What is told of the way is bounded, however long that is and
+    /// however often this is done.
     pub(crate) fn via(&self, about: Subject, way: &str) -> Self {
-        let told = |text: &str| format!("{way}: {text}").into();
+        let told = |text: &str| {
+            format!("{}: {}", shortened(way, LONGEST_WAY), shortened(text, LONGEST_REASON)).into()
+        };
         let reason = match &self.inner.reason {
             Reason::Text(text) => Reason::Text(told(text)),
             Reason::Server(text) => Reason::Server(told(text)),
@@ -238,6 +241,27 @@ pub(crate) fn short_type(type_url: &str) -> &str {
     type_url.rsplit(['.', '/']).next().unwrap_or(type_url)
 }
 
+/// Text of at most so many bytes: the middle of a longer one is left out, between characters. What leads to an error stands at its
+/// beginning, and the cause at its end.
+pub(crate) fn shortened(text: &str, most: usize) -> Cow<'_, str> {
+    if text.len() <= most {
+        return text.into();
+    }
+    let half = (most - LEFT_OUT.len()) / 2;
+    let start = (0..=half).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    let end = (text.len() - half..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len());
+    format!("{}{LEFT_OUT}{}", &text[..start], &text[end..]).into()
+}
+
+/// Stands for what was left out.
+const LEFT_OUT: &str = " … ";
+
+/// The longest text of what leads to an error, in bytes.
+const LONGEST_WAY: usize = 1024;
+
+/// The longest text of an error that something leads to, in bytes.
+const LONGEST_REASON: usize = 2048;
+
 const ALL: [Code; 17] = [
     Code::Ok,
     Code::Cancelled,
@@ -278,6 +302,19 @@ mod tests {
             "WatchError(UNAVAILABLE: Cluster \"shop\": connection refused [node id: n1])"
         );
         assert!(e.is_transient() && !e.is_not_found());
+    }
+
+    #[test]
+    fn the_middle_of_what_leads_to_an_error_is_left_out() {
+        assert_eq!(shortened("shop", 4), "shop");
+        assert_eq!(shortened("aaaaabbbbb", 9), "aa … bb");
+        assert_eq!(shortened("ééééé", 9), "é … é", "it is cut between characters");
+        let mut error = WatchError::new(Code::NotFound, Blame::Peer, about(), "the cause");
+        for _ in 0..100 {
+            error = error.via(about(), &"é".repeat(5_000));
+            assert!(error.reason().len() <= LONGEST_WAY + 2 + LONGEST_REASON);
+            assert!(error.reason().ends_with(": the cause"));
+        }
     }
 
     #[test]

@@ -21,7 +21,7 @@ use tracing::debug;
 use super::{Engine, Names, Refusal, View, Wanted, alternatives::Alternative, lists::Lists, members::Key};
 use crate::{
     cache::{Entry, Redirect},
-    error::{Blame, Code, WatchError},
+    error::{Blame, Code, WatchError, shortened},
     escape::Escaped,
     name::ResourceName,
     observed::ErasedObserved,
@@ -38,6 +38,17 @@ pub(super) struct Follows {
     pub(super) lists: Lists,
     /// What may lead elsewhere since it was looked at last.
     turned: BTreeSet<EntryId>,
+    /// How often something was looked at, for tests of the work.
+    #[cfg(test)]
+    looks: std::cell::Cell<u64>,
+}
+
+/// What was seen in one look, by how many redirects led there: several ways may lead to the same resource, and each is looked at
+/// once, since their number would else double with each alternative on the way.
+#[derive(Debug, Default)]
+pub(super) struct Looked {
+    redirects: BTreeMap<(EntryId, usize), Option<ErasedObserved>>,
+    alternatives: BTreeMap<(ViewId, usize), Option<ErasedObserved>>,
 }
 
 /// Who is to hear of a view.
@@ -142,7 +153,7 @@ impl Engine {
     fn redirect(&mut self, id: EntryId, target: ResourceName, now: Instant) {
         let Some((ty, name)) = self.table.get(id).map(|entry| (entry.ty, entry.name.clone())) else { return };
         debug!(name = %Escaped(&name), target = %Escaped(&target), "redirected");
-        let is_deep = self.depth_of(id, 0) >= MAX_REDIRECTS;
+        let is_deep = self.depth_of(id) >= MAX_REDIRECTS;
         let view = self.walks.next_view();
         let broken = is_deep.then_some(TOO_DEEP);
         self.follows.redirects.insert(id, Followed { target: target.clone(), view, broken });
@@ -180,37 +191,87 @@ impl Engine {
     }
 
     /// What a view of one resource sees at the moment.
-    pub(super) fn look(&self, view: ViewId, depth: usize) -> Option<ErasedObserved> {
+    pub(super) fn look(&self, view: ViewId) -> Option<ErasedObserved> {
+        self.look_along(view, 0, &mut Looked::default())
+    }
+
+    /// The same at some depth of a look.
+    pub(super) fn look_along(
+        &self,
+        view: ViewId,
+        depth: usize,
+        looked: &mut Looked,
+    ) -> Option<ErasedObserved> {
         match self.views.get(&view)? {
-            View::One(id) => self.look_at(*id, depth),
-            View::Alternative => self.look_at_alternative(self.follows.alternatives.get(&view)?, depth),
-            View::Inline => self.look_at_inline(view, depth),
+            View::One(id) => self.look_at(*id, depth, looked),
+            View::Alternative => {
+                if let Some(seen) = looked.alternatives.get(&(view, depth)) {
+                    return seen.clone();
+                }
+                let seen = self.look_at_alternative(self.follows.alternatives.get(&view)?, depth, looked);
+                looked.alternatives.insert((view, depth), seen.clone());
+                seen
+            }
+            View::Inline => self.look_at_inline(view, depth, looked),
             View::Refused(reason) => Some(ErasedObserved::Absent { reason: reason.clone() }),
             View::All(..) | View::List(_) | View::Walk => None,
         }
     }
 
     /// What there is to see of an entry, wherever it leads.
-    pub(super) fn look_at(&self, id: EntryId, depth: usize) -> Option<ErasedObserved> {
+    pub(super) fn look_at(&self, id: EntryId, depth: usize, looked: &mut Looked) -> Option<ErasedObserved> {
+        self.count_look();
         let entry = self.table.get(id)?;
         let seen = entry.observe(|| self.failure_of(id))?;
+        let ErasedObserved::Present { resource, .. } = &seen else { return Some(seen) };
+        if !resource.is::<Redirect>() {
+            return Some(seen);
+        }
+        if let Some(seen) = looked.redirects.get(&(id, depth)) {
+            return seen.clone();
+        }
+        let seen = self.look_behind((id, entry), seen, depth, looked);
+        looked.redirects.insert((id, depth), seen.clone());
+        seen
+    }
+
+    /// What there is to see where an entry leads, of which this is seen.
+    fn look_behind(
+        &self,
+        (id, entry): (EntryId, &Entry),
+        seen: ErasedObserved,
+        depth: usize,
+        looked: &mut Looked,
+    ) -> Option<ErasedObserved> {
         let ErasedObserved::Present { resource, warning, .. } = &seen else { return Some(seen) };
         let Some(Redirect { target }) = resource.downcast_ref() else { return Some(seen) };
         let followed = self.follows.redirects.get(&id).filter(|followed| followed.target == *target)?;
         let broken = followed.broken.or((depth >= MAX_REDIRECTS).then_some(TOO_DEEP));
         if let Some(why) = broken {
-            let message = format!("the redirect to {target} {why}");
+            let message = format!("the redirect to {} {why}", shortened(&target.to_string(), LONGEST_NAME));
             let reason = WatchError::new(Code::InvalidArgument, Blame::Peer, self.subject(entry), message);
             return Some(ErasedObserved::Absent { reason });
         }
-        Some(match self.look(followed.view, depth + 1)? {
+        Some(match self.look_along(followed.view, depth + 1, looked)? {
             ErasedObserved::Present { resource, version, warning: theirs } => {
                 ErasedObserved::Present { resource, version, warning: theirs.or(warning.clone()) }
             }
-            ErasedObserved::Absent { reason } => ErasedObserved::Absent {
-                reason: reason.via(self.subject(entry), &format!("redirected to {target}")),
-            },
+            ErasedObserved::Absent { reason } => {
+                let way = format!("redirected to {}", shortened(&target.to_string(), LONGEST_NAME));
+                ErasedObserved::Absent { reason: reason.via(self.subject(entry), &way) }
+            }
         })
+    }
+
+    fn count_look(&self) {
+        #[cfg(test)]
+        self.follows.looks.set(self.follows.looks.get() + 1);
+    }
+
+    /// How often an entry was looked at.
+    #[cfg(test)]
+    pub(super) fn looks(&self) -> u64 {
+        self.follows.looks.get()
     }
 
     /// The views that the view of one resource depends on.
@@ -231,30 +292,61 @@ impl Engine {
 
     /// Whether a view leads back to itself.
     pub(super) fn is_ring(&self, view: ViewId) -> bool {
+        self.below(view).contains(&view)
+    }
+
+    /// All the views that the view of one resource depends on, directly or by way of others.
+    pub(super) fn below(&self, view: ViewId) -> BTreeSet<ViewId> {
         let (mut open, mut seen) = (self.ways(view), BTreeSet::new());
         while let Some(next) = open.pop() {
-            if next == view {
-                return true;
-            }
             if seen.insert(next) {
                 open.extend(self.ways(next));
             }
         }
-        false
+        seen
     }
 
     /// How many redirects lead to an entry, one after the other, on the shortest way from somebody who watches; counted up
     /// to the limit.
-    fn depth_of(&self, id: EntryId, below: usize) -> usize {
-        let Some(entry) = self.table.get(id).filter(|_| below < MAX_REDIRECTS) else { return 0 };
-        entry.views.iter().map(|view| self.depth_of_view(*view, below)).min().unwrap_or(0)
+    fn depth_of(&self, id: EntryId) -> usize {
+        let views = self.table.get(id).map(|entry| entry.views.to_vec()).unwrap_or_default();
+        if views.is_empty() {
+            return 0;
+        }
+        self.nearest_watch(views).map_or(MAX_REDIRECTS, |(depth, _)| depth)
     }
 
-    fn depth_of_view(&self, view: ViewId, below: usize) -> usize {
-        match self.follows.edges.get(&view) {
-            Some(Follower::Redirect(id)) => 1 + self.depth_of(*id, below + 1),
-            Some(Follower::Alternative(view) | Follower::Inline(view)) => self.depth_of_view(*view, below),
-            Some(Follower::List(_) | Follower::Member(..)) | None => 0,
+    /// Who watches by way of the nearest of these views, and how many redirects are between them, if these are fewer than the
+    /// limit. Each entry on the way is looked at once.
+    pub(super) fn nearest_watch(&self, mut views: Vec<ViewId>) -> Option<(usize, ViewId)> {
+        let mut seen = BTreeSet::new();
+        for depth in 0..MAX_REDIRECTS {
+            let mut above = Vec::new();
+            for view in views {
+                let id = match self.redirect_above(view) {
+                    Ok(id) => id,
+                    Err(watch) => return Some((depth, watch)),
+                };
+                let Some(entry) = self.table.get(id).filter(|_| seen.insert(id)) else { continue };
+                if entry.views.is_empty() {
+                    // It is a member of what is watched.
+                    return Some((depth + 1, view));
+                }
+                above.extend(entry.views.iter().copied());
+            }
+            views = above;
+        }
+        None
+    }
+
+    /// The resource that redirects to what a view is of, be it as an alternative or a list; or who watches.
+    fn redirect_above(&self, mut view: ViewId) -> Result<EntryId, ViewId> {
+        loop {
+            match self.follows.edges.get(&view) {
+                Some(Follower::Redirect(id)) => return Ok(*id),
+                Some(Follower::Alternative(above) | Follower::Inline(above)) => view = *above,
+                Some(Follower::List(_) | Follower::Member(..)) | None => return Err(view),
+            }
         }
     }
 
@@ -268,3 +360,6 @@ impl Engine {
 const MAX_REDIRECTS: usize = 16;
 
 const TOO_DEEP: &str = "is the last of more than 16, one after the other";
+
+/// How much of a target's name an error repeats, in bytes.
+const LONGEST_NAME: usize = 256;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::{
     Engine, Names, Refusal, View, Wanted,
-    follow::Follower,
+    follow::{Follower, Looked},
     members::{Collection, Key, Which},
 };
 use crate::{
@@ -124,7 +124,7 @@ impl Engine {
     /// The list, or what is wrong with it, has come.
     pub(super) fn settle_list(&mut self, key: &Key, now: Instant) {
         let Some(view) = self.follows.lists.lists.get(key).map(|list| list.view) else { return };
-        match self.look(view, 0) {
+        match self.look(view) {
             None => {}
             Some(ErasedObserved::Present { resource, version, warning }) => {
                 if let Ok(list) = resource.downcast::<List>() {
@@ -244,7 +244,7 @@ impl Engine {
 
     /// Something is known of a member that is fetched.
     pub(super) fn settle_member(&mut self, key: &Key, name: &Arc<str>, view: ViewId) {
-        let Some(seen) = self.look(view, 0) else { return };
+        let Some(seen) = self.look(view) else { return };
         let Some(list) = self.follows.lists.lists.get_mut(key) else { return };
         let Some(Member::Located { known, view: own, .. }) = list.members.get_mut(name) else { return };
         if *own != view {
@@ -304,9 +304,14 @@ impl Engine {
         }
     }
 
-    pub(super) fn look_at_inline(&self, view: ViewId, depth: usize) -> Option<ErasedObserved> {
+    pub(super) fn look_at_inline(
+        &self,
+        view: ViewId,
+        depth: usize,
+        looked: &mut Looked,
+    ) -> Option<ErasedObserved> {
         let entry = self.follows.lists.entries.get(&view)?;
-        let (resource, version, warning) = match self.look(entry.list, depth)? {
+        let (resource, version, warning) = match self.look_along(entry.list, depth, looked)? {
             ErasedObserved::Present { resource, version, warning } => (resource, version, warning),
             ErasedObserved::Absent { reason } => {
                 let reason = reason.via(entry.about.clone(), "of the list");
@@ -332,7 +337,7 @@ impl Engine {
     }
 
     pub(super) fn publish_inline(&mut self, view: ViewId) {
-        let Some(seen) = self.look_at_inline(view, 0) else { return };
+        let Some(seen) = self.look(view) else { return };
         let Some(entry) = self.follows.lists.entries.get_mut(&view) else { return };
         if entry.told.as_ref().is_some_and(|told| told.is_same(&seen)) {
             return;

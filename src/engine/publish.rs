@@ -1,4 +1,4 @@
-use super::Engine;
+use super::{Engine, follow::Looked};
 use crate::{
     cache::{Entry, Few},
     error::{Subject, WatchError},
@@ -94,7 +94,7 @@ impl Engine {
 
     pub(super) fn observed(&self, id: EntryId) -> Option<Erased> {
         let entry = self.table.get(id)?;
-        let observed = self.look_at(id, 0)?;
+        let observed = self.look_at(id, 0, &mut Looked::default())?;
         Some(self.types[entry.ty.index()].observe(observed))
     }
 }

@@ -5,6 +5,9 @@ use std::time::Duration;
 use super::rig::{Full, Rig, redirect, response, stream_to, wrapped};
 use crate::{
     config::{AuthorityBuilder, Bootstrap, Server},
+    engine::alternatives::MAX_ALTERNATIVES,
+    name::encoding,
+    observed::ErasedObserved,
     pb::google::protobuf::Any,
     protocol::{DisconnectKind, Settings},
 };
@@ -299,4 +302,49 @@ fn c21_an_alternative_of_another_type_is_refused() {
     let mut rig = rig();
     let said = rig.watch::<Full>(&format!("{}#alt=xdstp://b/test.Part/y", a("x"))).1;
     assert_eq!(said, ["#1 absent INVALID_ARGUMENT"]);
+}
+
+/// A name with its alternatives, each of which is that of the one before.
+fn with_alternatives(names: &[String]) -> String {
+    let (last, others) = names.split_last().unwrap();
+    others.iter().rev().fold(last.clone(), |alt, name| {
+        let mut text = format!("{name}#alt=");
+        encoding::encode_into(&mut text, &alt, encoding::DIRECTIVE);
+        text
+    })
+}
+
+/// 44 resources of 12 KB, four on each of eleven levels: each redirects to the four of the next level, one as the alternative of the
+/// other, and those of the last level to an authority that is unknown.
+fn lattice() -> (String, Vec<Any>) {
+    let level = |level: usize| (0..4).map(move |place| a(&format!("{}{level}.{place}", "x".repeat(2_300))));
+    let target = |below: usize| match below {
+        11 => "xdstp://unknown/test.Full/x".to_owned(),
+        below => with_alternatives(&level(below).collect::<Vec<_>>()),
+    };
+    let leads = (0..11).flat_map(|at| level(at).map(move |name| redirect(&name, &target(at + 1))));
+    (level(0).next().unwrap(), leads.collect())
+}
+
+#[test]
+fn c20_c21_redirects_with_alternatives_cost_no_more_than_there_are_and_their_errors_stay_short() {
+    let (first, leads) = lattice();
+    let size = leads.iter().map(|any| any.value.len()).max().unwrap();
+    assert!((11_000..13_000).contains(&size) && leads.len() == 44, "{size}");
+    let mut rig = rig();
+    let (view, _) = rig.watch::<Full>(&first);
+    rig.connect(1);
+    rig.sent(1);
+    for version in 0..100 {
+        receive(&mut rig, &version.to_string(), leads.clone());
+    }
+    let looks = rig.engine.looks();
+    assert!(looks <= 100_000, "{looks}");
+    assert_eq!(rig.engine.alternatives_in_use(), MAX_ALTERNATIVES);
+    let Some(ErasedObserved::Absent { reason }) = rig.engine.look(view) else {
+        panic!("nothing is published")
+    };
+    assert!(reason.reason().len() <= 4096, "{}", reason.reason().len());
+    assert!(reason.reason().contains("64 alternatives are in use"), "{reason}");
+    assert!(reason.reason().ends_with("authority \"unknown\" is not found in the bootstrap"), "{reason}");
 }
