@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, time::Instant};
 use super::{
     Engine,
     failure::no_such,
-    job::{Job, Located, Said, canonical},
+    job::{Aliased, Job, Located, Said, canonical},
 };
 use crate::{
     cache::{Entry, Update},
@@ -38,7 +38,7 @@ impl Engine {
         };
         let removed = Located::new(index, Said::Removed);
         if item.has_aliases {
-            return self.find_aliases(job, "", removed);
+            return job.aliased.push(Aliased { own: "".into(), found: removed });
         }
         let interest = self.peer(job.server()).machine.interest(job.ty());
         let sub = interest.and_then(|interest| interest.get(interest.find(&name)?));
@@ -59,26 +59,48 @@ impl Engine {
         };
         self.find_place(job, &name, found);
         if item.ttl.is_some() {
-            self.find_known_aliases(job, &name, found);
+            job.confirmed.push(Aliased { own: (*name).into(), found });
         }
     }
 
-    /// Finds the places of other names of an element, as far as somebody asks for them (B2.19). `name` is its own name; empty
-    /// if there is none, so that they stand for nothing.
-    pub(super) fn find_aliases(&mut self, job: &mut Job, name: &str, found: Located) {
+    /// Finds the places of the aliases in a response, as far as somebody asks for them (B2.19). They are looked for behind all names:
+    /// a name belongs to the resource that has it for its own, and otherwise to the first that has it for an alias. Another one
+    /// cannot have it, and only that claim is rejected (A46); an alias twice on one resource means no more than once.
+    pub(super) fn locate_aliases(&mut self, job: &mut Job) {
         let envelope = job.envelope.clone();
-        for alias in envelope.aliases(found.index as usize) {
-            let Ok(alias) = canonical(envelope.text(alias)) else { continue };
-            let interest = self.peer(job.server()).machine.interest(job.ty());
-            if alias != name && interest.is_some_and(|interest| interest.find(&alias).is_some()) {
-                self.find_place(job, &alias, found);
-                let interest = self.peer(job.server()).machine.interest(job.ty());
-                match interest.map(|interest| &mut interest.aliases) {
-                    Some(aliases) if name.is_empty() => aliases.forget(&alias),
-                    Some(aliases) => aliases.note(&alias, name),
-                    None => {}
+        for Aliased { own, found } in std::mem::take(&mut job.aliased) {
+            for alias in envelope.aliases(found.index as usize) {
+                let Ok(alias) = canonical(envelope.text(alias)) else { continue };
+                if *alias != *own {
+                    self.locate_alias(job, (&own, &alias), found);
                 }
             }
+        }
+        for Aliased { own, found } in std::mem::take(&mut job.confirmed) {
+            self.find_known_aliases(job, &own, found);
+        }
+    }
+
+    /// Finds the place of one alias. `own` is the name of the element; empty if there is none, so that it stands for nothing.
+    fn locate_alias(&mut self, job: &mut Job, (own, alias): (&str, &str), found: Located) {
+        let (server, ty) = (job.server(), job.ty());
+        let Some(interest) = self.peer(server).machine.interest(ty) else { return };
+        let Some(id) = interest.find(alias) else { return };
+        let Some(sub) = interest.get_mut(id) else { return };
+        if sub.seen == job.number {
+            let first = job.located[sub.stood as usize];
+            let are_removed = first.said == Said::Removed && found.said == Said::Removed;
+            if first.index != found.index && !are_removed {
+                job.reject_alias(alias, (&first, &found));
+            }
+            return;
+        }
+        job.of_all |= found.said != Said::Heartbeat && !sub.before_all;
+        (sub.seen, sub.stood) = (job.number, job.located.len() as u32);
+        job.located.push(Located { sub: Some(id), ..found });
+        match own.is_empty() {
+            true => interest.aliases.forget(alias),
+            false => interest.aliases.note(alias, own),
         }
     }
 
@@ -110,7 +132,7 @@ impl Engine {
         let subs: Vec<_> = interest.aliases.of(own).filter_map(|alias| interest.find(alias)).collect();
         for id in subs {
             let Some(sub) = interest.get_mut(id).filter(|sub| sub.seen != job.number) else { continue };
-            sub.seen = job.number;
+            (sub.seen, sub.stood) = (job.number, job.located.len() as u32);
             job.located.push(Located { sub: Some(id), ..found });
         }
     }

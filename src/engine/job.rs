@@ -34,6 +34,10 @@ pub(crate) struct Job {
     /// Which resource comes next.
     pub(super) guess: Guess,
     pub(super) unknown: Unknown,
+    /// The elements with aliases, which are located behind all names.
+    pub(super) aliased: Vec<Aliased>,
+    /// The elements that confirm what is held under aliases, too.
+    pub(super) confirmed: Vec<Aliased>,
     pub(super) heartbeats: usize,
     /// A name that came twice: nothing of the response counts (rule B1.14).
     pub(super) duplicate: bool,
@@ -99,6 +103,14 @@ impl Said {
     }
 }
 
+/// An element of the response that has aliases.
+#[derive(Debug)]
+pub(super) struct Aliased {
+    /// Its own name; empty if it has none.
+    pub(super) own: Box<str>,
+    pub(super) found: Located,
+}
+
 /// What to tell the server.
 #[derive(Debug, Default)]
 pub(super) struct Problems {
@@ -125,6 +137,8 @@ impl Job {
             located: Vec::with_capacity(count),
             guess: Guess::default(),
             unknown: Unknown::default(),
+            aliased: Vec::new(),
+            confirmed: Vec::new(),
             heartbeats: 0,
             duplicate: false,
             outdated: false,
@@ -203,6 +217,17 @@ impl Job {
         self.nameless = true;
         self.invalid += 1;
         self.problems.add(&format_args!("resources[{index}]"), reason);
+    }
+
+    /// Notes that an element has an alias that belongs to the first one.
+    pub(super) fn reject_alias(&mut self, alias: &str, (first, second): (&Located, &Located)) {
+        self.invalid += 1;
+        let first = match (first.index as usize).checked_sub(self.envelope.len()) {
+            None => format!("resources[{}]", first.index),
+            Some(removed) => format!("removed_resources[{removed}]"),
+        };
+        let place = format_args!("resources[{}].aliases", second.index);
+        self.problems.add(&place, &format_args!("{alias:?} belongs to {first} of the response"));
     }
 
     /// Whether it is what the server had to say when it was asked for everything. One response says it all, or where there are

@@ -5,7 +5,7 @@ use tracing::trace;
 
 use super::{
     Engine, Peer,
-    job::{Job, Located, Said, Stage, name_of},
+    job::{Aliased, Job, Located, Said, Stage, name_of},
     members::{By, Which},
     names::WILDCARD,
 };
@@ -68,6 +68,7 @@ impl Engine {
             index = self.locate_unchanged(job, index + 1, to);
         }
         if to == all {
+            self.locate_aliases(job);
             self.locate_removed_aliases(job);
         }
         job.stage = match to == all {
@@ -109,7 +110,7 @@ impl Engine {
                     self.note_own_name(job, &name);
                 }
                 if item.has_aliases {
-                    self.find_aliases(job, &name, found);
+                    job.aliased.push(Aliased { own: (*name).into(), found });
                 }
             }
             Err(invalid) => job.add_nameless(index, &invalid),

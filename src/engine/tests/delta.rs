@@ -13,6 +13,7 @@ use crate::{
     protocol::{DisconnectKind, ViewId},
 };
 
+mod aliases;
 mod fallback;
 mod scale;
 mod streams;
