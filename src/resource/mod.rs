@@ -340,7 +340,7 @@ impl ResourceType {
 
     pub(crate) fn parse(&self, bytes: &Bytes, cx: &Context<'_>) -> Result<Erased, Invalid> {
         // A parser may be an application's own. One that is at fault must not end what all others need (G7).
-        panic::catch_unwind(AssertUnwindSafe(|| (self.parse)(bytes, cx)))
+        panic::catch_unwind(AssertUnwindSafe(|| matcher::with_regex_budget(|| (self.parse)(bytes, cx))))
             .unwrap_or_else(|_| Err(Invalid::new("the parser of this type has panicked")))
     }
 

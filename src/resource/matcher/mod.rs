@@ -36,7 +36,7 @@ pub use self::{
 
 pub(super) use self::{
     domain::DomainKind,
-    regex::compile,
+    regex::{compile, with_regex_budget},
     trie::{Span, Trie},
 };
 

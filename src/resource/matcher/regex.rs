@@ -1,4 +1,4 @@
-use std::fmt;
+use std::{cell::Cell, fmt};
 
 use serde::{Serialize, Serializer};
 
@@ -8,7 +8,8 @@ use crate::pb::envoy::r#type::matcher::v3::RegexMatcher;
 /// A regular expression that matches a whole text, in time linear in the text.
 ///
 /// The classes `\d`, `\w` and `\s` are those of ASCII, as in RE2, which other clients use. A pattern whose compiled
-/// form is over 1 MiB is rejected. Two regexes are equal when their patterns are.
+/// form is over 1 MiB is rejected, and so is a resource the compiled forms of whose patterns are over 16 MiB together. Two
+/// regexes are equal when their patterns are.
 #[derive(Clone)]
 pub struct Regex {
     pattern: Box<str>,
@@ -22,7 +23,7 @@ impl Regex {
     /// When the pattern is no regular expression, needs what takes more than linear time, or is too large.
     pub fn new(pattern: &str) -> Result<Self, Invalid> {
         // By itself first: `a)|(b` would otherwise become valid by the parentheses that anchor it.
-        compile(pattern)?;
+        compile_within(pattern, limit())?;
         let compiled = compile(&format!(r"\A(?:{pattern})\z"))?;
         Ok(Self { pattern: pattern.into(), compiled })
     }
@@ -93,26 +94,82 @@ impl Serialize for Regex {
     }
 }
 
-/// Compiles a pattern as it stands, without anchors.
+/// Parses a resource. All regexes in it together have a budget, which is counted by thread since they may be anywhere in it; a parser
+/// does not change threads.
+pub(in crate::resource) fn with_regex_budget<T>(parse: impl FnOnce() -> T) -> T {
+    struct Before(Option<usize>);
+
+    impl Drop for Before {
+        fn drop(&mut self) {
+            BUDGET.set(self.0);
+        }
+    }
+
+    let _before = Before(BUDGET.replace(Some(REGEX_BUDGET)));
+    parse()
+}
+
+/// Compiles a pattern as it stands, without anchors, and takes its size from the budget of the resource.
 pub(in crate::resource) fn compile(pattern: &str) -> Result<regex::bytes::Regex, Invalid> {
-    let build = |unicode| {
-        regex::bytes::RegexBuilder::new(pattern).unicode(unicode).size_limit(REGEX_SIZE_LIMIT).build()
-    };
+    let (compiled, size) = compile_within(pattern, limit())?;
+    if let Some(left) = BUDGET.get() {
+        BUDGET.set(Some(left.saturating_sub(size)));
+    }
+    Ok(compiled)
+}
+
+/// What one regex may take now, in bytes.
+fn limit() -> usize {
+    BUDGET.get().map_or(REGEX_SIZE_LIMIT, |left| left.min(REGEX_SIZE_LIMIT))
+}
+
+/// Compiles a pattern within a limit, and tells how large it is. That is not known of a regex, and found out by limits: each is twice
+/// the one before, so that what is too large costs no more than what fits.
+fn compile_within(pattern: &str, limit: usize) -> Result<(regex::bytes::Regex, usize), Invalid> {
+    let mut size = SMALLEST.min(limit);
+    loop {
+        match build(pattern, size) {
+            Ok(compiled) => return Ok((compiled, size)),
+            Err(regex::Error::CompiledTooBig(_)) if size < limit => size = (2 * size).min(limit),
+            Err(regex::Error::CompiledTooBig(_)) if limit < REGEX_SIZE_LIMIT => {
+                return Err(Invalid::new(format!(
+                    "the regexes of the resource are over the budget of {REGEX_BUDGET} bytes when compiled"
+                )));
+            }
+            Err(error) => return Err(invalid(pattern, &error)),
+        }
+    }
+}
+
+fn build(pattern: &str, limit: usize) -> Result<regex::bytes::Regex, regex::Error> {
+    let build = |unicode| regex::bytes::RegexBuilder::new(pattern).unicode(unicode).size_limit(limit).build();
     // Only patterns that cannot do without Unicode, such as `\p{L}` or `é`, pay for it.
-    let built = match build(false) {
+    match build(false) {
         Err(regex::Error::Syntax(_)) => build(true),
         other => other,
-    };
-    built.map_err(|error| {
-        if let regex::Error::CompiledTooBig(limit) = error {
-            return Invalid::new(format!("the regex is over the size limit of {limit} bytes when compiled"));
-        }
-        // The text of the error repeats the pattern over several lines; its last line says what is wrong.
-        let text = error.to_string();
-        let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
-        Invalid::new(format!("{pattern:?} is no regex: {reason}"))
-    })
+    }
+}
+
+fn invalid(pattern: &str, error: &regex::Error) -> Invalid {
+    if let regex::Error::CompiledTooBig(limit) = error {
+        return Invalid::new(format!("the regex is over the size limit of {limit} bytes when compiled"));
+    }
+    // The text of the error repeats the pattern over several lines; its last line says what is wrong.
+    let text = error.to_string();
+    let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
+    Invalid::new(format!("{pattern:?} is no regex: {reason}"))
+}
+
+thread_local! {
+    /// What is left for the regexes of the resource that is being parsed; `None` when none is.
+    static BUDGET: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
 /// In bytes, of a compiled regex.
 const REGEX_SIZE_LIMIT: usize = 1 << 20;
+
+/// In bytes, of all compiled regexes of a resource. A simple pattern, such as `/api/v[0-9]+/.*`, takes 2 KiB to 4 KiB of it.
+pub(in crate::resource) const REGEX_BUDGET: usize = 16 << 20;
+
+/// The first limit that a pattern is tried with, in bytes.
+const SMALLEST: usize = 1 << 10;

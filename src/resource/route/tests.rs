@@ -23,6 +23,7 @@ use crate::{
 };
 
 mod plugins;
+mod regexes;
 
 fn on(prefix_of_path: &str, action: Option<Action>) -> pb::Route {
     pb::Route { action, ..matching(prefix(prefix_of_path)) }
