@@ -91,6 +91,26 @@ async fn d2_a_file_is_read_and_read_again_however_it_changes() {
 }
 
 #[tokio::test]
+async fn a_file_over_the_limit_is_resource_exhausted_and_the_last_good_stays() {
+    let (_dir, path) = in_dir("clusters.json");
+    fs::write(&path, shop("one")).unwrap();
+    let file = PathSource::new(&path);
+    let bootstrap = Bootstrap::builder().node(Node::new("test-node")).source_for::<Cluster>(file);
+    let client = Client::builder(bootstrap.build().unwrap()).max_message_size(1000).build().unwrap();
+    let mut watch = client.watch::<Cluster>("shop");
+    until(&mut watch, "one").await;
+    rename_over(&path, &shop(&"x".repeat(1000)));
+    let seen = warned(&mut watch, Code::ResourceExhausted).await;
+    assert_eq!(note(&seen), Some("one"));
+    let error = seen.error().unwrap().to_string();
+    assert!(error.contains("over the limit of 1000 bytes (setting max_message_size)"), "{error}");
+    fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+    let seen = warned(&mut watch, Code::Unavailable).await;
+    assert!(seen.error().unwrap().to_string().contains("it is not a regular file"), "{seen:?}");
+}
+
+#[tokio::test]
 async fn d1_a_file_and_its_directory_may_come_later() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("some").join("where").join("clusters.json");

@@ -2,6 +2,7 @@ use std::{
     collections::hash_map::RandomState,
     future::Future,
     hash::{BuildHasher, Hasher},
+    path::Path,
     sync::Arc,
     time::Duration,
 };
@@ -103,9 +104,20 @@ impl ClientBuilder {
     /// It lets management servers make the client read files, and ask other servers. These are only such as the bootstrap
     /// knows: its [`named_servers`](Bootstrap::named_servers), and its
     /// [`allowed_grpc_services`](Bootstrap::allowed_grpc_services), which say how they are reached. [Resolutions](Client::resolve)
-    /// follow sources; a watch asks where its name comes from.
+    /// follow sources; a watch asks where its name comes from. Set a [directory](Self::config_source_root) for the files, unless the
+    /// servers may choose any that the process can read.
     pub fn follow_config_sources(mut self, follow: bool) -> Self {
         self.settings.follow_config_sources = follow;
+        self
+    }
+
+    /// Sets the directory in which the files have to be that come with resources as their sources; relative paths begin there. A
+    /// resource with a path that leads out of it, be it by `..`, is rejected, and a file that leads out of it by a link is not read. By
+    /// default all paths are followed, if [sources are](Self::follow_config_sources) at all. Files of the bootstrap may be anywhere.
+    pub fn config_source_root(mut self, directory: impl AsRef<Path>) -> Self {
+        let directory = directory.as_ref();
+        let whole = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
+        self.settings.config_source_root = Some(whole.into());
         self
     }
 
@@ -145,7 +157,7 @@ impl ClientBuilder {
     }
 
     /// Sets the largest message that is accepted from a server, in bytes: 256 MiB by default. A larger one ends the
-    /// stream; everything received before stays. Has no effect on a [`transport`](Self::transport) of one's own.
+    /// stream; everything received before stays. Larger files are not read. Has no effect on a [`transport`](Self::transport) of one's own.
     pub fn max_message_size(mut self, bytes: usize) -> Self {
         self.grpc = self.grpc.with_max_message_size(bytes);
         self

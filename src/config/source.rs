@@ -1,7 +1,7 @@
 use std::{
     collections::BTreeMap,
     fmt,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
     sync::Arc,
 };
 
@@ -50,6 +50,8 @@ pub struct PathSource {
     pub watch_modify: bool,
     /// How its resources are treated, as for a server.
     pub features: ServerFeatures,
+    /// The directory that it has to be in, also behind links: set for a path that a server chose.
+    pub(crate) root: Option<Arc<Path>>,
 }
 
 /// Where resources come from: by type where something is said of the type, else the same for all types.
@@ -104,7 +106,22 @@ impl PathSource {
             watched_directory: None,
             watch_modify: false,
             features: ServerFeatures::default(),
+            root: None,
         }
+    }
+
+    /// Allows only paths in this directory. Relative ones begin there.
+    ///
+    /// # Errors
+    /// The field whose path leads out of the directory, without a look at the file system; links are followed when the file is
+    /// read.
+    pub(crate) fn within(mut self, root: &Arc<Path>) -> Result<Self, &'static str> {
+        self.path = inside(root, &self.path).ok_or("path")?;
+        if let Some(directory) = &self.watched_directory {
+            self.watched_directory = Some(inside(root, directory).ok_or("watched_directory.path")?);
+        }
+        self.root = Some(root.clone());
+        Ok(self)
     }
 
     /// Reads the file again when something is moved in this directory, and only then.
@@ -207,5 +224,61 @@ fn naming(type_url: &str) -> Option<&'static str> {
         }
         ClusterLoadAssignment::TYPE_URL => Some(Cluster::TYPE_URL),
         _ => None,
+    }
+}
+
+/// A path in a directory, if it does not lead out of it by `..`.
+fn inside(root: &Path, path: &Path) -> Option<PathBuf> {
+    let whole = plain(&root.join(path))?;
+    whole.starts_with(plain(root)?).then_some(whole)
+}
+
+/// A path without `.` and `..`; `None` if it leads above where it begins.
+fn plain(path: &Path) -> Option<PathBuf> {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => plain.push(part),
+            Component::CurDir => {}
+            Component::ParentDir => {
+                let is_named = matches!(plain.components().next_back(), Some(Component::Normal(_)));
+                if !is_named || !plain.pop() {
+                    return None;
+                }
+            }
+        }
+    }
+    Some(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn within(root: &str, path: &str) -> Option<String> {
+        let found = PathSource::new(path).within(&Path::new(root).into());
+        found.ok().map(|file| file.path.display().to_string())
+    }
+
+    #[test]
+    fn a_path_within_a_root_does_not_lead_out_of_it() {
+        for (path, expected) in [
+            ("/etc/xds/a.json", Some("/etc/xds/a.json")),
+            ("a/../b.json", Some("/etc/xds/b.json")),
+            ("./a.json", Some("/etc/xds/a.json")),
+            ("/etc/xds/../xds/a.json", Some("/etc/xds/a.json")),
+            ("/etc/xds2/a.json", None),
+            ("/etc/passwd", None),
+            ("../passwd", None),
+            ("/etc/xds/../passwd", None),
+            ("../../../../../a.json", None),
+        ] {
+            assert_eq!(within("/etc/xds", path).as_deref(), expected, "{path}");
+            assert_eq!(within("/etc/./xds/", path).as_deref(), expected, "{path}");
+        }
+        let root: Arc<Path> = Path::new("/etc/xds").into();
+        let watched = |directory| PathSource::new("a.json").with_watched_directory(directory).within(&root);
+        assert_eq!(watched("/etc"), Err("watched_directory.path"));
+        assert_eq!(watched(".").unwrap().watched_directory, Some("/etc/xds".into()));
     }
 }

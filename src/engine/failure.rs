@@ -68,11 +68,13 @@ impl Failure {
         let text = &reason.message;
         let (code, message) = match reason.kind {
             DisconnectKind::Unusable => (Code::InvalidArgument, format!("{file} cannot be used: {text}")),
+            DisconnectKind::TooLarge { .. } => {
+                (Code::ResourceExhausted, format!("cannot read {file}: {text}"))
+            }
             DisconnectKind::Unreachable
             | DisconnectKind::Closed
             | DisconnectKind::Failed(_)
             | DisconnectKind::TooManyPings
-            | DisconnectKind::TooLarge { .. }
             | DisconnectKind::Credentials => (Code::Unavailable, format!("cannot read {file}: {text}")),
         };
         Self { code, blame: Blame::Local, message }

@@ -196,6 +196,7 @@ impl Engine {
             .with_allowed_grpc_services(self.bootstrap.allowed_grpc_services())
             .with_registry(&self.settings.registry)
             .with_named_servers(named_servers)
+            .with_file_root(self.settings.config_source_root.as_ref())
             .with_trusted_server(trusted)
     }
 

@@ -1,4 +1,4 @@
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use crate::{
     config::{ApiType, Polling},
@@ -29,6 +29,8 @@ pub(crate) struct Settings {
     pub(crate) deletion_grace: Duration,
     /// Whether config sources that come with resources are followed.
     pub(crate) follow_config_sources: bool,
+    /// The directory of the files that such sources may name; any without it.
+    pub(crate) config_source_root: Option<Arc<Path>>,
     /// The extensions that the application handles.
     pub(crate) registry: Arc<Registry>,
 }
@@ -56,6 +58,7 @@ impl Default for Settings {
             dns_refresh: Duration::from_secs(30),
             deletion_grace: Duration::from_secs(1),
             follow_config_sources: false,
+            config_source_root: None,
             registry: Arc::default(),
         }
     }

@@ -54,9 +54,10 @@ impl PeerSource {
             (_, Some(named)) => named,
         };
         let sources = match specifier {
-            ConfigSourceSpecifier::Path(path) => file(path, None).map_err(|e| e.at("path"))?,
+            ConfigSourceSpecifier::Path(path) => file(path, None, cx)?,
             ConfigSourceSpecifier::PathConfigSource(from) => {
-                file(&from.path, from.watched_directory.as_ref()).map_err(|e| e.at("path_config_source"))?
+                let found = file(&from.path, from.watched_directory.as_ref(), cx);
+                found.map_err(|e| e.at("path_config_source"))?
             }
             ConfigSourceSpecifier::ApiConfigSource(from) => {
                 servers(from, (named, cx)).map_err(|e| e.at("api_config_source"))?
@@ -95,12 +96,22 @@ impl hash::Hash for PeerSource {
     }
 }
 
-fn file(path: &str, directory: Option<&pb::WatchedDirectory>) -> Result<Box<[ConfigSource]>, Invalid> {
+fn file(
+    path: &str,
+    directory: Option<&pb::WatchedDirectory>,
+    cx: &Context<'_>,
+) -> Result<Box<[ConfigSource]>, Invalid> {
     let mut file = PathSource::new(path);
     if let Some(directory) = directory {
         file = file.with_watched_directory(&directory.path);
     }
     file.check().map_err(|(field, reason)| Invalid::field(field, reason))?;
+    if let Some(root) = cx.file_root {
+        file = file.within(root).map_err(|field| {
+            let root = root.display();
+            Invalid::field(field, format!("is outside of {root} (setting config_source_root)"))
+        })?;
+    }
     Ok([ConfigSource::Path(Arc::new(file))].into())
 }
 

@@ -9,6 +9,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
     panic::{self, AssertUnwindSafe},
+    path::Path,
     sync::Arc,
     time::Duration,
 };
@@ -148,6 +149,8 @@ pub struct Context<'a> {
     pub registry: &'a Registry,
     /// Sources other than `ads` and `self` are followed, to files and to these servers; `None` follows none.
     pub(crate) named_servers: Option<&'a config_source::NamedServers>,
+    /// The directory of the files that sources may name; any without it.
+    pub(crate) file_root: Option<&'a Arc<Path>>,
     /// How long the resource lives unless its server confirms it, as it came with these bytes; `None` is for ever.
     pub ttl: Option<Duration>,
     /// The name that the resource has.
@@ -164,6 +167,7 @@ impl<'a> Context<'a> {
             allowed_grpc_services: None,
             registry: &NOTHING,
             named_servers: None,
+            file_root: None,
             ttl: None,
             name: None,
         }
@@ -221,6 +225,13 @@ impl<'a> Context<'a> {
         servers: Option<&'a config_source::NamedServers>,
     ) -> Self {
         self.named_servers = servers;
+        self
+    }
+
+    /// Says in which directory the files of sources have to be.
+    #[must_use]
+    pub(crate) const fn with_file_root(mut self, root: Option<&'a Arc<Path>>) -> Self {
+        self.file_root = root;
         self
     }
 

@@ -107,6 +107,8 @@ impl Transports {
             Some(Arc::new(rest::RestTransport::new(grpc.max_message_size())));
         #[cfg(not(feature = "rest"))]
         let polled = None;
+        #[cfg(feature = "files")]
+        let files = files::Files::new(grpc.max_message_size());
         let (servers, polled) = match own {
             Some(own) => (own.clone(), Some(own)),
             None => (Arc::new(grpc) as Arc<dyn Transport>, polled),
@@ -115,7 +117,7 @@ impl Transports {
             servers,
             polled,
             #[cfg(feature = "files")]
-            files: files::Files::default(),
+            files,
         }
     }
 

@@ -10,9 +10,10 @@
 //! never an update. What cannot be read or used is reported, and the next change is waited for.
 
 mod content;
+mod read;
 mod watch;
 
-use std::{fs, io, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tokio::{
@@ -22,17 +23,23 @@ use tokio::{
 };
 use tracing::{debug, info, warn};
 
-use self::watch::{Hub, Stamp, Watch};
+use self::watch::{Hub, Watch};
 use super::{Connection, Disconnect, DisconnectKind, Events};
 use crate::{config::PathSource, escape::Escaped, format::Read};
 
 /// Reads files, and follows what becomes of them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Files {
     hub: Arc<Hub>,
+    /// The size in bytes of the largest file that is read.
+    limit: usize,
 }
 
 impl Files {
+    pub(super) fn new(limit: usize) -> Self {
+        Self { hub: Arc::default(), limit }
+    }
+
     pub(super) fn open(
         &self,
         (file, type_url): (Arc<PathSource>, &'static str),
@@ -44,6 +51,7 @@ impl Files {
         let reader = Reader {
             file,
             type_url,
+            limit: self.limit,
             events,
             asked,
             permits: permits.clone(),
@@ -85,6 +93,7 @@ impl Drop for Opened {
 struct Reader {
     file: Arc<PathSource>,
     type_url: &'static str,
+    limit: usize,
     events: Events,
     asked: mpsc::UnboundedReceiver<()>,
     permits: Arc<Semaphore>,
@@ -132,11 +141,12 @@ impl Reader {
         let until = Instant::now() + PATIENCE;
         loop {
             let (mut watch, file, type_url) = (self.watch.take()?, self.file.clone(), self.type_url);
+            let limit = self.limit;
             let reading = tokio::task::spawn_blocking(move || {
                 if let Err(error) = watch.follow() {
                     warn!(%file, error = %Escaped(&error), "changes of the file may go unnoticed");
                 }
-                (look(&file, type_url), watch)
+                (look(&file, type_url, limit), watch)
             });
             let (outcome, watch) = reading.await.ok()?;
             let is_settled = !watch.is_being_written() || Instant::now() >= until;
@@ -183,19 +193,12 @@ impl Reader {
 }
 
 /// Reads the file once; `None` when it was, or may be, written meanwhile.
-fn look(file: &PathSource, type_url: &str) -> Option<Result<Read, Disconnect>> {
-    match attempt(file) {
+fn look(file: &PathSource, type_url: &str, limit: usize) -> Option<Result<Read, Disconnect>> {
+    match read::steady(file, limit) {
         Ok(None) => None,
         Ok(Some(document)) => Some(content::read(&document, &file.path, type_url).map_err(unusable)),
-        Err(error) => Some(Err(Disconnect::new(DisconnectKind::Unreachable, error.to_string()))),
+        Err(reason) => Some(Err(reason)),
     }
-}
-
-fn attempt(file: &PathSource) -> io::Result<Option<Vec<u8>>> {
-    let before = Stamp::of(&file.path)?;
-    let document = fs::read(&file.path)?;
-    let is_steady = before == Stamp::of(&file.path)? && !before.is_newer_than(SETTLE);
-    Ok(is_steady.then_some(document))
 }
 
 fn unusable(why: String) -> Disconnect {

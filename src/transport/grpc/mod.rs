@@ -70,7 +70,7 @@ impl GrpcTransport {
     }
 }
 
-#[cfg(feature = "rest")]
+#[cfg(any(feature = "rest", feature = "files"))]
 impl GrpcTransport {
     pub(super) fn max_message_size(&self) -> usize {
         self.settings.max_message_size

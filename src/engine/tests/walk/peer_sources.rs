@@ -156,6 +156,39 @@ fn a_source_that_cannot_be_followed_is_rejected_with_its_path() {
 }
 
 #[test]
+fn a_file_outside_of_the_root_is_rejected_with_its_path() {
+    let root = std::path::Path::new("/etc/xds");
+    let settings = Settings {
+        follow_config_sources: true,
+        config_source_root: Some(root.into()),
+        ..Settings::default()
+    };
+    let said = |source: ConfigSource| {
+        let mut rig = Rig::of(bootstrap().build().unwrap(), settings.clone());
+        rig.resolve("xds:///shop");
+        rig.connect(1);
+        rig.sent(1);
+        rig.receive(1, &response("1", [listener("shop").rds_from("routes", source)]))
+    };
+    for (path, opened) in
+        [("routes.json", "/etc/xds/routes.json"), ("/etc/xds/in/routes.json", "/etc/xds/in/routes.json")]
+    {
+        let said = said(file(path));
+        assert!(said.contains(&format!("open 1.1 {opened}")), "{said:?}");
+    }
+    let old = ConfigSourceSpecifier::Path("../passwd".into());
+    for (source, field) in [
+        (file("/etc/passwd"), "rds.config_source.path_config_source.path"),
+        (file("../passwd"), "rds.config_source.path_config_source.path"),
+        (source(old), "rds.config_source.path"),
+    ] {
+        let said = said(source);
+        let reason = format!("{field}: is outside of /etc/xds (setting config_source_root)");
+        assert!(said.iter().any(|said| said.contains(&reason)), "{reason:?} is not in {said:?}");
+    }
+}
+
+#[test]
 fn c1_endpoints_come_from_the_source_that_their_cluster_names_and_clusters_share_it() {
     let mut rig = rig(bootstrap());
     let routes = [route::prefix("/a").cluster("a"), route::prefix("/").cluster("b")];
