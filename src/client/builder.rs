@@ -29,6 +29,8 @@ use crate::{
 };
 
 /// Settings of a [`Client`] to be. Made by [`Client::builder`].
+///
+/// Durations of more than 30 years count as 30 years: `Duration::MAX` means never.
 #[derive(Debug)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct ClientBuilder {

@@ -267,5 +267,6 @@ fn text(seen: &Observed<Text>) -> Option<&'static str> {
 }
 
 mod costs;
+mod durations;
 mod life;
 mod resolution;

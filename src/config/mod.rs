@@ -28,6 +28,7 @@ mod bootstrap;
 mod builder;
 mod certificates;
 mod credentials;
+mod duration;
 mod node;
 mod problem;
 mod server;
@@ -55,6 +56,7 @@ pub(crate) use self::{
     bootstrap::{AuthorityParts, ContextParamKeys, Parts},
     builder::{NO_SERVERS, check_connection, check_polling, foreign_template, full_type_url},
     credentials::FilesError,
+    duration::bounded,
     problem::write_problems,
     source::Sources,
 };

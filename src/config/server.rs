@@ -1,7 +1,7 @@
 use std::{fmt, time::Duration};
 
 use super::{
-    AllowedGrpcService, ServerBuilder,
+    AllowedGrpcService, ServerBuilder, bounded,
     credentials::{CallCredentials, ChannelCredentials},
     uri::{Security, ServerUri},
 };
@@ -38,7 +38,7 @@ pub struct Server {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Keepalive {
-    /// The time between two pings. It is doubled when the server finds them too many.
+    /// The time between two pings, at most 30 years; longer is as long. It is doubled when the server finds them too many.
     pub interval: Duration,
     /// How long the answer to one may take.
     pub timeout: Duration,
@@ -49,7 +49,7 @@ pub struct Keepalive {
 #[non_exhaustive]
 pub struct Polling {
     /// The least time from the end of one request to the next. As much again at most is added at random, so that clients do
-    /// not ask at the same time (rule D12).
+    /// not ask at the same time (rule D12). At most 30 years; longer is as long.
     pub refresh_delay: Duration,
     /// How long the answer may take: 1 s by default.
     pub request_timeout: Duration,
@@ -189,6 +189,11 @@ impl<'a> FromIterator<&'a str> for ServerFeatures {
 }
 
 impl Polling {
+    /// The same with durations that can be added to any time.
+    pub(crate) fn bounded(self) -> Self {
+        Self { refresh_delay: bounded(self.refresh_delay), request_timeout: bounded(self.request_timeout) }
+    }
+
     /// This time between two requests, and the default for the rest.
     pub fn every(refresh_delay: Duration) -> Self {
         Self { refresh_delay, request_timeout: Duration::from_secs(1) }

@@ -149,6 +149,7 @@ impl Engine {
             .iter()
             .filter(|(_, provider)| provider.is_known())
             .map(|(name, _)| name.clone());
+        let settings = settings.bounded();
         let groups = Groups::new(&bootstrap, &settings);
         Self {
             providers: usable.collect(),

@@ -2,7 +2,9 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use super::settings::Settings;
 use crate::{
-    config::{ApiType, ConfigSource, PathSource, Polling, Server, ServerFeatures, TransportApiVersion},
+    config::{
+        ApiType, ConfigSource, PathSource, Polling, Server, ServerFeatures, TransportApiVersion, bounded,
+    },
     resource::services::Service,
 };
 
@@ -114,7 +116,7 @@ impl Contact {
 
     /// The interval of its keepalive pings, where it has one of its own.
     pub(crate) fn keepalive(&self) -> Option<Duration> {
-        self.source.server()?.keepalive.map(|own| own.interval)
+        self.source.server()?.keepalive.map(|own| bounded(own.interval))
     }
 
     /// The one type that it is asked for, unless all types share it.
@@ -187,7 +189,7 @@ fn manner(
         ApiType::Rest => {
             let path = service.rest.ok_or_else(|| cannot("the type cannot be had over REST"))?;
             let path = format!("{}{path}", api_version.rest_prefix()).into();
-            Ok(Manner::Poll { path, polling: server.polling.unwrap_or(settings.polling) })
+            Ok(Manner::Poll { path, polling: server.polling.unwrap_or(settings.polling).bounded() })
         }
         ApiType::Grpc | ApiType::DeltaGrpc | ApiType::AggregatedGrpc | ApiType::AggregatedDeltaGrpc => {
             let method = spelling.methods.of_variant(api_type.is_delta());

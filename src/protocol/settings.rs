@@ -1,7 +1,7 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
 use crate::{
-    config::{ApiType, Polling},
+    config::{ApiType, Polling, bounded},
     resource::Registry,
 };
 
@@ -43,6 +43,21 @@ pub enum OnDeletion {
     Keep,
     /// Drop it, as the protocol document demands.
     Drop,
+}
+
+impl Settings {
+    /// The same with durations that can be added to any time.
+    pub(crate) fn bounded(self) -> Self {
+        Self {
+            polling: self.polling.bounded(),
+            resource_timeout: bounded(self.resource_timeout),
+            linger: bounded(self.linger),
+            keepalive: bounded(self.keepalive),
+            dns_refresh: bounded(self.dns_refresh),
+            deletion_grace: bounded(self.deletion_grace),
+            ..self
+        }
+    }
 }
 
 impl Default for Settings {

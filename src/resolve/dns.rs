@@ -10,6 +10,7 @@ use tracing::debug;
 
 use crate::{
     capacity::Shrink,
+    config::bounded,
     escape::Escaped,
     protocol::{Backoff, LookupId, Settings, ViewId},
     resource::{
@@ -25,7 +26,7 @@ use crate::{
 pub struct Addresses {
     /// The addresses, in the order in which they should be tried.
     pub ips: Vec<IpAddr>,
-    /// For how long they hold, if it is known.
+    /// For how long they hold, if it is known; at most 30 years, longer is as long.
     pub ttl: Option<Duration>,
 }
 
@@ -220,7 +221,7 @@ impl Hosts {
         let until = match result {
             Ok(addresses) => {
                 host.backoff.reset();
-                let holds = addresses.ttl.map_or(self.refresh, |ttl| ttl.clamp(self.refresh, LONGEST));
+                let holds = addresses.ttl.map_or(self.refresh, |ttl| bounded(ttl).clamp(self.refresh, LONGEST.max(self.refresh)));
                 (host.good, host.error) = (Some(addresses.ips), None);
                 since + holds
             }

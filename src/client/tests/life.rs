@@ -34,11 +34,11 @@ struct Line {
 }
 
 impl Network {
-    fn open(&self) -> usize {
+    pub(super) fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
     }
 
-    fn made(&self) -> usize {
+    pub(super) fn made(&self) -> usize {
         self.events.lock().unwrap().len()
     }
 

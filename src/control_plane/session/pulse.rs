@@ -4,6 +4,7 @@ use std::{
 };
 
 use super::super::store::Type;
+use crate::config::bounded;
 
 /// When the resources of a type that have a time to live are confirmed on one stream.
 ///
@@ -39,7 +40,7 @@ impl Pulse {
         self.now = Some(now);
         let mut beats = std::mem::take(&mut self.beats);
         for ttl in of_type.ttls() {
-            let period = (ttl / BEATS).max(SHORTEST);
+            let period = bounded(ttl / BEATS).max(SHORTEST);
             let mut beat =
                 beats.remove(&ttl).unwrap_or(Beat { next: now + period, confirmed: now, due: false });
             if beat.next <= now {

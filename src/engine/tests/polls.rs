@@ -67,6 +67,18 @@ impl Rig {
 }
 
 #[test]
+fn d12_a_delay_of_the_greatest_length_means_that_a_server_is_not_polled_again() {
+    let never = Polling::every(Duration::MAX).with_request_timeout(Duration::MAX);
+    let server = Server::new("a:1").insecure().api_type(ApiType::Rest).polling(never);
+    let mut rig = Rig::with(server);
+    rig.watch::<Cds>("a");
+    rig.connect(1);
+    rig.sent(1);
+    rig.receive(1, &response::<Cds>("1", vec![any::<Cds>("a", "x")]));
+    assert_eq!(rig.pass(Duration::from_secs(1_000_000)), NONE);
+}
+
+#[test]
 fn d12_the_next_poll_follows_the_end_of_the_last_after_the_delay_and_as_much_again_at_most() {
     let mut rig = rest();
     assert_eq!(rig.watch::<Cds>("a").1, ["connect 0.1 /v3/discovery:clusters"]);

@@ -88,6 +88,14 @@ fn addresses(ips: &[&str]) -> Addresses {
 }
 
 #[test]
+fn an_answer_that_holds_for_the_greatest_length_is_not_looked_up_again() {
+    let mut dns = Dns::new();
+    dns.watch(1, "a", 80);
+    dns.resolved(1, Ok(addresses(&["10.0.0.1"]).with_ttl(Duration::MAX)));
+    assert_eq!(dns.pass(1_000_000 * REFRESH), NONE);
+}
+
+#[test]
 fn f5_one_lookup_for_each_host_whoever_wants_it() {
     let mut dns = Dns::new();
     assert_eq!(dns.watch(1, "db", 80), ["look up db (1)"]);

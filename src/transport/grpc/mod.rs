@@ -32,7 +32,7 @@ use self::{
     dial::{Dial, Tasks},
 };
 use super::{Connection, Disconnect, Events, Target, Transport};
-use crate::escape::Escaped;
+use crate::{config::bounded, escape::Escaped};
 
 /// gRPC over HTTP/2, with or without TLS, over TCP or Unix sockets.
 #[derive(Debug, Clone, PartialEq)]
@@ -158,9 +158,11 @@ impl Attempt {
         let server = &self.target.server;
         let dial = Dial {
             server,
-            keepalive: self.target.keepalive,
-            keepalive_timeout: server.keepalive.map_or(self.settings.keepalive_timeout, |own| own.timeout),
-            connect_timeout: self.settings.connect_timeout,
+            keepalive: bounded(self.target.keepalive),
+            keepalive_timeout: bounded(
+                server.keepalive.map_or(self.settings.keepalive_timeout, |own| own.timeout),
+            ),
+            connect_timeout: bounded(self.settings.connect_timeout),
             events: &self.events,
             tasks: self.tasks,
         };

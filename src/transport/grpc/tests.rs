@@ -66,6 +66,18 @@ async fn messages_go_out_one_by_one_while_headers_are_awaited() {
 }
 
 #[tokio::test]
+async fn keepalive_of_the_greatest_length_means_no_pings() {
+    let (control_plane, mut events, server) = serve().await;
+    let never = Duration::MAX;
+    let transport = GrpcTransport::default().with_connect_timeout(never).with_keepalive_timeout(never);
+    let mut peer = Peer::with(&transport, Server::new(server.uri()).insecure(), never);
+    peer.open(&mut events).await;
+    peer.connection.read();
+    assert_eq!(control_plane.inject_raw("one"), 1);
+    assert_eq!(peer.message().await, "one");
+}
+
+#[tokio::test]
 async fn as_many_messages_are_read_as_are_asked_for() {
     let (control_plane, mut events, server) = serve().await;
     let mut peer = Peer::opened(&server.uri(), &mut events).await;

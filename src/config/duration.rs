@@ -1,0 +1,10 @@
+use std::time::Duration;
+
+/// The longest duration that anything is timed by: 30 years. A longer one counts as that, so that it can be added to any time, and
+/// `Duration::MAX` means never.
+pub(crate) const LONGEST_DURATION: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+
+/// A duration that can be added to any time.
+pub(crate) fn bounded(duration: Duration) -> Duration {
+    duration.min(LONGEST_DURATION)
+}
