@@ -18,7 +18,7 @@ use super::{
     hub::{Command, Headers, Hub, Observer},
     message::Response,
     service::DiscoveryServices,
-    session::{Held, Settings},
+    session::{Behavior, Held, Settings},
     store::{AnyResource, Store, Transaction},
     wanted::{Wanted, WantedChanges},
 };
@@ -270,6 +270,20 @@ impl Builder {
     /// holds. The default is no.
     pub fn ignore_initial_versions(mut self, ignore: bool) -> Self {
         self.settings.ignore_initial_versions = ignore;
+        self
+    }
+
+    /// Takes freedoms of the protocol that make it harder for clients, for tests of these.
+    ///
+    /// ```
+    /// use xdskit::control_plane::{ControlPlane, session::Behavior};
+    ///
+    /// let mut behavior = Behavior::default();
+    /// behavior.ignore_names_in_nack = true; // As istiod does.
+    /// let control_plane = ControlPlane::builder().behavior(behavior).build();
+    /// ```
+    pub fn behavior(mut self, behavior: Behavior) -> Self {
+        self.settings.behavior = behavior;
         self
     }
 

@@ -1,6 +1,9 @@
 use std::{collections::BTreeMap, time::Instant};
 
-use super::{super::store::Store, Handled, Held, Misuse, NameChanges, Settings, WILDCARD, key::TypeKey};
+use super::{
+    super::store::Store, AfterNack, Handled, Held, Misuse, NameChanges, Settings, WILDCARD, key::TypeKey,
+    silence::Silence,
+};
 use crate::pb::envoy::{
     config::core::v3::{ControlPlane, Node},
     service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse},
@@ -36,6 +39,7 @@ pub struct DeltaSession {
     sent: u64,
     types: BTreeMap<TypeKey, Subscription>,
     changes: NameChanges,
+    silence: Silence,
 }
 
 impl DeltaSession {
@@ -55,19 +59,26 @@ impl DeltaSession {
         if self.node.is_none() {
             self.node = request.node;
         }
+        let behavior = &self.settings.behavior;
         let subscription = self.types.entry(TypeKey::of(&request.type_url)).or_default();
-        let answer = subscription.take_answer(&request.response_nonce, request.error_detail);
-        let named = !request.resource_names_subscribe.is_empty();
+        let is_nack = request.error_detail.is_some();
+        let answer = subscription.take_answer((&request.response_nonce, request.error_detail), behavior);
+        self.silence.on_request(is_nack && behavior.after_nack == AfterNack::Silence);
         let mut changes = NameChanges::default();
+        if is_nack && behavior.ignore_names_in_nack {
+            self.changes = changes;
+            return Ok(Handled::Understood { answer, names_changed: false });
+        }
+        let named = !request.resource_names_subscribe.is_empty();
         // In this order, so that a name in both lists ends up unsubscribed from (B2.9).
         for name in request.resource_names_subscribe {
-            changes.wanted.extend(subscription.subscribe(name));
+            changes.wanted.extend(subscription.subscribe(name, behavior));
         }
         if subscription.begin(named, request.initial_resource_versions) {
             changes.wanted.push(WILDCARD.to_owned());
         }
         for name in request.resource_names_unsubscribe {
-            changes.let_go.extend(subscription.unsubscribe(name));
+            changes.let_go.extend(subscription.unsubscribe(name, behavior));
         }
         self.changes = changes;
         Ok(Handled::Understood { answer, names_changed: !self.changes.is_empty() })
@@ -75,15 +86,22 @@ impl DeltaSession {
 
     /// The next response that is due, if any.
     pub fn poll_response(&mut self, store: &Store) -> Option<DeltaDiscoveryResponse> {
+        if self.settings.behavior.after_nack == AfterNack::Silence {
+            let versions = self.types.keys().map(|key| store.get(&key.type_url).version());
+            if self.silence.holds(versions.sum()) {
+                return None;
+            }
+        }
         let Self { types, held, settings, .. } = self;
         let nonce = self.sent + 1;
-        let response = types.iter_mut().find_map(|(key, subscription)| {
+        let mut response = types.iter_mut().find_map(|(key, subscription)| {
             if held.holds(&key.type_url) || subscription.is_awaiting() {
                 return None;
             }
             subscription.poll((&key.type_url, nonce.to_string()), store, settings)
         })?;
         self.sent = nonce;
+        settings.behavior.order(&mut response.resources, nonce);
         let control_plane = settings.identifier.clone().map(|identifier| ControlPlane { identifier });
         Some(DeltaDiscoveryResponse { control_plane, ..response })
     }

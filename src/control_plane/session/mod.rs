@@ -4,17 +4,24 @@ use std::collections::BTreeSet;
 
 use crate::pb::envoy::config::core::v3::ControlPlane;
 
+mod behavior;
 mod delta;
 mod key;
+mod memory;
 mod pulse;
 #[cfg(feature = "json")]
 mod rest;
+mod silence;
 mod sotw;
 mod wrap;
 
 #[cfg(all(feature = "json", any(test, feature = "control-plane")))]
 pub(super) use self::rest::answer as answer_once;
-pub use self::{delta::DeltaSession, sotw::Session};
+pub use self::{
+    behavior::{AfterNack, Behavior},
+    delta::DeltaSession,
+    sotw::Session,
+};
 
 /// How a server writes its responses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -33,6 +40,8 @@ pub struct Settings {
     /// Sends everything that a client asks for on a new stream, also what it holds according to its
     /// `initial_resource_versions`, as some servers do (B2.35).
     pub ignore_initial_versions: bool,
+    /// What else the server does as others do that make it harder for clients.
+    pub behavior: Behavior,
 }
 
 impl Settings {

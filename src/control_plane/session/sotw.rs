@@ -3,7 +3,10 @@ use std::{collections::BTreeMap, time::Instant};
 use self::subscription::Subscription;
 #[cfg(feature = "json")]
 pub(super) use self::subscription::Whole;
-use super::{super::store::Store, Answer, Handled, Held, Misuse, NameChanges, Settings, key::TypeKey};
+use super::{
+    super::store::Store, AfterNack, Answer, Handled, Held, Misuse, NameChanges, Settings, key::TypeKey,
+    memory::Memory, silence::Silence,
+};
 use crate::pb::envoy::{
     config::core::v3::Node,
     service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
@@ -33,12 +36,24 @@ pub struct Session {
     sent: u64,
     types: BTreeMap<TypeKey, Subscription>,
     changes: NameChanges,
+    silence: Silence,
+    /// What the client held of types that this stream has not asked for yet.
+    before: BTreeMap<TypeKey, Memory>,
 }
 
 impl Session {
     /// A session for a fresh stream.
     pub fn new(settings: Settings) -> Self {
         Self { settings, ..Self::default() }
+    }
+
+    /// A session for a fresh stream of a client whose last stream had another session, which matters with
+    /// [`skip_known_versions`](super::Behavior::skip_known_versions).
+    pub fn resume(settings: Settings, previous: &Self) -> Self {
+        let mut before = previous.before.clone();
+        let types = previous.types.iter();
+        before.extend(types.map(|(key, subscription)| (key.clone(), subscription.memory.resumed())));
+        Self { before, ..Self::new(settings) }
     }
 
     /// Takes in a request.
@@ -52,26 +67,41 @@ impl Session {
         if self.node.is_none() {
             self.node = request.node;
         }
-        let subscription = self.types.entry(TypeKey::of(&request.type_url)).or_default();
+        let behavior = &self.settings.behavior;
+        let key = TypeKey::of(&request.type_url);
+        let subscription = self.types.entry(key).or_insert_with_key(|key| {
+            Subscription::new(self.before.remove(key).unwrap_or_default(), &request.version_info)
+        });
         if request.response_nonce != subscription.nonce {
             self.changes = NameChanges::default();
             return Ok(Handled::Outdated);
         }
+        let is_nack = request.error_detail.is_some();
         let answer = subscription.awaiting.take().map(|version| match request.error_detail {
             None => Answer::Accepted { version },
             Some(status) => Answer::Rejected { version, code: status.code, message: status.message },
         });
-        if let Some(answer) = &answer {
-            subscription.rejected = matches!(answer, Answer::Rejected { .. });
+        if answer.is_some() {
+            subscription.on_answer(!is_nack, behavior);
         }
-        self.changes = subscription.subscribe(request.resource_names);
+        self.silence.on_request(is_nack && behavior.after_nack == AfterNack::Silence);
+        self.changes = match is_nack && behavior.ignore_names_in_nack {
+            true => NameChanges::default(),
+            false => subscription.subscribe(request.resource_names, behavior),
+        };
         Ok(Handled::Understood { answer, names_changed: !self.changes.is_empty() })
     }
 
     /// The next response that is due, if any.
     pub fn poll_response(&mut self, store: &Store) -> Option<DiscoveryResponse> {
+        if self.settings.behavior.after_nack == AfterNack::Silence {
+            let versions = self.types.keys().map(|key| store.get(&key.type_url).version());
+            if self.silence.holds(versions.sum()) {
+                return None;
+            }
+        }
         let Self { types, held, settings, .. } = self;
-        let response = types.iter_mut().find_map(|(key, subscription)| {
+        let mut response = types.iter_mut().find_map(|(key, subscription)| {
             if held.holds(&key.type_url) || subscription.awaiting.is_some() {
                 return None;
             }
@@ -79,6 +109,7 @@ impl Session {
             subscription.poll((&key.type_url, full_state), store, settings)
         })?;
         self.sent += 1;
+        settings.behavior.order(&mut response.resources, self.sent);
         let response = DiscoveryResponse {
             nonce: self.sent.to_string(),
             control_plane: settings.control_plane(),

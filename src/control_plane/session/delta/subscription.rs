@@ -9,7 +9,7 @@ use super::super::{
         store::{Store, Stored, Type, canonical},
         type_url,
     },
-    Answer, Settings, WILDCARD,
+    AfterNack, Answer, Behavior, Settings, WILDCARD,
     pulse::{Confirm, Pulse},
     wrap,
 };
@@ -53,6 +53,8 @@ struct Awaited {
     version: String,
     /// The resources in it that have a time to live.
     perishable: Vec<String>,
+    /// All resources in it, if they are sent again should it be rejected.
+    resources: Vec<String>,
 }
 
 /// A response in the making.
@@ -64,19 +66,26 @@ struct Draft {
 
 impl Subscription {
     /// The answer to a response on its way, if this is one. Other nonces mean nothing (B2.11).
-    pub(super) fn take_answer(&mut self, nonce: &str, error_detail: Option<Status>) -> Option<Answer> {
-        let Awaited { version, perishable } = self.awaiting.remove(nonce)?;
+    pub(super) fn take_answer(
+        &mut self,
+        (nonce, error_detail): (&str, Option<Status>),
+        behavior: &Behavior,
+    ) -> Option<Answer> {
+        let Awaited { version, perishable, resources } = self.awaiting.remove(nonce)?;
         Some(match error_detail {
             None => Answer::Accepted { version },
             Some(status) => {
-                self.doubtful.extend(perishable);
+                if !behavior.heartbeats_after_nack {
+                    self.doubtful.extend(perishable);
+                }
+                self.due.extend(resources);
                 Answer::Rejected { version, code: status.code, message: status.message }
             }
         })
     }
 
     pub(super) fn note_sent(&mut self, nonce: &str, version: &str) {
-        let awaited = Awaited { version: version.to_owned(), perishable: Vec::new() };
+        let awaited = Awaited { version: version.to_owned(), perishable: Vec::new(), resources: Vec::new() };
         self.awaiting.insert(nonce.to_owned(), awaited);
     }
 
@@ -85,8 +94,8 @@ impl Subscription {
     }
 
     /// Returns the canonical name if it was not wanted before.
-    pub(super) fn subscribe(&mut self, name: String) -> Option<String> {
-        if name == WILDCARD {
+    pub(super) fn subscribe(&mut self, name: String, behavior: &Behavior) -> Option<String> {
+        if name == WILDCARD && !behavior.legacy_wildcard_only {
             self.distrust(WILDCARD);
             self.everything = true;
             return (!std::mem::replace(&mut self.wildcard, true)).then_some(name);
@@ -110,8 +119,8 @@ impl Subscription {
     }
 
     /// Returns the canonical name if it was wanted before.
-    pub(super) fn unsubscribe(&mut self, name: String) -> Option<String> {
-        if name == WILDCARD {
+    pub(super) fn unsubscribe(&mut self, name: String, behavior: &Behavior) -> Option<String> {
+        if name == WILDCARD && !behavior.legacy_wildcard_only {
             self.distrust(WILDCARD);
             self.everything = false;
             return std::mem::replace(&mut self.wildcard, false).then_some(name);
@@ -168,7 +177,11 @@ impl Subscription {
         }
         let Draft { response, perishable } = draft;
         let version = store.version(now.version());
-        self.awaiting.insert(nonce.clone(), Awaited { version: version.clone(), perishable });
+        let resources = match settings.behavior.after_nack {
+            AfterNack::SameResources => names_of(&response),
+            AfterNack::Nothing | AfterNack::Silence => Vec::new(),
+        };
+        self.awaiting.insert(nonce.clone(), Awaited { version: version.clone(), perishable, resources });
         let (type_url, system_version_info) = (type_url.to_owned(), version);
         Some(DeltaDiscoveryResponse { type_url, system_version_info, nonce, ..response })
     }
@@ -213,7 +226,7 @@ impl Subscription {
                 None => drop(self.initial.insert(name, held)),
             }
         }
-        self.beat(now);
+        self.beat(now, &settings.behavior);
     }
 
     /// Finds what changed of what is wanted. Takes time for the changes, however many names and globs are wanted.
@@ -248,8 +261,8 @@ impl Subscription {
     }
 
     /// Finds which resources must be confirmed.
-    fn beat(&mut self, now: &Type) {
-        for (ttl, confirm) in self.pulse.take_due() {
+    fn beat(&mut self, now: &Type, behavior: &Behavior) {
+        for (ttl, confirm) in self.pulse.take_due(behavior.heartbeats_after_expiry) {
             for name in now.of_ttl(ttl) {
                 if !now.entry(name).is_some_and(|(_, stored)| self.wants(name, stored)) {
                     continue;
@@ -347,6 +360,12 @@ impl Draft {
         let DeltaDiscoveryResponse { resources, removed_resources, resource_errors, .. } = &self.response;
         resources.len() + removed_resources.len() + resource_errors.len()
     }
+}
+
+/// The canonical names of the resources in a response.
+fn names_of(response: &DeltaDiscoveryResponse) -> Vec<String> {
+    let whole = response.resources.iter().filter(|resource| resource.resource.is_some());
+    whole.map(|resource| to_canonical(resource.name.clone())).collect()
 }
 
 fn is_glob(name: &str) -> bool {

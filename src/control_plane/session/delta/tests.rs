@@ -433,6 +433,7 @@ fn answers_to_what_another_put_on_the_stream_are_understood() {
     assert_eq!(pair.settle(), nothing());
 }
 
+mod behavior;
 mod manners;
 mod model;
 mod names;

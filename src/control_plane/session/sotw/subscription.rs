@@ -11,7 +11,8 @@ use super::super::{
         store::{Store, Stored, StoredError, Type, canonical},
         type_url,
     },
-    NameChanges, Settings, WILDCARD,
+    AfterNack, Behavior, NameChanges, Settings, WILDCARD,
+    memory::Memory,
     pulse::{Confirm, Pulse},
     wrap,
 };
@@ -41,7 +42,10 @@ pub(super) struct Subscription {
     /// The version of the response that the client has not answered.
     pub(super) awaiting: Option<String>,
     /// The newest answer was a rejection.
-    pub(super) rejected: bool,
+    rejected: bool,
+    /// What was rejected must be sent again.
+    again: bool,
+    pub(super) memory: Memory,
     /// The version of the newest response of the session's own.
     version: String,
     pub(super) pulse: Pulse,
@@ -70,7 +74,7 @@ pub(in super::super) struct Whole {
 impl Whole {
     pub(in super::super) fn of(type_url: &str, names: &[String], store: &Store, settings: &Settings) -> Self {
         let mut subscription = Subscription::default();
-        subscription.subscribe(names.to_vec());
+        subscription.subscribe(names.to_vec(), &settings.behavior);
         let now = store.get(type_url);
         let (resources, errors) = match subscription.complete(&now) {
             News::Whole { resources, errors } => (resources, errors),
@@ -98,8 +102,20 @@ enum News<'a> {
 }
 
 impl Subscription {
+    /// That of a client which holds something already, with the version of its first request.
+    pub(super) fn new(mut memory: Memory, version: &str) -> Self {
+        memory.on_first_request(version);
+        Self { memory, ..Self::default() }
+    }
+
+    pub(super) fn on_answer(&mut self, accepted: bool, behavior: &Behavior) {
+        self.memory.on_answer(accepted);
+        self.rejected = !accepted;
+        self.again |= !accepted && behavior.after_nack == AfterNack::SameResources;
+    }
+
     /// Replaces what is wanted (B1.1); returns what of it is other than before.
-    pub(super) fn subscribe(&mut self, mut names: Vec<String>) -> NameChanges {
+    pub(super) fn subscribe(&mut self, mut names: Vec<String>, behavior: &Behavior) -> NameChanges {
         for name in &mut names {
             if let Cow::Owned(canonical) = canonical(name) {
                 *name = canonical;
@@ -109,7 +125,8 @@ impl Subscription {
         names.dedup();
         self.ever_named |= !names.is_empty();
         let star = names.binary_search_by(|name| name.as_str().cmp(WILDCARD));
-        let wildcard = star.map(|at| names.remove(at)).is_ok() || !self.ever_named;
+        let star = star.ok().filter(|_| !behavior.legacy_wildcard_only).map(|at| names.remove(at));
+        let wildcard = star.is_some() || !self.ever_named;
         self.first.get_or_insert_with(|| names.clone());
         let mut changes = NameChanges::default();
         if wildcard == self.wildcard && names == self.names {
@@ -128,6 +145,8 @@ impl Subscription {
         self.added.names.extend(new);
         changes.wanted.extend_from_slice(&self.added.names[added..]);
         changes.let_go.extend(before.into_iter().filter(|name| !self.has(name)));
+        let Self { names, wildcard, memory, .. } = self;
+        memory.on_names(|name| *wildcard || has(names, name));
         changes
     }
 
@@ -146,10 +165,19 @@ impl Subscription {
         if self.must_wait(full_state, &now) {
             return None;
         }
+        if self.seen.is_none() && settings.behavior.skip_known_versions {
+            self.skip(&now, store.version(now.version()));
+        }
         let news = match self.changes(full_state, &now) {
             Some(news) => news,
-            None => self.beat(full_state, &now)?,
+            None => self.beat((full_state, &settings.behavior), &now)?,
         };
+        match &news {
+            News::Whole { resources, .. } if settings.behavior.skip_known_versions => {
+                self.memory.on_sent(resources.iter().copied());
+            }
+            News::Whole { .. } | News::Heartbeats(_) => {}
+        }
         let (resources, errors) = match news {
             News::Whole { resources, errors } => {
                 self.version = store.version(now.version());
@@ -181,9 +209,20 @@ impl Subscription {
         waits
     }
 
+    /// Sends nothing of what the client says that it holds.
+    fn skip(&mut self, now: &Type, version: String) {
+        if self.memory.take_skip(&version, (self.wildcard, &self.names)) {
+            self.added = Added::default();
+            (self.seen, self.version) = (Some(now.clone()), version);
+        }
+    }
+
     /// What a response must hold now; `None` when there is nothing to say. What is due is taken as said.
     fn changes<'a>(&mut self, full_state: bool, now: &'a Type) -> Option<News<'a>> {
-        let added = std::mem::take(&mut self.added);
+        let mut added = std::mem::take(&mut self.added);
+        if std::mem::take(&mut self.again) {
+            added = Added { names: self.names.clone(), wildcard: self.wildcard };
+        }
         let everything = added.wildcard && self.wildcard;
         let added = added.names.into_iter().filter(|name| self.has(name)).collect::<Vec<_>>();
         let seen = self.seen.replace(now.clone());
@@ -205,10 +244,10 @@ impl Subscription {
     }
 
     /// The resources that must be confirmed, if nothing else is due.
-    fn beat<'a>(&mut self, full_state: bool, now: &'a Type) -> Option<News<'a>> {
-        let mut again = self.rejected || self.version.is_empty();
+    fn beat<'a>(&mut self, (full_state, behavior): (bool, &Behavior), now: &'a Type) -> Option<News<'a>> {
+        let mut again = (self.rejected && !behavior.heartbeats_after_nack) || self.version.is_empty();
         let mut names = BTreeSet::new();
-        for (ttl, confirm) in self.pulse.take_due() {
+        for (ttl, confirm) in self.pulse.take_due(behavior.heartbeats_after_expiry) {
             let wanted = |name: &&str| now.entry(name).is_some_and(|(_, stored)| self.wants(name, stored));
             names.extend(now.of_ttl(ttl).filter(wanted));
             again |= confirm == Confirm::Again;
@@ -236,7 +275,7 @@ impl Subscription {
     /// All that is wanted.
     fn complete<'a>(&mut self, now: &'a Type) -> News<'a> {
         // It confirms all resources, too.
-        self.pulse.take_due();
+        self.pulse.take_due(false);
         let mut due = Due::new(now);
         if self.wildcard {
             due.add_listed();
@@ -257,13 +296,17 @@ impl Subscription {
     }
 
     fn has(&self, name: &str) -> bool {
-        self.names.binary_search_by(|wanted| wanted.as_str().cmp(name)).is_ok()
+        has(&self.names, name)
     }
 
     fn has_glob_of(&self, name: &str) -> bool {
         let glob = ResourceName::parse_received(name).ok().and_then(|name| name.enclosing_glob());
         glob.is_some_and(|glob| self.has(glob.as_str()))
     }
+}
+
+fn has(names: &[String], name: &str) -> bool {
+    names.binary_search_by(|wanted| wanted.as_str().cmp(name)).is_ok()
 }
 
 /// What a response will hold, by canonical name.

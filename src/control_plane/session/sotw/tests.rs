@@ -356,6 +356,7 @@ fn answers_to_what_another_put_on_the_stream_are_understood() {
     assert_eq!(pair.responses(), ["Cluster 2: a2"]);
 }
 
+mod behavior;
 mod manners;
 mod on_demand;
 mod ttl;

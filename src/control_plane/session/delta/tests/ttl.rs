@@ -184,3 +184,24 @@ fn times_to_live_have_their_own_beats() {
     let a = "Cluster 2: a@1~/30";
     assert_eq!(said, [a, a, "Cluster 2: a@1~/30 b@2~/90", a]);
 }
+
+#[test]
+fn b2_16_heartbeats_may_come_when_the_resource_has_expired_or_was_rejected() {
+    for (expired, rejected) in [(false, false), (true, true)] {
+        let mut clocked = Clocked::new();
+        clocked.pair.session.settings.behavior.heartbeats_after_expiry = expired;
+        clocked.pair.session.settings.behavior.heartbeats_after_nack = rejected;
+        clocked.set("a", "1", Some(30));
+        clocked.pair.change(CDS, &["a"], &[]);
+        clocked.tell();
+        clocked.pair.poll();
+        clocked.pair.answer(CDS, Some("bad"));
+        let expected = if rejected { "Cluster 1: a@1~/30" } else { "Cluster 1: a@1=1/30" };
+        assert_eq!(clocked.after(10), [expected]);
+        clocked.pair.session.set_held(Held::all());
+        clocked.after(40);
+        clocked.pair.session.set_held(Held::none());
+        let expected = if expired { "Cluster 1: a@1~/30" } else { "Cluster 1: a@1=1/30" };
+        assert_eq!(clocked.after(0), [expected]);
+    }
+}

@@ -152,3 +152,34 @@ fn after_a_rejection_whole_resources_are_sent_at_the_beat() {
     assert_eq!(clocked.after(10), ["Cluster 3: a@1=1/30 bad"]);
     assert_eq!(clocked.after(10), ["Cluster 3: a@1~/30"], "it was accepted");
 }
+
+#[test]
+fn b1_18_heartbeats_may_come_when_the_resource_has_expired() {
+    for blind in [false, true] {
+        let mut clocked = Clocked::new();
+        clocked.pair.session.settings.behavior.heartbeats_after_expiry = blind;
+        clocked.set(CDS, "a", "1", Some(30));
+        clocked.want(CDS, &[]);
+        clocked.pair.session.set_held(Held::all());
+        assert_eq!(clocked.after(40), Vec::<String>::new());
+        clocked.pair.session.set_held(Held::none());
+        let expected = if blind { "Cluster 1: a@1~/30" } else { "Cluster 1: a@1=1/30" };
+        assert_eq!(clocked.after(0), [expected]);
+    }
+}
+
+#[test]
+fn b1_18_heartbeats_may_come_for_what_was_rejected() {
+    for blind in [false, true] {
+        let mut clocked = Clocked::new();
+        clocked.pair.session.settings.behavior.heartbeats_after_nack = blind;
+        clocked.set(CDS, "a", "1", Some(30));
+        clocked.pair.request(CDS, &[]);
+        clocked.tell();
+        clocked.pair.poll();
+        clocked.pair.reject(CDS, &[], "bad");
+        clocked.names.insert(CDS, Vec::new());
+        let expected = if blind { "Cluster 1: a@1~/30" } else { "Cluster 1: a@1=1/30" };
+        assert_eq!(clocked.after(10), [expected]);
+    }
+}

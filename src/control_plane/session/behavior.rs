@@ -1,0 +1,53 @@
+/// The freedoms that the protocol leaves to a server, and the habits of servers in use. The default is a server that makes
+/// it as easy for its clients as the protocol allows; with a switch it behaves as the named servers do.
+///
+/// The switches are for tests of clients. A server for production needs none of them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Behavior {
+    /// Reads no resource names from a request with `error_detail` (NACK): changes of the subscription in it are lost, in both
+    /// variants. istiod and Consul do so.
+    pub ignore_names_in_nack: bool,
+    /// Knows no wildcard but the legacy one, an empty list of names in the first request of a type; `*` is a name like others.
+    /// Consul does so, and in the state-of-the-world variant istiod's generator for gRPC clients.
+    pub legacy_wildcard_only: bool,
+    /// In the state-of-the-world variant, sends nothing for the first request of a type on a stream if its `version_info` is
+    /// the current version: to a wildcard always, as go-control-plane and java-control-plane do, and to names if the client
+    /// accepted all these resources on earlier streams that the session [resumes](super::Session::resume). The incremental
+    /// variant always does so for each resource, unless
+    /// [`ignore_initial_versions`](super::Settings::ignore_initial_versions) is set.
+    pub skip_known_versions: bool,
+    /// What follows a NACK.
+    pub after_nack: AfterNack,
+    /// Gives the resources of each response another order, by this seed. Servers in Go that iterate a map do so, such as
+    /// go-control-plane.
+    pub shuffle_resources: Option<u64>,
+    /// Sends heartbeats although so much time has passed since the last one that the resources have expired. Servers whose
+    /// heartbeats are made by a timer alone do so, such as go-control-plane.
+    pub heartbeats_after_expiry: bool,
+    /// Sends heartbeats for the newest version although the client has rejected it. go-control-plane does so.
+    pub heartbeats_after_nack: bool,
+}
+
+/// What a server sends when a response was rejected and nothing has changed since.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum AfterNack {
+    /// Nothing of what was rejected until it changes or is subscribed to again. istiod does so.
+    #[default]
+    Nothing,
+    /// The same resources again, at once. go-control-plane does so in the state-of-the-world variant.
+    SameResources,
+    /// No response of any type until the client sends another request than a NACK, or resources of one of its types change.
+    /// Consul does so.
+    Silence,
+}
+
+impl Behavior {
+    /// Orders the resources of the response with a number.
+    pub(super) fn order<T>(&self, resources: &mut [T], response: u64) {
+        if let Some(seed) = self.shuffle_resources {
+            fastrand::Rng::with_seed(seed ^ response).shuffle(resources);
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! What servers are free to do.
+
+use super::*;
+use crate::control_plane::session::{AfterNack, Behavior};
+
+fn pair(behavior: Behavior, resources: &[(&str, &str, &str)]) -> Pair {
+    let settings = Settings { behavior, ..Settings::default() };
+    Pair { session: DeltaSession::new(settings), ..Pair::with(resources) }
+}
+
+impl Pair {
+    /// A NACK that changes the subscription, too.
+    fn reject_and_subscribe(&mut self, type_url: &str, subscribe: &[&str]) -> Handled {
+        let status = Status { code: 3, message: "bad".into(), details: Vec::new() };
+        let request = DeltaDiscoveryRequest {
+            response_nonce: self.nonces.remove(type_url).expect("a response on its way"),
+            error_detail: Some(status),
+            ..request(type_url, subscribe, &[])
+        };
+        self.session.handle_request(request).unwrap()
+    }
+}
+
+#[test]
+fn names_in_a_nack_may_be_ignored() {
+    let behavior = Behavior { ignore_names_in_nack: true, ..Behavior::default() };
+    let mut pair = pair(behavior, &[(CDS, "a", "1"), (CDS, "b", "1")]);
+    pair.change(CDS, &["a"], &[]);
+    pair.poll();
+    pair.reject_and_subscribe(CDS, &["b"]);
+    assert_eq!(pair.session.subscribed(CDS), ["a"]);
+    assert_eq!(pair.exchange(CDS, &["b"], &[]), ["Cluster 1: b@1=1"]);
+}
+
+#[test]
+fn the_star_may_be_a_name_like_others() {
+    let behavior = Behavior { legacy_wildcard_only: true, ..Behavior::default() };
+    let mut pair = pair(behavior, &[(CDS, "a", "1"), (CDS, "b", "1")]);
+    assert_eq!(pair.exchange(CDS, &["*", "a"], &[]), ["Cluster 1: a@1=1 -*"]);
+    assert_eq!(pair.reconnect(CDS, &[], &[]), ["Cluster 1: a@1=1 b@1=1"]);
+    pair.answer(CDS, None);
+    pair.change(CDS, &[], &["*"]);
+    pair.set(&[(CDS, "c", "1")]);
+    assert_eq!(pair.settle(), ["Cluster 2: c@2=1"], "it goes on");
+}
+
+#[test]
+fn what_was_rejected_may_be_sent_again_at_once() {
+    let behavior = Behavior { after_nack: AfterNack::SameResources, ..Behavior::default() };
+    let mut pair = pair(behavior, &[(CDS, "a", "1"), (CDS, "b", "1")]);
+    pair.change(CDS, &["a", "b"], &[]);
+    let sent = pair.responses();
+    assert_eq!(sent, ["Cluster 1: a@1=1 b@1=1"]);
+    for _ in 0..3 {
+        pair.answer(CDS, Some("bad"));
+        assert_eq!(pair.responses(), sent);
+    }
+    pair.answer(CDS, None);
+    assert_eq!(pair.responses(), nothing());
+}
+
+#[test]
+fn all_types_may_be_silent_after_a_nack() {
+    let behavior = Behavior { after_nack: AfterNack::Silence, ..Behavior::default() };
+    let mut pair = pair(behavior, &[(CDS, "a", "1"), (EDS, "a", "1")]);
+    pair.change(CDS, &["a"], &[]);
+    pair.change(EDS, &["a"], &[]);
+    pair.responses();
+    pair.set(&[(EDS, "a", "2")]);
+    assert_eq!(pair.responses(), nothing(), "it waits for the answer");
+    pair.answer(EDS, None);
+    pair.answer(CDS, Some("bad"));
+    assert_eq!(pair.responses(), nothing());
+    pair.change(CDS, &["b"], &[]);
+    assert_eq!(pair.settle(), ["Cluster 1: -b", "ClusterLoadAssignment 2: a@2=2"]);
+}

@@ -1,0 +1,20 @@
+/// Whether a session is silent after a NACK; see [`AfterNack::Silence`](super::AfterNack::Silence).
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Silence {
+    is_on: bool,
+    /// The state of the resources when it was last asked for.
+    state: u64,
+}
+
+impl Silence {
+    pub(super) fn on_request(&mut self, is_silencing: bool) {
+        self.is_on = is_silencing;
+    }
+
+    /// Whether nothing is sent in this state of the resources, a number that grows with each change.
+    pub(super) fn holds(&mut self, state: u64) -> bool {
+        let before = std::mem::replace(&mut self.state, state);
+        self.is_on &= before == state;
+        self.is_on
+    }
+}

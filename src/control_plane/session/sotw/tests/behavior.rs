@@ -1,0 +1,122 @@
+//! What servers are free to do.
+
+use std::collections::BTreeSet;
+
+use super::*;
+use crate::control_plane::session::{AfterNack, Behavior};
+
+fn pair(behavior: Behavior, resources: &[(&str, &str, &str)]) -> Pair {
+    let settings = Settings { behavior, ..Settings::default() };
+    Pair { session: Session::new(settings), ..Pair::with(resources) }
+}
+
+impl Pair {
+    /// The client opens another stream; it knows the versions.
+    fn reconnect(&mut self) {
+        let settings = self.session.settings.clone();
+        self.session = Session::resume(settings, &self.session);
+        self.nonces.clear();
+    }
+}
+
+#[test]
+fn names_in_a_nack_may_be_ignored() {
+    let behavior = Behavior { ignore_names_in_nack: true, ..Behavior::default() };
+    let mut pair = pair(behavior, &[(EDS, "a", "a1"), (EDS, "b", "b1")]);
+    pair.exchange(EDS, &["a"]);
+    pair.reject(EDS, &["a", "b"], "bad");
+    assert_eq!(pair.session.subscribed(EDS), ["a"]);
+    assert_eq!(pair.exchange(EDS, &["a", "b"]), ["ClusterLoadAssignment 1: b1"]);
+}
+
+#[test]
+fn the_star_may_be_a_name_like_others() {
+    let behavior = Behavior { legacy_wildcard_only: true, ..Behavior::default() };
+    let mut pair = pair(behavior, &[(CDS, "a", "a1"), (CDS, "b", "b1")]);
+    assert_eq!(pair.exchange(CDS, &["*", "a"]), ["Cluster 1: a1"]);
+    pair.reconnect();
+    assert_eq!(pair.exchange(CDS, &[]), ["Cluster 1: a1 b1"]);
+}
+
+#[test]
+fn b0_5_a_wildcard_at_a_known_version_may_be_skipped() {
+    let behavior = Behavior { skip_known_versions: true, ..Behavior::default() };
+    let mut pair = pair(behavior, &[(CDS, "a", "a1"), (CDS, "b", "b1")]);
+    assert_eq!(pair.exchange(CDS, &[]), ["Cluster 1: a1 b1"]);
+    assert_eq!(pair.exchange(CDS, &[]), Vec::<String>::new());
+    pair.reconnect();
+    assert_eq!(pair.exchange(CDS, &[]), Vec::<String>::new());
+    pair.set(&[(CDS, "a", "a2")]);
+    assert_eq!(pair.responses(), ["Cluster 2: a2 b1"]);
+    pair.exchange(CDS, &[]);
+    pair.reconnect();
+    pair.set(&[(CDS, "a", "a3")]);
+    assert_eq!(pair.exchange(CDS, &[]), ["Cluster 3: a3 b1"]);
+}
+
+#[test]
+fn b0_5_names_are_skipped_only_if_all_of_them_were_accepted_before() {
+    let behavior = Behavior { skip_known_versions: true, ..Behavior::default() };
+    let mut pair = pair(behavior, &[(EDS, "a", "a1"), (EDS, "b", "b1")]);
+    pair.exchange(EDS, &["a"]);
+    pair.exchange(EDS, &["a"]);
+    pair.reconnect();
+    assert_eq!(pair.exchange(EDS, &["a", "b"]), ["ClusterLoadAssignment 1: a1 b1"]);
+    pair.reconnect();
+    assert_eq!(pair.exchange(EDS, &["a", "b"]), ["ClusterLoadAssignment 1: a1 b1"], "no answer came");
+    pair.exchange(EDS, &["a", "b"]);
+    pair.reconnect();
+    assert_eq!(pair.exchange(EDS, &["a", "b"]), Vec::<String>::new());
+    pair.reconnect();
+    assert_eq!(pair.exchange(EDS, &["b"]), Vec::<String>::new());
+    pair.reconnect();
+    assert_eq!(pair.exchange(EDS, &["a", "b"]), ["ClusterLoadAssignment 1: a1 b1"], "a was let go");
+    pair.reject(EDS, &["a", "b"], "bad");
+    pair.reconnect();
+    assert_eq!(pair.exchange(EDS, &["a", "b"]), ["ClusterLoadAssignment 1: a1 b1"]);
+}
+
+#[test]
+fn what_was_rejected_may_be_sent_again_at_once() {
+    for type_url in [CDS, EDS] {
+        let behavior = Behavior { after_nack: AfterNack::SameResources, ..Behavior::default() };
+        let mut pair = pair(behavior, &[(type_url, "a", "a1"), (type_url, "b", "b1")]);
+        let sent = pair.exchange(type_url, &["a", "b"]);
+        assert!(sent[0].ends_with("1: a1 b1"), "{sent:?}");
+        for _ in 0..3 {
+            pair.reject(type_url, &["a", "b"], "bad");
+            assert_eq!(pair.responses(), sent);
+        }
+        assert_eq!(pair.exchange(type_url, &["a", "b"]), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn all_types_may_be_silent_after_a_nack() {
+    let behavior = Behavior { after_nack: AfterNack::Silence, ..Behavior::default() };
+    let mut pair = pair(behavior, &[(CDS, "a", "a1"), (EDS, "a", "a1")]);
+    pair.request(EDS, &["a"]);
+    pair.exchange(CDS, &["a"]);
+    pair.request(EDS, &["a"]);
+    pair.reject(CDS, &["a", "b"], "bad");
+    assert_eq!(pair.responses(), Vec::<String>::new());
+    pair.set(&[(EDS, "a", "a2")]);
+    assert_eq!(pair.responses(), ["Cluster 1: a1", "ClusterLoadAssignment 2: a2"]);
+    pair.reject(CDS, &["a"], "bad");
+    pair.set(&[(CDS, "a", "a2")]);
+    assert_eq!(pair.responses(), ["Cluster 2: a2"]);
+}
+
+#[test]
+fn the_order_of_resources_may_change_from_response_to_response() {
+    let behavior = Behavior { shuffle_resources: Some(1), ..Behavior::default() };
+    let mut pair = pair(behavior, &[]);
+    let mut orders = BTreeSet::new();
+    for round in 0..20 {
+        pair.set(&[(CDS, "a", "a"), (CDS, "b", "b"), (CDS, "c", &round.to_string())]);
+        let [response] = &pair.exchange(CDS, &[])[..] else { panic!("one response") };
+        let texts = response.split_once(": ").unwrap().1.split(' ');
+        orders.insert(texts.map(|text| if text < "a" { "c" } else { text }).collect::<String>());
+    }
+    assert!(orders.len() > 3, "{orders:?}");
+}
