@@ -30,6 +30,11 @@ mod subscription;
 /// `removed_resources`. Resources with a time to live are confirmed three times within it, by
 /// [`handle_time`](Self::handle_time). Types are sent in the order of [`Session`](super::Session).
 ///
+/// The legacy wildcard is a first request of a type without names. The document asks for it of a client that has never sent
+/// a non-empty list of names to subscribe to, which, read by the letter, a first request with names to unsubscribe from
+/// satisfies. What it is meant for are clients that know no names; a client that unsubscribes from one, be it as the rest of
+/// another stream, does. So it asks for nothing, and gets nothing.
+///
 /// A session follows one store through its changes; it keeps nothing alive but what the client was last told.
 #[derive(Debug, Clone, Default)]
 pub struct DeltaSession {
@@ -69,7 +74,8 @@ impl DeltaSession {
             self.changes = changes;
             return Ok(Handled::Understood { answer, names_changed: false });
         }
-        let named = !request.resource_names_subscribe.is_empty();
+        let named =
+            !(request.resource_names_subscribe.is_empty() && request.resource_names_unsubscribe.is_empty());
         // In this order, so that a name in both lists ends up unsubscribed from (B2.9).
         for name in request.resource_names_subscribe {
             changes.wanted.extend(subscription.subscribe(name, behavior));

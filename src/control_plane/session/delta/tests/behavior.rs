@@ -45,6 +45,14 @@ fn the_star_may_be_a_name_like_others() {
 }
 
 #[test]
+fn b2_4_a_first_request_that_only_unsubscribes_is_no_wildcard() {
+    let mut pair = Pair::with(&[(CDS, "a", "1")]);
+    assert_eq!(pair.exchange(CDS, &[], &["b"]), nothing());
+    assert_eq!(pair.session.subscribed(CDS), Vec::<&str>::new());
+    assert_eq!(pair.exchange(CDS, &["a"], &[]), ["Cluster 1: a@1=1"]);
+}
+
+#[test]
 fn what_was_rejected_may_be_sent_again_at_once() {
     let behavior = Behavior { after_nack: AfterNack::SameResources, ..Behavior::default() };
     let mut pair = pair(behavior, &[(CDS, "a", "1"), (CDS, "b", "1")]);
