@@ -1,8 +1,14 @@
 //! The rules of one stream, whatever is said on it.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
 
 use super::{
+    family::{Family, Rule},
     script::Ty,
     talk::{Request, Response},
 };
@@ -22,35 +28,71 @@ pub(super) struct Dialogue {
     requests: usize,
     pending: usize,
     types: BTreeMap<String, OfType>,
+    /// What was in responses that were rejected, also on the streams before, with its type: with which versions.
+    rejected: BTreeMap<(String, Vec<Bytes>), Rejected>,
+}
+
+/// How some content was rejected.
+#[derive(Debug, Clone, Default)]
+struct Rejected {
+    versions: BTreeSet<String>,
+    times: u32,
 }
 
 #[derive(Debug, Default)]
 struct OfType {
-    /// The nonces that came, in order.
-    nonces: Vec<(String, Due)>,
+    /// The responses that came, in order.
+    responses: Vec<Received>,
     /// How many of them were answered, or need no answer since a later one was.
     answered: usize,
     /// Since when which names were ever asked for.
     asked: BTreeMap<String, Instant>,
+    /// The names of the last request, or in the incremental variant those that are subscribed to.
+    names: BTreeSet<String>,
+    /// When rejected content may be rejected again without any burst.
+    again_at: Option<Instant>,
+}
+
+/// A response that came.
+#[derive(Debug)]
+struct Received {
+    nonce: String,
+    due: Due,
+    /// What is in it, unless it must be accepted, and its version.
+    content: Vec<Bytes>,
+    version: String,
 }
 
 impl Dialogue {
+    /// That of the next stream to the same server.
+    pub(super) fn next(&self) -> Self {
+        Self { rejected: self.rejected.clone(), ..Self::default() }
+    }
+
     /// At most one request is on its way to the transport.
     pub(super) fn on_send(&mut self) {
         self.pending += 1;
         assert!(self.pending <= 1, "a request before the last one was taken");
     }
 
-    pub(super) fn on_response(&mut self, response: &Response, due: Due) {
+    /// Gives the names that are subscribed to.
+    pub(super) fn on_response(&mut self, response: &Response, due: Due) -> Option<&BTreeSet<String>> {
         // What was never asked for is not answered (B0.7).
-        if let Some(of_type) = self.types.get_mut(response.type_url()) {
-            of_type.nonces.push((response.nonce().to_owned(), due));
-        }
+        let of_type = self.types.get_mut(response.type_url())?;
+        let content = if due == Due::Ack { Vec::new() } else { response.content() };
+        let (nonce, version) = (response.nonce().to_owned(), response.version());
+        of_type.responses.push(Received { nonce, due, content, version });
+        Some(&of_type.names)
     }
 
     /// The node comes first and once; nonces are those that came, and never go back; each response is answered once, and
     /// as it should be.
-    pub(super) fn on_request(&mut self, request: &Request, now: Instant) -> Option<Answered> {
+    pub(super) fn on_request(
+        &mut self,
+        request: &Request,
+        family: &Family,
+        now: Instant,
+    ) -> Option<Answered> {
         self.pending -= 1;
         assert_eq!(request.has_node(), self.requests == 0, "B0.2: the node comes first, and once");
         self.requests += 1;
@@ -60,10 +102,21 @@ impl Dialogue {
             of_type.asked.entry(name.clone()).or_insert(now);
         }
         let (nonce, rejected) = (request.nonce(), request.error().is_some());
-        match request {
+        of_type.on_names(request, rejected && family.has_rule(Rule::NackNames));
+        let answered = match request {
             Request::Sotw(_) => of_type.on_answer(nonce, rejected),
             Request::Delta(_) => of_type.on_delta_answer(nonce, rejected),
+        };
+        if answered == Some(Answered::Rejected) {
+            let Received { content, version, .. } = &of_type.responses[of_type.answered - 1];
+            let rejected = self.rejected.entry((request.type_url().to_owned(), content.clone())).or_default();
+            rejected.versions.insert(version.clone());
+            rejected.times += 1;
+            if rejected.times > 1 {
+                of_type.on_rejected_again(now, family.has_rule(Rule::NackRate));
+            }
         }
+        answered
     }
 
     /// When a name was first asked for.
@@ -71,14 +124,26 @@ impl Dialogue {
         self.types.get(ty.url())?.asked.get(name).copied()
     }
 
-    pub(super) fn is_requested(&self, ty: Ty) -> bool {
-        self.types.contains_key(ty.url())
+    pub(super) fn is_requested(&self, type_url: &str) -> bool {
+        self.types.contains_key(type_url)
     }
 
-    /// Every response was answered.
+    /// If a request can be written, nothing waits for an answer but what was rejected before.
+    pub(super) fn check_answered_at_once(&self) {
+        if self.pending == 0 {
+            self.check_answered();
+        }
+    }
+
+    /// Every response was answered, but for what was rejected before.
     pub(super) fn check_answered(&self) {
         for (type_url, of_type) in &self.types {
-            assert_eq!(of_type.answered, of_type.nonces.len(), "every response of {type_url} is answered");
+            for Received { nonce, due, content, version } in &of_type.responses[of_type.answered..] {
+                let rejected = self.rejected.get(&(type_url.clone(), content.clone()));
+                let is_paced = *due != Due::Ack
+                    && rejected.is_some_and(|it| it.versions.contains(version) || it.times >= AT_ONCE);
+                assert!(is_paced, "{nonce} of {type_url} is not answered: {due:?} is due");
+            }
         }
     }
 }
@@ -91,13 +156,46 @@ pub(super) enum Answered {
 }
 
 impl OfType {
+    /// A server may ignore the names of a NACK, so that it `must_change_nothing`.
+    fn on_names(&mut self, request: &Request, must_change_nothing: bool) {
+        match request {
+            Request::Sotw(message) => {
+                let names = message.resource_names.iter().cloned().collect();
+                let before = std::mem::replace(&mut self.names, names);
+                assert!(
+                    !must_change_nothing || before == self.names,
+                    "a NACK has other names than {before:?}: {:?}",
+                    self.names
+                );
+            }
+            Request::Delta(message) => {
+                let (subscribed, unsubscribed) =
+                    (&message.resource_names_subscribe, &message.resource_names_unsubscribe);
+                let changes_nothing = subscribed.is_empty() && unsubscribed.is_empty();
+                assert!(
+                    !must_change_nothing || changes_nothing,
+                    "a NACK changes names: {subscribed:?}, {unsubscribed:?}"
+                );
+                self.names.extend(subscribed.iter().cloned());
+                self.names.retain(|name| !unsubscribed.contains(name));
+            }
+        }
+    }
+
+    fn on_rejected_again(&mut self, now: Instant, is_bounded: bool) {
+        let at = self.again_at.map_or(now, |at| at.max(now)) + REJECTION;
+        assert!(!is_bounded || at <= now + BURST * REJECTION, "the same is rejected too often");
+        self.again_at = Some(at);
+    }
+
     /// Each response is answered once, in order, and none for another.
     fn on_delta_answer(&mut self, nonce: &str, rejected: bool) -> Option<Answered> {
         if nonce.is_empty() {
             assert!(!rejected, "B2.10: only answers reject");
             return None;
         }
-        let (expected, due) = self.nonces.get(self.answered).expect("it was answered before");
+        let Received { nonce: expected, due, .. } =
+            self.responses.get(self.answered).expect("it was answered before");
         assert_eq!(nonce, expected, "answers keep the order of responses");
         assert!(*due != if rejected { Due::Ack } else { Due::Nack }, "{nonce}: {due:?} is due");
         self.answered += 1;
@@ -109,16 +207,17 @@ impl OfType {
             assert!(self.answered == 0 && !rejected, "B1.7: a nonce is kept");
             return None;
         }
-        let place = self.nonces.iter().rposition(|(other, _)| other == nonce).expect("it came") + 1;
+        let responses = &self.responses;
+        let place = responses.iter().rposition(|other| other.nonce == nonce).expect("it came") + 1;
         assert!(self.answered <= place, "the nonce went back");
-        let due = self.nonces[place - 1].1;
-        let repeated = self.nonces.iter().filter(|(other, _)| other == nonce).count() > 1;
+        let due = responses[place - 1].due;
+        let repeated = responses.iter().filter(|other| other.nonce == nonce).count() > 1;
         if place == self.answered {
             assert!(!rejected || repeated, "it was answered before");
             return None;
         }
-        let skipped = self.nonces[self.answered..place - 1].iter();
-        for (other, due) in skipped {
+        let skipped = responses[self.answered..place - 1].iter();
+        for Received { nonce: other, due, .. } in skipped {
             assert!(*due != Due::Nack || other == nonce, "the rejection of {other} is lost");
         }
         // A request that was under way carries the nonce of the first time.
@@ -128,3 +227,10 @@ impl OfType {
         Some(if rejected { Answered::Rejected } else { Answered::Accepted })
     }
 }
+
+/// How often content that was rejected before is rejected again, and how often in a burst: with a margin, as requests may be
+/// late.
+const REJECTION: Duration = Duration::from_millis(900);
+const BURST: u32 = 14;
+/// How often content is rejected at once that comes under ever new versions.
+const AT_ONCE: u32 = 10;

@@ -5,7 +5,9 @@
 //! step and whenever the faults have ended for long enough that what must hold does. The same world serves the simulation
 //! of many seeds, which makes up scripts, and the fuzzer, which finds them.
 
+mod claims;
 mod dialogue;
+mod family;
 mod keys;
 mod known;
 mod model;
@@ -19,6 +21,7 @@ mod world;
 
 use std::collections::BTreeMap;
 
+pub(crate) use self::family::Family;
 pub use self::script::Script;
 
 /// Plays a script; gives how often what happened.
@@ -26,5 +29,13 @@ pub use self::script::Script;
 /// # Panics
 /// When something happens that must not.
 pub(crate) fn play(script: &Script) -> BTreeMap<&'static str, u64> {
-    world::World::new(script.seed).play(&script.operations)
+    play_with(script, &Family::default())
+}
+
+/// Plays a script with servers of which a family says how they may behave.
+///
+/// # Panics
+/// When something happens that must not.
+pub(crate) fn play_with(script: &Script, family: &Family) -> BTreeMap<&'static str, u64> {
+    world::World::new(script.seed, family).play(&script.operations)
 }

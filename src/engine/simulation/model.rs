@@ -228,6 +228,7 @@ impl Model {
 
     /// What must hold whenever everything that was due is done.
     pub(super) fn check_step(&mut self, network: &Network) {
+        network.check_answers();
         for one in self.ones.values_mut() {
             one.since.get_or_insert(network.now);
         }

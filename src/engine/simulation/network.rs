@@ -1,7 +1,7 @@
 //! What lies between an engine and its servers: one virtual clock, delays, and faults.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -10,14 +10,17 @@ use bytes::Bytes;
 use tracing::{debug, trace};
 
 use super::{
+    claims::Claims,
     dialogue::{Answered, Due},
+    family::{Family, Rule},
     keys::{AUTHORITIES, Key},
-    peer::{Peer, Said},
+    peer::{Peer, Said, text_of},
     script::{Lie, Mood},
     talk::Response,
 };
 use crate::{
     config::{Bootstrap, Server},
+    control_plane::session,
     engine::Engine,
     error::Code,
     protocol::{
@@ -38,6 +41,8 @@ pub(super) struct Network {
     pub(super) lists: Vec<Vec<usize>>,
     /// Streams and requests get lost and late.
     pub(super) foul: bool,
+    family: Family,
+    claims: Claims,
     ids: BTreeMap<ServerId, usize>,
     /// What is yet to happen, by time and order.
     future: BTreeMap<(Instant, u64), Happening>,
@@ -69,15 +74,23 @@ enum Happening {
 }
 
 impl Network {
-    pub(super) fn new(seed: u64, bootstrap: Bootstrap, servers: Vec<Server>, lists: Vec<Vec<usize>>) -> Self {
+    pub(super) fn new(
+        (seed, family): (u64, &Family),
+        bootstrap: Bootstrap,
+        servers: Vec<(Server, session::Settings)>,
+        lists: Vec<Vec<usize>>,
+    ) -> Self {
         let now = Instant::now();
+        let peers = servers.into_iter().map(|(server, settings)| Peer::new(Arc::new(server), settings));
         Self {
             random: fastrand::Rng::with_seed(seed),
             engine: Engine::new(Arc::new(bootstrap), Settings::default(), seed),
             now,
-            peers: servers.into_iter().map(|server| Peer::new(Arc::new(server))).collect(),
+            peers: peers.collect(),
             lists,
             foul: true,
+            family: family.clone(),
+            claims: Claims::default(),
             ids: BTreeMap::new(),
             future: BTreeMap::new(),
             happenings: 0,
@@ -229,7 +242,7 @@ impl Network {
         let peer = &mut self.peers[self.ids[&stream.server]];
         if peer.is_current(stream) {
             peer.failing |= !peer.open.as_ref().is_some_and(|open| open.answered);
-            (peer.open, peer.attempt) = (None, None);
+            peer.close();
         }
         trace!(at = ?self.now - self.began, %stream, reason.message, "ended");
         // What ended before may be told late; it is nothing to the engine.
@@ -243,7 +256,7 @@ impl Network {
         let request = open.talk.read_request(request.clone());
         let (type_url, names, nonce) = (request.type_url(), request.names(), request.nonce());
         trace!(?at, %stream, type_url, ?names, nonce, "asked");
-        let answered = open.dialogue.on_request(&request, self.now);
+        let answered = open.dialogue.on_request(&request, &self.family, self.now);
         self.told.extend(answered.map(Told::Answered));
         if !open.deaf {
             open.talk.handle_request(request);
@@ -260,7 +273,9 @@ impl Network {
             && let Some(response) = open.talk.read_response(&bytes)
         {
             trace!(?at, %stream, ?response, "delivered");
-            open.dialogue.on_response(&response, due);
+            if let Some(subscribed) = open.dialogue.on_response(&response, due) {
+                self.claims.on_response(id, (&response, due), subscribed);
+            }
             (open.answered, peer.failing) = (true, false);
             self.told.push_back(Told::Delivered(id, response, due));
         }
@@ -296,9 +311,7 @@ impl Network {
                 }
                 Output::Connect { to: Place::File { .. }, .. } => unreachable!("there are servers alone"),
                 Output::Send { stream, message } => {
-                    let peer = &mut self.peers[self.ids[&stream.server]];
-                    let open = peer.open.as_mut().filter(|open| open.stream == stream);
-                    open.expect("requests are written on streams that are open").dialogue.on_send();
+                    self.on_send(stream, &message);
                     let late = self.foul && self.random.u32(0..100) < 3;
                     let delay = self.up_to(if late { LATE } else { DELAY });
                     self.later(delay, Happening::Sent(stream, message));
@@ -314,10 +327,43 @@ impl Network {
                     let peer = &mut self.peers[self.ids[&stream.server]];
                     assert!(peer.is_current(stream), "{stream} is over");
                     trace!(at = ?self.now - self.began, %stream, "given up");
-                    (peer.open, peer.attempt) = (None, None);
+                    peer.close();
                     self.end_later(DELAY, stream, DisconnectKind::Closed);
                 }
             }
+        }
+    }
+
+    fn on_send(&mut self, stream: StreamId, message: &Bytes) {
+        let id = self.ids[&stream.server];
+        let open = self.peers[id].open.as_mut().filter(|open| open.stream == stream);
+        let open = open.expect("requests are written on streams that are open");
+        open.dialogue.on_send();
+        let request = open.talk.read_request(message.clone());
+        if self.family.has_rule(Rule::Claims) && !open.dialogue.is_requested(request.type_url()) {
+            let held = self.held_of(id, request.type_url());
+            self.claims.check(id, &request, &held);
+        }
+    }
+
+    /// The names of the resources that are held and came from a server.
+    fn held_of(&mut self, peer: usize, type_url: &str) -> BTreeSet<String> {
+        let prefix = format!("s{peer} ");
+        let resources = self.engine.status().resources.into_iter();
+        let of_type = resources.filter(|report| report.type_url == type_url && report.held.is_some());
+        let of_peer = of_type
+            .filter(|report| report.bytes.as_ref().is_some_and(|bytes| text_of(bytes).starts_with(&prefix)));
+        of_peer.map(|report| report.name.to_string()).collect()
+    }
+
+    /// The rules of each stream on which nothing waits for the transport.
+    pub(super) fn check_answers(&self) {
+        let is_due = self.engine.poll_timeout().is_some_and(|(at, _)| at <= self.now);
+        if is_due || !self.family.has_rule(Rule::AnswerAtOnce) {
+            return;
+        }
+        for open in self.peers.iter().filter_map(|peer| peer.open.as_ref()) {
+            open.dialogue.check_answered_at_once();
         }
     }
 

@@ -6,11 +6,15 @@ use super::{
     dialogue::{Dialogue, Due},
     parts::{Full, Part, any, message},
     script::{Lie, Mood, Text, Ty},
-    talk::{self, Response, Talk},
+    talk::{Response, Talk},
 };
 use crate::{
     config::{ApiType, Server},
-    control_plane::{AnyResource, Store, session::Held, store::Stored},
+    control_plane::{
+        AnyResource, Store,
+        session::{AfterNack, Held, Settings},
+        store::Stored,
+    },
     pb::{
         envoy::service::discovery::v3::{ResourceError, ResourceName},
         google::{protobuf::Any, rpc::Status},
@@ -22,6 +26,7 @@ use crate::{
 /// A server, and the one stream to it.
 pub(super) struct Peer {
     pub(super) server: Arc<Server>,
+    settings: Settings,
     pub(super) store: Store,
     /// What the store was before.
     past: Vec<Store>,
@@ -29,6 +34,9 @@ pub(super) struct Peer {
     /// The attempt to connect that is under way.
     pub(super) attempt: Option<StreamId>,
     pub(super) open: Option<Open>,
+    /// The server's side of the last stream that ended, and what was said on it.
+    before: Option<Talk>,
+    said_before: Dialogue,
     /// No stream came about, or the last one ended without a response.
     pub(super) failing: bool,
     said: u64,
@@ -60,14 +68,17 @@ pub(super) struct Said {
 }
 
 impl Peer {
-    pub(super) fn new(server: Arc<Server>) -> Self {
+    pub(super) fn new(server: Arc<Server>, settings: Settings) -> Self {
         Self {
             server,
+            settings,
             store: Store::new(),
             past: Vec::new(),
             mood: Mood::Fine,
             attempt: None,
             open: None,
+            before: None,
+            said_before: Dialogue::default(),
             failing: false,
             said: 0,
             restarts: 0,
@@ -77,6 +88,11 @@ impl Peer {
     /// Whether it is spoken to in the incremental variant.
     pub(super) fn is_delta(&self) -> bool {
         self.server.api_type.is_some_and(ApiType::is_delta)
+    }
+
+    /// Whether it holds answers back after a NACK until something changes.
+    pub(super) fn falls_silent(&self) -> bool {
+        self.settings.behavior.after_nack == AfterNack::Silence
     }
 
     /// Where it is, as errors name it.
@@ -106,17 +122,27 @@ impl Peer {
     pub(super) fn go_back(&mut self, to: u8) {
         if let Some(past) = self.past.get(usize::from(to) % self.past.len().max(1)) {
             self.restarts += 1;
+            self.before = None;
             self.store = past.clone().with_version_prefix(format!("{}.", self.restarts));
         }
         self.past.truncate(64);
     }
 
+    /// Its stream, or the attempt to open one, is over.
+    pub(super) fn close(&mut self) {
+        self.attempt = None;
+        if let Some(open) = self.open.take() {
+            (self.before, self.said_before) = (Some(open.talk), open.dialogue);
+        }
+    }
+
     pub(super) fn on_connected(&mut self, stream: StreamId) {
         self.attempt = None;
+        let talk = Talk::new(self.is_delta(), self.settings.clone(), self.before.as_ref());
         self.open = Some(Open {
             stream,
-            talk: Talk::new(self.is_delta(), talk::settings()),
-            dialogue: Dialogue::default(),
+            talk,
+            dialogue: self.said_before.next(),
             unread: VecDeque::new(),
             credit: 0,
             last: None,
@@ -182,7 +208,9 @@ impl Peer {
     fn deny(&mut self, (ty, nonce): (Ty, String), code: u8, random: &mut fastrand::Rng) {
         let uri = self.uri();
         let now = self.store.get(ty.url());
-        let Some(open) = self.open.as_mut().filter(|open| open.dialogue.is_requested(ty)) else { return };
+        let Some(open) = self.open.as_mut().filter(|open| open.dialogue.is_requested(ty.url())) else {
+            return;
+        };
         let name = open.any_name(ty, random);
         let wanted = open.talk.subscribed(ty.url());
         let is_wanted = |name: &str| wanted.contains(&"*") || wanted.contains(&name);
@@ -211,7 +239,7 @@ impl Open {
     }
 
     fn lie(&mut self, (ty, nonce): (Ty, String), resources: Vec<(String, Any)>, due: Due) {
-        if !self.dialogue.is_requested(ty) {
+        if !self.dialogue.is_requested(ty.url()) {
             return;
         }
         let response = self.talk.response((ty.url().into(), nonce), resources, vec![]);

@@ -5,7 +5,6 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 use prost::Message;
 
-use super::script::Ty;
 use crate::{
     control_plane::{
         DeltaSession, Session, Store,
@@ -41,10 +40,12 @@ pub(super) enum Response {
 }
 
 impl Talk {
-    pub(super) fn new(delta: bool, settings: Settings) -> Self {
-        match delta {
-            true => Self::Delta(DeltaSession::new(settings)),
-            false => Self::Sotw(Session::new(settings)),
+    /// That of a stream whose client had another one `before`.
+    pub(super) fn new(delta: bool, settings: Settings, before: Option<&Self>) -> Self {
+        match before {
+            _ if delta => Self::Delta(DeltaSession::new(settings)),
+            Some(Self::Sotw(before)) => Self::Sotw(Session::resume(settings, before)),
+            Some(Self::Delta(_)) | None => Self::Sotw(Session::new(settings)),
         }
     }
 
@@ -224,6 +225,31 @@ impl Response {
         self.resources().filter_map(|any| wire::string_field(&any.value, 1).ok())
     }
 
+    /// The names of the resources in it that are valid.
+    pub(super) fn good_names(&self) -> impl Iterator<Item = &str> {
+        let good = self.resources().filter(|any| wire::string_field(&any.value, 2) != Ok("bad"));
+        good.filter_map(|any| wire::string_field(&any.value, 1).ok())
+    }
+
+    /// What is said in it, whatever the order.
+    pub(super) fn content(&self) -> Vec<Bytes> {
+        let mut content: Vec<_> = self.resources().map(|any| any.value.clone()).collect();
+        content.sort_unstable();
+        content
+    }
+
+    /// The version, or in the incremental variant those of all resources.
+    pub(super) fn version(&self) -> String {
+        match self {
+            Self::Sotw(response) => response.version_info.clone(),
+            Self::Delta(response) => {
+                let versions: BTreeSet<_> =
+                    response.resources.iter().map(|it| (&it.name, &it.version)).collect();
+                format!("{versions:?}")
+            }
+        }
+    }
+
     /// Whether one of its resources is invalid.
     pub(super) fn has_bad(&self) -> bool {
         self.resources().any(|any| wire::string_field(&any.value, 2) == Ok("bad"))
@@ -236,11 +262,4 @@ impl Response {
         };
         sotw.iter().chain(delta.iter().filter_map(|resource| resource.resource.as_ref()))
     }
-}
-
-/// How the servers of the world are set up.
-pub(super) fn settings() -> Settings {
-    let mut settings = Settings::default();
-    settings.full_state_types.insert(Ty::Full.url().to_owned());
-    settings
 }

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, time::Duration};
 use tracing::debug;
 
 use super::{
+    family::Family,
     keys::{AUTHORITIES, Key},
     model::Model,
     network::{Network, Told},
@@ -27,14 +28,15 @@ pub(super) struct World {
 
 impl World {
     /// A world with servers, authorities and resources by chance.
-    pub(super) fn new(seed: u64) -> Self {
+    pub(super) fn new(seed: u64, family: &Family) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
         let whole = random.bool();
         let servers: Vec<_> = (1..=SERVERS).map(|port| server(port, &mut random)).collect();
         let lists = lists(&mut random);
         let bootstrap = bootstrap(&servers, &lists, &mut random);
         let built = servers.into_iter().map(|server| server.build().expect("it is valid"));
-        let network = Network::new(seed, bootstrap, built.collect(), lists);
+        let built = built.enumerate().map(|(id, server)| (server, family.settings(seed, id)));
+        let network = Network::new((seed, family), bootstrap, built.collect(), lists);
         let mut world = Self { network, model: Model::default(), whole, texts: 0, views: 0 };
         for _ in 0..random.usize(0..20) {
             let (servers, authority, name) = (random.u8(..) | random.u8(..), random.u8(..), random.u8(..));
@@ -105,10 +107,7 @@ impl World {
         let key = Key::of(numbers, self.whole);
         self.texts += 1;
         for id in (0..self.network.peers.len()).filter(|id| servers & (1 << id) != 0) {
-            let text = text.on(id, self.texts);
-            self.network.peers[id].set((key.ty, &key.name), text.clone());
-            self.model.on_change(id, &key, text);
-            self.network.serve(id);
+            self.set(id, &key, text.on(id, self.texts));
         }
     }
 
@@ -132,8 +131,32 @@ impl World {
         // The longest backoff, the does-not-exist time of a server that is suspected (twice, since a server may take over
         // only then), and the longest delay of an answer.
         self.pass(Duration::from_secs(150 + 30 + 30 + 20));
+        self.wake();
         self.model.check_rest(&self.network);
         self.network.foul = true;
+    }
+
+    /// Something changes on servers that hold answers back until then; twice, since one may be held back again at once.
+    fn wake(&mut self) {
+        let silent: Vec<_> =
+            (0..self.network.peers.len()).filter(|id| self.network.peers[*id].falls_silent()).collect();
+        if silent.is_empty() {
+            return;
+        }
+        for _ in 0..2 {
+            for (id, ty) in silent.iter().flat_map(|id| Ty::ALL.map(|ty| (*id, ty))) {
+                self.texts += 1;
+                let key = Key { ty, authority: 0, name: "other".to_owned() };
+                self.set(id, &key, Text::Good.on(id, self.texts));
+            }
+            self.pass(Duration::from_secs(40));
+        }
+    }
+
+    fn set(&mut self, server: usize, key: &Key, text: Option<String>) {
+        self.network.peers[server].set((key.ty, &key.name), text.clone());
+        self.model.on_change(server, key, text);
+        self.network.serve(server);
     }
 
     /// Lets time pass, with everything that happens in it.

@@ -36,6 +36,8 @@ pub(super) struct Network<E> {
     held: Held,
     settings: session::Settings,
     open: Option<Open>,
+    /// The server's side of the last connection.
+    before: Option<Session>,
     dialogue: Dialogue,
     /// What is yet to happen, by time and order.
     future: BTreeMap<(Instant, u64), Happening<E>>,
@@ -102,6 +104,7 @@ impl<E> Network<E> {
             held: Held::none(),
             settings,
             open: None,
+            before: None,
             dialogue: Dialogue::default(),
             future: BTreeMap::new(),
             happenings: 0,
@@ -142,6 +145,7 @@ impl<E> Network<E> {
     /// Ends the stream.
     pub(super) fn cut(&mut self) {
         let Some(open) = self.open.take() else { return };
+        self.before = Some(open.session);
         let kind =
             [DisconnectKind::Closed, DisconnectKind::Failed(Code::Unavailable)][self.random.usize(0..2)];
         let reason = Disconnect::new(kind, "cut");
@@ -234,7 +238,8 @@ impl<E> Network<E> {
                 self.rig.engine.handle_input(Input::Disconnected { stream, reason }, now);
             }
             Happening::Connected(stream) => {
-                let session = Session::new(self.settings.clone());
+                let before = self.before.take().unwrap_or_default();
+                let session = Session::resume(self.settings.clone(), &before);
                 self.open =
                     Some(Open { stream, session, unread: VecDeque::new(), credit: 0, last: Vec::new() });
                 self.dialogue = Dialogue::default();
@@ -303,7 +308,8 @@ impl<E> Network<E> {
                     self.deliver();
                 }
                 Output::Disconnect { stream } => {
-                    self.open.take_if(|open| open.stream == stream);
+                    let given_up = self.open.take_if(|open| open.stream == stream);
+                    self.before = given_up.map(|open| open.session).or(self.before.take());
                 }
             }
         }

@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::seeds::with_many_seeds;
-use crate::engine::simulation::{Script, play};
+use super::seeds::{family, with_many_seeds};
+use crate::engine::simulation::{Script, play, play_with};
 
 #[test]
 fn operations_on_several_servers_and_authorities() {
     let mut tally = BTreeMap::new();
+    let family = family();
     let seeds = with_many_seeds("operations_on_several_servers", 10_000, |seed| {
-        for (what, count) in play(&Script::random(seed)) {
+        for (what, count) in play_with(&Script::random(seed), &family) {
             *tally.entry(what).or_insert(0) += count;
         }
     });

@@ -4,6 +4,8 @@ use std::env;
 
 use tracing_subscriber::EnvFilter;
 
+use crate::engine::simulation::Family;
+
 /// Runs a test with each of many seeds: `XDSKIT_SIMULATION_SEEDS=100000` of them, or only `XDSKIT_SIMULATION_SEED=17`, of
 /// which it then logs all that `RUST_LOG=xdskit=trace` asks for. Says how many there were.
 pub(super) fn with_seeds(test: &'static str, run: impl FnMut(u64)) -> u64 {
@@ -41,6 +43,16 @@ fn run_with(test: &'static str, seed: u64, run: &mut impl FnMut(u64)) {
     let shown = ShownOnPanic { test, seed };
     run(seed);
     drop(shown);
+}
+
+/// How servers may behave, and which rules are checked: `XDSKIT_SIMULATION_FAMILY=SkipKnownVersions,Claims` tries these
+/// alone.
+pub(super) fn family() -> Family {
+    let Ok(names) = env::var("XDSKIT_SIMULATION_FAMILY") else { return Family::default() };
+    Family::of(&names).unwrap_or_else(|| {
+        let known: Vec<_> = Family::names().collect();
+        panic!("XDSKIT_SIMULATION_FAMILY={names}: known are {}", known.join(", "))
+    })
 }
 
 fn variable(name: &str) -> Option<u64> {

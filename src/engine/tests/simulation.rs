@@ -9,13 +9,10 @@ use super::{
     model::Model,
     network::{Network, Told},
     rig::{Full, Part, Rig, message},
-    seeds::with_seeds,
+    seeds::{family, with_seeds},
 };
 use crate::{
-    control_plane::{
-        AnyResource,
-        session::{self, Held},
-    },
+    control_plane::{AnyResource, session::Held},
     engine::Names,
     protocol::ViewId,
     resource::{Resource, ResourceType},
@@ -36,10 +33,8 @@ struct World {
 
 impl World {
     fn new(seed: u64) -> Self {
-        let mut settings = session::Settings::default();
-        settings.full_state_types.insert(Full::TYPE_URL.to_owned());
         Self {
-            network: Network::new(seed, Rig::new(), settings),
+            network: Network::new(seed, Rig::new(), family().settings(seed, 0)),
             versions: 0,
             views: 0,
             model: Model::default(),

@@ -7,7 +7,7 @@ use prost::Message;
 
 use super::{
     rig::{Full, message},
-    seeds::with_many_seeds,
+    seeds::{family, with_many_seeds},
 };
 use crate::{
     config::{ApiType, Bootstrap, Server},
@@ -33,6 +33,7 @@ fn resources_expire_when_they_are_not_confirmed_and_never_else() {
         (world.is_up, world.is_held) = (true, false);
         world.pass(Duration::from_secs(300));
         assert!(world.session.is_some(), "it is connected again");
+        world.check_all_there();
         expired += world.expired;
     });
     assert!(expired > 0 || seeds == 1, "nothing has ever expired");
@@ -47,6 +48,9 @@ struct World {
     wants_all: bool,
     orders: VecDeque<Output>,
     store: Store,
+    settings: session::Settings,
+    /// The server's side of the last stream.
+    before: Option<Session>,
     /// The stream, if there is one.
     session: Option<(StreamId, Dialogue)>,
     is_up: bool,
@@ -95,6 +99,8 @@ impl World {
             wants_all,
             orders: VecDeque::new(),
             store: Store::new(),
+            settings: family().settings(seed, 0),
+            before: None,
             session: None,
             is_up: true,
             is_held: false,
@@ -132,7 +138,7 @@ impl World {
             5 => self.is_held = !self.is_held,
             6 => {
                 self.is_up = !self.is_up;
-                if let Some((stream, _)) = self.session.take().filter(|_| !self.is_up) {
+                if let Some(stream) = self.close().filter(|_| !self.is_up) {
                     let reason = Disconnect::new(DisconnectKind::Closed, "it broke");
                     self.tell(|engine, now| engine.handle_input(Input::Disconnected { stream, reason }, now));
                 }
@@ -184,11 +190,12 @@ impl World {
     fn obey(&mut self, order: Output) {
         match order {
             Output::Connect { stream, .. } if self.is_up => {
-                let mut settings = session::Settings::default();
-                settings.full_state_types.insert(Full::TYPE_URL.to_owned());
+                let settings = self.settings.clone();
                 let dialogue = match self.delta {
                     true => Dialogue::Delta(DeltaSession::new(settings)),
-                    false => Dialogue::Sotw(Session::new(settings)),
+                    false => {
+                        Dialogue::Sotw(Session::resume(settings, &self.before.take().unwrap_or_default()))
+                    }
                 };
                 self.session = Some((stream, dialogue));
                 self.tell(|engine, now| engine.handle_input(Input::Alive { stream }, now));
@@ -204,9 +211,18 @@ impl World {
                 }
                 self.tell(|engine, now| engine.handle_input(Input::RequestSent { stream }, now));
             }
-            Output::Disconnect { .. } => self.session = None,
+            Output::Disconnect { .. } => drop(self.close()),
             Output::Read { .. } | Output::Notify { .. } | Output::Lookup { .. } => {}
         }
+    }
+
+    /// The stream ends, if there is one.
+    fn close(&mut self) -> Option<StreamId> {
+        let (stream, dialogue) = self.session.take()?;
+        if let Dialogue::Sotw(session) = dialogue {
+            self.before = Some(session);
+        }
+        Some(stream)
     }
 
     /// The next response of the server.
@@ -255,13 +271,25 @@ impl World {
         let expected: BTreeMap<_, _> =
             self.model.iter().map(|(name, life)| (name.clone(), life.text.clone())).collect();
         assert_eq!(held, expected, "what the server said, as long as it lives");
-        if self.session.is_none() || self.is_held {
-            return;
+        if self.session.is_some() && !self.is_held && !self.may_lack() {
+            self.check_all_there();
         }
+    }
+
+    /// Whether resources may be missing for a while although the server is there.
+    fn may_lack(&self) -> bool {
+        self.settings.behavior.heartbeats_after_expiry || self.settings.behavior.skip_known_versions
+    }
+
+    /// What the server has is held: nothing expires while it is there, or comes again.
+    fn check_all_there(&self) {
+        let held: BTreeMap<_, _> =
+            self.model.iter().map(|(name, life)| (name.clone(), life.text.clone())).collect();
+        let text = |bytes: &Bytes| wire::string_field(bytes, 2).unwrap().to_owned();
         let now = self.store.get(Full::TYPE_URL);
         let wanted = now.iter().filter(|(name, _)| self.wants_all || ["a", "b"].contains(name));
         let there: BTreeMap<_, _> =
-            wanted.map(|(name, stored)| (name.to_owned(), text(stored.bytes().clone()))).collect();
+            wanted.map(|(name, stored)| (name.to_owned(), text(stored.bytes()))).collect();
         assert_eq!(held, there, "nothing expires while the server is there");
     }
 }

@@ -16,10 +16,11 @@ use super::{
 };
 use crate::{
     config::{Bootstrap, Node, Server, Target},
-    control_plane::session::{self, Held},
+    control_plane::session::Held,
     engine::tests::{
         network::{Network, Told, Weather},
         rig::Rig,
+        seeds::family,
     },
     protocol::{Input, LookupId, Settings, ViewId},
     resolve::Addresses,
@@ -71,7 +72,7 @@ impl World {
         let bootstrap = Bootstrap::builder().node(Node::new("n"));
         let bootstrap = bootstrap.server(Server::new("127.0.0.1:1").insecure()).build().expect("it is valid");
         let settings = Settings { deletion_grace: habits.grace, ..Settings::default() };
-        let mut network = Network::new(seed, Rig::of(bootstrap, settings), session::Settings::default());
+        let mut network = Network::new(seed, Rig::of(bootstrap, settings), family().settings(seed, 0));
         network.weather = habits.weather;
         let mut mesh = Mesh::default();
         mesh.change(&mut network.store, &mut network.random, habits.rules.sound);

@@ -1,0 +1,130 @@
+//! The family of servers: which freedoms of the protocol each server of a world takes, and which rules are checked beside
+//! the invariants of the model.
+
+use super::script::Ty;
+use crate::control_plane::session::{AfterNack, Settings};
+
+/// What servers may do in a world, and what is checked of the client.
+#[derive(Debug, Clone)]
+pub(crate) struct Family {
+    freedoms: Vec<Freedom>,
+    rules: Vec<Rule>,
+}
+
+/// Something that servers may do or not; see [`Behavior`](crate::control_plane::session::Behavior).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Freedom {
+    IgnoreNamesInNack,
+    SkipKnownVersions,
+    ResendKnownVersions,
+    ResendAfterNack,
+    SilenceAfterNack,
+    ShuffleResources,
+    HeartbeatsAfterExpiry,
+}
+
+/// A rule about requests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rule {
+    /// A NACK has the names of the request before it (SotW), or changes no subscription (incremental).
+    NackNames,
+    /// Responses with rejected content that are sent again are answered at most as often as ten times in a burst, and then
+    /// once a second.
+    NackRate,
+    /// Every other response is answered as soon as a request can be written.
+    AnswerAtOnce,
+    /// A version in the first request of a type stands for resources that are held.
+    Claims,
+}
+
+impl Family {
+    /// The freedoms and rules of these names alone, with commas between them; `None` when one is not known.
+    #[cfg(test)]
+    pub(crate) fn of(names: &str) -> Option<Self> {
+        let mut family = Self { freedoms: Vec::new(), rules: Vec::new() };
+        for name in names.split(',').filter(|name| !name.is_empty()) {
+            let freedom = Freedom::ALL.iter().find(|freedom| format!("{freedom:?}") == name);
+            let rule = Rule::ALL.iter().find(|rule| format!("{rule:?}") == name);
+            family.freedoms.extend(freedom);
+            family.rules.extend(rule);
+            if freedom.is_none() && rule.is_none() {
+                return None;
+            }
+        }
+        Some(family)
+    }
+
+    /// The names of all freedoms and rules.
+    #[cfg(test)]
+    pub(crate) fn names() -> impl Iterator<Item = String> {
+        let freedoms = Freedom::ALL.iter().map(|freedom| format!("{freedom:?}"));
+        freedoms.chain(Rule::ALL.iter().map(|rule| format!("{rule:?}")))
+    }
+
+    pub(super) fn has_rule(&self, rule: Rule) -> bool {
+        self.rules.contains(&rule)
+    }
+
+    /// How a server of a world behaves. Half of the servers take no freedom.
+    pub(crate) fn settings(&self, seed: u64, server: usize) -> Settings {
+        // Not the randomness of the world, so that it stays as it is when freedoms are added.
+        let mut random = fastrand::Rng::with_seed(seed ^ ((server as u64 + 1) << 32) ^ 0x000f_a317);
+        let mut settings = Settings::default();
+        settings.full_state_types.insert(Ty::Full.url().to_owned());
+        if random.bool() {
+            return settings;
+        }
+        for freedom in Freedom::ALL {
+            // All of them are drawn, so that each is the same with and without the others.
+            if random.u32(0..3) == 0 && self.freedoms.contains(&freedom) {
+                freedom.take(&mut settings, random.u64(..));
+            } else {
+                random.u64(..);
+            }
+        }
+        settings
+    }
+}
+
+impl Default for Family {
+    /// What is drawn unless something else is asked for.
+    fn default() -> Self {
+        Self { freedoms: FREEDOMS.to_vec(), rules: RULES.to_vec() }
+    }
+}
+
+impl Freedom {
+    const ALL: [Self; 7] = [
+        Self::IgnoreNamesInNack,
+        Self::SkipKnownVersions,
+        Self::ResendKnownVersions,
+        Self::ResendAfterNack,
+        Self::SilenceAfterNack,
+        Self::ShuffleResources,
+        Self::HeartbeatsAfterExpiry,
+    ];
+
+    fn take(self, settings: &mut Settings, seed: u64) {
+        let behavior = &mut settings.behavior;
+        match self {
+            Self::IgnoreNamesInNack => behavior.ignore_names_in_nack = true,
+            Self::SkipKnownVersions => behavior.skip_known_versions = true,
+            Self::ResendKnownVersions => settings.ignore_initial_versions = true,
+            Self::ResendAfterNack => behavior.after_nack = AfterNack::SameResources,
+            Self::SilenceAfterNack => behavior.after_nack = AfterNack::Silence,
+            Self::ShuffleResources => behavior.shuffle_resources = Some(seed),
+            Self::HeartbeatsAfterExpiry => behavior.heartbeats_after_expiry = true,
+        }
+    }
+}
+
+#[cfg(test)]
+impl Rule {
+    const ALL: [Self; 4] = [Self::NackNames, Self::NackRate, Self::AnswerAtOnce, Self::Claims];
+}
+
+/// The freedoms with which all worlds pass.
+const FREEDOMS: &[Freedom] = &[Freedom::ResendKnownVersions];
+
+/// The rules to which the client keeps in all worlds.
+const RULES: &[Rule] = &[];
