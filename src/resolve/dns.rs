@@ -221,7 +221,8 @@ impl Hosts {
         let until = match result {
             Ok(addresses) => {
                 host.backoff.reset();
-                let holds = addresses.ttl.map_or(self.refresh, |ttl| bounded(ttl).clamp(self.refresh, LONGEST.max(self.refresh)));
+                let holds =
+                    addresses.ttl.map_or(self.refresh, |ttl| bounded(ttl).clamp(self.refresh, LONGEST));
                 (host.good, host.error) = (Some(addresses.ips), None);
                 since + holds
             }
