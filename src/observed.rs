@@ -108,8 +108,10 @@ pub(crate) struct ErasedMembers {
     pub(crate) complete: bool,
     /// Why all of it may be stale.
     pub(crate) warning: Option<WatchError>,
-    /// Whom errors about members name.
+    /// What errors about members name.
     pub(crate) type_url: &'static str,
+    /// The name of the collection; `*` for everything of the type.
+    pub(crate) name: Arc<str>,
     pub(crate) node: Arc<str>,
 }
 
@@ -120,6 +122,7 @@ impl ErasedMembers {
             map: imbl::OrdMap::new(),
             complete: false,
             type_url: reason.type_url(),
+            name: reason.name().into(),
             node: reason.node_id().into(),
             warning: Some(reason),
         }

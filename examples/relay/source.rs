@@ -76,7 +76,7 @@ fn members<const TYPE: usize>(all: WatchAll<Raw<TYPE>>) -> BoxStream<'static, Ne
             async move { whole.wait_for(|members| members.is_complete() && members.is_empty()).await },
         );
     let nothing = nothing.filter_map(|seen| ready(seen.map(|_| News::Complete)));
-    let changes = all.changes().flat_map(|change| {
+    let changes = all.changes().filter(|change| ready(!change.of_collection)).flat_map(|change| {
         let news = News::Resource { name: change.name, state: State::from(&*change.observed) };
         stream::iter([Some(news), change.complete.then_some(News::Complete)].into_iter().flatten())
     });

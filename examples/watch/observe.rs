@@ -2,14 +2,11 @@
 
 use std::future::ready;
 
-use futures_util::{
-    StreamExt,
-    stream::{self, BoxStream},
-};
+use futures_util::{StreamExt, stream::BoxStream};
 use serde::Serialize;
 use xdskit::{
     Client, Resource,
-    client::WatchAll,
+    client::MemberChange,
     resource::{
         Cluster, ClusterLoadAssignment, Listener, RouteConfiguration, Runtime, ScopedRouteConfiguration,
         Secret, VirtualHost,
@@ -41,32 +38,17 @@ fn observe_type<T: Resource + Serialize>(
     printer: Printer,
 ) -> BoxStream<'static, String> {
     if target.is_many() {
-        let all = client.watch_all::<T>(&*target.name);
-        let trouble = trouble(all.clone(), target.clone(), printer);
-        let target = target.clone();
-        let members = all.changes();
-        let members =
-            members.filter_map(move |one| ready(printer.observed(&target, &one.name, &one.observed)));
-        stream::select(members, trouble).boxed()
+        let (target, target_of) = (target.clone(), target.clone());
+        let members = client.watch_all::<T>(&*target.name).changes();
+        // What is known of the collection as a whole has the name that was asked for.
+        let name = move |change: &MemberChange<T>| match change.of_collection {
+            true => target.name.to_string(),
+            false => change.name.to_string(),
+        };
+        members.filter_map(move |one| ready(printer.observed(&target_of, &name(&one), &one.observed))).boxed()
     } else {
         let target = target.clone();
         let seen = client.watch::<T>(&target.name);
         seen.filter_map(move |seen| ready(printer.observed(&target, &target.name, &seen))).boxed()
     }
-}
-
-/// A wildcard or a collection that has no members, for a reason. Where there are members, each shows its own trouble.
-fn trouble<T: Resource>(
-    all: WatchAll<T>,
-    target: Target,
-    printer: Printer,
-) -> impl stream::Stream<Item = String> + Send + 'static {
-    let mut told = None;
-    all.filter_map(move |members| {
-        let warning = members.warning().filter(|_| members.is_empty()).cloned();
-        let news = warning.as_ref().filter(|_| warning != told);
-        let line = news.map(|error| printer.absent(&target, &target.name, error));
-        told = warning;
-        ready(line)
-    })
 }

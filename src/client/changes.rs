@@ -19,7 +19,8 @@ use crate::{
 /// The members of a wildcard one by one: first all that there are, then each one that changes.
 ///
 /// Made by [`WatchAll::changes`]. It compares the latest state with what this watcher was given last, so a slow watcher
-/// skips what came between: what came and went meanwhile is not told.
+/// skips what came between: what came and went meanwhile is not given. Where there are no members, the reason is given as a
+/// change [of the collection](MemberChange::of_collection): the server is away, does not answer, or has none.
 ///
 /// ```no_run
 /// # use xdskit::{Client, Names, Observed, Resource};
@@ -46,10 +47,13 @@ pub struct Changes<T: Resource> {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct MemberChange<T> {
-    /// The member's name.
+    /// The member's name; that of the collection, `*` for everything, where the change is about that.
     pub name: Arc<str>,
     /// What is known of it now: absent with `NOT_FOUND` when the server has it no longer.
     pub observed: Arc<Observed<T>>,
+    /// Whether it is about the collection as a whole, of which nothing is known but why it has no members: see
+    /// [`Members::absence`].
+    pub of_collection: bool,
     /// Whether this is the last change of a state in which the server has sent all it has.
     pub complete: bool,
 }
@@ -86,6 +90,11 @@ impl<T: Resource> Stream for Changes<T> {
             };
             let older = self.members.replace(newer.clone());
             self.pending = differences(older.as_deref(), &newer);
+            let had_members = older.as_deref().is_some_and(|members| !members.is_empty());
+            let reason = newer.absence().filter(|reason| !had_members || !reason.is_not_found());
+            if reason.is_some() && reason != older.and_then(|members| members.absence()) {
+                self.pending.extend(reason.map(|reason| of_collection(&newer, reason)));
+            }
         }
     }
 }
@@ -103,13 +112,19 @@ fn differences<T: Resource>(older: Option<&Members<T>>, newer: &Members<T>) -> V
                 }
                 DiffItem::Remove(name, _) => (name, Arc::new(removed(name, newer))),
             };
-            MemberChange { name: name.clone(), observed, complete: false }
+            MemberChange { name: name.clone(), observed, of_collection: false, complete: false }
         })
         .collect();
     if let Some(last) = changes.back_mut() {
         last.complete = newer.complete;
     }
     changes
+}
+
+fn of_collection<T: Resource>(members: &Members<T>, reason: WatchError) -> MemberChange<T> {
+    let observed = Arc::new(Observed::Absent { reason });
+    let ErasedMembers { name, complete, .. } = members.erased();
+    MemberChange { name: name.clone(), observed, of_collection: true, complete: *complete }
 }
 
 fn removed<T>(name: &Arc<str>, members: &ErasedMembers) -> Observed<T> {

@@ -15,7 +15,7 @@ use super::{
     watcher::Watcher,
 };
 use crate::{
-    error::WatchError,
+    error::{Blame, Code, Subject, WatchError},
     observed::{ErasedMembers, Observed},
     resource::{Erased, Resource},
 };
@@ -95,7 +95,8 @@ impl<T: Resource> WatchAll<T> {
         self.watcher.wait_for(condition).await
     }
 
-    /// Gives the members one by one: first all that there are, then each one that changes.
+    /// Gives the members one by one: first all that there are, then each one that changes. While there are none the reason is
+    /// given in their place, under the name of the collection.
     pub fn changes(self) -> Changes<T> {
         Changes::new(self)
     }
@@ -146,6 +147,18 @@ impl<T: Resource> Members<T> {
     /// Why the members may be stale, all together. Those of single members are theirs.
     pub fn warning(&self) -> Option<&WatchError> {
         self.inner.warning.as_ref()
+    }
+
+    /// Why there are no members: the [`warning`](Self::warning), or `NOT_FOUND` where the server has answered and has none.
+    /// `None` where there are members, and while nothing is known.
+    pub fn absence(&self) -> Option<WatchError> {
+        let ErasedMembers { map, complete, warning, type_url, name, node } = &*self.inner;
+        if !map.is_empty() {
+            return None;
+        }
+        let about = || Subject { type_url, name: name.clone(), node: node.clone() };
+        let none = || WatchError::new(Code::NotFound, Blame::Peer, about(), "the management server has none");
+        warning.clone().or_else(|| complete.then(none))
     }
 
     pub(super) fn erased(&self) -> &ErasedMembers {

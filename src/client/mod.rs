@@ -160,6 +160,27 @@ impl Client {
         on_change::call(&self.runtime, self.watch(name), callback)
     }
 
+    /// Calls back with all members of a wildcard or a collection, now if something is known of it, and whenever that changes,
+    /// until the guard is dropped. What [`on_change`](Self::on_change) says of the calls goes for these, too.
+    ///
+    /// ```no_run
+    /// # use xdskit::{Client, Names, Resource};
+    /// # fn example<Cluster: Resource>(client: Client) {
+    /// let guard = client.on_change_all::<Cluster, _>(Names::All, |members| match members.absence() {
+    ///     Some(reason) => println!("no clusters: {reason}"),
+    ///     None => println!("{} clusters", members.len()),
+    /// });
+    /// # drop(guard);
+    /// # }
+    /// ```
+    pub fn on_change_all<T, F>(&self, names: impl Into<Names>, callback: F) -> ChangeGuard
+    where
+        T: Resource,
+        F: FnMut(&Arc<Members<T>>) + Send + 'static,
+    {
+        on_change::call(&self.runtime, self.watch_all(names), callback)
+    }
+
     /// Ends the client and waits until its streams are given up. All of its watches end, also those that are started
     /// later.
     ///

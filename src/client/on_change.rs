@@ -1,19 +1,19 @@
 use std::{
     fmt,
+    future::poll_fn,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
 
+use futures_core::Stream;
 use tokio::{runtime::Handle, task::AbortHandle};
-
-use super::watch::Watch;
-use crate::{observed::Observed, resource::Resource};
 
 /// Keeps a callback registered; dropping it ends that.
 ///
-/// Made by [`Client::on_change`](super::Client::on_change). After it is dropped no further call begins; one that is
+/// Made by [`Client::on_change`](super::Client::on_change) and [`Client::on_change_all`](super::Client::on_change_all). After it is dropped no further call begins; one that is
 /// under way runs to its end. The callback itself is dropped by the runtime, soon after.
 #[must_use = "dropping the guard ends the calls"]
 pub struct ChangeGuard {
@@ -22,15 +22,16 @@ pub struct ChangeGuard {
 }
 
 /// Calls back, in a task of its own, for each state that a watch gives.
-pub(super) fn call<T, F>(runtime: &Handle, mut watch: Watch<T>, mut callback: F) -> ChangeGuard
+pub(super) fn call<S, F>(runtime: &Handle, mut watch: S, mut callback: F) -> ChangeGuard
 where
-    T: Resource,
-    F: FnMut(&Arc<Observed<T>>) + Send + 'static,
+    S: Stream + Unpin + Send + 'static,
+    S::Item: Send,
+    F: FnMut(&S::Item) + Send + 'static,
 {
     let dropped = Arc::new(AtomicBool::new(false));
     let is_dropped = dropped.clone();
     let task = runtime.spawn(async move {
-        while let Some(seen) = watch.next().await {
+        while let Some(seen) = poll_fn(|cx| Pin::new(&mut watch).poll_next(cx)).await {
             if is_dropped.load(Ordering::Acquire) {
                 return;
             }

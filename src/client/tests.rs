@@ -254,6 +254,7 @@ fn present(text: &'static str) -> Erased {
 
 fn members() -> ErasedMembers {
     ErasedMembers {
+        name: "*".into(),
         map: imbl::OrdMap::new(),
         complete: false,
         warning: None,

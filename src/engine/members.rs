@@ -311,7 +311,7 @@ impl Engine {
                 Which::All => "*".into(),
                 Which::Glob(name) | Which::List(name) => name.clone(),
             };
-            let about = Subject { type_url, name, node: self.node_id.clone() };
+            let about = Subject { type_url, name: name.clone(), node: self.node_id.clone() };
             let own = glob.and_then(Entry::setback).map(|setback| setback.error.clone());
             // A list may be watched through others, whose trouble is told with it. A server that is in trouble cannot be silent.
             let trouble = trouble.filter(|_| !matches!(which, Which::List(_)));
@@ -322,6 +322,7 @@ impl Engine {
                 complete: collection.complete,
                 warning: own.or_else(|| trouble.map(|trouble| trouble.about(about))),
                 type_url,
+                name,
                 node: self.node_id.clone(),
             });
             for view in glob.map_or(&*collection.views, |glob| &glob.views) {

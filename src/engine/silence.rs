@@ -53,7 +53,7 @@ impl Engine {
 
     fn on_refused(&mut self, id: EntryId, failure: &Failure, now: Instant) {
         let Some(entry) = self.table.get(id) else { return };
-        let error = failure.about(self.subject(entry));
+        let error = WatchError::new(failure.code(), Blame::Peer, self.subject(entry), failure.message());
         let update = Update { version: Version::default(), at: now };
         self.tell(id, |entry| entry.on_server_error(error, None, update));
     }

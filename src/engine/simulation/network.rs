@@ -228,7 +228,7 @@ impl Network {
             Mood::Flapping | Mood::Fine | Mood::Hanging | Mood::Silent | Mood::Mute(_) | Mood::Slow => {}
             Mood::HalfOpen => self.end_later(KEEPALIVE, stream, DisconnectKind::Failed(Code::Unavailable)),
         }
-        self.peers[id].on_connected(stream);
+        self.peers[id].on_connected(stream, self.now);
         if self.peers[id].mood == Mood::Flapping {
             self.flap(id);
         }
@@ -327,6 +327,7 @@ impl Network {
                     let peer = &mut self.peers[self.ids[&stream.server]];
                     assert!(peer.is_current(stream), "{stream} is over");
                     trace!(at = ?self.now - self.began, %stream, "given up");
+                    peer.failing |= peer.open.as_ref().is_some_and(|open| open.is_unread_since(self.now));
                     peer.close();
                     self.end_later(DELAY, stream, DisconnectKind::Closed);
                 }

@@ -1,6 +1,10 @@
 //! A management server in a simulated world: the real one's session, and what is wrong with it.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use super::{
     dialogue::{Dialogue, Due},
@@ -54,6 +58,8 @@ pub(super) struct Open {
     last: Option<Said>,
     /// Nothing goes through any more.
     pub(super) deaf: bool,
+    /// The client has read nothing of the connection: since when.
+    pub(super) unread_since: Option<Instant>,
     /// A response came.
     pub(super) answered: bool,
     /// Something was said that only a new stream puts right.
@@ -136,7 +142,7 @@ impl Peer {
         }
     }
 
-    pub(super) fn on_connected(&mut self, stream: StreamId) {
+    pub(super) fn on_connected(&mut self, stream: StreamId, now: Instant) {
         self.attempt = None;
         let talk = Talk::new(self.is_delta(), self.settings.clone(), self.before.as_ref());
         self.open = Some(Open {
@@ -147,6 +153,7 @@ impl Peer {
             credit: 0,
             last: None,
             deaf: self.mood == Mood::HalfOpen,
+            unread_since: (self.mood == Mood::HalfOpen).then_some(now),
             answered: false,
             lied: false,
         });
@@ -232,6 +239,11 @@ impl Peer {
 }
 
 impl Open {
+    /// Whether the client has read nothing for the does-not-exist time, and may give up the connection for that.
+    pub(super) fn is_unread_since(&self, now: Instant) -> bool {
+        self.unread_since.is_some_and(|since| since + Duration::from_secs(15) <= now)
+    }
+
     fn say(&mut self, response: &Response, due: Due) {
         let said = Said { bytes: response.encode(), due };
         self.last = Some(said.clone());

@@ -178,6 +178,7 @@ pub(super) fn members(
         (Arc::from(message.name), Member(member))
     };
     Arc::new(ErasedMembers {
+        name: "*".into(),
         map: scopes.iter().map(member).collect(),
         complete,
         warning,
