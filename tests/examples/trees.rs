@@ -80,13 +80,13 @@ async fn what_a_server_sends_controls_no_terminal() {
     server.control_plane.update(|tx| {
         tx.set(listener("shop").rds(odd("routes")));
         let routes = [
-            route::path(&odd("/cart")).cluster(odd("web")),
-            route::prefix("/").header("x-probe", &odd("yes")).cluster("web"),
+            route::path(odd("/cart")).cluster(odd("web")),
+            route::prefix("/").header("x-probe", odd("yes")).cluster("web"),
         ];
         tx.set(route_config(odd("routes")).virtual_host(["shop"], routes));
         tx.set(cluster(odd("web")).eds_service(odd("service")));
         tx.set(
-            endpoints(odd("service")).locality(&odd("eu"), "", ["10.0.0.1:80"]).drop_percent(&odd("load"), 7),
+            endpoints(odd("service")).locality(&odd("eu"), "", ["10.0.0.1:80"]).drop_percent(odd("load"), 7),
         );
         tx.set_error(type_url::CLUSTER, "web", 7, &odd("refused"));
     });
