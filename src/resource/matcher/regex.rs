@@ -168,7 +168,8 @@ thread_local! {
 /// In bytes, of a compiled regex.
 const REGEX_SIZE_LIMIT: usize = 1 << 20;
 
-/// In bytes, of all compiled regexes of a resource. A simple pattern, such as `/api/v[0-9]+/.*`, takes 2 KiB to 4 KiB of it.
+/// In bytes, of all compiled regexes of a resource. A simple pattern, such as `/api/v[0-9]+/.*`, takes 4 KiB of it
+/// at most.
 pub(in crate::resource) const REGEX_BUDGET: usize = 16 << 20;
 
 /// The first limit that a pattern is tried with, in bytes.

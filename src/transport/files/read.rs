@@ -73,7 +73,8 @@ fn refused(why: String) -> Disconnect {
     Disconnect::new(DisconnectKind::Unreachable, why)
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::{
         os::unix::fs::symlink,
