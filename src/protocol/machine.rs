@@ -21,13 +21,14 @@ use super::{
     settings::Settings,
     stream::{End, Left, Stream},
     timers::Waiting,
-    variant::{Answer, Head, Written},
+    variant::{Answer, Written},
 };
 use crate::{config::ConfigSource, escape::Escaped};
 
 mod polled;
 mod silence;
 mod wanted;
+mod writing;
 
 use polled::LastPoll;
 
@@ -296,21 +297,6 @@ impl Machine {
         self.events.pop_front()
     }
 
-    fn next_write(&self) -> Option<(Instant, Timer)> {
-        let types = self.types.iter().enumerate();
-        let due = types.filter_map(|(index, channel)| self.due(TypeId(index as u16), channel.as_ref()?));
-        due.min().map(|at| (at, Timer::Write))
-    }
-
-    /// When there is something to write of a type that may be written.
-    fn due(&self, ty: TypeId, channel: &Channel) -> Option<Instant> {
-        let due = channel.due()?;
-        match channel.variant.is_requested() {
-            true => Some(due),
-            false => Some(self.quarantine.begins_at(ty, due)?.max(due)),
-        }
-    }
-
     fn on_connected(&mut self, now: Instant) {
         info!(server = %self.contact.source(), "connected");
         self.stream.on_connected(now);
@@ -418,6 +404,7 @@ impl Machine {
             let ty = TypeId(index as u16);
             let Some(channel) = self.channel(ty) else { continue };
             channel.all_until = None;
+            channel.rejections.on_stream_closed();
             let leaving = channel.variant.on_stream_closed(&mut channel.interest);
             let wildcard_leaving = channel.interest.wildcard_leaving;
             for (_, sub) in channel.interest.iter_mut() {
@@ -452,47 +439,6 @@ impl Machine {
             open.idle_since = open.idle_since.or(idle.then_some(now)).filter(|_| !wanted);
         }
         self.waiting.settle(|wait| is_awaited(&self.types, wait));
-    }
-
-    /// Hands out the next request that is due; answers go before changes of subscription (B0.18).
-    fn write(&mut self, now: Instant) {
-        let stream = self.stream.id();
-        while self.stream.as_open().is_some_and(|open| open.pending.is_none()) {
-            let Some(index) = self.next_type(now) else { return };
-            let (Some(open), Some(channel)) = (self.stream.open(), self.types[index].as_mut()) else {
-                return;
-            };
-            let node = (!open.node_sent).then_some(&self.node);
-            let ty = TypeId(index as u16);
-            let (was_requested, sent_all) = (channel.variant.is_requested(), channel.interest.sends_all);
-            let (message, mut written) = channel.variant.write(&mut channel.interest, Head { ty, node }, now);
-            written.asks_all = channel.interest.sends_all && !sent_all;
-            let wildcard_left = written.wildcard_left;
-            match message {
-                Some(message) => {
-                    if !was_requested {
-                        self.quarantine.on_requested(ty, now);
-                    }
-                    let type_url = channel.type_url;
-                    trace!(server = %self.contact.source(), type_url, bytes = message.len(), "request");
-                    // Each question of a poll stands for itself.
-                    open.node_sent = !self.contact.is_polled();
-                    open.pending = Some(written);
-                    self.outputs.push_back(Output::Send { stream, message });
-                }
-                None => self.on_written(written, now),
-            }
-            if wildcard_left {
-                self.release_all(ty);
-            }
-        }
-    }
-
-    /// The type to write for next, if something is due.
-    fn next_type(&self, now: Instant) -> Option<usize> {
-        let types = self.types.iter().enumerate().filter_map(|(index, c)| Some((index, c.as_ref()?)));
-        let ready = types.filter(|(i, c)| self.due(TypeId(*i as u16), c).is_some_and(|at| at <= now));
-        ready.min_by_key(|(_, c)| !c.variant.is_answer_due(now)).map(|(index, _)| index)
     }
 
     fn is_wanted(&self) -> bool {

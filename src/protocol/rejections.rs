@@ -86,6 +86,11 @@ impl Rejections {
         self.recent.iter_mut().for_each(|rejected| rejected.is_followed = true);
     }
 
+    /// The stream ended. What the server sends on the next one answers no NACK.
+    pub(crate) fn on_stream_closed(&mut self) {
+        self.recent.clear();
+    }
+
     /// Whether the newest response that was not a heartbeat had this version and was rejected.
     pub(crate) fn is_newest(&self, version: &Version) -> bool {
         self.newest.as_ref() == Some(version)

@@ -101,6 +101,16 @@ impl Sotw {
         !self.has_dropped && (self.covers_all || !interest.wildcard) && named.all(is_held)
     }
 
+    /// The first request of the stream is about to be written.
+    fn begin(&mut self, interest: &Interest) {
+        if !self.is_version_held(interest) {
+            self.forget_version();
+        }
+        self.has_dropped = false;
+        // No response can cross a first request.
+        self.on_stream.accepted_since_all = usize::from(interest.wildcard);
+    }
+
     /// A NACK has the names of the last request: some servers read none from it (istiod, Consul), so that what is new there
     /// would be lost.
     fn write_nack(&mut self, node: Option<&Bytes>, now: Instant) -> Option<Bytes> {
@@ -258,13 +268,7 @@ impl Variant for Sotw {
 
     /// Rules B1.5, B1.6.
     fn on_stream_opened(&mut self, interest: &mut Interest, now: Instant) {
-        if !self.is_version_held(interest) {
-            self.forget_version();
-        }
-        self.has_dropped = false;
-        // What is asked for first is not crossed by anything.
-        let accepted_since_all = usize::from(interest.wildcard);
-        self.on_stream = OnStream { accepted_since_all, ..OnStream::default() };
+        self.on_stream = OnStream::default();
         self.pace.reset();
         self.fresh = interest.iter().filter(|(_, sub)| sub.named).map(|(id, _)| id).collect();
         if !interest.is_empty() {
@@ -346,6 +350,9 @@ impl Variant for Sotw {
     /// since every new name in an answer would call for a response, and that for an answer.
     fn write(&mut self, interest: &mut Interest, head: Head<'_>, now: Instant) -> (Option<Bytes>, Written) {
         let mut written = Written::nothing(head.ty);
+        if !self.on_stream.requested {
+            self.begin(interest);
+        }
         let next = self.on_stream.answers.front();
         if next.is_some_and(|(_, answer)| answer.error.is_some()) {
             return (self.write_nack(head.node, now), written);

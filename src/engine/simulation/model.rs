@@ -349,5 +349,6 @@ impl Model {
 
 /// Whether a warning of a wildcard says that it was not answered, on a stream that is a good one otherwise.
 fn is_silence(warning: &WatchError) -> bool {
-    warning.reason().contains("did not answer the wildcard") || warning.reason().contains("does the server support it")
+    warning.reason().contains("did not answer the wildcard")
+        || warning.reason().contains("does the server support it")
 }

@@ -93,7 +93,8 @@ fn a_message_over_the_limit_is_told_by_its_limit_and_setting_also_after_a_respon
 fn too_many_pings_double_the_interval_and_are_no_error() {
     let mut rig = Rig::new();
     rig.watch::<Full>("a");
-    let keepalive = |rig: &Rig| rig.engine.servers[crate::protocol::ServerId(0)].machine.stream().keepalive().as_secs();
+    let keepalive =
+        |rig: &Rig| rig.engine.servers[crate::protocol::ServerId(0)].machine.stream().keepalive().as_secs();
     for (attempt, seconds) in [(1, 60), (2, 120), (3, 240), (4, 300), (5, 300)] {
         rig.connect(attempt);
         assert_eq!(rig.disconnect(attempt, DisconnectKind::TooManyPings), NONE);

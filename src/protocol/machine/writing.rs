@@ -1,0 +1,66 @@
+//! What is written, and when: one request at a time, answers before changes of subscription.
+
+use std::time::Instant;
+
+use tracing::trace;
+
+use super::Machine;
+use crate::protocol::{channel::Channel, event::Timer, id::TypeId, output::Output, variant::Head};
+
+impl Machine {
+    pub(super) fn next_write(&self) -> Option<(Instant, Timer)> {
+        let types = self.types.iter().enumerate();
+        let due = types.filter_map(|(index, channel)| self.due(TypeId(index as u16), channel.as_ref()?));
+        due.min().map(|at| (at, Timer::Write))
+    }
+
+    /// When there is something to write of a type that may be written.
+    fn due(&self, ty: TypeId, channel: &Channel) -> Option<Instant> {
+        let due = channel.due()?;
+        match channel.variant.is_requested() {
+            true => Some(due),
+            false => Some(self.quarantine.begins_at(ty, due)?.max(due)),
+        }
+    }
+
+    /// Hands out the next request that is due; answers go before changes of subscription (B0.18).
+    pub(super) fn write(&mut self, now: Instant) {
+        let stream = self.stream.id();
+        while self.stream.as_open().is_some_and(|open| open.pending.is_none()) {
+            let Some(index) = self.next_type(now) else { return };
+            let (Some(open), Some(channel)) = (self.stream.open(), self.types[index].as_mut()) else {
+                return;
+            };
+            let node = (!open.node_sent).then_some(&self.node);
+            let ty = TypeId(index as u16);
+            let (was_requested, sent_all) = (channel.variant.is_requested(), channel.interest.sends_all);
+            let (message, mut written) = channel.variant.write(&mut channel.interest, Head { ty, node }, now);
+            written.asks_all = channel.interest.sends_all && !sent_all;
+            let wildcard_left = written.wildcard_left;
+            match message {
+                Some(message) => {
+                    if !was_requested {
+                        self.quarantine.on_requested(ty, now);
+                    }
+                    let type_url = channel.type_url;
+                    trace!(server = %self.contact.source(), type_url, bytes = message.len(), "request");
+                    // Each question of a poll stands for itself.
+                    open.node_sent = !self.contact.is_polled();
+                    open.pending = Some(written);
+                    self.outputs.push_back(Output::Send { stream, message });
+                }
+                None => self.on_written(written, now),
+            }
+            if wildcard_left {
+                self.release_all(ty);
+            }
+        }
+    }
+
+    /// The type to write for next, if something is due.
+    fn next_type(&self, now: Instant) -> Option<usize> {
+        let types = self.types.iter().enumerate().filter_map(|(index, c)| Some((index, c.as_ref()?)));
+        let ready = types.filter(|(i, c)| self.due(TypeId(*i as u16), c).is_some_and(|at| at <= now));
+        ready.min_by_key(|(_, c)| !c.variant.is_answer_due(now)).map(|(index, _)| index)
+    }
+}
