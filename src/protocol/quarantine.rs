@@ -97,7 +97,9 @@ impl Quarantine {
         let last = requested.last().filter(|(_, at)| is_error && now <= *at + SOON);
         let Some((last, _)) = last.copied() else {
             // What was tried again did no harm.
-            requested.iter().for_each(|(ty, _)| drop(self.held_back.remove(ty)));
+            for (ty, _) in &requested {
+                self.held_back.remove(ty);
+            }
             (self.ends, self.suspect) = (0, None);
             return Ended::Usual;
         };

@@ -68,7 +68,10 @@ async fn a_server_accepts_and_says_nothing() {
     let addr = scripted(|mut io| async move { drop(io.read_to_end(&mut Vec::new()).await) }).await;
     says(
         &Client::insecure(addr),
-        &["did not send it in time, nor anything else; is it frozen, or does it not know this node?"],
+        &[
+            "cannot connect to xDS server",
+            "it accepted the connection and has sent nothing, as a frozen server does",
+        ],
     )
     .await;
 }
