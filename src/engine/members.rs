@@ -182,6 +182,11 @@ impl Engine {
             self.ask_all_at((group, ty), server, now);
             self.settle(server, now);
         }
+        let active = self.groups.get(group).active();
+        if self.peer(active).machine.interest(ty).is_some_and(|interest| interest.told_all) {
+            // It was not told yet that the last watch had ended, unlike another server of the group.
+            self.collections.complete(&key);
+        }
         self.fall_back(group, now);
         self.judge(group);
         let failed = self.groups.get(group).trouble.is_some();

@@ -413,8 +413,10 @@ impl Engine {
         let server = job.server();
         let Some(interest) = self.peer(server).machine.interest(job.ty) else { return };
         let told_before = interest.told_all && job.envelope.is_delta();
-        interest.told_all = interest.wildcard && interest.sends_all && (told_before || job.tells_all());
-        let (told_all, undecided) = (interest.told_all, interest.wildcard && interest.sends_all);
+        // Also while the end of the wildcard is not written: it may be wanted again before.
+        interest.told_all = interest.takes_all() && interest.sends_all && (told_before || job.tells_all());
+        let undecided = interest.wildcard && interest.sends_all;
+        let told_all = undecided && interest.told_all;
         self.collections_answered(server, job.ty);
         if told_all {
             self.complete_all(server, job.ty);

@@ -231,9 +231,7 @@ impl Variant for Delta {
     }
 
     fn on_wildcard(&mut self, interest: &mut Interest, now: Instant) {
-        interest.wildcard = true;
-        interest.wildcard_leaving = false;
-        interest.told_all = false;
+        interest.want_all();
         self.pace.on_change(now);
     }
 

@@ -240,6 +240,12 @@ impl Interest {
         }
     }
 
+    /// Everything is wanted. What the server has told of it counts if it does not know yet that it was not wanted for a while.
+    pub(crate) fn want_all(&mut self) {
+        self.told_all &= mem::take(&mut self.wildcard_leaving);
+        self.wildcard = true;
+    }
+
     /// The server is asked for everything as well: what it still owes of before is not because of that.
     pub(crate) fn on_wildcard_asked(&mut self) {
         for (_, sub) in self.iter_mut() {

@@ -133,9 +133,7 @@ impl Variant for Poll {
     }
 
     fn on_wildcard(&mut self, interest: &mut Interest, now: Instant) {
-        interest.wildcard = true;
-        interest.wildcard_leaving = false;
-        interest.told_all = false;
+        interest.want_all();
         self.version_names = None;
         self.on_change(now);
     }

@@ -248,9 +248,7 @@ impl Variant for Sotw {
             self.on_stream.let_go.on_wildcard_wanted();
         }
         self.on_stream.accepted_since_all = 0;
-        interest.wildcard = true;
-        interest.wildcard_leaving = false;
-        interest.told_all = false;
+        interest.want_all();
         self.pace.on_change(now);
     }
 

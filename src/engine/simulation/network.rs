@@ -265,7 +265,7 @@ impl Network {
         self.serve(id);
     }
 
-    fn on_delivered(&mut self, stream: StreamId, Said { bytes, due }: Said) {
+    fn on_delivered(&mut self, stream: StreamId, Said { bytes, due, .. }: Said) {
         let id = self.ids[&stream.server];
         let at = self.at();
         let peer = &mut self.peers[id];
@@ -288,15 +288,18 @@ impl Network {
         let slow = self.peers[peer].mood == Mood::Slow;
         let Some(open) = &mut self.peers[peer].open else { return };
         let stream = open.stream;
+        open.unread.iter_mut().for_each(|said| said.at = said.at.or(Some(self.now)));
         let mut under_way = Vec::new();
         while open.credit > 0 && !open.deaf {
             let Some(said) = open.unread.pop_front() else { break };
             open.credit -= 1;
-            under_way.push(Happening::Delivered(stream, said));
+            under_way.push(said);
         }
-        for happening in under_way {
-            let delay = self.up_to(if slow { SLOW } else { DELAY });
-            self.later(delay, happening);
+        for said in under_way {
+            // It was under way already while the client did not read.
+            let age = said.at.map_or(Duration::ZERO, |at| self.now - at);
+            let delay = self.up_to(if slow { SLOW } else { DELAY }).saturating_sub(age);
+            self.later(delay, Happening::Delivered(stream, said));
         }
     }
 
@@ -415,9 +418,9 @@ impl Network {
 const DELAY: Duration = Duration::from_millis(30);
 /// How late a server may be to read.
 const LATE: Duration = Duration::from_secs(5);
-/// How long what a slow server says is under way: less than the time for which absence proves nothing of a name that was
-/// let go and asked for again.
-const SLOW: Duration = Duration::from_secs(12);
+/// How long what a slow server says is under way at most: with the latest request, less than the time for which absence proves
+/// nothing of a name that was let go and asked for again.
+const SLOW: Duration = Duration::from_secs(9);
 /// The longest life of a stream that flaps.
 const FLAPPING: Duration = Duration::from_secs(3);
 /// When it is given up to connect.

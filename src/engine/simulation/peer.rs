@@ -71,6 +71,8 @@ pub(super) struct Open {
 pub(super) struct Said {
     pub(super) bytes: Vec<u8>,
     pub(super) due: Due,
+    /// When it was sent, if it was.
+    pub(super) at: Option<Instant>,
 }
 
 impl Peer {
@@ -185,12 +187,12 @@ impl Peer {
         match lie {
             Lie::Garbage => {
                 let bytes = vec![0x0f; random.usize(1..50)];
-                open.unread.push_back(Said { bytes, due: Due::Either });
+                open.unread.push_back(Said { bytes, due: Due::Either, at: None });
             }
             Lie::Stranger => {
                 let type_url = "type.googleapis.com/a.Stranger".into();
                 let response = open.talk.response((type_url, nonce), vec![], vec![]);
-                open.unread.push_back(Said { bytes: response.encode(), due: Due::Either });
+                open.unread.push_back(Said { bytes: response.encode(), due: Due::Either, at: None });
             }
             Lie::Repeat => {
                 open.unread.extend(open.last.clone());
@@ -245,7 +247,7 @@ impl Open {
     }
 
     fn say(&mut self, response: &Response, due: Due) {
-        let said = Said { bytes: response.encode(), due };
+        let said = Said { bytes: response.encode(), due, at: None };
         self.last = Some(said.clone());
         self.unread.push_back(said);
     }

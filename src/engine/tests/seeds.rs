@@ -1,13 +1,19 @@
 //! Simulations are run with many seeds; a failing one says how to repeat it, and the repetition tells what happens.
 
-use std::env;
+use std::{
+    env,
+    ops::Range,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
 
 use tracing_subscriber::EnvFilter;
 
 use crate::engine::simulation::Family;
 
-/// Runs a test with each of many seeds: `XDSKIT_SIMULATION_SEEDS=100000` of them, or only `XDSKIT_SIMULATION_SEED=17`, of
-/// which it then logs all that `RUST_LOG=xdskit=trace` asks for. Says how many there were.
+/// Runs a test with each of many seeds: `XDSKIT_SIMULATION_SEEDS=100000` of them, or a range such as `5000..10000`, or only
+/// `XDSKIT_SIMULATION_SEED=17`, of which it then logs all that `RUST_LOG=xdskit=trace` asks for. Returns how many there were.
+///
+/// The first failure ends the test, unless the number of seeds is given: then all of them run, and those that fail are listed.
 pub(super) fn with_seeds(test: &'static str, run: impl FnMut(u64)) -> u64 {
     with_many_seeds(test, 2_000, run)
 }
@@ -34,9 +40,25 @@ pub(super) fn with_many_seeds(test: &'static str, usual: u64, mut run: impl FnMu
         run(seed);
         return 1;
     }
-    let seeds = variable("XDSKIT_SIMULATION_SEEDS").unwrap_or(usual);
-    (0..seeds).for_each(|seed| run_with(test, seed, &mut run));
-    seeds
+    let Some(seeds) = range() else {
+        (0..usual).for_each(|seed| run_with(test, seed, &mut run));
+        return usual;
+    };
+    let fails = |seed: &u64| catch_unwind(AssertUnwindSafe(|| run_with(test, *seed, &mut run))).is_err();
+    let failed: Vec<_> = seeds.clone().filter(fails).collect();
+    assert!(failed.is_empty(), "{} seeds of {test} fail: {failed:?}", failed.len());
+    seeds.end - seeds.start
+}
+
+/// The seeds that are asked for.
+fn range() -> Option<Range<u64>> {
+    let text = env::var("XDSKIT_SIMULATION_SEEDS").ok()?;
+    let (start, end) = text.split_once("..").unwrap_or(("0", &text));
+    let number = |text: &str| {
+        text.parse()
+            .unwrap_or_else(|_| panic!("XDSKIT_SIMULATION_SEEDS={text} is neither a number nor a range"))
+    };
+    Some(number(start)..number(end))
 }
 
 fn run_with(test: &'static str, seed: u64, run: &mut impl FnMut(u64)) {
