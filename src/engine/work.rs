@@ -381,6 +381,7 @@ impl Engine {
             // That the trouble is over is seen by its being sent again, so the next stream asks for that.
             sub.version = Version::default();
             let id = sub.entry;
+            peer.machine.on_dropped(job.ty);
             self.forget_member_versions(id, job.server());
             let Some(entry) = self.table.get(id).filter(|entry| self.active_for(entry) == job.server())
             else {

@@ -62,8 +62,16 @@ struct OnStream {
     busy: usize,
     /// The last request was full, and there is more to say.
     more: Option<Instant>,
-    /// Something is unconfirmed: when the server last said something.
-    heard: Option<Instant>,
+    /// Something is unconfirmed.
+    quiet: Option<Quiet>,
+}
+
+/// What is unconfirmed is decided when the server has been quiet for a while, or has sent other things for too long.
+#[derive(Debug, Clone, Copy)]
+struct Quiet {
+    since: Instant,
+    /// When the server last sent something.
+    heard: Instant,
 }
 
 impl Delta {
@@ -205,7 +213,7 @@ impl Delta {
             any |= sub.unconfirmed;
         }
         interest.aliases = aliases;
-        self.on_stream.heard = any.then_some(now);
+        self.on_stream.quiet = any.then_some(Quiet { since: now, heard: now });
     }
 }
 
@@ -264,7 +272,9 @@ impl Variant for Delta {
 
     fn on_response(&mut self, now: Instant) {
         self.on_stream.busy += 1;
-        self.on_stream.heard = self.on_stream.heard.map(|_| now);
+        if let Some(quiet) = &mut self.on_stream.quiet {
+            quiet.heard = now;
+        }
     }
 
     /// Versions are those of resources; that of a response is for people (B2.31).
@@ -333,16 +343,24 @@ impl Variant for Delta {
     /// A server that was not asked yet owes nothing; what it does not confirm is found when it is.
     fn on_unconfirmed(&mut self, now: Instant) {
         if self.on_stream.requested {
-            self.on_stream.heard = Some(now);
+            self.on_stream.quiet = Some(Quiet { since: now, heard: now });
         }
     }
 
+    fn on_undecided(&mut self, now: Instant) {
+        if self.on_stream.requested {
+            self.on_stream.quiet.get_or_insert(Quiet { since: now, heard: now }).heard = now;
+        }
+    }
+
+    /// A server that is never quiet, such as one that repeats what was rejected, has its time as well.
     fn quiet_from(&self) -> Option<Instant> {
-        self.on_stream.heard.map(|heard| heard + self.doubt)
+        let Quiet { since, heard } = self.on_stream.quiet?;
+        Some((heard + self.doubt).min(since + LONGEST_QUIET * self.doubt))
     }
 
     fn on_quiet(&mut self) {
-        self.on_stream.heard = None;
+        self.on_stream.quiet = None;
     }
 }
 
@@ -350,6 +368,9 @@ impl Variant for Delta {
 fn is_over(limit: usize, request: &BytesMut, name: &str, names: usize) -> bool {
     names > 0 && request.len() + text_len(name) > limit
 }
+
+/// How many quiet times it takes until a server that always sends something has sent all it has.
+const LONGEST_QUIET: u32 = 4;
 
 /// What is left free beside the versions.
 const ROOM_FOR_A_NAME: usize = 4 << 10;

@@ -291,7 +291,8 @@ impl Variant for Sotw {
     /// It counts from now on, also on later streams.
     fn on_accepted(&mut self, interest: &Interest, version: &Version) {
         self.version = version.clone();
-        if interest.sends_all {
+        // What comes while the end of the wildcard is not written may be kept by nobody.
+        if interest.sends_all && interest.wildcard {
             self.covers_all |= self.on_stream.accepted_since_all > 0;
             self.on_stream.accepted_since_all += 1;
         }

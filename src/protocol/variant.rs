@@ -77,6 +77,9 @@ pub(crate) trait Variant: Debug + Send {
     /// Something is open that is decided when the server has been quiet for a while.
     fn on_unconfirmed(&mut self, now: Instant);
 
+    /// The same, and a response has come since that did not decide it.
+    fn on_undecided(&mut self, _now: Instant) {}
+
     /// When the server has been silent for so long that it is not going to confirm anything from before the stream.
     fn quiet_from(&self) -> Option<Instant>;
 

@@ -212,7 +212,7 @@ impl Machine {
     /// What the server has said of a type is decided on when it has been quiet for a while.
     pub(crate) fn await_quiet(&mut self, ty: TypeId, now: Instant) {
         if let Some(channel) = self.channel(ty) {
-            channel.variant.on_unconfirmed(now);
+            channel.variant.on_undecided(now);
         }
     }
 
