@@ -116,6 +116,24 @@ impl Engine {
         1
     }
 
+    /// A heartbeat for a name that nobody asked for: under a wildcard, that of a member that has expired.
+    pub(super) fn apply_unknown_heartbeat(
+        &mut self,
+        job: &mut Job,
+        (located, now): (Located, Instant),
+    ) -> usize {
+        let (server, ty) = (job.server(), job.ty());
+        let is_wanted = self.wildcard_key(ty).is_some_and(|(group, ..)| {
+            self.groups.get(group).active() == server && job.ttl_of(&located).is_some()
+        });
+        let Some(interest) = self.peer(server).machine.interest(ty) else { return 1 };
+        if is_wanted && interest.wildcard && interest.sends_all {
+            job.outdated = true;
+            self.peer(server).machine.ask_again_on_another_stream(ty, now);
+        }
+        1
+    }
+
     /// A resource is dropped, whatever the policy: that is what its server has asked for. It is still subscribed to, and comes
     /// back when it is sent again; a member that nobody asks for by name is forgotten.
     fn on_expired(&mut self, id: EntryId, now: Instant) {

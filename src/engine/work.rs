@@ -227,8 +227,9 @@ impl Engine {
                 },
                 None => match located.said {
                     Said::Resource | Said::Redirect => self.apply_unknown(job, next, located),
-                    // What nobody has cannot be removed (B2.13), nor confirmed.
-                    Said::Removed | Said::Heartbeat | Said::Same => 1,
+                    Said::Heartbeat => self.apply_unknown_heartbeat(job, (located, now)),
+                    // What nobody has cannot be removed (B2.13).
+                    Said::Removed | Said::Same => 1,
                 },
             };
             next += 1;

@@ -348,3 +348,20 @@ impl Rig {
         said.pop().expect("something is absent")
     }
 }
+
+#[test]
+fn a_wildcard_that_is_watched_again_before_the_fallback_knew_of_its_end_is_complete() {
+    let mut rig = rig(2);
+    let (view, _) = rig.watch::<Full>("*");
+    refuse(&mut rig, 0, 1);
+    open(&mut rig, 1, 1);
+    assert!(receive(&mut rig, 1, 1, &full("f", &[])).contains(&"#1 {} complete".to_owned()));
+    rig.pass(Duration::from_secs(2));
+    assert_eq!(open(&mut rig, 0, 2), ["read", "send Full [] / node"]);
+    // A request to the fallback is under way, so that the end of the wildcard waits; the primary cannot be told of it.
+    assert!(rig.watch::<Part>("p").1.contains(&"send Part [p] /".to_owned()));
+    rig.unwatch(view);
+    rig.sent_to(stream_to(0, 2));
+    let (_, said) = rig.watch::<Full>("*");
+    assert!(said.contains(&"#3 {} complete".to_owned()), "{said:?}");
+}

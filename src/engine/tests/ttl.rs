@@ -244,6 +244,33 @@ fn b1_20_a_heartbeat_of_what_has_expired_opens_another_stream_without_its_versio
     assert_eq!(timed.accept::<Part>(&[whole("a", "1").ttl(30)]), ["#1 present 1 1"]);
 }
 
+/// Number 4, for a wildcard: no name can be asked for again.
+#[test]
+fn b1_20_b2_26_a_heartbeat_of_an_expired_member_opens_another_stream_without_its_version() {
+    in_both(|mut timed| {
+        timed.open::<Full>(&["*"]);
+        timed.accept::<Full>(&[whole("a", "1").ttl(30), whole("b", "1")]);
+        timed.pass(30);
+        let said = timed.tell::<Full>(&[heartbeat("a", "1").ttl(30)], &[]);
+        assert_eq!(said, ["disconnect 0.1", "connect 0.2"]);
+        timed.attempt += 1;
+        let request = if timed.delta { "send Full {b=1} node" } else { "send Full [] / node" };
+        assert_eq!(timed.connect(), ["read", request]);
+        let said = timed.accept::<Full>(&[whole("a", "1").ttl(30), whole("b", "1")]);
+        assert_eq!(said, ["#1 {a: present 1 1, b: present 1 1} complete"]);
+    });
+}
+
+#[test]
+fn a_heartbeat_without_ttl_of_a_name_that_nobody_asked_for_changes_nothing() {
+    in_both(|mut timed| {
+        timed.open::<Full>(&["*"]);
+        timed.accept::<Full>(&[whole("a", "1")]);
+        let said = timed.tell::<Full>(&[heartbeat("b", "1")], &[]);
+        assert!(!said.iter().any(|said| said.starts_with("disconnect")), "{said:?}");
+    });
+}
+
 /// Number 13.
 #[test]
 fn a_sotw_heartbeat_of_a_rejected_version_neither_accepts_it_nor_confirms_what_is_held() {

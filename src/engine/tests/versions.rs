@@ -8,6 +8,10 @@ use prost::Message;
 use super::rig::{Full, Part, Rig, any, response, stream_to};
 use crate::{
     config::{Bootstrap, Server},
+    pb::{
+        envoy::service::discovery::v3::{DiscoveryResponse, ResourceError, ResourceName},
+        google::rpc::Status,
+    },
     protocol::{DisconnectKind, Settings},
 };
 
@@ -99,6 +103,43 @@ fn b1_6_a_resource_that_a_rejection_has_dropped_is_not_claimed() {
     rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "bad"), any::<Full>("b", "x")]));
     rig.sent(1);
     assert_eq!(reconnect(&mut rig, 1), "send Full [] / node");
+}
+
+#[test]
+fn b1_6_a_version_in_which_a_held_resource_has_an_error_of_the_server_is_not_told() {
+    let mut rig = Rig::new();
+    rig.open::<Part>(&["a"]);
+    rig.receive(1, &response::<Part>("1", vec![any::<Part>("a", "x")]));
+    rig.sent(1);
+    let error = ResourceError {
+        resource_name: Some(ResourceName { name: "a".into(), ..ResourceName::default() }),
+        error_detail: Some(Status { code: 13, message: "broken".into(), details: vec![] }),
+    };
+    let denied = DiscoveryResponse { resource_errors: vec![error], ..response::<Part>("2", vec![]) };
+    assert_eq!(rig.receive(1, &denied)[0], "#1 present 1 x (INTERNAL)");
+    rig.sent(1);
+    assert_eq!(
+        reconnect(&mut rig, 1),
+        "send Part [a] / node",
+        "that the error is over is seen by its being sent"
+    );
+}
+
+#[test]
+fn b1_6_a_version_that_came_after_the_end_of_a_wildcard_is_not_told_for_the_next_one() {
+    let mut rig = Rig::new();
+    let views = rig.open::<Full>(&["*", "a"]);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    // The answer is not written yet, so that the end of the wildcard waits.
+    rig.unwatch(views[0]);
+    rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "x"), any::<Full>("b", "x")]));
+    rig.sent(1);
+    rig.pass(Duration::from_secs(1));
+    rig.sent(1);
+    rig.watch::<Full>("*");
+    rig.pass(Duration::from_secs(1));
+    rig.sent(1);
+    assert_eq!(reconnect(&mut rig, 1), "send Full [*,a] / node");
 }
 
 #[test]

@@ -161,22 +161,31 @@ impl Machine {
     }
 
     /// The server takes a name to be held that is not. Where names that are repeated are sent again, that is asked for (B2.8).
-    /// In the other variant there is no way to say so on the stream, so that another one is opened, at most once in the
-    /// does-not-exist time.
+    /// In the other variant there is no way to say so on the stream, so that another one is opened.
     pub(crate) fn ask_again(&mut self, ty: TypeId, id: SubId, now: Instant) {
-        let (is_delta, is_polled) = (self.is_delta(), self.contact().is_polled());
-        let length = self.resource_timeout();
-        let may_reopen = !is_polled && self.reopened_at.is_none_or(|at| at + length <= now);
-        let Some(channel) = self.channel(ty) else { return };
-        if is_delta {
-            if channel.interest.get(id).is_some_and(|sub| sub.named) {
-                channel.variant.on_named(&mut channel.interest, id, now);
-            }
-        } else if may_reopen {
-            channel.variant.forget_version();
-            self.reopened_at = Some(now);
-            self.reopen("the server confirms a resource that has expired", now);
+        if !self.is_delta() {
+            return self.ask_again_on_another_stream(ty, now);
         }
+        let Some(channel) = self.channel(ty) else { return };
+        if channel.interest.get(id).is_some_and(|sub| sub.named) {
+            channel.variant.on_named(&mut channel.interest, id, now);
+        } else {
+            self.ask_again_on_another_stream(ty, now);
+        }
+    }
+
+    /// The server takes something to be held that is not: what is not told by its version on the next stream is sent there. At
+    /// most one stream is opened for that in the does-not-exist time.
+    pub(crate) fn ask_again_on_another_stream(&mut self, ty: TypeId, now: Instant) {
+        let length = self.resource_timeout();
+        let is_polled = self.contact().is_polled();
+        if is_polled || self.reopened_at.is_some_and(|at| at + length > now) {
+            return;
+        }
+        let Some(channel) = self.channel(ty) else { return };
+        channel.variant.forget_version();
+        self.reopened_at = Some(now);
+        self.reopen("the server confirms a resource that has expired", now);
     }
 
     /// Whether the last response of a type that was not a heartbeat had this version, and was rejected.

@@ -38,6 +38,29 @@ fn b2_34_what_could_not_be_told_is_given_up_when_the_server_was_quiet_for_a_whil
     assert_eq!(rig.pass(Duration::from_secs(60)), NONE);
 }
 
+/// A server that answers each NACK with the same resources again is never quiet, nor is one whose resources change all the time.
+#[test]
+fn b2_34_what_could_not_be_told_is_given_up_after_a_minute_of_other_responses() {
+    let settings = Settings { max_request_size: 64, ..Settings::default() };
+    let mut rig = Rig::delta_with(settings);
+    rig.open::<Full>(&["*"]);
+    let all = [("a", "1", Some("x")), ("b", "1", Some("y"))];
+    rig.receive_raw(1, delta_response::<Full>("m", &all, &[]));
+    rig.sent(1);
+    assert_eq!(reconnect(&mut rig, 1), ["read", "send Full node"], "no versions: they are too long");
+    rig.sent(2);
+    let mut given_up = Vec::new();
+    for second in (10..100).step_by(10) {
+        let version = second.to_string();
+        let changed = [("b", &*version, Some(&*version))];
+        rig.receive_raw(2, delta_response::<Full>(&version, &changed, &[]));
+        rig.sent(2);
+        let said = rig.pass(Duration::from_secs(10)).into_iter();
+        given_up.extend(said.filter(|said| said.starts_with('#')).map(|said| (second, said)));
+    }
+    assert_eq!(given_up, [(60, "#1 {b: present 60 60} complete".to_owned())]);
+}
+
 #[test]
 fn b2_35_a_server_may_send_all_that_is_subscribed_again_in_spite_of_versions() {
     let (mut rig, _) = holding_two();
