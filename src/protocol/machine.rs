@@ -255,11 +255,6 @@ impl Machine {
         if self.stream.holds_at().is_some_and(|at| at <= now) {
             self.stream.on_held();
         }
-        if self.stream.may_be_good() && !self.is_owed() {
-            self.stream.on_good();
-            debug!(server = %self.contact.source(), "the stream holds, without a response");
-            self.events.push_back(Event::Recovered);
-        }
         let linger = self.settings.linger;
         if self.stream.as_open().and_then(|open| open.idle_since).is_some_and(|since| since + linger <= now) {
             self.close("nothing is wanted of it");
@@ -422,8 +417,13 @@ impl Machine {
         }
     }
 
-    /// Does what has become possible: connect, write, notice that nothing is wanted.
+    /// Does what has become possible: connect, write, notice that nothing is wanted, or that nothing is due from the server.
     fn proceed(&mut self, now: Instant) {
+        if self.stream.may_be_good() && !self.is_owed() {
+            self.stream.on_good();
+            debug!(server = %self.contact.source(), "the stream holds, without a response");
+            self.events.push_back(Event::Recovered);
+        }
         let wanted = self.is_wanted();
         if wanted && let Some(stream) = self.stream.connect() {
             debug!(server = %self.contact.source(), %stream, "connecting");

@@ -37,7 +37,7 @@ pub(crate) struct Sotw {
     version: Version,
     /// That response is known to be one to a request for everything.
     covers_all: bool,
-    /// A resource of that version was dropped while it was subscribed to.
+    /// A resource of that version was dropped while it was subscribed to, or may have been replaced.
     has_dropped: bool,
     on_stream: OnStream,
     pace: Pace,
@@ -308,9 +308,11 @@ impl Variant for Sotw {
     }
 
     /// A newer answer replaces an ACK that is not written yet, never a NACK. A NACK tells the version that was accepted last.
-    /// One that has to wait does not keep others waiting.
+    /// One that has to wait does not keep others waiting. What was good in a rejected response is used, so that what is held is not
+    /// that of the accepted version any more.
     fn on_answer(&mut self, answer: Answer) {
         self.on_stream.busy = false;
+        self.has_dropped |= answer.error.is_some();
         for (_, waiting) in &mut self.on_stream.answers {
             waiting.not_before = waiting.not_before.min(answer.not_before);
         }

@@ -56,9 +56,12 @@ impl Claims {
 
     /// The first request of a type on a stream claims no resource that is not held. `held` has the names of resources that came
     /// from this server.
-    pub(super) fn check(&self, peer: usize, request: &Request, held: &BTreeSet<String>) {
+    pub(super) fn check(&mut self, peer: usize, request: &Request, held: &BTreeSet<String>) {
         match request {
-            Request::Sotw(message) if message.version_info.is_empty() => {}
+            Request::Sotw(message) if message.version_info.is_empty() => {
+                // What the server does not send now, it does not have.
+                self.newest.remove(&(peer, message.type_url.clone()));
+            }
             Request::Sotw(message) => {
                 let version = &message.version_info;
                 let versions = self.covered.get(&(peer, message.type_url.clone()));

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::rig::{Full, Part, Rig, any, response, stream, stream_to};
+use super::rig::{Full, Part, Rig, any, delta_response, response, stream, stream_to};
 use crate::{
     config::{Bootstrap, Server},
     error::Code,
@@ -44,6 +44,27 @@ fn a57_a_stream_on_which_nothing_is_due_is_a_good_one_once_something_was_read() 
     rig.sent(2);
     assert_eq!(rig.pass(Duration::from_secs(40)), NONE);
     assert_eq!(rig.disconnect(2, BROKEN), NONE);
+}
+
+#[test]
+fn a57_a_stream_is_a_good_one_as_soon_as_nothing_is_due_any_more() {
+    let mut rig = Rig::delta();
+    rig.watch::<Full>("a");
+    rig.connect(1);
+    rig.sent(1);
+    rig.receive_raw(1, delta_response::<Full>("1", &[("a", "1", Some("x"))], &[]));
+    rig.sent(1);
+    rig.disconnect(1, DisconnectKind::Unreachable);
+    let (other, _) = rig.watch::<Full>("b");
+    rig.pass(Duration::from_secs(2));
+    assert_eq!(rig.connect(2), ["read", "send Full +a,b {a=1} node"]);
+    rig.sent(2);
+    assert_eq!(rig.pass(Duration::from_secs(10)), NONE, "an answer for b is due");
+    assert_eq!(
+        rig.unwatch(other)[0],
+        "#1 present 1 x",
+        "a is known to the server, which has nothing to send"
+    );
 }
 
 #[test]
@@ -134,7 +155,7 @@ fn a_wildcard_that_is_answered_without_members_is_complete_and_empty_at_once() {
         let mut rig = if delta { Rig::delta() } else { Rig::new() };
         rig.open::<Full>(&["*"]);
         let said = match delta {
-            true => rig.receive_raw(1, super::rig::delta_response::<Full>("n", &[], &[])),
+            true => rig.receive_raw(1, delta_response::<Full>("n", &[], &[])),
             false => rig.receive(1, &response::<Full>("1", vec![])),
         };
         assert_eq!(said.last().unwrap(), "#1 {} complete");
@@ -151,9 +172,7 @@ fn a_wildcard_that_is_not_answered_has_a_warning_until_it_is() {
         assert_eq!(rig.pass(Duration::from_millis(1)), ["#1 {} incomplete (UNAVAILABLE)"]);
         assert_eq!(rig.pass(Duration::from_secs(600)), NONE);
         let said = match delta {
-            true => {
-                rig.receive_raw(1, super::rig::delta_response::<Full>("n", &[("a", "1", Some("x"))], &[]))
-            }
+            true => rig.receive_raw(1, delta_response::<Full>("n", &[("a", "1", Some("x"))], &[])),
             false => rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")])),
         };
         assert_eq!(said.last().unwrap(), "#1 {a: present 1 x} complete");

@@ -142,6 +142,19 @@ fn b1_6_a_version_that_came_after_the_end_of_a_wildcard_is_not_told_for_the_next
     assert_eq!(reconnect(&mut rig, 1), "send Full [*,a] / node");
 }
 
+/// The server may have gone back to the accepted version when the next stream begins.
+#[test]
+fn b1_6_no_version_is_told_after_a_rejection_whose_good_resources_are_used() {
+    let mut rig = Rig::new();
+    rig.open::<Full>(&["*"]);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x"), any::<Full>("b", "x")]));
+    rig.sent(1);
+    let said = rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "bad")]));
+    assert!(said.contains(&"#1 {a: present 1 x (INVALID_ARGUMENT)} complete".to_owned()), "{said:?}");
+    rig.sent(1);
+    assert_eq!(reconnect(&mut rig, 1), "send Full [] / node");
+}
+
 #[test]
 fn a_primary_that_comes_back_is_told_no_version_so_that_its_answer_ends_the_fallback() {
     let servers = (1..=2).map(|port| Server::new(format!("127.0.0.1:{port}")).insecure());
