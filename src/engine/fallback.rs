@@ -43,6 +43,7 @@ impl Engine {
         info!(server = %self.peer(server).machine.source(), "back from the fallback");
         self.judge(id);
         self.let_go(id, &lower, now);
+        self.end_all_unwatched(id);
         for ty in (0..self.types.len()).map(|index| TypeId(index as u16)) {
             if self.peer(server).machine.interest(ty).is_some_and(|interest| interest.told_all) {
                 self.collections.complete(&(id, ty, Which::All));
@@ -67,6 +68,7 @@ impl Engine {
             for closed in self.groups.close_from(id, rank) {
                 self.unused.note_server(closed);
             }
+            self.end_all_unwatched(id);
             self.judge(id);
         }
     }
@@ -114,6 +116,13 @@ impl Engine {
             self.peer(*server).machine.rest(now);
             self.settle(*server, now);
             self.unused.note_server(*server);
+        }
+    }
+
+    /// Ends the wildcards that were kept for a server that is not asked for anything any more.
+    fn end_all_unwatched(&mut self, id: GroupId) {
+        for ty in (0..self.types.len()).map(|index| TypeId(index as u16)) {
+            self.end_unwatched((id, ty));
         }
     }
 

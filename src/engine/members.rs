@@ -182,11 +182,6 @@ impl Engine {
             self.ask_all_at((group, ty), server, now);
             self.settle(server, now);
         }
-        let active = self.groups.get(group).active();
-        if self.peer(active).machine.interest(ty).is_some_and(|interest| interest.told_all) {
-            // It was not told yet that the last watch had ended, unlike another server of the group.
-            self.collections.complete(&key);
-        }
         self.fall_back(group, now);
         self.judge(group);
         let failed = self.groups.get(group).trouble.is_some();
@@ -267,10 +262,24 @@ impl Engine {
     /// Nobody takes everything of a type from a server any more, and it knows.
     pub(super) fn on_released_all(&mut self, server: ServerId, ty: TypeId) {
         for group in self.groups.with(server) {
-            let key = (group, ty, Which::All);
-            if self.collections.get(&key).is_some_and(|all| all.views.is_empty()) {
-                self.collections.end(&key);
-            }
+            self.end_unwatched((group, ty));
+        }
+    }
+
+    /// Ends a wildcard that nobody watches, unless a server of the group does not know that yet: if it is watched again before,
+    /// nothing has happened for that server, and its members are those of before.
+    pub(super) fn end_unwatched(&mut self, (group, ty): (GroupId, TypeId)) {
+        let key = (group, ty, Which::All);
+        if !self.collections.get(&key).is_some_and(|all| all.views.is_empty()) {
+            return;
+        }
+        let Self { groups, servers, collections, .. } = self;
+        let mut open = groups.get(group).open.iter();
+        let takes_all = |server: &ServerId| {
+            servers[*server].machine.interest(ty).is_some_and(|interest| interest.takes_all())
+        };
+        if !open.any(takes_all) {
+            collections.end(&key);
         }
     }
 
