@@ -20,6 +20,7 @@ impl Engine {
             let server = self.server_id(&next, now);
             self.forget_versions(id, now);
             self.open_next(id, server);
+            let is_behind = self.peer(server).machine.has_unwritten_ends();
             for entry in self.entries_of(id) {
                 if self.table.get(entry).is_some_and(|entry| !entry.views.is_empty()) {
                     self.ask_at(entry, server, now);
@@ -27,6 +28,10 @@ impl Engine {
             }
             for ty in self.types_wanted_whole(id) {
                 self.ask_all_at((id, ty), server, now);
+            }
+            if is_behind {
+                // For the server nothing has ended, so that it would send nothing of what others have sent meanwhile.
+                self.peer(server).machine.reopen("it does not know that the last fallback had ended", now);
             }
             self.settle(server, now);
         }

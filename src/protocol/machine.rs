@@ -231,6 +231,8 @@ impl Machine {
                 continue;
             }
             if let Some(sub) = self.interest(wait.ty).and_then(|interest| interest.get_mut(wait.sub)) {
+                // What was said to be gone is so now. It matters when the server takes over.
+                sub.missed |= sub.phase == Phase::Doubted;
                 (sub.phase, sub.doubt_until) = (Phase::TimedOut, None);
                 let entry = sub.entry;
                 self.events.push_back(Event::TimedOut(entry));

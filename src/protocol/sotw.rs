@@ -93,12 +93,13 @@ impl Sotw {
         }
     }
 
-    /// Whether everything that is subscribed to is held as of the version, so that a server that skips what it takes to be known
+    /// Whether everything that is subscribed to is held as of the version, and nothing else, so that a server that skips what it takes to be known
     /// skips nothing that is missing (B1.6).
     fn is_version_held(&self, interest: &Interest) -> bool {
         let is_held = |sub: &Sub| sub.held && sub.seen != 0;
-        let mut named = interest.iter().map(|(_, sub)| sub).filter(|sub| sub.named);
-        !self.has_dropped && (self.covers_all || !interest.wildcard) && named.all(is_held)
+        // A member may be there that only another server has sent.
+        let mut wanted = interest.iter().map(|(_, sub)| sub).filter(|sub| sub.named || sub.member);
+        !self.has_dropped && (self.covers_all || !interest.wildcard) && wanted.all(is_held)
     }
 
     /// The first request of the stream is about to be written.
@@ -305,6 +306,10 @@ impl Variant for Sotw {
     fn forget_version(&mut self) -> bool {
         (self.version, self.covers_all) = (Version::default(), false);
         std::mem::take(&mut self.on_stream.version_told)
+    }
+
+    fn has_told_version(&self) -> bool {
+        self.on_stream.version_told
     }
 
     /// A newer answer replaces an ACK that is not written yet, never a NACK. A NACK tells the version that was accepted last.

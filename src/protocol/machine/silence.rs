@@ -6,7 +6,7 @@ use tracing::warn;
 
 use super::Machine;
 use crate::protocol::{
-    channel::is_awaited,
+    channel::{Channel, is_awaited},
     event::Event,
     id::TypeId,
     input::{Disconnect, DisconnectKind},
@@ -16,7 +16,12 @@ use crate::protocol::{
 impl Machine {
     /// Whether the server owes something that was asked for and is not held.
     pub(super) fn is_owed(&self) -> bool {
-        self.types.iter().flatten().any(|channel| channel.interest.is_owed_something())
+        let is_owed = |channel: &Channel| {
+            channel.interest.is_owed_a_name()
+                // A server may have nothing to send for a version that it was told.
+                || (channel.interest.is_owed_all() && !channel.variant.has_told_version())
+        };
+        self.types.iter().flatten().any(is_owed)
     }
 
     /// Whether the does-not-exist time of something is over without anything that was read from the connection. That says nothing of

@@ -90,6 +90,15 @@ impl Machine {
         }
     }
 
+    /// Whether something is not wanted any more that the server has not been told of.
+    pub(crate) fn has_unwritten_ends(&self) -> bool {
+        let has_ends = |interest: &Interest| {
+            interest.wildcard_leaving || interest.iter().any(|(_, sub)| sub.asked && !sub.named)
+        };
+        self.stream.as_open().is_some()
+            && self.types.iter().flatten().any(|channel| has_ends(&channel.interest))
+    }
+
     /// Closes the stream at once if nothing is wanted of it: another server has taken over.
     pub(crate) fn rest(&mut self, now: Instant) {
         if !self.is_wanted() && self.stream.is_current(self.stream.id()) {
