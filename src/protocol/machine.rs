@@ -377,7 +377,6 @@ impl Machine {
         let left = Left { owes: self.is_owed(), is_suspicious: self.quarantine.is_suspicious() };
         self.on_stream_gone();
         let end = self.stream.on_disconnected((&reason, left), now, &mut self.random);
-        self.on_unanswered(ended, &reason);
         match end {
             End::Silent => {
                 info!(server = %self.contact.source(), reason = reason.message, "the stream ended")
@@ -387,8 +386,10 @@ impl Machine {
             }
         }
         if end == End::Failure {
-            self.events.push_back(Event::Failed(reason));
+            // Before types are given up: what still waits opens the next server.
+            self.events.push_back(Event::Failed(reason.clone()));
         }
+        self.on_unanswered(ended, &reason);
     }
 
     fn on_stream_gone(&mut self) {

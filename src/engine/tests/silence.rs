@@ -16,15 +16,20 @@ const BROKEN: DisconnectKind = DisconnectKind::Failed(Code::Unavailable);
 
 /// A client with a fallback that has `a`, and whose connection to the first server broke.
 fn broken() -> Rig {
-    let servers = (1..=2).map(|port| Server::new(format!("127.0.0.1:{port}")).insecure());
-    let bootstrap = servers.fold(Bootstrap::builder(), |bootstrap, server| bootstrap.server(server));
-    let mut rig = Rig::of(bootstrap.build().unwrap(), Settings::default());
+    let mut rig = fallback_rig();
     rig.open::<Full>(&["a"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
     rig.sent(1);
     assert_eq!(rig.disconnect(1, BROKEN), NONE);
     assert_eq!(rig.pass(Duration::from_secs(5)), ["connect 0.2"]);
     rig
+}
+
+/// A client with a fallback.
+fn fallback_rig() -> Rig {
+    let servers = (1..=2).map(|port| Server::new(format!("127.0.0.1:{port}")).insecure());
+    let bootstrap = servers.fold(Bootstrap::builder(), |bootstrap, server| bootstrap.server(server));
+    Rig::of(bootstrap.build().unwrap(), Settings::default())
 }
 
 /// R2: the kernel of a frozen server accepts connections.
@@ -78,6 +83,23 @@ fn a57_5_a_frozen_server_is_left_for_the_fallback_and_says_nothing_of_what_exist
     assert_eq!(rig.pass(Duration::from_secs(15)), ["connect 1.1", "disconnect 0.2"]);
     let said = rig.connect_to(stream_to(1, 1));
     assert_eq!(said, ["read", "send Full [a,b] / node"]);
+}
+
+/// The keepalive ends the stream on which a type was first requested, and the one that the kernel accepted after it.
+#[test]
+fn a57_5_a_frozen_server_is_left_for_the_fallback_with_a_type_that_it_never_answered() {
+    let mut rig = fallback_rig();
+    rig.open::<Full>(&["a"]);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    rig.sent(1);
+    rig.watch::<Part>("p");
+    rig.sent(1);
+    assert_eq!(rig.disconnect(1, BROKEN), NONE);
+    assert_eq!(rig.pass(Duration::from_secs(3)), ["connect 0.2"]);
+    rig.connect_to_silence(stream(2));
+    rig.sent(2);
+    rig.sent(2);
+    assert_eq!(rig.disconnect(2, BROKEN), ["connect 1.1"]);
 }
 
 #[test]
