@@ -287,6 +287,7 @@ impl Engine {
     fn apply_unknown(&mut self, job: &mut Job, next: usize, located: Located) -> usize {
         let Some(group) = self.group_of_unknown(job, next) else {
             trace!(resource = located.index, "nobody asked for it");
+            self.servers[job.stream.server].machine.on_skipped((job.stream, job.ty));
             return 1;
         };
         let Some(name) = self.unknown_name(job, next) else { return 1 };

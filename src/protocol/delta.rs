@@ -55,6 +55,9 @@ struct OnStream {
     requested: bool,
     /// Whether the server sends everything, as far as it was told.
     wildcard: bool,
+    /// It was told the end of that. go-control-plane does not take that from a stream on which nothing was named, and takes what it
+    /// has sent to be held ever after.
+    wildcard_ended: bool,
     let_go: LetGo,
     /// The oldest first: each is a request of its own.
     answers: VecDeque<Answer>,
@@ -142,6 +145,7 @@ impl Delta {
             interest.on_wildcard_asked();
         } else if told && !interest.wildcard {
             put_text(UNSUBSCRIBE, "*", request);
+            self.on_stream.wildcard_ended = true;
             self.on_stream.let_go.on_wildcard_let_go(now);
         }
     }
@@ -249,9 +253,13 @@ impl Variant for Delta {
         self.pace.on_change(now);
     }
 
-    /// There is always a way to say that it has ended (B2.4).
+    /// There is always a way to say that it has ended (B2.4), but not every server sends again what it sent before.
     fn is_wildcard_stuck(&self, _: &Interest) -> bool {
-        false
+        self.on_stream.wildcard_ended
+    }
+
+    fn may_skip_names(&self) -> bool {
+        self.on_stream.wildcard_ended
     }
 
     fn on_stream_opened(&mut self, interest: &mut Interest, now: Instant) {

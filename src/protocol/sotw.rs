@@ -24,12 +24,16 @@ use crate::resource::Version;
 ///   request                names                                version         nonce, error
 ///   ─────────────────────  ───────────────────────────────────  ──────────────  ─────────────────────
 ///   first of a stream      all                                  if all is held  none
-///   change                 all                                  accepted last   of the last answer
+///   change                 all                                  see below       of the last answer
 ///   ACK                    all                                  of the response of the response
 ///   NACK                   of the last request                  accepted last   of the response, error
 ///   repetition             all, behind a NACK that they         accepted last   of the NACK
 ///                          crossed: see `Crossed`
 /// ```
+///
+/// A change has the version that was accepted last, unless it subscribes to something that the server may have sent and the client
+/// does not hold: as a member of a wildcard that has ended, or to an empty list of names. go-control-plane does not send that
+/// again at the same version. Such a change does not ride on an ACK either, which makes such a server forget what it has sent.
 #[derive(Debug)]
 pub(crate) struct Sotw {
     type_url: &'static str,
@@ -73,6 +77,8 @@ struct OnStream {
     repeat_at: Option<Instant>,
     /// The first request told a version, and no response has followed.
     version_told: bool,
+    /// Something of the last accepted version was sent and is not held.
+    has_unheld: bool,
     /// How many responses were accepted since everything was asked for. One may have crossed the request, unless that was
     /// the first one.
     accepted_since_all: usize,
@@ -136,9 +142,17 @@ impl Sotw {
         }
     }
 
+    /// The next request subscribes to something that the server may take to be held.
+    fn on_subscribing(&mut self) {
+        if std::mem::take(&mut self.on_stream.has_unheld) {
+            self.forget_version();
+        }
+    }
+
     /// The next request is without what is not wanted any more.
     fn let_go(&mut self, interest: &mut Interest, written: &mut Written, now: Instant) {
         written.wildcard_left = std::mem::take(&mut interest.wildcard_leaving);
+        self.on_stream.has_unheld |= written.wildcard_left;
         written.leaving = std::mem::take(&mut self.leaving);
         for id in &written.leaving {
             // What came back before is in the list.
@@ -303,6 +317,12 @@ impl Variant for Sotw {
         self.has_dropped = true;
     }
 
+    /// To an empty list of names go-control-plane sends everything when something changes. What is skipped of another response was
+    /// let go while that was on its way.
+    fn on_skipped(&mut self) {
+        self.on_stream.has_unheld |= self.on_stream.names.is_empty();
+    }
+
     fn forget_version(&mut self) -> bool {
         (self.version, self.covers_all) = (Version::default(), false);
         std::mem::take(&mut self.on_stream.version_told)
@@ -371,7 +391,9 @@ impl Variant for Sotw {
         // It may have dropped the request that let something go as outdated (B1.8). If the answer, which it takes, named
         // that again, nothing would have changed for it, and it would send nothing. So a request after the answer does.
         let held_back = answering && self.on_stream.let_go.has_come_back();
-        let changed = !held_back && self.pace.due(interest.named()).is_some_and(|due| due <= now);
+        let is_separate = is_ack && self.on_stream.has_unheld;
+        let changed =
+            !held_back && !is_separate && self.pace.due(interest.named()).is_some_and(|due| due <= now);
         let names = self.on_stream.names.clone();
         let mut silent = false;
         if held_back {
@@ -380,6 +402,9 @@ impl Variant for Sotw {
             self.refill(interest, true, now);
             self.pace.on_change(now);
         } else if changed {
+            if !self.fresh.is_empty() || (interest.wildcard && !self.on_stream.wildcard) {
+                self.on_subscribing();
+            }
             self.let_go(interest, &mut written, now);
             self.ask(interest, &mut written);
             silent = self.refill(interest, false, now);

@@ -31,6 +31,11 @@ pub(crate) trait Variant: Debug + Send {
     /// Whether asking for everything would be no news for the server, although we have forgotten what it sent.
     fn is_wildcard_stuck(&self, interest: &Interest) -> bool;
 
+    /// Whether asking for a name that is not held may be no news for the server either, because it has sent it for a wildcard.
+    fn may_skip_names(&self) -> bool {
+        false
+    }
+
     /// A stream begins: everything is to be asked for again.
     fn on_stream_opened(&mut self, interest: &mut Interest, now: Instant);
 
@@ -52,6 +57,9 @@ pub(crate) trait Variant: Debug + Send {
     /// A resource that was held is not any more, although the server takes it to be: not because a response that was accepted
     /// lacks it.
     fn on_dropped(&mut self) {}
+
+    /// A response that is going to be accepted had a resource that is not subscribed to, so that it is not held.
+    fn on_skipped(&mut self) {}
 
     /// The version of the type is not to be told any more, since what it stands for is not held. True when it was told on this
     /// stream, which cannot be taken back, and the server has not answered that.

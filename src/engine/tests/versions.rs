@@ -198,3 +198,56 @@ fn b2_31_the_version_of_a_delta_response_does_not_stand_in_for_that_of_a_resourc
     rig.sent(1);
     assert_eq!(reconnect(&mut rig, 1), "send Full +a node");
 }
+
+/// go-control-plane takes what it sent for the wildcard to be held, and sends it to a name only at another version.
+#[test]
+fn b1_6_a_name_is_asked_for_without_a_version_after_the_wildcard_that_held_it() {
+    let mut rig = Rig::new();
+    let (all, _) = rig.watch::<Full>("*");
+    rig.connect(1);
+    rig.sent(1);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    rig.unwatch(all);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.watch::<Full>("a").1, ["send Full [a] /n1"]);
+    rig.sent(1);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.watch::<Full>("b").1, ["send Full [a,b] 1/n1"], "once");
+}
+
+/// go-control-plane sends everything to an empty list of names when something changes, and takes it to be held.
+#[test]
+fn b1_6_a_name_that_came_before_it_was_asked_for_is_asked_for_behind_the_ack_without_a_version() {
+    let mut rig = Rig::new();
+    let views = rig.open::<Full>(&["a"]);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.unwatch(views[0]), ["send Full [] 1/n1"]);
+    let everything = response::<Full>("2", vec![any::<Full>("a", "x"), any::<Full>("b", "x")]);
+    assert_eq!(rig.receive(1, &everything), ["read"]);
+    assert_eq!(rig.watch::<Full>("b").1, NONE);
+    // An ACK that named it would change nothing for the server.
+    assert_eq!(rig.sent(1), ["send Full [] 2/n2"]);
+    rig.sent(1);
+    assert_eq!(rig.pass(Duration::from_millis(20)), ["send Full [b] /n2"]);
+}
+
+#[test]
+fn b1_6_a_wildcard_is_asked_for_without_a_version_after_what_came_before_it() {
+    let mut rig = Rig::new();
+    let views = rig.open::<Full>(&["a"]);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    rig.unwatch(views[0]);
+    rig.sent(1);
+    rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "x"), any::<Full>("b", "x")]));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.watch::<Full>("*").1, ["send Full [*] /n2"]);
+}

@@ -6,7 +6,7 @@ use super::Machine;
 use crate::{
     protocol::{
         event::Event,
-        id::{EntryId, TypeId},
+        id::{EntryId, StreamId, TypeId},
         interest::{Interest, Phase, SubId},
         stream::ConnectionState,
     },
@@ -19,6 +19,10 @@ impl Machine {
         let channel = self.channel_or_new(ty, type_url);
         if channel.interest.name(sub) {
             channel.variant.on_named(&mut channel.interest, sub, now);
+            let is_held = channel.interest.get(sub).is_some_and(|sub| sub.held);
+            if !is_held && channel.variant.may_skip_names() {
+                self.close("a name is subscribed to that the server may have sent for a wildcard");
+            }
         }
         if self.quarantine.is_held_back(ty)
             && let Some(sub) = self.sub(ty, sub)
@@ -68,7 +72,7 @@ impl Machine {
             channel.variant.on_wildcard(&mut channel.interest, now);
         }
         if stuck {
-            self.close("a wildcard that could not be ended is wanted again");
+            self.close("a wildcard is subscribed to again that the server may not take to be ended");
         }
         self.proceed(now);
     }
@@ -160,6 +164,15 @@ impl Machine {
     pub(crate) fn on_dropped(&mut self, ty: TypeId) {
         if let Some(channel) = self.channel(ty) {
             channel.variant.on_dropped();
+        }
+    }
+
+    /// A response has a resource that is not subscribed to.
+    pub(crate) fn on_skipped(&mut self, (stream, ty): (StreamId, TypeId)) {
+        if self.stream.is_current(stream)
+            && let Some(channel) = self.channel(ty)
+        {
+            channel.variant.on_skipped();
         }
     }
 

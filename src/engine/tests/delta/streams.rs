@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{NONE, holding_two, one, reconnect, removed};
+use super::{NONE, holding_all, holding_two, one, reconnect, removed};
 use crate::{
     engine::tests::rig::{Full, Part, Rig, delta_response},
     protocol::{DisconnectKind, Settings},
@@ -175,4 +175,28 @@ fn b2_28_a_wildcard_is_complete_when_nothing_follows_an_answer_that_may_be_to_so
     rig.sent(1);
     assert_eq!(rig.pass(Duration::from_millis(14_900)), NONE);
     assert_eq!(rig.pass(Duration::from_millis(100)), ["#2 {} complete"]);
+}
+
+/// go-control-plane reads no end of a wildcard in its older form, and takes what it sent for a wildcard to be held after its end.
+#[test]
+fn b2_4_a_wildcard_that_has_ended_is_asked_for_again_on_a_new_stream() {
+    let (mut rig, all) = holding_all();
+    assert_eq!(rig.unwatch(all), ["send Full -*"]);
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.watch::<Full>("*").1, ["disconnect 0.1", "connect 0.2"]);
+    assert_eq!(rig.connect(2), ["read", "send Full node"]);
+}
+
+#[test]
+fn b2_4_a_name_is_asked_for_on_a_new_stream_after_a_wildcard_has_ended() {
+    let (mut rig, all) = holding_all();
+    rig.unwatch(all);
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.watch::<Full>("a").1, ["disconnect 0.1", "connect 0.2"]);
+    assert_eq!(rig.connect(2), ["read", "send Full +a node"]);
+    rig.sent(2);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.watch::<Full>("b").1, ["send Full +b"], "once");
 }
