@@ -7,8 +7,8 @@ use std::{
 
 use tokio::time::Instant;
 use xdskit::{
-    Client, Resource,
-    client::ChangeGuard,
+    Client, Names, Resource,
+    client::{ChangeGuard, Members},
     config::{Bootstrap, Node, Polling, Server},
     error::Code,
     resource::{Cluster, ClusterLoadAssignment, Listener, RouteConfiguration},
@@ -16,7 +16,8 @@ use xdskit::{
 };
 
 use crate::{
-    library::{is_good, ready, until, weights, within},
+    library::{all_endpoints, all_routes, is_good, ready, until, weights, within},
+    mesh,
     peer::{NODE, Peer, REFRESH, is_request},
     setup::{Setup, TestClient, on, on_all, on_all_but_java_delta},
 };
@@ -34,6 +35,11 @@ on_all! {
 // java-control-plane does not look at what a client says that it holds.
 on_all_but_java_delta! {
     replaced_by_one_with_other_content_what_it_lacks_is_gone_and_all_else_is_new,
+}
+// In ADS mode, too, since all names of a type are watched.
+on! { [snapshot_sotw, snapshot_delta, ads_sotw, ads_delta, linear_sotw, linear_delta]:
+    a_frozen_primary_is_left_for_the_fallback_and_returned_to,
+    a71_a_primary_that_is_back_in_the_same_version_is_returned_to,
 }
 on! { [snapshot_sotw, java_sotw]: g1_rejections_are_paced_and_a_fixed_snapshot_comes_with_the_next }
 
@@ -155,6 +161,57 @@ async fn a71_with_everything_cached_a_dead_primary_is_waited_for(setup: Setup) {
     until(&mut routes, |seen| is_good(seen) && canary(seen.resource()) == Some(20)).await;
     until(&mut late, is_good).await;
     seen.expect_no_loss();
+}
+
+/// The kernel of a frozen server accepts connections.
+async fn a_frozen_primary_is_left_for_the_fallback_and_returned_to(setup: Setup) {
+    let (mut primary, mut fallback) = (Peer::start(setup).await, Peer::start(setup).await);
+    fallback.command("update canary 70 30").await;
+    let client = client_of(setup, [primary.addr(), fallback.addr()]);
+    let seen = Seen::default();
+    let _guard = seen.note::<RouteConfiguration>(&client, "cart-routes");
+    let mut routes = all_routes(&client).await;
+    let cart = routes.get_mut("cart-routes").expect("it is watched");
+    primary.accepted("RouteConfiguration", &"1".into()).await;
+    primary.freeze();
+    // Nothing is cached of these (A71-6).
+    let mut endpoints = all_endpoints(&client).await;
+    until(cart, |seen| is_good(seen) && canary(seen.resource()) == Some(30)).await;
+    primary.thaw();
+    until(cart, |seen| is_good(seen) && canary(seen.resource()) == Some(1)).await;
+    fallback.event("the end of its stream", |event| event["event"] == "closed").await;
+    primary.command("drain 10.1.5.3:8080").await;
+    let payments = endpoints.get_mut("payments-endpoints").expect("it is watched");
+    until(payments, |seen| is_good(seen) && has_drained(seen.resource())).await;
+    seen.expect_no_loss();
+}
+
+/// A server that knows the version of the client has nothing to send.
+async fn a71_a_primary_that_is_back_in_the_same_version_is_returned_to(setup: Setup) {
+    let (mut primary, mut fallback) = (Peer::start(setup).await, Peer::start(setup).await);
+    fallback.command("update canary 70 30").await;
+    fallback.command("clusters 2").await;
+    let client = client_of(setup, [primary.addr(), fallback.addr()]);
+    let mut routes = all_routes(&client).await;
+    let cart = routes.get_mut("cart-routes").expect("it is watched");
+    let mut clusters = client.watch_all::<Cluster>(Names::All);
+    let is_of = |bulk: usize| {
+        move |all: &Members<Cluster>| {
+            let present = all.iter().filter(|(_, seen)| is_good(seen)).count();
+            all.is_complete() && present == mesh::clusters().len() + bulk
+        }
+    };
+    within("all clusters", clusters.wait_for(is_of(0))).await.expect("it runs");
+    primary.accepted("RouteConfiguration", &"1".into()).await;
+    primary.accepted("Cluster", &"1".into()).await;
+    let port = primary.kill().await;
+    let _endpoints = all_endpoints(&client).await;
+    within("the fallback's clusters", clusters.wait_for(is_of(2))).await.expect("it runs");
+    until(cart, |seen| is_good(seen) && canary(seen.resource()) == Some(30)).await;
+    let _primary = Peer::start_on(setup, port).await;
+    within("the primary's clusters", clusters.wait_for(is_of(0))).await.expect("it runs");
+    until(cart, |seen| is_good(seen) && canary(seen.resource()) == Some(1)).await;
+    fallback.event("the end of its stream", |event| event["event"] == "closed").await;
 }
 
 async fn a_network_that_cuts_delays_and_swallows_loses_nothing(setup: Setup) {

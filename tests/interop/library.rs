@@ -1,7 +1,7 @@
 //! What the crate shows of go-control-plane's mesh.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     future::Future,
     sync::{Arc, Mutex},
 };
@@ -238,6 +238,29 @@ async fn a_shutdown_ends_the_stream(setup: Setup) {
 fn client_of(peer: &Peer) -> TestClient {
     let bootstrap = Bootstrap::from_json(&peer.bootstrap()).expect("the bootstrap is valid");
     peer.setup().client(Client::builder(bootstrap))
+}
+
+/// All routes of the mesh by their names, when they are there. In ADS mode none comes before all are named.
+pub(crate) async fn all_routes(client: &Client) -> BTreeMap<String, Watch<RouteConfiguration>> {
+    let names = mesh::services_with_rds().into_iter().map(|service| format!("{service}-routes"));
+    all_named(client, names).await
+}
+
+/// The same of all endpoints.
+pub(crate) async fn all_endpoints(client: &Client) -> BTreeMap<String, Watch<ClusterLoadAssignment>> {
+    let names = mesh::endpoint_clusters().into_iter().map(|cluster| format!("{cluster}-endpoints"));
+    all_named(client, names).await
+}
+
+async fn all_named<T: xdskit::Resource>(
+    client: &Client,
+    names: impl Iterator<Item = String>,
+) -> BTreeMap<String, Watch<T>> {
+    let mut all: BTreeMap<_, _> = names.map(|name| (name.clone(), client.watch::<T>(name))).collect();
+    for watch in all.values_mut() {
+        until(watch, is_good).await;
+    }
+    all
 }
 
 pub(crate) async fn within<T>(what: &str, wait: impl Future<Output = T>) -> T {

@@ -1,5 +1,6 @@
 //! The client against management servers that others wrote. Run by `tests/interop/run.sh`; `README.md` tells what it needs.
 
+mod ads;
 mod delta;
 mod envoy;
 mod expiry;
@@ -11,8 +12,10 @@ mod observer;
 mod peer;
 mod process;
 mod relay;
+mod rewatch;
 mod setup;
 mod status;
+mod strict;
 mod walk;
 mod walker;
 mod watch;

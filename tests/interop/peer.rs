@@ -1,4 +1,4 @@
-//! The management servers of `gcp/` and `jcp/`.
+//! The management servers of `gcp/`, `jcp/` and `strict/`.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -13,14 +13,14 @@ use std::{
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{process::Command, time::Instant};
-use xdskit::config::ApiType;
+use xdskit::{Resource, config::ApiType, resource::Runtime};
 
 use crate::{
     process::{PATIENCE, Process},
     setup::{Server, Setup},
 };
 
-/// A management server that runs, with the mesh of `gcp/mesh.go`.
+/// A management server that runs, with the mesh of `gcp/mesh.go`; one of `strict/` has nothing before it is added.
 pub(crate) struct Peer {
     setup: Setup,
     process: Process,
@@ -41,8 +41,12 @@ impl Peer {
     pub(crate) async fn start_on(setup: Setup, port: u16) -> Self {
         let mut process = match setup.server {
             Server::Snapshot => gcp("snapshot", setup, port),
+            Server::Ads => gcp("ads", setup, port),
             Server::Linear => gcp("linear", setup, port),
             Server::Java => jcp(port),
+            Server::IgnoresNamesInNack => strict(&["-ignore-names-in-nack"], port),
+            Server::LegacyWildcard => strict(&["-legacy-wildcard"], port),
+            Server::UnknownType => strict(&["-unknown-type", Runtime::TYPE_URL], port),
         };
         let first = process.line(PATIENCE).await.unwrap_or_default();
         let Some(port) = first["port"].as_u64() else {
@@ -239,6 +243,11 @@ fn gcp(cache: &str, setup: Setup, port: u16) -> Process {
 fn jcp(port: u16) -> Process {
     let mut command = Command::new(program("XDSKIT_INTEROP_JCP"));
     Process::start("jcp", command.arg(port.to_string()).arg(program("XDSKIT_INTEROP_GCP")))
+}
+
+fn strict(flags: &[&str], port: u16) -> Process {
+    let mut command = Command::new(program("XDSKIT_INTEROP_STRICT"));
+    Process::start("strict", command.args(flags).args(["-port", &port.to_string()]))
 }
 
 /// Whether an event is a request for a type, such as `Cluster`.

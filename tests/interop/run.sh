@@ -12,23 +12,26 @@ main() {
   target=$(cargo metadata --locked --no-deps --format-version 1 | sed -E 's/.*"target_directory":"([^"]*)".*/\1/')
   bin=$target/interop
   mkdir -p "$bin"
-  build_gcp
+  build_go gcp
+  build_go strict
   build_jcp
   install_envoy
   cargo build --locked --quiet --example watch --example walk --example relay
-  XDSKIT_INTEROP_GCP=$bin/gcp XDSKIT_INTEROP_JCP=$bin/jcp/run XDSKIT_INTEROP_ENVOY=$bin/envoy/envoy/_bin/envoy \
+  XDSKIT_INTEROP_GCP=$bin/gcp XDSKIT_INTEROP_STRICT=$bin/strict XDSKIT_INTEROP_JCP=$bin/jcp/run \
+    XDSKIT_INTEROP_ENVOY=$bin/envoy/envoy/_bin/envoy \
     XDSKIT_INTEROP_WATCH=$target/debug/examples/watch XDSKIT_INTEROP_WALK=$target/debug/examples/walk \
     XDSKIT_INTEROP_RELAY=$target/debug/examples/relay \
     cargo test --locked --test interop -- --test-threads=6 "$@"
 }
 
-build_gcp() (
-  cd tests/interop/gcp
+# build_go PROGRAM
+build_go() (
+  cd "tests/interop/$1"
   export GOFLAGS=-mod=readonly GOTOOLCHAIN=local
   unformatted=$(gofmt -l .)
   [ -z "$unformatted" ] || fail "not formatted by gofmt: $unformatted"
   go vet ./...
-  go build -o "$bin/gcp" .
+  go build -o "$bin/$1" .
 )
 
 # Compiled anew when something of it is different.

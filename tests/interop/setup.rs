@@ -16,15 +16,23 @@ pub(crate) struct Setup {
     pub(crate) api_type: ApiType,
 }
 
-/// A management server that others wrote.
+/// A management server: one that others wrote, or one of ours that leaves out what real ones leave out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Server {
     /// go-control-plane with a snapshot.
     Snapshot,
+    /// go-control-plane with a snapshot, in ADS mode.
+    Ads,
     /// go-control-plane with a collection for each type.
     Linear,
     /// java-control-plane with a snapshot.
     Java,
+    /// Takes no names from a NACK, as istiod and Consul.
+    IgnoresNamesInNack,
+    /// Takes `*` for a name like others, as Consul.
+    LegacyWildcard,
+    /// Ends the stream when it is asked for a type that it does not know, as istiod.
+    UnknownType,
 }
 
 impl Setup {
@@ -34,6 +42,14 @@ impl Setup {
 
     pub(crate) fn snapshot_delta() -> Self {
         Self { server: Server::Snapshot, api_type: ApiType::AggregatedDeltaGrpc }
+    }
+
+    pub(crate) fn ads_sotw() -> Self {
+        Self { server: Server::Ads, api_type: ApiType::AggregatedGrpc }
+    }
+
+    pub(crate) fn ads_delta() -> Self {
+        Self { server: Server::Ads, api_type: ApiType::AggregatedDeltaGrpc }
     }
 
     pub(crate) fn linear_sotw() -> Self {
@@ -74,6 +90,30 @@ impl Setup {
 
     pub(crate) fn linear_rest() -> Self {
         Self { server: Server::Linear, api_type: ApiType::Rest }
+    }
+
+    pub(crate) fn ignores_names_in_nack_sotw() -> Self {
+        Self { server: Server::IgnoresNamesInNack, api_type: ApiType::AggregatedGrpc }
+    }
+
+    pub(crate) fn ignores_names_in_nack_delta() -> Self {
+        Self { server: Server::IgnoresNamesInNack, api_type: ApiType::AggregatedDeltaGrpc }
+    }
+
+    pub(crate) fn legacy_wildcard_sotw() -> Self {
+        Self { server: Server::LegacyWildcard, api_type: ApiType::AggregatedGrpc }
+    }
+
+    pub(crate) fn legacy_wildcard_delta() -> Self {
+        Self { server: Server::LegacyWildcard, api_type: ApiType::AggregatedDeltaGrpc }
+    }
+
+    pub(crate) fn unknown_type_sotw() -> Self {
+        Self { server: Server::UnknownType, api_type: ApiType::AggregatedGrpc }
+    }
+
+    pub(crate) fn unknown_type_delta() -> Self {
+        Self { server: Server::UnknownType, api_type: ApiType::AggregatedDeltaGrpc }
     }
 
     /// The ways to ask the server that it serves.

@@ -19,8 +19,9 @@ type served interface {
 func newServed(kind string) (served, error) {
 	switch kind {
 	case "snapshot":
-		// Not in ADS mode, which answers no request that leaves out a resource of the snapshot.
-		return snapshots{cache.NewSnapshotCacheWithHeartbeating(context.Background(), false, everyNode{}, nil, heartbeat)}, nil
+		return newSnapshots(false), nil
+	case "ads":
+		return newSnapshots(true), nil
 	case "linear":
 		return newLinears(), nil
 	default:
@@ -30,6 +31,12 @@ func newServed(kind string) (served, error) {
 
 // snapshots holds the mesh as a snapshot, the same for all clients.
 type snapshots struct{ cache.SnapshotCache }
+
+// newSnapshots serves them in ADS mode or not. In ADS mode a request of the state-of-the-world variant that names resources is
+// answered only if it names all that the snapshot has of the type.
+func newSnapshots(ads bool) snapshots {
+	return snapshots{cache.NewSnapshotCacheWithHeartbeating(context.Background(), ads, everyNode{}, nil, heartbeat)}
+}
 
 func (s snapshots) publish(changes []change) error {
 	snapshot := &cache.Snapshot{}

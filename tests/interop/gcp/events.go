@@ -2,12 +2,15 @@ package main
 
 import (
 	"context"
+	"hash/fnv"
+	"strconv"
 
 	core "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	xds "github.com/envoyproxy/go-control-plane/pkg/server/v3"
 	"google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // callbacks tell of streams, requests and responses.
@@ -51,7 +54,17 @@ func responded(
 	emit(map[string]any{
 		"event": "response", "stream": stream, "type": short(response.GetTypeUrl()), "version": response.GetVersionInfo(),
 		"nonce": response.GetNonce(), "resources": len(response.GetResources()), "bytes": proto.Size(response),
+		"order": order(response.GetResources()),
 	})
+}
+
+// order tells a response from another one with the same resources in another order.
+func order(resources []*anypb.Any) string {
+	digest := fnv.New64a()
+	for _, one := range resources {
+		digest.Write(one.GetValue()) // never fails
+	}
+	return strconv.FormatUint(digest.Sum64(), 16)
 }
 
 // polled tells of a request to the gateway, which is on no stream.

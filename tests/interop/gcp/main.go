@@ -2,7 +2,7 @@
 //
 // Usage:
 //
-//	gcp [-port N] [-gateway N] [-cache snapshot|linear]
+//	gcp [-port N] [-gateway N] [-cache snapshot|ads|linear]
 //	                    serves the mesh in both variants of the protocol, aggregated and with a stream for each type, and
 //	                    over REST behind the gateway, which a linear cache refuses
 //	gcp -feed           gives the mesh to a server in another language, see feed.go
@@ -48,7 +48,7 @@ import (
 func main() {
 	port := flag.Int("port", 0, "port on 127.0.0.1; 0: one that is free")
 	gateway := flag.Int("gateway", 0, "port of the HTTP gateway on 127.0.0.1; 0: one that is free")
-	kind := flag.String("cache", "snapshot", "the cache to serve from: snapshot, or linear")
+	kind := flag.String("cache", "snapshot", "the cache to serve from: snapshot, ads (a snapshot in ADS mode), or linear")
 	feeds := flag.Bool("feed", false, "write the mesh to standard output, instead of serving")
 	csds := flag.String("csds", "", "address of a client status service to ask, instead of serving")
 	flag.Parse()
