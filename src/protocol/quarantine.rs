@@ -42,6 +42,8 @@ struct OnStream {
     /// When it was opened, or the last of them was requested.
     last: Option<Instant>,
     has_answered: bool,
+    /// A type that was answered at some time was requested. The server may have nothing new of it.
+    has_known: bool,
 }
 
 #[derive(Debug)]
@@ -66,6 +68,7 @@ impl Quarantine {
 
     /// The first request of a type was written on the stream.
     pub(crate) fn on_requested(&mut self, ty: TypeId, now: Instant) {
+        self.on_stream.has_known |= self.answered.contains(&ty);
         if !self.answered.contains(&ty) {
             self.on_stream.requested.push((ty, now));
             self.on_stream.last = Some(now);
@@ -84,7 +87,7 @@ impl Quarantine {
 
     /// The stream ended by itself.
     pub(crate) fn on_disconnected(&mut self, reason: &Disconnect, now: Instant) -> Ended {
-        let OnStream { requested, has_answered, .. } = std::mem::take(&mut self.on_stream);
+        let OnStream { requested, has_answered, has_known, .. } = std::mem::take(&mut self.on_stream);
         let is_error = match reason.kind {
             DisconnectKind::Failed(_) => true,
             DisconnectKind::Unreachable
@@ -116,7 +119,7 @@ impl Quarantine {
                 false => Ended::Unanswered(requested.into_iter().map(|(ty, _)| ty).collect()),
             };
         }
-        if self.suspect == Some(last) && has_answered {
+        if self.suspect == Some(last) && (has_answered || has_known) {
             self.held_back.insert(last, HeldBack { retry_at: now + FIRST_PAUSE, pause: FIRST_PAUSE });
             (self.ends, self.suspect) = (0, None);
         } else {
@@ -139,8 +142,11 @@ impl Quarantine {
     pub(crate) fn begins_at(&self, ty: TypeId, now: Instant) -> Option<Instant> {
         if let Some(held_back) = self.held_back.get(&ty) {
             // Only a stream that serves others is worth the risk, and there is one risk at a time.
-            let is_free = self.on_stream.has_answered && self.on_stream.requested.is_empty();
-            return is_free.then_some(held_back.retry_at);
+            let OnStream { requested, last, has_answered, has_known } = &self.on_stream;
+            // The answer to what was requested at the same time is waited for.
+            let first = last.filter(|_| !has_answered).map_or(now, |last| last + APART);
+            let is_free = (*has_answered || *has_known) && requested.is_empty();
+            return is_free.then(|| held_back.retry_at.max(first));
         }
         if !self.is_suspicious() || self.answered.contains(&ty) {
             return Some(now);
