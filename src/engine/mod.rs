@@ -366,9 +366,13 @@ impl Engine {
         if let Some(entry) = self.table.get_mut(entry) {
             entry.views.push(view);
         }
-        if self.table.get(entry).is_some_and(Entry::is_waiting) {
+        let is_waiting = |engine: &Self| engine.table.get(entry).is_some_and(Entry::is_waiting);
+        let was_waiting = is_waiting(self);
+        if was_waiting {
             self.fall_back(group, now);
         }
+        // The fallback does not request the type.
+        let is_refused = was_waiting && !is_waiting(self);
         self.collections.filling = filling;
         // The view hears of it once, with all else that is known. It stands last still.
         let newest = self.table.get_mut(entry).and_then(|entry| entry.views.pop());
@@ -376,7 +380,9 @@ impl Engine {
         if let Some(entry) = self.table.get_mut(entry) {
             entry.views.extend(newest);
         }
-        self.publish_to(entry, &[view]);
+        if !is_refused {
+            self.publish_to(entry, &[view]);
+        }
         if !self.follows.edges.contains_key(&view) {
             // It may be that only others could not be led on.
             self.note_turn(entry);

@@ -3,9 +3,11 @@
 
 use std::time::Duration;
 
+use prost::Message;
+
 use super::rig::{Full, Part, Rig, any, delta_response, response, stream, stream_to};
 use crate::{
-    config::{Bootstrap, Server},
+    config::{AuthorityBuilder, Bootstrap, Server},
     error::Code,
     protocol::{DisconnectKind, Settings},
 };
@@ -185,7 +187,7 @@ fn a_type_for_which_the_server_ends_the_stream_is_held_back_so_that_others_are_s
 fn a_type_is_held_back_by_a_server_that_has_nothing_new_of_the_others() {
     let mut rig = Rig::delta();
     rig.open::<Full>(&["a"]);
-    rig.receive_raw(1, super::rig::delta_response::<Full>("n", &[("a", "1", Some("x"))], &[]));
+    rig.receive_raw(1, delta_response::<Full>("n", &[("a", "1", Some("x"))], &[]));
     rig.sent(1);
     let (_, said) = rig.watch::<Part>("unknown");
     let (seen, attempt) = without_part(&mut rig, (said, 1), None);
@@ -193,6 +195,30 @@ fn a_type_is_held_back_by_a_server_that_has_nothing_new_of_the_others() {
     let warned = seen.iter().rposition(|seen| seen.contains("#1 present 1 x (UNAVAILABLE)"));
     let fine = seen.iter().rposition(|seen| seen == "#1 present 1 x");
     assert!(fine > warned, "{seen:?}");
+}
+
+/// Found by the simulation of operations: seed 1 with `UnknownType`.
+#[test]
+fn a_type_that_a_fallback_holds_back_is_an_error_that_is_told_once() {
+    let servers = [1, 2].map(|port| Server::new(format!("127.0.0.1:{port}")).insecure());
+    let authority = AuthorityBuilder::default().server(servers[1].clone());
+    let bootstrap =
+        servers.into_iter().fold(Bootstrap::builder(), |bootstrap, server| bootstrap.server(server));
+    let mut rig = Rig::of(bootstrap.authority("b", authority).build().unwrap(), Settings::default());
+    rig.watch::<Part>("xdstp://b/test.Part/unknown");
+    rig.watch::<Full>("xdstp://b/test.Full/a");
+    let said = rig.connect(1);
+    without_part(&mut rig, (said, 1), Some("xdstp://b/test.Full/a"));
+    let primary = |attempt| stream_to(1, attempt);
+    rig.watch::<Full>("a");
+    rig.connect_to(primary(1));
+    rig.sent_to(primary(1));
+    rig.receive_from(primary(1), response::<Full>("1", vec![any::<Full>("a", "x")]).encode_to_vec());
+    rig.disconnect_from(primary(1), BROKEN);
+    rig.pass(Duration::from_secs(2));
+    rig.disconnect_from(primary(2), DisconnectKind::Unreachable);
+    let said = ["#4 absent UNAVAILABLE", "send Full [a,xdstp://b/test.Full/a] 1/", "#3 present 1 x"];
+    assert_eq!(rig.watch::<Part>("x").1, said);
 }
 
 /// R5.
