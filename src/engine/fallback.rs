@@ -21,13 +21,14 @@ impl Engine {
             self.forget_versions(id, now);
             self.open_next(id, server);
             let is_behind = self.peer(server).machine.has_unwritten_ends();
+            // In this order, so that the wildcard has its older form on a stream that is there already.
+            for ty in self.types_wanted_whole(id) {
+                self.ask_all_at((id, ty), server, now);
+            }
             for entry in self.entries_of(id) {
                 if self.table.get(entry).is_some_and(|entry| !entry.views.is_empty()) {
                     self.ask_at(entry, server, now);
                 }
-            }
-            for ty in self.types_wanted_whole(id) {
-                self.ask_all_at((id, ty), server, now);
             }
             if is_behind {
                 // For the server nothing has ended, so that it would send nothing of what others have sent meanwhile.

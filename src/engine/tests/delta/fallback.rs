@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{NONE, one, removed};
 use crate::{
-    config::{ApiType, Bootstrap, Server},
+    config::{ApiType, AuthorityBuilder, Bootstrap, Server},
     engine::{
         Names,
         tests::rig::{Full, Part, Rig, delta_response, stream_to},
@@ -98,4 +98,24 @@ fn a_server_that_was_told_versions_before_the_fallback_is_asked_anew() {
     rig.sent(3);
     assert_eq!(rig.watch::<Full>("b").1[..3], ["send Full +b", "disconnect 0.3", "connect 0.4"]);
     assert_eq!(rig.connect(4), ["read", "send Full +a,b node"]);
+}
+
+/// R4: Consul knows no `*`. Found by the simulation of operations: seed 984 with `LegacyWildcardOnly`.
+#[test]
+fn b2_4_a_fallback_is_asked_for_everything_before_names_on_a_stream_that_is_there() {
+    let servers = [1, 2].map(|port| Server::new(format!("127.0.0.1:{port}")).insecure());
+    let authority = AuthorityBuilder::default().server(servers[1].clone());
+    let bootstrap =
+        servers.into_iter().fold(Bootstrap::builder(), |bootstrap, server| bootstrap.server(server));
+    let settings = Settings { api_type: ApiType::AggregatedDeltaGrpc, ..Settings::default() };
+    let mut rig = Rig::of(bootstrap.authority("b", authority).build().unwrap(), settings);
+    rig.watch::<Part>("xdstp://b/test.Part/p");
+    rig.connect(1);
+    rig.sent(1);
+    rig.watch::<Full>("a");
+    rig.watch_names::<Full>(Names::All);
+    let said = rig.disconnect_from(stream_to(1, 1), DisconnectKind::Unreachable);
+    assert_eq!(said, ["send Full"]);
+    assert_eq!(rig.sent(1), NONE);
+    assert_eq!(rig.pass(Duration::from_millis(20)), ["send Full +a"]);
 }
