@@ -147,7 +147,7 @@ fn without_part(
         said = match request {
             Some(request) if request.starts_with("send Part") => {
                 let mut said = rig.disconnect(attempt, DisconnectKind::Failed(Code::Unimplemented));
-                while !said.iter().any(|said| said.starts_with("connect")) {
+                while !said.iter().any(|said| said.starts_with("connect 0")) {
                     let (at, _) = rig.engine.poll_timeout().unwrap();
                     said.extend(rig.pass(at.saturating_duration_since(rig.now)));
                 }
@@ -195,6 +195,39 @@ fn a_type_is_held_back_by_a_server_that_has_nothing_new_of_the_others() {
     let warned = seen.iter().rposition(|seen| seen.contains("#1 present 1 x (UNAVAILABLE)"));
     let fine = seen.iter().rposition(|seen| seen == "#1 present 1 x");
     assert!(fine > warned, "{seen:?}");
+}
+
+#[test]
+fn a_wildcard_of_a_type_that_is_held_back_has_a_warning_at_once() {
+    let mut rig = Rig::new();
+    rig.watch::<Part>("unknown");
+    rig.watch::<Full>("a");
+    let said = rig.connect(1);
+    without_part(&mut rig, (said, 1), Some("a"));
+    assert_eq!(rig.watch::<Part>("*").1, ["#3 {} incomplete (UNAVAILABLE)"]);
+}
+
+/// Found by the simulation of operations: seed 124 with `UnknownType`.
+#[test]
+fn a_type_that_the_primary_holds_back_is_an_error_with_its_return() {
+    let servers = [1, 2].map(|port| Server::new(format!("127.0.0.1:{port}")).insecure());
+    let bootstrap =
+        servers.into_iter().fold(Bootstrap::builder(), |bootstrap, server| bootstrap.server(server));
+    let mut rig = Rig::of(bootstrap.build().unwrap(), Settings::default());
+    rig.watch::<Part>("unknown");
+    rig.watch::<Full>("a");
+    let said = rig.connect(1);
+    let (_, attempt) = without_part(&mut rig, (said, 1), Some("a"));
+    rig.disconnect(attempt, BROKEN);
+    rig.pass(Duration::from_secs(2));
+    rig.disconnect(attempt + 1, DisconnectKind::Unreachable);
+    rig.watch::<Full>("b");
+    assert_eq!(rig.watch::<Part>("x").1, NONE);
+    rig.pass(Duration::from_secs(5));
+    rig.connect(attempt + 2);
+    rig.sent(attempt + 2);
+    let said = rig.receive(attempt + 2, &response::<Full>("2", vec![any::<Full>("b", "x")]));
+    assert!(said.contains(&"#4 absent UNAVAILABLE".to_owned()), "{said:?}");
 }
 
 /// Found by the simulation of operations: seed 1 with `UnknownType`.
