@@ -33,7 +33,10 @@ impl Dialogue {
         message: Bytes,
         method: Method,
     ) -> Result<(Request, Handled), Status> {
-        let misused = |misuse: Misuse| Status::invalid_argument(misuse.to_string());
+        let misused = |misuse: Misuse| match misuse {
+            Misuse::NoTypeUrl => Status::invalid_argument(misuse.to_string()),
+            Misuse::UnknownType => Status::unimplemented(misuse.to_string()),
+        };
         match self {
             Self::Sotw(session) => {
                 let mut request: DiscoveryRequest = decode(message, "DiscoveryRequest")?;

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 /// The freedoms that the protocol leaves to a server, and the habits of servers in use. The default is a server that makes
 /// it as easy for its clients as the protocol allows; with a switch it behaves as the named servers do.
 ///
@@ -17,6 +19,8 @@ pub struct Behavior {
     /// variant always does so for each resource, unless
     /// [`ignore_initial_versions`](super::Settings::ignore_initial_versions) is set.
     pub skip_known_versions: bool,
+    /// URLs of types for which the server ends the stream with an error. istiod does so for types that it does not know.
+    pub unknown_types: BTreeSet<String>,
     /// What follows a NACK.
     pub after_nack: AfterNack,
     /// Gives the resources of each response another order, by this seed. Servers in Go that iterate a map do so, such as

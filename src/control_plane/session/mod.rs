@@ -113,13 +113,17 @@ pub enum Answer {
     },
 }
 
-/// A request that ends the stream, since it cannot be understood.
+/// A request that ends the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Misuse {
     /// A request of an aggregated stream does not say its type.
     #[error("type_url: missing on an aggregated stream")]
     NoTypeUrl,
+    /// The server does not know the type, and is one that ends the stream for that; see
+    /// [`unknown_types`](Behavior::unknown_types).
+    #[error("type_url: the server does not know the type")]
+    UnknownType,
 }
 
 impl Held {

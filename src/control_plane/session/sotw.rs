@@ -59,10 +59,13 @@ impl Session {
     /// Takes in a request.
     ///
     /// # Errors
-    /// When the request breaks the protocol so that the stream must end. The session is as it was before.
+    /// When the request breaks the protocol, or is for a type for which the server ends the stream. The session is as it was before.
     pub fn handle_request(&mut self, request: DiscoveryRequest) -> Result<Handled, Misuse> {
         if request.type_url.is_empty() {
             return Err(Misuse::NoTypeUrl);
+        }
+        if self.settings.behavior.unknown_types.contains(&request.type_url) {
+            return Err(Misuse::UnknownType);
         }
         if self.node.is_none() {
             self.node = request.node;

@@ -21,6 +21,17 @@ enum Freedom {
     SilenceAfterNack,
     ShuffleResources,
     HeartbeatsAfterExpiry,
+    UnknownType,
+    EndsCleanly,
+    LegacyWildcardOnly,
+}
+
+/// How a server of a world behaves.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Manner {
+    pub(super) settings: Settings,
+    /// Its streams end with the status OK, or by GOAWAY, after some time.
+    pub(super) ends_cleanly: bool,
 }
 
 /// A rule about requests.
@@ -73,24 +84,33 @@ impl Family {
         self.rules.contains(&rule)
     }
 
+    /// How the only server of a world behaves whose model knows nothing of what some freedoms lead to.
+    #[cfg(test)]
+    pub(crate) fn settings(mut self, seed: u64) -> Settings {
+        self.freedoms.retain(|freedom| freedom.is_plain());
+        self.manner((seed, 0), false).settings
+    }
+
     /// How a server of a world behaves. Half of the servers take no freedom.
-    pub(crate) fn settings(&self, seed: u64, server: usize) -> Settings {
+    pub(super) fn manner(&self, (seed, server): (u64, usize), is_delta: bool) -> Manner {
         // Not the randomness of the world, so that it stays as it is when freedoms are added.
         let mut random = fastrand::Rng::with_seed(seed ^ ((server as u64 + 1) << 32) ^ 0x000f_a317);
-        let mut settings = Settings::default();
-        settings.full_state_types.insert(Ty::Full.url().to_owned());
+        let mut manner = Manner::default();
+        manner.settings.full_state_types.insert(Ty::Full.url().to_owned());
         if random.bool() {
-            return settings;
+            return manner;
         }
         for freedom in Freedom::ALL {
             // All of them are drawn, so that each is the same with and without the others.
             if random.u32(0..3) == 0 && self.freedoms.contains(&freedom) {
-                freedom.take(&mut settings, random.u64(..));
+                freedom.take(&mut manner, random.u64(..));
             } else {
                 random.u64(..);
             }
         }
-        settings
+        // In the state of the world a wildcard beside names has to be spelled.
+        manner.settings.behavior.legacy_wildcard_only &= is_delta;
+        manner
     }
 }
 
@@ -102,7 +122,7 @@ impl Default for Family {
 }
 
 impl Freedom {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 10] = [
         Self::IgnoreNamesInNack,
         Self::SkipKnownVersions,
         Self::ResendKnownVersions,
@@ -110,9 +130,28 @@ impl Freedom {
         Self::SilenceAfterNack,
         Self::ShuffleResources,
         Self::HeartbeatsAfterExpiry,
+        Self::UnknownType,
+        Self::EndsCleanly,
+        Self::LegacyWildcardOnly,
     ];
 
-    fn take(self, settings: &mut Settings, seed: u64) {
+    /// Whether a model needs to know nothing of it.
+    #[cfg(test)]
+    fn is_plain(self) -> bool {
+        match self {
+            Self::IgnoreNamesInNack
+            | Self::SkipKnownVersions
+            | Self::ResendKnownVersions
+            | Self::ResendAfterNack
+            | Self::SilenceAfterNack
+            | Self::ShuffleResources
+            | Self::HeartbeatsAfterExpiry => true,
+            Self::UnknownType | Self::EndsCleanly | Self::LegacyWildcardOnly => false,
+        }
+    }
+
+    fn take(self, manner: &mut Manner, seed: u64) {
+        let settings = &mut manner.settings;
         let behavior = &mut settings.behavior;
         match self {
             Self::IgnoreNamesInNack => behavior.ignore_names_in_nack = true,
@@ -127,6 +166,11 @@ impl Freedom {
             Self::SilenceAfterNack => behavior.after_nack = AfterNack::Silence,
             Self::ShuffleResources => behavior.shuffle_resources = Some(seed),
             Self::HeartbeatsAfterExpiry => behavior.heartbeats_after_expiry = true,
+            Self::UnknownType => {
+                behavior.unknown_types.insert(Ty::ALL[(seed % 2) as usize].url().to_owned());
+            }
+            Self::EndsCleanly => manner.ends_cleanly = true,
+            Self::LegacyWildcardOnly => behavior.legacy_wildcard_only = true,
         }
     }
 }

@@ -12,7 +12,7 @@ use tracing::{debug, trace};
 use super::{
     claims::Claims,
     dialogue::{Answered, Due},
-    family::{Family, Rule},
+    family::{Family, Manner, Rule},
     keys::{AUTHORITIES, Key},
     peer::{Peer, Said, text_of},
     script::{Lie, Mood},
@@ -20,7 +20,6 @@ use super::{
 };
 use crate::{
     config::{Bootstrap, Server},
-    control_plane::session,
     engine::Engine,
     error::Code,
     protocol::{
@@ -77,11 +76,11 @@ impl Network {
     pub(super) fn new(
         (seed, family): (u64, &Family),
         bootstrap: Bootstrap,
-        servers: Vec<(Server, session::Settings)>,
+        servers: Vec<(Manner, Server)>,
         lists: Vec<Vec<usize>>,
     ) -> Self {
         let now = Instant::now();
-        let peers = servers.into_iter().map(|(server, settings)| Peer::new(Arc::new(server), settings));
+        let peers = servers.into_iter().map(|(manner, server)| Peer::new(Arc::new(server), manner));
         Self {
             random: fastrand::Rng::with_seed(seed),
             engine: Engine::new(Arc::new(bootstrap), Settings::default(), seed),
@@ -229,6 +228,10 @@ impl Network {
             Mood::HalfOpen => self.end_later(KEEPALIVE, stream, DisconnectKind::Failed(Code::Unavailable)),
         }
         self.peers[id].on_connected(stream, self.now);
+        if self.foul && self.peers[id].ends_cleanly {
+            let delay = self.up_to(CLEAN_END);
+            self.end_later(delay, stream, DisconnectKind::Closed);
+        }
         if self.peers[id].mood == Mood::Flapping {
             self.flap(id);
         }
@@ -258,8 +261,11 @@ impl Network {
         trace!(?at, %stream, type_url, ?names, nonce, "asked");
         let answered = open.dialogue.on_request(&request, &self.family, self.now);
         self.told.extend(answered.map(Told::Answered));
-        if !open.deaf {
-            open.talk.handle_request(request);
+        let is_refused = !open.deaf && open.talk.handle_request(request).is_err();
+        if is_refused {
+            // Nothing comes from now on but what is under way.
+            open.deaf = true;
+            self.end_later(DELAY, stream, DisconnectKind::Failed(Code::Unimplemented));
         }
         self.engine.handle_input(Input::RequestSent { stream }, self.now);
         self.serve(id);
@@ -423,6 +429,8 @@ const LATE: Duration = Duration::from_secs(5);
 const SLOW: Duration = Duration::from_secs(9);
 /// The longest life of a stream that flaps.
 const FLAPPING: Duration = Duration::from_secs(3);
+/// The longest life of a stream that ends cleanly.
+const CLEAN_END: Duration = Duration::from_secs(60);
 /// When it is given up to connect.
 const HANGING: Duration = Duration::from_secs(20);
 /// When a dead connection is noticed.

@@ -8,6 +8,7 @@ use std::{
 
 use super::{
     dialogue::{Dialogue, Due},
+    family::Manner,
     parts::{Full, Part, any, message},
     script::{Lie, Mood, Text, Ty},
     talk::{Response, Talk},
@@ -30,7 +31,9 @@ use crate::{
 /// A server, and the one stream to it.
 pub(super) struct Peer {
     pub(super) server: Arc<Server>,
-    settings: Settings,
+    pub(super) settings: Settings,
+    /// Its streams end with the status OK after some time.
+    pub(super) ends_cleanly: bool,
     pub(super) store: Store,
     /// What the store was before.
     past: Vec<Store>,
@@ -50,6 +53,7 @@ pub(super) struct Peer {
 /// A stream that came about.
 pub(super) struct Open {
     pub(super) stream: StreamId,
+    pub(super) since: Instant,
     pub(super) talk: Talk,
     pub(super) dialogue: Dialogue,
     /// What the server has sent and the client has not read.
@@ -76,10 +80,11 @@ pub(super) struct Said {
 }
 
 impl Peer {
-    pub(super) fn new(server: Arc<Server>, settings: Settings) -> Self {
+    pub(super) fn new(server: Arc<Server>, Manner { settings, ends_cleanly }: Manner) -> Self {
         Self {
             server,
             settings,
+            ends_cleanly,
             store: Store::new(),
             past: Vec::new(),
             mood: Mood::Fine,
@@ -101,6 +106,11 @@ impl Peer {
     /// Whether it holds answers back after a NACK until something changes.
     pub(super) fn falls_silent(&self) -> bool {
         self.settings.behavior.after_nack == AfterNack::Silence
+    }
+
+    /// Whether it knows a type. If not, it ends the stream when that is requested.
+    pub(super) fn knows(&self, ty: Ty) -> bool {
+        !self.settings.behavior.unknown_types.contains(ty.url())
     }
 
     /// Where it is, as errors name it.
@@ -149,6 +159,7 @@ impl Peer {
         let talk = Talk::new(self.is_delta(), self.settings.clone(), self.before.as_ref());
         self.open = Some(Open {
             stream,
+            since: now,
             talk,
             dialogue: self.said_before.next(),
             unread: VecDeque::new(),

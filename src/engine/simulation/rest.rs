@@ -1,7 +1,7 @@
 //! What must hold when the faults have ended for long enough: everybody sees what the highest server has that can be
 //! reached, and each server knows what is wanted of it, and is asked for nothing else.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Duration};
 
 use super::{
     model::{All, Model, One},
@@ -37,6 +37,11 @@ impl Model {
             return;
         }
         for One { key, seen, .. } in ones {
+            if !peer.knows(key.ty) {
+                // That there is an error, or what another server sent before, is all that can be said.
+                assert!(seen.is_some(), "{active} does not know the type of {key:?}, and nothing is seen");
+                continue;
+            }
             let text = peer.text(key.ty, &key.name);
             assert!(
                 fits(peer, key.ty, (text.as_deref(), seen.as_ref())),
@@ -44,6 +49,10 @@ impl Model {
             );
         }
         for All { members, complete, warning } in self.alls.values().filter(|_| authority == 0) {
+            if !peer.knows(Ty::Full) {
+                assert!(*complete || warning.is_some(), "{active} does not know the type of the wildcard");
+                continue;
+            }
             assert!(*complete && warning.is_none(), "everything is known");
             let of_type = peer.store.get(Ty::Full.url());
             let names: BTreeSet<_> = of_type.iter().map(|(name, _)| name).collect();
@@ -62,27 +71,43 @@ impl Model {
     fn has_wanted(&self, peer: &Peer, authority: usize) -> bool {
         let mut ones = self.ones.values().map(|one| &one.key).filter(|key| key.authority == authority);
         let whole = authority == 0 && !self.alls.is_empty();
-        ones.any(|key| peer.text(key.ty, &key.name).is_some())
-            || (whole && !peer.store.get(Ty::Full.url()).is_empty())
+        ones.any(|key| peer.knows(key.ty) && peer.text(key.ty, &key.name).is_some())
+            || (whole && peer.knows(Ty::Full) && !peer.store.get(Ty::Full.url()).is_empty())
+    }
+
+    /// Whether something of a type is wanted of a server.
+    fn wants(&self, ty: Ty, peer: usize, network: &Network) -> bool {
+        let mut ones = self.ones.values().map(|one| &one.key).filter(|key| key.ty == ty);
+        ones.any(|key| network.open(key.authority).contains(&peer))
+            || (ty == Ty::Full && !self.alls.is_empty() && network.open(0).contains(&peer))
     }
 
     fn check_subscription(&self, id: usize, peer: &Peer, network: &Network) {
         if !self.is_wanted(id, network) {
             return assert!(peer.open.is_none() && peer.attempt.is_none(), "nothing is wanted of {id}");
         }
+        // Streams end whenever that is requested.
+        let is_ended = Ty::ALL.into_iter().any(|ty| !peer.knows(ty) && self.wants(ty, id, network));
+        if is_ended && peer.open.as_ref().is_none_or(|open| network.now < open.since + SETTLED) {
+            return;
+        }
         let Some(open) = &peer.open else {
             return assert_ne!(peer.mood, Mood::Fine, "something is wanted of {id}");
         };
         open.dialogue.check_answered();
-        for ty in Ty::ALL {
+        for ty in Ty::ALL.into_iter().filter(|ty| peer.knows(*ty)) {
             let ones = self.ones.values().map(|one| &one.key).filter(|key| key.ty == ty);
             let ones = ones.filter(|key| network.open(key.authority).contains(&id));
             let all =
                 (ty == Ty::Full && !self.alls.is_empty() && network.open(0).contains(&id)).then_some("*");
             let wanted: BTreeSet<_> = ones.map(|key| key.name.as_str()).chain(all).collect();
             let subscribed: BTreeSet<_> = open.talk.subscribed(ty.url()).into_iter().collect();
-            // The end of a wildcard that was asked for by an empty list cannot be said (B1.3).
-            let unsayable = !peer.is_delta() && wanted.is_empty() && subscribed == BTreeSet::from(["*"]);
+            // The end of a wildcard that was asked for by an empty list cannot be said (B1.3), nor to a server that knows no `*`.
+            let legacy =
+                peer.settings.behavior.legacy_wildcard_only || (!peer.is_delta() && wanted.is_empty());
+            let unsayable = legacy
+                && subscribed.iter().all(|name| *name == "*" || wanted.contains(name))
+                && wanted.is_subset(&subscribed);
             assert!(
                 subscribed == wanted || unsayable,
                 "{id} is asked for {subscribed:?}, not for {wanted:?}"
@@ -90,6 +115,10 @@ impl Model {
         }
     }
 }
+
+/// How long after its beginning all is requested on a stream of a server that ends streams for a type, which makes requests
+/// of different types a second apart.
+const SETTLED: Duration = Duration::from_secs(4);
 
 /// Whether what is seen is what a server that can be reached has.
 fn fits(peer: &Peer, ty: Ty, (text, seen): (Option<&str>, Option<&Seen>)) -> bool {

@@ -8,7 +8,7 @@ use prost::Message;
 use crate::{
     control_plane::{
         DeltaSession, Session, Store,
-        session::{Held, Settings},
+        session::{Held, Misuse, Settings},
     },
     pb::{
         envoy::service::discovery::v3::{
@@ -71,7 +71,8 @@ impl Talk {
         }
     }
 
-    pub(super) fn handle_request(&mut self, request: Request) {
+    /// Fails when the server ends the stream.
+    pub(super) fn handle_request(&mut self, request: Request) -> Result<(), Misuse> {
         let handled = match (self, request) {
             (Self::Sotw(session), Request::Sotw(request)) => session.handle_request(request),
             (Self::Delta(session), Request::Delta(request)) => session.handle_request(request),
@@ -79,7 +80,8 @@ impl Talk {
                 unreachable!("it was read by this variant")
             }
         };
-        handled.expect("the client keeps to the protocol");
+        assert_ne!(handled, Err(Misuse::NoTypeUrl), "the client keeps to the protocol");
+        handled.map(drop)
     }
 
     pub(super) fn poll_response(&mut self, store: &Store) -> Option<Response> {

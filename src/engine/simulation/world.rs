@@ -35,7 +35,9 @@ impl World {
         let lists = lists(&mut random);
         let bootstrap = bootstrap(&servers, &lists, &mut random);
         let built = servers.into_iter().map(|server| server.build().expect("it is valid"));
-        let built = built.enumerate().map(|(id, server)| (server, family.settings(seed, id)));
+        let manner =
+            |id, server: &Server| family.manner((seed, id), server.api_type.is_some_and(ApiType::is_delta));
+        let built = built.enumerate().map(|(id, server)| (manner(id, &server), server));
         let network = Network::new((seed, family), bootstrap, built.collect(), lists);
         let mut world = Self { network, model: Model::default(), whole, texts: 0, views: 0 };
         for _ in 0..random.usize(0..20) {
@@ -122,7 +124,10 @@ impl World {
     fn heal(&mut self, away: u8) {
         self.network.foul = false;
         for id in 0..self.network.peers.len() {
-            if self.network.peers[id].open.as_ref().is_some_and(|open| open.lied || open.deaf) {
+            if self.network.peers[id].open.as_ref().is_some_and(|open| open.lied || open.deaf)
+                // Who knows no `*` takes everything to be asked for on its next stream alone.
+                || self.network.peers[id].settings.behavior.legacy_wildcard_only
+            {
                 self.network.cut(id);
             }
             let mood = if away & (1 << id) == 0 { Mood::Fine } else { Mood::Refusing };
@@ -131,6 +136,10 @@ impl World {
         // The longest backoff, the does-not-exist time of a server that is suspected (twice, since a server may take over
         // only then), and the longest delay of an answer.
         self.pass(Duration::from_secs(150 + 30 + 30 + 20));
+        if Ty::ALL.iter().any(|ty| self.network.peers.iter().any(|peer| !peer.knows(*ty))) {
+            // The type for which streams end is found by four of them.
+            self.pass(Duration::from_secs(3 * 150));
+        }
         self.wake();
         self.model.check_rest(&self.network);
         self.network.foul = true;

@@ -34,7 +34,7 @@ struct World {
 impl World {
     fn new(seed: u64) -> Self {
         Self {
-            network: Network::new(seed, Rig::new(), family().without_nacks().settings(seed, 0)),
+            network: Network::new(seed, Rig::new(), family().without_nacks().settings(seed)),
             versions: 0,
             views: 0,
             model: Model::default(),

@@ -99,7 +99,7 @@ impl World {
             wants_all,
             orders: VecDeque::new(),
             store: Store::new(),
-            settings: family().settings(seed, 0),
+            settings: family().settings(seed),
             before: None,
             session: None,
             is_up: true,

@@ -72,7 +72,7 @@ impl World {
         let bootstrap = Bootstrap::builder().node(Node::new("n"));
         let bootstrap = bootstrap.server(Server::new("127.0.0.1:1").insecure()).build().expect("it is valid");
         let settings = Settings { deletion_grace: habits.grace, ..Settings::default() };
-        let mut network = Network::new(seed, Rig::of(bootstrap, settings), family().settings(seed, 0));
+        let mut network = Network::new(seed, Rig::of(bootstrap, settings), family().settings(seed));
         network.weather = habits.weather;
         let mut mesh = Mesh::default();
         mesh.change(&mut network.store, &mut network.random, habits.rules.sound);

@@ -1,5 +1,7 @@
 //! What servers are free to do.
 
+use std::collections::BTreeSet;
+
 use super::*;
 use crate::control_plane::session::{AfterNack, Behavior};
 
@@ -81,4 +83,13 @@ fn all_types_may_be_silent_after_a_nack() {
     assert_eq!(pair.responses(), nothing());
     pair.change(CDS, &["b"], &[]);
     assert_eq!(pair.settle(), ["Cluster 1: -b", "ClusterLoadAssignment 2: a@2=2"]);
+}
+
+#[test]
+fn a_stream_may_end_for_a_type() {
+    let behavior = Behavior { unknown_types: BTreeSet::from([EDS.to_owned()]), ..Behavior::default() };
+    let mut pair = pair(behavior, &[(CDS, "a", "1"), (EDS, "a", "1")]);
+    assert_eq!(pair.exchange(CDS, &["a"], &[]), ["Cluster 1: a@1=1"]);
+    let handled = pair.session.handle_request(request(EDS, &["a"], &[]));
+    assert_eq!(handled, Err(Misuse::UnknownType));
 }

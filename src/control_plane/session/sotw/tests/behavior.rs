@@ -120,3 +120,12 @@ fn the_order_of_resources_may_change_from_response_to_response() {
     }
     assert!(orders.len() > 3, "{orders:?}");
 }
+
+#[test]
+fn a_stream_may_end_for_a_type() {
+    let behavior = Behavior { unknown_types: BTreeSet::from([EDS.to_owned()]), ..Behavior::default() };
+    let mut pair = pair(behavior, &[(CDS, "a", "a1"), (EDS, "a", "a1")]);
+    assert_eq!(pair.exchange(CDS, &["a"]), ["Cluster 1: a1"]);
+    let request = DiscoveryRequest { type_url: EDS.into(), ..DiscoveryRequest::default() };
+    assert_eq!(pair.session.handle_request(request), Err(Misuse::UnknownType));
+}
