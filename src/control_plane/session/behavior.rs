@@ -21,6 +21,16 @@ pub struct Behavior {
     pub skip_known_versions: bool,
     /// URLs of types for which the server ends the stream with an error. istiod does so for types that it does not know.
     pub unknown_types: BTreeSet<String>,
+    /// Gives resources of the incremental variant empty versions, so that a client cannot tell on its next stream what it holds.
+    /// istiod does so.
+    pub empty_resource_versions: bool,
+    /// In the state-of-the-world variant, answers names that are added on a stream only when the version of the type rises. Cilium
+    /// does so.
+    pub new_names_with_next_version: bool,
+    /// Sends resources that the client has not subscribed to beside others, as the protocol allows.
+    pub unsolicited_resources: bool,
+    /// Sends the resources of an accepted response once more, in another one.
+    pub send_twice: bool,
     /// What follows a NACK.
     pub after_nack: AfterNack,
     /// Gives the resources of each response another order, by this seed. Servers in Go that iterate a map do so, such as

@@ -110,6 +110,9 @@ impl DeltaSession {
             subscription.poll((&key.type_url, nonce.to_string()), store, settings)
         })?;
         self.sent = nonce;
+        if settings.behavior.empty_resource_versions {
+            response.resources.iter_mut().for_each(|resource| resource.version.clear());
+        }
         settings.behavior.order(&mut response.resources, nonce);
         let control_plane = settings.identifier.clone().map(|identifier| ControlPlane { identifier });
         Some(DeltaDiscoveryResponse { control_plane, ..response })

@@ -24,6 +24,11 @@ enum Freedom {
     UnknownType,
     EndsCleanly,
     LegacyWildcardOnly,
+    EmptyVersions,
+    NewNamesWithNextVersion,
+    UnsolicitedResources,
+    SendTwice,
+    SplitResponses,
 }
 
 /// How a server of a world behaves.
@@ -122,7 +127,7 @@ impl Default for Family {
 }
 
 impl Freedom {
-    const ALL: [Self; 10] = [
+    const ALL: [Self; 15] = [
         Self::IgnoreNamesInNack,
         Self::SkipKnownVersions,
         Self::ResendKnownVersions,
@@ -133,6 +138,11 @@ impl Freedom {
         Self::UnknownType,
         Self::EndsCleanly,
         Self::LegacyWildcardOnly,
+        Self::EmptyVersions,
+        Self::NewNamesWithNextVersion,
+        Self::UnsolicitedResources,
+        Self::SendTwice,
+        Self::SplitResponses,
     ];
 
     /// Whether a model needs to know nothing of it.
@@ -146,7 +156,14 @@ impl Freedom {
             | Self::SilenceAfterNack
             | Self::ShuffleResources
             | Self::HeartbeatsAfterExpiry => true,
-            Self::UnknownType | Self::EndsCleanly | Self::LegacyWildcardOnly => false,
+            Self::UnknownType
+            | Self::EndsCleanly
+            | Self::LegacyWildcardOnly
+            | Self::EmptyVersions
+            | Self::NewNamesWithNextVersion
+            | Self::UnsolicitedResources
+            | Self::SendTwice
+            | Self::SplitResponses => false,
         }
     }
 
@@ -171,6 +188,11 @@ impl Freedom {
             }
             Self::EndsCleanly => manner.ends_cleanly = true,
             Self::LegacyWildcardOnly => behavior.legacy_wildcard_only = true,
+            Self::EmptyVersions => behavior.empty_resource_versions = true,
+            Self::NewNamesWithNextVersion => behavior.new_names_with_next_version = true,
+            Self::UnsolicitedResources => behavior.unsolicited_resources = true,
+            Self::SendTwice => behavior.send_twice = true,
+            Self::SplitResponses => settings.max_per_response = Some(1 + (seed % 2) as usize),
         }
     }
 }

@@ -103,9 +103,10 @@ impl Peer {
         self.server.api_type.is_some_and(ApiType::is_delta)
     }
 
-    /// Whether it holds answers back after a NACK until something changes.
+    /// Whether it holds some answers back until something changes.
     pub(super) fn falls_silent(&self) -> bool {
-        self.settings.behavior.after_nack == AfterNack::Silence
+        let behavior = &self.settings.behavior;
+        behavior.after_nack == AfterNack::Silence || behavior.new_names_with_next_version
     }
 
     /// Whether it knows a type. If not, it ends the stream when that is requested.

@@ -44,6 +44,8 @@ pub(super) struct Subscription {
     doubtful: BTreeSet<String>,
     /// The resources when it was last decided what to say.
     seen: Option<Type>,
+    /// The response without an answer is one that is sent again because it was accepted.
+    is_second: bool,
     /// Responses that the client has not answered, by nonce.
     awaiting: BTreeMap<String, Awaited>,
 }
@@ -53,7 +55,7 @@ struct Awaited {
     version: String,
     /// The resources in it that have a time to live.
     perishable: Vec<String>,
-    /// All resources in it, if they are sent again should it be rejected.
+    /// All resources in it, if they may be sent again.
     resources: Vec<String>,
 }
 
@@ -73,12 +75,18 @@ impl Subscription {
     ) -> Option<Answer> {
         let Awaited { version, perishable, resources } = self.awaiting.remove(nonce)?;
         Some(match error_detail {
-            None => Answer::Accepted { version },
+            None => {
+                let is_due = behavior.send_twice && !self.is_second;
+                self.is_second = is_due;
+                self.due.extend(resources.into_iter().filter(|_| is_due));
+                Answer::Accepted { version }
+            }
             Some(status) => {
                 if !behavior.heartbeats_after_nack {
                     self.doubtful.extend(perishable);
                 }
-                self.due.extend(resources);
+                let is_due = behavior.after_nack == AfterNack::SameResources;
+                self.due.extend(resources.into_iter().filter(|_| is_due));
                 Answer::Rejected { version, code: status.code, message: status.message }
             }
         })
@@ -175,10 +183,18 @@ impl Subscription {
         if draft.len() == 0 && !owed {
             return None;
         }
-        let Draft { response, perishable } = draft;
+        let Draft { mut response, perishable } = draft;
+        if settings.behavior.unsolicited_resources {
+            let others = now.entries().filter(|(name, stored)| !self.wants(name, stored));
+            let mut unmentioned =
+                others.filter(|(name, _)| !response.removed_resources.iter().any(|it| it == *name));
+            let whole = unmentioned.next().map(|(_, stored)| wrap::whole(type_url, stored, store));
+            response.resources.extend(whole);
+        }
         let version = store.version(now.version());
         let resources = match settings.behavior.after_nack {
             AfterNack::SameResources => names_of(&response),
+            AfterNack::Nothing | AfterNack::Silence if settings.behavior.send_twice => names_of(&response),
             AfterNack::Nothing | AfterNack::Silence => Vec::new(),
         };
         self.awaiting.insert(nonce.clone(), Awaited { version: version.clone(), perishable, resources });

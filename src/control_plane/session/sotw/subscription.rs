@@ -43,8 +43,10 @@ pub(super) struct Subscription {
     pub(super) awaiting: Option<String>,
     /// The newest answer was a rejection.
     rejected: bool,
-    /// What was rejected must be sent again.
+    /// What was rejected, or accepted once, must be sent again.
     again: bool,
+    /// The newest response is one that was sent again because it was accepted.
+    is_second: bool,
     pub(super) memory: Memory,
     /// The version of the newest response of the session's own.
     version: String,
@@ -111,7 +113,8 @@ impl Subscription {
     pub(super) fn on_answer(&mut self, accepted: bool, behavior: &Behavior) {
         self.memory.on_answer(accepted);
         self.rejected = !accepted;
-        self.again |= !accepted && behavior.after_nack == AfterNack::SameResources;
+        self.is_second = accepted && behavior.send_twice && !self.is_second;
+        self.again |= self.is_second || (!accepted && behavior.after_nack == AfterNack::SameResources);
     }
 
     /// Replaces what is wanted (B1.1); returns what of it is other than before.
@@ -168,7 +171,7 @@ impl Subscription {
         if self.seen.is_none() && settings.behavior.skip_known_versions {
             self.skip(&now, store.version(now.version()));
         }
-        let news = match self.changes(full_state, &now) {
+        let news = match self.changes((full_state, &settings.behavior), &now) {
             Some(news) => news,
             None => self.beat((full_state, &settings.behavior), &now)?,
         };
@@ -179,7 +182,11 @@ impl Subscription {
             News::Whole { .. } | News::Heartbeats(_) => {}
         }
         let (resources, errors) = match news {
-            News::Whole { resources, errors } => {
+            News::Whole { mut resources, errors } => {
+                if settings.behavior.unsolicited_resources {
+                    let mut others = now.entries().filter(|(name, stored)| !self.wants(name, stored));
+                    resources.extend(others.next().map(|(_, stored)| stored));
+                }
                 self.version = store.version(now.version());
                 let any = |stored| settings.any(type_url, stored, store);
                 (resources.into_iter().map(any).collect(), errors.into_iter().map(wrap::error).collect())
@@ -218,8 +225,12 @@ impl Subscription {
     }
 
     /// What a response must hold now; `None` when there is nothing to say. What is due is taken as said.
-    fn changes<'a>(&mut self, full_state: bool, now: &'a Type) -> Option<News<'a>> {
-        let mut added = std::mem::take(&mut self.added);
+    fn changes<'a>(&mut self, (full_state, behavior): (bool, &Behavior), now: &'a Type) -> Option<News<'a>> {
+        let is_same_version = self.seen.as_ref().is_some_and(|seen| seen.version() == now.version());
+        let mut added = match behavior.new_names_with_next_version && is_same_version {
+            true => Added::default(),
+            false => std::mem::take(&mut self.added),
+        };
         if std::mem::take(&mut self.again) {
             added = Added { names: self.names.clone(), wildcard: self.wildcard };
         }

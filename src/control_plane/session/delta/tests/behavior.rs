@@ -93,3 +93,27 @@ fn a_stream_may_end_for_a_type() {
     let handled = pair.session.handle_request(request(EDS, &["a"], &[]));
     assert_eq!(handled, Err(Misuse::UnknownType));
 }
+
+#[test]
+fn versions_of_resources_may_be_empty() {
+    let behavior = Behavior { empty_resource_versions: true, ..Behavior::default() };
+    let mut pair = pair(behavior, &[(CDS, "a", "1")]);
+    assert_eq!(pair.exchange(CDS, &["a"], &[]), ["Cluster 1: a@=1"]);
+    assert_eq!(pair.reconnect(CDS, &["a"], &[]), ["Cluster 1: a@=1"]);
+}
+
+#[test]
+fn resources_may_come_that_were_not_subscribed_to() {
+    let behavior = Behavior { unsolicited_resources: true, ..Behavior::default() };
+    let mut pair = pair(behavior, &[(CDS, "a", "1"), (CDS, "b", "1")]);
+    assert_eq!(pair.exchange(CDS, &["b"], &[]), ["Cluster 1: b@1=1 a@1=1"]);
+    assert_eq!(pair.settle(), nothing());
+}
+
+#[test]
+fn what_was_accepted_may_be_sent_once_more() {
+    let behavior = Behavior { send_twice: true, ..Behavior::default() };
+    let mut pair = pair(behavior, &[(CDS, "a", "1")]);
+    pair.change(CDS, &["a"], &[]);
+    assert_eq!(pair.settle(), ["Cluster 1: a@1=1", "Cluster 1: a@1=1"]);
+}

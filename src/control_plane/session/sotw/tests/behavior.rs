@@ -129,3 +129,29 @@ fn a_stream_may_end_for_a_type() {
     let request = DiscoveryRequest { type_url: EDS.into(), ..DiscoveryRequest::default() };
     assert_eq!(pair.session.handle_request(request), Err(Misuse::UnknownType));
 }
+
+#[test]
+fn names_may_be_answered_only_with_the_next_version() {
+    let behavior = Behavior { new_names_with_next_version: true, ..Behavior::default() };
+    let mut pair = pair(behavior, &[(EDS, "a", "a1"), (EDS, "b", "b1")]);
+    assert_eq!(pair.exchange(EDS, &["a"]), ["ClusterLoadAssignment 1: a1"]);
+    assert_eq!(pair.exchange(EDS, &["a", "b"]), Vec::<String>::new());
+    pair.set(&[(EDS, "c", "c1")]);
+    assert_eq!(pair.responses(), ["ClusterLoadAssignment 2: b1"]);
+}
+
+#[test]
+fn resources_may_come_that_were_not_subscribed_to() {
+    let behavior = Behavior { unsolicited_resources: true, ..Behavior::default() };
+    let mut pair = pair(behavior, &[(EDS, "a", "a1"), (EDS, "b", "b1")]);
+    assert_eq!(pair.exchange(EDS, &["b"]), ["ClusterLoadAssignment 1: b1 a1"]);
+}
+
+#[test]
+fn what_was_accepted_may_be_sent_once_more() {
+    let behavior = Behavior { send_twice: true, ..Behavior::default() };
+    let mut pair = pair(behavior, &[(EDS, "a", "a1")]);
+    assert_eq!(pair.exchange(EDS, &["a"]), ["ClusterLoadAssignment 1: a1"]);
+    assert_eq!(pair.exchange(EDS, &["a"]), ["ClusterLoadAssignment 1: a1"]);
+    assert_eq!(pair.exchange(EDS, &["a"]), Vec::<String>::new());
+}
