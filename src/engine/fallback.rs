@@ -20,6 +20,10 @@ impl Engine {
             let server = self.server_id(&next, now);
             self.forget_versions(id, now);
             self.open_next(id, server);
+            // What it sent before, on the stream that is there or an earlier one, may not have counted.
+            for ty in (0..self.types.len()).map(|index| TypeId(index as u16)) {
+                self.peer(server).machine.on_dropped(ty);
+            }
             let is_behind = self.peer(server).machine.has_unwritten_ends();
             // In this order, so that the wildcard has its older form on a stream that is there already.
             for ty in self.types_wanted_whole(id) {
