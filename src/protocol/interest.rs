@@ -170,15 +170,11 @@ impl Interest {
         self.named
     }
 
-    /// Whether a name is asked for that nothing came of, neither on this stream nor before.
-    pub(crate) fn is_owed_a_name(&self) -> bool {
+    /// Whether something is asked for that nothing came of, neither on this stream nor before.
+    pub(crate) fn is_owed_something(&self) -> bool {
         let waits = |sub: &Sub| sub.named && !sub.held && matches!(sub.phase, Phase::New | Phase::Requested);
-        self.iter().any(|(_, sub)| waits(sub))
-    }
-
-    /// The same of everything.
-    pub(crate) fn is_owed_all(&self) -> bool {
-        self.wildcard && !self.told_all && !self.iter().any(|(_, sub)| sub.held)
+        let mut subs = self.iter().map(|(_, sub)| sub);
+        subs.clone().any(waits) || (self.wildcard && !self.told_all && !subs.any(|sub| sub.held))
     }
 
     /// Whether anything is asked for.

@@ -328,10 +328,6 @@ impl Variant for Sotw {
         std::mem::take(&mut self.on_stream.version_told)
     }
 
-    fn has_told_version(&self) -> bool {
-        self.on_stream.version_told
-    }
-
     /// A newer answer replaces an ACK that is not written yet, never a NACK. A NACK tells the version that was accepted last.
     /// One that has to wait does not keep others waiting. What was good in a rejected response is used, so that what is held is not
     /// that of the accepted version any more.
@@ -429,6 +425,8 @@ impl Variant for Sotw {
         }
         if is_first {
             self.on_stream.version_told = !version.is_empty();
+            // The version stands for all that the server has: if that is still so, it may send nothing.
+            interest.told_all |= interest.wildcard && !version.is_empty();
         }
         let stream = &mut self.on_stream;
         let is_change = !is_first && names != stream.names;

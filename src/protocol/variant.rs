@@ -67,11 +67,6 @@ pub(crate) trait Variant: Debug + Send {
         false
     }
 
-    /// Whether the version of the type was told on this stream, and the server has not answered that.
-    fn has_told_version(&self) -> bool {
-        false
-    }
-
     /// A response is answered.
     fn on_answer(&mut self, answer: Answer);
 

@@ -365,3 +365,22 @@ fn a_wildcard_that_is_watched_again_before_the_fallback_knew_of_its_end_is_compl
     let (_, said) = rig.watch::<Full>("*");
     assert!(said.contains(&"#3 {} complete".to_owned()), "{said:?}");
 }
+
+#[test]
+fn a_wildcard_is_complete_with_the_return_of_a_server_that_was_told_its_version() {
+    let mut rig = rig(2);
+    rig.watch::<Full>("*");
+    rig.watch::<Part>("p");
+    refuse(&mut rig, 0, 1);
+    open(&mut rig, 1, 1);
+    rig.pass(Duration::from_secs(2));
+    open(&mut rig, 0, 2);
+    // It has no member, so that it may have nothing to send on the next stream.
+    receive(&mut rig, 0, 2, &full("1", &[]));
+    rig.disconnect_from(stream_to(0, 2), DisconnectKind::Closed);
+    rig.pass(Duration::from_secs(2));
+    assert_eq!(open(&mut rig, 0, 3), ["read", "send Full [] 1/ node"]);
+    rig.sent_to(stream_to(0, 3));
+    let said = receive(&mut rig, 0, 3, &part("1", &[("p", "x")]));
+    assert!(said.contains(&"#1 {} complete".to_owned()), "{said:?}");
+}

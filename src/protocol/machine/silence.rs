@@ -6,7 +6,7 @@ use tracing::warn;
 
 use super::Machine;
 use crate::protocol::{
-    channel::{Channel, is_awaited},
+    channel::is_awaited,
     event::Event,
     id::TypeId,
     input::{Disconnect, DisconnectKind},
@@ -16,15 +16,10 @@ use crate::protocol::{
 impl Machine {
     /// Whether the server owes something that was asked for and is not held; not of a type that is not requested.
     pub(super) fn is_owed(&self) -> bool {
-        let is_owed = |channel: &Channel| {
-            channel.interest.is_owed_a_name()
-                // A server may have nothing to send for a version that it was told.
-                || (channel.interest.is_owed_all() && !channel.variant.has_told_version())
-        };
         let types =
             self.types.iter().enumerate().filter_map(|(index, channel)| Some((index, channel.as_ref()?)));
         let mut requested = types.filter(|(index, _)| !self.quarantine.is_held_back(TypeId(*index as u16)));
-        requested.any(|(_, channel)| is_owed(channel))
+        requested.any(|(_, channel)| channel.interest.is_owed_something())
     }
 
     /// Whether the does-not-exist time of something is over without anything that was read from the connection. That says nothing of
