@@ -17,6 +17,9 @@ pub(crate) struct LetGo {
     wildcard: Option<Told>,
     /// How many responses were the newest one when they were answered.
     answered: u64,
+    /// A response has come since, which may have been sent before the last of these answers was read, so that the server has
+    /// dropped that.
+    is_crossed: bool,
     /// Something is wanted again that the server may not know to be let go.
     has_come_back: bool,
 }
@@ -27,13 +30,15 @@ struct Told {
     at: Instant,
     /// How many responses had been answered by then.
     answered: u64,
+    /// How often it may be told again because a response has crossed it: a server that always sends something ends nothing by that.
+    left: u8,
 }
 
 impl LetGo {
     /// A request goes out without a name that the one before held. Names that were let go longer than `doubt` ago may
     /// be forgotten.
     pub(crate) fn on_name_let_go(&mut self, name: Arc<str>, doubt: Duration, now: Instant) {
-        self.names.insert(name.clone(), Told { at: now, answered: self.answered });
+        self.names.insert(name.clone(), Told { at: now, answered: self.answered, left: REPETITIONS });
         self.order.push_back((now, name));
         while let Some((at, name)) = self.order.front().filter(|(at, _)| *at + doubt <= now) {
             if self.names.get(name).is_some_and(|told| told.at == *at) {
@@ -49,7 +54,29 @@ impl LetGo {
 
     /// The same of the wildcard.
     pub(crate) fn on_wildcard_let_go(&mut self, now: Instant) {
-        self.wildcard = Some(Told { at: now, answered: self.answered });
+        self.wildcard = Some(Told { at: now, answered: self.answered, left: REPETITIONS });
+    }
+
+    /// A request goes out without a name that is wanted, since the server may not know that it was let go.
+    pub(crate) fn on_name_held_back(&mut self, name: Arc<str>, doubt: Duration, now: Instant) {
+        let left = self.names.get(&name).map_or(0, |told| told.left.saturating_sub(1));
+        self.on_name_let_go(name.clone(), doubt, now);
+        if let Some(told) = self.names.get_mut(&name) {
+            told.left = left;
+        }
+    }
+
+    /// The same without the wildcard.
+    pub(crate) fn on_wildcard_held_back(&mut self, now: Instant) {
+        let left = self.wildcard.map_or(0, |told| told.left.saturating_sub(1));
+        self.wildcard = Some(Told { at: now, answered: self.answered, left });
+    }
+
+    /// A response came.
+    pub(crate) fn on_response(&mut self, doubt: Duration, now: Instant) {
+        let last = self.order.back().map(|(at, _)| *at);
+        let last = last.max(self.wildcard.map(|told| told.at));
+        self.is_crossed = last.is_some_and(|at| now < at + doubt);
     }
 
     /// A name is wanted: true when absence proves nothing of it, because it was let go less than `doubt` ago, by itself
@@ -68,7 +95,7 @@ impl LetGo {
     /// The newest response is answered, which no server drops: what the answer does not name is let go for good.
     pub(crate) fn on_answered(&mut self) {
         self.answered += 1;
-        self.has_come_back = false;
+        (self.has_come_back, self.is_crossed) = (false, false);
     }
 
     /// Whether an answer has to do without something, which is asked for anew in the request after it.
@@ -81,6 +108,30 @@ impl LetGo {
         self.order.back().map(|(_, name)| &**name)
     }
 
+    /// Names that were let go by an answer which the server may have dropped, since a response has crossed it. The newest come first.
+    pub(crate) fn crossed_names(&self) -> impl Iterator<Item = &str> {
+        let told = |name: &Arc<str>| self.names.get(name).filter(|told| told.answered + 1 >= self.answered);
+        let recent = self.order.iter().rev().filter(|_| self.is_crossed).map(|(_, name)| name);
+        recent
+            .take_while(move |name| told(name).is_some())
+            .filter(|name| self.is_name_crossed(name))
+            .map(|name| &**name)
+    }
+
+    /// Whether that is so of a name.
+    pub(crate) fn is_name_crossed(&self, name: &str) -> bool {
+        self.names.get(name).is_some_and(|told| self.is_told_crossed(told))
+    }
+
+    /// The same of the wildcard.
+    pub(crate) fn is_wildcard_crossed(&self) -> bool {
+        self.wildcard.is_some_and(|told| self.is_told_crossed(&told))
+    }
+
+    fn is_told_crossed(&self, told: &Told) -> bool {
+        self.is_crossed && told.left > 0 && told.answered + 1 == self.answered
+    }
+
     /// Whether a name was let go, but the server may not have heard of that.
     pub(crate) fn is_name_unheard(&self, name: &str) -> bool {
         self.names.get(name).is_some_and(|told| told.answered == self.answered)
@@ -89,5 +140,65 @@ impl LetGo {
     /// The same of the wildcard.
     pub(crate) fn is_wildcard_unheard(&self) -> bool {
         self.wildcard.is_some_and(|told| told.answered == self.answered)
+    }
+}
+
+/// How often something is let go again for one end of its being wanted.
+const REPETITIONS: u8 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOUBT: Duration = Duration::from_secs(15);
+
+    #[test]
+    fn an_end_is_in_doubt_again_when_a_response_may_have_crossed_its_request() {
+        let now = Instant::now();
+        let mut let_go = LetGo::default();
+        let_go.on_name_let_go("a".into(), DOUBT, now);
+        let_go.on_answered();
+        assert!(
+            !let_go.is_name_unheard("a") && !let_go.is_name_crossed("a"),
+            "no server drops the newest answer"
+        );
+        let_go.on_response(DOUBT, now);
+        assert!(let_go.is_name_crossed("a"), "unless it had sent something newer");
+        assert_eq!(let_go.crossed_names().collect::<Vec<_>>(), ["a"]);
+        let_go.on_answered();
+        assert!(!let_go.is_name_crossed("a"), "the next answer went without it, too");
+    }
+
+    #[test]
+    fn a_response_crosses_no_request_that_is_older_than_it_can_be_under_way() {
+        let now = Instant::now();
+        let mut let_go = LetGo::default();
+        let_go.on_name_let_go("a".into(), DOUBT, now);
+        let_go.on_wildcard_let_go(now);
+        let_go.on_answered();
+        let_go.on_response(DOUBT, now + DOUBT);
+        assert!(!let_go.is_name_crossed("a") && !let_go.is_wildcard_crossed());
+    }
+
+    #[test]
+    fn an_end_is_repeated_a_few_times_on_a_server_that_always_sends_something() {
+        let now = Instant::now();
+        let mut let_go = LetGo::default();
+        let_go.on_name_let_go("a".into(), DOUBT, now);
+        let_go.on_wildcard_let_go(now);
+        let mut repetitions = (0, 0);
+        for _ in 0..100 {
+            let_go.on_answered();
+            let_go.on_response(DOUBT, now);
+            if let_go.is_name_crossed("a") {
+                let_go.on_name_held_back("a".into(), DOUBT, now);
+                repetitions.0 += 1;
+            }
+            if let_go.is_wildcard_crossed() {
+                let_go.on_wildcard_held_back(now);
+                repetitions.1 += 1;
+            }
+        }
+        assert_eq!(repetitions, (REPETITIONS, REPETITIONS));
     }
 }

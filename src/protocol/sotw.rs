@@ -1,5 +1,6 @@
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -163,30 +164,56 @@ impl Sotw {
         }
     }
 
-    /// The next request is without what came back too early. That makes responses without it, whatever was sent before.
-    fn hold_back(&mut self, interest: &mut Interest, now: Instant) {
+    /// Something is wanted again of which the server may not know that it was let go.
+    fn has_come_back(&self, interest: &Interest) -> bool {
+        let let_go = &self.on_stream.let_go;
+        let is_awaited = |name: &str| {
+            let sub = interest.find(name).and_then(|id| interest.get(id));
+            sub.is_some_and(|sub| sub.named && sub.phase != Phase::Answered)
+        };
+        let_go.has_come_back()
+            || (interest.wildcard && !interest.told_all && let_go.is_wildcard_crossed())
+            || let_go.crossed_names().any(is_awaited)
+    }
+
+    /// The next request is without what came back too early, which are these names. That makes responses without it, whatever was
+    /// sent before.
+    fn hold_back(&mut self, interest: &mut Interest, now: Instant) -> BTreeSet<Arc<str>> {
         let let_go = &mut self.on_stream.let_go;
-        let unheard = |sub: &Sub| sub.named && let_go.is_name_unheard(&sub.name);
-        let held_back: Vec<_> = interest.iter().filter(|(_, sub)| unheard(sub)).map(|(id, _)| id).collect();
+        let is_unheard = |sub: &Sub| {
+            let is_crossed = || sub.phase != Phase::Answered && let_go.is_name_crossed(&sub.name);
+            sub.named && (let_go.is_name_unheard(&sub.name) || is_crossed())
+        };
+        let held_back: Vec<_> =
+            interest.iter().filter(|(_, sub)| is_unheard(sub)).map(|(id, _)| id).collect();
+        let mut names = BTreeSet::new();
         for id in &held_back {
             if let Some(sub) = interest.get_mut(*id) {
                 sub.doubt_until = Some(Box::new(now + self.doubt));
                 sub.asked = false;
-                let_go.on_name_let_go(sub.name.clone(), self.doubt, now);
+                let_go.on_name_held_back(sub.name.clone(), self.doubt, now);
+                names.insert(sub.name.clone());
             }
         }
         self.fresh.extend(held_back);
+        names
     }
 
-    /// Takes over the newest names for this and the following requests, without what is `held_back`. True when that
-    /// says nothing to the server: there is no way to end the legacy wildcard but by naming something (B1.3).
-    fn refill(&mut self, interest: &mut Interest, held_back: bool, now: Instant) -> bool {
+    /// Takes over the newest names for this and the following requests, without what is held back if these are the names of that.
+    /// True when that says nothing to the server: there is no way to end the legacy wildcard but by naming something (B1.3).
+    fn refill(
+        &mut self,
+        interest: &mut Interest,
+        held_back: Option<&BTreeSet<Arc<str>>>,
+        now: Instant,
+    ) -> bool {
         let on_stream = &mut self.on_stream;
         let let_go = &mut on_stream.let_go;
-        let wildcard = interest.wildcard && !(held_back && let_go.is_wildcard_unheard());
+        let is_unheard = let_go.is_wildcard_unheard() || (!interest.told_all && let_go.is_wildcard_crossed());
+        let wildcard = interest.wildcard && !(held_back.is_some() && is_unheard);
         let sorted = match held_back {
-            true => interest.names_without(|name| let_go.is_name_unheard(name)),
-            false => interest.names(),
+            Some(names) => interest.names_without(|name| names.contains(name)),
+            None => interest.names(),
         };
         let had_wildcard = std::mem::replace(&mut on_stream.wildcard, wildcard);
         interest.sends_all = wildcard;
@@ -194,7 +221,7 @@ impl Sotw {
         if wildcard && (on_stream.named || !sorted.is_empty()) {
             put_text(3, "*", &mut others);
         }
-        if held_back && sorted.is_empty() && others.is_empty() && !on_stream.named_for_sure {
+        if held_back.is_some() && sorted.is_empty() && others.is_empty() && !on_stream.named_for_sure {
             // An empty list could mean everything to it, and what follows would be no news.
             let_go.last_name().into_iter().for_each(|name| put_text(3, name, &mut others));
         }
@@ -211,7 +238,10 @@ impl Sotw {
             // The server sends everything still, until something is named.
             on_stream.wildcard = had_wildcard;
         } else if had_wildcard && !wildcard {
-            let_go.on_wildcard_let_go(now);
+            match interest.wildcard {
+                true => let_go.on_wildcard_held_back(now),
+                false => let_go.on_wildcard_let_go(now),
+            }
         }
         if on_stream.names.is_empty() && !on_stream.named_for_sure {
             on_stream.wildcard = true;
@@ -301,6 +331,7 @@ impl Variant for Sotw {
         self.on_stream.busy = true;
         self.on_stream.version_told = false;
         self.on_stream.crossed.on_response(self.doubt, now);
+        self.on_stream.let_go.on_response(self.doubt, now);
     }
 
     /// It counts from now on, also on later streams.
@@ -386,7 +417,7 @@ impl Variant for Sotw {
         let answering = is_new || is_repeated;
         // It may have dropped the request that let something go as outdated (B1.8). If the answer, which it takes, named
         // that again, nothing would have changed for it, and it would send nothing. So a request after the answer does.
-        let held_back = answering && self.on_stream.let_go.has_come_back();
+        let held_back = answering && self.has_come_back(interest);
         let is_separate = is_ack && self.on_stream.has_unheld;
         let changed =
             !held_back && !is_separate && self.pace.due(interest.named()).is_some_and(|due| due <= now);
@@ -394,8 +425,8 @@ impl Variant for Sotw {
         let mut silent = false;
         if held_back {
             self.let_go(interest, &mut written, now);
-            self.hold_back(interest, now);
-            self.refill(interest, true, now);
+            let names = self.hold_back(interest, now);
+            self.refill(interest, Some(&names), now);
             self.pace.on_change(now);
         } else if changed {
             if !self.fresh.is_empty() || (interest.wildcard && !self.on_stream.wildcard) {
@@ -403,7 +434,7 @@ impl Variant for Sotw {
             }
             self.let_go(interest, &mut written, now);
             self.ask(interest, &mut written);
-            silent = self.refill(interest, false, now);
+            silent = self.refill(interest, None, now);
             self.pace.on_written(interest.named(), now);
         }
         let ack = self.on_stream.answers.pop_front();
