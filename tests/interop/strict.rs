@@ -10,7 +10,7 @@ use xdskit::{
 };
 
 use crate::{
-    library::{is_good, ready, until, within},
+    library::{is_good, ready, until},
     peer::{Peer, is_request},
     setup::{Setup, TestClient, on},
 };
