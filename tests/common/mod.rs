@@ -15,7 +15,7 @@ use xdskit::{
     Client, Resource,
     client::ClientBuilder,
     config::{ApiType, Bootstrap, Node, Polling, Server},
-    control_plane::{self, AnyResource, ControlPlane, Event, Request, type_url},
+    control_plane::{self, AnyResource, ControlPlane, Event, Request, session::Behavior, type_url},
     pb::envoy::config::cluster::v3 as pb,
     resource::{Context, Invalid},
     testing,
@@ -122,9 +122,14 @@ pub(crate) struct Events {
 
 /// A control plane, and what happens on its streams.
 pub(crate) fn observed() -> (ControlPlane, Events) {
+    observed_as(Behavior::default())
+}
+
+/// The same of one that takes some freedoms of the protocol.
+pub(crate) fn observed_as(behavior: Behavior) -> (ControlPlane, Events) {
     let (sender, events) = mpsc::unbounded_channel();
-    let control_plane =
-        ControlPlane::builder().observe(move |event| drop(sender.send(event.clone()))).build();
+    let builder = ControlPlane::builder().behavior(behavior);
+    let control_plane = builder.observe(move |event| drop(sender.send(event.clone()))).build();
     (control_plane, Events { events, wanted: BTreeSet::new() })
 }
 

@@ -1,6 +1,7 @@
 //! How a client behaves, however it gets resources: [`API_TYPE`](crate::API_TYPE) of the test program. These are the tests for
 //! streams; `polled.rs` and `filed.rs` list those that apply without.
 
+mod behaviors;
 mod csds;
 mod discover;
 mod extensions;
