@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::seeds::{family, with_many_seeds};
-use crate::engine::simulation::{Script, play, play_with};
+use crate::engine::simulation::{Family, Script, play, play_with};
 
 #[test]
 fn operations_on_several_servers_and_authorities() {
@@ -17,6 +17,29 @@ fn operations_on_several_servers_and_authorities() {
     println!("in {seeds} worlds: {tally:?}");
     assert!(seeds < 2_000 || tally.len() == KINDS, "a simulation must get at what it is for: {tally:?}");
     assert!(seeds < 2_000 || tally.values().all(|count| *count > 40), "{tally:?}");
+}
+
+/// Worlds that failed once, with the freedoms of their servers and the rules that were checked; docs/FUZZING.md has what they found.
+#[test]
+fn operations_that_failed_once() {
+    const KNOWN: &str =
+        "IgnoreNamesInNack,ResendKnownVersions,ShuffleResources,SkipKnownVersions,NackNames,NackRate";
+    const ALL: &str = "ResendAfterNack,SilenceAfterNack,HeartbeatsAfterExpiry,AnswerAtOnce,Claims";
+    const STREAMS: &str = "UnknownType,EndsCleanly,LegacyWildcardOnly";
+    let worlds: [(&[&str], &[u64]); 5] = [
+        (&["IgnoreNamesInNack,ResendKnownVersions,ShuffleResources,NackNames,NackRate"], &[10_644, 45_217]),
+        (&[KNOWN, "AnswerAtOnce"], &[3_763]),
+        (&[KNOWN, "AnswerAtOnce,Claims"], &[3_151]),
+        (&[KNOWN, ALL], &[1_117, 6_122, 7_390, 9_173, 9_847, 22_111, 48_611, 54_710, 60_659, 78_288, 94_837]),
+        (&[KNOWN, ALL, STREAMS], &[1_909, 16_145]),
+    ];
+    for (names, seeds) in worlds {
+        let family = Family::of(&names.join(",")).expect("these are names of freedoms and rules");
+        for seed in seeds {
+            println!("world {seed} with {names:?}");
+            play_with(&Script::random(*seed), &family);
+        }
+    }
 }
 
 /// What the fuzzer found.
