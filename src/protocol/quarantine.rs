@@ -143,8 +143,8 @@ impl Quarantine {
         if let Some(held_back) = self.held_back.get(&ty) {
             // Only a stream that serves others is worth the risk, and there is one risk at a time.
             let OnStream { requested, last, has_answered, has_known } = &self.on_stream;
-            // The answer to what was requested at the same time is waited for.
-            let first = last.filter(|_| !has_answered).map_or(now, |last| last + APART);
+            // Without an answer the others are served when the stream has held for a while.
+            let first = last.filter(|_| !has_answered).map_or(now, |last| last + SETTLED);
             let is_free = (*has_answered || *has_known) && requested.is_empty();
             return is_free.then(|| held_back.retry_at.max(first));
         }
@@ -166,6 +166,9 @@ const USUAL_ENDS: u32 = 2;
 
 /// How long to wait for the answer to one type before the next is requested.
 const APART: Duration = Duration::from_secs(1);
+
+/// How long a stream without an answer takes to be a good one at most.
+const SETTLED: Duration = Duration::from_secs(5);
 
 /// After how long a type that was held back is requested again, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_secs(60);
