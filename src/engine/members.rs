@@ -239,8 +239,14 @@ impl Engine {
             By::Wildcard => self.wildcard_key(entry.ty).map_or(entry.group, |(group, ..)| group),
             By::Glob => entry.group,
         };
+        let ty = entry.ty;
         for rank in 0..self.groups.get(group).open.len() - 1 {
-            self.join(id, self.groups.get(group).open[rank], by, now);
+            let server = self.groups.get(group).open[rank];
+            let interest = self.peer(server).machine.interest(ty);
+            // One that knows of the end of a wildcard before the active server has no members.
+            if by == By::Glob || interest.is_some_and(|interest| interest.takes_all()) {
+                self.join(id, server, by, now);
+            }
         }
     }
 

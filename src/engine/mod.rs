@@ -367,12 +367,11 @@ impl Engine {
             entry.views.push(view);
         }
         let is_waiting = |engine: &Self| engine.table.get(entry).is_some_and(Entry::is_waiting);
-        let was_waiting = is_waiting(self);
-        if was_waiting {
+        // The fallback may be one that does not request the type.
+        let is_refused = is_waiting(self) && {
             self.fall_back(group, now);
-        }
-        // The fallback does not request the type.
-        let is_refused = was_waiting && !is_waiting(self);
+            !is_waiting(self)
+        };
         self.collections.filling = filling;
         // The view hears of it once, with all else that is known. It stands last still.
         let newest = self.table.get_mut(entry).and_then(|entry| entry.views.pop());
