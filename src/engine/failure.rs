@@ -136,6 +136,7 @@ impl Engine {
             if self.groups.get(group).active() == server {
                 self.fall_back(group, now);
                 self.judge(group);
+                self.warn_unanswered(group, now);
             }
         }
     }

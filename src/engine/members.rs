@@ -189,6 +189,7 @@ impl Engine {
         if failed || self.collections.get(&key).is_some_and(known) {
             self.collections.touch(&key);
         }
+        self.on_unanswered((self.groups.get(group).active(), ty), now);
         self.flush();
         Ok(View::All(group, ty))
     }

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     cache::{Entry, Update},
     error::{Blame, Code, Subject, WatchError},
-    protocol::{EntryId, ServerId, TypeId},
+    protocol::{EntryId, GroupId, ServerId, TypeId},
     resource::Version,
 };
 
@@ -40,6 +40,14 @@ impl Engine {
         }
         self.warn_wildcards((server, ty), (failure.code(), failure.message()));
         self.flush();
+    }
+
+    /// A server has become the active one of a group: it may have ended streams for the types of wildcards before.
+    pub(super) fn warn_unanswered(&mut self, group: GroupId, now: Instant) {
+        let active = self.groups.get(group).active();
+        for ty in self.types_wanted_whole(group) {
+            self.on_unanswered((active, ty), now);
+        }
     }
 
     /// A resource is watched whose type is held back at a server.

@@ -29,6 +29,8 @@ enum Freedom {
     UnsolicitedResources,
     SendTwice,
     SplitResponses,
+    AllNamesOnly,
+    EndsOverLimit,
 }
 
 /// How a server of a world behaves.
@@ -37,6 +39,8 @@ pub(super) struct Manner {
     pub(super) settings: Settings,
     /// Its streams end with the status OK, or by GOAWAY, after some time.
     pub(super) ends_cleanly: bool,
+    /// Its streams end by a message over the client's limit, after a good response.
+    pub(super) ends_over_limit: bool,
 }
 
 /// A rule about requests.
@@ -127,7 +131,7 @@ impl Default for Family {
 }
 
 impl Freedom {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 17] = [
         Self::IgnoreNamesInNack,
         Self::SkipKnownVersions,
         Self::ResendKnownVersions,
@@ -143,6 +147,8 @@ impl Freedom {
         Self::UnsolicitedResources,
         Self::SendTwice,
         Self::SplitResponses,
+        Self::AllNamesOnly,
+        Self::EndsOverLimit,
     ];
 
     /// Whether a model needs to know nothing of it.
@@ -153,17 +159,19 @@ impl Freedom {
             | Self::SkipKnownVersions
             | Self::ResendKnownVersions
             | Self::ResendAfterNack
-            | Self::SilenceAfterNack
             | Self::ShuffleResources
             | Self::HeartbeatsAfterExpiry => true,
-            Self::UnknownType
+            Self::SilenceAfterNack
+            | Self::UnknownType
             | Self::EndsCleanly
             | Self::LegacyWildcardOnly
             | Self::EmptyVersions
             | Self::NewNamesWithNextVersion
             | Self::UnsolicitedResources
             | Self::SendTwice
-            | Self::SplitResponses => false,
+            | Self::SplitResponses
+            | Self::AllNamesOnly
+            | Self::EndsOverLimit => false,
         }
     }
 
@@ -192,19 +200,21 @@ impl Freedom {
             Self::NewNamesWithNextVersion => behavior.new_names_with_next_version = true,
             Self::UnsolicitedResources => behavior.unsolicited_resources = true,
             Self::SendTwice => behavior.send_twice = true,
+            Self::AllNamesOnly => behavior.all_names_only = true,
+            Self::EndsOverLimit => manner.ends_over_limit = true,
+            // A part that is sent again for each NACK would keep the others from being sent.
+            Self::SplitResponses if behavior.after_nack == AfterNack::SameResources => {}
             Self::SplitResponses => settings.max_per_response = Some(1 + (seed % 2) as usize),
         }
     }
 }
 
-#[cfg(test)]
 impl Rule {
     const ALL: [Self; 4] = [Self::NackNames, Self::NackRate, Self::AnswerAtOnce, Self::Claims];
 }
 
 /// The freedoms with which all worlds pass.
-const FREEDOMS: &[Freedom] =
-    &[Freedom::IgnoreNamesInNack, Freedom::ResendKnownVersions, Freedom::ShuffleResources];
+const FREEDOMS: &[Freedom] = &Freedom::ALL;
 
 /// The rules to which the client keeps in all worlds.
-const RULES: &[Rule] = &[Rule::NackNames, Rule::NackRate];
+const RULES: &[Rule] = &Rule::ALL;

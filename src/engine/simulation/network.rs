@@ -244,7 +244,9 @@ impl Network {
     fn on_ended(&mut self, stream: StreamId, reason: Disconnect) {
         let peer = &mut self.peers[self.ids[&stream.server]];
         if peer.is_current(stream) {
-            peer.failing |= !peer.open.as_ref().is_some_and(|open| open.answered);
+            let is_over_limit = matches!(reason.kind, DisconnectKind::TooLarge { .. });
+            peer.failing |= is_over_limit || !peer.open.as_ref().is_some_and(|open| open.answered);
+            peer.on_ended(is_over_limit, self.now);
             peer.close();
         }
         trace!(at = ?self.now - self.began, %stream, reason.message, "ended");
@@ -282,7 +284,11 @@ impl Network {
             if let Some(subscribed) = open.dialogue.on_response(&response, due) {
                 self.claims.on_response(id, (&response, due), subscribed);
             }
-            (open.answered, peer.failing) = (true, false);
+            let is_first = !std::mem::replace(&mut open.answered, true);
+            peer.failing = false;
+            if is_first && peer.ends_over_limit && self.foul {
+                self.end_later(DELAY, stream, DisconnectKind::TooLarge { limit: 1 });
+            }
             self.told.push_back(Told::Delivered(id, response, due));
         }
         // What was on its way when a stream was given up may still come.

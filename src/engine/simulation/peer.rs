@@ -34,6 +34,9 @@ pub(super) struct Peer {
     pub(super) settings: Settings,
     /// Its streams end with the status OK after some time.
     pub(super) ends_cleanly: bool,
+    pub(super) ends_over_limit: bool,
+    /// When streams ended one after the other by a message over the limit.
+    over_limit: Vec<Instant>,
     pub(super) store: Store,
     /// What the store was before.
     past: Vec<Store>,
@@ -80,11 +83,16 @@ pub(super) struct Said {
 }
 
 impl Peer {
-    pub(super) fn new(server: Arc<Server>, Manner { settings, ends_cleanly }: Manner) -> Self {
+    pub(super) fn new(
+        server: Arc<Server>,
+        Manner { settings, ends_cleanly, ends_over_limit }: Manner,
+    ) -> Self {
         Self {
             server,
             settings,
             ends_cleanly,
+            ends_over_limit,
+            over_limit: Vec::new(),
             store: Store::new(),
             past: Vec::new(),
             mood: Mood::Fine,
@@ -112,6 +120,28 @@ impl Peer {
     /// Whether it knows a type. If not, it ends the stream when that is requested.
     pub(super) fn knows(&self, ty: Ty) -> bool {
         !self.settings.behavior.unknown_types.contains(ty.url())
+    }
+
+    /// Whether it gives what is subscribed to of a type now: it knows the type, and no names are missing that it wants to see.
+    pub(super) fn gives(&self, ty: Ty) -> bool {
+        if !self.settings.behavior.all_names_only || self.is_delta() {
+            return self.knows(ty);
+        }
+        let Some(open) = &self.open else { return false };
+        let subscribed = open.talk.subscribed(ty.url());
+        let of_type = self.store.get(ty.url());
+        let has_all = of_type.iter().all(|(name, _)| subscribed.contains(&name));
+        self.knows(ty) && (has_all || subscribed.contains(&"*"))
+    }
+
+    /// A stream ended by a message over the limit, or otherwise. The pauses between such streams grow.
+    pub(super) fn on_ended(&mut self, is_over_limit: bool, now: Instant) {
+        if !is_over_limit {
+            return self.over_limit.clear();
+        }
+        self.over_limit.retain(|at| now < *at + Duration::from_secs(60));
+        self.over_limit.push(now);
+        assert!(self.over_limit.len() < 12, "streams end by a message over the limit too often");
     }
 
     /// Where it is, as errors name it.

@@ -37,9 +37,9 @@ impl Model {
             return;
         }
         for One { key, seen, .. } in ones {
-            if !peer.knows(key.ty) {
+            if !peer.gives(key.ty) {
                 // That there is an error, or what another server sent before, is all that can be said.
-                assert!(seen.is_some(), "{active} does not know the type of {key:?}, and nothing is seen");
+                assert!(seen.is_some(), "{active} does not give {key:?}, and nothing is seen");
                 continue;
             }
             let text = peer.text(key.ty, &key.name);
@@ -71,8 +71,8 @@ impl Model {
     fn has_wanted(&self, peer: &Peer, authority: usize) -> bool {
         let mut ones = self.ones.values().map(|one| &one.key).filter(|key| key.authority == authority);
         let whole = authority == 0 && !self.alls.is_empty();
-        ones.any(|key| peer.knows(key.ty) && peer.text(key.ty, &key.name).is_some())
-            || (whole && peer.knows(Ty::Full) && !peer.store.get(Ty::Full.url()).is_empty())
+        ones.any(|key| peer.gives(key.ty) && peer.text(key.ty, &key.name).is_some())
+            || (whole && peer.gives(Ty::Full) && !peer.store.get(Ty::Full.url()).is_empty())
     }
 
     /// Whether something of a type is wanted of a server.

@@ -71,9 +71,6 @@ impl Machine {
         if !channel.interest.wildcard {
             channel.variant.on_wildcard(&mut channel.interest, now);
         }
-        if self.quarantine.is_held_back(ty) {
-            self.events.push_back(Event::Unanswered(ty));
-        }
         if stuck {
             self.close("a wildcard is subscribed to again that the server may not take to be ended");
         }

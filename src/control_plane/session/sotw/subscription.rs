@@ -168,6 +168,10 @@ impl Subscription {
         if self.must_wait(full_state, &now) {
             return None;
         }
+        let lacks_names = !self.wildcard && now.entries().any(|(name, _)| !self.has(name));
+        if settings.behavior.all_names_only && lacks_names {
+            return None;
+        }
         if self.seen.is_none() && settings.behavior.skip_known_versions {
             self.skip(&now, store.version(now.version()));
         }

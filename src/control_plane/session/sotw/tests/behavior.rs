@@ -155,3 +155,11 @@ fn what_was_accepted_may_be_sent_once_more() {
     assert_eq!(pair.exchange(EDS, &["a"]), ["ClusterLoadAssignment 1: a1"]);
     assert_eq!(pair.exchange(EDS, &["a"]), Vec::<String>::new());
 }
+
+#[test]
+fn requests_may_be_answered_only_if_they_name_all_resources() {
+    let behavior = Behavior { all_names_only: true, ..Behavior::default() };
+    let mut pair = pair(behavior, &[(EDS, "a", "a1"), (EDS, "b", "b1")]);
+    assert_eq!(pair.exchange(EDS, &["a"]), Vec::<String>::new());
+    assert_eq!(pair.exchange(EDS, &["a", "b"]), ["ClusterLoadAssignment 1: a1 b1"]);
+}
