@@ -35,8 +35,8 @@ impl Engine {
                 }
             }
             if is_behind {
-                // For the server nothing has ended, so that it would send nothing of what others have sent meanwhile.
-                self.peer(server).machine.reopen("it does not know that the last fallback had ended", now);
+                // The server has sent these resources on the stream already, and would not send them again.
+                self.peer(server).machine.reopen("the end of the last fallback was not sent on it", now);
             }
             self.settle(server, now);
         }

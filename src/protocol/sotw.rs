@@ -100,8 +100,8 @@ impl Sotw {
         }
     }
 
-    /// Whether everything that is subscribed to is held as of the version, and nothing else, so that a server that skips what it takes to be known
-    /// skips nothing that is missing (B1.6).
+    /// Whether what is held is just what the version stands for: a server that skips what it takes to be known skips nothing that
+    /// is missing then (B1.6).
     fn is_version_held(&self, interest: &Interest) -> bool {
         let is_held = |sub: &Sub| sub.held && sub.seen != 0;
         // A member may be there that only another server has sent.
