@@ -8,6 +8,7 @@ use std::{
 use imbl::OrdMap;
 
 use super::{
+    grace::Grace,
     link::Leafless,
     node::{Endpoints, Node, Source},
     resolver::{Key, Order},
@@ -38,23 +39,23 @@ pub(super) struct Graph {
     /// The aggregates in use whose latest configuration leads to no leaf.
     pub(super) leafless: Leafless,
     current: Vec<Arc<str>>,
-    next: Next,
-    next_since: Option<Instant>,
+    pub(super) next: Next,
+    pub(super) next_since: Option<Instant>,
     /// Until when the next routes wait for a cluster that there is not.
-    patience: Option<Instant>,
+    pub(super) patience: Option<Instant>,
     /// Requests are sent by the current routes.
-    serving: bool,
+    pub(super) serving: bool,
     /// What a snapshot holds.
     entries: OrdMap<Arc<str>, Arc<ClusterEntry>>,
     /// The nodes that are not ready.
-    unready: BTreeSet<Arc<str>>,
+    pub(super) unready: BTreeSet<Arc<str>>,
     /// The nodes of which there is nothing because their server cannot be reached.
     cut_off: BTreeSet<Arc<str>>,
     /// The nodes of which it is known that they do not exist.
-    missing: BTreeSet<Arc<str>>,
+    pub(super) missing: BTreeSet<Arc<str>>,
     /// The nodes that outlive their deletion.
-    graces: BTreeSet<Arc<str>>,
-    dirty: BTreeSet<Arc<str>>,
+    pub(super) graces: BTreeSet<Arc<str>>,
+    pub(super) dirty: BTreeSet<Arc<str>>,
     /// What may not be needed any more.
     loose: BTreeSet<Arc<str>>,
     /// What may have to be shown otherwise.
@@ -208,12 +209,6 @@ impl Graph {
         }
     }
 
-    /// When something that is put off is due.
-    pub(super) fn next_timeout(&self) -> Option<Instant> {
-        let due = self.graces.iter().filter(|name| !self.is_spared(name));
-        due.filter_map(|name| self.nodes.get(name)?.grace).chain(self.patience).chain(self.leafless.due).min()
-    }
-
     /// Works on all that was touched, while requests are sent by the current routes or not. Says whether a snapshot would
     /// hold something else than before.
     pub(super) fn settle(&mut self, serving: bool, now: Instant) -> bool {
@@ -269,10 +264,11 @@ impl Graph {
                             let about = (&seen, &self.node_id);
                             let entry = ClusterEntry::with_endpoints(name, resource, warning.clone(), about);
                             let removed = self.nodes.get(name).and_then(|node| node.removed(&source, &seen));
-                            let removed = removed.filter(|_| self.has_grace(name, now));
-                            let grace = removed.as_ref().and_then(|_| self.node(name).grace);
-                            self.show(name, entry.or_endpoints(removed));
-                            self.node(name).grace = grace;
+                            let grace = removed.as_ref().and_then(|_| self.grace(name, now));
+                            let until = grace.and_then(|_| self.node(name).grace);
+                            self.show(name, entry.or_endpoints(removed.filter(|_| grace.is_some())));
+                            let node = self.node(name);
+                            (node.grace, node.overdue) = (until, grace == Some(Grace::Overdue));
                         }
                         None => self.keep_old(name, None),
                     }
@@ -280,14 +276,22 @@ impl Graph {
                 None => {
                     self.show_old(name, None);
                     let node = self.node(name);
-                    (node.ready, node.grace) = (true, None);
+                    (node.ready, node.grace, node.overdue) = (true, None, false);
                     self.unlinked = true;
                 }
             },
-            Observed::Absent { reason } if reason.is_not_found() && self.has_grace(name, now) => {
-                self.keep_old(name, Some(reason.clone()));
+            Observed::Absent { reason } => {
+                let grace = Some(reason).filter(|reason| reason.is_not_found());
+                match grace.and_then(|_| self.grace(name, now)) {
+                    Some(Grace::Runs) => self.keep_old(name, Some(reason.clone())),
+                    Some(Grace::Overdue) => {
+                        self.keep_old(name, Some(reason.clone()));
+                        let node = self.node(name);
+                        (node.ready, node.overdue) = (true, true);
+                    }
+                    None => self.show(name, ClusterEntry::failed(name, None, reason.clone())),
+                }
             }
-            Observed::Absent { reason } => self.show(name, ClusterEntry::failed(name, None, reason.clone())),
         }
         let Some(node) = self.nodes.get_mut(name) else { return };
         set(&mut self.unready, name, !node.ready);
@@ -304,7 +308,7 @@ impl Graph {
     /// The latest is what is shown.
     pub(super) fn show(&mut self, name: &Arc<str>, entry: ClusterEntry) {
         let node = self.node(name);
-        (node.old, node.grace, node.ready) = (None, None, true);
+        (node.old, node.grace, node.ready, node.overdue) = (None, None, true, false);
         self.set_shown(name, entry);
         self.release_sources(name);
     }
@@ -321,7 +325,7 @@ impl Graph {
     /// What served until now goes on, since the latest cannot serve yet.
     fn keep_old(&mut self, name: &Arc<str>, deleted: Option<WatchError>) {
         let node = self.node(name);
-        node.ready = false;
+        (node.ready, node.overdue) = (false, false);
         if deleted.is_none() {
             node.grace = None;
         }
@@ -354,64 +358,12 @@ impl Graph {
         serving && shown.config.as_ref().and_then(|config| Source::of(config)).as_ref() != Some(source)
     }
 
-    /// Whether a deleted cluster, or one whose endpoints are, goes on serving for a while, or routes that lead to it are not used yet: a server that
-    /// replaces it tells its end first, and the routes that lead elsewhere a moment later.
-    fn has_grace(&mut self, name: &Arc<str>, now: Instant) -> bool {
-        let Some(node) = self.nodes.get(name) else { return false };
-        let has_failed = node.shown.as_ref().is_some_and(|shown| shown.error.is_some());
-        let serves = self.is_in_tree(name) && node.serving().is_some();
-        let is_awaited = self.serving && self.is_next(name) && !has_failed;
-        if self.grace.is_zero() || !(serves || is_awaited) {
-            return false;
-        }
-        let until = node.grace.unwrap_or(now + self.grace);
-        if until <= now && !self.is_spared(name) {
-            return false;
-        }
-        self.node(name).grace = Some(until);
-        true
-    }
-
-    /// Until when the next routes wait for clusters that there are not, while others serve.
-    fn patience(&mut self, now: Instant) -> Option<Instant> {
-        let Next::Clusters(_) = self.next else { return None };
-        let until = *self.next_since.get_or_insert(now) + self.grace;
-        let is_root = |name: &&Arc<str>| self.nodes.get(*name).is_some_and(|node| node.roots.next);
-        let mut missing = self.missing.iter().filter(is_root);
-        let waits = self.serving && now < until && missing.any(|name| self.is_awaited(name));
-        waits.then_some(until)
-    }
-
-    /// Ends the graces that are over. Says whether there were any.
-    fn end_graces(&mut self, now: Instant) -> bool {
-        let over = |name: &&Arc<str>| {
-            let until = self.nodes.get(*name).and_then(|node| node.grace);
-            until.is_some_and(|until| until <= now) && !self.is_spared(name)
-        };
-        let over: Vec<_> = self.graces.iter().filter(over).cloned().collect();
-        self.dirty.extend(over);
-        !self.dirty.is_empty()
-    }
-
-    /// Whether what will be used next, and is waited for, does without a cluster.
-    fn is_spared(&self, name: &Arc<str>) -> bool {
-        let needed = |node: &Node| node.roots.needs_by_itself(self.below_current.contains(name));
-        match &self.next {
-            Next::Unknown => true,
-            Next::Clusters(_) if !self.is_next(name) => true,
-            // It is below an aggregate as that was.
-            Next::Clusters(_) | Next::Nothing => {
-                !self.below_latest.contains(name) && !self.nodes.get(name).is_some_and(needed)
-            }
-        }
-    }
-
-    fn is_next(&self, name: &Arc<str>) -> bool {
+    pub(super) fn is_next(&self, name: &Arc<str>) -> bool {
         self.below_next.contains(name) || self.nodes.get(name).is_some_and(|node| node.roots.next)
     }
 
     /// Whether the next routes need it otherwise than the routes in use: if these do without it, the next can, too.
-    fn is_awaited(&self, name: &Arc<str>) -> bool {
+    pub(super) fn is_awaited(&self, name: &Arc<str>) -> bool {
         let roots = self.nodes.get(name).map(|node| node.roots).unwrap_or_default();
         !roots.current && (roots.next || !self.below_current.contains(name))
     }

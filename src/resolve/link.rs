@@ -33,7 +33,7 @@ impl Graph {
         let aggregates: Vec<_> = self.aggregates.iter().cloned().collect();
         for name in &aggregates {
             self.show_aggregate(name, &linked, &shown.too_deep);
-            self.set_linked(name, linked.contains(name));
+            self.set_linked(name, linked.contains(name) || self.is_overdue(name));
         }
         let mut needed = latest.below.clone();
         needed.extend(shown.below.iter().cloned());
@@ -58,6 +58,16 @@ impl Graph {
             }
         }
         reach
+    }
+
+    /// Whether it is an aggregate that is shown to lead to nothing.
+    pub(super) fn is_void(&self, name: &Arc<str>) -> bool {
+        let has_failed = |node: &Node| node.shown.as_ref().is_some_and(|shown| shown.error.is_some());
+        if !self.aggregates.contains(name) || !self.nodes.get(name).is_some_and(has_failed) {
+            return false;
+        }
+        let flat = self.flatten(name, By::Latest);
+        flat.leaves.is_empty() && flat.too_deep.is_none()
     }
 
     fn flatten<'a>(&'a self, name: &'a Arc<str>, by: By<'_>) -> Flat<'a> {

@@ -11,6 +11,7 @@ mod cluster_view;
 mod dns;
 #[cfg(test)]
 pub(crate) mod fixture;
+mod grace;
 mod graph;
 mod leg;
 mod link;

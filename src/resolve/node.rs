@@ -56,6 +56,10 @@ pub(super) struct Node {
     pub(super) ready: bool,
     /// Until when it outlives its deletion, or that of its endpoints.
     pub(super) grace: Option<Instant>,
+    /// When it was last looked at, what comes next did without it, so that its grace did not end.
+    pub(super) is_spared: bool,
+    /// It is gone, and its grace is over, but it serves until the next routes are used.
+    pub(super) overdue: bool,
     /// The sources that it watches: that of the latest, and that of `old`.
     pub(super) sources: Vec<Source>,
     /// What aggregates above it were last linked by.
@@ -68,6 +72,7 @@ pub(super) struct Standing {
     ready: bool,
     exists: bool,
     cut_off: bool,
+    overdue: bool,
     pub(super) is_aggregate: bool,
 }
 
@@ -87,6 +92,12 @@ impl Node {
     /// The configuration that serves now.
     pub(super) fn serving(&self) -> Option<&Arc<Cluster>> {
         self.shown.as_ref().filter(|shown| shown.error.is_none()).and_then(|shown| shown.config.as_ref())
+    }
+
+    /// Whether snapshots show a configuration: it serves, or it is an aggregate that others may serve by, though it stands in a
+    /// chain that is too long.
+    pub(super) fn is_shown(&self) -> bool {
+        self.shown.as_ref().is_some_and(|shown| shown.config.is_some())
     }
 
     /// The endpoints that serve now, if those of this source, which are the same, have been removed.
@@ -116,6 +127,9 @@ impl Node {
 
     /// Whether it is known that there is no such cluster.
     pub(super) fn is_missing(&self) -> bool {
+        if self.overdue {
+            return true;
+        }
         let error =
             self.shown.as_ref().filter(|shown| shown.config.is_none()).and_then(|shown| shown.error.as_ref());
         error.is_some_and(WatchError::is_not_found) && self.config().is_none()
@@ -143,7 +157,7 @@ impl Node {
         let is_aggregate =
             [self.as_child(), self.as_shown_child()].iter().any(|child| matches!(child, Child::Aggregate(_)));
         let (exists, cut_off) = (self.config().is_some(), self.is_cut_off());
-        Standing { ready: self.ready, exists, cut_off, is_aggregate }
+        Standing { ready: self.ready, exists, cut_off, overdue: self.overdue, is_aggregate }
     }
 }
 

@@ -1,4 +1,5 @@
 mod aggregates;
+mod graces;
 mod hosts;
 mod on_demand;
 mod plugins;

@@ -29,7 +29,7 @@ use super::{network::Weather, seeds::with_seeds_and};
 #[test]
 fn walks_through_everything() {
     let mut tally = BTreeMap::new();
-    let seeds = with_seeds_and(&[4_618, 6_701], "walks_through_everything", |seed| {
+    let seeds = with_seeds_and(&[4_618, 6_701, 7_243, 11_357], "walks_through_everything", |seed| {
         for (kind, count) in World::new(seed, Habits::wild()).run() {
             *tally.entry(kind).or_insert(0) += count;
         }
@@ -42,15 +42,17 @@ fn walks_through_everything() {
 /// Every state of the mesh is valid, and types arrive in any order, but less than the grace apart.
 #[test]
 fn a_valid_change_takes_nothing_from_who_is_served() {
-    with_seeds_and(&[4_483, 5_711], "a_valid_change_takes_nothing", |seed| {
-        drop(World::new(seed, Habits::torn()).run())
-    });
+    with_seeds_and(
+        &[4_483, 5_711, 14_064, 21_286, 24_502, 55_415, 63_227, 83_399],
+        "a_valid_change_takes_nothing",
+        |seed| drop(World::new(seed, Habits::torn()).run()),
+    );
 }
 
 /// Every state of the mesh is valid, but the server cannot be reached at times; the grace is longer than that.
 #[test]
 fn a_lost_server_takes_nothing_from_who_is_served() {
-    with_seeds_and(&[7_142, 7_455], "a_lost_server_takes_nothing", |seed| {
+    with_seeds_and(&[7_142, 7_455, 14_128], "a_lost_server_takes_nothing", |seed| {
         drop(World::new(seed, Habits::lonely()).run())
     });
 }

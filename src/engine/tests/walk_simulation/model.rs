@@ -44,6 +44,8 @@ pub(super) struct Resolution {
     pub(super) roots: Vec<String>,
     /// Requests could be sent to all clusters of its routes.
     served: bool,
+    /// The clusters that were too deep in the graph, and are waited for since they are not.
+    late: BTreeSet<String>,
     /// The generations that were seen last.
     seen: BTreeMap<Key, u32>,
 }
@@ -57,6 +59,7 @@ impl Resolution {
             last: None,
             roots: Vec::new(),
             served: false,
+            late: BTreeSet::new(),
             seen: BTreeMap::new(),
         }
     }
@@ -177,7 +180,7 @@ impl Check<'_> {
     }
 
     /// The snapshot has the clusters that its routes and its aggregates lead to, and what calls hold, and no others.
-    fn check_clusters(resolution: &Resolution, picture: &Picture) {
+    fn check_clusters(resolution: &mut Resolution, picture: &Picture) {
         let roots = picture.roots();
         for root in &roots {
             assert!(picture.clusters.contains_key(root), "{root} is missing from {picture:#?}");
@@ -186,10 +189,18 @@ impl Check<'_> {
         let held = resolution.held.iter().filter(|name| picture.clusters.contains_key(*name));
         let (flats, too_deep) = flatten_all(roots.iter().chain(held), |name| picture.config(name));
         assert!(picture.clusters.keys().all(|name| flats.contains_key(name)), "{picture:#?} has too much");
-        // What was too deep in a tower is asked for when the tower gets lower, and left out until it is there.
-        let was_too_deep = |name: &String| picture.above(name).all(|above| above.starts_with('w'));
-        let missing: Vec<_> = flats.keys().filter(|name| !picture.clusters.contains_key(*name)).collect();
-        assert!(missing.iter().all(|name| was_too_deep(name)), "{missing:?} are missing from {picture:#?}");
+        // What was too deep is asked for when the graph gets lower, and left out until it is there.
+        let last = resolution.last.as_ref().and_then(|last| last.as_ref().ok());
+        let was_deep = last.filter(|last| last.clusters.keys().any(|name| last.is_too_deep(name)));
+        let was_too_deep = |name: &String| {
+            picture.above(name).all(|above| above.starts_with('w'))
+                || was_deep.is_some_and(|last| !last.clusters.contains_key(name))
+                || resolution.late.contains(name)
+        };
+        let is_missing = |name: &&String| !picture.clusters.contains_key(*name);
+        let missing: BTreeSet<_> = flats.keys().filter(is_missing).cloned().collect();
+        assert!(missing.iter().all(was_too_deep), "{missing:?} are missing from {picture:#?}");
+        resolution.late = missing;
         for (name, flat) in &flats {
             let Some(Shown { config: Some(Made { spec: Spec::Aggregate(_), .. }), error, leaves, .. }) =
                 picture.clusters.get(name)

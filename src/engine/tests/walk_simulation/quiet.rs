@@ -134,7 +134,10 @@ impl<'a> Quiet<'a> {
             if unknown.is_empty() {
                 break (flats, too_deep);
             }
-            for name in unknown {
+            // What one way leads to may be too deep by the first way down, which is known later.
+            let is_asked = |name: &String| self.asked.contains(&(Type::Cluster, name.clone()));
+            let (asked, others): (Vec<_>, Vec<_>) = unknown.into_iter().partition(is_asked);
+            for name in if asked.is_empty() { others } else { asked } {
                 let seen = self.see((Type::Cluster, name.clone()));
                 known.insert(name, seen);
             }

@@ -1,0 +1,111 @@
+//! What was deleted serves for a while: until when, and what begins that anew.
+
+use std::time::Duration;
+
+use super::rig::{GRACE, Rig};
+use crate::{
+    error::Code,
+    testing::resources::{EndpointsBuilder, RouteConfigBuilder, cluster, endpoints, route, route_config},
+};
+
+const NONE: [&str; 0] = [];
+
+#[test]
+fn a74_4_the_grace_of_a_deleted_cluster_begins_anew_with_routes_that_need_it() {
+    let mut rig = Rig::with_tree();
+    rig.no_cluster("a", Code::NotFound);
+    assert_eq!(rig.routes(routes_to(&["b"])), ["+cluster b"]);
+    assert_eq!(rig.pass(GRACE * 5), NONE, "what comes next does without it");
+    assert_eq!(rig.routes(routes_to(&["a"])), ["-cluster b"]);
+    assert_eq!(rig.pass(GRACE - MOMENT), NONE, "it may be on its way as well");
+    assert_eq!(rig.cluster(cluster("a")), ["routes: a=10.0.0.1:80"]);
+    assert_eq!(rig.pass(GRACE * 2), NONE);
+}
+
+#[test]
+fn a74_4_a_deleted_cluster_that_does_not_come_with_routes_that_need_it_is_an_error_after_the_grace() {
+    let mut rig = Rig::with_tree();
+    rig.no_cluster("a", Code::NotFound);
+    rig.routes(routes_to(&["b"]));
+    rig.pass(GRACE * 5);
+    rig.routes(routes_to(&["a"]));
+    assert_eq!(rig.pass(GRACE), ["-endpoints a", "routes: a!NOT_FOUND"]);
+}
+
+#[test]
+fn a74_4_a_deleted_cluster_serves_until_routes_that_need_it_as_well_are_used() {
+    let mut rig = Rig::with_tree();
+    assert_eq!(rig.routes(routes_to(&["a", "b"])), ["+cluster b"]);
+    rig.no_cluster("a", Code::NotFound);
+    assert_eq!(rig.pass(GRACE * 5), NONE, "the routes wait for another cluster");
+    assert_eq!(rig.resolver.next_timeout(), None, "nothing is due");
+    rig.cluster(cluster("b"));
+    let said = rig.endpoints(at("b", 2));
+    assert_eq!(said, ["-endpoints a", "routes: a!NOT_FOUND b=10.0.0.2:80"]);
+}
+
+#[test]
+fn b3_3_removed_endpoints_serve_until_routes_that_need_them_as_well_are_used() {
+    let mut rig = Rig::with_tree();
+    assert_eq!(rig.routes(routes_to(&["a", "b"])), ["+cluster b"]);
+    rig.no_endpoints("a", Code::NotFound);
+    assert_eq!(rig.pass(GRACE * 5), NONE);
+    rig.cluster(cluster("b"));
+    let said = rig.endpoints(at("b", 2));
+    assert_eq!(said, ["routes: a(NOT_FOUND) b=10.0.0.2:80"]);
+}
+
+#[test]
+fn a74_4_routes_wait_for_a_cluster_that_came_and_was_deleted_although_a_call_saw_it_missing_before() {
+    let mut rig = Rig::with_tree();
+    rig.hold("b", true);
+    rig.no_cluster("b", Code::NotFound);
+    assert_eq!(rig.cluster(cluster("b").aggregate(["c"])), ["+cluster c"]);
+    assert_eq!(rig.routes(routes_to(&["b"])), NONE);
+    rig.pass(GRACE * 5);
+    assert_eq!(rig.no_cluster("b", Code::NotFound), ["-cluster c"], "other routes may be on their way");
+    assert_eq!(rig.pass(GRACE - MOMENT), NONE);
+    assert_eq!(rig.routes(routes_to(&["a"])), ["routes: a=10.0.0.1:80 b!NOT_FOUND"]);
+}
+
+#[test]
+fn a74_4_routes_wait_for_an_aggregate_without_leaves_that_a_call_holds() {
+    let mut rig = Rig::with_tree();
+    rig.hold("b", true);
+    rig.cluster(cluster("b").aggregate(["c"]));
+    rig.no_cluster("c", Code::NotFound);
+    assert_eq!(rig.routes(routes_to(&["b"])), NONE, "it may be older than the routes");
+    rig.cluster(cluster("b"));
+    let said = rig.endpoints(at("b", 2));
+    assert_eq!(said.last().map(String::as_str), Some("routes: b=10.0.0.2:80"));
+}
+
+#[test]
+fn a74_4_a_deleted_aggregate_in_a_chain_that_is_too_long_serves_others_for_its_grace() {
+    let mut rig = Rig::with_tree();
+    let name = |floor: usize| format!("w{floor}");
+    rig.routes(routes_to(&["top"]));
+    rig.cluster(cluster("top").aggregate([name(2)]));
+    rig.hold(&name(0), true);
+    for floor in 0..16 {
+        rig.cluster(cluster(&name(floor)).aggregate([name(floor + 1)]));
+    }
+    rig.cluster(cluster(&name(16)));
+    let said = rig.endpoints(at(&name(16), 1));
+    assert!(said.last().is_some_and(|tree| tree.contains("top>w16") && tree.contains("w9!")), "{said:?}");
+    let said = rig.no_cluster(&name(9), Code::NotFound);
+    assert!(said.iter().all(|tree| tree.contains("top>w16")), "{said:?}");
+    let said = rig.pass(GRACE);
+    assert!(said.last().is_some_and(|tree| tree.contains("top!")), "{said:?}");
+}
+
+fn routes_to(clusters: &[&str]) -> RouteConfigBuilder {
+    let routes = clusters.iter().map(|cluster| route::prefix(format!("/{cluster}")).cluster(*cluster));
+    route_config("routes").virtual_host(["shop"], routes)
+}
+
+fn at(name: &str, number: u8) -> EndpointsBuilder {
+    endpoints(name).locality("eu", "a", [&*format!("10.0.0.{number}:80")])
+}
+
+const MOMENT: Duration = Duration::from_millis(1);
