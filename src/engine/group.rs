@@ -371,10 +371,15 @@ impl Engine {
     /// The place of an entry at a server, which it gets if it has none.
     pub(super) fn place(&mut self, id: EntryId, server: ServerId) -> Option<SubId> {
         let entry = self.table.get_mut(id)?;
-        if let Some(sub) = entry.places.at(server) {
-            return Some(sub);
-        }
         let machine = &mut self.servers[server].machine;
+        if let Some(sub) = entry.places.at(server) {
+            let interest = machine.interest(entry.ty);
+            if interest.and_then(|interest| interest.get(sub)).is_some_and(|sub| sub.entry == id) {
+                return Some(sub);
+            }
+            // The machine has forgotten the name, which is not heard of yet.
+            entry.places.remove(server);
+        }
         if let Some(taken) = machine.interest(entry.ty).and_then(|interest| interest.find(&entry.name)) {
             return self.share_place(id, server, taken);
         }

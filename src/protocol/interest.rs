@@ -172,7 +172,13 @@ impl Interest {
 
     /// Whether something is asked for that nothing came of, neither on this stream nor before.
     pub(crate) fn is_owed_something(&self) -> bool {
-        let waits = |sub: &Sub| sub.named && !sub.held && matches!(sub.phase, Phase::New | Phase::Requested);
+        // What was held when it was requested, and was lost by the word of another server, has no timer.
+        let is_waited_for = |sub: &Sub| match sub.phase {
+            Phase::New => true,
+            Phase::Requested => sub.timer != 0,
+            Phase::Answered | Phase::Doubted | Phase::TimedOut => false,
+        };
+        let waits = |sub: &Sub| sub.named && !sub.held && is_waited_for(sub);
         let mut subs = self.iter().map(|(_, sub)| sub);
         subs.clone().any(waits) || (self.wildcard && !self.told_all && !subs.any(|sub| sub.held))
     }
@@ -362,5 +368,20 @@ mod tests {
         add(&mut interest, "a");
         assert_eq!(names(&mut interest), ["a", "z"]);
         assert!(interest.find("a").is_some() && interest.find("b").is_none());
+    }
+
+    /// Found by the simulation of operations: seed 174,344.
+    #[test]
+    fn what_was_held_when_it_was_requested_is_not_owed_when_another_server_removes_it() {
+        let mut interest = Interest::default();
+        let id = add(&mut interest, "a");
+        assert!(interest.is_owed_something());
+        let sub = interest.get_mut(id).unwrap();
+        (sub.held, sub.phase, sub.timer) = (true, Phase::Requested, 0);
+        assert!(!interest.is_owed_something());
+        interest.get_mut(id).unwrap().held = false;
+        assert!(!interest.is_owed_something(), "nobody waits for it");
+        interest.get_mut(id).unwrap().timer = 1;
+        assert!(interest.is_owed_something());
     }
 }

@@ -325,6 +325,8 @@ impl Machine {
                     sub.phase = if is_doubted { Phase::Doubted } else { Phase::Requested };
                     if !sub.held || is_doubted {
                         self.waiting.start(ty, id, sub, (now, length));
+                    } else {
+                        sub.timer = 0;
                     }
                 }
             }

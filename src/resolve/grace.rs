@@ -46,8 +46,8 @@ impl Graph {
         Some(grace)
     }
 
-    /// Until when the next routes wait for clusters that there are not, and for aggregates that lead to none, while others
-    /// serve: these may be older news than the routes.
+    /// Until when the next routes wait for clusters that there are not, or that lead to no endpoints, while others serve: these
+    /// may be older news than the routes.
     pub(super) fn patience(&mut self, now: Instant) -> Option<Instant> {
         let Next::Clusters(names) = &self.next else { return None };
         let until = *self.next_since.get_or_insert(now) + self.grace;

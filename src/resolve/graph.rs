@@ -260,6 +260,16 @@ impl Graph {
                         Some(seen) if seen.is_cut_off() && self.serves_without(name, &source) => {
                             self.keep_old(name, None);
                         }
+                        // That may be older news than the cluster.
+                        Some(seen)
+                            if seen.are_lacking()
+                                && self.serves_without(name, &source)
+                                && self.grace(name, now) == Some(Grace::Runs) =>
+                        {
+                            let until = self.node(name).grace;
+                            self.keep_old(name, None);
+                            self.node(name).grace = until;
+                        }
                         Some(seen) => {
                             let about = (&seen, &self.node_id);
                             let entry = ClusterEntry::with_endpoints(name, resource, warning.clone(), about);

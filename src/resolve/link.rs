@@ -60,14 +60,15 @@ impl Graph {
         reach
     }
 
-    /// Whether it is an aggregate that is shown to lead to nothing.
+    /// Whether nothing can be sent to a cluster because something is missing, by what is known of it.
     pub(super) fn is_void(&self, name: &Arc<str>) -> bool {
-        let has_failed = |node: &Node| node.shown.as_ref().is_some_and(|shown| shown.error.is_some());
-        if !self.aggregates.contains(name) || !self.nodes.get(name).is_some_and(has_failed) {
-            return false;
+        let Some(node) = self.nodes.get(name) else { return false };
+        if !self.aggregates.contains(name) {
+            return node.lacks_endpoints();
         }
         let flat = self.flatten(name, By::Latest);
-        flat.leaves.is_empty() && flat.too_deep.is_none()
+        let lacks = |leaf: &&Arc<str>| self.nodes.get(*leaf).is_none_or(Node::lacks_endpoints);
+        flat.too_deep.is_none() && flat.leaves.iter().all(lacks)
     }
 
     fn flatten<'a>(&'a self, name: &'a Arc<str>, by: By<'_>) -> Flat<'a> {
@@ -103,6 +104,12 @@ impl Graph {
             };
             let after = self.flatten(name, By::Latest);
             if !after.reached.iter().all(is_ready) {
+                continue;
+            }
+            let has_endpoints = |leaf: &&Arc<str>| self.nodes.get(*leaf).is_some_and(Node::has_endpoints);
+            let is_cut_off = |leaf: &&Arc<str>| self.nodes.get(*leaf).is_some_and(Node::is_cut_off);
+            let is_starved = !after.leaves.iter().any(has_endpoints) && after.leaves.iter().any(is_cut_off);
+            if serving && is_starved && before.leaves.iter().any(has_endpoints) {
                 continue;
             }
             let loses_leaves = after.leaves.is_empty() && !before.leaves.is_empty();

@@ -135,6 +135,20 @@ impl Node {
         error.is_some_and(WatchError::is_not_found) && self.config().is_none()
     }
 
+    /// Whether requests can be sent to its endpoints.
+    pub(super) fn has_endpoints(&self) -> bool {
+        self.shown.as_ref().is_some_and(|shown| shown.error.is_none() && shown.endpoints.is_some())
+    }
+
+    /// Whether it has no endpoints because there are none, or none came.
+    pub(super) fn lacks_endpoints(&self) -> bool {
+        let lacks = |shown: &Arc<ClusterEntry>| {
+            let note = shown.note.as_ref().filter(|_| shown.error.is_none() && shown.endpoints.is_none());
+            note.is_some_and(|note| note.is_not_found() || note.is_transient())
+        };
+        self.shown.as_ref().is_some_and(lacks)
+    }
+
     /// Whether nothing is there because the server cannot be reached. A host that cannot be looked up is as good as one
     /// without addresses (F5).
     pub(super) fn is_cut_off(&self) -> bool {
@@ -167,6 +181,17 @@ impl Endpoints {
         match self {
             Self::Eds(seen) => match &**seen {
                 Observed::Absent { reason } => reason.is_of_server(),
+                Observed::Present { .. } | Observed::Pending => false,
+            },
+            Self::Host(_) => false,
+        }
+    }
+
+    /// Whether there are none of that name, or none came.
+    pub(super) fn are_lacking(&self) -> bool {
+        match self {
+            Self::Eds(seen) => match &**seen {
+                Observed::Absent { reason } => reason.is_not_found() || reason.is_transient(),
                 Observed::Present { .. } | Observed::Pending => false,
             },
             Self::Host(_) => false,

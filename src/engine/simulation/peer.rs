@@ -264,7 +264,8 @@ impl Peer {
         };
         let name = open.any_name(ty, random);
         let wanted = open.talk.subscribed(ty.url());
-        let is_wanted = |name: &str| wanted.contains(&"*") || wanted.contains(&name);
+        let gives_all = wanted.contains(&"*") || self.settings.behavior.unsolicited_resources;
+        let is_wanted = |name: &str| gives_all || wanted.contains(&name);
         let given = now.iter().filter(|(other, _)| *other != name && is_wanted(other));
         let any = |stored: &Stored| Any { type_url: ty.url().into(), value: stored.bytes().clone() };
         let resources = given.map(|(name, stored)| (name.to_owned(), any(stored)));

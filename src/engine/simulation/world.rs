@@ -141,18 +141,24 @@ impl World {
             self.pass(Duration::from_secs(3 * 150));
         }
         self.wake();
+        if self.network.peers.iter().any(|peer| Ty::ALL.iter().any(|ty| !peer.knows(*ty))) {
+            // What changed may let go of a server whose stream has just ended for the type.
+            self.pass(Duration::from_secs(150));
+        }
         self.model.check_rest(&self.network);
         self.network.foul = true;
     }
 
-    /// Something changes on servers that hold answers back until then; twice, since one may be held back again at once.
+    /// Something changes on servers that hold answers back until then: twice, since one may be held back again at once, and
+    /// for each part of a change where parts are held back one after the other.
     fn wake(&mut self) {
         let silent: Vec<_> =
             (0..self.network.peers.len()).filter(|id| self.network.peers[*id].falls_silent()).collect();
         if silent.is_empty() {
             return;
         }
-        for _ in 0..2 {
+        let splits = silent.iter().any(|id| self.network.peers[*id].settings.max_per_response.is_some());
+        for _ in 0..if splits { 8 } else { 2 } {
             for (id, ty) in silent.iter().flat_map(|id| Ty::ALL.map(|ty| (*id, ty))) {
                 self.texts += 1;
                 let key = Key { ty, authority: 0, name: "other".to_owned() };

@@ -26,13 +26,16 @@ fn operations_that_failed_once() {
         "IgnoreNamesInNack,ResendKnownVersions,ShuffleResources,SkipKnownVersions,NackNames,NackRate";
     const ALL: &str = "ResendAfterNack,SilenceAfterNack,HeartbeatsAfterExpiry,AnswerAtOnce,Claims";
     const STREAMS: &str = "UnknownType,EndsCleanly,LegacyWildcardOnly";
-    let worlds: [(&[&str], &[u64]); 6] = [
+    const SENT: &str = "EmptyVersions,NewNamesWithNextVersion,UnsolicitedResources,SendTwice,SplitResponses,\
+                        AllNamesOnly,EndsOverLimit";
+    let worlds: [(&[&str], &[u64]); 7] = [
         (&["IgnoreNamesInNack,ResendKnownVersions,ShuffleResources,NackNames,NackRate"], &[10_644, 45_217]),
         (&[KNOWN, "AnswerAtOnce"], &[3_763]),
         (&[KNOWN, "AnswerAtOnce,Claims"], &[3_151]),
         (&[KNOWN, ALL], &[1_117, 6_122, 7_390, 9_173, 9_847, 22_111, 48_611, 54_710, 60_659, 78_288, 94_837]),
         (&[KNOWN, ALL, STREAMS], &[1_909, 16_145, 15_694, 23_199, 57_543]),
         (&[KNOWN, ALL, "EndsCleanly,LegacyWildcardOnly"], &[26_437, 33_407]),
+        (&[KNOWN, ALL, STREAMS, SENT], &[22_459, 33_848, 73_178, 76_749, 174_344]),
     ];
     for (names, seeds) in worlds {
         let family = Family::of(&names.join(",")).expect("these are names of freedoms and rules");

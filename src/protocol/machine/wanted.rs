@@ -262,8 +262,13 @@ impl Machine {
         let Self { types, waiting, .. } = self;
         let Some(Some(channel)) = types.get_mut(ty.index()) else { return true };
         let Some(sub) = channel.interest.get_mut(id) else { return true };
-        if !sub.named || sub.doubt_until.as_ref().is_none_or(|until| **until <= now) {
+        let is_doubtful = sub.doubt_until.as_ref().is_some_and(|until| **until > now);
+        if !is_doubtful || (!sub.named && sub.member) {
             return true;
+        }
+        if !sub.named {
+            // It has been let go once more, which the server is about to be told.
+            return false;
         }
         match sub.phase {
             // The request has not gone out yet, and its time begins with that.

@@ -5,7 +5,9 @@ use std::time::Duration;
 use super::rig::{GRACE, Rig};
 use crate::{
     error::Code,
-    testing::resources::{EndpointsBuilder, RouteConfigBuilder, cluster, endpoints, route, route_config},
+    testing::resources::{
+        EndpointsBuilder, RouteConfigBuilder, cluster, endpoints, listener, route, route_config,
+    },
 };
 
 const NONE: [&str; 0] = [];
@@ -97,6 +99,53 @@ fn a74_4_a_deleted_aggregate_in_a_chain_that_is_too_long_serves_others_for_its_g
     assert!(said.iter().all(|tree| tree.contains("top>w16")), "{said:?}");
     let said = rig.pass(GRACE);
     assert!(said.last().is_some_and(|tree| tree.contains("top!")), "{said:?}");
+}
+
+#[test]
+fn a74_4_routes_wait_for_endpoints_that_are_not_there() {
+    for code in [Code::NotFound, Code::Internal] {
+        let mut rig = Rig::with_tree();
+        rig.routes(routes_to(&["b"]));
+        rig.cluster(cluster("b"));
+        assert_eq!(rig.no_endpoints("b", code), NONE, "that may be older than the routes");
+        let said = rig.endpoints(at("b", 2));
+        assert_eq!(said, ["-endpoints a", "-cluster a", "routes: b=10.0.0.2:80"]);
+        rig.routes(routes_to(&["c"]));
+        rig.cluster(cluster("c"));
+        rig.no_endpoints("c", code);
+        let said = rig.pass(GRACE);
+        assert_eq!(said, ["-endpoints b", "-cluster b", &*format!("routes: c({})", code.as_str())]);
+    }
+}
+
+#[test]
+fn f6_endpoints_of_another_service_that_are_not_there_are_waited_for() {
+    for code in [Code::NotFound, Code::Internal] {
+        let mut rig = Rig::with_tree();
+        assert_eq!(rig.cluster(cluster("a").eds_service("b")), ["+endpoints b"]);
+        assert_eq!(rig.no_endpoints("b", code), NONE, "that may be older than the cluster");
+        assert_eq!(rig.pass(GRACE - MOMENT), NONE);
+        let mut late = Rig::with_tree();
+        late.cluster(cluster("a").eds_service("b"));
+        late.no_endpoints("b", code);
+        assert_eq!(rig.endpoints(at("b", 2)), ["-endpoints a", "routes: a=10.0.0.2:80"]);
+        assert_eq!(late.pass(GRACE), ["-endpoints a", &*format!("routes: a({})", code.as_str())]);
+    }
+}
+
+#[test]
+fn a74_5_an_aggregate_in_use_keeps_endpoints_while_the_server_is_away() {
+    let mut rig = Rig::new();
+    rig.listener(listener("shop").rds("routes"));
+    rig.routes(routes_to(&["top"]));
+    rig.cluster(cluster("top").aggregate(["b", "a"]));
+    rig.cluster(cluster("b"));
+    rig.no_endpoints("b", Code::Unavailable);
+    rig.cluster(cluster("a"));
+    assert_eq!(rig.endpoints(at("a", 1)), ["routes: a=10.0.0.1:80 b(UNAVAILABLE) top>b,a"]);
+    assert_eq!(rig.cluster(cluster("top").aggregate(["b"])), NONE, "nothing could be sent to b");
+    let said = rig.endpoints(at("b", 2));
+    assert_eq!(said, ["-endpoints a", "-cluster a", "routes: b=10.0.0.2:80 top>b"]);
 }
 
 fn routes_to(clusters: &[&str]) -> RouteConfigBuilder {
