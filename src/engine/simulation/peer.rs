@@ -49,6 +49,8 @@ pub(super) struct Peer {
     said_before: Dialogue,
     /// No stream came about, or the last one ended without a response.
     pub(super) failing: bool,
+    /// When a stream ended last.
+    pub(super) ended_at: Option<Instant>,
     said: u64,
     restarts: u64,
 }
@@ -101,6 +103,7 @@ impl Peer {
             before: None,
             said_before: Dialogue::default(),
             failing: false,
+            ended_at: None,
             said: 0,
             restarts: 0,
         }
@@ -136,6 +139,7 @@ impl Peer {
 
     /// A stream ended by a message over the limit, or otherwise. The pauses between such streams grow.
     pub(super) fn on_ended(&mut self, is_over_limit: bool, now: Instant) {
+        self.ended_at = Some(now);
         if !is_over_limit {
             return self.over_limit.clear();
         }

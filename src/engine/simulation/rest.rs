@@ -91,6 +91,11 @@ impl Model {
         if is_ended && peer.open.as_ref().is_none_or(|open| network.now < open.since + SETTLED) {
             return;
         }
+        // It may be wanted no more since that ended the last one.
+        let knows_all = Ty::ALL.into_iter().all(|ty| peer.knows(ty));
+        if !knows_all && peer.open.is_none() && peer.ended_at.is_some_and(|at| network.now < at + PAUSE) {
+            return;
+        }
         let Some(open) = &peer.open else {
             return assert_ne!(peer.mood, Mood::Fine, "something is wanted of {id}");
         };
@@ -115,6 +120,9 @@ impl Model {
         }
     }
 }
+
+/// The longest pause between streams that end.
+const PAUSE: Duration = Duration::from_secs(150);
 
 /// How long after its beginning all is requested on a stream of a server that ends streams for a type, which makes requests
 /// of different types a second apart.

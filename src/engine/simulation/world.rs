@@ -141,10 +141,6 @@ impl World {
             self.pass(Duration::from_secs(3 * 150));
         }
         self.wake();
-        if self.network.peers.iter().any(|peer| Ty::ALL.iter().any(|ty| !peer.knows(*ty))) {
-            // What changed may let go of a server whose stream has just ended for the type.
-            self.pass(Duration::from_secs(150));
-        }
         self.model.check_rest(&self.network);
         self.network.foul = true;
     }
