@@ -43,6 +43,8 @@ enum Kind {
     Suffix,
     Contains,
     Regex,
+    /// Of paths; a header must begin with it.
+    PathSeparatedPrefix,
 }
 
 fuzz_target!(|case: Case<'_>| {
@@ -62,6 +64,10 @@ fn check_route(case: &Case<'_>) {
     let of_path = match case.kind {
         Kind::Exact | Kind::Suffix | Kind::Contains => plain(Kind::Exact, (pattern, text), ignore),
         Kind::Prefix => plain(Kind::Prefix, (pattern, text), ignore),
+        Kind::PathSeparatedPrefix => {
+            let below = format!("{pattern}/");
+            plain(Kind::Exact, (pattern, text), ignore) || plain(Kind::Prefix, (&below, text), ignore)
+        }
         Kind::Regex => {
             // What matches as a whole is found without anchors, too.
             let found = regex::bytes::Regex::new(pattern).is_ok_and(|regex| regex.is_match(text.as_bytes()));
@@ -82,6 +88,9 @@ fn host(case: &Case<'_>) -> Option<resource::VirtualHost> {
     let (header, path) = match case.kind {
         Kind::Exact => (MatchPattern::Exact(pattern()), PathSpecifier::Path(pattern())),
         Kind::Prefix => (MatchPattern::Prefix(pattern()), PathSpecifier::Prefix(pattern())),
+        Kind::PathSeparatedPrefix => {
+            (MatchPattern::Prefix(pattern()), PathSpecifier::PathSeparatedPrefix(pattern()))
+        }
         Kind::Suffix => (MatchPattern::Suffix(pattern()), PathSpecifier::Path(pattern())),
         Kind::Contains => (MatchPattern::Contains(pattern()), PathSpecifier::Path(pattern())),
         Kind::Regex => (MatchPattern::SafeRegex(regex()), PathSpecifier::SafeRegex(regex())),
@@ -118,7 +127,7 @@ fn plain(kind: Kind, (pattern, text): (&str, &str), ignore_case: bool) -> bool {
     let (folded, at) = (fold(pattern), fold(text));
     match kind {
         Kind::Exact => at == folded,
-        Kind::Prefix => at.starts_with(&folded),
+        Kind::Prefix | Kind::PathSeparatedPrefix => at.starts_with(&folded),
         Kind::Suffix => at.ends_with(&folded),
         Kind::Contains => at.contains(&folded),
         // What is matched as a whole is found in it.

@@ -13,7 +13,8 @@ use crate::pb::envoy::config::route::v3 as pb;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RouteMatch {
-    /// The path, without the query.
+    /// The path, without the query: a prefix, all of it, a regular expression, or a prefix of whole segments, which
+    /// gRPC does not support.
     #[serde(flatten)]
     pub path: PathMatcher,
     /// The headers.

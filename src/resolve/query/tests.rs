@@ -47,12 +47,20 @@ fn exact(text: &str) -> route::RouteMatch {
     path(PathSpecifier::Path(text.into()))
 }
 
+fn path_separated_prefix(text: &str) -> route::RouteMatch {
+    path(PathSpecifier::PathSeparatedPrefix(text.into()))
+}
+
 fn regex(pattern: &str) -> route::RouteMatch {
     path(PathSpecifier::SafeRegex(RegexMatcher { regex: pattern.into() }))
 }
 
 fn ignoring_case(matcher: route::RouteMatch) -> route::RouteMatch {
     route::RouteMatch { case_sensitive: Some(BoolValue { value: false }), ..matcher }
+}
+
+fn header_only(matcher: route::RouteMatch) -> route::RouteMatch {
+    route::RouteMatch { headers: vec![header("x", PresentMatch(true))], ..matcher }
 }
 
 fn fraction(numerator: u32, matcher: route::RouteMatch) -> route::RouteMatch {
@@ -97,6 +105,63 @@ fn a28_2_paths_match_by_prefix_whole_or_regex() {
         for path in no {
             assert!(snapshot.route(&RouteQuery::new(path)).is_none(), "{path:?}, {snapshot:?}");
         }
+    }
+}
+
+#[test]
+fn a_path_separated_prefix_matches_whole_segments() {
+    let snapshot = routes([path_separated_prefix("/api/dev"), ignoring_case(path_separated_prefix("/Api"))]);
+    for (path, expected) in [
+        ("/api/dev", Some(0)),
+        ("/api/dev/", Some(0)),
+        ("/api/dev/v1", Some(0)),
+        ("/api/dev?param=true", Some(0)),
+        ("/api/dev/?param=true", Some(0)),
+        ("/api/developer", Some(1)),
+        ("/api/DEV", Some(1)),
+        ("/aPI?x=/", Some(1)),
+        ("/api//dev", Some(1)),
+        ("/apis/dev", None),
+        ("/api-/dev", None),
+        ("/ap", None),
+        ("//api", None),
+        ("/", None),
+        ("", None),
+    ] {
+        assert_eq!(place(&snapshot, &RouteQuery::new(path)), expected, "{path:?}");
+    }
+}
+
+/// With so many routes the paths are looked up.
+#[test]
+fn a_path_separated_prefix_is_found_among_many_routes() {
+    let many = (0..40).map(|i| prefix(&format!("/{i}/")));
+    let own = [
+        header_only(path_separated_prefix("/api/dev")),
+        ignoring_case(path_separated_prefix("/API/dev")),
+        prefix("/api/dev"),
+        path_separated_prefix("/api"),
+        exact("/api"),
+    ];
+    let snapshot = routes(many.chain(own));
+    for (path, has_header, expected) in [
+        ("/api/dev", true, Some(40)),
+        ("/api/dev/v1?q", true, Some(40)),
+        ("/api/dev", false, Some(41)),
+        ("/aPi/DEV/v1", true, Some(41)),
+        ("/aPi/DEV", false, Some(41)),
+        ("/api/dev/v1", false, Some(41)),
+        ("/api/developer", true, Some(42)),
+        ("/api/developer/v1", false, Some(42)),
+        ("/api", false, Some(43)),
+        ("/api/de", false, Some(43)),
+        ("/apis", false, None),
+        ("/API/developer", false, None),
+        ("/7/", false, Some(7)),
+    ] {
+        let query = RouteQuery::new(path);
+        let query = if has_header { query.header("x", "") } else { query };
+        assert_eq!(place(&snapshot, &query), expected, "{path:?} {has_header}");
     }
 }
 

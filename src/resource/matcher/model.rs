@@ -59,6 +59,8 @@ impl Pattern {
 pub(crate) enum Text {
     Exact(String),
     Prefix(String),
+    /// Of paths alone.
+    PathSeparatedPrefix(String),
     Suffix(String),
     Contains(String),
     Regex(Pattern),
@@ -71,6 +73,11 @@ impl Text {
         match self {
             Self::Exact(exact) => folded == fold(exact),
             Self::Prefix(prefix) => folded.find(&fold(prefix)) == Some(0),
+            Self::PathSeparatedPrefix(prefix) => {
+                let (segments, first) = (folded.split('/'), fold(prefix));
+                let first: Vec<_> = first.split('/').collect();
+                segments.take(first.len()).eq(first)
+            }
             Self::Suffix(suffix) => folded.ends_with(&fold(suffix)),
             Self::Contains(part) => folded.contains(&fold(part)),
             Self::Regex(pattern) => pattern.matches(text),
@@ -81,6 +88,7 @@ impl Text {
         let pattern = match self.clone() {
             Self::Exact(text) => MatchPattern::Exact(text),
             Self::Prefix(text) => MatchPattern::Prefix(text),
+            Self::PathSeparatedPrefix(_) => unreachable!("only paths have segments"),
             Self::Suffix(text) => MatchPattern::Suffix(text),
             Self::Contains(text) => MatchPattern::Contains(text),
             Self::Regex(pattern) => MatchPattern::SafeRegex(RegexMatcher { regex: pattern.text() }),
@@ -158,6 +166,7 @@ pub(crate) fn a_path() -> impl Strategy<Value = (Text, bool)> {
     let path = prop_oneof![
         "/?[aB/]{0,2}".prop_map(Text::Exact),
         "/?[aB/]{0,1}".prop_map(Text::Prefix),
+        "/?[aB/]{1,2}[aB]".prop_map(Text::PathSeparatedPrefix),
         a_pattern().prop_map(Text::Regex),
     ];
     (path, any::<bool>()).prop_map(|(path, ignore_case)| {

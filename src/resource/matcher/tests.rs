@@ -200,6 +200,7 @@ fn a41_3_a_missing_header_has_no_value_to_match_inverted_or_not() {
 fn paths_match_what_their_pattern_says() {
     let prefix = |text: &str| PathSpecifier::Prefix(text.into());
     let whole = |text: &str| PathSpecifier::Path(text.into());
+    let separated = |text: &str| PathSpecifier::PathSeparatedPrefix(text.into());
     let regex = |text: &str| PathSpecifier::SafeRegex(regex(text));
     for (specifier, case_sensitive, yes, no) in [
         (prefix("/Shop"), true, &["/Shop", "/Shop/cart", "/Shopping"][..], &["/shop", "/Sho", ""][..]),
@@ -207,6 +208,14 @@ fn paths_match_what_their_pattern_says() {
         (prefix(""), true, &["", "/", "*"], &[]),
         (whole("/Shop"), true, &["/Shop"], &["/Shop/", "/shop", ""]),
         (whole("/Shop"), false, &["/Shop", "/shOP"], &["/shop/"]),
+        (
+            separated("/Shop"),
+            true,
+            &["/Shop", "/Shop/", "/Shop/cart"],
+            &["/Shopping", "/shop", "/Sho", "/", ""],
+        ),
+        (separated("/Shop"), false, &["/shop", "/sHOP/cart"], &["/shopping/cart", "x/shop"]),
+        (separated("/Shop/cart"), true, &["/Shop/cart/1"], &["/Shop", "/Shop/", "/Shop/carts"]),
         (regex("/a|/b"), true, &["/a", "/b"], &["/A", "/ab", "/a|/b"]),
         (regex("/a|/b"), false, &["/a", "/b"], &["/A"]),
     ] {
@@ -312,6 +321,11 @@ fn matchers_are_written_as_the_messages_name_them() {
     );
     let path = PathMatcher::parse(Some(PathSpecifier::Path("/a".into())), false).unwrap();
     assert_eq!(serde_json::to_value(path).unwrap(), json!({"path": "/a", "case_sensitive": false}));
+    let path = PathMatcher::parse(Some(PathSpecifier::PathSeparatedPrefix("/a".into())), true).unwrap();
+    assert_eq!(
+        serde_json::to_value(path).unwrap(),
+        json!({"path_separated_prefix": "/a", "case_sensitive": true})
+    );
     assert_eq!(
         serde_json::to_value(Fraction::new(5, Denominator::TenThousand)).unwrap(),
         json!({"numerator": 5, "denominator": "TEN_THOUSAND"})

@@ -62,9 +62,14 @@ impl PathIndex {
         for (route, place) in routes.iter().zip(0..) {
             let matcher = &route.matcher;
             let is_all = matcher.headers.is_empty() && matcher.fraction.is_none();
-            let (text, is_whole) = match &matcher.path.pattern {
-                PathPattern::Exact(text) => (text.as_bytes(), true),
-                PathPattern::Prefix(text) => (text.as_bytes(), false),
+            let keys: [Option<(Cow<'_, [u8]>, bool)>; 2] = match &matcher.path.pattern {
+                PathPattern::Exact(text) => [Some((text.as_bytes().into(), true)), None],
+                PathPattern::Prefix(text) => [Some((text.as_bytes().into(), false)), None],
+                // Two keys, of which no path fits both.
+                PathPattern::PathSeparatedPrefix(text) => {
+                    let below = format!("{text}/").into_bytes();
+                    [Some((text.as_bytes().into(), true)), Some((below.into(), false))]
+                }
                 PathPattern::SafeRegex(regex) => {
                     match regex.literal_start() {
                         start if start.is_empty() => rest.push(place),
@@ -78,10 +83,17 @@ impl PathIndex {
                     continue;
                 }
             };
-            if matcher.path.case_sensitive {
-                as_written.push(Entry { key: text.into(), place, is_whole, is_all });
-            } else {
-                in_lower_case.push(Entry { key: text.to_ascii_lowercase().into(), place, is_whole, is_all });
+            for (key, is_whole) in keys.into_iter().flatten() {
+                if matcher.path.case_sensitive {
+                    as_written.push(Entry { key, place, is_whole, is_all });
+                } else {
+                    in_lower_case.push(Entry {
+                        key: key.to_ascii_lowercase().into(),
+                        place,
+                        is_whole,
+                        is_all,
+                    });
+                }
             }
         }
         Some(Self {

@@ -74,6 +74,13 @@ pub mod route {
         path_specifier(PathSpecifier::Path(path.into()))
     }
 
+    /// Matches paths that start with a prefix of whole segments: with `/api`, `/api` and `/api/dev`, but not `/apis`.
+    ///
+    /// Clients of gRPC reject it; xdskit and Envoy know it.
+    pub fn path_separated_prefix(prefix: impl Into<String>) -> RouteMatchBuilder {
+        path_specifier(PathSpecifier::PathSeparatedPrefix(prefix.into()))
+    }
+
     /// Matches paths that a regular expression matches as a whole.
     pub fn regex(regex: impl Into<String>) -> RouteMatchBuilder {
         path_specifier(PathSpecifier::SafeRegex(RegexMatcher { regex: regex.into() }))

@@ -80,6 +80,7 @@ impl Route {
         let matcher = match &self.path {
             Text::Exact(text) => exact(text),
             Text::Prefix(text) => prefix(text),
+            Text::PathSeparatedPrefix(text) => path_separated_prefix(text),
             Text::Regex(pattern) => regex(&pattern.text()),
             Text::Suffix(_) | Text::Contains(_) => unreachable!("no path is matched by its end or middle"),
         };
@@ -120,7 +121,7 @@ fn a_route() -> impl Strategy<Value = Route> {
 /// A path, headers and a random number.
 fn a_request() -> impl Strategy<Value = (String, Vec<(String, String)>, u64)> {
     let header = (a_header_name(), "[aAbB1]{0,2}|-[1-3]|[0-3]");
-    (r"/?[aAbB/]{0,2}(\?[a/]{0,1})?", prop::collection::vec(header, 0..4), any::<u64>())
+    (r"/?[aAbB/]{0,4}(\?[a/]{0,1})?", prop::collection::vec(header, 0..4), any::<u64>())
 }
 
 /// A virtual host with these routes.
@@ -147,6 +148,7 @@ fn a_nested_route() -> impl Strategy<Value = route::RouteMatch> {
     let path = prop_oneof![
         4 => "(aB){0,6}a?".prop_map(|text| prefix(&text)),
         1 => "(aB){0,6}a?".prop_map(|text| exact(&text)),
+        1 => "(aB){1,6}a?(/a)?".prop_map(|text| path_separated_prefix(&text)),
         1 => r"(aB){0,4}(a|a\*|a\+|\(aB\)\?|\.|\.\*|\\\.|a\|B|\[aB\]\{2\})(aB){0,2}".prop_map(|text| regex(&text)),
     ];
     let conditions = (any::<bool>(), prop::option::weighted(0.5, 0..1_000_000_u32), any::<bool>());
@@ -191,7 +193,7 @@ proptest! {
     #[test]
     fn a28_9_a_search_gives_what_looking_at_all_routes_in_turn_gives(
         list in prop::collection::vec(a_nested_route(), 20..80),
-        requests in prop::collection::vec(("(aB){0,7}a?[.b]?", any::<bool>(), any::<u64>()), 1..20),
+        requests in prop::collection::vec(("(aB){0,7}a?[.b]?(/aB?)?", any::<bool>(), any::<u64>()), 1..20),
     ) {
         let host = host_with(list);
         for (path, has_header, random) in &requests {

@@ -60,11 +60,12 @@ proptest! {
     #[test]
     fn paths_match_as_in_the_model(
         (model, ignore_case) in a_path(),
-        paths in prop::collection::vec("/?[aAbB/]{0,3}", 1..8),
+        paths in prop::collection::vec("/?[aAbB/]{0,4}", 1..8),
     ) {
         let specifier = match &model {
             Text::Exact(text) => PathSpecifier::Path(text.clone()),
             Text::Prefix(text) => PathSpecifier::Prefix(text.clone()),
+            Text::PathSeparatedPrefix(text) => PathSpecifier::PathSeparatedPrefix(text.clone()),
             Text::Regex(pattern) => PathSpecifier::SafeRegex(regex(&pattern.text())),
             Text::Suffix(_) | Text::Contains(_) => unreachable!("no path is matched by its end or middle"),
         };

@@ -190,10 +190,11 @@ fn m8_rejects_conditions_that_make_no_sense() {
 }
 
 #[test]
-fn r12_accepts_a_prefix_a_path_and_a_regex() {
+fn r12_accepts_each_path_specifier_that_is_supported() {
     for (specifier, expected) in [
         (PathSpecifier::Prefix("/a".into()), PathPattern::Prefix("/a".into())),
         (PathSpecifier::Path("/a".into()), PathPattern::Exact("/a".into())),
+        (PathSpecifier::PathSeparatedPrefix("/a".into()), PathPattern::PathSeparatedPrefix("/a".into())),
         (PathSpecifier::SafeRegex(regex("/a")), PathPattern::SafeRegex(Regex::new("/a").unwrap())),
     ] {
         let parsed = only_route(&routes(vec![matching(path(specifier))])).matcher.path;
@@ -206,18 +207,51 @@ fn r12_rejects_a_route_without_a_path_that_is_supported() {
     let rejected = |matcher| rejection::<RouteConfiguration>(&routes(vec![matching(matcher)]));
     assert_eq!(
         rejected(route::RouteMatch::default()),
-        "virtual_hosts[0].routes[0].match: no path specifier that is supported: prefix, path or safe_regex"
+        "virtual_hosts[0].routes[0].match: no path specifier that is supported: \
+         prefix, path, path_separated_prefix or safe_regex"
     );
     for (specifier, field) in [
         (PathSpecifier::ConnectMatcher(route::route_match::ConnectMatcher {}), "connect_matcher"),
-        (PathSpecifier::PathSeparatedPrefix("/a".into()), "path_separated_prefix"),
         (PathSpecifier::PathMatchPolicy(Default::default()), "path_match_policy"),
     ] {
         assert_eq!(
             rejected(path(specifier)),
             format!(
-                "virtual_hosts[0].routes[0].match.{field}: not supported; expected prefix, path or safe_regex"
+                "virtual_hosts[0].routes[0].match.{field}: not supported; \
+                 expected prefix, path, path_separated_prefix or safe_regex"
             )
+        );
+    }
+}
+
+/// The shapes of Envoy's rule, `^[^?#]+[^?#/]$`, which does not demand a leading slash.
+#[test]
+fn r30_accepts_path_separated_prefixes_of_two_characters_or_more() {
+    for shape in ["/a", "//a", "/a/b", "/a//b", "/é", "ab", "\n\n"] {
+        let specifier = PathSpecifier::PathSeparatedPrefix(shape.into());
+        let parsed = only_route(&routes(vec![matching(path(specifier))])).matcher.path;
+        assert!(parsed.matches(shape) && parsed.matches(&format!("{shape}/")), "{parsed:?}");
+    }
+}
+
+#[test]
+fn r30_rejects_path_separated_prefixes_that_end_with_a_slash_or_go_beyond_the_path() {
+    for (shape, reason) in [
+        ("", "must have at least two characters"),
+        ("/", "must have at least two characters"),
+        ("a", "must have at least two characters"),
+        ("é", "must have at least two characters"),
+        ("/a/", "must not end with `/`"),
+        ("//", "must not end with `/`"),
+        ("/a?", "must not contain `?` or `#`"),
+        ("/a?b=/", "must not contain `?` or `#`"),
+        ("/#a", "must not contain `?` or `#`"),
+        ("?", "must not contain `?` or `#`"),
+    ] {
+        let message = routes(vec![matching(path(PathSpecifier::PathSeparatedPrefix(shape.into())))]);
+        assert_eq!(
+            rejection::<RouteConfiguration>(&message),
+            format!("virtual_hosts[0].routes[0].match.path_separated_prefix: {shape:?} {reason}")
         );
     }
 }
