@@ -53,6 +53,8 @@ impl BootstrapError {
         let text = error.to_string();
         let reason =
             text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text).to_owned();
+        // The column is that of the last byte that was read: 0 where the text ends with a line end.
+        let column = column.max(1);
         Self { origin, kind: Kind::Syntax { language: "JSON", line, column, reason } }
     }
 

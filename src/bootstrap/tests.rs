@@ -127,6 +127,18 @@ fn c1_invalid_json_is_an_error_with_line_and_column() {
     let error = Bootstrap::from_json("{\n  \"node\": }").unwrap_err();
     assert_eq!(error.to_string(), "bootstrap: not JSON: expected value at line 2 column 11");
     assert_eq!(error.syntax_position(), Some((2, 11)));
+    for (truncated, position) in
+        [("{", (1, 1)), ("{\n", (2, 1)), ("{\n\n", (3, 1)), ("{\n  \"node\":\n", (3, 1))]
+    {
+        let error = Bootstrap::from_json(truncated).unwrap_err();
+        assert_eq!(error.syntax_position(), Some(position), "{truncated:?}");
+        let (line, column) = position;
+        let place = format!(" at line {line} column {column}");
+        assert!(
+            error.to_string().ends_with(&place) && error.to_string().matches(" at line ").count() == 1,
+            "{error}"
+        );
+    }
     let deep = "[".repeat(10_000);
     assert!(Bootstrap::from_json(&deep).unwrap_err().syntax_position().is_some());
     let error = environment(&[(TEXT_VARIABLE, "{")]).unwrap_err();

@@ -130,7 +130,8 @@ fn json(document: &[u8]) -> Result<Value, FormatError> {
         return Err(FormatError::document("there is nothing in it"));
     }
     serde_json::from_slice(document).map_err(|e| {
-        let place = error::Place::Text { line: e.line(), column: e.column() };
+        // The column is that of the last byte that was read: 0 where the text ends with a line end.
+        let place = error::Place::Text { line: e.line(), column: e.column().max(1) };
         let why = e.to_string();
         let why = why.rsplit_once(" at line ").map_or(&*why, |(why, _)| why);
         FormatError::at(place, why)

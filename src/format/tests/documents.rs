@@ -66,6 +66,8 @@ fn errors_say_where_and_why() {
     );
     let bad = read(b"{\"resources\":\n [,]}", Format::Json).unwrap_err().to_string();
     assert_eq!(bad, "line 2, column 3: expected value");
+    let truncated = read(b"{\"resources\":\n", Format::Json).unwrap_err().to_string();
+    assert_eq!(truncated, "line 2, column 1: EOF while parsing a value");
 }
 
 #[test]
