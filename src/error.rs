@@ -1,4 +1,14 @@
 //! Errors: whose fault, what, where and why.
+//!
+//! The [`Debug`](fmt::Debug) form of this crate's errors is their message with the name of the type, on one line: it is what
+//! `fn main() -> Result<(), Box<dyn Error>>` prints of an error that it returns, and what `unwrap` does.
+//!
+//! ```
+//! use xdskit::config::Bootstrap;
+//!
+//! let error = Bootstrap::from_json(r#"{ "xds_servers": [{ "server_uri": "a:1" }] }"#).unwrap_err();
+//! assert_eq!(format!("{error:?}"), "BootstrapError(bootstrap: xds_servers[0].channel_creds: missing)");
+//! ```
 
 use std::{borrow::Cow, error::Error, fmt, sync::Arc};
 

@@ -42,6 +42,19 @@ fn is_odd(c: char) -> bool {
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
+/// Implements `Debug` for errors as `Type(message)`: that is what is seen of an error that `main` returns, or that is
+/// unwrapped, and a dump of the fields leaves out what the message explains.
+macro_rules! debug_as_message {
+    ($($error:ident),+) => {$(
+        impl ::std::fmt::Debug for $error {
+            fn fmt(&self, f: &mut ::std::fmt::Formatter<'_>) -> ::std::fmt::Result {
+                write!(f, concat!(stringify!($error), "({})"), $crate::escape::Escaped(self))
+            }
+        }
+    )+};
+}
+pub(crate) use debug_as_message;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,11 +2,11 @@ use std::{borrow::Cow, fmt, path::PathBuf};
 
 use crate::{
     config::{Problem, write_problems},
-    escape::Escaped,
+    escape::{Escaped, debug_as_message},
 };
 
 /// Why there is no bootstrap: where it should have come from, and everything that is wrong with it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct BootstrapError {
     origin: Origin,
     kind: Kind,
@@ -113,6 +113,8 @@ impl fmt::Display for BootstrapError {
         }
     }
 }
+
+debug_as_message!(BootstrapError);
 
 impl std::error::Error for BootstrapError {}
 

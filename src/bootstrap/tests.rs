@@ -91,6 +91,7 @@ fn c1_an_environment_without_a_bootstrap_is_an_error_that_names_both_variables()
             error.to_string(),
             "bootstrap: neither GRPC_XDS_BOOTSTRAP (the name of a file) nor GRPC_XDS_BOOTSTRAP_CONFIG (JSON) is set"
         );
+        assert_eq!(format!("{error:?}"), format!("BootstrapError({error})"), "main prints the same");
     }
 }
 

@@ -23,6 +23,7 @@ use crate::metrics::Metrics;
 use crate::{
     config::{ApiType, Bootstrap, ConfigError, Polling},
     engine::Engine,
+    escape::debug_as_message,
     protocol::{OnDeletion, Settings},
     resource,
     transport::{GrpcTransport, Transport, Transports},
@@ -45,7 +46,7 @@ pub struct ClientBuilder {
 }
 
 /// Why a client could not be built.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[derive(Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BuildError {
     /// It was built outside of a tokio runtime.
@@ -301,6 +302,8 @@ impl ClientBuilder {
         Ok((Client { registry, runtime, share: None }, driver.run()))
     }
 }
+
+debug_as_message!(BuildError);
 
 /// The standard library seeds its hash maps from the system's random source.
 fn random_seed() -> u64 {

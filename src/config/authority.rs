@@ -1,4 +1,5 @@
 use super::{ConfigSource, Sources, Template};
+use crate::escape::debug_as_message;
 
 /// Where the resources of `xdstp:` names with one authority come from (A47).
 #[derive(Debug, Clone, PartialEq)]
@@ -10,7 +11,7 @@ pub struct Authority {
 }
 
 /// The authority of a name is not in the bootstrap, so that nobody can be asked for it.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[error("authority {authority:?} is not found in the bootstrap")]
 pub struct UnknownAuthority {
@@ -40,3 +41,5 @@ impl Authority {
         self.fallback_on_reachability_only
     }
 }
+
+debug_as_message!(UnknownAuthority);

@@ -1,6 +1,6 @@
 use std::fmt;
 
-use crate::escape::Escaped;
+use crate::escape::{Escaped, debug_as_message};
 
 /// One thing that is wrong in a configuration, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub struct Problem {
 }
 
 /// Why a configuration made in code cannot be used: all that is wrong with it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ConfigError {
     problems: Vec<Problem>,
 }
@@ -59,6 +59,8 @@ impl fmt::Display for ConfigError {
         write_problems(f, &self.problems)
     }
 }
+
+debug_as_message!(ConfigError);
 
 impl std::error::Error for ConfigError {}
 

@@ -1,6 +1,9 @@
 use std::{fmt, net::SocketAddr, sync::Arc};
 
-use crate::name::{NameError, ResourceName, encoding};
+use crate::{
+    escape::debug_as_message,
+    name::{NameError, ResourceName, encoding},
+};
 
 use super::{Bootstrap, UnknownAuthority};
 
@@ -22,7 +25,7 @@ pub struct Target {
 }
 
 /// Why a target does not lead to the name of a listener.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {
     /// It is not of the form `xds:///service` or `xds://authority/service`.
@@ -125,6 +128,8 @@ impl fmt::Display for Target {
         f.write_str(&self.text)
     }
 }
+
+debug_as_message!(TargetError);
 
 impl Bootstrap {
     /// The name of the listener that a client's target means (A47): `xds:///service` by the bootstrap's template,

@@ -8,6 +8,8 @@ use std::{
 
 use url::{Host, Url};
 
+use crate::escape::debug_as_message;
+
 /// The address of a management server, as written and as understood.
 ///
 /// | form | meaning |
@@ -53,7 +55,7 @@ pub enum Endpoint {
 }
 
 /// Why a server URI is not understood.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct InvalidUri {
     text: String,
     reason: String,
@@ -142,6 +144,8 @@ impl fmt::Display for InvalidUri {
         }
     }
 }
+
+debug_as_message!(InvalidUri);
 
 impl std::error::Error for InvalidUri {}
 

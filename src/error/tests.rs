@@ -1,5 +1,7 @@
 use super::*;
 
+mod debug;
+
 fn about() -> Subject {
     let type_url = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
     Subject { type_url, name: "shop".into(), node: "n1".into() }

@@ -1,7 +1,9 @@
 use std::{borrow::Cow, fmt};
 
+use crate::escape::debug_as_message;
+
 /// Why a string that starts with `xdstp:` is not a resource name: which part, where, and the reason.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct NameError {
     name: String,
     part: NamePart,
@@ -59,6 +61,8 @@ impl fmt::Display for NameError {
         write!(f, "resource name {name:?}: {part} at byte {position}: {reason}")
     }
 }
+
+debug_as_message!(NameError);
 
 impl std::error::Error for NameError {}
 

@@ -1,6 +1,9 @@
 use std::{borrow::Cow, error::Error, fmt};
 
-use crate::{escape::Escaped, wire::Malformed};
+use crate::{
+    escape::{Escaped, debug_as_message},
+    wire::Malformed,
+};
 
 /// Why a resource cannot be used: where in the message, and what is wrong there.
 ///
@@ -14,7 +17,7 @@ use crate::{escape::Escaped, wire::Malformed};
 /// let whole = inner.at_index("routes", 0).at_index("virtual_hosts", 2);
 /// assert_eq!(whole.to_string(), "virtual_hosts[2].routes[0].match.safe_regex.regex: unclosed group");
 /// ```
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Invalid {
     path: String,
     reason: Cow<'static, str>,
@@ -73,6 +76,8 @@ impl fmt::Display for Invalid {
         Escaped(&self.reason).fmt(f)
     }
 }
+
+debug_as_message!(Invalid);
 
 impl Error for Invalid {}
 

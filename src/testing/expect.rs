@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use crate::escape::debug_as_message;
+
 /// A client accepted a response (ACK).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -31,10 +33,12 @@ pub struct Nack {
 }
 
 /// What was expected did not come in time.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no {expected} within {waited:?}: {seen}")]
 pub struct NotSeen {
     pub(super) expected: String,
     pub(super) waited: Duration,
     pub(super) seen: String,
 }
+
+debug_as_message!(NotSeen);

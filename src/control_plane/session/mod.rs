@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::pb::envoy::config::core::v3::ControlPlane;
+use crate::{escape::debug_as_message, pb::envoy::config::core::v3::ControlPlane};
 
 mod behavior;
 mod delta;
@@ -114,7 +114,7 @@ pub enum Answer {
 }
 
 /// A request that ends the stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Misuse {
     /// A request of an aggregated stream does not say its type.
@@ -152,5 +152,7 @@ impl Held {
         self.all || self.types.contains(type_url)
     }
 }
+
+debug_as_message!(Misuse);
 
 const WILDCARD: &str = "*";

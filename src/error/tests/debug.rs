@@ -1,0 +1,97 @@
+//! What `main` prints of an error that it returns: the `Debug` form of each public error type.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use regex::Regex;
+
+use super::*;
+use crate::{
+    client::BuildError,
+    config::{Bootstrap, ConfigError, Problem, ServerUri, TargetError, UnknownAuthority},
+    control_plane::session::Misuse,
+    name::ResourceName,
+    testing::ControlPlane,
+};
+
+/// What an error is when `?` has turned it into the result of `main`.
+fn printed(error: impl Error + 'static) -> String {
+    let result: Result<(), Box<dyn Error>> = Err(error.into());
+    result.map_err(|error| format!("Error: {error:?}")).unwrap_err()
+}
+
+/// An error of each public type.
+async fn errors() -> Vec<String> {
+    let invalid = Invalid::field("lb_policy", "unsupported");
+    let unknown = UnknownAuthority { authority: "a".into() };
+    let empty = Problem::new("node.id", "empty");
+    let control_plane = ControlPlane::start().await.with_timeout(Duration::ZERO);
+    vec![
+        printed(Bootstrap::from_json(r#"{ "node": 1 }"#).unwrap_err()),
+        printed(BuildError::Bootstrap(ConfigError::new(vec![empty.clone()]))),
+        printed(ConfigError::new(vec![empty, Problem::new("", "too\nlong")])),
+        printed(invalid.clone().at_index("clusters", 1)),
+        printed("xds:///shop".parse::<ServerUri>().unwrap_err()),
+        printed(Misuse::NoTypeUrl),
+        printed(ResourceName::parse("xdstp:shop").unwrap_err()),
+        printed(control_plane.expect_clients(1).await.unwrap_err()),
+        printed(TargetError::UnknownAuthority { target: "xds://a/shop".into(), error: unknown.clone() }),
+        printed(unknown),
+        printed(WatchError::rejected(about(), invalid)),
+    ]
+}
+
+#[tokio::test]
+async fn main_prints_the_message_of_each_public_error() {
+    let expected = [
+        "BootstrapError(bootstrap: xds_servers: missing; node: expected an object, found a number)",
+        "BuildError(bootstrap: node.id: empty)",
+        "ConfigError(node.id: empty; too\\nlong)",
+        "Invalid(clusters[1].lb_policy: unsupported)",
+        "InvalidUri(\"xds:///shop\": not supported: a management server cannot be found through xDS itself)",
+        "Misuse(type_url: missing on an aggregated stream)",
+        "NameError(resource name \"xdstp:shop\": scheme at byte 0: does not start with `xdstp://`)",
+        "NotSeen(no moment with 1 open streams within 0ns: 0 streams are open)",
+        "TargetError(target \"xds://a/shop\": authority \"a\" is not found in the bootstrap)",
+        "UnknownAuthority(authority \"a\" is not found in the bootstrap)",
+        "WatchError(INVALID_ARGUMENT: Cluster \"shop\": lb_policy: unsupported [node id: n1])",
+    ];
+    assert_eq!(errors().await, expected.map(|error| format!("Error: {error}")));
+}
+
+/// A new public error has to be among those above.
+#[tokio::test]
+async fn all_public_errors_are_among_those_that_main_is_tested_with() {
+    let errors = errors().await;
+    let type_of = |text: &str| Some(text.strip_prefix("Error: ")?.split_once('(')?.0.to_owned());
+    let tested: BTreeSet<_> = errors.iter().filter_map(|text| type_of(text)).collect();
+    assert_eq!(tested, public_errors());
+}
+
+/// The public types with an implementation of `Error`, by hand or derived.
+fn public_errors() -> BTreeSet<String> {
+    let by_hand = Regex::new(r"\bError for (\w+)").unwrap();
+    let derived =
+        Regex::new(r"#\[derive\([^)]*\bError\b[^)]*\)\]\s*(?:#\[[^\n]*\s*)*pub (?:struct|enum) (\w+)")
+            .unwrap();
+    let public = Regex::new(r"(?m)^pub (?:struct|enum) (\w+)").unwrap();
+    let (mut errors, mut public_types) = (BTreeSet::new(), BTreeSet::new());
+    for path in sources(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src"))) {
+        let text = fs::read_to_string(path).unwrap();
+        let names =
+            |regex: &Regex| regex.captures_iter(&text).map(|found| found[1].to_owned()).collect::<Vec<_>>();
+        errors.extend(names(&by_hand).into_iter().chain(names(&derived)));
+        public_types.extend(names(&public));
+    }
+    &errors & &public_types
+}
+
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let files = entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] });
+    files.filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect()
+}
