@@ -60,6 +60,8 @@ pub enum Blame {
 /// Cheap to clone and to compare. Its [`Display`](fmt::Display) form names the type and the resource, the field where one
 /// is to blame, and the node that this client says it is, so that an operator can match it with the server's logs. What it
 /// holds of a server's words is [escaped](Escaped) there, and nowhere else.
+///
+/// With the feature `client` it converts into a `tonic::Status` with its code and message, of which it is the source.
 #[derive(Clone, PartialEq)]
 pub struct WatchError {
     inner: Arc<Inner>,

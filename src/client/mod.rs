@@ -14,6 +14,7 @@ mod builder;
 mod changes;
 mod dns;
 mod driver;
+mod grpc_status;
 mod hold;
 mod members;
 mod names;
