@@ -68,7 +68,7 @@ fn requests(matcher: &RouteMatch) -> String {
     let mut text = match &matcher.path.pattern {
         PathPattern::Prefix(prefix) => format!("{prefix}*"),
         PathPattern::Exact(path) => path.to_string(),
-        PathPattern::PathSeparatedPrefix(prefix) => format!("{prefix} {prefix}/*"),
+        PathPattern::PathSeparatedPrefix(prefix) => format!("{prefix}, {prefix}/*"),
         PathPattern::SafeRegex(regex) => format!("~ {}", regex.as_str()),
         _ => "?".to_owned(),
     };

@@ -23,6 +23,7 @@ async fn a_tree_leads_from_the_listener_to_the_endpoints() {
         let routes = [
             route::path("/health").header("x-probe", "yes").cluster("web"),
             route::prefix("/cart/").weighted([("cart", 995), ("canary", 5)]),
+            route::path_separated_prefix("/pay").cluster("web"),
             route::regex("/[0-9]+").per_million(250_000).cluster("db"),
             route::prefix("/").non_forwarding(),
         ];
@@ -51,6 +52,7 @@ async fn a_tree_leads_from_the_listener_to_the_endpoints() {
         "● xds:///shop  listener shop → routes shop-routes → virtual host shop (shop, shop.a, shop.b, …)",
         "├─ /health  x-probe: yes    → web",
         "├─ /cart/*                  → 99.5 % cart, 0.5 % canary",
+        "├─ /pay, /pay/*             → web",
         "├─ ~ /[0-9]+  25 % of them  → db",
         "├─ /*                       → ✗ served by the server itself: requests fail",
         "├─ ● web     DNS 127.0.0.1:80  ● 127.0.0.1:80",

@@ -7,7 +7,10 @@ use crate::{
             config::{
                 cluster::v3::{Cluster, ClusterCollection, cluster::ClusterDiscoveryType},
                 core::v3::HealthStatus,
-                route::v3::{RouteAction, RouteConfiguration, route::Action, route_action::ClusterSpecifier},
+                route::v3::{
+                    RouteAction, RouteConfiguration, route::Action, route_action::ClusterSpecifier,
+                    route_match::PathSpecifier,
+                },
             },
             extensions::{
                 clusters::aggregate::v3::ClusterConfig,
@@ -48,13 +51,16 @@ fn routes_go_to_clusters_in_order() {
     let routes = [
         route::path("/a").header("version", "2").per_million(500).cluster("a").named("first"),
         route::regex("/b+").weighted([("b", 90), ("c", 10)]),
+        route::path_separated_prefix("/d").cluster("d"),
         route::prefix("/").non_forwarding(),
     ];
     let config = route_config("routes").virtual_host(["shop.example", "shop"], routes).into_message();
     let [host] = &config.virtual_hosts[..] else { panic!("one virtual host") };
-    assert_eq!((host.name.as_str(), host.domains.len(), host.routes.len()), ("shop.example", 2, 3));
+    assert_eq!((host.name.as_str(), host.domains.len(), host.routes.len()), ("shop.example", 2, 4));
     assert_eq!(host.routes[0].name, "first");
     assert_eq!(host.routes[0].r#match.as_ref().unwrap().headers.len(), 1);
+    let whole_segments = PathSpecifier::PathSeparatedPrefix("/d".into());
+    assert_eq!(host.routes[2].r#match.as_ref().unwrap().path_specifier, Some(whole_segments));
     let Some(Action::Route(RouteAction {
         cluster_specifier: Some(ClusterSpecifier::WeightedClusters(weighted)),
         ..
