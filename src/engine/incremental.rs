@@ -6,6 +6,7 @@ use super::{
     Engine,
     failure::no_such,
     job::{Aliased, Job, Located, Said, canonical},
+    names::WILDCARD,
 };
 use crate::{
     cache::{Entry, Update},
@@ -19,6 +20,12 @@ impl Engine {
     pub(super) fn locate_removed(&mut self, job: &mut Job, index: usize, name: Span) {
         let envelope = job.envelope.clone();
         match canonical(envelope.text(name)) {
+            // A server that knows no `*` takes it for a name, of which it has nothing (R4).
+            Ok(name) if *name == *WILDCARD => {
+                let interest = self.peer(job.server()).machine.interest(job.ty());
+                job.lacks_wildcard |=
+                    interest.is_some_and(|interest| interest.wildcard && !interest.told_all);
+            }
             Ok(name) => self.find_place(job, &name, Located::new(index, Said::Removed)),
             Err(invalid) => {
                 job.invalid += 1;

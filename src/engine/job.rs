@@ -47,6 +47,8 @@ pub(crate) struct Job {
     pub(super) of_all: bool,
     /// Something came that has no name, so that absence proves nothing.
     pub(super) nameless: bool,
+    /// The server has taken the wildcard for a name that it has nothing of.
+    pub(super) lacks_wildcard: bool,
     pub(super) problems: Problems,
     /// The glob that a resource of it was a member of.
     pub(super) glob: Option<Glob>,
@@ -144,6 +146,7 @@ impl Job {
             outdated: false,
             of_all: false,
             nameless: false,
+            lacks_wildcard: false,
             problems: Problems::default(),
             glob: None,
             origin: None,

@@ -417,6 +417,9 @@ impl Engine {
         let Some(interest) = self.peer(server).machine.interest(job.ty) else { return };
         let told_before = interest.told_all && job.envelope.is_delta();
         // Also while the end of the wildcard is not written: it may be wanted again before.
+        if job.lacks_wildcard {
+            return self.collections_answered(server, job.ty);
+        }
         interest.told_all = interest.takes_all() && interest.sends_all && (told_before || job.tells_all());
         let undecided = interest.wildcard && interest.sends_all;
         let told_all = undecided && interest.told_all;
@@ -459,6 +462,9 @@ impl Engine {
                 job.located.iter().map(|located| located.sub.unwrap_or(NOWHERE)).collect();
         }
         peer.machine.conclude(verdict, now);
+        if job.lacks_wildcard {
+            peer.machine.ask_for_all_on_another_stream(job.ty, now);
+        }
         self.settle(server, now);
     }
 

@@ -124,10 +124,7 @@ impl World {
     fn heal(&mut self, away: u8) {
         self.network.foul = false;
         for id in 0..self.network.peers.len() {
-            if self.network.peers[id].open.as_ref().is_some_and(|open| open.lied || open.deaf)
-                // Who knows no `*` takes everything to be asked for on its next stream alone.
-                || self.network.peers[id].settings.behavior.legacy_wildcard_only
-            {
+            if self.network.peers[id].open.as_ref().is_some_and(|open| open.lied || open.deaf) {
                 self.network.cut(id);
             }
             let mood = if away & (1 << id) == 0 { Mood::Fine } else { Mood::Refusing };

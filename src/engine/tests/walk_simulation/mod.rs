@@ -52,9 +52,11 @@ fn a_valid_change_takes_nothing_from_who_is_served() {
 /// Every state of the mesh is valid, but the server cannot be reached at times; the grace is longer than that.
 #[test]
 fn a_lost_server_takes_nothing_from_who_is_served() {
-    with_seeds_and(&[7_142, 7_455, 14_128], "a_lost_server_takes_nothing", |seed| {
-        drop(World::new(seed, Habits::lonely()).run())
-    });
+    with_seeds_and(
+        &[7_142, 7_455, 14_128, 33_997, 37_309, 38_890, 45_722, 51_920, 64_922],
+        "a_lost_server_takes_nothing",
+        |seed| drop(World::new(seed, Habits::lonely()).run()),
+    );
 }
 
 impl Habits {
