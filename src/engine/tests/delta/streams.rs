@@ -200,3 +200,22 @@ fn b2_4_a_name_is_asked_for_on_a_new_stream_after_a_wildcard_has_ended() {
     rig.pass(Duration::from_millis(20));
     assert_eq!(rig.watch::<Full>("b").1, ["send Full +b"], "once");
 }
+
+/// R4: a server that knows no `*` has nothing of that name. Without the fix fail the worlds 385, 501 and 743 of `operations` with
+/// `LegacyWildcardOnly`.
+#[test]
+fn b2_4_a_wildcard_that_the_server_takes_for_a_name_begins_on_another_stream() {
+    let (mut rig, _) = holding_two();
+    let (_, said) = rig.watch::<Full>("*");
+    assert!(said.contains(&"send Full +*".to_owned()), "{said:?}");
+    rig.sent(1);
+    let said = rig.receive_raw(1, removed("m", &["*"]));
+    let begun = said.iter().position(|said| said == "disconnect 0.1");
+    assert!(begun.is_some() && !said.iter().any(|said| said.ends_with("complete")), "{said:?}");
+    assert_eq!(said.last().unwrap(), "connect 0.2");
+    assert_eq!(rig.connect(2), ["read", "send Full {a=1,b=2} node"]);
+    assert_eq!(rig.sent(2), ["send Full +a,b"]);
+    rig.sent(2);
+    let said = rig.receive_raw(2, one("o", "c", "3"));
+    assert!(said.iter().any(|said| said.ends_with("complete")), "{said:?}");
+}
