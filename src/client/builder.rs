@@ -202,7 +202,8 @@ impl ClientBuilder {
 
     /// Sets for how long a cluster that its server has deleted stays in what a target resolves to while the routes still
     /// lead to it: 1 s by default. Routes and clusters come in messages of their own, and the routes that no longer need
-    /// the cluster may be a little late. It holds for deleted endpoints and route configurations, too.
+    /// the cluster may be a little late. It holds for deleted endpoints and route configurations, too, and for as long new
+    /// routes wait for what is missing by news that may be older than they are.
     /// Where types are polled over REST, choose more than twice the `refresh_delay`, or they may be later than that.
     pub fn deletion_grace(mut self, time: Duration) -> Self {
         self.settings.deletion_grace = time;

@@ -8,6 +8,7 @@ use std::{
 use imbl::OrdMap;
 
 use super::{
+    aggregate::Child,
     grace::Grace,
     link::Leafless,
     node::{Endpoints, Node, Source},
@@ -254,35 +255,7 @@ impl Graph {
         match &*latest {
             Observed::Pending => {}
             Observed::Present { resource, warning, .. } => match Source::of(resource) {
-                Some(source) => {
-                    self.watch_source(name, &source);
-                    match self.sources.get(&source).and_then(|state| state.seen.clone()) {
-                        Some(seen) if seen.is_cut_off() && self.serves_without(name, &source) => {
-                            self.keep_old(name, None);
-                        }
-                        // That may be older news than the cluster.
-                        Some(seen)
-                            if seen.are_lacking()
-                                && self.serves_without(name, &source)
-                                && self.grace(name, now) == Some(Grace::Runs) =>
-                        {
-                            let until = self.node(name).grace;
-                            self.keep_old(name, None);
-                            self.node(name).grace = until;
-                        }
-                        Some(seen) => {
-                            let about = (&seen, &self.node_id);
-                            let entry = ClusterEntry::with_endpoints(name, resource, warning.clone(), about);
-                            let removed = self.nodes.get(name).and_then(|node| node.removed(&source, &seen));
-                            let grace = removed.as_ref().and_then(|_| self.grace(name, now));
-                            let until = grace.and_then(|_| self.node(name).grace);
-                            self.show(name, entry.or_endpoints(removed.filter(|_| grace.is_some())));
-                            let node = self.node(name);
-                            (node.grace, node.overdue) = (until, grace == Some(Grace::Overdue));
-                        }
-                        None => self.keep_old(name, None),
-                    }
-                }
+                Some(source) => self.judge_endpoints(name, (resource, warning.clone()), (&source, now)),
                 None => {
                     self.show_old(name, None);
                     let node = self.node(name);
@@ -315,6 +288,38 @@ impl Graph {
         self.unlinked |= turned || after.is_aggregate || before.is_aggregate;
     }
 
+    /// Decides the same of a cluster with endpoints of its own.
+    fn judge_endpoints(
+        &mut self,
+        name: &Arc<str>,
+        (config, warning): (&Arc<Cluster>, Option<WatchError>),
+        (source, now): (&Source, Instant),
+    ) {
+        self.watch_source(name, source);
+        let Some(seen) = self.sources.get(source).and_then(|state| state.seen.clone()) else {
+            return self.keep_old(name, None);
+        };
+        if self.serves_without(name, source) {
+            if seen.is_cut_off() {
+                return self.keep_old(name, None);
+            }
+            // That may be older news than the cluster.
+            if seen.are_lacking() && self.grace(name, now) == Some(Grace::Runs) {
+                let until = self.node(name).grace;
+                self.keep_old(name, None);
+                self.node(name).grace = until;
+                return;
+            }
+        }
+        let entry = ClusterEntry::with_endpoints(name, config, warning, (&seen, &self.node_id));
+        let removed = self.nodes.get(name).and_then(|node| node.removed(source, &seen));
+        let grace = removed.as_ref().and_then(|_| self.grace(name, now));
+        let until = grace.and_then(|_| self.node(name).grace);
+        self.show(name, entry.or_endpoints(removed.filter(|_| grace.is_some())));
+        let node = self.node(name);
+        (node.grace, node.overdue) = (until, grace == Some(Grace::Overdue));
+    }
+
     /// The latest is what is shown.
     pub(super) fn show(&mut self, name: &Arc<str>, entry: ClusterEntry) {
         let node = self.node(name);
@@ -345,7 +350,12 @@ impl Graph {
 
     /// Shows what served until now with its latest endpoints.
     fn show_old(&mut self, name: &Arc<str>, deleted: Option<WatchError>) {
+        let is_in_tree = self.is_in_tree(name);
         let node = self.node(name);
+        if !is_in_tree && matches!(node.as_shown_child(), Child::Aggregate(_)) {
+            // What it has led to is let go, and would be missing if a call held it.
+            node.shown = None;
+        }
         if node.old.is_none() {
             node.old = node.serving().cloned();
         }

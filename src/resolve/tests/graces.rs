@@ -148,6 +148,19 @@ fn a74_5_an_aggregate_in_use_keeps_endpoints_while_the_server_is_away() {
     assert_eq!(said, ["-endpoints a", "-cluster a", "routes: b=10.0.0.2:80 top>b"]);
 }
 
+/// Found by the simulation: seed 20,327 of `walks_through_everything`.
+#[test]
+fn f7_an_aggregate_of_routes_to_come_that_is_one_no_more_is_left_out_until_it_is_ready() {
+    let mut rig = Rig::with_tree();
+    rig.routes(routes_to(&["b", "c"]));
+    rig.cluster(cluster("b").aggregate(["d"]));
+    rig.cluster(cluster("d"));
+    rig.endpoints(at("d", 4));
+    assert_eq!(rig.cluster(cluster("b")), ["+endpoints b", "-endpoints d", "-cluster d"]);
+    assert_eq!(rig.hold("b", true), NONE, "its endpoints are not known yet");
+    assert_eq!(rig.endpoints(at("b", 2)), ["routes: a=10.0.0.1:80 b=10.0.0.2:80"]);
+}
+
 fn routes_to(clusters: &[&str]) -> RouteConfigBuilder {
     let routes = clusters.iter().map(|cluster| route::prefix(format!("/{cluster}")).cluster(*cluster));
     route_config("routes").virtual_host(["shop"], routes)

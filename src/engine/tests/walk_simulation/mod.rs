@@ -29,7 +29,7 @@ use super::{network::Weather, seeds::with_seeds_and};
 #[test]
 fn walks_through_everything() {
     let mut tally = BTreeMap::new();
-    let seeds = with_seeds_and(&[4_618, 6_701, 7_243, 11_357], "walks_through_everything", |seed| {
+    let seeds = with_seeds_and(&[4_618, 6_701, 7_243, 11_357, 20_327], "walks_through_everything", |seed| {
         for (kind, count) in World::new(seed, Habits::wild()).run() {
             *tally.entry(kind).or_insert(0) += count;
         }
