@@ -405,6 +405,11 @@ impl Machine {
             let Some(channel) = self.channel(ty) else { continue };
             channel.all_until = None;
             channel.rejections.on_stream_closed();
+            // Nothing on the next stream would tell that it is gone, if the version stood for its absence.
+            let is_in_doubt = |sub: &Sub| sub.held && sub.missed && sub.doubt_until.is_some();
+            if channel.interest.iter().any(|(_, sub)| is_in_doubt(sub)) {
+                channel.variant.forget_version();
+            }
             let leaving = channel.variant.on_stream_closed(&mut channel.interest);
             let wildcard_leaving = channel.interest.wildcard_leaving;
             for (_, sub) in channel.interest.iter_mut() {

@@ -23,6 +23,7 @@ impl Machine {
             if !is_held && channel.variant.may_skip_names() {
                 self.close("a name is subscribed to that the server may have sent for a wildcard");
             }
+            self.doubt_missed(ty, sub, now);
         }
         if self.quarantine.is_held_back(ty)
             && let Some(sub) = self.sub(ty, sub)
@@ -31,6 +32,24 @@ impl Machine {
             self.events.push_back(Event::HeldBack(entry));
         }
         self.proceed(now);
+    }
+
+    /// What the last response lacked while it was let go has its time again when it is asked for (B1.13).
+    fn doubt_missed(&mut self, ty: TypeId, id: SubId, now: Instant) {
+        let length = self.resource_timeout();
+        let is_delta = self.is_delta();
+        let Self { types, waiting, .. } = self;
+        let Some(Some(channel)) = types.get_mut(ty.index()) else { return };
+        let Some(sub) = channel.interest.get_mut(id).filter(|sub| sub.held && sub.missed) else { return };
+        if is_delta || sub.member {
+            return;
+        }
+        sub.doubt_until.get_or_insert_with(|| Box::new(now + length));
+        // Otherwise its time begins with the request.
+        if sub.phase != Phase::New {
+            sub.phase = Phase::Doubted;
+            waiting.start(ty, id, sub, (now, length));
+        }
     }
 
     /// Makes room for a name that nothing is known of; it is not asked for yet.
