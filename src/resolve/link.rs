@@ -20,10 +20,17 @@ impl Graph {
     /// as they now are (A37-4, A74-5). The others are shown as they were, with what is left of that.
     pub(super) fn link(&mut self, now: Instant) {
         let latest = self.follow(By::Latest, |_| true);
-        let next = self.follow(By::Latest, |roots| roots.next);
+        let mut next = self.follow(By::Latest, |roots| roots.next);
         for name in &latest.below {
             // What was not there is watched from now on.
             self.node(name);
+        }
+        if !next.too_deep.is_empty() {
+            // What is too deep from the top is waited for by the aggregates above it, if it is there for something else.
+            let waits: Vec<_> = next.below.iter().filter(|name| self.aggregates.contains(*name)).collect();
+            let awaited = waits.into_iter().flat_map(|name| self.flatten(name, By::Latest).reached);
+            let awaited: Vec<_> = awaited.filter(|name| latest.below.contains(*name)).cloned().collect();
+            next.below.extend(awaited);
         }
         self.count(latest.visits);
         let (linked, leafless) = self.linked(&latest.below, now);
@@ -32,7 +39,7 @@ impl Graph {
         let current = self.follow(By::Shown(&linked), |roots| roots.current);
         let aggregates: Vec<_> = self.aggregates.iter().cloned().collect();
         for name in &aggregates {
-            self.show_aggregate(name, &linked, &shown.too_deep);
+            self.show_aggregate(name, &linked, &shown);
             self.set_linked(name, linked.contains(name) || self.is_overdue(name));
         }
         let mut needed = latest.below.clone();
@@ -133,14 +140,9 @@ impl Graph {
     }
 
     /// Shows an aggregate as it now is if it is linked, else as it was.
-    fn show_aggregate(
-        &mut self,
-        name: &Arc<str>,
-        linked: &BTreeSet<Arc<str>>,
-        too_deep: &BTreeSet<Arc<str>>,
-    ) {
+    fn show_aggregate(&mut self, name: &Arc<str>, linked: &BTreeSet<Arc<str>>, tree: &Reach) {
         let Some(node) = self.nodes.get(name) else { return };
-        let by = (By::Shown(linked), too_deep);
+        let by = (By::Shown(linked), tree);
         if let (true, Some(latest), Some(config)) = (linked.contains(name), &node.latest, node.config()) {
             let entry = self.aggregate(name, (config, latest.error()), by);
             self.show(name, entry);
@@ -157,15 +159,20 @@ impl Graph {
         &self,
         name: &Arc<str>,
         (config, warning): (&Arc<Cluster>, Option<&WatchError>),
-        (by, too_deep): (By<'_>, &BTreeSet<Arc<str>>),
+        (by, tree): (By<'_>, &Reach),
     ) -> ClusterEntry {
         let flat = self.flatten(name, by);
-        let problem = if flat.too_deep.is_some() || too_deep.contains(name) {
+        let is_root = |node: &Node| node.roots.current || node.roots.held;
+        let is_shown =
+            |name: &Arc<str>| tree.below.contains(name) || self.nodes.get(name).is_some_and(is_root);
+        // What is too deep from the top is not shown, though it may be there for something else.
+        let leaves = flat.leaves.into_iter().filter(|leaf| is_shown(leaf) || !is_shown(name));
+        let leaves: Vec<_> = leaves.cloned().collect();
+        let problem = if flat.too_deep.is_some() || tree.too_deep.contains(name) {
             format!("aggregate cluster graph exceeds max depth ({MAX_DEPTH})")
-        } else if flat.leaves.is_empty() {
+        } else if leaves.is_empty() {
             "aggregate cluster graph has no leaf clusters".to_owned()
         } else {
-            let leaves = flat.leaves.into_iter().cloned().collect();
             return ClusterEntry::with_leaves(name, config, warning.cloned(), leaves);
         };
         let about = Subject { type_url: Cluster::TYPE_URL, name: name.clone(), node: self.node_id.clone() };

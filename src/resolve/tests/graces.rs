@@ -90,9 +90,9 @@ fn a74_4_a_deleted_aggregate_in_a_chain_that_is_too_long_serves_others_for_its_g
     rig.cluster(cluster("top").aggregate([name(2)]));
     rig.hold(&name(0), true);
     for floor in 0..16 {
-        rig.cluster(cluster(&name(floor)).aggregate([name(floor + 1)]));
+        rig.cluster(cluster(name(floor)).aggregate([name(floor + 1)]));
     }
-    rig.cluster(cluster(&name(16)));
+    rig.cluster(cluster(name(16)));
     let said = rig.endpoints(at(&name(16), 1));
     assert!(said.last().is_some_and(|tree| tree.contains("top>w16") && tree.contains("w9!")), "{said:?}");
     let said = rig.no_cluster(&name(9), Code::NotFound);

@@ -99,8 +99,9 @@ impl World {
             self.pass(Duration::from_millis(pause));
         }
         self.heal();
-        // The longest backoff, the does-not-exist time, the longest delay of an answer, and that of what is looked up.
-        self.pass(Duration::from_secs(150 + 15 + 15 + 60) + self.habits.grace);
+        // The longest backoff, the does-not-exist time, the longest delay of an answer, and that of what is looked up; and the
+        // grace of what is needed by one thing after the other.
+        self.pass(Duration::from_secs(150 + 15 + 15 + 60) + 3 * self.habits.grace);
         Quiet::of(&mut self).check();
         self.model.tally
     }
