@@ -23,8 +23,7 @@ impl Engine {
             // A server that knows no `*` takes it for a name, of which it has nothing (R4).
             Ok(name) if *name == *WILDCARD => {
                 let interest = self.peer(job.server()).machine.interest(job.ty());
-                job.lacks_wildcard |=
-                    interest.is_some_and(|interest| interest.wildcard && !interest.told_all);
+                job.lacks_wildcard |= interest.is_some_and(|interest| interest.wildcard);
             }
             Ok(name) => self.find_place(job, &name, Located::new(index, Said::Removed)),
             Err(invalid) => {

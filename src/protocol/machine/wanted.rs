@@ -41,7 +41,7 @@ impl Machine {
         let Self { types, waiting, .. } = self;
         let Some(Some(channel)) = types.get_mut(ty.index()) else { return };
         let Some(sub) = channel.interest.get_mut(id).filter(|sub| sub.held && sub.missed) else { return };
-        if is_delta || sub.member {
+        if is_delta || sub.is_member() {
             return;
         }
         sub.doubt_until.get_or_insert_with(|| Box::new(now + length));
@@ -291,7 +291,7 @@ impl Machine {
         let Some(Some(channel)) = types.get_mut(ty.index()) else { return true };
         let Some(sub) = channel.interest.get_mut(id) else { return true };
         let is_doubtful = sub.doubt_until.as_ref().is_some_and(|until| **until > now);
-        if !is_doubtful || (!sub.named && sub.member) {
+        if !is_doubtful || (!sub.named && sub.is_member()) {
             return true;
         }
         if !sub.named {
