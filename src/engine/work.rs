@@ -415,11 +415,11 @@ impl Engine {
     fn complete(&mut self, job: &Job) {
         let server = job.server();
         let Some(interest) = self.peer(server).machine.interest(job.ty) else { return };
-        let told_before = interest.told_all && job.envelope.is_delta();
-        // Also while the end of the wildcard is not written: it may be wanted again before.
         if job.lacks_wildcard {
             return self.collections_answered(server, job.ty);
         }
+        let told_before = interest.told_all && job.envelope.is_delta();
+        // Also while the end of the wildcard is not written: it may be wanted again before.
         interest.told_all = interest.takes_all() && interest.sends_all && (told_before || job.tells_all());
         let undecided = interest.wildcard && interest.sends_all;
         let told_all = undecided && interest.told_all;

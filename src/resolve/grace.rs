@@ -10,7 +10,7 @@ use super::{
 pub(super) enum Grace {
     /// What replaces it may be on its way.
     Runs,
-    /// Nothing is waited for any more but the next routes, which do without it.
+    /// That has had its time. It only serves until the next routes are used.
     Overdue,
 }
 
@@ -24,8 +24,8 @@ impl Graph {
     /// Whether a deleted cluster, or one whose endpoints were removed, still serves: a server that replaces it may send its
     /// removal first, and the routes that lead elsewhere a moment later.
     ///
-    /// The time counts anew when other routes need it, since these are news of it: see [`end_graces`](Self::end_graces). A
-    /// cluster that routes in use need has until the next routes are used, as taking it from them helps nobody.
+    /// The time begins anew when newer routes need the cluster: see [`end_graces`](Self::end_graces). If the routes in use need
+    /// it as well, it serves until the newer ones are used, since its loss would help nobody.
     pub(super) fn grace(&mut self, name: &Arc<str>, now: Instant) -> Option<Grace> {
         let node = self.nodes.get(name)?;
         // What came and waits for something else may still show an older error.
@@ -56,8 +56,7 @@ impl Graph {
         waits.then_some(until)
     }
 
-    /// Ends the graces that are over, and begins those anew whose clusters were not needed by what comes next and are now.
-    /// Says whether there were any.
+    /// Ends the graces that are over, and begins those anew whose clusters newer routes need again. Says whether there were any.
     pub(super) fn end_graces(&mut self, now: Instant) -> bool {
         for name in self.graces.clone() {
             let is_spared = self.is_spared(&name);

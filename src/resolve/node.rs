@@ -144,7 +144,7 @@ impl Node {
     pub(super) fn lacks_endpoints(&self) -> bool {
         let lacks = |shown: &Arc<ClusterEntry>| {
             let note = shown.note.as_ref().filter(|_| shown.error.is_none() && shown.endpoints.is_none());
-            note.is_some_and(|note| note.is_not_found() || note.is_transient())
+            note.is_some_and(is_lack)
         };
         self.shown.as_ref().is_some_and(lacks)
     }
@@ -176,38 +176,36 @@ impl Node {
 }
 
 impl Endpoints {
-    /// Whether nothing is known because the server cannot be reached.
-    pub(super) fn is_cut_off(&self) -> bool {
+    /// Why there are none. A host that cannot be looked up has no such reason (F5).
+    fn absence(&self) -> Option<&WatchError> {
         match self {
             Self::Eds(seen) => match &**seen {
-                Observed::Absent { reason } => reason.is_of_server(),
-                Observed::Present { .. } | Observed::Pending => false,
+                Observed::Absent { reason } => Some(reason),
+                Observed::Present { .. } | Observed::Pending => None,
             },
-            Self::Host(_) => false,
+            Self::Host(_) => None,
         }
+    }
+
+    /// Whether nothing is known because the server cannot be reached.
+    pub(super) fn is_cut_off(&self) -> bool {
+        self.absence().is_some_and(WatchError::is_of_server)
     }
 
     /// Whether there are none of that name, or none came.
     pub(super) fn are_lacking(&self) -> bool {
-        match self {
-            Self::Eds(seen) => match &**seen {
-                Observed::Absent { reason } => reason.is_not_found() || reason.is_transient(),
-                Observed::Present { .. } | Observed::Pending => false,
-            },
-            Self::Host(_) => false,
-        }
+        self.absence().is_some_and(is_lack)
     }
 
     /// Whether it is known that there are none of that name.
     fn is_missing(&self) -> bool {
-        match self {
-            Self::Eds(seen) => match &**seen {
-                Observed::Absent { reason } => reason.is_not_found(),
-                Observed::Present { .. } | Observed::Pending => false,
-            },
-            Self::Host(_) => false,
-        }
+        self.absence().is_some_and(WatchError::is_not_found)
     }
+}
+
+/// Whether an error may be older news than what leads to the resource.
+fn is_lack(reason: &WatchError) -> bool {
+    reason.is_not_found() || reason.is_transient()
 }
 
 impl Source {
