@@ -44,7 +44,7 @@ pub use self::{
     wanted::{Wanted, WantedChange, WantedChanges},
 };
 pub use session::{DeltaSession, Session};
-pub use store::{AnyResource, Store};
+pub use store::{AnyResource, Store, Versions};
 
 /// The type URLs of the resources that management servers send most.
 pub mod type_url {

@@ -39,6 +39,7 @@ pub use self::{
 #[derive(Debug, Clone, Default)]
 pub struct Store {
     version_prefix: Arc<str>,
+    versions: Versions,
     on_demand: bool,
     types: OrdMap<Arc<str>, Type>,
 }
@@ -55,6 +56,13 @@ impl Store {
     #[must_use]
     pub fn with_version_prefix(mut self, prefix: impl Into<Arc<str>>) -> Self {
         self.version_prefix = prefix.into();
+        self
+    }
+
+    /// Says how versions are written.
+    #[must_use]
+    pub fn with_versions(mut self, versions: Versions) -> Self {
+        self.versions = versions;
         self
     }
 
@@ -94,7 +102,19 @@ impl Store {
 
     /// A version as clients see it.
     pub fn version(&self, counter: u64) -> String {
+        let counter = match self.versions {
+            Versions::Falling => u64::MAX - counter,
+            Versions::Rising | Versions::OneForAll => counter,
+        };
         format!("{}{counter}", self.version_prefix)
+    }
+
+    /// The version of the resources of a type as clients see it.
+    pub fn version_of_type(&self, of_type: &Type) -> String {
+        match self.versions {
+            Versions::OneForAll => self.version(self.types.values().map(Type::version).sum()),
+            Versions::Rising | Versions::Falling => self.version(of_type.version()),
+        }
     }
 
     /// The version of a resource as clients see it: its own, or that of the type when it last changed.
@@ -121,6 +141,20 @@ impl Store {
         }
         changed
     }
+}
+
+/// How the versions of a store are written. To clients they are opaque: only whether two of them are equal says anything.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Versions {
+    /// A counter for each type, which rises with each change of it.
+    #[default]
+    Rising,
+    /// The same, falling from [`u64::MAX`].
+    Falling,
+    /// A counter for all types together, as istiod has it: the version of a type changes with the others. Resources keep the
+    /// counter of their type.
+    OneForAll,
 }
 
 /// Changes that become visible together; see [`Store::update`].

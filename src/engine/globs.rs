@@ -28,13 +28,15 @@ pub(super) struct Glob {
     entry: EntryId,
     /// It was noted that the response speaks of it.
     answered: bool,
+    /// It is to be requested once more.
+    asked_again: bool,
 }
 
 impl Glob {
     fn new(name: &str, sub: SubId, entry: EntryId) -> Option<Self> {
         let (path, params) = name.split_at(name.find('?').unwrap_or(name.len()));
         let prefix = path.strip_suffix('*')?.to_owned();
-        Some(Self { prefix, params: params.to_owned(), sub, entry, answered: false })
+        Some(Self { prefix, params: params.to_owned(), sub, entry, answered: false, asked_again: false })
     }
 
     /// Whether a canonical name is a member: one segment in the place of `*`, all else equal (C16).
@@ -89,6 +91,19 @@ impl Engine {
         let interest = self.peer(server).machine.interest(job.ty());
         let sub = interest.and_then(|interest| interest.get_mut(id));
         sub.is_some_and(|sub| !std::mem::replace(&mut sub.of_glob, true))
+    }
+
+    /// The server confirms a member of a glob that has expired: the glob is requested once more, since its members are not.
+    pub(super) fn ask_glob_again(&mut self, job: &mut Job, name: &str, now: Instant) {
+        if !self.enclosing(job, name).is_some_and(|glob| self.counts(glob, job.server())) {
+            return;
+        }
+        job.outdated = true;
+        if let Some(glob) = job.glob.as_mut().filter(|glob| !glob.asked_again) {
+            glob.asked_again = true;
+            let (ty, sub) = (job.ty, glob.sub);
+            self.peer(job.server()).machine.ask_again(ty, sub, now);
+        }
     }
 
     /// The server has sent something of a glob, so there is such a collection.

@@ -185,6 +185,7 @@ impl Engine {
             let interest = self.servers[server].machine.interest(entry.ty);
             if let Some(sub) = interest.and_then(|interest| interest.get_mut(place)) {
                 let of_this = server == job.server() && is_delta;
+                sub.is_own = of_this;
                 sub.version = if of_this { version.clone() } else { Version::default() };
             }
         }

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     Engine,
-    job::{Job, Located},
+    job::{Job, Located, canonical},
 };
 use crate::{
     cache::{Entry, Update},
@@ -116,20 +116,24 @@ impl Engine {
         1
     }
 
-    /// A heartbeat for a name that nobody asked for: under a wildcard, that of a member that has expired.
-    pub(super) fn apply_unknown_heartbeat(
-        &mut self,
-        job: &mut Job,
-        (located, now): (Located, Instant),
-    ) -> usize {
+    /// A heartbeat for a name that nobody asked for: under a wildcard or a glob, that of a member that has expired.
+    pub(super) fn apply_unknown_heartbeat(&mut self, job: &mut Job, next: usize, now: Instant) -> usize {
         let (server, ty) = (job.server(), job.ty());
-        let is_wanted = self.wildcard_key(ty).is_some_and(|(group, ..)| {
-            self.groups.get(group).active() == server && job.ttl_of(&located).is_some()
-        });
+        if job.ttl_of(&job.located[next]).is_none() {
+            return 1;
+        }
+        let is_wanted =
+            self.wildcard_key(ty).is_some_and(|(group, ..)| self.groups.get(group).active() == server);
         let Some(interest) = self.peer(server).machine.interest(ty) else { return 1 };
         if is_wanted && interest.wildcard && interest.sends_all {
             job.outdated = true;
             self.peer(server).machine.ask_again_on_another_stream(ty, now);
+            return 1;
+        }
+        let envelope = job.envelope.clone();
+        let wrapper_name = envelope.item(job.located[next].index as usize).wrapper_name;
+        if let Ok(name) = canonical(envelope.text(wrapper_name)) {
+            self.ask_glob_again(job, &name, now);
         }
         1
     }

@@ -227,7 +227,7 @@ impl Engine {
                 },
                 None => match located.said {
                     Said::Resource | Said::Redirect => self.apply_unknown(job, next, located),
-                    Said::Heartbeat => self.apply_unknown_heartbeat(job, (located, now)),
+                    Said::Heartbeat => self.apply_unknown_heartbeat(job, next, now),
                     // What nobody has cannot be removed (B2.13).
                     Said::Removed | Said::Same => 1,
                 },

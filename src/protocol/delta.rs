@@ -73,8 +73,10 @@ struct OnStream {
 #[derive(Debug, Clone, Copy)]
 struct Quiet {
     since: Instant,
-    /// When the server last sent something.
-    heard: Instant,
+    /// When the server last sent something, if it has.
+    heard: Option<Instant>,
+    /// It had its time without sending anything. That says nothing of what it had sent on earlier streams.
+    unheard: bool,
 }
 
 impl Delta {
@@ -217,7 +219,7 @@ impl Delta {
             any |= sub.unconfirmed;
         }
         interest.aliases = aliases;
-        self.on_stream.quiet = any.then_some(Quiet { since: now, heard: now });
+        self.on_stream.quiet = any.then_some(Quiet { since: now, heard: None, unheard: false });
     }
 }
 
@@ -281,7 +283,7 @@ impl Variant for Delta {
     fn on_response(&mut self, now: Instant) {
         self.on_stream.busy += 1;
         if let Some(quiet) = &mut self.on_stream.quiet {
-            quiet.heard = now;
+            quiet.heard = Some(now);
         }
     }
 
@@ -351,24 +353,31 @@ impl Variant for Delta {
     /// A server that was not asked yet owes nothing; what it does not confirm is found when it is.
     fn on_unconfirmed(&mut self, now: Instant) {
         if self.on_stream.requested {
-            self.on_stream.quiet = Some(Quiet { since: now, heard: now });
+            self.on_stream.quiet = Some(Quiet { since: now, heard: Some(now), unheard: false });
         }
     }
 
     fn on_undecided(&mut self, now: Instant) {
         if self.on_stream.requested {
-            self.on_stream.quiet.get_or_insert(Quiet { since: now, heard: now }).heard = now;
+            let quiet = Quiet { since: now, heard: None, unheard: false };
+            self.on_stream.quiet.get_or_insert(quiet).heard = Some(now);
         }
     }
 
     /// A server that is never quiet, such as one that repeats what was rejected, has its time as well.
     fn quiet_from(&self) -> Option<Instant> {
-        let Quiet { since, heard } = self.on_stream.quiet?;
-        Some((heard + self.doubt).min(since + LONGEST_QUIET * self.doubt))
+        let Quiet { since, heard, unheard } = self.on_stream.quiet?;
+        match heard {
+            Some(heard) => Some((heard + self.doubt).min(since + LONGEST_QUIET * self.doubt)),
+            None => Some(since + self.doubt).filter(|_| !unheard),
+        }
     }
 
-    fn on_quiet(&mut self) {
-        self.on_stream.quiet = None;
+    fn on_quiet(&mut self) -> bool {
+        let quiet = self.on_stream.quiet.take();
+        self.on_stream.quiet =
+            quiet.filter(|quiet| quiet.heard.is_none()).map(|quiet| Quiet { unheard: true, ..quiet });
+        self.on_stream.quiet.is_none()
     }
 }
 

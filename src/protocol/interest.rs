@@ -53,6 +53,8 @@ pub(crate) struct Sub {
     pub(crate) of_glob: bool,
     /// Whether the cache holds a good resource.
     pub(crate) held: bool,
+    /// Whether this server has sent what the cache holds, in the incremental variant.
+    pub(crate) is_own: bool,
     /// What the server called the state of it that the cache holds, where resources have versions of their own; empty if
     /// the cache holds something else, or nothing.
     pub(crate) version: Version,
@@ -205,6 +207,7 @@ impl Interest {
             member: false,
             of_glob: false,
             held: false,
+            is_own: false,
             version: Version::default(),
             heard: false,
             unconfirmed: false,
@@ -259,9 +262,10 @@ impl Interest {
         }
     }
 
-    /// What is unconfirmed is not going to be confirmed.
-    pub(crate) fn on_quiet(&mut self) {
-        for (_, sub) in self.iter_mut() {
+    /// What is unconfirmed is not going to be confirmed. Of what the server has sent itself that is known only of one that
+    /// answers.
+    pub(crate) fn on_quiet(&mut self, has_answered: bool) {
+        for (_, sub) in self.iter_mut().filter(|(_, sub)| has_answered || !(sub.held && sub.is_own)) {
             sub.missed |= mem::take(&mut sub.unconfirmed);
         }
     }

@@ -244,8 +244,8 @@ impl Machine {
             else {
                 continue;
             };
-            channel.variant.on_quiet();
-            channel.interest.on_quiet();
+            let has_answered = channel.variant.on_quiet();
+            channel.interest.on_quiet(has_answered);
             self.events.push_back(Event::Quiet(TypeId(index as u16)));
         }
         if self.stream.paused_until().is_some_and(|until| until <= now) {

@@ -251,5 +251,7 @@ impl Variant for Poll {
         None
     }
 
-    fn on_quiet(&mut self) {}
+    fn on_quiet(&mut self) -> bool {
+        true
+    }
 }

@@ -429,8 +429,13 @@ impl Variant for Sotw {
             self.refill(interest, Some(&names), now);
             self.pace.on_change(now);
         } else if changed {
-            if !self.fresh.is_empty() || (interest.wildcard && !self.on_stream.wildcard) {
+            let is_all_new = interest.wildcard && !self.on_stream.wildcard;
+            if !self.fresh.is_empty() || is_all_new {
                 self.on_subscribing();
+            }
+            // A version that came for names may stand for nothing, and be the current one.
+            if is_all_new && self.on_stream.requested && !self.covers_all {
+                self.forget_version();
             }
             self.let_go(interest, &mut written, now);
             self.ask(interest, &mut written);
@@ -473,5 +478,7 @@ impl Variant for Sotw {
         None
     }
 
-    fn on_quiet(&mut self) {}
+    fn on_quiet(&mut self) -> bool {
+        true
+    }
 }

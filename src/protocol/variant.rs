@@ -91,8 +91,8 @@ pub(crate) trait Variant: Debug + Send {
     /// When the server has been silent for so long that it is not going to confirm anything from before the stream.
     fn quiet_from(&self) -> Option<Instant>;
 
-    /// It has: what is missed is known.
-    fn on_quiet(&mut self);
+    /// It has: what is missed is known. False if it has sent nothing at all on the stream.
+    fn on_quiet(&mut self) -> bool;
 }
 
 /// The answer to one response.

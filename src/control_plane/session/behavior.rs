@@ -34,6 +34,18 @@ pub struct Behavior {
     pub unsolicited_resources: bool,
     /// Sends the resources of an accepted response once more, in another one.
     pub send_twice: bool,
+    /// In the incremental variant, says of every resource that it is removed, also to clients that have not subscribed to it.
+    pub unsolicited_removals: bool,
+    /// In the state-of-the-world variant, takes an empty list of names for the wildcard, also after names were requested.
+    /// go-control-plane does so.
+    pub empty_list_is_wildcard: bool,
+    /// Sends everything that a wildcard stands for until the stream ends, although the client has unsubscribed from it.
+    /// go-control-plane does so in the state-of-the-world variant.
+    pub keeps_wildcard: bool,
+    /// Gives all responses of a stream the same nonce. In the state-of-the-world variant no request is outdated then.
+    pub constant_nonces: bool,
+    /// Every other heartbeat gives twice the time to live that the resource had.
+    pub heartbeats_change_ttl: bool,
     /// What follows a NACK.
     pub after_nack: AfterNack,
     /// Gives the resources of each response another order, by this seed. Servers in Go that iterate a map do so, such as
@@ -55,12 +67,19 @@ pub enum AfterNack {
     Nothing,
     /// The same resources again, at once. go-control-plane does so in the state-of-the-world variant.
     SameResources,
+    /// The same resources again, by a timer of five seconds, which runs in [`handle_time`](super::Session::handle_time).
+    SameResourcesLater,
     /// No response of any type until the client sends another request than a NACK, or resources of one of its types change.
     /// Consul does so.
     Silence,
 }
 
 impl Behavior {
+    /// The nonce of the response with a number.
+    pub(super) fn nonce(&self, response: u64) -> String {
+        if self.constant_nonces { "constant".to_owned() } else { response.to_string() }
+    }
+
     /// Orders the resources of the response with a number.
     pub(super) fn order<T>(&self, resources: &mut [T], response: u64) {
         if let Some(seed) = self.shuffle_resources {

@@ -107,7 +107,7 @@ impl DeltaSession {
             if held.holds(&key.type_url) || subscription.is_awaiting() {
                 return None;
             }
-            subscription.poll((&key.type_url, nonce.to_string()), store, settings)
+            subscription.poll((&key.type_url, settings.behavior.nonce(nonce)), store, settings)
         })?;
         self.sent = nonce;
         if settings.behavior.empty_resource_versions {

@@ -11,6 +11,7 @@ mod memory;
 mod pulse;
 #[cfg(feature = "json")]
 mod rest;
+mod retry;
 mod silence;
 mod sotw;
 mod wrap;

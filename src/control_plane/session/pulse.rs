@@ -3,7 +3,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::super::store::Type;
+use super::{super::store::Type, Settings};
 use crate::config::bounded;
 
 /// When the resources of a type that have a time to live are confirmed on one stream.
@@ -13,6 +13,7 @@ use crate::config::bounded;
 pub(super) struct Pulse {
     first: Option<Instant>,
     now: Option<Instant>,
+    confirmed: u32,
     beats: BTreeMap<Duration, Beat>,
 }
 
@@ -55,6 +56,13 @@ impl Pulse {
     /// Whether no time has passed since the client came.
     pub(super) fn is_fresh(&self) -> bool {
         self.first == self.now
+    }
+
+    /// How many times its time to live the next heartbeat gives a resource; see
+    /// [`heartbeats_change_ttl`](super::Behavior::heartbeats_change_ttl).
+    pub(super) fn factor(&mut self, settings: &Settings) -> u32 {
+        self.confirmed = self.confirmed.wrapping_add(1);
+        if settings.behavior.heartbeats_change_ttl { 1 + self.confirmed % 2 } else { 1 }
     }
 
     /// What is due, each time to live once; it is taken as said. `blindly`, nothing counts as late.

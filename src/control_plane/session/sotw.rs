@@ -87,6 +87,9 @@ impl Session {
         if answer.is_some() {
             subscription.on_answer(!is_nack, behavior);
         }
+        if !is_nack && request.version_info.is_empty() {
+            subscription.on_forgotten_version(behavior);
+        }
         self.silence.on_request(is_nack && behavior.after_nack == AfterNack::Silence);
         self.changes = match is_nack && behavior.ignore_names_in_nack {
             true => NameChanges::default(),
@@ -114,7 +117,7 @@ impl Session {
         self.sent += 1;
         settings.behavior.order(&mut response.resources, self.sent);
         let response = DiscoveryResponse {
-            nonce: self.sent.to_string(),
+            nonce: settings.behavior.nonce(self.sent),
             control_plane: settings.control_plane(),
             ..response
         };
@@ -127,9 +130,7 @@ impl Session {
     /// ever confirmed.
     pub fn handle_time(&mut self, now: Instant, store: &Store) -> Option<Instant> {
         let types = self.types.iter_mut();
-        types
-            .filter_map(|(key, subscription)| subscription.pulse.handle_time(now, &store.get(&key.type_url)))
-            .min()
+        types.filter_map(|(key, subscription)| subscription.handle_time(now, &store.get(&key.type_url))).min()
     }
 
     /// Takes note of a response that somebody else put on the stream, so that the client's answer to it is understood.

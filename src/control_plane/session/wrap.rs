@@ -15,16 +15,16 @@ pub(super) fn whole(type_url: &str, stored: &Stored, store: &Store) -> Resource 
     Resource {
         aliases: stored.aliases().map(str::to_owned).collect(),
         resource: Some(body),
-        ..heartbeat(stored, store)
+        ..heartbeat(stored, store, 1)
     }
 }
 
-/// That a resource is what it was, and lives on (B1.18, B2.16).
-pub(super) fn heartbeat(stored: &Stored, store: &Store) -> Resource {
+/// That a resource is what it was, and lives on (B1.18, B2.16), for so many times its time to live.
+pub(super) fn heartbeat(stored: &Stored, store: &Store, factor: u32) -> Resource {
     Resource {
         name: stored.name().to_owned(),
         version: store.version_of(stored),
-        ttl: stored.ttl().map(duration),
+        ttl: stored.ttl().map(|ttl| duration(ttl.saturating_mul(factor))),
         ..Resource::default()
     }
 }

@@ -2,7 +2,10 @@
 //! the invariants of the model.
 
 use super::script::Ty;
-use crate::control_plane::session::{AfterNack, Settings};
+use crate::control_plane::{
+    Versions,
+    session::{AfterNack, Settings},
+};
 
 /// What servers may do in a world, and what is checked of the client.
 #[derive(Debug, Clone)]
@@ -31,6 +34,16 @@ enum Freedom {
     SplitResponses,
     AllNamesOnly,
     EndsOverLimit,
+    FallingVersions,
+    OneVersionForAll,
+    RepeatedVersions,
+    ConstantNonces,
+    ResendAfterNackLater,
+    UnsolicitedRemovals,
+    EmptyListIsWildcard,
+    KeepsWildcard,
+    HeartbeatsAfterNack,
+    HeartbeatsChangeTtl,
 }
 
 /// How a server of a world behaves.
@@ -41,6 +54,9 @@ pub(super) struct Manner {
     pub(super) ends_cleanly: bool,
     /// Its streams end by a message over the client's limit, after a good response.
     pub(super) ends_over_limit: bool,
+    pub(super) versions: Versions,
+    /// After a restart it has the versions of its earlier life for other content.
+    pub(super) repeats_versions: bool,
 }
 
 /// A rule about requests.
@@ -119,6 +135,13 @@ impl Family {
         }
         // In the state of the world a wildcard beside names has to be spelled.
         manner.settings.behavior.legacy_wildcard_only &= is_delta;
+        // A server that takes the content of a version for known must not give the version another one.
+        let Settings { behavior, ignore_initial_versions, .. } = &manner.settings;
+        let is_version_trusted = match is_delta {
+            true => !ignore_initial_versions && !behavior.empty_resource_versions,
+            false => behavior.skip_known_versions,
+        };
+        manner.repeats_versions &= !is_version_trusted;
         manner
     }
 }
@@ -131,7 +154,7 @@ impl Default for Family {
 }
 
 impl Freedom {
-    const ALL: [Self; 17] = [
+    const ALL: [Self; 27] = [
         Self::IgnoreNamesInNack,
         Self::SkipKnownVersions,
         Self::ResendKnownVersions,
@@ -149,6 +172,16 @@ impl Freedom {
         Self::SplitResponses,
         Self::AllNamesOnly,
         Self::EndsOverLimit,
+        Self::FallingVersions,
+        Self::OneVersionForAll,
+        Self::RepeatedVersions,
+        Self::ConstantNonces,
+        Self::ResendAfterNackLater,
+        Self::UnsolicitedRemovals,
+        Self::EmptyListIsWildcard,
+        Self::KeepsWildcard,
+        Self::HeartbeatsAfterNack,
+        Self::HeartbeatsChangeTtl,
     ];
 
     /// Whether a model needs to know nothing of it.
@@ -160,18 +193,28 @@ impl Freedom {
             | Self::ResendKnownVersions
             | Self::ResendAfterNack
             | Self::ShuffleResources
-            | Self::HeartbeatsAfterExpiry => true,
+            | Self::HeartbeatsAfterExpiry
+            | Self::HeartbeatsAfterNack
+            | Self::HeartbeatsChangeTtl
+            | Self::EmptyVersions => true,
             Self::SilenceAfterNack
             | Self::UnknownType
             | Self::EndsCleanly
             | Self::LegacyWildcardOnly
-            | Self::EmptyVersions
             | Self::NewNamesWithNextVersion
             | Self::UnsolicitedResources
             | Self::SendTwice
             | Self::SplitResponses
             | Self::AllNamesOnly
-            | Self::EndsOverLimit => false,
+            | Self::EndsOverLimit
+            | Self::FallingVersions
+            | Self::OneVersionForAll
+            | Self::RepeatedVersions
+            | Self::ConstantNonces
+            | Self::ResendAfterNackLater
+            | Self::UnsolicitedRemovals
+            | Self::EmptyListIsWildcard
+            | Self::KeepsWildcard => false,
         }
     }
 
@@ -202,6 +245,16 @@ impl Freedom {
             Self::SendTwice => behavior.send_twice = true,
             Self::AllNamesOnly => behavior.all_names_only = true,
             Self::EndsOverLimit => manner.ends_over_limit = true,
+            Self::FallingVersions => manner.versions = Versions::Falling,
+            Self::OneVersionForAll => manner.versions = Versions::OneForAll,
+            Self::RepeatedVersions => manner.repeats_versions = true,
+            Self::ConstantNonces => behavior.constant_nonces = true,
+            Self::ResendAfterNackLater => behavior.after_nack = AfterNack::SameResourcesLater,
+            Self::UnsolicitedRemovals => behavior.unsolicited_removals = true,
+            Self::EmptyListIsWildcard => behavior.empty_list_is_wildcard = true,
+            Self::KeepsWildcard => behavior.keeps_wildcard = true,
+            Self::HeartbeatsAfterNack => behavior.heartbeats_after_nack = true,
+            Self::HeartbeatsChangeTtl => behavior.heartbeats_change_ttl = true,
             // A part that is sent again for each NACK would keep the others from being sent.
             Self::SplitResponses if behavior.after_nack == AfterNack::SameResources => {}
             Self::SplitResponses => settings.max_per_response = Some(1 + (seed % 2) as usize),

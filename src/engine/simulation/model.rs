@@ -193,7 +193,10 @@ impl Model {
         );
         let transient = network.peers[peer].server.features.resource_timer_is_transient_error;
         let least = Duration::from_secs(if transient { 30 } else { 15 });
-        if network.peers[peer].open.as_ref().is_some_and(|open| open.lied) {
+        let open = network.peers[peer].open.as_ref();
+        let is_read = open.is_none_or(|open| open.unread_since.is_none());
+        assert!(is_read, "nothing was ever read from {peer}: {error}");
+        if open.is_some_and(|open| open.lied) {
             // It may have said so itself while its answers did not count.
             return;
         }

@@ -70,6 +70,8 @@ enum Happening {
     /// The transport takes the request; it arrives at once, or is lost with the stream.
     Sent(StreamId, Bytes),
     Delivered(StreamId, Said),
+    /// A server looks at the clock.
+    Time(usize),
 }
 
 impl Network {
@@ -163,7 +165,10 @@ impl Network {
 
     /// A server says what it has to say; to be called when its store has changed.
     pub(super) fn serve(&mut self, peer: usize) {
-        self.peers[peer].serve();
+        let next = self.peers[peer].serve(self.now);
+        if let Some(next) = next.filter(|next| *next > self.now) {
+            self.later(next - self.now, Happening::Time(peer));
+        }
         self.deliver(peer);
     }
 
@@ -209,6 +214,7 @@ impl Network {
             Happening::Ended(stream, reason) => self.on_ended(stream, reason),
             Happening::Sent(stream, request) => self.on_sent(stream, &request),
             Happening::Delivered(stream, said) => self.on_delivered(stream, said),
+            Happening::Time(peer) => self.serve(peer),
         }
         self.obey();
     }

@@ -37,6 +37,7 @@ pub(super) struct Peer {
     pub(super) ends_over_limit: bool,
     /// When streams ended one after the other by a message over the limit.
     over_limit: Vec<Instant>,
+    repeats_versions: bool,
     pub(super) store: Store,
     /// What the store was before.
     past: Vec<Store>,
@@ -87,7 +88,7 @@ pub(super) struct Said {
 impl Peer {
     pub(super) fn new(
         server: Arc<Server>,
-        Manner { settings, ends_cleanly, ends_over_limit }: Manner,
+        Manner { settings, ends_cleanly, ends_over_limit, versions, repeats_versions }: Manner,
     ) -> Self {
         Self {
             server,
@@ -95,7 +96,8 @@ impl Peer {
             ends_cleanly,
             ends_over_limit,
             over_limit: Vec::new(),
-            store: Store::new(),
+            store: Store::new().with_versions(versions),
+            repeats_versions,
             past: Vec::new(),
             mood: Mood::Fine,
             attempt: None,
@@ -176,7 +178,8 @@ impl Peer {
         if let Some(past) = self.past.get(usize::from(to) % self.past.len().max(1)) {
             self.restarts += 1;
             self.before = None;
-            self.store = past.clone().with_version_prefix(format!("{}.", self.restarts));
+            let life = if self.repeats_versions { String::new() } else { format!("{}.", self.restarts) };
+            self.store = past.clone().with_version_prefix(life);
         }
         self.past.truncate(64);
     }
@@ -207,22 +210,24 @@ impl Peer {
         });
     }
 
-    /// It says what it has to say.
-    pub(super) fn serve(&mut self) {
-        let Some(open) = &mut self.open else { return };
+    /// It says what it has to say. Returns when it may have more to say.
+    pub(super) fn serve(&mut self, now: Instant) -> Option<Instant> {
+        let open = self.open.as_mut()?;
         let mut held = Held::none();
         match self.mood {
-            Mood::Silent => return,
+            Mood::Silent => return None,
             Mood::Mute(ty) => held.hold(ty.url()),
             Mood::Fine | Mood::Refusing | Mood::Hanging | Mood::Slow | Mood::Flapping | Mood::HalfOpen => {}
         }
         if open.deaf {
-            return;
+            return None;
         }
         open.talk.set_held(held);
+        let next = open.talk.handle_time(now, &self.store);
         while let Some(response) = open.talk.poll_response(&self.store) {
             open.say(&response, due(&response));
         }
+        next
     }
 
     /// It says something that is not so.

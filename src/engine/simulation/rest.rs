@@ -107,9 +107,12 @@ impl Model {
                 (ty == Ty::Full && !self.alls.is_empty() && network.open(0).contains(&id)).then_some("*");
             let wanted: BTreeSet<_> = ones.map(|key| key.name.as_str()).chain(all).collect();
             let subscribed: BTreeSet<_> = open.talk.subscribed(ty.url()).into_iter().collect();
-            // The end of a wildcard that was asked for by an empty list cannot be said (B1.3), nor to a server that knows no `*`.
-            let legacy =
-                peer.settings.behavior.legacy_wildcard_only || (!peer.is_delta() && wanted.is_empty());
+            // The end of a wildcard that was asked for by an empty list cannot be said (B1.3), nor to a server that knows no `*`, or
+            // one that does not care.
+            let behavior = &peer.settings.behavior;
+            let legacy = behavior.legacy_wildcard_only
+                || behavior.keeps_wildcard
+                || (!peer.is_delta() && wanted.is_empty());
             let unsayable = legacy
                 && subscribed.iter().all(|name| *name == "*" || wanted.contains(name))
                 && wanted.is_subset(&subscribed);

@@ -1,6 +1,6 @@
 //! What is said on a stream, in either variant of the protocol.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, time::Instant};
 
 use bytes::Bytes;
 use prost::Message;
@@ -82,6 +82,14 @@ impl Talk {
         };
         assert_ne!(handled, Err(Misuse::NoTypeUrl), "the client keeps to the protocol");
         handled.map(drop)
+    }
+
+    /// When the server has something to do by the clock.
+    pub(super) fn handle_time(&mut self, now: Instant, store: &Store) -> Option<Instant> {
+        match self {
+            Self::Sotw(session) => session.handle_time(now, store),
+            Self::Delta(session) => session.handle_time(now, store),
+        }
     }
 
     pub(super) fn poll_response(&mut self, store: &Store) -> Option<Response> {

@@ -261,6 +261,28 @@ fn b1_20_b2_26_a_heartbeat_of_an_expired_member_opens_another_stream_without_its
     });
 }
 
+/// Number 4, for a glob: it is requested once more, however many of its members are confirmed.
+#[test]
+fn b2_26_heartbeats_of_expired_members_of_a_glob_bring_them_back() {
+    in_both(|mut timed| {
+        timed.open::<Full>(&["xdstp://a/test.Full/shop/*"]);
+        let (a, b) = ("xdstp://a/test.Full/shop/a", "xdstp://a/test.Full/shop/b");
+        timed.accept::<Full>(&[whole(a, "1").ttl(30), whole(b, "1").ttl(30)]);
+        assert_eq!(timed.pass(30).last().map(String::as_str), Some("#1 {} complete"));
+        let beats = [heartbeat(a, "1").ttl(30), heartbeat(b, "1").ttl(30)];
+        let said = timed.tell::<Full>(&beats, &[]);
+        if timed.delta {
+            assert_eq!(said, ["read", "send Full +xdstp://a/test.Full/shop/* nonce2"]);
+        } else {
+            assert_eq!(said, ["disconnect 0.1", "connect 0.2"]);
+            timed.attempt += 1;
+            assert_eq!(timed.connect(), ["read", "send Full [xdstp://a/test.Full/shop/*] / node"]);
+        }
+        let said = timed.accept::<Full>(&[whole(a, "1").ttl(30), whole(b, "1").ttl(30)]);
+        assert_eq!(said, [format!("#1 {{{a}: present 1 1, {b}: present 1 1}} complete")]);
+    });
+}
+
 #[test]
 fn a_heartbeat_without_ttl_of_a_name_that_nobody_asked_for_changes_nothing() {
     in_both(|mut timed| {

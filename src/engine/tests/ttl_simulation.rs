@@ -31,6 +31,7 @@ fn resources_expire_when_they_are_not_confirmed_and_never_else() {
             world.step();
         }
         (world.is_up, world.is_held) = (true, false);
+        world.repair();
         world.pass(Duration::from_secs(300));
         assert!(world.session.is_some(), "it is connected again");
         world.check_all_there();
@@ -59,6 +60,10 @@ struct World {
     beat: Option<Instant>,
     /// What the client was sent and must hold, as long as it lives.
     model: BTreeMap<String, Life>,
+    /// The version of the last response in the state of the world that was no heartbeat, if it was rejected.
+    rejected: Option<String>,
+    /// A response came on the stream.
+    has_answered: bool,
     expired: usize,
 }
 
@@ -70,6 +75,8 @@ enum Dialogue {
 #[derive(Debug)]
 struct Life {
     version: String,
+    /// The server was not told that it is held, since it has no version, and has not sent it again.
+    is_unconfirmed: bool,
     text: String,
     until: Option<Instant>,
 }
@@ -77,6 +84,7 @@ struct Life {
 /// What a response says.
 struct Said {
     bytes: Vec<u8>,
+    version: String,
     wrappers: Vec<Wrapper>,
     removed: Vec<String>,
     /// What it does not speak of is gone.
@@ -106,6 +114,8 @@ impl World {
             is_held: false,
             beat: None,
             model: BTreeMap::new(),
+            rejected: None,
+            has_answered: false,
             expired: 0,
         };
         let names =
@@ -122,15 +132,8 @@ impl World {
         let name = ["a", "b", "c", "d"][self.random.usize(0..4)];
         match self.random.u8(0..12) {
             0..4 => {
-                let resource =
-                    AnyResource::new(Full::TYPE_URL, name, message(name, &self.random.u8(0..3).to_string()));
-                let resource = match [0, 15, 30, 60][self.random.usize(0..4)] {
-                    0 => resource,
-                    ttl => resource.with_ttl(Duration::from_secs(ttl)),
-                };
-                self.store.update(|tx| {
-                    tx.set(resource);
-                });
+                let text = ["0", "1", "2", BAD][self.random.usize(0..4)];
+                self.set(name, text);
             }
             4 => drop(self.store.update(|tx| {
                 tx.remove(Full::TYPE_URL, name);
@@ -150,6 +153,26 @@ impl World {
         }
         self.settle();
         self.check();
+    }
+
+    fn set(&mut self, name: &str, text: &str) {
+        let resource = AnyResource::new(Full::TYPE_URL, name, message(name, text));
+        let resource = match [0, 15, 30, 60][self.random.usize(0..4)] {
+            0 => resource,
+            ttl => resource.with_ttl(Duration::from_secs(ttl)),
+        };
+        self.store.update(|tx| {
+            tx.set(resource);
+        });
+    }
+
+    /// Nothing is bad any more.
+    fn repair(&mut self) {
+        let now = self.store.get(Full::TYPE_URL);
+        let bad = now.iter().filter(|(_, stored)| text_of(stored.bytes()) == BAD);
+        for name in bad.map(|(name, _)| name.to_owned()).collect::<Vec<_>>() {
+            self.set(&name, "repaired");
+        }
     }
 
     fn pass(&mut self, time: Duration) {
@@ -198,6 +221,10 @@ impl World {
                     }
                 };
                 self.session = Some((stream, dialogue));
+                self.has_answered = false;
+                for life in self.model.values_mut().filter(|life| self.delta && life.version.is_empty()) {
+                    life.is_unconfirmed = true;
+                }
                 self.tell(|engine, now| engine.handle_input(Input::Alive { stream }, now));
                 self.tell(|engine, now| engine.handle_input(Input::Connected { stream }, now));
             }
@@ -236,15 +263,28 @@ impl World {
 
     fn deliver(&mut self, said: Said) {
         let spoken: Vec<_> = said.wrappers.iter().map(|wrapper| wrapper.name.clone()).collect();
+        self.has_answered = true;
+        let is_bad = |wrapper: &Wrapper| wrapper.resource.as_ref().is_some_and(|any| text_of(&any.value) == BAD);
+        if said.is_complete {
+            let is_rejected = said.wrappers.iter().any(is_bad);
+            self.rejected = is_rejected.then(|| said.version.clone());
+        }
+        // What confirms a version that was rejected says nothing of what is held.
+        let is_heard = self.delta || said.is_complete || self.rejected.as_ref() != Some(&said.version);
         for wrapper in said.wrappers {
             let ttl = wrapper.ttl.map(|ttl| Duration::from_secs(ttl.seconds as u64));
             let until = ttl.map(|ttl| self.now + ttl);
             let life = self.model.remove(&wrapper.name).filter(|life| life.is_alive(self.now));
             let life = match wrapper.resource {
-                Some(any) => {
-                    let text = wire::string_field(&any.value, 2).unwrap().to_owned();
-                    Some(Life { version: wrapper.version, text, until })
-                }
+                // The last good one stays.
+                Some(any) if text_of(&any.value) == BAD => life,
+                Some(any) => Some(Life {
+                    version: wrapper.version,
+                    is_unconfirmed: false,
+                    text: text_of(&any.value),
+                    until,
+                }),
+                None if !is_heard => life,
                 // A heartbeat of what is held.
                 None => {
                     let same = |life: &Life| !self.delta || life.version == wrapper.version;
@@ -265,34 +305,50 @@ impl World {
         self.model.retain(|_, life| life.is_alive(self.now));
         self.expired += before - self.model.len();
         let held = self.engine.status().resources.into_iter().filter(|report| report.held.is_some());
-        let text = |bytes: Bytes| wire::string_field(&bytes, 2).unwrap().to_owned();
         let held: BTreeMap<_, _> =
-            held.map(|report| (report.name.to_string(), text(report.bytes.unwrap()))).collect();
+            held.map(|report| (report.name.to_string(), text_of(&report.bytes.unwrap()))).collect();
+        // What the server does not send again is given up, if it sends anything at all.
+        let may_go = self.has_answered;
+        self.model.retain(|name, life| held.contains_key(name) || !life.is_unconfirmed || !may_go);
         let expected: BTreeMap<_, _> =
             self.model.iter().map(|(name, life)| (name.clone(), life.text.clone())).collect();
         assert_eq!(held, expected, "what the server said, as long as it lives");
-        if self.session.is_some() && !self.is_held && !self.may_lack() {
+        // A NACK that is paced keeps the server from sending more.
+        let is_served = self.session.as_ref().is_some_and(|(_, dialogue)| !dialogue.is_awaiting());
+        if is_served && !self.is_held && !self.may_lack() {
             self.check_all_there();
         }
     }
 
     /// Whether resources may be missing for a while although the server is there.
     fn may_lack(&self) -> bool {
-        self.settings.behavior.heartbeats_after_expiry || self.settings.behavior.skip_known_versions
+        let behavior = &self.settings.behavior;
+        behavior.heartbeats_after_expiry
+            || behavior.heartbeats_after_nack
+            || behavior.skip_known_versions
+            || (self.delta && behavior.empty_resource_versions)
     }
 
-    /// What the server has is held: nothing expires while it is there, or comes again.
+    /// What the server has is held, unless it is bad: nothing expires while it is there, or comes again.
     fn check_all_there(&self) {
-        let held: BTreeMap<_, _> =
-            self.model.iter().map(|(name, life)| (name.clone(), life.text.clone())).collect();
-        let text = |bytes: &Bytes| wire::string_field(bytes, 2).unwrap().to_owned();
         let now = self.store.get(Full::TYPE_URL);
+        let is_bad = |name: &str| now.resource(name).is_some_and(|stored| text_of(stored.bytes()) == BAD);
+        let held = self.model.iter().filter(|(name, _)| !is_bad(name));
+        let held: BTreeMap<_, _> = held.map(|(name, life)| (name.clone(), life.text.clone())).collect();
         let wanted = now.iter().filter(|(name, _)| self.wants_all || ["a", "b"].contains(name));
+        let there = wanted.filter(|(name, _)| !is_bad(name));
         let there: BTreeMap<_, _> =
-            wanted.map(|(name, stored)| (name.to_owned(), text(stored.bytes()))).collect();
+            there.map(|(name, stored)| (name.to_owned(), text_of(stored.bytes()))).collect();
         assert_eq!(held, there, "nothing expires while the server is there");
     }
 }
+
+fn text_of(bytes: &[u8]) -> String {
+    wire::string_field(bytes, 2).unwrap().to_owned()
+}
+
+/// The text of a resource that is not accepted.
+const BAD: &str = "bad";
 
 impl Life {
     fn is_alive(&self, now: Instant) -> bool {
@@ -319,6 +375,13 @@ impl Dialogue {
         }
     }
 
+    fn is_awaiting(&self) -> bool {
+        match self {
+            Self::Sotw(session) => session.is_awaiting(Full::TYPE_URL),
+            Self::Delta(session) => session.is_awaiting(Full::TYPE_URL),
+        }
+    }
+
     fn set_held(&mut self, held: Held) {
         match self {
             Self::Sotw(session) => session.set_held(held),
@@ -340,10 +403,12 @@ impl Dialogue {
                 let wrappers: Vec<_> = response.resources.into_iter().map(unwrap).collect();
                 let is_heartbeat =
                     !wrappers.is_empty() && wrappers.iter().all(|wrapper| wrapper.resource.is_none());
-                Said { bytes, wrappers, removed: Vec::new(), is_complete: !is_heartbeat }
+                let version = response.version_info;
+                Said { bytes, version, wrappers, removed: Vec::new(), is_complete: !is_heartbeat }
             }),
             Self::Delta(session) => session.poll_response(store).map(|response| Said {
                 bytes: response.encode_to_vec(),
+                version: response.system_version_info,
                 wrappers: response.resources,
                 removed: response.removed_resources,
                 is_complete: false,

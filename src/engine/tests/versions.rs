@@ -238,6 +238,22 @@ fn b1_6_a_name_that_came_before_it_was_asked_for_is_asked_for_behind_the_ack_wit
 }
 
 #[test]
+fn b1_6_a_wildcard_is_asked_for_without_a_version_that_came_for_names() {
+    let mut rig = Rig::new();
+    let views = rig.open::<Full>(&["a"]);
+    rig.receive(1, &response::<Full>("1", vec![]));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    rig.unwatch(views[0]);
+    // A server that takes the empty list for a wildcard has sent all it has in this version, which is nothing.
+    rig.receive(1, &response::<Full>("1", vec![]));
+    rig.sent(1);
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.watch::<Full>("*").1, ["send Full [*] /n1"]);
+}
+
+#[test]
 fn b1_6_a_wildcard_is_asked_for_without_a_version_after_what_came_before_it() {
     let mut rig = Rig::new();
     let views = rig.open::<Full>(&["a"]);

@@ -11,6 +11,7 @@ use super::super::{
     },
     AfterNack, Answer, Behavior, Settings, WILDCARD,
     pulse::{Confirm, Pulse},
+    retry::Retry,
     wrap,
 };
 use crate::{
@@ -39,6 +40,9 @@ pub(super) struct Subscription {
     /// Resources that must be confirmed.
     beating: BTreeSet<String>,
     pulse: Pulse,
+    retry: Retry,
+    /// Resources that were rejected, and are sent again later.
+    rejected: BTreeSet<String>,
     /// Resources with a time to live that came in responses which were rejected. Which of them the client has is not known,
     /// so that they are sent again in place of a heartbeat.
     doubtful: BTreeSet<String>,
@@ -74,6 +78,9 @@ impl Subscription {
         behavior: &Behavior,
     ) -> Option<Answer> {
         let Awaited { version, perishable, resources } = self.awaiting.remove(nonce)?;
+        if error_detail.is_some() || self.rejected.is_empty() {
+            self.retry.on_answer(error_detail.is_none(), behavior.after_nack);
+        }
         Some(match error_detail {
             None => {
                 let is_due = behavior.send_twice && !self.is_second;
@@ -85,8 +92,11 @@ impl Subscription {
                 if !behavior.heartbeats_after_nack {
                     self.doubtful.extend(perishable);
                 }
-                let is_due = behavior.after_nack == AfterNack::SameResources;
-                self.due.extend(resources.into_iter().filter(|_| is_due));
+                match behavior.after_nack {
+                    AfterNack::SameResources => self.due.extend(resources),
+                    AfterNack::SameResourcesLater => self.rejected.extend(resources),
+                    AfterNack::Nothing | AfterNack::Silence => {}
+                }
                 Answer::Rejected { version, code: status.code, message: status.message }
             }
         })
@@ -128,6 +138,9 @@ impl Subscription {
 
     /// Returns the canonical name if it was wanted before.
     pub(super) fn unsubscribe(&mut self, name: String, behavior: &Behavior) -> Option<String> {
+        if name == WILDCARD && behavior.keeps_wildcard {
+            return None;
+        }
         if name == WILDCARD && !behavior.legacy_wildcard_only {
             self.distrust(WILDCARD);
             self.everything = false;
@@ -151,7 +164,11 @@ impl Subscription {
     }
 
     pub(super) fn handle_time(&mut self, now: Instant, of_type: &Type) -> Option<Instant> {
-        self.pulse.handle_time(now, of_type)
+        let (retry, is_due) = self.retry.handle_time(now);
+        if is_due {
+            self.due.append(&mut self.rejected);
+        }
+        self.pulse.handle_time(now, of_type).into_iter().chain(retry).min()
     }
 
     /// The response that is due, with its nonce. What is in it is taken as said.
@@ -170,12 +187,13 @@ impl Subscription {
         let owed = self.everything;
         self.look(&now, |stored| store.version_of(stored), settings);
         let mut draft = Draft::default();
+        let factor = self.pulse.factor(settings);
         let limit = settings.max_per_response.map_or(usize::MAX, |limit| limit.max(1));
         while draft.len() < limit {
             if let Some(name) = self.due.pop_first() {
                 self.say(name, &mut draft, (type_url, &now, store));
             } else if let Some(name) = self.beating.pop_first() {
-                self.confirm(&name, &mut draft, (&now, store));
+                self.confirm(&name, &mut draft, (&now, store), factor);
             } else {
                 break;
             }
@@ -191,9 +209,9 @@ impl Subscription {
             let whole = unmentioned.next().map(|(_, stored)| wrap::whole(type_url, stored, store));
             response.resources.extend(whole);
         }
-        let version = store.version(now.version());
+        let version = store.version_of_type(&now);
         let resources = match settings.behavior.after_nack {
-            AfterNack::SameResources => names_of(&response),
+            AfterNack::SameResources | AfterNack::SameResourcesLater => names_of(&response),
             AfterNack::Nothing | AfterNack::Silence if settings.behavior.send_twice => names_of(&response),
             AfterNack::Nothing | AfterNack::Silence => Vec::new(),
         };
@@ -205,7 +223,7 @@ impl Subscription {
     /// Finds out what must be said of what there is now.
     fn look(&mut self, now: &Type, version: impl Fn(&Stored) -> String, settings: &Settings) {
         if let Some(seen) = self.seen.replace(now.clone()) {
-            self.compare(now, &seen);
+            self.compare(now, &seen, &settings.behavior);
         }
         for name in std::mem::take(&mut self.fresh) {
             let mut found = now.members(&name).chain(now.aliased(&name)).map(str::to_owned).peekable();
@@ -246,8 +264,12 @@ impl Subscription {
     }
 
     /// Finds what changed of what is wanted. Takes time for the changes, however many names and globs are wanted.
-    fn compare(&mut self, now: &Type, seen: &Type) {
+    fn compare(&mut self, now: &Type, seen: &Type, behavior: &Behavior) {
         for difference in now.differences(seen) {
+            if behavior.unsolicited_removals && difference.now.is_none() {
+                self.due.insert(difference.name.to_owned());
+                continue;
+            }
             let is_wanted = |stored: &Stored| self.wants(difference.name, stored);
             if !difference.before.is_some_and(is_wanted) && !difference.now.is_some_and(is_wanted) {
                 continue;
@@ -326,9 +348,9 @@ impl Subscription {
         }
     }
 
-    fn confirm(&mut self, name: &str, draft: &mut Draft, (now, store): (&Type, &Store)) {
+    fn confirm(&mut self, name: &str, draft: &mut Draft, (now, store): (&Type, &Store), factor: u32) {
         let wanted = now.entry(name).filter(|(_, stored)| self.wants(name, stored));
-        draft.response.resources.extend(wanted.map(|(_, stored)| wrap::heartbeat(stored, store)));
+        draft.response.resources.extend(wanted.map(|(_, stored)| wrap::heartbeat(stored, store, factor)));
     }
 
     /// What the client holds by a name is sent again if it is wanted, even if it is the same: the client asked for it again, or

@@ -1,6 +1,7 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
+    time::Instant,
 };
 
 use bytes::Bytes;
@@ -14,6 +15,7 @@ use super::super::{
     AfterNack, Behavior, NameChanges, Settings, WILDCARD,
     memory::Memory,
     pulse::{Confirm, Pulse},
+    retry::Retry,
     wrap,
 };
 use crate::{
@@ -50,7 +52,8 @@ pub(super) struct Subscription {
     pub(super) memory: Memory,
     /// The version of the newest response of the session's own.
     version: String,
-    pub(super) pulse: Pulse,
+    pulse: Pulse,
+    retry: Retry,
 }
 
 /// What was asked for since the last response.
@@ -85,7 +88,7 @@ impl Whole {
         let version = |stored: &&Stored| (stored.name().to_owned(), store.version(stored.version()));
         let versions = resources.iter().map(version).collect();
         let response = DiscoveryResponse {
-            version_info: store.version(now.version()),
+            version_info: store.version_of_type(&now),
             type_url: type_url.to_owned(),
             resources: resources.into_iter().map(|stored| settings.any(type_url, stored, store)).collect(),
             resource_errors: errors.into_iter().map(wrap::error).collect(),
@@ -113,8 +116,22 @@ impl Subscription {
     pub(super) fn on_answer(&mut self, accepted: bool, behavior: &Behavior) {
         self.memory.on_answer(accepted);
         self.rejected = !accepted;
+        self.retry.on_answer(accepted, behavior.after_nack);
         self.is_second = accepted && behavior.send_twice && !self.is_second;
         self.again |= self.is_second || (!accepted && behavior.after_nack == AfterNack::SameResources);
+    }
+
+    /// A request tells no version. Who may have sent what nobody asked for sends everything that is wanted again, as
+    /// go-control-plane does by comparing versions.
+    pub(super) fn on_forgotten_version(&mut self, behavior: &Behavior) {
+        self.again |= !self.version.is_empty() && (behavior.empty_list_is_wildcard || behavior.keeps_wildcard);
+    }
+
+    /// Takes note of the time; returns when it matters next.
+    pub(super) fn handle_time(&mut self, now: Instant, of_type: &Type) -> Option<Instant> {
+        let (retry, is_due) = self.retry.handle_time(now);
+        self.again |= is_due;
+        self.pulse.handle_time(now, of_type).into_iter().chain(retry).min()
     }
 
     /// Replaces what is wanted (B1.1); returns what of it is other than before.
@@ -129,7 +146,9 @@ impl Subscription {
         self.ever_named |= !names.is_empty();
         let star = names.binary_search_by(|name| name.as_str().cmp(WILDCARD));
         let star = star.ok().filter(|_| !behavior.legacy_wildcard_only).map(|at| names.remove(at));
-        let wildcard = star.is_some() || !self.ever_named;
+        let is_kept = behavior.keeps_wildcard && self.wildcard;
+        let is_empty = behavior.empty_list_is_wildcard && names.is_empty();
+        let wildcard = star.is_some() || !self.ever_named || is_kept || is_empty;
         self.first.get_or_insert_with(|| names.clone());
         let mut changes = NameChanges::default();
         if wildcard == self.wildcard && names == self.names {
@@ -173,7 +192,7 @@ impl Subscription {
             return None;
         }
         if self.seen.is_none() && settings.behavior.skip_known_versions {
-            self.skip(&now, store.version(now.version()));
+            self.skip(&now, store.version_of_type(&now));
         }
         let news = match self.changes((full_state, &settings.behavior), &now) {
             Some(news) => news,
@@ -191,13 +210,14 @@ impl Subscription {
                     let mut others = now.entries().filter(|(name, stored)| !self.wants(name, stored));
                     resources.extend(others.next().map(|(_, stored)| stored));
                 }
-                self.version = store.version(now.version());
+                self.version = store.version_of_type(&now);
                 let any = |stored| settings.any(type_url, stored, store);
                 (resources.into_iter().map(any).collect(), errors.into_iter().map(wrap::error).collect())
             }
             // With the version that the client has (B1.18).
             News::Heartbeats(resources) => {
-                let any = |stored| wrapped(&wrap::heartbeat(stored, store));
+                let factor = self.pulse.factor(settings);
+                let any = |stored| wrapped(&wrap::heartbeat(stored, store, factor));
                 (resources.into_iter().map(any).collect(), Vec::new())
             }
         };
