@@ -42,7 +42,8 @@ pub struct Behavior {
     /// Sends everything that a wildcard stands for until the stream ends, although the client has unsubscribed from it.
     /// go-control-plane does so in the state-of-the-world variant.
     pub keeps_wildcard: bool,
-    /// Gives all responses of a stream the same nonce. In the state-of-the-world variant no request is outdated then.
+    /// In the incremental variant, gives all responses of a stream the same nonce. In the other one nonces have to differ, since
+    /// they tell outdated requests (B1.8).
     pub constant_nonces: bool,
     /// Every other heartbeat gives twice the time to live that the resource had.
     pub heartbeats_change_ttl: bool,

@@ -117,7 +117,7 @@ impl Session {
         self.sent += 1;
         settings.behavior.order(&mut response.resources, self.sent);
         let response = DiscoveryResponse {
-            nonce: settings.behavior.nonce(self.sent),
+            nonce: self.sent.to_string(),
             control_plane: settings.control_plane(),
             ..response
         };

@@ -135,6 +135,8 @@ impl Family {
         }
         // In the state of the world a wildcard beside names has to be spelled.
         manner.settings.behavior.legacy_wildcard_only &= is_delta;
+        // There nonces tell which requests are outdated.
+        manner.settings.behavior.constant_nonces &= is_delta;
         // A server that takes the content of a version for known must not give the version another one.
         let Settings { behavior, ignore_initial_versions, .. } = &manner.settings;
         let is_version_trusted = match is_delta {
