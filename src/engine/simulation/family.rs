@@ -44,6 +44,7 @@ enum Freedom {
     KeepsWildcard,
     HeartbeatsAfterNack,
     HeartbeatsChangeTtl,
+    SharedNames,
 }
 
 /// How a server of a world behaves.
@@ -116,6 +117,12 @@ impl Family {
         self.manner((seed, 0), false).settings
     }
 
+    /// Whether names of authorities are also sent under the wildcard of a server, in a third of the worlds.
+    pub(super) fn shares_names(&self, seed: u64) -> bool {
+        let is_drawn = fastrand::Rng::with_seed(seed ^ 0x005_4a3e).u32(0..3) == 0;
+        is_drawn && self.freedoms.contains(&Freedom::SharedNames)
+    }
+
     /// How a server of a world behaves. Half of the servers take no freedom.
     pub(super) fn manner(&self, (seed, server): (u64, usize), is_delta: bool) -> Manner {
         // Not the randomness of the world, so that it stays as it is when freedoms are added.
@@ -156,7 +163,7 @@ impl Default for Family {
 }
 
 impl Freedom {
-    const ALL: [Self; 27] = [
+    const ALL: [Self; 28] = [
         Self::IgnoreNamesInNack,
         Self::SkipKnownVersions,
         Self::ResendKnownVersions,
@@ -184,6 +191,7 @@ impl Freedom {
         Self::KeepsWildcard,
         Self::HeartbeatsAfterNack,
         Self::HeartbeatsChangeTtl,
+        Self::SharedNames,
     ];
 
     /// Whether a model needs to know nothing of it.
@@ -216,7 +224,8 @@ impl Freedom {
             | Self::ResendAfterNackLater
             | Self::UnsolicitedRemovals
             | Self::EmptyListIsWildcard
-            | Self::KeepsWildcard => false,
+            | Self::KeepsWildcard
+            | Self::SharedNames => false,
         }
     }
 
@@ -257,6 +266,8 @@ impl Freedom {
             Self::KeepsWildcard => behavior.keeps_wildcard = true,
             Self::HeartbeatsAfterNack => behavior.heartbeats_after_nack = true,
             Self::HeartbeatsChangeTtl => behavior.heartbeats_change_ttl = true,
+            // It is one of the world.
+            Self::SharedNames => {}
             // A part that is sent again for each NACK would keep the others from being sent.
             Self::SplitResponses if behavior.after_nack == AfterNack::SameResources => {}
             Self::SplitResponses => settings.max_per_response = Some(1 + (seed % 2) as usize),

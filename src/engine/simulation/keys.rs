@@ -13,18 +13,25 @@ pub(super) struct Key {
 
 impl Key {
     /// The resource of these numbers. Where everything of a type is watched, names with an authority are of the other
-    /// type, since it is for a server to say whether they belong to everything.
-    pub(super) fn of((ty, authority, name): (Ty, u8, u8), whole: bool) -> Self {
+    /// type, unless they are `shared` by both.
+    pub(super) fn of((ty, authority, name): (Ty, u8, u8), (whole, shared): (bool, bool)) -> Self {
         let authority = usize::from(authority) % AUTHORITIES.len();
         let number = name % NAMES;
         match AUTHORITIES[authority] {
             None => Self { ty, authority, name: format!("r{number}") },
             Some(text) => {
-                let ty = if whole { Ty::Part } else { ty };
+                let ty = if whole && !shared { Ty::Part } else { ty };
                 let short = ty.url().trim_start_matches("type.googleapis.com/");
                 Self { ty, authority, name: format!("xdstp://{text}/{short}/r{number}") }
             }
         }
+    }
+
+    /// The resource of everything of a type that has a name.
+    pub(super) fn member(name: &str) -> Self {
+        let text = name.strip_prefix("xdstp://").and_then(|name| name.split('/').next());
+        let authority = AUTHORITIES.iter().position(|authority| *authority == text);
+        Self { ty: Ty::Full, authority: authority.expect("it is a name of the world"), name: name.to_owned() }
     }
 }
 

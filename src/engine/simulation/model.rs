@@ -30,6 +30,8 @@ use crate::{
 pub(super) struct Model {
     pub(super) ones: BTreeMap<ViewId, One>,
     pub(super) alls: BTreeMap<ViewId, All>,
+    /// Everything of a type has names of authorities.
+    pub(super) shared: bool,
     history: History,
     /// The nonces of the last response, and of those before it on its stream.
     nonces: BTreeSet<(usize, u64, String)>,
@@ -214,15 +216,16 @@ impl Model {
         let seen: BTreeMap<_, _> = seen.collect();
         for (name, seen) in &seen {
             if let Seen::Present { text, .. } = seen {
-                let key = Key { ty: Ty::Full, authority: 0, name: name.clone() };
-                self.history.on_good(&key, text, self.repeated);
+                self.history.on_good(&Key::member(name), text, self.repeated);
             }
         }
         debug!(?view, ?seen, members.complete, "members");
         let Some(all) = self.alls.get_mut(&view) else { return };
         assert!(members.complete || !all.complete, "what is complete stays so");
         *all = All { members: seen, complete: members.complete, warning: members.warning.clone() };
-        if let Some(warning) = members.warning.as_ref().filter(|warning| !is_silence(warning)) {
+        // A member that is shared with an authority may be seen to be well before the wildcard is.
+        let of_server = members.warning.as_ref().filter(|warning| !is_silence(warning) && !self.shared);
+        if let Some(warning) = of_server {
             let active = network.active(0).expect("it is watched");
             assert!(network.peers[active].failing, "{active} is fine: {warning}");
         }

@@ -22,6 +22,8 @@ pub(super) struct World {
     model: Model,
     /// Everything of a type may be watched.
     whole: bool,
+    /// And it has names of authorities.
+    shared: bool,
     texts: u64,
     views: u64,
 }
@@ -32,14 +34,19 @@ impl World {
         let mut random = fastrand::Rng::with_seed(seed);
         let whole = random.bool();
         let servers: Vec<_> = (1..=SERVERS).map(|port| server(port, &mut random)).collect();
+        let shared = whole && family.shares_names(seed);
+        // Where names are shared, all authorities have the same server: a member that two servers have is shown as one of them has it.
         let lists = lists(&mut random);
+        let lists = if shared { vec![vec![0]; AUTHORITIES.len()] } else { lists };
         let bootstrap = bootstrap(&servers, &lists, &mut random);
         let built = servers.into_iter().map(|server| server.build().expect("it is valid"));
         let manner =
             |id, server: &Server| family.manner((seed, id), server.api_type.is_some_and(ApiType::is_delta));
         let built = built.enumerate().map(|(id, server)| (manner(id, &server), server));
         let network = Network::new((seed, family), bootstrap, built.collect(), lists);
-        let mut world = Self { network, model: Model::default(), whole, texts: 0, views: 0 };
+        let mut model = Model::default();
+        model.shared = shared;
+        let mut world = Self { network, model, whole, shared, texts: 0, views: 0 };
         for _ in 0..random.usize(0..20) {
             let (servers, authority, name) = (random.u8(..) | random.u8(..), random.u8(..), random.u8(..));
             let ty = if random.bool() { Ty::Full } else { Ty::Part };
@@ -63,7 +70,7 @@ impl World {
         let peer = |number: u8| usize::from(number) % usize::from(SERVERS);
         match *operation {
             Operation::Watch { ty, authority, name } => {
-                self.watch(Key::of((ty, authority, name), self.whole))
+                self.watch(Key::of((ty, authority, name), (self.whole, self.shared)))
             }
             Operation::WatchAll if self.whole => self.watch_all(),
             Operation::WatchAll => {}
@@ -106,7 +113,7 @@ impl World {
     }
 
     fn change(&mut self, servers: u8, numbers: (Ty, u8, u8), text: Text) {
-        let key = Key::of(numbers, self.whole);
+        let key = Key::of(numbers, (self.whole, self.shared));
         self.texts += 1;
         for id in (0..self.network.peers.len()).filter(|id| servers & (1 << id) != 0) {
             self.set(id, &key, text.on(id, self.texts));

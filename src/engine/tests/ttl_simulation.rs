@@ -264,7 +264,8 @@ impl World {
     fn deliver(&mut self, said: Said) {
         let spoken: Vec<_> = said.wrappers.iter().map(|wrapper| wrapper.name.clone()).collect();
         self.has_answered = true;
-        let is_bad = |wrapper: &Wrapper| wrapper.resource.as_ref().is_some_and(|any| text_of(&any.value) == BAD);
+        let is_bad =
+            |wrapper: &Wrapper| wrapper.resource.as_ref().is_some_and(|any| text_of(&any.value) == BAD);
         if said.is_complete {
             let is_rejected = said.wrappers.iter().any(is_bad);
             self.rejected = is_rejected.then(|| said.version.clone());

@@ -124,7 +124,8 @@ impl Subscription {
     /// A request tells no version. Who may have sent what nobody asked for sends everything that is wanted again, as
     /// go-control-plane does by comparing versions.
     pub(super) fn on_forgotten_version(&mut self, behavior: &Behavior) {
-        self.again |= !self.version.is_empty() && (behavior.empty_list_is_wildcard || behavior.keeps_wildcard);
+        self.again |=
+            !self.version.is_empty() && (behavior.empty_list_is_wildcard || behavior.keeps_wildcard);
     }
 
     /// Takes note of the time; returns when it matters next.
