@@ -283,6 +283,8 @@ impl Variant for Delta {
     fn on_response(&mut self, now: Instant) {
         self.on_stream.busy += 1;
         if let Some(quiet) = &mut self.on_stream.quiet {
+            // The first response after a long silence may be one of several.
+            quiet.since = if quiet.unheard && quiet.heard.is_none() { now } else { quiet.since };
             quiet.heard = Some(now);
         }
     }

@@ -51,7 +51,12 @@ impl Claims {
         }
         newest.wildcard = wildcard;
         let versions = self.covered.entry(key).or_default();
-        versions.insert(message.version_info.clone(), newest.clone());
+        let covered = versions.entry(message.version_info.clone()).or_default();
+        // A server may send the same again for less: what it stood for before it stands for still.
+        match covered.wildcard {
+            true => covered.names.extend(newest.names.iter().cloned()),
+            false => covered.clone_from(newest),
+        }
     }
 
     /// The first request of a type on a stream claims no resource that is not held. `held` has the names of resources that came

@@ -110,8 +110,11 @@ impl Dialogue {
         if answered == Some(Answered::Rejected) {
             let Received { content, version, .. } = &of_type.responses[of_type.answered - 1];
             let rejected = self.rejected.entry((request.type_url().to_owned(), content.clone())).or_default();
-            rejected.versions.insert(version.clone());
+            let is_new = rejected.versions.insert(version.clone());
             rejected.times += 1;
+            if is_new && rejected.times < AT_ONCE {
+                of_type.again_at = None;
+            }
             if rejected.times > 1 {
                 of_type.on_rejected_again(now, family.has_rule(Rule::NackRate));
             }

@@ -142,6 +142,10 @@ impl Family {
         }
         // In the state of the world a wildcard beside names has to be spelled.
         manner.settings.behavior.legacy_wildcard_only &= is_delta;
+        // A part that is rejected would keep the others from being sent.
+        if manner.settings.behavior.after_nack != AfterNack::Nothing {
+            manner.settings.max_per_response = None;
+        }
         // There nonces tell which requests are outdated.
         manner.settings.behavior.constant_nonces &= is_delta;
         // A server that takes the content of a version for known must not give the version another one.
@@ -260,7 +264,10 @@ impl Freedom {
             Self::OneVersionForAll => manner.versions = Versions::OneForAll,
             Self::RepeatedVersions => manner.repeats_versions = true,
             Self::ConstantNonces => behavior.constant_nonces = true,
-            Self::ResendAfterNackLater => behavior.after_nack = AfterNack::SameResourcesLater,
+            Self::ResendAfterNackLater => {
+                behavior.ignore_names_in_nack = false;
+                behavior.after_nack = AfterNack::SameResourcesLater;
+            }
             Self::UnsolicitedRemovals => behavior.unsolicited_removals = true,
             Self::EmptyListIsWildcard => behavior.empty_list_is_wildcard = true,
             Self::KeepsWildcard => behavior.keeps_wildcard = true,
@@ -268,8 +275,6 @@ impl Freedom {
             Self::HeartbeatsChangeTtl => behavior.heartbeats_change_ttl = true,
             // It is one of the world.
             Self::SharedNames => {}
-            // A part that is sent again for each NACK would keep the others from being sent.
-            Self::SplitResponses if behavior.after_nack == AfterNack::SameResources => {}
             Self::SplitResponses => settings.max_per_response = Some(1 + (seed % 2) as usize),
         }
     }

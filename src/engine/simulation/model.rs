@@ -21,7 +21,7 @@ use crate::{
     config::ServerFeatures,
     error::{Code, WatchError},
     observed::ErasedMembers,
-    protocol::ViewId,
+    protocol::{StreamId, ViewId},
     resource::Erased,
 };
 
@@ -61,6 +61,8 @@ pub(super) struct All {
     pub(super) members: BTreeMap<String, Seen>,
     pub(super) complete: bool,
     pub(super) warning: Option<WatchError>,
+    /// On which stream, and since when, nothing was known of it.
+    unknown: Option<(StreamId, Instant)>,
 }
 
 impl Model {
@@ -222,7 +224,12 @@ impl Model {
         debug!(?view, ?seen, members.complete, "members");
         let Some(all) = self.alls.get_mut(&view) else { return };
         assert!(members.complete || !all.complete, "what is complete stays so");
-        *all = All { members: seen, complete: members.complete, warning: members.warning.clone() };
+        *all = All {
+            members: seen,
+            complete: members.complete,
+            warning: members.warning.clone(),
+            unknown: all.unknown,
+        };
         // A member that is shared with an authority may be seen to be well before the wildcard is.
         let of_server = members.warning.as_ref().filter(|warning| !is_silence(warning) && !self.shared);
         if let Some(warning) = of_server {
@@ -244,6 +251,7 @@ impl Model {
             }
         }
         self.check_unanimity();
+        self.check_unknown_wildcards(network);
         self.check_speakers(network);
         self.check_streams(network);
         for (authority, list) in network.lists.iter().enumerate() {
@@ -290,6 +298,25 @@ impl Model {
         }
         let last = network.lists[authority].last() == Some(&active);
         assert!(!(troubled && needs) || last, "there are others than {active}");
+    }
+
+    /// A wildcard that is not answered has a warning that says so.
+    fn check_unknown_wildcards(&mut self, network: &Network) {
+        let active = network.active(0).map(|active| &network.peers[active]);
+        let open = active.and_then(|peer| peer.open.as_ref());
+        for all in self.alls.values_mut() {
+            let is_unknown = !all.complete && all.warning.is_none();
+            let Some(open) = open.filter(|open| is_unknown && !open.deaf) else {
+                all.unknown = None;
+                continue;
+            };
+            match all.unknown.filter(|(stream, _)| *stream == open.stream) {
+                Some((_, since)) => {
+                    assert!(network.now < since + SILENCE, "nothing is known of a wildcard: {all:?}");
+                }
+                None => all.unknown = Some((open.stream, network.now)),
+            }
+        }
     }
 
     /// Everybody who watches a resource sees the same of it.
@@ -358,3 +385,7 @@ fn is_silence(warning: &WatchError) -> bool {
     warning.reason().contains("did not answer the wildcard")
         || warning.reason().contains("does the server support it")
 }
+
+/// When it is said at the latest that a wildcard is not answered: the does-not-exist time of a server that has twice as long as
+/// others, after a request that may be late.
+const SILENCE: Duration = Duration::from_secs(45);

@@ -49,7 +49,7 @@ impl Model {
                 "{active} has {text:?} as {key:?}, seen is {seen:?}"
             );
         }
-        for All { members, complete, warning } in self.alls.values().filter(|_| authority == 0) {
+        for All { members, complete, warning, .. } in self.alls.values().filter(|_| authority == 0) {
             if !peer.knows(Ty::Full) {
                 assert!(*complete || warning.is_some(), "{active} does not know the type of the wildcard");
                 continue;

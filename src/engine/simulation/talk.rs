@@ -255,7 +255,7 @@ impl Response {
             Self::Delta(response) => {
                 let versions: BTreeSet<_> =
                     response.resources.iter().map(|it| (&it.name, &it.version)).collect();
-                format!("{versions:?}")
+                format!("{} {versions:?}", response.system_version_info)
             }
         }
     }

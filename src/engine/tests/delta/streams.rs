@@ -61,6 +61,26 @@ fn b2_34_what_could_not_be_told_is_given_up_after_a_minute_of_other_responses() 
     assert_eq!(given_up, [(60, "#1 {b: present 60 60} complete".to_owned())]);
 }
 
+/// Resources of servers such as istiod have no versions that could be told.
+#[test]
+fn b2_34_a_server_that_sends_nothing_on_a_stream_loses_nothing_that_it_has_sent() {
+    let mut rig = Rig::delta();
+    rig.open::<Full>(&["*", "named"]);
+    let all = [("a", "", Some("x")), ("named", "", Some("z"))];
+    rig.receive_raw(1, delta_response::<Full>("m", &all, &[]));
+    rig.sent(1);
+    assert_eq!(reconnect(&mut rig, 1), ["read", "send Full node"]);
+    rig.sent(2);
+    rig.sent(2);
+    let said = rig.pass(Duration::from_secs(60));
+    assert_eq!(said, NONE);
+    let said = rig.receive_raw(2, delta_response::<Full>("o", &[("named", "", Some("z"))], &[]));
+    assert_eq!(said, ["read", "send Full o"], "the response may be one of several");
+    rig.sent(2);
+    let said = rig.pass(Duration::from_secs(15));
+    assert_eq!(said, ["#1 {named: present  z} complete"], "one that sends something has its time");
+}
+
 #[test]
 fn b2_35_a_server_may_send_all_that_is_subscribed_again_in_spite_of_versions() {
     let (mut rig, _) = holding_two();
