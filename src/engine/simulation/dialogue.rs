@@ -127,6 +127,11 @@ impl Dialogue {
         self.types.get(ty.url())?.asked.get(name).copied()
     }
 
+    /// Whether the last request had a name.
+    pub(super) fn requests(&self, ty: Ty, name: &str) -> bool {
+        self.types.get(ty.url()).is_some_and(|of_type| of_type.names.contains(name))
+    }
+
     pub(super) fn is_requested(&self, type_url: &str) -> bool {
         self.types.contains_key(type_url)
     }

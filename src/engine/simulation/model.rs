@@ -125,8 +125,9 @@ impl Model {
         let (key, before) = (one.key.clone(), one.seen.replace(seen.clone()));
         match &seen {
             Seen::Present { text, .. } => {
-                let new = self.history.on_good(&key, text, self.repeated);
                 let active = network.active(key.authority);
+                let is_unasked = active.is_some_and(|active| network.came_unasked(active, &key));
+                let new = self.history.on_good(&key, text, self.repeated || is_unasked);
                 assert!(new.is_none() || new == active, "{text:?} of {key:?} while {active:?} is active");
                 self.count("present");
             }

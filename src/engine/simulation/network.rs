@@ -14,7 +14,7 @@ use super::{
     dialogue::{Answered, Due},
     family::{Family, Manner, Rule},
     keys::{AUTHORITIES, Key},
-    peer::{Peer, Said, text_of},
+    peer::{Open, Peer, Said, text_of},
     script::{Lie, Mood},
     talk::Response,
 };
@@ -128,6 +128,16 @@ impl Network {
     /// Since when a server is asked for a resource on its stream.
     pub(super) fn asked(&self, peer: usize, key: &Key) -> Option<Instant> {
         self.peers[peer].open.as_ref()?.dialogue.asked(key.ty, &key.name)
+    }
+
+    /// Whether a server that sends everything, though that is not requested, may have sent a resource before it knew that it
+    /// is: then its next response may be without it again.
+    pub(super) fn came_unasked(&self, peer: usize, key: &Key) -> bool {
+        let behavior = &self.peers[peer].settings.behavior;
+        let is_requested = |open: &Open| open.dialogue.requests(key.ty, &key.name);
+        let may =
+            behavior.empty_list_is_wildcard || behavior.keeps_wildcard || behavior.unsolicited_resources;
+        may && !self.peers[peer].open.as_ref().is_some_and(is_requested)
     }
 
     /// A server behaves otherwise from now on.

@@ -141,8 +141,8 @@ impl World {
         // only then), and the longest delay of an answer.
         self.pass(Duration::from_secs(150 + 30 + 30 + 20));
         if Ty::ALL.iter().any(|ty| self.network.peers.iter().any(|peer| !peer.knows(*ty))) {
-            // The type for which streams end is found by four of them.
-            self.pass(Duration::from_secs(3 * 150));
+            // The type for which streams end is found by four of them, and another one has to last for long enough after that.
+            self.pass(Duration::from_secs(5 * 150));
         }
         self.wake();
         self.model.check_rest(&self.network);

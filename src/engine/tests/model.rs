@@ -88,7 +88,7 @@ impl Model {
                 let deleted = history[watched.last_good_at..].contains(&None);
                 // Or it was missing from a response right after it was let go and asked for again, and the server was
                 // silent on it for as long as it may be on a name that is asked for.
-                let silence = reason.reason().ends_with("in time");
+                let silence = reason.reason().contains("in time");
                 assert!(
                     deleted || silence || watched.last_good_outdated,
                     "it was there all the time: {reason}"
