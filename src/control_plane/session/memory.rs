@@ -27,6 +27,11 @@ impl Memory {
         version.clone_into(&mut self.claimed);
     }
 
+    /// More is wanted than in the first request, for which the version was told.
+    pub(super) fn forget_claim(&mut self) {
+        self.claimed.clear();
+    }
+
     pub(super) fn on_names(&mut self, wants: impl Fn(&str) -> bool) {
         self.before.retain(|name| wants(name));
         self.accepted.retain(|name| wants(name));

@@ -222,7 +222,7 @@ impl OfType {
         let repeated = responses.iter().filter(|other| other.nonce == nonce).count() > 1;
         if place == self.answered {
             assert!(!rejected || repeated, "it was answered before");
-            return None;
+            return rejected.then_some(Answered::Rejected);
         }
         let skipped = responses[self.answered..place - 1].iter();
         for Received { nonce: other, due, .. } in skipped {

@@ -150,6 +150,7 @@ impl Subscription {
         let is_kept = behavior.keeps_wildcard && self.wildcard;
         let is_empty = behavior.empty_list_is_wildcard && names.is_empty();
         let wildcard = star.is_some() || !self.ever_named || is_kept || is_empty;
+        let is_first = self.first.is_none();
         self.first.get_or_insert_with(|| names.clone());
         let mut changes = NameChanges::default();
         if wildcard == self.wildcard && names == self.names {
@@ -167,6 +168,9 @@ impl Subscription {
         let added = self.added.names.len();
         self.added.names.extend(new);
         changes.wanted.extend_from_slice(&self.added.names[added..]);
+        if !is_first && !changes.wanted.is_empty() {
+            self.memory.forget_claim();
+        }
         changes.let_go.extend(before.into_iter().filter(|name| !self.has(name)));
         let Self { names, wildcard, memory, .. } = self;
         memory.on_names(|name| *wildcard || has(names, name));
