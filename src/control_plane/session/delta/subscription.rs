@@ -187,13 +187,12 @@ impl Subscription {
         let owed = self.everything;
         self.look(&now, |stored| store.version_of(stored), settings);
         let mut draft = Draft::default();
-        let factor = self.pulse.factor(settings);
         let limit = settings.max_per_response.map_or(usize::MAX, |limit| limit.max(1));
         while draft.len() < limit {
             if let Some(name) = self.due.pop_first() {
                 self.say(name, &mut draft, (type_url, &now, store));
             } else if let Some(name) = self.beating.pop_first() {
-                self.confirm(&name, &mut draft, (&now, store), factor);
+                self.confirm(&name, &mut draft, (&now, store), settings);
             } else {
                 break;
             }
@@ -348,9 +347,12 @@ impl Subscription {
         }
     }
 
-    fn confirm(&mut self, name: &str, draft: &mut Draft, (now, store): (&Type, &Store), factor: u32) {
-        let wanted = now.entry(name).filter(|(_, stored)| self.wants(name, stored));
-        draft.response.resources.extend(wanted.map(|(_, stored)| wrap::heartbeat(stored, store, factor)));
+    fn confirm(&mut self, name: &str, draft: &mut Draft, (now, store): (&Type, &Store), settings: &Settings) {
+        let Some((_, stored)) = now.entry(name).filter(|(_, stored)| self.wants(name, stored)) else {
+            return;
+        };
+        let factor = self.pulse.factor(settings);
+        draft.response.resources.push(wrap::heartbeat(stored, store, factor));
     }
 
     /// What the client holds by a name is sent again if it is wanted, even if it is the same: the client asked for it again, or

@@ -1,6 +1,8 @@
 //! What servers are free to do.
 
-use std::collections::BTreeSet;
+#![allow(clippy::disallowed_methods, reason = "the clock that the tests turn begins some time")]
+
+use std::{collections::BTreeSet, time::Duration};
 
 use super::*;
 use crate::control_plane::session::{AfterNack, Behavior};
@@ -116,4 +118,49 @@ fn what_was_accepted_may_be_sent_once_more() {
     let mut pair = pair(behavior, &[(CDS, "a", "1")]);
     pair.change(CDS, &["a"], &[]);
     assert_eq!(pair.settle(), ["Cluster 1: a@1=1", "Cluster 1: a@1=1"]);
+}
+
+#[test]
+fn what_was_rejected_may_be_sent_again_by_a_timer() {
+    let behavior = Behavior { after_nack: AfterNack::SameResourcesLater, ..Behavior::default() };
+    let mut pair = pair(behavior, &[(CDS, "a", "1"), (CDS, "b", "1")]);
+    pair.change(CDS, &["a"], &[]);
+    let sent = pair.responses();
+    let now = std::time::Instant::now();
+    pair.answer(CDS, Some("bad"));
+    assert_eq!(pair.session.handle_time(now, &pair.store), Some(now + Duration::from_secs(5)));
+    assert_eq!(pair.exchange(CDS, &["b"], &[]), ["Cluster 1: b@1=1"], "other resources do not wait");
+    assert_eq!(pair.session.handle_time(now + Duration::from_secs(5), &pair.store), None);
+    assert_eq!(pair.responses(), sent);
+}
+
+#[test]
+fn removals_may_come_of_what_was_not_subscribed_to() {
+    let behavior = Behavior { unsolicited_removals: true, ..Behavior::default() };
+    let mut pair = pair(behavior, &[(CDS, "a", "1"), (CDS, "b", "1")]);
+    pair.exchange(CDS, &["a"], &[]);
+    pair.remove(CDS, "b");
+    assert_eq!(pair.settle(), ["Cluster 2: -b"]);
+}
+
+#[test]
+fn a_wildcard_may_last_as_long_as_the_stream() {
+    let behavior = Behavior { keeps_wildcard: true, ..Behavior::default() };
+    let mut pair = pair(behavior, &[(CDS, "a", "1")]);
+    pair.exchange(CDS, &["*"], &[]);
+    assert_eq!(pair.exchange(CDS, &[], &["*"]), nothing());
+    pair.set(&[(CDS, "b", "1")]);
+    assert_eq!(pair.settle(), ["Cluster 2: b@2=1"]);
+}
+
+#[test]
+fn nonces_may_be_the_same() {
+    let behavior = Behavior { constant_nonces: true, ..Behavior::default() };
+    let mut pair = pair(behavior, &[(CDS, "a", "1"), (EDS, "a", "1")]);
+    pair.change(CDS, &["a"], &[]);
+    pair.change(EDS, &["a"], &[]);
+    let nonces: Vec<_> = std::iter::from_fn(|| pair.poll()).map(|response| response.nonce).collect();
+    assert_eq!(nonces, ["constant", "constant"]);
+    pair.answer(CDS, None);
+    assert!(!pair.session.is_awaiting(CDS) && pair.session.is_awaiting(EDS));
 }

@@ -205,3 +205,14 @@ fn b2_16_heartbeats_may_come_when_the_resource_has_expired_or_was_rejected() {
         assert_eq!(clocked.after(0), [expected]);
     }
 }
+
+#[test]
+fn b2_16_heartbeats_may_change_the_time_to_live() {
+    let mut clocked = Clocked::new();
+    clocked.pair.session.settings.behavior.heartbeats_change_ttl = true;
+    clocked.set("a", "1", Some(30));
+    clocked.pair.exchange(CDS, &["a"], &[]);
+    clocked.tell();
+    assert_eq!(clocked.after(10), ["Cluster 1: a@1~/60"]);
+    assert_eq!(clocked.after(10), ["Cluster 1: a@1~/30"]);
+}

@@ -1,9 +1,14 @@
 //! What servers are free to do.
 
-use std::collections::BTreeSet;
+#![allow(clippy::disallowed_methods, reason = "the clock that the tests turn begins some time")]
+
+use std::{collections::BTreeSet, time::Duration};
 
 use super::*;
-use crate::control_plane::session::{AfterNack, Behavior};
+use crate::control_plane::{
+    Versions,
+    session::{AfterNack, Behavior},
+};
 
 fn pair(behavior: Behavior, resources: &[(&str, &str, &str)]) -> Pair {
     let settings = Settings { behavior, ..Settings::default() };
@@ -162,4 +167,69 @@ fn requests_may_be_answered_only_if_they_name_all_resources() {
     let mut pair = pair(behavior, &[(EDS, "a", "a1"), (EDS, "b", "b1")]);
     assert_eq!(pair.exchange(EDS, &["a"]), Vec::<String>::new());
     assert_eq!(pair.exchange(EDS, &["a", "b"]), ["ClusterLoadAssignment 1: a1 b1"]);
+}
+
+#[test]
+fn what_was_rejected_may_be_sent_again_by_a_timer() {
+    let behavior = Behavior { after_nack: AfterNack::SameResourcesLater, ..Behavior::default() };
+    let mut pair = pair(behavior, &[(EDS, "a", "a1")]);
+    let sent = pair.exchange(EDS, &["a"]);
+    let start = std::time::Instant::now();
+    for round in 1..4 {
+        pair.reject(EDS, &["a"], "bad");
+        let now = start + Duration::from_secs(10) * round;
+        assert_eq!(pair.session.handle_time(now, &pair.store), Some(now + Duration::from_secs(5)));
+        assert_eq!(pair.responses(), Vec::<String>::new());
+        assert_eq!(pair.session.handle_time(now + Duration::from_secs(5), &pair.store), None);
+        assert_eq!(pair.responses(), sent);
+    }
+    assert_eq!(pair.exchange(EDS, &["a"]), Vec::<String>::new());
+    assert_eq!(pair.session.handle_time(start + Duration::from_secs(60), &pair.store), None);
+}
+
+#[test]
+fn an_empty_list_may_be_the_wildcard_after_names() {
+    let behavior = Behavior { empty_list_is_wildcard: true, ..Behavior::default() };
+    let mut pair = pair(behavior, &[(CDS, "a", "a1"), (CDS, "b", "b1")]);
+    assert_eq!(pair.exchange(CDS, &["a"]), ["Cluster 1: a1"]);
+    assert_eq!(pair.exchange(CDS, &[]), ["Cluster 1: a1 b1"]);
+    assert_eq!(pair.session.subscribed(CDS), ["*"]);
+    assert_eq!(pair.exchange(CDS, &["*"]), Vec::<String>::new(), "nothing has changed for the server");
+}
+
+#[test]
+fn a_wildcard_may_last_as_long_as_the_stream() {
+    let behavior = Behavior { keeps_wildcard: true, ..Behavior::default() };
+    let mut pair = pair(behavior, &[(CDS, "a", "a1"), (CDS, "b", "b1")]);
+    pair.exchange(CDS, &["*", "a"]);
+    assert_eq!(pair.exchange(CDS, &["a"]), Vec::<String>::new());
+    assert_eq!(pair.session.subscribed(CDS), ["*", "a"]);
+    pair.set(&[(CDS, "b", "b2")]);
+    assert_eq!(pair.responses(), ["Cluster 2: a1 b2"]);
+}
+
+#[test]
+fn b0_5_a_version_is_not_taken_for_names_that_were_added_after_it_was_told() {
+    let behavior = Behavior { skip_known_versions: true, ..Behavior::default() };
+    let mut pair = pair(behavior, &[(EDS, "a", "a1"), (EDS, "b", "b1")]);
+    pair.exchange(EDS, &["a"]);
+    pair.exchange(EDS, &["a"]);
+    pair.reconnect();
+    pair.request(EDS, &["a"]);
+    pair.request(EDS, &["a", "b"]);
+    assert_eq!(pair.responses(), ["ClusterLoadAssignment 1: a1 b1"]);
+}
+
+#[test]
+fn versions_may_fall_or_be_one_for_all_types() {
+    let mut falling = pair(Behavior::default(), &[]);
+    falling.store = Store::new().with_versions(Versions::Falling);
+    falling.set(&[(CDS, "a", "a1")]);
+    assert_eq!(falling.exchange(CDS, &["a"]), [format!("Cluster {}: a1", u64::MAX - 1)]);
+    let mut one = pair(Behavior::default(), &[]);
+    one.store = Store::new().with_versions(Versions::OneForAll);
+    one.set(&[(CDS, "a", "a1"), (EDS, "a", "a1")]);
+    assert_eq!(one.exchange(CDS, &["a"]), ["Cluster 2: a1"]);
+    one.set(&[(EDS, "a", "a2")]);
+    assert_eq!(one.exchange(EDS, &["a"]), ["ClusterLoadAssignment 3: a2"]);
 }

@@ -183,3 +183,13 @@ fn b1_18_heartbeats_may_come_for_what_was_rejected() {
         assert_eq!(clocked.after(10), [expected]);
     }
 }
+
+#[test]
+fn b1_18_heartbeats_may_change_the_time_to_live() {
+    let mut clocked = Clocked::new();
+    clocked.pair.session.settings.behavior.heartbeats_change_ttl = true;
+    clocked.set(CDS, "a", "1", Some(30));
+    clocked.want(CDS, &[]);
+    assert_eq!(clocked.after(10), ["Cluster 1: a@1~/60"]);
+    assert_eq!(clocked.after(10), ["Cluster 1: a@1~/30"]);
+}
