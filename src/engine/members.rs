@@ -185,7 +185,7 @@ impl Engine {
         self.fall_back(group, now);
         self.judge(group);
         let failed = self.groups.get(group).trouble.is_some();
-        let known = |all: &Collection| !all.members.is_empty() || all.complete;
+        let known = |all: &Collection| !all.members.is_empty() || all.complete || all.warning.is_some();
         if failed || self.collections.get(&key).is_some_and(known) {
             self.collections.touch(&key);
         }

@@ -52,11 +52,9 @@ impl Claims {
         newest.wildcard = wildcard;
         let versions = self.covered.entry(key).or_default();
         let covered = versions.entry(message.version_info.clone()).or_default();
-        // A server may send the same again for less: what it stood for before it stands for still.
-        match covered.wildcard {
-            true => covered.names.extend(newest.names.iter().cloned()),
-            false => covered.clone_from(newest),
-        }
+        // A server may send the same again for names: what was sent for a wildcard was that still.
+        let wildcard = covered.wildcard || newest.wildcard;
+        *covered = Coverage { names: newest.names.clone(), wildcard };
     }
 
     /// The first request of a type on a stream claims no resource that is not held. `held` has the names of resources that came

@@ -127,6 +127,11 @@ impl Dialogue {
         self.types.get(ty.url())?.asked.get(name).copied()
     }
 
+    /// Whether a response of a type came.
+    pub(super) fn is_answered(&self, type_url: &str) -> bool {
+        self.types.get(type_url).is_some_and(|of_type| !of_type.responses.is_empty())
+    }
+
     /// Whether the last request had a name.
     pub(super) fn requests(&self, ty: Ty, name: &str) -> bool {
         self.types.get(ty.url()).is_some_and(|of_type| of_type.names.contains(name))

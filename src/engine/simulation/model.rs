@@ -13,7 +13,7 @@ use super::{
     known::History,
     network::Network,
     parts::Seen,
-    peer::Peer,
+    peer::{Open, Peer},
     script::Ty,
     talk::Response,
 };
@@ -307,7 +307,9 @@ impl Model {
         let open = active.and_then(|peer| peer.open.as_ref());
         for all in self.alls.values_mut() {
             let is_unknown = !all.complete && all.warning.is_none();
-            let Some(open) = open.filter(|open| is_unknown && !open.deaf) else {
+            // After a response it is its resources that say what is wrong.
+            let is_unanswered = |open: &&Open| !open.deaf && !open.dialogue.is_answered(Ty::Full.url());
+            let Some(open) = open.filter(is_unanswered).filter(|_| is_unknown) else {
                 all.unknown = None;
                 continue;
             };

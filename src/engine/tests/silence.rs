@@ -277,6 +277,9 @@ fn a_wildcard_that_is_not_answered_has_a_warning_until_it_is() {
         assert_eq!(rig.pass(Duration::from_millis(14_999)), NONE);
         assert_eq!(rig.pass(Duration::from_millis(1)), ["#1 {} incomplete (UNAVAILABLE)"]);
         assert_eq!(rig.pass(Duration::from_secs(600)), NONE);
+        let (joined, said) = rig.watch::<Full>("*");
+        assert_eq!(said.last().unwrap(), "#2 {} incomplete (UNAVAILABLE)", "who joins is told as well");
+        rig.unwatch(joined);
         let said = match delta {
             true => rig.receive_raw(1, delta_response::<Full>("n", &[("a", "1", Some("x"))], &[])),
             false => rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")])),
