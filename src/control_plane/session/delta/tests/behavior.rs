@@ -126,7 +126,7 @@ fn what_was_rejected_may_be_sent_again_by_a_timer() {
     let mut pair = pair(behavior, &[(CDS, "a", "1"), (CDS, "b", "1")]);
     pair.change(CDS, &["a"], &[]);
     let sent = pair.responses();
-    let now = std::time::Instant::now();
+    let now = Instant::now();
     pair.answer(CDS, Some("bad"));
     assert_eq!(pair.session.handle_time(now, &pair.store), Some(now + Duration::from_secs(5)));
     assert_eq!(pair.exchange(CDS, &["b"], &[]), ["Cluster 1: b@1=1"], "other resources do not wait");

@@ -174,7 +174,7 @@ fn what_was_rejected_may_be_sent_again_by_a_timer() {
     let behavior = Behavior { after_nack: AfterNack::SameResourcesLater, ..Behavior::default() };
     let mut pair = pair(behavior, &[(EDS, "a", "a1")]);
     let sent = pair.exchange(EDS, &["a"]);
-    let start = std::time::Instant::now();
+    let start = Instant::now();
     for round in 1..4 {
         pair.reject(EDS, &["a"], "bad");
         let now = start + Duration::from_secs(10) * round;
