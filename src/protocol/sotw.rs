@@ -144,8 +144,10 @@ impl Sotw {
     }
 
     /// The next request subscribes to something that the server may take to be held.
-    fn on_subscribing(&mut self) {
-        if std::mem::take(&mut self.on_stream.has_unheld) {
+    fn on_subscribing(&mut self, is_all_new: bool) {
+        // A version that came for names may stand for nothing, and be the current one.
+        let came_for_names = is_all_new && self.on_stream.requested && !self.covers_all;
+        if std::mem::take(&mut self.on_stream.has_unheld) || came_for_names {
             self.forget_version();
         }
     }
@@ -431,11 +433,7 @@ impl Variant for Sotw {
         } else if changed {
             let is_all_new = interest.wildcard && !self.on_stream.wildcard;
             if !self.fresh.is_empty() || is_all_new {
-                self.on_subscribing();
-            }
-            // A version that came for names may stand for nothing, and be the current one.
-            if is_all_new && self.on_stream.requested && !self.covers_all {
-                self.forget_version();
+                self.on_subscribing(is_all_new);
             }
             self.let_go(interest, &mut written, now);
             self.ask(interest, &mut written);
