@@ -28,7 +28,9 @@ fn operations_that_failed_once() {
     const STREAMS: &str = "UnknownType,EndsCleanly,LegacyWildcardOnly";
     const SENT: &str = "EmptyVersions,NewNamesWithNextVersion,UnsolicitedResources,SendTwice,SplitResponses,\
                         AllNamesOnly,EndsOverLimit";
-    let worlds: [(&[&str], &[u64]); 7] = [
+    const LATEST: &str = "FallingVersions,OneVersionForAll,RepeatedVersions,ConstantNonces,ResendAfterNackLater,\
+                          UnsolicitedRemovals,EmptyListIsWildcard,KeepsWildcard";
+    let worlds: [(&[&str], &[u64]); 10] = [
         (&["IgnoreNamesInNack,ResendKnownVersions,ShuffleResources,NackNames,NackRate"], &[10_644, 45_217]),
         (&[KNOWN, "AnswerAtOnce"], &[3_763]),
         (&[KNOWN, "AnswerAtOnce,Claims"], &[3_151]),
@@ -36,6 +38,12 @@ fn operations_that_failed_once() {
         (&[KNOWN, ALL, STREAMS], &[1_909, 16_145, 15_694, 23_199, 57_543]),
         (&[KNOWN, ALL, "EndsCleanly,LegacyWildcardOnly"], &[26_437, 33_407]),
         (&[KNOWN, ALL, STREAMS, SENT], &[22_459, 33_848, 73_178, 76_749, 174_344]),
+        (&["EmptyListIsWildcard,NackNames,NackRate,AnswerAtOnce,Claims"], &[2_074]),
+        (
+            &[KNOWN, ALL, STREAMS, SENT, LATEST],
+            &[8_212, 51_571, 53_608, 72_553, 89_080, 130_936, 140_405, 265_254, 295_746, 322_873, 367_745],
+        ),
+        (&[KNOWN, ALL, STREAMS, SENT, LATEST, "SharedNames"], &[6_792, 30_949, 35_292, 35_442, 43_343]),
     ];
     for (names, seeds) in worlds {
         let family = Family::of(&names.join(",")).expect("these are names of freedoms and rules");
