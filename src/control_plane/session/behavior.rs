@@ -40,7 +40,7 @@ pub struct Behavior {
     /// go-control-plane does so.
     pub empty_list_is_wildcard: bool,
     /// Sends everything that a wildcard stands for until the stream ends, although the client has unsubscribed from it.
-    /// go-control-plane does so in the state-of-the-world variant.
+    /// go-control-plane does so in the incremental variant, on a stream on which nothing was named.
     pub keeps_wildcard: bool,
     /// In the incremental variant, gives all responses of a stream the same nonce. In the other one nonces have to differ, since
     /// they tell outdated requests (B1.8).
