@@ -19,7 +19,7 @@ use super::{
     message::Response,
     service::DiscoveryServices,
     session::{Behavior, Held, Settings},
-    store::{AnyResource, Store, Transaction},
+    store::{AnyResource, Store, Transaction, Versions},
     wanted::{Wanted, WantedChanges},
 };
 use crate::escape::Escaped;
@@ -241,6 +241,12 @@ pub struct Builder {
 }
 
 impl Builder {
+    /// Says how versions are written; see [`Store::with_versions`].
+    pub fn versions(mut self, versions: Versions) -> Self {
+        self.store = self.store.with_versions(versions);
+        self
+    }
+
     /// Puts a text before every version; see [`Store::with_version_prefix`].
     pub fn version_prefix(mut self, prefix: impl Into<Arc<str>>) -> Self {
         self.store = self.store.with_version_prefix(prefix);
