@@ -8,14 +8,18 @@ use std::{
 };
 
 use thiserror::Error;
-use tokio::{runtime::Handle, sync::mpsc};
+use tokio::{
+    runtime::Handle,
+    sync::{mpsc, watch},
+};
 
 use super::{
     Client,
     dns::{Dns, Lookups, SystemDns},
     driver::Driver,
+    observer::Observer,
     pool::{self, Key},
-    registry::Registry,
+    registry::{Registry, Role},
     status::Identity,
 };
 #[cfg(feature = "metrics")]
@@ -25,14 +29,14 @@ use crate::{
     engine::Engine,
     escape::debug_as_message,
     protocol::{OnDeletion, Settings},
-    resource,
+    resource::{self, Validation},
     transport::{GrpcTransport, Transport, Transports},
 };
 
 /// Settings of a [`Client`] to be. Made by [`Client::builder`].
 ///
 /// Durations of more than 30 years count as 30 years: `Duration::MAX` means never.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct ClientBuilder {
     bootstrap: Arc<Bootstrap>,
@@ -41,6 +45,7 @@ pub struct ClientBuilder {
     transport: Option<Arc<dyn Transport>>,
     dns: Option<Arc<dyn Dns>>,
     scope: String,
+    validation: Validation,
     #[cfg(feature = "metrics")]
     metrics: Option<Metrics>,
 }
@@ -67,6 +72,7 @@ impl ClientBuilder {
             transport: None,
             dns: None,
             scope: String::new(),
+            validation: Validation::default(),
             #[cfg(feature = "metrics")]
             metrics: None,
         }
@@ -85,6 +91,47 @@ impl ClientBuilder {
     pub fn metrics(mut self, metrics: &Metrics) -> Self {
         self.metrics = Some(metrics.clone());
         self
+    }
+
+    /// Sets which resources the client accepts: by default those that a gRPC client could use.
+    ///
+    /// With [`Validation::Observe`] it accepts all well-formed ones, and shows each as an
+    /// [`Inspected`](crate::resource::Inspected) resource, with the reason why a gRPC client could not use it if there is
+    /// one. Such a client disturbs no server with the rejections of what was written for proxies. It has no other watches,
+    /// and [resolves](Client::resolve) nothing: these are absent with `FAILED_PRECONDITION`.
+    ///
+    /// Where both profiles are needed, watch [`Inspected`](crate::resource::Inspected) resources in a client with gRPC's
+    /// rules. These watches have streams of their own while there are any, since what is ACKed on the one stream may be NACKed
+    /// on the other. [`Client::status`] and metrics leave them out.
+    ///
+    /// ```no_run
+    /// use xdskit::{
+    ///     Client, Names,
+    ///     client::Validation,
+    ///     config::Bootstrap,
+    ///     resource::{Inspected, Listener},
+    /// };
+    ///
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let client = Client::builder(Bootstrap::from_env()?).validation(Validation::Observe).build()?;
+    ///     let listeners = client.watch_all::<Inspected<Listener>>(Names::All).ready().await?;
+    ///     println!("{listeners:#?}");
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn validation(mut self, validation: Validation) -> Self {
+        self.validation = validation;
+        self
+    }
+
+    /// Makes it that of the watches that observe, which are not counted.
+    pub(super) fn observe(&mut self) {
+        self.validation = Validation::Observe;
+        #[cfg(feature = "metrics")]
+        {
+            self.metrics = None;
+        }
     }
 
     /// Sets the variant of the protocol that is spoken with servers whose entry in the bootstrap names none
@@ -252,7 +299,8 @@ impl ClientBuilder {
     /// There is no current tokio runtime, or the bootstrap does not fit the extensions.
     pub fn shared(self) -> Result<Client, BuildError> {
         let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
-        let Self { bootstrap, settings, grpc, transport: None, dns: None, scope, .. } = &self else {
+        let Self { bootstrap, settings, grpc, transport: None, dns: None, scope, validation, .. } = &self
+        else {
             return self.build();
         };
         let key = Key {
@@ -261,6 +309,7 @@ impl ClientBuilder {
             settings: settings.clone(),
             grpc: grpc.clone(),
             scope: scope.clone(),
+            validation: *validation,
             #[cfg(feature = "metrics")]
             metrics: self.metrics.clone(),
         };
@@ -289,6 +338,24 @@ impl ClientBuilder {
         self,
     ) -> Result<(Client, impl Future<Output = ()> + Send + 'static), BuildError> {
         let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
+        let (ending, ended) = watch::channel(());
+        let role = match self.validation {
+            Validation::Grpc => Role::Client(Box::new(Observer::new(self.clone(), ended))),
+            Validation::Observe => Role::Observer { client: None },
+        };
+        let (registry, driver) = self.build_part(role)?;
+        let driver = async move {
+            let _ending = ending;
+            driver.await;
+        };
+        Ok((Client { registry, runtime, share: None }, driver))
+    }
+
+    /// Builds a client, or the part of one with watches that observe.
+    pub(super) fn build_part(
+        self,
+        role: Role,
+    ) -> Result<(Arc<Registry>, impl Future<Output = ()> + Send + 'static), BuildError> {
         let (commands, received) = mpsc::unbounded_channel();
         let identity = Identity::new(self.bootstrap.node(), &self.scope);
         let transports = Transports::new(self.grpc, self.transport);
@@ -299,8 +366,7 @@ impl ClientBuilder {
         let driver = Driver::new(engine, (transports, lookups), received);
         #[cfg(feature = "metrics")]
         let driver = driver.with_recorder(self.metrics.map(|metrics| metrics.recorder(&self.scope)));
-        let registry = Registry::new(commands, identity, bootstrap);
-        Ok((Client { registry, runtime, share: None }, driver.run()))
+        Ok((Registry::new(commands, identity, (bootstrap, role)), driver.run()))
     }
 }
 

@@ -18,6 +18,7 @@ mod grpc_status;
 mod hold;
 mod members;
 mod names;
+mod observer;
 mod on_change;
 mod pool;
 mod registry;
@@ -47,6 +48,7 @@ pub use crate::{
     cache::ResourceState,
     protocol::{ConnectionState, OnDeletion},
     resolve::Addresses,
+    resource::Validation,
 };
 
 #[cfg(feature = "csds")]
@@ -103,7 +105,7 @@ impl Client {
     /// cannot be parsed included, is seen as [`Observed::Absent`]. A watch of a name that is watched already joins it,
     /// sees the current state first, and sends nothing to the server.
     pub fn watch<T: Resource>(&self, name: impl WatchName) -> Watch<T> {
-        Watch::new(self.registry.resources(names::one(&name)), self.share.clone())
+        Watch::new(self.registry_of::<T>().resources(names::one(&name)), self.share.clone())
     }
 
     /// Watches many resources of a type at once, all of them or the members of a collection; the items carry their names.
@@ -116,7 +118,7 @@ impl Client {
     /// # }
     /// ```
     pub fn watch_all<T: Resource>(&self, names: impl Into<Names>) -> WatchAll<T> {
-        WatchAll::new(self.registry.resources(names.into().into()), self.share.clone())
+        WatchAll::new(self.registry_of::<T>().resources(names.into().into()), self.share.clone())
     }
 
     /// Resolves a target, `xds:///service` or `xds://authority/service`, to the tree of listener, routes, clusters and
@@ -180,6 +182,14 @@ impl Client {
         F: FnMut(&Arc<Members<T>>) + Send + 'static,
     {
         on_change::call(&self.runtime, self.watch_all(names), callback)
+    }
+
+    /// The part of the client that has the streams for the type's profile of validation.
+    fn registry_of<T: Resource>(&self) -> Arc<Registry> {
+        match T::VALIDATION {
+            Validation::Grpc => self.registry.clone(),
+            Validation::Observe => observer::of(&self.registry, &self.runtime),
+        }
     }
 
     /// Ends the client and waits until its streams are given up. All of its watches end, also those that are started

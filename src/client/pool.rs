@@ -9,7 +9,7 @@ use std::{
 use tokio::runtime;
 
 use super::registry::Registry;
-use crate::{config::Bootstrap, protocol::Settings, transport::GrpcTransport};
+use crate::{config::Bootstrap, protocol::Settings, resource::Validation, transport::GrpcTransport};
 
 /// Clients that can be shared, each by those who ask for the same.
 pub(super) struct Pool {
@@ -25,6 +25,7 @@ pub(super) struct Key {
     pub(super) settings: Settings,
     pub(super) grpc: GrpcTransport,
     pub(super) scope: String,
+    pub(super) validation: Validation,
     #[cfg(feature = "metrics")]
     pub(super) metrics: Option<crate::metrics::Metrics>,
 }

@@ -12,6 +12,7 @@ use tokio::sync::{
 };
 
 use super::{
+    observer::Observer,
     slot::{Slot, Wakers},
     status::Identity,
 };
@@ -22,7 +23,7 @@ use crate::{
     error::{Blame, Code, Subject, WatchError},
     protocol::ViewId,
     resolve::Resolved,
-    resource::{Erased, Listener, Resource, ResourceType},
+    resource::{Erased, Listener, Resource, ResourceType, Validation},
 };
 
 /// The views of a client that somebody watches.
@@ -33,6 +34,7 @@ pub(super) struct Registry {
     commands: UnboundedSender<Command>,
     identity: Identity,
     bootstrap: Arc<Bootstrap>,
+    role: Role,
     state: Mutex<State>,
 }
 
@@ -117,6 +119,18 @@ pub(super) enum About {
     Target(Target),
 }
 
+/// Which watches of a client these are.
+#[derive(Debug)]
+pub(super) enum Role {
+    /// All but those that observe, which it begins.
+    Client(Box<Observer>),
+    /// Those that observe. They keep the client that they are part of, unless they are all of it.
+    Observer {
+        #[expect(dead_code, reason = "it is kept, and nobody asks for it")]
+        client: Option<Arc<Registry>>,
+    },
+}
+
 #[derive(Default)]
 struct State {
     last_view: u64,
@@ -145,9 +159,13 @@ impl Registry {
     pub(super) fn new(
         commands: UnboundedSender<Command>,
         identity: Identity,
-        bootstrap: Arc<Bootstrap>,
+        (bootstrap, role): (Arc<Bootstrap>, Role),
     ) -> Arc<Self> {
-        Arc::new(Self { commands, identity, bootstrap, state: Mutex::default() })
+        Arc::new(Self { commands, identity, bootstrap, role, state: Mutex::default() })
+    }
+
+    pub(super) fn role(&self) -> &Role {
+        &self.role
     }
 
     pub(super) fn bootstrap(&self) -> &Bootstrap {
@@ -168,11 +186,16 @@ impl Registry {
         let ty = ResourceType::of::<V::Resource>();
         let mut state = self.lock();
         let id = state.next_view();
+        if self.role.validation() != V::Resource::VALIDATION && !self.has_ended() {
+            drop(state);
+            let reason = "the client observes: watch Inspected resources, or build it with Validation::Grpc";
+            return self.refused(id, names, reason.to_owned());
+        }
         let views = state.types.entry(ty.type_url()).or_insert_with(Type::new::<V::Resource>);
         if views.rust != TypeId::of::<V::Resource>() {
-            let taken_by = views.rust_name;
+            let reason = format!("its type URL is watched as {} by this client already", views.rust_name);
             drop(state);
-            return self.refused(id, names, taken_by);
+            return self.refused(id, names, reason);
         }
         if let Some(view) = views.find(&names).and_then(|entry| entry.view.upgrade()) {
             return view.downcast().expect("the views of a type URL are of one type");
@@ -193,6 +216,14 @@ impl Registry {
         }
         let id = state.next_view();
         let view = self.new_view(id, About::Target(target.clone()));
+        if self.role.validation() == Validation::Observe && !self.has_ended() {
+            drop(state);
+            let reason = "the client observes: resolve targets with a client of Validation::Grpc";
+            let reason = WatchError::new(Code::FailedPrecondition, Blame::Local, view.subject(), reason);
+            view.slot.publish(Arc::new(Err(reason))).wake();
+            view.slot.close().wake();
+            return view;
+        }
         let publish = Arc::downgrade(&view);
         state.targets.insert(target.clone(), Entry { id, view: publish.clone() });
         self.begin(&view, Command::Resolve { view: id, target, publish });
@@ -220,17 +251,22 @@ impl Registry {
         if self.commands.send(Command::Shutdown).is_ok() {
             self.commands.closed().await;
         }
+        if let Role::Client(observer) = &self.role
+            && let Some(observing) = observer.registry()
+        {
+            // It ends with the driver.
+            observing.commands.closed().await;
+        }
     }
 
-    /// A view that is over before it begins: a type URL belongs to the Rust type that was watched first.
+    /// A view that is over before it begins, for a reason.
     fn refused<V: ViewedResource>(
         self: &Arc<Self>,
         id: ViewId,
         names: WatchedNames<'_>,
-        taken_by: &str,
+        reason: String,
     ) -> Arc<View<V>> {
         let view = self.new_view(id, About::Resources(V::Resource::TYPE_URL, names.into_owned()));
-        let reason = format!("its type URL is watched as {taken_by} by this client already");
         let reason = WatchError::new(Code::FailedPrecondition, Blame::Local, view.subject(), reason);
         view.slot.publish(Arc::new(V::refused(reason))).wake();
         view.slot.close().wake();

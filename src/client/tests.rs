@@ -9,10 +9,14 @@ use std::{
 
 use bytes::Bytes;
 use futures_util::FutureExt;
-use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::sync::{
+    mpsc::{self, UnboundedReceiver},
+    watch,
+};
 
 use super::{
-    registry::{About, Command, Publish},
+    observer::Observer,
+    registry::{About, Command, Publish, Role},
     status::Identity,
     *,
 };
@@ -236,9 +240,12 @@ impl Resource for Impostor {
 fn client() -> (Client, Commands) {
     let (commands, received) = mpsc::unbounded_channel();
     let bootstrap = Bootstrap::builder().server(Server::new("127.0.0.1:1").insecure()).build().unwrap();
+    let bootstrap = Arc::new(bootstrap);
+    let observer = Observer::new(Client::builder(bootstrap.clone()), watch::channel(()).1);
+    let role = Role::Client(Box::new(observer));
     (
         Client {
-            registry: Registry::new(commands, Identity::new(&Node::new("n1"), "test"), bootstrap.into()),
+            registry: Registry::new(commands, Identity::new(&Node::new("n1"), "test"), (bootstrap, role)),
             runtime: Handle::current(),
             share: None,
         },

@@ -120,6 +120,11 @@ pub(crate) fn encode_json(message: &str, bytes: &[u8]) -> Result<String, FormatE
     Ok(shown.to_string())
 }
 
+/// Shows a message of a type URL as an `Any` is shown: what is not known, malformed or too deep is shown as its bytes.
+pub(crate) fn show_any(type_url: &str, bytes: &[u8]) -> Value {
+    Printer::new(Types::load()).show_any(type_url, bytes)
+}
+
 /// Reads YAML as a value of JSON.
 pub(crate) fn read_yaml(document: &str) -> Result<Value, FormatError> {
     yaml::read(document)

@@ -159,13 +159,22 @@ impl Printer {
         if type_url.is_empty() && value.is_empty() {
             return Ok(Value::Object(Map::new()));
         }
-        let mut shown = match self.types.of_url(type_url) {
+        Ok(Value::Object(self.typed(type_url, value, depth)))
+    }
+
+    /// A message of a type URL, as deep as [`MAX_DEPTH`] at most.
+    pub(super) fn show_any(self, type_url: &str, value: &[u8]) -> Value {
+        Value::Object(self.typed(type_url, value, MAX_DEPTH))
+    }
+
+    fn typed(self, type_url: &str, value: &[u8], depth: usize) -> Map<String, Value> {
+        let shown = match self.types.of_url(type_url) {
             Some(message) => self.expand(&message, value, depth),
             None => any::revealed(value).filter(|object| is_within(object, depth)),
         };
-        let mut shown = shown.take().unwrap_or_else(|| any::as_bytes(value));
+        let mut shown = shown.unwrap_or_else(|| any::as_bytes(value));
         shown.insert(any::TYPE.to_owned(), Value::String(type_url.to_owned()));
-        Ok(Value::Object(shown))
+        shown
     }
 
     fn expand(self, message: &MessageDescriptor, value: &[u8], depth: usize) -> Option<Map<String, Value>> {

@@ -20,6 +20,7 @@ use crate::{config::AllowedGrpcService, name::ResourceName, observed::ErasedObse
 
 mod collection;
 mod extension;
+mod inspected;
 mod invalid;
 mod parts;
 mod registry;
@@ -60,6 +61,7 @@ pub(crate) use collection::{Inline, List, ListEntry};
 pub use cluster::{Cluster, ClusterKind};
 pub use endpoints::{ClusterLoadAssignment, Endpoint, HealthStatus, Locality};
 pub use extension::{Custom, Extension, Payload};
+pub use inspected::{Inspected, Validation};
 pub use invalid::Invalid;
 pub use listener::Listener;
 pub use load_balancing::LbPolicy;
@@ -108,6 +110,11 @@ pub trait Resource: fmt::Debug + Send + Sync + Sized + 'static {
     /// The type URL of list collections of these resources, if there is such a type: a message with the entries in its
     /// field 1 (rule C12).
     const COLLECTION_TYPE_URL: Option<&'static str> = None;
+
+    /// Which resources of the type are accepted. A type that shows resources which gRPC clients could not use has
+    /// [`Observe`](Validation::Observe), as [`Inspected`] has; its watches then never share a stream with others.
+    #[doc(hidden)]
+    const VALIDATION: Validation = Validation::Grpc;
 
     /// The name in the message: string field 1, as in every type of the protocol document.
     ///

@@ -9,6 +9,7 @@ mod federation;
 mod meshes;
 mod metrics;
 mod names;
+mod observe;
 mod resolve;
 mod scale;
 mod servers;

@@ -1,0 +1,82 @@
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use tokio::{runtime::Handle, sync::watch};
+
+use super::{
+    ClientBuilder,
+    registry::{Registry, Role},
+};
+use crate::resource::Validation;
+
+/// How a client with gRPC's rules observes: by streams of their own, so that its servers get the verdict of each profile
+/// apart. They begin with the first watch that observes, and end with the last one.
+pub(super) struct Observer {
+    builder: ClientBuilder,
+    /// Closed when the driver of the client has ended.
+    ended: watch::Receiver<()>,
+    registry: Mutex<Weak<Registry>>,
+}
+
+impl Observer {
+    /// For the client that this builder makes.
+    pub(super) fn new(mut builder: ClientBuilder, ended: watch::Receiver<()>) -> Self {
+        builder.observe();
+        Self { builder, ended, registry: Mutex::default() }
+    }
+
+    /// The part that observes, if something is observed.
+    pub(super) fn registry(&self) -> Option<Arc<Registry>> {
+        self.known().upgrade()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Weak<Registry>> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The part of a client that observes, begun if need be.
+pub(super) fn of(client: &Arc<Registry>, runtime: &Handle) -> Arc<Registry> {
+    let observer = match client.role() {
+        // What has ended shows nothing, whatever its profile is.
+        Role::Client(_) if client.has_ended() => return client.clone(),
+        Role::Client(observer) => observer,
+        Role::Observer { .. } => return client.clone(),
+    };
+    let mut known = observer.known();
+    if let Some(registry) = known.upgrade() {
+        return registry;
+    }
+    let _entered = runtime.enter();
+    let role = Role::Observer { client: Some(client.clone()) };
+    let built = observer.builder.clone().build_part(role);
+    let (observing, driver) = built.expect("the client was built with the same settings, and has a runtime");
+    let mut ended = observer.ended.clone();
+    runtime.spawn(async move {
+        tokio::select! {
+            () = driver => {}
+            // An error means that the client has ended, and so has all of it.
+            _ = ended.changed() => {}
+        }
+    });
+    *known = Arc::downgrade(&observing);
+    observing
+}
+
+impl Role {
+    /// The profile of all watches of this part.
+    pub(super) fn validation(&self) -> Validation {
+        match self {
+            Self::Client(_) => Validation::Grpc,
+            Self::Observer { .. } => Validation::Observe,
+        }
+    }
+}
+
+impl fmt::Debug for Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observer").finish_non_exhaustive()
+    }
+}

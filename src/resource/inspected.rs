@@ -1,0 +1,195 @@
+//! Resources as they were sent, with gRPC's verdict: what a client sees that observes.
+
+use std::{borrow::Cow, fmt, sync::Arc};
+
+use bytes::Bytes;
+
+use super::{Context, Invalid, Resource, ResourceType};
+use crate::wire::Fields;
+
+/// Which resources a client accepts from its management servers.
+///
+/// The servers are told: what is accepted is ACKed, what is not is NACKed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[non_exhaustive]
+pub enum Validation {
+    /// What a gRPC client could use: each resource has to pass all rules of its type (A46, `docs/VALIDATION.md`).
+    #[default]
+    Grpc,
+    /// Every well-formed message: each resource is shown as an [`Inspected`] one, with the reason why a gRPC client could
+    /// not use it if there is one. It is for dashboards, audits, tests and controllers that look at a mesh which was
+    /// configured for proxies, and must not disturb its servers: no resource is NACKed for what it says.
+    ///
+    /// What is no protobuf message at all is NACKed nevertheless, and so is a response that breaks the protocol, such as one
+    /// with a name twice.
+    Observe,
+}
+
+/// A resource as its server sent it: the message, and the typed value or the reason why a gRPC client could not use it.
+///
+/// It is watched in the place of the resource, and brings the profile [`Observe`](Validation::Observe) with it:
+///
+/// ```no_run
+/// use xdskit::{
+///     Client, Names, Observed,
+///     resource::{Cluster, Inspected},
+/// };
+///
+/// async fn audit(client: &Client) {
+///     let mut clusters = client.watch_all::<Inspected<Cluster>>(Names::All);
+///     while let Some(members) = clusters.next().await {
+///         for (name, seen) in members.iter() {
+///             let Observed::Present { resource, version, .. } = seen else { continue };
+///             match resource.typed() {
+///                 Ok(cluster) => println!("{name} in version {version}: {:?}", cluster.kind),
+///                 Err(why) => println!("{name} in version {version}, not for gRPC clients: {why}"),
+///             }
+///         }
+///     }
+/// }
+/// ```
+///
+/// In a client with [`Validation::Grpc`] these watches have streams of their own, so that the servers get the verdicts of
+/// both profiles apart; see `ClientBuilder::validation`.
+pub struct Inspected<T> {
+    bytes: Bytes,
+    typed: Result<Arc<T>, Invalid>,
+}
+
+impl<T: Resource> Inspected<T> {
+    /// The message, exactly as it was sent.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
+    /// The resource as a gRPC client gets it.
+    ///
+    /// # Errors
+    /// The field and the reason for which a gRPC client rejects it.
+    pub fn typed(&self) -> Result<&Arc<T>, &Invalid> {
+        self.typed.as_ref()
+    }
+
+    /// The message as canonical JSON, with its type in `@type` and the names of fields as in their definition. Fields that
+    /// this crate has no definition of are left out. Extensions of an unknown type are opaque, `@type` with the bytes in
+    /// base64 as `@bytes`, and so is a message that is malformed inside or too deep, and one of an application's own type.
+    ///
+    /// # Errors
+    /// The type is [sensitive](Resource::SENSITIVE).
+    #[cfg(feature = "json")]
+    pub fn to_json(&self) -> Result<serde_json::Value, Invalid> {
+        if T::SENSITIVE {
+            return Err(Invalid::new("holds secrets, which are not shown"));
+        }
+        Ok(crate::format::show_any(T::TYPE_URL, &self.bytes))
+    }
+}
+
+impl<T: Resource> Resource for Inspected<T> {
+    const TYPE_URL: &'static str = T::TYPE_URL;
+    const FULL_STATE: bool = T::FULL_STATE;
+    const SENSITIVE: bool = T::SENSITIVE;
+    const COLLECTION_TYPE_URL: Option<&'static str> = T::COLLECTION_TYPE_URL;
+    const VALIDATION: Validation = Validation::Observe;
+
+    fn name(bytes: &[u8]) -> Result<Cow<'_, str>, Invalid> {
+        T::name(bytes)
+    }
+
+    fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+        for field in Fields::of(&bytes) {
+            field?;
+        }
+        let typed = ResourceType::of::<T>().parse(&bytes, cx);
+        let typed = typed.map(|typed| typed.downcast().expect("the type parses resources of its own"));
+        Ok(Self { bytes, typed })
+    }
+}
+
+impl<T> Clone for Inspected<T> {
+    fn clone(&self) -> Self {
+        Self { bytes: self.bytes.clone(), typed: self.typed.clone() }
+    }
+}
+
+/// Two are equal if their messages are.
+impl<T> PartialEq for Inspected<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
+impl<T> Eq for Inspected<T> {}
+
+/// The bytes may be secret, so they are not shown.
+impl<T: fmt::Debug> fmt::Debug for Inspected<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Inspected")
+            .field("size", &self.bytes.len())
+            .field("typed", &self.typed)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use prost::Message;
+
+    use super::*;
+    use crate::{
+        pb::envoy::config::cluster::v3::{self as pb, cluster::ClusterDiscoveryType},
+        resource::{Cluster, Secret},
+    };
+
+    fn inspect<T: Resource>(bytes: impl Into<Bytes>) -> Result<Inspected<T>, Invalid> {
+        Inspected::parse(bytes.into(), &Context::new())
+    }
+
+    fn cluster(kind: pb::cluster::DiscoveryType) -> Vec<u8> {
+        let kind = Some(ClusterDiscoveryType::Type(kind.into()));
+        pb::Cluster { name: "shop".into(), cluster_discovery_type: kind, ..Default::default() }
+            .encode_to_vec()
+    }
+
+    #[test]
+    fn what_grpc_could_not_use_is_accepted_with_the_reason() {
+        let bytes = cluster(pb::cluster::DiscoveryType::Static);
+        let invalid = Cluster::parse(bytes.clone().into(), &Context::new()).unwrap_err();
+        let seen = inspect::<Cluster>(bytes.clone()).unwrap();
+        assert_eq!(seen.typed().unwrap_err(), &invalid);
+        assert_eq!(*seen.bytes(), bytes);
+        assert_eq!(Inspected::<Cluster>::name(&bytes).unwrap(), "shop");
+    }
+
+    #[test]
+    fn what_is_no_message_is_not_accepted() {
+        let error = inspect::<Cluster>(b"\x0a\x04shop\xff".as_slice()).unwrap_err();
+        assert!(error.to_string().starts_with("not a valid message: "), "{error}");
+        // The garbage is within a field: that is for the typed value to say.
+        let seen = inspect::<Cluster>(b"\x0a\x04shop\x1a\x01\xff".as_slice()).unwrap();
+        assert!(seen.typed().unwrap_err().to_string().contains("not a valid message"));
+    }
+
+    #[test]
+    #[cfg(feature = "json")]
+    fn the_message_is_shown_as_json_with_its_type() {
+        let seen = inspect::<Cluster>(cluster(pb::cluster::DiscoveryType::Static)).unwrap();
+        let shown = serde_json::json!({
+            "@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": "shop", "type": "STATIC",
+        });
+        assert_eq!(seen.to_json().unwrap(), shown);
+        let garbage = inspect::<Cluster>(b"\x0a\x04shop\x1a\x01\xff".as_slice()).unwrap();
+        let shown = serde_json::json!({
+            "@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "@bytes": "CgRzaG9wGgH/",
+        });
+        assert_eq!(garbage.to_json().unwrap(), shown);
+    }
+
+    #[test]
+    fn secrets_are_not_shown() {
+        let seen = inspect::<Secret>(b"\x0a\x03key".as_slice()).unwrap();
+        assert!(!format!("{seen:?}").contains("107"), "the bytes are in no log");
+        #[cfg(feature = "json")]
+        assert_eq!(seen.to_json().unwrap_err().to_string(), "holds secrets, which are not shown");
+    }
+}
