@@ -58,8 +58,9 @@ impl Engine {
             if self.peer(server).machine.interest(ty).is_some_and(|interest| interest.told_all) {
                 self.collections.complete(&(id, ty, Which::All));
             }
-            // While another server was active, nothing was said of types that this one ends streams for.
+            // While another server was active, nothing was said of types that this one ends streams for, or does not answer.
             self.on_unanswered((server, ty), now);
+            self.warn_timed_out(server, ty);
         }
         for entry in self.entries_of(id) {
             if self.has_given_up(entry, server, number) || self.is_missed(entry, (server, number), now) {

@@ -42,11 +42,20 @@ impl Engine {
         self.flush();
     }
 
-    /// A server has become the active one of a group: it may have ended streams for the types of wildcards before.
+    /// A server has become the active one of a group: it may have ended streams for the types of wildcards before, or have
+    /// sent nothing of them in time.
     pub(super) fn warn_unanswered(&mut self, group: GroupId, now: Instant) {
         let active = self.groups.get(group).active();
         for ty in self.types_wanted_whole(group) {
             self.on_unanswered((active, ty), now);
+            self.warn_timed_out(active, ty);
+        }
+    }
+
+    /// The same of one type that the server did not answer in time.
+    pub(super) fn warn_timed_out(&mut self, server: ServerId, ty: TypeId) {
+        if self.servers[server].machine.has_timed_out_all(ty) {
+            self.on_all_timed_out(server, ty);
         }
     }
 

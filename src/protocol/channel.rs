@@ -26,6 +26,8 @@ pub(crate) struct Channel {
     pub(crate) rejections: Rejections,
     /// When everything was asked for and nothing of the type came, until when it may come.
     pub(crate) all_until: Option<Instant>,
+    /// That time is over, and still nothing of the type came on the stream.
+    pub(crate) all_timed_out: bool,
     /// Why streams ended on which the type was asked for, if nothing of it ever came.
     pub(crate) unanswered: Option<Disconnect>,
     /// The number of the does-not-exist timer that was started last when the last response came.
@@ -55,6 +57,7 @@ impl Channel {
             variant,
             rejections: Rejections::default(),
             all_until: None,
+            all_timed_out: false,
             unanswered: None,
             answered_timer: 0,
         }

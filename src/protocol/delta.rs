@@ -58,6 +58,8 @@ struct OnStream {
     /// It was told the end of that. go-control-plane does not take that from a stream on which nothing was named, and takes what it
     /// has sent to be held ever after.
     wildcard_ended: bool,
+    /// The server took `*` for a name, and sends only what was asked for by name.
+    wildcard_refused: bool,
     let_go: LetGo,
     /// The oldest first: each is a request of its own.
     answers: VecDeque<Answer>,
@@ -138,8 +140,9 @@ impl Delta {
         (written, now): (&mut Written, Instant),
     ) {
         written.wildcard_left = mem::take(&mut interest.wildcard_leaving);
-        interest.sends_all = interest.wildcard;
         let told = mem::replace(&mut self.on_stream.wildcard, interest.wildcard);
+        self.on_stream.wildcard_refused &= told;
+        interest.sends_all = interest.wildcard && !self.on_stream.wildcard_refused;
         if interest.wildcard && !told {
             if self.on_stream.requested {
                 put_text(SUBSCRIBE, "*", request);
@@ -253,6 +256,11 @@ impl Variant for Delta {
         interest.wildcard = false;
         interest.wildcard_leaving = true;
         self.pace.on_change(now);
+    }
+
+    fn on_wildcard_refused(&mut self, interest: &mut Interest) {
+        self.on_stream.wildcard_refused = true;
+        interest.sends_all = false;
     }
 
     /// There is always a way to say that it has ended (B2.4), but not every server sends again what it sent before.

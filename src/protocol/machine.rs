@@ -26,11 +26,13 @@ use super::{
 use crate::{config::ConfigSource, escape::Escaped};
 
 mod polled;
+mod reopening;
 mod silence;
 mod wanted;
 mod writing;
 
 use polled::LastPoll;
+use reopening::Reopening;
 
 /// The protocol with one management server, or whatever else resources come from.
 #[derive(Debug)]
@@ -44,8 +46,7 @@ pub(crate) struct Machine {
     types: Vec<Option<Channel>>,
     quarantine: Quarantine,
     waiting: Waiting,
-    /// When the stream was opened anew last, because of something that the server takes to be held.
-    reopened_at: Option<Instant>,
+    reopening: Reopening,
     last_poll: LastPoll,
     outputs: VecDeque<Output>,
     events: VecDeque<Event>,
@@ -69,7 +70,7 @@ impl Machine {
             types: Vec::new(),
             quarantine: Quarantine::default(),
             waiting: Waiting::default(),
-            reopened_at: None,
+            reopening: Reopening::default(),
             last_poll: LastPoll::default(),
             outputs: VecDeque::new(),
             events: VecDeque::new(),
@@ -184,7 +185,7 @@ impl Machine {
         );
         channel.variant.on_response(now);
         channel.answered_timer = self.waiting.last();
-        (channel.all_until, channel.unanswered) = (None, None);
+        (channel.all_until, channel.all_timed_out, channel.unanswered) = (None, false, None);
         let ty = TypeId(index as u16);
         self.quarantine.on_response(ty);
         Some((ty, envelope))
@@ -225,6 +226,7 @@ impl Machine {
         if self.has_waited_for_nobody(now) {
             self.give_up(now);
         }
+        self.reopen_if_due(now);
         self.time_out_wildcards(now);
         while let Some(wait) = self.waiting.pop(now) {
             if !is_awaited(&self.types, &wait) {
@@ -277,7 +279,7 @@ impl Machine {
         let holds = self.stream.holds_at().map(|at| (at, Timer::Reconnect));
         let write = open.filter(|open| open.pending.is_none()).and_then(|_| self.next_write());
         let all = self.types.iter().flatten().filter_map(|channel| channel.all_until).min();
-        let all = all.map(|at| (at, Timer::DoesNotExist));
+        let all = all.into_iter().chain(self.reopening.due()).min().map(|at| (at, Timer::DoesNotExist));
         [waiting, reconnect, linger, quiet, holds, write, all].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
@@ -315,7 +317,7 @@ impl Machine {
         let length = self.resource_timeout();
         if let Some(Some(channel)) = self.types.get_mut(ty.index()) {
             if asks_all && channel.interest.sends_all {
-                channel.all_until = Some(now + length);
+                (channel.all_until, channel.all_timed_out) = (Some(now + length), false);
             }
             for id in fresh {
                 let Some(sub) = channel.interest.get_mut(id) else { continue };
@@ -370,6 +372,7 @@ impl Machine {
         info!(server = %self.contact.source(), why, "closing the stream");
         let stream = self.stream.id();
         self.on_stream_gone();
+        self.quarantine.on_stream_closed();
         self.stream.close();
         self.outputs.push_back(Output::Disconnect { stream });
     }
@@ -396,6 +399,7 @@ impl Machine {
 
     fn on_stream_gone(&mut self) {
         self.waiting.clear();
+        self.reopening.on_stream_gone();
         // What a request that was not taken let go is let go by its stream's end as well.
         if let Some(pending) = self.stream.open().and_then(|open| open.pending.take()) {
             self.release(pending.ty, &pending.leaving);
@@ -403,7 +407,7 @@ impl Machine {
         for index in 0..self.types.len() {
             let ty = TypeId(index as u16);
             let Some(channel) = self.channel(ty) else { continue };
-            channel.all_until = None;
+            (channel.all_until, channel.all_timed_out) = (None, false);
             channel.rejections.on_stream_closed();
             // Nothing on the next stream would tell that it is gone, if the version stood for its absence.
             let is_in_doubt = |sub: &Sub| sub.held && sub.missed && sub.doubt_until.is_some();

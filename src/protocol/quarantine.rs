@@ -66,6 +66,11 @@ impl Quarantine {
         self.on_stream = OnStream { last: Some(now), ..OnStream::default() };
     }
 
+    /// The client closed the stream: what was requested on it is not tried any more.
+    pub(crate) fn on_stream_closed(&mut self) {
+        self.on_stream = OnStream::default();
+    }
+
     /// The first request of a type was written on the stream.
     pub(crate) fn on_requested(&mut self, ty: TypeId, now: Instant) {
         self.on_stream.has_known |= self.answered.contains(&ty);
@@ -256,6 +261,20 @@ mod tests {
         rig.stream();
         rig.quarantine.on_response(BAD);
         assert!(!rig.quarantine.is_held_back(BAD), "the server knows it by now");
+    }
+
+    #[test]
+    fn a_type_is_held_back_on_the_next_stream_when_the_client_closes_the_one_that_it_was_tried_on() {
+        let mut rig = Rig::new();
+        for _ in 0..5 {
+            rig.stream();
+        }
+        rig.stream();
+        rig.now = rig.now.max(rig.quarantine.begins_at(BAD, rig.now).unwrap());
+        rig.quarantine.on_requested(BAD, rig.now);
+        assert!(!rig.quarantine.is_held_back(BAD), "it is tried");
+        rig.quarantine.on_stream_closed();
+        assert!(rig.quarantine.is_held_back(BAD));
     }
 
     #[test]

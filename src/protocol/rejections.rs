@@ -15,6 +15,8 @@ use crate::resource::Version;
 /// | a version and resources that are both new | at once |
 /// | the version *and* the resources of one that was rejected before, in any order | after a delay that grows up to 10 s |
 /// | the same resources under another version, or other resources under the same version | at once, up to ten in a burst and then one a second |
+///
+/// No version is not the same version: responses of the incremental variant need not have one.
 #[derive(Debug, Default)]
 pub(crate) struct Rejections {
     /// The newest last.
@@ -66,7 +68,9 @@ impl Rejections {
             return delay;
         }
         let is_alike = |rejected: &Rejected| {
-            rejected.response.contents == response.contents || rejected.response.version == response.version
+            let is_same_version = rejected.response.version == response.version;
+            rejected.response.contents == response.contents
+                || (is_same_version && !response.version.is_empty())
         };
         let delay = match self.recent.iter().any(is_alike) {
             true => self.burst.take(now),
@@ -151,6 +155,15 @@ mod tests {
             let response = Fingerprint { version: version.into(), contents };
             self.rejections.on_rejected(response, self.now, &mut self.random)
         }
+    }
+
+    #[test]
+    fn other_resources_without_a_version_are_answered_at_once() {
+        let mut rig = Rig::new();
+        let delays: Vec<_> = (0..20).map(|contents| rig.reject("", contents)).collect();
+        assert_eq!(delays, [Duration::ZERO; 20]);
+        let delays: Vec<_> = (20..40).map(|contents| rig.reject("1", contents)).collect();
+        assert!(delays.last().is_some_and(|delay| !delay.is_zero()), "{delays:?}");
     }
 
     #[test]

@@ -28,6 +28,9 @@ pub(crate) trait Variant: Debug + Send {
     /// Everything is asked for no longer.
     fn on_wildcard_ended(&mut self, interest: &mut Interest, now: Instant);
 
+    /// The server took the wildcard for a name; only that of the incremental variant can say so.
+    fn on_wildcard_refused(&mut self, _: &mut Interest) {}
+
     /// Whether asking for everything would be no news for the server, although we have forgotten what it sent.
     fn is_wildcard_stuck(&self, interest: &Interest) -> bool;
 

@@ -30,6 +30,8 @@ pub(super) struct Dialogue {
     types: BTreeMap<String, OfType>,
     /// What was in responses that were rejected, also on the streams before, with its type: with which versions.
     rejected: BTreeMap<(String, Vec<Bytes>), Rejected>,
+    /// How many responses of a type had the content or the version of one that was rejected before. They share a burst.
+    alike: BTreeMap<String, u32>,
 }
 
 /// How some content was rejected.
@@ -66,7 +68,7 @@ struct Received {
 impl Dialogue {
     /// That of the next stream to the same server.
     pub(super) fn next(&self) -> Self {
-        Self { rejected: self.rejected.clone(), ..Self::default() }
+        Self { rejected: self.rejected.clone(), alike: self.alike.clone(), ..Self::default() }
     }
 
     /// At most one request is on its way to the transport.
@@ -109,6 +111,9 @@ impl Dialogue {
         };
         if answered == Some(Answered::Rejected) {
             let Received { content, version, .. } = &of_type.responses[of_type.answered - 1];
+            if is_alike(&self.rejected, request.type_url(), (content, version)) {
+                *self.alike.entry(request.type_url().to_owned()).or_default() += 1;
+            }
             let rejected = self.rejected.entry((request.type_url().to_owned(), content.clone())).or_default();
             let is_new = rejected.versions.insert(version.clone());
             rejected.times += 1;
@@ -153,12 +158,25 @@ impl Dialogue {
         for (type_url, of_type) in &self.types {
             for Received { nonce, due, content, version } in &of_type.responses[of_type.answered..] {
                 let rejected = self.rejected.get(&(type_url.clone(), content.clone()));
-                let is_paced = *due != Due::Ack
-                    && rejected.is_some_and(|it| it.versions.contains(version) || it.times >= AT_ONCE);
+                let is_again = |it: &Rejected| it.versions.contains(version) || it.times >= AT_ONCE;
+                let is_over_burst = self.alike.get(type_url).is_some_and(|alike| *alike >= AT_ONCE)
+                    && is_alike(&self.rejected, type_url, (content, version));
+                let is_paced = *due != Due::Ack && (rejected.is_some_and(is_again) || is_over_burst);
                 assert!(is_paced, "{nonce} of {type_url} is not answered: {due:?} is due");
             }
         }
     }
+}
+
+/// Whether a response has the content or the version of one of its type that was rejected.
+fn is_alike(
+    rejected: &BTreeMap<(String, Vec<Bytes>), Rejected>,
+    of_type: &str,
+    (content, version): (&[Bytes], &str),
+) -> bool {
+    rejected.iter().any(|((type_url, other), it)| {
+        type_url == of_type && (other == content || (!version.is_empty() && it.versions.contains(version)))
+    })
 }
 
 /// What a request said of a response.

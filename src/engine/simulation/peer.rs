@@ -230,6 +230,14 @@ impl Peer {
         next
     }
 
+    /// Whether it goes on sending what is rejected.
+    pub(super) fn is_never_quiet(&self) -> bool {
+        match self.settings.behavior.after_nack {
+            AfterNack::SameResources | AfterNack::SameResourcesLater => true,
+            AfterNack::Nothing | AfterNack::Silence => false,
+        }
+    }
+
     /// It says something that is not so.
     pub(super) fn lie(&mut self, lie: Lie, random: &mut fastrand::Rng) {
         self.said += 1;

@@ -140,6 +140,10 @@ impl World {
         // The longest backoff, the does-not-exist time of a server that is suspected (twice, since a server may take over
         // only then), and the longest delay of an answer.
         self.pass(Duration::from_secs(150 + 30 + 30 + 20));
+        if self.network.peers.iter().any(|peer| peer.is_never_quiet()) {
+            // What could not be told and is not sent is given up after four does-not-exist times of other responses.
+            self.pass(Duration::from_secs(4 * 30));
+        }
         if Ty::ALL.iter().any(|ty| self.network.peers.iter().any(|peer| !peer.knows(*ty))) {
             // The type for which streams end is found by four of them, and another one has to last for long enough after that.
             self.pass(Duration::from_secs(5 * 150));

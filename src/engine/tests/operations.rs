@@ -30,7 +30,7 @@ fn operations_that_failed_once() {
                         AllNamesOnly,EndsOverLimit";
     const LATEST: &str = "FallingVersions,OneVersionForAll,RepeatedVersions,ConstantNonces,ResendAfterNackLater,\
                           UnsolicitedRemovals,EmptyListIsWildcard,KeepsWildcard";
-    let worlds: [(&[&str], &[u64]); 10] = [
+    let worlds: [(&[&str], &[u64]); 11] = [
         (&["IgnoreNamesInNack,ResendKnownVersions,ShuffleResources,NackNames,NackRate"], &[10_644, 45_217]),
         (&[KNOWN, "AnswerAtOnce"], &[3_763]),
         (&[KNOWN, "AnswerAtOnce,Claims"], &[3_151]),
@@ -44,6 +44,10 @@ fn operations_that_failed_once() {
             &[8_212, 51_571, 53_608, 72_553, 89_080, 130_936, 140_405, 265_254, 295_746, 322_873, 367_745],
         ),
         (&[KNOWN, ALL, STREAMS, SENT, LATEST, "SharedNames"], &[6_792, 30_949, 35_292, 35_442, 43_343]),
+        (
+            &[KNOWN, ALL, STREAMS, SENT, LATEST, "SharedNames,HeartbeatsAfterNack"],
+            &[123_679, 545_907, 549_275, 617_624, 625_271, 729_834, 853_123, 969_502],
+        ),
     ];
     for (names, seeds) in worlds {
         let family = Family::of(&names.join(",")).expect("these are names of freedoms and rules");

@@ -287,3 +287,20 @@ fn a_wildcard_that_is_not_answered_has_a_warning_until_it_is() {
         assert_eq!(said.last().unwrap(), "#1 {a: present 1 x} complete");
     }
 }
+
+#[test]
+fn a_wildcard_that_the_first_server_did_not_answer_has_that_warning_with_the_return_of_the_server() {
+    let mut rig = fallback_rig();
+    rig.watch::<Full>("*");
+    assert_eq!(rig.disconnect(1, DisconnectKind::Unreachable)[0], "connect 1.1");
+    let fallback = |attempt| stream_to(1, attempt);
+    rig.disconnect_from(fallback(1), DisconnectKind::Unreachable);
+    rig.pass(Duration::from_secs(2));
+    rig.connect(2);
+    rig.sent(2);
+    rig.pass(Duration::from_secs(30));
+    rig.watch::<Part>("x");
+    rig.sent(2);
+    let said = rig.receive(2, &response::<Part>("1", vec![any::<Part>("x", "x")]));
+    assert_eq!(said.iter().rfind(|said| said.starts_with("#1")).unwrap(), "#1 {} incomplete (UNAVAILABLE)");
+}

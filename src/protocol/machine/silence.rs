@@ -47,9 +47,15 @@ impl Machine {
             let Some(channel) = channel.as_mut().filter(|c| c.all_until.is_some_and(|at| at <= now)) else {
                 continue;
             };
-            channel.all_until = None;
+            (channel.all_until, channel.all_timed_out) = (None, true);
             self.events.push_back(Event::AllTimedOut(TypeId(index as u16)));
         }
+    }
+
+    /// Whether everything of a type was asked for, and nothing of it came in time.
+    pub(crate) fn has_timed_out_all(&self, ty: TypeId) -> bool {
+        let channel = self.types.get(ty.index()).and_then(Option::as_ref);
+        channel.is_some_and(|channel| channel.all_timed_out && channel.interest.sends_all)
     }
 
     /// Types that were never answered on several streams that ended with an error have that error.

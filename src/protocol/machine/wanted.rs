@@ -215,29 +215,6 @@ impl Machine {
         }
     }
 
-    /// The server takes something to be held that is not: what is not told by its version on the next stream is sent there. At
-    /// most one stream is opened for that in the does-not-exist time.
-    pub(crate) fn ask_again_on_another_stream(&mut self, ty: TypeId, now: Instant) {
-        self.ask_on_another_stream(ty, "the server confirms a resource that has expired", now);
-    }
-
-    /// The server has taken the wildcard for a name: it needs none in the first request of a type on a stream (B2.4).
-    pub(crate) fn ask_for_all_on_another_stream(&mut self, ty: TypeId, now: Instant) {
-        self.ask_on_another_stream(ty, "the server takes the wildcard for a name", now);
-    }
-
-    fn ask_on_another_stream(&mut self, ty: TypeId, why: &'static str, now: Instant) {
-        let length = self.resource_timeout();
-        let is_polled = self.contact().is_polled();
-        if is_polled || self.reopened_at.is_some_and(|at| at + length > now) {
-            return;
-        }
-        let Some(channel) = self.channel(ty) else { return };
-        channel.variant.forget_version();
-        self.reopened_at = Some(now);
-        self.reopen(why, now);
-    }
-
     /// Whether the last response of a type that was not a heartbeat had this version, and was rejected.
     pub(crate) fn is_rejected(&self, ty: TypeId, version: &Version) -> bool {
         let channel = self.types.get(ty.index()).and_then(Option::as_ref);

@@ -239,3 +239,33 @@ fn b2_4_a_wildcard_that_the_server_takes_for_a_name_begins_on_another_stream() {
     let said = rig.receive_raw(2, one("o", "c", "3"));
     assert!(said.iter().any(|said| said.ends_with("complete")), "{said:?}");
 }
+
+#[test]
+fn b2_4_a_wildcard_that_is_taken_for_a_name_once_more_begins_on_another_stream_later() {
+    let (mut rig, _) = holding_two();
+    let (all, _) = rig.watch::<Full>("*");
+    rig.sent(1);
+    rig.receive_raw(1, removed("m", &["*"]));
+    // It is not wanted any more when the other stream begins, and is again later.
+    rig.unwatch(all);
+    assert_eq!(rig.connect(2), ["read", "send Full +a,b {a=1,b=2} node"]);
+    rig.sent(2);
+    rig.pass(Duration::from_secs(1));
+    let (_, said) = rig.watch::<Full>("*");
+    assert!(said.contains(&"send Full +*".to_owned()), "{said:?}");
+    rig.sent(2);
+    let said = rig.receive_raw(2, removed("n", &["*"]));
+    assert!(!said.iter().any(|said| said.starts_with("disconnect")), "two streams in a short time: {said:?}");
+    rig.sent(2);
+    // What is sent by name does not make it complete.
+    let said = rig.receive_raw(2, one("o", "a", "2"));
+    assert!(!said.iter().any(|said| said.ends_with(" complete")), "{said:?}");
+    rig.sent(2);
+    let said = rig.pass(Duration::from_secs(15));
+    assert!(said.contains(&"connect 0.3".to_owned()), "{said:?}");
+    rig.connect(3);
+    rig.sent(3);
+    rig.sent(3);
+    let said = rig.receive_raw(3, one("p", "c", "3"));
+    assert!(said.iter().any(|said| said.ends_with(" complete")), "{said:?}");
+}

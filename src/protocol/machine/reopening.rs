@@ -1,0 +1,109 @@
+//! Asking again on another stream, where there is no way to ask on this one.
+
+use std::time::{Duration, Instant};
+
+use super::Machine;
+use crate::protocol::TypeId;
+
+/// When a stream is opened anew because of something that the server takes to be held, or for a name: at most once in the
+/// does-not-exist time. What is found before that waits for its end.
+#[derive(Debug, Default)]
+pub(super) struct Reopening {
+    last: Option<Instant>,
+    waiting: Option<Waiting>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Waiting {
+    at: Instant,
+    why: Why,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Why {
+    /// The server confirms a resource that has expired.
+    Expired,
+    /// The server takes the wildcard of a type for a name.
+    Wildcard(TypeId),
+}
+
+impl Reopening {
+    /// When a stream is opened anew; nothing waits after that.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.waiting.map(|waiting| waiting.at)
+    }
+
+    /// The stream is gone, and the next one is another stream for everything.
+    pub(super) fn on_stream_gone(&mut self) {
+        self.waiting = None;
+    }
+
+    /// Whether another stream may be opened now; otherwise that waits.
+    fn begin(&mut self, why: Why, pause: Duration, now: Instant) -> bool {
+        let at = self.last.map_or(now, |last| last + pause);
+        if at > now {
+            let waiting = self.waiting.get_or_insert(Waiting { at, why });
+            if waiting.why != why {
+                // One of them may be wanted no more by then, and not the other.
+                waiting.why = Why::Expired;
+            }
+            return false;
+        }
+        (self.last, self.waiting) = (Some(now), None);
+        true
+    }
+}
+
+impl Why {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Expired => "the server confirms a resource that has expired",
+            Self::Wildcard(_) => "the server takes the wildcard for a name",
+        }
+    }
+}
+
+impl Machine {
+    /// The server takes something to be held that is not: what is not told by its version on the next stream is sent there. At
+    /// most one stream is opened for that in the does-not-exist time.
+    pub(crate) fn ask_again_on_another_stream(&mut self, ty: TypeId, now: Instant) {
+        self.ask_on_another_stream((ty, Why::Expired), now);
+    }
+
+    /// The server has taken the wildcard for a name: it needs none in the first request of a type on a stream (B2.4). Until
+    /// then it does not send everything.
+    pub(crate) fn ask_for_all_on_another_stream(&mut self, ty: TypeId, now: Instant) {
+        let Some(channel) = self.channel(ty) else { return };
+        channel.variant.on_wildcard_refused(&mut channel.interest);
+        self.ask_on_another_stream((ty, Why::Wildcard(ty)), now);
+    }
+
+    fn ask_on_another_stream(&mut self, (ty, why): (TypeId, Why), now: Instant) {
+        let pause = self.resource_timeout();
+        if self.contact().is_polled() {
+            return;
+        }
+        let Some(channel) = self.channel(ty) else { return };
+        channel.variant.forget_version();
+        if self.reopening.begin(why, pause, now) {
+            self.reopen(why.as_str(), now);
+        }
+    }
+
+    /// Opens the stream anew for what has waited for that, if it is wanted still.
+    pub(super) fn reopen_if_due(&mut self, now: Instant) {
+        let Some(Waiting { why, .. }) = self.reopening.waiting.take_if(|waiting| waiting.at <= now) else {
+            return;
+        };
+        let is_wanted = match why {
+            Why::Expired => true,
+            Why::Wildcard(ty) => {
+                self.interest(ty).is_some_and(|interest| interest.wildcard && !interest.sends_all)
+            }
+        };
+        if is_wanted {
+            self.reopening.last = Some(now);
+            self.reopen(why.as_str(), now);
+        }
+    }
+}
