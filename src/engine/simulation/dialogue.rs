@@ -111,16 +111,20 @@ impl Dialogue {
         };
         if answered == Some(Answered::Rejected) {
             let Received { content, version, .. } = &of_type.responses[of_type.answered - 1];
-            if is_alike(&self.rejected, request.type_url(), (content, version)) {
+            let (content, version) = (content.clone(), version.clone());
+            if is_alike(&self.rejected, request.type_url(), (&content, &version)) {
                 *self.alike.entry(request.type_url().to_owned()).or_default() += 1;
             }
             let rejected = self.rejected.entry((request.type_url().to_owned(), content.clone())).or_default();
-            let is_new = rejected.versions.insert(version.clone());
+            let is_new = rejected.versions.insert(version);
             rejected.times += 1;
             if is_new && rejected.times < AT_ONCE {
                 of_type.again_at = None;
             }
-            if rejected.times > 1 {
+            // What came behind it is answered at once, and answers keep their order.
+            let is_in_the_way =
+                of_type.responses[of_type.answered..].iter().any(|later| later.content != content);
+            if rejected.times > 1 && !is_in_the_way {
                 of_type.on_rejected_again(now, family.has_rule(Rule::NackRate));
             }
         }
