@@ -12,6 +12,8 @@ use super::{
     registry::{Command, View, Viewed},
     watcher::Watcher,
 };
+#[cfg(feature = "tower")]
+use crate::error::Subject;
 use crate::{
     error::WatchError,
     resolve::{Resolved, Snapshot},
@@ -130,6 +132,18 @@ impl Resolution {
     /// driver. The snapshots wait for no cluster that is held and not routed to.
     pub fn hold_cluster(&self, name: impl AsRef<str>) -> ClusterHold {
         ClusterHold::new(self.watcher.shared_view(), name.as_ref())
+    }
+
+    /// What an error of the target is about.
+    #[cfg(feature = "tower")]
+    pub(crate) fn subject(&self) -> Subject {
+        self.watcher.view().subject()
+    }
+
+    /// Why nothing more comes.
+    #[cfg(feature = "tower")]
+    pub(crate) fn shut_down(&self) -> WatchError {
+        self.watcher.view().shut_down()
     }
 
     /// Asks for the hosts of all `LOGICAL_DNS` clusters to be looked up again (A74-7), as after failed connections. It is no
