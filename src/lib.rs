@@ -7,20 +7,20 @@
 //! ```no_run
 //! use xdskit::{Client, Observed, config::Bootstrap, resource::Cluster};
 //!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = Client::builder(Bootstrap::from_env()?).build()?;
-//! let mut shop = client.watch::<Cluster>("shop");
-//! while let Some(seen) = shop.next().await {
-//!     match &*seen {
-//!         Observed::Present { resource, warning: None, .. } => println!("use {resource:?}"),
-//!         Observed::Present { warning: Some(why), .. } => println!("keep the last good one: {why}"),
-//!         Observed::Absent { reason, .. } => println!("there is none: {reason}"),
-//!         _ => {}
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let client = Client::builder(Bootstrap::from_env()?).build()?;
+//!     let mut shop = client.watch::<Cluster>("shop");
+//!     while let Some(seen) = shop.next().await {
+//!         match &*seen {
+//!             Observed::Present { resource, warning: None, .. } => println!("use {resource:?}"),
+//!             Observed::Present { warning: Some(why), .. } => println!("keep the last good one: {why}"),
+//!             Observed::Absent { reason, .. } => println!("there is none: {reason}"),
+//!             _ => {}
+//!         }
 //!     }
+//!     Ok(())
 //! }
-//! # Ok(())
-//! # }
 //! ```
 //!
 //! # Modules

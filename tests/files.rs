@@ -104,9 +104,19 @@ async fn a_file_over_the_limit_is_resource_exhausted_and_the_last_good_stays() {
     assert_eq!(note(&seen), Some("one"));
     let error = seen.error().unwrap().to_string();
     assert!(error.contains("over the limit of 1000 bytes (setting max_message_size)"), "{error}");
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn a_device_in_the_place_of_the_file_is_unavailable_and_the_last_good_stays() {
+    let (_dir, path) = in_dir("clusters.json");
+    fs::write(&path, shop("one")).unwrap();
+    let mut watch = client(PathSource::new(&path)).watch::<Cluster>("shop");
+    until(&mut watch, "one").await;
     fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
     let seen = warned(&mut watch, Code::Unavailable).await;
+    assert_eq!(note(&seen), Some("one"));
     assert!(seen.error().unwrap().to_string().contains("it is not a regular file"), "{seen:?}");
 }
 

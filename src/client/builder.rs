@@ -286,13 +286,14 @@ impl ClientBuilder {
     /// tell whether another is equal.
     ///
     /// ```no_run
-    /// # use xdskit::{Client, config::Bootstrap};
-    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-    /// // In one part of an application, and in a library that it uses:
-    /// let shop = Client::builder(Bootstrap::from_env()?).shared()?.resolve("xds:///shop");
-    /// let cart = Client::builder(Bootstrap::from_env()?).shared()?.resolve("xds:///cart"); // on the same stream
-    /// # Ok(())
-    /// # }
+    /// use xdskit::{Client, config::Bootstrap};
+    ///
+    /// fn resolve() -> Result<(), Box<dyn std::error::Error>> {
+    ///     // In one part of an application, and in a library that it uses:
+    ///     let shop = Client::builder(Bootstrap::from_env()?).shared()?.resolve("xds:///shop");
+    ///     let cart = Client::builder(Bootstrap::from_env()?).shared()?.resolve("xds:///cart"); // on the same stream
+    ///     Ok(())
+    /// }
     /// ```
     ///
     /// # Errors
@@ -321,14 +322,15 @@ impl ClientBuilder {
     /// runtime with I/O and time enabled, and is ready when the client has ended. If it is dropped, the client ends.
     ///
     /// ```no_run
-    /// # use xdskit::{Client, config::Bootstrap};
-    /// # async fn example(bootstrap: Bootstrap) -> Result<(), Box<dyn std::error::Error>> {
-    /// let (client, driver) = Client::builder(bootstrap).build_with_driver()?;
-    /// let driver = tokio::spawn(driver);
-    /// drop(client);
-    /// driver.await?; // Ends with the last handle.
-    /// # Ok(())
-    /// # }
+    /// use xdskit::{Client, config::Bootstrap};
+    ///
+    /// async fn run(bootstrap: Bootstrap) -> Result<(), Box<dyn std::error::Error>> {
+    ///     let (client, driver) = Client::builder(bootstrap).build_with_driver()?;
+    ///     let driver = tokio::spawn(driver);
+    ///     drop(client);
+    ///     driver.await?; // Ends with the last handle.
+    ///     Ok(())
+    /// }
     /// ```
     ///
     /// # Errors

@@ -23,17 +23,18 @@ use crate::{
 /// change [of the collection](MemberChange::of_collection): the server is away, does not answer, or has none.
 ///
 /// ```no_run
-/// # use xdskit::{Client, Names, Observed, Resource};
-/// # async fn example<Cluster: Resource>(client: Client) {
-/// let mut changes = client.watch_all::<Cluster>(Names::All).changes();
-/// while let Some(change) = changes.next().await {
-///     match &*change.observed {
-///         Observed::Present { resource, .. } => println!("{}: {resource:?}", change.name),
-///         Observed::Absent { reason, .. } => println!("{} is gone: {reason}", change.name),
-///         _ => {}
+/// use xdskit::{Client, Names, Observed, resource::Cluster};
+///
+/// async fn print_changes(client: &Client) {
+///     let mut changes = client.watch_all::<Cluster>(Names::All).changes();
+///     while let Some(change) = changes.next().await {
+///         match &*change.observed {
+///             Observed::Present { resource, .. } => println!("{}: {resource:?}", change.name),
+///             Observed::Absent { reason, .. } => println!("{} is gone: {reason}", change.name),
+///             _ => {}
+///         }
 ///     }
 /// }
-/// # }
 /// ```
 #[derive(Debug)]
 #[must_use = "dropping it ends the watch"]

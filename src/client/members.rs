@@ -27,15 +27,16 @@ use crate::{
 /// the client is shut down. A clone is another watcher that has seen nothing yet.
 ///
 /// ```no_run
-/// # use xdskit::{Client, Names, Resource};
-/// # async fn example<Cluster: Resource>(client: Client) {
-/// let mut clusters = client.watch_all::<Cluster>(Names::All);
-/// while let Some(members) = clusters.next().await {
-///     for (name, seen) in members.iter() {
-///         println!("{name}: {seen:?}");
+/// use xdskit::{Client, Names, resource::Cluster};
+///
+/// async fn print_all(client: &Client) {
+///     let mut clusters = client.watch_all::<Cluster>(Names::All);
+///     while let Some(members) = clusters.next().await {
+///         for (name, seen) in members.iter() {
+///             println!("{name}: {seen:?}");
+///         }
 ///     }
 /// }
-/// # }
 /// ```
 #[derive(Debug)]
 #[must_use = "dropping a watch ends it"]

@@ -66,16 +66,17 @@ use crate::{
 /// or by [`shutdown`](Self::shutdown).
 ///
 /// ```no_run
-/// use xdskit::{Client, Observed, config::Bootstrap};
+/// use xdskit::{Client, config::Bootstrap, resource::Cluster};
 ///
-/// # async fn example<Cluster: xdskit::Resource>() -> Result<(), Box<dyn std::error::Error>> {
-/// let client = Client::builder(Bootstrap::from_env()?).build()?;
-/// let mut shop = client.watch::<Cluster>("shop");
-/// while let Some(seen) = shop.next().await {
-///     println!("{seen:?}");
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let client = Client::builder(Bootstrap::from_env()?).build()?;
+///     let mut shop = client.watch::<Cluster>("shop");
+///     while let Some(seen) = shop.next().await {
+///         println!("{seen:?}");
+///     }
+///     Ok(())
 /// }
-/// # Ok(())
-/// # }
 /// ```
 #[derive(Clone)]
 pub struct Client {
@@ -111,11 +112,12 @@ impl Client {
     /// Watches many resources of a type at once, all of them or the members of a collection; the items carry their names.
     ///
     /// ```no_run
-    /// # use xdskit::{Client, Names, resource::Cluster};
-    /// # fn example(client: Client) {
-    /// let all = client.watch_all::<Cluster>(Names::All);
-    /// let shop = client.watch_all::<Cluster>("xdstp://mesh.example/envoy.config.cluster.v3.Cluster/shop/*");
-    /// # }
+    /// use xdskit::{Client, Names, resource::Cluster};
+    ///
+    /// fn watch(client: &Client) {
+    ///     let all = client.watch_all::<Cluster>(Names::All);
+    ///     let shop = client.watch_all::<Cluster>("xdstp://mesh.example/envoy.config.cluster.v3.Cluster/shop/*");
+    /// }
     /// ```
     pub fn watch_all<T: Resource>(&self, names: impl Into<Names>) -> WatchAll<T> {
         WatchAll::new(self.registry_of::<T>().resources(names.into().into()), self.share.clone())
@@ -130,12 +132,13 @@ impl Client {
     /// routes, where the server has such.
     ///
     /// ```no_run
-    /// # use xdskit::{Client, Target, WatchError};
-    /// # async fn example(client: Client) -> Result<(), WatchError> {
-    /// let shop = client.resolve("xds:///shop").ready().await?;
-    /// let same = client.resolve(Target::new("xds:///shop").with_authority("shop.example.com"));
-    /// # Ok(())
-    /// # }
+    /// use xdskit::{Client, Target, WatchError};
+    ///
+    /// async fn resolve(client: &Client) -> Result<(), WatchError> {
+    ///     let shop = client.resolve("xds:///shop").ready().await?;
+    ///     let same = client.resolve(Target::new("xds:///shop").with_authority("shop.example.com"));
+    ///     Ok(())
+    /// }
     /// ```
     pub fn resolve(&self, target: impl Into<Target>) -> Resolution {
         Resolution::new(self.registry.resolution(target.into()), self.share.clone())
@@ -149,11 +152,11 @@ impl Client {
     /// the task ends, and with it the watch.
     ///
     /// ```no_run
-    /// # use xdskit::{Client, Resource};
-    /// # fn example<Cluster: Resource>(client: Client) {
-    /// let guard = client.on_change::<Cluster, _>("shop", |seen| println!("{seen:?}"));
-    /// # drop(guard);
-    /// # }
+    /// use xdskit::{Client, client::ChangeGuard, resource::Cluster};
+    ///
+    /// fn print_changes(client: &Client) -> ChangeGuard {
+    ///     client.on_change::<Cluster, _>("shop", |seen| println!("{seen:?}"))
+    /// }
     /// ```
     pub fn on_change<T, F>(&self, name: impl WatchName, callback: F) -> ChangeGuard
     where
@@ -167,14 +170,14 @@ impl Client {
     /// until the guard is dropped. What [`on_change`](Self::on_change) says of the calls goes for these, too.
     ///
     /// ```no_run
-    /// # use xdskit::{Client, Names, Resource};
-    /// # fn example<Cluster: Resource>(client: Client) {
-    /// let guard = client.on_change_all::<Cluster, _>(Names::All, |members| match members.absence() {
-    ///     Some(reason) => println!("no clusters: {reason}"),
-    ///     None => println!("{} clusters", members.len()),
-    /// });
-    /// # drop(guard);
-    /// # }
+    /// use xdskit::{Client, Names, client::ChangeGuard, resource::Cluster};
+    ///
+    /// fn count(client: &Client) -> ChangeGuard {
+    ///     client.on_change_all::<Cluster, _>(Names::All, |members| match members.absence() {
+    ///         Some(reason) => println!("no clusters: {reason}"),
+    ///         None => println!("{} clusters", members.len()),
+    ///     })
+    /// }
     /// ```
     pub fn on_change_all<T, F>(&self, names: impl Into<Names>, callback: F) -> ChangeGuard
     where

@@ -404,7 +404,7 @@ impl<V: Viewed> View<V> {
         WatchError::new(Code::Cancelled, Blame::Local, self.subject(), "the client was shut down")
     }
 
-    fn subject(&self) -> Subject {
+    pub(super) fn subject(&self) -> Subject {
         let (type_url, name) = match &self.about {
             About::Resources(type_url, names) => (*type_url, names.text()),
             About::Target(target) => (Listener::TYPE_URL, target.as_str().into()),

@@ -12,6 +12,8 @@ use super::{
     registry::{Command, View, Viewed},
     watcher::Watcher,
 };
+#[cfg(feature = "tower")]
+use crate::error::Subject;
 use crate::{
     error::WatchError,
     resolve::{Resolved, Snapshot},
@@ -34,21 +36,22 @@ use crate::{
 /// news that changes nothing of what serves is one of [`Snapshot::warnings`].
 ///
 /// ```no_run
-/// # use xdskit::{Client, RouteQuery};
-/// # async fn example(client: Client) {
-/// let mut shop = client.resolve("xds:///shop");
-/// while let Some(seen) = shop.next().await {
-///     match seen {
-///         Ok(snapshot) => {
-///             let Some(route) = snapshot.route(&RouteQuery::new("/cart/add")) else { continue };
-///             for (weight, cluster) in route.splits() {
-///                 println!("{weight} of them to {}: {:?}", cluster.name(), cluster.first_usable_priority());
+/// use xdskit::{Client, RouteQuery};
+///
+/// async fn print_clusters(client: &Client) {
+///     let mut shop = client.resolve("xds:///shop");
+///     while let Some(seen) = shop.next().await {
+///         match seen {
+///             Ok(snapshot) => {
+///                 let Some(route) = snapshot.route(&RouteQuery::new("/cart/add")) else { continue };
+///                 for (weight, cluster) in route.splits() {
+///                     println!("{weight} of them to {}: {:?}", cluster.name(), cluster.first_usable_priority());
+///                 }
 ///             }
+///             Err(why) => println!("nothing to send to: {why}"),
 ///         }
-///         Err(why) => println!("nothing to send to: {why}"),
 ///     }
 /// }
-/// # }
 /// ```
 #[derive(Debug)]
 #[must_use = "dropping a resolution ends it"]
@@ -78,11 +81,13 @@ impl Resolution {
     /// counts as seen: [`next`](Self::next) waits for the one after it.
     ///
     /// ```no_run
-    /// # use xdskit::{Client, WatchError};
-    /// # async fn example(client: Client) -> Result<(), WatchError> {
-    /// let snapshot = client.resolve("xds:///shop").ready().await?;
-    /// # Ok(())
-    /// # }
+    /// use std::sync::Arc;
+    ///
+    /// use xdskit::{Client, Snapshot, WatchError};
+    ///
+    /// async fn shop(client: &Client) -> Result<Arc<Snapshot>, WatchError> {
+    ///     client.resolve("xds:///shop").ready().await
+    /// }
     /// ```
     ///
     /// # Errors
@@ -102,11 +107,12 @@ impl Resolution {
     /// client is shut down. The states it looked at count as seen.
     ///
     /// ```no_run
-    /// # use xdskit::Client;
-    /// # async fn example(client: Client) {
-    /// // Through outages and missing listeners, until there is something.
-    /// let snapshot = client.resolve("xds:///shop").wait_for(Result::is_ok).await;
-    /// # }
+    /// use xdskit::Client;
+    ///
+    /// async fn wait_for_shop(client: &Client) {
+    ///     // Through outages and missing listeners, until there is something.
+    ///     let snapshot = client.resolve("xds:///shop").wait_for(Result::is_ok).await;
+    /// }
     /// ```
     ///
     /// # Cancel safety
@@ -126,6 +132,18 @@ impl Resolution {
     /// driver. The snapshots wait for no cluster that is held and not routed to.
     pub fn hold_cluster(&self, name: impl AsRef<str>) -> ClusterHold {
         ClusterHold::new(self.watcher.shared_view(), name.as_ref())
+    }
+
+    /// What an error of the target is about.
+    #[cfg(feature = "tower")]
+    pub(crate) fn subject(&self) -> Subject {
+        self.watcher.view().subject()
+    }
+
+    /// Why nothing more comes.
+    #[cfg(feature = "tower")]
+    pub(crate) fn shut_down(&self) -> WatchError {
+        self.watcher.view().shut_down()
     }
 
     /// Asks for the hosts of all `LOGICAL_DNS` clusters to be looked up again (A74-7), as after failed connections. It is no

@@ -138,9 +138,11 @@ impl Client {
     /// It takes a walk of the cache, and holds up nothing else for long; but it is not for use in a loop.
     ///
     /// ```no_run
-    /// # async fn example(client: xdskit::Client) {
-    /// println!("{}", client.status().await);
-    /// # }
+    /// use xdskit::Client;
+    ///
+    /// async fn print_status(client: &Client) {
+    ///     println!("{}", client.status().await);
+    /// }
     /// ```
     pub async fn status(&self) -> ClientStatus {
         self.registry.status().await

@@ -275,6 +275,8 @@ fn text(seen: &Observed<Text>) -> Option<&'static str> {
 }
 
 mod costs;
+#[cfg(feature = "tower")]
+mod discover;
 mod durations;
 mod life;
 mod resolution;

@@ -27,18 +27,19 @@ use crate::{
 /// watcher skips what came between, never what came last, and holds up nobody. It ends when the client is shut down.
 ///
 /// ```no_run
-/// # use xdskit::{Client, Observed, Resource};
-/// # async fn example<Cluster: Resource>(client: Client) {
-/// let mut shop = client.watch::<Cluster>("shop");
-/// while let Some(seen) = shop.next().await {
-///     match &*seen {
-///         Observed::Present { resource, warning: None, .. } => println!("use {resource:?}"),
-///         Observed::Present { resource, warning: Some(why), .. } => println!("keep {resource:?}: {why}"),
-///         Observed::Absent { reason, .. } => println!("stop using it: {reason}"),
-///         _ => {}
+/// use xdskit::{Client, Observed, resource::Cluster};
+///
+/// async fn watch(client: &Client) {
+///     let mut shop = client.watch::<Cluster>("shop");
+///     while let Some(seen) = shop.next().await {
+///         match &*seen {
+///             Observed::Present { resource, warning: None, .. } => println!("use {resource:?}"),
+///             Observed::Present { resource, warning: Some(why), .. } => println!("keep {resource:?}: {why}"),
+///             Observed::Absent { reason, .. } => println!("stop using it: {reason}"),
+///             _ => {}
+///         }
 ///     }
 /// }
-/// # }
 /// ```
 #[derive(Debug)]
 #[must_use = "dropping a watch ends it"]
@@ -68,12 +69,13 @@ impl<T: Resource> Watch<T> {
     /// known. The state counts as seen: [`next`](Self::next) waits for the one after it.
     ///
     /// ```no_run
-    /// # use std::sync::Arc;
-    /// # use xdskit::{Client, Resource, WatchError};
-    /// # async fn example<Cluster: Resource>(client: Client) -> Result<(), WatchError> {
-    /// let shop: Arc<Cluster> = client.watch("shop").ready().await?;
-    /// # Ok(())
-    /// # }
+    /// use std::sync::Arc;
+    ///
+    /// use xdskit::{Client, WatchError, resource::Cluster};
+    ///
+    /// async fn shop(client: &Client) -> Result<Arc<Cluster>, WatchError> {
+    ///     client.watch::<Cluster>("shop").ready().await
+    /// }
     /// ```
     ///
     /// # Errors
@@ -94,11 +96,12 @@ impl<T: Resource> Watch<T> {
     /// client is shut down. The states it looked at count as seen.
     ///
     /// ```no_run
-    /// # use xdskit::{Client, Observed, Resource};
-    /// # async fn example<Cluster: Resource>(client: Client) {
-    /// // Through outages and rejections, until there is one.
-    /// let shop = client.watch::<Cluster>("shop").wait_for(Observed::is_present).await;
-    /// # }
+    /// use xdskit::{Client, Observed, resource::Cluster};
+    ///
+    /// async fn wait_for_shop(client: &Client) {
+    ///     // Through outages and rejections, until there is one.
+    ///     let shop = client.watch::<Cluster>("shop").wait_for(Observed::is_present).await;
+    /// }
     /// ```
     ///
     /// # Cancel safety

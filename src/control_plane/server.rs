@@ -30,23 +30,25 @@ use crate::escape::Escaped;
 /// It is a handle: clones are the same control plane. It does nothing until it [serves](Self::serve).
 ///
 /// ```
-/// use xdskit::control_plane::{ControlPlane, type_url};
-/// use xdskit::pb::envoy::config::cluster::v3::Cluster;
+/// use xdskit::{
+///     control_plane::{ControlPlane, type_url},
+///     pb::envoy::config::cluster::v3::Cluster,
+/// };
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> std::io::Result<()> {
-/// let control_plane = ControlPlane::builder().version_prefix("2026-11-").build();
-/// control_plane.update(|tx| {
-///     tx.set(Cluster { name: "shop".into(), ..Cluster::default() });
-/// });
-/// let server = control_plane.serve("127.0.0.1:0").await?;
-/// println!("clients may connect to {}", server.addr());
-/// control_plane.update(|tx| {
-///     tx.remove(type_url::CLUSTER, "shop"); // Clients that are connected are told at once.
-/// });
-/// server.shutdown().await;
-/// # Ok(())
-/// # }
+/// #[tokio::main]
+/// async fn main() -> std::io::Result<()> {
+///     let control_plane = ControlPlane::builder().version_prefix("2026-11-").build();
+///     control_plane.update(|tx| {
+///         tx.set(Cluster { name: "shop".into(), ..Cluster::default() });
+///     });
+///     let server = control_plane.serve("127.0.0.1:0").await?;
+///     println!("clients may connect to {}", server.addr());
+///     control_plane.update(|tx| {
+///         tx.remove(type_url::CLUSTER, "shop"); // Clients that are connected are told at once.
+///     });
+///     server.shutdown().await;
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug, Clone)]
 pub struct ControlPlane {
@@ -84,9 +86,11 @@ impl ControlPlane {
     /// The same as routes for a [`tonic::transport::Server`]: what no other service of it answers comes here.
     ///
     /// ```
-    /// # use xdskit::control_plane::ControlPlane;
-    /// # let control_plane = ControlPlane::new();
-    /// let router = tonic::transport::Server::builder().add_routes(control_plane.routes());
+    /// use tonic::transport::Server;
+    /// use xdskit::control_plane::ControlPlane;
+    ///
+    /// let control_plane = ControlPlane::new();
+    /// let router = Server::builder().add_routes(control_plane.routes());
     /// ```
     pub fn routes(&self) -> Routes {
         let mut routes = Routes::default();
@@ -127,25 +131,34 @@ impl ControlPlane {
     /// Follows what all clients together want, for a server that gets resources as they are asked for; see
     /// [`Builder::on_demand`].
     ///
-    /// ```
-    /// # use xdskit::control_plane::{AnyResource, ControlPlane};
-    /// # async fn look_up(_: &str) -> Option<Vec<u8>> { None }
-    /// # async fn example() {
-    /// let control_plane = ControlPlane::builder().on_demand(true).build();
-    /// let mut changes = control_plane.wanted_changes();
-    /// while let Some(change) = changes.next().await {
-    ///     let (type_url, name) = (&*change.type_url, &*change.name);
-    ///     let found = if change.wanted { look_up(name).await } else { None };
-    ///     control_plane.update(|tx| {
-    ///         match found {
-    ///             Some(bytes) => tx.set(AnyResource::new(type_url, name, bytes)),
-    ///             None if change.wanted => tx.set_absent(type_url, name),
-    ///             None if control_plane.wanted().streams(type_url, name) == 0 => tx.remove(type_url, name),
-    ///             None => tx, // Somebody wants it again, which is told next.
-    ///         };
-    ///     });
+    /// ```no_run
+    /// use xdskit::control_plane::{AnyResource, ControlPlane};
+    ///
+    /// #[tokio::main]
+    /// async fn main() -> std::io::Result<()> {
+    ///     let control_plane = ControlPlane::builder().on_demand(true).build();
+    ///     let server = control_plane.serve("127.0.0.1:18000").await?;
+    ///     println!("clients may connect to {}", server.addr());
+    ///     let mut changes = control_plane.wanted_changes();
+    ///     while let Some(change) = changes.next().await {
+    ///         let (type_url, name) = (&*change.type_url, &*change.name);
+    ///         let found = if change.wanted { look_up(name).await } else { None };
+    ///         control_plane.update(|tx| {
+    ///             match found {
+    ///                 Some(bytes) => tx.set(AnyResource::new(type_url, name, bytes)),
+    ///                 None if change.wanted => tx.set_absent(type_url, name),
+    ///                 None if control_plane.wanted().streams(type_url, name) == 0 => tx.remove(type_url, name),
+    ///                 None => tx, // Somebody wants it again, which is told next.
+    ///             };
+    ///         });
+    ///     }
+    ///     Ok(())
     /// }
-    /// # }
+    ///
+    /// /// The resource's message, from wherever it is kept.
+    /// async fn look_up(name: &str) -> Option<Vec<u8>> {
+    ///     std::fs::read(format!("/var/lib/mesh/{name}")).ok()
+    /// }
     /// ```
     pub fn wanted_changes(&self) -> WantedChanges {
         WantedChanges::new(self.hub.follow_wanted())

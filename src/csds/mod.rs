@@ -5,17 +5,18 @@
 //! [sensitive](crate::Resource::SENSITIVE) resource.
 //!
 //! ```no_run
+//! use tonic::transport::Server;
 //! use xdskit::{Client, config::Bootstrap, csds::ClientStatusService};
 //!
-//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = Client::builder(Bootstrap::from_env()?).scope("xds:///shop").build()?;
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let client = Client::builder(Bootstrap::from_env()?).scope("xds:///shop").build()?;
 //!
-//! let status = ClientStatusService::new();
-//! status.add(&client);
-//! let admin = tonic::transport::Server::builder().add_service(status).serve("127.0.0.1:18001".parse()?);
-//! # admin.await?;
-//! # Ok(())
-//! # }
+//!     let status = ClientStatusService::new();
+//!     status.add(&client);
+//!     Server::builder().add_service(status).serve("127.0.0.1:18001".parse()?).await?;
+//!     Ok(())
+//! }
 //! ```
 
 mod message;

@@ -1,7 +1,7 @@
 //! The endpoints of a cluster as changes of a set of services, which is what tower's load balancers work on.
 //!
 //! ```no_run
-//! use tonic::transport::{Channel, Endpoint};
+//! use tonic::{body::Body, client::Grpc, codegen::http::Request, transport::Endpoint};
 //! use tower::{
 //!     balance::p2c::Balance,
 //!     buffer::Buffer,
@@ -9,20 +9,17 @@
 //! };
 //! use xdskit::{Client, discover::discover};
 //!
-//! # async fn example(client: Client) -> Result<(), Box<dyn std::error::Error>> {
-//! let shop = client.resolve("xds:///shop");
-//! let carts = discover(shop, "cart", |endpoint| {
-//!     // It connects with the first call, and again whenever it has to.
-//!     let address = format!("http://{}", endpoint.address());
-//!     let channel = Endpoint::from_shared(address).expect("an address is a valid URI").connect_lazy();
-//!     PendingRequests::new(channel, CompleteOnResponse::default())
-//! });
-//! let (carts, worker) = Buffer::pair(Balance::new(carts), 1024);
-//! tokio::spawn(worker);
-//! let client = tonic::client::Grpc::new(carts); // or the client that was generated for a service
-//! # let _: tonic::client::Grpc<Buffer<http::Request<tonic::body::Body>, _>> = client;
-//! # Ok(())
-//! # }
+//! fn carts(client: &Client) {
+//!     let endpoints = discover(client.resolve("xds:///shop"), "cart", |endpoint| {
+//!         // It connects with the first call, and again whenever it has to.
+//!         let address = format!("http://{}", endpoint.address());
+//!         let channel = Endpoint::from_shared(address).expect("an address is a valid URI").connect_lazy();
+//!         PendingRequests::new(channel, CompleteOnResponse::default())
+//!     });
+//!     let (carts, worker) = Buffer::<Request<Body>, _>::pair(Balance::new(endpoints), 1024);
+//!     tokio::spawn(worker);
+//!     let client = Grpc::new(carts); // or the client that was generated for a service
+//! }
 //! ```
 //!
 //! A balancer drops a service that says by itself that it has failed, so give it services that recover, such as tonic's
@@ -30,25 +27,48 @@
 //!
 //! An endpoint that is drained is removed, and calls that its service has taken already end there. So leave some time
 //! between saying that a backend is draining and shutting it down; the example `balance` shows it.
+//!
+//! # When there is no endpoint
+//!
+//! A balancer without services keeps its calls waiting. So that a mistyped target or cluster, a target without a listener, a
+//! cluster without usable endpoints or a server that cannot be reached does not keep them waiting for ever, [`Discover`]
+//! yields the reason as an error when there has been no endpoint for [some time](Discover::fail_after), 20 s by default, and
+//! again each time that has passed. Errors are no end: endpoints that come later are inserted. As long as there are
+//! endpoints there are no errors, however long a server is away.
+//!
+//! - A [`Balance`] returns the error from `poll_ready` and can be polled again, so the call that waits fails, and a later one
+//!   succeeds if there are endpoints then.
+//! - A [`Buffer`] around it closes: the calls that wait in it fail with the error, and so does every later one, since tower
+//!   takes a service that has failed for lost. An application can end then, or build the buffer anew with another
+//!   [`discover`]. Where calls had rather wait, with a timeout of their own, use `fail_after(Duration::MAX)`.
+//!
+//! The time is there since tower's errors are final in this way: a listener or cluster that is replaced, or endpoints that are
+//! unhealthy for a moment, must not close a buffer.
+//!
+//! [`Balance`]: https://docs.rs/tower/0.5/tower/balance/p2c/struct.Balance.html
+//! [`Buffer`]: https://docs.rs/tower/0.5/tower/buffer/struct.Buffer.html
 
+mod deadline;
 mod usable;
 
 use std::{
     collections::VecDeque,
-    convert::Infallible,
     fmt,
     net::SocketAddr,
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use futures_core::Stream;
 use tower::discover::Change;
 
-use self::usable::Usable;
+use self::{deadline::Deadline, usable::Usable};
 use crate::{
     client::{ClusterHold, Resolution},
-    resource::Endpoint,
+    error::{Blame, Code, Subject, WatchError},
+    resolve::Resolved,
+    resource::{Cluster, ClusterLoadAssignment, Endpoint, Resource},
 };
 
 /// Turns what a target resolves to into changes of the services of one cluster, each made of an endpoint.
@@ -58,6 +78,7 @@ use crate::{
 /// [held](Resolution::hold_cluster), so it may be one that no route leads to.
 ///
 /// ```
+/// use tower::discover::Change;
 /// use xdskit::{
 ///     Client,
 ///     config::Bootstrap,
@@ -65,30 +86,40 @@ use crate::{
 ///     testing::{ControlPlane, resources},
 /// };
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-/// let server = ControlPlane::start().await;
-/// server.update(|tx| {
-///     let to_cart = resources::route::prefix("/").cluster("cart");
-///     tx.set(resources::listener("shop"));
-///     tx.set(resources::route_config("shop").virtual_host(["*"], [to_cart]));
-///     tx.set(resources::cluster("cart"));
-///     tx.set(resources::endpoints("cart").locality("eu", "a", ["10.0.0.1:80"]));
-/// });
-/// let client = Client::builder(Bootstrap::from_json(&server.bootstrap_json())?).build()?;
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let server = ControlPlane::start().await;
+///     server.update(|tx| {
+///         let to_cart = resources::route::prefix("/").cluster("cart");
+///         tx.set(resources::listener("shop"));
+///         tx.set(resources::route_config("shop").virtual_host(["*"], [to_cart]));
+///         tx.set(resources::cluster("cart"));
+///         tx.set(resources::endpoints("cart").locality("eu", "a", ["10.0.0.1:80"]));
+///     });
+///     let client = Client::builder(Bootstrap::from_json(&server.bootstrap_json())?).build()?;
 ///
-/// let mut carts = discover(client.resolve("xds:///shop"), "cart", |endpoint| endpoint.weight);
-/// let Some(tower::discover::Change::Insert(address, weight)) = carts.next().await else { panic!() };
-/// assert_eq!((address.to_string().as_str(), weight.get()), ("10.0.0.1:80", 1));
-/// # Ok(())
-/// # }
+///     let mut carts = discover(client.resolve("xds:///shop"), "cart", |endpoint| endpoint.weight);
+///     match carts.next().await.expect("the client is not shut down")? {
+///         Change::Insert(address, weight) => println!("insert {address}, weight {weight}"),
+///         Change::Remove(address) => println!("remove {address}"),
+///     }
+///     Ok(())
+/// }
 /// ```
 pub fn discover<S, F>(resolution: Resolution, cluster: impl AsRef<str>, make: F) -> Discover<S, F>
 where
     F: FnMut(&Endpoint) -> S,
 {
     let hold = resolution.hold_cluster(cluster);
-    Discover { resolution, hold, make, usable: Usable::default(), changes: VecDeque::new() }
+    Discover {
+        resolution,
+        hold,
+        make,
+        usable: Usable::default(),
+        changes: VecDeque::new(),
+        deadline: Deadline::new(),
+        has_ended: false,
+    }
 }
 
 /// The usable endpoints of a cluster, as a stream of changes; made by [`discover`].
@@ -98,11 +129,13 @@ where
 /// - A balancer never runs empty in between: what is new is inserted before what is gone is removed.
 /// - An endpoint that stays but is told to be another (its hostname, metadata or additional addresses) is inserted again,
 ///   which replaces the service. News of its health or weight alone do not touch it.
-/// - Errors never end the stream. While something cannot be reached ([`WatchError::is_transient`]) the services stay as they
-///   are; a target, cluster or list of endpoints that is gone, or has never been good, takes all services away.
-/// - It ends when the client is shut down. The services stay as they are.
+/// - While something cannot be reached ([`WatchError::is_transient`]) the services stay as they are; a target, cluster or list
+///   of endpoints that is gone takes all services away.
+/// - When there has been no service for [some time](Self::fail_after), the reason comes as an error. Errors never end the
+///   stream: [the module](self#when-there-is-no-endpoint) says what tower makes of them.
+/// - It ends when the client is shut down. The services stay as they are; if there is none, an error (`CANCELLED`) comes first.
 ///
-/// [`WatchError::is_transient`]: crate::WatchError::is_transient
+/// It has to be polled within a tokio runtime.
 #[must_use = "streams do nothing unless polled"]
 pub struct Discover<S, F> {
     resolution: Resolution,
@@ -110,6 +143,8 @@ pub struct Discover<S, F> {
     make: F,
     usable: Usable,
     changes: VecDeque<Change<SocketAddr, S>>,
+    deadline: Deadline,
+    has_ended: bool,
 }
 
 impl<S, F> Discover<S, F>
@@ -121,30 +156,84 @@ where
         self.hold.name()
     }
 
+    /// Sets how long there may be no service before that is an error, and how long it is from one such error to the next: 20 s
+    /// by default. It is at least a millisecond; [`Duration::MAX`] is for never.
+    ///
+    /// A shorter time than the client's [`resource_timeout`](crate::client::ClientBuilder::resource_timeout) also fails calls
+    /// while a server has not yet answered.
+    pub fn fail_after(mut self, limit: Duration) -> Self {
+        self.deadline.set_limit(limit);
+        self
+    }
+
     /// Waits for the next change; `None` when the client is shut down.
+    ///
+    /// # Errors
+    /// Why there has been no service for [some time](Self::fail_after):
+    ///
+    /// - the error of the target, such as `NOT_FOUND` for one without a listener, or that of the cluster or of its endpoints;
+    /// - `UNAVAILABLE` for a cluster without usable endpoints;
+    /// - `DEADLINE_EXCEEDED` as long as nothing is known of them.
     ///
     /// # Cancel safety
     /// No change is lost if the future is dropped.
-    pub async fn next(&mut self) -> Option<Change<SocketAddr, S>> {
+    pub async fn next(&mut self) -> Option<Result<Change<SocketAddr, S>, WatchError>> {
         std::future::poll_fn(|cx| self.poll_change(cx)).await
     }
 
-    fn poll_change(&mut self, cx: &mut Context<'_>) -> Poll<Option<Change<SocketAddr, S>>> {
+    fn poll_change(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Change<SocketAddr, S>, WatchError>>> {
         loop {
             if let Some(change) = self.changes.pop_front() {
-                return Poll::Ready(Some(change));
+                return Poll::Ready(Some(Ok(change)));
             }
-            let Some(seen) = ready!(Pin::new(&mut self.resolution).poll_next(cx)) else {
-                return Poll::Ready(None);
-            };
-            let changes = self.usable.update(&seen, self.hold.name());
-            let inserted = changes
-                .inserted
-                .iter()
-                .map(|endpoint| Change::Insert(endpoint.address(), (self.make)(endpoint)));
-            self.changes.extend(inserted);
-            self.changes.extend(changes.removed.into_iter().map(Change::Remove));
+            match Pin::new(&mut self.resolution).poll_next(cx) {
+                Poll::Ready(Some(seen)) => self.update(&seen),
+                Poll::Ready(None) => {
+                    let error = self.usable.is_empty() && !std::mem::replace(&mut self.has_ended, true);
+                    return Poll::Ready(error.then(|| Err(self.resolution.shut_down())));
+                }
+                Poll::Pending => {
+                    let limit = ready!(self.deadline.poll(cx));
+                    return Poll::Ready(Some(Err(self.why_empty(limit))));
+                }
+            }
         }
+    }
+
+    fn update(&mut self, seen: &Resolved) {
+        let changes = self.usable.update(seen, self.hold.name());
+        let make = &mut self.make;
+        let inserted =
+            changes.inserted.iter().map(|endpoint| Change::Insert(endpoint.address(), make(endpoint)));
+        self.changes.extend(inserted);
+        self.changes.extend(changes.removed.into_iter().map(Change::Remove));
+        self.deadline.observe(self.usable.is_empty());
+    }
+
+    /// Why there is no endpoint.
+    fn why_empty(&self, waited: Duration) -> WatchError {
+        let target = self.resolution.subject();
+        let about = |type_url| Subject { type_url, name: self.hold.name().into(), ..target.clone() };
+        let unknown = |about| {
+            let reason = format!("nothing is known of it after {waited:?}");
+            WatchError::new(Code::DeadlineExceeded, Blame::Network, about, reason)
+        };
+        let snapshot = match self.resolution.latest() {
+            None => return unknown(target),
+            Some(Err(error)) => return error,
+            Some(Ok(snapshot)) => snapshot,
+        };
+        let Some(cluster) = snapshot.cluster(self.hold.name()) else {
+            return unknown(about(Cluster::TYPE_URL));
+        };
+        let problem = usable::problems(cluster).next().cloned();
+        problem.unwrap_or_else(|| {
+            let about = about(ClusterLoadAssignment::TYPE_URL);
+            WatchError::new(Code::Unavailable, Blame::Peer, about, "there is no usable endpoint")
+        })
     }
 }
 
@@ -152,10 +241,10 @@ impl<S, F> Stream for Discover<S, F>
 where
     F: FnMut(&Endpoint) -> S,
 {
-    type Item = Result<Change<SocketAddr, S>, Infallible>;
+    type Item = Result<Change<SocketAddr, S>, WatchError>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        self.poll_change(cx).map(|change| change.map(Ok))
+        self.poll_change(cx)
     }
 }
 

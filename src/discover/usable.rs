@@ -32,6 +32,11 @@ struct Identity {
 }
 
 impl Usable {
+    /// Whether there is no endpoint to send requests to.
+    pub(super) fn is_empty(&self) -> bool {
+        self.endpoints.is_empty()
+    }
+
     /// Takes over what is to be used of a cluster now, and says what is different.
     pub(super) fn update<'a>(&mut self, seen: &'a Resolved, cluster: &str) -> Changes<'a> {
         let priority = match seen {
@@ -87,8 +92,12 @@ impl Identity {
 
 /// Whether a cluster without usable endpoints has none for a reason that may pass, its own or that of a leaf.
 fn may_pass(cluster: ClusterView<'_>) -> bool {
-    let own = cluster.problem().into_iter();
-    own.chain(cluster.leaves().filter_map(ClusterView::problem)).any(WatchError::is_transient)
+    problems(cluster).any(WatchError::is_transient)
+}
+
+/// Why nothing can be sent to a cluster: its own reason, and those of its leaves.
+pub(super) fn problems(cluster: ClusterView<'_>) -> impl Iterator<Item = &WatchError> {
+    cluster.problem().into_iter().chain(cluster.leaves().filter_map(ClusterView::problem))
 }
 
 #[cfg(test)]

@@ -18,13 +18,13 @@
 //! is recorded of a client that has ended. Clients of the same scope are added up.
 //!
 //! ```no_run
+//! use opentelemetry::global;
 //! use xdskit::{Client, config::Bootstrap, metrics::Metrics};
 //!
-//! # fn example() -> Result<(), Box<dyn std::error::Error>> {
-//! let metrics = Metrics::new(&opentelemetry::global::meter("xdskit")); // once, for all clients
-//! let client = Client::builder(Bootstrap::from_env()?).scope("xds:///shop").metrics(&metrics).build()?;
-//! # Ok(())
-//! # }
+//! fn client() -> Result<Client, Box<dyn std::error::Error>> {
+//!     let metrics = Metrics::new(&global::meter("xdskit")); // once, for all clients
+//!     Ok(Client::builder(Bootstrap::from_env()?).scope("xds:///shop").metrics(&metrics).build()?)
+//! }
 //! ```
 
 mod gauges;

@@ -35,7 +35,6 @@ use super::{Context, Invalid};
 /// }
 ///
 /// let registry = Registry::new().with_lb_policy::<Nearest>();
-/// # let _ = registry;
 /// ```
 pub trait Extension: fmt::Debug + PartialEq + Serialize + Send + Sync + Sized + 'static {
     /// The full name of the message, which is what follows the last slash of its type URL; for plugins of the bootstrap the

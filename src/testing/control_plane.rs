@@ -27,25 +27,23 @@ use crate::control_plane::{
 /// ```
 /// use xdskit::{
 ///     control_plane::type_url::CLUSTER,
-///     testing::{ControlPlane, resources::cluster},
+///     testing::{ControlPlane, NotSeen, resources::cluster},
 /// };
 ///
-/// # #[tokio::main(flavor = "current_thread")]
-/// # async fn main() {
-/// let control_plane = ControlPlane::start().await;
-/// control_plane.set(cluster("shop").eds());
-/// println!("give this to the client: {}", control_plane.bootstrap_json());
-/// # async fn with_a_client(control_plane: ControlPlane) -> Result<(), xdskit::testing::NotSeen> {
-/// // Once the application watches the cluster:
-/// let ack = control_plane.expect_ack(CLUSTER).await?;
-/// assert_eq!(ack.names, ["shop"]);
+/// async fn an_application_rejects_a_cluster_without_a_type() -> Result<(), NotSeen> {
+///     let control_plane = ControlPlane::start().await;
+///     control_plane.set(cluster("shop").eds());
+///     println!("give this to the client: {}", control_plane.bootstrap_json());
 ///
-/// control_plane.set(cluster("shop").edit(|cluster| cluster.cluster_discovery_type = None));
-/// let nack = control_plane.expect_nack(CLUSTER).await?;
-/// assert!(nack.message.contains("shop"));
-/// # Ok(())
-/// # }
-/// # }
+///     // Once the application watches the cluster:
+///     let ack = control_plane.expect_ack(CLUSTER).await?;
+///     assert_eq!(ack.names, ["shop"]);
+///
+///     control_plane.set(cluster("shop").edit(|cluster| cluster.cluster_discovery_type = None));
+///     let nack = control_plane.expect_nack(CLUSTER).await?;
+///     assert!(nack.message.contains("shop"));
+///     Ok(())
+/// }
 /// ```
 #[derive(Debug)]
 pub struct ControlPlane {

@@ -11,21 +11,21 @@
 //!     resources::{cluster, endpoints, listener, route, route_config},
 //! };
 //!
-//! # #[tokio::main(flavor = "current_thread")]
-//! # async fn main() {
-//! let control_plane = ControlPlane::start().await;
-//! control_plane.update(|tx| {
-//!     tx.set(listener("shop").rds("routes"));
-//!     tx.set(route_config("routes").virtual_host(["*"], [route::prefix("/").cluster("shop")]));
-//!     tx.set(cluster("shop"));
-//!     tx.set(endpoints("shop").locality("eu", "a", ["10.0.0.1:80"]));
-//! });
-//! let bootstrap = control_plane.bootstrap_json(); // for the application
-//! # assert!(bootstrap.contains(&control_plane.addr().to_string()));
-//! control_plane.set(endpoints("shop").locality("eu", "a", ["10.0.0.1:80"]).draining("10.0.0.1:80"));
-//! control_plane.stop().await; // What does the application do now?
-//! control_plane.restart().await;
-//! # }
+//! #[tokio::main]
+//! async fn main() {
+//!     let control_plane = ControlPlane::start().await;
+//!     control_plane.update(|tx| {
+//!         tx.set(listener("shop").rds("routes"));
+//!         tx.set(route_config("routes").virtual_host(["*"], [route::prefix("/").cluster("shop")]));
+//!         tx.set(cluster("shop"));
+//!         tx.set(endpoints("shop").locality("eu", "a", ["10.0.0.1:80"]));
+//!     });
+//!     let bootstrap = control_plane.bootstrap_json(); // for the application
+//!     assert!(bootstrap.contains(&control_plane.addr().to_string()));
+//!     control_plane.set(endpoints("shop").locality("eu", "a", ["10.0.0.1:80"]).draining("10.0.0.1:80"));
+//!     control_plane.stop().await; // What does the application do now?
+//!     control_plane.restart().await;
+//! }
 //! ```
 //!
 //! Clients of both variants of the protocol are served. Resources may have a time to live

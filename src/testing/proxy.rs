@@ -19,14 +19,16 @@ use super::control_plane::bootstrap_json;
 /// A TCP proxy on loopback that breaks connections when it is told to, at the byte that it is told.
 ///
 /// ```no_run
-/// # async fn example(control_plane: xdskit::testing::ControlPlane) {
-/// let proxy = control_plane.proxy().await;
-/// println!("give this to the client: {}", proxy.bootstrap_json());
-/// // Once the client is connected: break its connection in the middle of the next response.
-/// proxy.cut_after(100);
-/// control_plane.remove("type.googleapis.com/envoy.config.cluster.v3.Cluster", "shop");
-/// proxy.expect_cut().await;
-/// # }
+/// use xdskit::{control_plane::type_url, testing::ControlPlane};
+///
+/// async fn cut(control_plane: &ControlPlane) {
+///     let proxy = control_plane.proxy().await;
+///     println!("give this to the client: {}", proxy.bootstrap_json());
+///     // Once the client is connected: break its connection in the middle of the next response.
+///     proxy.cut_after(100);
+///     control_plane.remove(type_url::CLUSTER, "shop");
+///     proxy.expect_cut().await;
+/// }
 /// ```
 #[derive(Debug)]
 pub struct FaultyProxy {

@@ -18,7 +18,7 @@ use tower::{
     load::{CompleteOnResponse, PendingRequests},
 };
 use xdskit::{
-    Bootstrap, Client,
+    Bootstrap, Client, WatchError,
     client::ClientBuilder,
     control_plane::type_url,
     discover::{Discover, discover},
@@ -139,7 +139,7 @@ async fn all_changes_together_give_what_is_usable() {
         soon(shop.wait_for(is_last)).await.unwrap().unwrap();
         while let Some(change) = carts.next().now_or_never() {
             let was_empty = services.is_empty();
-            match change.unwrap() {
+            match change.unwrap().unwrap() {
                 Change::Insert(address, service) => {
                     assert_eq!(address, service);
                     assert!(services.insert(address, service).is_none(), "inserted twice");
@@ -149,6 +149,30 @@ async fn all_changes_together_give_what_is_usable() {
             assert!(was_empty || expected.is_empty() || !services.is_empty(), "empty in between");
         }
         assert_eq!(services.keys().copied().collect::<BTreeSet<_>>(), expected, "round {round}");
+    }
+}
+
+/// Targets and clusters that lead nowhere fail calls with the reason.
+#[tokio::test]
+async fn a_balancer_without_endpoints_fails_its_calls() {
+    let server = shop(&[A]).await;
+    server.update(|tx| {
+        tx.set(cluster("empty"));
+        tx.set(endpoints("empty"));
+    });
+    let client = builder_of(&server).resource_timeout(Duration::from_millis(50)).build().unwrap();
+    for (target, cluster, reason) in [
+        ("xds:///missing", "cart", "Listener \"missing\""),
+        ("xds:///shop", "missing", "Cluster \"missing\""),
+        ("xds:///shop", "empty", "ClusterLoadAssignment \"empty\": there is no usable endpoint"),
+    ] {
+        let services = discover(client.resolve(target), cluster, |endpoint| {
+            PendingRequests::new(Echo(endpoint.address()), CompleteOnResponse::default())
+        });
+        let mut balance: Balance<_, ()> = Balance::new(services.fail_after(Duration::from_secs(1)));
+        let error = soon(call(&mut balance)).await.unwrap_err();
+        let error = error.source().unwrap().downcast_ref::<WatchError>().unwrap();
+        assert!(error.to_string().contains(reason), "{error}");
     }
 }
 

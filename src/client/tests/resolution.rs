@@ -165,7 +165,7 @@ async fn to_resolve_again_is_asked_of_the_driver() {
 }
 
 impl Commands {
-    fn resolved(&mut self) -> (ViewId, Target, Weak<dyn Publish>) {
+    pub(super) fn resolved(&mut self) -> (ViewId, Target, Weak<dyn Publish>) {
         match self.0.try_recv().unwrap() {
             Command::Resolve { view, target, publish } => (view, target, publish),
             other => panic!("{other:?}"),

@@ -38,7 +38,6 @@ use crate::resource::{Extension, Payload};
 /// }
 ///
 /// let registry = Registry::new().with_http_filter::<RequestId>();
-/// # let _ = registry;
 /// ```
 pub trait HttpFilterExtension: Extension {
     /// Whose requests the filter handles (A39-1).

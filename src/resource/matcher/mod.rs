@@ -4,15 +4,18 @@
 //! allocates, and regular expressions take linear time.
 //!
 //! ```
-//! use xdskit::resource::matcher::{Cidr, DomainPattern, Regex};
+//! use xdskit::resource::{
+//!     Invalid,
+//!     matcher::{Cidr, DomainPattern, Regex},
+//! };
 //!
-//! # fn main() -> Result<(), xdskit::resource::Invalid> {
-//! assert!(Regex::new("/carts/[0-9]+")?.matches("/carts/17"));
-//! assert!(Cidr::new([10, 9, 9, 9].into(), 8).contains([10, 0, 0, 1].into()));
-//! let all = DomainPattern::new("*.example")?;
-//! assert!(DomainPattern::new("shop.example")?.fit("shop.example") > all.fit("shop.example"));
-//! # Ok(())
-//! # }
+//! fn main() -> Result<(), Invalid> {
+//!     assert!(Regex::new("/carts/[0-9]+")?.matches("/carts/17"));
+//!     assert!(Cidr::new([10, 9, 9, 9].into(), 8).contains([10, 0, 0, 1].into()));
+//!     let all = DomainPattern::new("*.example")?;
+//!     assert!(DomainPattern::new("shop.example")?.fit("shop.example") > all.fit("shop.example"));
+//!     Ok(())
+//! }
 //! ```
 
 mod cidr;

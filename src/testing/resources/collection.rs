@@ -14,12 +14,15 @@ use crate::{
 /// A list collection, of nothing yet: a resource that names others, or holds them. Its type is that of its name.
 ///
 /// ```
-/// use xdskit::testing::resources::{cluster, collection};
+/// use xdskit::{
+///     control_plane::AnyResource,
+///     testing::resources::{cluster, collection},
+/// };
 ///
-/// let shop = collection("xdstp://mesh/envoy.config.cluster.v3.ClusterCollection/shop")
+/// let shop: AnyResource = collection("xdstp://mesh/envoy.config.cluster.v3.ClusterCollection/shop")
 ///     .locator("xdstp://mesh/envoy.config.cluster.v3.Cluster/cart")
-///     .inline("pay", "1", cluster("pay"));
-/// # let _: xdskit::control_plane::AnyResource = shop.into();
+///     .inline("pay", "1", cluster("pay"))
+///     .into();
 /// ```
 ///
 /// # Panics

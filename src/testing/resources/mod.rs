@@ -1,9 +1,12 @@
 //! Builders for the resources of a mesh, in the form that gRPC's clients accept.
 //!
 //! ```
-//! use xdskit::testing::resources::{cluster, endpoints, listener, route, route_config};
+//! use xdskit::{
+//!     control_plane::AnyResource,
+//!     testing::resources::{cluster, endpoints, listener, route, route_config},
+//! };
 //!
-//! let mesh = [
+//! let mesh: [AnyResource; 4] = [
 //!     listener("edge").rds("routes").into(),
 //!     route_config("routes")
 //!         .virtual_host(
@@ -17,7 +20,6 @@
 //!     cluster("shop").eds().into(),
 //!     endpoints("shop").locality("eu", "a", ["10.0.0.1:80", "10.0.0.2:80"]).draining("10.0.0.2:80").into(),
 //! ];
-//! # let _: [xdskit::control_plane::AnyResource; 4] = mesh;
 //! ```
 //!
 //! Each builder holds a message of [`crate::pb`]; `edit` changes what it has no method for, and can break it on purpose.

@@ -10,11 +10,13 @@ use crate::pb::envoy::config::route::v3::{
 /// A scope whose requests have this key; it gets its routes from the route configuration of its own name unless told otherwise.
 ///
 /// ```
-/// use xdskit::testing::resources::{listener, scope};
+/// use xdskit::{
+///     control_plane::AnyResource,
+///     testing::resources::{listener, scope},
+/// };
 ///
-/// let listener = listener("shop").srds(["x-region"]);
-/// let eu = scope("eu-routes", ["eu"]);
-/// # let _: [xdskit::control_plane::AnyResource; 2] = [listener.into(), eu.into()];
+/// let resources: [AnyResource; 2] =
+///     [listener("shop").srds(["x-region"]).into(), scope("eu-routes", ["eu"]).into()];
 /// ```
 pub fn scope<K: Into<String>>(name: impl Into<String>, key: impl IntoIterator<Item = K>) -> ScopeBuilder {
     let fragment = |text: K| Fragment { r#type: Some(Type::StringKey(text.into())) };

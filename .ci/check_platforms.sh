@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# The crate and its examples compile without a warning for Windows and macOS, with the default features and with all. What is
+# compiled is not linked and does not run: see docs/PLATFORMS.md. From the project's root:
+#
+#   .ci/check_platforms.sh                         all targets
+#   .ci/check_platforms.sh x86_64-pc-windows-gnu   this one alone
+#
+# Needs rustup, for the targets' standard libraries, and Python 3 with pip, for a C compiler. What is missing is installed: the
+# targets into the toolchain that is in use, the compiler into target/platforms.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+TARGETS=(x86_64-pc-windows-gnu aarch64-apple-darwin)
+
+main() {
+  local targets=("$@") target
+  [ $# -gt 0 ] || targets=("${TARGETS[@]}")
+  tools=$(target_directory)/platforms
+  install_compiler
+  export PATH=$tools/python/bin:$PATH PYTHONPATH=$tools/python CARGO_ZIGBUILD_CACHE_DIR=$tools/cache
+  export RUSTFLAGS=-Dwarnings
+  for target in "${targets[@]}"; do
+    install_target "$target"
+    check "$target" --lib
+    check "$target" --all-features --lib --bins --examples
+  done
+}
+
+# check TARGET ARGUMENTS...
+check() {
+  echo "-- cargo check --target $*"
+  bounded 900 cargo-zigbuild check --locked --quiet --target "$@"
+}
+
+# install_target TARGET
+install_target() {
+  ! standard_library "$1" || return 0
+  command -v rustup >/dev/null || fail "no standard library for $1, and no rustup to install it: install it with your Rust"
+  bounded 300 rustup target add "$1"
+  standard_library "$1" || fail "rustup has installed no standard library for $1"
+}
+
+# standard_library TARGET: whether it is there.
+standard_library() {
+  compgen -G "$(rustc --print target-libdir --target "$1")/libstd-*.rlib" >/dev/null
+}
+
+# Installed anew when another version is wanted.
+install_compiler() {
+  local wanted=.ci/platforms/requirements.txt
+  ! cmp --silent "$wanted" "$tools/requirements.txt" || return 0
+  command -v python3 >/dev/null || fail "python3 is needed, see docs/PLATFORMS.md"
+  rm -rf "$tools"
+  mkdir -p "$tools"
+  bounded 600 python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore \
+    --require-hashes --only-binary :all: --no-deps --target "$tools/python" --requirement "$wanted"
+  cp "$wanted" "$tools/requirements.txt"
+}
+
+target_directory() {
+  cargo metadata --locked --no-deps --format-version 1 | sed -E 's/.*"target_directory":"([^"]*)".*/\1/'
+}
+
+# bounded SECONDS COMMAND...: a command that hangs is a failure.
+bounded() {
+  timeout --kill-after=10 "$@" || fail "exit code $? of: ${*:2}"
+}
+
+fail() {
+  printf '%s\n' "$*" >&2
+  exit 1
+}
+
+main "$@"
