@@ -6,7 +6,8 @@
 #   .ci/check_platforms.sh x86_64-pc-windows-gnu   this one alone
 #
 # Needs rustup, for the targets' standard libraries, and Python 3 with pip, for a C compiler. What is missing is installed: the
-# targets into the toolchain that is in use, the compiler into target/platforms.
+# targets into the toolchain that is in use, the compiler into target/platforms. A target whose standard library cannot be
+# installed is not checked, and the output says so.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -20,7 +21,10 @@ main() {
   export PATH=$tools/python/bin:$PATH PYTHONPATH=$tools/python CARGO_ZIGBUILD_CACHE_DIR=$tools/cache
   export RUSTFLAGS=-Dwarnings
   for target in "${targets[@]}"; do
-    install_target "$target"
+    if ! install_target "$target"; then
+      echo "NOT CHECKED: there is no standard library for $target, and it cannot be installed here" >&2
+      continue
+    fi
     check "$target" --lib
     check "$target" --all-features --lib --bins --examples
   done
@@ -32,12 +36,9 @@ check() {
   bounded 900 cargo-zigbuild check --locked --quiet --target "$@"
 }
 
-# install_target TARGET
+# install_target TARGET: false if that is not possible, as where only package registries can be reached.
 install_target() {
-  ! standard_library "$1" || return 0
-  command -v rustup >/dev/null || fail "no standard library for $1, and no rustup to install it: install it with your Rust"
-  bounded 300 rustup target add "$1"
-  standard_library "$1" || fail "rustup has installed no standard library for $1"
+  standard_library "$1" || { timeout --kill-after=10 300 rustup target add "$1" && standard_library "$1"; }
 }
 
 # standard_library TARGET: whether it is there.
