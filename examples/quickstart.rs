@@ -7,9 +7,6 @@
 //! It plays five acts on loopback, waits in each for what it tells, and ends by itself; its exit code is 1 if anything did
 //! not happen as told. Read it top-down: `main` is the playbill, each act a function, the props are below.
 
-mod paint;
-mod tree;
-
 use std::{
     error::Error,
     fmt::Display,
@@ -22,6 +19,7 @@ use std::{
 use tokio::time::{sleep, timeout};
 use xdskit::{
     Client, RouteQuery, WatchError,
+    cli::{Artist, Paint},
     client::{ClientStatus, Resolution},
     config::{Bootstrap, Node, Server},
     control_plane::type_url,
@@ -32,9 +30,6 @@ use xdskit::{
         resources::{cluster, endpoints, listener, route, route_config},
     },
 };
-
-use paint::Paint;
-use tree::Artist;
 
 #[tokio::main]
 async fn main() -> ExitCode {

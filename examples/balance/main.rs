@@ -13,8 +13,6 @@
 
 mod backend;
 mod load;
-#[path = "../paint/mod.rs"]
-mod paint;
 mod shares;
 
 use std::{
@@ -38,6 +36,7 @@ use tower::{
 };
 use xdskit::{
     Client, Resolution, RouteQuery, Snapshot, WatchError,
+    cli::Paint,
     config::{Bootstrap, Node, Server},
     discover::discover,
     testing::{
@@ -49,7 +48,6 @@ use xdskit::{
 use self::{
     backend::{Backend, GREET},
     load::Load,
-    paint::Paint,
     shares::{ADDED, DRAINED},
 };
 

@@ -3,15 +3,15 @@
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
 use serde::Serialize;
-use xdskit::{
-    WatchError,
-    resolve::{ClusterView, EndpointView, Snapshot},
-    resource::ClusterKind,
-};
 
 use crate::{
-    cli::json::{Problem, json},
-    tree::Trouble,
+    WatchError,
+    cli::{
+        json::{Problem, json},
+        tree::Trouble,
+    },
+    resolve::{ClusterView, EndpointView, Snapshot},
+    resource::ClusterKind,
 };
 
 /// One line.
@@ -77,7 +77,7 @@ impl<'a> Group<'a> {
             Some(ClusterKind::Aggregate { .. }) => {
                 (Some("aggregate"), Vec::new(), cluster.leaves().map(ClusterView::name).collect())
             }
-            Some(_) | None => (None, Vec::new(), Vec::new()),
+            None => (None, Vec::new(), Vec::new()),
         };
         Self { kind, endpoints, leaves, error: cluster.problem().map(Problem::from) }
     }

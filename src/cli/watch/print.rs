@@ -4,12 +4,16 @@ use std::fmt::Write;
 
 use serde::Serialize;
 use serde_json::{Map, Value};
-use xdskit::{Observed, WatchError, error::Escaped, resource::Version};
 
+use super::target::Target;
 use crate::{
-    args::Target,
-    cli::json::{Problem, TEXT_KEYS, json},
-    paint::Paint,
+    Observed, WatchError,
+    cli::{
+        json::{Problem, TEXT_KEYS, json},
+        paint::Paint,
+    },
+    error::Escaped,
+    resource::Version,
 };
 
 /// Makes lines of what is observed, each with the end of its last line.
@@ -33,7 +37,7 @@ impl Printer {
                 Some(self.present(target, &present))
             }
             Observed::Absent { reason, .. } => Some(self.absent(target, name, reason)),
-            Observed::Pending | _ => None,
+            Observed::Pending => None,
         }
     }
 

@@ -8,13 +8,13 @@ use std::{
 
 /// Colours text, or leaves it as it is.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Paint {
+pub struct Paint {
     on: bool,
 }
 
 /// How text looks on a terminal.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Style {
+enum Style {
     Bold,
     Dim,
     Red,
@@ -25,32 +25,38 @@ pub(crate) enum Style {
 
 impl Paint {
     /// Colours what goes to a terminal, unless the user wants none (`NO_COLOR`).
-    pub(crate) fn for_output(output: &impl IsTerminal) -> Self {
+    pub fn for_output(output: &impl IsTerminal) -> Self {
         let unwanted = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Self { on: output.is_terminal() && !unwanted }
     }
 
-    pub(crate) fn bold(self, text: impl Display) -> impl Display {
+    /// Bold.
+    pub fn bold(self, text: impl Display) -> impl Display {
         self.style(Style::Bold, text)
     }
 
-    pub(crate) fn dim(self, text: impl Display) -> impl Display {
+    /// Dimmed.
+    pub fn dim(self, text: impl Display) -> impl Display {
         self.style(Style::Dim, text)
     }
 
-    pub(crate) fn red(self, text: impl Display) -> impl Display {
+    /// In red.
+    pub fn red(self, text: impl Display) -> impl Display {
         self.style(Style::Red, text)
     }
 
-    pub(crate) fn green(self, text: impl Display) -> impl Display {
+    /// In green.
+    pub fn green(self, text: impl Display) -> impl Display {
         self.style(Style::Green, text)
     }
 
-    pub(crate) fn yellow(self, text: impl Display) -> impl Display {
+    /// In yellow.
+    pub fn yellow(self, text: impl Display) -> impl Display {
         self.style(Style::Yellow, text)
     }
 
-    pub(crate) fn cyan(self, text: impl Display) -> impl Display {
+    /// In cyan.
+    pub fn cyan(self, text: impl Display) -> impl Display {
         self.style(Style::Cyan, text)
     }
 

@@ -1,6 +1,6 @@
 use std::{path::PathBuf, time::Duration};
 
-use xdskit::config::ApiType;
+use crate::config::ApiType;
 
 /// What the command line says.
 #[derive(Debug, Clone, PartialEq)]

@@ -17,21 +17,20 @@ mod trouble;
 
 use std::{fmt::Display, sync::Arc};
 
-use xdskit::{
+pub use self::trouble::Trouble;
+use super::paint::Paint;
+use crate::{
     WatchError,
     error::Escaped,
     resolve::Snapshot,
     resource::{listener::RouteSource, scoped_route::ScopedRouteSource},
 };
 
-pub(crate) use trouble::Trouble;
-
-use crate::paint::Paint;
-
 /// Draws trees, each as its lines.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Artist {
-    pub(crate) paint: Paint,
+pub struct Artist {
+    /// The colours of the trees.
+    pub paint: Paint,
 }
 
 /// A part of a tree, and what is below it.
@@ -43,7 +42,7 @@ struct Branch {
 
 impl Artist {
     /// The tree, or why there is none. `since` tells when a trouble began, if that is known.
-    pub(crate) fn draw(
+    pub fn draw(
         self,
         target: &str,
         seen: &Result<Arc<Snapshot>, WatchError>,
@@ -70,7 +69,7 @@ impl Artist {
             (Some(scope), _) => {
                 let routes = match &scope.routes {
                     ScopedRouteSource::Rds(name) => by_name(name),
-                    ScopedRouteSource::Inline(_) | _ => "its routes".to_owned(),
+                    ScopedRouteSource::Inline(_) => "its routes".to_owned(),
                 };
                 format!("scope {} → {routes}", self.paint.cyan(Escaped(&scope.name)))
             }

@@ -1,18 +1,10 @@
 //! Prints what a management server sends, on each change, for people or as JSON.
 //!
-//! ```console
-//! $ cargo run --example watch -- --bootstrap bootstrap.json 'listener=*' cluster=shop
-//! ```
-//!
-//! `--help` tells the rest. Watches can be added and ended on the standard input while it runs.
+//! Watches can be added and ended on the standard input while it runs.
 
-mod args;
-#[path = "../cli/mod.rs"]
-mod cli;
 mod observe;
-#[path = "../paint/mod.rs"]
-mod paint;
 mod print;
+mod target;
 
 use std::{
     collections::HashMap,
@@ -26,14 +18,19 @@ use futures_util::{
     stream::{AbortHandle, Abortable, BoxStream, SelectAll},
 };
 use tokio::sync::mpsc;
-use xdskit::{Client, config::Bootstrap};
 
-use args::{Command, Target, USAGE};
-use cli::{Program, Stop, args::Args};
-use paint::Paint;
-use print::Printer;
+use self::{
+    print::Printer,
+    target::{Command, Target, USAGE},
+};
+use super::{
+    args::Args,
+    paint::Paint,
+    program::{self, Program, Stop},
+};
+use crate::{Client, config::Bootstrap};
 
-fn main() -> ExitCode {
+pub(super) fn main() -> ExitCode {
     Program { name: "watch", usage: USAGE, needs: None, takes_headers: false }.main(run)
 }
 
@@ -41,7 +38,7 @@ fn main() -> ExitCode {
 /// held up, and states that nobody saw are skipped.
 #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
 async fn run(args: &Args<Target>, bootstrap: Bootstrap) -> io::Result<()> {
-    let client = cli::client(args, bootstrap)?;
+    let client = program::client(args, bootstrap)?;
     let printer = if args.json { Printer::Json } else { Printer::Text(Paint::for_output(&io::stdout())) };
     let mut watches = Watches { client, printer, handles: HashMap::new(), lines: SelectAll::new() };
     for target in &args.targets {
@@ -59,7 +56,7 @@ async fn run(args: &Args<Target>, bootstrap: Bootstrap) -> io::Result<()> {
                 Command::Unwatch(target) => watches.unwatch(&target),
                 Command::Quit => return Ok(()),
             },
-            Some(lines) = watches.lines.next(), if !watches.lines.is_empty() => cli::print(&lines)?,
+            Some(lines) = watches.lines.next(), if !watches.lines.is_empty() => program::print(&lines)?,
         }
     }
 }

@@ -7,9 +7,9 @@ use futures_util::{
     future::ready,
     stream::{self, BoxStream},
 };
-use xdskit::{Client, client::WatchAll, name::ResourceName};
 
 use super::raw::{Raw, State};
+use crate::{Client, client::WatchAll, name::ResourceName};
 
 /// A name that is asked for.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]

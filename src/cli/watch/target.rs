@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr, sync::Arc};
 
-use xdskit::name::ResourceName;
+use crate::name::ResourceName;
 
 /// What is watched, as it was typed: TYPE=NAME.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -1,6 +1,7 @@
 //! Routes, each in a line: what a request must look like, and where it goes.
 
-use xdskit::{
+use super::{Artist, Branch, column, join, padding, percent};
+use crate::{
     error::Escaped,
     resolve::Snapshot,
     resource::{
@@ -9,8 +10,6 @@ use xdskit::{
         route_match::RouteMatch,
     },
 };
-
-use super::{Artist, Branch, column, join, padding, percent};
 
 impl Artist {
     pub(super) fn routes(self, snapshot: &Snapshot) -> Vec<Branch> {
@@ -33,7 +32,7 @@ impl Artist {
         let forward = match action {
             RouteAction::Forward(forward) => forward,
             RouteAction::NonForwarding => return self.nowhere("served by the server itself"),
-            RouteAction::Unsupported | _ => return self.nowhere("what only a proxy can do"),
+            RouteAction::Unsupported => return self.nowhere("what only a proxy can do"),
         };
         match &forward.clusters {
             ClusterChoice::Cluster(name) => self.cluster_name(name, snapshot),
@@ -46,7 +45,6 @@ impl Artist {
                 join(parts, ", ")
             }
             ClusterChoice::Plugin(plugin) => format!("what the plugin {} chooses", Escaped(&plugin.name)),
-            _ => "clusters that this program does not know of".to_owned(),
         }
     }
 
@@ -70,7 +68,6 @@ fn requests(matcher: &RouteMatch) -> String {
         PathPattern::Exact(path) => path.to_string(),
         PathPattern::PathSeparatedPrefix(prefix) => format!("{prefix}, {prefix}/*"),
         PathPattern::SafeRegex(regex) => format!("~ {}", regex.as_str()),
-        _ => "?".to_owned(),
     };
     if !matcher.path.case_sensitive {
         text += " (in any case)";
@@ -90,7 +87,6 @@ fn condition(header: &HeaderMatcher) -> String {
         HeaderCondition::Value(value) => format!("{name}: {}", pattern(value)),
         HeaderCondition::Range { start, end, .. } => format!("{name}: {start}..{end}"),
         HeaderCondition::Present(there) => format!("{} {name}", if *there { "with" } else { "without" }),
-        _ => format!("{name}: ?"),
     };
     if *invert { format!("not {text}") } else { text }
 }
@@ -103,7 +99,6 @@ fn pattern(value: &StringMatcher) -> String {
         StringPattern::Suffix(text) => format!("*{text}"),
         StringPattern::Contains(text) => format!("*{text}*"),
         StringPattern::SafeRegex(regex) => format!("~ {}", regex.as_str()),
-        _ => "?".to_owned(),
     };
     if value.ignore_case { format!("{text} (in any case)") } else { text }
 }

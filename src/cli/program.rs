@@ -1,8 +1,5 @@
 //! What `watch` and `walk` share: their command line, how they begin and end, and how they write.
 
-pub(crate) mod args;
-pub(crate) mod json;
-
 use std::{
     env,
     fmt::Display,
@@ -17,9 +14,9 @@ use std::{
 
 use tokio::sync::Notify;
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
-use xdskit::{Client, config::Bootstrap};
 
-use args::{Args, Invocation};
+use super::args::{Args, Invocation};
+use crate::{Client, config::Bootstrap};
 
 /// A program for the command line.
 #[derive(Debug, Clone, Copy)]

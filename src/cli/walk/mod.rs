@@ -1,32 +1,22 @@
 //! Walks from targets over listeners, routes and clusters to endpoints, and shows what it finds, on each change, as trees
 //! for people or as JSON.
-//!
-//! ```console
-//! $ cargo run --example walk -- --bootstrap bootstrap.json xds:///shop xds:///payments
-//! ```
-//!
-//! `--help` tells the rest.
 
-#[path = "../cli/mod.rs"]
-mod cli;
 mod display;
-#[path = "../paint/mod.rs"]
-mod paint;
 mod report;
 mod screen;
-#[path = "../tree/mod.rs"]
-mod tree;
 
 use std::{io, process::ExitCode, sync::Arc, time::SystemTime};
 
 use futures_util::{FutureExt, StreamExt, stream};
-use xdskit::{Target, WatchError, config::Bootstrap, resolve::Snapshot};
 
-use cli::{Program, Stop, args::Args};
-use display::Display;
-use report::report;
+use self::{display::Display, report::report};
+use super::{
+    args::Args,
+    program::{self, Program, Stop},
+};
+use crate::{Target, WatchError, config::Bootstrap, resolve::Snapshot};
 
-fn main() -> ExitCode {
+pub(super) fn main() -> ExitCode {
     let needs = Some("TARGET, such as xds:///shop,");
     Program { name: "walk", usage: USAGE, needs, takes_headers: true }.main(run)
 }
@@ -35,7 +25,7 @@ fn main() -> ExitCode {
 /// held up, and states that nobody saw are skipped.
 #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
 async fn run(args: &Args<String>, bootstrap: Bootstrap) -> io::Result<()> {
-    let client = cli::client(args, bootstrap)?;
+    let client = program::client(args, bootstrap)?;
     let mut output = Output::new(args);
     let resolutions = args.targets.iter().enumerate().map(|(index, target)| {
         let target = Target::new(target.as_str());
@@ -93,7 +83,7 @@ impl Output {
                     return Ok(());
                 }
                 told[index] = line;
-                cli::print(&told[index])
+                program::print(&told[index])
             }
             Self::Text(display) => {
                 display.show(index, seen, SystemTime::now());
@@ -105,7 +95,7 @@ impl Output {
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Self::Json { .. } => Ok(()),
-            Self::Text(display) => cli::print(&display.draw()),
+            Self::Text(display) => program::print(&display.draw()),
         }
     }
 }

@@ -4,18 +4,18 @@ use std::future::ready;
 
 use futures_util::{StreamExt, stream::BoxStream};
 use serde::Serialize;
-use xdskit::{
+
+use super::{
+    print::Printer,
+    target::{Kind, Target},
+};
+use crate::{
     Client, Resource,
     client::MemberChange,
     resource::{
         Cluster, ClusterLoadAssignment, Listener, RouteConfiguration, Runtime, ScopedRouteConfiguration,
         Secret, VirtualHost,
     },
-};
-
-use crate::{
-    args::{Kind, Target},
-    print::Printer,
 };
 
 /// Watches what the target says, for as long as the stream is kept.

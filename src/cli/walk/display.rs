@@ -5,13 +5,16 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use xdskit::WatchError;
-
-use crate::{
+use super::{
     Seen,
-    paint::Paint,
     screen::{Size, arrange},
-    tree::{Artist, Trouble},
+};
+use crate::{
+    WatchError,
+    cli::{
+        paint::Paint,
+        tree::{Artist, Trouble},
+    },
 };
 
 /// The trees of all targets. On a terminal all are drawn anew when one changes; elsewhere, those that have changed are

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use xdskit::{
+use super::{Artist, Branch, Trouble, column, join, padding, percent};
+use crate::{
     error::Escaped,
     resolve::{ClusterView, Snapshot},
     resource::{
@@ -10,8 +11,6 @@ use xdskit::{
         endpoints::{LocalityEndpoints, Priority},
     },
 };
-
-use super::{Artist, Branch, Trouble, column, join, padding, percent};
 
 /// The clusters of a tree while they are drawn.
 struct Clusters<'a> {
@@ -104,7 +103,6 @@ impl<'a> Clusters<'a> {
             ClusterKind::Eds { service_name, .. } => format!("EDS {service_name}"),
             ClusterKind::LogicalDns { address, .. } => format!("DNS {address}"),
             ClusterKind::Aggregate { .. } => "aggregate".to_owned(),
-            _ => String::new(),
         }
     }
 
@@ -199,8 +197,7 @@ impl<'a> Clusters<'a> {
             HealthStatus::Unhealthy
             | HealthStatus::Timeout
             | HealthStatus::Degraded
-            | HealthStatus::Unrecognized
-            | _ => {
+            | HealthStatus::Unrecognized => {
                 let health = format!("{:?}", endpoint.health).to_lowercase();
                 format!("{} {text} {}", self.artist.bad_mark(), paint.red(health))
             }

@@ -8,12 +8,12 @@ use std::{
 
 use serde_json::json;
 use tokio::sync::watch;
-use xdskit::control_plane::{
+
+use super::stock::{Stock, Tally};
+use crate::control_plane::{
     ControlPlane, Event,
     session::{Answer, Handled},
 };
-
-use super::stock::{Stock, Tally};
 
 #[derive(Debug)]
 pub(crate) struct Figures {
@@ -80,7 +80,7 @@ impl Figures {
                 let type_url = request.type_url();
                 self.tell(format!("the client of stream {stream} rejects {type_url}: {message}"));
             }
-            Event::Opened { .. } | Event::Request { .. } | Event::Closed { .. } | _ => {}
+            Event::Opened { .. } | Event::Request { .. } | Event::Closed { .. } => {}
         }
     }
 

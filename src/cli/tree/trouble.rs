@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use xdskit::{
+use crate::{
     WatchError,
     error::Escaped,
     resolve::{ClusterView, Snapshot},
@@ -10,16 +10,16 @@ use xdskit::{
 
 /// A reason why something in the tree may be stale. When a server is gone, it is the same for all that comes from there.
 #[derive(Debug, Clone)]
-pub(crate) struct Trouble<'a> {
+pub struct Trouble<'a> {
     /// That of the first resource.
-    pub(crate) error: &'a WatchError,
+    pub error: &'a WatchError,
     /// How many resources it concerns.
-    pub(crate) resources: usize,
+    pub resources: usize,
 }
 
 impl<'a> Trouble<'a> {
     /// All of a tree. A rejection tells of its resource alone, however alike others are.
-    pub(crate) fn of(snapshot: &'a Snapshot) -> Vec<Self> {
+    pub fn of(snapshot: &'a Snapshot) -> Vec<Self> {
         let mut seen: Vec<&WatchError> = Vec::new();
         let mut troubles: Vec<Self> = Vec::new();
         for error in snapshot.warnings() {
@@ -37,12 +37,12 @@ impl<'a> Trouble<'a> {
     }
 
     /// Whether it is that of a cluster or its endpoints alone, and not of the tree above them.
-    pub(crate) fn is_local(&self, snapshot: &Snapshot) -> bool {
+    pub fn is_local(&self, snapshot: &Snapshot) -> bool {
         snapshot.clusters().any(|cluster| self.is_about(cluster))
     }
 
     /// Whether it is that of this cluster, and no other resource has it.
-    pub(crate) fn is_about(&self, cluster: ClusterView<'_>) -> bool {
+    pub fn is_about(&self, cluster: ClusterView<'_>) -> bool {
         self.resources == 1 && [cluster.warning(), cluster.note()].contains(&Some(self.error))
     }
 }

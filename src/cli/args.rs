@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, fmt::Display, path::PathBuf, str::FromStr, time::Duration};
 
-use xdskit::config::ApiType;
+use crate::config::ApiType;
 
 /// What the command line says.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,8 +1,8 @@
 //! Trees side by side, so that as many as possible are seen at once.
 
-use std::collections::BTreeSet;
-#[cfg(unix)]
-use std::io;
+use std::{collections::BTreeSet, io};
+
+use terminal_size::{Height, Width, terminal_size_of};
 
 /// Of a terminal, in characters.
 #[derive(Debug, Clone, Copy)]
@@ -14,14 +14,12 @@ pub(crate) struct Size {
 impl Size {
     /// That of the terminal that stdout is; something usual if it does not tell.
     pub(crate) fn of_terminal() -> Self {
-        #[cfg(unix)]
-        if let Ok(size) = rustix::termios::tcgetwinsize(io::stdout())
-            && size.ws_col > 0
-            && size.ws_row > 0
-        {
-            return Self { columns: size.ws_col.into(), rows: size.ws_row.into() };
+        match terminal_size_of(io::stdout()) {
+            Some((Width(columns), Height(rows))) if columns > 0 && rows > 0 => {
+                Self { columns: columns.into(), rows: rows.into() }
+            }
+            Some(_) | None => Self { columns: 80, rows: 24 },
         }
-        Self { columns: 80, rows: 24 }
     }
 
     /// That of one of several columns.

@@ -1,11 +1,4 @@
 //! A management server that gets all it serves from another one: each name once, however many clients want it.
-//!
-//! ```console
-//! $ cargo run --example mesh
-//! $ cargo run --example relay -- --bootstrap examples/mesh/bootstrap.json --listen 127.0.0.1:18001
-//! ```
-//!
-//! `--help` tells the rest.
 
 mod args;
 mod figures;
@@ -17,14 +10,16 @@ mod stock;
 use std::{env, io, process::ExitCode, sync::Arc};
 
 use tokio::{io::AsyncWriteExt, time::interval};
-use xdskit::{Client, config::Bootstrap, error::Escaped};
 
-use args::{Args, USAGE};
-use figures::Figures;
-use relay::Relay;
+use self::{
+    args::{Args, USAGE},
+    figures::Figures,
+    relay::Relay,
+};
+use crate::{Client, config::Bootstrap, error::Escaped};
 
 #[tokio::main]
-async fn main() -> ExitCode {
+pub(super) async fn main() -> ExitCode {
     let args = match Args::parse(env::args().skip(1)) {
         Ok(Some(args)) => args,
         Ok(None) => {

@@ -5,12 +5,11 @@ use std::{
     sync::Arc,
 };
 
-use xdskit::control_plane::{AnyResource, store::Transaction};
-
 use super::{
     raw::{State, TYPES, own_name},
     source::{News, Topic},
 };
+use crate::control_plane::{AnyResource, store::Transaction};
 
 /// All resources that something is known of, by type and name.
 #[derive(Debug, Default)]
@@ -230,7 +229,7 @@ impl std::ops::AddAssign for Tally {
 mod tests {
     use std::time::Duration;
 
-    use xdskit::control_plane::Store;
+    use crate::control_plane::Store;
 
     use super::*;
 

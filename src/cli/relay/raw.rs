@@ -3,7 +3,8 @@
 use std::{fmt, time::Duration};
 
 use bytes::Bytes;
-use xdskit::{
+
+use crate::{
     Observed, Resource,
     control_plane::type_url::{
         CLUSTER, ENDPOINTS, LISTENER, ROUTE_CONFIGURATION, RUNTIME, SCOPED_ROUTE_CONFIGURATION, SECRET,
@@ -81,7 +82,7 @@ impl<const TYPE: usize> From<&Observed<Raw<TYPE>>> for State {
             Observed::Absent { reason, .. } if !reason.is_transient() => {
                 Self::Refused(reason.code() as i32, reason.reason().to_owned())
             }
-            Observed::Pending | Observed::Absent { .. } | _ => Self::Unknown,
+            Observed::Pending | Observed::Absent { .. } => Self::Unknown,
         }
     }
 }

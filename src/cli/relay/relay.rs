@@ -11,16 +11,16 @@ use futures_util::{
     stream::{self, AbortHandle, Abortable, ReadyChunks, SelectAll},
 };
 use tokio::time::{Instant, sleep_until};
-use xdskit::{
-    Client,
-    control_plane::{ControlPlane, WantedChange},
-};
 
 use super::{
     figures::Figures,
     raw::TYPES,
     source::{News, Source, Topic, source},
     stock::{Stock, Tally},
+};
+use crate::{
+    Client,
+    control_plane::{ControlPlane, WantedChange},
 };
 
 /// Serves what its clients get.

@@ -1,7 +1,8 @@
 //! The objects that `watch` and `walk` write for scripts.
 
 use serde::Serialize;
-use xdskit::WatchError;
+
+use crate::WatchError;
 
 /// Why something is not there, or may be stale.
 #[derive(Debug, Serialize)]
