@@ -1,32 +1,46 @@
-//! What `watch` and `walk` share: their command line, how they begin and end, and how they write.
+//! How the tool and its examples begin and end, and how they write.
 
 use std::{
     env,
-    fmt::Display,
+    ffi::OsString,
+    fmt::{self, Display},
     io::{self, ErrorKind, IsTerminal, Write},
     process::{self, ExitCode},
-    str::FromStr,
     sync::Arc,
     task::{Context, Poll, Waker},
     thread,
     time::Duration,
 };
 
+use clap::Parser;
 use tokio::sync::Notify;
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 
-use super::args::{Args, Invocation};
-use crate::{Client, config::Bootstrap};
+use super::{
+    args::{Connect, Look},
+    usage, wrap,
+};
+use crate::{Client, client::Validation, config::Bootstrap};
 
-/// A program for the command line.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Program {
-    pub(crate) name: &'static str,
-    pub(crate) usage: &'static str,
-    /// What a target is called, if there must be one.
-    pub(crate) needs: Option<&'static str>,
-    /// Whether `--header` means something.
-    pub(crate) takes_headers: bool,
+/// A command as its user calls it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Program {
+    /// The tool itself, or one of its subcommands.
+    Tool(Option<&'static str>),
+    /// An example. It takes what has always been taken, though there may be a better way to write it.
+    Example(&'static str),
+}
+
+/// Why a command ends early.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The command line or the bootstrap is wrong: what to write instead.
+    Usage(String),
+    /// Something cannot be done.
+    Failed(String),
+    /// Something is missing, which the output has.
+    Missing,
+    Io(io::Error),
 }
 
 /// The end of a program, which can be wanted while nobody reads what it prints.
@@ -34,53 +48,88 @@ pub(crate) struct Program {
 pub(crate) struct Stop(Arc<Notify>);
 
 impl Program {
-    /// Reads the command line and the bootstrap, and runs. The exit code is 2 if one of these is bad.
-    pub(crate) fn main<T: FromStr<Err: Display>>(
-        &self,
-        run: impl FnOnce(&Args<T>, Bootstrap) -> io::Result<()>,
+    /// Reads the command line, without the name of the program, and runs the command.
+    pub(crate) fn main<T: Parser>(
+        self,
+        args: impl IntoIterator<Item = OsString>,
+        run: impl FnOnce(Self, &T) -> Result<(), Failure>,
     ) -> ExitCode {
-        let args = match self.parse() {
-            Ok(Invocation::Run(args)) => args,
-            Ok(Invocation::Help) => {
-                print!("{}", self.usage);
-                return ExitCode::SUCCESS;
-            }
-            Err(error) => return self.refuse(format_args!("{error}\n{} --help tells more", self.name)),
+        match self.parse(args) {
+            Ok(Some(args)) => self.end(run(self, &args)),
+            Ok(None) => ExitCode::SUCCESS,
+            Err(failure) => self.end(Err(failure)),
+        }
+    }
+
+    /// Reads a command line without the name of the program; `None` if it asks for help, which is printed then.
+    pub(crate) fn parse<T: Parser>(
+        self,
+        args: impl IntoIterator<Item = OsString>,
+    ) -> Result<Option<T>, Failure> {
+        let name = OsString::from(match self {
+            Self::Tool(_) => "xdskit",
+            Self::Example(name) => name,
+        });
+        let error = match T::try_parse_from([name].into_iter().chain(args)) {
+            Ok(args) => return Ok(Some(args)),
+            Err(error) => error,
         };
-        // What a bootstrap has to say beside errors is logged.
-        log_to_stderr();
-        let bootstrap = match Bootstrap::from_file(&args.bootstrap) {
-            Ok(bootstrap) => bootstrap,
-            Err(error) => return self.refuse(error),
-        };
-        match run(&args, bootstrap) {
+        if error.use_stderr() {
+            return Err(Failure::Usage(format!("{}\n{self} --help has the rest", usage::explain(&error))));
+        }
+        print(&error.to_string())?;
+        Ok(None)
+    }
+
+    /// Prints why a command ended early, and says it by the exit code.
+    pub(crate) fn end(self, ended: Result<(), Failure>) -> ExitCode {
+        match ended {
             Ok(()) => ExitCode::SUCCESS,
             // Whoever was reading has seen enough.
-            Err(error) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("{}: {error}", self.name);
+            Err(Failure::Io(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+            Err(Failure::Io(error)) => {
+                self.complain(&error.to_string());
                 ExitCode::FAILURE
             }
+            Err(Failure::Failed(error)) => {
+                self.complain(&error);
+                ExitCode::FAILURE
+            }
+            Err(Failure::Missing) => ExitCode::FAILURE,
+            Err(Failure::Usage(error)) => {
+                self.complain(&error);
+                ExitCode::from(2)
+            }
         }
     }
 
-    fn parse<T: FromStr<Err: Display>>(&self) -> Result<Invocation<T>, String> {
-        let invocation = Invocation::parse(env::args_os().skip(1))?;
-        match (&invocation, self.needs) {
-            (Invocation::Run(args), _) if !self.takes_headers && !args.headers.is_empty() => {
-                Err("unknown option --header".to_owned())
-            }
-            (Invocation::Run(args), Some(target)) if args.targets.is_empty() => {
-                Err(format!("{target} is missing"))
-            }
-            (Invocation::Run(_) | Invocation::Help, _) => Ok(invocation),
-        }
+    /// Writes an error for people.
+    pub(crate) fn complain(self, error: &str) {
+        note(&format!("{self}: {error}"));
     }
 
-    /// Bad arguments or a bad bootstrap.
-    fn refuse(&self, error: impl Display) -> ExitCode {
-        eprintln!("{}: {error}", self.name);
-        ExitCode::from(2)
+    /// Whether what an example has always taken is refused if there is a better way to write it.
+    pub(crate) fn is_strict(self) -> bool {
+        match self {
+            Self::Tool(_) => true,
+            Self::Example(_) => false,
+        }
+    }
+}
+
+impl Display for Program {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tool(None) => f.write_str("xdskit"),
+            Self::Tool(Some(subcommand)) => write!(f, "xdskit {subcommand}"),
+            Self::Example(name) => f.write_str(name),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
     }
 }
 
@@ -119,13 +168,38 @@ impl Stop {
     }
 }
 
-/// The client that the command line asks for.
-pub(crate) fn client<T>(args: &Args<T>, bootstrap: Bootstrap) -> io::Result<Client> {
-    let mut builder = Client::builder(bootstrap).api_type(args.api_type);
-    if let Some(timeout) = args.resource_timeout {
-        builder = builder.resource_timeout(timeout);
+impl Connect {
+    /// That of the command line, or that of the environment.
+    pub(crate) fn bootstrap(&self) -> Result<Bootstrap, Failure> {
+        let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
+        let read = match &self.bootstrap {
+            Some(path) => Bootstrap::from_file(path),
+            None if VARIABLES.into_iter().any(is_set) => Bootstrap::from_env(),
+            None => {
+                let [file, text] = VARIABLES;
+                return Err(Failure::Usage(format!(
+                    "--bootstrap PATH is missing, and the environment has neither {file} (the name of a file) nor \
+                     {text} (JSON)\n{MINIMAL}"
+                )));
+            }
+        };
+        read.map_err(|error| match error.problems() {
+            [] => Failure::Usage(error.to_string()),
+            [..] => Failure::Usage(format!("{error}\n{MINIMAL}")),
+        })
     }
-    builder.build().map_err(io::Error::other)
+}
+
+impl Look {
+    /// The client that the command line asks for.
+    pub(crate) fn client(&self, bootstrap: Bootstrap, validation: Validation) -> Result<Client, Failure> {
+        let mut builder =
+            Client::builder(bootstrap).api_type(self.connect.protocol.into()).validation(validation);
+        if let Some(timeout) = self.resource_timeout {
+            builder = builder.resource_timeout(timeout);
+        }
+        builder.build().map_err(|error| Failure::Failed(error.to_string()))
+    }
 }
 
 /// Prints, so that it is read at once.
@@ -135,14 +209,27 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
-fn log_to_stderr() {
+/// Writes lines on the standard error. If nobody reads them, that is no reason to end.
+pub(crate) fn note(lines: &str) {
+    let _ = writeln!(io::stderr(), "{}", wrap::for_output(lines, &io::stderr()));
+}
+
+pub(crate) fn log_to_stderr() {
     let filter = EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).from_env_lossy();
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
         .with_ansi(io::stderr().is_terminal())
+        .log_internal_errors(false)
         .init();
 }
 
 /// How long a line may take to be printed that nobody reads, when the program shall end.
 const GRACE: Duration = Duration::from_secs(1);
+
+/// That of a file, and that of JSON.
+const VARIABLES: [&str; 2] = ["GRPC_XDS_BOOTSTRAP", "GRPC_XDS_BOOTSTRAP_CONFIG"];
+
+/// What to write instead of no bootstrap, or half of one.
+const MINIMAL: &str = "a bootstrap has at least {\"xds_servers\": [{\"server_uri\": \"127.0.0.1:18000\", \
+                       \"channel_creds\": [{\"type\": \"insecure\"}]}]}, or {\"type\": \"tls\"}";

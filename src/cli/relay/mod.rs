@@ -2,8 +2,8 @@
 
 mod args;
 mod figures;
+mod forward;
 mod raw;
-mod relay;
 mod source;
 mod stock;
 
@@ -11,49 +11,42 @@ use std::{env, io, process::ExitCode, sync::Arc};
 
 use tokio::{io::AsyncWriteExt, time::interval};
 
-use self::{
-    args::{Args, USAGE},
-    figures::Figures,
-    relay::Relay,
-};
-use crate::{Client, config::Bootstrap, error::Escaped};
+pub(crate) use self::args::RelayArgs;
+use self::{figures::Figures, forward::Relay};
+use super::program::{Failure, Program};
+use crate::{Client, client::ClientBuilder, config::Bootstrap, error::Escaped};
 
-#[tokio::main]
-pub(super) async fn main() -> ExitCode {
-    let args = match Args::parse(env::args().skip(1)) {
-        Ok(Some(args)) => args,
-        Ok(None) => {
-            print!("{USAGE}");
-            return ExitCode::SUCCESS;
-        }
-        Err(error) => {
-            eprintln!("relay: {error}\nrelay --help tells more");
-            return ExitCode::from(2);
-        }
-    };
-    let bootstrap = match Bootstrap::from_file(&args.bootstrap) {
-        Ok(bootstrap) => bootstrap,
-        Err(error) => {
-            eprintln!("relay: {error}");
-            return ExitCode::from(2);
-        }
-    };
-    match run(&args, bootstrap).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("relay: {error}");
-            ExitCode::FAILURE
-        }
-    }
+pub(super) fn main() -> ExitCode {
+    Program::Example("relay").main(env::args_os().skip(1), run)
 }
 
-async fn run(args: &Args, bootstrap: Bootstrap) -> io::Result<()> {
+pub(super) fn run(program: Program, args: &RelayArgs) -> Result<(), Failure> {
+    let bootstrap = match (&args.connect.bootstrap, &args.listen) {
+        (Some(_), None) => return Err(no_address()),
+        (Some(_) | None, _) => args.connect.bootstrap()?,
+    };
+    let listen = args.listen.as_deref().ok_or_else(no_address)?;
+    relay(program, (args, listen), bootstrap)
+}
+
+fn no_address() -> Failure {
+    Failure::Usage("--listen ADDR is missing: where clients connect, such as 127.0.0.1:18001".to_owned())
+}
+
+#[tokio::main]
+async fn relay(
+    program: Program,
+    (args, listen): (&RelayArgs, &str),
+    bootstrap: Bootstrap,
+) -> Result<(), Failure> {
     let bootstrap = Arc::new(bootstrap);
-    let client = || Client::builder(bootstrap.clone()).api_type(args.api_type).build();
-    let clients = [client().map_err(io::Error::other)?, client().map_err(io::Error::other)?];
+    let client = || Client::builder(bootstrap.clone()).api_type(args.connect.protocol.into());
+    let build = |builder: ClientBuilder| builder.build().map_err(|error| Failure::Failed(error.to_string()));
+    let clients = [build(client())?, build(client())?];
     let relay = Relay::new(clients, args.linger);
     let (control_plane, figures) = (relay.control_plane().clone(), relay.figures());
-    let server = control_plane.serve(&*args.listen).await?;
+    let server =
+        control_plane.serve(listen).await.map_err(|error| Failure::Failed(format!("{listen}: {error}")))?;
     print(&Figures::listening(server.addr(), args.json)).await?;
 
     let mut reports = interval(args.report);
@@ -69,7 +62,7 @@ async fn run(args: &Args, bootstrap: Bootstrap) -> io::Result<()> {
             _ = reports.tick() => print(&figures.report(&control_plane, args.json)).await?,
             Ok(()) = complaints.changed() => {
                 if let Some(complaint) = complaints.borrow_and_update().as_deref() {
-                    eprintln!("relay: {}", Escaped(complaint));
+                    program.complain(&Escaped(complaint).to_string());
                 }
             }
         }

@@ -1,19 +1,17 @@
 //! All targets as trees, for people.
 
 use std::{
-    io::IsTerminal,
+    io,
     time::{Duration, SystemTime},
 };
 
-use super::{
-    Seen,
-    screen::{Size, arrange},
-};
+use super::{Seen, marks::marks, screen::arrange};
 use crate::{
     WatchError,
     cli::{
         paint::Paint,
         tree::{Artist, Trouble},
+        wrap::{Output, Size},
     },
 };
 
@@ -28,21 +26,28 @@ pub(crate) struct Display {
 
 struct Target {
     name: String,
-    /// As it was drawn last.
     lines: Vec<String>,
     has_changed: bool,
+    /// As it was drawn last, and what had changed then; nothing before the first tree.
+    drawn: Option<Vec<String>>,
+    marks: Vec<char>,
     /// What may be stale, why, and when that began.
     troubles: Vec<(WatchError, SystemTime)>,
 }
 
 impl Display {
-    pub(crate) fn new(targets: Vec<String>, output: &impl IsTerminal) -> Self {
+    pub(crate) fn new(targets: Vec<String>, output: &impl Output) -> Self {
         let artist = Artist { paint: Paint::for_output(output) };
         let targets = targets.into_iter().map(|name| {
             let lines = vec![format!("{} {name}  …", artist.paint.dim("○"))];
-            Target { name, lines, has_changed: false, troubles: Vec::new() }
+            Target { name, lines, has_changed: false, drawn: None, marks: Vec::new(), troubles: Vec::new() }
         });
         Self { artist, is_terminal: output.is_terminal(), targets: targets.collect(), is_begun: false }
+    }
+
+    /// Draws once: one tree below the other, without what drawing again is for.
+    pub(crate) fn once(self) -> Self {
+        Self { is_terminal: false, ..self }
     }
 
     /// What is now seen of a target.
@@ -59,21 +64,46 @@ impl Display {
         if !self.targets.iter().any(|target| target.has_changed) {
             return String::new();
         }
-        let drawn = self.targets.iter().filter(|target| target.has_changed || self.is_terminal);
-        let trees: Vec<_> = drawn.map(|target| target.lines.as_slice()).collect();
         let text = if self.is_terminal {
-            CLEAR.to_owned() + &arrange(&trees, Size::of_terminal())
+            self.targets.iter_mut().for_each(Target::mark);
+            self.redraw()
         } else {
             let begin = if self.is_begun { "\n" } else { "" };
-            begin.to_owned() + &trees.iter().map(|tree| tree.join("\n") + "\n").collect::<Vec<_>>().join("\n")
+            let changed = self.targets.iter().filter(|target| target.has_changed);
+            let trees: Vec<_> = changed.map(|target| target.lines.join("\n") + "\n").collect();
+            begin.to_owned() + &trees.join("\n")
         };
         self.targets.iter_mut().for_each(|target| target.has_changed = false);
         self.is_begun = true;
         text
     }
+
+    /// The same again, for a terminal that may have another size.
+    pub(crate) fn redraw(&self) -> String {
+        let trees: Vec<_> = self.targets.iter().map(Target::marked).collect();
+        let trees: Vec<_> = trees.iter().map(Vec::as_slice).collect();
+        CLEAR.to_owned() + &arrange(&trees, Size::of_terminal(&io::stdout()))
+    }
 }
 
 impl Target {
+    /// Notes what has changed since it was drawn last.
+    fn mark(&mut self) {
+        self.marks = match &self.drawn {
+            Some(drawn) if self.has_changed => marks(drawn, &self.lines),
+            Some(_) | None => Vec::new(),
+        };
+        if self.has_changed {
+            self.drawn = Some(self.lines.clone());
+        }
+    }
+
+    /// The lines, each behind its mark.
+    fn marked(&self) -> Vec<String> {
+        let marks = self.marks.iter().chain(std::iter::repeat(&' '));
+        self.lines.iter().zip(marks).map(|(line, mark)| format!("{mark} {line}")).collect()
+    }
+
     /// Notes what is in trouble, and since when.
     fn date(&mut self, seen: &Seen, now: SystemTime) {
         let Ok(snapshot) = seen else { return self.troubles.clear() };

@@ -1,53 +1,35 @@
 //! Trees side by side, so that as many as possible are seen at once.
 
-use std::{collections::BTreeSet, io};
+use std::collections::BTreeSet;
 
-use terminal_size::{Height, Width, terminal_size_of};
-
-/// Of a terminal, in characters.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Size {
-    pub(crate) columns: usize,
-    pub(crate) rows: usize,
-}
-
-impl Size {
-    /// That of the terminal that stdout is; something usual if it does not tell.
-    pub(crate) fn of_terminal() -> Self {
-        match terminal_size_of(io::stdout()) {
-            Some((Width(columns), Height(rows))) if columns > 0 && rows > 0 => {
-                Self { columns: columns.into(), rows: rows.into() }
-            }
-            Some(_) | None => Self { columns: 80, rows: 24 },
-        }
-    }
-
-    /// That of one of several columns.
-    fn width_of(self, columns: usize) -> usize {
-        (self.columns - GAP * (columns - 1)) / columns
-    }
-}
+use crate::cli::wrap::{Size, wrap};
 
 /// Puts trees into the fewest columns with which all of them fit, or if none does, into as many as are readable. Only in
-/// several columns, lines that are too long are cut; errors among them stand below, in full.
+/// several columns, lines that are too long are cut; errors among them stand below, in full. In one, they are wrapped.
 pub(crate) fn arrange(trees: &[&[String]], size: Size) -> String {
     // The last line is the cursor's.
     let rows = size.rows.saturating_sub(1).max(1);
     let most = (size.columns + GAP) / (NARROWEST + GAP);
+    let wrapped = |tree: &[String]| tree.iter().flat_map(|line| wrap(line, size.columns)).collect::<Vec<_>>();
+    let one_column: Vec<_> = trees.iter().map(|tree| wrapped(tree)).collect();
     let height_of = |line: &String| width(line).div_ceil(size.columns).max(1);
-    let height = trees.iter().map(|tree| tree.iter().map(height_of).sum::<usize>() + 1).sum::<usize>();
+    let height = one_column.iter().map(|tree| tree.iter().map(height_of).sum::<usize>() + 1).sum::<usize>();
     if most <= 1 || height <= rows + 1 {
-        return trees.iter().map(|tree| tree.join("\n") + "\n").collect::<Vec<_>>().join("\n");
+        return one_column.iter().map(|tree| tree.join("\n") + "\n").collect::<Vec<_>>().join("\n");
     }
     let columns = flow_into(trees, rows, most);
-    let notes = cut_errors(trees, size.width_of(columns.len())).len();
-    let columns = match notes {
+    let notes = below(&cut_errors(trees, width_of(size, columns.len())), size.columns);
+    let columns = match notes.lines().count() {
         0 => columns,
-        1..=SHOWN_ERRORS => flow_into(trees, rows.saturating_sub(1 + notes), most),
-        _ => flow_into(trees, rows.saturating_sub(2 + SHOWN_ERRORS), most),
+        notes => flow_into(trees, rows.saturating_sub(notes), most),
     };
-    let width = size.width_of(columns.len());
-    side_by_side(&columns, width) + &below(&cut_errors(trees, width))
+    let width = width_of(size, columns.len());
+    side_by_side(&columns, width) + &below(&cut_errors(trees, width), size.columns)
+}
+
+/// That of one of several columns.
+fn width_of(size: Size, columns: usize) -> usize {
+    (size.columns - GAP * (columns - 1)) / columns
 }
 
 /// Fills one column of this height after the other. No tree is divided.
@@ -79,16 +61,17 @@ fn cut_errors<'a>(trees: &[&'a [String]], column_width: usize) -> Vec<&'a str> {
     let lines = trees.iter().flat_map(|tree| tree.iter());
     // An error names the node.
     let errors = lines.filter(|line| line.contains("[node id: ") && width(line) > column_width);
-    let errors = errors.map(|line| line.trim_start_matches(['│', '├', '└', '─', ' ']));
+    let errors = errors.map(|line| line.trim_start_matches(['+', '~', '-', '│', '├', '└', '─', ' ']));
     // A server that is gone concerns all, each with other resources.
     let reason = |error: &'a str| error.split_once(" more resource").map_or(error, |(_, rest)| rest);
     errors.filter(|error| reasons.insert(reason(error).trim_start_matches('s'))).collect()
 }
 
-fn below(errors: &[&str]) -> String {
+/// Each error in lines of this width, behind an empty line.
+fn below(errors: &[&str], columns: usize) -> String {
     let mut text = String::new();
     for error in errors.iter().take(SHOWN_ERRORS) {
-        text += &format!("\n{error}");
+        text += &format!("\n{}", wrap(error, columns).join("\n"));
     }
     if errors.len() > SHOWN_ERRORS {
         text += &format!("\n… and {} more", errors.len() - SHOWN_ERRORS);
@@ -201,7 +184,7 @@ mod tests {
         let error = format!("NOT_FOUND: {} [node id: me]", "x".repeat(60));
         trees[3][2] = format!("└─ {error}");
         let lines = arranged(&trees, 100, 10);
-        assert_eq!(lines.len(), 9);
+        assert_eq!(lines.len(), 9, "{lines:#?}");
         assert!(lines[6].ends_with("xxx…"), "{}", lines[6]);
         assert_eq!(lines[7..], [String::new(), error]);
 
@@ -214,7 +197,9 @@ mod tests {
             |name| format!("├─ Listener {name:?} and 1 more resource: {} [node id: me]", "x".repeat(60));
         let trees = ["a", "b", "c", "d"].map(|name| vec![lost(name); 3]);
         let lines = arranged(&trees, 100, 10);
-        assert!(lines[lines.len() - 2].is_empty(), "{lines:?}");
+        // Once, wrapped at a word.
+        assert_eq!(lines[lines.len() - 3], "", "{lines:?}");
+        assert_eq!(lines[lines.len() - 1], "  id: me]");
     }
 
     #[test]

@@ -1,6 +1,9 @@
 //! What was seen, as JSON for scripts and as text for people.
 
-use std::fmt::Write;
+use std::{
+    fmt::{Display, Write},
+    io::{self, IsTerminal},
+};
 
 use serde::Serialize;
 use serde_json::{Map, Value};
@@ -11,30 +14,70 @@ use crate::{
     cli::{
         json::{Problem, TEXT_KEYS, json},
         paint::Paint,
+        program,
+        wrap::{Size, wrap},
     },
     error::Escaped,
-    resource::Version,
+    resource::{Invalid, Version},
 };
 
-/// Makes lines of what is observed, each with the end of its last line.
+/// Makes lines of what is observed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Printer {
     Json,
-    Text(Paint),
+    Text {
+        paint: Paint,
+        is_terminal: bool,
+        /// Whether the output is JSON alone, and all else goes to the standard error.
+        is_raw: bool,
+    },
+}
+
+/// What is printed, each with the end of its last line.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lines {
+    text: String,
+    /// On the standard error: what would disturb the reader of the text.
+    note: String,
+}
+
+/// What is shown of a resource.
+#[derive(Debug)]
+pub(crate) struct Content<'a, T> {
+    body: Body<'a, T>,
+    /// Whether gRPC's rules reject it, and why; unless it is known that they do not.
+    verdict: Option<Option<&'a Invalid>>,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Body<'a, T> {
+    Typed(&'a T),
+    Message(Value),
+    Nothing,
 }
 
 impl Printer {
+    /// For people who read the standard output. If it is no terminal, there is JSON alone of messages.
+    pub(crate) fn text(messages: bool) -> Self {
+        let output = io::stdout();
+        let is_terminal = output.is_terminal();
+        Self::Text { paint: Paint::for_output(&output), is_terminal, is_raw: messages && !is_terminal }
+    }
+
     /// A resource as it is now; nothing while nothing is known.
-    pub(crate) fn observed<T: Serialize>(
+    pub(crate) fn observed<'a, R, T: Serialize + 'a>(
         self,
         target: &Target,
         name: &str,
-        seen: &Observed<T>,
-    ) -> Option<String> {
+        seen: &'a Observed<R>,
+        content: impl FnOnce(&'a R) -> Content<'a, T>,
+    ) -> Option<Lines> {
         match seen {
             Observed::Present { resource, version, warning, .. } => {
-                let present = Present { name, version, resource, warning: warning.as_ref() };
-                Some(self.present(target, &present))
+                let content = content(resource);
+                let present = Present { name, version, content, warning: warning.as_ref() };
+                Some(self.present(target, present))
             }
             Observed::Absent { reason, .. } => Some(self.absent(target, name, reason)),
             Observed::Pending => None,
@@ -42,54 +85,116 @@ impl Printer {
     }
 
     /// That there is none, and why.
-    pub(crate) fn absent(self, target: &Target, name: &str, error: &WatchError) -> String {
+    fn absent(self, target: &Target, name: &str, error: &WatchError) -> Lines {
         match self {
-            Self::Json => {
-                json(&AbsentLine { watch: target.to_string(), name, state: "absent", error: error.into() })
-            }
-            Self::Text(paint) => {
+            Self::Json => Lines::text(json(&AbsentLine {
+                watch: target.to_string(),
+                name,
+                state: "absent",
+                error: error.into(),
+            })),
+            Self::Text { paint, is_terminal, is_raw } => {
                 let title = paint.bold(format!("{} {}", target.kind.as_str(), Escaped(name)));
                 let state = paint.red(format!("absent: {}", error.code()));
-                format!("{} {title}  {state}\n  {}\n", paint.red("○"), paint.red(error))
+                let why = wrapped(&paint.red(error), is_terminal);
+                Lines::note(format!("{} {title}  {state}\n{why}", paint.red("○"))).into_text_unless(is_raw)
             }
         }
     }
 
-    fn present<T: Serialize>(self, target: &Target, present: &Present<'_, T>) -> String {
-        let Present { name, version, resource, warning } = *present;
+    fn present<T: Serialize>(self, target: &Target, present: Present<'_, T>) -> Lines {
+        let Present { name, version, content: Content { body, verdict }, warning } = present;
         match self {
-            Self::Json => json(&PresentLine {
+            Self::Json => Lines::text(json(&PresentLine {
                 watch: target.to_string(),
                 name,
                 state: "present",
                 version: version.as_str(),
-                resource,
+                resource: body,
                 warning: warning.map(Problem::from),
-            }),
-            Self::Text(paint) => {
+                invalid: verdict.map(|invalid| invalid.map(ToString::to_string)),
+            })),
+            Self::Text { paint, is_terminal, is_raw } => {
                 let title = paint.bold(format!("{} {}", target.kind.as_str(), Escaped(name)));
                 let version = paint.dim(format!("version {}", Escaped(version)));
                 // What is kept was shown when it came.
                 if let Some(why) = warning {
                     let state = paint.yellow(format!("kept, may be stale: {}", why.code()));
-                    return format!(
-                        "{} {title}  {version}  {state}\n  {}\n",
-                        paint.yellow("●"),
-                        paint.yellow(why)
-                    );
+                    let why = wrapped(&paint.yellow(why), is_terminal);
+                    let kept = format!("{} {title}  {version}  {state}\n{why}", paint.yellow("●"));
+                    return Lines::note(kept).into_text_unless(is_raw);
                 }
-                let mut text = format!("{} {title}  {version}\n", paint.green("●"));
-                write_value(&mut text, &serde_json::to_value(resource).expect(TEXT_KEYS), 1, paint);
-                text
+                let invalid = verdict.flatten();
+                let mark = match invalid {
+                    Some(_) => paint.yellow("●").to_string(),
+                    None => paint.green("●").to_string(),
+                };
+                let mut head = format!("{mark} {title}  {version}\n");
+                if let Some(reason) = invalid {
+                    let reason = format!("gRPC rejects it: {}", Escaped(reason));
+                    head += &wrapped(&paint.yellow(reason), is_terminal);
+                }
+                let mut text = String::new();
+                match body {
+                    Body::Typed(resource) => {
+                        let value = serde_json::to_value(resource).expect(TEXT_KEYS);
+                        write_value(&mut text, &value, 1, paint);
+                    }
+                    Body::Message(message) => text = pretty(&message),
+                    Body::Nothing => {}
+                }
+                match is_raw {
+                    true => Lines { text, note: head },
+                    false => Lines::text(head + &text),
+                }
             }
         }
+    }
+}
+
+impl Lines {
+    fn text(text: String) -> Self {
+        Self { text, note: String::new() }
+    }
+
+    fn note(note: String) -> Self {
+        Self { text: String::new(), note }
+    }
+
+    /// What is no JSON is for the standard error if the output is JSON alone.
+    fn into_text_unless(self, is_raw: bool) -> Self {
+        if is_raw { self } else { Self::text(self.note) }
+    }
+
+    pub(crate) fn print(&self) -> io::Result<()> {
+        if !self.note.is_empty() {
+            program::note(self.note.trim_end());
+        }
+        program::print(&self.text)
+    }
+}
+
+impl<'a, T> Content<'a, T> {
+    /// A resource that gRPC's rules have accepted.
+    pub(crate) fn typed(resource: &'a T) -> Self {
+        Self { body: Body::Typed(resource), verdict: None }
+    }
+
+    /// A resource if gRPC's rules accept it, or else the reason.
+    pub(crate) fn observed(typed: Result<&'a T, &'a Invalid>) -> Self {
+        Self { body: typed.map_or(Body::Nothing, Body::Typed), verdict: Some(typed.err()) }
+    }
+
+    /// A message, unless it is secret, and what gRPC's rules say of it.
+    pub(crate) fn raw(message: Result<Value, Invalid>, invalid: Option<&'a Invalid>) -> Self {
+        Self { body: message.map_or(Body::Nothing, Body::Message), verdict: Some(invalid) }
     }
 }
 
 struct Present<'a, T> {
     name: &'a str,
     version: &'a Version,
-    resource: &'a T,
+    content: Content<'a, T>,
     warning: Option<&'a WatchError>,
 }
 
@@ -99,8 +204,11 @@ struct PresentLine<'a, T> {
     name: &'a str,
     state: &'static str,
     version: &'a str,
-    resource: &'a T,
+    resource: Body<'a, T>,
     warning: Option<Problem>,
+    /// Where resources are observed: null, or why gRPC's rules reject it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    invalid: Option<Option<String>>,
 }
 
 #[derive(Serialize)]
@@ -109,6 +217,19 @@ struct AbsentLine<'a> {
     name: &'a str,
     state: &'static str,
     error: Problem,
+}
+
+/// Indented, and on a terminal wrapped at words.
+fn wrapped(text: &impl Display, is_terminal: bool) -> String {
+    let line = format!("  {text}");
+    match is_terminal {
+        true => wrap(&line, Size::of_terminal(&io::stdout()).columns).join("\n") + "\n",
+        false => line + "\n",
+    }
+}
+
+fn pretty(message: &Value) -> String {
+    serde_json::to_string_pretty(message).expect(TEXT_KEYS) + "\n"
 }
 
 /// Writes what a value holds in indented lines, without what is empty or unset.

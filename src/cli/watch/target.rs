@@ -2,27 +2,29 @@
 
 use std::{fmt, str::FromStr, sync::Arc};
 
-use crate::name::ResourceName;
+use crate::{
+    cli::{filter::Glob, kind::Kind},
+    name::ResourceName,
+};
 
 /// What is watched, as it was typed: TYPE=NAME.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Target {
     pub(crate) kind: Kind,
-    /// A name, that of a collection, or `*` for all.
+    /// A name, that of a collection, `*` for all, or a glob for the names of some of all.
     pub(crate) name: Arc<str>,
+    /// What is subscribed to.
+    subscribed: Subscribed,
 }
 
-/// A type of resource.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
-    Listener,
-    Route,
-    Cluster,
-    Endpoints,
-    ScopedRoute,
-    VirtualHost,
-    Secret,
-    Runtime,
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Subscribed {
+    /// The name, as it is.
+    Name,
+    /// A name that was written with backslashes before `*` or `?`.
+    Unescaped(Arc<str>),
+    /// All of the type; what matches is shown.
+    Matching(Glob),
 }
 
 /// A line of the standard input.
@@ -34,12 +36,30 @@ pub(crate) enum Command {
 }
 
 impl Target {
-    /// Whether many resources are wanted: all of the type, or the members of a collection.
+    /// Whether there may be many resources: all of the type, or the members of a collection.
     pub(crate) fn is_many(&self) -> bool {
         let is_collection = |name: ResourceName| {
             name.is_collection() && name.directives().is_none_or(|directives| directives.entry().is_none())
         };
-        &*self.name == "*" || ResourceName::parse(&self.name).is_ok_and(is_collection)
+        let name = self.subscribed();
+        name == "*" || ResourceName::parse(name).is_ok_and(is_collection)
+    }
+
+    /// The name that the server is asked for.
+    pub(crate) fn subscribed(&self) -> &str {
+        match &self.subscribed {
+            Subscribed::Name => &self.name,
+            Subscribed::Unescaped(name) => name,
+            Subscribed::Matching(_) => "*",
+        }
+    }
+
+    /// Whether a resource is meant, of those that the subscription brings.
+    pub(crate) fn matches(&self, name: &str) -> bool {
+        match &self.subscribed {
+            Subscribed::Name | Subscribed::Unescaped(_) => true,
+            Subscribed::Matching(glob) => glob.matches(name),
+        }
     }
 }
 
@@ -48,54 +68,36 @@ impl FromStr for Target {
 
     /// The first `=` separates: names may have more.
     fn from_str(text: &str) -> Result<Self, String> {
-        let (kind, name) =
-            text.split_once('=').ok_or_else(|| format!("{text:?} is not of the form TYPE=NAME"))?;
+        let (kind, name) = text
+            .split_once('=')
+            .ok_or_else(|| format!("{text:?} is not of the form TYPE=NAME{}", example(text)))?;
         if name.is_empty() {
             return Err(format!("{text:?} has no name after the type"));
         }
-        Ok(Self { kind: kind.parse()?, name: name.into() })
+        let kind = kind.parse()?;
+        let is_glob = name != "*" && !name.starts_with("xdstp:") && name.contains(['*', '?']);
+        let glob = is_glob.then(|| name.parse::<Glob>()).transpose()?;
+        let subscribed = match glob.map(|glob| glob.literal().ok_or(glob)) {
+            None => Subscribed::Name,
+            Some(Ok(name)) => Subscribed::Unescaped(name.into()),
+            Some(Err(glob)) => Subscribed::Matching(glob),
+        };
+        Ok(Self { kind, name: name.into(), subscribed })
+    }
+}
+
+/// What to write instead of a type or a name alone.
+fn example(text: &str) -> String {
+    let kind = Kind::ALL.into_iter().find(|kind| kind.as_str() == text);
+    match kind {
+        Some(kind) => format!(", such as '{}=*' for all", kind.as_str()),
+        None => format!(", such as cluster={text}"),
     }
 }
 
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}={}", self.kind.as_str(), self.name)
-    }
-}
-
-impl Kind {
-    pub(crate) const ALL: [Self; 8] = [
-        Self::Listener,
-        Self::Route,
-        Self::Cluster,
-        Self::Endpoints,
-        Self::ScopedRoute,
-        Self::VirtualHost,
-        Self::Secret,
-        Self::Runtime,
-    ];
-
-    pub(crate) fn as_str(self) -> &'static str {
-        match self {
-            Self::Listener => "listener",
-            Self::Route => "route",
-            Self::Cluster => "cluster",
-            Self::Endpoints => "endpoints",
-            Self::ScopedRoute => "scoped-route",
-            Self::VirtualHost => "virtual-host",
-            Self::Secret => "secret",
-            Self::Runtime => "runtime",
-        }
-    }
-}
-
-impl FromStr for Kind {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let unknown =
-            || format!("unknown type {text:?}; types are {}", Self::ALL.map(Self::as_str).join(", "));
-        Self::ALL.into_iter().find(|kind| kind.as_str() == text).ok_or_else(unknown)
     }
 }
 
@@ -119,28 +121,12 @@ impl Command {
     }
 }
 
-pub(crate) const USAGE: &str = "\
-Prints what a management server sends, on each change.
-
-usage: watch --bootstrap PATH [--protocol sotw|delta] [--resource-timeout SECONDS] [--json] [TYPE=NAME ...]
-
-  TYPE                         listener route cluster endpoints scoped-route virtual-host secret runtime
-  NAME                         a name, old-style or xdstp://, an xdstp:// glob or list, or * for all
-  --bootstrap PATH             a bootstrap, in gRPC's format or in Envoy's
-  --protocol sotw|delta        state of the world, the default, or incremental, where the bootstrap does not say it
-  --resource-timeout SECONDS   how long a server may take before a resource counts as non-existent (15)
-  --json                       one JSON object a line instead of text for people
-
-Commands are read from the standard input, one a line: watch TYPE=NAME, unwatch TYPE=NAME, quit.
-RUST_LOG=debug shows what the client does.
-";
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn target(kind: Kind, name: &str) -> Target {
-        Target { kind, name: name.into() }
+        Target { kind, name: name.into(), subscribed: Subscribed::Name }
     }
 
     #[test]
@@ -158,9 +144,35 @@ mod tests {
             ("xdstp://a/envoy.config.cluster.v3.ClusterCollection/shop#entry=cart", false),
             ("xdstp://a/envoy.config.cluster.v3.Cluster/shop", false),
             ("xdstp://a/*", false),
-            ("shop/*", false),
+            ("shop/*", true),
+            ("shop?", true),
+            ("shop\\*", false),
+            ("shop", false),
         ] {
-            assert_eq!(target(Kind::Cluster, name).is_many(), many, "{name}");
+            let target: Target = format!("cluster={name}").parse().expect(name);
+            assert_eq!(target.is_many(), many, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_glob_of_old_style_names_subscribes_to_all() {
+        for (name, subscribed, matched, other) in [
+            ("outbound|80|*", "*", "outbound|80||shop", "inbound|80||shop"),
+            ("shop-?", "*", "shop-1", "shop-10"),
+            ("*", "*", "shop", ""),
+            ("a\\*", "a*", "a*", ""),
+            (
+                "xdstp://a/envoy.config.cluster.v3.Cluster/b*",
+                "xdstp://a/envoy.config.cluster.v3.Cluster/b*",
+                "x",
+                "",
+            ),
+        ] {
+            let target: Target = format!("cluster={name}").parse().expect(name);
+            assert_eq!(target.subscribed(), subscribed);
+            assert!(target.matches(matched), "{matched} by {name}");
+            assert!(other.is_empty() || !target.matches(other), "{other} by {name}");
+            assert_eq!(target.to_string(), format!("cluster={name}"));
         }
     }
 
@@ -171,6 +183,10 @@ mod tests {
             ("cluster=", "cluster="),
             ("clusters=shop", "clusters"),
             ("Cluster=shop", "Cluster"),
+            ("clusters=shop", "did you mean cluster?"),
+            ("listner=shop", "did you mean listener?"),
+            ("shop", "cluster=shop"),
+            ("listener", "'listener=*'"),
         ] {
             let error = text.parse::<Target>().expect_err(text);
             assert!(error.contains(named), "{named:?} is not in {error:?} of {text:?}");
