@@ -8,6 +8,7 @@
 //! not happen as told. Read it top-down: `main` is the playbill, each act a function, the props are below.
 
 use std::{
+    env,
     error::Error,
     fmt::Display,
     io::{self, IsTerminal},
@@ -33,6 +34,9 @@ use xdskit::{
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    if let Some(end) = usage(env::args().nth(1).as_deref()) {
+        return end;
+    }
     let error = match timeout(CURFEW, play()).await {
         Ok(Ok(())) => return ExitCode::SUCCESS,
         Ok(Err(error)) => error.to_string(),
@@ -40,6 +44,21 @@ async fn main() -> ExitCode {
     };
     eprintln!("{}", Paint::for_output(&io::stderr()).red(format_args!("quickstart: {error}")));
     ExitCode::FAILURE
+}
+
+/// There is nothing to choose.
+fn usage(argument: Option<&str>) -> Option<ExitCode> {
+    let usage = "usage: quickstart\n\nPlays what a service sees while its mesh changes, on loopback, and ends by itself.";
+    match argument? {
+        "--help" | "-h" => {
+            println!("{usage}");
+            Some(ExitCode::SUCCESS)
+        }
+        unknown => {
+            eprintln!("quickstart: unknown argument {unknown}; it takes none\n{usage}");
+            Some(ExitCode::from(2))
+        }
+    }
 }
 
 async fn play() -> Result<(), Box<dyn Error>> {

@@ -17,6 +17,7 @@ mod shares;
 
 use std::{
     collections::BTreeSet,
+    env,
     error::Error,
     io,
     net::SocketAddr,
@@ -53,6 +54,9 @@ use self::{
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    if let Some(end) = usage(env::args().nth(1).as_deref()) {
+        return end;
+    }
     let error = match timeout(CURFEW, run()).await {
         Ok(Ok(())) => return ExitCode::SUCCESS,
         Ok(Err(error)) => error.to_string(),
@@ -60,6 +64,21 @@ async fn main() -> ExitCode {
     };
     eprintln!("{}", Paint::for_output(&io::stderr()).red(format_args!("balance: {error}")));
     ExitCode::FAILURE
+}
+
+/// There is nothing to choose.
+fn usage(argument: Option<&str>) -> Option<ExitCode> {
+    let usage = "usage: balance\n\nSends 3,000 calls through a load balancer while backends are drained and added, and ends by itself.";
+    match argument? {
+        "--help" | "-h" => {
+            println!("{usage}");
+            Some(ExitCode::SUCCESS)
+        }
+        unknown => {
+            eprintln!("balance: unknown argument {unknown}; it takes none\n{usage}");
+            Some(ExitCode::from(2))
+        }
+    }
 }
 
 async fn run() -> Result<(), Box<dyn Error>> {
