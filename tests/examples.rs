@@ -8,9 +8,13 @@ mod messages;
 mod process;
 #[path = "examples/relay.rs"]
 mod relay;
+#[path = "examples/status.rs"]
+mod status;
 #[path = "common/tls.rs"]
 #[allow(dead_code, reason = "other tests need the rest of it")]
 mod tls;
+#[path = "examples/tool.rs"]
+mod tool;
 #[path = "examples/transports.rs"]
 mod transports;
 #[path = "examples/trees.rs"]
