@@ -16,7 +16,7 @@ exec perl -e '
 use strict;
 use warnings;
 
-my $outward = qr/client|transport|csds|metrics|bootstrap|discover|testing/;
+my $outward = qr/cli|client|transport|csds|metrics|bootstrap|discover|testing/;
 my $crates = qr{tokio\w*|tonic\w*|hyper\w*|h2};
 
 # Names that the root re-exports from outward modules: crate::Client is crate::client::Client.

@@ -7,10 +7,8 @@
 //! It plays five acts on loopback, waits in each for what it tells, and ends by itself; its exit code is 1 if anything did
 //! not happen as told. Read it top-down: `main` is the playbill, each act a function, the props are below.
 
-mod paint;
-mod tree;
-
 use std::{
+    env,
     error::Error,
     fmt::Display,
     io::{self, IsTerminal},
@@ -22,6 +20,7 @@ use std::{
 use tokio::time::{sleep, timeout};
 use xdskit::{
     Client, RouteQuery, WatchError,
+    cli::{Artist, Paint},
     client::{ClientStatus, Resolution},
     config::{Bootstrap, Node, Server},
     control_plane::type_url,
@@ -33,11 +32,11 @@ use xdskit::{
     },
 };
 
-use paint::Paint;
-use tree::Artist;
-
 #[tokio::main]
 async fn main() -> ExitCode {
+    if let Some(end) = usage(env::args().nth(1).as_deref()) {
+        return end;
+    }
     let error = match timeout(CURFEW, play()).await {
         Ok(Ok(())) => return ExitCode::SUCCESS,
         Ok(Err(error)) => error.to_string(),
@@ -45,6 +44,21 @@ async fn main() -> ExitCode {
     };
     eprintln!("{}", Paint::for_output(&io::stderr()).red(format_args!("quickstart: {error}")));
     ExitCode::FAILURE
+}
+
+/// There is nothing to choose.
+fn usage(argument: Option<&str>) -> Option<ExitCode> {
+    let usage = "usage: quickstart\n\nPlays what a service sees while its mesh changes, on loopback, and ends by itself.";
+    match argument? {
+        "--help" | "-h" => {
+            println!("{usage}");
+            Some(ExitCode::SUCCESS)
+        }
+        unknown => {
+            eprintln!("quickstart: unknown argument {unknown}; it takes none\n{usage}");
+            Some(ExitCode::from(2))
+        }
+    }
 }
 
 async fn play() -> Result<(), Box<dyn Error>> {

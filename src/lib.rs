@@ -40,6 +40,7 @@
 //! | [`csds`](csds/index.html) | `csds` | the client status service, for tools such as `grpcdebug` |
 //! | [`metrics`](metrics/index.html) | `metrics` | gRPC's metrics of xDS clients, by OpenTelemetry |
 //! | [`control_plane`](control_plane/index.html) | `control-plane` | a management server to embed |
+//! | [`cli`](cli/index.html) | `cli` | the code of the command-line tool `xdskit`; no stable API |
 //! | [`testing`](testing/index.html) | `test-util` | the same for tests of your application, with faults, expectations and builders |
 //!
 //! # Features
@@ -55,6 +56,7 @@
 //! | `files` | no | files in the place of management servers; brings `json` |
 //! | `rest` | no | management servers that are polled over REST; brings `json` |
 //! | `control-plane` | no | the management server |
+//! | `cli` | no | the command-line tool `xdskit` |
 //! | `test-util` | no | the tools for tests; brings `control-plane` |
 //!
 //! Without any feature there are the bootstrap, names and typed resources, without tokio in the dependency tree.
@@ -104,6 +106,8 @@ mod scans;
 mod wire;
 
 pub mod bootstrap;
+#[cfg(feature = "cli")]
+pub mod cli;
 #[cfg(feature = "client")]
 #[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]
 pub mod client;

@@ -1,11 +1,5 @@
 //! The examples, run as programs: their command lines are stable, and scripts drive them.
 
-#[path = "../examples/watch/args.rs"]
-#[allow(dead_code, reason = "Cargo runs no tests of examples, so they run here")]
-mod args;
-#[path = "../examples/cli/mod.rs"]
-#[allow(dead_code, reason = "as above")]
-mod cli;
 #[path = "examples/collections.rs"]
 mod collections;
 #[path = "examples/messages.rs"]
@@ -14,12 +8,13 @@ mod messages;
 mod process;
 #[path = "examples/relay.rs"]
 mod relay;
-#[path = "../examples/walk/screen.rs"]
-#[allow(dead_code, reason = "as above")]
-mod screen;
+#[path = "examples/status.rs"]
+mod status;
 #[path = "common/tls.rs"]
-#[allow(dead_code, reason = "as above")]
+#[allow(dead_code, reason = "other tests need the rest of it")]
 mod tls;
+#[path = "examples/tool.rs"]
+mod tool;
 #[path = "examples/transports.rs"]
 mod transports;
 #[path = "examples/trees.rs"]

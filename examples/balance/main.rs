@@ -13,12 +13,11 @@
 
 mod backend;
 mod load;
-#[path = "../paint/mod.rs"]
-mod paint;
 mod shares;
 
 use std::{
     collections::BTreeSet,
+    env,
     error::Error,
     io,
     net::SocketAddr,
@@ -38,6 +37,7 @@ use tower::{
 };
 use xdskit::{
     Client, Resolution, RouteQuery, Snapshot, WatchError,
+    cli::Paint,
     config::{Bootstrap, Node, Server},
     discover::discover,
     testing::{
@@ -49,12 +49,14 @@ use xdskit::{
 use self::{
     backend::{Backend, GREET},
     load::Load,
-    paint::Paint,
     shares::{ADDED, DRAINED},
 };
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    if let Some(end) = usage(env::args().nth(1).as_deref()) {
+        return end;
+    }
     let error = match timeout(CURFEW, run()).await {
         Ok(Ok(())) => return ExitCode::SUCCESS,
         Ok(Err(error)) => error.to_string(),
@@ -62,6 +64,21 @@ async fn main() -> ExitCode {
     };
     eprintln!("{}", Paint::for_output(&io::stderr()).red(format_args!("balance: {error}")));
     ExitCode::FAILURE
+}
+
+/// There is nothing to choose.
+fn usage(argument: Option<&str>) -> Option<ExitCode> {
+    let usage = "usage: balance\n\nSends 3,000 calls through a load balancer while backends are drained and added, and ends by itself.";
+    match argument? {
+        "--help" | "-h" => {
+            println!("{usage}");
+            Some(ExitCode::SUCCESS)
+        }
+        unknown => {
+            eprintln!("balance: unknown argument {unknown}; it takes none\n{usage}");
+            Some(ExitCode::from(2))
+        }
+    }
 }
 
 async fn run() -> Result<(), Box<dyn Error>> {

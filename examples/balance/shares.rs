@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::paint::Paint;
+use xdskit::cli::Paint;
 
 pub(crate) const PHASES: usize = 3;
 pub(crate) const DRAINED: usize = 1;

@@ -5,7 +5,7 @@
 //! $ cargo run --example walk -- --bootstrap examples/mesh/bootstrap.json xds:///cart xds:///orders xds:///mail
 //! ```
 //!
-//! It runs until it is interrupted. The first argument is where it listens, 127.0.0.1:18000 by default.
+//! It runs until it is interrupted. The first argument is where it listens, 127.0.0.1:18000 by default; `--help` has the usage.
 
 use std::{env, io, process::ExitCode, time::Duration};
 
@@ -17,7 +17,19 @@ use xdskit::{
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let address = env::args().nth(1).unwrap_or_else(|| ADDRESS.to_owned());
+    let args: Vec<_> = env::args().skip(1).collect();
+    let address = match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        [] => ADDRESS.to_owned(),
+        ["--help" | "-h", ..] => {
+            print!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
+        [address] if !address.starts_with('-') => (*address).to_owned(),
+        [_, unknown, ..] | [unknown] => {
+            eprintln!("mesh: unknown argument {unknown}; write an address such as {ADDRESS}, or nothing");
+            return ExitCode::from(2);
+        }
+    };
     match serve(&address).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -134,6 +146,12 @@ const CLUSTERS: &str = "xdstp://mesh/envoy.config.cluster.v3.Cluster/shop";
 const LIST: &str = "xdstp://mesh/envoy.config.cluster.v3.ClusterCollection/front";
 
 const ADDRESS: &str = "127.0.0.1:18000";
+
+const USAGE: &str = "\
+usage: mesh [ADDRESS]
+
+Serves a mesh of 25 services that keeps changing, on 127.0.0.1:18000 or the ADDRESS. It runs until it is interrupted (Ctrl-C).
+";
 
 /// How long each change is to be looked at.
 const SCENE: Duration = Duration::from_secs(4);

@@ -11,18 +11,22 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    pub(crate) fn parse(mut args: impl Iterator<Item = String>) -> Result<Self, String> {
+    /// Reads the command line, without the name of the program; `None` if it asks for help.
+    pub(crate) fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
         let mut parsed = Self { time: Duration::from_secs(600), seed: RandomState::new().hash_one(()) };
         while let Some(option) = args.next() {
-            let number = args.next().and_then(|text| text.parse::<u64>().ok());
-            let number = number.ok_or_else(|| format!("{option} needs a whole number"));
+            let mut number = || {
+                let number = args.next().and_then(|text| text.parse::<u64>().ok());
+                number.ok_or_else(|| format!("{option} needs a whole number"))
+            };
             match option.as_str() {
-                "--minutes" => parsed.time = Duration::from_secs(60 * number?),
-                "--seconds" => parsed.time = Duration::from_secs(number?),
-                "--seed" => parsed.seed = number?,
-                _ => return Err(format!("unknown option {option}")),
+                "--minutes" => parsed.time = Duration::from_secs(60 * number()?),
+                "--seconds" => parsed.time = Duration::from_secs(number()?),
+                "--seed" => parsed.seed = number()?,
+                "--help" | "-h" => return Ok(None),
+                _ => return Err(format!("unknown argument {option}")),
             }
         }
-        Ok(parsed)
+        Ok(Some(parsed))
     }
 }

@@ -32,9 +32,15 @@ use world::World;
 #[tokio::main]
 async fn main() -> ExitCode {
     let args = match Args::parse(std::env::args().skip(1)) {
-        Ok(args) => args,
+        Ok(Some(args)) => args,
+        Ok(None) => {
+            print!("{USAGE}");
+            return ExitCode::SUCCESS;
+        }
         Err(error) => {
-            eprintln!("soak: {error}\nsoak [--minutes N | --seconds N] [--seed N]");
+            eprintln!(
+                "soak: {error}\nusage: soak [--minutes N | --seconds N] [--seed N]; soak --help has the rest"
+            );
             return ExitCode::from(2);
         }
     };
@@ -112,5 +118,13 @@ async fn left(world: &World, tasks_before: usize) -> Left {
     }
 }
 
+const USAGE: &str = "\
+usage: soak [--minutes N | --seconds N] [--seed N]
+
+Breaks the connections of a client at random, and reports what it lost.
+
+  --minutes N, --seconds N  how long; 10 minutes by default
+  --seed N                  which faults; a random number by default
+";
 const KEEPALIVE: Duration = Duration::from_secs(2);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(1);

@@ -53,6 +53,8 @@ pub use crate::{
 
 #[cfg(feature = "csds")]
 pub(crate) use self::status::WeakClient;
+#[cfg(feature = "cli")]
+pub(crate) use self::status::table;
 use self::{pool::Share, registry::Registry};
 use crate::{
     config::{Bootstrap, Target},

@@ -21,7 +21,7 @@ use crate::{
     resource::Version,
 };
 
-mod table;
+pub(crate) mod table;
 
 /// What a client knows and does at a moment: what the client status service shows (CSDS, gRFC A40), as values.
 ///

@@ -20,6 +20,7 @@ pub(super) fn client_config(status: ClientStatus, contents: bool) -> ClientConfi
     ClientConfig {
         // The one that is sent to the servers (A40-4), made by ourselves.
         node: Node::decode(node).ok(),
+        xds_config: Vec::new(),
         generic_xds_configs: resources.into_iter().map(|resource| generic(resource, contents)).collect(),
         client_scope: scope.to_string(),
     }

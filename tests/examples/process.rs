@@ -38,20 +38,67 @@ impl Process {
 
     /// Starts it without a reader for what it writes on stdout.
     pub(crate) fn start_unread<S: AsRef<str>>(example: &str, args: impl IntoIterator<Item = S>) -> Self {
-        let args = args.into_iter().map(|arg| arg.as_ref().to_owned());
-        let mut child = Command::new(path_of(example))
-            .args(args)
+        let mut command = Command::new(path_of(&["examples", example]));
+        command.args(args.into_iter().map(|arg| arg.as_ref().to_owned())).stdout(Stdio::piped());
+        Self::spawn(command)
+    }
+
+    /// Starts the tool with an environment.
+    pub(crate) fn tool<S: AsRef<str>>(args: impl IntoIterator<Item = S>, env: &[(&str, &str)]) -> Self {
+        let mut command = Command::new(path_of(&["xdskit"]));
+        command.args(args.into_iter().map(|arg| arg.as_ref().to_owned())).stdout(Stdio::piped());
+        for name in VARIABLES {
+            command.env_remove(name);
+        }
+        command.envs(env.iter().copied());
+        let mut process = Self::spawn(command);
+        if let Err(Some(stdout)) = process.stdout.as_mut().map_err(Option::take) {
+            process.stdout = Ok(lines(stdout));
+        }
+        process
+    }
+
+    /// Starts the tool with an output that nobody will ever read.
+    pub(crate) fn tool_into_a_broken_pipe<S: AsRef<str>>(args: impl IntoIterator<Item = S>) -> Self {
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = Command::new(path_of(&["xdskit"]));
+        command.args(args.into_iter().map(|arg| arg.as_ref().to_owned())).stdout(writer);
+        Self::spawn(command)
+    }
+
+    fn spawn(mut command: Command) -> Self {
+        let mut child = command
             .env_remove("RUST_LOG")
             .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .unwrap_or_else(|error| panic!("{example}: {error}"));
+            .unwrap_or_else(|error| panic!("{command:?}: {error}"));
         let stdin = child.stdin.take();
         let stdout = Err(child.stdout.take());
         let stderr = lines(child.stderr.take().expect("stderr is piped"));
         Self { child, stdin, stdout, stderr }
+    }
+
+    /// All that comes on stdout until its end.
+    pub(crate) async fn text(&mut self) -> String {
+        let mut text = String::new();
+        while let Some(line) = self.line().await {
+            text += &line;
+            text.push('\n');
+        }
+        text
+    }
+
+    /// All that comes on stderr until its end.
+    pub(crate) async fn complaints(&mut self) -> String {
+        let mut text = String::new();
+        while let Some(line) = timeout(PATIENCE, self.stderr.recv()).await.expect("the end of stderr") {
+            text += &line;
+            text.push('\n');
+        }
+        text
     }
 
     /// The next line on stdout; `None` at its end.
@@ -141,19 +188,23 @@ fn lines(from: impl AsyncRead + Unpin + Send + 'static) -> mpsc::UnboundedReceiv
     receiver
 }
 
-/// Cargo puts examples beside the folder of the test programs.
-fn path_of(example: &str) -> PathBuf {
+/// Cargo puts programs, and the folder of examples, beside the folder of the test programs.
+fn path_of(program: &[&str]) -> PathBuf {
     let mut path = env::current_exe().expect("a test knows where it is");
     path.pop();
     path.pop();
-    path.extend(["examples", &format!("{example}{}", env::consts::EXE_SUFFIX)]);
+    path.extend(program);
+    path.set_extension(env::consts::EXE_EXTENSION);
     assert!(
         path.exists(),
-        "{} is not built: `cargo build --examples`, or a plain `cargo test`",
+        "{} is not built: `cargo build --bins --examples`, or a plain `cargo test`",
         path.display()
     );
     path
 }
+
+/// What names a bootstrap.
+const VARIABLES: [&str; 2] = ["GRPC_XDS_BOOTSTRAP", "GRPC_XDS_BOOTSTRAP_CONFIG"];
 
 /// How long a test waits for what must come; the longest legitimate wait is for some reconnects.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);

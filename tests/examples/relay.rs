@@ -1,21 +1,5 @@
 //! The relay: one subscription for any number of clients.
 
-#[path = "../../examples/relay/args.rs"]
-#[allow(dead_code, reason = "Cargo runs no tests of examples, so they run here")]
-mod args;
-#[path = "../../examples/relay/figures.rs"]
-#[allow(dead_code, reason = "as above")]
-mod figures;
-#[path = "../../examples/relay/raw.rs"]
-#[allow(dead_code, reason = "as above")]
-mod raw;
-#[path = "../../examples/relay/source.rs"]
-#[allow(dead_code, reason = "as above")]
-mod source;
-#[path = "../../examples/relay/stock.rs"]
-#[allow(dead_code, reason = "as above")]
-mod stock;
-
 use std::{future::Future, time::Duration};
 
 use bytes::Bytes;

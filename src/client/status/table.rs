@@ -17,52 +17,29 @@ impl fmt::Display for ClientStatus {
             return f.write_str("No resources are watched.");
         }
         let rows: Vec<_> = self.resources.iter().map(|resource| self.row(resource)).collect();
-        let mut widths = HEAD.map(str::len);
-        for row in &rows {
-            for (width, cell) in widths.iter_mut().zip(row) {
-                *width = (*width).max(cell.chars().count());
-            }
-        }
-        write_row(f, &HEAD, &widths)?;
-        for row in &rows {
-            f.write_str("\n")?;
-            write_row(f, row, &widths)?;
-        }
+        write_table(f, &rows)?;
         for resource in &self.resources {
             let Some(error) = &resource.error else { continue };
             write!(f, "\n! {}", error.details)?;
-            let version = error.version.as_str();
-            let age = self.age(error.at);
-            if version.is_empty() {
-                write!(f, " ({age})")?
-            } else {
-                write!(f, " (version {}, {age})", Escaped(version))?
-            }
+            write_occasion(f, error.version.as_str(), &self.age(error.at))?;
         }
         Ok(())
     }
 }
 
 impl ClientStatus {
-    fn row(&self, resource: &ResourceStatus) -> [String; 5] {
-        let type_name = resource.type_url.rsplit('/').next().unwrap_or(resource.type_url);
+    fn row(&self, resource: &ResourceStatus) -> Row {
         [
             Escaped(&resource.name).to_string(),
             resource.state.to_string(),
             Escaped(&resource.version).to_string(),
-            type_name.into(),
+            type_name(resource.type_url).into(),
             resource.last_updated.map(|at| self.age(at)).unwrap_or_default(),
         ]
     }
 
     fn age(&self, at: SystemTime) -> String {
-        let age = self.taken_at.duration_since(at).unwrap_or(Duration::ZERO).as_secs();
-        match age {
-            0..60 => format!("{age} s ago"),
-            60..3600 => format!("{} min ago", age / 60),
-            3600..86400 => format!("{} h ago", age / 3600),
-            86400.. => format!("{} d ago", age / 86400),
-        }
+        age(at, self.taken_at)
     }
 }
 
@@ -76,14 +53,58 @@ impl fmt::Display for ServerStatus {
         };
         write!(f, "Server {}", Escaped(&self.uri))?;
         if let Some(type_url) = self.type_url {
-            write!(f, " for {}", type_url.rsplit('/').next().unwrap_or(type_url))?;
+            write!(f, " for {}", type_name(type_url))?;
         }
         write!(f, ": {state}")?;
         self.error.as_ref().map_or(Ok(()), |error| write!(f, "; {}", Escaped(error)))
     }
 }
 
-fn write_row<T: AsRef<str>>(f: &mut fmt::Formatter<'_>, row: &[T; 5], widths: &[usize; 5]) -> fmt::Result {
+/// What is shown of a resource: its name, status, version and type, and its age.
+pub(crate) type Row = [String; 5];
+
+/// The rows below the names of their columns, without the end of the last line.
+pub(crate) fn write_table(f: &mut impl fmt::Write, rows: &[Row]) -> fmt::Result {
+    let mut widths = HEAD.map(str::len);
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    write_row(f, &HEAD, &widths)?;
+    for row in rows {
+        f.write_str("\n")?;
+        write_row(f, row, &widths)?;
+    }
+    Ok(())
+}
+
+/// Which update failed, and when, behind what was wrong with it.
+pub(crate) fn write_occasion(f: &mut impl fmt::Write, version: &str, age: &str) -> fmt::Result {
+    if version.is_empty() {
+        write!(f, " ({age})")
+    } else {
+        write!(f, " (version {}, {age})", Escaped(version))
+    }
+}
+
+/// The type's name in a type URL.
+pub(crate) fn type_name(type_url: &str) -> &str {
+    type_url.rsplit('/').next().unwrap_or(type_url)
+}
+
+/// How long ago something was.
+pub(crate) fn age(at: SystemTime, now: SystemTime) -> String {
+    let age = now.duration_since(at).unwrap_or(Duration::ZERO).as_secs();
+    match age {
+        0..60 => format!("{age} s ago"),
+        60..3600 => format!("{} min ago", age / 60),
+        3600..86400 => format!("{} h ago", age / 3600),
+        86400.. => format!("{} d ago", age / 86400),
+    }
+}
+
+fn write_row<T: AsRef<str>>(f: &mut impl fmt::Write, row: &[T; 5], widths: &[usize; 5]) -> fmt::Result {
     let line = row.iter().zip(widths).map(|(cell, width)| format!("{:width$}", cell.as_ref()));
     f.write_str(line.collect::<Vec<_>>().join("  ").trim_end())
 }

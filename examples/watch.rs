@@ -1,0 +1,13 @@
+//! Prints the resources that a management server sends, on each change, for people or as JSON.
+//!
+//! ```console
+//! $ cargo run --example watch -- --bootstrap bootstrap.json 'listener=*' cluster=shop
+//! ```
+//!
+//! `--help` has the rest. It is `xdskit watch`, whose code is in `src/cli/watch`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    xdskit::cli::watch()
+}

@@ -1,0 +1,190 @@
+//! Which resources are shown: by type and by the shape of their names.
+
+use std::{fmt, str::FromStr, sync::Arc};
+
+use super::kind::Kind;
+
+/// A pattern for names: `*` is any text, `?` any one character, and `\` takes what follows as it is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Glob {
+    text: Arc<str>,
+    parts: Arc<[Part]>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Part {
+    Char(char),
+    One,
+    Any,
+}
+
+/// A glob, of one type or of all: `TYPE=GLOB` or `GLOB`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Filter {
+    kind: Option<Kind>,
+    glob: Glob,
+}
+
+impl Glob {
+    /// Whether the whole name is of this shape.
+    pub(crate) fn matches(&self, name: &str) -> bool {
+        let name: Vec<char> = name.chars().collect();
+        let (mut at, mut part) = (0, 0);
+        // Where to go on if what was read since the last `*` was wrong.
+        let mut again: Option<(usize, usize)> = None;
+        loop {
+            match (self.parts.get(part), name.get(at)) {
+                (Some(Part::Any), _) => {
+                    again = Some((at, part + 1));
+                    part += 1;
+                    continue;
+                }
+                (Some(Part::One), Some(_)) => {}
+                (Some(Part::Char(wanted)), Some(c)) if wanted == c => {}
+                (None, None) => return true,
+                (Some(Part::One | Part::Char(_)) | None, _) => {
+                    let Some((begin, after)) = again.filter(|(begin, _)| *begin < name.len()) else {
+                        return false;
+                    };
+                    again = Some((begin + 1, after));
+                    (at, part) = (begin + 1, after);
+                    continue;
+                }
+            }
+            at += 1;
+            part += 1;
+        }
+    }
+
+    /// The name that it is, if it leaves no choice.
+    pub(crate) fn literal(&self) -> Option<String> {
+        let chars = self.parts.iter().map(|part| match part {
+            Part::Char(c) => Some(*c),
+            Part::One | Part::Any => None,
+        });
+        chars.collect()
+    }
+}
+
+impl FromStr for Glob {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut parts = Vec::new();
+        let mut chars = text.chars();
+        while let Some(c) = chars.next() {
+            parts.push(match c {
+                '*' => Part::Any,
+                '?' => Part::One,
+                '\\' => Part::Char(chars.next().ok_or_else(|| format!("{text:?} ends with \\: write \\\\"))?),
+                c => Part::Char(c),
+            });
+        }
+        if parts.is_empty() {
+            return Err("is empty; write a name with * and ? in it, such as 'outbound|80|*'".to_owned());
+        }
+        Ok(Self { text: text.into(), parts: parts.into() })
+    }
+}
+
+impl fmt::Display for Glob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Filter {
+    /// Whether a resource passes. Of a type that has no [`Kind`] it can only pass those for all types.
+    pub(crate) fn passes(&self, kind: Option<Kind>, name: &str) -> bool {
+        self.kind.is_none_or(|wanted| Some(wanted) == kind) && self.glob.matches(name)
+    }
+
+    /// Whether it passes one of several, or there are none.
+    pub(crate) fn any_passes(filters: &[Self], kind: Option<Kind>, name: &str) -> bool {
+        filters.is_empty() || filters.iter().any(|filter| filter.passes(kind, name))
+    }
+}
+
+impl FromStr for Filter {
+    type Err = String;
+
+    /// What stands before `=` is a type if it looks like one. Names may have a `=`, too.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let looks_like_type = |text: &str| {
+            !text.is_empty() && text.chars().all(|c| c.is_ascii_alphabetic() || c == '-' || c == '_')
+        };
+        match text.split_once('=').filter(|(kind, _)| looks_like_type(kind)) {
+            Some((kind, glob)) => Ok(Self { kind: Some(kind.parse()?), glob: glob.parse()? }),
+            None => Ok(Self { kind: None, glob: text.parse()? }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn glob(text: &str) -> Glob {
+        text.parse().expect(text)
+    }
+
+    #[test]
+    fn a_glob_is_for_the_whole_name() {
+        for (text, name, wanted) in [
+            ("shop", "shop", true),
+            ("shop", "shops", false),
+            ("sh?p", "shöp", true),
+            ("sh?p", "shp", false),
+            ("*", "", true),
+            ("*", "anything", true),
+            ("outbound|80|*", "outbound|80||shop.svc", true),
+            ("outbound|80|*", "outbound|8080||shop.svc", false),
+            ("*cart*", "a cartography", true),
+            ("*cart", "cart-cart", true),
+            ("*cart", "cart-carts", false),
+            ("a*b*c", "abbbxbc", true),
+            ("a*b*c", "abbbxb", false),
+            ("**a", "a", true),
+            ("?*", "", false),
+            ("a\\*", "a*", true),
+            ("a\\*", "ab", false),
+            ("a[bc]", "ab", false),
+            ("a[bc]", "a[bc]", true),
+        ] {
+            assert_eq!(glob(text).matches(name), wanted, "{name:?} by {text:?}");
+        }
+    }
+
+    #[test]
+    fn a_glob_that_leaves_no_choice_is_a_name() {
+        assert_eq!(glob("a\\*b").literal().as_deref(), Some("a*b"));
+        assert_eq!(glob("a*b").literal(), None);
+        assert_eq!(glob("a?").literal(), None);
+    }
+
+    #[test]
+    fn a_filter_may_be_of_a_type() {
+        let passes =
+            |filter: &str, kind, name: &str| filter.parse::<Filter>().expect(filter).passes(kind, name);
+        assert!(passes("cluster=a*", Some(Kind::Cluster), "ab"));
+        assert!(!passes("cluster=a*", Some(Kind::Listener), "ab"));
+        assert!(!passes("cluster=a*", None, "ab"));
+        assert!(passes("a*", None, "ab"));
+        assert!(passes("xdstp://x/y?a=*", Some(Kind::Cluster), "xdstp://x/y?a=b"), "the = is in the name");
+        assert!(passes("1=*", Some(Kind::Cluster), "1=2"));
+        assert!(Filter::any_passes(&[], None, "a"));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_filter_is_named() {
+        for (text, named) in [
+            ("", "is empty"),
+            ("cluster=", "is empty"),
+            ("clusters=*", "did you mean cluster?"),
+            ("a\\", "write \\\\"),
+        ] {
+            let error = text.parse::<Filter>().expect_err(text);
+            assert!(error.contains(named), "{named:?} is not in {error:?} of {text:?}");
+        }
+    }
+}

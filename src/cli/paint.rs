@@ -1,0 +1,88 @@
+//! Colours for a terminal, and none elsewhere.
+
+use std::{
+    env,
+    fmt::{self, Display},
+    io::IsTerminal,
+};
+
+/// Colours text, or leaves it as it is.
+#[derive(Debug, Clone, Copy)]
+pub struct Paint {
+    on: bool,
+}
+
+/// How text looks on a terminal.
+#[derive(Debug, Clone, Copy)]
+enum Style {
+    Bold,
+    Dim,
+    Red,
+    Green,
+    Yellow,
+    Cyan,
+}
+
+impl Paint {
+    /// Colours what goes to a terminal, unless the user wants none (`NO_COLOR`).
+    pub fn for_output(output: &impl IsTerminal) -> Self {
+        let unwanted = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Self { on: output.is_terminal() && !unwanted }
+    }
+
+    /// Bold.
+    pub fn bold(self, text: impl Display) -> impl Display {
+        self.style(Style::Bold, text)
+    }
+
+    /// Dimmed.
+    pub fn dim(self, text: impl Display) -> impl Display {
+        self.style(Style::Dim, text)
+    }
+
+    /// In red.
+    pub fn red(self, text: impl Display) -> impl Display {
+        self.style(Style::Red, text)
+    }
+
+    /// In green.
+    pub fn green(self, text: impl Display) -> impl Display {
+        self.style(Style::Green, text)
+    }
+
+    /// In yellow.
+    pub fn yellow(self, text: impl Display) -> impl Display {
+        self.style(Style::Yellow, text)
+    }
+
+    /// In cyan.
+    pub fn cyan(self, text: impl Display) -> impl Display {
+        self.style(Style::Cyan, text)
+    }
+
+    fn style<T: Display>(self, style: Style, text: T) -> Painted<T> {
+        Painted { style: self.on.then_some(style), text }
+    }
+}
+
+struct Painted<T> {
+    style: Option<Style>,
+    text: T,
+}
+
+impl<T: Display> Display for Painted<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(style) = self.style else { return self.text.fmt(f) };
+        let code = match style {
+            Style::Bold => 1,
+            Style::Dim => 2,
+            Style::Red => 31,
+            Style::Green => 32,
+            Style::Yellow => 33,
+            Style::Cyan => 36,
+        };
+        write!(f, "\x1b[{code}m")?;
+        self.text.fmt(f)?;
+        f.write_str("\x1b[0m")
+    }
+}

@@ -1,0 +1,159 @@
+//! What a relay does, in numbers.
+
+use std::{
+    net::SocketAddr,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Instant,
+};
+
+use serde_json::json;
+use tokio::sync::watch;
+
+use super::stock::{Stock, Tally};
+use crate::control_plane::{
+    ControlPlane, Event,
+    session::{Answer, Handled},
+};
+
+#[derive(Debug)]
+pub(crate) struct Figures {
+    start: Instant,
+    up: Up,
+    down: Down,
+    complaint: watch::Sender<Option<String>>,
+}
+
+/// Towards the management server.
+#[derive(Debug, Default)]
+struct Up {
+    subscriptions: AtomicU64,
+    updates: AtomicU64,
+    removals: AtomicU64,
+    /// Of resources, without what is around them in a message.
+    bytes: AtomicU64,
+    resources: AtomicU64,
+    stale: AtomicU64,
+}
+
+/// Towards the clients.
+#[derive(Debug, Default)]
+struct Down {
+    responses: AtomicU64,
+    updates: AtomicU64,
+    removals: AtomicU64,
+    /// Of messages.
+    bytes: AtomicU64,
+    rejections: AtomicU64,
+}
+
+impl Figures {
+    pub(crate) fn new() -> Self {
+        let (up, down) = (Up::default(), Down::default());
+        Self { start: Instant::now(), up, down, complaint: watch::Sender::new(None) }
+    }
+
+    /// What is wrong with clients, for people: the latest. Who is slow skips some.
+    pub(crate) fn complaints(&self) -> watch::Receiver<Option<String>> {
+        self.complaint.subscribe()
+    }
+
+    pub(super) fn tell(&self, complaint: String) {
+        self.complaint.send_replace(Some(complaint));
+    }
+
+    /// Takes note of what happens to the clients.
+    pub(crate) fn observe(&self, event: &Event) {
+        match event {
+            Event::Response { resources, removed, bytes, .. } => {
+                add(&self.down.responses, 1);
+                add(&self.down.updates, *resources as u64);
+                add(&self.down.removals, *removed as u64);
+                add(&self.down.bytes, *bytes as u64);
+            }
+            Event::Request {
+                stream,
+                request,
+                handled: Handled::Understood { answer: Some(Answer::Rejected { message, .. }), .. },
+                ..
+            } => {
+                add(&self.down.rejections, 1);
+                let type_url = request.type_url();
+                self.tell(format!("the client of stream {stream} rejects {type_url}: {message}"));
+            }
+            Event::Opened { .. } | Event::Request { .. } | Event::Closed { .. } => {}
+        }
+    }
+
+    pub(super) fn note_news(&self, tally: Tally) {
+        add(&self.up.updates, tally.updates);
+        add(&self.up.removals, tally.removals);
+        add(&self.up.bytes, tally.bytes);
+    }
+
+    pub(super) fn note_stock(&self, subscriptions: usize, stock: &Stock) {
+        self.up.subscriptions.store(subscriptions as u64, Relaxed);
+        self.up.resources.store(stock.present() as u64, Relaxed);
+        self.up.stale.store(stock.stale() as u64, Relaxed);
+    }
+
+    pub(crate) fn listening(addr: SocketAddr, json: bool) -> String {
+        match json {
+            true => json!({ "listening": addr.to_string() }).to_string(),
+            false => format!("relaying on {addr}"),
+        }
+    }
+
+    /// One line.
+    pub(crate) fn report(&self, control_plane: &ControlPlane, json: bool) -> String {
+        let wanted = control_plane.wanted();
+        let Self { up, down, .. } = self;
+        let [streams, subscriptions, names] =
+            [control_plane.streams(), wanted.subscriptions(), wanted.len()].map(|number| number as u64);
+        let get = |counter: &AtomicU64| counter.load(Relaxed);
+        let seconds = self.start.elapsed().as_secs_f64();
+        if json {
+            let report = json!({
+                "seconds": (seconds * 10.0).round() / 10.0,
+                "downstream": {
+                    "streams": streams, "subscriptions": subscriptions, "names": names,
+                    "responses": get(&down.responses), "updates": get(&down.updates),
+                    "removals": get(&down.removals), "bytes": get(&down.bytes),
+                    "rejections": get(&down.rejections),
+                },
+                "upstream": {
+                    "subscriptions": get(&up.subscriptions), "resources": get(&up.resources),
+                    "stale": get(&up.stale), "updates": get(&up.updates),
+                    "removals": get(&up.removals), "bytes": get(&up.bytes),
+                },
+            });
+            return report.to_string();
+        }
+        format!(
+            "{seconds:7.1} s  down: {streams} streams, {subscriptions} subscriptions to {names} names, {} updates, \
+             {} removals, {}, {} rejections  up: {} subscriptions, {} resources ({} stale), {} updates, \
+             {} removals, {}",
+            get(&down.updates),
+            get(&down.removals),
+            size(get(&down.bytes)),
+            get(&down.rejections),
+            get(&up.subscriptions),
+            get(&up.resources),
+            get(&up.stale),
+            get(&up.updates),
+            get(&up.removals),
+            size(get(&up.bytes)),
+        )
+    }
+}
+
+fn add(counter: &AtomicU64, number: u64) {
+    counter.fetch_add(number, Relaxed);
+}
+
+fn size(bytes: u64) -> String {
+    match bytes {
+        0..=9_999 => format!("{bytes} B"),
+        10_000..=9_999_999 => format!("{:.1} kB", bytes as f64 / 1e3),
+        _ => format!("{:.1} MB", bytes as f64 / 1e6),
+    }
+}

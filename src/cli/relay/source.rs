@@ -1,0 +1,84 @@
+//! What the management server has to say, as a stream of news for each name that is asked for there.
+
+use std::sync::Arc;
+
+use futures_util::{
+    StreamExt,
+    future::ready,
+    stream::{self, BoxStream},
+};
+
+use super::raw::{Raw, State};
+use crate::{Client, client::WatchAll, name::ResourceName};
+
+/// A name that is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Topic {
+    /// The place of its type in [`TYPES`](super::raw::TYPES).
+    pub(crate) of_type: usize,
+    /// Of a resource or a collection, or `*`.
+    pub(crate) name: Arc<str>,
+}
+
+/// Something that is known of a topic.
+#[derive(Debug)]
+pub(crate) enum News {
+    /// How a resource fares: that of the name, or a member of the collection.
+    Resource { name: Arc<str>, state: State },
+    /// All members of the collection were told.
+    Complete,
+}
+
+pub(crate) type Source = BoxStream<'static, (Topic, News)>;
+
+impl Topic {
+    /// Whether it stands for many resources.
+    pub(crate) fn is_collection(&self) -> bool {
+        &*self.name == "*" || ResourceName::parse(&self.name).is_ok_and(|name| name.is_glob())
+    }
+}
+
+/// Asks for a topic, for as long as the stream is kept.
+pub(crate) fn source(client: &Client, topic: &Topic) -> Source {
+    match topic.of_type {
+        0 => source_of::<0>(client, topic),
+        1 => source_of::<1>(client, topic),
+        2 => source_of::<2>(client, topic),
+        3 => source_of::<3>(client, topic),
+        4 => source_of::<4>(client, topic),
+        5 => source_of::<5>(client, topic),
+        6 => source_of::<6>(client, topic),
+        7 => source_of::<7>(client, topic),
+        other => unreachable!("there is no type {other}"),
+    }
+}
+
+fn source_of<const TYPE: usize>(client: &Client, topic: &Topic) -> Source {
+    let of = topic.clone();
+    if topic.is_collection() {
+        let news = members(client.watch_all::<Raw<TYPE>>(&*topic.name));
+        return news.map(move |news| (of.clone(), news)).boxed();
+    }
+    let watch = client.watch::<Raw<TYPE>>(&topic.name);
+    watch
+        .map(move |seen| {
+            let news = News::Resource { name: of.name.clone(), state: State::from(&*seen) };
+            (of.clone(), news)
+        })
+        .boxed()
+}
+
+fn members<const TYPE: usize>(all: WatchAll<Raw<TYPE>>) -> BoxStream<'static, News> {
+    let mut whole = all.clone();
+    // That there is nothing is the only state of a complete collection that comes without a change.
+    let nothing =
+        stream::once(
+            async move { whole.wait_for(|members| members.is_complete() && members.is_empty()).await },
+        );
+    let nothing = nothing.filter_map(|seen| ready(seen.map(|_| News::Complete)));
+    let changes = all.changes().filter(|change| ready(!change.of_collection)).flat_map(|change| {
+        let news = News::Resource { name: change.name, state: State::from(&*change.observed) };
+        stream::iter([Some(news), change.complete.then_some(News::Complete)].into_iter().flatten())
+    });
+    stream::select(changes, nothing).boxed()
+}

@@ -1,0 +1,311 @@
+//! What the relay knows, and how it gets to the control plane.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{
+    raw::{State, TYPES, own_name},
+    source::{News, Topic},
+};
+use crate::control_plane::{AnyResource, store::Transaction};
+
+/// All resources that something is known of, by type and name.
+#[derive(Debug, Default)]
+pub(crate) struct Stock {
+    slots: BTreeMap<Topic, Slot>,
+    present: usize,
+    stale: usize,
+}
+
+/// What is known of a resource. By its name and by collections it is asked for on two streams, which may differ for a moment.
+#[derive(Debug, Default)]
+struct Slot {
+    /// What was said of its name, if that is asked for.
+    named: Option<State>,
+    /// The collections that have it, and what was said of it there.
+    member_of: BTreeSet<Arc<str>>,
+    member: State,
+}
+
+/// What an update was, for the figures.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) updates: u64,
+    pub(crate) removals: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Stock {
+    /// How many resources there are.
+    pub(crate) fn present(&self) -> usize {
+        self.present
+    }
+
+    /// How many of them nobody has confirmed.
+    pub(crate) fn stale(&self) -> usize {
+        self.stale
+    }
+
+    /// Takes in news of a topic.
+    pub(crate) fn take(&mut self, topic: &Topic, news: News, tx: &mut Transaction<'_>) -> Tally {
+        match news {
+            News::Complete => {
+                tx.set_complete(TYPES[topic.of_type], &topic.name);
+                Tally::default()
+            }
+            News::Resource { name, state } => self.take_resource(topic, name, state, tx),
+        }
+    }
+
+    fn take_resource(
+        &mut self,
+        topic: &Topic,
+        name: Arc<str>,
+        state: State,
+        tx: &mut Transaction<'_>,
+    ) -> Tally {
+        let id = Topic { of_type: topic.of_type, name };
+        let slot = self.slots.entry(id.clone()).or_default();
+        let before = slot.shown().is_present_and_stale();
+        let (joins, tally) = match topic.is_collection() {
+            true => slot.take_member(&topic.name, state),
+            false => slot.take_named(state),
+        };
+        let now = slot.shown().is_present_and_stale();
+        self.count(before, now);
+        if joins || tally != Tally::default() {
+            self.settle(&id, tx);
+        }
+        tally
+    }
+
+    fn count(&mut self, before: (usize, usize), now: (usize, usize)) {
+        self.present = self.present + now.0 - before.0;
+        self.stale = self.stale + now.1 - before.1;
+    }
+
+    /// A topic is not asked for any more: what it alone stood for is forgotten.
+    pub(crate) fn let_go(&mut self, topic: &Topic, tx: &mut Transaction<'_>) {
+        tx.remove(TYPES[topic.of_type], &topic.name);
+        let is_of = |slot: &mut Slot, id: &Topic| match topic.is_collection() {
+            true => id.of_type == topic.of_type && slot.member_of.remove(&topic.name),
+            false => id == topic && slot.named.take().is_some(),
+        };
+        let mut left = Vec::new();
+        let first = Topic { of_type: topic.of_type, name: "".into() };
+        let from = if topic.is_collection() { &first } else { topic };
+        for (id, slot) in self.slots.range_mut(from..) {
+            let before = slot.shown().is_present_and_stale();
+            if is_of(slot, id) {
+                left.push((id.clone(), before, slot.shown().is_present_and_stale()));
+            } else if !topic.is_collection() || id.of_type != topic.of_type {
+                break;
+            }
+        }
+        for (id, before, now) in left {
+            self.count(before, now);
+            self.settle(&id, tx);
+        }
+    }
+
+    /// Has the control plane give what there is, if there is still a reason to.
+    fn settle(&mut self, id: &Topic, tx: &mut Transaction<'_>) {
+        let Some(slot) = self.slots.get(id) else { return };
+        let type_url = TYPES[id.of_type];
+        match slot.shown() {
+            State::Present { bytes, ttl, version, .. } => {
+                let mut resource = AnyResource::new(type_url, id.name.clone(), bytes.clone());
+                if own_name(bytes).as_deref() != Some(&*id.name) {
+                    resource = resource.with_name(id.name.clone());
+                }
+                if let Some(ttl) = ttl {
+                    resource = resource.with_ttl(*ttl);
+                }
+                if !version.is_empty() {
+                    resource = resource.with_version(version.as_str());
+                }
+                let is_listed = slot.member_of.contains("*");
+                tx.set(if is_listed { resource } else { resource.unlisted() });
+            }
+            State::Absent => {
+                tx.set_absent(type_url, &id.name);
+            }
+            State::Refused(code, why) => {
+                tx.set_error(type_url, &id.name, *code, why);
+            }
+            State::Unknown => {
+                tx.remove(type_url, &id.name);
+            }
+        }
+        if slot.named.is_none() && slot.member_of.is_empty() {
+            self.slots.remove(id);
+        }
+    }
+}
+
+impl Slot {
+    /// What clients are told: what was said of the name, or else of the member.
+    fn shown(&self) -> &State {
+        match &self.named {
+            Some(State::Unknown) | None if self.member_of.is_empty() => &State::Unknown,
+            Some(State::Unknown) | None => &self.member,
+            Some(state) => state,
+        }
+    }
+
+    /// Returns whether it becomes a member, or ceases to be one, and what it was.
+    fn take_member(&mut self, collection: &Arc<str>, state: State) -> (bool, Tally) {
+        if !state.is_present() {
+            let leaves = self.member_of.remove(collection);
+            return (leaves, Tally { removals: u64::from(leaves), ..Tally::default() });
+        }
+        let tally = Tally::of(&self.member, &state);
+        self.member = state;
+        (self.member_of.insert(collection.clone()), tally)
+    }
+
+    /// Returns whether it is the first that is known by its name, and what it was.
+    fn take_named(&mut self, state: State) -> (bool, Tally) {
+        match (&mut self.named, state) {
+            // What was good is kept.
+            (Some(State::Present { stale, .. }), State::Unknown) => {
+                *stale = true;
+                (false, Tally::default())
+            }
+            (named, state) => {
+                let before = named.replace(state);
+                let tally = Tally::of(before.as_ref().unwrap_or(&State::Unknown), self.shown_by_name());
+                (before.is_none(), tally)
+            }
+        }
+    }
+
+    fn shown_by_name(&self) -> &State {
+        self.named.as_ref().unwrap_or(&State::Unknown)
+    }
+}
+
+impl State {
+    fn is_present(&self) -> bool {
+        matches!(self, Self::Present { .. })
+    }
+
+    /// As numbers, to be counted.
+    fn is_present_and_stale(&self) -> (usize, usize) {
+        let is_stale = matches!(self, Self::Present { stale: true, .. });
+        (usize::from(self.is_present()), usize::from(is_stale))
+    }
+}
+
+impl Tally {
+    fn of(before: &State, now: &State) -> Self {
+        match (before, now) {
+            (State::Present { bytes: old, ttl: before, .. }, State::Present { bytes, ttl, .. })
+                if old == bytes && before == ttl =>
+            {
+                Self::default()
+            }
+            (_, State::Present { bytes, .. }) => {
+                Self { updates: 1, bytes: bytes.len() as u64, ..Self::default() }
+            }
+            (before, now) if before == now => Self::default(),
+            (_, State::Absent | State::Refused(..)) => Self { removals: 1, ..Self::default() },
+            (_, State::Unknown) => Self::default(),
+        }
+    }
+}
+
+impl std::ops::AddAssign for Tally {
+    fn add_assign(&mut self, other: Self) {
+        self.updates += other.updates;
+        self.removals += other.removals;
+        self.bytes += other.bytes;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::control_plane::Store;
+
+    use super::*;
+
+    const CLUSTER: usize = 4;
+
+    struct Rig {
+        stock: Stock,
+        store: Store,
+    }
+
+    impl Rig {
+        fn new() -> Self {
+            Self { stock: Stock::default(), store: Store::new().on_demand(true) }
+        }
+
+        fn take(&mut self, of: &str, name: &str, state: State) -> Tally {
+            let mut tally = Tally::default();
+            let news = News::Resource { name: name.into(), state };
+            self.store.update(|tx| tally = self.stock.take(&topic(of), news, tx));
+            tally
+        }
+
+        fn let_go(&mut self, name: &str) {
+            self.store.update(|tx| self.stock.let_go(&topic(name), tx));
+        }
+
+        fn text(&self, name: &str) -> Option<String> {
+            let stored = self.store.get(TYPES[CLUSTER]).resource(name).cloned()?;
+            Some(String::from_utf8_lossy(stored.bytes()).into_owned())
+        }
+    }
+
+    fn topic(name: &str) -> Topic {
+        Topic { of_type: CLUSTER, name: name.into() }
+    }
+
+    fn present(text: &'static str, ttl: Option<Duration>) -> State {
+        State::Present { bytes: text.into(), ttl, version: "7".into(), stale: false }
+    }
+
+    #[test]
+    fn what_is_asked_for_by_name_and_by_wildcard_is_forgotten_when_neither_wants_it() {
+        let mut rig = Rig::new();
+        assert_eq!(rig.take("*", "a", present("1", None)), Tally { updates: 1, removals: 0, bytes: 1 });
+        rig.take("a", "a", present("1", None));
+        assert_eq!(rig.take("a", "a", present("1", None)), Tally::default());
+        rig.let_go("*");
+        assert_eq!((rig.text("a").as_deref(), rig.stock.present()), (Some("1"), 1));
+        rig.let_go("a");
+        assert_eq!((rig.text("a"), rig.stock.present(), rig.stock.slots.len()), (None, 0, 0));
+    }
+
+    #[test]
+    fn what_was_said_of_the_name_counts_before_what_was_said_of_the_member() {
+        let mut rig = Rig::new();
+        rig.take("a", "a", present("2", None));
+        rig.take("*", "a", present("1", None));
+        assert_eq!(rig.text("a").as_deref(), Some("2"));
+        rig.let_go("a");
+        assert_eq!(rig.text("a").as_deref(), Some("1"));
+        assert_eq!(rig.take("*", "a", State::Absent).removals, 1);
+        assert_eq!(rig.text("a"), None);
+    }
+
+    #[test]
+    fn what_was_good_is_kept_while_nothing_can_be_said_and_counts_as_stale() {
+        let mut rig = Rig::new();
+        let ttl = Some(Duration::from_secs(5));
+        rig.take("a", "a", present("1", ttl));
+        rig.take("a", "a", State::Unknown);
+        let stored = rig.store.get(TYPES[CLUSTER]).resource("a").cloned().unwrap();
+        assert_eq!((stored.ttl(), rig.store.version_of(&stored)), (ttl, "7".into()));
+        assert_eq!((rig.stock.present(), rig.stock.stale()), (1, 1));
+        assert_eq!(rig.take("a", "a", State::Absent).removals, 1);
+        assert_eq!((rig.stock.present(), rig.stock.stale()), (0, 0));
+        rig.take("a", "a", State::Refused(7, "no".into()));
+        assert_eq!(rig.store.get(TYPES[CLUSTER]).error("a").unwrap().code(), 7);
+    }
+}

@@ -1,0 +1,157 @@
+//! The status of a client, as a table for people and as JSON.
+
+use std::{
+    fmt::{self, Write},
+    time::{Duration, SystemTime},
+};
+
+use prost::Message;
+
+use crate::{
+    client::table::{Row, age, type_name, write_occasion, write_table},
+    error::Escaped,
+    format::{FormatError, encode_json},
+    pb::{
+        envoy::{
+            admin::v3::ClientResourceStatus,
+            service::status::v3::{ClientConfig, client_config::GenericXdsConfig},
+        },
+        google::protobuf::Timestamp,
+    },
+};
+
+/// One line, without its end.
+pub(super) fn json(config: &ClientConfig) -> Result<String, FormatError> {
+    encode_json("envoy.service.status.v3.ClientConfig", &config.encode_to_vec())
+}
+
+/// The resources as a table, and what is wrong with them below it.
+pub(super) fn table(config: &ClientConfig, server: &str, now: SystemTime) -> String {
+    let mut text = String::new();
+    write(&mut text, config, (server, now)).expect("writing to a String cannot fail");
+    text
+}
+
+fn write(text: &mut String, config: &ClientConfig, (server, now): (&str, SystemTime)) -> fmt::Result {
+    let node = config.node.as_ref().map(|node| node.id.as_str()).unwrap_or_default();
+    writeln!(text, "Client {:?}, node {node:?}, at {server}", config.client_scope)?;
+    let resources = &config.generic_xds_configs;
+    if resources.is_empty() && !config.xds_config.is_empty() {
+        return text.write_str(
+            "! It reports its resources in the deprecated field xds_config alone, which cannot be shown: it is an older \
+             Envoy, whose admin interface has them in /config_dump.",
+        );
+    }
+    if resources.is_empty() {
+        return text.write_str("No resources.");
+    }
+    let rows: Vec<_> = resources.iter().map(|resource| row(resource, now)).collect();
+    write_table(text, &rows)?;
+    for resource in resources {
+        let Some(error) = &resource.error_state else { continue };
+        // Most errors say what they are about.
+        let name = match error.details.contains(&resource.name) {
+            true => String::new(),
+            false => format!("{}: ", Escaped(&resource.name)),
+        };
+        write!(text, "\n! {name}{}", Escaped(&error.details))?;
+        let age = error.last_update_attempt.as_ref().map(|at| age(time(at), now));
+        match age {
+            Some(age) => write_occasion(text, &error.version_info, &age)?,
+            None if error.version_info.is_empty() => {}
+            None => write!(text, " (version {})", Escaped(&error.version_info))?,
+        }
+    }
+    Ok(())
+}
+
+fn row(resource: &GenericXdsConfig, now: SystemTime) -> Row {
+    let status = ClientResourceStatus::try_from(resource.client_status)
+        .map_or_else(|_| resource.client_status.to_string(), |status| status.as_str_name().to_owned());
+    [
+        Escaped(&resource.name).to_string(),
+        status,
+        Escaped(&resource.version_info).to_string(),
+        Escaped(type_name(&resource.type_url)).to_string(),
+        resource.last_updated.as_ref().map(|at| age(time(at), now)).unwrap_or_default(),
+    ]
+}
+
+/// Before 1970 is 1970.
+fn time(at: &Timestamp) -> SystemTime {
+    let seconds = Duration::from_secs(at.seconds.try_into().unwrap_or_default());
+    let since = seconds + Duration::from_nanos(at.nanos.try_into().unwrap_or_default());
+    SystemTime::UNIX_EPOCH.checked_add(since).unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pb::envoy::{
+        admin::v3::UpdateFailureState, config::core::v3::Node, service::status::v3::PerXdsConfig,
+    };
+
+    fn at(seconds: i64) -> Option<Timestamp> {
+        Some(Timestamp { seconds, nanos: 0 })
+    }
+
+    fn resource(name: &str, type_url: &str, status: ClientResourceStatus) -> GenericXdsConfig {
+        GenericXdsConfig {
+            type_url: type_url.into(),
+            name: name.into(),
+            version_info: "1".into(),
+            last_updated: at(100),
+            client_status: status.into(),
+            ..Default::default()
+        }
+    }
+
+    fn config(resources: Vec<GenericXdsConfig>) -> ClientConfig {
+        ClientConfig {
+            node: Some(Node { id: "me".into(), ..Default::default() }),
+            client_scope: "xds:///shop".into(),
+            generic_xds_configs: resources,
+            ..Default::default()
+        }
+    }
+
+    fn now() -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(300)
+    }
+
+    #[test]
+    fn a_table_has_its_errors_below() {
+        let mut bad = resource("cart", "type.googleapis.com/a.Cluster", ClientResourceStatus::Nacked);
+        bad.error_state = Some(UpdateFailureState {
+            last_update_attempt: at(290),
+            details: "must be set\u{1b}".into(),
+            version_info: "2".into(),
+        });
+        let mut odd = resource("odd", "b.Own", ClientResourceStatus::Acked);
+        odd.client_status = 99;
+        odd.last_updated = None;
+        let wanted = "Client \"xds:///shop\", node \"me\", at here:1\n\
+                      Name  Status  Version  Type       LastUpdated\n\
+                      cart  NACKED  1        a.Cluster  3 min ago\n\
+                      odd   99      1        b.Own\n\
+                      ! cart: must be set\\u{1b} (version 2, 10 s ago)";
+        assert_eq!(table(&config(vec![bad, odd]), "here:1", now()), wanted);
+    }
+
+    #[test]
+    fn an_older_envoy_is_not_taken_for_an_empty_one() {
+        assert!(table(&config(vec![]), "here:1", now()).ends_with("\nNo resources."));
+        let older = ClientConfig { xds_config: vec![PerXdsConfig {}], ..config(vec![]) };
+        assert!(table(&older, "here:1", now()).contains("deprecated field xds_config"));
+    }
+
+    #[test]
+    fn an_answer_is_one_line_of_json() {
+        let config = config(vec![resource("cart", "x/y", ClientResourceStatus::Acked)]);
+        let line = json(&config).expect("JSON");
+        let value: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+        assert_eq!(value["client_scope"], "xds:///shop");
+        assert_eq!(value["generic_xds_configs"][0]["client_status"], "ACKED");
+        assert!(!line.contains('\n'));
+    }
+}

@@ -1,0 +1,216 @@
+//! Clusters with their endpoints, in the order in which the routes lead to them.
+
+use std::collections::BTreeSet;
+
+use super::{Artist, Branch, Trouble, column, join, padding, percent};
+use crate::{
+    error::Escaped,
+    resolve::{ClusterView, Snapshot},
+    resource::{
+        ClusterKind, Endpoint, HealthStatus, Locality,
+        endpoints::{LocalityEndpoints, Priority},
+    },
+};
+
+/// The clusters of a tree while they are drawn.
+struct Clusters<'a> {
+    artist: Artist,
+    snapshot: &'a Snapshot,
+    /// Those of single clusters.
+    troubles: &'a [Trouble<'a>],
+    /// Of the column of names.
+    width: usize,
+    /// Each is drawn once.
+    drawn: BTreeSet<&'a str>,
+}
+
+impl Artist {
+    /// `troubles` are those of single clusters.
+    pub(super) fn clusters(self, snapshot: &Snapshot, troubles: &[Trouble<'_>]) -> Vec<Branch> {
+        let routes = snapshot.virtual_host().routes.iter();
+        let mut seen = BTreeSet::new();
+        let names = routes.flat_map(|route| route.action.clusters()).filter(|name| seen.insert(&***name));
+        let names: Vec<_> = names.map(|name| &**name).collect();
+        let width = column(names.iter());
+        let mut clusters = Clusters { artist: self, snapshot, troubles, width, drawn: BTreeSet::new() };
+        names.into_iter().map(|name| clusters.draw(name, None)).collect()
+    }
+}
+
+impl<'a> Clusters<'a> {
+    /// `used` is the leaf that requests to the aggregate above go to.
+    fn draw(&mut self, name: &'a str, used: Option<&str>) -> Branch {
+        let Artist { paint } = self.artist;
+        let title = format!("{}{}", paint.bold(Escaped(name)), padding(name, self.width));
+        let in_use = if used == Some(name) { format!("  {}", paint.green("in use")) } else { String::new() };
+        let Some(cluster) = self.snapshot.cluster(name) else {
+            // A child of an aggregate that the server has only just begun to speak of.
+            return Branch::leaf(format!("{} {title}  {}", self.artist.bad_mark(), paint.red("not known")));
+        };
+        if !self.drawn.insert(name) {
+            return Branch::leaf(format!(
+                "{} {title}{in_use}  {}",
+                self.mark(cluster),
+                paint.dim("as above")
+            ));
+        }
+        let mut text = format!("{} {title}", self.mark(cluster));
+        if let Some(kind) = cluster.kind() {
+            text += &format!("  {}", paint.dim(Escaped(self.kind(name, kind))));
+        }
+        text += &in_use;
+        if let Some(error) = cluster.problem() {
+            text += &format!("  {}", self.artist.failure(error));
+        }
+        let mut below: Vec<_> = self.own_troubles(cluster).map(|trouble| self.warning(trouble)).collect();
+        below.extend(self.drops(cluster));
+        match cluster.kind() {
+            Some(ClusterKind::Aggregate { clusters, .. }) => {
+                let used = cluster.first_usable_priority().map(|priority| priority.cluster().name());
+                if used.is_none() && cluster.error().is_none() {
+                    text += &format!("  {}", paint.red("nothing to send to in any of these"));
+                }
+                let width = std::mem::replace(&mut self.width, column(clusters.iter()));
+                below.extend(clusters.iter().map(|child| self.draw(child, used)));
+                self.width = width;
+            }
+            Some(_) | None => {
+                text += &self.emptiness(cluster);
+                let mut places = self.places(cluster);
+                // What fits into the line of the cluster needs none of its own.
+                if places.len() == 1 && below.is_empty() && !places[0].text.contains('\n') {
+                    text += &format!("  {}", places.remove(0).text);
+                }
+                below.extend(places);
+            }
+        }
+        Branch { text, below }
+    }
+
+    fn mark(&self, cluster: ClusterView<'_>) -> String {
+        if cluster.first_usable_priority().is_none() {
+            self.artist.bad_mark()
+        } else if self.own_troubles(cluster).next().is_some() {
+            self.artist.warning_mark()
+        } else {
+            self.artist.good_mark()
+        }
+    }
+
+    fn kind(&self, name: &str, kind: &ClusterKind) -> String {
+        match kind {
+            ClusterKind::Eds { service_name, .. } if &**service_name == name => "EDS".to_owned(),
+            ClusterKind::Eds { service_name, .. } => format!("EDS {service_name}"),
+            ClusterKind::LogicalDns { address, .. } => format!("DNS {address}"),
+            ClusterKind::Aggregate { .. } => "aggregate".to_owned(),
+        }
+    }
+
+    fn own_troubles(&self, cluster: ClusterView<'a>) -> impl Iterator<Item = &'a Trouble<'a>> {
+        let troubles = self.troubles.iter();
+        troubles.filter(move |trouble| trouble.is_about(cluster))
+    }
+
+    fn warning(&self, trouble: &Trouble<'_>) -> Branch {
+        let text = format!("may be stale: {}: {trouble}", trouble.error.code());
+        Branch::leaf(format!("{} {}", self.artist.warning_mark(), self.artist.paint.yellow(text)))
+    }
+
+    fn drops(&self, cluster: ClusterView<'_>) -> Option<Branch> {
+        let drops = &cluster.assignment()?.drops;
+        let parts = drops.iter().map(|drop| {
+            format!(
+                "{} of the requests ({})",
+                percent(f64::from(drop.requests_per_million), 1e6),
+                Escaped(&drop.category)
+            )
+        });
+        let text = format!("drops {}", join(parts, ", then "));
+        (!drops.is_empty()).then(|| Branch::leaf(self.artist.paint.yellow(text).to_string()))
+    }
+
+    /// Says it if there is nothing to send to, though all is known.
+    fn emptiness(&self, cluster: ClusterView<'_>) -> String {
+        let Some(assignment) = cluster.assignment() else { return String::new() };
+        let text = match assignment.endpoints().count() {
+            0 => "no endpoints",
+            _ if cluster.usable_endpoints().next().is_none() => "no usable endpoints",
+            _ => return String::new(),
+        };
+        format!("  {}", self.artist.paint.red(text))
+    }
+
+    /// The localities in the order of their priorities, with their endpoints.
+    fn places(&self, cluster: ClusterView<'_>) -> Vec<Branch> {
+        let Some(assignment) = cluster.assignment() else { return Vec::new() };
+        let used = cluster.first_usable_priority().map(|priority| priority.index());
+        let priorities = assignment.priorities.iter().enumerate().flat_map(|(index, priority)| {
+            let label = if assignment.priorities.len() == 1 {
+                String::new()
+            } else if used == Some(index) {
+                format!("priority {index} {} ", self.artist.paint.green("in use"))
+            } else {
+                format!("priority {index} ")
+            };
+            priority.localities.iter().map(move |place| self.place(&label, place, priority))
+        });
+        priorities.collect()
+    }
+
+    fn place(&self, label: &str, place: &LocalityEndpoints, among: &Priority) -> Branch {
+        let mut text = label.to_owned();
+        text += &Escaped(name(&place.locality)).to_string();
+        if among.localities.len() > 1 {
+            let all: f64 = among.localities.iter().map(|place| f64::from(place.weight.get())).sum();
+            text += &format!(" {}", percent(f64::from(place.weight.get()), all));
+        }
+        let endpoints = self.endpoints(place);
+        let separator = if text.is_empty() { "" } else { "  " };
+        Branch::leaf(format!("{text}{separator}{}", endpoints.join("\n  ")))
+    }
+
+    /// In lines.
+    fn endpoints(&self, place: &LocalityEndpoints) -> Vec<String> {
+        let first = place.endpoints.first().map(|endpoint| endpoint.weight);
+        let is_weighted = place.endpoints.iter().any(|endpoint| Some(endpoint.weight) != first);
+        let shown = place.endpoints.iter().take(SHOWN_ENDPOINTS);
+        let mut texts: Vec<_> = shown.map(|endpoint| self.endpoint(endpoint, is_weighted)).collect();
+        let hidden = place.endpoints.iter().skip(SHOWN_ENDPOINTS);
+        let unusable = hidden.clone().filter(|endpoint| !endpoint.is_healthy()).count();
+        match (hidden.count(), unusable) {
+            (0, _) => {}
+            (more, 0) => texts.push(format!("… and {more} more")),
+            (more, unusable) => texts.push(format!("… and {more} more, {unusable} of them not usable")),
+        }
+        texts.chunks(IN_LINE).map(|texts| texts.join("  ")).collect()
+    }
+
+    fn endpoint(&self, endpoint: &Endpoint, is_weighted: bool) -> String {
+        let paint = self.artist.paint;
+        let mut text = join(endpoint.addresses(), " = ");
+        if is_weighted {
+            text += &format!(" ×{}", endpoint.weight);
+        }
+        match endpoint.health {
+            HealthStatus::Healthy | HealthStatus::Unknown => format!("{} {text}", self.artist.good_mark()),
+            HealthStatus::Draining => format!("{} {text} {}", paint.yellow("◌"), paint.yellow("draining")),
+            HealthStatus::Unhealthy
+            | HealthStatus::Timeout
+            | HealthStatus::Degraded
+            | HealthStatus::Unrecognized => {
+                let health = format!("{:?}", endpoint.health).to_lowercase();
+                format!("{} {text} {}", self.artist.bad_mark(), paint.red(health))
+            }
+        }
+    }
+}
+
+/// Region, zone and sub-zone, as far as there are any.
+fn name(locality: &Locality) -> String {
+    let parts = [locality.region(), locality.zone(), locality.sub_zone()];
+    join(parts.into_iter().filter(|part| !part.is_empty()), "/")
+}
+
+/// How many endpoints of a locality are shown, and how many in a line.
+const SHOWN_ENDPOINTS: usize = 12;
+const IN_LINE: usize = 4;

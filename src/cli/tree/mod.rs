@@ -1,0 +1,174 @@
+//! What a target resolves to, drawn as a tree of text.
+//!
+//! ```text
+//! ● xds:///shop  listener shop → routes shop-routes → virtual host shop (shop.example)
+//! ├─ /cart/*  → 90 % cart, 10 % cart-canary
+//! ├─ *        → web
+//! ├─ ● cart         EDS
+//! │  ├─ eu/a 50 %  ● 10.0.1.1:8080
+//! │  └─ eu/b 50 %  ◌ 10.0.1.2:8080 draining
+//! ├─ ● cart-canary  EDS  eu/a  ● 10.0.2.1:8080
+//! └─ ✗ web  NOT_FOUND: …
+//! ```
+
+mod clusters;
+mod routes;
+mod trouble;
+
+use std::{fmt::Display, sync::Arc};
+
+pub use self::trouble::Trouble;
+use super::paint::Paint;
+use crate::{
+    WatchError,
+    error::Escaped,
+    resolve::Snapshot,
+    resource::{listener::RouteSource, scoped_route::ScopedRouteSource},
+};
+
+/// Draws trees, each as its lines.
+#[derive(Debug, Clone, Copy)]
+pub struct Artist {
+    /// The colours of the trees.
+    pub paint: Paint,
+}
+
+/// A part of a tree, and what is below it.
+struct Branch {
+    /// It may be too long for one line; then the others stand below it.
+    text: String,
+    below: Vec<Self>,
+}
+
+impl Artist {
+    /// The tree, or why there is none. `since` tells when a trouble began, if that is known.
+    pub fn draw(
+        self,
+        target: &str,
+        seen: &Result<Arc<Snapshot>, WatchError>,
+        since: impl Fn(&Trouble<'_>) -> Option<String>,
+    ) -> Vec<String> {
+        let title = self.paint.bold(target);
+        let (title, below) = match seen {
+            Ok(snapshot) => {
+                let (mark, below) = self.tree(snapshot, since);
+                (format!("{mark} {title}  {}", self.stem(snapshot)), below)
+            }
+            Err(error) => (format!("{} {title}", self.bad_mark()), vec![Branch::leaf(self.failure(error))]),
+        };
+        let mut lines = vec![title];
+        render(&below, "", &mut lines);
+        lines
+    }
+
+    /// From the listener to the virtual host.
+    fn stem(self, snapshot: &Snapshot) -> String {
+        let listener = snapshot.listener();
+        let by_name = |name: &str| format!("routes {}", self.paint.cyan(Escaped(name)));
+        let routes = match (snapshot.scope(), listener.api().map(|api| &api.routes)) {
+            (Some(scope), _) => {
+                let routes = match &scope.routes {
+                    ScopedRouteSource::Rds(name) => by_name(name),
+                    ScopedRouteSource::Inline(_) => "its routes".to_owned(),
+                };
+                format!("scope {} → {routes}", self.paint.cyan(Escaped(&scope.name)))
+            }
+            (None, Some(RouteSource::Rds(routes))) => by_name(&routes.name),
+            (None, _) => "its routes".to_owned(),
+        };
+        let host = snapshot.virtual_host();
+        let mut domains: Vec<_> =
+            host.domains.iter().take(SHOWN_DOMAINS).map(|domain| domain.as_str()).collect();
+        if host.domains.len() > SHOWN_DOMAINS {
+            domains.push("…");
+        }
+        format!(
+            "listener {} → {routes} → virtual host {} {}",
+            self.paint.cyan(Escaped(&listener.name)),
+            self.paint.cyan(Escaped(&host.name)),
+            self.paint.dim(Escaped(format_args!("({})", domains.join(", "))))
+        )
+    }
+
+    /// All below the virtual host, and the mark for how it stands.
+    fn tree(
+        self,
+        snapshot: &Snapshot,
+        since: impl Fn(&Trouble<'_>) -> Option<String>,
+    ) -> (String, Vec<Branch>) {
+        let troubles = Trouble::of(snapshot);
+        let (local, general): (Vec<_>, Vec<_>) =
+            troubles.into_iter().partition(|trouble| trouble.is_local(snapshot));
+        let warnings = general.iter().map(|trouble| {
+            let since = since(trouble).map(|time| format!(" since {time}")).unwrap_or_default();
+            let text = format!("may be stale{since}: {}: {trouble}", trouble.error.code());
+            Branch::leaf(format!("{} {}", self.warning_mark(), self.paint.yellow(text)))
+        });
+        let mut below: Vec<_> = warnings.collect();
+        below.extend(self.routes(snapshot));
+        below.extend(self.clusters(snapshot, &local));
+        let mark = if general.is_empty() { self.good_mark() } else { self.warning_mark() };
+        (mark, below)
+    }
+
+    /// Why something is not there.
+    fn failure(self, error: &WatchError) -> String {
+        self.paint.red(format_args!("{}: {error}", error.code())).to_string()
+    }
+
+    fn good_mark(self) -> String {
+        self.paint.green("●").to_string()
+    }
+
+    fn warning_mark(self) -> String {
+        self.paint.yellow("!").to_string()
+    }
+
+    fn bad_mark(self) -> String {
+        self.paint.red("✗").to_string()
+    }
+}
+
+impl Branch {
+    fn leaf(text: String) -> Self {
+        Self { text, below: Vec::new() }
+    }
+}
+
+fn render(branches: &[Branch], guide: &str, lines: &mut Vec<String>) {
+    for (index, branch) in branches.iter().enumerate() {
+        let (here, below) = if index + 1 == branches.len() { ("└─", "  ") } else { ("├─", "│ ") };
+        for (index, line) in branch.text.split('\n').enumerate() {
+            let here = if index == 0 { here } else { below };
+            lines.push(format!("{guide}{here} {line}"));
+        }
+        render(&branch.below, &format!("{guide}{below} "), lines);
+    }
+}
+
+/// A part of a whole, to the tenth of a percent where that matters.
+fn percent(part: f64, whole: f64) -> String {
+    let percent = part / whole * 100.0;
+    if percent.fract().abs() < 0.05 { format!("{percent:.0} %") } else { format!("{percent:.1} %") }
+}
+
+/// Spaces that make a text as wide as a column.
+fn padding(text: impl AsRef<str>, width: usize) -> String {
+    " ".repeat(width.saturating_sub(text.as_ref().chars().count()))
+}
+
+/// The width of a column for some texts, if they are not too wide for one.
+fn column<T: AsRef<str>>(texts: impl Iterator<Item = T>) -> usize {
+    let widths = texts.map(|text| text.as_ref().chars().count());
+    widths.filter(|width| *width <= WIDEST_COLUMN).max().unwrap_or(0)
+}
+
+fn join<T: Display>(parts: impl IntoIterator<Item = T>, separator: &str) -> String {
+    parts.into_iter().map(|part| part.to_string()).collect::<Vec<_>>().join(separator)
+}
+
+/// How many domains of a virtual host are shown.
+const SHOWN_DOMAINS: usize = 3;
+
+/// Characters.
+const WIDEST_COLUMN: usize = 40;

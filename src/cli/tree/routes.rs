@@ -1,0 +1,104 @@
+//! Routes, each in a line: what a request must look like, and where it goes.
+
+use super::{Artist, Branch, column, join, padding, percent};
+use crate::{
+    error::Escaped,
+    resolve::Snapshot,
+    resource::{
+        matcher::{HeaderCondition, HeaderMatcher, PathPattern, StringMatcher, StringPattern},
+        route_action::{ClusterChoice, RouteAction},
+        route_match::RouteMatch,
+    },
+};
+
+impl Artist {
+    pub(super) fn routes(self, snapshot: &Snapshot) -> Vec<Branch> {
+        let routes = &snapshot.virtual_host().routes;
+        if routes.is_empty() {
+            let text = format!("{} {}", self.bad_mark(), self.paint.red("no routes: all requests fail"));
+            return vec![Branch::leaf(text)];
+        }
+        let matches: Vec<_> =
+            routes.iter().map(|route| Escaped(requests(&route.matcher)).to_string()).collect();
+        let width = column(matches.iter());
+        let lines = routes.iter().zip(matches).map(|(route, requests)| {
+            let space = padding(&requests, width);
+            Branch::leaf(format!("{requests}{space}  → {}", self.destination(&route.action, snapshot)))
+        });
+        lines.collect()
+    }
+
+    fn destination(self, action: &RouteAction, snapshot: &Snapshot) -> String {
+        let forward = match action {
+            RouteAction::Forward(forward) => forward,
+            RouteAction::NonForwarding => return self.nowhere("served by the server itself"),
+            RouteAction::Unsupported => return self.nowhere("what only a proxy can do"),
+        };
+        match &forward.clusters {
+            ClusterChoice::Cluster(name) => self.cluster_name(name, snapshot),
+            ClusterChoice::WeightedClusters(weighted) => {
+                let total = f64::from(weighted.total_weight);
+                let parts = weighted.clusters.iter().map(|part| {
+                    let percent = percent(f64::from(part.weight), total);
+                    format!("{percent} {}", self.cluster_name(&part.name, snapshot))
+                });
+                join(parts, ", ")
+            }
+            ClusterChoice::Plugin(plugin) => format!("what the plugin {} chooses", Escaped(&plugin.name)),
+        }
+    }
+
+    /// A cluster that cannot be used is marked where routes lead to it.
+    fn cluster_name(self, name: &str, snapshot: &Snapshot) -> String {
+        match snapshot.cluster(name) {
+            Some(cluster) if cluster.first_usable_priority().is_some() => Escaped(name).to_string(),
+            Some(_) | None => format!("{} {}", self.bad_mark(), self.paint.red(Escaped(name))),
+        }
+    }
+
+    fn nowhere(self, what: &str) -> String {
+        format!("{} {}", self.bad_mark(), self.paint.red(format_args!("{what}: requests fail")))
+    }
+}
+
+/// What requests must look like.
+fn requests(matcher: &RouteMatch) -> String {
+    let mut text = match &matcher.path.pattern {
+        PathPattern::Prefix(prefix) => format!("{prefix}*"),
+        PathPattern::Exact(path) => path.to_string(),
+        PathPattern::PathSeparatedPrefix(prefix) => format!("{prefix}, {prefix}/*"),
+        PathPattern::SafeRegex(regex) => format!("~ {}", regex.as_str()),
+    };
+    if !matcher.path.case_sensitive {
+        text += " (in any case)";
+    }
+    for header in &matcher.headers {
+        text += &format!("  {}", condition(header));
+    }
+    if let Some(part) = matcher.fraction {
+        text += &format!("  {} of them", percent(f64::from(part.per_million()), 1e6));
+    }
+    text
+}
+
+fn condition(header: &HeaderMatcher) -> String {
+    let HeaderMatcher { name, condition, invert, .. } = header;
+    let text = match condition {
+        HeaderCondition::Value(value) => format!("{name}: {}", pattern(value)),
+        HeaderCondition::Range { start, end, .. } => format!("{name}: {start}..{end}"),
+        HeaderCondition::Present(there) => format!("{} {name}", if *there { "with" } else { "without" }),
+    };
+    if *invert { format!("not {text}") } else { text }
+}
+
+fn pattern(value: &StringMatcher) -> String {
+    let text = match &value.pattern {
+        StringPattern::Exact(text) if text.is_empty() => "\"\"".to_owned(),
+        StringPattern::Exact(text) => text.to_string(),
+        StringPattern::Prefix(text) => format!("{text}*"),
+        StringPattern::Suffix(text) => format!("*{text}"),
+        StringPattern::Contains(text) => format!("*{text}*"),
+        StringPattern::SafeRegex(regex) => format!("~ {}", regex.as_str()),
+    };
+    if value.ignore_case { format!("{text} (in any case)") } else { text }
+}

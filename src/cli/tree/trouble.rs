@@ -1,0 +1,72 @@
+//! What may be stale in a tree, and why.
+
+use std::fmt;
+
+use crate::{
+    WatchError,
+    error::Escaped,
+    resolve::{ClusterView, Snapshot},
+};
+
+/// A reason why something in the tree may be stale. When a server is gone, it is the same for all that comes from there.
+#[derive(Debug, Clone)]
+pub struct Trouble<'a> {
+    /// That of the first resource.
+    pub error: &'a WatchError,
+    /// How many resources it concerns.
+    pub resources: usize,
+}
+
+impl<'a> Trouble<'a> {
+    /// All of a tree. A rejection tells of its resource alone, however alike others are.
+    pub fn of(snapshot: &'a Snapshot) -> Vec<Self> {
+        let mut seen: Vec<&WatchError> = Vec::new();
+        let mut troubles: Vec<Self> = Vec::new();
+        for error in snapshot.warnings() {
+            // Clusters may share their endpoints.
+            if seen.contains(&error) {
+                continue;
+            }
+            seen.push(error);
+            match troubles.iter_mut().find(|trouble| is_shared(trouble.error, error)) {
+                Some(trouble) => trouble.resources += 1,
+                None => troubles.push(Self { error, resources: 1 }),
+            }
+        }
+        troubles
+    }
+
+    /// Whether it is that of a cluster or its endpoints alone, and not of the tree above them.
+    pub fn is_local(&self, snapshot: &Snapshot) -> bool {
+        snapshot.clusters().any(|cluster| self.is_about(cluster))
+    }
+
+    /// Whether it is that of this cluster, and no other resource has it.
+    pub fn is_about(&self, cluster: ClusterView<'_>) -> bool {
+        self.resources == 1 && [cluster.warning(), cluster.note()].contains(&Some(self.error))
+    }
+}
+
+impl fmt::Display for Trouble<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { error, resources } = self;
+        match resources - 1 {
+            0 => error.fmt(f),
+            more => {
+                let resources = if more == 1 { "resource" } else { "resources" };
+                let (kind, name) = (short_type(error), error.name());
+                let (reason, node) = (Escaped(error.reason()), Escaped(error.node_id()));
+                write!(f, "{kind} {name:?} and {more} more {resources}: {reason} [node id: {node}]")
+            }
+        }
+    }
+}
+
+/// The last part of the type URL, such as `Cluster`.
+fn short_type(error: &WatchError) -> &str {
+    error.type_url().rsplit(['.', '/']).next().unwrap_or_default()
+}
+
+fn is_shared(one: &WatchError, other: &WatchError) -> bool {
+    one.is_transient() && other.is_transient() && (one.code(), one.reason()) == (other.code(), other.reason())
+}

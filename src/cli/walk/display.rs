@@ -1,0 +1,132 @@
+//! All targets as trees, for people.
+
+use std::{
+    io,
+    time::{Duration, SystemTime},
+};
+
+use super::{Seen, marks::marks, screen::arrange};
+use crate::{
+    WatchError,
+    cli::{
+        paint::Paint,
+        tree::{Artist, Trouble},
+        wrap::{Output, Size},
+    },
+};
+
+/// The trees of all targets. On a terminal all are drawn anew when one changes; elsewhere, those that have changed are
+/// added to the output.
+pub(crate) struct Display {
+    artist: Artist,
+    is_terminal: bool,
+    targets: Vec<Target>,
+    is_begun: bool,
+}
+
+struct Target {
+    name: String,
+    lines: Vec<String>,
+    has_changed: bool,
+    /// As it was drawn last, and what had changed then; nothing before the first tree.
+    drawn: Option<Vec<String>>,
+    marks: Vec<char>,
+    /// What may be stale, why, and when that began.
+    troubles: Vec<(WatchError, SystemTime)>,
+}
+
+impl Display {
+    pub(crate) fn new(targets: Vec<String>, output: &impl Output) -> Self {
+        let artist = Artist { paint: Paint::for_output(output) };
+        let targets = targets.into_iter().map(|name| {
+            let lines = vec![format!("{} {name}  …", artist.paint.dim("○"))];
+            Target { name, lines, has_changed: false, drawn: None, marks: Vec::new(), troubles: Vec::new() }
+        });
+        Self { artist, is_terminal: output.is_terminal(), targets: targets.collect(), is_begun: false }
+    }
+
+    /// Draws once: one tree below the other, without what drawing again is for.
+    pub(crate) fn once(self) -> Self {
+        Self { is_terminal: false, ..self }
+    }
+
+    /// What is now seen of a target.
+    pub(crate) fn show(&mut self, index: usize, seen: Seen, now: SystemTime) {
+        let target = &mut self.targets[index];
+        target.date(&seen, now);
+        let lines = self.artist.draw(&target.name, &seen, |trouble| target.since(trouble).map(time_of_day));
+        target.has_changed |= lines != target.lines;
+        target.lines = lines;
+    }
+
+    /// What is to be printed.
+    pub(crate) fn draw(&mut self) -> String {
+        if !self.targets.iter().any(|target| target.has_changed) {
+            return String::new();
+        }
+        let text = if self.is_terminal {
+            self.targets.iter_mut().for_each(Target::mark);
+            self.redraw()
+        } else {
+            let begin = if self.is_begun { "\n" } else { "" };
+            let changed = self.targets.iter().filter(|target| target.has_changed);
+            let trees: Vec<_> = changed.map(|target| target.lines.join("\n") + "\n").collect();
+            begin.to_owned() + &trees.join("\n")
+        };
+        self.targets.iter_mut().for_each(|target| target.has_changed = false);
+        self.is_begun = true;
+        text
+    }
+
+    /// The same again, for a terminal that may have another size.
+    pub(crate) fn redraw(&self) -> String {
+        let trees: Vec<_> = self.targets.iter().map(Target::marked).collect();
+        let trees: Vec<_> = trees.iter().map(Vec::as_slice).collect();
+        CLEAR.to_owned() + &arrange(&trees, Size::of_terminal(&io::stdout()))
+    }
+}
+
+impl Target {
+    /// Notes what has changed since it was drawn last.
+    fn mark(&mut self) {
+        self.marks = match &self.drawn {
+            Some(drawn) if self.has_changed => marks(drawn, &self.lines),
+            Some(_) | None => Vec::new(),
+        };
+        if self.has_changed {
+            self.drawn = Some(self.lines.clone());
+        }
+    }
+
+    /// The lines, each behind its mark.
+    fn marked(&self) -> Vec<String> {
+        let marks = self.marks.iter().chain(std::iter::repeat(&' '));
+        self.lines.iter().zip(marks).map(|(line, mark)| format!("{mark} {line}")).collect()
+    }
+
+    /// Notes what is in trouble, and since when.
+    fn date(&mut self, seen: &Seen, now: SystemTime) {
+        let Ok(snapshot) = seen else { return self.troubles.clear() };
+        let troubles = Trouble::of(snapshot).into_iter();
+        let dated = troubles.map(|trouble| (trouble.error.clone(), self.since(&trouble).unwrap_or(now)));
+        self.troubles = dated.collect();
+    }
+
+    fn since(&self, trouble: &Trouble<'_>) -> Option<SystemTime> {
+        // While a server is gone, the attempts to reach it may fail for one reason after the other.
+        let goes_on = |before: &WatchError| {
+            trouble.error == before || (trouble.error.is_transient() && before.is_transient())
+        };
+        self.troubles.iter().find(|(error, _)| goes_on(error)).map(|(_, begin)| *begin)
+    }
+}
+
+/// As operators' logs have it.
+fn time_of_day(time: SystemTime) -> String {
+    let since_1970 = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    let second = since_1970.as_secs() % 86_400;
+    format!("{:02}:{:02}:{:02} UTC", second / 3600, second / 60 % 60, second % 60)
+}
+
+/// Clears the terminal and begins at its top.
+const CLEAR: &str = "\x1b[2J\x1b[H";

@@ -1,0 +1,250 @@
+//! Walks from targets over listeners, routes and clusters to endpoints, and shows what it finds, on each change, as trees
+//! for people or as JSON.
+
+mod display;
+mod marks;
+mod report;
+mod screen;
+
+use std::{
+    env,
+    io::{self, IsTerminal},
+    process::ExitCode,
+    sync::Arc,
+    time::SystemTime,
+};
+
+use clap::Parser;
+use futures_util::{FutureExt, StreamExt, future::join_all, stream};
+
+use self::{display::Display, report::report};
+use super::{
+    args::{Header, Look},
+    program::{self, Failure, Program, Stop},
+};
+use crate::{
+    Target, WatchError,
+    client::{Resolution, Validation},
+    config::{Bootstrap, TargetError},
+    resolve::Snapshot,
+};
+
+/// Walks from targets over listeners, routes and clusters to endpoints, and shows what it finds, on each change.
+#[derive(Debug, Clone, PartialEq, Parser)]
+#[command(name = "walk", after_help = HELP, args_override_self = true)]
+pub(crate) struct WalkArgs {
+    #[command(flatten)]
+    look: Look,
+    /// A header of the requests, of several if repeated: it chooses the routes where these have scopes (SRDS)
+    #[arg(long = "header", value_name = "NAME=VALUE", allow_hyphen_values = true)]
+    headers: Vec<Header>,
+    #[arg(long, hide = true)]
+    observe: bool,
+    #[arg(long, hide = true)]
+    raw: bool,
+    /// xds:///name, or xds://authority/name
+    #[arg(value_name = "TARGET")]
+    targets: Vec<String>,
+}
+
+pub(super) fn main() -> ExitCode {
+    Program::Example("walk").main(env::args_os().skip(1), run)
+}
+
+pub(super) fn run(program: Program, args: &WalkArgs) -> Result<(), Failure> {
+    for (given, flag) in [(args.observe, "--observe"), (args.raw, "--raw")] {
+        if given {
+            let why = "walk needs resources that clients can use; xdskit watch shows the others";
+            return Err(Failure::Usage(format!(
+                "unknown option {flag}: {why}: xdskit watch {flag} 'listener=*'"
+            )));
+        }
+    }
+    // What a bootstrap has to say beside errors is logged.
+    program::log_to_stderr();
+    let bootstrap = args.look.connect.bootstrap()?;
+    if args.targets.is_empty() {
+        return Err(Failure::Usage("TARGET, such as xds:///shop, is missing".to_owned()));
+    }
+    if program.is_strict() {
+        args.targets.iter().try_for_each(|target| check(target, &bootstrap))?;
+    }
+    walk(args, bootstrap)
+}
+
+/// What can never be resolved is refused, with what to write instead.
+fn check(target: &str, bootstrap: &Bootstrap) -> Result<(), Failure> {
+    let Err(error) = bootstrap.listener_name(target) else { return Ok(()) };
+    let hint = match error {
+        TargetError::Invalid { .. } => {
+            let name = target.split_once("://").map_or(target, |(_, name)| name).trim_start_matches('/');
+            let name = name.strip_prefix("xds:").unwrap_or(name);
+            format!("; write xds:///{}", if name.is_empty() { "shop" } else { name })
+        }
+        TargetError::UnknownAuthority { .. } | TargetError::Name { .. } | TargetError::NoServerTemplate => {
+            String::new()
+        }
+    };
+    Err(Failure::Usage(format!("{error}{hint}")))
+}
+
+/// The client works on the runtime's thread. This one looks and prints: if nobody reads what it prints, the client is not
+/// held up, and states that nobody saw are skipped.
+#[tokio::main(flavor = "multi_thread", worker_threads = 1)]
+async fn walk(args: &WalkArgs, bootstrap: Bootstrap) -> Result<(), Failure> {
+    let client = args.look.client(bootstrap, Validation::Grpc)?;
+    let mut output = Output::new(args);
+    let resolutions: Vec<_> = args.targets().map(|target| client.resolve(target)).collect();
+
+    let stop = Stop::on_interrupt();
+    if args.look.once {
+        return tokio::select! {
+            biased;
+            () = stop.wanted() => Err(Failure::Missing),
+            ended = once(resolutions, output) => ended,
+        };
+    }
+    let numbered = resolutions.into_iter().enumerate();
+    let mut seen = stream::select_all(numbered.map(|(index, one)| one.map(move |seen| (index, seen))));
+    let mut resizes = Resizes::new(&output)?;
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.wanted() => return Ok(()),
+            () = resizes.next() => output.redraw()?,
+            Some(first) = seen.next() => {
+                output.show(first)?;
+                // What is there already is drawn at once.
+                for _ in 1..args.targets.len() {
+                    let Some(Some(next)) = seen.next().now_or_never() else { break };
+                    output.show(next)?;
+                }
+                output.flush()?;
+            }
+        }
+    }
+}
+
+/// Prints the first tree of each target, in their order.
+async fn once(resolutions: Vec<Resolution>, mut output: Output) -> Result<(), Failure> {
+    let first = resolutions.into_iter().map(|mut resolution| async move { resolution.next().await });
+    let mut missing = false;
+    for (index, seen) in join_all(first).await.into_iter().enumerate() {
+        let Some(seen) = seen else { return Err(Failure::Missing) };
+        missing |= seen
+            .as_ref()
+            .map_or(true, |snapshot| snapshot.clusters().any(|cluster| cluster.problem().is_some()));
+        output.show((index, seen))?;
+    }
+    output.flush()?;
+    if missing { Err(Failure::Missing) } else { Ok(()) }
+}
+
+impl WalkArgs {
+    fn targets(&self) -> impl Iterator<Item = Target> {
+        self.targets.iter().map(|target| {
+            let target = Target::new(target.as_str());
+            self.headers.iter().fold(target, |target, Header { name, value }| {
+                target.with_header(name.as_str(), value.as_str())
+            })
+        })
+    }
+}
+
+/// What is shown of the targets, which go by their numbers.
+enum Output {
+    /// The last line of each.
+    Json {
+        targets: Vec<String>,
+        told: Vec<String>,
+    },
+    Text(Display),
+}
+
+impl Output {
+    fn new(args: &WalkArgs) -> Self {
+        let targets = args.targets.clone();
+        if args.look.json {
+            return Self::Json { told: vec![String::new(); targets.len()], targets };
+        }
+        let display = Display::new(targets, &io::stdout());
+        Self::Text(if args.look.once { display.once() } else { display })
+    }
+
+    fn show(&mut self, (index, seen): (usize, Seen)) -> io::Result<()> {
+        match self {
+            Self::Json { targets, told } => {
+                let line = report(&targets[index], &seen);
+                if line == told[index] {
+                    return Ok(());
+                }
+                told[index] = line;
+                program::print(&told[index])
+            }
+            Self::Text(display) => {
+                display.show(index, seen, SystemTime::now());
+                Ok(())
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Json { .. } => Ok(()),
+            Self::Text(display) => program::print(&display.draw()),
+        }
+    }
+
+    /// The same, for a terminal of another size.
+    fn redraw(&mut self) -> io::Result<()> {
+        match self {
+            Self::Json { .. } => Ok(()),
+            Self::Text(display) => program::print(&display.redraw()),
+        }
+    }
+
+    fn is_drawn(&self) -> bool {
+        matches!(self, Self::Text(_)) && io::stdout().is_terminal()
+    }
+}
+
+/// The changes of the size of the terminal, where trees are drawn on one.
+struct Resizes {
+    #[cfg(unix)]
+    signal: Option<tokio::signal::unix::Signal>,
+}
+
+impl Resizes {
+    #[cfg(unix)]
+    fn new(output: &Output) -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+
+        let signal = output.is_drawn().then(|| signal(SignalKind::window_change())).transpose()?;
+        Ok(Self { signal })
+    }
+
+    #[cfg(not(unix))]
+    fn new(_: &Output) -> io::Result<Self> {
+        Ok(Self {})
+    }
+
+    async fn next(&mut self) {
+        #[cfg(unix)]
+        if let Some(signal) = &mut self.signal
+            && signal.recv().await.is_some()
+        {
+            return;
+        }
+        std::future::pending().await
+    }
+}
+
+/// What a target resolves to.
+type Seen = Result<Arc<Snapshot>, WatchError>;
+
+const HELP: &str = "\
+It runs until it is interrupted (Ctrl-C). RUST_LOG=debug shows what the client does.
+Exit codes: 0; 1 for failures, and for --once if something is missing; 2 for a bad command line or bootstrap.
+
+Marks in a tree: ● can be used, ◌ draining, ! may be stale, ✗ cannot be used.
+On a terminal, in front of lines: + new, ~ changed, - something below is gone.";

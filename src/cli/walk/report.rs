@@ -1,0 +1,95 @@
+//! What a target resolves to, as JSON for scripts.
+
+use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
+
+use serde::Serialize;
+
+use crate::{
+    WatchError,
+    cli::{
+        json::{Problem, json},
+        tree::Trouble,
+    },
+    resolve::{ClusterView, EndpointView, Snapshot},
+    resource::ClusterKind,
+};
+
+/// One line.
+pub(crate) fn report(target: &str, seen: &Result<Arc<Snapshot>, WatchError>) -> String {
+    match seen {
+        Ok(snapshot) => json(&Tree::new(target, snapshot)),
+        Err(error) => json(&Failure { target, error: error.into() }),
+    }
+}
+
+#[derive(Serialize)]
+struct Tree<'a> {
+    target: &'a str,
+    listener: &'a str,
+    route_config: &'a str,
+    virtual_host: &'a str,
+    clusters: BTreeMap<&'a str, Group<'a>>,
+    warnings: Vec<Problem>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    scope: Option<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Group<'a> {
+    kind: Option<&'static str>,
+    endpoints: Vec<SocketAddr>,
+    leaves: Vec<&'a str>,
+    error: Option<Problem>,
+}
+
+#[derive(Serialize)]
+struct Failure<'a> {
+    target: &'a str,
+    error: Problem,
+}
+
+impl<'a> Tree<'a> {
+    fn new(target: &'a str, snapshot: &'a Snapshot) -> Self {
+        let warning = |trouble: Trouble<'_>| Problem {
+            code: trouble.error.code().as_str(),
+            message: trouble.to_string(),
+        };
+        Self {
+            target,
+            listener: &snapshot.listener().name,
+            route_config: &snapshot.route_config().name,
+            virtual_host: &snapshot.virtual_host().name,
+            clusters: snapshot.clusters().map(|cluster| (cluster.name(), Group::new(cluster))).collect(),
+            warnings: Trouble::of(snapshot).into_iter().map(warning).collect(),
+            scope: snapshot.scope().map(|scope| &*scope.name),
+        }
+    }
+}
+
+impl<'a> Group<'a> {
+    fn new(cluster: ClusterView<'a>) -> Self {
+        // An aggregate's are those of its leaves, which have entries of their own.
+        let (kind, endpoints, leaves) = match cluster.kind() {
+            Some(ClusterKind::Eds { .. }) => (Some("eds"), usable_addresses(cluster), Vec::new()),
+            Some(ClusterKind::LogicalDns { .. }) => {
+                (Some("logical_dns"), usable_addresses(cluster), Vec::new())
+            }
+            Some(ClusterKind::Aggregate { .. }) => {
+                (Some("aggregate"), Vec::new(), cluster.leaves().map(ClusterView::name).collect())
+            }
+            None => (None, Vec::new(), Vec::new()),
+        };
+        Self { kind, endpoints, leaves, error: cluster.problem().map(Problem::from) }
+    }
+}
+
+/// Those that new requests may be sent to, in the order of their priorities. A host that is looked up has one endpoint
+/// with all of its addresses.
+fn usable_addresses(cluster: ClusterView<'_>) -> Vec<SocketAddr> {
+    let is_host = matches!(cluster.kind(), Some(ClusterKind::LogicalDns { .. }));
+    let addresses = |endpoint: EndpointView<'_>| {
+        let count = if is_host { usize::MAX } else { 1 };
+        endpoint.endpoint().addresses().take(count).collect::<Vec<_>>()
+    };
+    cluster.usable_endpoints().flat_map(addresses).collect()
+}

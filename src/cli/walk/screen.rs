@@ -1,0 +1,218 @@
+//! Trees side by side, so that as many as possible are seen at once.
+
+use std::collections::BTreeSet;
+
+use crate::cli::wrap::{Size, wrap};
+
+/// Puts trees into the fewest columns with which all of them fit, or if none does, into as many as are readable. Only in
+/// several columns, lines that are too long are cut; errors among them stand below, in full. In one, they are wrapped.
+pub(crate) fn arrange(trees: &[&[String]], size: Size) -> String {
+    // The last line is the cursor's.
+    let rows = size.rows.saturating_sub(1).max(1);
+    let most = (size.columns + GAP) / (NARROWEST + GAP);
+    let wrapped = |tree: &[String]| tree.iter().flat_map(|line| wrap(line, size.columns)).collect::<Vec<_>>();
+    let one_column: Vec<_> = trees.iter().map(|tree| wrapped(tree)).collect();
+    let height_of = |line: &String| width(line).div_ceil(size.columns).max(1);
+    let height = one_column.iter().map(|tree| tree.iter().map(height_of).sum::<usize>() + 1).sum::<usize>();
+    if most <= 1 || height <= rows + 1 {
+        return one_column.iter().map(|tree| tree.join("\n") + "\n").collect::<Vec<_>>().join("\n");
+    }
+    let columns = flow_into(trees, rows, most);
+    let notes = below(&cut_errors(trees, width_of(size, columns.len())), size.columns);
+    let columns = match notes.lines().count() {
+        0 => columns,
+        notes => flow_into(trees, rows.saturating_sub(notes), most),
+    };
+    let width = width_of(size, columns.len());
+    side_by_side(&columns, width) + &below(&cut_errors(trees, width), size.columns)
+}
+
+/// That of one of several columns.
+fn width_of(size: Size, columns: usize) -> usize {
+    (size.columns - GAP * (columns - 1)) / columns
+}
+
+/// Fills one column of this height after the other. No tree is divided.
+fn flow(trees: &[&[String]], rows: usize) -> Vec<Vec<String>> {
+    let mut columns: Vec<Vec<String>> = Vec::new();
+    for tree in trees {
+        match columns.last_mut() {
+            Some(column) if column.len() + 1 + tree.len() <= rows => {
+                column.push(String::new());
+                column.extend_from_slice(tree);
+            }
+            Some(_) | None => columns.push(tree.to_vec()),
+        }
+    }
+    columns
+}
+
+/// The same, but if there were more columns than `most`, they are higher: by as little as can be.
+fn flow_into(trees: &[&[String]], rows: usize, most: usize) -> Vec<Vec<String>> {
+    let all: usize = trees.iter().map(|tree| tree.len() + 1).sum();
+    let mut heights = rows.min(all)..=all;
+    let columns = heights.find_map(|rows| Some(flow(trees, rows)).filter(|columns| columns.len() <= most));
+    columns.expect("they all fit into one that is as high as all of them")
+}
+
+/// The errors that cannot be read in columns of this width. One that several trees have is there once.
+fn cut_errors<'a>(trees: &[&'a [String]], column_width: usize) -> Vec<&'a str> {
+    let mut reasons = BTreeSet::new();
+    let lines = trees.iter().flat_map(|tree| tree.iter());
+    // An error names the node.
+    let errors = lines.filter(|line| line.contains("[node id: ") && width(line) > column_width);
+    let errors = errors.map(|line| line.trim_start_matches(['+', '~', '-', '│', '├', '└', '─', ' ']));
+    // A server that is gone concerns all, each with other resources.
+    let reason = |error: &'a str| error.split_once(" more resource").map_or(error, |(_, rest)| rest);
+    errors.filter(|error| reasons.insert(reason(error).trim_start_matches('s'))).collect()
+}
+
+/// Each error in lines of this width, behind an empty line.
+fn below(errors: &[&str], columns: usize) -> String {
+    let mut text = String::new();
+    for error in errors.iter().take(SHOWN_ERRORS) {
+        text += &format!("\n{}", wrap(error, columns).join("\n"));
+    }
+    if errors.len() > SHOWN_ERRORS {
+        text += &format!("\n… and {} more", errors.len() - SHOWN_ERRORS);
+    }
+    if text.is_empty() { text } else { text + "\n" }
+}
+
+fn side_by_side(columns: &[Vec<String>], column_width: usize) -> String {
+    let mut text = String::new();
+    for row in 0..columns.iter().map(Vec::len).max().unwrap_or(0) {
+        let mut line = String::new();
+        let mut missing = 0;
+        for column in columns {
+            let cell = cut(column.get(row).map_or("", String::as_str), column_width);
+            line += &" ".repeat(missing);
+            missing = column_width + GAP - width(&cell);
+            line += &cell;
+        }
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+/// The text, or if it is wider than this, its beginning.
+fn cut(text: &str, most: usize) -> String {
+    if width(text) <= most {
+        return text.to_owned();
+    }
+    let mut left = most.saturating_sub(1);
+    let mut kept = String::new();
+    for (part, is_seen) in parts(text) {
+        if is_seen && left == 0 {
+            break;
+        }
+        left -= usize::from(is_seen);
+        kept.push(part);
+    }
+    let end = if kept.contains(ESCAPE) { "\u{1b}[0m" } else { "" };
+    format!("{kept}…{end}")
+}
+
+/// How many characters of a text are seen. All that is drawn is one column wide.
+fn width(text: &str) -> usize {
+    parts(text).filter(|(_, is_seen)| *is_seen).count()
+}
+
+/// The characters of a text; those of the codes for colours are not seen.
+fn parts(text: &str) -> impl Iterator<Item = (char, bool)> {
+    let mut in_code = false;
+    text.chars().map(move |c| {
+        in_code |= c == ESCAPE;
+        let is_seen = !in_code;
+        in_code &= c != 'm';
+        (c, is_seen)
+    })
+}
+
+const ESCAPE: char = '\u{1b}';
+
+/// Between columns.
+const GAP: usize = 3;
+
+/// How many errors stand below the columns.
+const SHOWN_ERRORS: usize = 6;
+
+/// The narrowest column that can be read.
+const NARROWEST: usize = 45;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tree(title: &str, lines: usize) -> Vec<String> {
+        (0..lines).map(|line| format!("{title}{line}")).collect()
+    }
+
+    fn arranged(trees: &[Vec<String>], columns: usize, rows: usize) -> Vec<String> {
+        let trees: Vec<_> = trees.iter().map(Vec::as_slice).collect();
+        arrange(&trees, Size { columns, rows }).lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn what_fits_stands_one_below_the_other() {
+        let trees = [tree("a", 2), tree("b", 1)];
+        assert_eq!(arranged(&trees, 200, 5), ["a0", "a1", "", "b0"]);
+        assert_eq!(arranged(&trees, 80, 2), ["a0", "a1", "", "b0"], "there is no room for a second column");
+    }
+
+    #[test]
+    fn what_does_not_fit_stands_side_by_side() {
+        let trees = [tree("a", 2), tree("b", 1), tree("c", 3)];
+        let column = " ".repeat(98);
+        let wanted =
+            [format!("a0{column}c0"), format!("a1{column}c1"), format!("{column}  c2"), "b0".to_owned()];
+        assert_eq!(arranged(&trees, 197, 5), wanted);
+    }
+
+    #[test]
+    fn what_fits_nowhere_stands_in_columns_of_the_same_height() {
+        let trees: Vec<_> = (0..25).map(|_| tree("x", 3)).collect();
+        let lines = arranged(&trees, 160, 10);
+        assert_eq!(lines.len(), 9 * 4 - 1);
+        assert!(lines[0].split_whitespace().eq(["x0"; 3]), "{}", lines[0]);
+    }
+
+    #[test]
+    fn errors_that_are_cut_stand_below() {
+        let mut trees: Vec<_> = (0..4).map(|_| tree("x", 3)).collect();
+        let error = format!("NOT_FOUND: {} [node id: me]", "x".repeat(60));
+        trees[3][2] = format!("└─ {error}");
+        let lines = arranged(&trees, 100, 10);
+        assert_eq!(lines.len(), 9, "{lines:#?}");
+        assert!(lines[6].ends_with("xxx…"), "{}", lines[6]);
+        assert_eq!(lines[7..], [String::new(), error]);
+
+        let error = |number| format!("NOT_FOUND: {} {number} [node id: me]", "x".repeat(60));
+        let many: Vec<_> = (0..10).map(|number| [error(number), error(number)].to_vec()).collect();
+        let lines = arranged(&many, 100, 20);
+        assert_eq!(lines[lines.len() - 2..], [error(5), "… and 4 more".to_owned()]);
+
+        let lost =
+            |name| format!("├─ Listener {name:?} and 1 more resource: {} [node id: me]", "x".repeat(60));
+        let trees = ["a", "b", "c", "d"].map(|name| vec![lost(name); 3]);
+        let lines = arranged(&trees, 100, 10);
+        // Once, wrapped at a word.
+        assert_eq!(lines[lines.len() - 3], "", "{lines:?}");
+        assert_eq!(lines[lines.len() - 1], "  id: me]");
+    }
+
+    #[test]
+    fn lines_are_cut_where_they_are_seen() {
+        for (text, most, wanted) in [
+            ("short", 5, "short"),
+            ("longer", 5, "long…"),
+            ("\u{1b}[31mred\u{1b}[0m", 3, "\u{1b}[31mred\u{1b}[0m"),
+            ("\u{1b}[31mred\u{1b}[0m", 2, "\u{1b}[31mr…\u{1b}[0m"),
+            ("├─ ●", 3, "├─…"),
+        ] {
+            assert_eq!(cut(text, most), wanted, "{text:?} in {most}");
+            assert!(width(wanted) <= most);
+        }
+    }
+}

@@ -1,0 +1,219 @@
+//! Prints what a management server sends, on each change, for people or as JSON.
+//!
+//! Watches can be added and ended on the standard input while it runs.
+
+mod observe;
+mod print;
+mod target;
+
+use std::{
+    collections::HashMap,
+    env,
+    io::{self, BufRead},
+    process::ExitCode,
+    sync::Arc,
+    thread,
+};
+
+use clap::Parser;
+use futures_util::{
+    StreamExt,
+    future::join_all,
+    stream::{AbortHandle, Abortable, BoxStream, SelectAll},
+};
+use tokio::sync::mpsc;
+
+use self::{
+    observe::Watched,
+    print::{Lines, Printer},
+    target::{Command, Target},
+};
+use super::{
+    args::Look,
+    filter::Filter,
+    program::{self, Failure, Program, Stop},
+};
+use crate::{Client, client::Validation, config::Bootstrap};
+
+/// Prints what a management server sends, on each change.
+#[derive(Debug, Clone, PartialEq, Parser)]
+#[command(name = "watch", after_help = HELP, args_override_self = true)]
+pub(crate) struct WatchArgs {
+    #[command(flatten)]
+    look: Look,
+    /// Shows only resources whose names match: GLOB, or TYPE=GLOB; several if repeated
+    #[arg(long = "filter", value_name = "FILTER", allow_hyphen_values = true)]
+    filters: Vec<Filter>,
+    /// Accepts resources that gRPC's rules reject, too, and shows the reason beside them
+    #[arg(long)]
+    observe: bool,
+    /// Shows the messages themselves, as JSON; implies --observe. Text that is not for a terminal is JSON alone, and the
+    /// rest goes to the standard error
+    #[arg(long)]
+    raw: bool,
+    /// TYPE is listener, route, cluster, endpoints, scoped-route, virtual-host, secret or runtime; NAME is a name, `*` for
+    /// all, a glob for the old-style names of some (`outbound|80|*`), or an xdstp:// glob or list
+    #[arg(value_name = "TYPE=NAME")]
+    targets: Vec<Target>,
+}
+
+/// How resources are validated and shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Those that a gRPC client could use.
+    Typed,
+    /// All of them, with the typed value or the reason why there is none.
+    Observed,
+    /// All of them, as messages.
+    Raw,
+}
+
+pub(super) fn main() -> ExitCode {
+    Program::Example("watch").main(env::args_os().skip(1), run)
+}
+
+pub(super) fn run(program: Program, args: &WatchArgs) -> Result<(), Failure> {
+    if args.targets.is_empty() && program.is_strict() {
+        return Err(Failure::Usage(NO_TARGET.to_owned()));
+    }
+    // What a bootstrap has to say beside errors is logged.
+    program::log_to_stderr();
+    let bootstrap = args.look.connect.bootstrap()?;
+    if args.targets.is_empty() && args.look.once {
+        return Err(Failure::Usage(NO_TARGET.to_owned()));
+    }
+    watch(program, args, bootstrap)
+}
+
+/// The client works on the runtime's thread. This one looks and prints: if nobody reads what it prints, the client is not
+/// held up, and states that nobody saw are skipped.
+#[tokio::main(flavor = "multi_thread", worker_threads = 1)]
+async fn watch(program: Program, args: &WatchArgs, bootstrap: Bootstrap) -> Result<(), Failure> {
+    let form = args.form();
+    let validation = if form == Form::Typed { Validation::Grpc } else { Validation::Observe };
+    let client = args.look.client(bootstrap, validation)?;
+    let printer = if args.look.json { Printer::Json } else { Printer::text(form == Form::Raw) };
+    let mut watches = Watches {
+        client,
+        form,
+        printer,
+        filters: args.filters.as_slice().into(),
+        handles: HashMap::new(),
+        lines: SelectAll::new(),
+    };
+    let stop = Stop::on_interrupt();
+    if args.look.once {
+        return tokio::select! {
+            biased;
+            () = stop.wanted() => Err(Failure::Missing),
+            ended = watches.once(program, &args.targets) => ended,
+        };
+    }
+    for target in &args.targets {
+        watches.watch(target);
+    }
+    let mut commands = read_commands(program, stop.clone());
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.wanted() => return Ok(()),
+            Some(command) = commands.recv() => match command {
+                Command::Watch(target) => watches.watch(&target),
+                Command::Unwatch(target) => watches.unwatch(&target),
+                Command::Quit => return Ok(()),
+            },
+            Some(lines) = watches.lines.next(), if !watches.lines.is_empty() => lines.print()?,
+        }
+    }
+}
+
+impl WatchArgs {
+    fn form(&self) -> Form {
+        match (self.raw, self.observe) {
+            (true, _) => Form::Raw,
+            (false, true) => Form::Observed,
+            (false, false) => Form::Typed,
+        }
+    }
+}
+
+/// What is watched, and what is to be printed about it.
+struct Watches {
+    client: Client,
+    form: Form,
+    printer: Printer,
+    filters: Arc<[Filter]>,
+    handles: HashMap<Target, AbortHandle>,
+    lines: SelectAll<Abortable<BoxStream<'static, Lines>>>,
+}
+
+impl Watches {
+    /// Does nothing if it is watched already.
+    fn watch(&mut self, target: &Target) {
+        if self.handles.contains_key(target) {
+            return;
+        }
+        let (handle, registration) = AbortHandle::new_pair();
+        self.handles.insert(target.clone(), handle);
+        let lines = self.watched(target).changes(&self.client);
+        self.lines.push(Abortable::new(lines, registration));
+    }
+
+    fn unwatch(&mut self, target: &Target) {
+        if let Some(handle) = self.handles.remove(target) {
+            handle.abort();
+        }
+    }
+
+    fn watched(&self, target: &Target) -> Watched {
+        let Self { form, printer, filters, .. } = self;
+        Watched { target: target.clone(), form: *form, printer: *printer, filters: filters.clone() }
+    }
+
+    /// Prints the first complete state of all targets, in their order.
+    async fn once(&self, program: Program, targets: &[Target]) -> Result<(), Failure> {
+        let watched: Vec<_> = targets.iter().map(|target| self.watched(target)).collect();
+        let states = join_all(watched.iter().map(|watched| watched.first(&self.client))).await;
+        let mut missing = false;
+        for (target, state) in targets.iter().zip(states) {
+            missing |= state.missing || state.lines.is_empty();
+            if state.lines.is_empty() {
+                program.complain(&format!("{target}: nothing matches"));
+            }
+            for lines in state.lines {
+                lines.print()?;
+            }
+        }
+        if missing { Err(Failure::Missing) } else { Ok(()) }
+    }
+}
+
+/// Reads the commands on the standard input, and says on stderr what is wrong with them. The end of the input is not the
+/// end of the program.
+fn read_commands(program: Program, stop: Stop) -> mpsc::UnboundedReceiver<Command> {
+    let (sender, receiver) = mpsc::unbounded_channel();
+    // A thread of its own, since reading cannot be cancelled: it ends with the process.
+    thread::spawn(move || {
+        for line in io::stdin().lock().split(b'\n') {
+            let command = line.map_err(|error| format!("the standard input cannot be read: {error}"));
+            match command.and_then(|line| Command::parse(&line)) {
+                Ok(Some(Command::Quit)) => stop.want(),
+                Ok(Some(command)) => {
+                    let _ = sender.send(command); // It fails only at the end of the program.
+                }
+                Ok(None) => {}
+                Err(error) => program.complain(&error),
+            }
+        }
+    });
+    receiver
+}
+
+const NO_TARGET: &str = "TYPE=NAME is missing: what to watch, such as 'cluster=*' for all clusters, \
+                         'cluster=outbound|80|*' for some, or cluster=shop for one";
+
+const HELP: &str = "\
+Commands are read from the standard input, one a line: watch TYPE=NAME, unwatch TYPE=NAME, quit.
+In globs, * is any text, ? any character, and \\ takes away the meaning of these.
+It runs until it is interrupted (Ctrl-C). RUST_LOG=debug shows what the client does.
+Exit codes: 0; 1 for failures, and for --once if something is missing; 2 for a bad command line or bootstrap.";

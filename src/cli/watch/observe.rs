@@ -1,0 +1,158 @@
+//! Watches of all types as one kind of stream: that of what is to be printed.
+
+use std::{future::ready, sync::Arc};
+
+use futures_util::{StreamExt, future::BoxFuture, stream::BoxStream};
+use serde::Serialize;
+
+use super::{
+    Form,
+    print::{Content, Lines, Printer},
+    target::Target,
+};
+use crate::{
+    Client, Observed, Resource,
+    cli::{filter::Filter, kind::Kind},
+    client::MemberChange,
+    resource::{
+        Cluster, ClusterLoadAssignment, Inspected, Listener, RouteConfiguration, Runtime,
+        ScopedRouteConfiguration, Secret, VirtualHost,
+    },
+};
+
+/// A target, and how it is shown.
+#[derive(Debug, Clone)]
+pub(crate) struct Watched {
+    pub(crate) target: Target,
+    pub(crate) form: Form,
+    pub(crate) printer: Printer,
+    pub(crate) filters: Arc<[Filter]>,
+}
+
+/// The first complete state of a target.
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    pub(crate) lines: Vec<Lines>,
+    /// Whether there is none of something.
+    pub(crate) missing: bool,
+}
+
+/// What is printed of a resource.
+type ContentOf<R, T> = fn(&R, Form) -> Content<'_, T>;
+
+impl Watched {
+    /// Each change, for as long as the stream is kept.
+    pub(crate) fn changes(self, client: &Client) -> BoxStream<'static, Lines> {
+        match self.target.kind {
+            Kind::Listener => self.changes_of::<Listener>(client),
+            Kind::Route => self.changes_of::<RouteConfiguration>(client),
+            Kind::Cluster => self.changes_of::<Cluster>(client),
+            Kind::Endpoints => self.changes_of::<ClusterLoadAssignment>(client),
+            Kind::ScopedRoute => self.changes_of::<ScopedRouteConfiguration>(client),
+            Kind::VirtualHost => self.changes_of::<VirtualHost>(client),
+            Kind::Secret => self.changes_of::<Secret>(client),
+            Kind::Runtime => self.changes_of::<Runtime>(client),
+        }
+    }
+
+    /// The first complete state.
+    pub(crate) fn first(&self, client: &Client) -> BoxFuture<'_, State> {
+        match self.target.kind {
+            Kind::Listener => self.first_of::<Listener>(client),
+            Kind::Route => self.first_of::<RouteConfiguration>(client),
+            Kind::Cluster => self.first_of::<Cluster>(client),
+            Kind::Endpoints => self.first_of::<ClusterLoadAssignment>(client),
+            Kind::ScopedRoute => self.first_of::<ScopedRouteConfiguration>(client),
+            Kind::VirtualHost => self.first_of::<VirtualHost>(client),
+            Kind::Secret => self.first_of::<Secret>(client),
+            Kind::Runtime => self.first_of::<Runtime>(client),
+        }
+    }
+
+    fn changes_of<T: Resource + Serialize>(self, client: &Client) -> BoxStream<'static, Lines> {
+        match self.form {
+            Form::Typed => self.stream::<T, T>(client, typed),
+            Form::Observed | Form::Raw => self.stream::<Inspected<T>, T>(client, inspected),
+        }
+    }
+
+    fn first_of<T: Resource + Serialize>(&self, client: &Client) -> BoxFuture<'_, State> {
+        let client = client.clone();
+        match self.form {
+            Form::Typed => Box::pin(self.state::<T, T>(client, typed)),
+            Form::Observed | Form::Raw => Box::pin(self.state::<Inspected<T>, T>(client, inspected)),
+        }
+    }
+
+    fn stream<R: Resource, T: Serialize + 'static>(
+        self,
+        client: &Client,
+        content: ContentOf<R, T>,
+    ) -> BoxStream<'static, Lines> {
+        if self.target.is_many() {
+            let members = client.watch_all::<R>(self.target.subscribed()).changes();
+            let lines = move |change: MemberChange<R>| match change.of_collection {
+                // What is known of the collection as a whole has the name that was asked for.
+                true => self.lines(&self.target.name, &change.observed, content),
+                false if !self.shows(&change.name) => None,
+                false => self.lines(&change.name, &change.observed, content),
+            };
+            members.filter_map(move |change| ready(lines(change))).boxed()
+        } else {
+            let seen = client.watch::<R>(self.target.subscribed());
+            let is_shown = self.shows(self.target.subscribed());
+            let lines = move |seen: &Observed<R>| self.lines(&self.target.name, seen, content);
+            seen.filter_map(move |seen| ready(lines(&seen).filter(|_| is_shown))).boxed()
+        }
+    }
+
+    async fn state<R: Resource, T: Serialize>(&self, client: Client, content: ContentOf<R, T>) -> State {
+        let name = self.target.subscribed();
+        let mut state = State::default();
+        if !self.target.is_many() {
+            let seen = client.watch::<R>(name).wait_for(|seen| !seen.is_pending()).await;
+            if let Some(seen) = seen.filter(|_| self.shows(name)) {
+                state.missing = seen.is_absent();
+                state.lines.extend(self.lines(&self.target.name, &seen, content));
+            }
+            return state;
+        }
+        let mut all = client.watch_all::<R>(name);
+        let known = all.wait_for(|members| members.is_complete() || members.absence().is_some());
+        let Some(members) = known.await else { return state };
+        if let Some(reason) = members.absence() {
+            state.missing = true;
+            state.lines.extend(self.lines(&self.target.name, &Observed::Absent { reason }, content));
+        }
+        for (name, seen) in members.iter().filter(|(name, _)| self.shows(name)) {
+            state.missing |= seen.is_absent();
+            state.lines.extend(self.lines(name, seen, content));
+        }
+        state
+    }
+
+    fn shows(&self, name: &str) -> bool {
+        self.target.matches(name) && Filter::any_passes(&self.filters, Some(self.target.kind), name)
+    }
+
+    fn lines<R, T: Serialize>(
+        &self,
+        name: &str,
+        seen: &Observed<R>,
+        content: ContentOf<R, T>,
+    ) -> Option<Lines> {
+        self.printer.observed(&self.target, name, seen, |resource| content(resource, self.form))
+    }
+}
+
+fn typed<T>(resource: &T, _: Form) -> Content<'_, T> {
+    Content::typed(resource)
+}
+
+fn inspected<T: Resource>(resource: &Inspected<T>, form: Form) -> Content<'_, T> {
+    let typed = resource.typed();
+    match form {
+        Form::Typed | Form::Observed => Content::observed(typed.map(|typed| &**typed)),
+        Form::Raw => Content::raw(resource.to_json(), typed.err()),
+    }
+}
