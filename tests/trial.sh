@@ -1,0 +1,219 @@
+#!/usr/bin/env bash
+# The README's examples, as a reader tries them: each Rust block becomes the `main.rs` of an application of its own, with the
+# dependencies that the README names, and runs against an embedded management server; what it prints is looked at. From the
+# project's root: tests/trial.sh
+#
+# A block has the dependencies of the README's first TOML block, and of the TOML blocks since the Rust block before it. It is
+# pasted as it is. What it has to print is in `expect`; a block that is not listed there is a failure.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+applications=()
+
+main() {
+  root=$PWD
+  CARGO_TARGET_DIR=$(cargo metadata --locked --no-deps --format-version 1 | sed -E 's/.*"target_directory":"([^"]*)".*/\1/')
+  export CARGO_TARGET_DIR
+  # Always the same, so that what was compiled once is used again.
+  scratch=$CARGO_TARGET_DIR/trial
+  rm -rf "$scratch"
+  mkdir -p "$scratch"
+  trap finish EXIT
+  # The README's `path = "../xdskit"`, seen from an application.
+  ln -s "$root" "$scratch/xdskit"
+  split_readme
+  add_application server "$root/tests/trial/server.rs" \
+    'xdskit = { path = "../xdskit", features = ["test-util"] }' \
+    'tokio = { version = "1", features = ["rt-multi-thread", "macros", "net"] }' \
+    'tonic = { version = "0.14", features = ["transport"] }'
+  start_server
+  local block count=0
+  for block in "$scratch"/blocks/*.rs; do
+    try "$block"
+    count=$((count + 1))
+  done
+  [ "$count" -gt 0 ] || fail "the README has no Rust blocks"
+  echo "$count blocks, all of them do what they should"
+}
+
+# Each Rust block of the README, and the dependencies that it has, as blocks/LINE.rs and blocks/LINE.toml.
+split_readme() {
+  mkdir "$scratch/blocks"
+  awk -v into="$scratch/blocks" '
+    /^```/ && kind != "" {
+      if (kind == "rust") { printf "%s", text > (into "/" start ".rs"); printf "%s", toml > (into "/" start ".toml"); toml = "" }
+      else if (first == "") first = text
+      else toml = toml text
+      kind = ""; next
+    }
+    /^```rust/ { kind = "rust"; start = sprintf("%04d", NR); text = ""; next }
+    /^```toml/ { kind = "toml"; text = ""; next }
+    kind != "" { text = text $0 "\n" }
+    END { printf "%s", first > (into "/first.toml") }
+  ' README.md
+}
+
+# add_application NAME MAIN DEPENDENCY...: an application beside the others. Of dependencies with one name the last counts.
+add_application() {
+  local name=$1 main=$2
+  shift 2
+  mkdir -p "$scratch/$name/src"
+  cp "$main" "$scratch/$name/src/main.rs"
+  # The versions, and what is compiled already, are those of the crate's own tests.
+  cp "$root/Cargo.lock" "$scratch/$name/"
+  {
+    printf '[package]\nname = "trial-%s"\nversion = "0.0.0"\nedition = "2024"\n\n[workspace]\n\n[dependencies]\n' "$name"
+    printf '%s\n' "$@" | awk -F ' *= *' 'NF > 1 { line[$1] = $0 } END { for (name in line) print line[name] }'
+    printf '\n[profile.dev]\ndebug = "line-tables-only"\n\n[profile.dev.package."*"]\ndebug = false\n'
+  } >"$scratch/$name/Cargo.toml"
+  bounded 600 cargo build --quiet --manifest-path "$scratch/$name/Cargo.toml"
+}
+
+start_server() {
+  "$CARGO_TARGET_DIR/debug/trial-server" "$scratch/bootstrap.json" &
+  server=$!
+  until_true 10 test -e "$scratch/bootstrap.json" || fail "the server does not start"
+}
+
+# try BLOCK: builds it, runs it, and looks at what it does.
+try() {
+  local name main=$1 dependencies
+  name=$(basename "$main" .rs)
+  expect "$main"
+  echo "-- README.md:$((10#$name)): $what"
+  mapfile -t dependencies < <(cat "$scratch/blocks/first.toml" "${main%.rs}.toml" | grep -E '^[a-z_-]+ *= ')
+  add_application "$name" "$main" "${dependencies[@]}"
+  "$check" "$name"
+}
+
+# expect BLOCK: what it is, how it is checked, and what it has to print.
+expect() {
+  case $(cat "$1") in
+    *'fn choose('*) what=resolve check=prints expected='send it to Some(127.0.0.1:' ;;
+    *'discover('*) what=balance check=balances expected='answered: 200 OK' ;;
+    *'ClientStatusService'*) what=csds check=listens expected=18001 ;;
+    *'Metrics::new'*) what=metrics check=ends expected='counted: 1 endpoints' ;;
+    *'ControlPlane::start()'*) what=testing check=ends expected='' ;;
+    *'watch::<Cluster>("cart")'*) what=watch check=prints expected='use Cluster' ;;
+    *) fail "tests/trial.sh does not know the Rust block at line $((10#$(basename "$1" .rs))) of the README: add it to expect" ;;
+  esac
+}
+
+# prints NAME: it goes on until it is stopped, and prints what is expected before.
+prints() {
+  run "$1" bootstrap.json
+  until_true 10 grep --quiet --fixed-strings "$expected" "$scratch/$1.out" || show "$1" "it does not print: $expected"
+  stop
+}
+
+# listens NAME: it goes on until it is stopped, and listens on the port that is expected.
+listens() {
+  run "$1" bootstrap.json
+  until_true 10 connects "$expected" || show "$1" "nobody listens on port $expected"
+  kill -0 "$application" 2>/dev/null || show "$1" "it has ended"
+  stop
+}
+
+# ends NAME: it ends by itself without an error, and prints what is expected.
+ends() {
+  run "$1" bootstrap.json
+  await 30 || show "$1" "exit code $code"
+  [ -z "$expected" ] || grep --quiet --fixed-strings "$expected" "$scratch/$1.out" || show "$1" "it does not print: $expected"
+}
+
+# balances NAME: it ends, and where no call can be sent it fails within 30 s, with the reason.
+balances() {
+  ends "$1"
+  printf '{"xds_servers": [{"server_uri": "127.0.0.1:1", "channel_creds": [{"type": "insecure"}]}]}' >"$scratch/down.json"
+  variant "$1" -cluster 's/"cart"/"crat"/'
+  variant "$1" -empty 's/"cart"/"empty"/'
+  variant "$1" -target 's#xds:///shop#xds:///shpo#'
+  local names=("$1-cluster" "$1-empty" "$1-target" "$1") i
+  local bootstraps=(bootstrap.json bootstrap.json bootstrap.json down.json)
+  local reasons=('Cluster "crat"' 'there is no usable endpoint' 'Listener "shpo"' 'Connection refused')
+  applications=()
+  for i in "${!names[@]}"; do
+    run "${names[i]}" "${bootstraps[i]}"
+    applications+=("$application")
+  done
+  for i in "${!names[@]}"; do
+    application=${applications[i]}
+    if await 30; then show "${names[i]}" "it does not fail"; fi
+    [ "$code" = 1 ] || show "${names[i]}" "exit code $code"
+    grep --quiet --fixed-strings "${reasons[i]}" "$scratch/${names[i]}.err" || show "${names[i]}" "it does not say: ${reasons[i]}"
+    echo "   fails: $(tail -n 1 "$scratch/${names[i]}.err")"
+  done
+}
+
+# variant NAME SUFFIX EDIT: the same application with an edited main.rs.
+variant() {
+  sed "$3" "$scratch/$1/src/main.rs" >"$scratch/main.rs"
+  ! cmp --silent "$scratch/main.rs" "$scratch/$1/src/main.rs" || show "$1" "nothing to edit: $3"
+  add_application "$1$2" "$scratch/main.rs" "${dependencies[@]}"
+}
+
+# run NAME BOOTSTRAP: starts it as `application`.
+run() {
+  GRPC_XDS_BOOTSTRAP=$scratch/$2 "$CARGO_TARGET_DIR/debug/trial-$1" >"$scratch/$1.out" 2>"$scratch/$1.err" &
+  application=$!
+}
+
+# await SECONDS: whether the application ends within that time, and with exit code 0.
+await() {
+  code=none
+  until_true "$1" has_ended || { stop; return 1; }
+  code=0
+  wait "$application" || code=$?
+  application=
+  [ "$code" -eq 0 ]
+}
+
+has_ended() {
+  ! kill -0 "$application" 2>/dev/null
+}
+
+stop() {
+  kill "$application" 2>/dev/null || true
+  wait "$application" 2>/dev/null || true
+  application=
+}
+
+connects() {
+  (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null
+}
+
+# until_true SECONDS COMMAND...: whether it succeeds within that time.
+until_true() {
+  local end=$((SECONDS + $1))
+  shift
+  until "$@"; do
+    [ "$SECONDS" -lt "$end" ] || return 1
+    sleep 0.1
+  done
+}
+
+bounded() {
+  timeout --kill-after=10 "$@" || fail "exit code $? of: ${*:2}"
+}
+
+# show NAME REASON: fails with what the application has printed.
+show() {
+  tail -n 20 "$scratch/$1.out" "$scratch/$1.err" >&2 || true
+  fail "README.md:$((10#${1%%-*})): $2"
+}
+
+fail() {
+  printf 'FAILED: %s\n' "$*" >&2
+  exit 1
+}
+
+finish() {
+  local status=$?
+  local process
+  for process in "${application:-}" "${applications[@]}" "${server:-}"; do
+    [ -z "$process" ] || kill "$process" 2>/dev/null || true
+  done
+  exit "$status"
+}
+
+main "$@"
