@@ -121,9 +121,8 @@ impl Dialogue {
             if is_new && rejected.times < AT_ONCE {
                 of_type.again_at = None;
             }
-            // What came behind it is answered at once, and answers keep their order.
-            let is_in_the_way =
-                of_type.responses[of_type.answered..].iter().any(|later| later.content != content);
+            // The server has not waited for this answer, and answers keep their order: what waits is written with what is due.
+            let is_in_the_way = of_type.responses.len() > of_type.answered;
             if rejected.times > 1 && !is_in_the_way {
                 of_type.on_rejected_again(now, family.has_rule(Rule::NackRate));
             }
