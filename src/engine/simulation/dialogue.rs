@@ -123,7 +123,10 @@ impl Dialogue {
             }
             // The server has not waited for this answer, and answers keep their order: what waits is written with what is due.
             let is_in_the_way = of_type.responses.len() > of_type.answered;
-            if rejected.times > 1 && !is_in_the_way {
+            // What answers a NACK has a nonce of its own, unless all have the same.
+            let of_nonce = of_type.responses.iter().filter(|response| response.nonce == nonce).count();
+            let is_repeated = of_nonce > 1 && nonce != "constant";
+            if rejected.times > 1 && !is_in_the_way && !is_repeated {
                 of_type.on_rejected_again(now, family.has_rule(Rule::NackRate));
             }
         }
