@@ -23,7 +23,7 @@ check() {
       [ "$(wc -w <<<"$cell")" -ge 5 ] && continue
       echo "$table: neither a test of $rule nor a reason" >&2
       problems=1
-    elif ! printf '%s\n' "${names[@]}" | grep -qE "(^|_)$mark"; then
+    elif ! grep -qE "(^| |_)$mark" <<<"${names[*]}"; then
       echo "$table: no test of $rule is named after it" >&2
       problems=1
     fi
