@@ -38,20 +38,13 @@ impl Process {
 
     /// Starts it without a reader for what it writes on stdout.
     pub(crate) fn start_unread<S: AsRef<str>>(example: &str, args: impl IntoIterator<Item = S>) -> Self {
-        let mut command = Command::new(path_of(&["examples", example]));
-        command.args(args.into_iter().map(|arg| arg.as_ref().to_owned())).stdout(Stdio::piped());
-        Self::spawn(command)
+        Self::spawn(command(&["examples", example], args).stdout(Stdio::piped()))
     }
 
     /// Starts the tool with an environment.
     pub(crate) fn tool<S: AsRef<str>>(args: impl IntoIterator<Item = S>, env: &[(&str, &str)]) -> Self {
-        let mut command = Command::new(path_of(&["xdskit"]));
-        command.args(args.into_iter().map(|arg| arg.as_ref().to_owned())).stdout(Stdio::piped());
-        for name in VARIABLES {
-            command.env_remove(name);
-        }
-        command.envs(env.iter().copied());
-        let mut process = Self::spawn(command);
+        let mut command = command(&["xdskit"], args);
+        let mut process = Self::spawn(command.envs(env.iter().copied()).stdout(Stdio::piped()));
         if let Err(Some(stdout)) = process.stdout.as_mut().map_err(Option::take) {
             process.stdout = Ok(lines(stdout));
         }
@@ -62,14 +55,11 @@ impl Process {
     pub(crate) fn tool_into_a_broken_pipe<S: AsRef<str>>(args: impl IntoIterator<Item = S>) -> Self {
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
-        let mut command = Command::new(path_of(&["xdskit"]));
-        command.args(args.into_iter().map(|arg| arg.as_ref().to_owned())).stdout(writer);
-        Self::spawn(command)
+        Self::spawn(command(&["xdskit"], args).stdout(writer))
     }
 
-    fn spawn(mut command: Command) -> Self {
+    fn spawn(command: &mut Command) -> Self {
         let mut child = command
-            .env_remove("RUST_LOG")
             .stdin(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
@@ -188,6 +178,16 @@ fn lines(from: impl AsyncRead + Unpin + Send + 'static) -> mpsc::UnboundedReceiv
     receiver
 }
 
+/// A program that finds nothing in its environment.
+fn command<S: AsRef<str>>(program: &[&str], args: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(path_of(program));
+    for name in VARIABLES {
+        command.env_remove(name);
+    }
+    command.args(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+    command
+}
+
 /// Cargo puts programs, and the folder of examples, beside the folder of the test programs.
 fn path_of(program: &[&str]) -> PathBuf {
     let mut path = env::current_exe().expect("a test knows where it is");
@@ -203,8 +203,8 @@ fn path_of(program: &[&str]) -> PathBuf {
     path
 }
 
-/// What names a bootstrap.
-const VARIABLES: [&str; 2] = ["GRPC_XDS_BOOTSTRAP", "GRPC_XDS_BOOTSTRAP_CONFIG"];
+/// What programs read.
+const VARIABLES: [&str; 3] = ["GRPC_XDS_BOOTSTRAP", "GRPC_XDS_BOOTSTRAP_CONFIG", "RUST_LOG"];
 
 /// How long a test waits for what must come; the longest legitimate wait is for some reconnects.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);

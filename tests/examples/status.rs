@@ -1,5 +1,7 @@
 //! `xdskit status`: what clients know, by their status services.
 
+#![allow(clippy::unwrap_used, reason = "tests")]
+
 use std::{
     convert::Infallible,
     net::SocketAddr,

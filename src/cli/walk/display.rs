@@ -11,7 +11,7 @@ use crate::{
     cli::{
         paint::Paint,
         tree::{Artist, Trouble},
-        wrap::{Output, Size},
+        wrap::{self, Output, Size},
     },
 };
 
@@ -71,7 +71,7 @@ impl Display {
             let begin = if self.is_begun { "\n" } else { "" };
             let changed = self.targets.iter().filter(|target| target.has_changed);
             let trees: Vec<_> = changed.map(|target| target.lines.join("\n") + "\n").collect();
-            begin.to_owned() + &trees.join("\n")
+            wrap::for_output(&(begin.to_owned() + &trees.join("\n")), &io::stdout())
         };
         self.targets.iter_mut().for_each(|target| target.has_changed = false);
         self.is_begun = true;

@@ -6,13 +6,7 @@ mod marks;
 mod report;
 mod screen;
 
-use std::{
-    env,
-    io::{self, IsTerminal},
-    process::ExitCode,
-    sync::Arc,
-    time::SystemTime,
-};
+use std::{env, io, process::ExitCode, sync::Arc, time::SystemTime};
 
 use clap::Parser;
 use futures_util::{FutureExt, StreamExt, future::join_all, stream};
@@ -203,8 +197,9 @@ impl Output {
         }
     }
 
+    #[cfg(unix)]
     fn is_drawn(&self) -> bool {
-        matches!(self, Self::Text(_)) && io::stdout().is_terminal()
+        matches!(self, Self::Text(_)) && io::IsTerminal::is_terminal(&io::stdout())
     }
 }
 
