@@ -89,6 +89,7 @@ try() {
 # expect BLOCK: what it is, how it is checked, and what it has to print.
 expect() {
   case $(cat "$1") in
+    *'Inspected<'*) what=observe check=ends expected='cart, version ' ;;
     *'fn choose('*) what=resolve check=prints expected='send it to Some(127.0.0.1:' ;;
     *'discover('*) what=balance check=balances expected='answered: 200 OK' ;;
     *'ClientStatusService'*) what=csds check=listens expected=18001 ;;

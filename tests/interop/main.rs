@@ -2,6 +2,7 @@
 
 mod ads;
 mod delta;
+mod dumps;
 mod envoy;
 mod expiry;
 mod faults;

@@ -1,0 +1,161 @@
+//! What istiod sends, observed: all of it is shown, none of it is rejected, and what gRPC's rules say of it stands beside each
+//! resource. `dumps/README.md` tells where it comes from.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::time::timeout;
+use xdskit::{
+    Client, Names, Observed, Resource,
+    client::Validation,
+    config::{ApiType, Bootstrap},
+    control_plane::{
+        self, AnyResource,
+        session::{AfterNack, Answer, Behavior, Handled},
+    },
+    resource::{Cluster, ClusterLoadAssignment, Inspected, Listener, RouteConfiguration},
+    testing::ControlPlane,
+};
+
+/// All that a server sent to a node.
+#[derive(Deserialize)]
+struct Dump {
+    server: String,
+    node: String,
+    resources: Vec<Sent>,
+}
+
+#[derive(Deserialize)]
+struct Sent {
+    type_url: String,
+    name: String,
+    /// The message in base64.
+    value: String,
+}
+
+/// What gRPC's rules say of resources, by type and name: nothing if they accept it.
+type Verdicts = BTreeMap<(String, String), Option<String>>;
+
+#[tokio::test]
+async fn everything_that_istiod_sends_to_a_sidecar_is_shown() {
+    check("istio/sidecar").await;
+}
+
+#[tokio::test]
+async fn everything_that_istiod_sends_to_a_router_is_shown() {
+    check("istio/router").await;
+}
+
+#[tokio::test]
+async fn everything_that_istiod_sends_to_a_grpc_client_is_shown() {
+    let verdicts = check("istio/grpc").await;
+    let rejected: Vec<_> = verdicts.iter().filter(|(_, reason)| reason.is_some()).collect();
+    assert!(rejected.is_empty(), "it is made for gRPC's rules: {rejected:?}");
+}
+
+/// Observes a dump in both variants of the protocol, and compares what gRPC's rules say with what was written down.
+async fn check(name: &str) -> Verdicts {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interop/dumps").join(name);
+    let text = fs::read_to_string(path.with_extension("json")).unwrap();
+    let dump: Dump = serde_json::from_str(&text).unwrap();
+    println!("{} to {}: {} resources", dump.server, dump.node, dump.resources.len());
+    let state_of_the_world = observe(&dump, ApiType::AggregatedGrpc).await;
+    let incremental = observe(&dump, ApiType::AggregatedDeltaGrpc).await;
+    assert_eq!(state_of_the_world, incremental);
+    let sent: BTreeSet<_> = dump.resources.iter().map(|sent| (&sent.type_url, &sent.name)).collect();
+    let seen: BTreeSet<_> = incremental.keys().map(|(type_url, name)| (type_url, name)).collect();
+    assert_eq!(seen, sent, "all of it is shown");
+    compare(&path.with_extension("verdicts"), &incremental);
+    incremental
+}
+
+/// A server like Consul's, which sends nothing more after a rejection.
+async fn serve(dump: &Dump) -> ControlPlane {
+    let mut behavior = Behavior::default();
+    behavior.after_nack = AfterNack::Silence;
+    let settings = control_plane::ControlPlane::builder().behavior(behavior);
+    let server = ControlPlane::start_with(settings).await;
+    server.update(|tx| {
+        for Sent { type_url, name, value } in &dump.resources {
+            let bytes = BASE64_STANDARD.decode(value).unwrap();
+            tx.set(AnyResource::new(type_url.as_str(), name.as_str(), bytes));
+        }
+    });
+    server
+}
+
+async fn observe(dump: &Dump, api_type: ApiType) -> Verdicts {
+    let server = serve(dump).await;
+    let mut bootstrap: Value = serde_json::from_str(&server.bootstrap_json()).unwrap();
+    // As in the bootstrap of istio's agent, which istiod relies on. The files are not read before something uses them.
+    bootstrap["certificate_providers"] = json!({ "default": { "plugin_name": "file_watcher", "config": {
+        "certificate_file": "cert-chain.pem", "private_key_file": "key.pem", "ca_certificate_file": "root-cert.pem",
+    } } });
+    let bootstrap = Bootstrap::from_json(&bootstrap.to_string()).unwrap();
+    let builder = Client::builder(bootstrap).api_type(api_type).validation(Validation::Observe);
+    let client = builder.build().unwrap();
+    let mut verdicts = Verdicts::new();
+    // In the order of a proxy: clusters first.
+    observe_all::<Cluster>(&client, dump, &mut verdicts).await;
+    observe_named::<ClusterLoadAssignment>(&client, dump, &mut verdicts).await;
+    observe_all::<Listener>(&client, dump, &mut verdicts).await;
+    observe_named::<RouteConfiguration>(&client, dump, &mut verdicts).await;
+    let is_nack = |handled: &Handled| {
+        matches!(handled, Handled::Understood { answer: Some(Answer::Rejected { .. }), .. })
+    };
+    assert!(!server.requests().iter().any(|request| is_nack(request.handled())), "nothing is rejected");
+    verdicts
+}
+
+async fn observe_all<T: Resource>(client: &Client, dump: &Dump, verdicts: &mut Verdicts) {
+    let of_type = dump.resources.iter().filter(|sent| sent.type_url == T::TYPE_URL).count();
+    if of_type == 0 {
+        return;
+    }
+    let mut all = client.watch_all::<Inspected<T>>(Names::All);
+    let members = timeout(BOUND, all.wait_for(|members| members.len() == of_type)).await;
+    let members = members.expect("all of it comes").expect("the client lives");
+    for (name, seen) in members.iter() {
+        note(name, seen, verdicts);
+    }
+}
+
+async fn observe_named<T: Resource>(client: &Client, dump: &Dump, verdicts: &mut Verdicts) {
+    for sent in dump.resources.iter().filter(|sent| sent.type_url == T::TYPE_URL) {
+        let mut watch = client.watch::<Inspected<T>>(sent.name.as_str());
+        let seen = timeout(BOUND, watch.wait_for(Observed::is_present)).await;
+        let seen = seen.expect("it comes").expect("the client lives");
+        note(&sent.name, &seen, verdicts);
+    }
+}
+
+fn note<T: Resource>(name: &str, seen: &Observed<Inspected<T>>, verdicts: &mut Verdicts) {
+    let resource = seen.resource().unwrap_or_else(|| panic!("{name}: {seen:?}"));
+    let shown = resource.to_json().unwrap();
+    assert_eq!(shown["@type"], T::TYPE_URL);
+    assert!(shown.get("@bytes").is_none(), "{name} is shown as a message");
+    let reason = resource.typed().err().map(ToString::to_string);
+    verdicts.insert((T::TYPE_URL.to_owned(), name.to_owned()), reason);
+}
+
+/// The file has a line for each resource. With `XDSKIT_INTEROP_WRITE_VERDICTS` set it is written anew.
+fn compare(path: &PathBuf, verdicts: &Verdicts) {
+    let mut lines = String::new();
+    for ((type_url, name), reason) in verdicts {
+        let of_type = type_url.rsplit('.').next().unwrap_or_default();
+        lines += &format!("{of_type} {name}: {}\n", reason.as_deref().unwrap_or("accepted"));
+    }
+    if std::env::var_os("XDSKIT_INTEROP_WRITE_VERDICTS").is_some() {
+        return fs::write(path, lines).unwrap();
+    }
+    assert_eq!(lines, fs::read_to_string(path).unwrap(), "{}", path.display());
+}
+
+const BOUND: Duration = Duration::from_secs(30);

@@ -1,0 +1,123 @@
+// Package dump writes what a management server sends to a node as a file for the tests.
+package dump
+
+import (
+	"encoding/json"
+	"os"
+	"runtime/debug"
+	"slices"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/anypb"
+)
+
+// Dump is all that was sent to a node.
+type Dump struct {
+	// Server is who sent it, with its version.
+	Server    string     `json:"server"`
+	Node      string     `json:"node"`
+	Resources []Resource `json:"resources"`
+}
+
+// Resource is one message, in base64.
+type Resource struct {
+	TypeURL string `json:"type_url"`
+	Name    string `json:"name"`
+	Value   []byte `json:"value"`
+}
+
+// New is an empty dump.
+func New(server, version, node string) *Dump {
+	return &Dump{Server: server + " " + version, Node: node}
+}
+
+// Version is that of a module in this program.
+func Version(path string) string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	for _, module := range info.Deps {
+		if module.Path == path {
+			return module.Version
+		}
+	}
+	return "unknown"
+}
+
+// Add takes the resources of a response. They are serialized anew, so that maps have one order.
+func (d *Dump) Add(_ string, resources []*anypb.Any) error {
+	for _, resource := range resources {
+		message, err := resource.UnmarshalNew()
+		if err != nil {
+			return err
+		}
+		value, err := proto.MarshalOptions{Deterministic: true}.Marshal(message)
+		if err != nil {
+			return err
+		}
+		d.Resources = append(d.Resources, Resource{TypeURL: resource.TypeUrl, Name: name(message), Value: value})
+	}
+	return nil
+}
+
+// The name of a resource is its field 1, whatever that is called.
+func name(message proto.Message) string {
+	reflected := message.ProtoReflect()
+	field := reflected.Descriptor().Fields().ByNumber(1)
+	if field == nil || field.Kind() != protoreflect.StringKind {
+		return ""
+	}
+	return reflected.Get(field).String()
+}
+
+// Write writes it, in the order of types and names.
+func (d *Dump) Write(path string) error {
+	slices.SortFunc(d.Resources, func(a, b Resource) int {
+		if a.TypeURL != b.TypeURL {
+			return compare(a.TypeURL, b.TypeURL)
+		}
+		return compare(a.Name, b.Name)
+	})
+	text, err := json.MarshalIndent(d, "", " ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(text, '\n'), 0o644)
+}
+
+func compare(a, b string) int {
+	switch {
+	case a < b:
+		return -1
+	case a > b:
+		return 1
+	default:
+		return 0
+	}
+}
+
+// EndpointNames are those that the endpoints of EDS clusters are asked for by.
+func EndpointNames(clusters []*anypb.Any) []string {
+	var names []string
+	for _, resource := range clusters {
+		var cluster clusterv3.Cluster
+		if resource.UnmarshalTo(&cluster) != nil || cluster.GetType() != clusterv3.Cluster_EDS {
+			continue
+		}
+		name := cluster.GetEdsClusterConfig().GetServiceName()
+		if name == "" {
+			name = cluster.Name
+		}
+		names = append(names, name)
+	}
+	return Unique(names)
+}
+
+// Unique sorts names and drops repetitions.
+func Unique(names []string) []string {
+	slices.Sort(names)
+	return slices.Compact(names)
+}
