@@ -130,3 +130,42 @@ fn time_of_day(time: SystemTime) -> String {
 
 /// Clears the terminal and begins at its top.
 const CLEAR: &str = "\x1b[2J\x1b[H";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::{Blame, Code, Subject};
+
+    /// A display on a terminal, without colours.
+    fn display(names: &[&str]) -> Display {
+        let nobody = tempfile::tempfile().expect("a file, which is no terminal");
+        let names = names.iter().map(|&name| name.to_owned()).collect();
+        Display { is_terminal: true, ..Display::new(names, &nobody) }
+    }
+
+    fn failure(reason: &str) -> Seen {
+        let about = Subject { type_url: "a/b.Listener", name: "shop".into(), node: "me".into() };
+        Err(WatchError::new(Code::NotFound, Blame::Peer, about, reason))
+    }
+
+    #[test]
+    fn what_has_changed_is_marked_until_it_is_drawn_again() {
+        let mut display = display(&["a", "b"]);
+        assert_eq!(display.draw(), "");
+        display.show(0, failure("one"), SystemTime::UNIX_EPOCH);
+        let unmarked =
+            |reason: &str| format!("  ✗ a\n  └─ NOT_FOUND: Listener \"shop\": {reason} [node id: me]\n");
+        assert_eq!(display.draw(), format!("{CLEAR}{}\n  ○ b  …\n", unmarked("one")), "the first is not new");
+
+        display.show(0, failure("two"), SystemTime::UNIX_EPOCH);
+        let marked = unmarked("two").replace("  └─", "~ └─");
+        assert_eq!(display.draw(), format!("{CLEAR}{marked}\n  ○ b  …\n"));
+        assert_eq!(display.redraw(), format!("{CLEAR}{marked}\n  ○ b  …\n"), "a resize is no change");
+        display.show(0, failure("two"), SystemTime::UNIX_EPOCH);
+        assert_eq!(display.draw(), "");
+
+        display.show(1, failure("three"), SystemTime::UNIX_EPOCH);
+        let other = unmarked("three").replace("✗ a", "✗ b");
+        assert_eq!(display.draw(), format!("{CLEAR}{}\n{other}", unmarked("two")));
+    }
+}
