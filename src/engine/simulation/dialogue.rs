@@ -115,7 +115,7 @@ impl Dialogue {
             if is_alike(&self.rejected, request.type_url(), (&content, &version)) {
                 *self.alike.entry(request.type_url().to_owned()).or_default() += 1;
             }
-            let rejected = self.rejected.entry((request.type_url().to_owned(), content.clone())).or_default();
+            let rejected = self.rejected.entry((request.type_url().to_owned(), content)).or_default();
             let is_new = rejected.versions.insert(version);
             rejected.times += 1;
             if is_new && rejected.times < AT_ONCE {
