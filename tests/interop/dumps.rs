@@ -63,8 +63,8 @@ async fn everything_that_istiod_sends_to_a_grpc_client_is_shown() {
 /// Observes a dump in both variants of the protocol, and compares what gRPC's rules say with what was written down.
 async fn check(name: &str) -> Verdicts {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interop/dumps").join(name);
-    let text = fs::read_to_string(path.with_extension("json")).unwrap();
-    let dump: Dump = serde_json::from_str(&text).unwrap();
+    let text = fs::read_to_string(path.with_extension("json")).expect("it was recorded");
+    let dump: Dump = serde_json::from_str(&text).expect("it was recorded so");
     println!("{} to {}: {} resources", dump.server, dump.node, dump.resources.len());
     let state_of_the_world = observe(&dump, ApiType::AggregatedGrpc).await;
     let incremental = observe(&dump, ApiType::AggregatedDeltaGrpc).await;
@@ -84,7 +84,7 @@ async fn serve(dump: &Dump) -> ControlPlane {
     let server = ControlPlane::start_with(settings).await;
     server.update(|tx| {
         for Sent { type_url, name, value } in &dump.resources {
-            let bytes = BASE64_STANDARD.decode(value).unwrap();
+            let bytes = BASE64_STANDARD.decode(value).expect("it was recorded so");
             tx.set(AnyResource::new(type_url.as_str(), name.as_str(), bytes));
         }
     });
@@ -93,14 +93,14 @@ async fn serve(dump: &Dump) -> ControlPlane {
 
 async fn observe(dump: &Dump, api_type: ApiType) -> Verdicts {
     let server = serve(dump).await;
-    let mut bootstrap: Value = serde_json::from_str(&server.bootstrap_json()).unwrap();
+    let mut bootstrap: Value = serde_json::from_str(&server.bootstrap_json()).expect("it is JSON");
     // As in the bootstrap of istio's agent, which istiod relies on. The files are not read before something uses them.
     bootstrap["certificate_providers"] = json!({ "default": { "plugin_name": "file_watcher", "config": {
         "certificate_file": "cert-chain.pem", "private_key_file": "key.pem", "ca_certificate_file": "root-cert.pem",
     } } });
-    let bootstrap = Bootstrap::from_json(&bootstrap.to_string()).unwrap();
+    let bootstrap = Bootstrap::from_json(&bootstrap.to_string()).expect("it is valid");
     let builder = Client::builder(bootstrap).api_type(api_type).validation(Validation::Observe);
-    let client = builder.build().unwrap();
+    let client = builder.build().expect("there is a runtime");
     let mut verdicts = Verdicts::new();
     // In the order of a proxy: clusters first.
     observe_all::<Cluster>(&client, dump, &mut verdicts).await;
@@ -138,7 +138,7 @@ async fn observe_named<T: Resource>(client: &Client, dump: &Dump, verdicts: &mut
 
 fn note<T: Resource>(name: &str, seen: &Observed<Inspected<T>>, verdicts: &mut Verdicts) {
     let resource = seen.resource().unwrap_or_else(|| panic!("{name}: {seen:?}"));
-    let shown = resource.to_json().unwrap();
+    let shown = resource.to_json().expect("it holds no secrets");
     assert_eq!(shown["@type"], T::TYPE_URL);
     assert!(shown.get("@bytes").is_none(), "{name} is shown as a message");
     let reason = resource.typed().err().map(ToString::to_string);
@@ -153,9 +153,9 @@ fn compare(path: &PathBuf, verdicts: &Verdicts) {
         lines += &format!("{of_type} {name}: {}\n", reason.as_deref().unwrap_or("accepted"));
     }
     if std::env::var_os("XDSKIT_INTEROP_WRITE_VERDICTS").is_some() {
-        return fs::write(path, lines).unwrap();
+        return fs::write(path, lines).expect("the directory is there");
     }
-    assert_eq!(lines, fs::read_to_string(path).unwrap(), "{}", path.display());
+    assert_eq!(lines, fs::read_to_string(path).expect("it was written"), "{}", path.display());
 }
 
 const BOUND: Duration = Duration::from_secs(30);
