@@ -7,7 +7,6 @@ import (
 	"runtime/debug"
 	"slices"
 
-	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/anypb"
@@ -97,27 +96,4 @@ func compare(a, b string) int {
 	default:
 		return 0
 	}
-}
-
-// EndpointNames are those that the endpoints of EDS clusters are asked for by.
-func EndpointNames(clusters []*anypb.Any) []string {
-	var names []string
-	for _, resource := range clusters {
-		var cluster clusterv3.Cluster
-		if resource.UnmarshalTo(&cluster) != nil || cluster.GetType() != clusterv3.Cluster_EDS {
-			continue
-		}
-		name := cluster.GetEdsClusterConfig().GetServiceName()
-		if name == "" {
-			name = cluster.Name
-		}
-		names = append(names, name)
-	}
-	return Unique(names)
-}
-
-// Unique sorts names and drops repetitions.
-func Unique(names []string) []string {
-	slices.Sort(names)
-	return slices.Compact(names)
 }

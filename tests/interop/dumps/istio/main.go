@@ -7,15 +7,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/structpb"
 	"istio.io/istio/pilot/pkg/xds"
@@ -99,7 +95,7 @@ func write(t test.Failer, ads *xds.AdsTest, node node) error {
 	if err != nil {
 		return err
 	}
-	names, err := routeNames(listeners)
+	names, err := dump.RouteNames(listeners)
 	if err != nil {
 		return err
 	}
@@ -145,34 +141,4 @@ func askForGrpc(node node, routes []*anypb.Any, ask func(string, []string) ([]*a
 		_, err = ask(v3.EndpointType, names)
 	}
 	return err
-}
-
-func routeNames(listeners []*anypb.Any) ([]string, error) {
-	var names []string
-	for _, resource := range listeners {
-		var listener listenerv3.Listener
-		if err := resource.UnmarshalTo(&listener); err != nil {
-			return nil, err
-		}
-		configs := []*anypb.Any{listener.GetApiListener().GetApiListener()}
-		chains := append([]*listenerv3.FilterChain{listener.DefaultFilterChain}, listener.FilterChains...)
-		for _, chain := range chains {
-			for _, filter := range chain.GetFilters() {
-				configs = append(configs, filter.GetTypedConfig())
-			}
-		}
-		for _, config := range configs {
-			if !strings.HasSuffix(config.GetTypeUrl(), ".HttpConnectionManager") {
-				continue
-			}
-			var manager hcmv3.HttpConnectionManager
-			if err := proto.Unmarshal(config.Value, &manager); err != nil {
-				return nil, err
-			}
-			if name := manager.GetRds().GetRouteConfigName(); name != "" {
-				names = append(names, name)
-			}
-		}
-	}
-	return dump.Unique(names), nil
 }
