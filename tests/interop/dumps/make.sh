@@ -1,9 +1,13 @@
 #!/usr/bin/env bash
-# Records what a server sends, by its own code: see README.md. tests/interop/dumps/make.sh istio
+# Records what servers send, by their own code: see README.md. Without arguments, all of them.
+#
+#   tests/interop/dumps/make.sh [istio|consul|envoy-gateway]...
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 
-[ $# -eq 1 ] && [ -f "$1/main.go" ] || { echo "usage: make.sh istio" >&2; exit 2; }
-cd "$1"
+[ $# -gt 0 ] || set -- istio consul envoy-gateway
 export GOFLAGS=-mod=readonly GOTOOLCHAIN=local
-go run . .
+for server; do
+  [ -f "$server/main.go" ] || { echo "usage: make.sh [istio|consul|envoy-gateway]..." >&2; exit 2; }
+  (cd "$server" && go run . .)
+done
