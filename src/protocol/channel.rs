@@ -16,6 +16,17 @@ use super::{
     variant::Variant,
 };
 
+/// Whether a stream owes the answer to a wildcard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AllDue {
+    /// Everything was not asked for, or something of the type came.
+    No,
+    /// Something of the type has to come until then.
+    Until(Instant),
+    /// Nothing of the type came in time.
+    TimedOut,
+}
+
 /// One type on one server: the variant of the protocol, and what is common to all variants.
 #[derive(Debug)]
 pub(crate) struct Channel {
@@ -24,14 +35,21 @@ pub(crate) struct Channel {
     pub(crate) interest: Interest,
     pub(crate) variant: Box<dyn Variant>,
     pub(crate) rejections: Rejections,
-    /// When everything was asked for and nothing of the type came, until when it may come.
-    pub(crate) all_until: Option<Instant>,
-    /// That time is over, and still nothing of the type came on the stream.
-    pub(crate) all_timed_out: bool,
+    pub(crate) all: AllDue,
     /// Why streams ended on which the type was asked for, if nothing of it ever came.
     pub(crate) unanswered: Option<Disconnect>,
     /// The number of the does-not-exist timer that was started last when the last response came.
     pub(crate) answered_timer: u32,
+}
+
+impl AllDue {
+    /// When nothing of the type will have come in time.
+    pub(crate) fn deadline(self) -> Option<Instant> {
+        match self {
+            Self::Until(at) => Some(at),
+            Self::No | Self::TimedOut => None,
+        }
+    }
 }
 
 impl Channel {
@@ -56,8 +74,7 @@ impl Channel {
             interest: Interest::default(),
             variant,
             rejections: Rejections::default(),
-            all_until: None,
-            all_timed_out: false,
+            all: AllDue::No,
             unanswered: None,
             answered_timer: 0,
         }

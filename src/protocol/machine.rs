@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tracing::{debug, info, trace, warn};
 
 use super::{
-    channel::{Channel, is_awaited},
+    channel::{AllDue, Channel, is_awaited},
     contact::Contact,
     envelope::Envelope,
     event::{Event, Timer, Verdict},
@@ -185,7 +185,7 @@ impl Machine {
         );
         channel.variant.on_response(now);
         channel.answered_timer = self.waiting.last();
-        (channel.all_until, channel.all_timed_out, channel.unanswered) = (None, false, None);
+        (channel.all, channel.unanswered) = (AllDue::No, None);
         let ty = TypeId(index as u16);
         self.quarantine.on_response(ty);
         Some((ty, envelope))
@@ -278,7 +278,7 @@ impl Machine {
         let quiet = quiet.map(|at| (at, Timer::DoesNotExist));
         let holds = self.stream.holds_at().map(|at| (at, Timer::Reconnect));
         let write = open.filter(|open| open.pending.is_none()).and_then(|_| self.next_write());
-        let all = self.types.iter().flatten().filter_map(|channel| channel.all_until).min();
+        let all = self.types.iter().flatten().filter_map(|channel| channel.all.deadline()).min();
         let all = all.into_iter().chain(self.reopening.due()).min().map(|at| (at, Timer::DoesNotExist));
         [waiting, reconnect, linger, quiet, holds, write, all].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
@@ -317,7 +317,7 @@ impl Machine {
         let length = self.resource_timeout();
         if let Some(Some(channel)) = self.types.get_mut(ty.index()) {
             if asks_all && channel.interest.sends_all {
-                (channel.all_until, channel.all_timed_out) = (Some(now + length), false);
+                channel.all = AllDue::Until(now + length);
             }
             for id in fresh {
                 let Some(sub) = channel.interest.get_mut(id) else { continue };
@@ -407,7 +407,7 @@ impl Machine {
         for index in 0..self.types.len() {
             let ty = TypeId(index as u16);
             let Some(channel) = self.channel(ty) else { continue };
-            (channel.all_until, channel.all_timed_out) = (None, false);
+            channel.all = AllDue::No;
             channel.rejections.on_stream_closed();
             // Nothing on the next stream would tell that it is gone, if the version stood for its absence.
             let is_in_doubt = |sub: &Sub| sub.held && sub.missed && sub.doubt_until.is_some();

@@ -63,6 +63,8 @@ struct Received {
     /// What is in it, unless it must be accepted, and its version.
     content: Vec<Bytes>,
     version: String,
+    /// Not sent for an answer of the client.
+    is_repeated: bool,
 }
 
 impl Dialogue {
@@ -78,12 +80,17 @@ impl Dialogue {
     }
 
     /// Gives the names that are subscribed to.
-    pub(super) fn on_response(&mut self, response: &Response, due: Due) -> Option<&BTreeSet<String>> {
+    pub(super) fn on_response(
+        &mut self,
+        response: &Response,
+        due: Due,
+        is_repeated: bool,
+    ) -> Option<&BTreeSet<String>> {
         // What was never asked for is not answered (B0.7).
         let of_type = self.types.get_mut(response.type_url())?;
         let content = if due == Due::Ack { Vec::new() } else { response.content() };
         let (nonce, version) = (response.nonce().to_owned(), response.version());
-        of_type.responses.push(Received { nonce, due, content, version });
+        of_type.responses.push(Received { nonce, due, content, version, is_repeated });
         Some(&of_type.names)
     }
 
@@ -110,8 +117,8 @@ impl Dialogue {
             Request::Delta(_) => of_type.on_delta_answer(nonce, rejected),
         };
         if answered == Some(Answered::Rejected) {
-            let Received { content, version, .. } = &of_type.responses[of_type.answered - 1];
-            let (content, version) = (content.clone(), version.clone());
+            let Received { content, version, is_repeated, .. } = &of_type.responses[of_type.answered - 1];
+            let (content, version, is_repeated) = (content.clone(), version.clone(), *is_repeated);
             if is_alike(&self.rejected, request.type_url(), (&content, &version)) {
                 *self.alike.entry(request.type_url().to_owned()).or_default() += 1;
             }
@@ -121,12 +128,7 @@ impl Dialogue {
             if is_new && rejected.times < AT_ONCE {
                 of_type.again_at = None;
             }
-            // The server has not waited for this answer, and answers keep their order: what waits is written with what is due.
-            let is_in_the_way = of_type.responses.len() > of_type.answered;
-            // What answers a NACK has a nonce of its own, unless all have the same.
-            let of_nonce = of_type.responses.iter().filter(|response| response.nonce == nonce).count();
-            let is_repeated = of_nonce > 1 && nonce != "constant";
-            if rejected.times > 1 && !is_in_the_way && !is_repeated {
+            if rejected.times > 1 && !is_repeated {
                 of_type.on_rejected_again(now, family.has_rule(Rule::NackRate));
             }
         }
@@ -162,7 +164,7 @@ impl Dialogue {
     /// Every response was answered, but for what was rejected before.
     pub(super) fn check_answered(&self) {
         for (type_url, of_type) in &self.types {
-            for Received { nonce, due, content, version } in &of_type.responses[of_type.answered..] {
+            for Received { nonce, due, content, version, .. } in &of_type.responses[of_type.answered..] {
                 let rejected = self.rejected.get(&(type_url.clone(), content.clone()));
                 let is_again = |it: &Rejected| it.versions.contains(version) || it.times >= AT_ONCE;
                 let is_over_burst = self.alike.get(type_url).is_some_and(|alike| *alike >= AT_ONCE)

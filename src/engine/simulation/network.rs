@@ -289,7 +289,7 @@ impl Network {
         self.serve(id);
     }
 
-    fn on_delivered(&mut self, stream: StreamId, Said { bytes, due, .. }: Said) {
+    fn on_delivered(&mut self, stream: StreamId, Said { bytes, due, is_repeated, .. }: Said) {
         let id = self.ids[&stream.server];
         let at = self.at();
         let peer = &mut self.peers[id];
@@ -297,7 +297,7 @@ impl Network {
             && let Some(response) = open.talk.read_response(&bytes)
         {
             trace!(?at, %stream, ?response, "delivered");
-            if let Some(subscribed) = open.dialogue.on_response(&response, due) {
+            if let Some(subscribed) = open.dialogue.on_response(&response, due, is_repeated) {
                 self.claims.on_response(id, (&response, due), subscribed);
             }
             let is_first = !std::mem::replace(&mut open.answered, true);

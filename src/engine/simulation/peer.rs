@@ -83,6 +83,8 @@ pub(super) struct Said {
     pub(super) due: Due,
     /// When it was sent, if it was.
     pub(super) at: Option<Instant>,
+    /// The script of the world has it said once more, whatever the client answered.
+    pub(super) is_repeated: bool,
 }
 
 impl Peer {
@@ -246,15 +248,20 @@ impl Peer {
         match lie {
             Lie::Garbage => {
                 let bytes = vec![0x0f; random.usize(1..50)];
-                open.unread.push_back(Said { bytes, due: Due::Either, at: None });
+                open.unread.push_back(Said { bytes, due: Due::Either, at: None, is_repeated: false });
             }
             Lie::Stranger => {
                 let type_url = "type.googleapis.com/a.Stranger".into();
                 let response = open.talk.response((type_url, nonce), vec![], vec![]);
-                open.unread.push_back(Said { bytes: response.encode(), due: Due::Either, at: None });
+                open.unread.push_back(Said {
+                    bytes: response.encode(),
+                    due: Due::Either,
+                    at: None,
+                    is_repeated: false,
+                });
             }
             Lie::Repeat => {
-                open.unread.extend(open.last.clone());
+                open.unread.extend(open.last.clone().map(|said| Said { is_repeated: true, ..said }));
                 // What it says is gone may have been asked for since.
                 open.lied |= open.talk.is_delta();
             }
@@ -307,7 +314,7 @@ impl Open {
     }
 
     fn say(&mut self, response: &Response, due: Due) {
-        let said = Said { bytes: response.encode(), due, at: None };
+        let said = Said { bytes: response.encode(), due, at: None, is_repeated: false };
         self.last = Some(said.clone());
         self.unread.push_back(said);
     }

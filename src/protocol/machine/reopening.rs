@@ -16,15 +16,9 @@ pub(super) struct Reopening {
 #[derive(Debug, Clone, Copy)]
 struct Waiting {
     at: Instant,
-    why: Why,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Why {
-    /// The server confirms a resource that has expired.
-    Expired,
-    /// The server takes the wildcard of a type for a name.
-    Wildcard(TypeId),
+    why: &'static str,
+    /// The type whose wildcard it is for, and is not needed without; `None` if it is for something else, or for several.
+    wildcard: Option<TypeId>,
 }
 
 impl Reopening {
@@ -39,14 +33,11 @@ impl Reopening {
     }
 
     /// Whether another stream may be opened now; otherwise that waits.
-    fn begin(&mut self, why: Why, pause: Duration, now: Instant) -> bool {
+    fn begin(&mut self, (why, wildcard): Why, pause: Duration, now: Instant) -> bool {
         let at = self.last.map_or(now, |last| last + pause);
         if at > now {
-            let waiting = self.waiting.get_or_insert(Waiting { at, why });
-            if waiting.why != why {
-                // One of them may be wanted no more by then, and not the other.
-                waiting.why = Why::Expired;
-            }
+            let waiting = self.waiting.get_or_insert(Waiting { at, why, wildcard });
+            waiting.wildcard = waiting.wildcard.filter(|_| waiting.wildcard == wildcard);
             return false;
         }
         (self.last, self.waiting) = (Some(now), None);
@@ -54,20 +45,14 @@ impl Reopening {
     }
 }
 
-impl Why {
-    fn as_str(self) -> &'static str {
-        match self {
-            Self::Expired => "the server confirms a resource that has expired",
-            Self::Wildcard(_) => "the server takes the wildcard for a name",
-        }
-    }
-}
+/// Why another stream is opened, and the type whose wildcard it is for, if it is for one.
+type Why = (&'static str, Option<TypeId>);
 
 impl Machine {
     /// The server takes something to be held that is not: what is not told by its version on the next stream is sent there. At
     /// most one stream is opened for that in the does-not-exist time.
     pub(crate) fn ask_again_on_another_stream(&mut self, ty: TypeId, now: Instant) {
-        self.ask_on_another_stream((ty, Why::Expired), now);
+        self.ask_on_another_stream(ty, ("the server confirms a resource that has expired", None), now);
     }
 
     /// The server has taken the wildcard for a name: it needs none in the first request of a type on a stream (B2.4). Until
@@ -75,10 +60,10 @@ impl Machine {
     pub(crate) fn ask_for_all_on_another_stream(&mut self, ty: TypeId, now: Instant) {
         let Some(channel) = self.channel(ty) else { return };
         channel.variant.on_wildcard_refused(&mut channel.interest);
-        self.ask_on_another_stream((ty, Why::Wildcard(ty)), now);
+        self.ask_on_another_stream(ty, ("the server takes the wildcard for a name", Some(ty)), now);
     }
 
-    fn ask_on_another_stream(&mut self, (ty, why): (TypeId, Why), now: Instant) {
+    fn ask_on_another_stream(&mut self, ty: TypeId, why: Why, now: Instant) {
         let pause = self.resource_timeout();
         if self.contact().is_polled() {
             return;
@@ -86,24 +71,18 @@ impl Machine {
         let Some(channel) = self.channel(ty) else { return };
         channel.variant.forget_version();
         if self.reopening.begin(why, pause, now) {
-            self.reopen(why.as_str(), now);
+            self.reopen(why.0, now);
         }
     }
 
     /// Opens the stream anew for what has waited for that, if it is wanted still.
     pub(super) fn reopen_if_due(&mut self, now: Instant) {
-        let Some(Waiting { why, .. }) = self.reopening.waiting.take_if(|waiting| waiting.at <= now) else {
-            return;
-        };
-        let is_wanted = match why {
-            Why::Expired => true,
-            Why::Wildcard(ty) => {
-                self.interest(ty).is_some_and(|interest| interest.wildcard && !interest.sends_all)
-            }
-        };
-        if is_wanted {
+        let Some(waiting) = self.reopening.waiting.take_if(|waiting| waiting.at <= now) else { return };
+        let lacks_all =
+            |ty| self.interest(ty).is_some_and(|interest| interest.wildcard && !interest.sends_all);
+        if waiting.wildcard.is_none_or(lacks_all) {
             self.reopening.last = Some(now);
-            self.reopen(why.as_str(), now);
+            self.reopen(waiting.why, now);
         }
     }
 }

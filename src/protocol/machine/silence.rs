@@ -6,7 +6,7 @@ use tracing::warn;
 
 use super::Machine;
 use crate::protocol::{
-    channel::is_awaited,
+    channel::{AllDue, is_awaited},
     event::Event,
     id::TypeId,
     input::{Disconnect, DisconnectKind},
@@ -29,7 +29,7 @@ impl Machine {
             return false;
         }
         self.waiting.settle(|wait| is_awaited(&self.types, wait));
-        let wildcards = self.types.iter().flatten().filter_map(|channel| channel.all_until);
+        let wildcards = self.types.iter().flatten().filter_map(|channel| channel.all.deadline());
         wildcards.chain(self.waiting.next()).any(|at| at <= now)
     }
 
@@ -44,10 +44,11 @@ impl Machine {
     /// Wildcards that were not answered in time.
     pub(super) fn time_out_wildcards(&mut self, now: Instant) {
         for (index, channel) in self.types.iter_mut().enumerate() {
-            let Some(channel) = channel.as_mut().filter(|c| c.all_until.is_some_and(|at| at <= now)) else {
+            let Some(channel) = channel.as_mut().filter(|c| c.all.deadline().is_some_and(|at| at <= now))
+            else {
                 continue;
             };
-            (channel.all_until, channel.all_timed_out) = (None, true);
+            channel.all = AllDue::TimedOut;
             self.events.push_back(Event::AllTimedOut(TypeId(index as u16)));
         }
     }
@@ -55,7 +56,7 @@ impl Machine {
     /// Whether everything of a type was asked for, and nothing of it came in time.
     pub(crate) fn has_timed_out_all(&self, ty: TypeId) -> bool {
         let channel = self.types.get(ty.index()).and_then(Option::as_ref);
-        channel.is_some_and(|channel| channel.all_timed_out && channel.interest.sends_all)
+        channel.is_some_and(|channel| channel.all == AllDue::TimedOut && channel.interest.sends_all)
     }
 
     /// Types that were never answered on several streams that ended with an error have that error.
