@@ -1,21 +1,23 @@
 //! Which resources are shown: by type and by the shape of their names.
 
-use std::{fmt, str::FromStr, sync::Arc};
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+    str::FromStr,
+    sync::Arc,
+};
+
+use regex::Regex;
 
 use super::kind::Kind;
 
 /// A pattern for names: `*` is any text, `?` any one character, and `\` takes what follows as it is.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone)]
 pub(crate) struct Glob {
     text: Arc<str>,
-    parts: Arc<[Part]>,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Part {
-    Char(char),
-    One,
-    Any,
+    regex: Regex,
+    /// The name that it is, if it leaves no choice.
+    literal: Option<String>,
 }
 
 /// A glob, of one type or of all: `TYPE=GLOB` or `GLOB`.
@@ -28,41 +30,12 @@ pub(crate) struct Filter {
 impl Glob {
     /// Whether the whole name is of this shape.
     pub(crate) fn matches(&self, name: &str) -> bool {
-        let name: Vec<char> = name.chars().collect();
-        let (mut at, mut part) = (0, 0);
-        // Where to go on if what was read since the last `*` was wrong.
-        let mut again: Option<(usize, usize)> = None;
-        loop {
-            match (self.parts.get(part), name.get(at)) {
-                (Some(Part::Any), _) => {
-                    again = Some((at, part + 1));
-                    part += 1;
-                    continue;
-                }
-                (Some(Part::One), Some(_)) => {}
-                (Some(Part::Char(wanted)), Some(c)) if wanted == c => {}
-                (None, None) => return true,
-                (Some(Part::One | Part::Char(_)) | None, _) => {
-                    let Some((begin, after)) = again.filter(|(begin, _)| *begin < name.len()) else {
-                        return false;
-                    };
-                    again = Some((begin + 1, after));
-                    (at, part) = (begin + 1, after);
-                    continue;
-                }
-            }
-            at += 1;
-            part += 1;
-        }
+        self.regex.is_match(name)
     }
 
     /// The name that it is, if it leaves no choice.
-    pub(crate) fn literal(&self) -> Option<String> {
-        let chars = self.parts.iter().map(|part| match part {
-            Part::Char(c) => Some(*c),
-            Part::One | Part::Any => None,
-        });
-        chars.collect()
+    pub(crate) fn literal(&self) -> Option<&str> {
+        self.literal.as_deref()
     }
 }
 
@@ -70,20 +43,41 @@ impl FromStr for Glob {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut parts = Vec::new();
-        let mut chars = text.chars();
-        while let Some(c) = chars.next() {
-            parts.push(match c {
-                '*' => Part::Any,
-                '?' => Part::One,
-                '\\' => Part::Char(chars.next().ok_or_else(|| format!("{text:?} ends with \\: write \\\\"))?),
-                c => Part::Char(c),
-            });
-        }
-        if parts.is_empty() {
+        if text.is_empty() {
             return Err("is empty; write a name with * and ? in it, such as 'outbound|80|*'".to_owned());
         }
-        Ok(Self { text: text.into(), parts: parts.into() })
+        let (mut pattern, mut literal) = ("(?s)^".to_owned(), Some(String::new()));
+        let mut chars = text.chars();
+        while let Some(c) = chars.next() {
+            let c = match c {
+                '*' | '?' => {
+                    pattern += if c == '*' { ".*" } else { "." };
+                    literal = None;
+                    continue;
+                }
+                '\\' => chars.next().ok_or_else(|| format!("{text:?} ends with \\: write \\\\"))?,
+                c => c,
+            };
+            pattern += &regex::escape(c.encode_utf8(&mut [0; 4]));
+            literal.iter_mut().for_each(|literal| literal.push(c));
+        }
+        let regex = Regex::new(&(pattern + "$")).map_err(|_| format!("{text:?} is too long"))?;
+        Ok(Self { text: text.into(), regex, literal })
+    }
+}
+
+/// Two are equal if they are written the same.
+impl PartialEq for Glob {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
+    }
+}
+
+impl Eq for Glob {}
+
+impl Hash for Glob {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.text.hash(state);
     }
 }
 
@@ -157,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_glob_that_leaves_no_choice_is_a_name() {
-        assert_eq!(glob("a\\*b").literal().as_deref(), Some("a*b"));
+        assert_eq!(glob("a\\*b").literal(), Some("a*b"));
         assert_eq!(glob("a*b").literal(), None);
         assert_eq!(glob("a?").literal(), None);
     }

@@ -1,23 +1,23 @@
 //! What has changed in a tree since it was drawn last.
 
+use similar::{Algorithm, DiffTag, capture_diff_slices};
+
 /// The marks of the lines: `+` new, `~` changed, `-` if something below is gone, and a space.
 pub(crate) fn marks(before: &[String], now: &[String]) -> Vec<char> {
-    let (old, new): (Vec<_>, Vec<_>) = (
-        before.iter().map(|line| Line::new(line)).collect(),
-        now.iter().map(|line| Line::new(line)).collect(),
-    );
+    let lines = |lines: &[String]| lines.iter().map(|line| Line::new(line)).collect::<Vec<_>>();
+    let (old, new) = (lines(before), lines(now));
     let mut marks = vec![' '; new.len()];
-    let (mut old_at, mut new_at) = (0, 0);
-    let ends = [(old.len(), new.len())];
-    for (old_end, new_end) in in_common(&old, &new).into_iter().chain(ends) {
-        mark_gap(&old[old_at..old_end], &new[new_at..new_end], (&mut marks, new_at));
-        (old_at, new_at) = (old_end + 1, new_end + 1);
+    for op in capture_diff_slices(Algorithm::Myers, &old, &new) {
+        let (tag, old_range, new_range) = op.as_tag_tuple();
+        if tag != DiffTag::Equal {
+            mark_gap(&old[old_range], &new[new_range.clone()], (&mut marks, new_range.start));
+        }
     }
     marks
 }
 
 /// What a line of a tree says, however it is coloured and aligned.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Line {
     depth: usize,
     words: Vec<String>,
@@ -36,50 +36,6 @@ impl Line {
         let depth = plain.chars().count() - text.chars().count();
         Self { depth, words: text.split_whitespace().map(str::to_owned).collect() }
     }
-}
-
-/// The places of the lines that are the same in both: as many as can be, in order.
-fn in_common(old: &[Line], new: &[Line]) -> Vec<(usize, usize)> {
-    let first = old.iter().zip(new).take_while(|(old, new)| old == new).count();
-    let last =
-        old[first..].iter().rev().zip(new[first..].iter().rev()).take_while(|(old, new)| old == new).count();
-    let (old_end, new_end) = (old.len() - last, new.len() - last);
-    let (old_middle, new_middle) = (&old[first..old_end], &new[first..new_end]);
-    let mut common: Vec<_> = (0..first).map(|at| (at, at)).collect();
-    if old_middle.len() * new_middle.len() <= MOST_COMPARED {
-        common
-            .extend(longest(old_middle, new_middle).into_iter().map(|(old, new)| (first + old, first + new)));
-    }
-    common.extend((0..last).map(|at| (old_end + at, new_end + at)));
-    common
-}
-
-/// The longest common subsequence.
-fn longest(old: &[Line], new: &[Line]) -> Vec<(usize, usize)> {
-    let width = new.len() + 1;
-    // How many are in common from each pair of places on.
-    let mut lengths = vec![0_usize; (old.len() + 1) * width];
-    for i in (0..old.len()).rev() {
-        for j in (0..new.len()).rev() {
-            lengths[i * width + j] = if old[i] == new[j] {
-                lengths[(i + 1) * width + j + 1] + 1
-            } else {
-                lengths[(i + 1) * width + j].max(lengths[i * width + j + 1])
-            };
-        }
-    }
-    let (mut i, mut j, mut common) = (0, 0, Vec::new());
-    while i < old.len() && j < new.len() {
-        if old[i] == new[j] {
-            common.push((i, j));
-            (i, j) = (i + 1, j + 1);
-        } else if lengths[(i + 1) * width + j] >= lengths[i * width + j + 1] {
-            i += 1;
-        } else {
-            j += 1;
-        }
-    }
-    common
 }
 
 /// Marks what stands between two lines in common. A line of the same depth as an old one is that one, changed.
@@ -101,9 +57,6 @@ fn mark_gap(old: &[Line], new: &[Line], (marks, first): (&mut [char], usize)) {
         marks[above] = '-';
     }
 }
-
-/// Pairs of lines, so that a change of a huge tree takes no time. Larger ones are marked as changed.
-const MOST_COMPARED: usize = 4_000_000;
 
 #[cfg(test)]
 mod tests {
@@ -144,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn large_trees_are_compared_at_their_ends() {
+    fn large_trees_are_compared() {
         let tree = |middle: &str| {
             let lines = (0..3000).map(|number| format!("├─ {middle}{number}"));
             ["● shop".to_owned()].into_iter().chain(lines).chain(["└─ end".to_owned()]).collect::<Vec<_>>()

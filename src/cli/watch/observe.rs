@@ -40,33 +40,40 @@ pub(crate) struct State {
 /// What is printed of a resource.
 type ContentOf<R, T> = fn(&R, Form) -> Content<'_, T>;
 
+/// How one type is watched.
+struct Watching {
+    changes: fn(Watched, &Client) -> BoxStream<'static, Lines>,
+    first: for<'a> fn(&'a Watched, &Client) -> BoxFuture<'a, State>,
+}
+
+impl Watching {
+    fn of(kind: Kind) -> Self {
+        match kind {
+            Kind::Listener => Self::of_type::<Listener>(),
+            Kind::Route => Self::of_type::<RouteConfiguration>(),
+            Kind::Cluster => Self::of_type::<Cluster>(),
+            Kind::Endpoints => Self::of_type::<ClusterLoadAssignment>(),
+            Kind::ScopedRoute => Self::of_type::<ScopedRouteConfiguration>(),
+            Kind::VirtualHost => Self::of_type::<VirtualHost>(),
+            Kind::Secret => Self::of_type::<Secret>(),
+            Kind::Runtime => Self::of_type::<Runtime>(),
+        }
+    }
+
+    fn of_type<T: Resource + Serialize>() -> Self {
+        Self { changes: Watched::changes_of::<T>, first: Watched::first_of::<T> }
+    }
+}
+
 impl Watched {
     /// Each change, for as long as the stream is kept.
     pub(crate) fn changes(self, client: &Client) -> BoxStream<'static, Lines> {
-        match self.target.kind {
-            Kind::Listener => self.changes_of::<Listener>(client),
-            Kind::Route => self.changes_of::<RouteConfiguration>(client),
-            Kind::Cluster => self.changes_of::<Cluster>(client),
-            Kind::Endpoints => self.changes_of::<ClusterLoadAssignment>(client),
-            Kind::ScopedRoute => self.changes_of::<ScopedRouteConfiguration>(client),
-            Kind::VirtualHost => self.changes_of::<VirtualHost>(client),
-            Kind::Secret => self.changes_of::<Secret>(client),
-            Kind::Runtime => self.changes_of::<Runtime>(client),
-        }
+        (Watching::of(self.target.kind).changes)(self, client)
     }
 
     /// The first complete state.
     pub(crate) fn first(&self, client: &Client) -> BoxFuture<'_, State> {
-        match self.target.kind {
-            Kind::Listener => self.first_of::<Listener>(client),
-            Kind::Route => self.first_of::<RouteConfiguration>(client),
-            Kind::Cluster => self.first_of::<Cluster>(client),
-            Kind::Endpoints => self.first_of::<ClusterLoadAssignment>(client),
-            Kind::ScopedRoute => self.first_of::<ScopedRouteConfiguration>(client),
-            Kind::VirtualHost => self.first_of::<VirtualHost>(client),
-            Kind::Secret => self.first_of::<Secret>(client),
-            Kind::Runtime => self.first_of::<Runtime>(client),
-        }
+        (Watching::of(self.target.kind).first)(self, client)
     }
 
     fn changes_of<T: Resource + Serialize>(self, client: &Client) -> BoxStream<'static, Lines> {

@@ -77,10 +77,12 @@ impl FromStr for Target {
         let kind = kind.parse()?;
         let is_glob = name != "*" && !name.starts_with("xdstp:") && name.contains(['*', '?']);
         let glob = is_glob.then(|| name.parse::<Glob>()).transpose()?;
-        let subscribed = match glob.map(|glob| glob.literal().ok_or(glob)) {
+        let subscribed = match glob {
             None => Subscribed::Name,
-            Some(Ok(name)) => Subscribed::Unescaped(name.into()),
-            Some(Err(glob)) => Subscribed::Matching(glob),
+            Some(glob) => match glob.literal() {
+                Some(name) => Subscribed::Unescaped(name.into()),
+                None => Subscribed::Matching(glob),
+            },
         };
         Ok(Self { kind, name: name.into(), subscribed })
     }
