@@ -1,4 +1,4 @@
-//! What istiod sends, observed: all of it is shown, none of it is rejected, and what gRPC's rules say of it stands beside each
+//! What istiod, Consul and Envoy Gateway send, observed: all of it is shown, none of it is rejected, and what gRPC's rules say of it stands beside each
 //! resource. `dumps/README.md` tells where it comes from.
 
 use std::{
@@ -11,7 +11,7 @@ use std::{
 use base64::{Engine, prelude::BASE64_STANDARD};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::{process::Command, time::timeout};
 use xdskit::{
     Client, Names, Observed, Resource,
     client::Validation,
@@ -23,6 +23,8 @@ use xdskit::{
     resource::{Cluster, ClusterLoadAssignment, Inspected, Listener, RouteConfiguration},
     testing::ControlPlane,
 };
+
+use crate::peer::program;
 
 /// All that a server sent to a node.
 #[derive(Deserialize)]
@@ -38,6 +40,18 @@ struct Sent {
     name: String,
     /// The message in base64.
     value: String,
+}
+
+impl Dump {
+    fn read(name: &str) -> Self {
+        let text = fs::read_to_string(file(name, "json")).expect("it was recorded");
+        serde_json::from_str(&text).expect("it was recorded so")
+    }
+}
+
+fn file(name: &str, extension: &str) -> PathBuf {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interop/dumps");
+    directory.join(name).with_extension(extension)
 }
 
 /// What gRPC's rules say of resources, by type and name: nothing if they accept it.
@@ -60,11 +74,61 @@ async fn everything_that_istiod_sends_to_a_grpc_client_is_shown() {
     assert!(rejected.is_empty(), "it is made for gRPC's rules: {rejected:?}");
 }
 
+#[tokio::test]
+async fn everything_that_consul_sends_to_a_sidecar_is_shown() {
+    check("consul/sidecar").await;
+}
+
+#[tokio::test]
+async fn everything_that_consul_sends_to_a_transparent_proxy_is_shown() {
+    check("consul/transparent").await;
+}
+
+#[tokio::test]
+async fn everything_that_envoy_gateway_sends_is_shown() {
+    check("envoy-gateway/gateway").await;
+}
+
+/// The tool shows a mesh of proxies, with the reasons why it is not for gRPC clients, and the messages in a pipe.
+#[tokio::test]
+async fn watch_observes_what_istiod_sends_to_a_sidecar() {
+    let dump = Dump::read("istio/sidecar");
+    let server = serve(&dump).await;
+    let folder = tempfile::tempdir().expect("a folder for the bootstrap");
+    let bootstrap = folder.path().join("bootstrap.json");
+    fs::write(&bootstrap, server.bootstrap_json()).expect("the folder is there");
+    let observed = watch(&bootstrap, &["--observe"]).await;
+    for wanted in [
+        "● cluster PassthroughCluster  version ",
+        "gRPC rejects it: type: ORIGINAL_DST is not supported, only EDS and LOGICAL_DNS",
+        "● listener virtualInbound  version ",
+        "gRPC rejects it: listener_filters: not supported; must be empty",
+    ] {
+        assert!(observed.contains(wanted), "{wanted:?} is not in:\n{observed}");
+    }
+    let of_types = [Listener::TYPE_URL, Cluster::TYPE_URL];
+    let sent = dump.resources.iter().filter(|sent| of_types.contains(&sent.type_url.as_str())).count();
+    assert_eq!(observed.matches("  version ").count(), sent);
+    let messages = watch(&bootstrap, &["--raw"]).await;
+    let messages = serde_json::Deserializer::from_str(&messages).into_iter::<Value>();
+    let types: Vec<_> = messages.map(|message| message.expect("JSON alone")["@type"].clone()).collect();
+    assert_eq!(types.len(), sent);
+    assert!(types.iter().all(|found| of_types.iter().any(|of_type| found == of_type)), "{types:?}");
+}
+
+/// What `watch` prints of all listeners and clusters.
+async fn watch(bootstrap: &Path, options: &[&str]) -> String {
+    let mut command = Command::new(program("XDSKIT_INTEROP_WATCH"));
+    command.arg("--bootstrap").arg(bootstrap).args(options).arg("--once");
+    let ended = command.args(["listener=*", "cluster=*"]).kill_on_drop(true).output();
+    let output = timeout(BOUND, ended).await.expect("it ends").expect("it starts");
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).expect("it prints text")
+}
+
 /// Observes a dump in both variants of the protocol, and compares what gRPC's rules say with what was written down.
 async fn check(name: &str) -> Verdicts {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interop/dumps").join(name);
-    let text = fs::read_to_string(path.with_extension("json")).expect("it was recorded");
-    let dump: Dump = serde_json::from_str(&text).expect("it was recorded so");
+    let dump = Dump::read(name);
     println!("{} to {}: {} resources", dump.server, dump.node, dump.resources.len());
     let state_of_the_world = observe(&dump, ApiType::AggregatedGrpc).await;
     let incremental = observe(&dump, ApiType::AggregatedDeltaGrpc).await;
@@ -72,7 +136,7 @@ async fn check(name: &str) -> Verdicts {
     let sent: BTreeSet<_> = dump.resources.iter().map(|sent| (&sent.type_url, &sent.name)).collect();
     let seen: BTreeSet<_> = incremental.keys().map(|(type_url, name)| (type_url, name)).collect();
     assert_eq!(seen, sent, "all of it is shown");
-    compare(&path.with_extension("verdicts"), &incremental);
+    compare(&file(name, "verdicts"), &incremental);
     incremental
 }
 
