@@ -361,8 +361,8 @@ impl Variant for Sotw {
         std::mem::take(&mut self.on_stream.version_told)
     }
 
-    /// A newer answer replaces an ACK that is not written yet, never a NACK. A NACK tells the version that was accepted last.
-    /// One that has to wait does not keep others waiting. What was good in a rejected response is used, so that what is held is not
+    /// A newer answer replaces an ACK that is not written yet, never a NACK; unless it has to wait, which an ACK never has to. A
+    /// NACK tells the version that was accepted last. One that has to wait does not keep others waiting. What was good in a rejected response is used, so that what is held is not
     /// that of the accepted version any more.
     fn on_answer(&mut self, answer: Answer) {
         self.on_stream.busy = false;
@@ -370,7 +370,10 @@ impl Variant for Sotw {
         for (_, waiting) in &mut self.on_stream.answers {
             waiting.not_before = waiting.not_before.min(answer.not_before);
         }
-        if self.on_stream.answers.back().is_some_and(|(_, last)| last.error.is_none()) {
+        let is_replaced = |last: &Answer| {
+            last.error.is_none() && (answer.error.is_none() || answer.not_before <= last.not_before)
+        };
+        if self.on_stream.answers.back().is_some_and(|(_, last)| is_replaced(last)) {
             self.on_stream.answers.pop_back();
         }
         self.on_stream.answers.push_back((self.version.clone(), answer));

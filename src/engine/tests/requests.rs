@@ -132,6 +132,21 @@ fn a_newer_answer_replaces_an_unwritten_ack_but_never_a_nack() {
 }
 
 #[test]
+fn an_unwritten_ack_is_not_replaced_by_a_nack_that_has_to_wait() {
+    let mut rig = Rig::new();
+    rig.open::<Full>(&["a"]);
+    let bad = response::<Full>("1", vec![any::<Full>("a", "bad")]);
+    rig.receive(1, &bad);
+    // The NACK is not taken yet: the server does not read.
+    rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "2")]));
+    rig.receive(1, &bad);
+    assert_eq!(rig.sent(1), ["send Full [a] 2/n2"]);
+    assert_eq!(rig.sent(1), NONE, "what is rejected again waits");
+    let said = rig.pass(Duration::from_secs(1));
+    assert_eq!(said, ["send Full [a] 2/n1 INVALID_ARGUMENT: Full \"a\": text: it is bad"]);
+}
+
+#[test]
 fn a28_12_a_second_watch_of_a_name_asks_for_nothing_and_sees_what_is_there() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["a"]);
