@@ -20,7 +20,7 @@ use std::{
 use tokio::time::{sleep, timeout};
 use xdskit::{
     Client, RouteQuery, WatchError,
-    cli::{Artist, Paint},
+    cli::{Artist, Paint, say},
     client::{ClientStatus, Resolution},
     config::{Bootstrap, Node, Server},
     control_plane::type_url,
@@ -51,7 +51,7 @@ fn usage(argument: Option<&str>) -> Option<ExitCode> {
     let usage = "usage: quickstart\n\nPlays what a service sees while its mesh changes, on loopback, and ends by itself.";
     match argument? {
         "--help" | "-h" => {
-            println!("{usage}");
+            say(usage);
             Some(ExitCode::SUCCESS)
         }
         unknown => {
@@ -284,7 +284,7 @@ impl Stage {
     }
 
     fn act(&self, title: &str, tells: &str) {
-        println!("\n{}  {}", self.paint().bold(title), self.paint().dim(tells));
+        say(format_args!("\n{}  {}", self.paint().bold(title), self.paint().dim(tells)));
     }
 
     /// Gives a reader time, where there is one.
@@ -295,11 +295,11 @@ impl Stage {
     }
 
     fn server(&self, does: impl Display) {
-        println!("   {} {does}", self.paint().cyan("server"));
+        say(format_args!("   {} {does}", self.paint().cyan("server")));
     }
 
     fn client(&self, does: impl Display) {
-        println!("   {} {does}", self.paint().green("client"));
+        say(format_args!("   {} {does}", self.paint().green("client")));
     }
 
     /// Draws the tree, and points at what is new in it.
@@ -310,7 +310,7 @@ impl Stage {
             let was_there = self.drawn.iter().any(|old| words(old).eq(words(line)));
             let pointer =
                 if was_there || is_first { " ".to_owned() } else { self.paint().green("▸").to_string() };
-            println!("        {pointer} {line}");
+            say(format_args!("        {pointer} {line}"));
         }
         self.drawn = lines;
     }
@@ -320,16 +320,16 @@ impl Stage {
         for line in status.to_string().lines() {
             let is_bad = line.starts_with('!') || line.contains("NACKED");
             let line = if is_bad { self.paint().yellow(line).to_string() } else { line.to_owned() };
-            println!("          {line}");
+            say(format_args!("          {line}"));
         }
     }
 
     fn end(&self) {
         let seconds = self.begin.elapsed().as_secs_f64();
-        println!(
+        say(format_args!(
             "\n{} in {seconds:.1} s. Next: README.md, and the code of this: examples/quickstart.rs",
             self.paint().bold("Done")
-        );
+        ));
     }
 }
 

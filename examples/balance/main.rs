@@ -37,7 +37,7 @@ use tower::{
 };
 use xdskit::{
     Client, Resolution, RouteQuery, Snapshot, WatchError,
-    cli::Paint,
+    cli::{Paint, say},
     config::{Bootstrap, Node, Server},
     discover::discover,
     testing::{
@@ -71,7 +71,7 @@ fn usage(argument: Option<&str>) -> Option<ExitCode> {
     let usage = "usage: balance\n\nSends 3,000 calls through a load balancer while backends are drained and added, and ends by itself.";
     match argument? {
         "--help" | "-h" => {
-            println!("{usage}");
+            say(usage);
             Some(ExitCode::SUCCESS)
         }
         unknown => {
@@ -90,33 +90,36 @@ async fn run() -> Result<(), Box<dyn Error>> {
 
     let mut greeter = mesh.client.resolve("xds:///greeter");
     let cluster = where_greetings_go(&mut greeter).await?;
-    println!("{}  cluster {cluster}: one, two, and three, which takes longer", paint.green("resolved "));
+    say(format_args!(
+        "{}  cluster {cluster}: one, two, and three, which takes longer",
+        paint.green("resolved ")
+    ));
     let load = Load::start(&balanced(greeter.clone(), &cluster));
 
     load.wait_for(load::EACH_PHASE * 9 / 10).await;
     mesh.server.set(endpoints_of(&[&one, &two, &three]).draining(&two.address.to_string()));
     see(&mut greeter, &[&one, &three]).await?;
-    println!("{}  two: it finishes what it has, and gets nothing new", paint.yellow("drained  "));
+    say(format_args!("{}  two: it finishes what it has, and gets nothing new", paint.yellow("drained  ")));
     load.begin(DRAINED).await;
     two.shut_down().await?;
     mesh.server.set(endpoints_of(&[&one, &three]));
-    println!("{}  two", paint.yellow("shut down"));
+    say(format_args!("{}  two", paint.yellow("shut down")));
 
     load.wait_for(load::EACH_PHASE * 19 / 10).await;
     let four = Backend::start("four", FAST).await?;
     load.begin(ADDED).await;
     mesh.server.set(endpoints_of(&[&one, &three, &four]));
     see(&mut greeter, &[&one, &three, &four]).await?;
-    println!("{}  four", paint.green("added    "));
+    say(format_args!("{}  four", paint.green("added    ")));
 
     let shares = load.end().await?;
-    print!("\n{}", shares.table(paint));
-    println!(
+    say(format_args!("\n{}", shares.table(paint).trim_end()));
+    say(format_args!(
         "\n{} calls in {:.1} s, {} failed",
         shares.calls(),
         begin.elapsed().as_secs_f64(),
         shares.failures()
-    );
+    ));
     mesh.client.shutdown().await;
     Ok(shares.check()?)
 }

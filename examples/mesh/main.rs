@@ -11,6 +11,7 @@ use std::{env, io, process::ExitCode, time::Duration};
 
 use tokio::time::sleep;
 use xdskit::{
+    cli::say,
     control_plane::{AnyResource, ControlPlane, store::Transaction, type_url},
     testing::resources::{cluster, collection, endpoints, listener, route, route_config},
 };
@@ -21,7 +22,7 @@ async fn main() -> ExitCode {
     let address = match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         [] => ADDRESS.to_owned(),
         ["--help" | "-h", ..] => {
-            print!("{USAGE}");
+            say(USAGE.trim_end());
             return ExitCode::SUCCESS;
         }
         [address] if !address.starts_with('-') => (*address).to_owned(),
@@ -46,7 +47,7 @@ async fn serve(address: &str) -> io::Result<()> {
         set_collections(tx);
     });
     let server = mesh.serve(address).await?;
-    println!("{} services on {}: {}", SERVICES.len(), server.addr(), SERVICES.join(" "));
+    say(format_args!("{} services on {}: {}", SERVICES.len(), server.addr(), SERVICES.join(" ")));
     tokio::select! {
         interrupt = tokio::signal::ctrl_c() => interrupt,
         () = play(&mesh) => Ok(()),
@@ -77,7 +78,7 @@ async fn play(mesh: &ControlPlane) {
     loop {
         for (tells, change) in SCENES {
             sleep(SCENE).await;
-            println!("{tells}");
+            say(tells);
             mesh.update(change);
         }
     }

@@ -22,7 +22,7 @@ use std::{
 };
 
 use tokio::{runtime::Handle, task::JoinSet, time::sleep};
-use xdskit::Client;
+use xdskit::{Client, cli::say};
 
 use args::Args;
 use report::{Agreement, Left, Memory, Report};
@@ -34,7 +34,7 @@ async fn main() -> ExitCode {
     let args = match Args::parse(std::env::args().skip(1)) {
         Ok(Some(args)) => args,
         Ok(None) => {
-            print!("{USAGE}");
+            say(USAGE.trim_end());
             return ExitCode::SUCCESS;
         }
         Err(error) => {
@@ -44,10 +44,10 @@ async fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    println!("soak for {:?}, seed {}", args.time, args.seed);
+    say(format_args!("soak for {:?}, seed {}", args.time, args.seed));
     match soak(args).await {
         Ok(report) => {
-            print!("{report}");
+            say(report.to_string().trim_end());
             if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(error) => {

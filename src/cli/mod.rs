@@ -24,6 +24,7 @@ use clap_complete::Shell;
 #[doc(hidden)]
 pub use self::{
     paint::Paint,
+    program::say,
     tree::{Artist, Trouble},
 };
 use self::{

@@ -209,6 +209,11 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
+/// Prints a line in an example that goes on to its end, whether or not somebody reads it.
+pub fn say(line: impl Display) {
+    let _ = print(&format!("{line}\n"));
+}
+
 /// Writes lines on the standard error. If nobody reads them, that is no reason to end.
 pub(crate) fn note(lines: &str) {
     let _ = writeln!(io::stderr(), "{}", wrap::for_output(lines, &io::stderr()));
