@@ -119,6 +119,7 @@ impl Dialogue {
         if answered == Some(Answered::Rejected) {
             let Received { content, version, is_repeated, .. } = &of_type.responses[of_type.answered - 1];
             let (content, version, is_repeated) = (content.clone(), version.clone(), *is_repeated);
+            let is_released = of_type.is_released(request.type_url(), &self.rejected);
             if is_alike(&self.rejected, request.type_url(), (&content, &version)) {
                 *self.alike.entry(request.type_url().to_owned()).or_default() += 1;
             }
@@ -128,7 +129,7 @@ impl Dialogue {
             if is_new && rejected.times < AT_ONCE {
                 of_type.again_at = None;
             }
-            if rejected.times > 1 && !is_repeated {
+            if rejected.times > 1 && !is_repeated && !is_released {
                 of_type.on_rejected_again(now, family.has_rule(Rule::NackRate));
             }
         }
@@ -219,6 +220,14 @@ impl OfType {
                 self.names.retain(|name| !unsubscribed.contains(name));
             }
         }
+    }
+
+    /// Whether a response came since that is answered at once, or may be: what was to be rejected before it waits no longer. The
+    /// server sent that without waiting for an answer.
+    fn is_released(&self, type_url: &str, rejected: &BTreeMap<(String, Vec<Bytes>), Rejected>) -> bool {
+        self.responses[self.answered..].iter().any(|later| {
+            later.due != Due::Nack || !rejected.contains_key(&(type_url.to_owned(), later.content.clone()))
+        })
     }
 
     fn on_rejected_again(&mut self, now: Instant, is_bounded: bool) {
