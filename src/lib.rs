@@ -169,3 +169,8 @@ pub use resource::Resource;
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// Compiles the example of the guide.
+#[cfg(all(doctest, feature = "client"))]
+#[doc = include_str!("../docs/guides/traffic-director.md")]
+struct TrafficDirector;

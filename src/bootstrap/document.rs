@@ -6,18 +6,18 @@ use serde_json::Value;
 
 use crate::config::{
     AllowedGrpcService, ApiType, AuthorityParts, Bootstrap, CallCredentials, CertificateProvider,
-    ChannelCredentials, ConfigSource, ContextParamKeys, DEFAULT_REFRESH_INTERVAL, FileWatcherConfig,
-    FilesError, Locality, NO_SERVERS, Node, Parts, PathSource, Polling, Problem, Server, ServerFeatures,
-    ServerUri, Sources, Template, TlsConfig, TransportApiVersion, check_polling, foreign_template,
-    full_type_url,
+    ChannelCredentials, ConfigSource, ContextParamKeys, CredentialTypes, CustomCredentials,
+    DEFAULT_REFRESH_INTERVAL, FileWatcherConfig, FilesError, Locality, NO_SERVERS, Node, Parts, PathSource,
+    Polling, Problem, Server, ServerFeatures, ServerUri, Sources, Template, TlsConfig, TransportApiVersion,
+    check_polling, foreign_template, full_type_url,
 };
 
 use super::reader::{Fields, Problems, Reader};
 
 /// Reads the document.
-pub(super) fn read(document: &Value) -> Result<Bootstrap, Vec<Problem>> {
+pub(super) fn read(document: &Value, types: &CredentialTypes) -> Result<Bootstrap, Vec<Problem>> {
     let problems = Problems::default();
-    let parts = Reader::new(document, &problems).fields().map(|root| parts(&root));
+    let parts = Reader::new(document, &problems).fields().map(|root| parts(&root, types));
     let problems = problems.into_vec();
     match parts {
         Some(parts) if problems.is_empty() => Ok(Bootstrap::assemble(parts)),
@@ -25,18 +25,20 @@ pub(super) fn read(document: &Value) -> Result<Bootstrap, Vec<Problem>> {
     }
 }
 
-fn parts(root: &Fields<'_>) -> Parts {
+fn parts(root: &Fields<'_>, types: &CredentialTypes) -> Parts {
     Parts {
-        sources: required_sources(root),
+        sources: required_sources(root, types),
         node: root.fields("node").map(|fields| node(&fields)).unwrap_or_default(),
         context: context(root),
         certificate_providers: map(root, "certificate_providers", |_, fields| certificate_provider(fields)),
         client_listener_template: template(root, "client_default_listener_resource_name_template"),
         server_listener_template: template(root, "server_listener_resource_name_template"),
-        authorities: map(root, "authorities", |name, fields| Some(authority(Some(name), fields))),
-        default_authority: root.fields("default_authority").map(|fields| authority(None, &fields)),
-        allowed_grpc_services: map(root, "allowed_grpc_services", |_, fields| allowed_grpc_service(fields)),
-        named_servers: map(root, "named_servers", |_, fields| server(fields).map(Arc::new)),
+        authorities: map(root, "authorities", |name, fields| Some(authority(Some(name), fields, types))),
+        default_authority: root.fields("default_authority").map(|fields| authority(None, &fields, types)),
+        allowed_grpc_services: map(root, "allowed_grpc_services", |_, fields| {
+            allowed_grpc_service(fields, types)
+        }),
+        named_servers: map(root, "named_servers", |_, fields| server(fields, types).map(Arc::new)),
         ..Parts::default()
     }
 }
@@ -52,20 +54,20 @@ fn map<T>(
 }
 
 /// Servers may be missing where each type has sources of its own.
-fn required_sources(root: &Fields<'_>) -> Sources {
+fn required_sources(root: &Fields<'_>, types: &CredentialTypes) -> Sources {
     if root.get("type_sources").is_none()
         && let Some(list) = root.required("xds_servers")
         && list.value().as_array().is_some_and(Vec::is_empty)
     {
         list.fail(NO_SERVERS);
     }
-    sources(root)
+    sources(root, types)
 }
 
 /// `type_sources` is an extension: gRPC ignores it.
-fn sources(fields: &Fields<'_>) -> Sources {
+fn sources(fields: &Fields<'_>, types: &CredentialTypes) -> Sources {
     let servers = fields.items("xds_servers");
-    let servers = servers.iter().filter_map(|item| server(&item.fields()?));
+    let servers = servers.iter().filter_map(|item| server(&item.fields()?, types));
     let all = servers.map(|server| ConfigSource::Server(Arc::new(server))).collect();
     let by_type = fields.entries("type_sources").into_iter().map(|(name, list)| {
         let items = list.items();
@@ -73,15 +75,15 @@ fn sources(fields: &Fields<'_>) -> Sources {
             list.fail("must have at least one source");
         }
         let own = items.unwrap_or_default();
-        (full_type_url(name), own.iter().filter_map(|item| source(&item.fields()?)).collect())
+        (full_type_url(name), own.iter().filter_map(|item| source(&item.fields()?, types)).collect())
     });
     Sources::new(all, by_type.collect())
 }
 
 /// A server, or `path_config_source`.
-fn source(fields: &Fields<'_>) -> Option<ConfigSource> {
+fn source(fields: &Fields<'_>, types: &CredentialTypes) -> Option<ConfigSource> {
     let Some(file) = fields.fields("path_config_source") else {
-        return server(fields).map(|server| ConfigSource::Server(Arc::new(server)));
+        return server(fields, types).map(|server| ConfigSource::Server(Arc::new(server)));
     };
     let mut source = PathSource::new(file.required_text("path")?);
     if let Some(directory) = file.fields("watched_directory") {
@@ -92,12 +94,12 @@ fn source(fields: &Fields<'_>) -> Option<ConfigSource> {
     Some(ConfigSource::Path(Arc::new(source)))
 }
 
-fn server(fields: &Fields<'_>) -> Option<Server> {
+fn server(fields: &Fields<'_>, types: &CredentialTypes) -> Option<Server> {
     let uri = fields.required_text("server_uri").and_then(|text| {
         text.parse::<ServerUri>().map_err(|error| fields.fail("server_uri", error.to_string())).ok()
     });
-    let channel_credentials = channel_credentials(fields);
-    let call_credentials = call_credentials(fields);
+    let channel_credentials = channel_credentials(fields, types);
+    let call_credentials = call_credentials(fields, types);
     let features = server_features(fields);
     let api_type = api_type(fields);
     let polling = polling(fields);
@@ -124,7 +126,7 @@ fn server(fields: &Fields<'_>) -> Option<Server> {
 
 /// The first entry of a supported type is used (A27-7); the configuration of the others must be valid too, as in gRPC's
 /// C core.
-fn channel_credentials(fields: &Fields<'_>) -> Option<ChannelCredentials> {
+fn channel_credentials(fields: &Fields<'_>, types: &CredentialTypes) -> Option<ChannelCredentials> {
     let list = fields.required("channel_creds")?;
     let items = list.items()?;
     if items.is_empty() {
@@ -135,30 +137,34 @@ fn channel_credentials(fields: &Fields<'_>) -> Option<ChannelCredentials> {
         let supported = match name {
             "insecure" => Some(ChannelCredentials::Insecure),
             "tls" => Some(ChannelCredentials::Tls(tls(&entry))),
+            _ if types.has_channel(name) => Some(ChannelCredentials::Custom(custom(name, &entry))),
             _ => None,
         };
         first = first.or(supported);
         seen.push(format!("{name:?}"));
     }
     if first.is_none() && !seen.is_empty() {
-        list.fail(format!(
-            "no supported type among {}; supported are \"insecure\" and \"tls\"",
-            seen.join(", ")
-        ));
+        let supported = types.channel_names().join(", ");
+        list.fail(format!("no supported type among {}; supported are {supported}", seen.join(", ")));
     }
     first
 }
 
 /// All entries of a supported type are used (A97-1).
-fn call_credentials(fields: &Fields<'_>) -> Vec<CallCredentials> {
+fn call_credentials(fields: &Fields<'_>, types: &CredentialTypes) -> Vec<CallCredentials> {
     let read = |(name, entry): (&str, Fields<'_>)| match name {
         "jwt_token_file" => {
             let config = entry.required("config")?.fields()?;
             config.required_text("jwt_token_file").map(|path| CallCredentials::JwtTokenFile(path.into()))
         }
+        _ if types.has_call(name) => Some(CallCredentials::Custom(custom(name, &entry))),
         _ => None,
     };
     fields.items("call_creds").iter().filter_map(credentials).filter_map(read).collect()
+}
+
+fn custom(name: &str, entry: &Fields<'_>) -> CustomCredentials {
+    CustomCredentials::new(name, entry.get("config").map_or(Value::Null, |config| config.value().clone()))
 }
 
 /// `{type, config}`
@@ -277,7 +283,7 @@ fn context(root: &Fields<'_>) -> ContextParamKeys {
 }
 
 /// The default authority has no name.
-fn authority(name: Option<&str>, fields: &Fields<'_>) -> AuthorityParts {
+fn authority(name: Option<&str>, fields: &Fields<'_>, types: &CredentialTypes) -> AuthorityParts {
     let key = "client_listener_resource_name_template";
     let template = template(fields, key);
     if let Some(name) = name.filter(|name| template.as_ref().is_some_and(|own| !own.belongs_to(name))) {
@@ -285,7 +291,7 @@ fn authority(name: Option<&str>, fields: &Fields<'_>) -> AuthorityParts {
     }
     AuthorityParts {
         template,
-        sources: sources(fields),
+        sources: sources(fields, types),
         fallback_on_reachability_only: fields.flag("fallback_on_reachability_only"),
     }
 }
@@ -295,7 +301,7 @@ fn template(fields: &Fields<'_>, key: &str) -> Option<Template> {
     Template::parse(text).map_err(|error| fields.fail(key, error.to_string())).ok()
 }
 
-fn allowed_grpc_service(fields: &Fields<'_>) -> Option<AllowedGrpcService> {
-    let call_credentials = call_credentials(fields);
-    Some(AllowedGrpcService { channel_credentials: channel_credentials(fields)?, call_credentials })
+fn allowed_grpc_service(fields: &Fields<'_>, types: &CredentialTypes) -> Option<AllowedGrpcService> {
+    let call_credentials = call_credentials(fields, types);
+    Some(AllowedGrpcService { channel_credentials: channel_credentials(fields, types)?, call_credentials })
 }

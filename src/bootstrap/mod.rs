@@ -36,9 +36,9 @@
 //! |---|---|---|
 //! | `xds_servers` | list, required and not empty unless there are `type_sources` | the management servers in the order in which they are tried (A27, A71) |
 //! | `xds_servers[].server_uri` | string, required | see [`ServerUri`](crate::config::ServerUri) for the forms |
-//! | `xds_servers[].channel_creds` | list of `{type, config}`, required | the first entry of a supported type is used, the configuration of all supported ones is checked; `insecure`, `tls` |
+//! | `xds_servers[].channel_creds` | list of `{type, config}`, required | the first entry of a supported type is used, the configuration of all supported ones is checked; `insecure`, `tls`, and the [`CredentialTypes`](crate::config::CredentialTypes) of the application |
 //! | `xds_servers[].channel_creds[].config` of `tls` | object | `ca_certificate_file`, `certificate_file` and `private_key_file` (both or none, in one directory), `spiffe_trust_bundle_map_file` (A87), `refresh_interval` (`"600s"` by default); none: the system's roots (A65) |
-//! | `xds_servers[].call_creds` | list of `{type, config}` | all entries of a supported type are used: `jwt_token_file`, with the path in its `config.jwt_token_file` (A97) |
+//! | `xds_servers[].call_creds` | list of `{type, config}` | all entries of a supported type are used: `jwt_token_file`, with the path in its `config.jwt_token_file` (A97), and those of the application |
 //! | `xds_servers[].server_features` | list | `ignore_resource_deletion` (A53), `trusted_xds_server` (A81), `fail_on_data_errors`, `resource_timer_is_transient_error` (A88); other entries, whatever their type, are ignored |
 //! | `xds_servers[].api_type` | string | an extension: the variant of the protocol, as in Envoy's `ApiConfigSource`: `AGGREGATED_GRPC`, `AGGREGATED_DELTA_GRPC`, `GRPC` and `DELTA_GRPC` (a stream for each type), `REST` |
 //! | `xds_servers[].refresh_delay` | duration such as `"5s"`, required for `REST` | an extension: the least time between two polls, at least 1 ms; as much again is added at random |
@@ -125,7 +125,7 @@ use std::{
 use serde_json::Value;
 use tracing::warn;
 
-use crate::config::Bootstrap;
+use crate::config::{Bootstrap, CredentialTypes};
 
 mod document;
 mod envoy;
@@ -141,7 +141,16 @@ impl Bootstrap {
     ///
     /// Text that is not JSON, with line and column; everything that is wrong in it, with paths.
     pub fn from_json(text: &str) -> Result<Self, BootstrapError> {
-        Self::parse(text, Origin::Text, (Dialect::Grpc, false))
+        Self::from_json_with(text, &CredentialTypes::default())
+    }
+
+    /// The same for a bootstrap that may name further types of credentials, which the application implements.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`from_json`](Self::from_json).
+    pub fn from_json_with(text: &str, types: &CredentialTypes) -> Result<Self, BootstrapError> {
+        Self::parse(text, Origin::Text, (Dialect::Grpc, false), types)
     }
 
     /// Reads a bootstrap in [Envoy's format](crate::bootstrap#envoys-format): JSON if the text begins with `{`, and otherwise
@@ -153,7 +162,7 @@ impl Bootstrap {
     /// and among the [`warnings`](Self::warnings).
     pub fn from_envoy_text(text: &str) -> Result<Self, BootstrapError> {
         let is_yaml = !text.trim_start().starts_with('{');
-        Self::parse(text, Origin::Text, (Dialect::Envoy, is_yaml))
+        Self::parse(text, Origin::Text, (Dialect::Envoy, is_yaml), &CredentialTypes::default())
     }
 
     /// Reads a bootstrap from a file in [Envoy's format](crate::bootstrap#envoys-format), which is YAML if it is called so
@@ -163,7 +172,7 @@ impl Bootstrap {
     ///
     /// A file that cannot be read, and the errors of [`from_envoy_text`](Self::from_envoy_text).
     pub fn from_envoy_file(path: impl AsRef<Path>) -> Result<Self, BootstrapError> {
-        Self::read_file(path.as_ref(), None, Dialect::Envoy)
+        Self::read_file(path.as_ref(), None, Dialect::Envoy, &CredentialTypes::default())
     }
 
     /// Reads a bootstrap from a file in gRPC's or in Envoy's format, whose fields tell which it is: `dynamic_resources`,
@@ -175,7 +184,17 @@ impl Bootstrap {
     /// A file that cannot be read, and the errors of [`from_json`](Self::from_json) or
     /// [`from_envoy_text`](Self::from_envoy_text).
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, BootstrapError> {
-        Self::read_file(path.as_ref(), None, Dialect::Either)
+        Self::from_file_with(path, &CredentialTypes::default())
+    }
+
+    /// The same for a bootstrap that may name further types of credentials, which the application implements. Envoy's format
+    /// has none.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`from_file`](Self::from_file).
+    pub fn from_file_with(path: impl AsRef<Path>, types: &CredentialTypes) -> Result<Self, BootstrapError> {
+        Self::read_file(path.as_ref(), None, Dialect::Either, types)
     }
 
     /// Reads the bootstrap that the environment names: the file in `GRPC_XDS_BOOTSTRAP`, otherwise the JSON in
@@ -185,19 +204,31 @@ impl Bootstrap {
     ///
     /// Neither variable is set, and the errors of [`from_file`](Self::from_file).
     pub fn from_env() -> Result<Self, BootstrapError> {
-        Self::from_variables(|name| env::var_os(name))
+        Self::from_env_with(&CredentialTypes::default())
+    }
+
+    /// The same for a bootstrap that may name further types of credentials, which the application implements.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`from_env`](Self::from_env).
+    pub fn from_env_with(types: &CredentialTypes) -> Result<Self, BootstrapError> {
+        Self::from_variables(|name| env::var_os(name), types)
     }
 
     /// The environment as an argument, so that tests need not change the process's.
-    fn from_variables(lookup: impl Fn(&str) -> Option<OsString>) -> Result<Self, BootstrapError> {
+    fn from_variables(
+        lookup: impl Fn(&str) -> Option<OsString>,
+        types: &CredentialTypes,
+    ) -> Result<Self, BootstrapError> {
         let set = |name| lookup(name).filter(|value| !value.is_empty());
         if let Some(path) = set(FILE_VARIABLE) {
-            return Self::read_file(&PathBuf::from(path), Some(FILE_VARIABLE), Dialect::Grpc);
+            return Self::read_file(&PathBuf::from(path), Some(FILE_VARIABLE), Dialect::Grpc, types);
         }
         let Some(text) = set(TEXT_VARIABLE) else { return Err(BootstrapError::unset()) };
         let origin = Origin::Variable(TEXT_VARIABLE);
         match text.to_str() {
-            Some(text) => Self::parse(text, origin, (Dialect::Grpc, false)),
+            Some(text) => Self::parse(text, origin, (Dialect::Grpc, false), types),
             None => Err(BootstrapError::unreadable(origin, NOT_UTF8)),
         }
     }
@@ -206,6 +237,7 @@ impl Bootstrap {
         path: &Path,
         variable: Option<&'static str>,
         dialect: Dialect,
+        types: &CredentialTypes,
     ) -> Result<Self, BootstrapError> {
         let origin = Origin::File { path: path.to_owned(), variable };
         let bytes = match fs::read(path) {
@@ -215,7 +247,7 @@ impl Bootstrap {
         let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
         let is_yaml = matches!(extension.as_deref(), Some("yaml" | "yml"));
         match String::from_utf8(bytes) {
-            Ok(text) => Self::parse(&text, origin, (dialect, is_yaml)),
+            Ok(text) => Self::parse(&text, origin, (dialect, is_yaml), types),
             Err(_) => Err(BootstrapError::unreadable(origin, NOT_UTF8)),
         }
     }
@@ -224,6 +256,7 @@ impl Bootstrap {
         text: &str,
         origin: Origin,
         (dialect, is_yaml): (Dialect, bool),
+        types: &CredentialTypes,
     ) -> Result<Self, BootstrapError> {
         if text.trim().is_empty() {
             return Err(BootstrapError::unreadable(origin, "it is empty"));
@@ -234,7 +267,7 @@ impl Bootstrap {
             Dialect::Envoy => true,
             Dialect::Either => envoy::is_envoys(&document),
         };
-        let read = if is_envoys { envoy::read(&document) } else { document::read(&document) };
+        let read = if is_envoys { envoy::read(&document) } else { document::read(&document, types) };
         let bootstrap = read.map_err(|problems| BootstrapError::invalid(origin.clone(), problems))?;
         for warning in bootstrap.warnings() {
             warn!(%origin, path = warning.path(), reason = warning.reason(), "a part of the bootstrap is not heeded");

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use crate::{
     config::{
-        ApiType, CallCredentials, CertificateProvider, ChannelCredentials, Endpoint, Locality, Server,
-        ServerFeatures, TlsConfig,
+        ApiType, CallCredentials, CertificateProvider, ChannelCredentials, CredentialTypes,
+        CustomCredentials, Endpoint, Locality, Server, ServerFeatures, TlsConfig,
     },
     name::ResourceName,
     resource::{Listener, Resource},
@@ -61,7 +61,7 @@ fn tls_with(config: Value) -> Value {
 
 fn environment(variables: &[(&str, &str)]) -> Result<Bootstrap, BootstrapError> {
     let variables: BTreeMap<_, _> = variables.iter().copied().collect();
-    Bootstrap::from_variables(|name| variables.get(name).map(OsString::from))
+    Bootstrap::from_variables(|name| variables.get(name).map(OsString::from), &CredentialTypes::default())
 }
 
 fn file(contents: &[u8]) -> tempfile::NamedTempFile {
@@ -180,7 +180,7 @@ fn all_problems_are_told_in_their_order() {
         problems(&document),
         [
             "xds_servers[1].server_uri: missing",
-            "xds_servers[1].channel_creds: no supported type among \"foo\"; supported are \"insecure\" and \"tls\"",
+            "xds_servers[1].channel_creds: no supported type among \"foo\"; supported are \"insecure\", \"tls\"",
             "xds_servers[1].server_features: expected a list, found an object",
             "xds_servers[2]: expected an object, found a number",
             "node.id: expected a string, found a number",
@@ -413,7 +413,7 @@ fn a102_allowed_grpc_services_need_credentials() {
             "allowed_grpc_services[\"a\"]: expected an object, found null",
             "allowed_grpc_services[\"b\"].channel_creds: missing",
             "allowed_grpc_services[\"c\"].channel_creds: no supported type among \"x\"; \
-             supported are \"insecure\" and \"tls\"",
+             supported are \"insecure\", \"tls\"",
         ]
     );
 }

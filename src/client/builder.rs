@@ -30,7 +30,7 @@ use crate::{
     escape::debug_as_message,
     protocol::{OnDeletion, Settings},
     resource::{self, Validation},
-    transport::{GrpcTransport, Transport, Transports},
+    transport::{GrpcTransport, Transport, Transports, credentials::CredentialsRegistry},
 };
 
 /// Settings of a [`Client`] to be. Made by [`Client::builder`].
@@ -225,6 +225,13 @@ impl ClientBuilder {
     /// [`transport`](Self::transport) of one's own.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.grpc = self.grpc.with_connect_timeout(timeout);
+        self
+    }
+
+    /// Sets the implementations of credentials that the bootstrap names besides the built-in ones: none by default. Has no
+    /// effect on a [`transport`](Self::transport) of one's own.
+    pub fn credentials(mut self, credentials: CredentialsRegistry) -> Self {
+        self.grpc = self.grpc.with_credentials(credentials);
         self
     }
 

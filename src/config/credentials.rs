@@ -1,7 +1,11 @@
 use std::{
+    collections::BTreeSet,
+    fmt,
     path::{Path, PathBuf},
     time::Duration,
 };
+
+use serde_json::Value;
 
 /// How the connection to a management server is secured.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -11,6 +15,8 @@ pub enum ChannelCredentials {
     Insecure,
     /// TLS (A65).
     Tls(TlsConfig),
+    /// A type that the application implements; see [`CredentialTypes`].
+    Custom(CustomCredentials),
 }
 
 /// TLS to a management server (A65). Without any file: the system's root certificates and no client certificate.
@@ -46,6 +52,99 @@ pub enum CallCredentials {
     /// (claim `exp`). One that has expired, or cannot be read, is an error of the watches; nothing is sent, and the next
     /// attempt reads the file again. A stream that is open stays when its token expires, unless the server ends it.
     JwtTokenFile(PathBuf),
+    /// A type that the application implements; see [`CredentialTypes`].
+    Custom(CustomCredentials),
+}
+
+/// Credentials of a type that the application implements: the type and its configuration.
+///
+/// Two are equal if both are, and then their servers share one stream. The configuration may hold secrets, so `Debug` shows
+/// the type only.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct CustomCredentials {
+    type_name: String,
+    config: Value,
+}
+
+/// The types of credentials that a bootstrap may name in addition to `insecure`, `tls` and `jwt_token_file`.
+///
+/// A type that is not known is skipped; a server with no known type of channel credentials is an error of the bootstrap
+/// (A27). Credentials of these types become [`ChannelCredentials::Custom`] and [`CallCredentials::Custom`], which the
+/// implementations that the client is given act on
+/// ([`ClientBuilder::credentials`](crate::client::ClientBuilder::credentials)).
+///
+/// ```
+/// use xdskit::config::{Bootstrap, ChannelCredentials, CredentialTypes};
+///
+/// let types = CredentialTypes::default().with_channel("google_default");
+/// let bootstrap = Bootstrap::from_json_with(
+///     r#"{ "xds_servers": [{
+///         "server_uri": "trafficdirector.googleapis.com:443",
+///         "channel_creds": [{ "type": "google_default" }]
+///     }] }"#,
+///     &types,
+/// )?;
+/// let server = bootstrap.servers().next().expect("there is one");
+/// assert!(matches!(&server.channel_credentials, ChannelCredentials::Custom(own) if own.type_name() == "google_default"));
+/// # Ok::<(), xdskit::bootstrap::BootstrapError>(())
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CredentialTypes {
+    channel: BTreeSet<String>,
+    call: BTreeSet<String>,
+}
+
+impl CustomCredentials {
+    /// Credentials of a type, with the value of `config` in a bootstrap; `null` if there is none.
+    pub fn new(type_name: impl Into<String>, config: Value) -> Self {
+        Self { type_name: type_name.into(), config }
+    }
+
+    /// The value of `type` in a bootstrap, such as `google_default`.
+    pub fn type_name(&self) -> &str {
+        &self.type_name
+    }
+
+    /// The value of `config` in a bootstrap; `null` if there is none.
+    pub fn config(&self) -> &Value {
+        &self.config
+    }
+}
+
+impl fmt::Debug for CustomCredentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CustomCredentials").field("type_name", &self.type_name).finish_non_exhaustive()
+    }
+}
+
+impl CredentialTypes {
+    /// Adds a type of `channel_creds`. The built-in types stay what they are.
+    #[must_use]
+    pub fn with_channel(mut self, type_name: impl Into<String>) -> Self {
+        self.channel.insert(type_name.into());
+        self
+    }
+
+    /// Adds a type of `call_creds`. The built-in type stays what it is.
+    #[must_use]
+    pub fn with_call(mut self, type_name: impl Into<String>) -> Self {
+        self.call.insert(type_name.into());
+        self
+    }
+
+    pub(crate) fn has_channel(&self, type_name: &str) -> bool {
+        self.channel.contains(type_name)
+    }
+
+    pub(crate) fn has_call(&self, type_name: &str) -> bool {
+        self.call.contains(type_name)
+    }
+
+    /// All types of channel credentials, quoted.
+    pub(crate) fn channel_names(&self) -> Vec<String> {
+        let known = ["insecure", "tls"].into_iter().chain(self.channel.iter().map(String::as_str));
+        known.map(|name| format!("{name:?}")).collect()
+    }
 }
 
 impl TlsConfig {

@@ -42,7 +42,10 @@ pub use self::{
     bootstrap::{AllowedGrpcService, Bootstrap},
     builder::{AuthorityBuilder, BootstrapBuilder, ServerBuilder, SourceBuilder},
     certificates::{CertificateProvider, FileWatcherConfig},
-    credentials::{CallCredentials, ChannelCredentials, DEFAULT_REFRESH_INTERVAL, TlsConfig},
+    credentials::{
+        CallCredentials, ChannelCredentials, CredentialTypes, CustomCredentials, DEFAULT_REFRESH_INTERVAL,
+        TlsConfig,
+    },
     node::{CLIENT_FEATURES, Locality, Node, USER_AGENT_NAME, USER_AGENT_VERSION},
     problem::{ConfigError, Problem},
     server::{ApiType, Keepalive, Polling, Server, ServerFeatures, TransportApiVersion},

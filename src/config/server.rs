@@ -148,20 +148,20 @@ impl Server {
     }
 
     /// An `http://` URI with TLS, or `https://` without, is a mistake that would go unnoticed for long.
-    pub(crate) fn check_scheme(
-        uri: &ServerUri,
-        credentials: &ChannelCredentials,
-    ) -> Result<(), &'static str> {
+    pub(crate) fn check_scheme(uri: &ServerUri, credentials: &ChannelCredentials) -> Result<(), String> {
         match (uri.security(), credentials) {
             (Some(Security::Tls), ChannelCredentials::Insecure) => {
-                Err("an https URI contradicts channel credentials `insecure`")
+                Err("an https URI contradicts channel credentials `insecure`".to_owned())
             }
             (Some(Security::Plain), ChannelCredentials::Tls(_)) => {
-                Err("an http URI contradicts channel credentials `tls`")
+                Err("an http URI contradicts channel credentials `tls`".to_owned())
+            }
+            (Some(Security::Plain), ChannelCredentials::Custom(custom)) => {
+                Err(format!("an http URI contradicts channel credentials `{}`", custom.type_name()))
             }
             (None, _)
             | (Some(Security::Plain), ChannelCredentials::Insecure)
-            | (Some(Security::Tls), ChannelCredentials::Tls(_)) => Ok(()),
+            | (Some(Security::Tls), ChannelCredentials::Tls(_) | ChannelCredentials::Custom(_)) => Ok(()),
         }
     }
 }

@@ -199,6 +199,6 @@ fn by_service(
     let allowed = allowed
         .ok_or_else(|| at(format!("{target:?} is not among the bootstrap's allowed_grpc_services")))?;
     let uri: ServerUri = target.parse().map_err(|error| at(format!("{error}")))?;
-    Server::check_scheme(&uri, &allowed.channel_credentials).map_err(|reason| at(reason.to_owned()))?;
+    Server::check_scheme(&uri, &allowed.channel_credentials).map_err(at)?;
     Ok(Server::reached(uri, allowed))
 }

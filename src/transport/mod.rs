@@ -3,6 +3,7 @@
 //! [`GrpcTransport`] is the one that clients use: gRPC over HTTP/2. Another one can be given to
 //! [`ClientBuilder::transport`](crate::client::ClientBuilder::transport) by implementing [`Transport`].
 
+pub mod credentials;
 #[cfg(feature = "files")]
 mod files;
 mod grpc;
@@ -103,8 +104,7 @@ pub(crate) struct Transports {
 impl Transports {
     pub(crate) fn new(grpc: GrpcTransport, own: Option<Arc<dyn Transport>>) -> Self {
         #[cfg(feature = "rest")]
-        let polled: Option<Arc<dyn Transport>> =
-            Some(Arc::new(rest::RestTransport::new(grpc.max_message_size())));
+        let polled: Option<Arc<dyn Transport>> = Some(Arc::new(rest::RestTransport::new(&grpc)));
         #[cfg(not(feature = "rest"))]
         let polled = None;
         #[cfg(feature = "files")]

@@ -1,14 +1,20 @@
 //! What an application sees of polls.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
 
 use http::StatusCode;
 use xdskit::{
     Client, Names,
-    config::{ApiType, Bootstrap, CallCredentials, Polling, Server, TlsConfig},
+    config::{ApiType, Bootstrap, CallCredentials, CustomCredentials, Polling, Server, TlsConfig},
     control_plane::{self, type_url},
     error::Code,
     testing::ControlPlane,
+    transport::credentials::{
+        ChannelCredentialsPlugin, ConnectionCredentials, Context, CredentialsRegistry, Loading,
+    },
 };
 
 use crate::common::{
@@ -131,6 +137,44 @@ async fn a97_each_poll_has_the_token_of_its_time() {
     })
     .await;
     assert_eq!(server.tokens()[0], Some(format!("Bearer {}", token("one"))));
+}
+
+/// TLS with a root from the bootstrap, and a token of its own with each request.
+#[derive(Debug, Default)]
+struct Tokens {
+    made: AtomicUsize,
+}
+
+impl ChannelCredentialsPlugin for Tokens {
+    fn load<'a>(&'a self, context: Context<'a>) -> Loading<'a, ConnectionCredentials> {
+        Box::pin(async move {
+            let root = context.config.as_str().ok_or("no root in the configuration")?;
+            let made = self.made.fetch_add(1, Ordering::SeqCst);
+            let tls = TlsConfig::default().with_ca_certificate_file(root);
+            Ok(ConnectionCredentials::tls(tls).with_bearer_token(&made.to_string())?)
+        })
+    }
+}
+
+#[tokio::test]
+async fn polls_have_the_headers_of_registered_credentials() {
+    let (authority, files) = (Ca::new(), Files::new());
+    authority.write_root(&files.ca());
+    let (control_plane, _) = observed();
+    control_plane.set(cluster("shop", "one"));
+    let server = TlsServer::start(control_plane, None, authority.server_config()).await;
+    let root = CustomCredentials::new("tokens", files.ca().to_str().unwrap().into());
+    let polled = Server::new(server.uri()).custom_credentials(root);
+    let registry = CredentialsRegistry::default().with_channel("tokens", Tokens::default());
+    let bootstrap = Bootstrap::builder().server(polled).build().unwrap();
+    let client = builder_from(bootstrap).credentials(registry).build().unwrap();
+    let mut shop = client.watch::<Cluster>("shop");
+    soon(shop.ready()).await.unwrap();
+    server.control_plane.set(cluster("shop", "two"));
+    soon(shop.wait_for(|seen| note(seen) == Some("two"))).await.unwrap();
+    let tokens = server.tokens();
+    assert!(tokens.iter().all(|token| token.as_ref().is_some_and(|token| token.starts_with("Bearer "))));
+    assert_ne!(tokens.first(), tokens.last());
 }
 
 /// A control plane behind TLS.

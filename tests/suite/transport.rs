@@ -2,6 +2,7 @@
 
 #![cfg(feature = "tls")]
 pub(super) mod credentials;
+mod plugins;
 
 use std::time::Duration;
 

@@ -52,7 +52,7 @@ fn a27_7_no_supported_channel_credentials_is_an_error() {
         (
             json!([{ "type": "google_default" }, { "type": "alts", "config": 1 }]),
             "xds_servers[0].channel_creds: no supported type among \"google_default\", \"alts\"; \
-             supported are \"insecure\" and \"tls\"",
+             supported are \"insecure\", \"tls\"",
         ),
     ];
     for (credentials, expected) in table {
@@ -121,6 +121,39 @@ fn supported_channel_credentials_are_checked_even_if_not_used() {
         server_problems(json!({ "channel_creds": credentials })),
         ["xds_servers[0].channel_creds[2].config.private_key_file: missing beside certificate_file"]
     );
+}
+
+#[test]
+fn a27_7_a97_1_types_of_the_application_are_read_with_their_configuration() {
+    let types = CredentialTypes::default().with_channel("google_default").with_call("token");
+    let document = |channel: Value| {
+        let call = json!([{ "type": "other" }, { "type": "token", "config": [1] }]);
+        json!({ "xds_servers": [{ "server_uri": "a", "channel_creds": channel, "call_creds": call }] })
+            .to_string()
+    };
+    let read = |channel| Bootstrap::from_json_with(&document(channel), &types);
+    let first = |channel| read(channel).unwrap().servers().next().unwrap().clone();
+    let own = |name, config| ChannelCredentials::Custom(CustomCredentials::new(name, config));
+    let server = first(json!([{ "type": "alts" }, { "type": "google_default" }, { "type": "tls" }]));
+    assert_eq!(server.channel_credentials, own("google_default", Value::Null));
+    assert_eq!(
+        server.call_credentials,
+        [CallCredentials::Custom(CustomCredentials::new("token", json!([1])))]
+    );
+    let configured = json!([{ "type": "google_default", "config": { "a": 1 } }]);
+    assert_eq!(first(configured).channel_credentials, own("google_default", json!({ "a": 1 })));
+    assert_eq!(
+        first(json!([{ "type": "tls" }, { "type": "google_default" }])).channel_credentials,
+        ChannelCredentials::Tls(TlsConfig::default())
+    );
+    let error = read(json!([{ "type": "alts" }])).unwrap_err();
+    assert_eq!(
+        error.problems()[0].to_string(),
+        "xds_servers[0].channel_creds: no supported type among \"alts\"; supported are \"insecure\", \"tls\", \
+         \"google_default\""
+    );
+    let debug = format!("{:?}", own("google_default", json!("secret")));
+    assert!(debug.contains("google_default") && !debug.contains("secret"), "{debug}");
 }
 
 #[test]

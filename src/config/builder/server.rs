@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use crate::config::{
-    ApiType, CallCredentials, ChannelCredentials, ConfigError, Keepalive, Polling, Problem, Server,
-    ServerFeatures, ServerUri, TlsConfig, TransportApiVersion, uri::Security,
+    ApiType, CallCredentials, ChannelCredentials, ConfigError, CustomCredentials, Keepalive, Polling,
+    Problem, Server, ServerFeatures, ServerUri, TlsConfig, TransportApiVersion, uri::Security,
 };
 
 /// A server in the making; see [`Server::new`].
@@ -44,6 +44,13 @@ impl ServerBuilder {
     /// Connects with TLS.
     pub fn tls(mut self, config: TlsConfig) -> Self {
         self.channel_credentials = Some(ChannelCredentials::Tls(config));
+        self
+    }
+
+    /// Connects with credentials of a type that the application implements
+    /// ([`ClientBuilder::credentials`](crate::client::ClientBuilder::credentials)).
+    pub fn custom_credentials(mut self, credentials: CustomCredentials) -> Self {
+        self.channel_credentials = Some(ChannelCredentials::Custom(credentials));
         self
     }
 
@@ -123,7 +130,7 @@ impl ServerBuilder {
                 let path = format!("{path}.channel_creds[0].config");
                 problems.extend(config.check().err().map(|error| error.at(&path)));
             }
-            Some(ChannelCredentials::Insecure) => {}
+            Some(ChannelCredentials::Insecure | ChannelCredentials::Custom(_)) => {}
             None if uri.is_none() => {}
             None => problems.push(Problem::new(
                 format!("{path}.channel_creds"),

@@ -26,6 +26,7 @@ use tonic::{
     body::Body,
     client::Grpc,
     codegen::{Service, StdError},
+    metadata::MetadataMap,
 };
 
 use super::{
@@ -52,15 +53,13 @@ pub(super) struct Call {
 impl Call {
     /// Makes the call, reports what comes, and tells why it ended.
     pub(super) async fn run(self, link: Link, outbound: mpsc::UnboundedReceiver<Bytes>) -> Disconnect {
-        let Link { requests, mut end, origin, authorization } = link;
+        let Link { requests, mut end, origin, headers } = link;
         let (hang_up, hung_up) = oneshot::channel();
         let taken = Arc::new(AtomicBool::new(false));
         let service = Http2 { requests, taken: taken.clone(), events: self.events.clone() };
         let outbound = Outbound { messages: outbound, taken, _hang_up: hang_up };
         let mut request = tonic::Request::new(outbound);
-        for value in authorization {
-            request.metadata_mut().append("authorization", value);
-        }
+        *request.metadata_mut() = MetadataMap::from_headers(headers);
         let mut grpc = Grpc::with_origin(service, origin)
             .max_decoding_message_size(self.max_message_size)
             .max_encoding_message_size(usize::MAX);

@@ -4,7 +4,7 @@ use std::{
     time::Duration,
 };
 
-use http::Uri;
+use http::{HeaderMap, Uri};
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
@@ -12,14 +12,14 @@ use tokio::{
     task::{AbortHandle, JoinHandle},
     time::{Instant, timeout_at},
 };
-use tonic::metadata::AsciiMetadataValue;
 
 use super::{call::Outgoing, first_read::FirstRead};
 use crate::{
     config::Server,
     transport::{
         Disconnect, DisconnectKind, Events,
-        socket::{Alpn, Credentials, Secured, explain, open},
+        credentials::CredentialsRegistry,
+        socket::{Alpn, Loader, Secured, explain, open},
     },
 };
 
@@ -27,6 +27,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Dial<'a> {
     pub(super) server: &'a Server,
+    pub(super) credentials: &'a CredentialsRegistry,
     pub(super) keepalive: Duration,
     pub(super) keepalive_timeout: Duration,
     pub(super) connect_timeout: Duration,
@@ -42,7 +43,8 @@ pub(super) struct Link {
     pub(super) requests: SendRequest<Outgoing>,
     pub(super) end: End,
     pub(super) origin: Uri,
-    pub(super) authorization: Vec<AsciiMetadataValue>,
+    /// The headers of the credentials.
+    pub(super) headers: HeaderMap,
 }
 
 /// The end of a connection.
@@ -55,9 +57,8 @@ pub(super) enum End {
 impl Dial<'_> {
     pub(super) async fn connect(self) -> Result<Link, Disconnect> {
         let begin = Instant::now();
-        let credentials = self
-            .bounded(begin, "its credentials cannot be read", Credentials::load(self.server, Alpn::Http2))
-            .await??;
+        let load = Loader { server: self.server, registry: self.credentials }.load(Alpn::Http2);
+        let credentials = self.bounded(begin, "its credentials cannot be read", load).await??;
         let open = open(self.server.uri.endpoint());
         let (io, host) = self.bounded(begin, NO_ANSWER, open).await?.map_err(|e| self.unreachable(&e))?;
         let secure = credentials.secure(io, &host);
@@ -75,7 +76,7 @@ impl Dial<'_> {
             .path_and_query("/")
             .build()
             .map_err(|e| self.unreachable(&e))?;
-        Ok(Link { requests, end, origin, authorization: credentials.authorization })
+        Ok(Link { requests, end, origin, headers: credentials.headers })
     }
 
     /// Waits for a step, within what is left of the time for all of them.

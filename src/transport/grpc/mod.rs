@@ -31,7 +31,7 @@ use self::{
     call::Call,
     dial::{Dial, Tasks},
 };
-use super::{Connection, Disconnect, Events, Target, Transport};
+use super::{Connection, Disconnect, Events, Target, Transport, credentials::CredentialsRegistry};
 use crate::{config::bounded, escape::Escaped};
 
 /// gRPC over HTTP/2, with or without TLS, over TCP or Unix sockets.
@@ -45,6 +45,7 @@ struct Settings {
     max_message_size: usize,
     keepalive_timeout: Duration,
     connect_timeout: Duration,
+    credentials: CredentialsRegistry,
 }
 
 impl GrpcTransport {
@@ -68,12 +69,24 @@ impl GrpcTransport {
         self.settings.connect_timeout = timeout;
         self
     }
+
+    /// Sets the implementations of credentials that the bootstrap names besides the built-in ones.
+    #[must_use]
+    pub fn with_credentials(mut self, credentials: CredentialsRegistry) -> Self {
+        self.settings.credentials = credentials;
+        self
+    }
 }
 
 #[cfg(any(feature = "rest", feature = "files"))]
 impl GrpcTransport {
     pub(super) fn max_message_size(&self) -> usize {
         self.settings.max_message_size
+    }
+
+    #[cfg(feature = "rest")]
+    pub(super) fn credentials(&self) -> &CredentialsRegistry {
+        &self.settings.credentials
     }
 }
 
@@ -83,6 +96,7 @@ impl Default for GrpcTransport {
             max_message_size: 256 << 20,
             keepalive_timeout: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(20),
+            credentials: CredentialsRegistry::default(),
         };
         Self { settings }
     }
@@ -158,6 +172,7 @@ impl Attempt {
         let server = &self.target.server;
         let dial = Dial {
             server,
+            credentials: &self.settings.credentials,
             keepalive: bounded(self.target.keepalive),
             keepalive_timeout: bounded(
                 server.keepalive.map_or(self.settings.keepalive_timeout, |own| own.timeout),

@@ -13,7 +13,7 @@ use std::{
 use bytes::Bytes;
 use http::{
     HeaderValue, Request, Response, StatusCode, Uri,
-    header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT},
+    header::{ACCEPT, CONTENT_TYPE, USER_AGENT},
 };
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
@@ -29,7 +29,7 @@ use crate::{
     pb::envoy::service::discovery::v3::DiscoveryResponse,
     transport::{
         AGENT, Disconnect, DisconnectKind, Events,
-        socket::{Credentials, causes, explain},
+        socket::{causes, explain},
     },
     wire,
 };
@@ -92,10 +92,10 @@ impl Exchange<'_> {
         let cannot = |why: String| Disconnect::new(DisconnectKind::Unusable, why);
         let json = format::encode_json(REQUEST, self.question)
             .map_err(|e| cannot(format!("the request cannot be written as JSON: {e}")))?;
-        let server = &self.pool.server;
+        let server = &self.pool.dialer.server;
         let scheme = match server.channel_credentials {
             ChannelCredentials::Insecure => "http",
-            ChannelCredentials::Tls(_) => "https",
+            ChannelCredentials::Tls(_) | ChannelCredentials::Custom(_) => "https",
         };
         let uri = Uri::builder()
             .scheme(scheme)
@@ -111,11 +111,8 @@ impl Exchange<'_> {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
         headers.insert(ACCEPT, HeaderValue::from_static(JSON));
         headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
-        for token in Credentials::authorization_of(server).await? {
-            let mut value = HeaderValue::from_bytes(token.as_encoded_bytes())
-                .map_err(|e| Disconnect::new(DisconnectKind::Credentials, e.to_string()))?;
-            value.set_sensitive(true);
-            headers.append(AUTHORIZATION, value);
+        for (name, value) in &self.pool.dialer.loader().headers().await? {
+            headers.append(name, value.clone());
         }
         Ok(request)
     }
@@ -139,7 +136,7 @@ impl Exchange<'_> {
         let read = format::read(body, Format::Json)
             .map_err(|e| unusable(format!("the response is not a DiscoveryResponse: {e}")))?;
         for warning in &read.warnings {
-            debug!(server = %Escaped(&self.pool.server.uri), path = self.path, warning, "in a response");
+            debug!(server = %Escaped(&self.pool.dialer.server.uri), path = self.path, warning, "in a response");
         }
         let asked = wire::string_field(self.question, 4).unwrap_or_default();
         let response = DiscoveryResponse::decode(read.message.clone())
@@ -158,7 +155,7 @@ impl Exchange<'_> {
         let unconnected = causes(error).find_map(|cause| cause.downcast_ref::<Unconnected>());
         let reason = unconnected.map_or_else(
             || {
-                let why = explain(error, &self.pool.server.channel_credentials);
+                let why = explain(error, &self.pool.dialer.server.channel_credentials);
                 Disconnect::new(DisconnectKind::Failed(Code::Unavailable), why)
             },
             |Unconnected(reason)| reason.clone(),

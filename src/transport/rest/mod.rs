@@ -23,7 +23,7 @@ use self::{
     exchange::{Answer, Exchange, Sent},
     pool::{Pool, Pools},
 };
-use super::{Connection, Events, Target, Transport};
+use super::{Connection, Events, GrpcTransport, Target, Transport};
 
 /// Polls over HTTP, with or without TLS, over TCP or Unix sockets.
 #[derive(Debug)]
@@ -33,9 +33,9 @@ pub(super) struct RestTransport {
 }
 
 impl RestTransport {
-    /// With the largest response that is accepted, in bytes.
-    pub(super) fn new(max_message_size: usize) -> Self {
-        Self { max_message_size, pools: Pools::default() }
+    /// With the settings of the transport for servers with streams.
+    pub(super) fn new(grpc: &GrpcTransport) -> Self {
+        Self { max_message_size: grpc.max_message_size(), pools: Pools::new(grpc.credentials().clone()) }
     }
 }
 

@@ -23,25 +23,32 @@ use crate::{
     config::Server,
     transport::{
         Disconnect, DisconnectKind,
-        socket::{Alpn, BoxedIo, Credentials, Secured, explain, open},
+        credentials::CredentialsRegistry,
+        socket::{Alpn, BoxedIo, Loader, Secured, explain, open},
     },
 };
 
 /// The pools of all servers that are asked.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Pools {
+    credentials: Arc<CredentialsRegistry>,
     list: Mutex<Vec<Weak<Pool>>>,
 }
 
 impl Pools {
+    pub(super) fn new(credentials: CredentialsRegistry) -> Self {
+        Self { credentials: Arc::new(credentials), list: Mutex::default() }
+    }
+
     /// The pool of a server. It lives for as long as someone has it.
     pub(super) fn of(&self, server: &Arc<Server>) -> Arc<Pool> {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         list.retain(|pool| pool.strong_count() > 0);
-        if let Some(pool) = list.iter().filter_map(Weak::upgrade).find(|pool| pool.server == *server) {
+        if let Some(pool) = list.iter().filter_map(Weak::upgrade).find(|pool| pool.dialer.server == *server) {
             return pool;
         }
-        let pool = Arc::new(Pool { server: server.clone(), client: Mutex::new(client(server)) });
+        let dialer = Dialer { server: server.clone(), credentials: self.credentials.clone() };
+        let pool = Arc::new(Pool { client: Mutex::new(dialer.client()), dialer });
         list.push(Arc::downgrade(&pool));
         pool
     }
@@ -50,7 +57,7 @@ impl Pools {
 /// The connections to a server.
 #[derive(Debug)]
 pub(super) struct Pool {
-    pub(super) server: Arc<Server>,
+    pub(super) dialer: Dialer,
     client: Mutex<Client<Dialer, Outgoing>>,
 }
 
@@ -61,7 +68,7 @@ impl Pool {
 
     /// Gives up all connections; what is under way on them goes on.
     pub(super) fn renew(&self) {
-        *self.lock() = client(&self.server);
+        *self.lock() = self.dialer.client();
     }
 
     fn lock(&self) -> MutexGuard<'_, Client<Dialer, Outgoing>> {
@@ -69,25 +76,31 @@ impl Pool {
     }
 }
 
-fn client(server: &Arc<Server>) -> Client<Dialer, Outgoing> {
-    Client::builder(TokioExecutor::new())
-        .timer(TokioTimer::new())
-        .pool_timer(TokioTimer::new())
-        .build(Dialer { server: server.clone() })
-}
-
 /// Connects to a server, whatever is asked of it there.
 #[derive(Debug, Clone)]
 pub(super) struct Dialer {
-    server: Arc<Server>,
+    pub(super) server: Arc<Server>,
+    credentials: Arc<CredentialsRegistry>,
 }
 
 impl Dialer {
+    /// The loader of the credentials of a connection or of a request.
+    pub(super) fn loader(&self) -> Loader<'_> {
+        Loader { server: &self.server, registry: &self.credentials }
+    }
+
+    fn client(&self) -> Client<Self, Outgoing> {
+        Client::builder(TokioExecutor::new())
+            .timer(TokioTimer::new())
+            .pool_timer(TokioTimer::new())
+            .build(self.clone())
+    }
+
     async fn connect(self) -> Result<Socket, Disconnect> {
         let channel = &self.server.channel_credentials;
         let unreachable =
             |why: &(dyn Error + 'static)| Disconnect::new(DisconnectKind::Unreachable, explain(why, channel));
-        let credentials = Credentials::load(&self.server, Alpn::Http2OrHttp1).await?;
+        let credentials = self.loader().load(Alpn::Http2OrHttp1).await?;
         let (io, host) = open(self.server.uri.endpoint()).await.map_err(|e| unreachable(&e))?;
         let Secured { io, selected_http2 } =
             credentials.secure(io, &host).await.map_err(|e| unreachable(&*e))?;

@@ -45,7 +45,7 @@ async fn a_connection_serves_one_question_after_the_other_and_all_types() {
     let control_plane = ControlPlane::start().await;
     control_plane.set(endpoints("shop").locality("eu", "a", ["10.0.0.1:80"]));
     let proxy = control_plane.proxy().await;
-    let transport = RestTransport::new(1 << 20);
+    let transport = RestTransport::new(&GrpcTransport::default().with_max_message_size(1 << 20));
     let server: Arc<Server> = Arc::new(Server::new(format!("http://{}", proxy.addr())).build().unwrap());
     let mut clusters = Peer::with(&transport, server.clone(), "/v3/discovery:clusters", POLLING);
     let mut assignments = Peer::with(&transport, server, "/v3/discovery:endpoints", POLLING);
@@ -163,7 +163,7 @@ async fn d11_an_answer_has_its_time_and_no_more() {
 async fn a_response_over_the_limit_is_not_read() {
     let control_plane = ControlPlane::start().await;
     control_plane.set(cluster("x".repeat(1000)));
-    let transport = RestTransport::new(500);
+    let transport = RestTransport::new(&GrpcTransport::default().with_max_message_size(500));
     let server = Arc::new(Server::new(control_plane.uri()).build().unwrap());
     let mut peer = Peer::with(&transport, server, "/v3/discovery:clusters", POLLING);
     let failure = peer.ask(&request("")).await.unwrap_err();
@@ -204,7 +204,12 @@ impl Peer {
 
     fn connect_with(server: crate::config::ServerBuilder) -> Self {
         let server = Arc::new(server.build().unwrap());
-        Self::with(&RestTransport::new(1 << 20), server, "/v3/discovery:clusters", POLLING)
+        Self::with(
+            &RestTransport::new(&GrpcTransport::default().with_max_message_size(1 << 20)),
+            server,
+            "/v3/discovery:clusters",
+            POLLING,
+        )
     }
 
     fn with(transport: &RestTransport, server: Arc<Server>, path: &'static str, polling: Duration) -> Self {

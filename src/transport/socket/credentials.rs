@@ -1,22 +1,34 @@
-use std::{path::Path, time::SystemTime};
+use std::{error::Error, path::Path, time::SystemTime};
 
-use tonic::{codegen::StdError, metadata::AsciiMetadataValue};
+use http::{HeaderMap, header::AUTHORIZATION};
+use tonic::codegen::StdError;
 
-use super::BoxedIo;
+use super::{BoxedIo, with_causes};
 use crate::{
-    config::{CallCredentials, ChannelCredentials, Server},
-    transport::{Disconnect, DisconnectKind},
+    config::{CallCredentials, ChannelCredentials, CustomCredentials, Server, TlsConfig},
+    transport::{
+        Disconnect, DisconnectKind,
+        credentials::{ConnectionCredentials, ConnectionSecurity, Context, CredentialsRegistry, Handshake},
+    },
 };
 
 #[cfg(feature = "tls")]
 mod tls;
 mod token;
 
-/// What a connection is secured with, loaded from files for this one connection.
+/// What a connection is secured with, loaded for this one connection.
 pub(in crate::transport) struct Credentials {
     channel: Channel,
     /// What goes with the call.
-    pub(in crate::transport) authorization: Vec<AsciiMetadataValue>,
+    pub(in crate::transport) headers: HeaderMap,
+}
+
+/// Loads the credentials of a server.
+#[derive(Clone, Copy)]
+pub(in crate::transport) struct Loader<'a> {
+    pub(in crate::transport) server: &'a Server,
+    /// What the application implements.
+    pub(in crate::transport) registry: &'a CredentialsRegistry,
 }
 
 /// What is spoken on a connection, as far as TLS lets both sides agree on it.
@@ -41,87 +53,145 @@ enum Channel {
     Insecure,
     #[cfg(feature = "tls")]
     Tls(tls::Tls),
+    Handshake(Box<dyn Handshake>),
 }
 
-impl Credentials {
-    /// Reads the files that a server's credentials name. What cannot be loaded is an error: there is no way to get less
-    /// security than was asked for.
-    pub(in crate::transport) async fn load(server: &Server, alpn: Alpn) -> Result<Self, Disconnect> {
-        let (channel, call) = (server.channel_credentials.clone(), server.call_credentials.clone());
-        let load = move || {
-            Ok(Self {
-                authorization: authorization(&channel, &call)?,
-                channel: Channel::load(&channel, alpn)?,
-            })
+impl Loader<'_> {
+    /// Loads what the server's credentials name. What cannot be loaded is an error: there is no way to get less security than
+    /// was asked for.
+    pub(in crate::transport) async fn load(self, alpn: Alpn) -> Result<Credentials, Disconnect> {
+        let ConnectionCredentials { security, headers } = self.connection().await?;
+        let is_plaintext = matches!(security, ConnectionSecurity::Plaintext);
+        let headers = self.call_headers(is_plaintext, headers).await?;
+        let channel = match security {
+            ConnectionSecurity::Plaintext => Channel::Insecure,
+            ConnectionSecurity::Tls(config) => Channel::tls(config, alpn).await?,
+            ConnectionSecurity::Handshake(handshake) => Channel::Handshake(handshake),
         };
-        let loaded: Result<Self, String> =
-            tokio::task::spawn_blocking(load).await.unwrap_or_else(|e| Err(e.to_string()));
-        loaded.map_err(|reason| Disconnect::new(DisconnectKind::Credentials, reason))
+        Ok(Credentials { channel, headers })
     }
 
     /// What goes with a call by itself.
     #[cfg(feature = "rest")]
-    pub(in crate::transport) async fn authorization_of(
-        server: &Server,
-    ) -> Result<Vec<AsciiMetadataValue>, Disconnect> {
-        if server.call_credentials.is_empty() {
-            return Ok(Vec::new());
+    pub(in crate::transport) async fn headers(self) -> Result<HeaderMap, Disconnect> {
+        let is_custom = matches!(self.server.channel_credentials, ChannelCredentials::Custom(_));
+        if self.server.call_credentials.is_empty() && !is_custom {
+            return Ok(HeaderMap::new());
         }
-        let (channel, call) = (server.channel_credentials.clone(), server.call_credentials.clone());
-        let read = tokio::task::spawn_blocking(move || authorization(&channel, &call)).await;
-        read.unwrap_or_else(|e| Err(e.to_string()))
-            .map_err(|reason| Disconnect::new(DisconnectKind::Credentials, reason))
+        let ConnectionCredentials { security, headers } = self.connection().await?;
+        self.call_headers(matches!(security, ConnectionSecurity::Plaintext), headers).await
     }
 
+    /// How the connection is secured, and the headers that come with that.
+    async fn connection(self) -> Result<ConnectionCredentials, Disconnect> {
+        match &self.server.channel_credentials {
+            ChannelCredentials::Insecure => Ok(ConnectionCredentials::plaintext()),
+            ChannelCredentials::Tls(config) => Ok(ConnectionCredentials::tls(config.clone())),
+            ChannelCredentials::Custom(custom) => {
+                let plugin = self.registry.channel(custom.type_name());
+                let plugin = plugin.ok_or_else(|| not_registered("channel", custom))?;
+                plugin.load(self.context(custom)).await.map_err(|e| failed("channel", custom, &*e))
+            }
+        }
+    }
+
+    /// The headers of all credentials. They are secrets, so they are for secured connections only (A97).
+    async fn call_headers(self, is_plaintext: bool, mut headers: HeaderMap) -> Result<HeaderMap, Disconnect> {
+        let credentials = &self.server.call_credentials;
+        if is_plaintext && (!credentials.is_empty() || !headers.is_empty()) {
+            return Err(unusable(
+                "call credentials are sent over secured connections only: use channel_creds `tls`",
+            ));
+        }
+        for credentials in credentials {
+            match credentials {
+                CallCredentials::JwtTokenFile(path) => {
+                    let path = path.clone();
+                    let read = move || {
+                        let token = token::read(&path, SystemTime::now());
+                        token.map_err(|reason| in_file("jwt_token_file", &path, &reason))
+                    };
+                    headers.append(AUTHORIZATION, in_background(read).await?);
+                }
+                CallCredentials::Custom(custom) => {
+                    let plugin = self.registry.call(custom.type_name());
+                    let plugin = plugin.ok_or_else(|| not_registered("call", custom))?;
+                    let own = plugin.load(self.context(custom)).await;
+                    let own = own.map_err(|e| failed("call", custom, &*e))?;
+                    for (name, value) in &own {
+                        headers.append(name, value.clone());
+                    }
+                }
+            }
+        }
+        Ok(headers)
+    }
+
+    fn context<'a>(self, custom: &'a CustomCredentials) -> Context<'a>
+    where
+        Self: 'a,
+    {
+        Context { server: self.server, config: custom.config() }
+    }
+}
+
+impl Credentials {
     pub(in crate::transport) fn is_secure(&self) -> bool {
         match &self.channel {
             Channel::Insecure => false,
             #[cfg(feature = "tls")]
             Channel::Tls(_) => true,
+            Channel::Handshake(_) => true,
         }
     }
 
     /// Secures a connection to a host of this name or address.
-    #[cfg_attr(not(feature = "tls"), allow(unused_variables, clippy::unused_async))]
     pub(in crate::transport) async fn secure(&self, io: BoxedIo, host: &str) -> Result<Secured, StdError> {
         match &self.channel {
             Channel::Insecure => Ok(Secured { io, selected_http2: false }),
             #[cfg(feature = "tls")]
             Channel::Tls(tls) => tls.secure(io, host).await,
+            Channel::Handshake(own) => {
+                Ok(Secured { io: own.handshake(io, host).await?, selected_http2: false })
+            }
         }
     }
 }
 
 impl Channel {
-    #[cfg_attr(not(feature = "tls"), allow(unused_variables))]
-    fn load(credentials: &ChannelCredentials, alpn: Alpn) -> Result<Self, String> {
-        match credentials {
-            ChannelCredentials::Insecure => Ok(Self::Insecure),
-            #[cfg(feature = "tls")]
-            ChannelCredentials::Tls(config) => tls::Tls::load(config, alpn).map(Self::Tls),
-            #[cfg(not(feature = "tls"))]
-            ChannelCredentials::Tls(_) => Err("this build of xdskit lacks the feature `tls`".to_owned()),
-        }
+    #[cfg(feature = "tls")]
+    async fn tls(config: TlsConfig, alpn: Alpn) -> Result<Self, Disconnect> {
+        in_background(move || tls::Tls::load(&config, alpn)).await.map(Self::Tls)
+    }
+
+    #[cfg(not(feature = "tls"))]
+    #[allow(clippy::unused_async, reason = "files are read with the feature")]
+    async fn tls(_: TlsConfig, _: Alpn) -> Result<Self, Disconnect> {
+        Err(unusable("this build of xdskit lacks the feature `tls`"))
     }
 }
 
-/// The metadata of call credentials. They are secrets, so they are for secured connections only (A97).
-fn authorization(
-    channel: &ChannelCredentials,
-    credentials: &[CallCredentials],
-) -> Result<Vec<AsciiMetadataValue>, String> {
-    if !credentials.is_empty() && *channel == ChannelCredentials::Insecure {
-        return Err(
-            "call credentials are sent over secured connections only: use channel_creds `tls`".to_owned()
-        );
-    }
-    credentials
-        .iter()
-        .map(|credentials| match credentials {
-            CallCredentials::JwtTokenFile(path) => token::read(path, SystemTime::now())
-                .map_err(|reason| in_file("jwt_token_file", path, &reason)),
-        })
-        .collect()
+/// Reads files where that holds up nobody.
+async fn in_background<T: Send + 'static>(
+    read: impl FnOnce() -> Result<T, String> + Send + 'static,
+) -> Result<T, Disconnect> {
+    let read = tokio::task::spawn_blocking(read).await;
+    read.unwrap_or_else(|e| Err(e.to_string())).map_err(unusable)
+}
+
+fn not_registered(kind: &str, custom: &CustomCredentials) -> Disconnect {
+    unusable(format!(
+        "{kind} credentials `{}` have no implementation: give one to `ClientBuilder::credentials`",
+        custom.type_name()
+    ))
+}
+
+fn failed(kind: &str, custom: &CustomCredentials, error: &(dyn Error + 'static)) -> Disconnect {
+    unusable(format!("{kind} credentials `{}`: {}", custom.type_name(), with_causes(error)))
+}
+
+fn unusable(reason: impl Into<String>) -> Disconnect {
+    Disconnect::new(DisconnectKind::Credentials, reason)
 }
 
 fn in_file(field: &str, path: &Path, why: &dyn std::fmt::Display) -> String {

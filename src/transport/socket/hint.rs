@@ -53,7 +53,9 @@ fn hint(cause: &(dyn Error + 'static), channel: &ChannelCredentials) -> Option<S
         (None, ChannelCredentials::Insecure) if error.is_library() => {
             Some("it does not speak HTTP/2 in plain text; does it want TLS (channel_creds `tls`)?".to_owned())
         }
-        (None, ChannelCredentials::Insecure | ChannelCredentials::Tls(_)) => None,
+        (None, ChannelCredentials::Insecure | ChannelCredentials::Tls(_) | ChannelCredentials::Custom(_)) => {
+            None
+        }
     }
 }
 
@@ -74,6 +76,9 @@ fn of_io(error: &io::Error, channel: &ChannelCredentials) -> Option<String> {
             Some(file) => format!("does it trust the certificate in certificate_file {}?", file.display()),
             None => "does it want a client certificate (certificate_file)?".to_owned(),
         },
+        ChannelCredentials::Custom(custom) => {
+            format!("does it accept the channel credentials `{}`?", custom.type_name())
+        }
     };
     Some(format!("it closed the connection without an answer; is it healthy, or {question}"))
 }

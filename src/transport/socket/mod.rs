@@ -5,22 +5,16 @@ mod hint;
 
 use std::{io, net::SocketAddr, time::Duration};
 
-use tokio::{
-    io::{AsyncRead, AsyncWrite},
-    net::TcpStream,
-};
+use tokio::net::TcpStream;
 
 pub(super) use self::{
-    credentials::{Alpn, Credentials, Secured},
+    credentials::{Alpn, Loader, Secured},
     hint::{causes, explain, with_causes},
 };
+use super::credentials::Io;
 use crate::config::Endpoint;
 
 /// A byte stream, whatever carries it.
-pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
-
 pub(super) type BoxedIo = Box<dyn Io>;
 
 /// Connects to one of an endpoint's addresses; gives the name that a certificate has to have, too.

@@ -4,14 +4,14 @@ use std::{
 };
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use http::HeaderValue;
 use serde_json::Value;
-use tonic::metadata::AsciiMetadataValue;
 
 /// Reads a JSON web token, and gives it as the value of `authorization` (A97).
 ///
 /// A stream is one call, so there is one token for it: the one that is in the file when the stream is opened. The
 /// signature is the server's to check; what is checked here is that it would not be refused for its age.
-pub(super) fn read(path: &Path, now: SystemTime) -> Result<AsciiMetadataValue, String> {
+pub(super) fn read(path: &Path, now: SystemTime) -> Result<HeaderValue, String> {
     let text = std::fs::read_to_string(path).map_err(|e| e.to_string())?;
     let token = text.trim();
     let expiry = expiry(token)?;
@@ -19,8 +19,7 @@ pub(super) fn read(path: &Path, now: SystemTime) -> Result<AsciiMetadataValue, S
     if expiry <= age.as_secs_f64() {
         return Err(format!("the token has expired at {}: replace it by a new one", date(expiry)));
     }
-    let mut value =
-        AsciiMetadataValue::try_from(format!("Bearer {token}")).map_err(|_| NOT_A_TOKEN.to_owned())?;
+    let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| NOT_A_TOKEN.to_owned())?;
     value.set_sensitive(true);
     Ok(value)
 }

@@ -1,0 +1,200 @@
+//! Credentials that an application brings: [`CredentialsRegistry`].
+
+use std::{collections::BTreeMap, error::Error, fmt, pin::Pin, sync::Arc};
+
+use http::{HeaderMap, HeaderName, HeaderValue, header::AUTHORIZATION};
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::config::{CredentialTypes, Server, TlsConfig};
+
+/// The types of credentials that an application implements, for bootstraps that name others than the built-in ones (A27, A97).
+///
+/// The bootstrap is read with its [`types`](Self::types), and the client is built with the registry itself.
+///
+/// ```no_run
+/// use xdskit::{
+///     Client,
+///     config::{Bootstrap, TlsConfig},
+///     transport::credentials::{
+///         ChannelCredentialsPlugin, ConnectionCredentials, Context, CredentialsRegistry, Loading,
+///     },
+/// };
+///
+/// /// TLS with the system's roots, and an access token with each call.
+/// #[derive(Debug)]
+/// struct GoogleDefault;
+///
+/// impl ChannelCredentialsPlugin for GoogleDefault {
+///     fn load<'a>(&'a self, _: Context<'a>) -> Loading<'a, ConnectionCredentials> {
+///         Box::pin(async {
+///             let token = access_token().await?;
+///             Ok(ConnectionCredentials::tls(TlsConfig::default()).with_bearer_token(&token)?)
+///         })
+///     }
+/// }
+///
+/// async fn access_token() -> std::io::Result<String> {
+///     // From the metadata server, or a crate such as `gcp_auth`, which caches it.
+///     # Ok(String::new())
+/// }
+///
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let credentials = CredentialsRegistry::default().with_channel("google_default", GoogleDefault);
+///     let bootstrap = Bootstrap::from_env_with(&credentials.types())?;
+///     let client = Client::builder(bootstrap).credentials(credentials).build()?;
+///     let shop = client.resolve("xds:///shop");
+///     Ok(())
+/// }
+/// ```
+#[derive(Debug, Clone, Default)]
+pub struct CredentialsRegistry {
+    channel: BTreeMap<String, Arc<dyn ChannelCredentialsPlugin>>,
+    call: BTreeMap<String, Arc<dyn CallCredentialsPlugin>>,
+}
+
+/// A type of channel credentials: how connections to management servers are secured.
+pub trait ChannelCredentialsPlugin: fmt::Debug + Send + Sync + 'static {
+    /// Gives the credentials of one connection. It is called for each attempt to connect, and for each request of REST, so
+    /// what takes long is cached here. An error ends the attempt; the client reports it to the watches and tries again with
+    /// backoff.
+    ///
+    /// It is dropped when the time to connect has passed
+    /// ([`connect_timeout`](crate::client::ClientBuilder::connect_timeout)).
+    fn load<'a>(&'a self, context: Context<'a>) -> Loading<'a, ConnectionCredentials>;
+}
+
+/// A type of call credentials: headers that go with each call to a management server (A97).
+///
+/// They are sent over secured connections only.
+pub trait CallCredentialsPlugin: fmt::Debug + Send + Sync + 'static {
+    /// Gives the headers of one call: of each stream that is opened, and of each request of REST. An error ends the attempt;
+    /// the client reports it to the watches and tries again with backoff.
+    fn load<'a>(&'a self, context: Context<'a>) -> Loading<'a, HeaderMap>;
+}
+
+/// Secures a connection by other means than the library's TLS.
+pub trait Handshake: fmt::Debug + Send + Sync + 'static {
+    /// Performs the handshake on a connection to the host of this name or address, and gives the connection on which
+    /// HTTP/2, or HTTP/1.1 in REST, is spoken.
+    fn handshake<'a>(&'a self, io: Box<dyn Io>, host: &'a str) -> Loading<'a, Box<dyn Io>>;
+}
+
+/// A byte stream.
+pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
+
+/// The result of a plugin. The error is reported with its sources.
+pub type Loading<'a, T> = Pin<Box<dyn Future<Output = Result<T, Box<dyn Error + Send + Sync>>> + Send + 'a>>;
+
+/// What credentials are loaded for.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Context<'a> {
+    /// The management server.
+    pub server: &'a Server,
+    /// The value of `config` beside the type in the bootstrap; `null` if there is none.
+    pub config: &'a Value,
+}
+
+/// The credentials of one connection.
+#[derive(Debug)]
+pub struct ConnectionCredentials {
+    pub(super) security: ConnectionSecurity,
+    pub(super) headers: HeaderMap,
+}
+
+#[derive(Debug)]
+pub(super) enum ConnectionSecurity {
+    Plaintext,
+    Tls(TlsConfig),
+    Handshake(Box<dyn Handshake>),
+}
+
+impl CredentialsRegistry {
+    /// Adds an implementation of a type of `channel_creds`, in the place of another one of the type. The built-in types
+    /// `insecure` and `tls` stay what they are.
+    #[must_use]
+    pub fn with_channel(
+        mut self,
+        type_name: impl Into<String>,
+        plugin: impl ChannelCredentialsPlugin,
+    ) -> Self {
+        self.channel.insert(type_name.into(), Arc::new(plugin));
+        self
+    }
+
+    /// Adds an implementation of a type of `call_creds`, in the place of another one of the type. The built-in type
+    /// `jwt_token_file` stays what it is.
+    #[must_use]
+    pub fn with_call(mut self, type_name: impl Into<String>, plugin: impl CallCredentialsPlugin) -> Self {
+        self.call.insert(type_name.into(), Arc::new(plugin));
+        self
+    }
+
+    /// The types, to read a bootstrap with
+    /// ([`Bootstrap::from_env_with`](crate::config::Bootstrap::from_env_with)).
+    pub fn types(&self) -> CredentialTypes {
+        let types = self.channel.keys().fold(CredentialTypes::default(), CredentialTypes::with_channel);
+        self.call.keys().fold(types, CredentialTypes::with_call)
+    }
+
+    pub(super) fn channel(&self, type_name: &str) -> Option<&dyn ChannelCredentialsPlugin> {
+        self.channel.get(type_name).map(|plugin| &**plugin)
+    }
+
+    pub(super) fn call(&self, type_name: &str) -> Option<&dyn CallCredentialsPlugin> {
+        self.call.get(type_name).map(|plugin| &**plugin)
+    }
+}
+
+/// Registries are equal if they have the same implementations: one and its clones.
+impl PartialEq for CredentialsRegistry {
+    fn eq(&self, other: &Self) -> bool {
+        fn same<T: ?Sized>(one: &BTreeMap<String, Arc<T>>, other: &BTreeMap<String, Arc<T>>) -> bool {
+            one.len() == other.len()
+                && one.iter().zip(other).all(|(one, other)| one.0 == other.0 && Arc::ptr_eq(one.1, other.1))
+        }
+        same(&self.channel, &other.channel) && same(&self.call, &other.call)
+    }
+}
+
+impl ConnectionCredentials {
+    /// A connection in plain text. It carries no [headers](Self::with_header), and no call credentials.
+    pub fn plaintext() -> Self {
+        Self::new(ConnectionSecurity::Plaintext)
+    }
+
+    /// A connection with TLS. Its files are read at once.
+    pub fn tls(config: TlsConfig) -> Self {
+        Self::new(ConnectionSecurity::Tls(config))
+    }
+
+    /// A connection that is secured by a handshake of the application.
+    pub fn handshake(handshake: impl Handshake) -> Self {
+        Self::new(ConnectionSecurity::Handshake(Box::new(handshake)))
+    }
+
+    /// Adds a header to the calls on the connection.
+    #[must_use]
+    pub fn with_header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.append(name, value);
+        self
+    }
+
+    /// Adds `authorization: Bearer <token>` to the calls on the connection.
+    ///
+    /// # Errors
+    /// The token has characters that a header cannot have.
+    pub fn with_bearer_token(self, token: &str) -> Result<Self, http::header::InvalidHeaderValue> {
+        let mut value = HeaderValue::try_from(format!("Bearer {token}"))?;
+        value.set_sensitive(true);
+        Ok(self.with_header(AUTHORIZATION, value))
+    }
+
+    fn new(security: ConnectionSecurity) -> Self {
+        Self { security, headers: HeaderMap::new() }
+    }
+}
