@@ -300,13 +300,19 @@ impl Variant for Delta {
     /// Versions are those of resources; that of a response is for people (B2.31).
     fn on_accepted(&mut self, _: &Interest, _: &Version) {}
 
-    /// In the order of the responses, and none for another (B0.18). One that has to wait does not keep others waiting.
-    fn on_answer(&mut self, answer: Answer) {
+    /// In the order of the responses, and none for another (B0.18). One that has to wait does not keep others waiting, nor do more
+    /// wait than the memory has place for.
+    fn on_answer(&mut self, answer: Answer, now: Instant) {
         self.on_stream.busy = self.on_stream.busy.saturating_sub(1);
         for waiting in &mut self.on_stream.answers {
             waiting.not_before = waiting.not_before.min(answer.not_before);
         }
         self.on_stream.answers.push_back(answer);
+        if self.on_stream.answers.len() > MOST_WAITING
+            && let Some(first) = self.on_stream.answers.front_mut()
+        {
+            first.not_before = now;
+        }
     }
 
     fn has_unwritten(&self, interest: &Interest) -> bool {
@@ -395,6 +401,9 @@ impl Variant for Delta {
 fn is_over(limit: usize, request: &BytesMut, name: &str, names: usize) -> bool {
     names > 0 && request.len() + text_len(name) > limit
 }
+
+/// How many answers wait at most: a server that sends without end what has to wait gets one for each that it sends.
+const MOST_WAITING: usize = 256;
 
 /// How many quiet times it takes until a server that always sends something has sent all it has.
 const LONGEST_QUIET: u32 = 4;

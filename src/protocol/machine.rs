@@ -216,7 +216,7 @@ impl Machine {
         }
         if current {
             let error = (!error.is_empty()).then_some(error);
-            channel.variant.on_answer(Answer { nonce, error, not_before });
+            channel.variant.on_answer(Answer { nonce, error, not_before }, now);
             self.outputs.push_back(Output::Read { stream });
         }
         self.proceed(now);

@@ -199,7 +199,7 @@ impl Variant for Poll {
         false
     }
 
-    fn on_answer(&mut self, _: Answer) {
+    fn on_answer(&mut self, _: Answer, _: Instant) {
         self.is_busy = false;
     }
 

@@ -361,20 +361,26 @@ impl Variant for Sotw {
         std::mem::take(&mut self.on_stream.version_told)
     }
 
-    /// A newer answer replaces an ACK that is not written yet, never a NACK; unless it has to wait, which an ACK never has to. A
-    /// NACK tells the version that was accepted last. One that has to wait does not keep others waiting. What was good in a rejected response is used, so that what is held is not
-    /// that of the accepted version any more.
-    fn on_answer(&mut self, answer: Answer) {
+    /// A newer answer replaces an ACK that is not written yet, but for a NACK that has to wait, which an ACK never has to. Of NACKs
+    /// that have to wait there is the newest alone, at the time of the first: a server that sends the same without end would fill
+    /// the memory with them. A NACK that has to wait does not keep others waiting.
+    ///
+    /// A NACK tells the version that was accepted last. What was good in a rejected response is used, so that what is held is not that
+    /// of the accepted version any more.
+    fn on_answer(&mut self, mut answer: Answer, now: Instant) {
         self.on_stream.busy = false;
         self.has_dropped |= answer.error.is_some();
+        answer.not_before = answer.not_before.min(now + LONGEST_WAIT);
         for (_, waiting) in &mut self.on_stream.answers {
             waiting.not_before = waiting.not_before.min(answer.not_before);
         }
-        let is_replaced = |last: &Answer| {
-            last.error.is_none() && (answer.error.is_none() || answer.not_before <= last.not_before)
-        };
-        if self.on_stream.answers.back().is_some_and(|(_, last)| is_replaced(last)) {
-            self.on_stream.answers.pop_back();
+        let last = self.on_stream.answers.back().map(|(_, last)| last);
+        let is_replaced = last.is_some_and(|last| match last.error {
+            None => !answer.waits(now),
+            Some(_) => last.waits(now) && answer.waits(now),
+        });
+        if is_replaced && let Some((_, last)) = self.on_stream.answers.pop_back() {
+            answer.not_before = answer.not_before.min(last.not_before.max(now));
         }
         self.on_stream.answers.push_back((self.version.clone(), answer));
     }
@@ -483,3 +489,6 @@ impl Variant for Sotw {
         true
     }
 }
+
+/// How long a NACK waits at most. There is but one that waits, so that this is its rate too.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);

@@ -71,7 +71,7 @@ pub(crate) trait Variant: Debug + Send {
     }
 
     /// A response is answered.
-    fn on_answer(&mut self, answer: Answer);
+    fn on_answer(&mut self, answer: Answer, now: Instant);
 
     /// Whether answers or names wait for being written, be it later.
     fn has_unwritten(&self, interest: &Interest) -> bool;
@@ -106,6 +106,13 @@ pub(crate) struct Answer {
     pub(crate) error: Option<String>,
     /// Not before this time, unless something else is written: a server that repeats what was rejected has to wait.
     pub(crate) not_before: Instant,
+}
+
+impl Answer {
+    /// Whether it is a NACK that has to wait.
+    pub(crate) fn waits(&self, now: Instant) -> bool {
+        self.error.is_some() && self.not_before > now
+    }
 }
 
 /// What a request begins with.

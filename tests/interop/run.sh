@@ -15,13 +15,16 @@ main() {
   mkdir -p "$bin"
   build_go gcp
   build_go strict
+  build_go grpcgo
   build_jcp
   install_envoy
   cargo build --locked --quiet --example watch --example walk --example relay
+  cargo build --locked --quiet --all-features --bin xdskit
   XDSKIT_INTEROP_GCP=$bin/gcp XDSKIT_INTEROP_STRICT=$bin/strict XDSKIT_INTEROP_JCP=$bin/jcp/run \
     XDSKIT_INTEROP_ENVOY=$bin/envoy/envoy/_bin/envoy \
     XDSKIT_INTEROP_WATCH=$target/debug/examples/watch XDSKIT_INTEROP_WALK=$target/debug/examples/walk \
     XDSKIT_INTEROP_RELAY=$target/debug/examples/relay \
+    XDSKIT_INTEROP_GRPC_GO=$bin/grpcgo XDSKIT_INTEROP_TOOL=$target/debug/xdskit \
     cargo test --locked --test interop -- --test-threads=6 "$@"
 }
 

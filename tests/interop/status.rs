@@ -15,6 +15,7 @@ use crate::{
 };
 
 on! { [snapshot_sotw, snapshot_delta]: csds_shows_a_client_in_go_what_this_one_knows }
+on! { [snapshot_sotw]: the_tool_shows_what_a_grpc_client_in_go_knows }
 
 async fn csds_shows_a_client_in_go_what_this_one_knows(setup: Setup) {
     let mut peer = Peer::start(setup).await;
@@ -57,6 +58,55 @@ async fn csds_shows_a_client_in_go_what_this_one_knows(setup: Setup) {
     let error = &shown["errorState"];
     assert!(error["details"].as_str().is_some_and(|text| text.contains(NODE)), "{shown}");
     assert!(error["lastUpdateAttempt"].is_string() && error["versionInfo"].is_string(), "{shown}");
+}
+
+/// `xdskit status` asks gRPC's own client status service.
+async fn the_tool_shows_what_a_grpc_client_in_go_knows(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
+    let mut command = Command::new(program("XDSKIT_INTEROP_GRPC_GO"));
+    command.args(["-target", "xds:///cart"]).env("GRPC_XDS_BOOTSTRAP", peer.bootstrap_path());
+    let mut grpc = Process::start("grpcgo", &mut command);
+    let first = grpc.line(PATIENCE).await.unwrap_or_default();
+    let Some(address) = first["address"].as_str() else {
+        panic!("gRPC did not say where it serves its status but {first}:\n{}", grpc.log())
+    };
+    peer.event("an endpoint assignment is asked for", |event| {
+        event["type"].as_str().is_some_and(|url| url.ends_with("ClusterLoadAssignment"))
+    })
+    .await;
+
+    // The client tells nobody when it has worked off a response.
+    let shown = timeout(PATIENCE, async {
+        loop {
+            let shown = status(address).await;
+            if shown.contains("ClusterLoadAssignment") && !shown.contains("REQUESTED") {
+                return shown;
+            }
+        }
+    });
+    let shown = shown.await.expect("in time");
+    assert!(
+        shown.starts_with(&format!("Client \"xds:///cart\", node \"{NODE}\", at {address}\n")),
+        "{shown}"
+    );
+    for row in [
+        ["cart", "ACKED", "1", "envoy.config.listener.v3.Listener"],
+        ["cart-routes", "ACKED", "1", "envoy.config.route.v3.RouteConfiguration"],
+        ["cart-stable", "ACKED", "1", "envoy.config.cluster.v3.Cluster"],
+        ["cart-stable-endpoints", "ACKED", "1", "envoy.config.endpoint.v3.ClusterLoadAssignment"],
+    ] {
+        let is_row = |line: &str| line.split_whitespace().take(4).eq(row);
+        assert!(shown.lines().any(is_row), "no {row:?}:\n{shown}");
+    }
+}
+
+/// The table of the tool.
+async fn status(address: &str) -> String {
+    let mut command = Command::new(program("XDSKIT_INTEROP_TOOL"));
+    let output = command.args(["status", address]).kill_on_drop(true).output();
+    let output = timeout(PATIENCE, output).await.expect("in time").expect("a process");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).expect("UTF-8")
 }
 
 /// What the only client of a process says.

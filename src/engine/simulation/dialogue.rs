@@ -112,8 +112,12 @@ impl Dialogue {
         }
         let (nonce, rejected) = (request.nonce(), request.error().is_some());
         of_type.on_names(request, rejected && family.has_rule(Rule::NackNames));
+        let over_burst = self.alike.get(request.type_url()).is_some_and(|alike| *alike >= AT_ONCE);
         let answered = match request {
-            Request::Sotw(_) => of_type.on_answer(nonce, rejected),
+            Request::Sotw(_) => {
+                let of_type_url = (request.type_url(), over_burst);
+                of_type.on_answer((nonce, rejected), |it| it.may_wait(of_type_url, &self.rejected))
+            }
             Request::Delta(_) => of_type.on_delta_answer(nonce, rejected),
         };
         if answered == Some(Answered::Rejected) {
@@ -165,15 +169,28 @@ impl Dialogue {
     /// Every response was answered, but for what was rejected before.
     pub(super) fn check_answered(&self) {
         for (type_url, of_type) in &self.types {
-            for Received { nonce, due, content, version, .. } in &of_type.responses[of_type.answered..] {
-                let rejected = self.rejected.get(&(type_url.clone(), content.clone()));
-                let is_again = |it: &Rejected| it.versions.contains(version) || it.times >= AT_ONCE;
-                let is_over_burst = self.alike.get(type_url).is_some_and(|alike| *alike >= AT_ONCE)
-                    && is_alike(&self.rejected, type_url, (content, version));
-                let is_paced = *due != Due::Ack && (rejected.is_some_and(is_again) || is_over_burst);
-                assert!(is_paced, "{nonce} of {type_url} is not answered: {due:?} is due");
+            let over_burst = self.alike.get(type_url).is_some_and(|alike| *alike >= AT_ONCE);
+            for it in &of_type.responses[of_type.answered..] {
+                let (nonce, due) = (&it.nonce, it.due);
+                let may_wait = it.may_wait((type_url, over_burst), &self.rejected);
+                assert!(may_wait, "{nonce} of {type_url} is not answered: {due:?} is due");
             }
         }
+    }
+}
+
+impl Received {
+    /// Whether it is rejected in a way that the server was told before, so that its NACK has to wait, or be left out behind a
+    /// newer one in the state of the world.
+    fn may_wait(
+        &self,
+        (type_url, is_over_burst): (&str, bool),
+        rejected: &BTreeMap<(String, Vec<Bytes>), Rejected>,
+    ) -> bool {
+        let same = rejected.get(&(type_url.to_owned(), self.content.clone()));
+        let is_again = |it: &Rejected| it.versions.contains(&self.version) || it.times >= AT_ONCE;
+        let is_alike = || is_alike(rejected, type_url, (&self.content, &self.version));
+        self.due != Due::Ack && (same.is_some_and(is_again) || (is_over_burst && is_alike()))
     }
 }
 
@@ -250,7 +267,11 @@ impl OfType {
         Some(if rejected { Answered::Rejected } else { Answered::Accepted })
     }
 
-    fn on_answer(&mut self, nonce: &str, rejected: bool) -> Option<Answered> {
+    fn on_answer(
+        &mut self,
+        (nonce, rejected): (&str, bool),
+        may_wait: impl Fn(&Received) -> bool,
+    ) -> Option<Answered> {
         if nonce.is_empty() {
             assert!(self.answered == 0 && !rejected, "B1.7: a nonce is kept");
             return None;
@@ -265,8 +286,10 @@ impl OfType {
             return rejected.then_some(Answered::Rejected);
         }
         let skipped = responses[self.answered..place - 1].iter();
-        for Received { nonce: other, due, .. } in skipped {
-            assert!(*due != Due::Nack || other == nonce, "the rejection of {other} is lost");
+        for it in skipped {
+            let other = &it.nonce;
+            let is_answered = it.due != Due::Nack || other == nonce || may_wait(it);
+            assert!(is_answered, "the rejection of {other} is lost");
         }
         // A request that was under way carries the nonce of the first time.
         let wrong = if rejected { Due::Ack } else { Due::Nack };

@@ -269,6 +269,32 @@ fn an_acceptable_response_is_answered_at_once_while_a_nack_is_held_back() {
     assert_eq!(rig.sent(1), ["send Full [a] 3/n3"]);
 }
 
+/// A server that waits for no answer could fill the memory with NACKs that have to wait.
+#[test]
+fn of_nacks_that_have_to_wait_the_newest_is_written_at_the_time_of_the_first() {
+    let mut rig = Rig::new();
+    rig.open::<Full>(&["a"]);
+    let push = |rig: &mut Rig, version: u32| {
+        let bad = response::<Full>(&version.to_string(), vec![any::<Full>("a", "bad")]);
+        let said = rig.receive(1, &bad);
+        rig.sent(1);
+        said
+    };
+    for version in 0..11 {
+        assert!(push(&mut rig, version).last().unwrap().contains("INVALID"), "at once");
+    }
+    for version in 11..1_000 {
+        assert_eq!(push(&mut rig, version), ["read"], "the burst is over");
+    }
+    let said = rig.pass(Duration::from_secs(1));
+    assert_eq!(said.len(), 1);
+    assert!(said[0].contains("/n999 INVALID"), "{said:?}");
+    rig.sent(1);
+    assert_eq!(rig.pass(Duration::from_secs(60)), NONE, "none is left");
+    assert_eq!(push(&mut rig, 1_000), ["read"]);
+    assert_eq!(rig.pass(Duration::from_secs(10)).len(), 1, "none waits for longer than 10 s");
+}
+
 #[test]
 fn a_name_that_is_let_go_and_watched_again_before_the_server_was_told_has_a_timer() {
     let mut rig = Rig::new();
