@@ -46,7 +46,7 @@
 //! | `xds_servers[].transport_api_version` | `V3` (the default), `AUTO` or `V2` | an extension: the version of the methods and type URLs that the server knows |
 //! | `type_sources` | map of lists | an extension: the sources of single types, by their names such as `envoy.config.cluster.v3.Cluster`, in the place of `xds_servers`; each is like an entry of these, or a file |
 //! | `type_sources[][].path_config_source` | object | a file in the form that its extension says: `path`, and `watched_directory` with `path` and `watch_modify` if only what is moved there counts as a change; see [`PathSource`](crate::config::PathSource). `server_features` stand beside it |
-//! | `default_authority` | object | an extension: as an entry of `authorities`, for all that are not among these (C11) |
+//! | `default_authority` | object | an extension: as an entry of `authorities`, for all that are not among these (X11) |
 //! | `named_servers` | map | an extension: servers, as in `xds_servers`, by the names that config sources of resources have for them |
 //! | `node` | object | `id`, `cluster`: strings; `locality`: `region`, `zone`, `sub_zone`; `metadata`: any object |
 //! | `certificate_providers` | map of `{plugin_name, config}` | sources of certificates by the names that resources use (A29); unknown plugins are kept, for [those that an application registers](crate::resource::Registry::with_certificate_provider) |
@@ -100,11 +100,11 @@
 //! | field | meaning |
 //! |---|---|
 //! | `node` | `id`, `cluster`, `locality`, `metadata`; the user agent is the library's own |
-//! | `node_context_params` | parts of the node that are added to the names of collections (rule C7); `metadata` is all of it |
+//! | `node_context_params` | parts of the node that are added to the names of collections (rule X7); `metadata` is all of it |
 //! | `dynamic_resources.ads_config` | the sources of all types that have none of their own: an aggregated stream, state of the world (`GRPC`) or incremental (`DELTA_GRPC`) |
 //! | `dynamic_resources.lds_config`, `.cds_config` | a source of listeners or clusters; its `authorities` have it for the type before all others |
 //! | `dynamic_resources.lds_resources_locator`, `.cds_resources_locator` | which resources of the type are meant by [all](crate::config::Bootstrap::collection_of): a collection by its `xdstp://` URL, whose authority must have a source, or a file (`file:///path`) |
-//! | `config_sources[]` | sources of the `authorities` that they name, the first one that does (rule C11) |
+//! | `config_sources[]` | sources of the `authorities` that they name, the first one that does (rule X11) |
 //! | `default_config_source` | the source of all other authorities |
 //! | a `ConfigSource` | one of `api_config_source`, `path_config_source` or `path`, and `ads` or `self`, which are the sources of `ads_config` |
 //! | `api_config_source` | `api_type`: `GRPC` and `DELTA_GRPC` (a stream for the type alone), `AGGREGATED_GRPC`, `AGGREGATED_DELTA_GRPC`, `REST`; `transport_api_version`; `grpc_services`, or for REST `cluster_names`, `refresh_delay` (required) and `request_timeout`. Later services stand in for those before them, as in `xds_servers` |

@@ -83,7 +83,7 @@ fn a27_6_the_file_beats_the_text() {
 }
 
 #[test]
-fn c1_an_environment_without_a_bootstrap_is_an_error_that_names_both_variables() {
+fn bs1_an_environment_without_a_bootstrap_is_an_error_that_names_both_variables() {
     for variables in [&[][..], &[(TEXT_VARIABLE, ""), (FILE_VARIABLE, "")]] {
         let error = environment(variables).unwrap_err();
         assert_eq!(error.origin(), &Origin::Environment);
@@ -96,7 +96,7 @@ fn c1_an_environment_without_a_bootstrap_is_an_error_that_names_both_variables()
 }
 
 #[test]
-fn c1_a_file_that_cannot_be_read_is_an_error_with_path_and_reason() {
+fn bs1_a_file_that_cannot_be_read_is_an_error_with_path_and_reason() {
     let error =
         environment(&[(FILE_VARIABLE, "/no/such/bootstrap.json"), (TEXT_VARIABLE, "{}")]).unwrap_err();
     assert_eq!(
@@ -116,7 +116,7 @@ fn c1_a_file_that_cannot_be_read_is_an_error_with_path_and_reason() {
 }
 
 #[test]
-fn c1_an_empty_file_is_an_error() {
+fn bs1_an_empty_file_is_an_error() {
     for contents in ["", " \n"] {
         let error = Bootstrap::from_file(file(contents.as_bytes()).path()).unwrap_err();
         assert!(error.to_string().ends_with("cannot be read: it is empty"), "{error}");
@@ -124,7 +124,7 @@ fn c1_an_empty_file_is_an_error() {
 }
 
 #[test]
-fn c1_invalid_json_is_an_error_with_line_and_column() {
+fn bs1_invalid_json_is_an_error_with_line_and_column() {
     let error = Bootstrap::from_json("{\n  \"node\": }").unwrap_err();
     assert_eq!(error.to_string(), "bootstrap: not JSON: expected value at line 2 column 11");
     assert_eq!(error.syntax_position(), Some((2, 11)));
@@ -147,7 +147,7 @@ fn c1_invalid_json_is_an_error_with_line_and_column() {
 }
 
 #[test]
-fn c1_unknown_fields_are_ignored_at_every_level() {
+fn bs1_unknown_fields_are_ignored_at_every_level() {
     let bootstrap = read(&json!({
         "x": 1,
         "xds_servers": [{
@@ -199,7 +199,7 @@ fn all_problems_are_told_in_their_order() {
 }
 
 #[test]
-fn c2_xds_servers_is_a_list_of_at_least_one() {
+fn bs2_xds_servers_is_a_list_of_at_least_one() {
     assert_eq!(problems(&json!({})), ["xds_servers: missing"]);
     assert_eq!(problems(&json!({ "xds_servers": null })), ["xds_servers: missing"]);
     assert_eq!(problems(&json!({ "xds_servers": [] })), ["xds_servers: must have at least one server"]);
@@ -234,7 +234,7 @@ fn a27_8_the_node_is_optional_and_so_are_its_fields() {
 }
 
 #[test]
-fn c7_context_parameters_are_chosen_by_an_extension() {
+fn x7_context_parameters_are_chosen_by_an_extension() {
     let document = with(json!({
         "node": {"id": "n", "locality": {"zone": "z"}},
         "node_context_params": ["id", "locality.zone"],
@@ -371,7 +371,7 @@ fn a47_5_the_template_of_an_authority_belongs_to_it() {
 }
 
 #[test]
-fn c2_templates_have_their_defaults() {
+fn bs2_templates_have_their_defaults() {
     let bootstrap = read(&with(json!({ "client_default_listener_resource_name_template": "" })));
     assert_eq!(bootstrap.client_listener_template().as_str(), "%s");
     assert!(bootstrap.server_listener_template().is_none());

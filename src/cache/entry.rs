@@ -118,7 +118,7 @@ impl Entry {
         self.raw().filter(|raw| raw.is_bare()).map(|raw| &**raw)
     }
 
-    /// Where the server leads to instead, while that is held (C20).
+    /// Where the server leads to instead, while that is held (X20).
     pub(crate) fn redirect(&self) -> Option<&Redirect> {
         match &self.state {
             State::Held(held) => held.resource.downcast_ref(),

@@ -4,7 +4,7 @@ use crate::{
     wire::{Fields, Value},
 };
 
-/// What a server sent in the place of a resource: the name of another one, which is to be used (rule C20).
+/// What a server sent in the place of a resource: the name of another one, which is to be used (rule X20).
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Redirect {
     pub(crate) target: ResourceName,
@@ -15,7 +15,7 @@ impl Redirect {
     /// TP1, one with the text in field 1.
     ///
     /// # Errors
-    /// It is no locator, or not that of one resource of the type (C22).
+    /// It is no locator, or not that of one resource of the type (X22).
     pub(crate) fn parse(bytes: &[u8], ty: ResourceType) -> Result<Self, Invalid> {
         let written =
             Fields::of(bytes).filter_map(Result::ok).find_map(|field| match (field.number, field.value) {
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn c20_a_redirect_is_a_locator_as_message_or_text() {
+    fn x20_a_redirect_is_a_locator_as_message_or_text() {
         let ty = Cluster::TYPE_URL.rsplit('/').next().unwrap();
         let name = format!("xdstp://a/{ty}/x");
         assert_eq!(parse(&message(ty, "x")), Ok(name.clone()));
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn c20_c22_a_redirect_leads_to_one_resource_of_the_type() {
+    fn x20_x22_a_redirect_leads_to_one_resource_of_the_type() {
         let ty = Cluster::TYPE_URL.rsplit('/').next().unwrap();
         assert_eq!(
             parse(&message("T", "x")).unwrap_err(),

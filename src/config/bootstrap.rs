@@ -41,7 +41,7 @@ pub struct AllowedGrpcService {
     pub call_credentials: Vec<CallCredentials>,
 }
 
-/// Which context parameters a client adds to `xdstp:` names (rule C7). gRPC does not know of these fields.
+/// Which context parameters a client adds to `xdstp:` names (rule X7). gRPC does not know of these fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ContextParamKeys {
     /// Keys of the node: each is one of [`Node::context_params`].
@@ -127,19 +127,19 @@ impl Bootstrap {
         &self.node
     }
 
-    /// The keys of the [node](Self::node) that are added to the names of collections as context parameters (rule C7), as
+    /// The keys of the [node](Self::node) that are added to the names of collections as context parameters (rule X7), as
     /// [`Node::context_params`] takes them.
     pub fn node_context_params(&self) -> &[String] {
         &self.context.node
     }
 
     /// The client features that are added to all `xdstp:` names as context parameters `xds.client_feature.<feature>=true`
-    /// (rule C7).
+    /// (rule X7).
     pub fn client_feature_context_params(&self) -> &[String] {
         &self.context.features
     }
 
-    /// What is added to a name on its way to a server (rule C7).
+    /// What is added to a name on its way to a server (rule X7).
     pub(crate) fn additions(&self) -> Additions {
         let keys: Vec<_> = self.context.node.iter().map(String::as_str).collect();
         Additions::new(self.node.context_params(&keys), self.context.features.clone())
@@ -208,7 +208,7 @@ impl Bootstrap {
         &self.warnings
     }
 
-    /// Where to ask for a resource of a type, in order. An `xdstp:` name is its authority's (C11), an opaque one the
+    /// Where to ask for a resource of a type, in order. An `xdstp:` name is its authority's (X11), an opaque one the
     /// bootstrap's (A47-10). Empty when there are sources of other types alone.
     ///
     /// # Errors

@@ -77,7 +77,7 @@ impl BootstrapBuilder {
         self
     }
 
-    /// Adds the node to the names of `xdstp:` collections, by context parameters `xds.node.<key>` (rule C7). Keys are those
+    /// Adds the node to the names of `xdstp:` collections, by context parameters `xds.node.<key>` (rule X7). Keys are those
     /// that [`Node::context_params`] takes, such as `id`, `cluster`, `locality.zone` or `metadata.team`.
     pub fn node_context_params<K: Into<String>>(mut self, keys: impl IntoIterator<Item = K>) -> Self {
         self.context.node = keys.into_iter().map(Into::into).collect();
@@ -85,7 +85,7 @@ impl BootstrapBuilder {
     }
 
     /// Adds features of the client to all `xdstp:` names, by context parameters `xds.client_feature.<feature>=true` (rule
-    /// C7).
+    /// X7).
     pub fn client_feature_context_params<F: Into<String>>(
         mut self,
         features: impl IntoIterator<Item = F>,
@@ -101,7 +101,7 @@ impl BootstrapBuilder {
     }
 
     /// Sets where names come from whose authority is not among those that were [added](Self::authority)
-    /// (`default_config_source`, C11). Without it such names are refused. A template of it has no meaning.
+    /// (`default_config_source`, X11). Without it such names are refused. A template of it has no meaning.
     pub fn default_authority(mut self, authority: AuthorityBuilder) -> Self {
         self.default_authority = Some(authority);
         self

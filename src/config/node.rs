@@ -58,7 +58,7 @@ impl Node {
         self
     }
 
-    /// The context parameters that stand for this node (rule C7): those of `keys` that it has a value for, named
+    /// The context parameters that stand for this node (rule X7): those of `keys` that it has a value for, named
     /// without their prefix `xds.node.`, such as `cluster`, `locality.zone` or `metadata.team`. Metadata values are
     /// written as JSON.
     ///

@@ -345,7 +345,7 @@ fn a36_1_a_server_is_named_by_its_address() {
 }
 
 #[test]
-fn c7_a_node_gives_the_context_parameters_it_has() {
+fn x7_a_node_gives_the_context_parameters_it_has() {
     let node = Node::new("n")
         .with_locality(Locality::new("r", "", "s"))
         .with_metadata("foo", "bar")
@@ -371,7 +371,7 @@ fn c7_a_node_gives_the_context_parameters_it_has() {
 }
 
 #[test]
-fn c7_a_bootstrap_chooses_what_is_added_to_names() {
+fn x7_a_bootstrap_chooses_what_is_added_to_names() {
     let bootstrap = builder()
         .node(Node::new("n").with_metadata("team", "a"))
         .node_context_params(["id", "metadata.team", "locality.zone"])
@@ -398,7 +398,7 @@ fn c7_a_bootstrap_chooses_what_is_added_to_names() {
 }
 
 #[test]
-fn c11_every_authority_resolves_by_its_own_entry() {
+fn x11_every_authority_resolves_by_its_own_entry() {
     let own = |uri: &str| AuthorityBuilder::default().server(Server::new(uri).insecure());
     let bootstrap = builder()
         .authority("a1", own("a:1"))

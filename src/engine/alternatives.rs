@@ -1,4 +1,4 @@
-//! Alternatives: names that are used while the source of another one is unreachable (C21).
+//! Alternatives: names that are used while the source of another one is unreachable (X21).
 
 use std::time::Instant;
 

@@ -1,4 +1,4 @@
-//! What is seen by way of something else: redirects (C20), alternatives (C21), and entries of lists (C13).
+//! What is seen by way of something else: redirects (X20), alternatives (X21), and entries of lists (X13).
 //!
 //! Whoever follows has a view of its own on what it follows, as a resolution has. Nothing of what is seen there is stored:
 //! [`look`](Engine::look) goes along the views, and when one of them changes, whoever follows it is published anew.

@@ -1,5 +1,5 @@
-//! Globs: on the wire one more name that is asked for; what comes under names that it matches are its members (C15 to
-//! C19).
+//! Globs: on the wire one more name that is asked for; what comes under names that it matches are its members (X15 to
+//! X19).
 //!
 //! A glob has an entry of its own, which says how it fares as a whole: nothing is known (`Waiting`), the server has sent a
 //! member (`Held`, of nothing), or there is no such collection (`Gone`). A name has at most one glob that encloses it, so
@@ -39,7 +39,7 @@ impl Glob {
         Some(Self { prefix, params: params.to_owned(), sub, entry, answered: false, asked_again: false })
     }
 
-    /// Whether a canonical name is a member: one segment in the place of `*`, all else equal (C16).
+    /// Whether a canonical name is a member: one segment in the place of `*`, all else equal (X16).
     fn matches(&self, name: &str) -> bool {
         let member = name.strip_prefix(&*self.prefix).and_then(|rest| rest.strip_suffix(&*self.params));
         member.is_some_and(|member| !matches!(member, "" | "*") && !member.contains(['/', '?']))

@@ -20,7 +20,7 @@ impl Engine {
     pub(super) fn locate_removed(&mut self, job: &mut Job, index: usize, name: Span) {
         let envelope = job.envelope.clone();
         match canonical(envelope.text(name)) {
-            // A server that knows no `*` takes it for a name, of which it has nothing (R4).
+            // A server that knows no `*` takes it for a name, of which it has nothing (MS4).
             Ok(name) if *name == *WILDCARD => {
                 let interest = self.peer(job.server()).machine.interest(job.ty());
                 job.lacks_wildcard |= interest.is_some_and(|interest| interest.wildcard);
@@ -151,7 +151,7 @@ impl Engine {
         let Some(sub) = peer.machine.interest(ty).and_then(|interest| interest.get_mut(id)) else { return 1 };
         sub.version = Version::default();
         let entry_id = sub.entry;
-        // It may be said because it was not wanted for a while (G12).
+        // It may be said because it was not wanted for a while (GO12).
         if !self.peer(server).machine.is_gone(ty, id, now) {
             return 1;
         }

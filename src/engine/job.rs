@@ -87,7 +87,7 @@ pub(super) enum Said {
     Resource,
     /// The resource that is held, byte for byte. It has no wrapper; where its bytes are was not looked for.
     Same,
-    /// It is to be had elsewhere (C20).
+    /// It is to be had elsewhere (X20).
     Redirect,
     /// There is none (B2.14, B2.17, B2.18).
     Removed,
@@ -328,7 +328,7 @@ pub(super) fn name_of<'a>(
     }
 }
 
-/// A name that a server wrote, in canonical form (C5).
+/// A name that a server wrote, in canonical form (X5).
 pub(super) fn canonical(name: &str) -> Result<Cow<'_, str>, Invalid> {
     if name.is_empty() {
         return Err(Invalid::field("name", "empty"));

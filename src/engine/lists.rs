@@ -1,4 +1,4 @@
-//! List collections: a resource that lists others, whose members are fetched by their names or come inline (C12 to C14).
+//! List collections: a resource that lists others, whose members are fetched by their names or come inline (X12 to X14).
 
 use std::{
     collections::{BTreeMap, btree_map},
@@ -200,7 +200,7 @@ impl Engine {
         locator: &ResourceName,
         now: Instant,
     ) -> Member {
-        // A member is requested as it is located: it need not have the context parameters of its list (C12).
+        // A member is requested as it is located: it need not have the context parameters of its list (X12).
         let target = locator.clone();
         match old {
             Some(Member::Located { target: held, view, known }) if held == target => {

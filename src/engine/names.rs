@@ -25,7 +25,7 @@ pub(crate) enum Names {
 pub(crate) enum Wanted {
     /// Text that may be a name.
     Text(Arc<str>),
-    /// A name that was made in code, and may have attributes of the resource (rule C7).
+    /// A name that was made in code, and may have attributes of the resource (rule X7).
     Name(Box<ResourceName>),
 }
 
@@ -116,7 +116,7 @@ impl Engine {
         if name.as_str().is_empty() { Err(Refusal::invalid("the name is empty")) } else { Ok(name) }
     }
 
-    /// An `xdstp:` name says its type, which must be the one that is wanted (C22), or where that is meant, that of its
+    /// An `xdstp:` name says its type, which must be the one that is wanted (X22), or where that is meant, that of its
     /// lists.
     fn check_type(&self, ty: TypeId, name: &ResourceName) -> Result<(), Refusal> {
         let ty = self.types[ty.index()];

@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use super::{ContextParams, ResourceName};
 
-/// What a client adds to the context parameters of the names that it asks for (rule C7).
+/// What a client adds to the context parameters of the names that it asks for (rule X7).
 ///
 /// The parameters of the node go to collections alone, as in Envoy: for single resources they would make a name of its
 /// own for each client, and nothing could be shared.
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn c7_the_node_goes_to_collections_and_features_to_all_names() {
+    fn x7_the_node_goes_to_collections_and_features_to_all_names() {
         let both = additions(&[("xds.node.id", "n"), ("xds.node.cluster", "c")], &["f", "g"]);
         let node = "xds.node.cluster=c&xds.node.id=n";
         let features = "xds.client_feature.f=true&xds.client_feature.g=true";
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn c7_attributes_of_a_resource_are_part_of_its_name() {
+    fn x7_attributes_of_a_resource_are_part_of_its_name() {
         let name = ResourceName::parse("xdstp://a/T/x?b=1&z=2#alt=xdstp://b/T/x").unwrap();
         let name = name.with_resource_attribute("vip", "10.0.0.1").with_resource_attribute("vip", "10.0.0.2");
         assert_eq!(name.to_string(), "xdstp://a/T/x?b=1&xds.resource.vip=10.0.0.2&z=2#alt=xdstp://b/T/x");
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn c7_what_the_application_and_others_have_written_stays_in_the_name() {
+    fn x7_what_the_application_and_others_have_written_stays_in_the_name() {
         let both = additions(&[("xds.node.id", "n")], &["f"]);
         for name in ["x", "xdstp://a/T/x?xds.node.id=other", "xdstp://a/T/x?xds.client_feature.g=true&a=1"] {
             let name = ResourceName::parse_received(name).unwrap();

@@ -1,4 +1,4 @@
-//! Percent-encoding as `xdstp:` names need it: one set of characters to escape for each part (rule C2), and a
+//! Percent-encoding as `xdstp:` names need it: one set of characters to escape for each part (rule X2), and a
 //! decoder that refuses what it cannot give back.
 
 use std::borrow::Cow;
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn c2_each_part_escapes_its_own_set() {
+    fn x2_each_part_escapes_its_own_set() {
         let all = "%/?#:[]&=,";
         assert_eq!(encode(all, AUTHORITY), "%25%2F%3F%23:[]&=,");
         assert_eq!(encode(all, ID), "%25/%3F%23%3A%5B%5D&=,");
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn c2_what_no_uri_may_hold_is_escaped_and_accepted_raw() {
+    fn x2_what_no_uri_may_hold_is_escaped_and_accepted_raw() {
         assert_eq!(encode("a b\"\u{7f}é", ID), "a%20b%22%7F%C3%A9");
         assert_eq!(decode("a b\"é").as_deref(), Ok("a b\"é"));
         assert_eq!(decode("a%20b%22%c3%A9").as_deref(), Ok("a b\"é"));

@@ -8,7 +8,7 @@ pub(super) fn is_glob(id: &str) -> bool {
 }
 
 /// Whether `name` is a member of the glob: the same authority, type and context parameters, and the same id but for
-/// one segment in the place of `*` (rule C16). A glob is no member of itself, nor is an empty segment one.
+/// one segment in the place of `*` (rule X16). A glob is no member of itself, nor is an empty segment one.
 pub(super) fn matches(glob: &XdstpName, name: &XdstpName) -> bool {
     let (path, star) = split_last(glob.id());
     let (parent, member) = split_last(name.id());

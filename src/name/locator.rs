@@ -19,7 +19,7 @@ impl ResourceName {
     /// in the same place.
     ///
     /// The rules are those of names that an application wrote: a locator is a URL and no answer to a request, so the context
-    /// parameters `xds.*`, which the client adds to each request by itself, are an error in it (C8).
+    /// parameters `xds.*`, which the client adds to each request by itself, are an error in it (X8).
     pub(crate) fn of_locator(bytes: &[u8]) -> Result<Self, Invalid> {
         if bytes.starts_with(SCHEME.as_bytes()) {
             let text = str::from_utf8(bytes).map_err(|_| Invalid::new("neither a locator nor text"))?;
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn c20_a_locator_is_a_message_or_text() {
+    fn x20_a_locator_is_a_message_or_text() {
         let text = "xdstp://a%2Fb/T/foo/b%3Fr?a=1&b=2%26#entry=e";
         assert_eq!(read(&locator()).as_deref(), Ok(text));
         assert_eq!(ResourceName::of_locator(text.as_bytes()).unwrap().to_string(), text);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn c24_locators_of_other_schemes_are_rejected_with_the_reason() {
+    fn x24_locators_of_other_schemes_are_rejected_with_the_reason() {
         let of = |scheme| read(&ResourceLocator { scheme, ..locator() }).unwrap_err();
         assert_eq!(of(1), "scheme: HTTP is not supported");
         assert_eq!(of(2), "scheme: FILE is not supported");
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn c8_context_parameters_of_the_client_are_an_error_in_locators() {
+    fn x8_context_parameters_of_the_client_are_an_error_in_locators() {
         let key = "key \"xds.node.id\" is reserved: `xds.*` is set by the client";
         let params = [("xds.node.id".to_owned(), "n".to_owned())].into_iter().collect();
         let context = Some(ContextParamSpecifier::ExactContext(ContextParams { params }));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn c21_alternatives_in_messages_do_not_nest_without_end() {
+    fn x21_alternatives_in_messages_do_not_nest_without_end() {
         let nested = |depth| {
             (0..depth).fold(locator(), |inner, _| {
                 let alt = Directive { directive: Some(directive::Directive::Alt(inner)) };

@@ -27,7 +27,7 @@
 //! # Ok::<(), xdskit::name::NameError>(())
 //! ```
 //!
-//! The format is that of the xDS proposal [TP1]; rules are cited as C1 to C18.
+//! The format is that of the xDS proposal [TP1]; rules are cited as X1 to X24.
 //!
 //! [TP1]: https://github.com/cncf/xds/blob/main/proposals/TP1-xds-transport-next.md
 
@@ -73,7 +73,7 @@ impl ResourceName {
     /// # Errors
     ///
     /// A name that starts with `xdstp:` and cannot be parsed, has a context parameter twice, has one whose key starts
-    /// with `xds.` (C8: the client sets those), or has an unknown or repeated directive (C10). Every other string is
+    /// with `xds.` (X8: the client sets those), or has an unknown or repeated directive (X10). Every other string is
     /// an opaque name.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         Self::parse_with(text, Rules::Written)
@@ -163,7 +163,7 @@ impl ResourceName {
         self.is_glob() || self.is_list()
     }
 
-    /// Whether `name` is a member of this glob: one non-empty segment in the place of `*`, all else equal (C16).
+    /// Whether `name` is a member of this glob: one non-empty segment in the place of `*`, all else equal (X16).
     pub fn matches(&self, name: &Self) -> bool {
         self.xdstp().zip(name.xdstp()).is_some_and(|(glob, name)| glob::matches(glob, name))
     }
@@ -181,7 +181,7 @@ impl ResourceName {
     }
 
     /// This name with an attribute of the resource that the client knows, as the context parameter
-    /// `xds.resource.<attribute>` (rule C7); an opaque name stays as it is.
+    /// `xds.resource.<attribute>` (rule X7); an opaque name stays as it is.
     ///
     /// ```
     /// use xdskit::name::ResourceName;

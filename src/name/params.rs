@@ -5,7 +5,7 @@ use super::encoding::{self, encode_into};
 /// The context parameters of an `xdstp:` name: unordered keys with one value each, part of the name's identity.
 ///
 /// They are held decoded. Two sets are equal when all their keys and values are, whatever order or spelling they
-/// were written in (rules C4, C9).
+/// were written in (rules X4, X9).
 ///
 /// ```
 /// use xdskit::name::ResourceName;
@@ -45,7 +45,7 @@ impl ContextParams {
         self.0.insert(key.into(), value.into());
     }
 
-    /// Composes the parameters that a request carries (rule C7), later sources winning: those of the node, those
+    /// Composes the parameters that a request carries (rule X7), later sources winning: those of the node, those
     /// written in the name (`self`), `xds.client_feature.<feature>=true` for each feature, and
     /// `xds.resource.<attribute>` for each attribute that the client adds for this resource.
     pub fn composed(&self, node: &Self, client_features: &[&str], attributes: &[(&str, &str)]) -> Self {
@@ -108,7 +108,7 @@ impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for ContextParams {
 }
 
 /// What becomes of keys that start with `xds.`: the client sets them itself, so a name that was written by hand must
-/// not have them (C8), but a name that comes from a server does, since it repeats the request's.
+/// not have them (X8), but a name that comes from a server does, since it repeats the request's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reserved {
     Rejected,

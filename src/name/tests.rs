@@ -42,14 +42,14 @@ fn strings_without_the_scheme_are_opaque() {
 }
 
 #[test]
-fn c1_a_type_alone_is_a_name_with_empty_authority_and_id() {
+fn x1_a_type_alone_is_a_name_with_empty_authority_and_id() {
     let name = parse("xdstp:///envoy.config.listener.v3.Listener");
     assert_eq!((name.authority(), name.resource_type(), name.id()), (Some(""), Some(LISTENER), ""));
     assert_eq!(name.as_str(), "xdstp:///envoy.config.listener.v3.Listener");
 }
 
 #[test]
-fn c1_broken_names_are_errors_and_never_opaque() {
+fn x1_broken_names_are_errors_and_never_opaque() {
     use NamePart::{Authority, ContextParams, Directives, Id, ResourceType, Scheme};
     let table = [
         ("xdstp:", Scheme, 0, "does not start with `xdstp://`"),
@@ -73,7 +73,7 @@ fn c1_broken_names_are_errors_and_never_opaque() {
 }
 
 #[test]
-fn c1_empty_segments_keys_and_values_round_trip() {
+fn x1_empty_segments_keys_and_values_round_trip() {
     for text in [
         "xdstp:///envoy.config.listener.v3.Listener/bar////baz",
         "xdstp:///type/?ab=",
@@ -89,14 +89,14 @@ fn c1_empty_segments_keys_and_values_round_trip() {
 }
 
 #[test]
-fn c1_an_escaped_slash_is_a_slash() {
+fn x1_an_escaped_slash_is_a_slash() {
     let name = parse("xdstp:///type/foo%2Fbar/baz");
     assert_eq!((name.id(), name.as_str()), ("foo/bar/baz", "xdstp:///type/foo/bar/baz"));
     assert_eq!(name, parse("xdstp:///type/foo/bar/baz"));
 }
 
 #[test]
-fn c1_c2_every_part_is_decoded_and_escaped_again() {
+fn x1_x2_every_part_is_decoded_and_escaped_again() {
     let text = "xdstp://f123%25%2F%3F%23o/envoy.config.listener.v3.Listener/b%25%3A%3F%23%5B%5Dar//baz\
                 ?%25%23%5B%5D%26%3Dab=cde%25%23%5B%5D%26%3Df";
     let name = parse(text);
@@ -108,10 +108,10 @@ fn c1_c2_every_part_is_decoded_and_escaped_again() {
 }
 
 #[test]
-fn c1_alternatives_nest_with_their_escapes() {
+fn x1_alternatives_nest_with_their_escapes() {
     let text = "xdstp://a/t/x#entry=some_en%25%23%5B%5D%2Ctry,alt=xdstp://fo%2525%252F%253F%2523o/bar\
                 %23alt=xdstp://bar/baz%2Centry=h%2525%2523%255B%255D%252Cuh";
-    // Such an entry can be decoded, but nobody may write one (C10).
+    // Such an entry can be decoded, but nobody may write one (X10).
     assert_eq!(error(text).0, NamePart::Directives);
     let name = ResourceName::parse_received(text).unwrap();
     let outer = name.directives().unwrap();
@@ -124,14 +124,14 @@ fn c1_alternatives_nest_with_their_escapes() {
 }
 
 #[test]
-fn c2_raw_characters_are_accepted_and_sent_escaped() {
+fn x2_raw_characters_are_accepted_and_sent_escaped() {
     let name = parse("xdstp://a/t/foo x:1?p=\"é\"");
     assert_eq!(name.as_str(), "xdstp://a/t/foo%20x%3A1?p=%22%C3%A9%22");
     assert_eq!(name, parse("xdstp://a/t/foo%20x%3a1?p=%22%c3%a9%22"));
 }
 
 #[test]
-fn c3_a_key_that_occurs_twice_is_an_error() {
+fn x3_a_key_that_occurs_twice_is_an_error() {
     let (part, position, reason) = error("xdstp://a/t/i?k=1&l=2&%6b=1");
     assert_eq!((part, position), (NamePart::ContextParams, 22));
     assert_eq!(reason, "key \"k\" occurs twice");
@@ -139,7 +139,7 @@ fn c3_a_key_that_occurs_twice_is_an_error() {
 }
 
 #[test]
-fn c4_c6_the_canonical_form_sorts_parameters_by_their_escaped_text() {
+fn x4_x6_the_canonical_form_sorts_parameters_by_their_escaped_text() {
     assert_eq!(parse("xdstp://a/t/i?zz=1&aa=2").as_str(), "xdstp://a/t/i?aa=2&zz=1");
     assert_eq!(parse("xdstp://a/t/i?b=2&a=1"), parse("xdstp://a/t/i?a=1&b=2"));
     // `-` sorts before `=`.
@@ -147,7 +147,7 @@ fn c4_c6_the_canonical_form_sorts_parameters_by_their_escaped_text() {
 }
 
 #[test]
-fn c5_names_of_servers_are_matched_after_canonicalising() {
+fn x5_names_of_servers_are_matched_after_canonicalising() {
     let held = parse("xdstp://a/t/i?a=1&b=2");
     assert_eq!(ResourceName::canonicalize("xdstp://a/t/i?b=2&a=1").as_deref(), Ok(held.as_str()));
     assert!(matches!(ResourceName::canonicalize("foo"), Ok(Cow::Borrowed("foo"))));
@@ -156,7 +156,7 @@ fn c5_names_of_servers_are_matched_after_canonicalising() {
 }
 
 #[test]
-fn c7_later_sources_of_parameters_win() {
+fn x7_later_sources_of_parameters_win() {
     let node =
         ContextParams::from_iter([("xds.node.id", "n"), ("k", "node"), ("xds.client_feature.f", "false")]);
     let name = parse("xdstp://a/t/i?k=url&l=1");
@@ -168,7 +168,7 @@ fn c7_later_sources_of_parameters_win() {
 }
 
 #[test]
-fn c8_keys_of_the_client_cannot_be_written() {
+fn x8_keys_of_the_client_cannot_be_written() {
     let (part, position, reason) = error("xdstp://a/t/i?k=1&xds.node.id=n");
     assert_eq!((part, position), (NamePart::ContextParams, 18));
     assert_eq!(reason, "key \"xds.node.id\" is reserved: `xds.*` is set by the client");
@@ -178,7 +178,7 @@ fn c8_keys_of_the_client_cannot_be_written() {
 }
 
 #[test]
-fn c9_a_missing_or_extra_parameter_makes_another_name() {
+fn x9_a_missing_or_extra_parameter_makes_another_name() {
     let name = parse("xdstp://a/t/i?a=1&b=2");
     for other in ["xdstp://a/t/i?a=1", "xdstp://a/t/i?a=1&b=2&c=3", "xdstp://a/t/i", "xdstp://a/t/i?a=1&b=3"]
     {
@@ -187,7 +187,7 @@ fn c9_a_missing_or_extra_parameter_makes_another_name() {
 }
 
 #[test]
-fn c10_directives_are_known_and_occur_once() {
+fn x10_directives_are_known_and_occur_once() {
     let alt = "alt=xdstp://b/t/i";
     let table = [
         ("entry=a,entry=b".to_owned(), 22, "directive `entry` occurs twice"),
@@ -210,7 +210,7 @@ fn c10_directives_are_known_and_occur_once() {
 }
 
 #[test]
-fn c10_alternatives_do_not_nest_without_end() {
+fn x10_alternatives_do_not_nest_without_end() {
     let nested = |depth: usize| {
         (0..depth).fold("xdstp://a/t/i".to_owned(), |inner, _| {
             let mut name = "xdstp://a/t/i#alt=".to_owned();
@@ -234,7 +234,7 @@ fn directives_are_no_part_of_the_canonical_form() {
 }
 
 #[test]
-fn c15_a_glob_ends_in_a_star_segment() {
+fn x15_a_glob_ends_in_a_star_segment() {
     for glob in ["xdstp://a/t/*", "xdstp://a/t/foo/*", "xdstp:///t/a/b/c/*?x=y"] {
         assert!(parse(glob).is_glob(), "{glob}");
     }
@@ -244,7 +244,7 @@ fn c15_a_glob_ends_in_a_star_segment() {
 }
 
 #[test]
-fn c16_a_glob_matches_one_segment_with_all_else_equal() {
+fn x16_a_glob_matches_one_segment_with_all_else_equal() {
     let glob = parse("xdstp://a/t/foo/*?x=1&y=2");
     let member = parse("xdstp://a/t/foo/a?y=2&x=1");
     assert!(glob.matches(&member));
@@ -269,7 +269,7 @@ fn c16_a_glob_matches_one_segment_with_all_else_equal() {
 }
 
 #[test]
-fn c12_a_list_is_known_by_its_type() {
+fn x12_a_list_is_known_by_its_type() {
     for (text, list, collection) in [
         ("xdstp://a/envoy.config.listener.v3.ListenerCollection/x", true, true),
         ("xdstp://a/envoy.config.listener.v3.ListenerCollection/x#entry=e", true, true),
@@ -343,7 +343,7 @@ proptest! {
     }
 
     #[test]
-    fn c4_the_order_of_parameters_does_not_matter(parts in parts(), turn in 0_usize..4) {
+    fn x4_the_order_of_parameters_does_not_matter(parts in parts(), turn in 0_usize..4) {
         let mut turned = parts.clone();
         let by = turn.min(parts.params.len());
         turned.params.rotate_left(by);
@@ -362,7 +362,7 @@ proptest! {
     }
 
     #[test]
-    fn c16_the_glob_of_a_canonical_name_is_the_one_that_encloses_it(parts in parts(), stars in "[a*]{0,2}") {
+    fn x16_the_glob_of_a_canonical_name_is_the_one_that_encloses_it(parts in parts(), stars in "[a*]{0,2}") {
         for text in [parts.text(), format!("{}/{stars}", parts.text()), "a/b".to_owned()] {
             let name = parse(&text);
             let (found, glob) = (glob_of(name.as_str()), name.enclosing_glob());

@@ -71,7 +71,7 @@ impl XdstpName {
         Ok(Self { authority, resource_type: parts.resource_type.to_owned(), id, params, directives })
     }
 
-    /// The canonical string without directives: escapes as of rule C2, context parameters sorted.
+    /// The canonical string without directives: escapes as of rule X2, context parameters sorted.
     pub(super) fn encode(&self) -> String {
         let mut out = String::from(SCHEME);
         encode_into(&mut out, &self.authority, encoding::AUTHORITY);

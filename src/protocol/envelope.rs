@@ -46,7 +46,7 @@ pub(crate) struct Item {
 pub(crate) enum Body {
     /// The bytes of the resource, of the type of the response.
     Resource(Span),
-    /// The bytes of a locator in the place of the resource: where it is to be had (C20).
+    /// The bytes of a locator in the place of the resource: where it is to be had (X20).
     Redirect(Span),
     /// A wrapper without a resource: it refreshes a TTL (B1.18, B2.16), or says that there is none (B2.17, B2.18).
     Unset,

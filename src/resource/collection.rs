@@ -1,4 +1,4 @@
-//! List collections: resources that list others, by their locators or inline (rules C12 to C14).
+//! List collections: resources that list others, by their locators or inline (rules X12 to X14).
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn c12_c13_entries_are_locators_and_inline_resources() {
+    fn x12_x13_entries_are_locators_and_inline_resources() {
         let list = parse(vec![locator("test.Thing", "x"), good("i"), good(""), good("")]).unwrap();
         let ListEntry::Locator(name) = &list.entries[0] else { panic!("{list:?}") };
         assert_eq!((name.as_str(), list.entries.len()), ("xdstp://a/test.Thing/x", 4));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn c12_a_locator_may_be_text() {
+    fn x12_a_locator_may_be_text() {
         let name = "xdstp://a/test.Thing/x?b=2&a=1";
         // An entry with a text in field 1, in a list.
         let mut bytes = vec![0x0a, name.len() as u8 + 2, 0x0a, name.len() as u8];
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn c13_a_list_is_rejected_for_any_entry_that_cannot_be_used() {
+    fn x13_a_list_is_rejected_for_any_entry_that_cannot_be_used() {
         for (entry, expected) in [
             (good("i"), "entries[1].inline_entry.name: \"i\" occurs twice"),
             (good("a b"), "entries[1].inline_entry.name: \"a b\" is not of letters"),

@@ -35,7 +35,7 @@ impl PeerSource {
         &self.sources
     }
 
-    /// Whether a name of this authority is to be had here (C11). Names of the older form have none, and are.
+    /// Whether a name of this authority is to be had here (X11). Names of the older form have none, and are.
     pub fn is_for(&self, authority: Option<&str>) -> bool {
         authority.is_none_or(|authority| self.authorities.iter().any(|own| **own == *authority))
     }

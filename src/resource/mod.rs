@@ -108,7 +108,7 @@ pub trait Resource: fmt::Debug + Send + Sync + Sized + 'static {
     const SENSITIVE: bool = false;
 
     /// The type URL of list collections of these resources, if there is such a type: a message with the entries in its
-    /// field 1 (rule C12).
+    /// field 1 (rule X12).
     const COLLECTION_TYPE_URL: Option<&'static str> = None;
 
     /// Which resources of the type are accepted. A type that shows resources which gRPC clients could not use has
@@ -324,7 +324,7 @@ impl ResourceType {
         self.is_list
     }
 
-    /// Checks where a server leads for a resource of the type: to another one, or an entry in a list of them (C22).
+    /// Checks where a server leads for a resource of the type: to another one, or an entry in a list of them (X22).
     pub(crate) fn check_locator(&self, locator: &ResourceName) -> Result<(), String> {
         let own = parts::message_name(self.type_url);
         let named = locator.resource_type().unwrap_or("none");

@@ -28,7 +28,7 @@ on! { [ads_sotw]:
     a_tree_of_a_partial_mesh_has_a_hint_in_the_place_of_endpoints,
 }
 on! { [ads_delta]: endpoints_of_a_partial_mesh_come_in_the_incremental_variant }
-on! { [snapshot_sotw, ads_sotw]: g1_a_nack_loop_in_shuffled_order_is_paced_and_new_clusters_come }
+on! { [snapshot_sotw, ads_sotw]: go1_a_nack_loop_in_shuffled_order_is_paced_and_new_clusters_come }
 
 async fn endpoints_of_a_partial_mesh_are_not_found_with_a_hint(setup: Setup) {
     let peer = Peer::start(setup).await;
@@ -68,7 +68,7 @@ async fn endpoints_of_a_partial_mesh_come_in_the_incremental_variant(setup: Setu
 }
 
 /// go-control-plane answers each NACK with the same resources, in the order of a map, which is another one each time.
-async fn g1_a_nack_loop_in_shuffled_order_is_paced_and_new_clusters_come(setup: Setup) {
+async fn go1_a_nack_loop_in_shuffled_order_is_paced_and_new_clusters_come(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let client = client_of(&peer);
     let mut clusters = all::<Cluster>(&client).await;

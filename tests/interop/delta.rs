@@ -18,10 +18,10 @@ use crate::{
 
 on! { [snapshot_delta, linear_delta]:
     what_is_removed_while_the_client_is_away_is_gone_when_it_is_back,
-    g4_a_missing_name_is_not_answered_and_comes_when_it_is_there,
-    g5_a_name_that_was_let_go_is_sent_again,
-    g6_a_rejected_response_is_not_repeated,
-    g12_the_end_of_a_wildcard_leaves_what_is_asked_for_by_name,
+    go4_a_missing_name_is_not_answered_and_comes_when_it_is_there,
+    go5_a_name_that_was_let_go_is_sent_again,
+    go6_a_rejected_response_is_not_repeated,
+    go12_the_end_of_a_wildcard_leaves_what_is_asked_for_by_name,
 }
 on! { [snapshot_delta, linear_delta, java_delta]: one_change_among_thousands_comes_alone }
 
@@ -78,7 +78,7 @@ async fn one_change_among_thousands_comes_alone(setup: Setup) {
     assert_eq!(response["resources"], 1, "{response}");
 }
 
-async fn g4_a_missing_name_is_not_answered_and_comes_when_it_is_there(setup: Setup) {
+async fn go4_a_missing_name_is_not_answered_and_comes_when_it_is_there(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let bootstrap = Bootstrap::from_json(&peer.bootstrap()).expect("the bootstrap is valid");
     let client = setup.client(Client::builder(bootstrap).resource_timeout(Duration::from_secs(3)));
@@ -92,7 +92,7 @@ async fn g4_a_missing_name_is_not_answered_and_comes_when_it_is_there(setup: Set
     until(&mut bulk, is_good).await;
 }
 
-async fn g5_a_name_that_was_let_go_is_sent_again(setup: Setup) {
+async fn go5_a_name_that_was_let_go_is_sent_again(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let client = client_of(&peer);
     let mut other = client.watch::<Cluster>("inventory");
@@ -116,7 +116,7 @@ async fn g5_a_name_that_was_let_go_is_sent_again(setup: Setup) {
     assert_eq!(events.iter().find(both), None, "B2.9: this server ends what is in both lists");
 }
 
-async fn g6_a_rejected_response_is_not_repeated(setup: Setup) {
+async fn go6_a_rejected_response_is_not_repeated(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let client = client_of(&peer);
     let mut payments = client.watch::<Cluster>("payments");
@@ -135,7 +135,7 @@ async fn g6_a_rejected_response_is_not_repeated(setup: Setup) {
     assert_eq!(rejections.count(), 1);
 }
 
-async fn g12_the_end_of_a_wildcard_leaves_what_is_asked_for_by_name(setup: Setup) {
+async fn go12_the_end_of_a_wildcard_leaves_what_is_asked_for_by_name(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let client = client_of(&peer);
     let mut all = client.watch_all::<Cluster>(Names::All);

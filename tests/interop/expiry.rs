@@ -1,4 +1,4 @@
-//! Resources with a time to live, as go-control-plane's snapshots have them: in the state of the world alone (G6).
+//! Resources with a time to live, as go-control-plane's snapshots have them: in the state of the world alone (GO6).
 
 use serde_json::Value;
 use xdskit::{
@@ -15,11 +15,11 @@ use crate::{
 };
 
 on! { [snapshot_sotw]:
-    g7_heartbeats_keep_what_would_expire_and_delete_nothing,
-    g7_what_is_not_confirmed_expires_and_comes_back,
+    go7_heartbeats_keep_what_would_expire_and_delete_nothing,
+    go7_what_is_not_confirmed_expires_and_comes_back,
 }
 
-async fn g7_heartbeats_keep_what_would_expire_and_delete_nothing(setup: Setup) {
+async fn go7_heartbeats_keep_what_would_expire_and_delete_nothing(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     peer.command("ttl payments 4000").await;
     let client = client_of(&peer);
@@ -37,7 +37,7 @@ async fn g7_heartbeats_keep_what_would_expire_and_delete_nothing(setup: Setup) {
     seen.expect_no_loss();
 }
 
-async fn g7_what_is_not_confirmed_expires_and_comes_back(setup: Setup) {
+async fn go7_what_is_not_confirmed_expires_and_comes_back(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     peer.command("ttl payments 2000").await;
     let client = client_of(&peer);

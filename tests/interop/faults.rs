@@ -41,7 +41,7 @@ on! { [snapshot_sotw, snapshot_delta, ads_sotw, ads_delta, linear_sotw, linear_d
     a_frozen_primary_is_left_for_the_fallback_and_returned_to,
     a71_a_primary_that_is_back_in_the_same_version_is_returned_to,
 }
-on! { [snapshot_sotw, java_sotw]: g1_rejections_are_paced_and_a_fixed_snapshot_comes_with_the_next }
+on! { [snapshot_sotw, java_sotw]: go1_rejections_are_paced_and_a_fixed_snapshot_comes_with_the_next }
 
 async fn killed_and_restarted_with_the_same_content_it_changes_nothing(setup: Setup) {
     let mut peer = Peer::start(setup).await;
@@ -246,7 +246,7 @@ async fn a_network_that_cuts_delays_and_swallows_loses_nothing(setup: Setup) {
 }
 
 /// go-control-plane sends a rejected response again and again, each time it is answered.
-async fn g1_rejections_are_paced_and_a_fixed_snapshot_comes_with_the_next(setup: Setup) {
+async fn go1_rejections_are_paced_and_a_fixed_snapshot_comes_with_the_next(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let client = client_of(setup, [peer.addr()]);
     let mut payments = client.watch::<Cluster>("payments");

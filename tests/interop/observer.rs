@@ -28,7 +28,7 @@ on_all_but_java_delta! {
     a_drained_endpoint_and_a_canary_show_at_once,
     commands_add_and_end_watches,
 }
-on! { [snapshot_sotw, java_sotw]: g1_the_nack_loop_is_paced }
+on! { [snapshot_sotw, java_sotw]: go1_the_nack_loop_is_paced }
 
 async fn the_whole_mesh_is_seen(setup: Setup) {
     let peer = Peer::start(setup).await;
@@ -133,7 +133,7 @@ async fn an_invalid_cluster_keeps_its_last_good_and_holds_up_no_other(setup: Set
 }
 
 /// go-control-plane sends a rejected response again at once, for ever: an unpaced client answers thousands a second.
-async fn g1_the_nack_loop_is_paced(setup: Setup) {
+async fn go1_the_nack_loop_is_paced(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let mut watch = Watch::start(&peer, ["cluster=payments"]);
     watch.until("the start", |seen| seen.values().any(is_good)).await;
@@ -172,7 +172,7 @@ async fn a_crash_of_the_server_loses_nothing(setup: Setup) {
 async fn what_is_removed_is_absent(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let mut watch = Watch::start(&peer, ["listener=audit", "cluster=audit", "route=audit-routes"]);
-    // Not of the same client: asked for `*` beside a name, this release takes it for a name, too (G3).
+    // Not of the same client: asked for `*` beside a name, this release takes it for a name, too (GO3).
     let mut all = Watch::start(&peer, ["cluster=*"]);
     watch.until("the start", |seen| seen.len() == 3 && seen.values().all(is_good)).await;
     all.until("all clusters", |seen| seen.len() == mesh::clusters().len() && seen.values().all(is_good))

@@ -22,8 +22,8 @@ use crate::{
 on! { [snapshot_sotw, linear_sotw]: a_tree_is_the_same_in_each_way }
 on! { [snapshot_types_sotw, snapshot_types_delta, linear_types_sotw, linear_types_delta]: each_type_has_a_stream_of_its_own }
 on! { [snapshot_rest]:
-    g3_the_wildcard_over_rest_names_nothing,
-    g16_what_is_new_comes_over_rest_though_its_version_is_not,
+    go3_the_wildcard_over_rest_names_nothing,
+    go16_what_is_new_comes_over_rest_though_its_version_is_not,
     a_rejection_is_not_told_over_rest,
     a_type_that_the_server_has_nothing_of_does_not_exist_over_rest,
 }
@@ -67,7 +67,7 @@ async fn each_type_has_a_stream_of_its_own(setup: Setup) {
     assert!(types.len() == 4 && types.values().all(|of| of.iter().all(|one| *one == of[0])), "{types:?}");
 }
 
-async fn g3_the_wildcard_over_rest_names_nothing(setup: Setup) {
+async fn go3_the_wildcard_over_rest_names_nothing(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let client = client_by(&peer, setup.api_type);
     let mut all = client.watch_all::<Cluster>(Names::All);
@@ -78,7 +78,7 @@ async fn g3_the_wildcard_over_rest_names_nothing(setup: Setup) {
     assert!(events.iter().all(|event| !is_request(event, "Cluster") || event["names"] == 0), "{events:?}");
 }
 
-async fn g16_what_is_new_comes_over_rest_though_its_version_is_not(setup: Setup) {
+async fn go16_what_is_new_comes_over_rest_though_its_version_is_not(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let client = client_by(&peer, setup.api_type);
     let mut cart = client.watch::<RouteConfiguration>("cart-routes");

@@ -46,7 +46,7 @@ async fn d11_bad_answers_keep_the_last_good_until_there_is_a_good_one() {
 }
 
 #[tokio::test]
-async fn r6_a_404_is_the_absence_of_what_was_asked_for() {
+async fn ms6_a_404_is_the_absence_of_what_was_asked_for() {
     let server = ControlPlane::start().await;
     server.set_rest_not_found(true);
     let client = builder(server.uri()).resource_timeout(Duration::from_millis(200)).build().unwrap();

@@ -103,7 +103,7 @@ struct OfAuthority {
 
 impl Table {
     /// `config_sources` in their order, of which the first that names an authority is its, and `default_config_source`
-    /// (C11).
+    /// (X11).
     fn read<'a>(root: &Message<'a>, origin: &Origin<'a>) -> Self {
         let mut table = Self::default();
         for source in root.messages("config_sources") {
@@ -147,7 +147,7 @@ impl Table {
         }
     }
 
-    /// A source of a type, which is also that of the authorities that it names, before all others (C11).
+    /// A source of a type, which is also that of the authorities that it names, before all others (X11).
     fn add_type<'a>(&mut self, kind: &Kind, source: &Message<'a>, origin: &Origin<'a>) {
         self.said = true;
         let names = authorities(source);

@@ -135,7 +135,7 @@ fn the_node_is_read_and_what_is_the_librarys_own_is_a_warning() {
 }
 
 #[test]
-fn c7_node_context_params_are_parts_of_the_node_or_all_of_its_metadata() {
+fn x7_node_context_params_are_parts_of_the_node_or_all_of_its_metadata() {
     let document = with(json!({
         "node": { "id": "me", "metadata": { "team": "a", "tier": 1 } },
         "node_context_params": ["id", "metadata", "locality.zone"],

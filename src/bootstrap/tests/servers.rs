@@ -7,7 +7,7 @@ use crate::{
 };
 
 #[test]
-fn c2_server_uri_is_understood() {
+fn bs2_server_uri_is_understood() {
     assert_eq!(server_problems(json!({ "server_uri": null })), ["xds_servers[0].server_uri: missing"]);
     assert_eq!(server_problems(json!({ "server_uri": "" })), ["xds_servers[0].server_uri: empty"]);
     assert_eq!(

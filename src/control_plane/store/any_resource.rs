@@ -60,7 +60,7 @@ impl AnyResource {
         Self::new(type_url, name, message.encode_to_vec())
     }
 
-    /// A redirect: in the place of a resource, where else it is to be got (C20).
+    /// A redirect: in the place of a resource, where else it is to be got (X20).
     ///
     /// # Errors
     /// When `target` is not an `xdstp:` name.

@@ -363,7 +363,7 @@ fn b2_22_the_end_of_a_wildcard_drops_its_members_and_keeps_names() {
     assert_eq!(rig.unwatch(all), ["send Full -*"]);
     rig.sent(1);
     assert_eq!(rig.engine.resources(), 1);
-    // G12: a server that says so of every former member.
+    // GO12: a server that says so of every former member.
     assert_eq!(rig.receive_raw(1, removed("o", &["a", "c"])), ["read", "send Full o"]);
     rig.sent(1);
     assert_eq!(reconnect(&mut rig, 1), ["read", "send Full +b {b=2} node"]);

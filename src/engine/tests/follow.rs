@@ -1,4 +1,4 @@
-//! Redirects (C20) and alternatives (C21).
+//! Redirects (X20) and alternatives (X21).
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ fn seen(said: Vec<String>) -> Vec<String> {
 }
 
 #[test]
-fn c20_a_redirect_is_followed_and_shown_under_the_name_that_was_asked_for() {
+fn x20_a_redirect_is_followed_and_shown_under_the_name_that_was_asked_for() {
     let mut rig = open(&["x"]);
     let said = rig.receive(1, &response::<Full>("1", vec![lead("x", "y")]));
     assert_eq!(said, ["read", &format!("send Full [{}] 1/n1", a("x"))], "nothing is seen of it yet");
@@ -77,7 +77,7 @@ fn c20_a_redirect_is_followed_and_shown_under_the_name_that_was_asked_for() {
 }
 
 #[test]
-fn c20_what_is_wrong_with_the_target_is_told_of_the_name() {
+fn x20_what_is_wrong_with_the_target_is_told_of_the_name() {
     let mut rig = open(&["x"]);
     receive(&mut rig, "1", vec![lead("x", "y")]);
     assert_eq!(seen(rig.pass(Duration::from_secs(15))), ["#1 absent NOT_FOUND"]);
@@ -90,7 +90,7 @@ fn c20_what_is_wrong_with_the_target_is_told_of_the_name() {
 }
 
 #[test]
-fn c20_a_changed_target_is_followed_anew_and_the_old_one_let_go() {
+fn x20_a_changed_target_is_followed_anew_and_the_old_one_let_go() {
     let mut rig = open(&["x"]);
     receive(&mut rig, "1", vec![lead("x", "y")]);
     receive(&mut rig, "2", vec![lead("x", "y"), full("y", "1")]);
@@ -103,7 +103,7 @@ fn c20_a_changed_target_is_followed_anew_and_the_old_one_let_go() {
 }
 
 #[test]
-fn c20_the_target_goes_with_the_watch() {
+fn x20_the_target_goes_with_the_watch() {
     let mut rig = rig();
     let (view, _) = rig.watch::<Full>(&a("x"));
     rig.connect(1);
@@ -119,7 +119,7 @@ fn c20_the_target_goes_with_the_watch() {
 }
 
 #[test]
-fn c20_a_redirect_may_lead_to_another_authority() {
+fn x20_a_redirect_may_lead_to_another_authority() {
     let mut rig = open(&["x"]);
     let said = rig.receive(1, &response::<Full>("1", vec![redirect(&a("x"), &b("y"))]));
     assert!(said.contains(&"connect 1.1".to_owned()), "{said:?}");
@@ -133,7 +133,7 @@ fn c20_a_redirect_may_lead_to_another_authority() {
 }
 
 #[test]
-fn c20_rings_are_errors_until_they_are_open() {
+fn x20_rings_are_errors_until_they_are_open() {
     let mut rig = open(&["x"]);
     assert_eq!(receive(&mut rig, "1", vec![lead("x", "x")]), ["#1 absent INVALID_ARGUMENT"]);
     assert!(receive(&mut rig, "2", vec![lead("x", "y")]).is_empty());
@@ -148,7 +148,7 @@ fn c20_rings_are_errors_until_they_are_open() {
 }
 
 #[test]
-fn c20_sixteen_redirects_are_followed_and_no_more() {
+fn x20_sixteen_redirects_are_followed_and_no_more() {
     let mut rig = open(&["0"]);
     let name = |n: usize| n.to_string();
     let mut leads = Vec::new();
@@ -168,7 +168,7 @@ fn c20_sixteen_redirects_are_followed_and_no_more() {
 }
 
 #[test]
-fn c20_c22_a_redirect_to_another_type_is_rejected_with_the_last_good_kept() {
+fn x20_x22_a_redirect_to_another_type_is_rejected_with_the_last_good_kept() {
     let mut rig = open(&["x"]);
     receive(&mut rig, "1", vec![full("x", "1")]);
     let bad = redirect(&a("x"), "xdstp://a/test.Part/x");
@@ -181,7 +181,7 @@ fn c20_c22_a_redirect_to_another_type_is_rejected_with_the_last_good_kept() {
 }
 
 #[test]
-fn c20_a_redirect_without_a_wrapper_has_no_name() {
+fn x20_a_redirect_without_a_wrapper_has_no_name() {
     let mut rig = open(&["x"]);
     let bare = Any { type_url: "type.googleapis.com/xds.core.v3.ResourceLocator".into(), ..Any::default() };
     let said = rig.receive(1, &response::<Full>("1", vec![bare]));
@@ -189,7 +189,7 @@ fn c20_a_redirect_without_a_wrapper_has_no_name() {
 }
 
 #[test]
-fn c20_members_of_globs_may_redirect() {
+fn x20_members_of_globs_may_redirect() {
     let mut rig = rig();
     rig.watch_all::<Full>(&a("*"));
     rig.connect(1);
@@ -215,7 +215,7 @@ fn alternative(rig: &mut Rig, version: &str, text: &str) -> Vec<String> {
 }
 
 #[test]
-fn c21_the_alternative_is_used_while_the_source_is_unreachable_and_nothing_is_cached() {
+fn x21_the_alternative_is_used_while_the_source_is_unreachable_and_nothing_is_cached() {
     let (mut rig, said) = either();
     assert_eq!(said, ["connect 0.1"], "nobody asks for the alternative yet");
     let said = rig.disconnect(1, DisconnectKind::Unreachable);
@@ -244,7 +244,7 @@ fn c21_the_alternative_is_used_while_the_source_is_unreachable_and_nothing_is_ca
 }
 
 #[test]
-fn c21_what_does_not_exist_has_no_alternative() {
+fn x21_what_does_not_exist_has_no_alternative() {
     let (mut rig, _) = either();
     rig.connect(1);
     rig.sent(1);
@@ -252,7 +252,7 @@ fn c21_what_does_not_exist_has_no_alternative() {
 }
 
 #[test]
-fn c21_the_source_wins_also_by_saying_that_there_is_none() {
+fn x21_the_source_wins_also_by_saying_that_there_is_none() {
     let (mut rig, _) = either();
     rig.disconnect(1, DisconnectKind::Unreachable);
     rig.connect_to(stream_to(1, 1));
@@ -265,7 +265,7 @@ fn c21_the_source_wins_also_by_saying_that_there_is_none() {
 }
 
 #[test]
-fn c21_when_both_are_unreachable_both_are_told() {
+fn x21_when_both_are_unreachable_both_are_told() {
     let (mut rig, _) = either();
     rig.disconnect(1, DisconnectKind::Unreachable);
     let said = rig.disconnect_from(stream_to(1, 1), DisconnectKind::Unreachable);
@@ -273,7 +273,7 @@ fn c21_when_both_are_unreachable_both_are_told() {
 }
 
 #[test]
-fn c21_an_authority_that_nobody_knows_has_its_alternative_at_once() {
+fn x21_an_authority_that_nobody_knows_has_its_alternative_at_once() {
     let mut rig = rig();
     let said = rig.watch::<Full>(&format!("xdstp://c/test.Full/x#alt={}", a("y"))).1;
     assert_eq!(said, ["connect 0.1"]);
@@ -283,7 +283,7 @@ fn c21_an_authority_that_nobody_knows_has_its_alternative_at_once() {
 }
 
 #[test]
-fn c21_alternatives_may_have_alternatives_and_lead_back() {
+fn x21_alternatives_may_have_alternatives_and_lead_back() {
     let mut rig = rig();
     let nested = format!("xdstp://c/test.Full/x#alt={}%23alt={}", b("y"), a("z"));
     assert_eq!(rig.watch::<Full>(&nested).1, ["connect 0.1"]);
@@ -298,7 +298,7 @@ fn c21_alternatives_may_have_alternatives_and_lead_back() {
 }
 
 #[test]
-fn c21_an_alternative_of_another_type_is_refused() {
+fn x21_an_alternative_of_another_type_is_refused() {
     let mut rig = rig();
     let said = rig.watch::<Full>(&format!("{}#alt=xdstp://b/test.Part/y", a("x"))).1;
     assert_eq!(said, ["#1 absent INVALID_ARGUMENT"]);
@@ -327,7 +327,7 @@ fn lattice() -> (String, Vec<Any>) {
 }
 
 #[test]
-fn c20_c21_redirects_with_alternatives_cost_no_more_than_there_are_and_their_errors_stay_short() {
+fn x20_x21_redirects_with_alternatives_cost_no_more_than_there_are_and_their_errors_stay_short() {
     let (first, leads) = lattice();
     let size = leads.iter().map(|any| any.value.len()).max().unwrap();
     assert!((11_000..13_000).contains(&size) && leads.len() == 44, "{size}");

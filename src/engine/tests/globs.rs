@@ -1,4 +1,4 @@
-//! Globs: rules C15 to C19.
+//! Globs: rules X15 to X19.
 
 use std::time::Duration;
 
@@ -48,7 +48,7 @@ fn members(said: &[String]) -> Vec<String> {
 }
 
 #[test]
-fn c15_globs_are_names_among_others() {
+fn x15_globs_are_names_among_others() {
     let mut rig = rig();
     assert_eq!(rig.watch_all::<Full>(SHOP).1, ["connect 0.1"]);
     rig.watch_all::<Full>("xdstp://a/test.Full/*?x=y");
@@ -79,7 +79,7 @@ fn c15_globs_are_names_among_others() {
 }
 
 #[test]
-fn c15_what_is_no_glob_is_refused() {
+fn x15_what_is_no_glob_is_refused() {
     let mut rig = rig();
     for (name, code) in [
         ("", "INVALID_ARGUMENT"),
@@ -99,7 +99,7 @@ fn c15_what_is_no_glob_is_refused() {
 }
 
 #[test]
-fn c16_what_a_glob_does_not_match_is_ignored_and_accepted() {
+fn x16_what_a_glob_does_not_match_is_ignored_and_accepted() {
     let mut rig = open(&["xdstp://a/test.Full/foo/*?y=2&x=1"]);
     let others = ["foo/d/e?x=1&y=2", "foo?x=1&y=2", "foo/?x=1&y=2", "foo/*?x=1&y=2", "bar/a?x=1&y=2"];
     let others = others.into_iter().chain(["foo/a?x=1", "foo/a?x=1&y=2&z=3", "foo/a"]);
@@ -119,7 +119,7 @@ fn c16_what_a_glob_does_not_match_is_ignored_and_accepted() {
 }
 
 #[test]
-fn c17_a_name_watched_by_itself_and_by_a_glob_reaches_both() {
+fn x17_a_name_watched_by_itself_and_by_a_glob_reaches_both() {
     let mut rig = open(&[SHOP]);
     rig.receive(1, &response::<Full>("1", vec![full("shop/a", "x"), full("shop/b", "y")]));
     rig.sent(1);
@@ -138,7 +138,7 @@ fn c17_a_name_watched_by_itself_and_by_a_glob_reaches_both() {
 }
 
 #[test]
-fn c17_the_end_of_a_glob_leaves_what_is_watched_by_itself() {
+fn x17_the_end_of_a_glob_leaves_what_is_watched_by_itself() {
     let mut rig = rig();
     let (all, _) = rig.watch_all::<Full>(SHOP);
     rig.watch::<Full>("xdstp://a/test.Full/shop/a");
@@ -157,7 +157,7 @@ fn c17_the_end_of_a_glob_leaves_what_is_watched_by_itself() {
 }
 
 #[test]
-fn c19_absence_from_a_full_state_is_the_end_of_members() {
+fn x19_absence_from_a_full_state_is_the_end_of_members() {
     let mut rig = open(&[SHOP, "xdstp://a/test.Full/*"]);
     rig.receive(1, &response::<Full>("1", vec![full("shop/a", "x"), full("shop/b", "y"), full("top", "t")]));
     rig.sent(1);
@@ -171,7 +171,7 @@ fn c19_absence_from_a_full_state_is_the_end_of_members() {
 }
 
 #[test]
-fn c19_members_of_a_type_without_full_state_stay() {
+fn x19_members_of_a_type_without_full_state_stay() {
     let mut rig = rig();
     rig.watch_all::<Part>("xdstp://a/test.Part/*");
     rig.connect(1);
@@ -291,7 +291,7 @@ fn a_glob_that_comes_back_before_the_server_was_told_shows_what_is_known() {
 }
 
 #[test]
-fn c15_a_resource_by_the_name_of_a_glob_is_none() {
+fn x15_a_resource_by_the_name_of_a_glob_is_none() {
     let mut rig = open(&[SHOP]);
     let said = rig.receive(1, &response::<Full>("1", vec![full("shop/*", "x")]));
     assert_eq!(said, ["read", &format!("send Full [{SHOP}] 1/n1")]);
@@ -342,7 +342,7 @@ fn delta(nonce: &str, resources: &[(&str, &str)], removed: &[&str]) -> Vec<u8> {
 }
 
 #[test]
-fn c18_a_removed_member_is_gone_and_no_other() {
+fn x18_a_removed_member_is_gone_and_no_other() {
     let mut rig = open_delta();
     let said = rig.receive_raw(1, delta("1", &[("shop/a", "x"), ("shop/b", "y")], &[]));
     assert_eq!(members(&said), ["#1 {shop/a: present 1 x, shop/b: present 1 y} complete"]);
@@ -353,7 +353,7 @@ fn c18_a_removed_member_is_gone_and_no_other() {
 }
 
 #[test]
-fn c18_a_removed_glob_has_no_members() {
+fn x18_a_removed_glob_has_no_members() {
     let mut rig = open_delta();
     rig.watch::<Full>("xdstp://a/test.Full/shop/b");
     rig.receive_raw(1, delta("1", &[("shop/a", "x"), ("shop/b", "y")], &[]));
@@ -367,7 +367,7 @@ fn c18_a_removed_glob_has_no_members() {
 }
 
 #[test]
-fn b2_17_c18_an_unset_resource_by_the_name_of_a_glob_is_its_end() {
+fn b2_17_x18_an_unset_resource_by_the_name_of_a_glob_is_its_end() {
     let mut rig = open_delta();
     rig.receive_raw(1, delta("1", &[("shop/a", "x")], &[]));
     rig.sent(1);
@@ -377,14 +377,14 @@ fn b2_17_c18_an_unset_resource_by_the_name_of_a_glob_is_its_end() {
 }
 
 #[test]
-fn c18_a_glob_that_there_is_nothing_of_is_known_at_once() {
+fn x18_a_glob_that_there_is_nothing_of_is_known_at_once() {
     let mut rig = open_delta();
     assert_eq!(members(&rig.receive_raw(1, delta("1", &[], &["shop/*"]))), ["#1 {} complete (NOT_FOUND)"]);
     assert!(members(&rig.pass(Duration::from_secs(60))).is_empty());
 }
 
 #[test]
-fn c18_b2_33_members_are_told_by_their_versions_on_a_new_stream() {
+fn x18_b2_33_members_are_told_by_their_versions_on_a_new_stream() {
     let mut rig = open_delta();
     rig.receive_raw(1, delta("1", &[("shop/a", "x"), ("shop/b", "y")], &[]));
     rig.disconnect(1, DisconnectKind::Closed);
@@ -416,7 +416,7 @@ fn what_is_held_by_name_is_a_member_that_need_not_be_sent_again() {
 }
 
 #[test]
-fn c7_members_are_shown_without_what_was_added_to_the_name_of_the_glob() {
+fn x7_members_are_shown_without_what_was_added_to_the_name_of_the_glob() {
     let bootstrap = Bootstrap::builder()
         .node(Node::new("me"))
         .node_context_params(["id"])

@@ -1,4 +1,4 @@
-//! List collections: rules C12 to C14.
+//! List collections: rules X12 to X14.
 
 use std::time::Duration;
 
@@ -108,7 +108,7 @@ fn members(rig: &mut Rig, version: &str, members: &[(&str, &str)]) -> Vec<String
 }
 
 #[test]
-fn c12_a_list_is_fetched_and_then_its_members_by_their_locators() {
+fn x12_a_list_is_fetched_and_then_its_members_by_their_locators() {
     let (mut rig, _) = open();
     let said = rig.receive(1, &list("1", vec![locator("x"), locator("y")]));
     assert_eq!(said, ["read", &format!("send FullCollection [{LIST}] 1/n1")]);
@@ -121,7 +121,7 @@ fn c12_a_list_is_fetched_and_then_its_members_by_their_locators() {
 }
 
 #[test]
-fn c12_members_are_requested_as_they_are_located_without_the_context_parameters_of_the_list() {
+fn x12_members_are_requested_as_they_are_located_without_the_context_parameters_of_the_list() {
     let mut rig = rig();
     let name = format!("{LIST}?zone=z&env=e");
     rig.watch_all::<Full>(&name);
@@ -136,7 +136,7 @@ fn c12_members_are_requested_as_they_are_located_without_the_context_parameters_
 }
 
 #[test]
-fn c8_a_list_with_context_parameters_of_the_client_in_a_locator_is_rejected() {
+fn x8_a_list_with_context_parameters_of_the_client_in_a_locator_is_rejected() {
     let (mut rig, _) = open();
     let said = rig.receive(1, &list("1", vec![locator("x"), located("y", &[("xds.node.id", "n")])]));
     let reason =
@@ -145,7 +145,7 @@ fn c8_a_list_with_context_parameters_of_the_client_in_a_locator_is_rejected() {
 }
 
 #[test]
-fn c12_a_list_is_complete_when_all_of_its_members_are_known() {
+fn x12_a_list_is_complete_when_all_of_its_members_are_known() {
     let (mut rig, _) = open();
     let said = receive(&mut rig, &list("1", vec![inline("i", "1"), locator("x"), locator("y")]));
     assert_eq!(said, ["#1 {LIST#entry=i: present i 1} incomplete"]);
@@ -160,7 +160,7 @@ fn c12_a_list_is_complete_when_all_of_its_members_are_known() {
 }
 
 #[test]
-fn c13_inline_entries_are_members_by_their_name_or_place() {
+fn x13_inline_entries_are_members_by_their_name_or_place() {
     let (mut rig, _) = open();
     let entries = vec![inline("i", "1"), inline("", "2"), inline("", "3")];
     let said = receive(&mut rig, &list("1", entries));
@@ -169,7 +169,7 @@ fn c13_inline_entries_are_members_by_their_name_or_place() {
 }
 
 #[test]
-fn c13_a_list_with_an_entry_that_is_wrong_is_rejected_and_the_last_good_one_stays() {
+fn x13_a_list_with_an_entry_that_is_wrong_is_rejected_and_the_last_good_one_stays() {
     let (mut rig, _) = open();
     receive(&mut rig, &list("1", vec![inline("i", "1")]));
     let said = rig.receive(1, &list("2", vec![inline("i", "1"), inline("j", "bad")]));
@@ -186,7 +186,7 @@ fn c13_a_list_with_an_entry_that_is_wrong_is_rejected_and_the_last_good_one_stay
 }
 
 #[test]
-fn c13_one_entry_is_watched_by_its_name() {
+fn x13_one_entry_is_watched_by_its_name() {
     let mut rig = rig();
     rig.watch::<Full>(&format!("{LIST}#entry=i"));
     rig.watch::<Full>(&format!("{LIST}#entry=j"));
@@ -200,7 +200,7 @@ fn c13_one_entry_is_watched_by_its_name() {
 }
 
 #[test]
-fn c14_what_leaves_the_list_is_let_go_and_nothing_else_changes() {
+fn x14_what_leaves_the_list_is_let_go_and_nothing_else_changes() {
     let (mut rig, view) = open();
     receive(&mut rig, &list("1", vec![locator("x"), locator("y"), inline("i", "1")]));
     members(&mut rig, "1", &[("x", "1"), ("y", "2")]);
@@ -217,7 +217,7 @@ fn c14_what_leaves_the_list_is_let_go_and_nothing_else_changes() {
 }
 
 #[test]
-fn c14_a_list_that_does_not_exist_is_complete_and_empty_with_the_reason() {
+fn x14_a_list_that_does_not_exist_is_complete_and_empty_with_the_reason() {
     let (mut rig, _) = open();
     assert_eq!(rig.pass(Duration::from_secs(15)), ["#1 {} complete (NOT_FOUND)"]);
     let said = receive(&mut rig, &list("1", vec![inline("i", "1")]));
@@ -225,13 +225,13 @@ fn c14_a_list_that_does_not_exist_is_complete_and_empty_with_the_reason() {
 }
 
 #[test]
-fn c14_an_unreachable_server_is_a_warning() {
+fn x14_an_unreachable_server_is_a_warning() {
     let (mut rig, _) = open();
     assert!(rig.disconnect(1, DisconnectKind::Closed).contains(&"#1 {} incomplete (UNAVAILABLE)".to_owned()));
 }
 
 #[test]
-fn c12_names_of_lists_go_to_watch_all_and_of_other_types_nowhere() {
+fn x12_names_of_lists_go_to_watch_all_and_of_other_types_nowhere() {
     let mut rig = rig();
     assert_eq!(rig.watch::<Full>(LIST).1, ["#1 absent INVALID_ARGUMENT"]);
     for name in

@@ -116,7 +116,7 @@ fn a40_a_server_whose_last_poll_failed_is_not_shown_as_connected() {
 }
 
 #[test]
-fn r6_a_404_deletes_what_a_response_without_resources_would_delete() {
+fn ms6_a_404_deletes_what_a_response_without_resources_would_delete() {
     let mut rig = rest();
     rig.open::<Cds>(&["a"]);
     rig.receive(1, &response::<Cds>("1", vec![any::<Cds>("a", "x")]));
@@ -143,7 +143,7 @@ fn r6_a_404_deletes_what_a_response_without_resources_would_delete() {
 }
 
 #[test]
-fn r6_what_was_never_seen_is_absent_with_a_hint_at_the_path_when_it_had_its_time() {
+fn ms6_what_was_never_seen_is_absent_with_a_hint_at_the_path_when_it_had_its_time() {
     let mut rig = rest();
     rig.open::<Eds>(&["a"]);
     assert_eq!(rig.not_found(), ["read"]);
@@ -226,7 +226,7 @@ fn a57_5_the_time_of_a_resource_begins_with_its_poll_and_not_while_the_server_is
 }
 
 #[test]
-fn g3_everything_is_asked_for_by_no_names() {
+fn go3_everything_is_asked_for_by_no_names() {
     let mut rig = rest();
     rig.watch::<Cds>("*");
     rig.watch::<Cds>("a");

@@ -424,7 +424,7 @@ fn b1_8_an_answer_to_an_outdated_response_lets_nothing_go_for_sure() {
     assert_eq!(rig.sent(1), ["send Full [a,b] 2/n3"]);
 }
 
-/// R1: istiod and Consul read no names from a request with an error.
+/// MS1: istiod and Consul read no names from a request with an error.
 #[test]
 fn a_nack_has_the_names_of_the_last_request_and_a_change_follows_it_at_once() {
     let mut rig = Rig::new();

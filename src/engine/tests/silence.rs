@@ -34,7 +34,7 @@ fn fallback_rig() -> Rig {
     Rig::of(bootstrap.build().unwrap(), Settings::default())
 }
 
-/// R2: the kernel of a frozen server accepts connections.
+/// MS2: the kernel of a frozen server accepts connections.
 #[test]
 fn a57_a_stream_of_which_nothing_was_read_is_a_failure_when_it_ends() {
     let mut rig = broken();
@@ -168,7 +168,7 @@ fn without_part(
     (seen, attempt)
 }
 
-/// R3: a server that ends the stream when it is asked for the type that is requested first.
+/// MS3: a server that ends the stream when it is asked for the type that is requested first.
 #[test]
 fn a_type_for_which_the_server_ends_the_stream_is_held_back_so_that_others_are_served() {
     let mut rig = Rig::new();
@@ -254,7 +254,7 @@ fn a_type_that_a_fallback_holds_back_is_an_error_that_is_told_once() {
     assert_eq!(rig.watch::<Part>("x").1, said);
 }
 
-/// R5.
+/// MS5: the wildcard that has an empty answer.
 #[test]
 fn a_wildcard_that_is_answered_without_members_is_complete_and_empty_at_once() {
     for delta in [false, true] {
@@ -268,7 +268,7 @@ fn a_wildcard_that_is_answered_without_members_is_complete_and_empty_at_once() {
     }
 }
 
-/// R5 and number 24.
+/// MS5: the wildcard that has no answer.
 #[test]
 fn a_wildcard_that_is_not_answered_has_a_warning_until_it_is() {
     for delta in [false, true] {

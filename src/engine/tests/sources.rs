@@ -1,4 +1,4 @@
-//! Sources by type, and streams of single types: rules B0.4, B3.1, B3.2, B3.5, C11.
+//! Sources by type, and streams of single types: rules B0.4, B3.1, B3.2, B3.5, X11.
 
 use std::time::Duration;
 
@@ -132,7 +132,7 @@ fn a71_each_type_falls_back_by_itself_where_each_has_its_own_stream() {
 }
 
 #[test]
-fn c11_an_authority_may_have_sources_of_any_kind_and_others_a_default() {
+fn x11_an_authority_may_have_sources_of_any_kind_and_others_a_default() {
     let bootstrap = Bootstrap::builder()
         .server(server("a:1", ApiType::AggregatedGrpc))
         .authority("files", AuthorityBuilder::default().source_for::<Cds>(PathSource::new("c.json")))

@@ -25,7 +25,7 @@ pub(super) enum LastPoll {
 }
 
 impl Machine {
-    /// The server has none of the requested resources: the same as a response of the type without resources (R6).
+    /// The server has none of the requested resources: the same as a response of the type without resources (MS6).
     pub(crate) fn receive_not_found(&mut self, stream: StreamId, now: Instant) -> Option<(TypeId, Envelope)> {
         let before = self.last_poll.clone();
         let opened = self.receive(stream, self.empty_response(), now);

@@ -183,7 +183,7 @@ fn builders_turn_into_resources_by_type_and_name() {
 }
 
 #[test]
-fn c12_c13_a_collection_has_locators_and_inline_entries() {
+fn x12_x13_a_collection_has_locators_and_inline_entries() {
     let name = "xdstp://mesh/envoy.config.cluster.v3.ClusterCollection/shop?b=2&a=1";
     let resource: AnyResource = collection(name)
         .locator("xdstp://other/envoy.config.cluster.v3.Cluster/cart?x=1")

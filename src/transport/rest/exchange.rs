@@ -76,7 +76,7 @@ impl Exchange<'_> {
         let body = self.body(response).await?;
         match status {
             StatusCode::OK => self.read(&body).map(Answer::Response).map_err(Failure::of_answer),
-            // So says sovereign where it has nothing to send (R6).
+            // So says sovereign where it has nothing to send (MS6).
             StatusCode::NOT_FOUND => Ok(Answer::NotFound),
             _ => Err(Failure::of_answer(refused(status, &body))),
         }

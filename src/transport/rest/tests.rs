@@ -70,7 +70,7 @@ async fn d11_another_status_is_a_failure_and_the_next_question_is_answered() {
 }
 
 #[tokio::test]
-async fn r6_a_404_says_that_there_is_nothing_and_a_405_is_a_failure() {
+async fn ms6_a_404_says_that_there_is_nothing_and_a_405_is_a_failure() {
     let mut peer = Peer::connect(&answering(404, "No resources found").await);
     for _ in 0..2 {
         assert_eq!(peer.ask(&request("")).await, Ok(Some(DiscoveryResponse::default())));

@@ -242,7 +242,7 @@ fn google_grpc_is_a_target_with_its_credentials() {
 }
 
 #[test]
-fn c11_the_first_config_source_that_names_an_authority_is_its_and_the_default_is_the_last() {
+fn x11_the_first_config_source_that_names_an_authority_is_its_and_the_default_is_the_last() {
     let names = |names: &[&str]| names.iter().map(|name| json!({ "name": name })).collect::<Vec<_>>();
     let document = with(json!({
         "config_sources": [
@@ -280,7 +280,7 @@ fn c11_the_first_config_source_that_names_an_authority_is_its_and_the_default_is
 }
 
 #[test]
-fn c11_the_source_of_a_type_comes_before_all_others_for_the_authorities_that_it_names() {
+fn x11_the_source_of_a_type_comes_before_all_others_for_the_authorities_that_it_names() {
     let bootstrap = read(&with(json!({
         "dynamic_resources": {
             "ads_config": api("GRPC"),

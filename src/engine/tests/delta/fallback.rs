@@ -100,7 +100,7 @@ fn a_server_that_was_told_versions_before_the_fallback_is_asked_anew() {
     assert_eq!(rig.connect(4), ["read", "send Full +a,b node"]);
 }
 
-/// R4: Consul knows no `*`. Found by the simulation of operations: seed 984 with `LegacyWildcardOnly`.
+/// MS4: Consul knows no `*`. Found by the simulation of operations: seed 984 with `LegacyWildcardOnly`.
 #[test]
 fn b2_4_a_fallback_is_asked_for_everything_before_names_on_a_stream_that_is_there() {
     let servers = [1, 2].map(|port| Server::new(format!("127.0.0.1:{port}")).insecure());

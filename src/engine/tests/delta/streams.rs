@@ -221,7 +221,7 @@ fn b2_4_a_name_is_asked_for_on_a_new_stream_after_a_wildcard_has_ended() {
     assert_eq!(rig.watch::<Full>("b").1, ["send Full +b"], "once");
 }
 
-/// R4: a server that knows no `*` has nothing of that name. Without the fix fail the worlds 385, 501 and 743 of `operations` with
+/// MS4: a server that knows no `*` has nothing of that name. Without the fix fail the worlds 385, 501 and 743 of `operations` with
 /// `LegacyWildcardOnly`.
 #[test]
 fn b2_4_a_wildcard_that_the_server_takes_for_a_name_begins_on_another_stream() {

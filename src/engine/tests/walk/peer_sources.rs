@@ -1,4 +1,4 @@
-//! Sources that come with resources, followed with permission: rules A (`ConfigSource`), C1, C11, L7.
+//! Sources that come with resources, followed with permission: rules C1, X11, L7.
 
 use prost::Message;
 
@@ -214,7 +214,7 @@ fn c1_endpoints_come_from_the_source_that_their_cluster_names_and_clusters_share
 }
 
 #[test]
-fn c11_an_authority_is_looked_for_in_the_source_that_came_with_the_name_and_then_in_the_bootstrap() {
+fn x11_an_authority_is_looked_for_in_the_source_that_came_with_the_name_and_then_in_the_bootstrap() {
     let name = "xdstp://a/envoy.config.route.v3.RouteConfiguration/routes";
     let mut of_a = file("routes.json");
     let asked = |source: &ConfigSource| {

@@ -215,7 +215,7 @@ fn e17_rejects_the_whole_assignment_for_its_last_endpoint() {
 }
 
 #[test]
-fn c12_an_endpoint_is_a_resource_of_its_own_without_a_name() {
+fn x12_an_endpoint_is_a_resource_of_its_own_without_a_name() {
     let from = at("10.0.0.1");
     let parsed = <Endpoint as Resource>::parse(from.encode_to_vec().into(), &Context::new()).unwrap();
     assert_eq!(parsed.address().to_string(), "10.0.0.1:80");

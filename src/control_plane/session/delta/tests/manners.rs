@@ -22,7 +22,7 @@ fn fail(pair: &mut Pair, type_url: &str, name: &str, code: i32) {
 }
 
 #[test]
-fn c20_a_redirect_holds_a_locator_in_place_of_the_resource() {
+fn x20_a_redirect_holds_a_locator_in_place_of_the_resource() {
     let mut pair = Pair::default();
     let target = "xdstp://other/T/b/c?x=1#entry=e";
     set(&mut pair, AnyResource::redirect(EDS, "xdstp://auth/T/a", target).unwrap());

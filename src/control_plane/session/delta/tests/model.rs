@@ -161,7 +161,7 @@ impl Client {
             self.held.remove(&name);
             if name == GLOB {
                 self.is_empty = Some(true);
-                // It says of all members that they are gone (C18).
+                // It says of all members that they are gone (X18).
                 let wanted = self.wanted.clone();
                 let otherwise = |name: &String| wanted.contains("*") || wanted.contains(name);
                 self.held.retain(|name, _| !is_member(name) || otherwise(name));

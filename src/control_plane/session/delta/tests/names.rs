@@ -17,7 +17,7 @@ fn short(said: Vec<String>) -> Vec<String> {
 }
 
 #[test]
-fn c4_names_are_matched_whatever_the_order_of_their_parameters() {
+fn x4_names_are_matched_whatever_the_order_of_their_parameters() {
     let mut pair = Pair::default();
     assert_eq!(short(pair.exchange(EDS, &["xdstp://auth/T/foo/a?y=2&x=1"], &[])), ["EDS 0: -A"]);
     assert_eq!(pair.session.subscribed(EDS), [A]);
@@ -32,7 +32,7 @@ fn c4_names_are_matched_whatever_the_order_of_their_parameters() {
 }
 
 #[test]
-fn c5_a_server_may_write_a_name_in_its_own_way() {
+fn x5_a_server_may_write_a_name_in_its_own_way() {
     let odd = "xdstp://auth/T/foo/a?y=2&x=1";
     let mut pair = Pair::with(&[(EDS, odd, "a")]);
     assert_eq!(pair.exchange(EDS, &[A], &[]), [format!("ClusterLoadAssignment 1: {odd}@1=a")]);
@@ -45,7 +45,7 @@ fn a_name_that_cannot_be_parsed_is_known_as_it_is_written() {
 }
 
 #[test]
-fn c15_members_of_a_glob_come_and_go_as_resources() {
+fn x15_members_of_a_glob_come_and_go_as_resources() {
     let mut pair = with_members();
     assert_eq!(short(pair.exchange(EDS, &["xdstp://auth/T/foo/*?y=2&x=1"], &[])), ["EDS 1: A@1=a B@1=b"]);
     pair.set(&[(EDS, B, "b2")]);
@@ -58,7 +58,7 @@ fn c15_members_of_a_glob_come_and_go_as_resources() {
 }
 
 #[test]
-fn c16_a_glob_stands_for_one_segment_of_the_same_authority_type_and_parameters() {
+fn x16_a_glob_stands_for_one_segment_of_the_same_authority_type_and_parameters() {
     let mut pair = Pair::default();
     pair.exchange(EDS, &[GLOB], &[]);
     for other in [
@@ -79,7 +79,7 @@ fn c16_a_glob_stands_for_one_segment_of_the_same_authority_type_and_parameters()
 }
 
 #[test]
-fn c18_that_a_glob_is_empty_is_said_by_its_own_name() {
+fn x18_that_a_glob_is_empty_is_said_by_its_own_name() {
     let mut pair = Pair::default();
     assert_eq!(short(pair.exchange(EDS, &[GLOB], &[])), ["EDS 0: -GLOB"]);
     pair.set(&[(EDS, A, "a"), (EDS, B, "b")]);
@@ -91,7 +91,7 @@ fn c18_that_a_glob_is_empty_is_said_by_its_own_name() {
 }
 
 #[test]
-fn c18_a_glob_that_has_members_again_is_not_said_to_be_empty() {
+fn x18_a_glob_that_has_members_again_is_not_said_to_be_empty() {
     let settings = Settings { max_per_response: Some(1), ..Settings::default() };
     let mut pair = Pair { session: DeltaSession::new(settings), ..with_members() };
     pair.exchange(EDS, &["a", GLOB], &[]);
