@@ -15,7 +15,7 @@ use super::{
 };
 use crate::resource::Version;
 
-/// The state of one type on one server in the incremental variant (rules B2).
+/// The state of one type on one server in the incremental variant (rules B2.1 to B2.35).
 ///
 /// A request says what has changed in what is wanted, or answers one response, or both; each resource has a version of its
 /// own. The first request of a stream tells what is held from the streams before it.

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::resource::Version;
 
-/// The state of one type on one server in the state-of-the-world variant (rules B1).
+/// The state of one type on one server in the state-of-the-world variant (rules B1.1 to B1.20).
 ///
 /// Each request repeats all names; a response is answered by a request that carries its nonce. The version belongs to
 /// the server and outlives the stream, everything else dies with it (B0.5).

@@ -207,7 +207,7 @@ fn priorities(count: usize, assignment: &Bytes, cx: &Context<'_>) -> Result<Box<
     let mut drafts = Vec::with_capacity(count);
     for (place, bytes) in parts::repeated(assignment, 2).enumerate() {
         let fields = LocalityFields::read(bytes)?;
-        // Without weight, a locality is skipped before any other check (decisions on E2).
+        // Without weight, a locality is skipped before any other check (E2, E3).
         let Some(weight) = NonZeroU32::new(fields.weight) else {
             pb::LocalityLbEndpoints::decode(bytes)?;
             continue;

@@ -45,7 +45,7 @@ fn choose(from: cluster::Cluster) -> Result<LbPolicy, Invalid> {
 }
 
 fn parse_list(policies: impl IntoIterator<Item = google::Any>) -> Result<LbPolicy, Invalid> {
-    // The older field is not looked at (decisions on C9).
+    // The older field is not looked at (C9).
     let from = cluster::Cluster {
         load_balancing_policy: Some(list(policies)),
         lb_policy: cluster::cluster::LbPolicy::LoadBalancingPolicyConfig as i32,
