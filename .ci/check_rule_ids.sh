@@ -24,7 +24,7 @@ exec perl -e '
 use strict;
 use warnings;
 
-my $word = qr/V[23]|RE2/; # versions of the protocol, a library
+my $word = qr/V[23]|RE2|[UI](?:8|16|32|64)|F(?:32|64)/; # versions of the protocol, a library, types of numbers
 my $id = qr/A\d+-\d+|B\d\.\d+|[A-Z]{1,2}\d{1,2}/;
 my ($table, @files) = @ARGV;
 my ($bad, %row, %mentioned) = (0);
