@@ -270,7 +270,7 @@ impl Bootstrap {
         let read = if is_envoys { envoy::read(&document) } else { document::read(&document, types) };
         let bootstrap = read.map_err(|problems| BootstrapError::invalid(origin.clone(), problems))?;
         for warning in bootstrap.warnings() {
-            warn!(%origin, path = warning.path(), reason = warning.reason(), "a part of the bootstrap is not heeded");
+            warn!(%origin, path = warning.path(), reason = warning.reason(), "bootstrap field ignored");
         }
         Ok(bootstrap)
     }

@@ -164,7 +164,7 @@ impl Driver {
         if let Some(stream) = event.stream()
             && !self.connections.contains_key(&stream)
         {
-            return trace!(%stream, "an event of a stream that was given up");
+            return trace!(%stream, "event of a cancelled stream ignored");
         }
         if let Input::Disconnected { stream, reason } = &event {
             debug!(%stream, kind = ?reason.kind, reason = reason.message, "stream ended");
@@ -191,7 +191,7 @@ impl Driver {
                 Output::Read { stream } => self.with_connection(stream, |connection| connection.read()),
                 Output::Disconnect { stream } => drop(self.connections.remove(&stream)),
                 Output::Lookup { lookup, host } => {
-                    trace!(?lookup, host = %Escaped(&host), "looking up");
+                    trace!(?lookup, host = %Escaped(&host), "dns lookup started");
                     self.lookups.begin(lookup, host, self.reports.clone());
                 }
                 Output::Notify { view, observed } => {

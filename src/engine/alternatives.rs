@@ -68,7 +68,7 @@ impl Engine {
         let other = match (other, seen.as_ref().map(is_unreachable)) {
             (Other::Unused, Some(true)) => self.use_alternative(view, ty, now),
             (Other::Watched(way), Some(false)) => {
-                debug!(%view, "back from the alternative");
+                debug!(%view, "reverted from the alternative name");
                 self.unfollow(way, now);
                 Other::Unused
             }
@@ -88,10 +88,10 @@ impl Engine {
             return Other::Unused;
         };
         if self.alternatives_around(view) >= MAX_ALTERNATIVES {
-            debug!(%view, name = %Escaped(&name), limit = MAX_ALTERNATIVES, "too many alternatives are in use for another one");
+            debug!(%view, name = %Escaped(&name), limit = MAX_ALTERNATIVES, "alternative name not used: too many in use");
             return Other::TooMany;
         }
-        debug!(%view, name = %Escaped(&name), "using the alternative");
+        debug!(%view, name = %Escaped(&name), "using the alternative name");
         let way = self.walks.next_view();
         if let Some(alternative) = self.follows.alternatives.get_mut(&view) {
             alternative.other = Other::Watched(way);

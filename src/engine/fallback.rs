@@ -16,7 +16,7 @@ impl Engine {
     pub(super) fn fall_back(&mut self, id: GroupId, now: Instant) {
         while let Some(next) = self.next_contact(id) {
             let active = self.groups.get(id).active();
-            info!(from = %self.peer(active).machine.source(), to = %next.source(), "falling back");
+            info!(from = %self.peer(active).machine.source(), to = %next.source(), "falling back to the next server");
             let server = self.server_id(&next, now);
             self.forget_versions(id, now);
             self.open_next(id, server);
@@ -50,7 +50,7 @@ impl Engine {
         if lower.is_empty() {
             return;
         }
-        info!(server = %self.peer(server).machine.source(), "back from the fallback");
+        info!(server = %self.peer(server).machine.source(), "reverted to a server of higher priority");
         self.judge(id);
         self.let_go(id, &lower, now);
         self.end_all_unwatched(id);

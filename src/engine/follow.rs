@@ -152,7 +152,7 @@ impl Engine {
 
     fn redirect(&mut self, id: EntryId, target: ResourceName, now: Instant) {
         let Some((ty, name)) = self.table.get(id).map(|entry| (entry.ty, entry.name.clone())) else { return };
-        debug!(name = %Escaped(&name), target = %Escaped(&target), "redirected");
+        debug!(name = %Escaped(&name), target = %Escaped(&target), "resource redirected");
         let is_deep = self.depth_of(id) >= MAX_REDIRECTS;
         let view = self.walks.next_view();
         let broken = is_deep.then_some(TOO_DEEP);

@@ -216,7 +216,7 @@ impl Engine {
             }
         }
         for server in told {
-            self.peer(server).machine.reopen("its answer would not tell that it is back", now);
+            self.peer(server).machine.reopen("resubscribing to detect recovery of the primary", now);
             self.settle(server, now);
         }
     }

@@ -219,7 +219,7 @@ impl Engine {
         // The bootstrap may say which collection all resources of the type are.
         let all = self.bootstrap.collection_of(type_url).filter(|_| names == Names::All).cloned();
         let names = all.map_or(names, |name| Names::Collection(Wanted::Name(Box::new(name))));
-        debug!(%view, type_url, names = %Escaped(&names), "watching");
+        debug!(%view, type_url, names = %Escaped(&names), "watch started");
         let begun = match &names {
             Names::All => self.subscribe_all(view, ty, now),
             Names::One(wanted) => {
@@ -233,7 +233,7 @@ impl Engine {
             }
         };
         let begun = begun.unwrap_or_else(|error| {
-            debug!(%view, error = %Escaped(&error), "refusing a watch");
+            debug!(%view, error = %Escaped(&error), "watch refused");
             View::Refused(self.refuse(view, ty, &names, error))
         });
         let before = self.views.insert(view, begun);
@@ -241,7 +241,7 @@ impl Engine {
     }
 
     fn end(&mut self, view: ViewId, now: Instant) {
-        debug!(%view, "no longer watched");
+        debug!(%view, "watch cancelled");
         let ended = self.views.remove(&view);
         self.views.shrink_if_sparse();
         match ended {

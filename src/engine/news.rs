@@ -35,7 +35,7 @@ impl Engine {
             return;
         }
         if let Some(entry) = self.table.get(id) {
-            trace!(%view, type_url = self.types[entry.ty.index()].type_url(), name = %Escaped(&entry.name), "told");
+            trace!(%view, type_url = self.types[entry.ty.index()].type_url(), name = %Escaped(&entry.name), "watcher notified");
         }
     }
 }
@@ -46,10 +46,10 @@ fn log(entry: &Entry, type_url: &'static str, news: News) {
     let Some(setback) = entry.setback() else {
         return match (news, entry.held()) {
             (News::Changed, Some((version, _))) => {
-                debug!(type_url, %name, version = %Escaped(version), "accepted");
+                debug!(type_url, %name, version = %Escaped(version), "resource accepted");
             }
             (News::Same, Some((version, _))) => {
-                trace!(type_url, %name, version = %Escaped(version), "unchanged");
+                trace!(type_url, %name, version = %Escaped(version), "resource unchanged");
             }
             // Not there, and there is nothing to be said of that.
             (News::Changed | News::Same, None) => {}
@@ -57,16 +57,16 @@ fn log(entry: &Entry, type_url: &'static str, news: News) {
     };
     let (version, error) = (Escaped(&setback.update.version), &setback.error);
     match (news, setback.state) {
-        (News::Same, state) => trace!(type_url, %name, %version, %state, "bad news again"),
+        (News::Same, state) => trace!(type_url, %name, %version, %state, "error unchanged"),
         (News::Changed, ResourceState::Nacked) => {
-            debug!(type_url, %name, %version, kept, %error, "rejected");
+            debug!(type_url, %name, %version, kept, %error, "resource rejected");
         }
         (News::Changed, ResourceState::DoesNotExist) => {
-            debug!(type_url, %name, %version, kept, %error, "does not exist");
+            debug!(type_url, %name, %version, kept, %error, "resource does not exist");
         }
-        (News::Changed, ResourceState::Timeout) => debug!(type_url, %name, %error, "timed out"),
+        (News::Changed, ResourceState::Timeout) => debug!(type_url, %name, %error, "resource timed out"),
         (News::Changed, ResourceState::ReceivedError) => {
-            debug!(type_url, %name, %version, kept, %error, "refused by the server");
+            debug!(type_url, %name, %version, kept, %error, "resource error from the server");
         }
         (News::Changed, ResourceState::Requested | ResourceState::Acked) => {
             debug_assert!(false, "these are no bad news");

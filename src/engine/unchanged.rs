@@ -73,7 +73,7 @@ impl Engine {
                 return next;
             }
             sub.on_answered();
-            trace!(name = %Escaped(&entry.name), version = %Escaped(&job.version), "unchanged");
+            trace!(name = %Escaped(&entry.name), version = %Escaped(&job.version), "resource unchanged");
             counters.unchanged += 1;
             job.valid += 1;
         }

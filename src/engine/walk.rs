@@ -48,7 +48,7 @@ struct Walk {
 impl Engine {
     /// Begins a resolution. It ends as a view does, by [`unsubscribe`](Self::unsubscribe).
     pub(crate) fn resolve(&mut self, view: ViewId, target: &Target, now: Instant) {
-        debug!(%view, target = target.as_str(), "resolving");
+        debug!(%view, target = target.as_str(), "resolution started");
         match self.bootstrap.read_target(target.as_str()) {
             Ok((listener, service)) => {
                 let about = About {
@@ -165,8 +165,8 @@ impl Engine {
         match order {
             Order::Publish(resolved) => {
                 match &resolved {
-                    Ok(tree) => debug!(view = %walk, target = tree.target(), "resolved"),
-                    Err(error) => debug!(view = %walk, %error, "cannot be resolved"),
+                    Ok(tree) => debug!(view = %walk, target = tree.target(), "resolution succeeded"),
+                    Err(error) => debug!(view = %walk, %error, "resolution failed"),
                 }
                 self.outputs.push_back(notify(walk, resolved));
             }
@@ -184,7 +184,7 @@ impl Engine {
         let view = self.walks.next_view();
         let Some(found) = self.walks.walks.get_mut(&walk) else { return };
         found.views.insert(key.clone(), view);
-        debug!(view = %walk, needs = %view, "a resolution goes on");
+        debug!(view = %walk, dependency = %view, "resolution continued");
         self.walks.owners.insert(view, (walk, key.clone()));
         match key {
             Key::Listener(name) => {

@@ -286,7 +286,7 @@ impl Engine {
     /// Takes over a resource that nobody asked for by name: a new member, or nothing of ours (B0.12).
     fn apply_unknown(&mut self, job: &mut Job, next: usize, located: Located) -> usize {
         let Some(group) = self.group_of_unknown(job, next) else {
-            trace!(resource = located.index, "nobody asked for it");
+            trace!(resource = located.index, "resource without subscription skipped");
             self.servers[job.stream.server].machine.on_skipped((job.stream, job.ty));
             return 1;
         };

@@ -159,13 +159,13 @@ impl Machine {
             Ok(envelope) => envelope,
             Err(malformed) => {
                 // Without type and nonce there is nothing to answer; good data stays, and so does the stream.
-                warn!(server = %self.contact.source(), %malformed, "ignoring a message that is no DiscoveryResponse");
+                warn!(server = %self.contact.source(), %malformed, "malformed response ignored");
                 return None;
             }
         };
         let api_version = self.contact.api_version();
         if self.stream.on_response() {
-            debug!(server = %self.contact.source(), "the server answers");
+            debug!(server = %self.contact.source(), "server responded");
             self.events.push_back(Event::Recovered);
         }
         let type_url = api_version.spell(api_version.unspell(envelope.type_url()));
@@ -176,12 +176,12 @@ impl Machine {
         });
         let Some((index, channel)) = found else {
             // Rule B0.7: dropped without an answer.
-            warn!(server = %self.contact.source(), type_url = envelope.type_url(), "ignoring a response of a type that was never asked for");
+            warn!(server = %self.contact.source(), type_url = envelope.type_url(), "response of an unrequested type ignored");
             return None;
         };
         trace!(
             server = %self.contact.source(), type_url = envelope.type_url(), version = envelope.version(),
-            nonce = envelope.nonce(), resources = envelope.len(), bytes = envelope.size(), "received"
+            nonce = envelope.nonce(), resources = envelope.len(), bytes = envelope.size(), "response received"
         );
         channel.variant.on_response(now);
         channel.answered_timer = self.waiting.last();
@@ -208,9 +208,9 @@ impl Machine {
             let delay = channel.rejections.on_rejected(response, now, random);
             let type_url = channel.type_url;
             if delay.is_zero() {
-                warn!(server = %self.contact.source(), type_url, version = %Escaped(&version), error = %Escaped(&error), "rejecting a response");
+                warn!(server = %self.contact.source(), type_url, version = %Escaped(&version), error = %Escaped(&error), "response rejected");
             } else {
-                debug!(server = %self.contact.source(), type_url, version = %Escaped(&version), ?delay, "rejecting the same response again");
+                debug!(server = %self.contact.source(), type_url, version = %Escaped(&version), ?delay, "response rejected again, NACK delayed");
             }
             not_before += delay;
         }
@@ -261,7 +261,7 @@ impl Machine {
         }
         let linger = self.settings.linger;
         if self.stream.as_open().and_then(|open| open.idle_since).is_some_and(|since| since + linger <= now) {
-            self.close("nothing is wanted of it");
+            self.close("no subscription is left");
             self.events.push_back(Event::Rested);
         }
         self.proceed(now);
@@ -297,7 +297,7 @@ impl Machine {
     }
 
     fn on_connected(&mut self, now: Instant) {
-        info!(server = %self.contact.source(), "connected");
+        info!(server = %self.contact.source(), "stream opened");
         self.stream.on_connected(now);
         self.quarantine.on_stream_opened(now);
         for channel in self.types.iter_mut().flatten() {
@@ -340,7 +340,7 @@ impl Machine {
     fn on_unchanged(&mut self, now: Instant) {
         self.last_poll = LastPoll::Answered;
         if self.stream.on_response() {
-            debug!(server = %self.contact.source(), "the server answers");
+            debug!(server = %self.contact.source(), "server responded");
             self.events.push_back(Event::Recovered);
         }
         for channel in self.types.iter_mut().flatten() {
@@ -369,7 +369,7 @@ impl Machine {
     }
 
     fn close(&mut self, why: &'static str) {
-        info!(server = %self.contact.source(), why, "closing the stream");
+        info!(server = %self.contact.source(), why, "closing stream");
         let stream = self.stream.id();
         self.on_stream_gone();
         self.quarantine.on_stream_closed();
@@ -384,10 +384,10 @@ impl Machine {
         let end = self.stream.on_disconnected((&reason, left), now, &mut self.random);
         match end {
             End::Silent => {
-                info!(server = %self.contact.source(), reason = reason.message, "the stream ended")
+                info!(server = %self.contact.source(), reason = reason.message, "stream closed")
             }
             End::Failure => {
-                warn!(server = %self.contact.source(), reason = reason.message, "no stream to the server")
+                warn!(server = %self.contact.source(), reason = reason.message, "stream failed")
             }
         }
         if end == End::Failure {
@@ -435,12 +435,12 @@ impl Machine {
     fn proceed(&mut self, now: Instant) {
         if self.stream.may_be_good() && !self.is_owed() {
             self.stream.on_good();
-            debug!(server = %self.contact.source(), "the stream holds, without a response");
+            debug!(server = %self.contact.source(), "stream healthy without a response");
             self.events.push_back(Event::Recovered);
         }
         let wanted = self.is_wanted();
         if wanted && let Some(stream) = self.stream.connect() {
-            debug!(server = %self.contact.source(), %stream, "connecting");
+            debug!(server = %self.contact.source(), %stream, "opening stream");
             let keepalive = self.stream.keepalive();
             self.outputs.push_back(Output::Connect { stream, to: self.contact.place(), keepalive });
         }

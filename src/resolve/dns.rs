@@ -215,7 +215,7 @@ impl Hosts {
             Ok(addresses) if addresses.ips.is_empty() => Err("there are no addresses".to_owned()),
             result => result,
         };
-        debug!(host = %Escaped(name), ?result, "looked up");
+        debug!(host = %Escaped(name), ?result, "dns lookup completed");
         let before = (host.good.clone(), host.error.clone());
         let least = since + self.refresh;
         let until = match result {

@@ -178,7 +178,7 @@ impl Scopes {
 
     /// A wildcard has no does-not-exist timer, and a server without scopes may say nothing.
     fn not_told(&self, (type_url, name): (&'static str, Arc<str>)) -> WatchError {
-        let text = format!("the server has not told its scopes within {:?}", self.times.timeout);
+        let text = format!("the server has not sent its scopes within {:?}", self.times.timeout);
         WatchError::new(Code::Unavailable, Blame::Peer, self.subject(type_url, name), text)
     }
 

@@ -233,7 +233,7 @@ impl Reporter {
 
 impl Drop for Reporter {
     fn drop(&mut self) {
-        let reason = Disconnect::new(DisconnectKind::Closed, "the transport gave up the connection");
+        let reason = Disconnect::new(DisconnectKind::Closed, "the transport dropped the connection");
         self.report(Input::Disconnected { stream: self.stream, reason });
     }
 }

@@ -68,9 +68,9 @@ fn parts(root: &Message<'_>) -> Parts {
         dynamic.end();
     }
     if !root.has("dynamic_resources") && !root.has("config_sources") && !root.has("default_config_source") {
-        root.fail("dynamic_resources", "missing: nothing says where resources come from");
+        root.fail("dynamic_resources", "missing: no source of resources");
     } else if origin.ads.is_none() && table.is_empty() {
-        root.fail("dynamic_resources", "says no source of any resource");
+        root.fail("dynamic_resources", "names no source of any resource");
     }
     root.end();
     Parts {

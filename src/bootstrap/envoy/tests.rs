@@ -165,9 +165,9 @@ fn a_field_without_a_name_has_a_place_in_its_warning() {
 
 #[test]
 fn a_document_without_any_source_is_an_error() {
-    let nothing = "dynamic_resources: missing: nothing says where resources come from";
+    let nothing = "dynamic_resources: missing: no source of resources";
     assert_eq!(problems(&json!({ "static_resources": {} })), [nothing]);
-    let empty = "dynamic_resources: says no source of any resource";
+    let empty = "dynamic_resources: names no source of any resource";
     assert_eq!(problems(&json!({ "dynamic_resources": {} })), [empty]);
 }
 
@@ -190,7 +190,7 @@ fn all_problems_are_told_each_with_its_path() {
             "dynamic_resources.ads_config.grpc_services[0].envoy_grpc.cluster_name: there is no cluster \"none\" in \
              static_resources",
             "dynamic_resources.lds_config.ads: is there beside path",
-            "dynamic_resources.cds_config: says no source: one of path, path_config_source, api_config_source, ads, \
+            "dynamic_resources.cds_config: no source: one of path, path_config_source, api_config_source, ads, \
              self is missing",
         ]
     );

@@ -134,7 +134,7 @@ impl ServerBuilder {
             None if uri.is_none() => {}
             None => problems.push(Problem::new(
                 format!("{path}.channel_creds"),
-                "missing: say `insecure()` or `tls(..)`, or begin the URI with http:// or https://",
+                "missing: call `insecure()` or `tls(..)`, or use a URI that begins with http:// or https://",
             )),
         }
         let (uri, channel_credentials) = uri.zip(credentials)?;

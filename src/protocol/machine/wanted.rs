@@ -125,7 +125,7 @@ impl Machine {
     /// Closes the stream at once if nothing is wanted of it: another server has taken over.
     pub(crate) fn rest(&mut self, now: Instant) {
         if !self.is_wanted() && self.stream.is_current(self.stream.id()) {
-            self.close("another server has taken over");
+            self.close("a server of higher priority took over");
             self.events.push_back(Event::Rested);
         }
         self.proceed(now);

@@ -136,7 +136,7 @@ impl Exchange<'_> {
         let read = format::read(body, Format::Json)
             .map_err(|e| unusable(format!("the response is not a DiscoveryResponse: {e}")))?;
         for warning in &read.warnings {
-            debug!(server = %Escaped(&self.pool.dialer.server.uri), path = self.path, warning, "in a response");
+            debug!(server = %Escaped(&self.pool.dialer.server.uri), path = self.path, warning, "unknown part of a response skipped");
         }
         let asked = wire::string_field(self.question, 4).unwrap_or_default();
         let response = DiscoveryResponse::decode(read.message.clone())

@@ -112,7 +112,7 @@ async fn nobody_listens() {
     let mut peer = Peer::connect(&format!("http://{addr}"));
     let failure = peer.ask(&request("")).await.unwrap_err();
     assert_eq!(failure.kind, DisconnectKind::Unreachable);
-    assert!(failure.message.contains("nobody listens there"), "{}", failure.message);
+    assert!(failure.message.contains("no process listens at this address"), "{}", failure.message);
 }
 
 #[cfg(unix)]

@@ -1,4 +1,4 @@
-//! Resolutions on a server that answers only requests that name all resources of a type, as go-control-plane does in ADS mode:
+//! Resolutions on a server that answers only to requests that name all resources of a type, as go-control-plane does in ADS mode:
 //! listeners and clusters come, and routes or endpoints of a part of the mesh never do.
 
 use super::*;
@@ -8,7 +8,7 @@ use crate::{
     resolve::Resolved,
 };
 
-const HINT: &str = "only requests that name all resources of a type, as go-control-plane does in ADS mode";
+const HINT: &str = "only to requests that name all resources of a type, as go-control-plane does in ADS mode";
 
 /// What the resolution publishes last while time passes.
 fn last_published(rig: &mut Rig, time: Duration) -> Resolved {
