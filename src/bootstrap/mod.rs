@@ -16,7 +16,7 @@
 //! assert_eq!(bootstrap.node().id, "shop-7f9c");
 //!
 //! let error = Bootstrap::from_json(r#"{ "xds_servers": [{ "server_uri": 1 }] }"#).unwrap_err();
-//! let problems: Vec<String> = error.problems().iter().map(ToString::to_string).collect();
+//! let problems: Vec<String> = error.errors().iter().map(ToString::to_string).collect();
 //! assert_eq!(
 //!     problems,
 //!     [

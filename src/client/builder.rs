@@ -200,9 +200,9 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how long a connection is kept that no watch needs: 30 s by default.
-    pub fn linger(mut self, time: Duration) -> Self {
-        self.settings.linger = time;
+    /// Sets for how long a stream without subscriptions is kept open: 30 s by default.
+    pub fn idle_stream_timeout(mut self, time: Duration) -> Self {
+        self.settings.idle_stream_timeout = time;
         self
     }
 

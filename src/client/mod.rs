@@ -12,10 +12,10 @@
 
 mod builder;
 mod changes;
+mod cluster_subscription;
 mod dns;
 mod driver;
 mod grpc_status;
-mod hold;
 mod members;
 mod names;
 mod observer;
@@ -35,8 +35,8 @@ use tokio::runtime::Handle;
 pub use self::{
     builder::{BuildError, ClientBuilder},
     changes::{Changes, MemberChange},
+    cluster_subscription::ClusterSubscription,
     dns::{Dns, Lookup, SystemDns},
-    hold::ClusterHold,
     members::{Members, WatchAll},
     names::{Names, WatchName},
     on_change::ChangeGuard,

@@ -56,17 +56,17 @@ pub(super) enum Command {
     Unwatch {
         view: ViewId,
     },
-    /// Somebody holds a cluster of a resolution that nobody held before.
-    Hold {
+    /// The first subscription to a cluster within a resolution.
+    SubscribeCluster {
         view: ViewId,
         name: Arc<str>,
     },
-    /// Nobody holds it any more.
-    Release {
+    /// The end of the last subscription to it.
+    UnsubscribeCluster {
         view: ViewId,
         name: Arc<str>,
     },
-    ResolveAgain {
+    RequestReresolution {
         view: ViewId,
     },
     /// Says what there is at the moment.

@@ -38,7 +38,7 @@ fn builder() -> BootstrapBuilder {
 fn problems(builder: BootstrapBuilder) -> Vec<String> {
     match builder.build() {
         Ok(bootstrap) => panic!("{bootstrap:?}"),
-        Err(error) => error.problems().iter().map(ToString::to_string).collect(),
+        Err(error) => error.errors().iter().map(ToString::to_string).collect(),
     }
 }
 

@@ -15,7 +15,7 @@ use crate::{
     error::Code,
     name::ResourceName,
     protocol::{Contact, EntryId, GroupId, Machine, ServerId, Settings, SubId, TypeId},
-    resource::config_source::PeerSource,
+    resource::config_source::ResourceConfigSource,
 };
 
 /// The sources of one authority, in the order in which they are tried, and how far down it had to go (A71-2).
@@ -240,7 +240,7 @@ impl Engine {
     pub(super) fn peer_group(
         &mut self,
         (ty, name): (TypeId, &ResourceName),
-        source: &PeerSource,
+        source: &ResourceConfigSource,
         now: Instant,
     ) -> Result<GroupId, Refusal> {
         let contacts = self.contacts(ty, source.sources())?;

@@ -18,7 +18,7 @@ use crate::{
     resolve::{About, Endpoints, HostOrder, Key, Order, Resolved, Resolver, Seen, Source, Times},
     resource::{
         Cluster, ClusterLoadAssignment, Erased, Listener, Resource, ResourceType, RouteConfiguration,
-        ScopedRouteConfiguration, VirtualHost, config_source::PeerSource,
+        ScopedRouteConfiguration, VirtualHost, config_source::ResourceConfigSource,
     },
 };
 
@@ -35,7 +35,7 @@ pub(super) struct Walks {
     /// When those want to be called that do.
     timers: BTreeMap<ViewId, Instant>,
     /// Where what a view shows is to be had, if not where its name comes from.
-    sources: BTreeMap<ViewId, Arc<PeerSource>>,
+    sources: BTreeMap<ViewId, Arc<ResourceConfigSource>>,
     last_view: u64,
 }
 
@@ -79,18 +79,18 @@ impl Engine {
         self.walk_on(now);
     }
 
-    /// A call holds a cluster of a resolution: it stays in the snapshots whether or not routes lead to it (A74-6).
-    pub(crate) fn hold_cluster(&mut self, view: ViewId, name: &str, now: Instant) {
+    /// The first subscription to a cluster within a resolution: the cluster stays in the snapshots with or without routes (A74-6).
+    pub(crate) fn subscribe_cluster(&mut self, view: ViewId, name: &str, now: Instant) {
         self.set_cluster_held(view, (name, true), now);
     }
 
-    /// The last call that held a cluster is over.
-    pub(crate) fn release_cluster(&mut self, view: ViewId, name: &str, now: Instant) {
+    /// The end of the last subscription to it.
+    pub(crate) fn unsubscribe_cluster(&mut self, view: ViewId, name: &str, now: Instant) {
         self.set_cluster_held(view, (name, false), now);
     }
 
     /// Asks again for the addresses of a resolution's logical DNS clusters (A74-7).
-    pub(crate) fn resolve_again(&mut self, view: ViewId, now: Instant) {
+    pub(crate) fn request_reresolution(&mut self, view: ViewId, now: Instant) {
         let views = self.walks.walks.get(&view).map(|walk| walk.views.clone());
         for (key, view) in views.into_iter().flatten() {
             if matches!(key, Key::Host(_)) {
@@ -212,7 +212,7 @@ impl Engine {
         }
     }
 
-    fn note_source(&mut self, view: ViewId, source: Option<Arc<PeerSource>>) {
+    fn note_source(&mut self, view: ViewId, source: Option<Arc<ResourceConfigSource>>) {
         if let Some(source) = source {
             self.walks.sources.insert(view, source);
         }
@@ -289,7 +289,7 @@ impl Engine {
 
 impl Walks {
     /// Where what a view shows is to be had, if not where its name comes from.
-    pub(super) fn source_of(&self, view: ViewId) -> Option<&Arc<PeerSource>> {
+    pub(super) fn source_of(&self, view: ViewId) -> Option<&Arc<ResourceConfigSource>> {
         self.sources.get(&view)
     }
 

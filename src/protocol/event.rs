@@ -43,7 +43,7 @@ pub(crate) enum Timer {
     /// The next attempt to connect.
     Reconnect,
     /// A stream that serves no name.
-    Linger,
+    IdleStream,
     /// A host is looked up again, or its lookup given up.
     Lookup,
     /// A deletion that a resolution has put off.

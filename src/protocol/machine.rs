@@ -259,8 +259,9 @@ impl Machine {
         if self.stream.holds_at().is_some_and(|at| at <= now) {
             self.stream.on_held();
         }
-        let linger = self.settings.linger;
-        if self.stream.as_open().and_then(|open| open.idle_since).is_some_and(|since| since + linger <= now) {
+        let timeout = self.settings.idle_stream_timeout;
+        if self.stream.as_open().and_then(|open| open.idle_since).is_some_and(|since| since + timeout <= now)
+        {
             self.close("no subscription is left");
             self.events.push_back(Event::Rested);
         }
@@ -272,15 +273,16 @@ impl Machine {
         let waiting = self.waiting.next().map(|at| (at, Timer::DoesNotExist));
         let reconnect = self.stream.paused_until().map(|at| (at, Timer::Reconnect));
         let open = self.stream.as_open();
-        let linger =
-            open.and_then(|open| open.idle_since).map(|since| (since + self.settings.linger, Timer::Linger));
+        let idle = open
+            .and_then(|open| open.idle_since)
+            .map(|since| (since + self.settings.idle_stream_timeout, Timer::IdleStream));
         let quiet = self.types.iter().flatten().filter_map(|channel| channel.variant.quiet_from()).min();
         let quiet = quiet.map(|at| (at, Timer::DoesNotExist));
         let holds = self.stream.holds_at().map(|at| (at, Timer::Reconnect));
         let write = open.filter(|open| open.pending.is_none()).and_then(|_| self.next_write());
         let all = self.types.iter().flatten().filter_map(|channel| channel.all.deadline()).min();
         let all = all.into_iter().chain(self.reopening.due()).min().map(|at| (at, Timer::DoesNotExist));
-        [waiting, reconnect, linger, quiet, holds, write, all].into_iter().flatten().min_by_key(|(at, _)| *at)
+        [waiting, reconnect, idle, quiet, holds, write, all].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
     /// Another stream shows that the server can be reached.

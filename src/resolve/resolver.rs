@@ -17,7 +17,8 @@ use crate::{
     error::WatchError,
     observed::{ErasedMembers, Observed},
     resource::{
-        Cluster, Listener, RouteConfiguration, VirtualHost, cluster::HostPort, config_source::PeerSource,
+        Cluster, Listener, RouteConfiguration, VirtualHost, cluster::HostPort,
+        config_source::ResourceConfigSource,
     },
 };
 
@@ -72,7 +73,7 @@ pub(crate) struct Times {
 pub(crate) struct Reference {
     pub(crate) name: Arc<str>,
     /// Where it is to be had, if not where its name comes from.
-    pub(crate) source: Option<Arc<PeerSource>>,
+    pub(crate) source: Option<Arc<ResourceConfigSource>>,
 }
 
 /// Something that a resolution watches.

@@ -138,7 +138,7 @@ async fn released<T: Resource>(client: &Client) {
 /// A client that closes a stream at once when no watch needs it.
 fn client_of(peer: &Peer) -> TestClient {
     let bootstrap = Bootstrap::from_json(&peer.bootstrap()).expect("the bootstrap is valid");
-    peer.setup().client(Client::builder(bootstrap).linger(Duration::from_millis(20)))
+    peer.setup().client(Client::builder(bootstrap).idle_stream_timeout(Duration::from_millis(20)))
 }
 
 fn present(members: &Members<Cluster>) -> usize {

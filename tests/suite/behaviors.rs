@@ -21,7 +21,7 @@ async fn serve_as(behavior: Behavior, clusters: &[(&str, &str)]) -> (Server, Eve
 
 /// A client whose streams end as soon as nothing is watched.
 fn restless_client(server: &Server) -> Client {
-    builder(server.uri()).linger(Duration::ZERO).build().unwrap()
+    builder(server.uri()).idle_stream_timeout(Duration::ZERO).build().unwrap()
 }
 
 /// go-control-plane and java-control-plane send nothing for a wildcard whose version is told.

@@ -24,7 +24,7 @@ use super::reader::{Problems, Reader};
 use crate::{
     config::{
         AuthorityParts, Bootstrap, ConfigSource, ContextParamKeys, Locality, Node, Parts, PathSource,
-        Problem, Sources,
+        Sources, ValidationError,
     },
     name::{ResourceName, encoding},
     resource::{Cluster, Listener, Resource},
@@ -37,7 +37,7 @@ pub(super) fn is_envoys(document: &Value) -> bool {
 }
 
 /// Reads the document.
-pub(super) fn read(document: &Value) -> Result<Bootstrap, Vec<Problem>> {
+pub(super) fn read(document: &Value) -> Result<Bootstrap, Vec<ValidationError>> {
     let (problems, warnings) = (Problems::default(), Problems::default());
     let root = Message::new(&Reader::new(document, &problems), &warnings);
     let parts = root.map(|root| parts(&root));

@@ -65,7 +65,7 @@ fn read(document: &Value) -> Bootstrap {
 fn problems(document: &Value) -> Vec<String> {
     match Bootstrap::from_envoy_text(&document.to_string()) {
         Ok(bootstrap) => panic!("{document} is {bootstrap:?}"),
-        Err(error) => error.problems().iter().map(ToString::to_string).collect(),
+        Err(error) => error.errors().iter().map(ToString::to_string).collect(),
     }
 }
 
@@ -212,7 +212,7 @@ fn a_file_is_of_the_format_that_its_fields_tell() {
     let both = grpcs.replacen('{', r#"{ "static_resources": 1,"#, 1);
     assert_eq!(file("x", &both).unwrap(), Bootstrap::from_json(grpcs).unwrap(), "gRPC's has unknown fields");
     let neither = file("bootstrap.json", "{}").unwrap_err();
-    assert_eq!(neither.problems()[0].to_string(), "xds_servers: missing");
+    assert_eq!(neither.errors()[0].to_string(), "xds_servers: missing");
 }
 
 #[cfg(feature = "json")]
@@ -257,8 +257,8 @@ proptest! {
             "static_resources": { "clusters": [cluster(json!({})), { "name": "a", "load_assignment": own }] },
         }));
         if let Err(error) = Bootstrap::from_envoy_text(&document.to_string()) {
-            prop_assert!(!error.problems().is_empty());
-            prop_assert!(error.problems().iter().all(|problem| !problem.reason().is_empty()));
+            prop_assert!(!error.errors().is_empty());
+            prop_assert!(error.errors().iter().all(|problem| !problem.reason().is_empty()));
         }
     }
 }

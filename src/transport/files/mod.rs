@@ -24,7 +24,7 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use self::watch::{Hub, Watch};
-use super::{Connection, Disconnect, DisconnectKind, Events};
+use super::{Connection, ConnectionEvents, Disconnect, DisconnectKind};
 use crate::{config::PathSource, escape::Escaped, format::Read};
 
 /// Reads files, and follows what becomes of them.
@@ -43,7 +43,7 @@ impl Files {
     pub(super) fn open(
         &self,
         (file, type_url): (Arc<PathSource>, &'static str),
-        events: Events,
+        events: ConnectionEvents,
     ) -> Box<dyn Connection> {
         let (questions, asked) = mpsc::unbounded_channel();
         let permits = Arc::new(Semaphore::new(0));
@@ -94,7 +94,7 @@ struct Reader {
     file: Arc<PathSource>,
     type_url: &'static str,
     limit: usize,
-    events: Events,
+    events: ConnectionEvents,
     asked: mpsc::UnboundedReceiver<()>,
     permits: Arc<Semaphore>,
     /// Lent to the thread that reads.

@@ -17,7 +17,7 @@ use super::{call::Outgoing, first_read::FirstRead};
 use crate::{
     config::Server,
     transport::{
-        Disconnect, DisconnectKind, Events,
+        ConnectionEvents, Disconnect, DisconnectKind,
         credentials::CredentialsRegistry,
         socket::{Alpn, Loader, Secured, explain, open},
     },
@@ -32,7 +32,7 @@ pub(super) struct Dial<'a> {
     pub(super) keepalive_timeout: Duration,
     pub(super) connect_timeout: Duration,
     /// Where the first read is reported.
-    pub(super) events: &'a Events,
+    pub(super) events: &'a ConnectionEvents,
     /// Where the tasks of the connection go.
     pub(super) tasks: Tasks,
 }

@@ -311,9 +311,10 @@ impl Peer {
         let bootstrap = Bootstrap::builder().server(server).build().unwrap();
         let server = bootstrap.servers().next().unwrap().clone();
         let (reports, inputs) = mpsc::unbounded_channel();
-        let events = Events::new(StreamId { server: ServerId(0), attempt: 1 }, reports);
+        let events = ConnectionEvents::new(StreamId { server: ServerId(0), attempt: 1 }, reports);
         let path = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources".into();
-        let target = Target { server, api_type: ApiType::AggregatedGrpc, path, polling: None, keepalive };
+        let target =
+            ConnectRequest { server, api_type: ApiType::AggregatedGrpc, path, polling: None, keepalive };
         Self { connection: transport.connect(target, events), inputs }
     }
 

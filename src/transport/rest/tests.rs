@@ -214,8 +214,8 @@ impl Peer {
 
     fn with(transport: &RestTransport, server: Arc<Server>, path: &'static str, polling: Duration) -> Self {
         let (reports, inputs) = mpsc::unbounded_channel();
-        let events = Events::new(StreamId { server: ServerId(0), attempt: 1 }, reports);
-        let target = Target {
+        let events = ConnectionEvents::new(StreamId { server: ServerId(0), attempt: 1 }, reports);
+        let target = ConnectRequest {
             server,
             api_type: ApiType::Rest,
             path: path.into(),

@@ -85,12 +85,12 @@ async fn f5_the_first_error_is_shown_and_later_ones_keep_what_is_good() {
         "Cluster \"cart\": dns resolver error for target \"dns:///cart.example\": no such host [node id: test-node]"
     );
 
-    resolution.resolve_again();
+    resolution.request_reresolution();
     questions.answer("cart.example", &["10.0.0.1"]).await;
     let snapshot = see(&mut resolution, "cart: 10.0.0.1:8080").await;
     assert!(snapshot.cluster("cart").unwrap().note().is_none());
 
-    resolution.resolve_again();
+    resolution.request_reresolution();
     questions.fail("cart.example").await;
     let seen = soon(resolution.next()).await.unwrap();
     assert_eq!(text(&seen), "cart: 10.0.0.1:8080", "the last good addresses");
@@ -98,7 +98,7 @@ async fn f5_the_first_error_is_shown_and_later_ones_keep_what_is_good() {
     assert_eq!(seen.cluster("cart").unwrap().note().map(WatchError::code), Some(Code::Unavailable));
     assert_eq!(seen.warnings().count(), 1);
 
-    resolution.resolve_again();
+    resolution.request_reresolution();
     questions.answer("cart.example", &["10.0.0.2"]).await;
     let snapshot = see(&mut resolution, "cart: 10.0.0.2:8080").await;
     assert_eq!(snapshot.warnings().count(), 0);
@@ -122,7 +122,7 @@ async fn a_resolver_that_panics_fails_and_nothing_else_does() {
     drop(questions.next("cart.example").await);
     let snapshot = see(&mut resolution, "cart: UNAVAILABLE").await;
     assert!(snapshot.cluster("cart").unwrap().note().unwrap().reason().ends_with("the resolver panicked"));
-    resolution.resolve_again();
+    resolution.request_reresolution();
     questions.answer("cart.example", &["10.0.0.1"]).await;
     see(&mut resolution, "cart: 10.0.0.1:8080").await;
     server.set(cluster("cart"));
