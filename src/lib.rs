@@ -158,7 +158,7 @@ pub mod testing;
 pub mod transport;
 
 #[cfg(feature = "client")]
-pub use client::{Client, Names, Resolution, Watch, WatchAll};
+pub use client::{Client, Resolution, ResourceSelector, Watch, WatchAll};
 pub use config::{Bootstrap, Target};
 pub use error::WatchError;
 pub use observed::Observed;

@@ -18,7 +18,7 @@ use bytes::Bytes;
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
 use xdskit::{
-    Names, Resource,
+    Resource, ResourceSelector,
     client::{Dns, Lookup},
     config::Bootstrap,
     control_plane::{AnyResource, type_url},
@@ -150,7 +150,7 @@ async fn what_a_server_sends_forges_no_line_of_the_log() {
         tx.set(AnyResource::new(Rejected::TYPE_URL, "rejected", "x"));
     });
     let client = client(server.uri());
-    let mut all = client.watch_all::<Cluster>(Names::All);
+    let mut all = client.watch_all::<Cluster>(ResourceSelector::All);
     let mut refused = client.watch::<Cluster>("refused");
     let mut rejected = client.watch::<Rejected>("rejected");
     soon(all.wait_for(|members| members.len() == 2)).await.unwrap();

@@ -106,7 +106,7 @@ impl ClientBuilder {
     ///
     /// ```no_run
     /// use xdskit::{
-    ///     Client, Names,
+    ///     Client, ResourceSelector,
     ///     client::Validation,
     ///     config::Bootstrap,
     ///     resource::{Inspected, Listener},
@@ -115,7 +115,7 @@ impl ClientBuilder {
     /// #[tokio::main]
     /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
     ///     let client = Client::builder(Bootstrap::from_env()?).validation(Validation::Observe).build()?;
-    ///     let listeners = client.watch_all::<Inspected<Listener>>(Names::All).ready().await?;
+    ///     let listeners = client.watch_all::<Inspected<Listener>>(ResourceSelector::All).ready().await?;
     ///     println!("{listeners:#?}");
     ///     Ok(())
     /// }

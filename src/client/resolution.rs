@@ -44,7 +44,7 @@ use crate::{
 ///         match seen {
 ///             Ok(snapshot) => {
 ///                 let Some(route) = snapshot.route(&RouteQuery::new("/cart/add")) else { continue };
-///                 for (weight, cluster) in route.splits() {
+///                 for (weight, cluster) in route.weighted_clusters() {
 ///                     println!("{weight} of them to {}: {:?}", cluster.name(), cluster.first_usable_priority());
 ///                 }
 ///             }

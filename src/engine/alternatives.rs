@@ -5,7 +5,7 @@ use std::time::Instant;
 use tracing::debug;
 
 use super::{
-    Engine, Names, Wanted,
+    Engine, Selection, Wanted,
     follow::{Follower, Looked},
 };
 use crate::{
@@ -46,7 +46,7 @@ impl Engine {
         self.begin(
             primary,
             self.types[ty.index()],
-            Names::One(Wanted::Name(Box::new(name.without_alt()))),
+            Selection::One(Wanted::Name(Box::new(name.without_alt()))),
             now,
         );
     }
@@ -97,7 +97,7 @@ impl Engine {
             alternative.other = Other::Watched(way);
         }
         self.follows.edges.insert(way, Follower::Alternative(view));
-        self.begin(way, self.types[ty.index()], Names::One(Wanted::Name(Box::new(name))), now);
+        self.begin(way, self.types[ty.index()], Selection::One(Wanted::Name(Box::new(name))), now);
         if self.is_ring(view) {
             self.unfollow(way, now);
             return Other::Ring;

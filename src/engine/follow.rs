@@ -18,7 +18,9 @@ use std::{
 
 use tracing::debug;
 
-use super::{Engine, Names, Refusal, View, Wanted, alternatives::Alternative, lists::Lists, members::Key};
+use super::{
+    Engine, Refusal, Selection, View, Wanted, alternatives::Alternative, lists::Lists, members::Key,
+};
 use crate::{
     cache::{Entry, Redirect},
     error::{Blame, Code, WatchError, shortened},
@@ -99,7 +101,13 @@ impl Engine {
     }
 
     /// Watches something on behalf of who follows it.
-    pub(super) fn follow(&mut self, follower: Follower, ty: TypeId, names: Names, now: Instant) -> ViewId {
+    pub(super) fn follow(
+        &mut self,
+        follower: Follower,
+        ty: TypeId,
+        names: Selection,
+        now: Instant,
+    ) -> ViewId {
         let view = self.walks.next_view();
         self.follows.edges.insert(view, follower);
         self.begin(view, self.types[ty.index()], names, now);
@@ -161,7 +169,7 @@ impl Engine {
             return;
         }
         self.follows.edges.insert(view, Follower::Redirect(id));
-        self.begin(view, self.types[ty.index()], Names::One(Wanted::Name(Box::new(target))), now);
+        self.begin(view, self.types[ty.index()], Selection::One(Wanted::Name(Box::new(target))), now);
         if self.is_ring(view) {
             self.unfollow(view, now);
             if let Some(followed) = self.follows.redirects.get_mut(&id) {

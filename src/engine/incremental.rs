@@ -6,7 +6,7 @@ use super::{
     Engine,
     failure::no_such,
     job::{Aliased, Job, Located, Said, canonical},
-    names::WILDCARD,
+    selection::WILDCARD,
 };
 use crate::{
     cache::{Entry, Update},

@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 
 use super::{
-    Engine, Names, Refusal, View, Wanted,
+    Engine, Refusal, Selection, View, Wanted,
     follow::{Follower, Looked},
     members::{Collection, Key, Which},
 };
@@ -88,7 +88,7 @@ impl Engine {
             self.begin(
                 view,
                 self.types[list_ty.index()],
-                Names::One(Wanted::Name(Box::new(name.clone()))),
+                Selection::One(Wanted::Name(Box::new(name.clone()))),
                 now,
             );
         }
@@ -208,7 +208,7 @@ impl Engine {
             }
             old => {
                 let follower = Follower::Member(key.clone(), name.clone());
-                let wanted = Names::One(Wanted::Name(Box::new(target.clone())));
+                let wanted = Selection::One(Wanted::Name(Box::new(target.clone())));
                 let view = self.follow(follower, key.1, wanted, now);
                 if let Some(old) = old {
                     self.leave(old, now);
@@ -293,7 +293,7 @@ impl Engine {
         let one = OneEntry { ty, list, about, entry: entry.to_owned(), told: None };
         self.follows.lists.entries.insert(view, one);
         self.follows.edges.insert(list, Follower::Inline(view));
-        let wanted = Names::One(Wanted::Name(Box::new(name.without_directives())));
+        let wanted = Selection::One(Wanted::Name(Box::new(name.without_directives())));
         self.begin(list, self.types[list_ty.index()], wanted, now);
         Ok(View::Inline)
     }

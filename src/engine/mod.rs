@@ -18,10 +18,10 @@ mod incremental;
 mod job;
 mod lists;
 mod members;
-mod names;
 mod news;
 mod origin;
 mod publish;
+mod selection;
 mod servers;
 mod silence;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -49,7 +49,7 @@ use std::{
 use bytes::Bytes;
 use tracing::debug;
 
-pub(crate) use self::names::{Names, Wanted};
+pub(crate) use self::selection::{Selection, Wanted};
 #[cfg(any(test, feature = "client"))]
 pub(crate) use self::status::{ResourceReport, ServerReport, Status};
 #[cfg(any(test, feature = "metrics"))]
@@ -202,7 +202,7 @@ impl Engine {
     }
 
     /// Begins a view. What is known already is published at once.
-    pub(crate) fn subscribe(&mut self, view: ViewId, ty: ResourceType, names: Names, now: Instant) {
+    pub(crate) fn subscribe(&mut self, view: ViewId, ty: ResourceType, names: Selection, now: Instant) {
         self.begin(view, ty, names, now);
         self.walk_on(now);
     }
@@ -213,19 +213,19 @@ impl Engine {
         self.walk_on(now);
     }
 
-    fn begin(&mut self, view: ViewId, ty: ResourceType, names: Names, now: Instant) {
+    fn begin(&mut self, view: ViewId, ty: ResourceType, names: Selection, now: Instant) {
         let ty = self.type_id(ty);
         let type_url = self.types[ty.index()].type_url();
         // The bootstrap may say which collection all resources of the type are.
-        let all = self.bootstrap.collection_of(type_url).filter(|_| names == Names::All).cloned();
-        let names = all.map_or(names, |name| Names::Collection(Wanted::Name(Box::new(name))));
+        let all = self.bootstrap.collection_of(type_url).filter(|_| names == Selection::All).cloned();
+        let names = all.map_or(names, |name| Selection::Collection(Wanted::Name(Box::new(name))));
         debug!(%view, type_url, names = %Escaped(&names), "watch started");
         let begun = match &names {
-            Names::All => self.subscribe_all(view, ty, now),
-            Names::One(wanted) => {
+            Selection::All => self.subscribe_all(view, ty, now),
+            Selection::One(wanted) => {
                 self.accept_one(ty, wanted).and_then(|name| self.begin_one(view, ty, &name, now))
             }
-            Names::Collection(wanted) => {
+            Selection::Collection(wanted) => {
                 self.accept_collection(ty, wanted).and_then(|name| match name.is_list() {
                     true => self.begin_list(view, ty, &name, now),
                     false => self.subscribe_name(view, ty, &self.additions.add_to(&name), now),
@@ -469,13 +469,13 @@ impl Engine {
         }
     }
 
-    fn refuse(&mut self, view: ViewId, ty: TypeId, names: &Names, refusal: Refusal) -> WatchError {
+    fn refuse(&mut self, view: ViewId, ty: TypeId, names: &Selection, refusal: Refusal) -> WatchError {
         let type_url = self.types[ty.index()].type_url();
         let about = Subject { type_url, name: names.text(), node: self.node_id.clone() };
         let reason = WatchError::new(refusal.code, Blame::Local, about, refusal.message);
         let observed = match names {
-            Names::All | Names::Collection(_) => Arc::new(ErasedMembers::refused(reason.clone())),
-            Names::One(_) => {
+            Selection::All | Selection::Collection(_) => Arc::new(ErasedMembers::refused(reason.clone())),
+            Selection::One(_) => {
                 self.types[ty.index()].observe(ErasedObserved::Absent { reason: reason.clone() })
             }
         };

@@ -7,7 +7,7 @@ use std::{
 
 use tracing::debug;
 
-use super::{Engine, Names, Refusal, View};
+use super::{Engine, Refusal, Selection, View};
 use crate::{
     capacity::Shrink,
     config::{ApiType, Target},
@@ -188,24 +188,25 @@ impl Engine {
         self.walks.owners.insert(view, (walk, key.clone()));
         match key {
             Key::Listener(name) => {
-                self.begin(view, ResourceType::of::<Listener>(), Names::One(name.into()), now)
+                self.begin(view, ResourceType::of::<Listener>(), Selection::One(name.into()), now)
             }
             Key::Scopes(name) => {
-                let names = if &*name == Key::ALL { Names::All } else { Names::Collection(name.into()) };
+                let names =
+                    if &*name == Key::ALL { Selection::All } else { Selection::Collection(name.into()) };
                 self.begin(view, ResourceType::of::<ScopedRouteConfiguration>(), names, now);
             }
             Key::Routes(routes) => {
                 self.note_source(view, routes.source);
-                let names = Names::One(routes.name.into());
+                let names = Selection::One(routes.name.into());
                 self.begin(view, ResourceType::of::<RouteConfiguration>(), names, now);
             }
             Key::VirtualHost(name) => self.begin_on_demand(view, name, now),
             Key::Cluster(name) => {
-                self.begin(view, ResourceType::of::<Cluster>(), Names::One(name.into()), now)
+                self.begin(view, ResourceType::of::<Cluster>(), Selection::One(name.into()), now)
             }
             Key::Endpoints(endpoints) => {
                 self.note_source(view, endpoints.source);
-                let names = Names::One(endpoints.name.into());
+                let names = Selection::One(endpoints.name.into());
                 self.begin(view, ResourceType::of::<ClusterLoadAssignment>(), names, now);
             }
             Key::Host(address) => self.hosts.watch(view, &address, now),
@@ -221,7 +222,7 @@ impl Engine {
     /// Virtual hosts on demand are of the incremental variant alone (B3.5): a server that speaks the other is not asked.
     fn begin_on_demand(&mut self, view: ViewId, name: Arc<str>, now: Instant) {
         let ty = ResourceType::of::<VirtualHost>();
-        let names = Names::One(name.into());
+        let names = Selection::One(name.into());
         let id = self.type_id(ty);
         match self.check_on_demand((id, &names), now) {
             Ok(()) => self.begin(view, ty, names, now),
@@ -233,7 +234,7 @@ impl Engine {
         }
     }
 
-    fn check_on_demand(&mut self, (ty, names): (TypeId, &Names), now: Instant) -> Result<(), Refusal> {
+    fn check_on_demand(&mut self, (ty, names): (TypeId, &Selection), now: Instant) -> Result<(), Refusal> {
         let name = ResourceName::parse(&names.text()).map_err(|error| Refusal::invalid(error.to_string()))?;
         let group = self.group_for((ty, &name), now)?;
         let contacts = &self.groups.get(group).contacts;

@@ -7,7 +7,7 @@ use super::{
     Engine, Peer,
     job::{Aliased, Job, Located, Said, Stage, name_of},
     members::{By, Which},
-    names::WILDCARD,
+    selection::WILDCARD,
 };
 use crate::{
     cache::{Entry, News, Redirect, Update},

@@ -7,7 +7,7 @@ use std::{
 
 use tokio::time::Instant;
 use xdskit::{
-    Client, Names, Resource,
+    Client, Resource, ResourceSelector,
     client::{ChangeGuard, Members},
     config::{Bootstrap, Node, Polling, Server},
     error::Code,
@@ -194,7 +194,7 @@ async fn a71_a_primary_that_is_back_in_the_same_version_is_returned_to(setup: Se
     let client = client_of(setup, [primary.addr(), fallback.addr()]);
     let mut routes = all_routes(&client).await;
     let cart = routes.get_mut("cart-routes").expect("it is watched");
-    let mut clusters = client.watch_all::<Cluster>(Names::All);
+    let mut clusters = client.watch_all::<Cluster>(ResourceSelector::All);
     let is_of = |bulk: usize| {
         move |all: &Members<Cluster>| {
             let present = all.iter().filter(|(_, seen)| is_good(seen)).count();

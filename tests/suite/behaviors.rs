@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::common::*;
 use xdskit::{
-    Client, Names, Observed,
+    Client, Observed, ResourceSelector,
     control_plane::{Event, Server, session::Behavior},
 };
 
@@ -52,7 +52,7 @@ async fn b1_6_a_wildcard_that_is_watched_again_after_an_idle_stream_comes_from_a
     let (server, mut events) = serve_as(skipping(), &[("shop", "one"), ("cart", "two")]).await;
     let client = restless_client(&server);
     for _ in 0..3 {
-        let mut all = client.watch_all::<Cluster>(Names::All);
+        let mut all = client.watch_all::<Cluster>(ResourceSelector::All);
         let members = soon(all.ready()).await.unwrap();
         assert_eq!(members.len(), 2, "{members:?}");
         drop(all);

@@ -94,7 +94,7 @@ fn cost_of_watches<T: Resource>(count: usize, apart: Duration) -> Vec<usize> {
     for name in &names {
         let view = crate::protocol::ViewId::new(1_000 + rig.engine.resources() as u64);
         let ty = crate::resource::ResourceType::of::<T>();
-        rig.engine.subscribe(view, ty, super::super::Names::One(name.as_str().into()), rig.now);
+        rig.engine.subscribe(view, ty, super::super::Selection::One(name.as_str().into()), rig.now);
         server.pass(&mut rig, apart);
     }
     server.pass(&mut rig, Duration::from_secs(1));

@@ -78,7 +78,7 @@ async fn f5_the_first_error_is_shown_and_later_ones_keep_what_is_good() {
     let snapshot = see(&mut resolution, "cart: UNAVAILABLE").await;
     let cart = snapshot.cluster("cart").unwrap();
     assert!(cart.error().is_none() && cart.config().is_some() && cart.assignment().is_none());
-    let note = cart.note().unwrap();
+    let note = cart.endpoints_error().unwrap();
     assert_eq!((note.blame(), note.is_transient()), (Blame::Network, true));
     assert_eq!(
         note.to_string(),
@@ -88,14 +88,17 @@ async fn f5_the_first_error_is_shown_and_later_ones_keep_what_is_good() {
     resolution.request_reresolution();
     questions.answer("cart.example", &["10.0.0.1"]).await;
     let snapshot = see(&mut resolution, "cart: 10.0.0.1:8080").await;
-    assert!(snapshot.cluster("cart").unwrap().note().is_none());
+    assert!(snapshot.cluster("cart").unwrap().endpoints_error().is_none());
 
     resolution.request_reresolution();
     questions.fail("cart.example").await;
     let seen = soon(resolution.next()).await.unwrap();
     assert_eq!(text(&seen), "cart: 10.0.0.1:8080", "the last good addresses");
     let seen = seen.unwrap();
-    assert_eq!(seen.cluster("cart").unwrap().note().map(WatchError::code), Some(Code::Unavailable));
+    assert_eq!(
+        seen.cluster("cart").unwrap().endpoints_error().map(WatchError::code),
+        Some(Code::Unavailable)
+    );
     assert_eq!(seen.warnings().count(), 1);
 
     resolution.request_reresolution();
@@ -121,7 +124,15 @@ async fn a_resolver_that_panics_fails_and_nothing_else_does() {
     let mut resolution = client.resolve("xds:///shop");
     drop(questions.next("cart.example").await);
     let snapshot = see(&mut resolution, "cart: UNAVAILABLE").await;
-    assert!(snapshot.cluster("cart").unwrap().note().unwrap().reason().ends_with("the resolver panicked"));
+    assert!(
+        snapshot
+            .cluster("cart")
+            .unwrap()
+            .endpoints_error()
+            .unwrap()
+            .reason()
+            .ends_with("the resolver panicked")
+    );
     resolution.request_reresolution();
     questions.answer("cart.example", &["10.0.0.1"]).await;
     see(&mut resolution, "cart: 10.0.0.1:8080").await;

@@ -83,7 +83,7 @@ async fn a74_4_endpoints_that_are_not_there_are_a_note() {
     assert!(cart.error().is_none() && cart.config().is_some() && cart.assignment().is_none());
     let late = late(&server, type_url::ENDPOINTS);
     let expected = format!("ClusterLoadAssignment \"elsewhere\": {late} [node id: test-node]");
-    assert_eq!(cart.note().unwrap().to_string(), expected);
+    assert_eq!(cart.endpoints_error().unwrap().to_string(), expected);
 }
 
 #[tokio::test]

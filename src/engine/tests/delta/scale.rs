@@ -11,7 +11,7 @@ use prost::Message;
 use crate::{
     control_plane::{AnyResource, DeltaSession, Store, session},
     engine::{
-        Names,
+        Selection,
         tests::rig::{Full, Rig, message, stream},
     },
     observed::{ErasedMembers, Observed},
@@ -66,7 +66,7 @@ impl World {
         };
         world.set((0..count).map(|index| (index, Some("one"))));
         for index in 0..if whole { 1 } else { count } {
-            let names = if whole { Names::All } else { Names::One(name(index).as_str().into()) };
+            let names = if whole { Selection::All } else { Selection::One(name(index).as_str().into()) };
             let view = ViewId::new(index as u64 + 1);
             world.rig.engine.subscribe(view, ResourceType::of::<Full>(), names, world.rig.now);
         }
