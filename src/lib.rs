@@ -165,10 +165,20 @@ pub use observed::Observed;
 pub use resolve::{RouteQuery, Snapshot};
 pub use resource::Resource;
 
-/// Compiles the examples of the README, and runs those that can be run.
-#[cfg(doctest)]
+/// Compiles the examples of the README.
+#[cfg(all(doctest, feature = "tower"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// Compiles the examples of the document.
+#[cfg(all(doctest, feature = "csds", feature = "metrics"))]
+#[doc = include_str!("../docs/OPERATING.md")]
+struct Operating;
+
+/// Compiles and runs the example of the document.
+#[cfg(all(doctest, feature = "client", feature = "test-util"))]
+#[doc = include_str!("../docs/TESTING.md")]
+struct Testing;
 
 /// Compiles the example of the guide.
 #[cfg(all(doctest, feature = "client"))]
