@@ -72,7 +72,7 @@
 )]
 mod cache;
 mod capacity;
-mod chunked;
+mod chunked_slab;
 #[cfg(any(feature = "client", feature = "control-plane"))]
 mod codec;
 #[cfg_attr(

@@ -6,7 +6,7 @@ use tracing::debug;
 
 use super::{
     Engine, Selection, Wanted,
-    follow::{Follower, Looked},
+    indirections::{Follower, Looked},
 };
 use crate::{
     error::{Blame, Code, Subject},

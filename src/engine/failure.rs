@@ -5,7 +5,7 @@ use crate::{
     cache::{Entry, Update},
     config::ConfigSource,
     error::{Blame, Code, Subject, WatchError},
-    protocol::{Contact, Disconnect, DisconnectKind, EntryId, Machine, ServerId},
+    protocol::{Disconnect, DisconnectKind, EntryId, Machine, ServerId, SourceKey},
     resource::Version,
 };
 
@@ -18,7 +18,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    pub(super) fn new(contact: &Contact, reason: &Disconnect) -> Self {
+    pub(super) fn new(contact: &SourceKey, reason: &Disconnect) -> Self {
         if contact.is_file() {
             return Self::of_file(contact.source(), reason);
         }

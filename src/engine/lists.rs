@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use super::{
     Engine, Refusal, Selection, View, Wanted,
-    follow::{Follower, Looked},
+    indirections::{Follower, Looked},
     members::{Collection, Key, Which},
 };
 use crate::{
@@ -42,7 +42,7 @@ struct Members {
 
 #[derive(Debug)]
 enum Member {
-    Located { target: ResourceName, view: ViewId, known: bool },
+    LocatedResource { target: ResourceName, view: ViewId, known: bool },
     Inline { bytes: Bytes, version: Version, warning: Option<WatchError> },
 }
 
@@ -186,7 +186,7 @@ impl Engine {
             self.leave(member, now);
         }
         let Some(known) = self.follows.lists.lists.get_mut(key) else { return };
-        let is_unknown = |member: &&Member| matches!(member, Member::Located { known: false, .. });
+        let is_unknown = |member: &&Member| matches!(member, Member::LocatedResource { known: false, .. });
         known.unknown = known.members.values().filter(is_unknown).count();
         if known.unknown == 0 {
             self.collections.complete(key);
@@ -203,8 +203,8 @@ impl Engine {
         // A member is requested as it is located: it need not have the context parameters of its list (C12).
         let target = locator.clone();
         match old {
-            Some(Member::Located { target: held, view, known }) if held == target => {
-                Member::Located { target, view, known }
+            Some(Member::LocatedResource { target: held, view, known }) if held == target => {
+                Member::LocatedResource { target, view, known }
             }
             old => {
                 let follower = Follower::Member(key.clone(), name.clone());
@@ -213,7 +213,7 @@ impl Engine {
                 if let Some(old) = old {
                     self.leave(old, now);
                 }
-                Member::Located { target, view, known: false }
+                Member::LocatedResource { target, view, known: false }
             }
         }
     }
@@ -246,7 +246,9 @@ impl Engine {
     pub(super) fn settle_member(&mut self, key: &Key, name: &Arc<str>, view: ViewId) {
         let Some(seen) = self.look(view) else { return };
         let Some(list) = self.follows.lists.lists.get_mut(key) else { return };
-        let Some(Member::Located { known, view: own, .. }) = list.members.get_mut(name) else { return };
+        let Some(Member::LocatedResource { known, view: own, .. }) = list.members.get_mut(name) else {
+            return;
+        };
         if *own != view {
             return;
         }
@@ -273,7 +275,7 @@ impl Engine {
 
     fn leave(&mut self, member: Member, now: Instant) {
         match member {
-            Member::Located { view, .. } => self.unfollow(view, now),
+            Member::LocatedResource { view, .. } => self.unfollow(view, now),
             Member::Inline { .. } => {}
         }
     }
@@ -356,7 +358,7 @@ impl Member {
                 Self::Inline { bytes, version, warning },
                 Self::Inline { bytes: others, version: other, warning: theirs },
             ) => bytes == others && version == other && warning == theirs,
-            (Self::Located { .. }, _) | (_, Self::Located { .. }) => false,
+            (Self::LocatedResource { .. }, _) | (_, Self::LocatedResource { .. }) => false,
         }
     }
 }

@@ -8,18 +8,20 @@
 
 mod absence;
 mod alternatives;
+mod authority_state;
+#[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "nobody asks for what is counted"))]
+mod counters;
 mod failure;
 mod fallback;
-mod follow;
 mod globs;
-mod group;
-mod guess;
 mod incremental;
-mod job;
+mod indirections;
 mod lists;
 mod members;
 mod news;
+mod order_predictor;
 mod origin;
+mod pending_response;
 mod publish;
 mod selection;
 mod servers;
@@ -32,8 +34,6 @@ mod silence;
 )]
 pub(crate) mod simulation;
 mod status;
-#[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "nobody asks for what is counted"))]
-mod tally;
 mod ttl;
 mod unchanged;
 mod unused;
@@ -49,21 +49,21 @@ use std::{
 use bytes::Bytes;
 use tracing::debug;
 
+#[cfg(any(test, feature = "metrics"))]
+pub(crate) use self::counters::Metric;
 pub(crate) use self::selection::{Selection, Wanted};
 #[cfg(any(test, feature = "client"))]
 pub(crate) use self::status::{ResourceReport, ServerReport, Status};
-#[cfg(any(test, feature = "metrics"))]
-pub(crate) use self::tally::Metric;
 use self::{
-    follow::Follows,
-    group::Groups,
-    job::Job,
+    authority_state::Groups,
+    counters::Counters,
+    indirections::Indirections,
     members::{Collections, Key},
+    pending_response::PendingResponse,
     servers::{Peer, Servers},
-    tally::Tallies,
     ttl::Ttls,
     unused::Unused,
-    walk::Walks,
+    walk::Resolutions,
 };
 use crate::{
     cache::{Entry, Table},
@@ -77,7 +77,7 @@ use crate::{
         ByView, EntryId, Event, GroupId, Input, Output, ServerId, Settings, StreamId, Timer, TypeId, ViewId,
         encode_node,
     },
-    resolve::Hosts,
+    resolve::DnsResolver,
     resource::{Context, ResourceType},
 };
 
@@ -104,13 +104,13 @@ pub(crate) struct Engine {
     table: Table,
     ttls: Ttls,
     views: ByView<View>,
-    walks: Walks,
-    follows: Follows,
-    hosts: Hosts,
-    jobs: VecDeque<Job>,
+    walks: Resolutions,
+    follows: Indirections,
+    hosts: DnsResolver,
+    jobs: VecDeque<PendingResponse>,
     outputs: VecDeque<Output>,
+    work: WorkCounters,
     counters: Counters,
-    tallies: Tallies,
 }
 
 /// What an application watches.
@@ -133,7 +133,7 @@ enum View {
 
 /// What was done so far, for tests and benches of the work per response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Counters {
+pub(crate) struct WorkCounters {
     /// Responses that were worked off.
     pub(crate) responses: u64,
     /// Resources that were parsed.
@@ -156,7 +156,7 @@ impl Engine {
             node_id: bootstrap.node().id.as_str().into(),
             node: encode_node(bootstrap.node()),
             additions: bootstrap.additions(),
-            hosts: Hosts::new(&settings),
+            hosts: DnsResolver::new(&settings),
             bootstrap,
             settings: Arc::new(settings),
             random: fastrand::Rng::with_seed(seed),
@@ -168,19 +168,19 @@ impl Engine {
             table: Table::default(),
             ttls: Ttls::default(),
             views: ByView::default(),
-            walks: Walks::default(),
-            follows: Follows::default(),
+            walks: Resolutions::default(),
+            follows: Indirections::default(),
             jobs: VecDeque::new(),
             outputs: VecDeque::new(),
+            work: WorkCounters::default(),
             counters: Counters::default(),
-            tallies: Tallies::default(),
         }
     }
 
     /// What was done so far.
     #[cfg(test)]
-    pub(crate) fn counters(&self) -> Counters {
-        self.counters
+    pub(crate) fn work_counters(&self) -> WorkCounters {
+        self.work
     }
 
     /// How many resources are held, waited for or known to be missing.
@@ -294,7 +294,7 @@ impl Engine {
         };
         self.settle(server, now);
         if let Some((ty, envelope)) = opened {
-            self.jobs.push_back(Job::new(stream, ty, envelope, now));
+            self.jobs.push_back(PendingResponse::new(stream, ty, envelope, now));
             if self.jobs.len() == 1 {
                 self.work(now);
             }

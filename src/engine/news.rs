@@ -1,6 +1,6 @@
 use tracing::{debug, trace};
 
-use super::{Engine, job::Job};
+use super::{Engine, pending_response::PendingResponse};
 use crate::{
     cache::{Entry, News, ResourceState},
     escape::Escaped,
@@ -11,9 +11,9 @@ impl Engine {
     /// Gives news to an entry, whatever they are. True when there is something new to see.
     pub(super) fn give_news(&mut self, id: EntryId, news: impl FnOnce(&mut Entry) -> News) -> bool {
         let Some(entry) = self.table.get_mut(id) else { return false };
-        let before = self.tallies.begin(entry);
+        let before = self.counters.begin(entry);
         let news = news(entry);
-        self.tallies.end(before, entry);
+        self.counters.end(before, entry);
         if !entry.is_held() {
             self.ttls.set(id, None);
         }
@@ -23,7 +23,7 @@ impl Engine {
     }
 
     /// What is logged of a response is found in this span, however many slices it is worked off in.
-    pub(super) fn span_of(&self, job: &Job) -> tracing::Span {
+    pub(super) fn span_of(&self, job: &PendingResponse) -> tracing::Span {
         let server = self.servers[job.server()].machine.source();
         let (type_url, nonce) = (job.envelope.type_url(), job.envelope.nonce());
         tracing::debug_span!("response", %server, type_url, version = %Escaped(&job.version), nonce)

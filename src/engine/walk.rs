@@ -14,7 +14,7 @@ use crate::{
     error::{Blame, Code, Subject, WatchError},
     name::ResourceName,
     observed::Observed,
-    protocol::{Contact, Output, TypeId, ViewId},
+    protocol::{Output, SourceKey, TypeId, ViewId},
     resolve::{About, Endpoints, HostOrder, Key, Order, Resolved, Resolver, Seen, Source, Times},
     resource::{
         Cluster, ClusterLoadAssignment, Erased, Listener, Resource, ResourceType, RouteConfiguration,
@@ -24,7 +24,7 @@ use crate::{
 
 /// The resolutions, and what they watch: each has views of its own, as an application would.
 #[derive(Debug, Default)]
-pub(super) struct Walks {
+pub(super) struct Resolutions {
     walks: BTreeMap<ViewId, Walk>,
     /// Whose the views of resolutions are, and what they show.
     owners: BTreeMap<ViewId, (ViewId, Key)>,
@@ -112,7 +112,7 @@ impl Engine {
     }
 
     pub(super) fn walk_timeout(&mut self, now: Instant) {
-        let Walks { touched, timers, .. } = &mut self.walks;
+        let Resolutions { touched, timers, .. } = &mut self.walks;
         touched.extend(timers.iter().filter(|(_, at)| **at <= now).map(|(view, _)| *view));
     }
 
@@ -239,7 +239,7 @@ impl Engine {
         let group = self.group_for((ty, &name), now)?;
         let contacts = &self.groups.get(group).contacts;
         match contacts.first() {
-            Some(first) if !contacts.iter().any(Contact::is_delta) => {
+            Some(first) if !contacts.iter().any(SourceKey::is_delta) => {
                 let message = format!(
                     "virtual hosts on demand (VHDS) need an api_type of {} or {}, which that of xDS server {} is not",
                     ApiType::AggregatedDeltaGrpc,
@@ -288,7 +288,7 @@ impl Engine {
     }
 }
 
-impl Walks {
+impl Resolutions {
     /// Where what a view shows is to be had, if not where its name comes from.
     pub(super) fn source_of(&self, view: ViewId) -> Option<&Arc<ResourceConfigSource>> {
         self.sources.get(&view)

@@ -4,14 +4,14 @@ use std::{
 };
 
 use super::{
-    contact::Contact,
     delta::Delta,
     envelope::Envelope,
     input::Disconnect,
-    interest::{Interest, Phase},
     poll::Poll,
     rejections::Rejections,
     sotw::Sotw,
+    source_key::SourceKey,
+    subscriptions::{Phase, Subscriptions},
     timers::Wait,
     variant::Variant,
 };
@@ -32,7 +32,7 @@ pub(crate) enum AllDue {
 pub(crate) struct Channel {
     /// The type as it is called on the wire.
     pub(crate) type_url: &'static str,
-    pub(crate) interest: Interest,
+    pub(crate) interest: Subscriptions,
     pub(crate) variant: Box<dyn Variant>,
     pub(crate) rejections: Rejections,
     pub(crate) all: AllDue,
@@ -56,7 +56,7 @@ impl Channel {
     /// A type by its URL of v3. `doubt` is for how long absence proves nothing of a name that was let go and asked for again;
     /// requests of the incremental variant are at most `limit` bytes long, as far as names allow.
     pub(crate) fn new(
-        contact: &Contact,
+        contact: &SourceKey,
         type_url: &'static str,
         (doubt, limit): (Duration, usize),
         random: &mut fastrand::Rng,
@@ -71,7 +71,7 @@ impl Channel {
         };
         Self {
             type_url,
-            interest: Interest::default(),
+            interest: Subscriptions::default(),
             variant,
             rejections: Rejections::default(),
             all: AllDue::No,
@@ -102,7 +102,7 @@ pub(crate) fn is_awaited(types: &[Option<Channel>], wait: &Wait) -> bool {
     sub.is_some_and(|sub| {
         let waits = match sub.phase {
             Phase::Requested => sub.named && !sub.held,
-            Phase::Doubted => true,
+            Phase::AbsenceUnconfirmed => true,
             Phase::New | Phase::Answered | Phase::TimedOut => false,
         };
         waits && sub.timer == wait.number

@@ -52,7 +52,7 @@ pub(crate) enum Timer {
 
 /// What was found out about a response.
 #[derive(Debug)]
-pub(crate) struct Verdict {
+pub(crate) struct ResponseOutcome {
     pub(crate) ty: TypeId,
     /// The stream that it came on.
     pub(crate) stream: StreamId,

@@ -9,18 +9,18 @@ use tracing::{debug, info, trace, warn};
 
 use super::{
     channel::{AllDue, Channel, is_awaited},
-    contact::Contact,
     envelope::Envelope,
-    event::{Event, Timer, Verdict},
+    event::{Event, ResponseOutcome, Timer},
     id::{ServerId, StreamId, TypeId},
     input::{Disconnect, Input},
-    interest::{Interest, Phase, Sub, SubId},
     output::Output,
     quarantine::Quarantine,
     rejections::Fingerprint,
     settings::Settings,
+    source_key::SourceKey,
     stream::{End, Left, Stream},
-    timers::Waiting,
+    subscriptions::{Phase, SubId, Subscription, Subscriptions},
+    timers::DoesNotExistTimers,
     variant::{Answer, Written},
 };
 use crate::{config::ConfigSource, escape::Escaped};
@@ -37,7 +37,7 @@ use reopening::Reopening;
 /// The protocol with one management server, or whatever else resources come from.
 #[derive(Debug)]
 pub(crate) struct Machine {
-    contact: Contact,
+    contact: SourceKey,
     node: Bytes,
     settings: Arc<Settings>,
     random: fastrand::Rng,
@@ -45,7 +45,7 @@ pub(crate) struct Machine {
     /// By [`TypeId`], which is the order of first use.
     types: Vec<Option<Channel>>,
     quarantine: Quarantine,
-    waiting: Waiting,
+    waiting: DoesNotExistTimers,
     reopening: Reopening,
     last_poll: LastPoll,
     outputs: VecDeque<Output>,
@@ -55,7 +55,7 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) fn new(
         id: ServerId,
-        contact: Contact,
+        contact: SourceKey,
         node: Bytes,
         settings: Arc<Settings>,
         (seed, now): (u64, Instant),
@@ -69,7 +69,7 @@ impl Machine {
             stream,
             types: Vec::new(),
             quarantine: Quarantine::default(),
-            waiting: Waiting::default(),
+            waiting: DoesNotExistTimers::default(),
             reopening: Reopening::default(),
             last_poll: LastPoll::default(),
             outputs: VecDeque::new(),
@@ -81,7 +81,7 @@ impl Machine {
         &self.stream
     }
 
-    pub(crate) fn contact(&self) -> &Contact {
+    pub(crate) fn contact(&self) -> &SourceKey {
         &self.contact
     }
 
@@ -90,7 +90,7 @@ impl Machine {
     }
 
     /// What is asked for, or sent, in a place.
-    pub(crate) fn sub(&self, ty: TypeId, id: SubId) -> Option<&Sub> {
+    pub(crate) fn sub(&self, ty: TypeId, id: SubId) -> Option<&Subscription> {
         self.types.get(ty.index())?.as_ref()?.interest.get(id)
     }
 
@@ -102,7 +102,7 @@ impl Machine {
     }
 
     /// The names of a type, if any was ever wanted.
-    pub(crate) fn interest(&mut self, ty: TypeId) -> Option<&mut Interest> {
+    pub(crate) fn interest(&mut self, ty: TypeId) -> Option<&mut Subscriptions> {
         Some(&mut self.channel(ty)?.interest)
     }
 
@@ -192,8 +192,8 @@ impl Machine {
     }
 
     /// Answers a response, and reads on.
-    pub(crate) fn conclude(&mut self, verdict: Verdict, now: Instant) {
-        let Verdict { ty, stream, version, nonce, error, fingerprint, is_outdated } = verdict;
+    pub(crate) fn conclude(&mut self, verdict: ResponseOutcome, now: Instant) {
+        let ResponseOutcome { ty, stream, version, nonce, error, fingerprint, is_outdated } = verdict;
         let current = self.stream.is_current(stream);
         let random = &mut self.random;
         let Some(Some(channel)) = self.types.get_mut(ty.index()) else { return };
@@ -234,7 +234,7 @@ impl Machine {
             }
             if let Some(sub) = self.interest(wait.ty).and_then(|interest| interest.get_mut(wait.sub)) {
                 // What was said to be gone is so now. It matters when the server takes over.
-                sub.missed |= sub.phase == Phase::Doubted;
+                sub.missed |= sub.phase == Phase::AbsenceUnconfirmed;
                 (sub.phase, sub.doubt_until) = (Phase::TimedOut, None);
                 let entry = sub.entry;
                 self.events.push_back(Event::TimedOut(entry));
@@ -326,7 +326,7 @@ impl Machine {
                 if sub.phase == Phase::New && sub.named && sub.asked {
                     // What another server has sent, and this one did not before it was asked by name.
                     let is_doubted = sub.held && sub.missed && sub.doubt_until.is_some();
-                    sub.phase = if is_doubted { Phase::Doubted } else { Phase::Requested };
+                    sub.phase = if is_doubted { Phase::AbsenceUnconfirmed } else { Phase::Requested };
                     if !sub.held || is_doubted {
                         self.waiting.start(ty, id, sub, (now, length));
                     } else {
@@ -412,7 +412,7 @@ impl Machine {
             channel.all = AllDue::No;
             channel.rejections.on_stream_closed();
             // Nothing on the next stream would tell that it is gone, if the version stood for its absence.
-            let is_in_doubt = |sub: &Sub| sub.held && sub.missed && sub.doubt_until.is_some();
+            let is_in_doubt = |sub: &Subscription| sub.held && sub.missed && sub.doubt_until.is_some();
             if channel.interest.iter().any(|(_, sub)| is_in_doubt(sub)) {
                 channel.variant.forget_version();
             }
@@ -422,7 +422,7 @@ impl Machine {
                 sub.doubt_until = None;
                 if !sub.held || sub.phase == Phase::Requested {
                     sub.phase = Phase::New;
-                } else if sub.phase == Phase::Doubted {
+                } else if sub.phase == Phase::AbsenceUnconfirmed {
                     sub.phase = Phase::Answered;
                 }
             }

@@ -7,11 +7,11 @@ use std::{
 
 use super::{
     Resolved,
+    dependency::End,
     graph::{Graph, Next},
-    leg::End,
     node::{Endpoints, Source},
-    snapshot::{Snapshot, Stem},
-    way::Way,
+    route_resolver::RouteResolver,
+    snapshot::{RoutingConfig, Snapshot},
 };
 use crate::{
     error::WatchError,
@@ -36,11 +36,11 @@ use crate::{
 /// ```
 #[derive(Debug)]
 pub(crate) struct Resolver {
-    way: Way,
+    way: RouteResolver,
     /// Something on the way has changed.
     stale: bool,
-    next: Option<Arc<Stem>>,
-    current: Option<Arc<Stem>>,
+    next: Option<Arc<RoutingConfig>>,
+    current: Option<Arc<RoutingConfig>>,
     /// What stands in the place of the tree.
     failed: Option<WatchError>,
     graph: Graph,
@@ -111,7 +111,7 @@ pub(crate) enum Order {
 impl Resolver {
     pub(crate) fn new(about: About, times: Times) -> Self {
         let graph = Graph::new(about.node_id.clone(), times.grace);
-        let mut way = Way::new(about, times);
+        let mut way = RouteResolver::new(about, times);
         let orders = way.take_orders().into();
         Self { way, stale: false, next: None, current: None, failed: None, graph, orders }
     }
@@ -188,7 +188,7 @@ impl Resolver {
     }
 
     /// Uses a stem at once if it only differs in its warnings, else when its clusters are ready.
-    fn use_stem(&mut self, stem: Stem) -> bool {
+    fn use_stem(&mut self, stem: RoutingConfig) -> bool {
         let stem = Arc::new(stem);
         if let Some(current) = self.current.as_ref().filter(|current| current.is_of(&stem)) {
             let changed = current.warnings != stem.warnings;
@@ -206,7 +206,7 @@ impl Resolver {
             self.fail(reason.clone());
             return false;
         };
-        let stem = Stem { warnings: vec![reason.clone()], ..(**current).clone() };
+        let stem = RoutingConfig { warnings: vec![reason.clone()], ..(**current).clone() };
         let changed = current.warnings != stem.warnings;
         self.prepare(None);
         self.current = Some(Arc::new(stem));
@@ -218,7 +218,7 @@ impl Resolver {
         self.way.next_timeout(self.current.is_some())
     }
 
-    fn prepare(&mut self, stem: Option<Arc<Stem>>) {
+    fn prepare(&mut self, stem: Option<Arc<RoutingConfig>>) {
         let same = stem.as_ref().zip(self.next.as_ref()).is_some_and(|(stem, next)| stem.is_of(next));
         if !same {
             let next = stem.as_ref().map(|stem| Next::Clusters(stem.clusters()));
@@ -238,7 +238,7 @@ impl Resolver {
     }
 }
 
-impl Stem {
+impl RoutingConfig {
     /// Whether it is of the same listener and routes as another.
     fn is_of(&self, other: &Self) -> bool {
         let same_scope = match (&self.scope, &other.scope) {

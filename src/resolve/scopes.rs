@@ -1,9 +1,9 @@
 use std::{sync::Arc, time::Instant};
 
 use super::{
-    leg::End,
+    dependency::End,
     resolver::{Key, Order, Times},
-    way::some_of,
+    route_resolver::some_of,
 };
 use crate::{
     error::{Blame, Code, Subject, WatchError},

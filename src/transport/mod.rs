@@ -21,7 +21,7 @@ pub use crate::protocol::{Disconnect, DisconnectKind};
 
 use crate::{
     config::{ApiType, Polling, Server},
-    protocol::{Input, Place, StreamId},
+    protocol::{ConnectTarget, Input, StreamId},
 };
 
 /// Makes connections to management servers.
@@ -123,12 +123,12 @@ impl Transports {
 
     pub(crate) fn connect(
         &self,
-        to: Place,
+        to: ConnectTarget,
         keepalive: Duration,
         events: ConnectionEvents,
     ) -> Box<dyn Connection> {
         match to {
-            Place::Server { server, api_type, path, polling } => {
+            ConnectTarget::Server { server, api_type, path, polling } => {
                 let target = ConnectRequest { server, api_type, path, polling, keepalive };
                 let transport = if polling.is_some() { self.polled.as_ref() } else { Some(&self.servers) };
                 match transport {
@@ -140,9 +140,9 @@ impl Transports {
                 }
             }
             #[cfg(feature = "files")]
-            Place::File { file, type_url } => self.files.open((file, type_url), events),
+            ConnectTarget::File { file, type_url } => self.files.open((file, type_url), events),
             #[cfg(not(feature = "files"))]
-            Place::File { file, type_url } => {
+            ConnectTarget::File { file, type_url } => {
                 unsupported(&format!("{type_url} in {file} needs the feature `files`"), &events)
             }
         }

@@ -16,7 +16,7 @@ use crate::{
         },
         google::protobuf::Any,
     },
-    protocol::{Disconnect, DisconnectKind, Place, StreamId},
+    protocol::{ConnectTarget, Disconnect, DisconnectKind, StreamId},
     resolve::{Resolved, Snapshot},
     resource::Resource,
 };
@@ -297,11 +297,11 @@ pub(super) fn stream_to(server: u32, attempt: u64) -> StreamId {
 fn say(output: Output, delta: bool) -> String {
     match output {
         Output::Connect { stream, to, .. } => match to {
-            Place::Server { api_type, path, .. } if !api_type.is_aggregated() => {
+            ConnectTarget::Server { api_type, path, .. } if !api_type.is_aggregated() => {
                 format!("connect {stream} {path}")
             }
-            Place::Server { .. } => format!("connect {stream}"),
-            Place::File { file, .. } => format!("open {stream} {file}"),
+            ConnectTarget::Server { .. } => format!("connect {stream}"),
+            ConnectTarget::File { file, .. } => format!("open {stream} {file}"),
         },
         Output::Disconnect { stream } => format!("disconnect {stream}"),
         Output::Read { .. } => "read".into(),

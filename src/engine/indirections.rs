@@ -32,7 +32,7 @@ use crate::{
 
 /// Everything that follows something.
 #[derive(Debug, Default)]
-pub(super) struct Follows {
+pub(super) struct Indirections {
     /// Who follows what is seen by a view.
     pub(super) edges: BTreeMap<ViewId, Follower>,
     redirects: BTreeMap<EntryId, Followed>,
