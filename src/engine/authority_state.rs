@@ -416,7 +416,12 @@ impl Engine {
             entry.places.add(server, taken);
         }
         let is_waiting = self.table.get(id).is_some_and(Entry::is_waiting);
-        let changed = is_waiting && self.counts(id, server) && self.hand_over(before, id);
+        let is_taken_over = is_waiting && self.counts(id, server);
+        if is_taken_over && let Some(entry) = self.table.get(id) {
+            // The server may be the one that was just fallen back to: the failure of those above it is not shown any more.
+            self.judge(entry.group);
+        }
+        let changed = is_taken_over && self.hand_over(before, id);
         if is_last {
             self.remove_entry(before);
         }
