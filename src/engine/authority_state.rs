@@ -357,6 +357,17 @@ impl Engine {
         })
     }
 
+    /// The group that takes everything of a type from a server.
+    pub(super) fn wildcard_group(&self, server: ServerId, ty: TypeId) -> Option<GroupId> {
+        let mut groups = self.groups.with(server).into_iter();
+        groups.find(|group| self.collections.get(&(*group, ty, Which::All)).is_some())
+    }
+
+    /// Whether what a server sends of an entry counts.
+    pub(super) fn counts(&self, id: EntryId, server: ServerId) -> bool {
+        self.table.get(id).is_some_and(|entry| self.active_for(entry) == server)
+    }
+
     /// Asks all open servers of its group for an entry.
     pub(super) fn ask(&mut self, id: EntryId, now: Instant) {
         let Some(entry) = self.table.get(id) else { return };

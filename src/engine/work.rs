@@ -197,17 +197,6 @@ impl Engine {
         name_of(self.types[job.ty.index()], &job.envelope, (wrapper_name, value)).ok().map(Into::into)
     }
 
-    /// The group that takes everything of a type from a server.
-    fn wildcard_group(&self, server: ServerId, ty: TypeId) -> Option<GroupId> {
-        let mut groups = self.groups.with(server).into_iter();
-        groups.find(|group| self.collections.get(&(*group, ty, Which::All)).is_some())
-    }
-
-    /// Whether what a server sends of an entry counts.
-    pub(super) fn counts(&self, id: EntryId, server: ServerId) -> bool {
-        self.table.get(id).is_some_and(|entry| self.active_for(entry) == server)
-    }
-
     /// Takes over some resources.
     fn apply(&mut self, job: &mut PendingResponse, from: usize, now: Instant) {
         let mut spent = 0;
