@@ -14,8 +14,7 @@ use crate::{
     error::{Blame, Code, WatchError, short_type},
     name::ResourceName,
     protocol::{
-        Body, EntryId, Envelope, GroupId, ResponseOutcome, ServerId, Span, SubId, TypeId, Unusable,
-        fingerprint,
+        Body, Digests, EntryId, Envelope, GroupId, ResponseOutcome, ServerId, Span, SubId, TypeId, Unusable,
     },
     resource::{Erased, Version},
 };
@@ -444,14 +443,17 @@ impl Engine {
         self.settle_origin(&mut job);
         self.note_updates(&job);
         let is_outdated = job.outdated && job.is_heartbeat();
-        let fingerprint = if job.problems.text.is_empty() { 0 } else { fingerprint(&job.envelope) };
+        let digests = match job.problems.text.is_empty() {
+            true => Digests::default(),
+            false => Digests::of(&job.envelope),
+        };
         let verdict = ResponseOutcome {
             ty: job.ty,
             stream: job.stream,
             nonce: job.envelope.nonce().to_owned(),
             version: job.version,
             error: job.problems.cut(),
-            fingerprint,
+            digests,
             is_outdated,
         };
         let peer = self.peer(server);

@@ -1,11 +1,7 @@
-use std::{
-    hash::{DefaultHasher, Hash, Hasher},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use super::{
     delta::Delta,
-    envelope::Envelope,
     input::Disconnect,
     poll::Poll,
     rejections::Rejections,
@@ -84,16 +80,6 @@ impl Channel {
     pub(crate) fn due(&self) -> Option<Instant> {
         self.variant.due(&self.interest)
     }
-}
-
-/// Tells the resources of one response from those of another, in whatever order they are.
-pub(crate) fn fingerprint(envelope: &Envelope) -> u64 {
-    let digest = |(kind, bytes): (u8, &[u8])| {
-        let mut hasher = DefaultHasher::new();
-        (kind, bytes).hash(&mut hasher);
-        hasher.finish()
-    };
-    envelope.contents().map(digest).fold(0, u64::wrapping_add)
 }
 
 pub(crate) fn is_awaited(types: &[Option<Channel>], wait: &Wait) -> bool {

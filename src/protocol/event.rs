@@ -1,4 +1,5 @@
 use super::{
+    digests::Digests,
     id::{EntryId, StreamId, TypeId},
     input::Disconnect,
 };
@@ -61,7 +62,7 @@ pub(crate) struct ResponseOutcome {
     /// What is wrong with it, in words for the server's operator; empty when it is accepted.
     pub(crate) error: String,
     /// Tells its resources from others; looked at when it is rejected.
-    pub(crate) fingerprint: u64,
+    pub(crate) digests: Digests,
     /// It only confirms resources, in a version that is not held: it does not become the accepted one.
     pub(crate) is_outdated: bool,
 }

@@ -193,7 +193,7 @@ impl Machine {
 
     /// Answers a response, and reads on.
     pub(crate) fn conclude(&mut self, verdict: ResponseOutcome, now: Instant) {
-        let ResponseOutcome { ty, stream, version, nonce, error, fingerprint, is_outdated } = verdict;
+        let ResponseOutcome { ty, stream, version, nonce, error, digests, is_outdated } = verdict;
         let current = self.stream.is_current(stream);
         let random = &mut self.random;
         let Some(Some(channel)) = self.types.get_mut(ty.index()) else { return };
@@ -204,7 +204,7 @@ impl Machine {
                 channel.variant.on_accepted(&channel.interest, &version);
             }
         } else {
-            let response = Fingerprint { version: version.clone(), contents: fingerprint };
+            let response = Fingerprint { version: version.clone(), digests };
             let delay = channel.rejections.on_rejected(response, now, random);
             let type_url = channel.type_url;
             if delay.is_zero() {

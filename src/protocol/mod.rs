@@ -18,6 +18,7 @@ mod backoff;
 mod channel;
 mod crossed;
 mod delta;
+mod digests;
 mod envelope;
 mod event;
 mod id;
@@ -43,7 +44,7 @@ mod variant;
 pub(crate) use self::source_key::ConnectTarget;
 pub(crate) use self::{
     backoff::Backoff,
-    channel::fingerprint,
+    digests::Digests,
     envelope::{Body, Envelope, Item, Span, Unusable},
     event::{Event, ResponseOutcome, Timer},
     id::{ByView, EntryId, GroupId, LookupId, ServerId, StreamId, TypeId, ViewId},
