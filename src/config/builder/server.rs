@@ -48,7 +48,7 @@ impl ServerBuilder {
     }
 
     /// Connects with credentials of a type that the application implements
-    /// ([`ClientBuilder::credentials`](crate::client::ClientBuilder::credentials)).
+    /// (`ClientBuilder::credentials`).
     pub fn custom_credentials(mut self, credentials: CustomCredentials) -> Self {
         self.channel_credentials = Some(ChannelCredentials::Custom(credentials));
         self
