@@ -5,7 +5,7 @@
 set -euo pipefail
 [ -f src/lib.rs ] || { echo "no src/lib.rs here" >&2; exit 1; }
 
-core='error pb config name resource protocol cache resolve engine format escape observed wire capacity chunked control_plane/session control_plane/store'
+core='error pb config name resource protocol cache resolve engine format escape observed wire capacity chunked_slab control_plane/session control_plane/store'
 files=()
 for module in $core; do
   [ ! -f "src/$module.rs" ] || files+=("src/$module.rs")

@@ -13,7 +13,7 @@ pub use crate::engine::simulation::Script;
 use crate::format::Format;
 use crate::{
     config::{ApiType, Bootstrap, Node, Server},
-    engine::{Engine, Names},
+    engine::{Engine, Selection},
     protocol::{Input, Output, Settings, StreamId, Timer, ViewId},
     resource::{Resource, ResourceType},
 };
@@ -56,16 +56,16 @@ impl Receiver {
 
     /// Watches a resource; gives the number of the view.
     pub fn watch<T: Resource>(&mut self, name: &str) -> u64 {
-        self.subscribe(ResourceType::of::<T>(), Names::One(name.into()))
+        self.subscribe(ResourceType::of::<T>(), Selection::One(name.into()))
     }
 
     /// Watches everything of a type, or a collection.
     pub fn watch_all<T: Resource>(&mut self, collection: Option<&str>) -> u64 {
-        let names = collection.map_or(Names::All, |name| Names::Collection(name.into()));
+        let names = collection.map_or(Selection::All, |name| Selection::Collection(name.into()));
         self.subscribe(ResourceType::of::<T>(), names)
     }
 
-    fn subscribe(&mut self, ty: ResourceType, names: Names) -> u64 {
+    fn subscribe(&mut self, ty: ResourceType, names: Selection) -> u64 {
         self.views += 1;
         self.engine.subscribe(ViewId::new(self.views), ty, names, self.now);
         self.drain();

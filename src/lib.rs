@@ -1,8 +1,8 @@
 //! xDS for applications that are not proxies.
 //!
-//! A service that is part of a mesh gets its configuration (listeners, routes, clusters, endpoints) from a management server.
-//! This crate keeps one stream to that server and shows the service each resource as a typed, validated value that is always
-//! current: the last good one, and what is wrong if something is.
+//! A service in a mesh receives its configuration (listeners, routes, clusters, endpoints) from a management server. This crate
+//! connects to that server and provides each resource as a typed, validated and current value: the last known good one, with the
+//! error of a later update if there is one. It has no data plane: it connects to no endpoints and sends no requests.
 //!
 //! ```no_run
 //! use xdskit::{Client, Observed, config::Bootstrap, resource::Cluster};
@@ -14,7 +14,7 @@
 //!     while let Some(seen) = shop.next().await {
 //!         match &*seen {
 //!             Observed::Present { resource, warning: None, .. } => println!("use {resource:?}"),
-//!             Observed::Present { warning: Some(why), .. } => println!("keep the last good one: {why}"),
+//!             Observed::Present { warning: Some(why), .. } => println!("keep the last known good one: {why}"),
 //!             Observed::Absent { reason, .. } => println!("there is none: {reason}"),
 //!             _ => {}
 //!         }
@@ -28,38 +28,38 @@
 //! | module | feature | what it is |
 //! |---|---|---|
 //! | [`bootstrap`] | | reads gRPC's bootstrap format from a file, a text or the environment, and Envoy's |
-//! | [`config`] | | what a bootstrap says, as values; a builder |
+//! | [`config`] | | the contents of a bootstrap as values; a builder |
 //! | [`name`] | | names of resources: old-style and `xdstp://` |
 //! | [`resource`] | | the typed resources, and the trait for your own |
-//! | [`resolve`] | | what a target resolves to, as one coherent tree |
-//! | [`error`] | | why a watch has nothing to show, or something stale |
-//! | [`pb`] | | the protobuf messages, as far as they are used |
+//! | [`resolve`] | | the tree that a target resolves to |
+//! | [`error`] | | the reason why a resource is absent or may be stale |
+//! | [`pb`] | | the protobuf messages, with the fields that are used |
 //! | [`client`](client/index.html) | `client` | the client, its watches and resolutions |
-//! | [`transport`](transport/index.html) | `client` | how it connects, and the trait for your own way |
+//! | [`transport`](transport/index.html) | `client` | how the client connects, and the trait for transports of your own |
 //! | [`discover`](discover/index.html) | `tower` | the endpoints of a cluster as services for tower's load balancers |
 //! | [`csds`](csds/index.html) | `csds` | the client status service, for tools such as `grpcdebug` |
 //! | [`metrics`](metrics/index.html) | `metrics` | gRPC's metrics of xDS clients, by OpenTelemetry |
-//! | [`control_plane`](control_plane/index.html) | `control-plane` | a management server to embed |
+//! | [`control_plane`](control_plane/index.html) | `control-plane` | an embeddable management server |
 //! | [`cli`](cli/index.html) | `cli` | the code of the command-line tool `xdskit`; no stable API |
 //! | [`testing`](testing/index.html) | `test-util` | the same for tests of your application, with faults, expectations and builders |
 //!
 //! # Features
 //!
-//! | feature | default | brings |
+//! | feature | default | adds |
 //! |---|---|---|
 //! | `client` | yes | the client, on tokio, tonic and hyper |
 //! | `tls` | yes | TLS to management servers, by rustls with the system's roots |
-//! | `tower` | no | what a target resolves to as a `tower::discover::Discover` |
+//! | `tower` | no | the endpoints of a cluster as a `tower::discover::Discover` |
 //! | `csds` | no | the client status service on tonic |
 //! | `metrics` | no | metrics, by the API of OpenTelemetry |
-//! | `json` | no | messages as JSON, YAML and protobuf's text |
-//! | `files` | no | files in the place of management servers; brings `json` |
-//! | `rest` | no | management servers that are polled over REST; brings `json` |
+//! | `json` | no | messages as JSON, YAML and protobuf text |
+//! | `files` | no | files as sources of resources; enables `json` |
+//! | `rest` | no | management servers polled over REST; enables `json` |
 //! | `control-plane` | no | the management server |
 //! | `cli` | no | the command-line tool `xdskit` |
-//! | `test-util` | no | the tools for tests; brings `control-plane` |
+//! | `test-util` | no | the tools for tests; enables `control-plane` |
 //!
-//! Without any feature there are the bootstrap, names and typed resources, without tokio in the dependency tree.
+//! Without any feature the crate has the bootstrap, names and typed resources, and does not depend on tokio.
 
 #![cfg_attr(
     not(feature = "client"),
@@ -72,7 +72,7 @@
 )]
 mod cache;
 mod capacity;
-mod chunked;
+mod chunked_slab;
 #[cfg(any(feature = "client", feature = "control-plane"))]
 mod codec;
 #[cfg_attr(
@@ -158,17 +158,27 @@ pub mod testing;
 pub mod transport;
 
 #[cfg(feature = "client")]
-pub use client::{Client, Names, Resolution, Watch, WatchAll};
+pub use client::{Client, Resolution, ResourceSelector, Watch, WatchAll};
 pub use config::{Bootstrap, Target};
 pub use error::WatchError;
 pub use observed::Observed;
 pub use resolve::{RouteQuery, Snapshot};
 pub use resource::Resource;
 
-/// Compiles the examples of the README, and runs those that can be run.
-#[cfg(doctest)]
+/// Compiles the examples of the README.
+#[cfg(all(doctest, feature = "tower"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
+
+/// Compiles the examples of the document.
+#[cfg(all(doctest, feature = "csds", feature = "metrics"))]
+#[doc = include_str!("../docs/OPERATING.md")]
+struct Operating;
+
+/// Compiles and runs the example of the document.
+#[cfg(all(doctest, feature = "client", feature = "test-util"))]
+#[doc = include_str!("../docs/TESTING.md")]
+struct Testing;
 
 /// Compiles the example of the guide.
 #[cfg(all(doctest, feature = "client"))]

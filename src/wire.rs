@@ -15,7 +15,7 @@ pub(crate) struct Field<'a> {
 }
 
 /// The payload of a [`Field`] by wire type.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Value<'a> {
     Varint(u64),
     Fixed64(u64),

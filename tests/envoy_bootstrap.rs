@@ -13,7 +13,7 @@ use common::{
     tls::{Ca, Files, TlsServer},
 };
 use xdskit::{
-    Client, Names,
+    Client, ResourceSelector,
     config::{Bootstrap, Keepalive},
     control_plane,
     error::Code,
@@ -347,7 +347,7 @@ dynamic_resources:
     api_config_source: { api_type: AGGREGATED_DELTA_GRPC, grpc_services: [{ envoy_grpc: { cluster_name: xds_cluster } }] }
 "#;
     let client = client(&at(&server, &format!("{dynamic}{CLUSTER}")));
-    let clusters = soon(client.watch_all::<Cluster>(Names::All).ready()).await.unwrap();
+    let clusters = soon(client.watch_all::<Cluster>(ResourceSelector::All).ready()).await.unwrap();
     assert_eq!(clusters.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), [member], "and not `shop`");
     assert!(clusters.get(member).unwrap().is_present());
 }
@@ -413,7 +413,7 @@ async fn files_are_sources_of_types() {
     assert_eq!(load(&document).warnings(), []);
     let client = client(&document);
     soon(client.watch::<Cluster>("shop").ready()).await.unwrap();
-    let listeners = soon(client.watch_all::<Listener>(Names::All).ready()).await.unwrap();
+    let listeners = soon(client.watch_all::<Listener>(ResourceSelector::All).ready()).await.unwrap();
     assert_eq!(listeners.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["shop"]);
     let error = soon(client.watch::<ClusterLoadAssignment>("shop").ready()).await.unwrap_err();
     assert_eq!(error.code(), Code::FailedPrecondition, "no file is a source of the type");

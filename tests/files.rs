@@ -14,7 +14,7 @@ use std::{
 use serde_json::json;
 use tempfile::TempDir;
 use xdskit::{
-    Client, Names, Observed, Watch,
+    Client, Observed, ResourceSelector, Watch,
     config::{ApiType, Bootstrap, Node, PathSource},
     error::Code,
     resource::ClusterLoadAssignment,
@@ -142,7 +142,7 @@ async fn d7_what_cannot_be_used_is_an_error_and_never_an_empty_update() {
         fs::write(&path, good.as_deref().unwrap_or("")).unwrap();
         let client = client(PathSource::new(&path));
         let mut watch = client.watch::<Cluster>("shop");
-        let mut all = client.watch_all::<Cluster>(Names::All);
+        let mut all = client.watch_all::<Cluster>(ResourceSelector::All);
         if good.is_some() {
             until(&mut watch, "one").await;
             soon(all.wait_for(|members| members.is_complete())).await.unwrap();
@@ -231,7 +231,7 @@ async fn d9_a_list_of_inline_entries_is_as_good_as_a_response() {
                   type.googleapis.com/envoy.config.cluster.v3.Cluster, name: shop, eds_cluster_config: {service_name: one}}}";
     fs::write(&path, list(inline)).unwrap();
     let client = client(PathSource::new(&path));
-    let mut all = client.watch_all::<Cluster>(Names::All);
+    let mut all = client.watch_all::<Cluster>(ResourceSelector::All);
     let members = soon(all.wait_for(|members| members.is_complete())).await.unwrap();
     let one = members.get("shop").unwrap();
     assert_eq!((note(one), version(one)), (Some("one"), Some("8")));

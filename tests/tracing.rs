@@ -18,7 +18,7 @@ use bytes::Bytes;
 use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
 use xdskit::{
-    Names, Resource,
+    Resource, ResourceSelector,
     client::{Dns, Lookup},
     config::Bootstrap,
     control_plane::{AnyResource, type_url},
@@ -45,12 +45,12 @@ async fn a_resource_can_be_followed_from_its_response_to_its_watcher() {
     let about = format!("type_url=\"{}\" name=shop", type_url::CLUSTER);
     let version = server.version(type_url::CLUSTER);
     // Which view the watch is, what the response was, what became of the resource, and who was told.
-    log.line(&["DEBUG", "watching view=1", "names=shop"]);
+    log.line(&["DEBUG", "watch started view=1", "names=shop"]);
     let response =
         format!("response{{server={} type_url=\"{}\" version={version}", server.uri(), type_url::CLUSTER);
-    log.line(&["TRACE", "received", &format!("version=\"{version}\"")]);
-    log.line(&["DEBUG", &response, "accepted", &about]);
-    log.line(&["TRACE", &response, "told view=1", &about]);
+    log.line(&["TRACE", "response received", &format!("version=\"{version}\"")]);
+    log.line(&["DEBUG", &response, "resource accepted", &about]);
+    log.line(&["TRACE", &response, "watcher notified view=1", &about]);
 }
 
 #[tokio::test]
@@ -67,14 +67,14 @@ async fn decisions_are_debug_and_say_what_is_kept() {
     log.line(&[
         "DEBUG",
         "response{",
-        "rejected",
+        "resource rejected",
         &format!("version={rejected} kept=true"),
         "service_name: bad",
     ]);
-    log.line(&[" WARN", "rejecting a response", "service_name: bad"]);
+    log.line(&[" WARN", "response rejected", "service_name: bad"]);
     server.remove(type_url::CLUSTER, "shop");
     soon(shop.wait_for(|seen| seen.is_absent())).await.unwrap();
-    log.line(&["DEBUG", "response{", "does not exist", "kept=false", "has deleted it"]);
+    log.line(&["DEBUG", "response{", "resource does not exist", "kept=false", "has deleted it"]);
     drop(shop);
     client.shutdown().await;
     assert!(!log.text().contains("TRACE"));
@@ -92,10 +92,10 @@ async fn a_resolution_can_be_followed() {
     });
     let client = client(server.uri());
     soon(client.resolve("xds:///shop").ready()).await.unwrap();
-    log.line(&["resolving view=1", "target=\"xds:///shop\""]);
-    log.line(&["a resolution goes on view=1 needs=walk-1"]);
-    log.line(&["watching view=walk-1", "names=shop"]);
-    log.line(&["resolved view=1", "target=\"xds:///shop\""]);
+    log.line(&["resolution started view=1", "target=\"xds:///shop\""]);
+    log.line(&["resolution continued view=1 dependency=walk-1"]);
+    log.line(&["watch started view=walk-1", "names=shop"]);
+    log.line(&["resolution succeeded view=1", "target=\"xds:///shop\""]);
 }
 
 #[tokio::test]
@@ -109,7 +109,7 @@ async fn connections_are_info_and_a_server_that_is_away_is_a_warning() {
     log.line(&[" INFO", "connected", &server.uri()]);
     server.stop().await;
     soon(shop.wait_for(|seen| seen.error().is_some())).await.unwrap();
-    log.line(&[" WARN", "no stream to the server", &server.uri()]);
+    log.line(&[" WARN", "stream failed", &server.uri()]);
     assert!(!log.text().contains("DEBUG"), "{}", log.text());
 }
 
@@ -132,7 +132,7 @@ async fn no_private_key_is_logged() {
     let bad = tls::TlsCertificate { private_key: key, ..Default::default() };
     server.set(tls::Secret { name: "s".into(), r#type: Some(tls::secret::Type::TlsCertificate(bad)) });
     soon(watch.wait_for(|seen| seen.error().is_some())).await.unwrap();
-    log.line(&["DEBUG", "rejected", "tls_certificate.certificate_chain: must be set"]);
+    log.line(&["DEBUG", "resource rejected", "tls_certificate.certificate_chain: must be set"]);
     // What the transport below logs are frames, of which it shows no contents.
     let text = log.text();
     assert!(!text.contains("PRIVATE") && !text.contains("80, 82, 73"), "{text}");
@@ -150,7 +150,7 @@ async fn what_a_server_sends_forges_no_line_of_the_log() {
         tx.set(AnyResource::new(Rejected::TYPE_URL, "rejected", "x"));
     });
     let client = client(server.uri());
-    let mut all = client.watch_all::<Cluster>(Names::All);
+    let mut all = client.watch_all::<Cluster>(ResourceSelector::All);
     let mut refused = client.watch::<Cluster>("refused");
     let mut rejected = client.watch::<Rejected>("rejected");
     soon(all.wait_for(|members| members.len() == 2)).await.unwrap();

@@ -1,13 +1,20 @@
 #!/usr/bin/env bash
-# The README's examples, as a reader tries them: each Rust block becomes the `main.rs` of an application of its own, with the
-# dependencies that the README names, and runs against an embedded management server; what it prints is looked at. From the
-# project's root: tests/trial.sh
+# Tries the examples of the README and of the documents beside it as a reader does: each Rust block becomes the `main.rs` of an
+# application of its own, with the dependencies that its document names, and runs against an embedded management server; its
+# output is checked. From the project's root: tests/trial.sh
 #
-# A block has the dependencies of the README's first TOML block, and of the TOML blocks since the Rust block before it. It is
-# pasted as it is. What it has to print is in `expect`; a block that is not listed there is a failure.
+# A block has the dependencies of the README's first TOML block, and of the TOML blocks in its document since the Rust block
+# before it. It is pasted as it is. Its expected output is in `expect`; a block that is not listed there is a failure, and so is
+# an entry without a block.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . .ci/functions.sh
+
+# The documents with whole programs; those without a Rust block are here so that one that is added is tried. The guides are not:
+# their blocks need other servers, or none, and documentation tests compile them.
+documents=(README.md docs/{TRANSPORTS,BOOTSTRAP,OPERATING,TESTING,CLI,RELAY}.md)
+# What `expect` knows.
+examples=(resolve balance watch csds metrics observe testing)
 
 applications=()
 
@@ -22,36 +29,57 @@ main() {
   trap finish EXIT
   # The README's `path = "../xdskit"`, seen from an application.
   ln -s "$root" "$scratch/xdskit"
-  split_readme
+  mkdir "$scratch/blocks"
+  local document block
+  for document in "${documents[@]}"; do
+    split "$document"
+  done
   add_application server "$root/tests/trial/server.rs" \
     'xdskit = { path = "../xdskit", features = ["test-util"] }' \
     'tokio = { version = "1", features = ["rt-multi-thread", "macros", "net"] }' \
     'tonic = { version = "0.14", features = ["transport"] }'
   start_server
-  local block count=0
+  local tried=()
   for block in "$scratch"/blocks/*.rs; do
     try "$block"
-    count=$((count + 1))
+    tried+=("$what")
   done
-  [ "$count" -gt 0 ] || fail "the README has no Rust blocks"
-  echo "$count blocks, all of them do what they should"
+  local missing
+  missing=$(comm -3 <(printf '%s\n' "${examples[@]}" | sort) <(printf '%s\n' "${tried[@]}" | sort))
+  [ -z "$missing" ] || fail "not tried exactly once: ${missing//[[:space:]]/ }"
+  echo "${#tried[@]} blocks, all of them do what they should"
 }
 
-# Each Rust block of the README, and the dependencies that it has, as blocks/LINE.rs and blocks/LINE.toml.
-split_readme() {
-  mkdir "$scratch/blocks"
-  awk -v into="$scratch/blocks" '
+# split DOCUMENT: each of its Rust blocks as blocks/NAME_LINE.rs, with its dependencies in blocks/NAME_LINE.toml and its place in
+# blocks/NAME_LINE.place. The first TOML block of the README becomes blocks/first.toml.
+split() {
+  local name
+  name=$(basename "$1" .md | tr 'A-Z' 'a-z')
+  awk -v into="$scratch/blocks" -v name="$name" -v document="$1" '
     /^```/ && kind != "" {
-      if (kind == "rust") { printf "%s", text > (into "/" start ".rs"); printf "%s", toml > (into "/" start ".toml"); toml = "" }
-      else if (first == "") first = text
-      else toml = toml text
+      if (kind == "rust") {
+        block = into "/" name "_" sprintf("%04d", start)
+        printf "%s", text > (block ".rs")
+        printf "%s", toml > (block ".toml")
+        printf "%s:%d", document, start > (block ".place")
+        toml = ""
+      } else if (kind == "toml") {
+        if (document == "README.md" && first == "") first = text
+        else toml = toml text
+      }
       kind = ""; next
     }
-    /^```rust/ { kind = "rust"; start = sprintf("%04d", NR); text = ""; next }
+    /^```rust/ { kind = "rust"; start = NR; text = ""; next }
     /^```toml/ { kind = "toml"; text = ""; next }
+    /^```/ { kind = "other"; text = ""; next }
     kind != "" { text = text $0 "\n" }
-    END { printf "%s", first > (into "/first.toml") }
-  ' README.md
+    END { if (document == "README.md") printf "%s", first > (into "/first.toml") }
+  ' "$1"
+}
+
+# place NAME: the document and line of an application, or of a variant of it.
+place() {
+  cat "$scratch/blocks/${1%%-*}.place"
 }
 
 # add_application NAME MAIN DEPENDENCY...: an application beside the others. Of dependencies with one name the last counts.
@@ -81,7 +109,7 @@ try() {
   local name main=$1 dependencies
   name=$(basename "$main" .rs)
   expect "$main"
-  echo "-- README.md:$((10#$name)): $what"
+  echo "-- $(place "$name"): $what"
   mapfile -t dependencies < <(cat "$scratch/blocks/first.toml" "${main%.rs}.toml" | grep -E '^[a-z_-]+ *= ')
   add_application "$name" "$main" "${dependencies[@]}"
   "$check" "$name"
@@ -91,13 +119,13 @@ try() {
 expect() {
   case $(cat "$1") in
     *'Inspected<'*) what=observe check=ends expected='cart, version ' ;;
-    *'fn choose('*) what=resolve check=prints expected='send it to Some(127.0.0.1:' ;;
+    *'fn choose('*) what=resolve check=ends expected='send it to Some(127.0.0.1:' ;;
     *'discover('*) what=balance check=balances expected='answered: 200 OK' ;;
     *'ClientStatusService'*) what=csds check=listens expected=18001 ;;
     *'Metrics::new'*) what=metrics check=ends expected='counted: 1 endpoints' ;;
     *'ControlPlane::start()'*) what=testing check=ends expected='' ;;
     *'watch::<Cluster>("cart")'*) what=watch check=prints expected='use Cluster' ;;
-    *) fail "tests/trial.sh does not know the Rust block at line $((10#$(basename "$1" .rs))) of the README: add it to expect" ;;
+    *) fail "tests/trial.sh does not know the Rust block at $(place "$(basename "$1" .rs)"): add it to expect" ;;
   esac
 }
 
@@ -197,7 +225,7 @@ until_true() {
 # show NAME REASON: fails with what the application has printed.
 show() {
   tail -n 20 "$scratch/$1.out" "$scratch/$1.err" >&2 || true
-  fail "README.md:$((10#${1%%-*})): $2"
+  fail "$(place "$1"): $2"
 }
 
 finish() {

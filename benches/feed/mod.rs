@@ -11,7 +11,7 @@ use tokio::{runtime::Runtime, sync::Notify};
 use xdskit::{
     Bootstrap, Client,
     config::{ApiType, Server},
-    transport::{Connection, Events, Target, Transport},
+    transport::{ConnectRequest, Connection, ConnectionEvents, Transport},
 };
 
 /// A client, the runtime that it lives in, and the other end of its connection.
@@ -32,7 +32,7 @@ struct Ends {
 
 #[derive(Debug, Default)]
 struct State {
-    events: Option<Events>,
+    events: Option<ConnectionEvents>,
     requests: Vec<Bytes>,
 }
 
@@ -102,7 +102,7 @@ impl Line {
 }
 
 impl Transport for Line {
-    fn connect(&self, _: Target, events: Events) -> Box<dyn Connection> {
+    fn connect(&self, _: ConnectRequest, events: ConnectionEvents) -> Box<dyn Connection> {
         events.alive();
         events.connected();
         self.lock().events = Some(events);

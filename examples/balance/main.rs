@@ -142,7 +142,7 @@ fn balanced(greeter: Resolution, cluster: &str) -> Balanced {
 async fn where_greetings_go(greeter: &mut Resolution) -> Result<String, Box<dyn Error>> {
     let snapshot = greeter.ready().await?;
     let route = snapshot.route(&RouteQuery::new(GREET)).ok_or("no route for greetings")?;
-    Ok(route.pick(0).ok_or("the route leads to no cluster")?.name().to_owned())
+    Ok(route.pick_cluster(0).ok_or("the route leads to no cluster")?.name().to_owned())
 }
 
 /// The control plane, and the application's client of it.

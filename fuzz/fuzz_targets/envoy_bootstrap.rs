@@ -9,14 +9,14 @@ fuzz_target!(|text: &str| {
     match Bootstrap::from_envoy_text(text) {
         Ok(bootstrap) => {
             assert_eq!(Bootstrap::from_envoy_text(text).as_ref(), Ok(&bootstrap));
-            let told = |problem: &xdskit::config::Problem| {
+            let told = |problem: &xdskit::config::ValidationError| {
                 !problem.path().is_empty() && !problem.reason().is_empty()
             };
             assert!(bootstrap.warnings().iter().all(told));
         }
         Err(error) => {
             assert!(!error.to_string().is_empty());
-            assert!(error.problems().iter().all(|problem| !problem.reason().is_empty()));
+            assert!(error.errors().iter().all(|problem| !problem.reason().is_empty()));
         }
     }
 });

@@ -8,14 +8,14 @@ use crate::config::{
     AllowedGrpcService, ApiType, AuthorityParts, Bootstrap, CallCredentials, CertificateProvider,
     ChannelCredentials, ConfigSource, ContextParamKeys, CredentialTypes, CustomCredentials,
     DEFAULT_REFRESH_INTERVAL, FileWatcherConfig, FilesError, Locality, NO_SERVERS, Node, Parts, PathSource,
-    Polling, Problem, Server, ServerFeatures, ServerUri, Sources, Template, TlsConfig, TransportApiVersion,
-    check_polling, foreign_template, full_type_url,
+    Polling, Server, ServerFeatures, ServerUri, Sources, Template, TlsConfig, TransportApiVersion,
+    ValidationError, check_polling, foreign_template, full_type_url,
 };
 
 use super::reader::{Fields, Problems, Reader};
 
 /// Reads the document.
-pub(super) fn read(document: &Value, types: &CredentialTypes) -> Result<Bootstrap, Vec<Problem>> {
+pub(super) fn read(document: &Value, types: &CredentialTypes) -> Result<Bootstrap, Vec<ValidationError>> {
     let problems = Problems::default();
     let parts = Reader::new(document, &problems).fields().map(|root| parts(&root, types));
     let problems = problems.into_vec();

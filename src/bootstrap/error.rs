@@ -1,7 +1,7 @@
 use std::{borrow::Cow, fmt, path::PathBuf};
 
 use crate::{
-    config::{Problem, write_problems},
+    config::{ValidationError, write_errors},
     escape::{Escaped, debug_as_message},
 };
 
@@ -36,7 +36,7 @@ enum Kind {
     Unset,
     Unreadable(Cow<'static, str>),
     Syntax { language: &'static str, line: usize, column: usize, reason: String },
-    Invalid(Vec<Problem>),
+    Invalid(Vec<ValidationError>),
 }
 
 impl BootstrapError {
@@ -70,7 +70,7 @@ impl BootstrapError {
     }
 
     /// `problems` is not empty.
-    pub(super) fn invalid(origin: Origin, problems: Vec<Problem>) -> Self {
+    pub(super) fn invalid(origin: Origin, problems: Vec<ValidationError>) -> Self {
         Self { origin, kind: Kind::Invalid(problems) }
     }
 
@@ -81,7 +81,7 @@ impl BootstrapError {
 
     /// All that is wrong in the document, in its order. Empty if there was no document to look into: nothing was set or
     /// could be read, or it was neither JSON nor YAML.
-    pub fn problems(&self) -> &[Problem] {
+    pub fn errors(&self) -> &[ValidationError] {
         match &self.kind {
             Kind::Invalid(problems) => problems,
             Kind::Unset | Kind::Unreadable(_) | Kind::Syntax { .. } => &[],
@@ -109,7 +109,7 @@ impl fmt::Display for BootstrapError {
             Kind::Syntax { language, line, column, reason } => {
                 write!(f, "not {language}: {} at line {line} column {column}", Escaped(reason))
             }
-            Kind::Invalid(problems) => write_problems(f, problems),
+            Kind::Invalid(problems) => write_errors(f, problems),
         }
     }
 }

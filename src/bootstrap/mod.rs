@@ -16,7 +16,7 @@
 //! assert_eq!(bootstrap.node().id, "shop-7f9c");
 //!
 //! let error = Bootstrap::from_json(r#"{ "xds_servers": [{ "server_uri": 1 }] }"#).unwrap_err();
-//! let problems: Vec<String> = error.problems().iter().map(ToString::to_string).collect();
+//! let problems: Vec<String> = error.errors().iter().map(ToString::to_string).collect();
 //! assert_eq!(
 //!     problems,
 //!     [
@@ -36,7 +36,7 @@
 //! |---|---|---|
 //! | `xds_servers` | list, required and not empty unless there are `type_sources` | the management servers in the order in which they are tried (A27, A71) |
 //! | `xds_servers[].server_uri` | string, required | see [`ServerUri`](crate::config::ServerUri) for the forms |
-//! | `xds_servers[].channel_creds` | list of `{type, config}`, required | the first entry of a supported type is used, the configuration of all supported ones is checked; `insecure`, `tls`, and the [`CredentialTypes`](crate::config::CredentialTypes) of the application |
+//! | `xds_servers[].channel_creds` | list of `{type, config}`, required | the first entry of a supported type is used, the configuration of all supported ones is checked; `insecure`, `tls`, and the [`CredentialTypes`] of the application |
 //! | `xds_servers[].channel_creds[].config` of `tls` | object | `ca_certificate_file`, `certificate_file` and `private_key_file` (both or none, in one directory), `spiffe_trust_bundle_map_file` (A87), `refresh_interval` (`"600s"` by default); none: the system's roots (A65) |
 //! | `xds_servers[].call_creds` | list of `{type, config}` | all entries of a supported type are used: `jwt_token_file`, with the path in its `config.jwt_token_file` (A97), and those of the application |
 //! | `xds_servers[].server_features` | list | `ignore_resource_deletion` (A53), `trusted_xds_server` (A81), `fail_on_data_errors`, `resource_timer_is_transient_error` (A88); other entries, whatever their type, are ignored |
@@ -270,7 +270,7 @@ impl Bootstrap {
         let read = if is_envoys { envoy::read(&document) } else { document::read(&document, types) };
         let bootstrap = read.map_err(|problems| BootstrapError::invalid(origin.clone(), problems))?;
         for warning in bootstrap.warnings() {
-            warn!(%origin, path = warning.path(), reason = warning.reason(), "a part of the bootstrap is not heeded");
+            warn!(%origin, path = warning.path(), reason = warning.reason(), "bootstrap field ignored");
         }
         Ok(bootstrap)
     }

@@ -4,11 +4,11 @@ use std::{cell::RefCell, time::Duration};
 
 use serde_json::{Map, Value};
 
-use crate::config::Problem;
+use crate::config::ValidationError;
 
 /// Collects what is wrong.
 #[derive(Debug, Default)]
-pub(super) struct Problems(RefCell<Vec<Problem>>);
+pub(super) struct Problems(RefCell<Vec<ValidationError>>);
 
 /// A value of the document.
 #[derive(Debug, Clone)]
@@ -27,7 +27,7 @@ pub(super) struct Fields<'a> {
 }
 
 impl Problems {
-    pub(super) fn add(&self, problem: Problem) {
+    pub(super) fn add(&self, problem: ValidationError) {
         self.0.borrow_mut().push(problem);
     }
 
@@ -36,7 +36,7 @@ impl Problems {
         self.0.borrow().is_empty()
     }
 
-    pub(super) fn into_vec(self) -> Vec<Problem> {
+    pub(super) fn into_vec(self) -> Vec<ValidationError> {
         self.0.into_inner()
     }
 }
@@ -92,12 +92,12 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn fail(&self, reason: impl Into<String>) {
-        self.problems.add(Problem::new(&self.path, reason));
+        self.problems.add(ValidationError::new(&self.path, reason));
     }
 
     /// Tells somewhere else than of problems that the value is not heeded.
     pub(super) fn warn(&self, warnings: &Problems, reason: &str) {
-        warnings.add(Problem::new(&self.path, reason));
+        warnings.add(ValidationError::new(&self.path, reason));
     }
 
     fn child(&self, value: &'a Value, step: String) -> Self {
@@ -181,7 +181,7 @@ impl<'a> Fields<'a> {
     }
 
     pub(super) fn fail(&self, key: &str, reason: impl Into<String>) {
-        self.problems.add(Problem::new(self.path_of(key), reason));
+        self.problems.add(ValidationError::new(self.path_of(key), reason));
     }
 
     pub(super) fn path(&self) -> &str {

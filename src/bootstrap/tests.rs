@@ -47,7 +47,7 @@ fn read_server(fields: Value) -> Server {
 fn problems(document: &Value) -> Vec<String> {
     match Bootstrap::from_json(&document.to_string()) {
         Ok(bootstrap) => panic!("{document} is {bootstrap:?}"),
-        Err(error) => error.problems().iter().map(ToString::to_string).collect(),
+        Err(error) => error.errors().iter().map(ToString::to_string).collect(),
     }
 }
 
@@ -104,7 +104,7 @@ fn bs1_a_file_that_cannot_be_read_is_an_error_with_path_and_reason() {
         "bootstrap file /no/such/bootstrap.json (from GRPC_XDS_BOOTSTRAP): cannot be read: \
          No such file or directory (os error 2)"
     );
-    assert!(error.problems().is_empty());
+    assert!(error.errors().is_empty());
     let error = Bootstrap::from_file("/no/such/bootstrap.json").unwrap_err();
     assert!(
         error.to_string().starts_with("bootstrap file /no/such/bootstrap.json: cannot be read: "),
@@ -446,8 +446,8 @@ proptest! {
             "xds_servers": [servers], "node": node, "certificate_providers": providers, "authorities": authorities,
         });
         if let Err(error) = Bootstrap::from_json(&document.to_string()) {
-            prop_assert!(!error.problems().is_empty());
-            prop_assert!(error.problems().iter().all(|problem| !problem.reason().is_empty()));
+            prop_assert!(!error.errors().is_empty());
+            prop_assert!(error.errors().iter().all(|problem| !problem.reason().is_empty()));
         }
     }
 }

@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Instant};
 
-use super::{Few, Places, Raw, Redirect, ResourceState, Setback, Update};
+use super::{AmbientError, OneOrMany, Places, Raw, Redirect, ResourceState, Update};
 use crate::{
     error::WatchError,
     observed::ErasedObserved,
@@ -16,9 +16,9 @@ pub(crate) struct Entry {
     pub(crate) group: GroupId,
     /// Where it is asked for, or sent from.
     pub(crate) places: Places,
-    pub(crate) views: Few<ViewId>,
+    pub(crate) views: OneOrMany<ViewId>,
     /// The views that nothing was published to.
-    pub(crate) late: Few<ViewId>,
+    pub(crate) late: OneOrMany<ViewId>,
     /// The name is a glob: what is known here is how it fares as a whole.
     pub(crate) is_glob: bool,
     /// It was held until its time to live was over, and nothing was heard of it since.
@@ -44,7 +44,7 @@ enum State {
         told: Option<WatchError>,
     },
     Held(Held),
-    Gone(Box<Setback>),
+    Gone(Box<AmbientError>),
 }
 
 #[derive(Debug)]
@@ -55,7 +55,7 @@ struct Held {
     version: Version,
     /// When it came last, changed or not.
     updated: Instant,
-    warning: Option<Box<Setback>>,
+    warning: Option<Box<AmbientError>>,
 }
 
 /// What is known of a resource, on its way from one entry to another.
@@ -90,8 +90,8 @@ impl Entry {
             ty,
             group,
             places,
-            views: Few::default(),
-            late: Few::default(),
+            views: OneOrMany::default(),
+            late: OneOrMany::default(),
             is_glob: false,
             is_expired: false,
             state: State::Waiting { told: None },
@@ -164,7 +164,7 @@ impl Entry {
     }
 
     /// The bad news that no good update has followed.
-    pub(crate) fn setback(&self) -> Option<&Setback> {
+    pub(crate) fn setback(&self) -> Option<&AmbientError> {
         match &self.state {
             State::Waiting { .. } => None,
             State::Held(held) => held.warning.as_deref(),
@@ -270,7 +270,7 @@ impl Entry {
 
     /// A resource came that cannot be used: the last good one stays (A46, A88-4).
     pub(crate) fn on_rejected(&mut self, error: WatchError, policy: Policy, update: Update) -> News {
-        let setback = Setback { state: ResourceState::Nacked, error, update };
+        let setback = AmbientError { state: ResourceState::Nacked, error, update };
         self.on_bad_news(setback, !policy.fail_on_data_errors)
     }
 
@@ -282,7 +282,7 @@ impl Entry {
             State::Gone(setback) if setback.error.is_rejected() => false,
             State::Waiting { .. } | State::Gone(_) => return News::Same,
         };
-        self.on_bad_news(Setback { state: ResourceState::DoesNotExist, error, update }, keep)
+        self.on_bad_news(AmbientError { state: ResourceState::DoesNotExist, error, update }, keep)
     }
 
     /// The server says that there is none (B2.14), whatever there was. Of what is known not to exist that is no news.
@@ -294,12 +294,13 @@ impl Entry {
             return News::Same;
         }
         let keep = policy.keep_deleted && !policy.fail_on_data_errors;
-        self.on_bad_news(Setback { state: ResourceState::DoesNotExist, error, update }, keep)
+        self.on_bad_news(AmbientError { state: ResourceState::DoesNotExist, error, update }, keep)
     }
 
     /// The server has not confirmed it within its time to live.
     pub(crate) fn on_expired(&mut self, error: WatchError, update: Update) -> News {
-        let news = self.on_bad_news(Setback { state: ResourceState::DoesNotExist, error, update }, false);
+        let news =
+            self.on_bad_news(AmbientError { state: ResourceState::DoesNotExist, error, update }, false);
         self.is_expired = true;
         news
     }
@@ -313,7 +314,7 @@ impl Entry {
         update: Update,
     ) -> News {
         let drop = data.is_some_and(|policy| policy.fail_on_data_errors);
-        self.on_bad_news(Setback { state: ResourceState::ReceivedError, error, update }, !drop)
+        self.on_bad_news(AmbientError { state: ResourceState::ReceivedError, error, update }, !drop)
     }
 
     /// It did not come in time: there is none, unless that is held against the server (A88-5).
@@ -323,13 +324,13 @@ impl Entry {
         match self.state {
             State::Held(_) => News::Same,
             State::Waiting { .. } | State::Gone(_) => {
-                self.on_bad_news(Setback { state, error, update }, true)
+                self.on_bad_news(AmbientError { state, error, update }, true)
             }
         }
     }
 
     /// The same news again are not told again, but it is noted when they came.
-    fn on_bad_news(&mut self, setback: Setback, keep: bool) -> News {
+    fn on_bad_news(&mut self, setback: AmbientError, keep: bool) -> News {
         self.is_expired = false;
         let known = self.setback().is_some_and(|known| known.error == setback.error);
         let setback = Box::new(setback);

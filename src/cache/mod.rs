@@ -1,20 +1,20 @@
 //! What is known of each resource: the last good one, and the news about it.
 
+mod ambient_error;
 mod entry;
-mod few;
+mod one_or_many;
 mod places;
 mod raw;
 mod redirect;
-mod setback;
 mod table;
 
-pub use self::setback::ResourceState;
+pub use self::ambient_error::ResourceState;
 pub(crate) use self::{
+    ambient_error::{AmbientError, Update},
     entry::{Entry, News, Policy},
-    few::Few,
+    one_or_many::OneOrMany,
     places::Places,
-    raw::{Origin, Raw},
+    raw::{Raw, ResponseBuffer},
     redirect::Redirect,
-    setback::{Setback, Update},
     table::Table,
 };

@@ -1,9 +1,9 @@
-use super::Few;
+use super::OneOrMany;
 use crate::protocol::{ServerId, SubId};
 
 /// The places of one resource at the servers that are asked for it, or that send it. Most have one.
 #[derive(Debug, Default)]
-pub(crate) struct Places(Few<Place>);
+pub(crate) struct Places(OneOrMany<Place>);
 
 type Place = (ServerId, SubId);
 

@@ -28,7 +28,7 @@ enum Stored {
         bare: bool,
     },
     Part {
-        of: Arc<Origin>,
+        of: Arc<ResponseBuffer>,
         start: u32,
         length: u32,
         bare: bool,
@@ -40,7 +40,7 @@ enum Stored {
 /// When more than half of it is not held any more, whoever holds some of the rest gets a copy, so that a few resources
 /// do not keep a whole response. A small one is not worth that.
 #[derive(Debug)]
-pub(crate) struct Origin {
+pub(crate) struct ResponseBuffer {
     message: Bytes,
     /// How many bytes of it are held.
     held: AtomicUsize,
@@ -50,8 +50,8 @@ pub(crate) struct Origin {
 
 /// The responses that something is held of.
 #[derive(Debug, Default)]
-pub(super) struct Origins {
-    all: Vec<(Arc<Origin>, Vec<EntryId>)>,
+pub(super) struct ResponseBuffers {
+    all: Vec<(Arc<ResponseBuffer>, Vec<EntryId>)>,
     some_is_sparse: Arc<AtomicBool>,
 }
 
@@ -131,7 +131,7 @@ impl Drop for Stored {
     }
 }
 
-impl Origin {
+impl ResponseBuffer {
     /// What a resource is parsed from: a part of the message.
     pub(crate) fn part(self: &Arc<Self>, part: Span) -> Raw {
         let Span { start, length } = part;
@@ -144,10 +144,10 @@ impl Origin {
     }
 }
 
-impl Origins {
+impl ResponseBuffers {
     /// Makes a response one that something may be held of; `None` when it is too small for that.
-    pub(super) fn begin(&self, message: &Bytes) -> Option<Arc<Origin>> {
-        let origin = || Origin {
+    pub(super) fn begin(&self, message: &Bytes) -> Option<Arc<ResponseBuffer>> {
+        let origin = || ResponseBuffer {
             message: message.clone(),
             held: AtomicUsize::new(0),
             some_is_sparse: self.some_is_sparse.clone(),
@@ -156,7 +156,7 @@ impl Origins {
     }
 
     /// Keeps a response, and what its parts were taken for; gives those whose bytes are to be copied now.
-    pub(super) fn keep(&mut self, origin: Arc<Origin>, parts: Vec<EntryId>) -> Vec<EntryId> {
+    pub(super) fn keep(&mut self, origin: Arc<ResponseBuffer>, parts: Vec<EntryId>) -> Vec<EntryId> {
         if origin.is_sparse() {
             self.some_is_sparse.store(true, Ordering::Relaxed);
         }
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     /// Four resources of equal size, which are all there is in a response.
-    fn response(origins: &Origins) -> (Arc<Origin>, Vec<Raw>) {
+    fn response(origins: &ResponseBuffers) -> (Arc<ResponseBuffer>, Vec<Raw>) {
         let message: Bytes = (0..4_u8).flat_map(|number| [number; SMALLEST / 4]).collect();
         let origin = origins.begin(&message).expect("it is large enough");
         let length = (SMALLEST / 4) as u32;
@@ -192,12 +192,12 @@ mod tests {
 
     #[test]
     fn a_small_response_has_no_parts() {
-        assert!(Origins::default().begin(&Bytes::from(vec![0; SMALLEST - 1])).is_none());
+        assert!(ResponseBuffers::default().begin(&Bytes::from(vec![0; SMALLEST - 1])).is_none());
     }
 
     #[test]
     fn parts_are_copied_when_less_than_half_of_a_response_is_held() {
-        let mut origins = Origins::default();
+        let mut origins = ResponseBuffers::default();
         let (origin, mut parts) = response(&origins);
         let weak = Arc::downgrade(&origin);
         assert_eq!(origins.keep(origin, vec![EntryId(7)]), []);
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn parts_are_copied_at_once_if_less_than_half_of_a_response_was_taken() {
-        let mut origins = Origins::default();
+        let mut origins = ResponseBuffers::default();
         let (origin, parts) = response(&origins);
         drop(parts);
         let mut part = origin.part(Span { start: 5, length: 3 }).with_bare(true);
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn parts_of_what_is_held_stay_parts() {
-        let origins = Origins::default();
+        let origins = ResponseBuffers::default();
         let (_origin, mut parts) = response(&origins);
         parts[1].settle();
         assert!(matches!(parts[1].stored, Stored::Part { .. }));

@@ -2,14 +2,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use super::{Entry, Origin, raw::Origins};
-use crate::{chunked::Chunked, protocol::EntryId};
+use super::{Entry, ResponseBuffer, raw::ResponseBuffers};
+use crate::{chunked_slab::ChunkedSlab, protocol::EntryId};
 
 /// All resources of a client, in places of their own.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    entries: Chunked<Entry>,
-    origins: Origins,
+    entries: ChunkedSlab<Entry>,
+    origins: ResponseBuffers,
 }
 
 impl Table {
@@ -30,12 +30,12 @@ impl Table {
     }
 
     /// Makes a response one that resources may be parts of; `None` when it is too small for that.
-    pub(crate) fn begin_origin(&self, message: &Bytes) -> Option<Arc<Origin>> {
+    pub(crate) fn begin_origin(&self, message: &Bytes) -> Option<Arc<ResponseBuffer>> {
         self.origins.begin(message)
     }
 
     /// Keeps a response that entries may have parts of.
-    pub(crate) fn keep_origin(&mut self, origin: Arc<Origin>, parts: Vec<EntryId>) {
+    pub(crate) fn keep_origin(&mut self, origin: Arc<ResponseBuffer>, parts: Vec<EntryId>) {
         let sparse = self.origins.keep(origin, parts);
         self.settle_raw(sparse);
     }

@@ -183,7 +183,7 @@ impl Connect {
                 )));
             }
         };
-        read.map_err(|error| match error.problems() {
+        read.map_err(|error| match error.errors() {
             [] => Failure::Usage(error.to_string()),
             [..] => Failure::Usage(format!("{error}\n{MINIMAL}")),
         })

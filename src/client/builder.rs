@@ -106,7 +106,7 @@ impl ClientBuilder {
     ///
     /// ```no_run
     /// use xdskit::{
-    ///     Client, Names,
+    ///     Client, ResourceSelector,
     ///     client::Validation,
     ///     config::Bootstrap,
     ///     resource::{Inspected, Listener},
@@ -115,7 +115,7 @@ impl ClientBuilder {
     /// #[tokio::main]
     /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
     ///     let client = Client::builder(Bootstrap::from_env()?).validation(Validation::Observe).build()?;
-    ///     let listeners = client.watch_all::<Inspected<Listener>>(Names::All).ready().await?;
+    ///     let listeners = client.watch_all::<Inspected<Listener>>(ResourceSelector::All).ready().await?;
     ///     println!("{listeners:#?}");
     ///     Ok(())
     /// }
@@ -200,9 +200,9 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how long a connection is kept that no watch needs: 30 s by default.
-    pub fn linger(mut self, time: Duration) -> Self {
-        self.settings.linger = time;
+    /// Sets for how long a stream without subscriptions is kept open: 30 s by default.
+    pub fn idle_stream_timeout(mut self, time: Duration) -> Self {
+        self.settings.idle_stream_timeout = time;
         self
     }
 

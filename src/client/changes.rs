@@ -23,10 +23,10 @@ use crate::{
 /// change [of the collection](MemberChange::of_collection): the server is away, does not answer, or has none.
 ///
 /// ```no_run
-/// use xdskit::{Client, Names, Observed, resource::Cluster};
+/// use xdskit::{Client, ResourceSelector, Observed, resource::Cluster};
 ///
 /// async fn print_changes(client: &Client) {
-///     let mut changes = client.watch_all::<Cluster>(Names::All).changes();
+///     let mut changes = client.watch_all::<Cluster>(ResourceSelector::All).changes();
 ///     while let Some(change) = changes.next().await {
 ///         match &*change.observed {
 ///             Observed::Present { resource, .. } => println!("{}: {resource:?}", change.name),

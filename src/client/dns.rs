@@ -10,7 +10,7 @@ use crate::{
 /// Looks up the addresses of hosts, for clusters of the kind `LOGICAL_DNS` (A37).
 ///
 /// When to look up is the client's business: as soon as a cluster needs a host, after the time for which an answer holds,
-/// and when the application [asks for it](super::Resolution::resolve_again). A lookup that fails is repeated; the last
+/// and when the application [asks for it](super::Resolution::request_reresolution). A lookup that fails is repeated; the last
 /// good addresses stay in use meanwhile.
 ///
 /// ```

@@ -24,7 +24,7 @@ use crate::{
     engine::Engine,
     escape::Escaped,
     protocol::{ByView, Input, Output, StreamId},
-    transport::{Connection, Events, Transports},
+    transport::{Connection, ConnectionEvents, Transports},
 };
 
 /// The only task of a client: waits for something to happen, lets the engine judge it, carries out its orders.
@@ -139,9 +139,9 @@ impl Driver {
                 self.views.insert(view, publish);
                 self.engine.resolve(view, &target, now());
             }
-            Command::Hold { view, name } => self.engine.hold_cluster(view, &name, now()),
-            Command::Release { view, name } => self.engine.release_cluster(view, &name, now()),
-            Command::ResolveAgain { view } => self.engine.resolve_again(view, now()),
+            Command::SubscribeCluster { view, name } => self.engine.subscribe_cluster(view, &name, now()),
+            Command::UnsubscribeCluster { view, name } => self.engine.unsubscribe_cluster(view, &name, now()),
+            Command::RequestReresolution { view } => self.engine.request_reresolution(view, now()),
             Command::Unwatch { view } => {
                 // A view that was refused never came to the engine.
                 let was_known = self.views.remove(&view).is_some();
@@ -164,7 +164,7 @@ impl Driver {
         if let Some(stream) = event.stream()
             && !self.connections.contains_key(&stream)
         {
-            return trace!(%stream, "an event of a stream that was given up");
+            return trace!(%stream, "event of a cancelled stream ignored");
         }
         if let Input::Disconnected { stream, reason } = &event {
             debug!(%stream, kind = ?reason.kind, reason = reason.message, "stream ended");
@@ -182,7 +182,7 @@ impl Driver {
         while let Some(order) = self.engine.poll_output() {
             match order {
                 Output::Connect { stream, to, keepalive } => {
-                    let events = Events::new(stream, self.reports.clone());
+                    let events = ConnectionEvents::new(stream, self.reports.clone());
                     self.connections.insert(stream, self.transports.connect(to, keepalive, events));
                 }
                 Output::Send { stream, message } => {
@@ -191,7 +191,7 @@ impl Driver {
                 Output::Read { stream } => self.with_connection(stream, |connection| connection.read()),
                 Output::Disconnect { stream } => drop(self.connections.remove(&stream)),
                 Output::Lookup { lookup, host } => {
-                    trace!(?lookup, host = %Escaped(&host), "looking up");
+                    trace!(?lookup, host = %Escaped(&host), "dns lookup started");
                     self.lookups.begin(lookup, host, self.reports.clone());
                 }
                 Output::Notify { view, observed } => {
@@ -229,9 +229,9 @@ impl Drop for Driver {
             match command {
                 Command::Watch { publish, .. } | Command::Resolve { publish, .. } => views.push(publish),
                 Command::Unwatch { .. }
-                | Command::Hold { .. }
-                | Command::Release { .. }
-                | Command::ResolveAgain { .. }
+                | Command::SubscribeCluster { .. }
+                | Command::UnsubscribeCluster { .. }
+                | Command::RequestReresolution { .. }
                 | Command::Status { .. }
                 | Command::Shutdown => {}
             }

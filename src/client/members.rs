@@ -27,10 +27,10 @@ use crate::{
 /// the client is shut down. A clone is another watcher that has seen nothing yet.
 ///
 /// ```no_run
-/// use xdskit::{Client, Names, resource::Cluster};
+/// use xdskit::{Client, ResourceSelector, resource::Cluster};
 ///
 /// async fn print_all(client: &Client) {
-///     let mut clusters = client.watch_all::<Cluster>(Names::All);
+///     let mut clusters = client.watch_all::<Cluster>(ResourceSelector::All);
 ///     while let Some(members) = clusters.next().await {
 ///         for (name, seen) in members.iter() {
 ///             println!("{name}: {seen:?}");

@@ -12,17 +12,17 @@
 
 mod builder;
 mod changes;
+mod cluster_subscription;
 mod dns;
 mod driver;
 mod grpc_status;
-mod hold;
 mod members;
-mod names;
 mod observer;
 mod on_change;
 mod pool;
 mod registry;
 mod resolution;
+mod resource_selector;
 mod slot;
 mod status;
 mod watch;
@@ -35,12 +35,12 @@ use tokio::runtime::Handle;
 pub use self::{
     builder::{BuildError, ClientBuilder},
     changes::{Changes, MemberChange},
+    cluster_subscription::ClusterSubscription,
     dns::{Dns, Lookup, SystemDns},
-    hold::ClusterHold,
     members::{Members, WatchAll},
-    names::{Names, WatchName},
     on_change::ChangeGuard,
     resolution::Resolution,
+    resource_selector::{ResourceSelector, WatchName},
     status::{ClientStatus, ResourceStatus, ServerStatus, UpdateError},
     watch::Watch,
 };
@@ -108,20 +108,20 @@ impl Client {
     /// cannot be parsed included, is seen as [`Observed::Absent`]. A watch of a name that is watched already joins it,
     /// sees the current state first, and sends nothing to the server.
     pub fn watch<T: Resource>(&self, name: impl WatchName) -> Watch<T> {
-        Watch::new(self.registry_of::<T>().resources(names::one(&name)), self.share.clone())
+        Watch::new(self.registry_of::<T>().resources(resource_selector::one(&name)), self.share.clone())
     }
 
     /// Watches many resources of a type at once, all of them or the members of a collection; the items carry their names.
     ///
     /// ```no_run
-    /// use xdskit::{Client, Names, resource::Cluster};
+    /// use xdskit::{Client, ResourceSelector, resource::Cluster};
     ///
     /// fn watch(client: &Client) {
-    ///     let all = client.watch_all::<Cluster>(Names::All);
+    ///     let all = client.watch_all::<Cluster>(ResourceSelector::All);
     ///     let shop = client.watch_all::<Cluster>("xdstp://mesh.example/envoy.config.cluster.v3.Cluster/shop/*");
     /// }
     /// ```
-    pub fn watch_all<T: Resource>(&self, names: impl Into<Names>) -> WatchAll<T> {
+    pub fn watch_all<T: Resource>(&self, names: impl Into<ResourceSelector>) -> WatchAll<T> {
         WatchAll::new(self.registry_of::<T>().resources(names.into().into()), self.share.clone())
     }
 
@@ -172,16 +172,16 @@ impl Client {
     /// until the guard is dropped. What [`on_change`](Self::on_change) says of the calls goes for these, too.
     ///
     /// ```no_run
-    /// use xdskit::{Client, Names, client::ChangeGuard, resource::Cluster};
+    /// use xdskit::{Client, ResourceSelector, client::ChangeGuard, resource::Cluster};
     ///
     /// fn count(client: &Client) -> ChangeGuard {
-    ///     client.on_change_all::<Cluster, _>(Names::All, |members| match members.absence() {
+    ///     client.on_change_all::<Cluster, _>(ResourceSelector::All, |members| match members.absence() {
     ///         Some(reason) => println!("no clusters: {reason}"),
     ///         None => println!("{} clusters", members.len()),
     ///     })
     /// }
     /// ```
-    pub fn on_change_all<T, F>(&self, names: impl Into<Names>, callback: F) -> ChangeGuard
+    pub fn on_change_all<T, F>(&self, names: impl Into<ResourceSelector>, callback: F) -> ChangeGuard
     where
         T: Resource,
         F: FnMut(&Arc<Members<T>>) + Send + 'static,

@@ -19,7 +19,7 @@ use super::{
 use crate::{
     capacity::Shrink,
     config::{Bootstrap, Target},
-    engine::{Names, Status, Wanted},
+    engine::{Selection, Status, Wanted},
     error::{Blame, Code, Subject, WatchError},
     protocol::ViewId,
     resolve::Resolved,
@@ -44,7 +44,7 @@ pub(super) enum Command {
     Watch {
         view: ViewId,
         ty: ResourceType,
-        names: Names,
+        names: Selection,
         publish: Weak<dyn Publish>,
     },
     Resolve {
@@ -56,17 +56,17 @@ pub(super) enum Command {
     Unwatch {
         view: ViewId,
     },
-    /// Somebody holds a cluster of a resolution that nobody held before.
-    Hold {
+    /// The first subscription to a cluster within a resolution.
+    SubscribeCluster {
         view: ViewId,
         name: Arc<str>,
     },
-    /// Nobody holds it any more.
-    Release {
+    /// The end of the last subscription to it.
+    UnsubscribeCluster {
         view: ViewId,
         name: Arc<str>,
     },
-    ResolveAgain {
+    RequestReresolution {
         view: ViewId,
     },
     /// Says what there is at the moment.
@@ -114,7 +114,7 @@ pub(super) struct View<V: Viewed> {
 #[derive(Debug, Clone)]
 pub(super) enum About {
     /// Resources of the type with this URL.
-    Resources(&'static str, Names),
+    Resources(&'static str, Selection),
     /// What a target resolves to.
     Target(Target),
 }
@@ -145,7 +145,7 @@ struct Type {
     rust_name: &'static str,
     all: Option<Entry>,
     one: HashMap<Arc<str>, Entry>,
-    others: HashMap<Names, Entry>,
+    others: HashMap<Selection, Entry>,
 }
 
 #[derive(Clone)]
@@ -297,20 +297,20 @@ impl fmt::Debug for Registry {
     }
 }
 
-/// [`Names`], borrowed: joining a view that is there allocates nothing.
+/// [`Selection`], borrowed: joining a view that is there allocates nothing.
 #[derive(Debug)]
 pub(super) enum WatchedNames<'a> {
     All,
     One(&'a str),
     /// What is rare enough to be owned.
-    Other(Names),
+    Other(Selection),
 }
 
 impl WatchedNames<'_> {
-    fn into_owned(self) -> Names {
+    fn into_owned(self) -> Selection {
         match self {
-            Self::All => Names::All,
-            Self::One(name) => Names::One(name.into()),
+            Self::All => Selection::All,
+            Self::One(name) => Selection::One(name.into()),
             Self::Other(names) => names,
         }
     }
@@ -358,21 +358,23 @@ impl Type {
         }
     }
 
-    fn insert(&mut self, names: &Names, entry: Entry) {
+    fn insert(&mut self, names: &Selection, entry: Entry) {
         match names {
-            Names::All => self.all = Some(entry),
-            Names::One(Wanted::Text(name)) => drop(self.one.insert(name.clone(), entry)),
-            Names::One(Wanted::Name(_)) | Names::Collection(_) => {
+            Selection::All => self.all = Some(entry),
+            Selection::One(Wanted::Text(name)) => drop(self.one.insert(name.clone(), entry)),
+            Selection::One(Wanted::Name(_)) | Selection::Collection(_) => {
                 self.others.insert(names.clone(), entry);
             }
         }
     }
 
-    fn remove(&mut self, names: &Names, id: ViewId) {
+    fn remove(&mut self, names: &Selection, id: ViewId) {
         match names {
-            Names::All => drop(self.all.take_if(|entry| entry.id == id)),
-            Names::One(Wanted::Text(name)) => remove_if(&mut self.one, name, id),
-            Names::One(Wanted::Name(_)) | Names::Collection(_) => remove_if(&mut self.others, names, id),
+            Selection::All => drop(self.all.take_if(|entry| entry.id == id)),
+            Selection::One(Wanted::Text(name)) => remove_if(&mut self.one, name, id),
+            Selection::One(Wanted::Name(_)) | Selection::Collection(_) => {
+                remove_if(&mut self.others, names, id)
+            }
         }
     }
 }

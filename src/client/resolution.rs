@@ -7,7 +7,7 @@ use std::{
 use futures_core::Stream;
 
 use super::{
-    hold::{ClusterHold, Holds},
+    cluster_subscription::{ClusterSubscription, ClusterSubscriptions},
     pool::Share,
     registry::{Command, View, Viewed},
     watcher::Watcher,
@@ -44,7 +44,7 @@ use crate::{
 ///         match seen {
 ///             Ok(snapshot) => {
 ///                 let Some(route) = snapshot.route(&RouteQuery::new("/cart/add")) else { continue };
-///                 for (weight, cluster) in route.splits() {
+///                 for (weight, cluster) in route.weighted_clusters() {
 ///                     println!("{weight} of them to {}: {:?}", cluster.name(), cluster.first_usable_priority());
 ///                 }
 ///             }
@@ -124,14 +124,14 @@ impl Resolution {
         self.watcher.wait_for(condition).await.map(owned)
     }
 
-    /// Holds a cluster: as long as the hold lives it is in the snapshots, as soon as it is known, whether or not routes lead
-    /// to it (A74-6). A call that was routed to a cluster holds it until it ends, so that new routes do not take its
-    /// endpoints away; a filter or a plugin that chooses clusters by itself holds those.
+    /// Subscribes to a cluster: while the subscription lives, the snapshots contain the cluster, as soon as it is known, with or
+    /// without a route to it (A74-6). A call keeps the subscription to its cluster until it ends, so that new routes do not
+    /// remove the endpoints of the cluster; a filter or a plugin subscribes to the clusters that it chooses by itself.
     ///
-    /// It is cheap enough for each call: only the first hold of a cluster and the end of the last one are told to the
-    /// driver. The snapshots wait for no cluster that is held and not routed to.
-    pub fn hold_cluster(&self, name: impl AsRef<str>) -> ClusterHold {
-        ClusterHold::new(self.watcher.shared_view(), name.as_ref())
+    /// It is cheap enough for each call: only the first subscription to a cluster and the end of the last one reach the driver.
+    /// Snapshots do not wait for a cluster that no route leads to.
+    pub fn subscribe_cluster(&self, name: impl AsRef<str>) -> ClusterSubscription {
+        ClusterSubscription::new(self.watcher.shared_view(), name.as_ref())
     }
 
     /// What an error of the target is about.
@@ -146,10 +146,10 @@ impl Resolution {
         self.watcher.view().shut_down()
     }
 
-    /// Asks for the hosts of all `LOGICAL_DNS` clusters to be looked up again (A74-7), as after failed connections. It is no
-    /// faster than [`dns_refresh`](super::ClientBuilder::dns_refresh) allows, so that it may be called at any time.
-    pub fn resolve_again(&self) {
-        self.watcher.view().order(|view| Command::ResolveAgain { view });
+    /// Requests another DNS lookup of the hosts of all `LOGICAL_DNS` clusters (A74-7), as after failed connections. The rate of
+    /// lookups is limited by [`dns_refresh`](super::ClientBuilder::dns_refresh), so that it may be called at any time.
+    pub fn request_reresolution(&self) {
+        self.watcher.view().order(|view| Command::RequestReresolution { view });
     }
 }
 
@@ -168,7 +168,7 @@ impl Clone for Resolution {
 }
 
 impl Viewed for Resolved {
-    type Shared = Holds;
+    type Shared = ClusterSubscriptions;
 
     fn from_erased(erased: Erased) -> Arc<Self> {
         erased.downcast().expect("what is published for a target is what it resolves to")

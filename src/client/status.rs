@@ -13,7 +13,7 @@ use super::{
     registry::{Command, Registry},
 };
 use crate::{
-    cache::{ResourceState, Setback},
+    cache::{AmbientError, ResourceState},
     config::Node,
     engine::{ResourceReport, ServerReport, Status},
     error::WatchError,
@@ -218,8 +218,8 @@ impl ResourceStatus {
 }
 
 impl UpdateError {
-    fn new(setback: Setback, clock: &Clock) -> Self {
-        let Setback { state: _, error, update } = setback;
+    fn new(setback: AmbientError, clock: &Clock) -> Self {
+        let AmbientError { state: _, error, update } = setback;
         Self { version: update.version, at: clock.at(update.at), details: error }
     }
 }

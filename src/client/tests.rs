@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     config::{Bootstrap, Node, Server},
-    engine::{Names, Wanted},
+    engine::{Selection, Wanted},
     error::{Blame, Code},
     observed::{ErasedMembers, ErasedObserved, Member},
     protocol::ViewId,
@@ -79,7 +79,7 @@ async fn a_view_that_ends_does_not_take_its_successor_along() {
     let _new = client.watch::<Text>("a");
     driver.watched("a");
     // As if the old view's end had been slower than the new one's beginning.
-    client.registry.forget(&About::Resources(Text::TYPE_URL, Names::One("a".into())), old_view);
+    client.registry.forget(&About::Resources(Text::TYPE_URL, Selection::One("a".into())), old_view);
     assert_eq!(driver.unwatched(), old_view);
     let _joined = client.watch::<Text>("a");
     driver.expect_nothing();
@@ -93,7 +93,8 @@ async fn a_type_url_belongs_to_the_type_that_was_first() {
     let error = client.watch::<Impostor>("a").ready().now_or_never().unwrap().unwrap_err();
     assert_eq!((error.code(), error.blame()), (Code::FailedPrecondition, Blame::Local));
     assert!(error.reason().contains("::Text"), "{error}");
-    let error = client.watch_all::<Impostor>(super::Names::All).ready().now_or_never().unwrap().unwrap_err();
+    let error =
+        client.watch_all::<Impostor>(ResourceSelector::All).ready().now_or_never().unwrap().unwrap_err();
     assert_eq!(error.code(), Code::FailedPrecondition);
     // The driver ignores the end of views that it never heard of.
     driver.unwatched();
@@ -106,8 +107,8 @@ async fn a_watch_of_all_is_not_one_of_a_name() {
     let (client, mut driver) = client();
     let one = client.watch::<Text>("*");
     let (one_view, _) = driver.watched("*");
-    let all = client.watch_all::<Text>(super::Names::All);
-    let Command::Watch { view: all_view, names: Names::All, .. } = driver.0.try_recv().unwrap() else {
+    let all = client.watch_all::<Text>(ResourceSelector::All);
+    let Command::Watch { view: all_view, names: Selection::All, .. } = driver.0.try_recv().unwrap() else {
         panic!()
     };
     drop(one);
@@ -164,7 +165,7 @@ async fn on_change_begins_no_call_after_its_guard_is_dropped() {
 #[tokio::test]
 async fn changes_skip_what_came_and_went_unseen() {
     let (client, mut driver) = client();
-    let all = client.watch_all::<Text>(super::Names::All);
+    let all = client.watch_all::<Text>(ResourceSelector::All);
     let Command::Watch { publish, .. } = driver.0.try_recv().unwrap() else { panic!() };
     let publish = |members| publish.upgrade().unwrap().publish(Arc::new(members)).wake();
     let mut changes = all.changes();
@@ -201,7 +202,7 @@ struct Commands(UnboundedReceiver<Command>);
 impl Commands {
     fn watched(&mut self, expected: &str) -> (ViewId, Weak<dyn Publish>) {
         match self.0.try_recv().unwrap() {
-            Command::Watch { view, ty, names: Names::One(name), publish } => {
+            Command::Watch { view, ty, names: Selection::One(name), publish } => {
                 assert_eq!((ty.type_url(), name), (Text::TYPE_URL, Wanted::from(expected)));
                 (view, publish)
             }

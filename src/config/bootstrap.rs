@@ -7,7 +7,7 @@ use crate::{
 
 use super::{
     Authority, BootstrapBuilder, CallCredentials, CertificateProvider, ChannelCredentials, ConfigError,
-    ConfigSource, Node, Problem, Server, Sources, Template, UnknownAuthority,
+    ConfigSource, Node, Server, Sources, Template, UnknownAuthority, ValidationError,
 };
 
 /// Everything that a client must know before it can ask: who to ask, as whom, and how names are made.
@@ -28,7 +28,7 @@ pub struct Bootstrap {
     named_servers: NamedServers,
     /// By type URL.
     collections: BTreeMap<String, ResourceName>,
-    warnings: Vec<Problem>,
+    warnings: Vec<ValidationError>,
 }
 
 /// How a gRPC service that a resource names may be called (A102).
@@ -64,7 +64,7 @@ pub(crate) struct Parts {
     pub(crate) allowed_grpc_services: BTreeMap<String, AllowedGrpcService>,
     pub(crate) named_servers: NamedServers,
     pub(crate) collections: BTreeMap<String, ResourceName>,
-    pub(crate) warnings: Vec<Problem>,
+    pub(crate) warnings: Vec<ValidationError>,
 }
 
 #[derive(Debug)]
@@ -160,7 +160,7 @@ impl Bootstrap {
                 Some(Ok(custom)) => drop(plugged.insert(instance.clone(), custom)),
                 Some(Err(invalid)) => {
                     let e = invalid.at("config").at_key("certificate_providers", instance);
-                    problems.push(Problem::new(e.path(), e.reason()));
+                    problems.push(ValidationError::new(e.path(), e.reason()));
                 }
             }
         }
@@ -204,7 +204,7 @@ impl Bootstrap {
 
     /// What the document has that is not heeded, with the paths that it has there. gRPC's format has no such: there, what is
     /// not known is to be ignored.
-    pub fn warnings(&self) -> &[Problem] {
+    pub fn warnings(&self) -> &[ValidationError] {
         &self.warnings
     }
 
@@ -272,17 +272,18 @@ impl Bootstrap {
 
 impl ContextParamKeys {
     /// What is wrong with them, with the paths that they have in gRPC's JSON.
-    pub(crate) fn check(&self) -> Vec<Problem> {
+    pub(crate) fn check(&self) -> Vec<ValidationError> {
         let unknown = self.node.iter().enumerate().filter(|(_, key)| !Node::is_context_param(key));
         let unknown = unknown.map(|(index, key)| {
             let reason = format!(
                 "{key:?} is no part of a node, such as \"id\", \"locality.zone\" or \"metadata.team\""
             );
-            Problem::new(format!("node_context_params[{index}]"), reason)
+            ValidationError::new(format!("node_context_params[{index}]"), reason)
         });
         let empty = self.features.iter().enumerate().filter(|(_, feature)| feature.is_empty());
-        let empty =
-            empty.map(|(index, _)| Problem::new(format!("client_feature_context_params[{index}]"), "empty"));
+        let empty = empty.map(|(index, _)| {
+            ValidationError::new(format!("client_feature_context_params[{index}]"), "empty")
+        });
         unknown.chain(empty).collect()
     }
 }

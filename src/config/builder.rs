@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    AllowedGrpcService, Bootstrap, CertificateProvider, ChannelCredentials, ConfigError, Node, Problem,
-    Template,
+    AllowedGrpcService, Bootstrap, CertificateProvider, ChannelCredentials, ConfigError, Node, Template,
+    ValidationError,
     bootstrap::{AuthorityParts, ContextParamKeys, Parts},
     credentials::FilesError,
 };
@@ -149,7 +149,7 @@ impl BootstrapBuilder {
     pub fn build(self) -> Result<Bootstrap, ConfigError> {
         let mut problems = Vec::new();
         if self.sources.is_empty() {
-            problems.push(Problem::new("xds_servers", NO_SERVERS));
+            problems.push(ValidationError::new("xds_servers", NO_SERVERS));
         }
         self.check_files(&mut problems);
         problems.extend(self.context.check());
@@ -193,7 +193,7 @@ impl BootstrapBuilder {
         if problems.is_empty() { Ok(Bootstrap::assemble(parts)) } else { Err(ConfigError::new(problems)) }
     }
 
-    fn check_files(&self, problems: &mut Vec<Problem>) {
+    fn check_files(&self, problems: &mut Vec<ValidationError>) {
         for (instance, provider) in &self.certificate_providers {
             if let CertificateProvider::FileWatcher(config) = provider {
                 let path = format!("certificate_providers[{instance:?}].config");
@@ -234,15 +234,15 @@ impl AuthorityBuilder {
         self
     }
 
-    fn build(self, name: &str, problems: &mut Vec<Problem>) -> AuthorityParts {
+    fn build(self, name: &str, problems: &mut Vec<ValidationError>) -> AuthorityParts {
         self.build_at(Some(name), &format!("authorities[{name:?}]"), problems)
     }
 
-    fn build_at(self, name: Option<&str>, path: &str, problems: &mut Vec<Problem>) -> AuthorityParts {
+    fn build_at(self, name: Option<&str>, path: &str, problems: &mut Vec<ValidationError>) -> AuthorityParts {
         let template_path = format!("{path}.client_listener_resource_name_template");
         let template = template(self.template, &template_path, problems);
         if let Some(name) = name.filter(|name| template.as_ref().is_some_and(|own| !own.belongs_to(name))) {
-            problems.push(Problem::new(template_path, foreign_template(name)));
+            problems.push(ValidationError::new(template_path, foreign_template(name)));
         }
         AuthorityParts {
             template,
@@ -253,9 +253,9 @@ impl AuthorityBuilder {
 }
 
 impl FilesError {
-    pub(crate) fn at(self, path: &str) -> Problem {
+    pub(crate) fn at(self, path: &str) -> ValidationError {
         let separator = if self.field.is_empty() { "" } else { "." };
-        Problem::new(format!("{path}{separator}{}", self.field), self.reason)
+        ValidationError::new(format!("{path}{separator}{}", self.field), self.reason)
     }
 }
 
@@ -266,8 +266,8 @@ pub(crate) fn foreign_template(authority: &str) -> String {
     format!("must start with {prefix:?}")
 }
 
-fn template(text: Option<String>, path: &str, problems: &mut Vec<Problem>) -> Option<Template> {
-    Template::parse(&text?).map_err(|error| problems.push(Problem::new(path, error.to_string()))).ok()
+fn template(text: Option<String>, path: &str, problems: &mut Vec<ValidationError>) -> Option<Template> {
+    Template::parse(&text?).map_err(|error| problems.push(ValidationError::new(path, error.to_string()))).ok()
 }
 
 pub(crate) const NO_SERVERS: &str = "must have at least one server";

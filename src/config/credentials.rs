@@ -71,7 +71,7 @@ pub struct CustomCredentials {
 /// A type that is not known is skipped; a server with no known type of channel credentials is an error of the bootstrap
 /// (A27). Credentials of these types become [`ChannelCredentials::Custom`] and [`CallCredentials::Custom`], which the
 /// implementations that the client is given act on
-/// ([`ClientBuilder::credentials`](crate::client::ClientBuilder::credentials)).
+/// (`ClientBuilder::credentials`).
 ///
 /// ```
 /// use xdskit::config::{Bootstrap, ChannelCredentials, CredentialTypes};

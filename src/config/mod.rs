@@ -30,12 +30,12 @@ mod certificates;
 mod credentials;
 mod duration;
 mod node;
-mod problem;
 mod server;
 mod source;
 mod target;
 mod template;
 mod uri;
+mod validation_error;
 
 pub use self::{
     authority::{Authority, UnknownAuthority},
@@ -47,12 +47,12 @@ pub use self::{
         TlsConfig,
     },
     node::{CLIENT_FEATURES, Locality, Node, USER_AGENT_NAME, USER_AGENT_VERSION},
-    problem::{ConfigError, Problem},
     server::{ApiType, Keepalive, Polling, Server, ServerFeatures, TransportApiVersion},
     source::{ConfigSource, PathSource},
     target::{Target, TargetError},
     template::Template,
     uri::{Endpoint, InvalidUri, ServerUri},
+    validation_error::{ConfigError, ValidationError},
 };
 
 pub(crate) use self::{
@@ -60,8 +60,8 @@ pub(crate) use self::{
     builder::{NO_SERVERS, check_connection, check_polling, foreign_template, full_type_url},
     credentials::FilesError,
     duration::bounded,
-    problem::write_problems,
     source::Sources,
+    validation_error::write_errors,
 };
 
 #[cfg(test)]

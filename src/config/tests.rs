@@ -38,7 +38,7 @@ fn builder() -> BootstrapBuilder {
 fn problems(builder: BootstrapBuilder) -> Vec<String> {
     match builder.build() {
         Ok(bootstrap) => panic!("{bootstrap:?}"),
-        Err(error) => error.problems().iter().map(ToString::to_string).collect(),
+        Err(error) => error.errors().iter().map(ToString::to_string).collect(),
     }
 }
 
@@ -175,7 +175,7 @@ fn the_scheme_of_a_uri_implies_credentials_and_must_not_contradict_them() {
     );
     assert_eq!(
         problem(Server::new("a:1")),
-        "server.channel_creds: missing: say `insecure()` or `tls(..)`, or begin the URI with http:// or https://"
+        "server.channel_creds: missing: call `insecure()` or `tls(..)`, or use a URI that begins with http:// or https://"
     );
 }
 
@@ -199,8 +199,8 @@ fn a_builder_tells_all_problems_with_their_paths() {
             "xds_servers[1].server_uri: empty",
             "xds_servers[2].channel_creds[0].config.private_key_file: not in the directory of certificate_file",
             "authorities[\"x\"].client_listener_resource_name_template: must start with \"xdstp://x/\"",
-            "authorities[\"x\"].xds_servers[0].channel_creds: missing: say `insecure()` or `tls(..)`, \
-             or begin the URI with http:// or https://",
+            "authorities[\"x\"].xds_servers[0].channel_creds: missing: call `insecure()` or `tls(..)`, \
+             or use a URI that begins with http:// or https://",
             "client_default_listener_resource_name_template: resource name \"xdstp://name\": \
              resource type at byte 12: missing",
         ]

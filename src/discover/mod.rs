@@ -65,7 +65,7 @@ use tower::discover::Change;
 
 use self::{deadline::Deadline, usable::Usable};
 use crate::{
-    client::{ClusterHold, Resolution},
+    client::{ClusterSubscription, Resolution},
     error::{Blame, Code, Subject, WatchError},
     resolve::Resolved,
     resource::{Cluster, ClusterLoadAssignment, Endpoint, Resource},
@@ -75,7 +75,7 @@ use crate::{
 ///
 /// The services are those of the endpoints that requests are to go to: the healthy ones, or those of unknown health, of the
 /// first priority that has any; an aggregate's leaves are asked in their order. The cluster is
-/// [held](Resolution::hold_cluster), so it may be one that no route leads to.
+/// [held](Resolution::subscribe_cluster), so it may be one that no route leads to.
 ///
 /// ```
 /// use tower::discover::Change;
@@ -110,7 +110,7 @@ pub fn discover<S, F>(resolution: Resolution, cluster: impl AsRef<str>, make: F)
 where
     F: FnMut(&Endpoint) -> S,
 {
-    let hold = resolution.hold_cluster(cluster);
+    let hold = resolution.subscribe_cluster(cluster);
     Discover {
         resolution,
         hold,
@@ -139,7 +139,7 @@ where
 #[must_use = "streams do nothing unless polled"]
 pub struct Discover<S, F> {
     resolution: Resolution,
-    hold: ClusterHold,
+    hold: ClusterSubscription,
     make: F,
     usable: Usable,
     changes: VecDeque<Change<SocketAddr, S>>,

@@ -97,7 +97,7 @@ fn may_pass(cluster: ClusterView<'_>) -> bool {
 
 /// Why nothing can be sent to a cluster: its own reason, and those of its leaves.
 pub(super) fn problems(cluster: ClusterView<'_>) -> impl Iterator<Item = &WatchError> {
-    cluster.problem().into_iter().chain(cluster.leaves().filter_map(ClusterView::problem))
+    cluster.unusable_reason().into_iter().chain(cluster.leaves().filter_map(ClusterView::unusable_reason))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use super::{Engine, failure::not_found_hint, job::Job};
+use super::{Engine, failure::not_found_hint, pending_response::PendingResponse};
 use crate::{
     cache::Update,
     error::{Blame, Code, WatchError},
@@ -12,7 +12,7 @@ use crate::{
 impl Engine {
     /// What a response of a full-state type does not speak of is deleted (B1.10), unless the response is a heartbeat
     /// (B1.19), or holds something without a name that may be just what is missed.
-    pub(super) fn apply_absence(&mut self, job: &mut Job, now: Instant) {
+    pub(super) fn apply_absence(&mut self, job: &mut PendingResponse, now: Instant) {
         if self.peer(job.server()).machine.contact().is_file() {
             self.give_up_unwritten(job, now);
         }
@@ -49,7 +49,7 @@ impl Engine {
     }
 
     /// What was never there and does not stand in a file does not exist, without waiting for it: all there is stands in it.
-    fn give_up_unwritten(&mut self, job: &Job, now: Instant) {
+    fn give_up_unwritten(&mut self, job: &PendingResponse, now: Instant) {
         if job.nameless {
             return;
         }

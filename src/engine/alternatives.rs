@@ -5,8 +5,8 @@ use std::time::Instant;
 use tracing::debug;
 
 use super::{
-    Engine, Names, Wanted,
-    follow::{Follower, Looked},
+    Engine, Selection, Wanted,
+    indirections::{Follower, Looked},
 };
 use crate::{
     error::{Blame, Code, Subject},
@@ -46,7 +46,7 @@ impl Engine {
         self.begin(
             primary,
             self.types[ty.index()],
-            Names::One(Wanted::Name(Box::new(name.without_alt()))),
+            Selection::One(Wanted::Name(Box::new(name.without_alt()))),
             now,
         );
     }
@@ -68,7 +68,7 @@ impl Engine {
         let other = match (other, seen.as_ref().map(is_unreachable)) {
             (Other::Unused, Some(true)) => self.use_alternative(view, ty, now),
             (Other::Watched(way), Some(false)) => {
-                debug!(%view, "back from the alternative");
+                debug!(%view, "reverted from the alternative name");
                 self.unfollow(way, now);
                 Other::Unused
             }
@@ -88,16 +88,16 @@ impl Engine {
             return Other::Unused;
         };
         if self.alternatives_around(view) >= MAX_ALTERNATIVES {
-            debug!(%view, name = %Escaped(&name), limit = MAX_ALTERNATIVES, "too many alternatives are in use for another one");
+            debug!(%view, name = %Escaped(&name), limit = MAX_ALTERNATIVES, "alternative name not used: too many in use");
             return Other::TooMany;
         }
-        debug!(%view, name = %Escaped(&name), "using the alternative");
+        debug!(%view, name = %Escaped(&name), "using the alternative name");
         let way = self.walks.next_view();
         if let Some(alternative) = self.follows.alternatives.get_mut(&view) {
             alternative.other = Other::Watched(way);
         }
         self.follows.edges.insert(way, Follower::Alternative(view));
-        self.begin(way, self.types[ty.index()], Names::One(Wanted::Name(Box::new(name))), now);
+        self.begin(way, self.types[ty.index()], Selection::One(Wanted::Name(Box::new(name))), now);
         if self.is_ring(view) {
             self.unfollow(way, now);
             return Other::Ring;

@@ -5,7 +5,7 @@ use crate::{
     cache::{Entry, Update},
     config::ConfigSource,
     error::{Blame, Code, Subject, WatchError},
-    protocol::{Contact, Disconnect, DisconnectKind, EntryId, Machine, ServerId},
+    protocol::{Disconnect, DisconnectKind, EntryId, Machine, ServerId, SourceKey},
     resource::Version,
 };
 
@@ -18,7 +18,7 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    pub(super) fn new(contact: &Contact, reason: &Disconnect) -> Self {
+    pub(super) fn new(contact: &SourceKey, reason: &Disconnect) -> Self {
         if contact.is_file() {
             return Self::of_file(contact.source(), reason);
         }
@@ -42,9 +42,11 @@ impl Failure {
                 Blame::Network,
                 format!("the stream to xDS server {uri} failed: {code}: {text}"),
             ),
-            DisconnectKind::TooManyPings => {
-                (Code::Unavailable, Blame::Peer, format!("xDS server {uri} got too many pings: {text}"))
-            }
+            DisconnectKind::TooManyPings => (
+                Code::Unavailable,
+                Blame::Peer,
+                format!("xDS server {uri} rejected keepalive pings as too many: {text}"),
+            ),
             DisconnectKind::TooLarge { limit } => (
                 Code::ResourceExhausted,
                 Blame::Local,
@@ -55,7 +57,7 @@ impl Failure {
             DisconnectKind::Unusable => (
                 Code::InvalidArgument,
                 Blame::Peer,
-                format!("xDS server {uri} sent what cannot be read: {text}"),
+                format!("xDS server {uri} sent a response that cannot be decoded: {text}"),
             ),
             DisconnectKind::Credentials => {
                 (Code::Unavailable, Blame::Local, format!("no credentials for xDS server {uri}: {text}"))
@@ -89,8 +91,8 @@ impl Failure {
     /// The same of one type alone: it was never answered on the streams that ended so.
     pub(super) fn of_type(self, is_held_back: bool) -> Self {
         let why = match is_held_back {
-            true => "the type is not requested for a while, so that others are served",
-            false => "nothing of the type was ever sent",
+            true => "requests for the type are suspended so that other types are served",
+            false => "no response of the type was ever received",
         };
         Self { message: format!("{}; {why}; does the server support it?", self.message), ..self }
     }
@@ -111,7 +113,9 @@ impl Failure {
 
 /// What is said of a resource that a server says is not there.
 pub(super) fn no_such(uri: &impl Display) -> String {
-    format!("does not exist: xDS server {uri} does not have it; is the name right, and meant for this node?")
+    format!(
+        "does not exist: xDS server {uri} does not have it; is the name correct and visible to this node?"
+    )
 }
 
 /// Where a server that is polled has answered that there is nothing: its status cannot tell that from a wrong address.
@@ -220,7 +224,7 @@ impl Engine {
     fn timeout_hint(&self, server: ServerId, entry: &Entry) -> &'static str {
         let machine = &self.servers[server].machine;
         if !machine.stream().has_answered() {
-            return ", nor anything else; is it frozen, or does it not know this node?";
+            return "; the server accepted the stream but has sent no response (is this node known to it?)";
         }
         let is_sotw = !machine.is_delta() && !machine.contact().is_polled();
         let is_full_state = self.types[entry.ty.index()].full_state();
@@ -229,12 +233,12 @@ impl Engine {
         if is_sotw && !is_full_state && is_unanswered() {
             return ALL_NAMES_HINT;
         }
-        "; is the name right, and meant for this node?"
+        "; is the name correct and visible to this node?"
     }
 }
 
 /// go-control-plane in ADS mode leaves a request unanswered until it names all resources of the type in its snapshot, except
 /// in the incremental variant.
-const ALL_NAMES_HINT: &str = ", nor anything else of this type; is the name right, and meant for this node, or does the \
-    server answer only requests that name all resources of a type, as go-control-plane does in ADS mode (watch all of them, \
-    or use the incremental variant, api_type AGGREGATED_DELTA_GRPC)?";
+const ALL_NAMES_HINT: &str = ", nor any other resource of the type; is the name correct and visible to this node? Some servers \
+    respond only to requests that name all resources of a type, as go-control-plane does in ADS mode (watch all of them, or use \
+    the incremental variant, api_type AGGREGATED_DELTA_GRPC)";

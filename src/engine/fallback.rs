@@ -8,7 +8,7 @@ use super::{
     Engine,
     members::{Collection, Which},
 };
-use crate::protocol::{ConnectionState, Contact, EntryId, GroupId, Phase, ServerId, Sub, TypeId};
+use crate::protocol::{ConnectionState, EntryId, GroupId, Phase, ServerId, SourceKey, Subscription, TypeId};
 
 impl Engine {
     /// Opens the next servers of a group, one after the other, while the active one cannot be reached and something is
@@ -16,7 +16,7 @@ impl Engine {
     pub(super) fn fall_back(&mut self, id: GroupId, now: Instant) {
         while let Some(next) = self.next_contact(id) {
             let active = self.groups.get(id).active();
-            info!(from = %self.peer(active).machine.source(), to = %next.source(), "falling back");
+            info!(from = %self.peer(active).machine.source(), to = %next.source(), "falling back to the next server");
             let server = self.server_id(&next, now);
             self.forget_versions(id, now);
             self.open_next(id, server);
@@ -50,7 +50,7 @@ impl Engine {
         if lower.is_empty() {
             return;
         }
-        info!(server = %self.peer(server).machine.source(), "back from the fallback");
+        info!(server = %self.peer(server).machine.source(), "reverted to a server of higher priority");
         self.judge(id);
         self.let_go(id, &lower, now);
         self.end_all_unwatched(id);
@@ -140,7 +140,7 @@ impl Engine {
     }
 
     /// The server to open, if there is one and a reason to.
-    fn next_contact(&self, id: GroupId) -> Option<Contact> {
+    fn next_contact(&self, id: GroupId) -> Option<SourceKey> {
         let group = self.groups.get(id);
         let next = group.contacts.get(group.open.len())?;
         if group.views == 0 || self.servers[group.active()].failure.is_none() {
@@ -180,7 +180,7 @@ impl Engine {
         interest.zip(sub).and_then(|(interest, sub)| interest.get(sub)).is_some_and(|sub| {
             let is_over = match sub.phase {
                 Phase::TimedOut | Phase::Answered => true,
-                Phase::New | Phase::Requested | Phase::Doubted => false,
+                Phase::New | Phase::Requested | Phase::AbsenceUnconfirmed => false,
             };
             is_over && sub.seen != number
         })
@@ -195,7 +195,7 @@ impl Engine {
         let (ty, Some(sub)) = (entry.ty, entry.places.at(server)) else { return false };
         let machine = &mut self.peer(server).machine;
         let interest = machine.interest(ty);
-        let is_missed = |sub: &Sub| sub.missed && sub.seen != number;
+        let is_missed = |sub: &Subscription| sub.missed && sub.seen != number;
         if !interest.and_then(|interest| interest.get(sub)).is_some_and(is_missed) {
             return false;
         }

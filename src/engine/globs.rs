@@ -9,13 +9,13 @@ use std::{sync::Arc, time::Instant};
 
 use super::{
     Engine,
-    job::Job,
     members::{By, Collection, Key, Which},
+    pending_response::PendingResponse,
 };
 use crate::{
     cache::Update,
     name::glob_of,
-    protocol::{EntryId, ServerId, Sub, SubId, TypeId},
+    protocol::{EntryId, ServerId, SubId, Subscription, TypeId},
     resource::Version,
 };
 
@@ -57,7 +57,7 @@ impl Engine {
     }
 
     /// The glob at a server that a resource which came from there is a member of. What is found is kept in the job.
-    pub(super) fn enclosing(&mut self, job: &mut Job, name: &str) -> Option<EntryId> {
+    pub(super) fn enclosing(&mut self, job: &mut PendingResponse, name: &str) -> Option<EntryId> {
         if !self.collections.has_globs() || !name.starts_with("xdstp:") {
             return None;
         }
@@ -75,7 +75,7 @@ impl Engine {
     }
 
     /// Takes note that a response speaks of a glob: some of its members. True when the resource is a new member.
-    pub(super) fn on_member(&mut self, job: &mut Job, id: SubId) -> bool {
+    pub(super) fn on_member(&mut self, job: &mut PendingResponse, id: SubId) -> bool {
         if !self.collections.has_globs() {
             return false;
         }
@@ -94,7 +94,7 @@ impl Engine {
     }
 
     /// The server confirms a member of a glob that has expired: the glob is requested once more, since its members are not.
-    pub(super) fn ask_glob_again(&mut self, job: &mut Job, name: &str, now: Instant) {
+    pub(super) fn ask_glob_again(&mut self, job: &mut PendingResponse, name: &str, now: Instant) {
         if !self.enclosing(job, name).is_some_and(|glob| self.counts(glob, job.server())) {
             return;
         }
@@ -107,7 +107,7 @@ impl Engine {
     }
 
     /// The server has sent something of a glob, so there is such a collection.
-    fn on_glob_answered(&mut self, job: &mut Job) {
+    fn on_glob_answered(&mut self, job: &mut PendingResponse) {
         let Some(glob) = job.glob.as_mut().filter(|glob| !glob.answered) else { return };
         glob.answered = true;
         let (sub, entry) = (glob.sub, glob.entry);
@@ -212,7 +212,7 @@ impl Engine {
         server: ServerId,
         ty: TypeId,
         glob: &Glob,
-        is_meant: impl Fn(&Sub) -> bool,
+        is_meant: impl Fn(&Subscription) -> bool,
     ) -> Vec<EntryId> {
         let Some(interest) = self.peer(server).machine.interest(ty) else { return Vec::new() };
         let members = interest.iter().filter(|(_, sub)| is_meant(sub) && glob.matches(&sub.name));

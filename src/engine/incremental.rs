@@ -5,8 +5,8 @@ use std::{collections::BTreeSet, time::Instant};
 use super::{
     Engine,
     failure::no_such,
-    job::{Aliased, Job, Located, Said, canonical},
-    names::WILDCARD,
+    pending_response::{Aliased, LocatedResource, PendingResponse, ResourceOp, canonical},
+    selection::WILDCARD,
 };
 use crate::{
     cache::{Entry, Update},
@@ -17,7 +17,7 @@ use crate::{
 
 impl Engine {
     /// Finds the place of a name in `removed_resources`.
-    pub(super) fn locate_removed(&mut self, job: &mut Job, index: usize, name: Span) {
+    pub(super) fn locate_removed(&mut self, job: &mut PendingResponse, index: usize, name: Span) {
         let envelope = job.envelope.clone();
         match canonical(envelope.text(name)) {
             // A server that knows no `*` takes it for a name, of which it has nothing (MS4).
@@ -25,7 +25,7 @@ impl Engine {
                 let interest = self.peer(job.server()).machine.interest(job.ty());
                 job.lacks_wildcard |= interest.is_some_and(|interest| interest.wildcard);
             }
-            Ok(name) => self.find_place(job, &name, Located::new(index, Said::Removed)),
+            Ok(name) => self.find_place(job, &name, LocatedResource::new(index, ResourceOp::Removed)),
             Err(invalid) => {
                 job.invalid += 1;
                 let place = index - envelope.len();
@@ -36,13 +36,13 @@ impl Engine {
 
     /// An element without a resource: the heartbeat of the version that is held (B2.16), an alias that was not found (B2.18),
     /// or what older servers say of what does not exist (B2.17).
-    pub(super) fn locate_unset(&mut self, job: &mut Job, index: usize, item: &Item) {
+    pub(super) fn locate_unset(&mut self, job: &mut PendingResponse, index: usize, item: &Item) {
         let envelope = job.envelope.clone();
         let name = match canonical(envelope.text(item.wrapper_name)) {
             Ok(name) => name,
             Err(invalid) => return job.add_nameless(index, &invalid),
         };
-        let removed = Located::new(index, Said::Removed);
+        let removed = LocatedResource::new(index, ResourceOp::Removed);
         if item.has_aliases {
             return job.aliased.push(Aliased { own: "".into(), found: removed });
         }
@@ -60,7 +60,9 @@ impl Engine {
         let is_held = is_held || is_rejected;
         // Old servers know no time to live: what has one is confirmed, be it something that is not held.
         let found = match is_held || item.ttl.is_some() {
-            true => Located { is_wrapped: true, ..Located::new(index, Said::Heartbeat) },
+            true => {
+                LocatedResource { is_wrapped: true, ..LocatedResource::new(index, ResourceOp::Heartbeat) }
+            }
             false => removed,
         };
         self.find_place(job, &name, found);
@@ -72,7 +74,7 @@ impl Engine {
     /// Finds the places of the aliases in a response, as far as somebody asks for them (B2.19). They are looked for behind all names:
     /// a name belongs to the resource that has it for its own, and otherwise to the first that has it for an alias. Another one
     /// cannot have it, and only that claim is rejected (A46); an alias twice on one resource means no more than once.
-    pub(super) fn locate_aliases(&mut self, job: &mut Job) {
+    pub(super) fn locate_aliases(&mut self, job: &mut PendingResponse) {
         let envelope = job.envelope.clone();
         for Aliased { own, found } in std::mem::take(&mut job.aliased) {
             for alias in envelope.aliases(found.index as usize) {
@@ -88,22 +90,27 @@ impl Engine {
     }
 
     /// Finds the place of one alias. `own` is the name of the element; empty if there is none, so that it stands for nothing.
-    fn locate_alias(&mut self, job: &mut Job, (own, alias): (&str, &str), found: Located) {
+    fn locate_alias(
+        &mut self,
+        job: &mut PendingResponse,
+        (own, alias): (&str, &str),
+        found: LocatedResource,
+    ) {
         let (server, ty) = (job.server(), job.ty());
         let Some(interest) = self.peer(server).machine.interest(ty) else { return };
         let Some(id) = interest.find(alias) else { return };
         let Some(sub) = interest.get_mut(id) else { return };
         if sub.seen == job.number {
             let first = job.located[sub.stood as usize];
-            let are_removed = first.said == Said::Removed && found.said == Said::Removed;
+            let are_removed = first.said == ResourceOp::Removed && found.said == ResourceOp::Removed;
             if first.index != found.index && !are_removed {
                 job.reject_alias(alias, (&first, &found));
             }
             return;
         }
-        job.of_all |= found.said != Said::Heartbeat && !sub.before_all;
+        job.of_all |= found.said != ResourceOp::Heartbeat && !sub.before_all;
         (sub.seen, sub.stood) = (job.number, job.located.len() as u32);
-        job.located.push(Located { sub: Some(id), ..found });
+        job.located.push(LocatedResource { sub: Some(id), ..found });
         match own.is_empty() {
             true => interest.aliases.forget(alias),
             false => interest.aliases.note(alias, own),
@@ -111,7 +118,7 @@ impl Engine {
     }
 
     /// A resource came by its own name: that is no alias of another one, if it was.
-    pub(super) fn note_own_name(&mut self, job: &Job, name: &str) {
+    pub(super) fn note_own_name(&mut self, job: &PendingResponse, name: &str) {
         let interest = self.peer(job.server()).machine.interest(job.ty);
         if let Some(interest) = interest.filter(|interest| !interest.aliases.is_empty()) {
             interest.aliases.forget(name);
@@ -120,7 +127,7 @@ impl Engine {
 
     /// What is removed by its own name is so for those as well who ask for it by another. They are looked for behind all
     /// others, since the response may say what else they stand for.
-    pub(super) fn locate_removed_aliases(&mut self, job: &mut Job) {
+    pub(super) fn locate_removed_aliases(&mut self, job: &mut PendingResponse) {
         let interest = self.peer(job.server()).machine.interest(job.ty);
         if interest.is_none_or(|interest| interest.aliases.is_empty()) {
             return;
@@ -128,23 +135,27 @@ impl Engine {
         let envelope = job.envelope.clone();
         for (place, name) in envelope.removed().iter().enumerate() {
             let Ok(name) = canonical(envelope.text(*name)) else { continue };
-            self.find_known_aliases(job, &name, Located::new(envelope.len() + place, Said::Removed));
+            self.find_known_aliases(
+                job,
+                &name,
+                LocatedResource::new(envelope.len() + place, ResourceOp::Removed),
+            );
         }
     }
 
     /// Finds the places of the names that a resource came for before, unless the response has spoken of them.
-    fn find_known_aliases(&mut self, job: &mut Job, own: &str, found: Located) {
+    fn find_known_aliases(&mut self, job: &mut PendingResponse, own: &str, found: LocatedResource) {
         let Some(interest) = self.peer(job.server()).machine.interest(job.ty) else { return };
         let subs: Vec<_> = interest.aliases.of(own).filter_map(|alias| interest.find(alias)).collect();
         for id in subs {
             let Some(sub) = interest.get_mut(id).filter(|sub| sub.seen != job.number) else { continue };
             (sub.seen, sub.stood) = (job.number, job.located.len() as u32);
-            job.located.push(Located { sub: Some(id), ..found });
+            job.located.push(LocatedResource { sub: Some(id), ..found });
         }
     }
 
     /// There is no such resource (any more): known at once, without a timer (B2.14). Returns what it cost.
-    pub(super) fn apply_removed(&mut self, job: &mut Job, id: SubId, now: Instant) -> usize {
+    pub(super) fn apply_removed(&mut self, job: &mut PendingResponse, id: SubId, now: Instant) -> usize {
         let (server, ty) = (job.server(), job.ty());
         let peer = self.peer(server);
         let policy = peer.policy;
@@ -175,7 +186,7 @@ impl Engine {
 
     /// Remembers what a server calls the state of a resource that is held now. What other servers called theirs does not
     /// matter any more.
-    pub(super) fn note_version(&mut self, job: &Job, id: EntryId, version: &Version) {
+    pub(super) fn note_version(&mut self, job: &PendingResponse, id: EntryId, version: &Version) {
         let is_delta = job.envelope.is_delta();
         // Most resources have one place, and in the state of the world that needs no version.
         let Some(entry) = self.table.get(id).filter(|entry| is_delta || entry.places.are_several()) else {
@@ -216,7 +227,7 @@ impl Engine {
             }
         }
         for server in told {
-            self.peer(server).machine.reopen("its answer would not tell that it is back", now);
+            self.peer(server).machine.reopen("resubscribing to detect recovery of the primary", now);
             self.settle(server, now);
         }
     }

@@ -9,8 +9,8 @@ use std::{
 use bytes::Bytes;
 
 use super::{
-    Engine, Names, Refusal, View, Wanted,
-    follow::{Follower, Looked},
+    Engine, Refusal, Selection, View, Wanted,
+    indirections::{Follower, Looked},
     members::{Collection, Key, Which},
 };
 use crate::{
@@ -42,7 +42,7 @@ struct Members {
 
 #[derive(Debug)]
 enum Member {
-    Located { target: ResourceName, view: ViewId, known: bool },
+    LocatedResource { target: ResourceName, view: ViewId, known: bool },
     Inline { bytes: Bytes, version: Version, warning: Option<WatchError> },
 }
 
@@ -88,7 +88,7 @@ impl Engine {
             self.begin(
                 view,
                 self.types[list_ty.index()],
-                Names::One(Wanted::Name(Box::new(name.clone()))),
+                Selection::One(Wanted::Name(Box::new(name.clone()))),
                 now,
             );
         }
@@ -186,7 +186,7 @@ impl Engine {
             self.leave(member, now);
         }
         let Some(known) = self.follows.lists.lists.get_mut(key) else { return };
-        let is_unknown = |member: &&Member| matches!(member, Member::Located { known: false, .. });
+        let is_unknown = |member: &&Member| matches!(member, Member::LocatedResource { known: false, .. });
         known.unknown = known.members.values().filter(is_unknown).count();
         if known.unknown == 0 {
             self.collections.complete(key);
@@ -203,17 +203,17 @@ impl Engine {
         // A member is requested as it is located: it need not have the context parameters of its list (X12).
         let target = locator.clone();
         match old {
-            Some(Member::Located { target: held, view, known }) if held == target => {
-                Member::Located { target, view, known }
+            Some(Member::LocatedResource { target: held, view, known }) if held == target => {
+                Member::LocatedResource { target, view, known }
             }
             old => {
                 let follower = Follower::Member(key.clone(), name.clone());
-                let wanted = Names::One(Wanted::Name(Box::new(target.clone())));
+                let wanted = Selection::One(Wanted::Name(Box::new(target.clone())));
                 let view = self.follow(follower, key.1, wanted, now);
                 if let Some(old) = old {
                     self.leave(old, now);
                 }
-                Member::Located { target, view, known: false }
+                Member::LocatedResource { target, view, known: false }
             }
         }
     }
@@ -246,7 +246,9 @@ impl Engine {
     pub(super) fn settle_member(&mut self, key: &Key, name: &Arc<str>, view: ViewId) {
         let Some(seen) = self.look(view) else { return };
         let Some(list) = self.follows.lists.lists.get_mut(key) else { return };
-        let Some(Member::Located { known, view: own, .. }) = list.members.get_mut(name) else { return };
+        let Some(Member::LocatedResource { known, view: own, .. }) = list.members.get_mut(name) else {
+            return;
+        };
         if *own != view {
             return;
         }
@@ -273,7 +275,7 @@ impl Engine {
 
     fn leave(&mut self, member: Member, now: Instant) {
         match member {
-            Member::Located { view, .. } => self.unfollow(view, now),
+            Member::LocatedResource { view, .. } => self.unfollow(view, now),
             Member::Inline { .. } => {}
         }
     }
@@ -293,7 +295,7 @@ impl Engine {
         let one = OneEntry { ty, list, about, entry: entry.to_owned(), told: None };
         self.follows.lists.entries.insert(view, one);
         self.follows.edges.insert(list, Follower::Inline(view));
-        let wanted = Names::One(Wanted::Name(Box::new(name.without_directives())));
+        let wanted = Selection::One(Wanted::Name(Box::new(name.without_directives())));
         self.begin(list, self.types[list_ty.index()], wanted, now);
         Ok(View::Inline)
     }
@@ -356,7 +358,7 @@ impl Member {
                 Self::Inline { bytes, version, warning },
                 Self::Inline { bytes: others, version: other, warning: theirs },
             ) => bytes == others && version == other && warning == theirs,
-            (Self::Located { .. }, _) | (_, Self::Located { .. }) => false,
+            (Self::LocatedResource { .. }, _) | (_, Self::LocatedResource { .. }) => false,
         }
     }
 }

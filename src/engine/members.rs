@@ -14,7 +14,7 @@ use crate::{
     cache::Entry,
     error::{Subject, WatchError},
     observed::{ErasedMembers, Member},
-    protocol::{EntryId, GroupId, ServerId, Sub, TypeId, ViewId},
+    protocol::{EntryId, GroupId, ServerId, Subscription, TypeId, ViewId},
     resource::Erased,
 };
 
@@ -356,7 +356,7 @@ impl Engine {
     fn members_of(&mut self, group: GroupId, ty: TypeId) -> OrdMap<Arc<str>, Member> {
         let active = self.groups.get(group).active();
         let Some(interest) = self.peer(active).machine.interest(ty) else { return OrdMap::new() };
-        let is_member = |(_, sub): &(_, &Sub)| sub.member;
+        let is_member = |(_, sub): &(_, &Subscription)| sub.member;
         let members: Vec<_> = interest.iter().filter(is_member).map(|(_, sub)| sub.entry).collect();
         let seen = members
             .into_iter()

@@ -8,20 +8,22 @@
 
 mod absence;
 mod alternatives;
+mod authority_state;
+#[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "nobody asks for what is counted"))]
+mod counters;
 mod failure;
 mod fallback;
-mod follow;
 mod globs;
-mod group;
-mod guess;
 mod incremental;
-mod job;
+mod indirections;
 mod lists;
 mod members;
-mod names;
 mod news;
+mod order_predictor;
 mod origin;
+mod pending_response;
 mod publish;
+mod selection;
 mod servers;
 mod silence;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -32,8 +34,6 @@ mod silence;
 )]
 pub(crate) mod simulation;
 mod status;
-#[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "nobody asks for what is counted"))]
-mod tally;
 mod ttl;
 mod unchanged;
 mod unused;
@@ -49,21 +49,21 @@ use std::{
 use bytes::Bytes;
 use tracing::debug;
 
-pub(crate) use self::names::{Names, Wanted};
+#[cfg(any(test, feature = "metrics"))]
+pub(crate) use self::counters::Metric;
+pub(crate) use self::selection::{Selection, Wanted};
 #[cfg(any(test, feature = "client"))]
 pub(crate) use self::status::{ResourceReport, ServerReport, Status};
-#[cfg(any(test, feature = "metrics"))]
-pub(crate) use self::tally::Metric;
 use self::{
-    follow::Follows,
-    group::Groups,
-    job::Job,
+    authority_state::Groups,
+    counters::Counters,
+    indirections::Indirections,
     members::{Collections, Key},
+    pending_response::PendingResponse,
     servers::{Peer, Servers},
-    tally::Tallies,
     ttl::Ttls,
     unused::Unused,
-    walk::Walks,
+    walk::Resolutions,
 };
 use crate::{
     cache::{Entry, Table},
@@ -77,7 +77,7 @@ use crate::{
         ByView, EntryId, Event, GroupId, Input, Output, ServerId, Settings, StreamId, Timer, TypeId, ViewId,
         encode_node,
     },
-    resolve::Hosts,
+    resolve::DnsResolver,
     resource::{Context, ResourceType},
 };
 
@@ -104,13 +104,13 @@ pub(crate) struct Engine {
     table: Table,
     ttls: Ttls,
     views: ByView<View>,
-    walks: Walks,
-    follows: Follows,
-    hosts: Hosts,
-    jobs: VecDeque<Job>,
+    walks: Resolutions,
+    follows: Indirections,
+    hosts: DnsResolver,
+    jobs: VecDeque<PendingResponse>,
     outputs: VecDeque<Output>,
+    work: WorkCounters,
     counters: Counters,
-    tallies: Tallies,
 }
 
 /// What an application watches.
@@ -133,7 +133,7 @@ enum View {
 
 /// What was done so far, for tests and benches of the work per response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Counters {
+pub(crate) struct WorkCounters {
     /// Responses that were worked off.
     pub(crate) responses: u64,
     /// Resources that were parsed.
@@ -156,7 +156,7 @@ impl Engine {
             node_id: bootstrap.node().id.as_str().into(),
             node: encode_node(bootstrap.node()),
             additions: bootstrap.additions(),
-            hosts: Hosts::new(&settings),
+            hosts: DnsResolver::new(&settings),
             bootstrap,
             settings: Arc::new(settings),
             random: fastrand::Rng::with_seed(seed),
@@ -168,19 +168,19 @@ impl Engine {
             table: Table::default(),
             ttls: Ttls::default(),
             views: ByView::default(),
-            walks: Walks::default(),
-            follows: Follows::default(),
+            walks: Resolutions::default(),
+            follows: Indirections::default(),
             jobs: VecDeque::new(),
             outputs: VecDeque::new(),
+            work: WorkCounters::default(),
             counters: Counters::default(),
-            tallies: Tallies::default(),
         }
     }
 
     /// What was done so far.
     #[cfg(test)]
-    pub(crate) fn counters(&self) -> Counters {
-        self.counters
+    pub(crate) fn work_counters(&self) -> WorkCounters {
+        self.work
     }
 
     /// How many resources are held, waited for or known to be missing.
@@ -202,7 +202,7 @@ impl Engine {
     }
 
     /// Begins a view. What is known already is published at once.
-    pub(crate) fn subscribe(&mut self, view: ViewId, ty: ResourceType, names: Names, now: Instant) {
+    pub(crate) fn subscribe(&mut self, view: ViewId, ty: ResourceType, names: Selection, now: Instant) {
         self.begin(view, ty, names, now);
         self.walk_on(now);
     }
@@ -213,19 +213,19 @@ impl Engine {
         self.walk_on(now);
     }
 
-    fn begin(&mut self, view: ViewId, ty: ResourceType, names: Names, now: Instant) {
+    fn begin(&mut self, view: ViewId, ty: ResourceType, names: Selection, now: Instant) {
         let ty = self.type_id(ty);
         let type_url = self.types[ty.index()].type_url();
         // The bootstrap may say which collection all resources of the type are.
-        let all = self.bootstrap.collection_of(type_url).filter(|_| names == Names::All).cloned();
-        let names = all.map_or(names, |name| Names::Collection(Wanted::Name(Box::new(name))));
-        debug!(%view, type_url, names = %Escaped(&names), "watching");
+        let all = self.bootstrap.collection_of(type_url).filter(|_| names == Selection::All).cloned();
+        let names = all.map_or(names, |name| Selection::Collection(Wanted::Name(Box::new(name))));
+        debug!(%view, type_url, names = %Escaped(&names), "watch started");
         let begun = match &names {
-            Names::All => self.subscribe_all(view, ty, now),
-            Names::One(wanted) => {
+            Selection::All => self.subscribe_all(view, ty, now),
+            Selection::One(wanted) => {
                 self.accept_one(ty, wanted).and_then(|name| self.begin_one(view, ty, &name, now))
             }
-            Names::Collection(wanted) => {
+            Selection::Collection(wanted) => {
                 self.accept_collection(ty, wanted).and_then(|name| match name.is_list() {
                     true => self.begin_list(view, ty, &name, now),
                     false => self.subscribe_name(view, ty, &self.additions.add_to(&name), now),
@@ -233,7 +233,7 @@ impl Engine {
             }
         };
         let begun = begun.unwrap_or_else(|error| {
-            debug!(%view, error = %Escaped(&error), "refusing a watch");
+            debug!(%view, error = %Escaped(&error), "watch refused");
             View::Refused(self.refuse(view, ty, &names, error))
         });
         let before = self.views.insert(view, begun);
@@ -241,7 +241,7 @@ impl Engine {
     }
 
     fn end(&mut self, view: ViewId, now: Instant) {
-        debug!(%view, "no longer watched");
+        debug!(%view, "watch cancelled");
         let ended = self.views.remove(&view);
         self.views.shrink_if_sparse();
         match ended {
@@ -294,7 +294,7 @@ impl Engine {
         };
         self.settle(server, now);
         if let Some((ty, envelope)) = opened {
-            self.jobs.push_back(Job::new(stream, ty, envelope, now));
+            self.jobs.push_back(PendingResponse::new(stream, ty, envelope, now));
             if self.jobs.len() == 1 {
                 self.work(now);
             }
@@ -469,13 +469,13 @@ impl Engine {
         }
     }
 
-    fn refuse(&mut self, view: ViewId, ty: TypeId, names: &Names, refusal: Refusal) -> WatchError {
+    fn refuse(&mut self, view: ViewId, ty: TypeId, names: &Selection, refusal: Refusal) -> WatchError {
         let type_url = self.types[ty.index()].type_url();
         let about = Subject { type_url, name: names.text(), node: self.node_id.clone() };
         let reason = WatchError::new(refusal.code, Blame::Local, about, refusal.message);
         let observed = match names {
-            Names::All | Names::Collection(_) => Arc::new(ErasedMembers::refused(reason.clone())),
-            Names::One(_) => {
+            Selection::All | Selection::Collection(_) => Arc::new(ErasedMembers::refused(reason.clone())),
+            Selection::One(_) => {
                 self.types[ty.index()].observe(ErasedObserved::Absent { reason: reason.clone() })
             }
         };

@@ -1,6 +1,6 @@
 use tracing::{debug, trace};
 
-use super::{Engine, job::Job};
+use super::{Engine, pending_response::PendingResponse};
 use crate::{
     cache::{Entry, News, ResourceState},
     escape::Escaped,
@@ -11,9 +11,9 @@ impl Engine {
     /// Gives news to an entry, whatever they are. True when there is something new to see.
     pub(super) fn give_news(&mut self, id: EntryId, news: impl FnOnce(&mut Entry) -> News) -> bool {
         let Some(entry) = self.table.get_mut(id) else { return false };
-        let before = self.tallies.begin(entry);
+        let before = self.counters.begin(entry);
         let news = news(entry);
-        self.tallies.end(before, entry);
+        self.counters.end(before, entry);
         if !entry.is_held() {
             self.ttls.set(id, None);
         }
@@ -23,7 +23,7 @@ impl Engine {
     }
 
     /// What is logged of a response is found in this span, however many slices it is worked off in.
-    pub(super) fn span_of(&self, job: &Job) -> tracing::Span {
+    pub(super) fn span_of(&self, job: &PendingResponse) -> tracing::Span {
         let server = self.servers[job.server()].machine.source();
         let (type_url, nonce) = (job.envelope.type_url(), job.envelope.nonce());
         tracing::debug_span!("response", %server, type_url, version = %Escaped(&job.version), nonce)
@@ -35,7 +35,7 @@ impl Engine {
             return;
         }
         if let Some(entry) = self.table.get(id) {
-            trace!(%view, type_url = self.types[entry.ty.index()].type_url(), name = %Escaped(&entry.name), "told");
+            trace!(%view, type_url = self.types[entry.ty.index()].type_url(), name = %Escaped(&entry.name), "watcher notified");
         }
     }
 }
@@ -46,10 +46,10 @@ fn log(entry: &Entry, type_url: &'static str, news: News) {
     let Some(setback) = entry.setback() else {
         return match (news, entry.held()) {
             (News::Changed, Some((version, _))) => {
-                debug!(type_url, %name, version = %Escaped(version), "accepted");
+                debug!(type_url, %name, version = %Escaped(version), "resource accepted");
             }
             (News::Same, Some((version, _))) => {
-                trace!(type_url, %name, version = %Escaped(version), "unchanged");
+                trace!(type_url, %name, version = %Escaped(version), "resource unchanged");
             }
             // Not there, and there is nothing to be said of that.
             (News::Changed | News::Same, None) => {}
@@ -57,16 +57,16 @@ fn log(entry: &Entry, type_url: &'static str, news: News) {
     };
     let (version, error) = (Escaped(&setback.update.version), &setback.error);
     match (news, setback.state) {
-        (News::Same, state) => trace!(type_url, %name, %version, %state, "bad news again"),
+        (News::Same, state) => trace!(type_url, %name, %version, %state, "error unchanged"),
         (News::Changed, ResourceState::Nacked) => {
-            debug!(type_url, %name, %version, kept, %error, "rejected");
+            debug!(type_url, %name, %version, kept, %error, "resource rejected");
         }
         (News::Changed, ResourceState::DoesNotExist) => {
-            debug!(type_url, %name, %version, kept, %error, "does not exist");
+            debug!(type_url, %name, %version, kept, %error, "resource does not exist");
         }
-        (News::Changed, ResourceState::Timeout) => debug!(type_url, %name, %error, "timed out"),
+        (News::Changed, ResourceState::Timeout) => debug!(type_url, %name, %error, "resource timed out"),
         (News::Changed, ResourceState::ReceivedError) => {
-            debug!(type_url, %name, %version, kept, %error, "refused by the server");
+            debug!(type_url, %name, %version, kept, %error, "resource error from the server");
         }
         (News::Changed, ResourceState::Requested | ResourceState::Acked) => {
             debug_assert!(false, "these are no bad news");

@@ -5,13 +5,18 @@ use bytes::Bytes;
 
 use super::{
     Engine,
-    job::{Job, Located},
+    pending_response::{LocatedResource, PendingResponse},
 };
 use crate::{cache::Raw, protocol::EntryId};
 
 impl Engine {
     /// What an entry is told to be unchanged by. `parsed` is what was given to its parser, which may have kept some of it.
-    pub(super) fn raw(&self, job: &mut Job, (id, located): (EntryId, &Located), parsed: Bytes) -> Raw {
+    pub(super) fn raw(
+        &self,
+        job: &mut PendingResponse,
+        (id, located): (EntryId, &LocatedResource),
+        parsed: Bytes,
+    ) -> Raw {
         if !parsed.is_unique() {
             return parsed.into();
         }
@@ -26,7 +31,7 @@ impl Engine {
 
     /// Nothing more is taken from a response: what is held of it is copied if that is the lesser part of it, and so is what is held
     /// of others that it has replaced.
-    pub(super) fn settle_origin(&mut self, job: &mut Job) {
+    pub(super) fn settle_origin(&mut self, job: &mut PendingResponse) {
         if let Some((origin, parts)) = job.origin.take() {
             self.table.keep_origin(origin, parts);
         }

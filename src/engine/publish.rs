@@ -1,6 +1,6 @@
-use super::{Engine, follow::Looked};
+use super::{Engine, indirections::Looked};
 use crate::{
-    cache::{Entry, Few},
+    cache::{Entry, OneOrMany},
     error::{Subject, WatchError},
     protocol::{EntryId, ViewId},
     resource::Erased,
@@ -35,7 +35,7 @@ impl Engine {
                 self.walks.deliver(&mut self.outputs, *view, observed.clone());
             }
             if let Some(entry) = self.table.get_mut(id) {
-                entry.late = Few::default();
+                entry.late = OneOrMany::default();
             }
         }
         if whole.is_none() && !of_glob {

@@ -10,7 +10,7 @@ use super::failure::Failure;
 use crate::{
     cache::Policy,
     config::{ConfigSource, ServerFeatures},
-    protocol::{Contact, Machine, OnDeletion, ServerId, Settings, SubId, Timer, TypeId},
+    protocol::{Machine, OnDeletion, ServerId, Settings, SourceKey, SubId, Timer, TypeId},
 };
 
 /// A management server, and what goes for all of its resources.
@@ -40,7 +40,7 @@ pub(super) struct TypeOnPeer {
 #[derive(Debug, Default)]
 pub(super) struct Servers {
     /// By [`ServerId`].
-    places: Vec<Place>,
+    places: Vec<Slot>,
     vacant: BTreeSet<ServerId>,
     /// By the text of the source. Few have the same.
     by_source: BTreeMap<String, Vec<ServerId>>,
@@ -49,7 +49,7 @@ pub(super) struct Servers {
 }
 
 #[derive(Debug)]
-struct Place {
+struct Slot {
     peer: Option<Box<Peer>>,
     deadline: Option<(Instant, Timer)>,
     is_touched: bool,
@@ -70,7 +70,7 @@ impl Peer {
 
 impl Servers {
     /// The place of a source, if it has one.
-    pub(super) fn find(&self, contact: &Contact) -> Option<ServerId> {
+    pub(super) fn find(&self, contact: &SourceKey) -> Option<ServerId> {
         self.of_source(contact.source()).find(|id| self[*id].machine.contact() == contact)
     }
 
@@ -92,7 +92,7 @@ impl Servers {
     ) -> ServerId {
         let id = self.vacant.pop_first().unwrap_or_else(|| {
             let id = ServerId(self.places.len() as u32);
-            let place = Place { peer: None, deadline: None, is_touched: false, is_kept: false, attempts: 0 };
+            let place = Slot { peer: None, deadline: None, is_touched: false, is_kept: false, attempts: 0 };
             self.places.push(place);
             id
         });

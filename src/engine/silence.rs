@@ -20,8 +20,8 @@ impl Engine {
     pub(super) fn on_all_timed_out(&mut self, server: ServerId, ty: TypeId) {
         let peer = &self.servers[server];
         let hint = match peer.machine.stream().has_answered() {
-            true => "; does it have any, and are they meant for this node?",
-            false => ", nor anything else; is it frozen, or does it not know this node?",
+            true => "; does it have resources of the type that are visible to this node?",
+            false => "; the server accepted the stream but has sent no response (is this node known to it?)",
         };
         let message =
             format!("xDS server {} did not answer the wildcard in time{hint}", peer.machine.source());

@@ -6,9 +6,9 @@ use bytes::Bytes;
 
 use super::{Engine, Peer};
 use crate::{
-    cache::{Entry, Raw, ResourceState, Setback, Update},
+    cache::{AmbientError, Entry, Raw, ResourceState, Update},
     error::Code,
-    protocol::{ConnectionState, Sub},
+    protocol::{ConnectionState, Subscription},
     resource::{Resource, ResourceType, Secret, Version},
 };
 
@@ -44,7 +44,7 @@ pub(crate) struct ResourceReport {
     pub(crate) held: Option<(Version, Instant)>,
     /// The bytes that are held, unless they are not to be shown.
     pub(crate) bytes: Option<Bytes>,
-    pub(crate) setback: Option<Setback>,
+    pub(crate) setback: Option<AmbientError>,
 }
 
 impl Engine {
@@ -70,13 +70,13 @@ impl Engine {
     }
 
     /// What is wrong with a file as a whole is wrong with each resource in it (D7): there is no other update of one.
-    fn trouble_with_file(&self, entry: &Entry) -> Option<Setback> {
+    fn trouble_with_file(&self, entry: &Entry) -> Option<AmbientError> {
         let peer = &self.servers[self.active_for(entry)];
         let (failure, at) = peer.failure.as_ref().zip(peer.failed_at)?;
         let error = failure.about(self.subject(entry));
         let update = Update { version: Version::default(), at };
         let is_file = peer.machine.contact().is_file();
-        is_file.then_some(Setback { state: ResourceState::Nacked, error, update })
+        is_file.then_some(AmbientError { state: ResourceState::Nacked, error, update })
     }
 
     /// Whether anybody watches it, by its name or as a member; others are only waiting to be let go.
@@ -85,7 +85,7 @@ impl Engine {
         let machine = &self.servers[active].machine;
         let place = entry.places.at(active);
         !entry.views.is_empty()
-            || place.and_then(|sub| machine.sub(entry.ty, sub)).is_some_and(Sub::is_member)
+            || place.and_then(|sub| machine.sub(entry.ty, sub)).is_some_and(Subscription::is_member)
     }
 }
 

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     Engine,
-    job::{Job, Located, canonical},
+    pending_response::{LocatedResource, PendingResponse, canonical},
 };
 use crate::{
     cache::{Entry, Update},
@@ -87,9 +87,9 @@ impl Engine {
     /// it is about a state that was not accepted, or has expired. The server does not know that, and has to be asked again.
     pub(super) fn apply_heartbeat(
         &mut self,
-        job: &mut Job,
+        job: &mut PendingResponse,
         place: SubId,
-        (located, now): (Located, Instant),
+        (located, now): (LocatedResource, Instant),
     ) -> usize {
         let (server, ty) = (job.server(), job.ty());
         let is_delta = job.envelope.is_delta();
@@ -117,7 +117,12 @@ impl Engine {
     }
 
     /// A heartbeat for a name that nobody asked for: under a wildcard or a glob, that of a member that has expired.
-    pub(super) fn apply_unknown_heartbeat(&mut self, job: &mut Job, next: usize, now: Instant) -> usize {
+    pub(super) fn apply_unknown_heartbeat(
+        &mut self,
+        job: &mut PendingResponse,
+        next: usize,
+        now: Instant,
+    ) -> usize {
         let (server, ty) = (job.server(), job.ty());
         if job.ttl_of(&job.located[next]).is_none() {
             return 1;

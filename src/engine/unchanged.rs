@@ -9,14 +9,14 @@ use tracing::trace;
 
 use super::{
     Engine,
-    job::{Job, Located, Said},
+    pending_response::{LocatedResource, PendingResponse, ResourceOp},
 };
 use crate::escape::Escaped;
 
 impl Engine {
     /// Notes elements from a place on, before another one, as long as they are unchanged. Gives the place of the first that may
     /// not be.
-    pub(super) fn locate_unchanged(&mut self, job: &mut Job, from: usize, to: usize) -> usize {
+    pub(super) fn locate_unchanged(&mut self, job: &mut PendingResponse, from: usize, to: usize) -> usize {
         let Self { servers, table, .. } = self;
         let peer = &mut servers[job.stream.server];
         let Some(kind) = peer.types.get(job.ty.index()).filter(|_| !job.envelope.is_delta()) else {
@@ -35,19 +35,20 @@ impl Engine {
             job.guess.on_right();
             (sub.seen, sub.stood) = (job.number, job.located.len() as u32);
             job.of_all |= !sub.before_all;
-            job.located.push(Located { sub: Some(sub_id), ..Located::new(index, Said::Same) });
+            job.located
+                .push(LocatedResource { sub: Some(sub_id), ..LocatedResource::new(index, ResourceOp::Same) });
         }
         to
     }
 
     /// Takes over what is unchanged from a place in the list of what was located on, as long as nothing else follows from it.
     /// Gives the place of the first that more is to be done for, and that is before some other one.
-    pub(super) fn apply_unchanged(&mut self, job: &mut Job, from: usize, to: usize) -> usize {
+    pub(super) fn apply_unchanged(&mut self, job: &mut PendingResponse, from: usize, to: usize) -> usize {
         let server = job.server();
         if self.collections.has_globs() || !self.ttls.is_empty() {
             return from;
         }
-        let Self { servers, table, groups, counters, .. } = self;
+        let Self { servers, table, groups, work, .. } = self;
         let Some(interest) = servers[server].machine.interest(job.ty) else { return from };
         let wildcard = interest.takes_all();
         for (place, located) in job.located[from..to].iter().enumerate() {
@@ -59,11 +60,13 @@ impl Engine {
                 return next;
             };
             let is_same = match located.said {
-                Said::Same => true,
-                Said::Resource if !located.is_wrapped => {
+                ResourceOp::Same => true,
+                ResourceOp::Resource if !located.is_wrapped => {
                     entry.bare_bytes() == Some(job.envelope.bytes(located.value))
                 }
-                Said::Resource | Said::Redirect | Said::Removed | Said::Heartbeat => false,
+                ResourceOp::Resource | ResourceOp::Redirect | ResourceOp::Removed | ResourceOp::Heartbeat => {
+                    false
+                }
             };
             if !is_same {
                 return next;
@@ -73,8 +76,8 @@ impl Engine {
                 return next;
             }
             sub.on_answered();
-            trace!(name = %Escaped(&entry.name), version = %Escaped(&job.version), "unchanged");
-            counters.unchanged += 1;
+            trace!(name = %Escaped(&entry.name), version = %Escaped(&job.version), "resource unchanged");
+            work.unchanged += 1;
             job.valid += 1;
         }
         to

@@ -32,22 +32,22 @@ impl Engine {
             if !is_unused {
                 continue;
             }
-            if self.tallies.is_awaited_of_group(id) {
+            if self.counters.is_awaited_of_group(id) {
                 self.unused.groups.insert(id);
                 continue;
             }
-            self.tallies.forget_group(id);
+            self.counters.forget_group(id);
             self.unused.servers.extend(self.groups.remove(id));
         }
         for id in mem::take(&mut self.unused.servers) {
             if !self.groups.with(id).is_empty() || !self.servers.is_unused(id) {
                 continue;
             }
-            if self.has_job(id) || self.tallies.is_awaited_of_server(id) {
+            if self.has_job(id) || self.counters.is_awaited_of_server(id) {
                 self.unused.servers.insert(id);
                 continue;
             }
-            self.tallies.forget_server(id);
+            self.counters.forget_server(id);
             self.servers.remove(id);
         }
     }

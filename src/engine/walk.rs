@@ -7,24 +7,24 @@ use std::{
 
 use tracing::debug;
 
-use super::{Engine, Names, Refusal, View};
+use super::{Engine, Refusal, Selection, View};
 use crate::{
     capacity::Shrink,
     config::{ApiType, Target},
     error::{Blame, Code, Subject, WatchError},
     name::ResourceName,
     observed::Observed,
-    protocol::{Contact, Output, TypeId, ViewId},
+    protocol::{Output, SourceKey, TypeId, ViewId},
     resolve::{About, Endpoints, HostOrder, Key, Order, Resolved, Resolver, Seen, Source, Times},
     resource::{
         Cluster, ClusterLoadAssignment, Erased, Listener, Resource, ResourceType, RouteConfiguration,
-        ScopedRouteConfiguration, VirtualHost, config_source::PeerSource,
+        ScopedRouteConfiguration, VirtualHost, config_source::ResourceConfigSource,
     },
 };
 
 /// The resolutions, and what they watch: each has views of its own, as an application would.
 #[derive(Debug, Default)]
-pub(super) struct Walks {
+pub(super) struct Resolutions {
     walks: BTreeMap<ViewId, Walk>,
     /// Whose the views of resolutions are, and what they show.
     owners: BTreeMap<ViewId, (ViewId, Key)>,
@@ -35,7 +35,7 @@ pub(super) struct Walks {
     /// When those want to be called that do.
     timers: BTreeMap<ViewId, Instant>,
     /// Where what a view shows is to be had, if not where its name comes from.
-    sources: BTreeMap<ViewId, Arc<PeerSource>>,
+    sources: BTreeMap<ViewId, Arc<ResourceConfigSource>>,
     last_view: u64,
 }
 
@@ -48,7 +48,7 @@ struct Walk {
 impl Engine {
     /// Begins a resolution. It ends as a view does, by [`unsubscribe`](Self::unsubscribe).
     pub(crate) fn resolve(&mut self, view: ViewId, target: &Target, now: Instant) {
-        debug!(%view, target = target.as_str(), "resolving");
+        debug!(%view, target = target.as_str(), "resolution started");
         match self.bootstrap.read_target(target.as_str()) {
             Ok((listener, service)) => {
                 let about = About {
@@ -79,18 +79,18 @@ impl Engine {
         self.walk_on(now);
     }
 
-    /// A call holds a cluster of a resolution: it stays in the snapshots whether or not routes lead to it (A74-6).
-    pub(crate) fn hold_cluster(&mut self, view: ViewId, name: &str, now: Instant) {
+    /// The first subscription to a cluster within a resolution: the cluster stays in the snapshots with or without routes (A74-6).
+    pub(crate) fn subscribe_cluster(&mut self, view: ViewId, name: &str, now: Instant) {
         self.set_cluster_held(view, (name, true), now);
     }
 
-    /// The last call that held a cluster is over.
-    pub(crate) fn release_cluster(&mut self, view: ViewId, name: &str, now: Instant) {
+    /// The end of the last subscription to it.
+    pub(crate) fn unsubscribe_cluster(&mut self, view: ViewId, name: &str, now: Instant) {
         self.set_cluster_held(view, (name, false), now);
     }
 
     /// Asks again for the addresses of a resolution's logical DNS clusters (A74-7).
-    pub(crate) fn resolve_again(&mut self, view: ViewId, now: Instant) {
+    pub(crate) fn request_reresolution(&mut self, view: ViewId, now: Instant) {
         let views = self.walks.walks.get(&view).map(|walk| walk.views.clone());
         for (key, view) in views.into_iter().flatten() {
             if matches!(key, Key::Host(_)) {
@@ -112,7 +112,7 @@ impl Engine {
     }
 
     pub(super) fn walk_timeout(&mut self, now: Instant) {
-        let Walks { touched, timers, .. } = &mut self.walks;
+        let Resolutions { touched, timers, .. } = &mut self.walks;
         touched.extend(timers.iter().filter(|(_, at)| **at <= now).map(|(view, _)| *view));
     }
 
@@ -165,8 +165,8 @@ impl Engine {
         match order {
             Order::Publish(resolved) => {
                 match &resolved {
-                    Ok(tree) => debug!(view = %walk, target = tree.target(), "resolved"),
-                    Err(error) => debug!(view = %walk, %error, "cannot be resolved"),
+                    Ok(tree) => debug!(view = %walk, target = tree.target(), "resolution succeeded"),
+                    Err(error) => debug!(view = %walk, %error, "resolution failed"),
                 }
                 self.outputs.push_back(notify(walk, resolved));
             }
@@ -184,35 +184,36 @@ impl Engine {
         let view = self.walks.next_view();
         let Some(found) = self.walks.walks.get_mut(&walk) else { return };
         found.views.insert(key.clone(), view);
-        debug!(view = %walk, needs = %view, "a resolution goes on");
+        debug!(view = %walk, dependency = %view, "resolution continued");
         self.walks.owners.insert(view, (walk, key.clone()));
         match key {
             Key::Listener(name) => {
-                self.begin(view, ResourceType::of::<Listener>(), Names::One(name.into()), now)
+                self.begin(view, ResourceType::of::<Listener>(), Selection::One(name.into()), now)
             }
             Key::Scopes(name) => {
-                let names = if &*name == Key::ALL { Names::All } else { Names::Collection(name.into()) };
+                let names =
+                    if &*name == Key::ALL { Selection::All } else { Selection::Collection(name.into()) };
                 self.begin(view, ResourceType::of::<ScopedRouteConfiguration>(), names, now);
             }
             Key::Routes(routes) => {
                 self.note_source(view, routes.source);
-                let names = Names::One(routes.name.into());
+                let names = Selection::One(routes.name.into());
                 self.begin(view, ResourceType::of::<RouteConfiguration>(), names, now);
             }
             Key::VirtualHost(name) => self.begin_on_demand(view, name, now),
             Key::Cluster(name) => {
-                self.begin(view, ResourceType::of::<Cluster>(), Names::One(name.into()), now)
+                self.begin(view, ResourceType::of::<Cluster>(), Selection::One(name.into()), now)
             }
             Key::Endpoints(endpoints) => {
                 self.note_source(view, endpoints.source);
-                let names = Names::One(endpoints.name.into());
+                let names = Selection::One(endpoints.name.into());
                 self.begin(view, ResourceType::of::<ClusterLoadAssignment>(), names, now);
             }
             Key::Host(address) => self.hosts.watch(view, &address, now),
         }
     }
 
-    fn note_source(&mut self, view: ViewId, source: Option<Arc<PeerSource>>) {
+    fn note_source(&mut self, view: ViewId, source: Option<Arc<ResourceConfigSource>>) {
         if let Some(source) = source {
             self.walks.sources.insert(view, source);
         }
@@ -221,7 +222,7 @@ impl Engine {
     /// Virtual hosts on demand are of the incremental variant alone (B3.5): a server that speaks the other is not asked.
     fn begin_on_demand(&mut self, view: ViewId, name: Arc<str>, now: Instant) {
         let ty = ResourceType::of::<VirtualHost>();
-        let names = Names::One(name.into());
+        let names = Selection::One(name.into());
         let id = self.type_id(ty);
         match self.check_on_demand((id, &names), now) {
             Ok(()) => self.begin(view, ty, names, now),
@@ -233,12 +234,12 @@ impl Engine {
         }
     }
 
-    fn check_on_demand(&mut self, (ty, names): (TypeId, &Names), now: Instant) -> Result<(), Refusal> {
+    fn check_on_demand(&mut self, (ty, names): (TypeId, &Selection), now: Instant) -> Result<(), Refusal> {
         let name = ResourceName::parse(&names.text()).map_err(|error| Refusal::invalid(error.to_string()))?;
         let group = self.group_for((ty, &name), now)?;
         let contacts = &self.groups.get(group).contacts;
         match contacts.first() {
-            Some(first) if !contacts.iter().any(Contact::is_delta) => {
+            Some(first) if !contacts.iter().any(SourceKey::is_delta) => {
                 let message = format!(
                     "virtual hosts on demand (VHDS) need an api_type of {} or {}, which that of xDS server {} is not",
                     ApiType::AggregatedDeltaGrpc,
@@ -287,9 +288,9 @@ impl Engine {
     }
 }
 
-impl Walks {
+impl Resolutions {
     /// Where what a view shows is to be had, if not where its name comes from.
-    pub(super) fn source_of(&self, view: ViewId) -> Option<&Arc<PeerSource>> {
+    pub(super) fn source_of(&self, view: ViewId) -> Option<&Arc<ResourceConfigSource>> {
         self.sources.get(&view)
     }
 

@@ -5,16 +5,16 @@ use tracing::trace;
 
 use super::{
     Engine, Peer,
-    job::{Aliased, Job, Located, Said, Stage, name_of},
     members::{By, Which},
-    names::WILDCARD,
+    pending_response::{Aliased, LocatedResource, PendingResponse, ResourceOp, Stage, name_of},
+    selection::WILDCARD,
 };
 use crate::{
     cache::{Entry, News, Redirect, Update},
     error::{Blame, Code, WatchError, short_type},
     name::ResourceName,
     protocol::{
-        Body, EntryId, Envelope, GroupId, ServerId, Span, SubId, TypeId, Unusable, Verdict, fingerprint,
+        Body, Digests, EntryId, Envelope, GroupId, ResponseOutcome, ServerId, Span, SubId, TypeId, Unusable,
     },
     resource::{Erased, Version},
 };
@@ -24,8 +24,8 @@ impl Engine {
     pub(crate) fn work(&mut self, now: Instant) {
         let Some(mut job) = self.jobs.pop_front() else { return };
         if job.number == 0 {
-            self.counters.responses += 1;
-            job.number = self.counters.responses;
+            self.work.responses += 1;
+            job.number = self.work.responses;
             job.span = self.span_of(&job);
             self.expect_order(&job);
         }
@@ -55,7 +55,7 @@ impl Engine {
     }
 
     /// Reads the names of some resources, and finds their places.
-    fn locate(&mut self, job: &mut Job, from: usize) {
+    fn locate(&mut self, job: &mut PendingResponse, from: usize) {
         let envelope = job.envelope.clone();
         let all = envelope.len() + envelope.removed().len();
         let to = all.min(from + NAMES_PER_STEP);
@@ -78,25 +78,26 @@ impl Engine {
         };
     }
 
-    fn locate_item(&mut self, job: &mut Job, index: usize, envelope: &Envelope) {
+    fn locate_item(&mut self, job: &mut PendingResponse, index: usize, envelope: &Envelope) {
         let item = envelope.item(index);
         let (value, said) = match item.body {
-            Body::Resource(value) => (value, Said::Resource),
+            Body::Resource(value) => (value, ResourceOp::Resource),
             // There is no name in it.
             Body::Redirect(_) if item.wrapper_name.is_empty() => {
                 return job.add_nameless(index, &"a redirect without a name");
             }
-            Body::Redirect(value) => (value, Said::Redirect),
+            Body::Redirect(value) => (value, ResourceOp::Redirect),
             Body::Unset if envelope.is_delta() => return self.locate_unset(job, index, &item),
             Body::Unset => {
                 job.heartbeats += 1;
-                (Span::default(), Said::Heartbeat)
+                (Span::default(), ResourceOp::Heartbeat)
             }
             Body::Unusable(unusable) => {
                 return job.add_nameless(index, &unusable_reason(unusable, envelope));
             }
         };
-        let found = Located { value, is_wrapped: item.is_wrapped, ..Located::new(index, said) };
+        let found =
+            LocatedResource { value, is_wrapped: item.is_wrapped, ..LocatedResource::new(index, said) };
         match name_of(self.types[job.ty.index()], envelope, (item.wrapper_name, value)) {
             // On the wire that name would stand for all resources. Other resources that are missing are missing still.
             Ok(name) if *name == *WILDCARD => {
@@ -118,7 +119,7 @@ impl Engine {
     }
 
     /// Finds the place of a name that a response speaks of, and notes what is said of it.
-    pub(super) fn find_place(&mut self, job: &mut Job, name: &str, found: Located) {
+    pub(super) fn find_place(&mut self, job: &mut PendingResponse, name: &str, found: LocatedResource) {
         let Peer { machine, types, .. } = &mut self.servers[job.stream.server];
         let order = types.get(job.ty.index()).map_or(&[][..], |known| &known.order);
         let Some(interest) = machine.interest(job.ty) else { return };
@@ -144,12 +145,12 @@ impl Engine {
             job.problems.add(&format_args!("{name:?}"), &"the name is in the response twice");
         }
         let known = sub.and_then(|sub| interest.get(sub));
-        job.of_all |= found.said != Said::Heartbeat && known.is_none_or(|sub| !sub.before_all);
-        job.located.push(Located { sub, ..found });
+        job.of_all |= found.said != ResourceOp::Heartbeat && known.is_none_or(|sub| !sub.before_all);
+        job.located.push(LocatedResource { sub, ..found });
     }
 
     /// The groups that use a lower server at the moment, and find in a response what they want.
-    fn returning(&mut self, job: &mut Job) -> BTreeSet<GroupId> {
+    fn returning(&mut self, job: &mut PendingResponse) -> BTreeSet<GroupId> {
         let server = job.server();
         if !self.groups.is_higher(server) {
             return BTreeSet::new();
@@ -160,7 +161,7 @@ impl Engine {
             return BTreeSet::new();
         };
         let all = all.filter(|_| interest.takes_all());
-        let wants = |located: &Located| match located.sub.and_then(|sub| interest.get(sub)) {
+        let wants = |located: &LocatedResource| match located.sub.and_then(|sub| interest.get(sub)) {
             Some(sub) => table.get(sub.entry).map(|entry| entry.group),
             None => all,
         };
@@ -173,7 +174,7 @@ impl Engine {
     }
 
     /// The same of those that find new members of their globs.
-    fn returning_members(&mut self, job: &mut Job) -> BTreeSet<GroupId> {
+    fn returning_members(&mut self, job: &mut PendingResponse) -> BTreeSet<GroupId> {
         let mut found = BTreeSet::new();
         for next in 0..job.located.len() {
             let Some(name) = self.unknown_name(job, next) else { continue };
@@ -186,8 +187,8 @@ impl Engine {
     }
 
     /// The name of a resource that nobody asked for by that.
-    fn unknown_name(&self, job: &Job, next: usize) -> Option<Arc<str>> {
-        let Located { value, index, said, sub, .. } = job.located[next];
+    fn unknown_name(&self, job: &PendingResponse, next: usize) -> Option<Arc<str>> {
+        let LocatedResource { value, index, said, sub, .. } = job.located[next];
         if sub.is_some() || !said.is_there() {
             return None;
         }
@@ -195,19 +196,8 @@ impl Engine {
         name_of(self.types[job.ty.index()], &job.envelope, (wrapper_name, value)).ok().map(Into::into)
     }
 
-    /// The group that takes everything of a type from a server.
-    fn wildcard_group(&self, server: ServerId, ty: TypeId) -> Option<GroupId> {
-        let mut groups = self.groups.with(server).into_iter();
-        groups.find(|group| self.collections.get(&(*group, ty, Which::All)).is_some())
-    }
-
-    /// Whether what a server sends of an entry counts.
-    pub(super) fn counts(&self, id: EntryId, server: ServerId) -> bool {
-        self.table.get(id).is_some_and(|entry| self.active_for(entry) == server)
-    }
-
     /// Takes over some resources.
-    fn apply(&mut self, job: &mut Job, from: usize, now: Instant) {
+    fn apply(&mut self, job: &mut PendingResponse, from: usize, now: Instant) {
         let mut spent = 0;
         let mut next = from;
         while next < job.located.len() && spent < BYTES_PER_STEP {
@@ -220,16 +210,16 @@ impl Engine {
                 // It may have gone between two steps, and another one may have taken its place.
                 Some(sub) if !self.is_there(job, sub) => 1,
                 Some(sub) => match located.said {
-                    Said::Resource | Said::Redirect => self.apply_to(job, sub, located),
-                    Said::Same => self.apply_to(job, sub, job.again(located)),
-                    Said::Removed => self.apply_removed(job, sub, now),
-                    Said::Heartbeat => self.apply_heartbeat(job, sub, (located, now)),
+                    ResourceOp::Resource | ResourceOp::Redirect => self.apply_to(job, sub, located),
+                    ResourceOp::Same => self.apply_to(job, sub, job.again(located)),
+                    ResourceOp::Removed => self.apply_removed(job, sub, now),
+                    ResourceOp::Heartbeat => self.apply_heartbeat(job, sub, (located, now)),
                 },
                 None => match located.said {
-                    Said::Resource | Said::Redirect => self.apply_unknown(job, next, located),
-                    Said::Heartbeat => self.apply_unknown_heartbeat(job, next, now),
+                    ResourceOp::Resource | ResourceOp::Redirect => self.apply_unknown(job, next, located),
+                    ResourceOp::Heartbeat => self.apply_unknown_heartbeat(job, next, now),
                     // What nobody has cannot be removed (B2.13).
-                    Said::Removed | Said::Same => 1,
+                    ResourceOp::Removed | ResourceOp::Same => 1,
                 },
             };
             next += 1;
@@ -237,13 +227,13 @@ impl Engine {
         job.stage = if next == job.located.len() { Stage::Finish } else { Stage::Apply(next) };
     }
 
-    fn is_there(&mut self, job: &Job, sub: SubId) -> bool {
+    fn is_there(&mut self, job: &PendingResponse, sub: SubId) -> bool {
         let interest = self.peer(job.server()).machine.interest(job.ty);
         interest.and_then(|interest| interest.get(sub)).is_some_and(|sub| sub.seen == job.number)
     }
 
     /// Takes over a resource that somebody asked for, or that is a member already. Returns what it cost, in bytes parsed.
-    fn apply_to(&mut self, job: &mut Job, place: SubId, located: Located) -> usize {
+    fn apply_to(&mut self, job: &mut PendingResponse, place: SubId, located: LocatedResource) -> usize {
         let peer = &mut self.servers[job.stream.server];
         let Some(interest) = peer.machine.interest(job.ty) else { return 1 };
         let wildcard = interest.takes_all();
@@ -266,10 +256,10 @@ impl Engine {
         let joins = joins_all || joins_glob;
         let Some(entry) = self.table.get(id).filter(|entry| !entry.is_glob) else { return 1 };
         let bytes = job.envelope.bytes(located.value);
-        let is_redirect = located.said == Said::Redirect;
+        let is_redirect = located.said == ResourceOp::Redirect;
         let is_same = entry.raw().is_some_and(|held| **held == *bytes);
         if is_same && entry.redirect().is_some() == is_redirect {
-            self.counters.unchanged += 1;
+            self.work.unchanged += 1;
             job.valid += 1;
             let changed = self.give_news(id, |entry| entry.on_unchanged(&update.version, update.at));
             self.note_version(job, id, &update.version);
@@ -284,9 +274,9 @@ impl Engine {
     }
 
     /// Takes over a resource that nobody asked for by name: a new member, or nothing of ours (B0.12).
-    fn apply_unknown(&mut self, job: &mut Job, next: usize, located: Located) -> usize {
+    fn apply_unknown(&mut self, job: &mut PendingResponse, next: usize, located: LocatedResource) -> usize {
         let Some(group) = self.group_of_unknown(job, next) else {
-            trace!(resource = located.index, "nobody asked for it");
+            trace!(resource = located.index, "resource without subscription skipped");
             self.servers[job.stream.server].machine.on_skipped((job.stream, job.ty));
             return 1;
         };
@@ -304,7 +294,7 @@ impl Engine {
     }
 
     /// The servers of the wildcard or glob that a resource without a place is a member of.
-    fn group_of_unknown(&mut self, job: &mut Job, next: usize) -> Option<GroupId> {
+    fn group_of_unknown(&mut self, job: &mut PendingResponse, next: usize) -> Option<GroupId> {
         let server = job.server();
         let takes_all =
             self.peer(server).machine.interest(job.ty).is_some_and(|interest| interest.takes_all());
@@ -318,8 +308,13 @@ impl Engine {
     }
 
     /// Parses a resource that differs from what is held. True when there is something new to see.
-    fn parse(&mut self, job: &mut Job, (id, located): (EntryId, Located), update: Update) -> bool {
-        self.counters.parsed += 1;
+    fn parse(
+        &mut self,
+        job: &mut PendingResponse,
+        (id, located): (EntryId, LocatedResource),
+        update: Update,
+    ) -> bool {
+        self.work.parsed += 1;
         let Some(name) = self.table.get(id).map(|entry| entry.name.clone()) else { return false };
         let ty = self.types[job.ty.index()];
         let peer = &self.servers[job.stream.server];
@@ -327,8 +322,10 @@ impl Engine {
         let cx = self.context(trusted).with_name(&name).with_ttl(job.ttl_of(&located));
         let bytes = Bytes::copy_from_slice(job.envelope.bytes(located.value));
         let parsed = match located.said {
-            Said::Redirect => Redirect::parse(&bytes, ty).map(|redirect| Arc::new(redirect) as Erased),
-            Said::Resource | Said::Same | Said::Removed | Said::Heartbeat => ty.parse(&bytes, &cx),
+            ResourceOp::Redirect => Redirect::parse(&bytes, ty).map(|redirect| Arc::new(redirect) as Erased),
+            ResourceOp::Resource | ResourceOp::Same | ResourceOp::Removed | ResourceOp::Heartbeat => {
+                ty.parse(&bytes, &cx)
+            }
         };
         let changed = match parsed {
             Ok(resource) => {
@@ -353,7 +350,7 @@ impl Engine {
     }
 
     /// Takes over what the server says of resources that it does not send (TP3).
-    fn apply_errors(&mut self, job: &mut Job) {
+    fn apply_errors(&mut self, job: &mut PendingResponse) {
         let errors: Vec<_> = job.envelope.errors().collect();
         for (index, error) in errors.into_iter().enumerate() {
             let place = format_args!("resource_errors[{index}]");
@@ -412,7 +409,7 @@ impl Engine {
     }
 
     /// The server has told all it has of a type that is wanted as a whole.
-    fn complete(&mut self, job: &Job) {
+    fn complete(&mut self, job: &PendingResponse) {
         let server = job.server();
         let Some(interest) = self.peer(server).machine.interest(job.ty) else { return };
         if job.lacks_wildcard {
@@ -441,19 +438,22 @@ impl Engine {
         }
     }
 
-    fn conclude(&mut self, mut job: Job, now: Instant) {
+    fn conclude(&mut self, mut job: PendingResponse, now: Instant) {
         let server = job.stream.server;
         self.settle_origin(&mut job);
         self.note_updates(&job);
         let is_outdated = job.outdated && job.is_heartbeat();
-        let fingerprint = if job.problems.text.is_empty() { 0 } else { fingerprint(&job.envelope) };
-        let verdict = Verdict {
+        let digests = match job.problems.text.is_empty() {
+            true => Digests::default(),
+            false => Digests::of(&job.envelope),
+        };
+        let verdict = ResponseOutcome {
             ty: job.ty,
             stream: job.stream,
             nonce: job.envelope.nonce().to_owned(),
             version: job.version,
             error: job.problems.cut(),
-            fingerprint,
+            digests,
             is_outdated,
         };
         let peer = self.peer(server);

@@ -89,9 +89,7 @@ impl Shape {
     ) -> Result<Read, FormatError> {
         let message = match self {
             Self::Response if message.is_empty() && !lists => {
-                return Err(FormatError::document(
-                    "says nothing: neither resources nor a version nor a type_url",
-                ));
+                return Err(FormatError::document("empty: neither resources nor a version nor a type_url"));
             }
             Self::Response => message,
             Self::Collection => around(types, message)?,

@@ -1,17 +1,13 @@
-use std::{
-    hash::{DefaultHasher, Hash, Hasher},
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use super::{
-    contact::Contact,
     delta::Delta,
-    envelope::Envelope,
     input::Disconnect,
-    interest::{Interest, Phase},
     poll::Poll,
     rejections::Rejections,
     sotw::Sotw,
+    source_key::SourceKey,
+    subscriptions::{Phase, Subscriptions},
     timers::Wait,
     variant::Variant,
 };
@@ -32,7 +28,7 @@ pub(crate) enum AllDue {
 pub(crate) struct Channel {
     /// The type as it is called on the wire.
     pub(crate) type_url: &'static str,
-    pub(crate) interest: Interest,
+    pub(crate) interest: Subscriptions,
     pub(crate) variant: Box<dyn Variant>,
     pub(crate) rejections: Rejections,
     pub(crate) all: AllDue,
@@ -56,7 +52,7 @@ impl Channel {
     /// A type by its URL of v3. `doubt` is for how long absence proves nothing of a name that was let go and asked for again;
     /// requests of the incremental variant are at most `limit` bytes long, as far as names allow.
     pub(crate) fn new(
-        contact: &Contact,
+        contact: &SourceKey,
         type_url: &'static str,
         (doubt, limit): (Duration, usize),
         random: &mut fastrand::Rng,
@@ -71,7 +67,7 @@ impl Channel {
         };
         Self {
             type_url,
-            interest: Interest::default(),
+            interest: Subscriptions::default(),
             variant,
             rejections: Rejections::default(),
             all: AllDue::No,
@@ -86,23 +82,13 @@ impl Channel {
     }
 }
 
-/// Tells the resources of one response from those of another, in whatever order they are.
-pub(crate) fn fingerprint(envelope: &Envelope) -> u64 {
-    let digest = |(kind, bytes): (u8, &[u8])| {
-        let mut hasher = DefaultHasher::new();
-        (kind, bytes).hash(&mut hasher);
-        hasher.finish()
-    };
-    envelope.contents().map(digest).fold(0, u64::wrapping_add)
-}
-
 pub(crate) fn is_awaited(types: &[Option<Channel>], wait: &Wait) -> bool {
     let channel = types.get(wait.ty.index()).and_then(Option::as_ref);
     let sub = channel.and_then(|channel| channel.interest.get(wait.sub));
     sub.is_some_and(|sub| {
         let waits = match sub.phase {
             Phase::Requested => sub.named && !sub.held,
-            Phase::Doubted => true,
+            Phase::AbsenceUnconfirmed => true,
             Phase::New | Phase::Answered | Phase::TimedOut => false,
         };
         waits && sub.timer == wait.number

@@ -7,10 +7,10 @@ use std::{
 use bytes::{Bytes, BytesMut};
 
 use super::{
-    interest::{Interest, Phase, Sub, SubId},
-    let_go::LetGo,
-    pace::Pace,
+    recent_unsubscribes::RecentUnsubscribes,
     request::{pair_len, put_bytes, put_error, put_pair, put_text, put_unless_empty, text_len},
+    request_batcher::RequestBatcher,
+    subscriptions::{Phase, SubId, Subscription, Subscriptions},
     variant::{Answer, Head, Variant, Written},
 };
 use crate::resource::Version;
@@ -42,7 +42,7 @@ pub(crate) struct Delta {
     /// For how long a removal proves nothing of a name that was let go and asked for again; and how long a quiet time is.
     doubt: Duration,
     on_stream: OnStream,
-    pace: Pace,
+    pace: RequestBatcher,
     /// Names to ask for that no request of this stream has held yet. Some of them are let go since, or here twice.
     fresh: Vec<SubId>,
     /// Names let go that the server does not know of yet. Some of them are asked for again since.
@@ -60,7 +60,7 @@ struct OnStream {
     wildcard_ended: bool,
     /// The server took `*` for a name, and sends only what was asked for by name.
     wildcard_refused: bool,
-    let_go: LetGo,
+    let_go: RecentUnsubscribes,
     /// The oldest first: each is a request of its own.
     answers: VecDeque<Answer>,
     /// Responses that are being worked off.
@@ -88,21 +88,21 @@ impl Delta {
             limit,
             doubt,
             on_stream: OnStream::default(),
-            pace: Pace::default(),
+            pace: RequestBatcher::default(),
             fresh: Vec::new(),
             leaving: Vec::new(),
         }
     }
 
     /// When the change that is not written yet is due.
-    fn change_due(&self, interest: &Interest) -> Option<Instant> {
+    fn change_due(&self, interest: &Subscriptions) -> Option<Instant> {
         self.on_stream.more.or_else(|| self.pace.due(interest.named()))
     }
 
     /// Puts what has changed into a request, as far as it fits. True when that says something.
     fn put_changes(
         &mut self,
-        interest: &mut Interest,
+        interest: &mut Subscriptions,
         request: &mut BytesMut,
         (written, now): (&mut Written, Instant),
     ) -> bool {
@@ -135,7 +135,7 @@ impl Delta {
     /// that it begins (B2.4, B2.6).
     fn put_wildcard(
         &mut self,
-        interest: &mut Interest,
+        interest: &mut Subscriptions,
         request: &mut BytesMut,
         (written, now): (&mut Written, Instant),
     ) {
@@ -158,7 +158,7 @@ impl Delta {
     /// Tells what is not wanted any more. What was not asked for on this stream is let go in silence.
     fn put_leaving(
         &mut self,
-        interest: &mut Interest,
+        interest: &mut Subscriptions,
         request: &mut BytesMut,
         (written, now): (&mut Written, Instant),
     ) {
@@ -182,7 +182,7 @@ impl Delta {
     }
 
     /// Tells what is wanted anew.
-    fn put_fresh(&mut self, interest: &mut Interest, request: &mut BytesMut, written: &mut Written) {
+    fn put_fresh(&mut self, interest: &mut Subscriptions, request: &mut BytesMut, written: &mut Written) {
         if !self.leaving.is_empty() {
             return;
         }
@@ -206,9 +206,9 @@ impl Delta {
 
     /// Tells the versions of what is held, if they fit (B2.1); what is not told has to be sent again. So has what was asked for
     /// by an alias: told by that, it means nothing to the server, and by its own name, that it is held for all of its aliases.
-    fn put_versions(&mut self, interest: &mut Interest, request: &mut BytesMut, now: Instant) {
+    fn put_versions(&mut self, interest: &mut Subscriptions, request: &mut BytesMut, now: Instant) {
         let aliases = mem::take(&mut interest.aliases);
-        let can_be_told = |sub: &Sub| sub.has_version() && !aliases.is_alias(&sub.name);
+        let can_be_told = |sub: &Subscription| sub.has_version() && !aliases.is_alias(&sub.name);
         let subs = || interest.iter().map(|(_, sub)| sub).filter(|sub| can_be_told(sub));
         let size: usize = subs().map(|sub| pair_len((&sub.name, sub.version.as_str()))).sum();
         // A first request without any name would ask for everything.
@@ -232,7 +232,7 @@ impl Variant for Delta {
     }
 
     /// Shortly after it was let go a response may be on its way that says that it is not there, because of that.
-    fn on_named(&mut self, interest: &mut Interest, sub: SubId, now: Instant) {
+    fn on_named(&mut self, interest: &mut Subscriptions, sub: SubId, now: Instant) {
         if let Some(sub) = interest.get_mut(sub).filter(|sub| !sub.is_settled()) {
             let doubtful = self.on_stream.let_go.on_name_wanted(&sub.name, self.doubt, now);
             sub.doubt_until = doubtful.then(|| Box::new(now + self.doubt));
@@ -247,24 +247,24 @@ impl Variant for Delta {
         self.pace.on_change(now);
     }
 
-    fn on_wildcard(&mut self, interest: &mut Interest, now: Instant) {
+    fn on_wildcard(&mut self, interest: &mut Subscriptions, now: Instant) {
         interest.want_all();
         self.pace.on_change(now);
     }
 
-    fn on_wildcard_ended(&mut self, interest: &mut Interest, now: Instant) {
+    fn on_wildcard_ended(&mut self, interest: &mut Subscriptions, now: Instant) {
         interest.wildcard = false;
         interest.wildcard_leaving = true;
         self.pace.on_change(now);
     }
 
-    fn on_wildcard_refused(&mut self, interest: &mut Interest) {
+    fn on_wildcard_refused(&mut self, interest: &mut Subscriptions) {
         self.on_stream.wildcard_refused = true;
         interest.sends_all = false;
     }
 
     /// There is always a way to say that it has ended (B2.4), but not every server sends again what it sent before.
-    fn is_wildcard_stuck(&self, _: &Interest) -> bool {
+    fn is_wildcard_stuck(&self, _: &Subscriptions) -> bool {
         self.on_stream.wildcard_ended
     }
 
@@ -272,7 +272,7 @@ impl Variant for Delta {
         self.on_stream.wildcard_ended
     }
 
-    fn on_stream_opened(&mut self, interest: &mut Interest, now: Instant) {
+    fn on_stream_opened(&mut self, interest: &mut Subscriptions, now: Instant) {
         self.on_stream = OnStream::default();
         self.pace.reset();
         self.fresh = interest.iter().filter(|(_, sub)| sub.named).map(|(id, _)| id).collect();
@@ -281,7 +281,7 @@ impl Variant for Delta {
         }
     }
 
-    fn on_stream_closed(&mut self, interest: &mut Interest) -> Vec<SubId> {
+    fn on_stream_closed(&mut self, interest: &mut Subscriptions) -> Vec<SubId> {
         self.on_stream = OnStream::default();
         self.fresh.clear();
         interest.on_stream_closed();
@@ -298,7 +298,7 @@ impl Variant for Delta {
     }
 
     /// Versions are those of resources; that of a response is for people (B2.31).
-    fn on_accepted(&mut self, _: &Interest, _: &Version) {}
+    fn on_accepted(&mut self, _: &Subscriptions, _: &Version) {}
 
     /// In the order of the responses, and none for another (B0.18). One that has to wait does not keep others waiting, nor do more
     /// wait than the memory has place for.
@@ -315,14 +315,14 @@ impl Variant for Delta {
         }
     }
 
-    fn has_unwritten(&self, interest: &Interest) -> bool {
+    fn has_unwritten(&self, interest: &Subscriptions) -> bool {
         !self.on_stream.answers.is_empty()
             || !self.leaving.is_empty()
             || interest.wildcard_leaving
             || self.on_stream.busy > 0
     }
 
-    fn due(&self, interest: &Interest) -> Option<Instant> {
+    fn due(&self, interest: &Subscriptions) -> Option<Instant> {
         let answer = self.on_stream.answers.front().map(|answer| answer.not_before);
         match (answer, self.change_due(interest)) {
             (Some(answer), Some(change)) => Some(answer.min(change)),
@@ -336,7 +336,12 @@ impl Variant for Delta {
 
     /// An answer that is due, and the changes that are due: an ACK and changes may ride on each other (B2.10). Names beside an
     /// error are lost to some servers (istiod, Consul), so that a NACK goes alone.
-    fn write(&mut self, interest: &mut Interest, head: Head<'_>, now: Instant) -> (Option<Bytes>, Written) {
+    fn write(
+        &mut self,
+        interest: &mut Subscriptions,
+        head: Head<'_>,
+        now: Instant,
+    ) -> (Option<Bytes>, Written) {
         let mut written = Written::nothing(head.ty);
         let mut request = BytesMut::with_capacity(256);
         if let Some(node) = head.node {

@@ -1,4 +1,5 @@
 use super::{
+    digests::Digests,
     id::{EntryId, StreamId, TypeId},
     input::Disconnect,
 };
@@ -43,7 +44,7 @@ pub(crate) enum Timer {
     /// The next attempt to connect.
     Reconnect,
     /// A stream that serves no name.
-    Linger,
+    IdleStream,
     /// A host is looked up again, or its lookup given up.
     Lookup,
     /// A deletion that a resolution has put off.
@@ -52,7 +53,7 @@ pub(crate) enum Timer {
 
 /// What was found out about a response.
 #[derive(Debug)]
-pub(crate) struct Verdict {
+pub(crate) struct ResponseOutcome {
     pub(crate) ty: TypeId,
     /// The stream that it came on.
     pub(crate) stream: StreamId,
@@ -61,7 +62,7 @@ pub(crate) struct Verdict {
     /// What is wrong with it, in words for the server's operator; empty when it is accepted.
     pub(crate) error: String,
     /// Tells its resources from others; looked at when it is rejected.
-    pub(crate) fingerprint: u64,
+    pub(crate) digests: Digests,
     /// It only confirms resources, in a version that is not held: it does not become the accepted one.
     pub(crate) is_outdated: bool,
 }

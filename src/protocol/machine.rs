@@ -9,18 +9,18 @@ use tracing::{debug, info, trace, warn};
 
 use super::{
     channel::{AllDue, Channel, is_awaited},
-    contact::Contact,
     envelope::Envelope,
-    event::{Event, Timer, Verdict},
+    event::{Event, ResponseOutcome, Timer},
     id::{ServerId, StreamId, TypeId},
     input::{Disconnect, Input},
-    interest::{Interest, Phase, Sub, SubId},
     output::Output,
     quarantine::Quarantine,
     rejections::Fingerprint,
     settings::Settings,
+    source_key::SourceKey,
     stream::{End, Left, Stream},
-    timers::Waiting,
+    subscriptions::{Phase, SubId, Subscription, Subscriptions},
+    timers::DoesNotExistTimers,
     variant::{Answer, Written},
 };
 use crate::{config::ConfigSource, escape::Escaped};
@@ -37,7 +37,7 @@ use reopening::Reopening;
 /// The protocol with one management server, or whatever else resources come from.
 #[derive(Debug)]
 pub(crate) struct Machine {
-    contact: Contact,
+    contact: SourceKey,
     node: Bytes,
     settings: Arc<Settings>,
     random: fastrand::Rng,
@@ -45,7 +45,7 @@ pub(crate) struct Machine {
     /// By [`TypeId`], which is the order of first use.
     types: Vec<Option<Channel>>,
     quarantine: Quarantine,
-    waiting: Waiting,
+    waiting: DoesNotExistTimers,
     reopening: Reopening,
     last_poll: LastPoll,
     outputs: VecDeque<Output>,
@@ -55,7 +55,7 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) fn new(
         id: ServerId,
-        contact: Contact,
+        contact: SourceKey,
         node: Bytes,
         settings: Arc<Settings>,
         (seed, now): (u64, Instant),
@@ -69,7 +69,7 @@ impl Machine {
             stream,
             types: Vec::new(),
             quarantine: Quarantine::default(),
-            waiting: Waiting::default(),
+            waiting: DoesNotExistTimers::default(),
             reopening: Reopening::default(),
             last_poll: LastPoll::default(),
             outputs: VecDeque::new(),
@@ -81,7 +81,7 @@ impl Machine {
         &self.stream
     }
 
-    pub(crate) fn contact(&self) -> &Contact {
+    pub(crate) fn contact(&self) -> &SourceKey {
         &self.contact
     }
 
@@ -90,7 +90,7 @@ impl Machine {
     }
 
     /// What is asked for, or sent, in a place.
-    pub(crate) fn sub(&self, ty: TypeId, id: SubId) -> Option<&Sub> {
+    pub(crate) fn sub(&self, ty: TypeId, id: SubId) -> Option<&Subscription> {
         self.types.get(ty.index())?.as_ref()?.interest.get(id)
     }
 
@@ -102,7 +102,7 @@ impl Machine {
     }
 
     /// The names of a type, if any was ever wanted.
-    pub(crate) fn interest(&mut self, ty: TypeId) -> Option<&mut Interest> {
+    pub(crate) fn interest(&mut self, ty: TypeId) -> Option<&mut Subscriptions> {
         Some(&mut self.channel(ty)?.interest)
     }
 
@@ -159,13 +159,13 @@ impl Machine {
             Ok(envelope) => envelope,
             Err(malformed) => {
                 // Without type and nonce there is nothing to answer; good data stays, and so does the stream.
-                warn!(server = %self.contact.source(), %malformed, "ignoring a message that is no DiscoveryResponse");
+                warn!(server = %self.contact.source(), %malformed, "malformed response ignored");
                 return None;
             }
         };
         let api_version = self.contact.api_version();
         if self.stream.on_response() {
-            debug!(server = %self.contact.source(), "the server answers");
+            debug!(server = %self.contact.source(), "server responded");
             self.events.push_back(Event::Recovered);
         }
         let type_url = api_version.spell(api_version.unspell(envelope.type_url()));
@@ -176,12 +176,12 @@ impl Machine {
         });
         let Some((index, channel)) = found else {
             // Rule B0.7: dropped without an answer.
-            warn!(server = %self.contact.source(), type_url = envelope.type_url(), "ignoring a response of a type that was never asked for");
+            warn!(server = %self.contact.source(), type_url = envelope.type_url(), "response of an unrequested type ignored");
             return None;
         };
         trace!(
             server = %self.contact.source(), type_url = envelope.type_url(), version = envelope.version(),
-            nonce = envelope.nonce(), resources = envelope.len(), bytes = envelope.size(), "received"
+            nonce = envelope.nonce(), resources = envelope.len(), bytes = envelope.size(), "response received"
         );
         channel.variant.on_response(now);
         channel.answered_timer = self.waiting.last();
@@ -192,8 +192,8 @@ impl Machine {
     }
 
     /// Answers a response, and reads on.
-    pub(crate) fn conclude(&mut self, verdict: Verdict, now: Instant) {
-        let Verdict { ty, stream, version, nonce, error, fingerprint, is_outdated } = verdict;
+    pub(crate) fn conclude(&mut self, verdict: ResponseOutcome, now: Instant) {
+        let ResponseOutcome { ty, stream, version, nonce, error, digests, is_outdated } = verdict;
         let current = self.stream.is_current(stream);
         let random = &mut self.random;
         let Some(Some(channel)) = self.types.get_mut(ty.index()) else { return };
@@ -204,13 +204,13 @@ impl Machine {
                 channel.variant.on_accepted(&channel.interest, &version);
             }
         } else {
-            let response = Fingerprint { version: version.clone(), contents: fingerprint };
+            let response = Fingerprint { version: version.clone(), digests };
             let delay = channel.rejections.on_rejected(response, now, random);
             let type_url = channel.type_url;
             if delay.is_zero() {
-                warn!(server = %self.contact.source(), type_url, version = %Escaped(&version), error = %Escaped(&error), "rejecting a response");
+                warn!(server = %self.contact.source(), type_url, version = %Escaped(&version), error = %Escaped(&error), "response rejected");
             } else {
-                debug!(server = %self.contact.source(), type_url, version = %Escaped(&version), ?delay, "rejecting the same response again");
+                debug!(server = %self.contact.source(), type_url, version = %Escaped(&version), ?delay, "response rejected again, NACK delayed");
             }
             not_before += delay;
         }
@@ -234,7 +234,7 @@ impl Machine {
             }
             if let Some(sub) = self.interest(wait.ty).and_then(|interest| interest.get_mut(wait.sub)) {
                 // What was said to be gone is so now. It matters when the server takes over.
-                sub.missed |= sub.phase == Phase::Doubted;
+                sub.missed |= sub.phase == Phase::AbsenceUnconfirmed;
                 (sub.phase, sub.doubt_until) = (Phase::TimedOut, None);
                 let entry = sub.entry;
                 self.events.push_back(Event::TimedOut(entry));
@@ -259,9 +259,10 @@ impl Machine {
         if self.stream.holds_at().is_some_and(|at| at <= now) {
             self.stream.on_held();
         }
-        let linger = self.settings.linger;
-        if self.stream.as_open().and_then(|open| open.idle_since).is_some_and(|since| since + linger <= now) {
-            self.close("nothing is wanted of it");
+        let timeout = self.settings.idle_stream_timeout;
+        if self.stream.as_open().and_then(|open| open.idle_since).is_some_and(|since| since + timeout <= now)
+        {
+            self.close("no subscription is left");
             self.events.push_back(Event::Rested);
         }
         self.proceed(now);
@@ -272,15 +273,16 @@ impl Machine {
         let waiting = self.waiting.next().map(|at| (at, Timer::DoesNotExist));
         let reconnect = self.stream.paused_until().map(|at| (at, Timer::Reconnect));
         let open = self.stream.as_open();
-        let linger =
-            open.and_then(|open| open.idle_since).map(|since| (since + self.settings.linger, Timer::Linger));
+        let idle = open
+            .and_then(|open| open.idle_since)
+            .map(|since| (since + self.settings.idle_stream_timeout, Timer::IdleStream));
         let quiet = self.types.iter().flatten().filter_map(|channel| channel.variant.quiet_from()).min();
         let quiet = quiet.map(|at| (at, Timer::DoesNotExist));
         let holds = self.stream.holds_at().map(|at| (at, Timer::Reconnect));
         let write = open.filter(|open| open.pending.is_none()).and_then(|_| self.next_write());
         let all = self.types.iter().flatten().filter_map(|channel| channel.all.deadline()).min();
         let all = all.into_iter().chain(self.reopening.due()).min().map(|at| (at, Timer::DoesNotExist));
-        [waiting, reconnect, linger, quiet, holds, write, all].into_iter().flatten().min_by_key(|(at, _)| *at)
+        [waiting, reconnect, idle, quiet, holds, write, all].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
     /// Another stream shows that the server can be reached.
@@ -297,7 +299,7 @@ impl Machine {
     }
 
     fn on_connected(&mut self, now: Instant) {
-        info!(server = %self.contact.source(), "connected");
+        info!(server = %self.contact.source(), "stream opened");
         self.stream.on_connected(now);
         self.quarantine.on_stream_opened(now);
         for channel in self.types.iter_mut().flatten() {
@@ -324,7 +326,7 @@ impl Machine {
                 if sub.phase == Phase::New && sub.named && sub.asked {
                     // What another server has sent, and this one did not before it was asked by name.
                     let is_doubted = sub.held && sub.missed && sub.doubt_until.is_some();
-                    sub.phase = if is_doubted { Phase::Doubted } else { Phase::Requested };
+                    sub.phase = if is_doubted { Phase::AbsenceUnconfirmed } else { Phase::Requested };
                     if !sub.held || is_doubted {
                         self.waiting.start(ty, id, sub, (now, length));
                     } else {
@@ -340,7 +342,7 @@ impl Machine {
     fn on_unchanged(&mut self, now: Instant) {
         self.last_poll = LastPoll::Answered;
         if self.stream.on_response() {
-            debug!(server = %self.contact.source(), "the server answers");
+            debug!(server = %self.contact.source(), "server responded");
             self.events.push_back(Event::Recovered);
         }
         for channel in self.types.iter_mut().flatten() {
@@ -369,7 +371,7 @@ impl Machine {
     }
 
     fn close(&mut self, why: &'static str) {
-        info!(server = %self.contact.source(), why, "closing the stream");
+        info!(server = %self.contact.source(), why, "closing stream");
         let stream = self.stream.id();
         self.on_stream_gone();
         self.quarantine.on_stream_closed();
@@ -384,10 +386,10 @@ impl Machine {
         let end = self.stream.on_disconnected((&reason, left), now, &mut self.random);
         match end {
             End::Silent => {
-                info!(server = %self.contact.source(), reason = reason.message, "the stream ended")
+                info!(server = %self.contact.source(), reason = reason.message, "stream closed")
             }
             End::Failure => {
-                warn!(server = %self.contact.source(), reason = reason.message, "no stream to the server")
+                warn!(server = %self.contact.source(), reason = reason.message, "stream failed")
             }
         }
         if end == End::Failure {
@@ -410,7 +412,7 @@ impl Machine {
             channel.all = AllDue::No;
             channel.rejections.on_stream_closed();
             // Nothing on the next stream would tell that it is gone, if the version stood for its absence.
-            let is_in_doubt = |sub: &Sub| sub.held && sub.missed && sub.doubt_until.is_some();
+            let is_in_doubt = |sub: &Subscription| sub.held && sub.missed && sub.doubt_until.is_some();
             if channel.interest.iter().any(|(_, sub)| is_in_doubt(sub)) {
                 channel.variant.forget_version();
             }
@@ -420,7 +422,7 @@ impl Machine {
                 sub.doubt_until = None;
                 if !sub.held || sub.phase == Phase::Requested {
                     sub.phase = Phase::New;
-                } else if sub.phase == Phase::Doubted {
+                } else if sub.phase == Phase::AbsenceUnconfirmed {
                     sub.phase = Phase::Answered;
                 }
             }
@@ -435,12 +437,12 @@ impl Machine {
     fn proceed(&mut self, now: Instant) {
         if self.stream.may_be_good() && !self.is_owed() {
             self.stream.on_good();
-            debug!(server = %self.contact.source(), "the stream holds, without a response");
+            debug!(server = %self.contact.source(), "stream healthy without a response");
             self.events.push_back(Event::Recovered);
         }
         let wanted = self.is_wanted();
         if wanted && let Some(stream) = self.stream.connect() {
-            debug!(server = %self.contact.source(), %stream, "connecting");
+            debug!(server = %self.contact.source(), %stream, "opening stream");
             let keepalive = self.stream.keepalive();
             self.outputs.push_back(Output::Connect { stream, to: self.contact.place(), keepalive });
         }

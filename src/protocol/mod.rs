@@ -16,44 +16,45 @@
 mod aliases;
 mod backoff;
 mod channel;
-mod contact;
 mod crossed;
 mod delta;
+mod digests;
 mod envelope;
 mod event;
 mod id;
 mod input;
-mod interest;
-mod let_go;
 mod machine;
 mod node;
 mod output;
-mod pace;
 mod poll;
 mod quarantine;
+mod recent_unsubscribes;
 mod rejections;
 mod request;
+mod request_batcher;
 mod settings;
 mod sotw;
+mod source_key;
 mod stream;
+mod subscriptions;
 mod timers;
 mod variant;
 
 #[cfg(any(test, feature = "client", feature = "fuzzing"))]
-pub(crate) use self::contact::Place;
+pub(crate) use self::source_key::ConnectTarget;
 pub(crate) use self::{
     backoff::Backoff,
-    channel::fingerprint,
-    contact::Contact,
+    digests::Digests,
     envelope::{Body, Envelope, Item, Span, Unusable},
-    event::{Event, Timer, Verdict},
+    event::{Event, ResponseOutcome, Timer},
     id::{ByView, EntryId, GroupId, LookupId, ServerId, StreamId, TypeId, ViewId},
     input::Input,
-    interest::{Phase, Sub, SubId},
     machine::Machine,
     node::encode as encode_node,
     output::Output,
     settings::Settings,
+    source_key::SourceKey,
+    subscriptions::{Phase, SubId, Subscription},
 };
 pub use self::{
     input::{Disconnect, DisconnectKind},

@@ -3,8 +3,8 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 
 use super::{
-    contact::Place,
     id::{LookupId, StreamId, ViewId},
+    source_key::ConnectTarget,
 };
 use crate::resource::Erased;
 
@@ -12,7 +12,7 @@ use crate::resource::Erased;
 #[derive(Debug)]
 pub(crate) enum Output {
     /// Open a stream.
-    Connect { stream: StreamId, to: Place, keepalive: Duration },
+    Connect { stream: StreamId, to: ConnectTarget, keepalive: Duration },
     /// Write a request. No other follows on the stream until it is reported as sent.
     Send { stream: StreamId, message: Bytes },
     /// Read one more message. Without it none is read, so that a server cannot send faster than we work.

@@ -3,8 +3,8 @@ use std::time::{Duration, Instant};
 use bytes::{Bytes, BytesMut};
 
 use super::{
-    interest::{Interest, Phase, SubId},
     request::{put_bytes, put_text, put_unless_empty},
+    subscriptions::{Phase, SubId, Subscriptions},
     variant::{Answer, Head, Variant, Written},
 };
 use crate::{config::Polling, resource::Version};
@@ -88,7 +88,7 @@ impl Poll {
     }
 
     /// What nobody wants any more.
-    fn let_go(&mut self, interest: &mut Interest, written: &mut Written) {
+    fn let_go(&mut self, interest: &mut Subscriptions, written: &mut Written) {
         written.wildcard_left = std::mem::take(&mut interest.wildcard_leaving);
         written.leaving = std::mem::take(&mut self.leaving);
         self.let_go_at = None;
@@ -119,7 +119,7 @@ impl Variant for Poll {
         self.is_requested
     }
 
-    fn on_named(&mut self, interest: &mut Interest, sub: SubId, now: Instant) {
+    fn on_named(&mut self, interest: &mut Subscriptions, sub: SubId, now: Instant) {
         if let Some(sub) = interest.get_mut(sub).filter(|sub| !sub.is_settled()) {
             sub.phase = Phase::New;
         }
@@ -132,30 +132,30 @@ impl Variant for Poll {
         self.let_go_at = Some(now);
     }
 
-    fn on_wildcard(&mut self, interest: &mut Interest, now: Instant) {
+    fn on_wildcard(&mut self, interest: &mut Subscriptions, now: Instant) {
         interest.want_all();
         self.version_names = None;
         self.on_change(now);
     }
 
-    fn on_wildcard_ended(&mut self, interest: &mut Interest, now: Instant) {
+    fn on_wildcard_ended(&mut self, interest: &mut Subscriptions, now: Instant) {
         interest.wildcard = false;
         interest.wildcard_leaving = true;
         self.let_go_at = Some(now);
     }
 
     /// Each question tells anew what is wanted.
-    fn is_wildcard_stuck(&self, _: &Interest) -> bool {
+    fn is_wildcard_stuck(&self, _: &Subscriptions) -> bool {
         false
     }
 
-    fn on_stream_opened(&mut self, interest: &mut Interest, now: Instant) {
+    fn on_stream_opened(&mut self, interest: &mut Subscriptions, now: Instant) {
         (self.is_outstanding, self.is_busy, self.is_requested) = (false, false, false);
         self.fresh = interest.iter().filter(|(_, sub)| sub.named).map(|(id, _)| id).collect();
         self.next = (!interest.is_empty()).then_some(now);
     }
 
-    fn on_stream_closed(&mut self, interest: &mut Interest) -> Vec<SubId> {
+    fn on_stream_closed(&mut self, interest: &mut Subscriptions) -> Vec<SubId> {
         (self.is_outstanding, self.is_busy, self.is_requested) = (false, false, false);
         (self.next, self.let_go_at) = (None, None);
         self.fresh.clear();
@@ -173,10 +173,11 @@ impl Variant for Poll {
     }
 
     /// What was asked for has to be asked for again, and has its time from then on.
-    fn on_failed(&mut self, interest: &mut Interest, now: Instant) {
+    fn on_failed(&mut self, interest: &mut Subscriptions, now: Instant) {
         self.on_exchanged(now);
-        let unanswered =
-            |sub: &super::Sub| sub.named && !sub.held && matches!(sub.phase, Phase::New | Phase::Requested);
+        let unanswered = |sub: &super::Subscription| {
+            sub.named && !sub.held && matches!(sub.phase, Phase::New | Phase::Requested)
+        };
         self.fresh.clear();
         for (id, sub) in interest.iter_mut().filter(|(_, sub)| unanswered(sub)) {
             sub.phase = Phase::New;
@@ -185,7 +186,7 @@ impl Variant for Poll {
     }
 
     /// It counts for the names that were asked for.
-    fn on_accepted(&mut self, _: &Interest, version: &Version) {
+    fn on_accepted(&mut self, _: &Subscriptions, version: &Version) {
         self.version = version.clone();
         self.version_names = Some(self.names.clone());
     }
@@ -203,11 +204,11 @@ impl Variant for Poll {
         self.is_busy = false;
     }
 
-    fn has_unwritten(&self, _: &Interest) -> bool {
+    fn has_unwritten(&self, _: &Subscriptions) -> bool {
         self.is_busy || self.is_outstanding
     }
 
-    fn due(&self, interest: &Interest) -> Option<Instant> {
+    fn due(&self, interest: &Subscriptions) -> Option<Instant> {
         match (interest.is_empty(), self.is_busy || self.is_outstanding) {
             (_, true) => None,
             // Nobody is told that nothing is wanted.
@@ -220,7 +221,12 @@ impl Variant for Poll {
         false
     }
 
-    fn write(&mut self, interest: &mut Interest, head: Head<'_>, _: Instant) -> (Option<Bytes>, Written) {
+    fn write(
+        &mut self,
+        interest: &mut Subscriptions,
+        head: Head<'_>,
+        _: Instant,
+    ) -> (Option<Bytes>, Written) {
         let mut written = Written::nothing(head.ty);
         self.let_go(interest, &mut written);
         self.next = None;

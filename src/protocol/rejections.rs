@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::backoff::Backoff;
+use super::{backoff::Backoff, digests::Digests};
 use crate::resource::Version;
 
 /// The responses of one type that were rejected lately.
@@ -16,7 +16,8 @@ use crate::resource::Version;
 /// | the version *and* the resources of one that was rejected before, in any order | after a delay that grows up to 10 s |
 /// | the same resources under another version, or other resources under the same version | at once, up to ten in a burst and then one a second |
 ///
-/// No version is not the same version: responses of the incremental variant need not have one.
+/// No version is not the same version: responses of the incremental variant need not have one. There the versions of single
+/// resources count as that of the response, too.
 #[derive(Debug, Default)]
 pub(crate) struct Rejections {
     /// The newest last.
@@ -30,8 +31,7 @@ pub(crate) struct Rejections {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
     pub(crate) version: Version,
-    /// A digest of the resources that does not depend on their order.
-    pub(crate) contents: u64,
+    pub(crate) digests: Digests,
 }
 
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl Rejections {
         }
         let is_alike = |rejected: &Rejected| {
             let is_same_version = rejected.response.version == response.version;
-            rejected.response.contents == response.contents
+            rejected.response.digests.contents == response.digests.contents
                 || (is_same_version && !response.version.is_empty())
         };
         let delay = match self.recent.iter().any(is_alike) {
@@ -152,9 +152,22 @@ mod tests {
         }
 
         fn reject(&mut self, version: &str, contents: u64) -> Duration {
-            let response = Fingerprint { version: version.into(), contents };
+            self.reject_versions(version, Digests { contents, versions: 0 })
+        }
+
+        fn reject_versions(&mut self, version: &str, digests: Digests) -> Duration {
+            let response = Fingerprint { version: version.into(), digests };
             self.rejections.on_rejected(response, self.now, &mut self.random)
         }
+    }
+
+    #[test]
+    fn the_same_resources_under_ever_new_versions_of_their_own_are_answered_in_a_burst() {
+        let mut rig = Rig::new();
+        let mut reject = |versions| rig.reject_versions("", Digests { contents: 1, versions });
+        let delays: Vec<_> = (0..20).map(&mut reject).collect();
+        assert_eq!(delays[..11], [Duration::ZERO; 11]);
+        assert!(delays[11..].iter().all(|delay| !delay.is_zero()), "{delays:?}");
     }
 
     #[test]

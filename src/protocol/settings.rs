@@ -17,7 +17,7 @@ pub(crate) struct Settings {
     /// How long a server may take to send a resource before it counts as non-existent (A57-5).
     pub(crate) resource_timeout: Duration,
     /// How long a stream that serves no name is kept.
-    pub(crate) linger: Duration,
+    pub(crate) idle_stream_timeout: Duration,
     /// The interval of HTTP/2 keepalive pings, before a server finds them too many.
     pub(crate) keepalive: Duration,
     /// What to do when a server deletes a resource; `None` for what the features of the server say.
@@ -51,7 +51,7 @@ impl Settings {
         Self {
             polling: self.polling.bounded(),
             resource_timeout: bounded(self.resource_timeout),
-            linger: bounded(self.linger),
+            idle_stream_timeout: bounded(self.idle_stream_timeout),
             keepalive: bounded(self.keepalive),
             dns_refresh: bounded(self.dns_refresh),
             deletion_grace: bounded(self.deletion_grace),
@@ -67,7 +67,7 @@ impl Default for Settings {
             polling: Polling::default(),
             max_request_size: 3 << 20,
             resource_timeout: Duration::from_secs(15),
-            linger: Duration::from_secs(30),
+            idle_stream_timeout: Duration::from_secs(30),
             keepalive: Duration::from_secs(30),
             on_deletion: None,
             dns_refresh: Duration::from_secs(30),

@@ -8,10 +8,10 @@ use bytes::{BufMut, Bytes, BytesMut};
 
 use super::{
     crossed::Crossed,
-    interest::{Interest, Phase, Sub, SubId},
-    let_go::LetGo,
-    pace::Pace,
+    recent_unsubscribes::RecentUnsubscribes,
     request::{put_bytes, put_error, put_text, put_unless_empty},
+    request_batcher::RequestBatcher,
+    subscriptions::{Phase, SubId, Subscription, Subscriptions},
     variant::{Answer, Head, Variant, Written},
 };
 use crate::resource::Version;
@@ -45,7 +45,7 @@ pub(crate) struct Sotw {
     /// A resource of that version was dropped while it was subscribed to, or may have been replaced.
     has_dropped: bool,
     on_stream: OnStream,
-    pace: Pace,
+    pace: RequestBatcher,
     /// For how long absence proves nothing of a name that was let go and asked for again.
     doubt: Duration,
     /// Names to ask for that no request of this stream has held yet.
@@ -63,7 +63,7 @@ struct OnStream {
     /// A request that the server cannot have dropped as outdated (B1.8) held a name, so that it knows that.
     named_for_sure: bool,
     nonce: String,
-    let_go: LetGo,
+    let_go: RecentUnsubscribes,
     /// The names of the last request, as they went out.
     names: Bytes,
     /// Whether the server sends everything, as far as it was told, or may take an empty list for that.
@@ -93,7 +93,7 @@ impl Sotw {
             covers_all: false,
             has_dropped: false,
             on_stream: OnStream::default(),
-            pace: Pace::default(),
+            pace: RequestBatcher::default(),
             doubt,
             fresh: Vec::new(),
             leaving: Vec::new(),
@@ -102,15 +102,15 @@ impl Sotw {
 
     /// Whether what is held is just what the version stands for: a server that skips what it takes to be known skips nothing that
     /// is missing then (B1.6).
-    fn is_version_held(&self, interest: &Interest) -> bool {
-        let is_held = |sub: &Sub| sub.held && sub.seen != 0;
+    fn is_version_held(&self, interest: &Subscriptions) -> bool {
+        let is_held = |sub: &Subscription| sub.held && sub.seen != 0;
         // A member may be there that only another server has sent.
         let mut wanted = interest.iter().map(|(_, sub)| sub).filter(|sub| sub.named || sub.member);
         !self.has_dropped && (self.covers_all || !interest.wildcard) && wanted.all(is_held)
     }
 
     /// The first request of the stream is about to be written.
-    fn begin(&mut self, interest: &Interest) {
+    fn begin(&mut self, interest: &Subscriptions) {
         if !self.is_version_held(interest) {
             self.forget_version();
         }
@@ -134,7 +134,7 @@ impl Sotw {
     }
 
     /// The next request names what is wanted anew.
-    fn ask(&mut self, interest: &mut Interest, written: &mut Written) {
+    fn ask(&mut self, interest: &mut Subscriptions, written: &mut Written) {
         written.fresh = std::mem::take(&mut self.fresh);
         for id in &written.fresh {
             if let Some(sub) = interest.get_mut(*id).filter(|sub| sub.named) {
@@ -153,7 +153,7 @@ impl Sotw {
     }
 
     /// The next request is without what is not wanted any more.
-    fn let_go(&mut self, interest: &mut Interest, written: &mut Written, now: Instant) {
+    fn let_go(&mut self, interest: &mut Subscriptions, written: &mut Written, now: Instant) {
         written.wildcard_left = std::mem::take(&mut interest.wildcard_leaving);
         self.on_stream.has_unheld |= written.wildcard_left;
         written.leaving = std::mem::take(&mut self.leaving);
@@ -167,7 +167,7 @@ impl Sotw {
     }
 
     /// Something is wanted again of which the server may not know that it was let go.
-    fn has_come_back(&self, interest: &Interest) -> bool {
+    fn has_come_back(&self, interest: &Subscriptions) -> bool {
         let let_go = &self.on_stream.let_go;
         let is_awaited = |name: &str| {
             let sub = interest.find(name).and_then(|id| interest.get(id));
@@ -180,9 +180,9 @@ impl Sotw {
 
     /// The next request is without what came back too early, which are these names. That makes responses without it, whatever was
     /// sent before.
-    fn hold_back(&mut self, interest: &mut Interest, now: Instant) -> BTreeSet<Arc<str>> {
+    fn hold_back(&mut self, interest: &mut Subscriptions, now: Instant) -> BTreeSet<Arc<str>> {
         let let_go = &mut self.on_stream.let_go;
-        let is_unheard = |sub: &Sub| {
+        let is_unheard = |sub: &Subscription| {
             let is_crossed = || sub.phase != Phase::Answered && let_go.is_name_crossed(&sub.name);
             sub.named && (let_go.is_name_unheard(&sub.name) || is_crossed())
         };
@@ -205,7 +205,7 @@ impl Sotw {
     /// True when that says nothing to the server: there is no way to end the legacy wildcard but by naming something (B1.3).
     fn refill(
         &mut self,
-        interest: &mut Interest,
+        interest: &mut Subscriptions,
         held_back: Option<&BTreeSet<Arc<str>>>,
         now: Instant,
     ) -> bool {
@@ -274,7 +274,7 @@ impl Variant for Sotw {
     }
 
     /// Shortly after it was let go a response may be on its way that lacks it although it exists (B1.13).
-    fn on_named(&mut self, interest: &mut Interest, sub: SubId, now: Instant) {
+    fn on_named(&mut self, interest: &mut Subscriptions, sub: SubId, now: Instant) {
         if let Some(sub) = interest.get_mut(sub).filter(|sub| !sub.is_settled()) {
             let doubtful = self.on_stream.let_go.on_name_wanted(&sub.name, self.doubt, now);
             sub.doubt_until = doubtful.then(|| Box::new(now + self.doubt));
@@ -290,7 +290,7 @@ impl Variant for Sotw {
         self.pace.on_change(now);
     }
 
-    fn on_wildcard(&mut self, interest: &mut Interest, now: Instant) {
+    fn on_wildcard(&mut self, interest: &mut Subscriptions, now: Instant) {
         if !interest.wildcard_leaving {
             self.on_stream.let_go.on_wildcard_wanted();
         }
@@ -299,7 +299,7 @@ impl Variant for Sotw {
         self.pace.on_change(now);
     }
 
-    fn on_wildcard_ended(&mut self, interest: &mut Interest, now: Instant) {
+    fn on_wildcard_ended(&mut self, interest: &mut Subscriptions, now: Instant) {
         interest.wildcard = false;
         interest.wildcard_leaving = true;
         self.covers_all = false;
@@ -307,12 +307,12 @@ impl Variant for Sotw {
     }
 
     /// The end of a legacy wildcard could not be said.
-    fn is_wildcard_stuck(&self, interest: &Interest) -> bool {
+    fn is_wildcard_stuck(&self, interest: &Subscriptions) -> bool {
         self.on_stream.wildcard && !interest.takes_all()
     }
 
     /// Rules B1.5, B1.6.
-    fn on_stream_opened(&mut self, interest: &mut Interest, now: Instant) {
+    fn on_stream_opened(&mut self, interest: &mut Subscriptions, now: Instant) {
         self.on_stream = OnStream::default();
         self.pace.reset();
         self.fresh = interest.iter().filter(|(_, sub)| sub.named).map(|(id, _)| id).collect();
@@ -321,7 +321,7 @@ impl Variant for Sotw {
         }
     }
 
-    fn on_stream_closed(&mut self, interest: &mut Interest) -> Vec<SubId> {
+    fn on_stream_closed(&mut self, interest: &mut Subscriptions) -> Vec<SubId> {
         self.on_stream = OnStream::default();
         self.fresh.clear();
         interest.on_stream_closed();
@@ -337,7 +337,7 @@ impl Variant for Sotw {
     }
 
     /// It counts from now on, also on later streams.
-    fn on_accepted(&mut self, interest: &Interest, version: &Version) {
+    fn on_accepted(&mut self, interest: &Subscriptions, version: &Version) {
         self.version = version.clone();
         // What comes while the end of the wildcard is not written may be kept by nobody.
         if interest.sends_all && interest.wildcard {
@@ -385,7 +385,7 @@ impl Variant for Sotw {
         self.on_stream.answers.push_back((self.version.clone(), answer));
     }
 
-    fn has_unwritten(&self, interest: &Interest) -> bool {
+    fn has_unwritten(&self, interest: &Subscriptions) -> bool {
         !self.on_stream.answers.is_empty()
             || !self.leaving.is_empty()
             || interest.wildcard_leaving
@@ -393,7 +393,7 @@ impl Variant for Sotw {
             || self.on_stream.repeat_at.is_some()
     }
 
-    fn due(&self, interest: &Interest) -> Option<Instant> {
+    fn due(&self, interest: &Subscriptions) -> Option<Instant> {
         if self.on_stream.busy {
             return None;
         }
@@ -412,7 +412,12 @@ impl Variant for Sotw {
     ///
     /// The names are the newest, unless a run of changes is held back by the pace: then they are those of the last request,
     /// since every new name in an answer would call for a response, and that for an answer.
-    fn write(&mut self, interest: &mut Interest, head: Head<'_>, now: Instant) -> (Option<Bytes>, Written) {
+    fn write(
+        &mut self,
+        interest: &mut Subscriptions,
+        head: Head<'_>,
+        now: Instant,
+    ) -> (Option<Bytes>, Written) {
         let mut written = Written::nothing(head.ty);
         if !self.on_stream.requested {
             self.begin(interest);

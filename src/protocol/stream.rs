@@ -10,7 +10,7 @@ use super::{
 /// The stream to one server, and the pauses between streams.
 ///
 /// ```text
-///            connect            on_connected          idle for the linger time
+///            connect            on_connected          idle stream timeout
 ///   Closed ──────────▶ Connecting ──────────▶ Open ───────────────────────────▶ Closed
 ///     ▲                    │                    │
 ///     │ delay over,        │ on_disconnected    │ on_disconnected

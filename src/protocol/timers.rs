@@ -5,7 +5,7 @@ use std::{
 
 use super::{
     id::TypeId,
-    interest::{Sub, SubId},
+    subscriptions::{SubId, Subscription},
 };
 use crate::capacity::Shrink;
 
@@ -15,7 +15,7 @@ use crate::capacity::Shrink;
 /// more (its resource came, its stream broke) is not searched for; it is passed over when it comes to the front.
 /// Those that one request has started are kept together.
 #[derive(Debug, Default)]
-pub(crate) struct Waiting {
+pub(crate) struct DoesNotExistTimers {
     queue: VecDeque<Together>,
     /// The number of the timers that were started last.
     last: u32,
@@ -39,9 +39,15 @@ pub(crate) struct Wait {
     pub(crate) number: u32,
 }
 
-impl Waiting {
+impl DoesNotExistTimers {
     /// Starts the timer of a name.
-    pub(crate) fn start(&mut self, ty: TypeId, id: SubId, sub: &mut Sub, (now, length): (Instant, Duration)) {
+    pub(crate) fn start(
+        &mut self,
+        ty: TypeId,
+        id: SubId,
+        sub: &mut Subscription,
+        (now, length): (Instant, Duration),
+    ) {
         let until = now + length;
         match self.queue.back_mut().filter(|last| last.until == until && last.ty == ty) {
             Some(last) => last.subs.push_back(id),

@@ -4,35 +4,35 @@ use bytes::Bytes;
 
 use super::{
     id::TypeId,
-    interest::{Interest, SubId},
+    subscriptions::{SubId, Subscriptions},
 };
 use crate::resource::Version;
 
 /// How one type is asked for and answered on one server: what differs between the variants of the protocol.
 ///
-/// What is wanted stands in the [`Interest`]; a variant finds out what to write of it. What it knows of a stream dies with
+/// What is wanted stands in the [`Subscriptions`]; a variant finds out what to write of it. What it knows of a stream dies with
 /// the stream.
 pub(crate) trait Variant: Debug + Send {
     /// Whether a request for the type was written on this stream; what comes without is not ours (B0.7).
     fn is_requested(&self) -> bool;
 
     /// A name is asked for.
-    fn on_named(&mut self, interest: &mut Interest, sub: SubId, now: Instant);
+    fn on_named(&mut self, interest: &mut Subscriptions, sub: SubId, now: Instant);
 
     /// A name that the server was asked for is not wanted any more.
     fn on_unnamed(&mut self, sub: SubId, now: Instant);
 
     /// Everything is asked for. If the server does not know yet that it was not, nothing has happened.
-    fn on_wildcard(&mut self, interest: &mut Interest, now: Instant);
+    fn on_wildcard(&mut self, interest: &mut Subscriptions, now: Instant);
 
     /// Everything is asked for no longer.
-    fn on_wildcard_ended(&mut self, interest: &mut Interest, now: Instant);
+    fn on_wildcard_ended(&mut self, interest: &mut Subscriptions, now: Instant);
 
     /// The server took the wildcard for a name; only that of the incremental variant can say so.
-    fn on_wildcard_refused(&mut self, _: &mut Interest) {}
+    fn on_wildcard_refused(&mut self, _: &mut Subscriptions) {}
 
     /// Whether asking for everything would be no news for the server, although we have forgotten what it sent.
-    fn is_wildcard_stuck(&self, interest: &Interest) -> bool;
+    fn is_wildcard_stuck(&self, interest: &Subscriptions) -> bool;
 
     /// Whether asking for a name that is not held may be no news for the server either, because it has sent it for a wildcard.
     fn may_skip_names(&self) -> bool {
@@ -40,10 +40,10 @@ pub(crate) trait Variant: Debug + Send {
     }
 
     /// A stream begins: everything is to be asked for again.
-    fn on_stream_opened(&mut self, interest: &mut Interest, now: Instant);
+    fn on_stream_opened(&mut self, interest: &mut Subscriptions, now: Instant);
 
     /// The stream is gone, and with it the need to let names go in writing: returns those.
-    fn on_stream_closed(&mut self, interest: &mut Interest) -> Vec<SubId>;
+    fn on_stream_closed(&mut self, interest: &mut Subscriptions) -> Vec<SubId>;
 
     /// A response came that is going to be answered.
     fn on_response(&mut self, now: Instant);
@@ -52,10 +52,10 @@ pub(crate) trait Variant: Debug + Send {
     fn on_unchanged(&mut self, _now: Instant) {}
 
     /// A question without streams has no answer that could be used.
-    fn on_failed(&mut self, _interest: &mut Interest, _now: Instant) {}
+    fn on_failed(&mut self, _interest: &mut Subscriptions, _now: Instant) {}
 
     /// A response without errors has this version.
-    fn on_accepted(&mut self, interest: &Interest, version: &Version);
+    fn on_accepted(&mut self, interest: &Subscriptions, version: &Version);
 
     /// A resource that was held is not any more, although the server takes it to be: not because a response that was accepted
     /// lacks it.
@@ -74,16 +74,21 @@ pub(crate) trait Variant: Debug + Send {
     fn on_answer(&mut self, answer: Answer, now: Instant);
 
     /// Whether answers or names wait for being written, be it later.
-    fn has_unwritten(&self, interest: &Interest) -> bool;
+    fn has_unwritten(&self, interest: &Subscriptions) -> bool;
 
     /// When there is something to write; in the past when it is due.
-    fn due(&self, interest: &Interest) -> Option<Instant>;
+    fn due(&self, interest: &Subscriptions) -> Option<Instant>;
 
     /// Whether what is due is an answer.
     fn is_answer_due(&self, now: Instant) -> bool;
 
     /// Makes the request that is due; `None` when there turns out to be nothing to say.
-    fn write(&mut self, interest: &mut Interest, head: Head<'_>, now: Instant) -> (Option<Bytes>, Written);
+    fn write(
+        &mut self,
+        interest: &mut Subscriptions,
+        head: Head<'_>,
+        now: Instant,
+    ) -> (Option<Bytes>, Written);
 
     /// Something is open that is decided when the server has been quiet for a while.
     fn on_unconfirmed(&mut self, now: Instant);

@@ -16,7 +16,7 @@ use crate::{
 /// use xdskit::resolve::ClusterView;
 ///
 /// fn describe(cluster: ClusterView<'_>) -> String {
-///     if let Some(why) = cluster.problem() {
+///     if let Some(why) = cluster.unusable_reason() {
 ///         return format!("{} cannot be used: {why}", cluster.name());
 ///     }
 ///     let leaves: Vec<_> = cluster.leaves().map(ClusterView::name).collect();
@@ -112,16 +112,16 @@ impl<'a> ClusterView<'a> {
         self.entry.warning.as_ref()
     }
 
-    /// Why its endpoints are not known, or may be stale. Endpoints that are not known are no [`error`](Self::error) of the
+    /// The reason why its endpoints are unknown or possibly stale. Endpoints that are not known are no [`error`](Self::error) of the
     /// cluster: an aggregate tries its other leaves.
-    pub fn note(self) -> Option<&'a WatchError> {
+    pub fn endpoints_error(self) -> Option<&'a WatchError> {
         self.entry.note.as_ref()
     }
 
-    /// Why nothing can be sent to the cluster itself: its [`error`](Self::error), or the reason why its endpoints are not
+    /// The reason why no request can be sent to the cluster itself: its [`error`](Self::error), or the reason why its endpoints are not
     /// known. An aggregate has endpoints only through its leaves, so ask them, too.
-    pub fn problem(self) -> Option<&'a WatchError> {
-        self.error().or(if self.assignment().is_none() { self.note() } else { None })
+    pub fn unusable_reason(self) -> Option<&'a WatchError> {
+        self.error().or(if self.assignment().is_none() { self.endpoints_error() } else { None })
     }
 
     /// Its endpoints as the server or DNS gave them, and the requests to be dropped on purpose; `None` for an aggregate, and
@@ -173,7 +173,7 @@ impl<'a> ClusterView<'a> {
     }
 
     fn warnings(self) -> impl Iterator<Item = &'a WatchError> {
-        let stale_endpoints = if self.assignment().is_some() { self.note() } else { None };
+        let stale_endpoints = if self.assignment().is_some() { self.endpoints_error() } else { None };
         self.warning().into_iter().chain(stale_endpoints)
     }
 

@@ -39,7 +39,7 @@ pub struct Addresses {
 ///
 /// The contract is that of every state machine here: after each mutation, [`poll`](Self::poll) until there is nothing.
 #[derive(Debug)]
-pub(crate) struct Hosts {
+pub(crate) struct DnsResolver {
     hosts: BTreeMap<Arc<str>, Host>,
     by_view: BTreeMap<ViewId, Arc<str>>,
     /// The hosts at rest, by when their rest ends.
@@ -123,7 +123,7 @@ impl Addresses {
     }
 }
 
-impl Hosts {
+impl DnsResolver {
     pub(crate) fn new(settings: &Settings) -> Self {
         Self {
             hosts: BTreeMap::new(),
@@ -215,7 +215,7 @@ impl Hosts {
             Ok(addresses) if addresses.ips.is_empty() => Err("there are no addresses".to_owned()),
             result => result,
         };
-        debug!(host = %Escaped(name), ?result, "looked up");
+        debug!(host = %Escaped(name), ?result, "dns lookup completed");
         let before = (host.good.clone(), host.error.clone());
         let least = since + self.refresh;
         let until = match result {

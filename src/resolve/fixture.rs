@@ -6,7 +6,7 @@ use prost::Message;
 
 use super::{
     Snapshot,
-    snapshot::{ClusterEntry, HostChoice, Stem},
+    snapshot::{ClusterEntry, HostChoice, RoutingConfig},
 };
 use crate::{
     error::{Blame, Code, Subject, WatchError},
@@ -153,7 +153,7 @@ impl Draft {
             ..Default::default()
         };
         let virtual_host = routes.virtual_host_index(&authority).expect("a virtual host for the authority");
-        let stem = Stem {
+        let stem = RoutingConfig {
             target: format!("xds:///{authority}").into(),
             authority: authority.into(),
             listener: parse(&listener),

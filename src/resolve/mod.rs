@@ -8,20 +8,20 @@
 
 mod aggregate;
 mod cluster_view;
+mod dependency;
 mod dns;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod grace;
 mod graph;
-mod leg;
 mod link;
 mod node;
 mod query;
 mod resolver;
+mod route_resolver;
 mod scopes;
 mod snapshot;
 mod view;
-mod way;
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub use self::{
 };
 
 pub(crate) use self::{
-    dns::{HostOrder, Hosts},
+    dns::{DnsResolver, HostOrder},
     node::{Endpoints, Source},
     resolver::{About, Key, Order, Resolver, Seen, Times},
 };

@@ -63,12 +63,12 @@ pub(super) struct Node {
     /// The sources that it watches: that of the latest, and that of `old`.
     pub(super) sources: Vec<Source>,
     /// What aggregates above it were last linked by.
-    pub(super) standing: Standing,
+    pub(super) standing: ChildState,
 }
 
 /// What aggregates above a cluster must know of it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Standing {
+pub(super) struct ChildState {
     ready: bool,
     exists: bool,
     cut_off: bool,
@@ -166,12 +166,12 @@ impl Node {
     }
 
     /// What aggregates above it must know now.
-    pub(super) fn judge_standing(&self) -> Standing {
+    pub(super) fn judge_standing(&self) -> ChildState {
         // One that has led to other clusters does so until something else is shown.
         let is_aggregate =
             [self.as_child(), self.as_shown_child()].iter().any(|child| matches!(child, Child::Aggregate(_)));
         let (exists, cut_off) = (self.config().is_some(), self.is_cut_off());
-        Standing { ready: self.ready, exists, cut_off, overdue: self.overdue, is_aggregate }
+        ChildState { ready: self.ready, exists, cut_off, overdue: self.overdue, is_aggregate }
     }
 }
 

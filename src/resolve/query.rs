@@ -68,7 +68,7 @@ impl Snapshot {
     /// /// Any endpoint that the request may be sent to.
     /// fn choose(snapshot: &Snapshot, path: &str, random: u64) -> Option<SocketAddr> {
     ///     let route = snapshot.route(&RouteQuery::new(path).random(random))?;
-    ///     let cluster = route.pick(random)?;
+    ///     let cluster = route.pick_cluster(random)?;
     ///     let endpoint = cluster.first_usable_priority()?.usable_endpoints().next()?;
     ///     Some(endpoint.address())
     /// }

@@ -7,17 +7,18 @@ use std::{
 
 use super::{
     Resolved,
+    dependency::End,
     graph::{Graph, Next},
-    leg::End,
     node::{Endpoints, Source},
-    snapshot::{Snapshot, Stem},
-    way::Way,
+    route_resolver::RouteResolver,
+    snapshot::{RoutingConfig, Snapshot},
 };
 use crate::{
     error::WatchError,
     observed::{ErasedMembers, Observed},
     resource::{
-        Cluster, Listener, RouteConfiguration, VirtualHost, cluster::HostPort, config_source::PeerSource,
+        Cluster, Listener, RouteConfiguration, VirtualHost, cluster::HostPort,
+        config_source::ResourceConfigSource,
     },
 };
 
@@ -35,11 +36,11 @@ use crate::{
 /// ```
 #[derive(Debug)]
 pub(crate) struct Resolver {
-    way: Way,
+    way: RouteResolver,
     /// Something on the way has changed.
     stale: bool,
-    next: Option<Arc<Stem>>,
-    current: Option<Arc<Stem>>,
+    next: Option<Arc<RoutingConfig>>,
+    current: Option<Arc<RoutingConfig>>,
     /// What stands in the place of the tree.
     failed: Option<WatchError>,
     graph: Graph,
@@ -72,7 +73,7 @@ pub(crate) struct Times {
 pub(crate) struct Reference {
     pub(crate) name: Arc<str>,
     /// Where it is to be had, if not where its name comes from.
-    pub(crate) source: Option<Arc<PeerSource>>,
+    pub(crate) source: Option<Arc<ResourceConfigSource>>,
 }
 
 /// Something that a resolution watches.
@@ -110,7 +111,7 @@ pub(crate) enum Order {
 impl Resolver {
     pub(crate) fn new(about: About, times: Times) -> Self {
         let graph = Graph::new(about.node_id.clone(), times.grace);
-        let mut way = Way::new(about, times);
+        let mut way = RouteResolver::new(about, times);
         let orders = way.take_orders().into();
         Self { way, stale: false, next: None, current: None, failed: None, graph, orders }
     }
@@ -187,7 +188,7 @@ impl Resolver {
     }
 
     /// Uses a stem at once if it only differs in its warnings, else when its clusters are ready.
-    fn use_stem(&mut self, stem: Stem) -> bool {
+    fn use_stem(&mut self, stem: RoutingConfig) -> bool {
         let stem = Arc::new(stem);
         if let Some(current) = self.current.as_ref().filter(|current| current.is_of(&stem)) {
             let changed = current.warnings != stem.warnings;
@@ -205,7 +206,7 @@ impl Resolver {
             self.fail(reason.clone());
             return false;
         };
-        let stem = Stem { warnings: vec![reason.clone()], ..(**current).clone() };
+        let stem = RoutingConfig { warnings: vec![reason.clone()], ..(**current).clone() };
         let changed = current.warnings != stem.warnings;
         self.prepare(None);
         self.current = Some(Arc::new(stem));
@@ -217,7 +218,7 @@ impl Resolver {
         self.way.next_timeout(self.current.is_some())
     }
 
-    fn prepare(&mut self, stem: Option<Arc<Stem>>) {
+    fn prepare(&mut self, stem: Option<Arc<RoutingConfig>>) {
         let same = stem.as_ref().zip(self.next.as_ref()).is_some_and(|(stem, next)| stem.is_of(next));
         if !same {
             let next = stem.as_ref().map(|stem| Next::Clusters(stem.clusters()));
@@ -237,7 +238,7 @@ impl Resolver {
     }
 }
 
-impl Stem {
+impl RoutingConfig {
     /// Whether it is of the same listener and routes as another.
     fn is_of(&self, other: &Self) -> bool {
         let same_scope = match (&self.scope, &other.scope) {

@@ -1,9 +1,9 @@
 use std::{sync::Arc, time::Instant};
 
 use super::{
-    leg::End,
+    dependency::End,
     resolver::{Key, Order, Times},
-    way::some_of,
+    route_resolver::some_of,
 };
 use crate::{
     error::{Blame, Code, Subject, WatchError},
@@ -178,7 +178,7 @@ impl Scopes {
 
     /// A wildcard has no does-not-exist timer, and a server without scopes may say nothing.
     fn not_told(&self, (type_url, name): (&'static str, Arc<str>)) -> WatchError {
-        let text = format!("the server has not told its scopes within {:?}", self.times.timeout);
+        let text = format!("the server has not sent its scopes within {:?}", self.times.timeout);
         WatchError::new(Code::Unavailable, Blame::Peer, self.subject(type_url, name), text)
     }
 

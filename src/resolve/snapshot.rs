@@ -16,13 +16,13 @@ use crate::{
 /// and clusters are of one time. It never changes; clones and later snapshots share what is the same.
 #[derive(Clone)]
 pub struct Snapshot {
-    pub(super) stem: Arc<Stem>,
+    pub(super) stem: Arc<RoutingConfig>,
     pub(super) clusters: OrdMap<Arc<str>, Arc<ClusterEntry>>,
 }
 
 /// The tree above the clusters.
 #[derive(Debug, Clone)]
-pub(crate) struct Stem {
+pub(crate) struct RoutingConfig {
     /// The target as it was asked for.
     pub(crate) target: Arc<str>,
     /// The host that chose the virtual host.
@@ -95,7 +95,7 @@ impl Snapshot {
     }
 }
 
-impl Stem {
+impl RoutingConfig {
     pub(super) fn virtual_host(&self) -> &VirtualHost {
         match &self.virtual_host {
             HostChoice::Inline(index) => &self.routes.virtual_hosts[*index],

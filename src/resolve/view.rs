@@ -20,7 +20,7 @@ use crate::resource::{
 ///
 /// fn plan(snapshot: &Snapshot, path: &str, random: u64) -> Option<String> {
 ///     let route = snapshot.route(&RouteQuery::new(path).random(random))?;
-///     let cluster = route.pick(random)?;
+///     let cluster = route.pick_cluster(random)?;
 ///     let timeout = route.timeout(Some(Duration::from_secs(10)));
 ///     let tries = 1 + route.retry_policy().map_or(0, |policy| policy.num_retries);
 ///     for filter in route.filters(cluster).filter(|filter| !filter.is_disabled()) {
@@ -71,7 +71,7 @@ impl<'a> RouteView<'a> {
     /// The clusters of the route, each with its weight: the cluster's part of the requests in proportion to the sum of all.
     /// A route with one cluster gives it a weight of 1; one that is unsupported, or leaves the choice to a
     /// [`plugin`](Self::plugin), has none.
-    pub fn splits(self) -> impl Iterator<Item = (u32, ClusterView<'a>)> {
+    pub fn weighted_clusters(self) -> impl Iterator<Item = (u32, ClusterView<'a>)> {
         let (one, several) = match self.forward().map(|forward| &forward.clusters) {
             Some(ClusterChoice::Cluster(name)) => (Some(name), None),
             Some(ClusterChoice::WeightedClusters(weighted)) => (None, Some(weighted)),
@@ -89,7 +89,7 @@ impl<'a> RouteView<'a> {
     ///
     /// The number of the request's [`RouteQuery`](super::RouteQuery) will do: the choice is independent of what the routes
     /// drew from it. `None` for a route that [`is_unsupported`](Self::is_unsupported) or has a [`plugin`](Self::plugin).
-    pub fn pick(self, random: u64) -> Option<ClusterView<'a>> {
+    pub fn pick_cluster(self, random: u64) -> Option<ClusterView<'a>> {
         match &self.forward()?.clusters {
             ClusterChoice::Cluster(name) => self.snapshot.cluster(name),
             ClusterChoice::WeightedClusters(weighted) => {
@@ -141,7 +141,7 @@ impl<'a> RouteView<'a> {
 
     /// The HTTP filters that requests to a cluster go through, in order, those that are disabled among them.
     ///
-    /// `cluster` is one that [`pick`](Self::pick) or [`splits`](Self::splits) gave. Where the split to it overrides a filter,
+    /// `cluster` is one that [`pick_cluster`](Self::pick_cluster) or [`weighted_clusters`](Self::weighted_clusters) gave. Where the split to it overrides a filter,
     /// that wins over the route, and the route wins over the virtual host (A39-6).
     pub fn filters(self, cluster: ClusterView<'a>) -> impl Iterator<Item = FilterView<'a>> {
         let levels = [

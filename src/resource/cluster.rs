@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 use super::{
     Context, HealthStatus, Invalid, LbPolicy, Metadata, OutlierDetection, Resource, UpstreamTls,
-    config_source::PeerSource, parts,
+    config_source::ResourceConfigSource, parts,
 };
 use crate::pb::{
     envoy::{
@@ -77,7 +77,7 @@ pub enum ClusterKind {
         service_name: Arc<str>,
         /// Where it is to be had, if not from the same server.
         #[serde(skip)]
-        source: Option<Arc<PeerSource>>,
+        source: Option<Arc<ResourceConfigSource>>,
     },
     /// From DNS: all addresses of one name.
     #[non_exhaustive]
@@ -345,7 +345,7 @@ impl OverrideHostStatus {
 /// Rules C1 and C2; the name of its endpoints is that of the cluster, too, where both are the same.
 fn eds(
     config: &EdsFields<'_>,
-    source: Result<Option<Arc<PeerSource>>, Invalid>,
+    source: Result<Option<Arc<ResourceConfigSource>>, Invalid>,
     name: &Arc<str>,
 ) -> Result<ClusterKind, Invalid> {
     let source = source.map_err(|e| e.at("eds_config"))?;

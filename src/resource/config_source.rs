@@ -20,7 +20,7 @@ use crate::{
 ///
 /// Equality and order are those of the message that it was read from.
 #[derive(Debug, Clone)]
-pub struct PeerSource {
+pub struct ResourceConfigSource {
     written: Bytes,
     sources: Box<[ConfigSource]>,
     authorities: Box<[Box<str>]>,
@@ -29,7 +29,7 @@ pub struct PeerSource {
 /// What a client that follows config sources may reach, beside files: servers by the names that sources have for them.
 pub(crate) type NamedServers = BTreeMap<String, Arc<Server>>;
 
-impl PeerSource {
+impl ResourceConfigSource {
     /// The sources in the order in which they are tried; never empty.
     pub fn sources(&self) -> &[ConfigSource] {
         &self.sources
@@ -70,27 +70,27 @@ impl PeerSource {
     }
 }
 
-impl PartialEq for PeerSource {
+impl PartialEq for ResourceConfigSource {
     fn eq(&self, other: &Self) -> bool {
         self.written == other.written
     }
 }
 
-impl Eq for PeerSource {}
+impl Eq for ResourceConfigSource {}
 
-impl PartialOrd for PeerSource {
+impl PartialOrd for ResourceConfigSource {
     fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for PeerSource {
+impl Ord for ResourceConfigSource {
     fn cmp(&self, other: &Self) -> Ordering {
         self.written.cmp(&other.written)
     }
 }
 
-impl hash::Hash for PeerSource {
+impl hash::Hash for ResourceConfigSource {
     fn hash<H: hash::Hasher>(&self, state: &mut H) {
         self.written.hash(state);
     }

@@ -31,12 +31,12 @@ pub enum Validation {
 ///
 /// ```no_run
 /// use xdskit::{
-///     Client, Names, Observed,
+///     Client, ResourceSelector, Observed,
 ///     resource::{Cluster, Inspected},
 /// };
 ///
 /// async fn audit(client: &Client) {
-///     let mut clusters = client.watch_all::<Inspected<Cluster>>(Names::All);
+///     let mut clusters = client.watch_all::<Inspected<Cluster>>(ResourceSelector::All);
 ///     while let Some(members) = clusters.next().await {
 ///         for (name, seen) in members.iter() {
 ///             let Observed::Present { resource, version, .. } = seen else { continue };

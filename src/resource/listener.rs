@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::{
     Context, Invalid, Payload, Resource, RouteConfiguration,
-    config_source::PeerSource,
+    config_source::ResourceConfigSource,
     filter_chain::SocketListener,
     http_filter::{self, HttpFilter, Side},
     parts,
@@ -85,7 +85,7 @@ pub struct RouteConfigRef {
     /// Its name, not empty.
     pub name: Arc<str>,
     /// Where it is to be had, if not from the server that sent the listener.
-    pub source: Option<Arc<PeerSource>>,
+    pub source: Option<Arc<ResourceConfigSource>>,
 }
 
 impl Serialize for RouteConfigRef {
@@ -163,7 +163,7 @@ impl RouteSource {
     fn parse(specifier: Option<RouteSpecifier>, side: Side, cx: &Context<'_>) -> Result<Self, Invalid> {
         match specifier {
             Some(RouteSpecifier::Rds(rds)) => {
-                let source = PeerSource::parse(rds.config_source.as_ref(), cx)
+                let source = ResourceConfigSource::parse(rds.config_source.as_ref(), cx)
                     .map_err(|e| e.at("config_source").at("rds"))?;
                 if rds.route_config_name.is_empty() {
                     return Err(Invalid::field("rds.route_config_name", "must not be empty"));

@@ -12,7 +12,7 @@ use prost::Message;
 use serde::Serializer;
 use serde_json::{Number, Value};
 
-use super::{Context, Invalid, config_source::PeerSource, extension::Payload};
+use super::{Context, Invalid, config_source::ResourceConfigSource, extension::Payload};
 use crate::{
     pb::{envoy::config::core::v3 as core, google::protobuf as google, udpa, xds},
     wire::{self, Fields, Malformed},
@@ -136,7 +136,7 @@ pub(crate) fn serialize_some_seconds<S: Serializer>(
 
 /// Accepts the sources that stay on the stream of the resource that names them alone: `ads` and `self`.
 pub(crate) fn same_stream(source: Option<&core::ConfigSource>) -> Result<(), Invalid> {
-    PeerSource::parse(source, &Context::new()).map(drop)
+    ResourceConfigSource::parse(source, &Context::new()).map(drop)
 }
 
 /// A source from the bytes of a `ConfigSource`; an error outside if they are none.
@@ -144,8 +144,8 @@ pub(crate) fn same_stream(source: Option<&core::ConfigSource>) -> Result<(), Inv
 pub(crate) fn read_source(
     bytes: Option<&[u8]>,
     cx: &Context<'_>,
-) -> Result<Result<Option<Arc<PeerSource>>, Invalid>, Invalid> {
-    let Some(bytes) = bytes else { return Ok(PeerSource::parse(None, cx)) };
+) -> Result<Result<Option<Arc<ResourceConfigSource>>, Invalid>, Invalid> {
+    let Some(bytes) = bytes else { return Ok(ResourceConfigSource::parse(None, cx)) };
     let (mut sources, mut others) = (0, 0);
     for field in Fields::of(bytes) {
         let field = field?;
@@ -159,7 +159,7 @@ pub(crate) fn read_source(
     if (sources, others) == (1, 0) {
         return Ok(Ok(None));
     }
-    Ok(PeerSource::parse(Some(&core::ConfigSource::decode(bytes)?), cx))
+    Ok(ResourceConfigSource::parse(Some(&core::ConfigSource::decode(bytes)?), cx))
 }
 
 /// An address that can be connected to or listened on: an IP literal and a port (E10, S3).

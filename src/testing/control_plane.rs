@@ -10,7 +10,7 @@ use tonic::Status;
 
 use super::{
     FaultyProxy,
-    expect::{Ack, Nack, NotSeen},
+    expect::{Ack, ExpectTimeout, Nack},
     record::{Log, RecordedRequest, Recorder, Requests, Wanted},
 };
 use crate::control_plane::{
@@ -27,10 +27,10 @@ use crate::control_plane::{
 /// ```
 /// use xdskit::{
 ///     control_plane::type_url::CLUSTER,
-///     testing::{ControlPlane, NotSeen, resources::cluster},
+///     testing::{ControlPlane, ExpectTimeout, resources::cluster},
 /// };
 ///
-/// async fn an_application_rejects_a_cluster_without_a_type() -> Result<(), NotSeen> {
+/// async fn an_application_rejects_a_cluster_without_a_type() -> Result<(), ExpectTimeout> {
 ///     let control_plane = ControlPlane::start().await;
 ///     control_plane.set(cluster("shop").eds());
 ///     println!("give this to the client: {}", control_plane.bootstrap_json());
@@ -149,7 +149,7 @@ impl ControlPlane {
     ///
     /// # Errors
     /// When none comes in time.
-    pub async fn expect_ack(&self, type_url: &str) -> Result<Ack, NotSeen> {
+    pub async fn expect_ack(&self, type_url: &str) -> Result<Ack, ExpectTimeout> {
         let take = |log: &mut Log| {
             let request = log.take_answer(type_url, Wanted::Accepted)?;
             let Some(Answer::Accepted { version }) = request.answer() else { return None };
@@ -162,7 +162,7 @@ impl ControlPlane {
     ///
     /// # Errors
     /// When none comes in time.
-    pub async fn expect_nack(&self, type_url: &str) -> Result<Nack, NotSeen> {
+    pub async fn expect_nack(&self, type_url: &str) -> Result<Nack, ExpectTimeout> {
         let take = |log: &mut Log| {
             let request = log.take_answer(type_url, Wanted::Rejected)?;
             let Some(Answer::Rejected { version, code, message }) = request.answer() else { return None };
@@ -183,7 +183,11 @@ impl ControlPlane {
     ///
     /// # Errors
     /// When that does not happen in time.
-    pub async fn expect_names(&self, type_url: &str, names: &[&str]) -> Result<RecordedRequest, NotSeen> {
+    pub async fn expect_names(
+        &self,
+        type_url: &str,
+        names: &[&str],
+    ) -> Result<RecordedRequest, ExpectTimeout> {
         let mut wanted: Vec<&str> = names.to_vec();
         wanted.sort_unstable();
         let look = |log: &mut Log| {
@@ -199,7 +203,7 @@ impl ControlPlane {
     ///
     /// # Errors
     /// When that does not happen in time.
-    pub async fn expect_clients(&self, clients: usize) -> Result<(), NotSeen> {
+    pub async fn expect_clients(&self, clients: usize) -> Result<(), ExpectTimeout> {
         let look = |log: &mut Log| (log.open == clients).then_some(());
         self.expect(|| format!("moment with {clients} open streams"), None, look).await
     }
@@ -224,12 +228,12 @@ impl ControlPlane {
         expected: impl FnOnce() -> String,
         type_url: Option<&str>,
         look: impl FnMut(&mut Log) -> Option<T>,
-    ) -> Result<T, NotSeen> {
+    ) -> Result<T, ExpectTimeout> {
         if let Ok(found) = tokio::time::timeout(self.timeout, self.recorder.find(look)).await {
             return Ok(found);
         }
         let seen = self.recorder.find(|log| Some(log.describe(type_url))).await;
-        Err(NotSeen { expected: expected(), waited: self.timeout, seen })
+        Err(ExpectTimeout { expected: expected(), waited: self.timeout, seen })
     }
 }
 

@@ -35,10 +35,10 @@ pub struct Nack {
 /// What was expected did not come in time.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no {expected} within {waited:?}: {seen}")]
-pub struct NotSeen {
+pub struct ExpectTimeout {
     pub(super) expected: String,
     pub(super) waited: Duration,
     pub(super) seen: String,
 }
 
-debug_as_message!(NotSeen);
+debug_as_message!(ExpectTimeout);

@@ -44,6 +44,6 @@ pub mod resources;
 mod wanted;
 
 pub use control_plane::ControlPlane;
-pub use expect::{Ack, Nack, NotSeen};
+pub use expect::{Ack, ExpectTimeout, Nack};
 pub use proxy::{Direction, FaultyProxy};
 pub use record::{RecordedRequest, Requests};

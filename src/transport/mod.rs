@@ -21,14 +21,14 @@ pub use crate::protocol::{Disconnect, DisconnectKind};
 
 use crate::{
     config::{ApiType, Polling, Server},
-    protocol::{Input, Place, StreamId},
+    protocol::{ConnectTarget, Input, StreamId},
 };
 
 /// Makes connections to management servers.
 ///
 /// ```
 /// use bytes::Bytes;
-/// use xdskit::transport::{Connection, Disconnect, DisconnectKind, Events, Target, Transport};
+/// use xdskit::transport::{Connection, Disconnect, DisconnectKind, ConnectionEvents, ConnectRequest, Transport};
 ///
 /// /// A network in which nobody can be reached.
 /// #[derive(Debug)]
@@ -38,7 +38,7 @@ use crate::{
 /// struct Nothing;
 ///
 /// impl Transport for Island {
-///     fn connect(&self, target: Target, events: Events) -> Box<dyn Connection> {
+///     fn connect(&self, target: ConnectRequest, events: ConnectionEvents) -> Box<dyn Connection> {
 ///         let why = format!("{} is beyond the sea", target.server.uri);
 ///         events.disconnected(Disconnect::new(DisconnectKind::Unreachable, why));
 ///         Box::new(Nothing)
@@ -53,31 +53,31 @@ use crate::{
 pub trait Transport: fmt::Debug + Send + Sync + 'static {
     /// Begins to connect to a server and to open a stream for discovery there, and returns at once.
     ///
-    /// It is called within a tokio runtime. What comes of it is reported as `events`: [`connected`](Events::connected)
-    /// when requests can be written, without waiting for any answer of the server, [`alive`](Events::alive) when something was
-    /// read, and at the end [`disconnected`](Events::disconnected).
+    /// It is called within a tokio runtime. What comes of it is reported as `events`: [`connected`](ConnectionEvents::connected)
+    /// when requests can be written, without waiting for any answer of the server, [`alive`](ConnectionEvents::alive) when something was
+    /// read, and at the end [`disconnected`](ConnectionEvents::disconnected).
     ///
-    /// A server with [`Target::polling`] has no stream. Each message is a question, which ends in one of
-    /// [`received`](Events::received), [`unchanged`](Events::unchanged), [`not_found`](Events::not_found) and [`failed`](Events::failed); when to ask is decided
+    /// A server with [`ConnectRequest::polling`] has no stream. Each message is a question, which ends in one of
+    /// [`received`](ConnectionEvents::received), [`unchanged`](ConnectionEvents::unchanged), [`not_found`](ConnectionEvents::not_found) and [`failed`](ConnectionEvents::failed); when to ask is decided
     /// by the client.
-    fn connect(&self, target: Target, events: Events) -> Box<dyn Connection>;
+    fn connect(&self, target: ConnectRequest, events: ConnectionEvents) -> Box<dyn Connection>;
 }
 
 /// A connection, from the first attempt to make it until it is dropped, which aborts it.
 pub trait Connection: fmt::Debug + Send {
-    /// Writes a message. No other follows until [`Events::request_sent`] was reported for it, which is when the network
+    /// Writes a message. No other follows until [`ConnectionEvents::request_sent`] was reported for it, which is when the network
     /// took it, not when it was queued.
     fn send(&mut self, message: Bytes);
 
-    /// Reads one more message, to be reported as [`Events::received`]. As many are read as this is called; what a
+    /// Reads one more message, to be reported as [`ConnectionEvents::received`]. As many are read as this is called; what a
     /// server sends beyond that has to wait in the network.
     fn read(&mut self);
 }
 
-/// Where a connection goes.
+/// The server and the stream that a connection is made for.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct Target {
+pub struct ConnectRequest {
     /// The server with its credentials.
     pub server: Arc<Server>,
     /// The variant of the protocol that is spoken there.
@@ -121,10 +121,15 @@ impl Transports {
         }
     }
 
-    pub(crate) fn connect(&self, to: Place, keepalive: Duration, events: Events) -> Box<dyn Connection> {
+    pub(crate) fn connect(
+        &self,
+        to: ConnectTarget,
+        keepalive: Duration,
+        events: ConnectionEvents,
+    ) -> Box<dyn Connection> {
         match to {
-            Place::Server { server, api_type, path, polling } => {
-                let target = Target { server, api_type, path, polling, keepalive };
+            ConnectTarget::Server { server, api_type, path, polling } => {
+                let target = ConnectRequest { server, api_type, path, polling, keepalive };
                 let transport = if polling.is_some() { self.polled.as_ref() } else { Some(&self.servers) };
                 match transport {
                     Some(transport) => transport.connect(target, events),
@@ -135,9 +140,9 @@ impl Transports {
                 }
             }
             #[cfg(feature = "files")]
-            Place::File { file, type_url } => self.files.open((file, type_url), events),
+            ConnectTarget::File { file, type_url } => self.files.open((file, type_url), events),
             #[cfg(not(feature = "files"))]
-            Place::File { file, type_url } => {
+            ConnectTarget::File { file, type_url } => {
                 unsupported(&format!("{type_url} in {file} needs the feature `files`"), &events)
             }
         }
@@ -145,7 +150,7 @@ impl Transports {
 }
 
 /// What a build without the feature that is needed can say.
-fn unsupported(why: &str, events: &Events) -> Box<dyn Connection> {
+fn unsupported(why: &str, events: &ConnectionEvents) -> Box<dyn Connection> {
     events.disconnected(Disconnect::new(DisconnectKind::Unreachable, why));
     Box::new(Unsupported)
 }
@@ -162,7 +167,7 @@ impl Connection for Unsupported {
 ///
 /// When the last clone is dropped without a report of the end, the connection counts as ended by the server.
 #[derive(Debug, Clone)]
-pub struct Events {
+pub struct ConnectionEvents {
     reporter: Arc<Reporter>,
 }
 
@@ -172,7 +177,7 @@ struct Reporter {
     reports: UnboundedSender<Input>,
 }
 
-impl Events {
+impl ConnectionEvents {
     pub(crate) fn new(stream: StreamId, reports: UnboundedSender<Input>) -> Self {
         Self { reporter: Arc::new(Reporter { stream, reports }) }
     }
@@ -233,7 +238,7 @@ impl Reporter {
 
 impl Drop for Reporter {
     fn drop(&mut self) {
-        let reason = Disconnect::new(DisconnectKind::Closed, "the transport gave up the connection");
+        let reason = Disconnect::new(DisconnectKind::Closed, "the transport dropped the connection");
         self.report(Input::Disconnected { stream: self.stream, reason });
     }
 }

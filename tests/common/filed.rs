@@ -14,7 +14,7 @@ use prost::Message;
 use tempfile::TempDir;
 use tonic::codegen::Service;
 use xdskit::{
-    Client, Names, Resource,
+    Client, Resource, ResourceSelector,
     client::ClientBuilder,
     config::{ApiType, Bootstrap, Node, PathSource},
     control_plane::ControlPlane,
@@ -146,7 +146,7 @@ fn changes(server: &impl Serves) -> stream::BoxStream<'static, ()> {
 }
 
 fn of<T: Resource>(client: &Client) -> stream::BoxStream<'static, ()> {
-    client.watch_all::<Anything<T>>(Names::All).map(drop).boxed()
+    client.watch_all::<Anything<T>>(ResourceSelector::All).map(drop).boxed()
 }
 
 /// A resource that is never rejected.

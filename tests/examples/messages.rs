@@ -30,7 +30,7 @@ async fn nobody_listens() {
         &[
             "cannot connect to xDS server",
             "Connection refused",
-            "nobody listens there; is the server up, and is this its address?",
+            "no process listens at this address; is the server running?",
         ],
     )
     .await;
@@ -68,10 +68,7 @@ async fn a_server_accepts_and_says_nothing() {
     let addr = scripted(|mut io| async move { drop(io.read_to_end(&mut Vec::new()).await) }).await;
     says(
         &Client::insecure(addr),
-        &[
-            "cannot connect to xDS server",
-            "it accepted the connection and has sent nothing, as a frozen server does",
-        ],
+        &["cannot connect to xDS server", "the server accepted the connection but has sent nothing"],
     )
     .await;
 }
@@ -83,7 +80,7 @@ async fn a_server_that_is_frozen() {
     control_plane.set_held(control_plane::session::Held::all());
     says(
         &Client::insecure(server.addr()),
-        &["did not send it in time, nor anything else; is it frozen, or does it not know this node?"],
+        &["did not send it in time; the server accepted the stream but has sent no response (is this node known to it?)"],
     )
     .await;
 }
@@ -96,7 +93,7 @@ async fn a_server_without_the_resource() {
         &Client::insecure(server.addr()),
         &[
             "does not exist: xDS server",
-            "did not send it in time; is the name right, and meant for this node?",
+            "did not send it in time; is the name correct and visible to this node?",
         ],
     )
     .await;
@@ -105,7 +102,7 @@ async fn a_server_without_the_resource() {
 #[tokio::test]
 async fn a_server_that_flaps() {
     let addr = scripted(|io| async move { drop(io) }).await;
-    says(&Client::insecure(addr), &["it closed the connection without an answer; is it healthy, or does it want TLS (channel_creds `tls`)?"]).await;
+    says(&Client::insecure(addr), &["it closed the connection without a response; is it healthy, or does the server require TLS (channel_creds `tls`)?"]).await;
 }
 
 #[tokio::test]
@@ -135,7 +132,7 @@ async fn plain_text_to_a_server_with_tls() {
     let server = TlsServer::start(ControlPlane::new(), None, Ca::new().server_config()).await;
     says(
         &Client::new(&server.uri(), json!([{"type": "insecure"}])),
-        &["does it want TLS (channel_creds `tls`)?"],
+        &["does the server require TLS (channel_creds `tls`)?"],
     )
     .await;
 }
@@ -157,12 +154,12 @@ async fn a_certificate_of_an_unknown_authority() {
     let server = TlsServer::start(ControlPlane::new(), None, Ca::new().server_config()).await;
     says(
         &Client::tls(&server, &files.ca()),
-        &["nobody in ca_certificate_file", "has signed its certificate"],
+        &["its certificate is not signed by a CA in ca_certificate_file"],
     )
     .await;
     says(
         &Client::new(&server.uri(), json!([{"type": "tls"}])),
-        &["nobody whom this system trusts has signed its certificate; set ca_certificate_file?"],
+        &["its certificate is not signed by a CA that this system trusts; set ca_certificate_file?"],
     )
     .await;
 }

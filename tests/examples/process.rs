@@ -53,9 +53,15 @@ impl Process {
 
     /// Starts the tool with an output that nobody will ever read.
     pub(crate) fn tool_into_a_broken_pipe<S: AsRef<str>>(args: impl IntoIterator<Item = S>) -> Self {
-        let (reader, writer) = std::io::pipe().expect("a pipe");
-        drop(reader);
-        Self::spawn(command(&["xdskit"], args).stdout(writer))
+        Self::spawn(command(&["xdskit"], args).stdout(broken_pipe()))
+    }
+
+    /// The same of an example.
+    pub(crate) fn into_a_broken_pipe<S: AsRef<str>>(
+        example: &str,
+        args: impl IntoIterator<Item = S>,
+    ) -> Self {
+        Self::spawn(command(&["examples", example], args).stdout(broken_pipe()))
     }
 
     fn spawn(command: &mut Command) -> Self {
@@ -153,6 +159,13 @@ impl Process {
     pub(crate) async fn exit(&mut self) -> ExitStatus {
         timeout(PATIENCE, self.child.wait()).await.expect("its end").expect("it was started")
     }
+}
+
+/// A pipe that nobody reads.
+fn broken_pipe() -> std::io::PipeWriter {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    writer
 }
 
 impl Drop for Process {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use serde_json::Value;
 use xdskit::{
-    Client, Names, Observed, Resource,
+    Client, Observed, Resource, ResourceSelector,
     client::{Watch, WatchAll},
     config::{ApiType, Bootstrap, Node, Server as Upstream},
     control_plane::{
@@ -103,7 +103,11 @@ impl Crowd {
             addr,
             shared: clients.iter().map(|client| client.watch("shared")).collect(),
             own: clients.iter().enumerate().map(own).collect(),
-            wildcards: clients.iter().step_by(20).map(|client| client.watch_all(Names::All)).collect(),
+            wildcards: clients
+                .iter()
+                .step_by(20)
+                .map(|client| client.watch_all(ResourceSelector::All))
+                .collect(),
         };
         all_see(&mut crowd.shared, Some("1")).await;
         all_see(&mut crowd.own, Some("1")).await;
@@ -199,7 +203,7 @@ async fn what_does_not_exist_upstream_does_not_exist_downstream() {
     let (_relay, addr) = start(&server, "--protocol delta").await;
     let client = client(&addr, ApiType::AggregatedDeltaGrpc);
     let mut nobody = client.watch::<Cluster>("nobody");
-    let mut none = client.watch_all::<ClusterLoadAssignment>(Names::All);
+    let mut none = client.watch_all::<ClusterLoadAssignment>(ResourceSelector::All);
     all_see([&mut nobody], None).await;
     assert!(nobody.latest().error().is_some_and(|error| !error.to_string().contains("in time")));
     assert!(soon(none.ready()).await.unwrap().is_empty());
@@ -258,7 +262,7 @@ async fn a_wildcard_has_what_the_upstream_lists_and_nothing_that_others_ask_for_
         let mut hidden = [a.watch::<Cluster>("hidden"), b.watch::<Cluster>("hidden")];
         all_see(&mut hidden, Some("1")).await;
         for client in [c, d] {
-            let mut all = client.watch_all::<Cluster>(Names::All);
+            let mut all = client.watch_all::<Cluster>(ResourceSelector::All);
             let seen = soon(all.ready()).await.unwrap();
             assert_eq!(seen.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["listed"]);
         }

@@ -202,6 +202,22 @@ async fn a_broken_pipe_is_a_good_end() {
 }
 
 #[tokio::test]
+async fn a_broken_pipe_is_a_good_end_of_the_examples_too() {
+    for (example, args) in [
+        ("mesh", &["--help"] as &[_]),
+        ("soak", &["--help"]),
+        ("balance", &["--help"]),
+        ("quickstart", &["--help"]),
+        ("quickstart", &[]),
+    ] {
+        let mut process = Process::into_a_broken_pipe(example, args);
+        assert_eq!(process.exit().await.code(), Some(0), "{example} {args:?}");
+        let complaints = process.complaints().await;
+        assert!(!complaints.contains("panicked"), "{example} {args:?}: {complaints}");
+    }
+}
+
+#[tokio::test]
 async fn bad_input_is_exit_code_2_and_what_to_write_instead() {
     let server = Server::start().await;
     let good = server.bootstrap().display().to_string();

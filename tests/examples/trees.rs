@@ -149,7 +149,7 @@ async fn errors_stand_where_they_are() {
     let addr = server.control_plane.addr();
     let nothing = |kind, name| {
         format!(
-            "NOT_FOUND: {kind} \"{name}\": does not exist: xDS server {addr} did not send it in time; is the name right, and meant for this node? {node}"
+            "NOT_FOUND: {kind} \"{name}\": does not exist: xDS server {addr} did not send it in time; is the name correct and visible to this node? {node}"
         )
     };
     let (nowhere, lost) = (nothing("Cluster", "nowhere"), nothing("ClusterLoadAssignment", "lost"));

@@ -8,7 +8,7 @@ use std::{
 
 use serde_json::Value;
 use xdskit::{
-    Client, Names, Observed, WatchError,
+    Client, Observed, ResourceSelector, WatchError,
     client::{Members, WatchAll},
     config::Bootstrap,
     error::Code,
@@ -55,7 +55,7 @@ async fn a_tree_of_a_partial_mesh_has_a_hint_in_the_place_of_endpoints(setup: Se
     let tree = walk::until(&mut client.resolve("xds:///email"), |_| true).await;
     let email = tree.cluster("email").expect("routes lead to it");
     assert!(email.endpoints().next().is_none() && email.error().is_none(), "{email:?}");
-    expect_hint(email.note().expect("a reason"));
+    expect_hint(email.endpoints_error().expect("a reason"));
 }
 
 async fn endpoints_of_a_partial_mesh_come_in_the_incremental_variant(setup: Setup) {
@@ -103,7 +103,7 @@ async fn go1_a_nack_loop_in_shuffled_order_is_paced_and_new_clusters_come(setup:
 
 /// All of a type by the wildcard, when they are there.
 async fn all<T: xdskit::Resource>(client: &Client) -> WatchAll<T> {
-    let mut all = client.watch_all::<T>(Names::All);
+    let mut all = client.watch_all::<T>(ResourceSelector::All);
     let is_whole = |all: &Members<T>| all.is_complete() && !all.is_empty();
     within("all", all.wait_for(is_whole)).await.expect("it runs");
     all

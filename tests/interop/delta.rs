@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use xdskit::{
-    Client, Names,
+    Client, ResourceSelector,
     client::Members,
     config::Bootstrap,
     resource::{Cluster, ClusterLoadAssignment, Listener, RouteConfiguration},
@@ -28,7 +28,7 @@ on! { [snapshot_delta, linear_delta, java_delta]: one_change_among_thousands_com
 async fn what_is_removed_while_the_client_is_away_is_gone_when_it_is_back(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let client = client_of(&peer);
-    let mut all = client.watch_all::<Cluster>(Names::All);
+    let mut all = client.watch_all::<Cluster>(ResourceSelector::All);
     let mut listener = client.watch::<Listener>("audit");
     let mut routes = client.watch::<RouteConfiguration>("audit-routes");
     let mut endpoints = client.watch::<ClusterLoadAssignment>("audit-endpoints");
@@ -65,7 +65,7 @@ async fn one_change_among_thousands_comes_alone(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     peer.command("clusters 5000").await;
     let client = client_of(&peer);
-    let mut all = client.watch_all::<Cluster>(Names::All);
+    let mut all = client.watch_all::<Cluster>(ResourceSelector::All);
     let total = 5000 + mesh::clusters().len();
     within("all clusters", all.wait_for(|members| members.len() == total)).await.expect("it runs");
     let versions = peer.command("clusters 5001").await;
@@ -138,7 +138,7 @@ async fn go6_a_rejected_response_is_not_repeated(setup: Setup) {
 async fn go12_the_end_of_a_wildcard_leaves_what_is_asked_for_by_name(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let client = client_of(&peer);
-    let mut all = client.watch_all::<Cluster>(Names::All);
+    let mut all = client.watch_all::<Cluster>(ResourceSelector::All);
     within("all clusters", all.wait_for(Members::is_complete)).await.expect("it runs");
     let mut inventory = client.watch::<Cluster>("inventory");
     ready(&mut inventory).await;
@@ -152,7 +152,7 @@ async fn go12_the_end_of_a_wildcard_leaves_what_is_asked_for_by_name(setup: Setu
         .await;
     // And all can be had again.
     peer.command("valid").await;
-    let mut all = client.watch_all::<Cluster>(Names::All);
+    let mut all = client.watch_all::<Cluster>(ResourceSelector::All);
     let is_whole = |members: &Members<Cluster>| present(members) == mesh::clusters();
     within("all clusters again", all.wait_for(is_whole)).await.expect("it runs");
 }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::{process::Command, time::timeout};
 use xdskit::{
-    Client, Names, Observed, Resource,
+    Client, Observed, Resource, ResourceSelector,
     client::Validation,
     config::{ApiType, Bootstrap},
     control_plane::{
@@ -183,7 +183,7 @@ async fn observe_all<T: Resource>(client: &Client, dump: &Dump, verdicts: &mut V
     if of_type == 0 {
         return;
     }
-    let mut all = client.watch_all::<Inspected<T>>(Names::All);
+    let mut all = client.watch_all::<Inspected<T>>(ResourceSelector::All);
     let members = timeout(BOUND, all.wait_for(|members| members.len() == of_type)).await;
     let members = members.expect("all of it comes").expect("the client lives");
     for (name, seen) in members.iter() {

@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 use tokio::time::timeout;
 use xdskit::{
-    Client, Names, Observed,
+    Client, Observed, ResourceSelector,
     client::Watch,
     config::Bootstrap,
     error::Code,
@@ -190,7 +190,7 @@ async fn five_thousand_clusters_by_wildcard(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let versions = peer.command("clusters 5000").await;
     let client = client_of(&peer);
-    let mut all = client.watch_all::<Cluster>(Names::All);
+    let mut all = client.watch_all::<Cluster>(ResourceSelector::All);
     let total = 5000 + mesh::clusters().len();
     let members =
         within("all clusters", all.wait_for(|members| members.is_complete())).await.expect("it runs");

@@ -143,7 +143,7 @@ impl Peer {
 
     /// Stops all that it does, as if its machine were frozen, until [`thaw`](Self::thaw).
     pub(crate) fn freeze(&self) {
-        self.process.signal("STOP");
+        self.process.stop();
     }
 
     /// Lets it go on.

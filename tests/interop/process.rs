@@ -2,6 +2,7 @@
 
 use std::{
     collections::VecDeque,
+    fs,
     process::{ExitStatus, Stdio},
     sync::{Arc, Mutex},
     thread,
@@ -113,6 +114,26 @@ impl Process {
         let id = self.child.id().expect("it runs").to_string();
         let sent = std::process::Command::new("kill").args([&format!("-{signal}"), &id]).status();
         assert!(sent.expect("kill is there").success());
+    }
+
+    /// Stops it, and waits until none of its threads runs: the signal alone leaves them time for a few responses.
+    pub(crate) fn stop(&self) {
+        self.signal("STOP");
+        let tasks = format!("/proc/{}/task", self.child.id().expect("it runs"));
+        let begin = std::time::Instant::now();
+        loop {
+            let threads = fs::read_dir(&tasks).expect("it runs");
+            let states = threads.map(|thread| {
+                let status = thread.and_then(|thread| fs::read_to_string(thread.path().join("stat")));
+                // The state follows the name, which is in parentheses and may have any character.
+                status.ok().and_then(|status| status.rsplit_once(") ")?.1.chars().next())
+            });
+            if states.into_iter().all(|state| state == Some('T')) {
+                return;
+            }
+            assert!(begin.elapsed() < PATIENCE, "{} does not stop", self.name);
+            thread::yield_now();
+        }
     }
 
     pub(crate) fn log(&self) -> String {

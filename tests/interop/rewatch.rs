@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use xdskit::{
-    Client, Names, Resource,
+    Client, Resource, ResourceSelector,
     client::{Members, WatchAll},
     config::Bootstrap,
     resource::{Cluster, Listener, RouteConfiguration},
@@ -53,7 +53,7 @@ async fn names_come_again_after_their_idle_stream_was_closed(setup: Setup) {
 async fn a_wildcard_that_ended_beside_another_comes_again(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let client = client_of(&peer);
-    let mut listeners = client.watch_all::<Listener>(Names::All);
+    let mut listeners = client.watch_all::<Listener>(ResourceSelector::All);
     within("all listeners", listeners.wait_for(Members::is_complete)).await.expect("it runs");
     for bulk in 1..=3 {
         let mut all = all_clusters(&client).await;
@@ -93,7 +93,7 @@ async fn a_name_that_ended_beside_others_comes_again(setup: Setup) {
 async fn names_of_a_wildcard_that_ended_come_again(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let client = client_of(&peer);
-    let mut listeners = client.watch_all::<Listener>(Names::All);
+    let mut listeners = client.watch_all::<Listener>(ResourceSelector::All);
     within("all listeners", listeners.wait_for(Members::is_complete)).await.expect("it runs");
     let all = all_clusters(&client).await;
     peer.event("an ACK", |event| is_ack(event, "Cluster")).await;
@@ -108,7 +108,7 @@ async fn names_of_a_wildcard_that_ended_come_again(setup: Setup) {
 async fn a_name_of_a_wildcard_that_ended_comes_again(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let client = client_of(&peer);
-    let mut listeners = client.watch_all::<Listener>(Names::All);
+    let mut listeners = client.watch_all::<Listener>(ResourceSelector::All);
     within("all listeners", listeners.wait_for(Members::is_complete)).await.expect("it runs");
     let all = all_clusters(&client).await;
     peer.event("an ACK", |event| is_ack(event, "Cluster")).await;
@@ -119,7 +119,7 @@ async fn a_name_of_a_wildcard_that_ended_comes_again(setup: Setup) {
 
 /// All clusters by the wildcard, when they are there.
 async fn all_clusters(client: &Client) -> WatchAll<Cluster> {
-    let mut all = client.watch_all::<Cluster>(Names::All);
+    let mut all = client.watch_all::<Cluster>(ResourceSelector::All);
     let is_whole = |all: &Members<Cluster>| all.is_complete() && present(all) == mesh::clusters().len();
     within("all clusters", all.wait_for(is_whole)).await.expect("it runs");
     all
@@ -138,7 +138,7 @@ async fn released<T: Resource>(client: &Client) {
 /// A client that closes a stream at once when no watch needs it.
 fn client_of(peer: &Peer) -> TestClient {
     let bootstrap = Bootstrap::from_json(&peer.bootstrap()).expect("the bootstrap is valid");
-    peer.setup().client(Client::builder(bootstrap).linger(Duration::from_millis(20)))
+    peer.setup().client(Client::builder(bootstrap).idle_stream_timeout(Duration::from_millis(20)))
 }
 
 fn present(members: &Members<Cluster>) -> usize {

@@ -3,7 +3,7 @@
 use std::ops::Deref;
 
 use xdskit::{
-    Client, Names,
+    Client, ResourceSelector,
     client::{ClientBuilder, WatchAll},
     config::ApiType,
     resource::{Cluster, Listener},
@@ -135,7 +135,8 @@ impl Setup {
     pub(crate) fn client(self, builder: ClientBuilder) -> TestClient {
         let client = builder.build().expect("a client can be built");
         let is_needed = self.server == Server::Java && self.is_delta();
-        let all = is_needed.then(|| (client.watch_all(Names::All), client.watch_all(Names::All)));
+        let all = is_needed
+            .then(|| (client.watch_all(ResourceSelector::All), client.watch_all(ResourceSelector::All)));
         TestClient { client, _all: all }
     }
 }

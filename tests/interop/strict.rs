@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use xdskit::{
-    Client, Names,
+    Client, ResourceSelector,
     client::{Members, WatchAll},
     config::Bootstrap,
     resource::{Cluster, Listener, Runtime},
@@ -50,7 +50,7 @@ async fn a_legacy_wildcard_beside_a_name_has_all_members_also_on_the_next_stream
     add(&mut peer, &["a", "b", "c"]).await;
     let client = client_of(&peer);
     let mut named = client.watch::<Listener>("b");
-    let mut all = client.watch_all::<Listener>(Names::All);
+    let mut all = client.watch_all::<Listener>(ResourceSelector::All);
     is_shown(&mut all, &["a", "b", "c"]).await;
     ready(&mut named).await;
     add(&mut peer, &["d"]).await;
@@ -71,7 +71,7 @@ async fn a_legacy_wildcard_has_all_members_also_on_the_next_stream(setup: Setup)
     let mut peer = Peer::start(setup).await;
     add(&mut peer, &["a", "b"]).await;
     let client = client_of(&peer);
-    let mut all = client.watch_all::<Listener>(Names::All);
+    let mut all = client.watch_all::<Listener>(ResourceSelector::All);
     let mut other = client.watch::<Cluster>("b");
     is_shown(&mut all, &["a", "b"]).await;
     ready(&mut other).await;
@@ -92,7 +92,7 @@ async fn a_type_that_ends_the_stream_takes_no_other_with_it(setup: Setup) {
     let client = client_of(&peer);
     let mut unknown = client.watch::<Runtime>("flags");
     let mut cluster = client.watch::<Cluster>("a");
-    let mut listeners = client.watch_all::<Listener>(Names::All);
+    let mut listeners = client.watch_all::<Listener>(ResourceSelector::All);
     let seen = until(&mut unknown, |seen| seen.error().is_some()).await;
     let why = seen.error().expect("it was waited for");
     for part in ["Runtime", "no generator"] {

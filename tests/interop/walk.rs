@@ -156,7 +156,7 @@ async fn routes_to_a_missing_cluster_wait_for_it_and_then_say_so(setup: Setup) {
     let lost = within("the missing cluster", users.next()).await.expect("the client runs");
     let lost = lost.expect("the target is there");
     let route = lost.route(&RouteQuery::new("/users.Users/Get")).expect("there is a route");
-    let cluster = route.pick(7).expect("a cluster that there is not is in the snapshot, too");
+    let cluster = route.pick_cluster(7).expect("a cluster that there is not is in the snapshot, too");
     let why = cluster.error().expect("there is no such cluster");
     assert_eq!((cluster.name(), why.name(), why.code()), ("users-lost", "users-lost", Code::NotFound));
     assert!(cluster.first_usable_priority().is_none() && cluster.endpoints().next().is_none());
@@ -198,7 +198,7 @@ async fn an_aggregate_fails_over_and_back(setup: Setup) {
     let gone = until(&mut orders, |snapshot| used(snapshot).is_empty()).await;
     let fallback = gone.cluster("orders-fallback").expect("the aggregate leads to it");
     assert!(
-        fallback.error().is_none() && fallback.note().is_some_and(|why| why.is_transient()),
+        fallback.error().is_none() && fallback.endpoints_error().is_some_and(|why| why.is_transient()),
         "{fallback:?}"
     );
 }
@@ -324,7 +324,7 @@ fn assert_whole(snapshot: &Snapshot) {
         assert!(!names.is_empty(), "{route:?}");
         for name in names {
             let cluster = snapshot.cluster(name).unwrap_or_else(|| panic!("{name} is not in {snapshot:?}"));
-            assert!(cluster.problem().is_none(), "{cluster:?}");
+            assert!(cluster.unusable_reason().is_none(), "{cluster:?}");
             assert!(cluster.first_usable_priority().is_some(), "{cluster:?} has no endpoints");
         }
     }
@@ -333,7 +333,7 @@ fn assert_whole(snapshot: &Snapshot) {
 /// The clusters that requests to the target's host are split over, with their weights.
 pub(crate) fn weights(snapshot: &Snapshot) -> Vec<(String, u32)> {
     let route = snapshot.route(&RouteQuery::new("/any.Service/Call")).expect("each service has a route");
-    route.splits().map(|(weight, cluster)| (cluster.name().to_owned(), weight)).collect()
+    route.weighted_clusters().map(|(weight, cluster)| (cluster.name().to_owned(), weight)).collect()
 }
 
 /// The weights of a service, as a snapshot has them: clusters without weight are left out.
@@ -345,7 +345,7 @@ fn named(service: &str, (stable, canary): (u32, u32)) -> Vec<(String, u32)> {
 /// The addresses that requests of a target with one cluster go to, sorted as text.
 fn used(snapshot: &Snapshot) -> Vec<String> {
     let route = snapshot.route(&RouteQuery::new("/any.Service/Call")).expect("each service has a route");
-    let cluster = route.pick(0).expect("it leads to a cluster");
+    let cluster = route.pick_cluster(0).expect("it leads to a cluster");
     let priority = cluster.first_usable_priority().into_iter();
     let mut all: Vec<_> = priority
         .flat_map(|first| first.usable_endpoints().map(|endpoint| endpoint.address().to_string()))

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write, time::Duration};
 
 use serde_json::Value;
 use xdskit::{
-    Client, Names,
+    Client, ResourceSelector,
     config::{ApiType, Bootstrap},
     error::Code,
     resolve::Snapshot,
@@ -70,7 +70,7 @@ async fn each_type_has_a_stream_of_its_own(setup: Setup) {
 async fn go3_the_wildcard_over_rest_names_nothing(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let client = client_by(&peer, setup.api_type);
-    let mut all = client.watch_all::<Cluster>(Names::All);
+    let mut all = client.watch_all::<Cluster>(ResourceSelector::All);
     let members = within("all clusters", all.wait_for(|members| members.is_complete())).await;
     assert_eq!(members.expect("it runs").len(), mesh::clusters().len());
     peer.accepted("Cluster", &"1".into()).await;

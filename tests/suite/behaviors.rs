@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::common::*;
 use xdskit::{
-    Client, Names, Observed,
+    Client, Observed, ResourceSelector,
     control_plane::{Event, Server, session::Behavior},
 };
 
@@ -21,7 +21,7 @@ async fn serve_as(behavior: Behavior, clusters: &[(&str, &str)]) -> (Server, Eve
 
 /// A client whose streams end as soon as nothing is watched.
 fn restless_client(server: &Server) -> Client {
-    builder(server.uri()).linger(Duration::ZERO).build().unwrap()
+    builder(server.uri()).idle_stream_timeout(Duration::ZERO).build().unwrap()
 }
 
 /// go-control-plane and java-control-plane send nothing for a wildcard whose version is told.
@@ -52,7 +52,7 @@ async fn b1_6_a_wildcard_that_is_watched_again_after_an_idle_stream_comes_from_a
     let (server, mut events) = serve_as(skipping(), &[("shop", "one"), ("cart", "two")]).await;
     let client = restless_client(&server);
     for _ in 0..3 {
-        let mut all = client.watch_all::<Cluster>(Names::All);
+        let mut all = client.watch_all::<Cluster>(ResourceSelector::All);
         let members = soon(all.ready()).await.unwrap();
         assert_eq!(members.len(), 2, "{members:?}");
         drop(all);

@@ -1,7 +1,7 @@
 //! What a client sees that observes, and what its servers hear of it (profile `Observe`).
 
 use xdskit::{
-    Client, Names, Observed,
+    Client, Observed, ResourceSelector,
     client::Validation,
     control_plane::{
         AnyResource,
@@ -52,7 +52,7 @@ fn nacks(server: &ControlPlane) -> usize {
 async fn what_grpc_rejects_is_shown_with_the_reason_and_the_server_hears_no_rejection() {
     let server = server_with(&[("bad", BAD), ("good", "one")]).await;
     let client = observer_of(&server);
-    let mut all = client.watch_all::<Inspected<Cluster>>(Names::All);
+    let mut all = client.watch_all::<Inspected<Cluster>>(ResourceSelector::All);
     let members = soon(all.wait_for(|members| members.is_complete())).await.unwrap();
     let verdicts: Vec<_> = members.iter().map(|(name, seen)| (&**name, verdict(seen))).collect();
     let reason = Some(Err("eds_cluster_config.service_name: bad".to_owned()));
@@ -98,7 +98,7 @@ async fn a_client_that_observes_has_no_typed_watches_and_resolves_nothing() {
     let error = soon(client.watch::<Cluster>("shop").ready()).await.unwrap_err();
     assert_eq!(error.code(), Code::FailedPrecondition);
     assert!(error.to_string().contains("watch Inspected resources"), "{error}");
-    let error = soon(client.watch_all::<Cluster>(Names::All).ready()).await.unwrap_err();
+    let error = soon(client.watch_all::<Cluster>(ResourceSelector::All).ready()).await.unwrap_err();
     assert_eq!(error.code(), Code::FailedPrecondition);
     let error = soon(client.resolve("xds:///shop").ready()).await.unwrap_err();
     assert_eq!(error.code(), Code::FailedPrecondition);

@@ -7,7 +7,7 @@ use std::{
 
 use http::StatusCode;
 use xdskit::{
-    Client, Names,
+    Client, ResourceSelector,
     config::{ApiType, Bootstrap, CallCredentials, CustomCredentials, Polling, Server, TlsConfig},
     control_plane::{self, type_url},
     error::Code,
@@ -50,7 +50,7 @@ async fn ms6_a_404_is_the_absence_of_what_was_asked_for() {
     let server = ControlPlane::start().await;
     server.set_rest_not_found(true);
     let client = builder(server.uri()).resource_timeout(Duration::from_millis(200)).build().unwrap();
-    let mut all = client.watch_all::<Cluster>(Names::All);
+    let mut all = client.watch_all::<Cluster>(ResourceSelector::All);
     let none = soon(all.wait_for(|members| members.is_complete())).await.unwrap();
     assert!(none.is_empty() && none.warning().is_none(), "{none:?}");
     let mut shop = client.watch::<Cluster>("shop");

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::common::builder_from;
 use xdskit::{
-    Client, Names, Resource, Watch,
+    Client, Resource, ResourceSelector, Watch,
     config::Bootstrap,
     resource::{Cluster, ClusterLoadAssignment},
     testing::{
@@ -76,7 +76,7 @@ async fn a_hundred_thousand_clusters_are_applied_and_one_change_is_told_as_one()
     });
     let bootstrap = Bootstrap::from_json(&server.bootstrap_json()).unwrap();
     let client = builder_from(bootstrap).build().unwrap();
-    let mut changes = client.watch_all::<Cluster>(Names::All).changes();
+    let mut changes = client.watch_all::<Cluster>(ResourceSelector::All).changes();
     let mut seen = 0;
     while seen < 100_000 {
         assert!(changes.next().await.unwrap().observed.is_present());

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::common::*;
 use xdskit::{
-    Names, Resource,
+    Resource, ResourceSelector,
     client::{ClientStatus, ConnectionState, ResourceState, ResourceStatus},
     control_plane::type_url,
     error::Code,
@@ -71,7 +71,7 @@ async fn all_kinds_of_watches_are_shown_in_order() {
     server.set(cluster("a", ""));
     server.set(endpoints("e").locality("eu", "a", ["10.0.0.1:80"]));
     let client = client(server.uri());
-    let mut all = client.watch_all::<Cluster>(Names::All);
+    let mut all = client.watch_all::<Cluster>(ResourceSelector::All);
     soon(all.wait_for(|members| members.is_complete())).await.unwrap();
     let mut e = client.watch::<xdskit::resource::ClusterLoadAssignment>("e");
     soon(e.ready()).await.unwrap();

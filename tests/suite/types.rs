@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 use xdskit::{
-    Names, Observed, Resource, WatchError,
+    Observed, Resource, ResourceSelector, WatchError,
     control_plane::AnyResource,
     error::Code,
     pb::{
@@ -44,7 +44,7 @@ async fn follow<T: Resource + Serialize>(versions: Versions) {
     server.set(first.clone());
     let client = builder_of(&server).build().unwrap();
     let mut watch = client.watch::<T>(first.name());
-    let mut all = client.watch_all::<T>(Names::All);
+    let mut all = client.watch_all::<T>(ResourceSelector::All);
     let seen = soon(watch.next()).await.unwrap();
     assert_eq!(json_of(&seen).as_ref(), Some(&first_json));
     let members = soon(all.wait_for(|members| members.is_complete())).await.unwrap();

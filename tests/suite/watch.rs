@@ -7,7 +7,7 @@ use crate::common::{BAD, Cluster, Serves, cluster, note, serve, soon};
 use futures_util::{FutureExt, StreamExt};
 use tokio::sync::mpsc;
 use xdskit::{
-    Client, Names, Observed, WatchError,
+    Client, Observed, ResourceSelector, WatchError,
     control_plane::type_url,
     error::{Blame, Code},
 };
@@ -110,7 +110,7 @@ async fn on_change_calls_until_its_guard_is_dropped() {
 async fn watch_all_sees_all_members() {
     let (control_plane, server) = serve(&[("b", "1"), ("a", "1")]).await;
     let client = client(&server);
-    let mut all = client.watch_all::<Cluster>(Names::All);
+    let mut all = client.watch_all::<Cluster>(ResourceSelector::All);
     let members = soon(all.ready()).await.unwrap();
     let names: Vec<_> = members.iter().map(|(name, seen)| (&**name, note(seen).unwrap())).collect();
     assert_eq!(names, [("a", "1"), ("b", "1")]);
@@ -127,7 +127,7 @@ async fn watch_all_sees_all_members() {
 async fn changes_gives_the_members_that_changed() {
     let (control_plane, server) = serve(&[("a", "1"), ("b", "1")]).await;
     let client = client(&server);
-    let mut changes = client.watch_all::<Cluster>(Names::All).changes();
+    let mut changes = client.watch_all::<Cluster>(ResourceSelector::All).changes();
     let mut next = async || {
         let change = soon(changes.next()).await.unwrap();
         (change.name.to_string(), note(&change.observed).map(str::to_owned), change.complete)

@@ -1,4 +1,4 @@
-//! What the README's examples run against: a management server with the service `shop`, whose cluster `cart` has one backend,
+//! What the examples of the documents run against: a management server with the service `shop`, whose cluster `cart` has one backend,
 //! and a cluster `empty` that has none. Its argument is the file to which the bootstrap is written when it is ready.
 
 use std::{env, error::Error, fs, net::SocketAddr};

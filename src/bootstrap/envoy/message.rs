@@ -4,7 +4,7 @@
 use std::{cell::RefCell, collections::BTreeSet, time::Duration};
 
 use super::super::reader::{Fields, Problems, Reader};
-use crate::config::Problem;
+use crate::config::ValidationError;
 
 /// An object of the document, and which of its fields were asked for.
 #[derive(Debug)]
@@ -156,26 +156,26 @@ impl<'a> Message<'a> {
 
     /// Tells of the message that it is wrong.
     pub(super) fn fail_whole(&self, reason: impl Into<String>) {
-        self.fields.problems().add(Problem::new(self.fields.path(), reason));
+        self.fields.problems().add(ValidationError::new(self.fields.path(), reason));
     }
 
     /// Tells of a field, if it is there, that it is not heeded, and why.
     pub(super) fn warn(&self, name: &str, reason: &str) {
         if self.has(name) {
-            self.warnings.add(Problem::new(self.fields.path_of(&self.spelling(name)), reason));
+            self.warnings.add(ValidationError::new(self.fields.path_of(&self.spelling(name)), reason));
         }
     }
 
     /// Tells of the message that something of it is not heeded.
     pub(super) fn warn_whole(&self, reason: &str) {
-        self.warnings.add(Problem::new(self.fields.path(), reason));
+        self.warnings.add(ValidationError::new(self.fields.path(), reason));
     }
 
     /// Tells of the fields that nobody asked for.
     pub(super) fn end(&self) {
         let read = self.read.borrow();
         for name in self.fields.names().filter(|name| !read.contains(*name)) {
-            self.warnings.add(Problem::new(self.fields.path_of(name), NOT_USED));
+            self.warnings.add(ValidationError::new(self.fields.path_of(name), NOT_USED));
         }
     }
 

@@ -24,7 +24,7 @@ use super::reader::{Problems, Reader};
 use crate::{
     config::{
         AuthorityParts, Bootstrap, ConfigSource, ContextParamKeys, Locality, Node, Parts, PathSource,
-        Problem, Sources,
+        Sources, ValidationError,
     },
     name::{ResourceName, encoding},
     resource::{Cluster, Listener, Resource},
@@ -37,7 +37,7 @@ pub(super) fn is_envoys(document: &Value) -> bool {
 }
 
 /// Reads the document.
-pub(super) fn read(document: &Value) -> Result<Bootstrap, Vec<Problem>> {
+pub(super) fn read(document: &Value) -> Result<Bootstrap, Vec<ValidationError>> {
     let (problems, warnings) = (Problems::default(), Problems::default());
     let root = Message::new(&Reader::new(document, &problems), &warnings);
     let parts = root.map(|root| parts(&root));
@@ -68,9 +68,9 @@ fn parts(root: &Message<'_>) -> Parts {
         dynamic.end();
     }
     if !root.has("dynamic_resources") && !root.has("config_sources") && !root.has("default_config_source") {
-        root.fail("dynamic_resources", "missing: nothing says where resources come from");
+        root.fail("dynamic_resources", "missing: no source of resources");
     } else if origin.ads.is_none() && table.is_empty() {
-        root.fail("dynamic_resources", "says no source of any resource");
+        root.fail("dynamic_resources", "names no source of any resource");
     }
     root.end();
     Parts {

@@ -55,7 +55,7 @@ impl<'a> Origin<'a> {
                 .message("api_config_source")
                 .map(|api| Found::Own(self.api_config_source(&api, version, false))),
             [] => {
-                source.fail_whole(format!("says no source: one of {} is missing", SPECIFIERS.join(", ")));
+                source.fail_whole(format!("no source: one of {} is missing", SPECIFIERS.join(", ")));
                 None
             }
             [first, second, ..] => {
@@ -120,7 +120,7 @@ impl<'a> Origin<'a> {
     /// What `cluster_names` says: a later cluster stands in for those before it.
     fn rest(&self, source: &Message<'a>) -> Vec<Server> {
         if source.has("grpc_services") {
-            source.fail("grpc_services", "is not for REST: say cluster_names");
+            source.fail("grpc_services", "not valid for REST: use cluster_names");
         }
         let names = source.texts("cluster_names");
         if names.is_empty() {
@@ -132,7 +132,7 @@ impl<'a> Origin<'a> {
 
     fn grpc(&self, source: &Message<'a>) -> Vec<Server> {
         if source.has("cluster_names") {
-            source.fail("cluster_names", "is for REST alone: say grpc_services");
+            source.fail("cluster_names", "valid for REST only: use grpc_services");
         }
         let services = source.messages("grpc_services");
         if services.is_empty() {
@@ -155,7 +155,7 @@ impl<'a> Origin<'a> {
                 Vec::new()
             }
             (None, None) => {
-                service.fail_whole("says no service: one of envoy_grpc, google_grpc is missing");
+                service.fail_whole("no service: one of envoy_grpc, google_grpc is missing");
                 Vec::new()
             }
         }

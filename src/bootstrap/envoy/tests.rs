@@ -65,7 +65,7 @@ fn read(document: &Value) -> Bootstrap {
 fn problems(document: &Value) -> Vec<String> {
     match Bootstrap::from_envoy_text(&document.to_string()) {
         Ok(bootstrap) => panic!("{document} is {bootstrap:?}"),
-        Err(error) => error.problems().iter().map(ToString::to_string).collect(),
+        Err(error) => error.errors().iter().map(ToString::to_string).collect(),
     }
 }
 
@@ -165,9 +165,9 @@ fn a_field_without_a_name_has_a_place_in_its_warning() {
 
 #[test]
 fn a_document_without_any_source_is_an_error() {
-    let nothing = "dynamic_resources: missing: nothing says where resources come from";
+    let nothing = "dynamic_resources: missing: no source of resources";
     assert_eq!(problems(&json!({ "static_resources": {} })), [nothing]);
-    let empty = "dynamic_resources: says no source of any resource";
+    let empty = "dynamic_resources: names no source of any resource";
     assert_eq!(problems(&json!({ "dynamic_resources": {} })), [empty]);
 }
 
@@ -190,7 +190,7 @@ fn all_problems_are_told_each_with_its_path() {
             "dynamic_resources.ads_config.grpc_services[0].envoy_grpc.cluster_name: there is no cluster \"none\" in \
              static_resources",
             "dynamic_resources.lds_config.ads: is there beside path",
-            "dynamic_resources.cds_config: says no source: one of path, path_config_source, api_config_source, ads, \
+            "dynamic_resources.cds_config: no source: one of path, path_config_source, api_config_source, ads, \
              self is missing",
         ]
     );
@@ -212,7 +212,7 @@ fn a_file_is_of_the_format_that_its_fields_tell() {
     let both = grpcs.replacen('{', r#"{ "static_resources": 1,"#, 1);
     assert_eq!(file("x", &both).unwrap(), Bootstrap::from_json(grpcs).unwrap(), "gRPC's has unknown fields");
     let neither = file("bootstrap.json", "{}").unwrap_err();
-    assert_eq!(neither.problems()[0].to_string(), "xds_servers: missing");
+    assert_eq!(neither.errors()[0].to_string(), "xds_servers: missing");
 }
 
 #[cfg(feature = "json")]
@@ -257,8 +257,8 @@ proptest! {
             "static_resources": { "clusters": [cluster(json!({})), { "name": "a", "load_assignment": own }] },
         }));
         if let Err(error) = Bootstrap::from_envoy_text(&document.to_string()) {
-            prop_assert!(!error.problems().is_empty());
-            prop_assert!(error.problems().iter().all(|problem| !problem.reason().is_empty()));
+            prop_assert!(!error.errors().is_empty());
+            prop_assert!(error.errors().iter().all(|problem| !problem.reason().is_empty()));
         }
     }
 }

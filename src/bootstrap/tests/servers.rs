@@ -148,7 +148,7 @@ fn a27_7_a97_1_types_of_the_application_are_read_with_their_configuration() {
     );
     let error = read(json!([{ "type": "alts" }])).unwrap_err();
     assert_eq!(
-        error.problems()[0].to_string(),
+        error.errors()[0].to_string(),
         "xds_servers[0].channel_creds: no supported type among \"alts\"; supported are \"insecure\", \"tls\", \
          \"google_default\""
     );

@@ -101,8 +101,10 @@ impl Relay {
     fn on_wanted(&mut self, change: &WantedChange) {
         let Some(of_type) = TYPES.iter().position(|known| *known == &*change.type_url) else {
             if change.wanted {
-                self.figures
-                    .tell(format!("{} is not relayed, but clients want {:?}", change.type_url, change.name));
+                self.figures.tell(format!(
+                    "{} is not relayed, but clients request {:?}",
+                    change.type_url, change.name
+                ));
             }
             return;
         };

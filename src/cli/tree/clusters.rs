@@ -59,7 +59,7 @@ impl<'a> Clusters<'a> {
             text += &format!("  {}", paint.dim(Escaped(self.kind(name, kind))));
         }
         text += &in_use;
-        if let Some(error) = cluster.problem() {
+        if let Some(error) = cluster.unusable_reason() {
             text += &format!("  {}", self.artist.failure(error));
         }
         let mut below: Vec<_> = self.own_troubles(cluster).map(|trouble| self.warning(trouble)).collect();

@@ -43,7 +43,7 @@ impl<'a> Trouble<'a> {
 
     /// Whether it is that of this cluster, and no other resource has it.
     pub fn is_about(&self, cluster: ClusterView<'_>) -> bool {
-        self.resources == 1 && [cluster.warning(), cluster.note()].contains(&Some(self.error))
+        self.resources == 1 && [cluster.warning(), cluster.endpoints_error()].contains(&Some(self.error))
     }
 }
 

@@ -127,7 +127,7 @@ async fn once(resolutions: Vec<Resolution>, mut output: Output) -> Result<(), Fa
         let Some(seen) = seen else { return Err(Failure::Missing) };
         missing |= seen
             .as_ref()
-            .map_or(true, |snapshot| snapshot.clusters().any(|cluster| cluster.problem().is_some()));
+            .map_or(true, |snapshot| snapshot.clusters().any(|cluster| cluster.unusable_reason().is_some()));
         output.show((index, seen))?;
     }
     output.flush()?;

@@ -79,7 +79,7 @@ impl<'a> Group<'a> {
             }
             None => (None, Vec::new(), Vec::new()),
         };
-        Self { kind, endpoints, leaves, error: cluster.problem().map(Problem::from) }
+        Self { kind, endpoints, leaves, error: cluster.unusable_reason().map(Problem::from) }
     }
 }
 

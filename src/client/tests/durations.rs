@@ -11,7 +11,7 @@ use crate::config::Polling;
 async fn a_duration_of_the_greatest_length_means_never() {
     let never = Duration::MAX;
     let network = Network::default();
-    let builder = network.client().resource_timeout(never).linger(never).deletion_grace(never);
+    let builder = network.client().resource_timeout(never).idle_stream_timeout(never).deletion_grace(never);
     let builder = builder.dns_refresh(never).keepalive(never, never).connect_timeout(never);
     let builder = builder.polling(Polling::every(never).with_request_timeout(never));
     let (client, driver) = builder.build_with_driver().unwrap();

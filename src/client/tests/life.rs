@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use super::*;
 use crate::{
     config::Server,
-    transport::{Connection, Events, Target, Transport},
+    transport::{ConnectRequest, Connection, ConnectionEvents, Transport},
 };
 
 /// A network in which everybody is there, and nobody answers.
@@ -23,14 +23,14 @@ pub(super) struct Network {
     /// The lengths of all requests.
     sent: Arc<Mutex<Vec<usize>>>,
     /// For each connection that was ever made.
-    events: Arc<Mutex<Vec<Events>>>,
+    events: Arc<Mutex<Vec<ConnectionEvents>>>,
 }
 
 #[derive(Debug)]
 struct Line {
     open: Arc<AtomicUsize>,
     sent: Arc<Mutex<Vec<usize>>>,
-    events: Events,
+    events: ConnectionEvents,
 }
 
 impl Network {
@@ -54,7 +54,7 @@ impl Network {
 }
 
 impl Transport for Network {
-    fn connect(&self, _: Target, events: Events) -> Box<dyn Connection> {
+    fn connect(&self, _: ConnectRequest, events: ConnectionEvents) -> Box<dyn Connection> {
         events.alive();
         events.connected();
         self.open.fetch_add(1, Ordering::Relaxed);
@@ -102,7 +102,7 @@ async fn a_connection_is_made_for_the_first_watch_and_lingers_after_the_last() {
 #[tokio::test(start_paused = true)]
 async fn the_linger_time_is_a_setting() {
     let network = Network::default();
-    let client = network.client().linger(Duration::from_secs(5)).build().unwrap();
+    let client = network.client().idle_stream_timeout(Duration::from_secs(5)).build().unwrap();
     let watch = client.watch::<Text>("a");
     sleep(Duration::from_secs(1)).await;
     drop(watch);

@@ -50,7 +50,7 @@ async fn ten_thousand_resolutions_that_end_leave_nothing() {
     let (client, mut driver) = client();
     for i in 0..10_000 {
         let shop = client.resolve(format!("xds:///shop-{i}"));
-        drop(shop.hold_cluster("cart"));
+        drop(shop.subscribe_cluster("cart"));
     }
     assert_eq!(client.registry.targets(), 0);
     for _ in 0..10_000 {
@@ -84,9 +84,9 @@ async fn resolutions_end_at_once_when_there_is_no_driver() {
     let error = late.ready().now_or_never().unwrap().unwrap_err();
     assert_eq!((error.code(), error.blame()), (Code::Cancelled, Blame::Local));
     assert_eq!(error.to_string(), "Listener \"xds:///shop\": the client was shut down [node id: n1]");
-    late.resolve_again();
-    let hold = late.hold_cluster("cart");
-    assert_eq!((hold.name(), late.hold_cluster("cart").name()), ("cart", "cart"));
+    late.request_reresolution();
+    let hold = late.subscribe_cluster("cart");
+    assert_eq!((hold.name(), late.subscribe_cluster("cart").name()), ("cart", "cart"));
 }
 
 #[tokio::test]
@@ -94,17 +94,20 @@ async fn a74_6_only_the_first_hold_and_the_last_release_are_told() {
     let (client, mut driver) = client();
     let shop = client.resolve("xds:///shop");
     let (view, ..) = driver.resolved();
-    let first = shop.hold_cluster("cart");
+    let first = shop.subscribe_cluster("cart");
     assert_eq!(driver.held(), (view, "cart".into(), true));
-    let (second, third, other) =
-        (shop.hold_cluster("cart"), first.clone(), client.resolve("xds:///shop").hold_cluster("cart"));
+    let (second, third, other) = (
+        shop.subscribe_cluster("cart"),
+        first.clone(),
+        client.resolve("xds:///shop").subscribe_cluster("cart"),
+    );
     drop((first, second, third));
     driver.expect_nothing();
-    let _web = shop.hold_cluster("web");
+    let _web = shop.subscribe_cluster("web");
     assert_eq!(driver.held(), (view, "web".into(), true));
     drop(other);
     assert_eq!(driver.held(), (view, "cart".into(), false));
-    let again = shop.hold_cluster("cart");
+    let again = shop.subscribe_cluster("cart");
     assert_eq!(driver.held(), (view, "cart".into(), true));
     drop(shop);
     driver.expect_nothing();
@@ -117,7 +120,7 @@ async fn a_hold_keeps_the_resolution() {
     let (client, mut driver) = client();
     let shop = client.resolve("xds:///shop");
     let (view, ..) = driver.resolved();
-    let hold = shop.hold_cluster("cart");
+    let hold = shop.subscribe_cluster("cart");
     drop(shop);
     assert_eq!(driver.held(), (view, "cart".into(), true));
     let joined = client.resolve("xds:///shop");
@@ -140,15 +143,15 @@ fn a74_7_holds_of_calls_that_run_at_once_are_told_in_order() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..5_000 {
-                    drop(shop.hold_cluster("cart").clone());
+                    drop(shop.subscribe_cluster("cart").clone());
                 }
             });
         }
     });
     let mut is_held = false;
     while let Ok(command) = driver.0.try_recv() {
-        let held = matches!(command, Command::Hold { .. });
-        assert!(held || matches!(command, Command::Release { .. }), "{command:?}");
+        let held = matches!(command, Command::SubscribeCluster { .. });
+        assert!(held || matches!(command, Command::UnsubscribeCluster { .. }), "{command:?}");
         assert_ne!(held, is_held, "told twice");
         is_held = held;
     }
@@ -160,8 +163,10 @@ async fn to_resolve_again_is_asked_of_the_driver() {
     let (client, mut driver) = client();
     let shop = client.resolve("xds:///shop");
     let (expected, ..) = driver.resolved();
-    shop.resolve_again();
-    assert!(matches!(driver.0.try_recv().unwrap(), Command::ResolveAgain { view } if view == expected));
+    shop.request_reresolution();
+    assert!(
+        matches!(driver.0.try_recv().unwrap(), Command::RequestReresolution { view } if view == expected)
+    );
 }
 
 impl Commands {
@@ -174,8 +179,8 @@ impl Commands {
 
     fn held(&mut self) -> (ViewId, String, bool) {
         match self.0.try_recv().unwrap() {
-            Command::Hold { view, name } => (view, name.to_string(), true),
-            Command::Release { view, name } => (view, name.to_string(), false),
+            Command::SubscribeCluster { view, name } => (view, name.to_string(), true),
+            Command::UnsubscribeCluster { view, name } => (view, name.to_string(), false),
             other => panic!("{other:?}"),
         }
     }

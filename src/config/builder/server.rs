@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use crate::config::{
-    ApiType, CallCredentials, ChannelCredentials, ConfigError, CustomCredentials, Keepalive, Polling,
-    Problem, Server, ServerFeatures, ServerUri, TlsConfig, TransportApiVersion, uri::Security,
+    ApiType, CallCredentials, ChannelCredentials, ConfigError, CustomCredentials, Keepalive, Polling, Server,
+    ServerFeatures, ServerUri, TlsConfig, TransportApiVersion, ValidationError, uri::Security,
 };
 
 /// A server in the making; see [`Server::new`].
@@ -48,7 +48,7 @@ impl ServerBuilder {
     }
 
     /// Connects with credentials of a type that the application implements
-    /// ([`ClientBuilder::credentials`](crate::client::ClientBuilder::credentials)).
+    /// (`ClientBuilder::credentials`).
     pub fn custom_credentials(mut self, credentials: CustomCredentials) -> Self {
         self.channel_credentials = Some(ChannelCredentials::Custom(credentials));
         self
@@ -110,13 +110,13 @@ impl ServerBuilder {
     }
 
     /// `None` exactly if a problem was added.
-    pub(super) fn build_at(self, path: &str, problems: &mut Vec<Problem>) -> Option<Server> {
+    pub(super) fn build_at(self, path: &str, problems: &mut Vec<ValidationError>) -> Option<Server> {
         let before = problems.len();
         let uri_path = format!("{path}.server_uri");
         let uri = match self.uri.parse::<ServerUri>() {
             Ok(uri) => Some(uri),
             Err(error) => {
-                problems.push(Problem::new(&uri_path, error.to_string()));
+                problems.push(ValidationError::new(&uri_path, error.to_string()));
                 None
             }
         };
@@ -132,21 +132,21 @@ impl ServerBuilder {
             }
             Some(ChannelCredentials::Insecure | ChannelCredentials::Custom(_)) => {}
             None if uri.is_none() => {}
-            None => problems.push(Problem::new(
+            None => problems.push(ValidationError::new(
                 format!("{path}.channel_creds"),
-                "missing: say `insecure()` or `tls(..)`, or begin the URI with http:// or https://",
+                "missing: call `insecure()` or `tls(..)`, or use a URI that begins with http:// or https://",
             )),
         }
         let (uri, channel_credentials) = uri.zip(credentials)?;
         if let Err(reason) = Server::check_scheme(&uri, &channel_credentials) {
-            problems.push(Problem::new(uri_path, reason));
+            problems.push(ValidationError::new(uri_path, reason));
         }
         if let Err((field, reason)) = check_polling(self.api_type, self.polling) {
-            problems.push(Problem::new(format!("{path}.{field}"), reason));
+            problems.push(ValidationError::new(format!("{path}.{field}"), reason));
         }
         let authority = self.authority.as_deref();
         if let Err((field, reason)) = check_connection(authority, self.keepalive) {
-            problems.push(Problem::new(format!("{path}.{field}"), reason));
+            problems.push(ValidationError::new(format!("{path}.{field}"), reason));
         }
         (problems.len() == before).then_some(Server {
             uri,

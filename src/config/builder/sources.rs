@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::config::{ConfigSource, PathSource, Problem, ServerBuilder, Sources};
+use crate::config::{ConfigSource, PathSource, ServerBuilder, Sources, ValidationError};
 
 /// A source in the making: a [server](ServerBuilder) or a [file](PathSource), either of which can be given in its place.
 #[derive(Debug, Clone)]
@@ -33,7 +33,7 @@ impl From<PathSource> for SourceBuilder {
 
 impl SourceBuilder {
     /// `None` exactly if a problem was added.
-    fn build_at(self, path: &str, problems: &mut Vec<Problem>) -> Option<ConfigSource> {
+    fn build_at(self, path: &str, problems: &mut Vec<ValidationError>) -> Option<ConfigSource> {
         match self {
             Self::Server(server) => {
                 server.build_at(path, problems).map(|server| ConfigSource::Server(Arc::new(server)))
@@ -41,7 +41,7 @@ impl SourceBuilder {
             Self::Path(file) => match file.check() {
                 Ok(()) => Some(ConfigSource::Path(Arc::new(file))),
                 Err((field, reason)) => {
-                    problems.push(Problem::new(format!("{path}.path_config_source.{field}"), reason));
+                    problems.push(ValidationError::new(format!("{path}.path_config_source.{field}"), reason));
                     None
                 }
             },
@@ -59,7 +59,7 @@ impl SourcesBuilder {
     }
 
     /// `prefix` is the path of what they are the sources of, with its dot.
-    pub(super) fn build(self, prefix: &str, problems: &mut Vec<Problem>) -> Sources {
+    pub(super) fn build(self, prefix: &str, problems: &mut Vec<ValidationError>) -> Sources {
         let all = self.all.into_iter().map(SourceBuilder::from).collect();
         let all = build(all, &format!("{prefix}xds_servers"), problems);
         let by_type = self.by_type.into_iter().map(|(type_url, own)| {
@@ -71,7 +71,7 @@ impl SourcesBuilder {
     }
 }
 
-fn build(sources: Vec<SourceBuilder>, path: &str, problems: &mut Vec<Problem>) -> Vec<ConfigSource> {
+fn build(sources: Vec<SourceBuilder>, path: &str, problems: &mut Vec<ValidationError>) -> Vec<ConfigSource> {
     let sources = sources.into_iter().enumerate();
     sources.filter_map(|(index, source)| source.build_at(&format!("{path}[{index}]"), problems)).collect()
 }

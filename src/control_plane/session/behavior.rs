@@ -27,7 +27,7 @@ pub struct Behavior {
     /// In the state-of-the-world variant, answers names that are added on a stream only when the version of the type rises. Cilium
     /// does so.
     pub new_names_with_next_version: bool,
-    /// In the state-of-the-world variant, answers only requests that name all resources of the type, or the wildcard.
+    /// In the state-of-the-world variant, answers only to requests that name all resources of the type, or the wildcard.
     /// go-control-plane does so in ADS mode.
     pub all_names_only: bool,
     /// Sends resources that the client has not subscribed to beside others, as the protocol allows.

@@ -23,7 +23,7 @@ use crate::{
     engine::Engine,
     error::Code,
     protocol::{
-        Disconnect, DisconnectKind, Input, Output, Place, ServerId, Settings, StreamId, Timer, ViewId,
+        ConnectTarget, Disconnect, DisconnectKind, Input, Output, ServerId, Settings, StreamId, Timer, ViewId,
     },
     resource::Erased,
 };
@@ -337,10 +337,12 @@ impl Network {
             match output {
                 Output::Notify { view, observed } => self.told.push_back(Told::Published(view, observed)),
                 Output::Lookup { .. } => unreachable!("no target is resolved"),
-                Output::Connect { stream, to: Place::Server { server, .. }, .. } => {
+                Output::Connect { stream, to: ConnectTarget::Server { server, .. }, .. } => {
                     self.connect(stream, &server)
                 }
-                Output::Connect { to: Place::File { .. }, .. } => unreachable!("there are servers alone"),
+                Output::Connect { to: ConnectTarget::File { .. }, .. } => {
+                    unreachable!("there are servers alone")
+                }
                 Output::Send { stream, message } => {
                     self.on_send(stream, &message);
                     let late = self.foul && self.random.u32(0..100) < 3;

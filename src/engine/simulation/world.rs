@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     config::{ApiType, AuthorityBuilder, Bootstrap, Node, Server, ServerBuilder},
-    engine::Names,
+    engine::Selection,
     protocol::ViewId,
 };
 
@@ -99,7 +99,7 @@ impl World {
     fn watch(&mut self, key: Key) {
         let view = self.next_view();
         debug!(?view, ?key, "watch");
-        let names = Names::One(key.name.as_str().into());
+        let names = Selection::One(key.name.as_str().into());
         let ty = key.ty.resource();
         self.model.on_watch(view, key);
         self.network.engine.subscribe(view, ty, names, self.network.now);
@@ -109,7 +109,7 @@ impl World {
         let view = self.next_view();
         debug!(?view, "watch everything");
         self.model.on_watch_all(view);
-        self.network.engine.subscribe(view, Ty::Full.resource(), Names::All, self.network.now);
+        self.network.engine.subscribe(view, Ty::Full.resource(), Selection::All, self.network.now);
     }
 
     fn change(&mut self, servers: u8, numbers: (Ty, u8, u8), text: Text) {

@@ -194,23 +194,6 @@ fn b2_10_a_nonce_is_in_answers_alone_and_changes_may_ride_on_them() {
     assert_eq!(rig.sent(1), NONE);
 }
 
-/// Each response has a NACK of its own, so that a server that waits for none could fill the memory with those that have to wait.
-#[test]
-fn b0_18_so_many_nacks_wait_and_no_more() {
-    let mut rig = Rig::delta();
-    rig.open::<Full>(&["a"]);
-    let mut waiting = 0;
-    for number in 0..1_000 {
-        let nonce = format!("n{number}");
-        let said = rig.receive_raw(1, delta_response::<Full>(&nonce, &[("a", "v", Some("bad"))], &[]));
-        let nacks = said.iter().filter(|said| said.starts_with("send ")).count();
-        rig.sent(1);
-        waiting += 1 - nacks;
-        assert!(number < 500 || nacks == 1, "one for each response, from the oldest on: {said:?}");
-    }
-    assert_eq!(waiting, 256);
-}
-
 #[test]
 fn b2_12_a_name_twice_rejects_the_whole_response() {
     type Resources = &'static [(&'static str, &'static str, Option<&'static str>)];

@@ -336,7 +336,7 @@ impl Rig {
     fn last_error(&mut self) -> String {
         let view = self.next_view();
         let ty = crate::resource::ResourceType::of::<Full>();
-        self.engine.subscribe(view, ty, crate::engine::Names::One("z".into()), self.now);
+        self.engine.subscribe(view, ty, crate::engine::Selection::One("z".into()), self.now);
         let mut said = Vec::new();
         while let Some(output) = self.engine.poll_output() {
             if let Output::Notify { observed, .. } = output

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::rig::{Full, Part, Rig, any, delta_response, response};
 use crate::{
     config::{ApiType, AuthorityBuilder, Bootstrap, Server},
-    engine::{Names, Wanted},
+    engine::{Selection, Wanted},
     name::ResourceName,
     protocol::{DisconnectKind, Settings},
 };
@@ -41,10 +41,10 @@ fn names_that_are_wrong_are_refused_at_once() {
 #[test]
 fn the_wildcard_is_not_the_name_of_a_single_resource() {
     for mut rig in [Rig::new(), Rig::delta()] {
-        let said = rig.watch_names::<Full>(Names::One("*".into())).1;
+        let said = rig.watch_names::<Full>(Selection::One("*".into())).1;
         assert_eq!(said, ["#1 absent INVALID_ARGUMENT"]);
         let wildcard = ResourceName::parse("*").unwrap();
-        let said = rig.watch_names::<Full>(Names::One(Wanted::Name(Box::new(wildcard)))).1;
+        let said = rig.watch_names::<Full>(Selection::One(Wanted::Name(Box::new(wildcard)))).1;
         assert_eq!(said, ["#2 absent INVALID_ARGUMENT"]);
         assert_eq!(rig.engine.resources(), 0);
     }
@@ -60,7 +60,7 @@ fn the_end_of_a_watch_of_the_wildcard_as_a_name_ends_no_watch_of_all() {
     rig.watch::<Full>("*");
     rig.connect(1);
     rig.sent(1);
-    let (view, said) = rig.watch_names::<Full>(Names::One("*".into()));
+    let (view, said) = rig.watch_names::<Full>(Selection::One("*".into()));
     assert_eq!(said, ["#2 absent INVALID_ARGUMENT"]);
     rig.unwatch(view);
     rig.pass(Duration::from_millis(20));

@@ -254,7 +254,7 @@ fn a_source_that_nothing_is_wanted_of_is_not_polled() {
     assert_eq!(rig.engine.resources(), 1);
     assert_eq!(rig.unwatch(views[1]), NONE);
     assert_eq!(rig.engine.resources(), 0);
-    assert_eq!(rig.next().1, ["disconnect 0.1"], "after the linger time");
+    assert_eq!(rig.next().1, ["disconnect 0.1"], "after the idle stream timeout");
 }
 
 #[test]

@@ -16,7 +16,7 @@ use crate::{
         },
         google::protobuf::Any,
     },
-    protocol::{Disconnect, DisconnectKind, Place, StreamId},
+    protocol::{ConnectTarget, Disconnect, DisconnectKind, StreamId},
     resolve::{Resolved, Snapshot},
     resource::Resource,
 };
@@ -144,23 +144,23 @@ impl Rig {
 
     /// Watches a name, and says what is ordered then.
     pub(super) fn watch<T: Resource>(&mut self, name: &str) -> (ViewId, Vec<String>) {
-        let names = if name == "*" { Names::All } else { Names::One(name.into()) };
+        let names = if name == "*" { Selection::All } else { Selection::One(name.into()) };
         self.watch_names::<T>(names)
     }
 
     /// The same of a collection.
     pub(super) fn watch_all<T: Resource>(&mut self, name: &str) -> (ViewId, Vec<String>) {
-        self.watch_names::<T>(Names::Collection(name.into()))
+        self.watch_names::<T>(Selection::Collection(name.into()))
     }
 
-    pub(super) fn watch_names<T: Resource>(&mut self, names: Names) -> (ViewId, Vec<String>) {
+    pub(super) fn watch_names<T: Resource>(&mut self, names: Selection) -> (ViewId, Vec<String>) {
         let view = self.next_view();
         self.engine.subscribe(view, ResourceType::of::<T>(), names, self.now);
         (view, self.drain())
     }
 
     /// Watches a type whose values are not told, only whether it is refused.
-    pub(super) fn watch_raw(&mut self, ty: ResourceType, names: Names) -> Vec<String> {
+    pub(super) fn watch_raw(&mut self, ty: ResourceType, names: Selection) -> Vec<String> {
         let view = self.next_view();
         self.engine.subscribe(view, ty, names, self.now);
         let refused = match self.engine.views.get(&view) {
@@ -297,11 +297,11 @@ pub(super) fn stream_to(server: u32, attempt: u64) -> StreamId {
 fn say(output: Output, delta: bool) -> String {
     match output {
         Output::Connect { stream, to, .. } => match to {
-            Place::Server { api_type, path, .. } if !api_type.is_aggregated() => {
+            ConnectTarget::Server { api_type, path, .. } if !api_type.is_aggregated() => {
                 format!("connect {stream} {path}")
             }
-            Place::Server { .. } => format!("connect {stream}"),
-            Place::File { file, .. } => format!("open {stream} {file}"),
+            ConnectTarget::Server { .. } => format!("connect {stream}"),
+            ConnectTarget::File { file, .. } => format!("open {stream} {file}"),
         },
         Output::Disconnect { stream } => format!("disconnect {stream}"),
         Output::Read { .. } => "read".into(),

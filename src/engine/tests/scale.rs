@@ -94,11 +94,11 @@ fn cost_of_watches<T: Resource>(count: usize, apart: Duration) -> Vec<usize> {
     for name in &names {
         let view = crate::protocol::ViewId::new(1_000 + rig.engine.resources() as u64);
         let ty = crate::resource::ResourceType::of::<T>();
-        rig.engine.subscribe(view, ty, super::super::Names::One(name.as_str().into()), rig.now);
+        rig.engine.subscribe(view, ty, super::super::Selection::One(name.as_str().into()), rig.now);
         server.pass(&mut rig, apart);
     }
     server.pass(&mut rig, Duration::from_secs(1));
-    assert_eq!(rig.engine.counters().parsed, count as u64, "all are there");
+    assert_eq!(rig.engine.work_counters().parsed, count as u64, "all are there");
     server.requests
 }
 
@@ -134,19 +134,19 @@ fn of_100_000_clusters_the_one_that_changed_is_parsed_again() {
     let mut resources: Vec<_> = names.iter().map(|name| any::<Full>(name, "x")).collect();
     let said = rig.receive(1, &response::<Full>("1", resources.clone()));
     assert_eq!(said.last().unwrap().matches("present 1 x").count(), 100_000);
-    assert_eq!(rig.engine.counters().parsed, 100_000);
+    assert_eq!(rig.engine.work_counters().parsed, 100_000);
     rig.sent(1);
     resources[77_777] = any::<Full>("c77777", "y");
     let (watch, _) = rig.watch::<Full>("c77777");
     let said = rig.receive(1, &response::<Full>("2", resources.clone()));
     assert!(said.contains(&format!("#{} present 2 y", rig.views())), "{watch:?}");
-    let counters = rig.engine.counters();
+    let counters = rig.engine.work_counters();
     assert_eq!((counters.parsed, counters.unchanged), (100_001, 99_999));
     // In another order the guess of places fails, and nothing else.
     rig.sent(1);
     resources.reverse();
     rig.receive(1, &response::<Full>("3", resources));
-    assert_eq!(rig.engine.counters().parsed, 100_001);
+    assert_eq!(rig.engine.work_counters().parsed, 100_001);
 }
 
 #[test]
@@ -161,13 +161,13 @@ fn no_step_of_a_large_response_does_all_of_it() {
     rig.engine.handle_input(Input::Received { stream: stream(1), message }, rig.now);
     let mut most = 0;
     while let Some((_, Timer::Work)) = rig.engine.poll_timeout() {
-        let before = rig.engine.counters().parsed;
+        let before = rig.engine.work_counters().parsed;
         rig.drain();
         rig.engine.handle_timeout(rig.now);
-        most = most.max(rig.engine.counters().parsed - before);
+        most = most.max(rig.engine.work_counters().parsed - before);
     }
     assert!((1..=5_000).contains(&most), "{most} in one step");
-    assert_eq!(rig.engine.counters().parsed, 100_000);
+    assert_eq!(rig.engine.work_counters().parsed, 100_000);
 }
 
 #[test]

@@ -53,3 +53,29 @@ fn a_name_that_the_fallback_sent_under_the_wildcard_of_others_is_there_at_once_a
     assert!(said.contains(&"#2 present 2 y".to_owned()), "{said:?}");
     assert!(said.contains(&format!("#1 {{{NAME}: present 2 y}} complete")), "{said:?}");
 }
+
+/// The same for a name that is watched when the first server has failed already: its failure is none of the resource.
+#[test]
+fn a_name_that_the_fallback_has_sent_already_comes_without_the_failure_of_the_first_server() {
+    let other = "xdstp://a/test.Full/y";
+    let authority = AuthorityBuilder::default().server(server(2)).server(server(1));
+    let bootstrap = Bootstrap::builder().server(server(1)).authority("a", authority).build().unwrap();
+    let mut rig = Rig::of(bootstrap, Settings::default());
+    rig.open::<Full>(&["*"]);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>(NAME, "x")]));
+    rig.sent(1);
+    rig.watch::<Full>(other);
+    let first = stream_to(1, 1);
+    rig.connect_to(first);
+    rig.sent_to(first);
+    rig.receive_from(first, response::<Full>("1", vec![any::<Full>(other, "y")]).encode_to_vec());
+    let kind = DisconnectKind::TooLarge { limit: 1 };
+    let said = rig.disconnect_from(first, kind);
+    assert!(said.iter().any(|said| said.contains("(RESOURCE_EXHAUSTED)")), "{said:?}");
+    let (_, said) = rig.watch::<Full>(NAME);
+    assert!(said.contains(&"#3 present 1 x".to_owned()), "{said:?}");
+    assert!(
+        !said.iter().any(|said| said.starts_with("#3") && said.contains("RESOURCE_EXHAUSTED")),
+        "{said:?}"
+    );
+}

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     control_plane::{AnyResource, session::Held},
-    engine::Names,
+    engine::Selection,
     protocol::ViewId,
     resource::{Resource, ResourceType},
 };
@@ -73,11 +73,11 @@ impl World {
         let view = ViewId::new(self.views);
         let name = self.name();
         let (ty, names) = match self.network.random.u32(0..10) {
-            0 => (ResourceType::of::<Full>(), Names::All),
-            1..6 => (ResourceType::of::<Full>(), Names::One(name.as_str().into())),
-            _ => (ResourceType::of::<Part>(), Names::One(name.as_str().into())),
+            0 => (ResourceType::of::<Full>(), Selection::All),
+            1..6 => (ResourceType::of::<Full>(), Selection::One(name.as_str().into())),
+            _ => (ResourceType::of::<Part>(), Selection::One(name.as_str().into())),
         };
-        let watched = matches!(names, Names::One(_)).then_some(name);
+        let watched = matches!(names, Selection::One(_)).then_some(name);
         self.model.on_watch(view, ty.type_url(), watched);
         let now = self.network.now();
         self.network.engine().subscribe(view, ty, names, now);

@@ -151,7 +151,7 @@ fn b3_5_what_a_variant_does_not_have_is_refused() {
         let polling = crate::config::Polling::default();
         let server = server("a:1", api_type).polling(polling).transport_api_version(version);
         let mut rig = rig(Bootstrap::builder().server(server));
-        rig.watch_raw(ResourceType::of::<VirtualHost>(), Names::One("r/h".into()))
+        rig.watch_raw(ResourceType::of::<VirtualHost>(), Selection::One("r/h".into()))
     };
     for api_type in [ApiType::Grpc, ApiType::Rest] {
         assert_eq!(refused(api_type, TransportApiVersion::V3), ["#1 refused UNIMPLEMENTED"]);

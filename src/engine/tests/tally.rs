@@ -1,4 +1,4 @@
-//! What is counted: A78, A88. That the tallies are those of the cache is checked after each step of all tests.
+//! What is counted: A78, A88. That the counters are those of the cache is checked after each step of all tests.
 
 use std::time::Duration;
 

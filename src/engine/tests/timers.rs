@@ -156,7 +156,7 @@ fn reasons(rig: &mut Rig, time: Duration) -> Vec<String> {
 }
 
 const IN_TIME: &str = "NOT_FOUND: does not exist: xDS server 127.0.0.1:1 did not send it in time";
-const USUAL: &str = "; is the name right, and meant for this node?";
+const USUAL: &str = "; is the name correct and visible to this node?";
 
 #[test]
 fn a_type_without_any_response_hints_at_servers_that_want_all_names() {
@@ -169,8 +169,10 @@ fn a_type_without_any_response_hints_at_servers_that_want_all_names() {
     let said = reasons(&mut rig, Duration::from_secs(15));
     assert_eq!(said.len(), 2);
     assert_eq!(said[0], format!("{IN_TIME}{USUAL}"), "each response has all of its type");
-    assert!(said[1].starts_with(&format!("{IN_TIME}, nor anything else of this type; is the name right")));
-    let hint = "only requests that name all resources of a type, as go-control-plane does in ADS mode";
+    assert!(
+        said[1].starts_with(&format!("{IN_TIME}, nor any other resource of the type; is the name correct"))
+    );
+    let hint = "only to requests that name all resources of a type, as go-control-plane does in ADS mode";
     assert!(said[1].contains(hint) && said[1].contains("api_type AGGREGATED_DELTA_GRPC"), "{said:?}");
 
     // It answers when there is nothing else, and no more when there is.

@@ -118,8 +118,11 @@ impl World {
             has_answered: false,
             expired: 0,
         };
-        let names =
-            if wants_all { vec![Names::All] } else { vec![Names::One("a".into()), Names::One("b".into())] };
+        let names = if wants_all {
+            vec![Selection::All]
+        } else {
+            vec![Selection::One("a".into()), Selection::One("b".into())]
+        };
         for (view, names) in names.into_iter().enumerate() {
             let ty = ResourceType::of::<Full>();
             world.tell(|engine, now| engine.subscribe(ViewId::new(view as u64), ty, names, now));

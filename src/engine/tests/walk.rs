@@ -139,7 +139,7 @@ fn a37_5_logical_dns_is_looked_up_by_an_order() {
     let said = rig.told("1", [cluster("db").logical_dns("db.example", 5432)]);
     assert!(said.contains(&"lookup 1 db.example".to_owned()), "{said:?}");
     assert_eq!(rig.looked_up(1, "10.0.0.1"), ["#1 tree : db=10.0.0.1:5432"]);
-    rig.engine.resolve_again(view, rig.now);
+    rig.engine.request_reresolution(view, rig.now);
     assert_eq!(rig.drain(), [""; 0], "not before the least time");
     let said = rig.pass(Duration::from_secs(30));
     assert!(said.contains(&"lookup 2 db.example".to_owned()), "{said:?}");
@@ -153,13 +153,13 @@ fn a74_6_a_call_holds_a_cluster() {
     let (mut rig, view) = rig_with_routes(&["a"]);
     rig.told("1", [cluster("a")]);
     rig.told("1", [endpoints("a").locality("eu", "a", ["10.0.0.1:80"])]);
-    rig.engine.hold_cluster(view, "d", rig.now);
+    rig.engine.subscribe_cluster(view, "d", rig.now);
     let said = rig.drain();
     assert!(said.iter().any(|said| said.starts_with("send Cluster [a,d]")), "{said:?}");
     rig.told("2", [cluster("a"), cluster("d")]);
     let said = rig.told("2", [endpoints("d").locality("eu", "a", ["10.0.0.4:80"])]);
     assert!(said.contains(&"#1 tree : a=10.0.0.1:80 d=10.0.0.4:80".to_owned()), "{said:?}");
-    rig.engine.release_cluster(view, "d", rig.now);
+    rig.engine.unsubscribe_cluster(view, "d", rig.now);
     assert!(rig.drain().contains(&"#1 tree : a=10.0.0.1:80".to_owned()));
 }
 
@@ -225,7 +225,7 @@ fn the_wildcard_is_no_name_of_anything_that_a_resolution_needs() {
         ["#1 tree : *= a= b=10.0.0.1:5432 c=10.0.0.1:5432"],
         "each error stays with its cluster"
     );
-    rig.engine.hold_cluster(view, "*", rig.now);
+    rig.engine.subscribe_cluster(view, "*", rig.now);
     assert!(!requests_wildcard(&rig.drain()));
 }
 

@@ -12,7 +12,7 @@ use regex::Regex;
 use super::*;
 use crate::{
     client::BuildError,
-    config::{Bootstrap, ConfigError, Problem, ServerUri, TargetError, UnknownAuthority},
+    config::{Bootstrap, ConfigError, ServerUri, TargetError, UnknownAuthority, ValidationError},
     control_plane::session::Misuse,
     name::ResourceName,
     testing::ControlPlane,
@@ -28,12 +28,12 @@ fn printed(error: impl Error + 'static) -> String {
 async fn errors() -> Vec<String> {
     let invalid = Invalid::field("lb_policy", "unsupported");
     let unknown = UnknownAuthority { authority: "a".into() };
-    let empty = Problem::new("node.id", "empty");
+    let empty = ValidationError::new("node.id", "empty");
     let control_plane = ControlPlane::start().await.with_timeout(Duration::ZERO);
     vec![
         printed(Bootstrap::from_json(r#"{ "node": 1 }"#).unwrap_err()),
         printed(BuildError::Bootstrap(ConfigError::new(vec![empty.clone()]))),
-        printed(ConfigError::new(vec![empty, Problem::new("", "too\nlong")])),
+        printed(ConfigError::new(vec![empty, ValidationError::new("", "too\nlong")])),
         printed(invalid.clone().at_index("clusters", 1)),
         printed("xds:///shop".parse::<ServerUri>().unwrap_err()),
         printed(Misuse::NoTypeUrl),
@@ -55,7 +55,7 @@ async fn main_prints_the_message_of_each_public_error() {
         "InvalidUri(\"xds:///shop\": not supported: a management server cannot be found through xDS itself)",
         "Misuse(type_url: missing on an aggregated stream)",
         "NameError(resource name \"xdstp:shop\": scheme at byte 0: does not start with `xdstp://`)",
-        "NotSeen(no moment with 1 open streams within 0ns: 0 streams are open)",
+        "ExpectTimeout(no moment with 1 open streams within 0ns: 0 streams are open)",
         "TargetError(target \"xds://a/shop\": authority \"a\" is not found in the bootstrap)",
         "UnknownAuthority(authority \"a\" is not found in the bootstrap)",
         "WatchError(INVALID_ARGUMENT: Cluster \"shop\": lb_policy: unsupported [node id: n1])",

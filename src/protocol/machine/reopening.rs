@@ -10,11 +10,11 @@ use crate::protocol::TypeId;
 #[derive(Debug, Default)]
 pub(super) struct Reopening {
     last: Option<Instant>,
-    waiting: Option<Waiting>,
+    waiting: Option<PendingReopen>,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Waiting {
+struct PendingReopen {
     at: Instant,
     why: &'static str,
     /// The type whose wildcard it is for, and is not needed without; `None` if it is for something else, or for several.
@@ -36,7 +36,7 @@ impl Reopening {
     fn begin(&mut self, (why, wildcard): Why, pause: Duration, now: Instant) -> bool {
         let at = self.last.map_or(now, |last| last + pause);
         if at > now {
-            let waiting = self.waiting.get_or_insert(Waiting { at, why, wildcard });
+            let waiting = self.waiting.get_or_insert(PendingReopen { at, why, wildcard });
             waiting.wildcard = waiting.wildcard.filter(|_| waiting.wildcard == wildcard);
             return false;
         }

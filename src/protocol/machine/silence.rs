@@ -36,7 +36,7 @@ impl Machine {
     /// Closes a stream on which nothing was read, as if the server had.
     pub(super) fn give_up(&mut self, now: Instant) {
         let stream = self.stream.id();
-        let why = "it accepted the connection and has sent nothing, as a frozen server does";
+        let why = "the server accepted the connection but has sent nothing";
         self.outputs.push_back(super::Output::Disconnect { stream });
         self.on_disconnected(Disconnect::new(DisconnectKind::Unreachable, why), now);
     }
@@ -67,7 +67,7 @@ impl Machine {
             let Some(channel) = self.types.get_mut(ty.index()).and_then(Option::as_mut) else { continue };
             let (type_url, server) = (channel.type_url, self.contact.source());
             if channel.unanswered.as_ref() != Some(reason) || is_held_back {
-                warn!(%server, type_url, reason = reason.message, is_held_back, "streams end without an answer to a type");
+                warn!(%server, type_url, reason = reason.message, is_held_back, "no response for the type on repeated streams");
             }
             channel.unanswered = Some(reason.clone());
             self.events.push_back(Event::Unanswered(ty));

@@ -7,8 +7,8 @@ use crate::{
     protocol::{
         event::Event,
         id::{EntryId, StreamId, TypeId},
-        interest::{Interest, Phase, SubId},
         stream::ConnectionState,
+        subscriptions::{Phase, SubId, Subscriptions},
     },
     resource::Version,
 };
@@ -47,7 +47,7 @@ impl Machine {
         sub.doubt_until.get_or_insert_with(|| Box::new(now + length));
         // Otherwise its time begins with the request.
         if sub.phase != Phase::New {
-            sub.phase = Phase::Doubted;
+            sub.phase = Phase::AbsenceUnconfirmed;
             waiting.start(ty, id, sub, (now, length));
         }
     }
@@ -115,7 +115,7 @@ impl Machine {
 
     /// Whether something is not wanted any more that the server has not been told of.
     pub(crate) fn has_unwritten_ends(&self) -> bool {
-        let has_ends = |interest: &Interest| {
+        let has_ends = |interest: &Subscriptions| {
             interest.wildcard_leaving || interest.iter().any(|(_, sub)| sub.asked && !sub.named)
         };
         self.stream.as_open().is_some()
@@ -125,7 +125,7 @@ impl Machine {
     /// Closes the stream at once if nothing is wanted of it: another server has taken over.
     pub(crate) fn rest(&mut self, now: Instant) {
         if !self.is_wanted() && self.stream.is_current(self.stream.id()) {
-            self.close("another server has taken over");
+            self.close("a server of higher priority took over");
             self.events.push_back(Event::Rested);
         }
         self.proceed(now);
@@ -133,7 +133,7 @@ impl Machine {
 
     /// Nothing is left of what was asked of it, and there is no stream to it.
     pub(crate) fn is_unused(&self) -> bool {
-        let has_nothing = |interest: &Interest| interest.iter().next().is_none() && interest.is_empty();
+        let has_nothing = |interest: &Subscriptions| interest.iter().next().is_none() && interest.is_empty();
         self.stream.connection() == ConnectionState::Idle
             && self.events.is_empty()
             && self.outputs.is_empty()
@@ -277,9 +277,9 @@ impl Machine {
         }
         match sub.phase {
             // The request has not gone out yet, and its time begins with that.
-            Phase::New | Phase::Doubted => {}
+            Phase::New | Phase::AbsenceUnconfirmed => {}
             Phase::Requested | Phase::Answered | Phase::TimedOut => {
-                sub.phase = Phase::Doubted;
+                sub.phase = Phase::AbsenceUnconfirmed;
                 waiting.start(ty, id, sub, (now, length));
             }
         }

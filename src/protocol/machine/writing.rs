@@ -43,7 +43,7 @@ impl Machine {
                         self.quarantine.on_requested(ty, now);
                     }
                     let type_url = channel.type_url;
-                    trace!(server = %self.contact.source(), type_url, bytes = message.len(), "request");
+                    trace!(server = %self.contact.source(), type_url, bytes = message.len(), "request sent");
                     // Each question of a poll stands for itself.
                     open.node_sent = !self.contact.is_polled();
                     open.pending = Some(written);

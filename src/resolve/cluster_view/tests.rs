@@ -142,7 +142,11 @@ fn f11_an_error_is_of_the_cluster_and_a_note_of_its_endpoints() {
         ("all", false, false, false),
     ] {
         let cluster = snapshot.cluster(name).unwrap();
-        let found = (cluster.error().is_some(), cluster.note().is_some(), cluster.problem().is_some());
+        let found = (
+            cluster.error().is_some(),
+            cluster.endpoints_error().is_some(),
+            cluster.unusable_reason().is_some(),
+        );
         assert_eq!(found, (error, note, problem), "{name}");
         assert_eq!(cluster.config().is_some(), name != "gone");
         assert_eq!(cluster.kind().is_some(), name != "gone");

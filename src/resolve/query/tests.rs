@@ -35,7 +35,7 @@ fn routes(matchers: impl IntoIterator<Item = route::RouteMatch>) -> Snapshot {
 
 /// The place of the route that a request takes.
 fn place(snapshot: &Snapshot, query: &RouteQuery<'_>) -> Option<usize> {
-    let cluster = snapshot.route(query)?.pick(0).expect("every cluster is in the snapshot");
+    let cluster = snapshot.route(query)?.pick_cluster(0).expect("every cluster is in the snapshot");
     Some(cluster.name().parse().expect("a place"))
 }
 

@@ -8,7 +8,7 @@ use std::{
 use super::rig::Rig;
 use crate::{
     protocol::{LookupId, Settings, ViewId},
-    resolve::{Addresses, HostOrder, Hosts},
+    resolve::{Addresses, DnsResolver, HostOrder},
     resource::cluster::HostPort,
     testing::resources::{cluster, listener, route, route_config},
 };
@@ -17,7 +17,7 @@ const REFRESH: Duration = Duration::from_secs(30);
 const NONE: [&str; 0] = [];
 
 struct Dns {
-    hosts: Hosts,
+    hosts: DnsResolver,
     now: Instant,
     begin: Instant,
     random: fastrand::Rng,
@@ -26,7 +26,7 @@ struct Dns {
 impl Dns {
     fn new() -> Self {
         let now = Instant::now();
-        let hosts = Hosts::new(&Settings::default());
+        let hosts = DnsResolver::new(&Settings::default());
         Self { hosts, now, begin: now, random: fastrand::Rng::with_seed(1) }
     }
 
@@ -255,7 +255,7 @@ fn hosts_are_found_by_their_deadlines_whatever_comes_and_goes() {
 fn times_that_no_clock_can_show_are_as_good_as_never() {
     let settings =
         Settings { dns_refresh: Duration::MAX, resource_timeout: Duration::MAX, ..Settings::default() };
-    let mut dns = Dns { hosts: Hosts::new(&settings), ..Dns::new() };
+    let mut dns = Dns { hosts: DnsResolver::new(&settings), ..Dns::new() };
     dns.watch(1, "db", 80);
     assert!(dns.hosts.next_timeout().is_some());
     dns.resolved(1, Ok(addresses(&["10.0.0.1"]).with_ttl(Duration::MAX)));

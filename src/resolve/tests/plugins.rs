@@ -60,7 +60,10 @@ fn a_route_by_a_plugin_needs_no_cluster() {
     assert_eq!(view.plugin().map(|plugin| &*plugin.name), Some("p"));
     assert_eq!(view.plugin().unwrap().config.get(), Some(&Chooser));
     assert!(!view.is_unsupported() && view.forward().is_some());
-    assert_eq!((view.splits().count(), view.pick(7).is_none(), tree.clusters().count()), (0, true, 0));
+    assert_eq!(
+        (view.weighted_clusters().count(), view.pick_cluster(7).is_none(), tree.clusters().count()),
+        (0, true, 0)
+    );
     assert!(tree.route(&RouteQuery::new("/other")).is_none());
 }
 
@@ -75,7 +78,7 @@ fn the_clusters_of_other_routes_are_there_as_ever() {
     let tree = rig.tree.clone().unwrap();
     let view = tree.route(&RouteQuery::new("/a")).expect("the route");
     assert_eq!(
-        (view.plugin(), view.pick(0).map(|cluster| cluster.name().to_owned())),
+        (view.plugin(), view.pick_cluster(0).map(|cluster| cluster.name().to_owned())),
         (None, Some("a".into()))
     );
 }

@@ -116,7 +116,7 @@ impl Rig {
         self.tell(Seen::Endpoints(Source::Eds(name.into()), Endpoints::Eds(absent(name, code))))
     }
 
-    /// What is known of a host, by the words of [`Hosts`].
+    /// What is known of a host, by the words of [`DnsResolver`].
     pub(super) fn host(&mut self, address: &HostPort, seen: HostSeen) -> Vec<String> {
         self.tell(Seen::Endpoints(Source::Host(address.clone()), Endpoints::Host(seen)))
     }

@@ -230,7 +230,7 @@ fn srds_and_vhds_go_together() {
 
 #[test]
 fn srds_a_server_that_does_not_tell_its_scopes_is_an_error_until_it_does() {
-    let text = "UNAVAILABLE: ScopedRouteConfiguration \"*\": the server has not told its scopes within 15s [node id: n]";
+    let text = "UNAVAILABLE: ScopedRouteConfiguration \"*\": the server has not sent its scopes within 15s [node id: n]";
     let mut rig = Rig::with_headers("shop", &[("x-region", "eu")]);
     rig.listener(by_region());
     assert_eq!(rig.pass(TIMEOUT - Duration::from_millis(1)), NONE);

@@ -163,7 +163,7 @@ fn r27_a_route_that_is_not_supported_matches_and_leads_nowhere() {
         let snapshot = snapshot("shop").eds("a", &[]).virtual_hosts(vec![host]).build();
         let route = only(&snapshot);
         assert!(route.is_unsupported(), "{action:?}");
-        assert_eq!((route.splits().count(), route.pick(0).is_none()), (0, true));
+        assert_eq!((route.weighted_clusters().count(), route.pick_cluster(0).is_none()), (0, true));
         assert!(route.forward().is_none() && route.retry_policy().is_none());
         assert!(route.hash_policies().is_empty() && !route.auto_host_rewrite());
     }
@@ -173,16 +173,21 @@ fn r27_a_route_that_is_not_supported_matches_and_leads_nowhere() {
 #[test]
 fn a28_7_one_cluster_takes_all_requests() {
     let snapshot = with_action(to("a"));
-    let splits: Vec<_> = only(&snapshot).splits().map(|(weight, cluster)| (weight, cluster.name())).collect();
+    let splits: Vec<_> =
+        only(&snapshot).weighted_clusters().map(|(weight, cluster)| (weight, cluster.name())).collect();
     assert_eq!(splits, [(1, "a")]);
-    assert!((0..99).all(|random| only(&snapshot).pick(random).is_some_and(|cluster| cluster.name() == "a")));
+    assert!(
+        (0..99)
+            .all(|random| only(&snapshot).pick_cluster(random).is_some_and(|cluster| cluster.name() == "a"))
+    );
 }
 
 #[test]
 fn a28_8_clusters_of_a_split_have_their_weights() {
     let routes = vec![route(prefix("/"), split(&[("a", 1), ("zero", 0), ("b", 3)]))];
     let snapshot = snapshot("shop").eds("a", &[]).eds("b", &[]).routes(routes).build();
-    let splits: Vec<_> = only(&snapshot).splits().map(|(weight, cluster)| (weight, cluster.name())).collect();
+    let splits: Vec<_> =
+        only(&snapshot).weighted_clusters().map(|(weight, cluster)| (weight, cluster.name())).collect();
     assert_eq!(splits, [(1, "a"), (3, "b")]);
 }
 
@@ -200,7 +205,7 @@ fn a28_8_a_split_does_not_depend_on_what_the_routes_drew() {
     for random in 0..16_000 {
         let route = snapshot.route(&RouteQuery::new("/").random(random)).unwrap();
         let first = std::ptr::eq(route.route(), &snapshot.virtual_host().routes[0]);
-        *counts.entry((first, route.pick(random).unwrap().name())).or_default() += 1;
+        *counts.entry((first, route.pick_cluster(random).unwrap().name())).or_default() += 1;
     }
     let names: Vec<_> = counts.keys().copied().collect();
     assert_eq!(names, [(false, "a"), (false, "c"), (true, "a"), (true, "b")]);
@@ -298,20 +303,22 @@ fn a39_6_the_most_specific_override_of_a_filter_wins() {
         .virtual_hosts(vec![host])
         .build();
     let route = only(&snapshot);
-    let seen: Vec<_> = route.splits().map(|(_, cluster)| described(route, cluster)).collect();
+    let seen: Vec<_> = route.weighted_clusters().map(|(_, cluster)| described(route, cluster)).collect();
     assert_eq!(seen, ["f:4 g:1:off h:1:off", "f:3 g:2 h:1:off", "f:3 g:5 h:1:off", "f:3 g:2 h:6"]);
     // The leaf of an aggregate is reached by the aggregate's split.
-    let (_, first) = route.splits().next().unwrap();
+    let (_, first) = route.weighted_clusters().next().unwrap();
     assert_eq!(described(route, first.leaves().next().unwrap()), seen[0]);
     // What is picked is what the splits show, overrides included.
-    let picked: BTreeMap<_, _> =
-        (0..99).filter_map(|random| route.pick(random)).map(|c| (described(route, c), c.name())).collect();
+    let picked: BTreeMap<_, _> = (0..99)
+        .filter_map(|random| route.pick_cluster(random))
+        .map(|c| (described(route, c), c.name()))
+        .collect();
     let mut expected: Vec<_> = seen.iter().cloned().zip(["a", "b", "a", "d"]).collect();
     expected.sort();
     assert_eq!(picked.into_iter().collect::<Vec<_>>(), expected);
     // A route without overrides has those of the virtual host, one without any what the listener says.
     let other = snapshot.route(&RouteQuery::new("other")).unwrap();
-    assert_eq!(described(other, other.pick(0).unwrap()), "f:1:off g:2 h:2");
+    assert_eq!(described(other, other.pick_cluster(0).unwrap()), "f:1:off g:2 h:2");
 }
 
 #[test]

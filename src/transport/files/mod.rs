@@ -24,7 +24,7 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 use self::watch::{Hub, Watch};
-use super::{Connection, Disconnect, DisconnectKind, Events};
+use super::{Connection, ConnectionEvents, Disconnect, DisconnectKind};
 use crate::{config::PathSource, escape::Escaped, format::Read};
 
 /// Reads files, and follows what becomes of them.
@@ -43,7 +43,7 @@ impl Files {
     pub(super) fn open(
         &self,
         (file, type_url): (Arc<PathSource>, &'static str),
-        events: Events,
+        events: ConnectionEvents,
     ) -> Box<dyn Connection> {
         let (questions, asked) = mpsc::unbounded_channel();
         let permits = Arc::new(Semaphore::new(0));
@@ -94,7 +94,7 @@ struct Reader {
     file: Arc<PathSource>,
     type_url: &'static str,
     limit: usize,
-    events: Events,
+    events: ConnectionEvents,
     asked: mpsc::UnboundedReceiver<()>,
     permits: Arc<Semaphore>,
     /// Lent to the thread that reads.
@@ -112,7 +112,7 @@ enum Last {
 
 impl Reader {
     async fn run(mut self) {
-        info!(file = %self.file, "following");
+        info!(file = %self.file, "watching file");
         self.events.connected();
         loop {
             let Some(watch) = &self.watch else { return };
@@ -144,7 +144,7 @@ impl Reader {
             let limit = self.limit;
             let reading = tokio::task::spawn_blocking(move || {
                 if let Err(error) = watch.follow() {
-                    warn!(%file, error = %Escaped(&error), "changes of the file may go unnoticed");
+                    warn!(%file, error = %Escaped(&error), "file watch failed, changes may be missed");
                 }
                 (look(&file, type_url, limit), watch)
             });
@@ -169,11 +169,13 @@ impl Reader {
                 if self.last != last
                     && let Some(first) = warnings.first()
                 {
-                    warn!(file = %self.file, count = warnings.len(), first, "what is not known is passed over");
-                    warnings.iter().for_each(|warning| debug!(file = %self.file, warning, "passed over"));
+                    warn!(file = %self.file, count = warnings.len(), first, "unknown fields skipped");
+                    warnings
+                        .iter()
+                        .for_each(|warning| debug!(file = %self.file, warning, "unknown field skipped"));
                 }
                 if is_asked || self.last != last {
-                    debug!(file = %self.file, bytes = message.len(), "read");
+                    debug!(file = %self.file, bytes = message.len(), "file read");
                     let permit = self.permits.acquire().await.expect("the semaphore is never closed");
                     permit.forget();
                     self.events.received(message);

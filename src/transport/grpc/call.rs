@@ -36,13 +36,13 @@ use super::{
 use crate::{
     codec::RawCodec,
     config::Server,
-    transport::{AGENT, Disconnect, DisconnectKind, Events},
+    transport::{AGENT, ConnectionEvents, Disconnect, DisconnectKind},
 };
 
 /// The one call on a connection: the stream of requests and responses.
 #[derive(Debug)]
 pub(super) struct Call {
-    pub(super) events: Events,
+    pub(super) events: ConnectionEvents,
     /// How many messages may be read.
     pub(super) permits: Arc<Semaphore>,
     pub(super) max_message_size: usize,
@@ -157,7 +157,7 @@ impl Stream for Outbound {
 pub(super) struct Outgoing {
     body: Body,
     taken: Arc<AtomicBool>,
-    events: Events,
+    events: ConnectionEvents,
 }
 
 impl hyper::body::Body for Outgoing {
@@ -184,7 +184,7 @@ impl hyper::body::Body for Outgoing {
 struct Http2 {
     requests: SendRequest<Outgoing>,
     taken: Arc<AtomicBool>,
-    events: Events,
+    events: ConnectionEvents,
 }
 
 impl Service<Request<Body>> for Http2 {

@@ -17,7 +17,7 @@ use super::{call::Outgoing, first_read::FirstRead};
 use crate::{
     config::Server,
     transport::{
-        Disconnect, DisconnectKind, Events,
+        ConnectionEvents, Disconnect, DisconnectKind,
         credentials::CredentialsRegistry,
         socket::{Alpn, Loader, Secured, explain, open},
     },
@@ -32,7 +32,7 @@ pub(super) struct Dial<'a> {
     pub(super) keepalive_timeout: Duration,
     pub(super) connect_timeout: Duration,
     /// Where the first read is reported.
-    pub(super) events: &'a Events,
+    pub(super) events: &'a ConnectionEvents,
     /// Where the tasks of the connection go.
     pub(super) tasks: Tasks,
 }
@@ -166,8 +166,8 @@ where
 }
 
 /// Why it can take too long to connect.
-const NO_ANSWER: &str = "no answer from its address, which may be wrong or behind a firewall";
-const FROZEN: &str = "it accepts connections and says nothing, as a frozen server does";
+const NO_ANSWER: &str = "no reply from its address, which may be wrong or blocked by a firewall";
+const FROZEN: &str = "the server accepts connections but sends nothing";
 
 /// Large enough that a response of a large mesh comes at the speed of the network; small enough that a server that sends
 /// faster than we work cannot fill the memory.

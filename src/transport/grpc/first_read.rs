@@ -6,18 +6,18 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::transport::{Events, socket::BoxedIo};
+use crate::transport::{ConnectionEvents, socket::BoxedIo};
 
 /// Bytes below HTTP/2, of which the first that are read are reported: the kernel of a frozen server accepts connections, but
 /// sends nothing on them.
 pub(super) struct FirstRead {
     io: BoxedIo,
     /// `None` once it was reported.
-    events: Option<Events>,
+    events: Option<ConnectionEvents>,
 }
 
 impl FirstRead {
-    pub(super) fn new(io: BoxedIo, events: Events) -> Self {
+    pub(super) fn new(io: BoxedIo, events: ConnectionEvents) -> Self {
         Self { io, events: Some(events) }
     }
 }

@@ -6,7 +6,7 @@
 //!        └── permits to read ─▶ reader ◀─── └──────────┘ ◀──
 //!                                 │ received, disconnected
 //!                                 ▼
-//!                               Events
+//!                               ConnectionEvents
 //! ```
 //!
 //! Each attempt has a connection and a task of its own; a broken one is never used again, and files of certificates are
@@ -31,7 +31,9 @@ use self::{
     call::Call,
     dial::{Dial, Tasks},
 };
-use super::{Connection, Disconnect, Events, Target, Transport, credentials::CredentialsRegistry};
+use super::{
+    ConnectRequest, Connection, ConnectionEvents, Disconnect, Transport, credentials::CredentialsRegistry,
+};
 use crate::{config::bounded, escape::Escaped};
 
 /// gRPC over HTTP/2, with or without TLS, over TCP or Unix sockets.
@@ -103,7 +105,7 @@ impl Default for GrpcTransport {
 }
 
 impl Transport for GrpcTransport {
-    fn connect(&self, target: Target, events: Events) -> Box<dyn Connection> {
+    fn connect(&self, target: ConnectRequest, events: ConnectionEvents) -> Box<dyn Connection> {
         let (messages, outbound) = mpsc::unbounded_channel();
         let permits = Arc::new(Semaphore::new(0));
         let tasks = Tasks::default();
@@ -150,9 +152,9 @@ impl Drop for GrpcConnection {
 /// One attempt to hold a stream.
 #[derive(Debug)]
 struct Attempt {
-    target: Target,
+    target: ConnectRequest,
     settings: Settings,
-    events: Events,
+    events: ConnectionEvents,
     outbound: mpsc::UnboundedReceiver<Bytes>,
     permits: Arc<Semaphore>,
     tasks: Tasks,

@@ -44,7 +44,7 @@ async fn a_server_that_does_not_speak_is_given_up() {
             end,
             Disconnect::new(
                 DisconnectKind::Unreachable,
-                "it accepts connections and says nothing, as a frozen server does, within 500ms"
+                "the server accepts connections but sends nothing, within 500ms"
             )
         );
     }
@@ -229,7 +229,7 @@ async fn a_server_that_does_not_answer_pings_is_given_up() {
     let mut peer = Peer::with(&transport, Server::new(uri).insecure(), Duration::from_millis(10));
     let end = peer.end().await;
     assert_eq!(end.kind, DisconnectKind::Failed(Code::Unavailable));
-    for part in ["keep-alive timed out", "it accepts connections and says nothing, as a frozen server does"] {
+    for part in ["keep-alive timed out", "the server accepts connections but sends nothing"] {
         assert!(end.message.contains(part), "{}", end.message);
     }
 }
@@ -311,9 +311,10 @@ impl Peer {
         let bootstrap = Bootstrap::builder().server(server).build().unwrap();
         let server = bootstrap.servers().next().unwrap().clone();
         let (reports, inputs) = mpsc::unbounded_channel();
-        let events = Events::new(StreamId { server: ServerId(0), attempt: 1 }, reports);
+        let events = ConnectionEvents::new(StreamId { server: ServerId(0), attempt: 1 }, reports);
         let path = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources".into();
-        let target = Target { server, api_type: ApiType::AggregatedGrpc, path, polling: None, keepalive };
+        let target =
+            ConnectRequest { server, api_type: ApiType::AggregatedGrpc, path, polling: None, keepalive };
         Self { connection: transport.connect(target, events), inputs }
     }
 

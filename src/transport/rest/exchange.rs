@@ -28,7 +28,7 @@ use crate::{
     format::{self, Format},
     pb::envoy::service::discovery::v3::DiscoveryResponse,
     transport::{
-        AGENT, Disconnect, DisconnectKind, Events,
+        AGENT, ConnectionEvents, Disconnect, DisconnectKind,
         socket::{causes, explain},
     },
     wire,
@@ -136,7 +136,7 @@ impl Exchange<'_> {
         let read = format::read(body, Format::Json)
             .map_err(|e| unusable(format!("the response is not a DiscoveryResponse: {e}")))?;
         for warning in &read.warnings {
-            debug!(server = %Escaped(&self.pool.dialer.server.uri), path = self.path, warning, "in a response");
+            debug!(server = %Escaped(&self.pool.dialer.server.uri), path = self.path, warning, "unknown part of a response skipped");
         }
         let asked = wire::string_field(self.question, 4).unwrap_or_default();
         let response = DiscoveryResponse::decode(read.message.clone())
@@ -192,12 +192,12 @@ fn refused(status: StatusCode, body: &[u8]) -> Disconnect {
 /// Reports that a request was sent, at most once.
 #[derive(Debug, Clone)]
 pub(super) struct Sent {
-    events: Events,
+    events: ConnectionEvents,
     is_settled: Arc<AtomicBool>,
 }
 
 impl Sent {
-    pub(super) fn new(events: Events) -> Self {
+    pub(super) fn new(events: ConnectionEvents) -> Self {
         Self { events, is_settled: Arc::default() }
     }
 

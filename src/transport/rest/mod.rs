@@ -4,7 +4,7 @@
 //!   RestConnection ── messages ──▶ Asker ── POST ──▶ Pool ──▶ server
 //!                                    │ request_sent, then one of received, unchanged, not_found, failed
 //!                                    ▼
-//!                                  Events
+//!                                  ConnectionEvents
 //! ```
 //!
 //! The types of one server share a pool of connections, over HTTP/1.1 or what TLS agrees on. A pool in which a connection
@@ -23,7 +23,7 @@ use self::{
     exchange::{Answer, Exchange, Sent},
     pool::{Pool, Pools},
 };
-use super::{Connection, Events, GrpcTransport, Target, Transport};
+use super::{ConnectRequest, Connection, ConnectionEvents, GrpcTransport, Transport};
 
 /// Polls over HTTP, with or without TLS, over TCP or Unix sockets.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ impl RestTransport {
 }
 
 impl Transport for RestTransport {
-    fn connect(&self, target: Target, events: Events) -> Box<dyn Connection> {
+    fn connect(&self, target: ConnectRequest, events: ConnectionEvents) -> Box<dyn Connection> {
         let (messages, questions) = mpsc::unbounded_channel();
         // Whether the server is there shows when it is asked.
         events.connected();
@@ -83,8 +83,8 @@ impl Drop for RestConnection {
 #[derive(Debug)]
 struct Asker {
     pool: Arc<Pool>,
-    target: Target,
-    events: Events,
+    target: ConnectRequest,
+    events: ConnectionEvents,
     timeout: Duration,
     max_message_size: usize,
 }

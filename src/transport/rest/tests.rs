@@ -112,7 +112,7 @@ async fn nobody_listens() {
     let mut peer = Peer::connect(&format!("http://{addr}"));
     let failure = peer.ask(&request("")).await.unwrap_err();
     assert_eq!(failure.kind, DisconnectKind::Unreachable);
-    assert!(failure.message.contains("nobody listens there"), "{}", failure.message);
+    assert!(failure.message.contains("no process listens at this address"), "{}", failure.message);
 }
 
 #[cfg(unix)]
@@ -214,8 +214,8 @@ impl Peer {
 
     fn with(transport: &RestTransport, server: Arc<Server>, path: &'static str, polling: Duration) -> Self {
         let (reports, inputs) = mpsc::unbounded_channel();
-        let events = Events::new(StreamId { server: ServerId(0), attempt: 1 }, reports);
-        let target = Target {
+        let events = ConnectionEvents::new(StreamId { server: ServerId(0), attempt: 1 }, reports);
+        let target = ConnectRequest {
             server,
             api_type: ApiType::Rest,
             path: path.into(),

@@ -45,14 +45,15 @@ fn hint(cause: &(dyn Error + 'static), channel: &ChannelCredentials) -> Option<S
         return of_tls(error, channel);
     }
     if cause.downcast_ref::<hyper::Error>().is_some_and(hyper::Error::is_timeout) {
-        return Some("it accepts connections and says nothing, as a frozen server does".to_owned());
+        return Some("the server accepts connections but sends nothing".to_owned());
     }
     let error = cause.downcast_ref::<h2::Error>()?;
     match (error.get_io(), channel) {
         (Some(error), _) => of_io(error, channel),
-        (None, ChannelCredentials::Insecure) if error.is_library() => {
-            Some("it does not speak HTTP/2 in plain text; does it want TLS (channel_creds `tls`)?".to_owned())
-        }
+        (None, ChannelCredentials::Insecure) if error.is_library() => Some(
+            "it does not speak HTTP/2 in plain text; does the server require TLS (channel_creds `tls`)?"
+                .to_owned(),
+        ),
         (None, ChannelCredentials::Insecure | ChannelCredentials::Tls(_) | ChannelCredentials::Custom(_)) => {
             None
         }
@@ -65,22 +66,22 @@ fn of_io(error: &io::Error, channel: &ChannelCredentials) -> Option<String> {
         return of_tls(error, channel);
     }
     if error.kind() == io::ErrorKind::ConnectionRefused {
-        return Some("nobody listens there; is the server up, and is this its address?".to_owned());
+        return Some("no process listens at this address; is the server running?".to_owned());
     }
     if !CLOSED.contains(&error.kind()) {
         return None;
     }
     let question = match channel {
-        ChannelCredentials::Insecure => "does it want TLS (channel_creds `tls`)?".to_owned(),
+        ChannelCredentials::Insecure => "does the server require TLS (channel_creds `tls`)?".to_owned(),
         ChannelCredentials::Tls(config) => match &config.certificate_file {
             Some(file) => format!("does it trust the certificate in certificate_file {}?", file.display()),
-            None => "does it want a client certificate (certificate_file)?".to_owned(),
+            None => "does the server require a client certificate (certificate_file)?".to_owned(),
         },
         ChannelCredentials::Custom(custom) => {
             format!("does it accept the channel credentials `{}`?", custom.type_name())
         }
     };
-    Some(format!("it closed the connection without an answer; is it healthy, or {question}"))
+    Some(format!("it closed the connection without a response; is it healthy, or {question}"))
 }
 
 #[cfg(feature = "tls")]
@@ -90,15 +91,15 @@ fn of_tls(error: &rustls::Error, channel: &ChannelCredentials) -> Option<String>
         return Some("it does not speak TLS; is it one for channel_creds `insecure`?".to_owned());
     }
     if let rustls::Error::AlertReceived(rustls::AlertDescription::CertificateRequired) = error {
-        return Some("does it want a client certificate (certificate_file)?".to_owned());
+        return Some("does the server require a client certificate (certificate_file)?".to_owned());
     }
     let rustls::Error::InvalidCertificate(why) = error else { return None };
     if [CertificateError::UnknownIssuer, CertificateError::BadSignature].contains(why) {
         return Some(match &config.ca_certificate_file {
             Some(file) => {
-                format!("nobody in ca_certificate_file {} has signed its certificate", file.display())
+                format!("its certificate is not signed by a CA in ca_certificate_file {}", file.display())
             }
-            None => "nobody whom this system trusts has signed its certificate; set ca_certificate_file?"
+            None => "its certificate is not signed by a CA that this system trusts; set ca_certificate_file?"
                 .to_owned(),
         });
     }

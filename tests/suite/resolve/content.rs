@@ -30,7 +30,7 @@ async fn a_resolution_shows_the_tree_and_its_changes() {
     let names = (&*snapshot.listener().name, &*snapshot.route_config().name, &*snapshot.virtual_host().name);
     assert_eq!(names, ("shop", "shop", "*"));
     let route = snapshot.route(&RouteQuery::new("/add")).unwrap();
-    assert_eq!(route.pick(0).unwrap().name(), "cart");
+    assert_eq!(route.pick_cluster(0).unwrap().name(), "cart");
 
     server.set(endpoints("cart").locality("eu", "a", ["10.0.0.1:80", "10.0.0.2:80"]).draining("10.0.0.1:80"));
     let newer = soon(StreamExt::next(&mut resolution)).await.unwrap().unwrap();
@@ -134,7 +134,9 @@ async fn a27_15_a_cluster_may_have_no_endpoints() {
     let snapshot = see(&mut client_of(&server).resolve("xds:///shop"), "cart: ").await;
     let cart = snapshot.cluster("cart").unwrap();
     assert!(
-        cart.problem().is_none() && cart.assignment().is_some() && cart.first_usable_priority().is_none()
+        cart.unusable_reason().is_none()
+            && cart.assignment().is_some()
+            && cart.first_usable_priority().is_none()
     );
 }
 

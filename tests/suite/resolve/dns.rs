@@ -78,27 +78,30 @@ async fn f5_the_first_error_is_shown_and_later_ones_keep_what_is_good() {
     let snapshot = see(&mut resolution, "cart: UNAVAILABLE").await;
     let cart = snapshot.cluster("cart").unwrap();
     assert!(cart.error().is_none() && cart.config().is_some() && cart.assignment().is_none());
-    let note = cart.note().unwrap();
+    let note = cart.endpoints_error().unwrap();
     assert_eq!((note.blame(), note.is_transient()), (Blame::Network, true));
     assert_eq!(
         note.to_string(),
         "Cluster \"cart\": dns resolver error for target \"dns:///cart.example\": no such host [node id: test-node]"
     );
 
-    resolution.resolve_again();
+    resolution.request_reresolution();
     questions.answer("cart.example", &["10.0.0.1"]).await;
     let snapshot = see(&mut resolution, "cart: 10.0.0.1:8080").await;
-    assert!(snapshot.cluster("cart").unwrap().note().is_none());
+    assert!(snapshot.cluster("cart").unwrap().endpoints_error().is_none());
 
-    resolution.resolve_again();
+    resolution.request_reresolution();
     questions.fail("cart.example").await;
     let seen = soon(resolution.next()).await.unwrap();
     assert_eq!(text(&seen), "cart: 10.0.0.1:8080", "the last good addresses");
     let seen = seen.unwrap();
-    assert_eq!(seen.cluster("cart").unwrap().note().map(WatchError::code), Some(Code::Unavailable));
+    assert_eq!(
+        seen.cluster("cart").unwrap().endpoints_error().map(WatchError::code),
+        Some(Code::Unavailable)
+    );
     assert_eq!(seen.warnings().count(), 1);
 
-    resolution.resolve_again();
+    resolution.request_reresolution();
     questions.answer("cart.example", &["10.0.0.2"]).await;
     let snapshot = see(&mut resolution, "cart: 10.0.0.2:8080").await;
     assert_eq!(snapshot.warnings().count(), 0);
@@ -121,8 +124,16 @@ async fn a_resolver_that_panics_fails_and_nothing_else_does() {
     let mut resolution = client.resolve("xds:///shop");
     drop(questions.next("cart.example").await);
     let snapshot = see(&mut resolution, "cart: UNAVAILABLE").await;
-    assert!(snapshot.cluster("cart").unwrap().note().unwrap().reason().ends_with("the resolver panicked"));
-    resolution.resolve_again();
+    assert!(
+        snapshot
+            .cluster("cart")
+            .unwrap()
+            .endpoints_error()
+            .unwrap()
+            .reason()
+            .ends_with("the resolver panicked")
+    );
+    resolution.request_reresolution();
     questions.answer("cart.example", &["10.0.0.1"]).await;
     see(&mut resolution, "cart: 10.0.0.1:8080").await;
     server.set(cluster("cart"));

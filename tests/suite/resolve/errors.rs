@@ -83,7 +83,7 @@ async fn a74_4_endpoints_that_are_not_there_are_a_note() {
     assert!(cart.error().is_none() && cart.config().is_some() && cart.assignment().is_none());
     let late = late(&server, type_url::ENDPOINTS);
     let expected = format!("ClusterLoadAssignment \"elsewhere\": {late} [node id: test-node]");
-    assert_eq!(cart.note().unwrap().to_string(), expected);
+    assert_eq!(cart.endpoints_error().unwrap().to_string(), expected);
 }
 
 #[tokio::test]
@@ -123,13 +123,13 @@ fn late(server: &ControlPlane, type_url: &str) -> String {
     let is_of_part = ![type_url::LISTENER, type_url::CLUSTER].contains(&type_url);
     let hint = match is_told {
         true if is_of_part && !crate::API_TYPE.is_delta() && !is_polled() => ALL_NAMES_HINT,
-        true => "; is the name right, and meant for this node?",
-        false => ", nor anything else; is it frozen, or does it not know this node?",
+        true => "; is the name correct and visible to this node?",
+        false => "; the server accepted the stream but has sent no response (is this node known to it?)",
     };
     format!("does not exist: xDS server {server} {why}{hint}")
 }
 
 /// The hint where a server of the state of the world has sent nothing of a type.
-const ALL_NAMES_HINT: &str = ", nor anything else of this type; is the name right, and meant for this node, or does the \
-    server answer only requests that name all resources of a type, as go-control-plane does in ADS mode (watch all of them, \
-    or use the incremental variant, api_type AGGREGATED_DELTA_GRPC)?";
+const ALL_NAMES_HINT: &str = ", nor any other resource of the type; is the name correct and visible to this node? Some servers \
+    respond only to requests that name all resources of a type, as go-control-plane does in ADS mode (watch all of them, or use \
+    the incremental variant, api_type AGGREGATED_DELTA_GRPC)";

@@ -15,8 +15,8 @@ async fn a74_6_a_cluster_that_is_held_is_in_the_snapshots() {
     let client = client_of(&server);
     let mut resolution = client.resolve("xds:///shop");
     see(&mut resolution, "cart: 10.0.0.1:80").await;
-    let first = resolution.hold_cluster("extra");
-    let second = resolution.hold_cluster("extra");
+    let first = resolution.subscribe_cluster("extra");
+    let second = resolution.subscribe_cluster("extra");
     see(&mut resolution, "cart: 10.0.0.1:80, extra: 10.0.0.7:80").await;
     drop(first);
     server.set(endpoints("extra").locality("eu", "a", ["10.0.0.8:80"]));
@@ -33,7 +33,7 @@ async fn a_cluster_that_is_held_and_not_known_is_not_waited_for() {
     let server = shop().await;
     let client = client_of(&server);
     let mut resolution = client.resolve("xds:///shop");
-    let _hold = resolution.hold_cluster("unknown");
+    let _hold = resolution.subscribe_cluster("unknown");
     // The incremental variant has a way to say that there is none.
     let tree = if crate::API_TYPE.is_delta() {
         "cart: 10.0.0.1:80, unknown: NOT_FOUND"
@@ -55,7 +55,7 @@ async fn a74_7_a_call_keeps_its_cluster_when_the_routes_change() {
     let client = client_of(&server);
     let mut resolution = client.resolve("xds:///shop");
     see(&mut resolution, "cart: 10.0.0.1:80").await;
-    let call = resolution.hold_cluster("cart");
+    let call = resolution.subscribe_cluster("cart");
     server.update(|tx| {
         tx.set(shop_routes(&["next"]));
         tx.set(cluster("next"));

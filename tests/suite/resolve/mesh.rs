@@ -61,7 +61,7 @@ pub(super) fn text(seen: &Result<Arc<Snapshot>, WatchError>) -> String {
 
 pub(super) fn cluster_text(cluster: ClusterView<'_>) -> String {
     let name = cluster.name();
-    match cluster.problem() {
+    match cluster.unusable_reason() {
         Some(why) => format!("{name}: {}", why.code()),
         None => {
             let endpoints = cluster.usable_endpoints().map(|endpoint| endpoint.address().to_string());

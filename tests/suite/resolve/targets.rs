@@ -53,8 +53,8 @@ async fn a_target_that_cannot_be_read_is_an_error_at_once() {
         assert_eq!((error.code(), error.blame()), (Code::InvalidArgument, Blame::Local), "{error}");
         assert_eq!((error.name(), error.node_id()), (target, "test-node"));
         assert!(error.to_string().contains(reason), "{error}");
-        resolution.resolve_again();
-        drop((resolution.hold_cluster("cart"), resolution));
+        resolution.request_reresolution();
+        drop((resolution.subscribe_cluster("cart"), resolution));
     }
     assert!(soon(client.resolve("xds:///shop").ready()).await.is_ok(), "nothing is the worse for it");
 }

@@ -71,7 +71,7 @@ async fn resolutions_end_with_the_client() {
     let snapshot = soon(shop.ready()).await.unwrap();
     server.hold();
     let mut missing = client.resolve("xds:///missing");
-    let hold = shop.hold_cluster("cart");
+    let hold = shop.subscribe_cluster("cart");
     soon(client.shutdown()).await;
     while soon(shop.next()).await.is_some() {}
     assert!(soon(missing.next()).await.is_none());
@@ -83,8 +83,8 @@ async fn resolutions_end_with_the_client() {
     );
     assert_eq!(error.code(), Code::Cancelled);
     assert!(soon(client.resolve("xds:///late").next()).await.is_none());
-    drop((shop.hold_cluster("web"), hold));
-    shop.resolve_again();
+    drop((shop.subscribe_cluster("web"), hold));
+    shop.request_reresolution();
     server.expect_clients(0).await.unwrap();
 }
 
@@ -97,7 +97,7 @@ async fn ten_thousand_resolutions_that_end_leave_nothing() {
     see(&mut kept, "cart: 10.0.0.1:80").await;
     for i in 0..10_000 {
         let other = client.resolve(format!("xds:///shop-{i}"));
-        let hold = other.hold_cluster(format!("cart-{i}"));
+        let hold = other.subscribe_cluster(format!("cart-{i}"));
         if i % 10 == 0 {
             tokio::task::yield_now().await;
         }

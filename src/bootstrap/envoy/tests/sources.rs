@@ -104,7 +104,7 @@ fn what_would_change_what_is_done_is_an_error() {
     };
     for (fields, expected) in [
         (json!({ "config_validators": [] }), "config_validators: not supported"),
-        (json!({ "cluster_names": ["xds"] }), "cluster_names: is for REST alone: say grpc_services"),
+        (json!({ "cluster_names": ["xds"] }), "cluster_names: valid for REST only: use grpc_services"),
         (
             json!({ "api_type": "SOAP" }),
             "api_type: \"SOAP\" is not supported; known are REST, GRPC, DELTA_GRPC, \
@@ -118,7 +118,7 @@ fn what_would_change_what_is_done_is_an_error() {
         ),
         (
             service(json!({ "envoy_grpc": null })),
-            "grpc_services[0]: says no service: one of envoy_grpc, google_grpc is missing",
+            "grpc_services[0]: no service: one of envoy_grpc, google_grpc is missing",
         ),
         (
             service(json!({ "envoy_grpc": { "cluster_name": "xds", "retry_policy": {} } })),
@@ -176,7 +176,7 @@ fn d12_rest_has_clusters_and_a_refresh_delay() {
         ),
         (
             json!({ "refresh_delay": "1s", "grpc_services": [{}] }),
-            "grpc_services: is not for REST: say cluster_names",
+            "grpc_services: not valid for REST: use cluster_names",
         ),
     ] {
         let expected = format!("dynamic_resources.lds_config.api_config_source.{expected}");

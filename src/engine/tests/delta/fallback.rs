@@ -6,7 +6,7 @@ use super::{NONE, one, removed};
 use crate::{
     config::{ApiType, AuthorityBuilder, Bootstrap, Server},
     engine::{
-        Names,
+        Selection,
         tests::rig::{Full, Part, Rig, delta_response, stream_to},
     },
     protocol::{DisconnectKind, Settings},
@@ -61,7 +61,7 @@ fn what_a_higher_server_has_removed_is_absent_when_it_serves_and_had_its_time() 
 fn a57_5_what_a_fallback_sent_while_the_first_server_was_away_has_its_time_from_the_request() {
     let mut rig = two_servers();
     rig.watch::<Part>("p");
-    rig.watch_names::<Full>(Names::All);
+    rig.watch_names::<Full>(Selection::All);
     rig.watch::<Full>("b");
     rig.disconnect(1, DisconnectKind::Unreachable);
     rig.connect_to(stream_to(1, 1));
@@ -113,7 +113,7 @@ fn b2_4_a_fallback_is_asked_for_everything_before_names_on_a_stream_that_is_ther
     rig.connect(1);
     rig.sent(1);
     rig.watch::<Full>("a");
-    rig.watch_names::<Full>(Names::All);
+    rig.watch_names::<Full>(Selection::All);
     let said = rig.disconnect_from(stream_to(1, 1), DisconnectKind::Unreachable);
     assert_eq!(said, ["send Full"]);
     assert_eq!(rig.sent(1), NONE);

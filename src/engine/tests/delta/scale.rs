@@ -11,7 +11,7 @@ use prost::Message;
 use crate::{
     control_plane::{AnyResource, DeltaSession, Store, session},
     engine::{
-        Names,
+        Selection,
         tests::rig::{Full, Rig, message, stream},
     },
     observed::{ErasedMembers, Observed},
@@ -66,7 +66,7 @@ impl World {
         };
         world.set((0..count).map(|index| (index, Some("one"))));
         for index in 0..if whole { 1 } else { count } {
-            let names = if whole { Names::All } else { Names::One(name(index).as_str().into()) };
+            let names = if whole { Selection::All } else { Selection::One(name(index).as_str().into()) };
             let view = ViewId::new(index as u64 + 1);
             world.rig.engine.subscribe(view, ResourceType::of::<Full>(), names, world.rig.now);
         }
@@ -74,7 +74,7 @@ impl World {
         world.rig.engine.handle_input(Input::Alive { stream: world.stream }, world.rig.now);
         world.rig.engine.handle_input(Input::Connected { stream: world.stream }, world.rig.now);
         world.pass(Duration::from_secs(5));
-        assert_eq!(world.rig.engine.counters().parsed, count as u64, "all are there");
+        assert_eq!(world.rig.engine.work_counters().parsed, count as u64, "all are there");
         world
     }
 
@@ -98,10 +98,10 @@ impl World {
     fn cost_of(&mut self, change: impl FnOnce(&mut Self)) -> Cost {
         self.requests.clear();
         (self.sent, self.received) = (0, 0);
-        let (before, scanned) = (self.rig.engine.counters(), scans::count());
+        let (before, scanned) = (self.rig.engine.work_counters(), scans::count());
         change(self);
         self.pass(Duration::from_secs(1));
-        let after = self.rig.engine.counters();
+        let after = self.rig.engine.work_counters();
         Cost {
             parsed: after.parsed - before.parsed,
             unchanged: after.unchanged - before.unchanged,
@@ -236,10 +236,10 @@ fn a_new_stream_with_100_000_held_tells_their_versions_if_they_fit() {
     const COUNT: usize = 100_000;
     let settings = Settings { max_request_size: 16 << 20, ..Settings::default() };
     let mut world = World::holding(COUNT, true, settings);
-    let before = world.rig.engine.counters();
+    let before = world.rig.engine.work_counters();
     world.reconnect(|world| change_much(world, COUNT));
     assert_eq!(world.requests[0].initial_resource_versions.len(), COUNT);
-    let after = world.rig.engine.counters();
+    let after = world.rig.engine.work_counters();
     assert_eq!(after.parsed - before.parsed, (COUNT / 5) as u64, "what is new or has changed");
     assert_eq!(after.unchanged, before.unchanged, "the rest is not sent");
     world.check_agreement();
@@ -249,10 +249,10 @@ fn a_new_stream_with_100_000_held_tells_their_versions_if_they_fit() {
 fn a_new_stream_with_100_000_held_leaves_their_versions_out_if_they_do_not_fit() {
     const COUNT: usize = 100_000;
     let mut world = World::holding(COUNT, true, Settings::default());
-    let before = world.rig.engine.counters();
+    let before = world.rig.engine.work_counters();
     world.reconnect(|world| change_much(world, COUNT));
     assert_eq!(world.requests[0].initial_resource_versions.len(), 0, "they are over 3 MiB");
-    let after = world.rig.engine.counters();
+    let after = world.rig.engine.work_counters();
     assert_eq!(after.unchanged - before.unchanged, (COUNT * 8 / 10) as u64, "all is sent again");
     world.check_agreement();
 }

@@ -269,3 +269,20 @@ fn b2_4_a_wildcard_that_is_taken_for_a_name_once_more_begins_on_another_stream_l
     let said = rig.receive_raw(3, one("p", "c", "3"));
     assert!(said.iter().any(|said| said.ends_with(" complete")), "{said:?}");
 }
+
+/// Each response has a NACK of its own, so that a server that waits for none could fill the memory with those that have to wait.
+#[test]
+fn b0_18_so_many_nacks_wait_and_no_more() {
+    let mut rig = Rig::delta();
+    rig.open::<Full>(&["a"]);
+    let mut waiting = 0;
+    for number in 0..1_000 {
+        let nonce = format!("n{number}");
+        let said = rig.receive_raw(1, delta_response::<Full>(&nonce, &[("a", "v", Some("bad"))], &[]));
+        let nacks = said.iter().filter(|said| said.starts_with("send ")).count();
+        rig.sent(1);
+        waiting += 1 - nacks;
+        assert!(number < 500 || nacks == 1, "one for each response, from the oldest on: {said:?}");
+    }
+    assert_eq!(waiting, 256);
+}

@@ -1,4 +1,4 @@
-//! Resolutions on a server that answers only requests that name all resources of a type, as go-control-plane does in ADS mode:
+//! Resolutions on a server that answers only to requests that name all resources of a type, as go-control-plane does in ADS mode:
 //! listeners and clusters come, and routes or endpoints of a part of the mesh never do.
 
 use super::*;
@@ -8,7 +8,7 @@ use crate::{
     resolve::Resolved,
 };
 
-const HINT: &str = "only requests that name all resources of a type, as go-control-plane does in ADS mode";
+const HINT: &str = "only to requests that name all resources of a type, as go-control-plane does in ADS mode";
 
 /// What the resolution publishes last while time passes.
 fn last_published(rig: &mut Rig, time: Duration) -> Resolved {
@@ -58,7 +58,7 @@ fn endpoints_of_a_partial_mesh_are_a_note_with_a_hint_after_the_does_not_exist_t
     for name in ["a", "b"] {
         let view = tree.cluster(name).expect("a cluster of the routes");
         assert!(view.assignment().is_none());
-        check(view.note().expect("a note"), Code::NotFound);
+        check(view.endpoints_error().expect("a note"), Code::NotFound);
     }
 }
 
@@ -69,8 +69,8 @@ fn a_tree_in_use_takes_a_cluster_without_endpoints_with_a_hint_after_the_does_no
     rig.told("2", [route_config("routes").virtual_host(["shop"], [to("a"), to("b")])]);
     rig.told("2", [cluster("a"), cluster("b"), cluster("c")]);
     let tree = last_published(&mut rig, Duration::from_secs(15)).expect("a tree");
-    check(tree.cluster("b").and_then(|b| b.note()).expect("a note"), Code::NotFound);
-    assert!(tree.cluster("a").is_some_and(|a| a.assignment().is_some() && a.note().is_none()));
+    check(tree.cluster("b").and_then(|b| b.endpoints_error()).expect("a note"), Code::NotFound);
+    assert!(tree.cluster("a").is_some_and(|a| a.assignment().is_some() && a.endpoints_error().is_none()));
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_cluster_in_use_whose_new_endpoints_never_come_says_so_after_the_does_not_ex
     rig.told("2", [cluster("a").eds_service("new")]);
     // And the grace of what it served by until then.
     let tree = last_published(&mut rig, Duration::from_secs(16)).expect("a tree");
-    check(tree.cluster("a").and_then(|a| a.note()).expect("a note"), Code::NotFound);
+    check(tree.cluster("a").and_then(|a| a.endpoints_error()).expect("a note"), Code::NotFound);
 }
 
 #[test]

@@ -133,7 +133,7 @@ impl Shown {
             error: view.error().cloned(),
             warning: view.warning().cloned(),
             endpoints,
-            note: view.note().cloned(),
+            note: view.endpoints_error().cloned(),
             leaves: leaves.into_iter().flatten().collect(),
         }
     }

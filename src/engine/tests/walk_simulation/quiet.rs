@@ -15,7 +15,7 @@ use super::{
     world::World,
 };
 use crate::{
-    engine::{Names, tests::network::Told},
+    engine::{Selection, tests::network::Told},
     error::{Blame, Code, Subject, WatchError},
     observed::Observed,
     protocol::ViewId,
@@ -220,7 +220,7 @@ impl<'a> Quiet<'a> {
             }
         };
         let now = network.now();
-        network.engine().subscribe(probe, resource, Names::One(name.as_str().into()), now);
+        network.engine().subscribe(probe, resource, Selection::One(name.as_str().into()), now);
         let mut seen = None;
         while let Some(told) = network.poll(now) {
             match told {

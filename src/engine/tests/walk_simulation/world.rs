@@ -112,8 +112,8 @@ impl World {
         match self.network.random.u32(0..100) {
             0..12 => self.resolve(),
             12..18 => self.end(),
-            18..26 => self.hold_cluster(),
-            26..32 => self.release_cluster(),
+            18..26 => self.subscribe_cluster(),
+            26..32 => self.unsubscribe_cluster(),
             32..35 => self.look_up_again(),
             35..38 => self.renumber(),
             38..68 => self.change(),
@@ -149,31 +149,31 @@ impl World {
         }
     }
 
-    fn hold_cluster(&mut self) {
+    fn subscribe_cluster(&mut self) {
         let name = format!("k{}", self.network.random.u32(0..8));
         let Some(view) = self.model.any_view(&mut self.network.random) else { return };
         let Some(resolution) = self.model.resolutions.get_mut(&view) else { return };
         if resolution.held.insert(name.clone()) {
             debug!(at = ?self.network.at(), ?view, name, "hold a cluster");
             let now = self.network.now();
-            self.network.engine().hold_cluster(view, &name, now);
+            self.network.engine().subscribe_cluster(view, &name, now);
         }
     }
 
-    fn release_cluster(&mut self) {
+    fn unsubscribe_cluster(&mut self) {
         let Some(view) = self.model.any_view(&mut self.network.random) else { return };
         let Some(resolution) = self.model.resolutions.get_mut(&view) else { return };
         if let Some(name) = resolution.held.pop_first() {
             debug!(at = ?self.network.at(), ?view, name, "release a cluster");
             let now = self.network.now();
-            self.network.engine().release_cluster(view, &name, now);
+            self.network.engine().unsubscribe_cluster(view, &name, now);
         }
     }
 
     fn look_up_again(&mut self) {
         if let Some(view) = self.model.any_view(&mut self.network.random) {
             let now = self.network.now();
-            self.network.engine().resolve_again(view, now);
+            self.network.engine().request_reresolution(view, now);
         }
     }
 

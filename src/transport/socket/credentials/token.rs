@@ -36,7 +36,7 @@ fn expiry(token: &str) -> Result<f64, String> {
     }
     let claims = BASE64_URL_SAFE_NO_PAD.decode(claims).map_err(|_| NOT_A_TOKEN.to_owned())?;
     let claims: Value = serde_json::from_slice(&claims).map_err(|_| NOT_A_TOKEN.to_owned())?;
-    let exp = claims.get("exp").ok_or("the token does not say when it expires: it has no claim `exp`")?;
+    let exp = claims.get("exp").ok_or("the token has no claim `exp`, so its expiry is unknown")?;
     exp.as_f64().ok_or_else(|| "the token's claim `exp` is not a number of seconds".to_owned())
 }
 
@@ -118,8 +118,8 @@ mod tests {
             ("a.s ecret.c", NOT_A_TOKEN),
             ("a.sec\nret.c", NOT_A_TOKEN),
             (&secret, NOT_A_TOKEN),
-            (&token("{}"), "the token does not say when it expires: it has no claim `exp`"),
-            (&token("[]"), "the token does not say when it expires: it has no claim `exp`"),
+            (&token("{}"), "the token has no claim `exp`, so its expiry is unknown"),
+            (&token("[]"), "the token has no claim `exp`, so its expiry is unknown"),
             (&token(r#"{"exp":"soon"}"#), "the token's claim `exp` is not a number of seconds"),
             (&token(r#"{"exp":2000000000}"#), ended),
             (

@@ -1,10 +1,10 @@
 use std::{mem, sync::Arc, time::Instant};
 
 use super::{
-    leg::{End, Leg},
+    dependency::{Dependency, End},
     resolver::{About, Key, Order, Reference, Times},
     scopes::{Chosen, Scopes},
-    snapshot::{HostChoice, Stem},
+    snapshot::{HostChoice, RoutingConfig},
 };
 use crate::{
     error::{Blame, Code, Subject, WatchError},
@@ -26,25 +26,25 @@ use crate::{
 ///
 /// Each step names what is watched for the next, or says why there is no way on.
 #[derive(Debug)]
-pub(super) struct Way {
+pub(super) struct RouteResolver {
     about: About,
     listener: Option<Arc<Observed<Listener>>>,
     scopes: Scopes,
-    routes: Leg<RouteConfiguration>,
-    virtual_host: Leg<VirtualHost>,
+    routes: Dependency<RouteConfiguration>,
+    virtual_host: Dependency<VirtualHost>,
     times: Times,
     orders: Vec<Order>,
 }
 
-impl Way {
+impl RouteResolver {
     pub(super) fn new(about: About, times: Times) -> Self {
         let watch = Order::Watch(Key::Listener(about.listener.clone()));
         Self {
             scopes: Scopes::new(about.node_id.clone(), times),
             about,
             listener: None,
-            routes: Leg::new(Key::Routes),
-            virtual_host: Leg::new(|host| Key::VirtualHost(host.name)),
+            routes: Dependency::new(Key::Routes),
+            virtual_host: Dependency::new(|host| Key::VirtualHost(host.name)),
             times,
             orders: vec![watch],
         }
@@ -79,7 +79,11 @@ impl Way {
     }
 
     /// Goes from the listener as far as it leads. `current` is the tree in use.
-    pub(super) fn follow(&mut self, current: Option<&Stem>, now: Instant) -> Result<Stem, End> {
+    pub(super) fn follow(
+        &mut self,
+        current: Option<&RoutingConfig>,
+        now: Instant,
+    ) -> Result<RoutingConfig, End> {
         self.scopes.begin();
         self.routes.begin();
         self.virtual_host.begin();
@@ -93,7 +97,7 @@ impl Way {
         found
     }
 
-    fn find(&mut self, current: Option<&Stem>, now: Instant) -> Result<Stem, End> {
+    fn find(&mut self, current: Option<&RoutingConfig>, now: Instant) -> Result<RoutingConfig, End> {
         let (listener, warning) = self.listener()?;
         let mut warnings: Vec<_> = warning.into_iter().collect();
         let api = listener.api().ok_or_else(|| End::Nowhere(self.no_api_listener()))?;
@@ -129,7 +133,7 @@ impl Way {
         };
         warnings.extend(warning);
         let (target, authority) = (self.about.target.clone(), self.about.authority.clone());
-        Ok(Stem { target, authority, listener, scope, routes, virtual_host, warnings })
+        Ok(RoutingConfig { target, authority, listener, scope, routes, virtual_host, warnings })
     }
 
     /// The scope whose key the headers of the target have.
@@ -137,7 +141,7 @@ impl Way {
         &mut self,
         listener: &Listener,
         scoped: &ScopedRoutes,
-        current: Option<&Stem>,
+        current: Option<&RoutingConfig>,
         now: Instant,
     ) -> Result<Chosen, End> {
         let about = (Listener::TYPE_URL, listener.name.clone());
@@ -160,7 +164,7 @@ impl Way {
     fn on_demand(
         &mut self,
         routes: &RouteConfiguration,
-        current: Option<&Stem>,
+        current: Option<&RoutingConfig>,
         now: Instant,
     ) -> Result<(HostChoice, Option<WatchError>), End> {
         let name: Arc<str> = VirtualHost::resource_name(&routes.name, &self.about.authority).into();

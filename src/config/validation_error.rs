@@ -4,7 +4,7 @@ use crate::escape::{Escaped, debug_as_message};
 
 /// One thing that is wrong in a configuration, and where.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
+pub struct ValidationError {
     path: String,
     reason: String,
 }
@@ -12,10 +12,10 @@ pub struct Problem {
 /// Why a configuration made in code cannot be used: all that is wrong with it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ConfigError {
-    problems: Vec<Problem>,
+    errors: Vec<ValidationError>,
 }
 
-impl Problem {
+impl ValidationError {
     pub(crate) fn new(path: impl Into<String>, reason: impl Into<String>) -> Self {
         Self { path: path.into(), reason: reason.into() }
     }
@@ -32,7 +32,7 @@ impl Problem {
     }
 }
 
-impl fmt::Display for Problem {
+impl fmt::Display for ValidationError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.path.is_empty() {
             Escaped(&self.reason).fmt(f)
@@ -43,20 +43,20 @@ impl fmt::Display for Problem {
 }
 
 impl ConfigError {
-    /// `problems` is not empty.
-    pub(crate) fn new(problems: Vec<Problem>) -> Self {
-        Self { problems }
+    /// `errors` is not empty.
+    pub(crate) fn new(errors: Vec<ValidationError>) -> Self {
+        Self { errors }
     }
 
-    /// All problems, in the order of the configuration; at least one.
-    pub fn problems(&self) -> &[Problem] {
-        &self.problems
+    /// All errors, in the order of the configuration; at least one.
+    pub fn errors(&self) -> &[ValidationError] {
+        &self.errors
     }
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write_problems(f, &self.problems)
+        write_errors(f, &self.errors)
     }
 }
 
@@ -65,12 +65,12 @@ debug_as_message!(ConfigError);
 impl std::error::Error for ConfigError {}
 
 /// Writes `a: b; c: d`.
-pub(crate) fn write_problems(f: &mut fmt::Formatter<'_>, problems: &[Problem]) -> fmt::Result {
-    for (index, problem) in problems.iter().enumerate() {
+pub(crate) fn write_errors(f: &mut fmt::Formatter<'_>, errors: &[ValidationError]) -> fmt::Result {
+    for (index, error) in errors.iter().enumerate() {
         if index > 0 {
             f.write_str("; ")?;
         }
-        write!(f, "{problem}")?;
+        write!(f, "{error}")?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Where a resource of a response is looked for first: behind the one before it, in the order of the last response.
 
-use super::{Engine, Peer, job::Job};
+use super::{Engine, Peer, pending_response::PendingResponse};
 use crate::protocol::SubId;
 
 /// What the order of the last response tells of the next resource.
@@ -8,14 +8,14 @@ use crate::protocol::SubId;
 /// Whatever was added, taken away or moved costs a search by name or two, and then the order is followed again from where the
 /// resource that was found stood. An order that is random is not followed, so that nothing is looked at in vain.
 #[derive(Debug, Default)]
-pub(super) struct Guess {
+pub(super) struct OrderPredictor {
     /// Where the next resource should have stood.
     next: usize,
     /// How many in a row stood elsewhere.
     wrong: u8,
 }
 
-impl Guess {
+impl OrderPredictor {
     /// The one that should come next, if the order can be relied on.
     pub(super) fn next(&self, order: &[SubId]) -> Option<SubId> {
         if self.wrong < MAX_WRONG { order.get(self.next).copied() } else { None }
@@ -41,7 +41,7 @@ impl Guess {
 
 impl Engine {
     /// Before the first response, the order that is expected is that of the request.
-    pub(super) fn expect_order(&mut self, job: &Job) {
+    pub(super) fn expect_order(&mut self, job: &PendingResponse) {
         let peer = self.peer(job.server());
         peer.of_type(job.ty());
         let Peer { machine, types, .. } = peer;
@@ -64,7 +64,7 @@ mod tests {
     /// How many had to be searched for when what stood in `order` comes in another one.
     fn searched(order: &[u32], comes: &[u32]) -> usize {
         let order: Vec<_> = order.iter().copied().map(SubId).collect();
-        let mut guess = Guess::default();
+        let mut guess = OrderPredictor::default();
         let right = comes.iter().map(|sub| SubId(*sub)).filter(|sub| {
             let is_right = guess.next(&order) == Some(*sub);
             match (is_right, order.iter().position(|other| other == sub)) {
@@ -99,7 +99,7 @@ mod tests {
         let reversed: Vec<u32> = (0..100).rev().collect();
         assert_eq!(searched(&order, &reversed), 100);
         let order: Vec<_> = order.into_iter().map(SubId).collect();
-        let mut guess = Guess::default();
+        let mut guess = OrderPredictor::default();
         for sub in [70, 30] {
             assert!(guess.next(&order).is_some());
             guess.on_found(SubId(sub), sub, &order);

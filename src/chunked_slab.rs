@@ -9,7 +9,7 @@ use crate::capacity::Shrink;
 /// It grows by chunks of fixed size: nothing is moved for it, and no room is made for twice as many. The first chunk with room is
 /// filled first, and a chunk in which nothing is left gives its room back.
 #[derive(Debug)]
-pub(crate) struct Chunked<T> {
+pub(crate) struct ChunkedSlab<T> {
     chunks: Vec<Chunk<T>>,
     /// The chunks in which there is room, or room to make.
     with_room: BTreeSet<usize>,
@@ -18,20 +18,20 @@ pub(crate) struct Chunked<T> {
 
 #[derive(Debug)]
 struct Chunk<T> {
-    places: Vec<Place<T>>,
+    places: Vec<Slot<T>>,
     /// Where the next one goes: a place that was left, or the one behind all others.
     next: u32,
     taken: u32,
 }
 
 #[derive(Debug)]
-enum Place<T> {
+enum Slot<T> {
     Taken(T),
     /// It was left, and so was this one before it, unless that is behind all others.
     Left(u32),
 }
 
-impl<T> Chunked<T> {
+impl<T> ChunkedSlab<T> {
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.taken
@@ -51,8 +51,8 @@ impl<T> Chunked<T> {
     pub(crate) fn get_mut(&mut self, at: u32) -> Option<&mut T> {
         let (chunk, place) = split(at);
         match self.chunks.get_mut(chunk)?.places.get_mut(place)? {
-            Place::Taken(thing) => Some(thing),
-            Place::Left(_) => None,
+            Slot::Taken(thing) => Some(thing),
+            Slot::Left(_) => None,
         }
     }
 
@@ -107,8 +107,8 @@ impl<T> Chunked<T> {
         self.chunks.iter_mut().zip(0..).flat_map(|(chunk, index)| {
             let places = chunk.places.iter_mut().zip(index * CHUNK as u32..);
             places.filter_map(|(place, at)| match place {
-                Place::Taken(thing) => Some((at, thing)),
-                Place::Left(_) => None,
+                Slot::Taken(thing) => Some((at, thing)),
+                Slot::Left(_) => None,
             })
         })
     }
@@ -118,12 +118,12 @@ impl<T> Chunk<T> {
     fn insert(&mut self, thing: T) -> u32 {
         let at = self.next;
         self.next = match self.places.get_mut(at as usize) {
-            Some(left) => match mem::replace(left, Place::Taken(thing)) {
-                Place::Left(next) => next,
-                Place::Taken(_) => unreachable!("the next place is not taken"),
+            Some(left) => match mem::replace(left, Slot::Taken(thing)) {
+                Slot::Left(next) => next,
+                Slot::Taken(_) => unreachable!("the next place is not taken"),
             },
             None => {
-                self.places.push(Place::Taken(thing));
+                self.places.push(Slot::Taken(thing));
                 at + 1
             }
         };
@@ -134,7 +134,7 @@ impl<T> Chunk<T> {
     fn remove(&mut self, at: usize) -> Option<T> {
         let place = self.places.get_mut(at)?;
         place.taken()?;
-        let removed = mem::replace(place, Place::Left(self.next));
+        let removed = mem::replace(place, Slot::Left(self.next));
         self.next = at as u32;
         self.taken -= 1;
         removed.into_taken()
@@ -147,7 +147,7 @@ impl<T> Default for Chunk<T> {
     }
 }
 
-impl<T> Place<T> {
+impl<T> Slot<T> {
     fn taken(&self) -> Option<&T> {
         match self {
             Self::Taken(thing) => Some(thing),
@@ -163,7 +163,7 @@ impl<T> Place<T> {
     }
 }
 
-impl<T> Default for Chunked<T> {
+impl<T> Default for ChunkedSlab<T> {
     fn default() -> Self {
         Self { chunks: Vec::new(), with_room: BTreeSet::new(), taken: 0 }
     }
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn places_are_numbered_in_turn_and_those_left_are_taken_first() {
-        let mut things = Chunked::default();
+        let mut things = ChunkedSlab::default();
         let places: Vec<_> = (0..300).map(|thing| things.insert(thing)).collect();
         assert_eq!(places, (0..300).collect::<Vec<_>>());
         assert_eq!([7, 130, 130].map(|at| things.remove(at)), [Some(7), Some(130), None]);
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn all_are_gone_through_in_the_order_of_their_places() {
-        let mut things = Chunked::default();
+        let mut things = ChunkedSlab::default();
         (0..300).for_each(|thing| _ = things.insert(thing));
         (0..300).filter(|at| at % 3 > 0).for_each(|at| _ = things.remove(at));
         things.iter_mut().for_each(|(_, thing)| *thing += 1);
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn no_room_is_made_for_more_than_a_chunk() {
-        let mut things = Chunked::default();
+        let mut things = ChunkedSlab::default();
         (0..10).for_each(|thing| _ = things.insert(thing));
         assert!(things.room() <= 16);
         (0..1_000).for_each(|thing| _ = things.insert(thing));
@@ -216,7 +216,7 @@ mod tests {
 
     #[test]
     fn what_a_burst_has_needed_is_given_back() {
-        let mut things = Chunked::default();
+        let mut things = ChunkedSlab::default();
         (0..100_000_u32).for_each(|thing| _ = things.insert(thing));
         (0..100_000).filter(|at| *at != 50_000).for_each(|at| _ = things.remove(at));
         assert_eq!((things.len(), things.room(), things.get(50_000)), (1, CHUNK, Some(&50_000)));
@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn places_hold_what_was_put_there_whatever_comes_and_goes() {
         let mut random = fastrand::Rng::with_seed(7);
-        let (mut things, mut model) = (Chunked::default(), std::collections::BTreeMap::new());
+        let (mut things, mut model) = (ChunkedSlab::default(), std::collections::BTreeMap::new());
         for step in 0..20_000_u32 {
             let removes = random.usize(..2_000) < model.len();
             let at = random.u32(..2_000);

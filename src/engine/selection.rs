@@ -11,7 +11,7 @@ use crate::{
 
 /// Which resources of a type are wanted.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Names {
+pub(crate) enum Selection {
     /// Everything that the server has for this node.
     All,
     /// One, by its name.
@@ -29,7 +29,7 @@ pub(crate) enum Wanted {
     Name(Box<ResourceName>),
 }
 
-impl Names {
+impl Selection {
     /// What is wanted, in a word.
     pub(crate) fn text(&self) -> Arc<str> {
         match self {
@@ -40,7 +40,7 @@ impl Names {
     }
 }
 
-impl fmt::Display for Names {
+impl fmt::Display for Selection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text())
     }

@@ -7,15 +7,15 @@ use super::{
     id::EntryId,
     request::{put_text, text_len},
 };
-use crate::{capacity::Shrink, chunked::Chunked, resource::Version};
+use crate::{capacity::Shrink, chunked_slab::ChunkedSlab, resource::Version};
 
 /// The names of one type that one server is asked for, or answers with.
 ///
 /// Looking a name up, adding one and letting one go are O(1). The list for the wire is kept encoded and sorted, and
 /// made anew only when a request is written after a change.
 #[derive(Debug, Default)]
-pub(crate) struct Interest {
-    subs: Chunked<Sub>,
+pub(crate) struct Subscriptions {
+    subs: ChunkedSlab<Subscription>,
     by_name: HashMap<Arc<str>, SubId>,
     pub(crate) aliases: Aliases,
     /// The subscriptions of the last list for the wire, sorted by name, and behind them the newer ones.
@@ -33,13 +33,13 @@ pub(crate) struct Interest {
     next_serial: u32,
 }
 
-/// A place in an [`Interest`].
+/// A place in an [`Subscriptions`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SubId(pub(crate) u32);
 
 /// What one server is asked for, or sends, under one name.
 #[derive(Debug)]
-pub(crate) struct Sub {
+pub(crate) struct Subscription {
     pub(crate) name: Arc<str>,
     pub(crate) entry: EntryId,
     pub(crate) phase: Phase,
@@ -96,15 +96,15 @@ pub(crate) enum Phase {
     Requested,
     Answered,
     TimedOut,
-    Doubted,
+    AbsenceUnconfirmed,
 }
 
-impl Sub {
+impl Subscription {
     /// Whether asking for it is no news for the server, which has answered, or had its time to.
     pub(crate) fn is_settled(&self) -> bool {
         self.asked
             && match self.phase {
-                Phase::Answered | Phase::TimedOut | Phase::Doubted => true,
+                Phase::Answered | Phase::TimedOut | Phase::AbsenceUnconfirmed => true,
                 Phase::New | Phase::Requested => false,
             }
     }
@@ -132,12 +132,12 @@ impl Sub {
     }
 }
 
-impl Interest {
-    pub(crate) fn get(&self, id: SubId) -> Option<&Sub> {
+impl Subscriptions {
+    pub(crate) fn get(&self, id: SubId) -> Option<&Subscription> {
         self.subs.get(id.0)
     }
 
-    pub(crate) fn get_mut(&mut self, id: SubId) -> Option<&mut Sub> {
+    pub(crate) fn get_mut(&mut self, id: SubId) -> Option<&mut Subscription> {
         self.subs.get_mut(id.0)
     }
 
@@ -146,7 +146,7 @@ impl Interest {
     }
 
     /// All subscriptions, in a fixed order.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (SubId, &Sub)> + Clone {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (SubId, &Subscription)> + Clone {
         self.subs.iter().map(|(id, sub)| {
             #[cfg(test)]
             crate::scans::note();
@@ -154,7 +154,7 @@ impl Interest {
         })
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (SubId, &mut Sub)> {
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (SubId, &mut Subscription)> {
         self.subs.iter_mut().map(|(id, sub)| {
             #[cfg(test)]
             crate::scans::note();
@@ -175,12 +175,12 @@ impl Interest {
     /// Whether something is asked for that nothing came of, neither on this stream nor before.
     pub(crate) fn is_owed_something(&self) -> bool {
         // What was held when it was requested, and was lost by the word of another server, has no timer.
-        let is_waited_for = |sub: &Sub| match sub.phase {
+        let is_waited_for = |sub: &Subscription| match sub.phase {
             Phase::New => true,
             Phase::Requested => sub.timer != 0,
-            Phase::Answered | Phase::Doubted | Phase::TimedOut => false,
+            Phase::Answered | Phase::AbsenceUnconfirmed | Phase::TimedOut => false,
         };
-        let waits = |sub: &Sub| sub.named && !sub.held && is_waited_for(sub);
+        let waits = |sub: &Subscription| sub.named && !sub.held && is_waited_for(sub);
         let mut subs = self.iter().map(|(_, sub)| sub);
         subs.clone().any(waits) || (self.wildcard && !self.told_all && !subs.any(|sub| sub.held))
     }
@@ -198,7 +198,7 @@ impl Interest {
     /// Adds a name that is not there yet.
     pub(crate) fn insert(&mut self, name: Arc<str>, entry: EntryId) -> SubId {
         self.next_serial = self.next_serial.wrapping_add(1);
-        let sub = Sub {
+        let sub = Subscription {
             name: name.clone(),
             entry,
             phase: Phase::New,
@@ -325,7 +325,7 @@ impl Interest {
     }
 }
 
-fn alive<'a>(subs: &'a Chunked<Sub>, (id, serial): &(SubId, u32)) -> Option<&'a Sub> {
+fn alive<'a>(subs: &'a ChunkedSlab<Subscription>, (id, serial): &(SubId, u32)) -> Option<&'a Subscription> {
     subs.get(id.0).filter(|sub| sub.serial == *serial && sub.named)
 }
 
@@ -336,11 +336,11 @@ mod tests {
     use super::*;
     use crate::pb::envoy::service::discovery::v3::DiscoveryRequest;
 
-    fn names(interest: &mut Interest) -> Vec<String> {
+    fn names(interest: &mut Subscriptions) -> Vec<String> {
         DiscoveryRequest::decode(interest.names()).unwrap().resource_names
     }
 
-    fn add(interest: &mut Interest, name: &str) -> SubId {
+    fn add(interest: &mut Subscriptions, name: &str) -> SubId {
         let id = interest.insert(name.into(), EntryId(0));
         assert!(interest.name(id));
         id
@@ -348,7 +348,7 @@ mod tests {
 
     #[test]
     fn names_are_sorted_and_complete() {
-        let mut interest = Interest::default();
+        let mut interest = Subscriptions::default();
         let b = add(&mut interest, "b");
         add(&mut interest, "c");
         add(&mut interest, "a");
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn a_name_that_goes_and_comes_back_stands_once() {
-        let mut interest = Interest::default();
+        let mut interest = Subscriptions::default();
         let a = add(&mut interest, "a");
         interest.unname(a);
         assert!(interest.name(a));
@@ -377,7 +377,7 @@ mod tests {
     /// Found by the simulation of operations: seed 174,344.
     #[test]
     fn what_was_held_when_it_was_requested_is_not_owed_when_another_server_removes_it() {
-        let mut interest = Interest::default();
+        let mut interest = Subscriptions::default();
         let id = add(&mut interest, "a");
         assert!(interest.is_owed_something());
         let sub = interest.get_mut(id).unwrap();

@@ -9,7 +9,7 @@ use crate::{
 /// Text becomes a wildcard if it is `*`, and otherwise the name of a collection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Names {
+pub enum ResourceSelector {
     /// All that the first management server has for this client (wildcard, `*`).
     All,
     /// The members of a collection, by its `xdstp://` name. A glob, such as
@@ -28,44 +28,44 @@ pub trait WatchName: sealed::Sealed {
     fn as_text(&self) -> Result<&str, &ResourceName>;
 }
 
-impl From<&str> for Names {
+impl From<&str> for ResourceSelector {
     fn from(text: &str) -> Self {
         text.to_owned().into()
     }
 }
 
-impl From<String> for Names {
+impl From<String> for ResourceSelector {
     fn from(text: String) -> Self {
         if text == "*" { Self::All } else { Self::Collection(text) }
     }
 }
 
-impl From<&String> for Names {
+impl From<&String> for ResourceSelector {
     fn from(text: &String) -> Self {
         text.as_str().into()
     }
 }
 
-impl From<ResourceName> for Names {
+impl From<ResourceName> for ResourceSelector {
     fn from(name: ResourceName) -> Self {
         Self::Exactly(name)
     }
 }
 
-impl From<&ResourceName> for Names {
+impl From<&ResourceName> for ResourceSelector {
     fn from(name: &ResourceName) -> Self {
         Self::Exactly(name.clone())
     }
 }
 
-impl From<Names> for WatchedNames<'_> {
-    fn from(names: Names) -> Self {
+impl From<ResourceSelector> for WatchedNames<'_> {
+    fn from(names: ResourceSelector) -> Self {
         let wanted = match names {
-            Names::All => return Self::All,
-            Names::Collection(text) => Wanted::Text(text.into()),
-            Names::Exactly(name) => Wanted::Name(Box::new(name)),
+            ResourceSelector::All => return Self::All,
+            ResourceSelector::Collection(text) => Wanted::Text(text.into()),
+            ResourceSelector::Exactly(name) => Wanted::Name(Box::new(name)),
         };
-        Self::Other(engine::Names::Collection(wanted))
+        Self::Other(engine::Selection::Collection(wanted))
     }
 }
 
@@ -91,7 +91,7 @@ impl WatchName for &ResourceName {
 pub(super) fn one<N: WatchName + ?Sized>(name: &N) -> WatchedNames<'_> {
     match name.as_text() {
         Ok(text) => WatchedNames::One(text),
-        Err(name) => WatchedNames::Other(engine::Names::One(Wanted::Name(Box::new(name.clone())))),
+        Err(name) => WatchedNames::Other(engine::Selection::One(Wanted::Name(Box::new(name.clone())))),
     }
 }
 

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Engine, job::Job};
+use super::{Engine, pending_response::PendingResponse};
 use crate::{
     cache::{Entry, ResourceState},
     config::ConfigSource,
@@ -45,7 +45,7 @@ pub(crate) struct CacheState {
 
 /// What was counted, and not asked for yet.
 #[derive(Debug, Default)]
-pub(super) struct Tallies {
+pub(super) struct Counters {
     resources: BTreeMap<ResourceKey, u64>,
     changed: BTreeSet<ResourceKey>,
     /// Valid and invalid ones.
@@ -83,7 +83,7 @@ impl CacheState {
     }
 }
 
-impl Tallies {
+impl Counters {
     /// To be called before an entry changes; the answer is for [`end`](Self::end).
     pub(super) fn begin(&self, entry: &Entry) -> ResourceKey {
         key(entry)
@@ -152,21 +152,21 @@ impl Tallies {
 impl Engine {
     /// The next change of what is counted; `None` when there was none since the last time.
     pub(crate) fn poll_metric(&mut self) -> Option<Metric> {
-        let tallies = &mut self.tallies;
-        tallies.is_read = true;
-        if let Some(id) = tallies.connections_changed.pop_first() {
-            let connected = tallies.connected.get(&id).copied();
+        let counters = &mut self.counters;
+        counters.is_read = true;
+        if let Some(id) = counters.connections_changed.pop_first() {
+            let connected = counters.connected.get(&id).copied();
             return Some(Metric::Connected { stream: id, source: self.source(id), connected });
         }
-        if let Some((id, count)) = tallies.failures.pop_first() {
+        if let Some((id, count)) = counters.failures.pop_first() {
             return Some(Metric::Failures { source: self.source(id), count });
         }
-        if let Some(((id, ty), (valid, invalid))) = tallies.updates.pop_first() {
+        if let Some(((id, ty), (valid, invalid))) = counters.updates.pop_first() {
             let type_url = self.types[ty.index()].type_url();
             return Some(Metric::Updates { source: self.source(id), type_url, valid, invalid });
         }
-        let key = tallies.changed.pop_first()?;
-        let count = tallies.resources.get(&key).copied().unwrap_or_default();
+        let key = counters.changed.pop_first()?;
+        let count = counters.resources.get(&key).copied().unwrap_or_default();
         let (group, ty, state) = key;
         let authority = self.groups.get(group).authority().cloned();
         let type_url = self.types[ty.index()].type_url();
@@ -175,7 +175,7 @@ impl Engine {
 
     /// Takes a new entry into the cache.
     pub(super) fn add_entry(&mut self, entry: Entry) -> EntryId {
-        self.tallies.add(key(&entry));
+        self.counters.add(key(&entry));
         self.groups.get_mut(entry.group).entries += 1;
         self.table.insert(entry)
     }
@@ -183,7 +183,7 @@ impl Engine {
     /// Forgets an entry.
     pub(super) fn remove_entry(&mut self, id: EntryId) -> Option<Entry> {
         let entry = self.table.remove(id)?;
-        self.tallies.remove(key(&entry));
+        self.counters.remove(key(&entry));
         self.groups.get_mut(entry.group).entries -= 1;
         self.unused.note_group(entry.group);
         self.ttls.set(id, None);
@@ -194,7 +194,7 @@ impl Engine {
     /// Notes how a stream fares (A78-2): it counts as connected from the first attempt on, until one fails that gave no
     /// response; and then again with the first response.
     pub(super) fn note_connection(&mut self, id: ServerId) {
-        let Self { servers, tallies, .. } = self;
+        let Self { servers, counters, .. } = self;
         let peer = &servers[id];
         let connected = match peer.machine.stream().connection() {
             ConnectionState::Idle => None,
@@ -203,21 +203,21 @@ impl Engine {
             }
         };
         let before = match connected {
-            Some(connected) => tallies.connected.insert(id, connected),
-            None => tallies.connected.remove(&id),
+            Some(connected) => counters.connected.insert(id, connected),
+            None => counters.connected.remove(&id),
         };
         if before != connected {
-            tallies.connections_changed.insert(id);
+            counters.connections_changed.insert(id);
         }
         if before == Some(true) && connected == Some(false) {
-            *tallies.failures.entry(id).or_default() += 1;
+            *counters.failures.entry(id).or_default() += 1;
         }
     }
 
     /// Notes how many resources of a response were good.
-    pub(super) fn note_updates(&mut self, job: &Job) {
+    pub(super) fn note_updates(&mut self, job: &PendingResponse) {
         if job.valid + job.invalid > 0 {
-            let counted = self.tallies.updates.entry((job.server(), job.ty)).or_default();
+            let counted = self.counters.updates.entry((job.server(), job.ty)).or_default();
             counted.0 += job.valid;
             counted.1 += job.invalid;
         }
@@ -234,7 +234,7 @@ impl Engine {
         for (_, entry) in self.table.iter() {
             *recount.entry(key(entry)).or_default() += 1;
         }
-        assert_eq!(self.tallies.resources, recount, "the tallies are not those of the cache");
+        assert_eq!(self.counters.resources, recount, "the counters are not those of the cache");
     }
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 /// a request is written when the names have doubled, when the run pauses, or after a delay that grows while it goes
 /// on: O(N) bytes and O(log N) requests.
 #[derive(Debug, Default)]
-pub(crate) struct Pace {
+pub(crate) struct RequestBatcher {
     written: Option<Written>,
     change: Option<Change>,
     delay: Duration,
@@ -24,7 +24,7 @@ struct Change {
     due: Instant,
 }
 
-impl Pace {
+impl RequestBatcher {
     /// The names have changed.
     pub(crate) fn on_change(&mut self, now: Instant) {
         let due = match (self.written, self.change) {
@@ -76,9 +76,9 @@ mod tests {
     /// The requests of `names` changes that are `gap` apart, by the number of names in each.
     fn requests(names: usize, gap: Duration) -> Vec<usize> {
         let start = Instant::now();
-        let mut pace = Pace::default();
+        let mut pace = RequestBatcher::default();
         let mut requests = Vec::new();
-        let mut flush = |pace: &mut Pace, named: usize, until: Instant| {
+        let mut flush = |pace: &mut RequestBatcher, named: usize, until: Instant| {
             if let Some(due) = pace.due(named).filter(|due| *due <= until) {
                 pace.on_written(named, due.max(start));
                 requests.push(named);
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn the_end_of_a_run_is_written_after_a_pause_of_10_ms() {
         let start = Instant::now();
-        let mut pace = Pace::default();
+        let mut pace = RequestBatcher::default();
         pace.on_change(start);
         pace.on_written(64, start);
         for ms in 1..=5 {

@@ -2,7 +2,7 @@ use std::{mem, ops::Deref};
 
 /// A list that mostly has one element, for which nothing is allocated then.
 #[derive(Debug)]
-pub(crate) enum Few<T> {
+pub(crate) enum OneOrMany<T> {
     One(T),
     /// None, or several.
     Other(Option<Box<Several<T>>>),
@@ -13,7 +13,7 @@ pub(crate) struct Several<T> {
     all: Vec<T>,
 }
 
-impl<T: Copy> Few<T> {
+impl<T: Copy> OneOrMany<T> {
     pub(crate) fn push(&mut self, new: T) {
         match self {
             Self::Other(None) => *self = Self::One(new),
@@ -60,13 +60,13 @@ impl<T: Copy> Few<T> {
     }
 }
 
-impl<T> Default for Few<T> {
+impl<T> Default for OneOrMany<T> {
     fn default() -> Self {
         Self::Other(None)
     }
 }
 
-impl<T> Deref for Few<T> {
+impl<T> Deref for OneOrMany<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
@@ -78,7 +78,7 @@ impl<T> Deref for Few<T> {
     }
 }
 
-impl<T: Copy> Extend<T> for Few<T> {
+impl<T: Copy> Extend<T> for OneOrMany<T> {
     fn extend<I: IntoIterator<Item = T>>(&mut self, more: I) {
         more.into_iter().for_each(|one| self.push(one));
     }
@@ -90,15 +90,15 @@ mod tests {
 
     #[test]
     fn it_is_a_list() {
-        let mut few = Few::default();
+        let mut few = OneOrMany::default();
         assert_eq!((few.pop(), few.len()), (None, 0));
         few.extend([1]);
-        assert!(matches!(few, Few::One(1)));
+        assert!(matches!(few, OneOrMany::One(1)));
         few.extend([2, 3]);
         assert_eq!(*few, [1, 2, 3]);
         few.retain(|one| *one != 2);
         assert_eq!(few.pop(), Some(3));
-        assert!(matches!(few, Few::One(1)), "and small again");
+        assert!(matches!(few, OneOrMany::One(1)), "and small again");
         few.retain(|one| *one != 1);
         assert!(few.is_empty());
         few.push(4);
@@ -107,6 +107,6 @@ mod tests {
 
     #[test]
     fn one_takes_no_more_than_it_has_to() {
-        assert_eq!(size_of::<Few<u64>>(), 16);
+        assert_eq!(size_of::<OneOrMany<u64>>(), 16);
     }
 }

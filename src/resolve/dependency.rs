@@ -8,7 +8,7 @@ use crate::{error::WatchError, observed::Observed};
 
 /// One resource on the way from a listener to its virtual host, which the resources before it name.
 #[derive(Debug)]
-pub(super) struct Leg<T> {
+pub(super) struct Dependency<T> {
     key: fn(Reference) -> Key,
     watched: Option<Watched<T>>,
     /// The way leads over it.
@@ -34,7 +34,7 @@ pub(super) enum End {
     Nowhere(WatchError),
 }
 
-impl<T> Leg<T> {
+impl<T> Dependency<T> {
     /// `key` says what is to be watched for a reference.
     pub(super) fn new(key: fn(Reference) -> Key) -> Self {
         Self { key, watched: None, wanted: false }

@@ -14,8 +14,8 @@ use crate::{
     config::{Authority, Bootstrap, ConfigSource},
     error::Code,
     name::ResourceName,
-    protocol::{Contact, EntryId, GroupId, Machine, ServerId, Settings, SubId, TypeId},
-    resource::config_source::PeerSource,
+    protocol::{EntryId, GroupId, Machine, ServerId, Settings, SourceKey, SubId, TypeId},
+    resource::config_source::ResourceConfigSource,
 };
 
 /// The sources of one authority, in the order in which they are tried, and how far down it had to go (A71-2).
@@ -29,10 +29,10 @@ use crate::{
 ///
 /// [`fall_back`](Engine::fall_back) opens the next one, [`take_over`](Engine::take_over) closes those below a higher one.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct AuthorityState {
     /// `None` for the names of the older form.
     authority: Option<Arc<str>>,
-    pub(super) contacts: Vec<Contact>,
+    pub(super) contacts: Vec<SourceKey>,
     /// Never empty.
     pub(super) open: Vec<ServerId>,
     /// The next server is opened also when everything is cached (A95-1).
@@ -50,7 +50,7 @@ pub(crate) struct Group {
 /// All groups, made when they are first asked for.
 #[derive(Debug, Default)]
 pub(super) struct Groups {
-    groups: Vec<Option<Group>>,
+    groups: Vec<Option<AuthorityState>>,
     vacant: BTreeSet<GroupId>,
     /// Those that have a server open.
     by_server: BTreeMap<ServerId, BTreeSet<GroupId>>,
@@ -69,7 +69,7 @@ struct Places {
     default: Option<GroupId>,
 }
 
-impl Group {
+impl AuthorityState {
     /// The server whose answers count.
     pub(crate) fn active(&self) -> ServerId {
         *self.open.last().expect("a group has a server open")
@@ -104,7 +104,7 @@ impl Groups {
 
     /// The servers of an authority that all types share, if something of it was ever wanted.
     #[cfg(any(test, feature = "fuzzing"))]
-    pub(super) fn of(&self, authority: Option<&str>) -> Option<&Group> {
+    pub(super) fn of(&self, authority: Option<&str>) -> Option<&AuthorityState> {
         self.find(authority, TypeId(0)).map(|id| self.get(id))
     }
 
@@ -117,12 +117,13 @@ impl Groups {
     }
 
     /// The group of an authority whose sources are asked in these ways, of which the first is open.
-    fn like(&self, authority: Option<&str>, contacts: &[Contact], first: ServerId) -> Option<GroupId> {
-        let is_like = |group: &Group| group.authority.as_deref() == authority && group.contacts == contacts;
+    fn like(&self, authority: Option<&str>, contacts: &[SourceKey], first: ServerId) -> Option<GroupId> {
+        let is_like =
+            |group: &AuthorityState| group.authority.as_deref() == authority && group.contacts == contacts;
         self.with_server(first).find(|id| is_like(self.get(*id)))
     }
 
-    fn push(&mut self, group: Group) -> GroupId {
+    fn push(&mut self, group: AuthorityState) -> GroupId {
         let id = self.vacant.pop_first().unwrap_or_else(|| {
             self.groups.push(None);
             GroupId(self.groups.len() as u32 - 1)
@@ -174,7 +175,7 @@ impl Groups {
         }
     }
 
-    fn add(&mut self, group: Group, ty: TypeId) -> GroupId {
+    fn add(&mut self, group: AuthorityState, ty: TypeId) -> GroupId {
         let index = self.index(ty);
         if self.places.len() <= index {
             self.places.resize_with(index + 1, Places::default);
@@ -192,11 +193,11 @@ impl Groups {
         if self.are_by_type { ty.index() } else { 0 }
     }
 
-    pub(super) fn get(&self, id: GroupId) -> &Group {
+    pub(super) fn get(&self, id: GroupId) -> &AuthorityState {
         self.groups[id.0 as usize].as_ref().expect("what names a group keeps it")
     }
 
-    pub(super) fn get_mut(&mut self, id: GroupId) -> &mut Group {
+    pub(super) fn get_mut(&mut self, id: GroupId) -> &mut AuthorityState {
         self.groups[id.0 as usize].as_mut().expect("what names a group keeps it")
     }
 
@@ -240,7 +241,7 @@ impl Engine {
     pub(super) fn peer_group(
         &mut self,
         (ty, name): (TypeId, &ResourceName),
-        source: &PeerSource,
+        source: &ResourceConfigSource,
         now: Instant,
     ) -> Result<GroupId, Refusal> {
         let contacts = self.contacts(ty, source.sources())?;
@@ -273,14 +274,14 @@ impl Engine {
         let contacts = self.contacts(ty, sources)?;
         let group = self.new_group(authority, contacts, now)?;
         self.servers.keep(group.active());
-        Ok(self.groups.add(Group { is_configured: true, ..group }, ty))
+        Ok(self.groups.add(AuthorityState { is_configured: true, ..group }, ty))
     }
 
-    fn contacts(&self, ty: TypeId, sources: &[ConfigSource]) -> Result<Vec<Contact>, Refusal> {
+    fn contacts(&self, ty: TypeId, sources: &[ConfigSource]) -> Result<Vec<SourceKey>, Refusal> {
         let type_url = self.types[ty.index()].type_url();
         let mut contacts = Vec::with_capacity(sources.len());
         for source in sources {
-            let contact = Contact::new(source, type_url, &self.settings);
+            let contact = SourceKey::new(source, type_url, &self.settings);
             let contact = contact.map_err(|message| Refusal { code: Code::Unimplemented, message })?;
             if !contacts.contains(&contact) {
                 contacts.push(contact);
@@ -292,20 +293,29 @@ impl Engine {
     fn new_group(
         &mut self,
         authority: Option<&str>,
-        contacts: Vec<Contact>,
+        contacts: Vec<SourceKey>,
         now: Instant,
-    ) -> Result<Group, Refusal> {
+    ) -> Result<AuthorityState, Refusal> {
         let nobody = || refuse("no source of the type is configured".into());
         let open = vec![self.server_id(contacts.first().ok_or_else(nobody)?, now)];
         let entry = authority.and_then(|name| self.bootstrap.authority(name).ok());
         let on_reachability_only = entry.is_some_and(Authority::fallback_on_reachability_only);
         let authority = authority.map(Into::into);
         let (views, trouble, entries, is_configured) = (0, None, 0, false);
-        Ok(Group { authority, contacts, open, on_reachability_only, views, trouble, entries, is_configured })
+        Ok(AuthorityState {
+            authority,
+            contacts,
+            open,
+            on_reachability_only,
+            views,
+            trouble,
+            entries,
+            is_configured,
+        })
     }
 
     /// The place of a source, which gets one if it was not known; nothing is asked of it yet.
-    pub(super) fn server_id(&mut self, contact: &Contact, now: Instant) -> ServerId {
+    pub(super) fn server_id(&mut self, contact: &SourceKey, now: Instant) -> ServerId {
         if let Some(known) = self.servers.find(contact) {
             return known;
         }
@@ -345,6 +355,17 @@ impl Engine {
             let interest = servers[*server].machine.interest(ty)?;
             interest.get(interest.find(name)?).map(|sub| sub.entry)
         })
+    }
+
+    /// The group that takes everything of a type from a server.
+    pub(super) fn wildcard_group(&self, server: ServerId, ty: TypeId) -> Option<GroupId> {
+        let mut groups = self.groups.with(server).into_iter();
+        groups.find(|group| self.collections.get(&(*group, ty, Which::All)).is_some())
+    }
+
+    /// Whether what a server sends of an entry counts.
+    pub(super) fn counts(&self, id: EntryId, server: ServerId) -> bool {
+        self.table.get(id).is_some_and(|entry| self.active_for(entry) == server)
     }
 
     /// Asks all open servers of its group for an entry.
@@ -406,7 +427,12 @@ impl Engine {
             entry.places.add(server, taken);
         }
         let is_waiting = self.table.get(id).is_some_and(Entry::is_waiting);
-        let changed = is_waiting && self.counts(id, server) && self.hand_over(before, id);
+        let is_taken_over = is_waiting && self.counts(id, server);
+        if is_taken_over && let Some(entry) = self.table.get(id) {
+            // The server may be the one that was just fallen back to: the failure of those above it is not shown any more.
+            self.judge(entry.group);
+        }
+        let changed = is_taken_over && self.hand_over(before, id);
         if is_last {
             self.remove_entry(before);
         }

@@ -7,9 +7,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{globs::Glob, guess::Guess};
+use super::{globs::Glob, order_predictor::OrderPredictor};
 use crate::{
-    cache::{Origin, Update},
+    cache::{ResponseBuffer, Update},
     escape::Escaped,
     name::ResourceName,
     protocol::{Body, EntryId, Envelope, Item, ServerId, Span, StreamId, SubId, TypeId},
@@ -21,7 +21,7 @@ use crate::{
 /// First all names are read and located, which finds duplicates before anything is applied; then the resources are
 /// compared with what is held, and parsed where they differ; at last absence is looked for, and the server is answered.
 #[derive(Debug)]
-pub(crate) struct Job {
+pub(crate) struct PendingResponse {
     pub(super) stream: StreamId,
     pub(super) ty: TypeId,
     pub(super) envelope: Arc<Envelope>,
@@ -30,9 +30,9 @@ pub(crate) struct Job {
     /// Marks what this response speaks of.
     pub(super) number: u64,
     pub(super) stage: Stage,
-    pub(super) located: Vec<Located>,
+    pub(super) located: Vec<LocatedResource>,
     /// Which resource comes next.
-    pub(super) guess: Guess,
+    pub(super) guess: OrderPredictor,
     pub(super) unknown: Unknown,
     /// The elements with aliases, which are located behind all names.
     pub(super) aliased: Vec<Aliased>,
@@ -53,7 +53,7 @@ pub(crate) struct Job {
     /// The glob that a resource of it was a member of.
     pub(super) glob: Option<Glob>,
     /// Itself, once something was taken from it, and for which entries.
-    pub(super) origin: Option<(Arc<Origin>, Vec<EntryId>)>,
+    pub(super) origin: Option<(Arc<ResponseBuffer>, Vec<EntryId>)>,
     /// For what is logged of it.
     pub(super) span: tracing::Span,
     /// How many resources could be used, and how many not.
@@ -70,11 +70,11 @@ pub(super) enum Stage {
 
 /// A resource of the response, and the place of its name.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Located {
+pub(super) struct LocatedResource {
     pub(super) value: Span,
     /// The place of the resource in the response; behind all of them, those of the removed names.
     pub(super) index: u32,
-    pub(super) said: Said,
+    pub(super) said: ResourceOp,
     /// It came in a wrapper, which may say more of it.
     pub(super) is_wrapped: bool,
     /// `None` when nobody has asked for the name.
@@ -83,7 +83,7 @@ pub(super) struct Located {
 
 /// What a response says of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum ResourceOp {
     Resource,
     /// The resource that is held, byte for byte. It has no wrapper; where its bytes are was not looked for.
     Same,
@@ -95,7 +95,7 @@ pub(super) enum Said {
     Heartbeat,
 }
 
-impl Said {
+impl ResourceOp {
     /// Whether the server has something under the name.
     pub(super) fn is_there(self) -> bool {
         match self {
@@ -110,7 +110,7 @@ impl Said {
 pub(super) struct Aliased {
     /// Its own name; empty if it has none.
     pub(super) own: Box<str>,
-    pub(super) found: Located,
+    pub(super) found: LocatedResource,
 }
 
 /// What to tell the server.
@@ -126,7 +126,7 @@ pub(super) struct Unknown {
     seen: HashMap<u64, Vec<u32>>,
 }
 
-impl Job {
+impl PendingResponse {
     pub(crate) fn new(stream: StreamId, ty: TypeId, envelope: Envelope, now: Instant) -> Self {
         let count = envelope.len();
         Self {
@@ -137,7 +137,7 @@ impl Job {
             number: 0,
             stage: Stage::Locate(0),
             located: Vec::with_capacity(count),
-            guess: Guess::default(),
+            guess: OrderPredictor::default(),
             unknown: Unknown::default(),
             aliased: Vec::new(),
             confirmed: Vec::new(),
@@ -177,7 +177,7 @@ impl Job {
 
     /// What it is for one resource, whose version was `known` before. In the incremental variant the version of a response is for
     /// people (B2.31), so that an empty one stays empty.
-    pub(super) fn update_of(&self, located: &Located, known: &Version) -> Update {
+    pub(super) fn update_of(&self, located: &LocatedResource, known: &Version) -> Update {
         let version = match self.version_of(located) {
             "" if self.envelope.is_delta() => Version::default(),
             "" => self.version.clone(),
@@ -188,30 +188,30 @@ impl Job {
     }
 
     /// How long a resource is good.
-    pub(super) fn ttl_of(&self, located: &Located) -> Option<Duration> {
+    pub(super) fn ttl_of(&self, located: &LocatedResource) -> Option<Duration> {
         if located.is_wrapped { self.item_of(located).ttl } else { None }
     }
 
     /// Whether a resource came by itself, without a wrapper, so that its name is the one in it.
-    pub(super) fn is_bare(&self, located: &Located) -> bool {
-        located.said == Said::Resource && !located.is_wrapped
+    pub(super) fn is_bare(&self, located: &LocatedResource) -> bool {
+        located.said == ResourceOp::Resource && !located.is_wrapped
     }
 
     /// The version of a resource alone; empty if it has that of the response.
-    pub(super) fn version_of(&self, located: &Located) -> &str {
+    pub(super) fn version_of(&self, located: &LocatedResource) -> &str {
         if located.is_wrapped { self.envelope.text(self.item_of(located).version) } else { "" }
     }
 
     /// What was found to be unchanged, as if that had not been looked for.
-    pub(super) fn again(&self, located: Located) -> Located {
+    pub(super) fn again(&self, located: LocatedResource) -> LocatedResource {
         match self.item_of(&located).body {
-            Body::Resource(value) => Located { value, said: Said::Resource, ..located },
+            Body::Resource(value) => LocatedResource { value, said: ResourceOp::Resource, ..located },
             // It is a resource: its bytes are those of one.
             Body::Redirect(_) | Body::Unset | Body::Unusable(_) => located,
         }
     }
 
-    fn item_of(&self, located: &Located) -> Item {
+    fn item_of(&self, located: &LocatedResource) -> Item {
         self.envelope.item(located.index as usize)
     }
 
@@ -223,7 +223,11 @@ impl Job {
     }
 
     /// Notes that an element has an alias that belongs to the first one.
-    pub(super) fn reject_alias(&mut self, alias: &str, (first, second): (&Located, &Located)) {
+    pub(super) fn reject_alias(
+        &mut self,
+        alias: &str,
+        (first, second): (&LocatedResource, &LocatedResource),
+    ) {
         self.invalid += 1;
         let first = match (first.index as usize).checked_sub(self.envelope.len()) {
             None => format!("resources[{}]", first.index),
@@ -250,8 +254,8 @@ impl Job {
     }
 }
 
-impl Located {
-    pub(super) fn new(index: usize, said: Said) -> Self {
+impl LocatedResource {
+    pub(super) fn new(index: usize, said: ResourceOp) -> Self {
         Self { value: Span::default(), index: index as u32, said, is_wrapped: false, sub: None }
     }
 }

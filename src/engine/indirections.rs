@@ -18,7 +18,9 @@ use std::{
 
 use tracing::debug;
 
-use super::{Engine, Names, Refusal, View, Wanted, alternatives::Alternative, lists::Lists, members::Key};
+use super::{
+    Engine, Refusal, Selection, View, Wanted, alternatives::Alternative, lists::Lists, members::Key,
+};
 use crate::{
     cache::{Entry, Redirect},
     error::{Blame, Code, WatchError, shortened},
@@ -30,7 +32,7 @@ use crate::{
 
 /// Everything that follows something.
 #[derive(Debug, Default)]
-pub(super) struct Follows {
+pub(super) struct Indirections {
     /// Who follows what is seen by a view.
     pub(super) edges: BTreeMap<ViewId, Follower>,
     redirects: BTreeMap<EntryId, Followed>,
@@ -99,7 +101,13 @@ impl Engine {
     }
 
     /// Watches something on behalf of who follows it.
-    pub(super) fn follow(&mut self, follower: Follower, ty: TypeId, names: Names, now: Instant) -> ViewId {
+    pub(super) fn follow(
+        &mut self,
+        follower: Follower,
+        ty: TypeId,
+        names: Selection,
+        now: Instant,
+    ) -> ViewId {
         let view = self.walks.next_view();
         self.follows.edges.insert(view, follower);
         self.begin(view, self.types[ty.index()], names, now);
@@ -152,7 +160,7 @@ impl Engine {
 
     fn redirect(&mut self, id: EntryId, target: ResourceName, now: Instant) {
         let Some((ty, name)) = self.table.get(id).map(|entry| (entry.ty, entry.name.clone())) else { return };
-        debug!(name = %Escaped(&name), target = %Escaped(&target), "redirected");
+        debug!(name = %Escaped(&name), target = %Escaped(&target), "resource redirected");
         let is_deep = self.depth_of(id) >= MAX_REDIRECTS;
         let view = self.walks.next_view();
         let broken = is_deep.then_some(TOO_DEEP);
@@ -161,7 +169,7 @@ impl Engine {
             return;
         }
         self.follows.edges.insert(view, Follower::Redirect(id));
-        self.begin(view, self.types[ty.index()], Names::One(Wanted::Name(Box::new(target))), now);
+        self.begin(view, self.types[ty.index()], Selection::One(Wanted::Name(Box::new(target))), now);
         if self.is_ring(view) {
             self.unfollow(view, now);
             if let Some(followed) = self.follows.redirects.get_mut(&id) {

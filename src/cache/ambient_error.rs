@@ -50,7 +50,7 @@ pub(crate) struct Update {
 
 /// Bad news of a resource, and what brought them: they last until a good update (A40-2).
 #[derive(Debug, Clone)]
-pub(crate) struct Setback {
+pub(crate) struct AmbientError {
     pub(crate) state: ResourceState,
     pub(crate) error: WatchError,
     pub(crate) update: Update,

@@ -10,7 +10,7 @@ use std::{
 /// (B1.8), so that asking for it says nothing new, and the server sends nothing. And a response to that request, which
 /// lacks it although it exists, may be on its way (B1.13).
 #[derive(Debug, Default)]
-pub(crate) struct LetGo {
+pub(crate) struct RecentUnsubscribes {
     names: HashMap<Arc<str>, Told>,
     /// When the names were let go, the oldest first. Some of them were again since.
     order: VecDeque<(Instant, Arc<str>)>,
@@ -34,7 +34,7 @@ struct Told {
     left: u8,
 }
 
-impl LetGo {
+impl RecentUnsubscribes {
     /// A request goes out without a name that the one before held. Names that were let go longer than `doubt` ago may
     /// be forgotten.
     pub(crate) fn on_name_let_go(&mut self, name: Arc<str>, doubt: Duration, now: Instant) {
@@ -155,7 +155,7 @@ mod tests {
     #[test]
     fn an_end_is_in_doubt_again_when_a_response_may_have_crossed_its_request() {
         let now = Instant::now();
-        let mut let_go = LetGo::default();
+        let mut let_go = RecentUnsubscribes::default();
         let_go.on_name_let_go("a".into(), DOUBT, now);
         let_go.on_answered();
         assert!(
@@ -172,7 +172,7 @@ mod tests {
     #[test]
     fn a_response_crosses_no_request_that_is_older_than_it_can_be_under_way() {
         let now = Instant::now();
-        let mut let_go = LetGo::default();
+        let mut let_go = RecentUnsubscribes::default();
         let_go.on_name_let_go("a".into(), DOUBT, now);
         let_go.on_wildcard_let_go(now);
         let_go.on_answered();
@@ -183,7 +183,7 @@ mod tests {
     #[test]
     fn an_end_is_repeated_a_few_times_on_a_server_that_always_sends_something() {
         let now = Instant::now();
-        let mut let_go = LetGo::default();
+        let mut let_go = RecentUnsubscribes::default();
         let_go.on_name_let_go("a".into(), DOUBT, now);
         let_go.on_wildcard_let_go(now);
         let mut repetitions = (0, 0);

@@ -13,16 +13,16 @@ use crate::{
 /// Over an aggregated stream all types are asked for; every other way is one type's alone, so that a source has as many
 /// contacts as types are wanted of it.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Contact {
+pub(crate) struct SourceKey {
     source: ConfigSource,
-    manner: Manner,
+    manner: FetchMode,
     /// The one type, unless all share it.
     only: Option<&'static str>,
 }
 
 /// How a source is asked.
 #[derive(Debug, Clone, PartialEq)]
-enum Manner {
+enum FetchMode {
     Stream {
         api_type: ApiType,
         method: &'static str,
@@ -37,7 +37,7 @@ enum Manner {
 
 /// What a transport has to reach.
 #[derive(Debug, Clone)]
-pub(crate) enum Place {
+pub(crate) enum ConnectTarget {
     Server {
         server: Arc<Server>,
         api_type: ApiType,
@@ -51,7 +51,7 @@ pub(crate) enum Place {
     },
 }
 
-impl Contact {
+impl SourceKey {
     /// How a source is asked for a type; an error in words if it cannot be.
     pub(crate) fn new(
         source: &ConfigSource,
@@ -59,7 +59,7 @@ impl Contact {
         settings: &Settings,
     ) -> Result<Self, String> {
         let (manner, only) = match source {
-            ConfigSource::Path(_) => (Manner::File, Some(type_url)),
+            ConfigSource::Path(_) => (FetchMode::File, Some(type_url)),
             ConfigSource::Server(server) => {
                 let api_type = server.api_type.unwrap_or(settings.api_type);
                 let manner = manner(server, api_type, type_url, settings)?;
@@ -80,37 +80,37 @@ impl Contact {
     /// Whether the incremental variant of the protocol is spoken.
     pub(crate) fn is_delta(&self) -> bool {
         match &self.manner {
-            Manner::Stream { api_type, .. } => api_type.is_delta(),
-            Manner::Poll { .. } | Manner::File => false,
+            FetchMode::Stream { api_type, .. } => api_type.is_delta(),
+            FetchMode::Poll { .. } | FetchMode::File => false,
         }
     }
 
     /// Whether each question is an exchange of its own, without answers to responses.
     pub(crate) fn is_polled(&self) -> bool {
         match self.manner {
-            Manner::Stream { .. } => false,
-            Manner::Poll { .. } | Manner::File => true,
+            FetchMode::Stream { .. } => false,
+            FetchMode::Poll { .. } | FetchMode::File => true,
         }
     }
 
     /// Whether it is a file, in which everything stands that there is.
     pub(crate) fn is_file(&self) -> bool {
-        self.manner == Manner::File
+        self.manner == FetchMode::File
     }
 
     /// How often it has to be asked, where that is needed.
     pub(crate) fn polling(&self) -> Option<Polling> {
         match self.manner {
-            Manner::Poll { polling, .. } => Some(polling),
-            Manner::Stream { .. } | Manner::File => None,
+            FetchMode::Poll { polling, .. } => Some(polling),
+            FetchMode::Stream { .. } | FetchMode::File => None,
         }
     }
 
     /// The path that is polled, where one is.
     pub(crate) fn path(&self) -> Option<&str> {
         match &self.manner {
-            Manner::Poll { path, .. } => Some(path),
-            Manner::Stream { .. } | Manner::File => None,
+            FetchMode::Poll { path, .. } => Some(path),
+            FetchMode::Stream { .. } | FetchMode::File => None,
         }
     }
 
@@ -129,26 +129,26 @@ impl Contact {
         self.source.server().map_or(TransportApiVersion::V3, |server| server.transport_api_version)
     }
 
-    pub(crate) fn place(&self) -> Place {
+    pub(crate) fn place(&self) -> ConnectTarget {
         let (server, api_type, path) = match (&self.source, &self.manner) {
             (ConfigSource::Path(file), _) => {
                 let type_url = self.only.expect("a file is asked for one type");
-                return Place::File { file: file.clone(), type_url };
+                return ConnectTarget::File { file: file.clone(), type_url };
             }
-            (ConfigSource::Server(server), Manner::Stream { api_type, method }) => {
+            (ConfigSource::Server(server), FetchMode::Stream { api_type, method }) => {
                 (server, *api_type, Cow::Borrowed(*method))
             }
-            (ConfigSource::Server(server), Manner::Poll { path, .. }) => {
+            (ConfigSource::Server(server), FetchMode::Poll { path, .. }) => {
                 (server, ApiType::Rest, Cow::Owned(path.to_string()))
             }
-            (ConfigSource::Server(_), Manner::File) => unreachable!("only a path is asked as a file"),
+            (ConfigSource::Server(_), FetchMode::File) => unreachable!("only a path is asked as a file"),
         };
-        Place::Server { server: server.clone(), api_type, path, polling: self.polling() }
+        ConnectTarget::Server { server: server.clone(), api_type, path, polling: self.polling() }
     }
 }
 
 /// The source as it is asked: what is not said of it is equal to what is said by default.
-fn said(source: &ConfigSource, manner: &Manner) -> ConfigSource {
+fn said(source: &ConfigSource, manner: &FetchMode) -> ConfigSource {
     let (ConfigSource::Server(server), Some((api_type, polling))) = (source, manner.settings()) else {
         return source.clone();
     };
@@ -158,7 +158,7 @@ fn said(source: &ConfigSource, manner: &Manner) -> ConfigSource {
     ConfigSource::Server(Arc::new(Server { api_type: Some(api_type), polling, ..Server::clone(server) }))
 }
 
-impl Manner {
+impl FetchMode {
     /// What a server's entry in a bootstrap can say of it.
     fn settings(&self) -> Option<(ApiType, Option<Polling>)> {
         match self {
@@ -174,9 +174,9 @@ fn manner(
     api_type: ApiType,
     type_url: &'static str,
     settings: &Settings,
-) -> Result<Manner, String> {
+) -> Result<FetchMode, String> {
     let api_version = server.transport_api_version;
-    let stream = |method| Manner::Stream { api_type, method };
+    let stream = |method| FetchMode::Stream { api_type, method };
     let cannot = |why| format!("api_type {api_type} of xDS server {} does not fit: {why}", server.uri);
     if api_type.is_aggregated() {
         let methods = api_version.ads();
@@ -189,7 +189,7 @@ fn manner(
         ApiType::Rest => {
             let path = service.rest.ok_or_else(|| cannot("the type cannot be had over REST"))?;
             let path = format!("{}{path}", api_version.rest_prefix()).into();
-            Ok(Manner::Poll { path, polling: server.polling.unwrap_or(settings.polling).bounded() })
+            Ok(FetchMode::Poll { path, polling: server.polling.unwrap_or(settings.polling).bounded() })
         }
         ApiType::Grpc | ApiType::DeltaGrpc | ApiType::AggregatedGrpc | ApiType::AggregatedDeltaGrpc => {
             let method = spelling.methods.of_variant(api_type.is_delta());

@@ -1,0 +1,78 @@
+use std::{
+    collections::HashMap,
+    fmt, ptr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use super::registry::{Command, View};
+use crate::resolve::Resolved;
+
+/// A subscription to a cluster within a resolution; made by
+/// [`Resolution::subscribe_cluster`](super::Resolution::subscribe_cluster) (A74).
+///
+/// Clones share the subscription, which ends with the last of all that were made for the name. It keeps the resolution alive,
+/// as a clone of that would. It may outlive the client.
+#[derive(Debug, Clone)]
+#[must_use = "the subscription ends when it is dropped"]
+pub struct ClusterSubscription {
+    shared: Arc<Shared>,
+}
+
+/// The clusters that are subscribed to within one resolution.
+#[derive(Default)]
+pub(super) struct ClusterSubscriptions {
+    /// Each entry was sent to the driver. The upgrade of an entry fails while its last holder is being dropped.
+    by_name: Mutex<HashMap<Arc<str>, Weak<Shared>>>,
+}
+
+/// One subscription, shared by all that were made for the name.
+struct Shared {
+    name: Arc<str>,
+    view: Arc<View<Resolved>>,
+}
+
+impl ClusterSubscription {
+    /// Commands are sent with the lock held, which keeps their order.
+    pub(super) fn new(view: &Arc<View<Resolved>>, name: &str) -> Self {
+        let mut by_name = view.shared().lock();
+        let before = by_name.get(name);
+        if let Some(shared) = before.and_then(Weak::upgrade) {
+            return Self { shared };
+        }
+        let is_known_to_driver = before.is_some();
+        let shared = Arc::new(Shared { name: name.into(), view: view.clone() });
+        by_name.insert(shared.name.clone(), Arc::downgrade(&shared));
+        if !is_known_to_driver {
+            view.order(|view| Command::SubscribeCluster { view, name: shared.name.clone() });
+        }
+        Self { shared }
+    }
+
+    /// The name of the cluster.
+    pub fn name(&self) -> &str {
+        &self.shared.name
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let mut by_name = self.view.shared().lock();
+        // Another subscription may have replaced this one meanwhile.
+        if by_name.get(&self.name).is_some_and(|shared| ptr::eq(shared.as_ptr(), self)) {
+            by_name.remove(&self.name);
+            self.view.order(|view| Command::UnsubscribeCluster { view, name: self.name.clone() });
+        }
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.name.fmt(f)
+    }
+}
+
+impl ClusterSubscriptions {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Weak<Shared>>> {
+        self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

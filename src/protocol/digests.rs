@@ -1,0 +1,48 @@
+//! How one response is told from another without keeping it.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use super::envelope::Envelope;
+use crate::wire::Fields;
+
+/// Digests of a response that do not depend on the order of what is in it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Digests {
+    /// Of the resources without their own versions, of what is removed and of errors.
+    pub(crate) contents: u64,
+    /// Of the versions that resources have of their own.
+    pub(crate) versions: u64,
+}
+
+impl Digests {
+    pub(crate) fn of(envelope: &Envelope) -> Self {
+        let mut digests = Self::default();
+        for (kind, bytes) in envelope.contents() {
+            let is_wrapped = kind == 0 && envelope.is_delta();
+            let (contents, versions) = if is_wrapped { of_wrapped(bytes) } else { (of(&(kind, bytes)), 0) };
+            digests.contents = digests.contents.wrapping_add(contents);
+            digests.versions = digests.versions.wrapping_add(versions);
+        }
+        digests
+    }
+}
+
+/// In the incremental variant the version of a resource stands beside it, in field 1 of its wrapper.
+fn of_wrapped(bytes: &[u8]) -> (u64, u64) {
+    let (mut contents, mut version) = (DefaultHasher::new(), None);
+    for field in Fields::of(bytes) {
+        match field {
+            Ok(field) if field.number == 1 => version = Some(field.value),
+            Ok(field) => (field.number, field.value).hash(&mut contents),
+            Err(_) => bytes.hash(&mut contents),
+        }
+    }
+    let contents = contents.finish();
+    (contents, of(&(contents, version)))
+}
+
+fn of(what: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    what.hash(&mut hasher);
+    hasher.finish()
+}
