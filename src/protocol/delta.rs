@@ -300,8 +300,8 @@ impl Variant for Delta {
     /// Versions are those of resources; that of a response is for people (B2.31).
     fn on_accepted(&mut self, _: &Subscriptions, _: &Version) {}
 
-    /// In the order of the responses, and none for another (B0.18). One that has to wait does not keep others waiting, nor do more
-    /// wait than the memory has place for.
+    /// In the order of the responses, and none for another (B0.18). A NACK that has to wait does not
+    /// delay later answers, and at most [`MOST_WAITING`] wait.
     fn on_answer(&mut self, answer: Answer, now: Instant) {
         self.on_stream.busy = self.on_stream.busy.saturating_sub(1);
         for waiting in &mut self.on_stream.answers {
@@ -407,7 +407,8 @@ fn is_over(limit: usize, request: &BytesMut, name: &str, names: usize) -> bool {
     names > 0 && request.len() + text_len(name) > limit
 }
 
-/// How many answers wait at most: a server that sends without end what has to wait gets one for each that it sends.
+/// The most answers that wait: beyond it each further response sends the oldest one. It bounds the memory for a server that sends
+/// rejected responses without end.
 const MOST_WAITING: usize = 256;
 
 /// How many quiet times it takes until a server that always sends something has sent all it has.
