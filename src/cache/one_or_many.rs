@@ -1,4 +1,4 @@
-use std::{mem, ops::Deref};
+use std::ops::Deref;
 
 /// A list that mostly has one element, for which nothing is allocated then.
 #[derive(Debug)]
@@ -22,19 +22,6 @@ impl<T: Copy> OneOrMany<T> {
                 *self = Self::Other(Some(Box::new(Several { all })));
             }
             Self::Other(Some(several)) => several.all.push(new),
-        }
-    }
-
-    /// Takes out the last one.
-    pub(crate) fn pop(&mut self) -> Option<T> {
-        match self {
-            Self::Other(None) => None,
-            Self::One(_) => mem::take(self).first().copied(),
-            Self::Other(Some(several)) => {
-                let last = several.all.pop();
-                self.settle();
-                last
-            }
         }
     }
 
@@ -91,18 +78,18 @@ mod tests {
     #[test]
     fn it_is_a_list() {
         let mut few = OneOrMany::default();
-        assert_eq!((few.pop(), few.len()), (None, 0));
+        assert_eq!(few.len(), 0);
         few.extend([1]);
         assert!(matches!(few, OneOrMany::One(1)));
         few.extend([2, 3]);
         assert_eq!(*few, [1, 2, 3]);
         few.retain(|one| *one != 2);
-        assert_eq!(few.pop(), Some(3));
+        few.retain(|one| *one != 3);
         assert!(matches!(few, OneOrMany::One(1)), "and small again");
         few.retain(|one| *one != 1);
         assert!(few.is_empty());
         few.push(4);
-        assert_eq!((few.pop(), few.len()), (Some(4), 0));
+        assert_eq!(*few, [4]);
     }
 
     #[test]

@@ -1,12 +1,11 @@
-use std::{fmt::Display, time::Instant};
+//! The failure of a server as a whole, and the texts of errors about servers.
 
-use super::Engine;
+use std::fmt::Display;
+
 use crate::{
-    cache::{Entry, Update},
     config::ConfigSource,
     error::{Blame, Code, Subject, WatchError},
-    protocol::{Disconnect, DisconnectKind, EntryId, Machine, ServerId, SourceKey},
-    resource::Version,
+    protocol::{Disconnect, DisconnectKind, Machine, SourceKey},
 };
 
 /// Trouble with a server as a whole: it shows on each of its resources that nothing worse is known of.
@@ -125,120 +124,3 @@ pub(super) fn not_found_hint(machine: &Machine) -> String {
     };
     machine.not_found_at().map(hint).unwrap_or_default()
 }
-
-impl Engine {
-    /// No stream came about, or one ended before it gave anything. Each authority that it serves goes on with the next
-    /// server, or else everybody who watches something of it hears of it.
-    pub(crate) fn on_failed(&mut self, server: ServerId, reason: &Disconnect, now: Instant) {
-        let peer = self.peer(server);
-        let failure = Failure::new(peer.machine.contact(), reason);
-        if peer.failure.as_ref() == Some(&failure) {
-            return;
-        }
-        (peer.failure, peer.failed_at) = (Some(failure), Some(now));
-        for group in self.groups.with(server) {
-            if self.groups.get(group).active() == server {
-                self.fall_back(group, now);
-                self.judge(group);
-                self.warn_unanswered(group, now);
-            }
-        }
-    }
-
-    /// The first response of a stream. Streams of other types that could not reach the same server try at once: what is told
-    /// of clusters and of the routes that lead to them after an outage must not be seconds apart.
-    pub(crate) fn on_answered(&mut self, server: ServerId, now: Instant) {
-        self.on_recovered(server);
-        let source = self.servers[server].machine.source();
-        let others: Vec<_> = self.servers.of_source(source).filter(|other| *other != server).collect();
-        for other in others {
-            self.peer(other).machine.hasten(now);
-        }
-    }
-
-    /// The first response of a stream clears what the failures before it had to say.
-    pub(crate) fn on_recovered(&mut self, server: ServerId) {
-        if self.peer(server).failure.take().is_none() {
-            return;
-        }
-        for group in self.groups.with(server) {
-            if self.groups.get(group).active() == server {
-                self.judge(group);
-            }
-        }
-    }
-
-    /// Nobody wants anything of a server any more, and so nobody is told that its failures are history.
-    pub(crate) fn on_rested(&mut self, server: ServerId) {
-        self.on_recovered(server);
-        for group in self.groups.with(server) {
-            self.forget_fallback(group);
-        }
-        self.unused.note_server(server);
-    }
-
-    /// A server had its time (A57-5, A88-5). It does not matter as long as a lower one serves.
-    pub(crate) fn on_timed_out(&mut self, server: ServerId, id: EntryId, now: Instant) {
-        let Some(entry) = self.table.get(id) else { return };
-        let active = self.active_for(entry);
-        if server != active && self.servers[active].failure.is_none() {
-            return;
-        }
-        if self.is_glob_known(id, now) {
-            return;
-        }
-        let Some(entry) = self.table.get(id) else { return };
-        let peer = &self.servers[server];
-        let uri = peer.machine.source();
-        let sub = entry.places.at(server).and_then(|sub| peer.machine.sub(entry.ty, sub));
-        let is_transient = peer.machine.source().features().resource_timer_is_transient_error;
-        let (code, message) = if peer.machine.contact().is_file() {
-            (Code::NotFound, format!("does not exist: {uri} does not hold it"))
-        } else if peer.machine.is_delta() && sub.is_some_and(|sub| sub.missed && sub.heard) {
-            // It has said so while its answers did not count.
-            (Code::NotFound, no_such(uri))
-        } else {
-            let (code, prefix) = match is_transient {
-                true => (Code::Unavailable, ""),
-                false => (Code::NotFound, "does not exist: "),
-            };
-            let hint = self.timeout_hint(server, entry);
-            let at = not_found_hint(&peer.machine);
-            (code, format!("{prefix}xDS server {uri} did not send it in time{hint}{at}"))
-        };
-        let error = WatchError::new(code, Blame::Peer, self.subject(entry), message);
-        let policy = peer.policy;
-        // What is held was missing from a response, but may have been on its way still.
-        let changed = self.give_news(id, |entry| match entry.is_held() {
-            true => entry.on_deleted(error, policy, Update { version: Version::default(), at: now }),
-            false => entry.on_timeout(error, now),
-        });
-        self.note_held(id);
-        if changed {
-            self.publish(id);
-            self.dismiss(id);
-        }
-    }
-
-    /// What an operator should look at when a server has not sent a resource in time.
-    fn timeout_hint(&self, server: ServerId, entry: &Entry) -> &'static str {
-        let machine = &self.servers[server].machine;
-        if !machine.stream().has_answered() {
-            return "; the server accepted the stream but has sent no response (is this node known to it?)";
-        }
-        let is_sotw = !machine.is_delta() && !machine.contact().is_polled();
-        let is_full_state = self.types[entry.ty.index()].full_state();
-        let is_unanswered =
-            || entry.places.at(server).is_some_and(|sub| machine.is_unanswered(entry.ty, sub));
-        if is_sotw && !is_full_state && is_unanswered() {
-            return ALL_NAMES_HINT;
-        }
-        "; is the name correct and visible to this node?"
-    }
-}
-
-/// go-control-plane in ADS mode leaves a request unanswered until it names all resources of the type in its snapshot, except
-/// in the incremental variant.
-const ALL_NAMES_HINT: &str = ", nor any other resource of the type; is the name correct and visible to this node? Some servers \
-    respond only to requests that name all resources of a type, as go-control-plane does in ADS mode (watch all of them, or use \
-    the incremental variant, api_type AGGREGATED_DELTA_GRPC)";

@@ -1,31 +1,34 @@
-//! The client without I/O: one machine for each management server, the cache, and who watches what.
+//! The client without I/O: the servers of each authority, the cache, and the watches.
 //!
 //! The contract is that of every state machine here. What happened goes in by [`handle_input`](Engine::handle_input) and
-//! [`handle_timeout`](Engine::handle_timeout), what is wanted by [`subscribe`](Engine::subscribe) and
+//! [`handle_timeout`](Engine::handle_timeout), what is watched by [`subscribe`](Engine::subscribe) and
 //! [`unsubscribe`](Engine::unsubscribe). After each of them [`poll_output`](Engine::poll_output) is called until it
 //! yields `None`; [`poll_timeout`](Engine::poll_timeout) then says when to come back. Time comes with each call, and
 //! randomness from a seed, so that whatever happens can be made to happen again.
+//!
+//! The engine is a house with rooms, and keeps nothing but the contract and the routes between them. A room has private fields,
+//! takes at most two neighbours as arguments, and notes what follows from a call as an [`Effect`] or an order.
+//!
+//! ```text
+//!   response ─▶ ingest ──▶ store ──▶ collections ──▶ delivery ──▶ watches of applications
+//!                 │        ▲  entries, members,  redirects, lists       │
+//!                 ▼        │  effects                                   ▼
+//!              authorities ┘                                       resolutions ──▶ snapshots
+//! ```
 
-mod absence;
-mod alternatives;
-mod authority_state;
-#[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "nobody asks for what is counted"))]
-mod counters;
+mod authorities;
+mod collections;
+mod counts;
+mod delivery;
 mod failure;
-mod fallback;
-mod globs;
-mod incremental;
-mod indirections;
-mod lists;
-mod members;
-mod news;
-mod order_predictor;
-mod origin;
-mod pending_response;
-mod publish;
+mod ingest;
+#[cfg_attr(
+    not(any(feature = "metrics", feature = "client")),
+    allow(dead_code, reason = "nothing reads them")
+)]
+mod observability;
+mod resolutions;
 mod selection;
-mod servers;
-mod silence;
 #[cfg(any(test, feature = "fuzzing"))]
 #[allow(clippy::disallowed_methods, reason = "the simulated clock begins some time")]
 #[cfg_attr(
@@ -33,235 +36,125 @@ mod silence;
     allow(unreachable_pub, reason = "it is public for the fuzz targets alone")
 )]
 pub(crate) mod simulation;
-mod status;
-mod ttl;
-mod unchanged;
-mod unused;
-mod walk;
-mod work;
+mod store;
 
-use std::{
-    collections::{BTreeSet, VecDeque},
-    sync::Arc,
-    time::Instant,
-};
+use std::{sync::Arc, time::Instant};
 
-use bytes::Bytes;
 use tracing::debug;
 
 #[cfg(any(test, feature = "metrics"))]
-pub(crate) use self::counters::Metric;
-pub(crate) use self::selection::{Selection, Wanted};
+pub(crate) use self::observability::Metric;
+pub(crate) use self::observability::Status;
 #[cfg(any(test, feature = "client"))]
-pub(crate) use self::status::{ResourceReport, ServerReport, Status};
+pub(crate) use self::observability::{ResourceReport, ServerReport};
+pub(crate) use self::selection::{Selection, Wanted};
 use self::{
-    authority_state::Groups,
-    counters::Counters,
-    indirections::Indirections,
-    members::{Collections, Key},
-    pending_response::PendingResponse,
-    servers::{Peer, Servers},
-    ttl::Ttls,
-    unused::Unused,
-    walk::Resolutions,
+    authorities::Authorities,
+    collections::{Indirections, WatchOrder, list_type},
+    delivery::{Delivery, WatchTarget},
+    ingest::Ingest,
+    resolutions::{ResolutionOrder, Resolutions},
+    selection::{Refusal, accept_collection, accept_one, check_types},
+    store::{Change, Effect, Store, Which},
 };
 use crate::{
-    cache::{Entry, Table},
-    capacity::Shrink,
-    config::Bootstrap,
+    config::{ApiType, Bootstrap, Target},
     error::{Blame, Code, Subject, WatchError},
     escape::Escaped,
-    name::{Additions, ResourceName},
+    name::ResourceName,
     observed::{ErasedMembers, ErasedObserved},
-    protocol::{
-        ByView, EntryId, Event, GroupId, Input, Output, ServerId, Settings, StreamId, Timer, TypeId, ViewId,
-        encode_node,
-    },
-    resolve::DnsResolver,
-    resource::{Context, ResourceType},
+    protocol::{EntryId, Input, Output, Settings, SourceKey, StreamId, Timer, TypeId, ViewId},
+    resolve::About,
+    resource::{Listener, Resource, ResourceType, VirtualHost},
 };
 
 /// The whole client without I/O. See the [module's](self) documentation for how to drive it.
 #[derive(Debug)]
 pub(crate) struct Engine {
     bootstrap: Arc<Bootstrap>,
-    /// Certificate provider instances that resources may name.
-    providers: BTreeSet<String>,
-    settings: Arc<Settings>,
-    node_id: Arc<str>,
-    node: Bytes,
-    /// What goes to servers with each name.
-    additions: Additions,
-    random: fastrand::Rng,
-    /// By [`TypeId`].
-    types: Vec<ResourceType>,
-    /// By [`ServerId`].
-    servers: Servers,
-    groups: Groups,
-    /// What may be needed by nobody any more.
-    unused: Unused,
-    collections: Collections,
-    table: Table,
-    ttls: Ttls,
-    views: ByView<View>,
-    walks: Resolutions,
-    follows: Indirections,
-    hosts: DnsResolver,
-    jobs: VecDeque<PendingResponse>,
-    outputs: VecDeque<Output>,
-    work: WorkCounters,
-    counters: Counters,
-}
-
-/// What an application watches.
-#[derive(Debug)]
-enum View {
-    /// A resource, or the members of a glob.
-    One(EntryId),
-    All(GroupId, TypeId),
-    /// What a target resolves to.
-    Walk,
-    /// The members of a list.
-    List(Box<Key>),
-    /// One entry of a list.
-    Inline,
-    /// A name that has an alternative.
-    Alternative,
-    /// Something that nobody can be asked for, and the reason, which was published.
-    Refused(WatchError),
-}
-
-/// What was done so far, for tests and benches of the work per response.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct WorkCounters {
-    /// Responses that were worked off.
-    pub(crate) responses: u64,
-    /// Resources that were parsed.
-    pub(crate) parsed: u64,
-    /// Resources whose bytes were those that are held, so that they were not parsed.
-    pub(crate) unchanged: u64,
+    store: Store,
+    authorities: Authorities,
+    ingest: Ingest,
+    indirections: Indirections,
+    delivery: Delivery,
+    resolutions: Resolutions,
 }
 
 impl Engine {
     pub(crate) fn new(bootstrap: Arc<Bootstrap>, settings: Settings, seed: u64) -> Self {
-        let usable = bootstrap
-            .certificate_providers()
-            .iter()
-            .filter(|(_, provider)| provider.is_known())
-            .map(|(name, _)| name.clone());
-        let settings = settings.bounded();
-        let groups = Groups::new(&bootstrap, &settings);
+        let settings = Arc::new(settings.bounded());
         Self {
-            providers: usable.collect(),
-            node_id: bootstrap.node().id.as_str().into(),
-            node: encode_node(bootstrap.node()),
-            additions: bootstrap.additions(),
-            hosts: DnsResolver::new(&settings),
+            store: Store::new(bootstrap.node().id.as_str().into(), bootstrap.additions()),
+            authorities: Authorities::new(bootstrap.clone(), settings.clone(), seed),
+            ingest: Ingest::new(bootstrap.clone(), settings.clone()),
+            indirections: Indirections::default(),
+            delivery: Delivery::default(),
+            resolutions: Resolutions::new(&settings, seed),
             bootstrap,
-            settings: Arc::new(settings),
-            random: fastrand::Rng::with_seed(seed),
-            types: Vec::new(),
-            servers: Servers::default(),
-            unused: Unused::default(),
-            groups,
-            collections: Collections::default(),
-            table: Table::default(),
-            ttls: Ttls::default(),
-            views: ByView::default(),
-            walks: Resolutions::default(),
-            follows: Indirections::default(),
-            jobs: VecDeque::new(),
-            outputs: VecDeque::new(),
-            work: WorkCounters::default(),
-            counters: Counters::default(),
         }
     }
 
-    /// What was done so far.
-    #[cfg(test)]
-    pub(crate) fn work_counters(&self) -> WorkCounters {
-        self.work
-    }
-
-    /// How many resources are held, waited for or known to be missing.
-    #[cfg(test)]
-    pub(crate) fn resources(&self) -> usize {
-        self.table.len()
-    }
-
-    /// What the resources of a server are parsed with, by whether it is trusted.
-    fn context(&self, trusted: bool) -> Context<'_> {
-        let named_servers = self.settings.follow_config_sources.then(|| self.bootstrap.named_servers());
-        Context::new()
-            .with_certificate_providers(&self.providers)
-            .with_allowed_grpc_services(self.bootstrap.allowed_grpc_services())
-            .with_registry(&self.settings.registry)
-            .with_named_servers(named_servers)
-            .with_file_root(self.settings.config_source_root.as_ref())
-            .with_trusted_server(trusted)
-    }
-
-    /// Begins a view. What is known already is published at once.
+    /// Begins a watch. What is known already is published at once.
     pub(crate) fn subscribe(&mut self, view: ViewId, ty: ResourceType, names: Selection, now: Instant) {
         self.begin(view, ty, names, now);
-        self.walk_on(now);
+        self.proceed(now);
     }
 
-    /// Ends a view. What nobody watches any more is let go.
+    /// Ends a watch. What is not watched any more is unsubscribed from.
     pub(crate) fn unsubscribe(&mut self, view: ViewId, now: Instant) {
         self.end(view, now);
-        self.walk_on(now);
+        self.proceed(now);
     }
 
-    fn begin(&mut self, view: ViewId, ty: ResourceType, names: Selection, now: Instant) {
-        let ty = self.type_id(ty);
-        let type_url = self.types[ty.index()].type_url();
-        // The bootstrap may say which collection all resources of the type are.
-        let all = self.bootstrap.collection_of(type_url).filter(|_| names == Selection::All).cloned();
-        let names = all.map_or(names, |name| Selection::Collection(Wanted::Name(Box::new(name))));
-        debug!(%view, type_url, names = %Escaped(&names), "watch started");
-        let begun = match &names {
-            Selection::All => self.subscribe_all(view, ty, now),
-            Selection::One(wanted) => {
-                self.accept_one(ty, wanted).and_then(|name| self.begin_one(view, ty, &name, now))
+    /// Begins a resolution. It ends as a watch does, by [`unsubscribe`](Self::unsubscribe).
+    pub(crate) fn resolve(&mut self, view: ViewId, target: &Target, now: Instant) {
+        debug!(%view, target = target.as_str(), "resolution started");
+        match self.bootstrap.read_target(target.as_str()) {
+            Ok((listener, service)) => {
+                let about = About {
+                    target: target.as_str().into(),
+                    authority: target.authority().unwrap_or(&service).into(),
+                    headers: target.headers().clone(),
+                    listener: listener.as_str().into(),
+                    node_id: self.store.node_id().clone(),
+                };
+                self.resolutions.begin(view, about);
+                self.delivery.insert(view, WatchTarget::Resolution);
             }
-            Selection::Collection(wanted) => {
-                self.accept_collection(ty, wanted).and_then(|name| match name.is_list() {
-                    true => self.begin_list(view, ty, &name, now),
-                    false => self.subscribe_name(view, ty, &self.additions.add_to(&name), now),
-                })
+            Err(error) => {
+                let node = self.store.node_id().clone();
+                let about = Subject { type_url: Listener::TYPE_URL, name: target.as_str().into(), node };
+                let error = WatchError::new(Code::InvalidArgument, Blame::Local, about, error.to_string());
+                self.delivery.deliver(view, Arc::new(crate::resolve::Resolved::Err(error.clone())));
+                self.delivery.insert(view, WatchTarget::Refused(error));
             }
-        };
-        let begun = begun.unwrap_or_else(|error| {
-            debug!(%view, error = %Escaped(&error), "watch refused");
-            View::Refused(self.refuse(view, ty, &names, error))
-        });
-        let before = self.views.insert(view, begun);
-        debug_assert!(before.is_none(), "a view's number is used once");
-    }
-
-    fn end(&mut self, view: ViewId, now: Instant) {
-        debug!(%view, "watch cancelled");
-        let ended = self.views.remove(&view);
-        self.views.shrink_if_sparse();
-        match ended {
-            None | Some(View::Refused(_)) => {}
-            Some(View::Alternative) => self.end_alternative(view, now),
-            Some(View::Inline) => self.end_inline(view, now),
-            Some(View::List(key)) => self.end_list(view, &key, now),
-            Some(View::Walk) => self.end_walk(view, now),
-            Some(View::All(group, ty)) => self.unsubscribe_all(view, (group, ty), now),
-            Some(View::One(entry)) => self.unsubscribe_one(view, entry, now),
         }
+        self.proceed(now);
     }
 
-    /// Tells what happened.
+    /// The first subscription to a cluster within a resolution: the cluster stays in the snapshots with or without routes (A74-6).
+    pub(crate) fn subscribe_cluster(&mut self, view: ViewId, name: &str, now: Instant) {
+        self.resolutions.set_subscribed(view, name, true);
+        self.proceed(now);
+    }
+
+    /// The end of the last subscription to it.
+    pub(crate) fn unsubscribe_cluster(&mut self, view: ViewId, name: &str, now: Instant) {
+        self.resolutions.set_subscribed(view, name, false);
+        self.proceed(now);
+    }
+
+    /// Looks the addresses of a resolution's logical DNS clusters up again (A74-7).
+    pub(crate) fn request_reresolution(&mut self, view: ViewId, now: Instant) {
+        self.resolutions.request_reresolution(view, now);
+        self.proceed(now);
+    }
+
+    /// Handles what happened.
     pub(crate) fn handle_input(&mut self, input: Input, now: Instant) {
-        debug_assert!(self.outputs.is_empty(), "outputs are polled until there is none");
+        debug_assert!(self.delivery.is_drained(), "outputs are polled until there is none");
         match input {
-            Input::Resolved { lookup, result } => {
-                self.hosts.on_resolved(lookup, result, (now, &mut self.random));
-            }
+            Input::Resolved { lookup, result } => self.resolutions.on_resolved(lookup, result, now),
             Input::Connected { stream }
             | Input::Alive { stream }
             | Input::RequestSent { stream }
@@ -271,229 +164,337 @@ impl Engine {
             | Input::Failed { stream, .. }
             | Input::Disconnected { stream, .. } => self.on_stream(stream, input, now),
         }
-        self.walk_on(now);
+        self.proceed(now);
     }
 
     fn on_stream(&mut self, stream: StreamId, input: Input, now: Instant) {
-        let server = stream.server;
-        // It may be gone, as it was needed by nobody any more.
-        let Some(peer) = self.servers.get_mut(server) else { return };
-        let opened = match input {
-            Input::Received { message, .. } => peer.machine.receive(stream, message, now),
-            Input::NotFound { .. } => peer.machine.receive_not_found(stream, now),
-            Input::Connected { .. }
-            | Input::Alive { .. }
-            | Input::RequestSent { .. }
-            | Input::Unchanged { .. }
-            | Input::Failed { .. }
-            | Input::Disconnected { .. }
-            | Input::Resolved { .. } => {
-                peer.machine.handle_input(input, now);
-                None
-            }
-        };
-        self.settle(server, now);
-        if let Some((ty, envelope)) = opened {
-            self.jobs.push_back(PendingResponse::new(stream, ty, envelope, now));
-            if self.jobs.len() == 1 {
-                self.work(now);
-            }
+        let response = self.authorities.handle_input(&mut self.store, stream, input, now);
+        if let Some((ty, envelope)) = response
+            && self.ingest.push((stream, ty), envelope, now)
+        {
+            self.ingest.work(&mut self.authorities, &mut self.store, now);
         }
     }
 
     /// Does what is due.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
-        debug_assert!(self.outputs.is_empty(), "outputs are polled until there is none");
-        self.work(now);
-        self.servers.settle_deadlines();
-        for server in self.servers.due(now) {
-            // A response that is being worked off may hold what a timer would give up.
-            if !self.has_job(server) {
-                self.peer(server).machine.handle_timeout(now);
-                self.settle(server, now);
-            }
+        debug_assert!(self.delivery.is_drained(), "outputs are polled until there is none");
+        self.ingest.work(&mut self.authorities, &mut self.store, now);
+        // A response that is in progress may contain what a timer would take for missing.
+        let ingest = &self.ingest;
+        let is_busy = |server| ingest.has_response_of(server);
+        self.authorities.handle_timeout(&mut self.store, is_busy, now);
+        if self.ingest.is_empty() {
+            self.authorities.expire(&mut self.store, now);
         }
-        self.expire(now);
-        self.hosts.handle_timeout(now, &mut self.random);
-        self.walk_timeout(now);
-        self.walk_on(now);
+        self.resolutions.handle_timeout(now);
+        self.proceed(now);
     }
 
     /// The next order; to be called until there is none.
     pub(crate) fn poll_output(&mut self) -> Option<Output> {
-        let output = self.outputs.pop_front();
-        self.outputs.shrink_if_sparse();
-        output
+        self.delivery.poll_output()
     }
 
     /// When to call [`handle_timeout`](Self::handle_timeout), and what for. In the past when there is work left.
     pub(crate) fn poll_timeout(&self) -> Option<(Instant, Timer)> {
-        let work = self.jobs.front().map(|job| (job.since(), Timer::Work));
-        let mut idle = self.servers.deadlines().filter(|(server, _)| !self.has_job(*server));
-        let timers = idle.next().map(|(_, deadline)| deadline);
-        let lookup = self.hosts.next_timeout().map(|at| (at, Timer::Lookup));
-        let walk = self.next_walk().map(|at| (at, Timer::Grace));
-        let expiry = self.next_expiry().map(|at| (at, Timer::Expiry));
-        work.into_iter().chain(timers).chain(expiry).chain(lookup).chain(walk).min_by_key(|(at, _)| *at)
+        let work = self.ingest.next_timeout().map(|at| (at, Timer::Work));
+        let server = self.authorities.next_timeout(|server| self.ingest.has_response_of(server));
+        // A response that is in progress may confirm what would expire.
+        let expiry = self.store.next_expiry().filter(|_| self.ingest.is_empty());
+        let expiry = expiry.map(|at| (at, Timer::Expiry));
+        let lookup = self.resolutions.next_lookup().map(|at| (at, Timer::Lookup));
+        let grace = self.resolutions.next_timeout().map(|at| (at, Timer::Grace));
+        [work, server, expiry, lookup, grace].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
-    /// Whether a response of a server is being worked off, or waits for that.
-    fn has_job(&self, server: ServerId) -> bool {
-        self.jobs.iter().any(|job| job.server() == server)
+    /// What is known at the moment. It costs a walk of the cache.
+    #[cfg(any(test, feature = "client"))]
+    pub(crate) fn status(&self) -> Status {
+        Status::of(&self.authorities, &self.store)
     }
 
-    /// Asks for a name: a resource, or a glob.
-    fn subscribe_name(
+    /// The next change of a counter; `None` when there was none since the last time.
+    #[cfg(any(test, feature = "metrics"))]
+    pub(crate) fn poll_metric(&mut self) -> Option<Metric> {
+        Metric::poll(&mut self.authorities, &mut self.store, self.ingest.updates())
+    }
+
+    /// What was done so far.
+    #[cfg(test)]
+    pub(crate) fn work_counters(&self) -> ingest::WorkCounters {
+        self.ingest.work_counters()
+    }
+
+    /// How many resources are held, waited for or known to be missing.
+    #[cfg(test)]
+    pub(crate) fn resources(&self) -> usize {
+        self.store.len()
+    }
+
+    /// Acts on what follows from a call, until nothing moves any more. While a response is in progress, resolutions wait for its
+    /// end, so that they see all of it together.
+    fn proceed(&mut self, now: Instant) {
+        loop {
+            self.route_effects(now);
+            if self.ingest.is_in_progress() {
+                self.publish_collections();
+                break;
+            }
+            self.resolutions.drive_lookups(&mut self.delivery);
+            if let Some((view, observed)) = self.delivery.pop_inbox() {
+                if !self.indirections.on_observed(&mut self.store, &mut self.delivery, view) {
+                    self.resolutions.on_observed(view, &observed);
+                }
+            } else if self.indirections.follow_redirect(&mut self.store, &mut self.delivery) {
+                // What follows from it is routed first.
+            } else if let Some(view) = self.resolutions.pop_touched() {
+                for order in self.resolutions.drive(view, now) {
+                    self.follow_order(view, order, now);
+                    self.route_effects(now);
+                }
+            } else if !self.publish_collections() {
+                break;
+            }
+        }
+        let ingest = &self.ingest;
+        for server in self.authorities.sweep(&mut self.store, |server| ingest.is_busy_with(server)) {
+            self.ingest.updates().forget(server);
+        }
+        self.authorities.settle_deadlines();
+    }
+
+    /// Publishes what has changed, hands on what servers' machines have ordered, and begins and ends the watches of indirections.
+    fn route_effects(&mut self, now: Instant) {
+        loop {
+            match self.store.poll_effect() {
+                Some(Effect::Publish(id, change)) => self.publish(id, change),
+                Some(Effect::Output(output)) => self.delivery.push_output(output),
+                None => {
+                    let orders = self.indirections.take_orders();
+                    if orders.is_empty() {
+                        return;
+                    }
+                    self.follow_watch_orders(orders, now);
+                }
+            }
+        }
+    }
+
+    /// Follows the orders of indirections, each with those that follow from it: a watch may be of a name that leads on.
+    fn follow_watch_orders(&mut self, orders: Vec<WatchOrder>, now: Instant) {
+        for order in orders {
+            match order {
+                WatchOrder::Subscribe { view, ty, names } => {
+                    self.begin(view, ty, names, now);
+                    let nested = self.indirections.take_orders();
+                    self.follow_watch_orders(nested, now);
+                    self.indirections.on_subscribed(&mut self.store, &mut self.delivery, view);
+                }
+                WatchOrder::Unsubscribe(view) => self.end(view, now),
+            }
+        }
+    }
+
+    fn follow_order(&mut self, resolution: ViewId, order: crate::resolve::Order, now: Instant) {
+        match self.resolutions.follow_order(&mut self.delivery, resolution, order, now) {
+            Some(ResolutionOrder::Publish(view, resolved)) => self.delivery.deliver(view, Arc::new(resolved)),
+            Some(ResolutionOrder::Subscribe { view, ty, names }) => self.begin(view, ty, names, now),
+            Some(ResolutionOrder::SubscribeOnDemand { view, name }) => self.begin_on_demand(view, name, now),
+            Some(ResolutionOrder::Unsubscribe(view)) => self.end(view, now),
+            None => {}
+        }
+    }
+
+    fn publish(&mut self, id: EntryId, change: Change) {
+        // It may have been removed since.
+        let Some(entry) = self.store.get(id) else { return };
+        if entry.is_glob {
+            let key = (entry.group, entry.ty, Which::Glob(entry.name.clone()));
+            let is_known =
+                change.changed || !entry.is_waiting() || self.store.server_error(entry.group).is_some();
+            return self.store.members.publish_glob(&key, is_known);
+        }
+        let has_watches = !entry.views.is_empty();
+        let collections = self.authorities.collections_of(&self.store, id);
+        if !has_watches && collections.is_empty() {
+            return;
+        }
+        // Nothing may be known of it yet.
+        let Some(observed) = self.indirections.observe(&self.store, &self.delivery, id) else { return };
+        self.delivery.publish(&mut self.store, id, change, &observed);
+        if change.changed || change.joins {
+            for (key, name) in collections {
+                self.store.members.insert(key, name, observed.clone());
+            }
+        }
+    }
+
+    /// Publishes the collections that have changed, but none that a response is still filling. True when there was one.
+    fn publish_collections(&mut self) -> bool {
+        let (authorities, ingest) = (&self.authorities, &self.ingest);
+        let changed = self
+            .store
+            .members
+            .take_touched(|(group, ty, _)| ingest.has_response_of_type(authorities.active(*group), *ty));
+        for key in &changed {
+            self.delivery.publish_collection(&self.store, key);
+        }
+        !changed.is_empty()
+    }
+
+    fn begin(&mut self, view: ViewId, ty: ResourceType, names: Selection, now: Instant) {
+        let ty = self.store.type_id(ty);
+        let type_url = self.store.type_url(ty);
+        // The bootstrap may say which collection all resources of the type are.
+        let all = self.bootstrap.collection_of(type_url).filter(|_| names == Selection::All).cloned();
+        let names = all.map_or(names, |name| Selection::Collection(Wanted::Name(Box::new(name))));
+        debug!(%view, type_url, names = %Escaped(&names), "watch started");
+        let begun = match &names {
+            Selection::All => {
+                let group = self.authorities.subscribe_all(&mut self.store, view, ty, now);
+                group.map(|group| WatchTarget::Wildcard(group, ty))
+            }
+            Selection::One(wanted) => {
+                accept_one(self.store.ty(ty), wanted).and_then(|name| self.begin_one(view, ty, &name, now))
+            }
+            Selection::Collection(wanted) => {
+                accept_collection(self.store.ty(ty), wanted).and_then(|name| match name.is_list() {
+                    true => self.begin_list(view, ty, &name, now),
+                    false => self.begin_name(view, ty, &name, now),
+                })
+            }
+        };
+        let target = begun.unwrap_or_else(|refusal| self.refuse(view, ty, &names, refusal));
+        self.delivery.insert(view, target);
+    }
+
+    /// Begins a watch of one name, whose directives say how it is to be got.
+    fn begin_one(
         &mut self,
         view: ViewId,
         ty: TypeId,
         name: &ResourceName,
         now: Instant,
-    ) -> Result<View, Refusal> {
-        let group = match self.walks.source_of(view).cloned() {
-            Some(source) if source.is_for(name.authority()) => self.peer_group((ty, name), &source, now)?,
-            Some(_) | None => self.group_for((ty, name), now)?,
-        };
-        let entry = self.watched_entry((group, ty), name.canonical());
-        let filling = self.collections.filling.clone();
-        if name.is_glob() {
-            self.begin_glob(entry);
+    ) -> Result<WatchTarget, Refusal> {
+        let directives = name.directives();
+        let alternative = directives.and_then(|directives| directives.alt());
+        let entry = directives.and_then(|directives| directives.entry());
+        let Self { store, delivery, indirections, .. } = self;
+        match (alternative, entry) {
+            (Some(alternative), _) => {
+                check_types(store.ty(ty), alternative)?;
+                indirections.begin_alternative(store, delivery, view, (ty, name));
+                Ok(WatchTarget::Alternative)
+            }
+            (None, Some(entry)) => {
+                indirections.begin_inline(store, delivery, view, (ty, name, entry))?;
+                Ok(WatchTarget::Inline)
+            }
+            (None, None) => self.begin_name(view, ty, name, now),
         }
-        // It may be one that is watched as a name of another group with the same server.
-        let group = self.table.get(entry).map_or(group, |entry| entry.group);
-        self.groups.get_mut(group).views += 1;
-        self.ask(entry, now);
-        if let Some(entry) = self.table.get_mut(entry) {
-            entry.views.push(view);
-        }
-        let is_waiting = |engine: &Self| engine.table.get(entry).is_some_and(Entry::is_waiting);
-        // The fallback may be one that does not request the type.
-        let is_refused = is_waiting(self) && {
-            self.fall_back(group, now);
-            !is_waiting(self)
-        };
-        self.collections.filling = filling;
-        // The view hears of it once, with all else that is known. It stands last still.
-        let newest = self.table.get_mut(entry).and_then(|entry| entry.views.pop());
-        self.judge(group);
-        if let Some(entry) = self.table.get_mut(entry) {
-            entry.views.extend(newest);
-        }
-        if !is_refused {
-            self.publish_to(entry, &[view]);
-        }
-        if !self.follows.edges.contains_key(&view) {
+    }
+
+    /// Begins a watch of a resource or of the members of a glob.
+    fn begin_name(
+        &mut self,
+        view: ViewId,
+        ty: TypeId,
+        name: &ResourceName,
+        now: Instant,
+    ) -> Result<WatchTarget, Refusal> {
+        let name = self.store.additions().add_to(name);
+        let source = self.resolutions.source_of(view).map(|source| &**source);
+        let entry = self.authorities.subscribe_name(&mut self.store, view, (ty, &name), source, now)?;
+        if !self.indirections.is_followed(view) {
             // It may be that only others could not be led on.
-            self.note_turn(entry);
+            self.store.note_redirect(entry);
         }
-        Ok(View::One(entry))
+        Ok(WatchTarget::Entry(entry))
     }
 
-    fn unsubscribe_one(&mut self, view: ViewId, id: EntryId, now: Instant) {
-        self.remove_view(id, view);
-        let Some(entry) = self.table.get(id) else { return };
-        let (group, ty, last) = (entry.group, entry.ty, entry.views.is_empty());
-        let places: Vec<_> = entry.places.iter().filter(|_| last).collect();
-        for (server, sub) in places {
-            self.peer(server).machine.unsubscribe(ty, sub, now);
-            self.settle(server, now);
-        }
-        self.groups.get_mut(group).views -= 1;
-        self.unused.note_group(group);
+    fn begin_list(
+        &mut self,
+        view: ViewId,
+        ty: TypeId,
+        name: &ResourceName,
+        now: Instant,
+    ) -> Result<WatchTarget, Refusal> {
+        let Self { store, delivery, indirections, authorities, .. } = self;
+        let list_ty = list_type(store, ty)?;
+        let group = authorities.group_for(store, (list_ty, name), now)?;
+        let key = (group, ty, Which::List(store.additions().add_to(name).canonical()));
+        indirections.begin_list(store, delivery, view, (&key, list_ty, name));
+        Ok(WatchTarget::List(Box::new(key)))
     }
 
-    fn remove_view(&mut self, id: EntryId, view: ViewId) {
-        if let Some(entry) = self.table.get_mut(id) {
-            entry.views.retain(|other| *other != view);
-            entry.late.retain(|other| *other != view);
-        }
-    }
-
-    fn type_id(&mut self, ty: ResourceType) -> TypeId {
-        let known = self.types.iter().position(|known| known.type_url() == ty.type_url());
-        TypeId(known.unwrap_or_else(|| {
-            self.types.push(ty);
-            self.types.len() - 1
-        }) as u16)
-    }
-
-    /// Takes over what the machine of a server has to say.
-    fn settle(&mut self, server: ServerId, now: Instant) {
-        while let Some(event) = self.peer(server).machine.poll_event() {
-            match event {
-                Event::Failed(reason) => self.on_failed(server, &reason, now),
-                Event::Recovered => self.on_answered(server, now),
-                Event::Rested => self.on_rested(server),
-                Event::TimedOut(entry) => self.on_timed_out(server, entry, now),
-                Event::AllTimedOut(ty) => self.on_all_timed_out(server, ty),
-                Event::Unanswered(ty) => self.on_unanswered((server, ty), now),
-                Event::HeldBack(entry) => self.on_held_back((server, entry), now),
-                Event::Released(entry) => self.on_released(server, entry),
-                Event::ReleasedAll(ty) => self.on_released_all(server, ty),
-                Event::Quiet(ty) => self.on_quiet(server, ty, now),
-            }
-        }
-        while let Some(output) = self.peer(server).machine.poll_output() {
-            self.outputs.push_back(output);
-        }
-        self.note_connection(server);
-        self.flush();
-    }
-
-    /// A server knows that an entry is not wanted any more. With its last place it is forgotten.
-    fn on_released(&mut self, server: ServerId, id: EntryId) {
-        let Self { table, servers, .. } = self;
-        let Some(entry) = table.get_mut(id) else { return };
-        let interest = servers[server].machine.interest(entry.ty);
-        let again = interest.zip(entry.places.at(server)).and_then(|(interest, sub)| interest.get(sub));
-        if again.is_some_and(|sub| sub.entry == id) {
-            // The name has come again before this was heard.
-            return;
-        }
-        entry.places.remove(server);
-        let is_last = entry.places.is_empty();
-        if entry.is_glob {
-            self.release_members(id, server);
-        }
-        if is_last
-            && let Some(entry) = self.remove_entry(id)
-            && self.find_entry((entry.group, entry.ty), &entry.name).is_none()
-        {
-            self.collections.forget(&entry);
-            if let Some(key) = self
-                .wildcard_key(entry.ty)
-                .filter(|key| self.find_entry((key.0, key.1), &entry.name).is_none())
-            {
-                self.collections.remove(&key, &entry.name);
+    /// Virtual hosts on demand are of the incremental variant alone (B3.5): they are not requested from a server that speaks the
+    /// other one.
+    fn begin_on_demand(&mut self, view: ViewId, name: Arc<str>, now: Instant) {
+        let ty = ResourceType::of::<VirtualHost>();
+        let id = self.store.type_id(ty);
+        let names = Selection::One(name.into());
+        match self.check_on_demand((id, &names), now) {
+            Ok(()) => self.begin(view, ty, names, now),
+            Err(refusal) => {
+                let target = self.refuse(view, id, &names, refusal);
+                self.delivery.insert(view, target);
             }
         }
     }
 
-    fn refuse(&mut self, view: ViewId, ty: TypeId, names: &Selection, refusal: Refusal) -> WatchError {
-        let type_url = self.types[ty.index()].type_url();
-        let about = Subject { type_url, name: names.text(), node: self.node_id.clone() };
+    fn check_on_demand(&mut self, (ty, names): (TypeId, &Selection), now: Instant) -> Result<(), Refusal> {
+        let name = ResourceName::parse(&names.text()).map_err(|error| Refusal::invalid(error.to_string()))?;
+        let group = self.authorities.group_for(&self.store, (ty, &name), now)?;
+        let sources = &self.authorities.groups().get(group).source_keys;
+        match sources.first() {
+            Some(first) if !sources.iter().any(SourceKey::is_delta) => Err(Refusal {
+                code: Code::Unimplemented,
+                message: format!(
+                    "virtual hosts on demand (VHDS) need an api_type of {} or {}, which that of xDS server {} is not",
+                    ApiType::AggregatedDeltaGrpc,
+                    ApiType::DeltaGrpc,
+                    first.source(),
+                ),
+            }),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn end(&mut self, view: ViewId, now: Instant) {
+        debug!(%view, "watch cancelled");
+        match self.delivery.remove(view) {
+            // It ends once, but may never have begun.
+            None | Some(WatchTarget::Refused(_)) => {}
+            Some(WatchTarget::Alternative) => self.indirections.end_alternative(view),
+            Some(WatchTarget::Inline) => self.indirections.end_inline(view),
+            Some(WatchTarget::List(key)) => self.indirections.end_list(&mut self.store, view, &key),
+            Some(WatchTarget::Resolution) => {
+                for watch in self.resolutions.end(view) {
+                    self.end(watch, now);
+                }
+            }
+            Some(WatchTarget::Wildcard(group, ty)) => {
+                self.authorities.unsubscribe_all(&mut self.store, view, (group, ty), now);
+            }
+            Some(WatchTarget::Entry(entry)) => {
+                self.authorities.unsubscribe_name(&mut self.store, view, entry, now);
+            }
+        }
+    }
+
+    /// Publishes why a watch cannot be begun.
+    fn refuse(&mut self, view: ViewId, ty: TypeId, names: &Selection, refusal: Refusal) -> WatchTarget {
+        debug!(%view, error = %Escaped(&refusal), "watch refused");
+        let about = self.store.subject_of(ty, names.text());
         let reason = WatchError::new(refusal.code, Blame::Local, about, refusal.message);
         let observed = match names {
             Selection::All | Selection::Collection(_) => Arc::new(ErasedMembers::refused(reason.clone())),
-            Selection::One(_) => {
-                self.types[ty.index()].observe(ErasedObserved::Absent { reason: reason.clone() })
-            }
+            Selection::One(_) => self.store.ty(ty).observe(ErasedObserved::Absent { reason: reason.clone() }),
         };
-        self.walks.deliver(&mut self.outputs, view, observed);
-        reason
+        self.delivery.deliver(view, observed);
+        WatchTarget::Refused(reason)
     }
-
-    fn peer(&mut self, server: ServerId) -> &mut Peer {
-        &mut self.servers[server]
-    }
-}
-
-/// Why nobody can be asked for a name.
-#[derive(Debug, thiserror::Error)]
-#[error("{code}: {message}")]
-pub(crate) struct Refusal {
-    code: Code,
-    message: String,
 }
 
 #[cfg(test)]

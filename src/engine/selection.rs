@@ -2,11 +2,10 @@
 
 use std::{fmt, sync::Arc};
 
-use super::{Engine, Refusal};
 use crate::{
     error::Code,
     name::{Directives, NameError, ResourceName},
-    protocol::TypeId,
+    resource::ResourceType,
 };
 
 /// Which resources of a type are wanted.
@@ -61,74 +60,77 @@ impl<T: Into<Arc<str>>> From<T> for Wanted {
     }
 }
 
+/// Why a watch cannot be begun.
+#[derive(Debug, thiserror::Error)]
+#[error("{code}: {message}")]
+pub(crate) struct Refusal {
+    pub(super) code: Code,
+    pub(super) message: String,
+}
+
 impl Refusal {
     pub(super) fn invalid(message: impl Into<String>) -> Self {
         Self { code: Code::InvalidArgument, message: message.into() }
     }
 }
 
-impl Engine {
-    /// Checks the name of one resource, which may have directives.
-    pub(super) fn accept_one(&self, ty: TypeId, wanted: &Wanted) -> Result<ResourceName, Refusal> {
-        let name = self.accept(wanted)?;
-        if name.as_str() == WILDCARD {
-            return Err(Refusal::invalid(NOT_A_NAME));
-        }
-        if name.is_glob() {
-            return Err(Refusal::invalid("a glob names many resources; use watch_all"));
-        }
-        self.check_type(ty, &name)?;
-        let is_whole = name.directives().is_none_or(|directives| directives.entry().is_none());
-        match name.is_list() && is_whole && self.types[ty.index()].list().is_some() {
-            true => Err(Refusal::invalid(
-                "a list names many resources; use watch_all, or `#entry=` for one of them",
-            )),
-            false => Ok(name),
-        }
+/// Checks the name of one resource, which may have directives.
+pub(super) fn accept_one(ty: ResourceType, wanted: &Wanted) -> Result<ResourceName, Refusal> {
+    let name = accept(wanted)?;
+    if name.as_str() == WILDCARD {
+        return Err(Refusal::invalid(NOT_A_NAME));
     }
-
-    /// Checks the name of a collection.
-    pub(super) fn accept_collection(&self, ty: TypeId, wanted: &Wanted) -> Result<ResourceName, Refusal> {
-        let name = self.accept(wanted)?;
-        if !name.is_collection() {
-            return Err(Refusal::invalid(NO_COLLECTION));
-        }
-        if name.directives().is_some() {
-            return Err(Refusal::invalid(
-                "a collection has no directives; use watch for one entry of a list",
-            ));
-        }
-        self.check_type(ty, &name)?;
-        Ok(name)
+    if name.is_glob() {
+        return Err(Refusal::invalid("a glob names many resources; use watch_all"));
     }
-
-    /// Checks a name and all of its alternatives.
-    pub(super) fn check_types(&self, ty: TypeId, name: &ResourceName) -> Result<(), Refusal> {
-        self.check_type(ty, name)?;
-        match name.directives().and_then(Directives::alt) {
-            Some(alt) => self.check_types(ty, alt),
-            None => Ok(()),
+    check_type(ty, &name)?;
+    let is_whole = name.directives().is_none_or(|directives| directives.entry().is_none());
+    match name.is_list() && is_whole && ty.list().is_some() {
+        true => {
+            Err(Refusal::invalid("a list names many resources; use watch_all, or `#entry=` for one of them"))
         }
+        false => Ok(name),
     }
+}
 
-    fn accept(&self, wanted: &Wanted) -> Result<ResourceName, Refusal> {
-        let name = wanted.parse().map_err(|error| Refusal::invalid(error.to_string()))?;
-        if name.as_str().is_empty() { Err(Refusal::invalid("the name is empty")) } else { Ok(name) }
+/// Checks the name of a collection.
+pub(super) fn accept_collection(ty: ResourceType, wanted: &Wanted) -> Result<ResourceName, Refusal> {
+    let name = accept(wanted)?;
+    if !name.is_collection() {
+        return Err(Refusal::invalid(NO_COLLECTION));
     }
+    if name.directives().is_some() {
+        return Err(Refusal::invalid("a collection has no directives; use watch for one entry of a list"));
+    }
+    check_type(ty, &name)?;
+    Ok(name)
+}
 
-    /// An `xdstp:` name says its type, which must be the one that is wanted (X22), or where that is meant, that of its
-    /// lists.
-    fn check_type(&self, ty: TypeId, name: &ResourceName) -> Result<(), Refusal> {
-        let ty = self.types[ty.index()];
-        let wanted = short(ty.type_url());
-        let Some(named) = name.resource_type() else { return Ok(()) };
-        let is_in_list = name.is_list() && !ty.is_list();
-        let list = ty.list().filter(|_| is_in_list);
-        let expected = list.map_or(wanted, |list| short(list.type_url()));
-        match (named == expected, is_in_list) {
-            (false, _) => Err(Refusal::invalid(format!("the name is of type {named}, not of {wanted}"))),
-            (true, _) => Ok(()),
-        }
+/// Checks a name and all of its alternatives.
+pub(super) fn check_types(ty: ResourceType, name: &ResourceName) -> Result<(), Refusal> {
+    check_type(ty, name)?;
+    match name.directives().and_then(Directives::alt) {
+        Some(alt) => check_types(ty, alt),
+        None => Ok(()),
+    }
+}
+
+fn accept(wanted: &Wanted) -> Result<ResourceName, Refusal> {
+    let name = wanted.parse().map_err(|error| Refusal::invalid(error.to_string()))?;
+    if name.as_str().is_empty() { Err(Refusal::invalid("the name is empty")) } else { Ok(name) }
+}
+
+/// An `xdstp:` name says its type, which must be the one that is wanted (X22), or where that is meant, that of its
+/// lists.
+fn check_type(ty: ResourceType, name: &ResourceName) -> Result<(), Refusal> {
+    let wanted = short(ty.type_url());
+    let Some(named) = name.resource_type() else { return Ok(()) };
+    let is_in_list = name.is_list() && !ty.is_list();
+    let list = ty.list().filter(|_| is_in_list);
+    let expected = list.map_or(wanted, |list| short(list.type_url()));
+    match (named == expected, is_in_list) {
+        (false, _) => Err(Refusal::invalid(format!("the name is of type {named}, not of {wanted}"))),
+        (true, _) => Ok(()),
     }
 }
 

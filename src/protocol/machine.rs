@@ -101,6 +101,11 @@ impl Machine {
         timer.zip(channel).is_some_and(|(timer, channel)| timer > channel.answered_timer)
     }
 
+    /// The names of a type that are requested or sent, if any was ever requested.
+    pub(crate) fn subscriptions(&self, ty: TypeId) -> Option<&Subscriptions> {
+        Some(&self.types.get(ty.index())?.as_ref()?.interest)
+    }
+
     /// The names of a type, if any was ever wanted.
     pub(crate) fn interest(&mut self, ty: TypeId) -> Option<&mut Subscriptions> {
         Some(&mut self.channel(ty)?.interest)

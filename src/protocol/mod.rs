@@ -54,7 +54,7 @@ pub(crate) use self::{
     output::Output,
     settings::Settings,
     source_key::SourceKey,
-    subscriptions::{Phase, SubId, Subscription},
+    subscriptions::{Phase, SubId, Subscription, Subscriptions},
 };
 pub use self::{
     input::{Disconnect, DisconnectKind},

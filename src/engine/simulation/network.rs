@@ -110,7 +110,7 @@ impl Network {
     /// The servers of an authority down to the one whose answers count; none if it was never asked for anything.
     pub(super) fn open(&self, authority: usize) -> &[usize] {
         let list = &self.lists[authority];
-        let group = self.engine.groups.of(AUTHORITIES[authority]);
+        let group = self.engine.authorities.groups().of(AUTHORITIES[authority]);
         &list[..group.map_or(0, |group| group.open.len())]
     }
 
@@ -121,8 +121,8 @@ impl Network {
 
     /// Whether the engine knows of trouble with the server whose answers count for an authority.
     pub(super) fn is_in_trouble(&self, authority: usize) -> bool {
-        let group = self.engine.groups.of(AUTHORITIES[authority]);
-        group.is_some_and(|group| self.engine.servers[group.active()].failure.is_some())
+        let group = self.engine.authorities.groups().of(AUTHORITIES[authority]);
+        group.is_some_and(|group| self.engine.authorities.server(group.active()).failure.is_some())
     }
 
     /// Since when a server is asked for a resource on its stream.

@@ -17,7 +17,7 @@ fn a102_resources_may_name_the_services_that_the_bootstrap_allows() {
         .unwrap();
     let engine = Engine::new(Arc::new(bootstrap), Settings::default(), 1);
     for trusted in [false, true] {
-        let cx = engine.context(trusted);
+        let cx = engine.ingest.context(trusted);
         assert_eq!(cx.trusted_server, trusted);
         assert!(cx.is_grpc_service_allowed("dns:///e") && !cx.is_grpc_service_allowed("dns:///f"));
     }

@@ -84,7 +84,7 @@ fn a_message_over_the_limit_is_told_by_its_limit_and_setting_also_after_a_respon
     let mut rig = holding();
     let said = rig.disconnect(1, DisconnectKind::TooLarge { limit: 1000 });
     assert_eq!(said, ["#1 present 1 x (RESOURCE_EXHAUSTED)", "#2 absent RESOURCE_EXHAUSTED"]);
-    let failure = rig.engine.servers[crate::protocol::ServerId(0)].failure.as_ref().unwrap();
+    let failure = rig.engine.authorities.server(crate::protocol::ServerId(0)).failure.as_ref().unwrap();
     let text = format!("{failure:?}");
     assert!(text.contains("limit of 1000 bytes") && text.contains("max_message_size"), "{text}");
 }
@@ -93,8 +93,9 @@ fn a_message_over_the_limit_is_told_by_its_limit_and_setting_also_after_a_respon
 fn too_many_pings_double_the_interval_and_are_no_error() {
     let mut rig = Rig::new();
     rig.watch::<Full>("a");
-    let keepalive =
-        |rig: &Rig| rig.engine.servers[crate::protocol::ServerId(0)].machine.stream().keepalive().as_secs();
+    let keepalive = |rig: &Rig| {
+        rig.engine.authorities.server(crate::protocol::ServerId(0)).machine.stream().keepalive().as_secs()
+    };
     for (attempt, seconds) in [(1, 60), (2, 120), (3, 240), (4, 300), (5, 300)] {
         rig.connect(attempt);
         assert_eq!(rig.disconnect(attempt, DisconnectKind::TooManyPings), NONE);

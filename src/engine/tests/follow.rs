@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::rig::{Full, Rig, redirect, response, stream_to, wrapped};
 use crate::{
     config::{AuthorityBuilder, Bootstrap, Server},
-    engine::alternatives::MAX_ALTERNATIVES,
+    engine::collections::MAX_ALTERNATIVES,
     name::encoding,
     observed::ErasedObserved,
     pb::google::protobuf::Any,
@@ -338,10 +338,12 @@ fn x20_x21_redirects_with_alternatives_cost_no_more_than_there_are_and_their_err
     for version in 0..100 {
         receive(&mut rig, &version.to_string(), leads.clone());
     }
-    let looks = rig.engine.looks();
+    let looks = rig.engine.indirections.looks();
     assert!(looks <= 100_000, "{looks}");
-    assert_eq!(rig.engine.alternatives_in_use(), MAX_ALTERNATIVES);
-    let Some(ErasedObserved::Absent { reason }) = rig.engine.look(view) else {
+    assert_eq!(rig.engine.indirections.alternatives_in_use(), MAX_ALTERNATIVES);
+    let Some(ErasedObserved::Absent { reason }) =
+        rig.engine.indirections.look(&rig.engine.store, &rig.engine.delivery, view)
+    else {
         panic!("nothing is published")
     };
     assert!(reason.reason().len() <= 4096, "{}", reason.reason().len());

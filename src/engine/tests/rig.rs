@@ -6,6 +6,7 @@ use prost::Message;
 
 pub(super) use super::super::simulation::parts::{Cds, Eds, Full, Part, any, message};
 use super::super::*;
+use crate::protocol::ServerId;
 use crate::{
     config::{ApiType, Server},
     observed::{ErasedMembers, Observed},
@@ -163,8 +164,8 @@ impl Rig {
     pub(super) fn watch_raw(&mut self, ty: ResourceType, names: Selection) -> Vec<String> {
         let view = self.next_view();
         self.engine.subscribe(view, ty, names, self.now);
-        let refused = match self.engine.views.get(&view) {
-            Some(View::Refused(error)) => Some(format!("{} refused {}", say_view(view), error.code())),
+        let refused = match self.engine.delivery.target(view) {
+            Some(WatchTarget::Refused(error)) => Some(format!("{} refused {}", say_view(view), error.code())),
             _ => None,
         };
         let said = std::iter::from_fn(|| self.engine.poll_output());
@@ -278,7 +279,7 @@ impl Rig {
 
     pub(super) fn drain(&mut self) -> Vec<String> {
         if self.engine.resources() < 100 {
-            self.engine.check_tallies();
+            self.engine.store.check_counts();
         }
         let delta = self.delta;
         std::iter::from_fn(|| self.engine.poll_output()).map(|output| say(output, delta)).collect()

@@ -178,7 +178,7 @@ fn watching_and_unwatching_leaves_nothing_behind() {
         rig.unwatch(view);
     }
     assert_eq!(rig.engine.resources(), 0);
-    assert!(rig.engine.views.is_empty());
+    assert!(!rig.engine.delivery.has_watches());
     rig.watch::<Part>("p");
     assert!(rig.connect(1)[1].starts_with("send Part [p] /"));
 }

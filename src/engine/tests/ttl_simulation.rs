@@ -1,8 +1,12 @@
 //! Times to live under a virtual clock: the client beside the server that confirms what it has sent, falls silent and goes
 //! away. Nothing expires early, late, or while the server is there.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    time::Duration,
+};
 
+use bytes::Bytes;
 use prost::Message;
 
 use super::{

@@ -257,7 +257,7 @@ fn sources_that_nothing_leads_to_any_more_are_forgotten() {
         let routes = route_config("routes").virtual_host(["shop"], [route::prefix("/").cluster("web")]);
         rig.receive_from(stream, response("1", [routes]).encode_to_vec());
         rig.pass(std::time::Duration::from_secs(60));
-        let left = (rig.engine.servers.len(), rig.engine.groups.len());
+        let left = (rig.engine.authorities.servers().len(), rig.engine.authorities.groups().len());
         assert!(left.0 <= 3 && left.1 <= 3, "{left:?} servers and groups are left of {number}");
     }
 }

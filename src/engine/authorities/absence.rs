@@ -1,0 +1,78 @@
+//! What a server does not send although it should.
+
+use std::time::Instant;
+
+use super::{
+    super::{
+        failure::not_found_hint,
+        store::{Store, Which},
+    },
+    Authorities,
+};
+use crate::{
+    cache::Update,
+    error::{Blame, Code, WatchError},
+    protocol::{ServerId, TypeId},
+    resource::Version,
+};
+
+impl Authorities {
+    /// What a server should have sent and did not is gone, if that counts. `why` says what the server has done.
+    pub(in crate::engine) fn on_missed(
+        &mut self,
+        store: &mut Store,
+        (server, ty): (ServerId, TypeId),
+        why: &str,
+        (update, now): (&Update, Instant),
+    ) {
+        let peer = &mut self.servers[server];
+        let policy = peer.policy;
+        let Some(interest) = peer.machine.interest(ty) else { return };
+        let missed = interest.iter().filter(|(_, sub)| sub.missed && sub.was_there());
+        let missed: Vec<_> = missed.map(|(id, sub)| (id, sub.entry)).collect();
+        for (sub, id) in missed {
+            // That nothing of a glob is there is said by the absence of its members.
+            let is_glob = store.get(id).is_some_and(|entry| entry.is_glob);
+            if is_glob
+                || !self.counts(store, id, server)
+                || !self.servers[server].machine.is_gone(ty, sub, now)
+            {
+                continue;
+            }
+            let Some(entry) = store.get(id) else { continue };
+            let machine = &self.servers[server].machine;
+            let source = machine.source();
+            let message = match machine.contact().is_file() {
+                true => format!("{source} does not hold it any more"),
+                false => format!("xDS server {source} {why}{}", not_found_hint(machine)),
+            };
+            let error = WatchError::new(Code::NotFound, Blame::Peer, store.subject(entry), message);
+            self.update(store, id, |entry| entry.on_deleted(error, policy, update.clone()));
+            self.leave_collections(store, id);
+        }
+    }
+
+    /// A server was quiet for a while. What was held since an earlier stream, in a version that the server was not told, and
+    /// was not sent again, is gone; and nothing is missing from what it has said when it was asked for everything.
+    pub(super) fn on_quiet(&mut self, store: &mut Store, server: ServerId, ty: TypeId, now: Instant) {
+        if let Some(interest) =
+            self.servers[server].machine.interest(ty).filter(|interest| !interest.told_all)
+        {
+            interest.told_all = interest.wildcard && interest.sends_all;
+            if interest.told_all {
+                self.complete_all(store, server, ty);
+            }
+        }
+        let update = Update { version: Version::default(), at: now };
+        self.on_missed(store, (server, ty), "did not send it again", (&update, now));
+    }
+
+    /// A server has told all it has of a type.
+    pub(in crate::engine) fn complete_all(&mut self, store: &mut Store, server: ServerId, ty: TypeId) {
+        for group in self.groups.with(server) {
+            if self.groups.get(group).active() == server {
+                store.members.complete(&(group, ty, Which::All));
+            }
+        }
+    }
+}

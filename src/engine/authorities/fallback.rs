@@ -1,0 +1,192 @@
+//! From one server of an authority to the next, and back (A71).
+
+use std::time::Instant;
+
+use tracing::info;
+
+use super::{
+    super::store::{Store, Which},
+    Authorities,
+};
+use crate::protocol::{ConnectionState, EntryId, GroupId, Phase, ServerId, SourceKey, Subscription, TypeId};
+
+impl Authorities {
+    /// Opens the next servers of a group, one after the other, while the active one cannot be reached and something is
+    /// watched that nothing is known of (A71-3).
+    pub(super) fn fall_back(&mut self, store: &mut Store, id: GroupId, now: Instant) {
+        while let Some(next) = self.next_contact(store, id) {
+            let active = self.groups.get(id).active();
+            info!(from = %self.servers[active].machine.source(), to = %next.source(), "falling back to the next server");
+            let server = self.server_id(&next, now);
+            self.forget_versions(store, id, now);
+            self.open_next(id, server);
+            // What it sent before, on the stream that is there or an earlier one, may not have counted.
+            for ty in store.type_ids() {
+                self.servers[server].machine.on_dropped(ty);
+            }
+            let is_behind = self.servers[server].machine.has_unwritten_ends();
+            // In this order, so that the wildcard has its older form on a stream that is there already.
+            for ty in self.watched_wildcards(store, id) {
+                self.subscribe_wildcard_at(store, (id, ty), server, now);
+            }
+            for entry in store.entries_of(id) {
+                if store.get(entry).is_some_and(|entry| !entry.views.is_empty()) {
+                    self.subscribe_at(store, entry, server, now);
+                }
+            }
+            if is_behind {
+                // The server has sent these resources on the stream already, and would not send them again.
+                self.servers[server].machine.reopen("the end of the last fallback was not sent on it", now);
+            }
+            self.settle(store, server, now);
+        }
+    }
+
+    /// A server above the active one sends something that is wanted: it counts again, and those below it are let go
+    /// (A71-5). What was held stays until it says otherwise.
+    pub(in crate::engine) fn revert_to_primary(
+        &mut self,
+        store: &mut Store,
+        id: GroupId,
+        (server, number): (ServerId, u64),
+        now: Instant,
+    ) {
+        let Some(rank) = self.groups.get(id).rank(server) else { return };
+        let lower = self.groups.close_from(id, rank + 1);
+        if lower.is_empty() {
+            return;
+        }
+        info!(server = %self.servers[server].machine.source(), "reverted to a server of higher priority");
+        self.refresh_server_error(store, id);
+        self.stop_requesting(store, id, &lower, now);
+        self.end_unwatched_wildcards(store, id);
+        for ty in store.type_ids() {
+            if self.servers[server].machine.interest(ty).is_some_and(|interest| interest.told_all) {
+                store.members.complete(&(id, ty, Which::All));
+            }
+            // While another server was active, nothing was said of types that this one ends streams for, or does not answer.
+            self.on_unanswered(store, (server, ty), now);
+            self.warn_timed_out(store, server, ty);
+        }
+        for entry in store.entries_of(id) {
+            if self.has_timed_out(store, entry, server, number)
+                || self.is_missed(store, entry, (server, number), now)
+            {
+                self.on_timed_out(store, server, entry, now);
+            }
+        }
+    }
+
+    /// Nobody has wanted anything of a server for a while. When the lowest ones of a group rest, it begins above them if
+    /// something is wanted again.
+    pub(super) fn forget_fallback(&mut self, store: &mut Store, id: GroupId) {
+        while self.groups.get(id).views == 0 && self.groups.get(id).open.len() > 1 {
+            let active = self.groups.get(id).active();
+            if self.servers[active].machine.stream().connection() != ConnectionState::Idle {
+                return;
+            }
+            let rank = self.groups.get(id).open.len() - 1;
+            for closed in self.groups.close_from(id, rank) {
+                self.unused.note_server(closed);
+            }
+            self.end_unwatched_wildcards(store, id);
+            self.refresh_server_error(store, id);
+        }
+    }
+
+    /// Sets the error that the resources of a group show to that of the active server, with those of the servers above it. The
+    /// retries of the servers above the active one are silent (A71-4).
+    pub(super) fn refresh_server_error(&mut self, store: &mut Store, id: GroupId) {
+        let group = self.groups.get(id);
+        let failures = group.open.iter().filter_map(|server| self.servers[*server].failure.as_ref());
+        let active = &self.servers[group.active()];
+        let error = active.failure.as_ref().map(|last| last.after(failures));
+        store.set_server_error(id, error);
+    }
+
+    /// Asks servers for nothing of a group any more. A stream that serves nobody else is closed at once.
+    fn stop_requesting(&mut self, store: &mut Store, id: GroupId, lower: &[ServerId], now: Instant) {
+        for server in lower {
+            for entry in store.entries_of(id) {
+                let place = store.get(entry).and_then(|entry| Some((entry.ty, entry.places.at(*server)?)));
+                if let Some((ty, sub)) = place {
+                    self.servers[*server].machine.withdraw(ty, sub, now);
+                }
+            }
+            for ty in self.watched_wildcards(store, id) {
+                self.servers[*server].machine.withdraw_all(ty, now);
+            }
+            self.servers[*server].machine.rest(now);
+            self.settle(store, *server, now);
+            self.unused.note_server(*server);
+        }
+    }
+
+    /// Ends the wildcards that were kept for a server that is not asked for anything any more.
+    fn end_unwatched_wildcards(&mut self, store: &mut Store, id: GroupId) {
+        for ty in store.type_ids() {
+            self.end_unwatched_wildcard(store, (id, ty));
+        }
+    }
+
+    /// The server to open, if there is one and a reason to.
+    fn next_contact(&self, store: &Store, id: GroupId) -> Option<SourceKey> {
+        let group = self.groups.get(id);
+        let next = group.source_keys.get(group.open.len())?;
+        if group.views == 0 || self.servers[group.active()].failure.is_none() {
+            return None;
+        }
+        // What costs a walk of the cache is asked last: only when the active server has failed.
+        (group.on_reachability_only || self.lacks_resources(store, id)).then(|| next.clone())
+    }
+
+    /// Whether something of a group is watched that nothing is known of.
+    fn lacks_resources(&self, store: &Store, id: GroupId) -> bool {
+        store.members.watched_wildcards(id).any(|(_, all)| !all.complete)
+            || store
+                .iter()
+                .any(|(_, entry)| entry.group == id && !entry.views.is_empty() && entry.is_unknown())
+    }
+
+    /// Whether a server has had its time to send something while its answers did not count, and does not send it now.
+    fn has_timed_out(&mut self, store: &mut Store, id: EntryId, server: ServerId, number: u64) -> bool {
+        let Some(entry) = store.get(id).filter(|entry| entry.is_waiting()) else { return false };
+        let (ty, sub) = (entry.ty, entry.places.at(server));
+        let interest = self.servers[server].machine.interest(ty);
+        interest.zip(sub).and_then(|(interest, sub)| interest.get(sub)).is_some_and(|sub| {
+            let is_over = match sub.phase {
+                Phase::TimedOut | Phase::Answered => true,
+                Phase::New | Phase::Requested | Phase::AbsenceUnconfirmed => false,
+            };
+            is_over && sub.seen != number
+        })
+    }
+
+    /// Whether something is known that a server did not speak of when its answers did not count, although it would have.
+    /// If it has a name to be asked for, the server has its time to send it, which begins now.
+    fn is_missed(
+        &mut self,
+        store: &mut Store,
+        id: EntryId,
+        (server, number): (ServerId, u64),
+        now: Instant,
+    ) -> bool {
+        // Of a glob its members may be missed, not itself.
+        let known = store.get(id).filter(|entry| !entry.is_waiting() && !entry.is_glob);
+        let Some(entry) = known else { return false };
+        let (ty, Some(sub)) = (entry.ty, entry.places.at(server)) else { return false };
+        let machine = &mut self.servers[server].machine;
+        let interest = machine.interest(ty);
+        let is_missed = |sub: &Subscription| sub.missed && sub.seen != number;
+        if !interest.and_then(|interest| interest.get(sub)).is_some_and(is_missed) {
+            return false;
+        }
+        machine.doubt(ty, sub, now);
+        machine.is_gone(ty, sub, now)
+    }
+
+    /// The types whose wildcard is watched in a group.
+    pub(super) fn watched_wildcards(&self, store: &Store, id: GroupId) -> Vec<TypeId> {
+        store.members.watched_wildcards(id).map(|(ty, _)| ty).collect()
+    }
+}

@@ -1,0 +1,179 @@
+//! Globs: on the wire one more name that is requested; what comes under names that it matches are its members (X15 to
+//! X19).
+//!
+//! A glob has an entry of its own, which has the state of the collection as a whole: nothing is known (`Waiting`), the server
+//! has sent a member (`Held`, of nothing), or there is no such collection (`Gone`). A name has at most one glob that encloses
+//! it, so whether a resource is a member is one bit of its place at a server.
+
+use std::{sync::Arc, time::Instant};
+
+use super::{
+    super::store::{Collection, CollectionKey, Store, Which},
+    Authorities, By,
+};
+use crate::{
+    cache::Update,
+    name::glob_of,
+    protocol::{EntryId, ServerId, Subscription, TypeId},
+    resource::Version,
+};
+
+/// The names that a glob matches.
+#[derive(Debug)]
+pub(in crate::engine) struct GlobPattern {
+    prefix: String,
+    params: String,
+}
+
+impl GlobPattern {
+    /// The pattern of a canonical name; `None` if it is not that of a glob.
+    pub(in crate::engine) fn of(name: &str) -> Option<Self> {
+        let (path, params) = name.split_at(name.find('?').unwrap_or(name.len()));
+        let prefix = path.strip_suffix('*')?.to_owned();
+        Some(Self { prefix, params: params.to_owned() })
+    }
+
+    /// Whether a canonical name is a member: one segment in the place of `*`, all else equal (X16).
+    pub(in crate::engine) fn matches(&self, name: &str) -> bool {
+        let member = name.strip_prefix(&*self.prefix).and_then(|rest| rest.strip_suffix(&*self.params));
+        member.is_some_and(|member| !matches!(member, "" | "*") && !member.contains(['/', '?']))
+    }
+}
+
+impl Authorities {
+    /// An entry is that of a glob, which somebody watches. What is known of it is not published before its servers are asked.
+    pub(super) fn begin_glob(&mut self, store: &mut Store, id: EntryId) {
+        let Some(entry) = store.get_mut(id) else { return };
+        entry.is_glob = true;
+        let key = (entry.group, entry.ty, Which::Glob(entry.name.clone()));
+        store.members.begin(key, || Collection { entry: Some(id), ..Collection::default() });
+    }
+
+    /// The server had its time to send something of a glob. If members are known already, there was nothing to send. True
+    /// when that is all that there is to be said.
+    pub(super) fn is_glob_known(&mut self, store: &mut Store, id: EntryId, now: Instant) -> bool {
+        let Some(entry) = store.get(id).filter(|entry| entry.is_glob && entry.is_waiting()) else {
+            return false;
+        };
+        let key = (entry.group, entry.ty, Which::Glob(entry.name.clone()));
+        if store.members.get(&key).is_none_or(|collection| collection.members.is_empty()) {
+            return false;
+        }
+        let update = Update { version: Version::default(), at: now };
+        self.update(store, id, |entry| entry.on_accepted(Arc::new(()), [][..].into(), update));
+        true
+    }
+
+    /// The state of a glob as a whole has changed.
+    pub(super) fn on_glob_changed(&mut self, store: &mut Store, id: EntryId) {
+        // A glob that changes has an entry.
+        let Some(entry) = store.get(id) else { return };
+        let key = (entry.group, entry.ty, Which::Glob(entry.name.clone()));
+        let (is_held, is_waiting) = (entry.is_held(), entry.is_waiting());
+        let servers: Vec<_> = entry.places.iter().map(|(server, _)| server).collect();
+        if !is_waiting {
+            store.members.complete(&key);
+            if !is_held {
+                // There is no such collection any more, and so it has no members.
+                servers.into_iter().for_each(|server| self.release_members(store, id, server));
+                store.members.clear(&key);
+            }
+        }
+        store.members.touch(&key);
+    }
+
+    /// The members that a server has sent are members no longer, and forgotten unless something else asks for them.
+    pub(super) fn release_members(&mut self, store: &mut Store, id: EntryId, server: ServerId) {
+        let Some(entry) = store.get(id) else { return };
+        let (ty, glob) = (entry.ty, GlobPattern::of(&entry.name));
+        let (Some(glob), Some(interest)) = (glob, self.servers[server].machine.interest(ty)) else { return };
+        let mut members = Vec::new();
+        for (id, sub) in interest.iter_mut().filter(|(_, sub)| sub.of_glob && glob.matches(&sub.name)) {
+            sub.of_glob = false;
+            members.push(id);
+        }
+        self.servers[server].machine.release(ty, &members);
+    }
+
+    /// A glob is asked for at one more server: what others have sent of it has a place there, too, so that its absence is
+    /// seen.
+    pub(super) fn join_members(&mut self, store: &mut Store, id: EntryId, server: ServerId, now: Instant) {
+        let Some(entry) = store.get(id) else { return };
+        let (group, ty, glob) = (entry.group, entry.ty, GlobPattern::of(&entry.name));
+        let Some(glob) = glob else { return };
+        let active = self.groups.get(group).active();
+        // The lowest server may have been opened just now, and then the one above it knows the members.
+        let above = self.groups.get(group).open.iter().rev().nth(1).copied();
+        if let Some(other) = if server == active { above } else { Some(active) } {
+            for member in self.members_at(other, ty, &glob, |sub| sub.of_glob) {
+                self.join(store, member, server, By::Glob, now);
+            }
+        }
+        // What a server has sent by name it need not send again when it is asked for a glob (B2.20): it counts as a member
+        // until the server says otherwise.
+        if server == active && self.servers[server].machine.is_delta() {
+            for member in self.members_at(active, ty, &glob, |sub| sub.has_version() && !sub.of_glob) {
+                self.join(store, member, server, By::Glob, now);
+                self.join_higher(store, member, By::Glob, now);
+                store.note_change(member, false, true);
+            }
+        }
+    }
+
+    fn members_at(
+        &mut self,
+        server: ServerId,
+        ty: TypeId,
+        glob: &GlobPattern,
+        is_meant: impl Fn(&Subscription) -> bool,
+    ) -> Vec<EntryId> {
+        let Some(interest) = self.servers[server].machine.interest(ty) else { return Vec::new() };
+        let members = interest.iter().filter(|(_, sub)| is_meant(sub) && glob.matches(&sub.name));
+        members.map(|(_, sub)| sub.entry).collect()
+    }
+
+    /// The server does not give a glob. That the trouble is over is seen by its members being sent again, so the next
+    /// stream asks for them all.
+    pub(in crate::engine) fn forget_member_versions(
+        &mut self,
+        store: &mut Store,
+        id: EntryId,
+        server: ServerId,
+    ) {
+        let Some(entry) = store.get(id).filter(|entry| entry.is_glob) else { return };
+        let (ty, glob) = (entry.ty, GlobPattern::of(&entry.name));
+        let (Some(glob), Some(interest)) = (glob, self.servers[server].machine.interest(ty)) else { return };
+        for (_, sub) in interest.iter_mut().filter(|(_, sub)| sub.of_glob && glob.matches(&sub.name)) {
+            sub.version = Version::default();
+        }
+    }
+
+    /// The collection of the glob that encloses a resource's name, if there is one.
+    pub(in crate::engine) fn glob_key(&self, store: &Store, id: EntryId) -> Option<CollectionKey> {
+        let entry = store.get(id).filter(|_| store.members.has_globs())?;
+        let (ty, active, glob) = (entry.ty, self.active_for(entry), glob_of(&entry.name)?);
+        let interest = self.servers[active].machine.subscriptions(ty)?;
+        let glob = interest.get(interest.find(&glob)?)?.entry;
+        let glob = store.get(glob).filter(|entry| entry.is_glob)?;
+        Some((glob.group, ty, Which::Glob(glob.name.clone())))
+    }
+
+    /// The collections that an entry is a member of at the server whose answers count, and its names there.
+    pub(in crate::engine) fn collections_of(
+        &self,
+        store: &Store,
+        id: EntryId,
+    ) -> Vec<(CollectionKey, Arc<str>)> {
+        let Some(entry) = store.get(id) else { return Vec::new() };
+        let mut found = Vec::new();
+        let active = self.active_for(entry);
+        let sub = entry.places.at(active).and_then(|sub| self.servers[active].machine.sub(entry.ty, sub));
+        if sub.is_some_and(|sub| sub.of_glob)
+            && let Some(key) = self.glob_key(store, id)
+        {
+            found.push((key, store.additions().take_from(&entry.name)));
+        }
+        found.extend(self.wildcard_of(store, entry).map(|key| (key, entry.name.clone())));
+        found
+    }
+}

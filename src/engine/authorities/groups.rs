@@ -1,0 +1,216 @@
+//! The sources of each authority in their order.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use crate::{
+    config::{Bootstrap, ConfigSource},
+    protocol::{GroupId, ServerId, Settings, SourceKey, TypeId},
+};
+
+/// The sources of one authority, in the order in which they are tried, and how far down it had to go (A71-2).
+///
+/// ```text
+///   servers   S0   S1   S2
+///   open      ██   ██          these are asked for everything that is watched
+///                   ▲
+///                   active: the lowest open one; only its answers count
+/// ```
+///
+/// `Authorities::fall_back` opens the next one, `Authorities::revert_to_primary` closes those below a higher one.
+#[derive(Debug)]
+pub(crate) struct AuthorityState {
+    /// `None` for the names of the older form.
+    pub(super) authority: Option<Arc<str>>,
+    pub(in crate::engine) source_keys: Vec<SourceKey>,
+    /// Never empty.
+    pub(in crate::engine) open: Vec<ServerId>,
+    /// The next server is opened also when everything is cached (A95-1).
+    pub(super) on_reachability_only: bool,
+    /// How many views watch something of it.
+    pub(super) views: usize,
+    /// The bootstrap names its sources: it stays.
+    pub(super) is_configured: bool,
+}
+
+/// All groups, made when they are first asked for.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Groups {
+    groups: Vec<Option<AuthorityState>>,
+    vacant: BTreeSet<GroupId>,
+    /// Those that have a server open.
+    by_server: BTreeMap<ServerId, BTreeSet<GroupId>>,
+    /// Types differ in where they come from, or have streams of their own: then each has groups of its own. Where all come
+    /// over aggregated streams, they are in one group, and fall back together.
+    are_by_type: bool,
+    /// Those of each type, or of all types under the first.
+    by_type: Vec<GroupsOfType>,
+}
+
+/// The groups by what they are for.
+#[derive(Debug, Default)]
+struct GroupsOfType {
+    by_authority: BTreeMap<Arc<str>, GroupId>,
+    /// That of the names of the older form.
+    default: Option<GroupId>,
+}
+
+impl AuthorityState {
+    /// The server whose answers count.
+    pub(crate) fn active(&self) -> ServerId {
+        *self.open.last().expect("a group has a server open")
+    }
+
+    /// The authority of its names; `None` for the names of the older form.
+    #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "metrics alone tell it"))]
+    pub(crate) fn authority(&self) -> Option<&Arc<str>> {
+        self.authority.as_ref()
+    }
+
+    /// How far down a server stands among those that are open.
+    pub(super) fn rank(&self, server: ServerId) -> Option<usize> {
+        self.open.iter().position(|open| *open == server)
+    }
+
+    /// Whether a server that is not the active one is to be preferred to it.
+    pub(in crate::engine) fn is_higher(&self, server: ServerId) -> bool {
+        self.rank(server).is_some_and(|rank| rank + 1 < self.open.len())
+    }
+}
+
+impl Groups {
+    pub(super) fn new(bootstrap: &Bootstrap, settings: &Settings) -> Self {
+        let is_aggregated = |source: &ConfigSource| match source {
+            ConfigSource::Server(server) => server.api_type.unwrap_or(settings.api_type).is_aggregated(),
+            ConfigSource::Path(_) => false,
+        };
+        let are_by_type = bootstrap.has_sources_by_type() || !bootstrap.all_sources().all(is_aggregated);
+        Self { are_by_type, ..Self::default() }
+    }
+
+    /// The servers of an authority that all types share, if something of it was ever wanted.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(in crate::engine) fn of(&self, authority: Option<&str>) -> Option<&AuthorityState> {
+        self.find(authority, TypeId(0)).map(|id| self.get(id))
+    }
+
+    pub(super) fn find(&self, authority: Option<&str>, ty: TypeId) -> Option<GroupId> {
+        let of_type = self.by_type.get(self.index(ty))?;
+        match authority {
+            None => of_type.default,
+            Some(name) => of_type.by_authority.get(name).copied(),
+        }
+    }
+
+    /// The group of an authority whose sources are asked in these ways, of which the first is open.
+    pub(super) fn like(
+        &self,
+        authority: Option<&str>,
+        source_keys: &[SourceKey],
+        first: ServerId,
+    ) -> Option<GroupId> {
+        let is_like = |group: &AuthorityState| {
+            group.authority.as_deref() == authority && group.source_keys == source_keys
+        };
+        self.with_server(first).find(|id| is_like(self.get(*id)))
+    }
+
+    pub(super) fn push(&mut self, group: AuthorityState) -> GroupId {
+        let id = self.vacant.pop_first().unwrap_or_else(|| {
+            self.groups.push(None);
+            GroupId(self.groups.len() as u32 - 1)
+        });
+        for server in &group.open {
+            self.by_server.entry(*server).or_default().insert(id);
+        }
+        self.groups[id.0 as usize] = Some(group);
+        id
+    }
+
+    /// Removes one that is not used; gives the servers that it had open.
+    pub(super) fn remove(&mut self, id: GroupId) -> Vec<ServerId> {
+        let Some(group) = self.groups[id.0 as usize].take() else { return Vec::new() };
+        self.vacant.insert(id);
+        for server in &group.open {
+            self.unlink(id, *server);
+        }
+        group.open
+    }
+
+    /// Whether it came with resources and is watched no more.
+    pub(super) fn is_unwatched(&self, id: GroupId) -> bool {
+        let group = self.groups[id.0 as usize].as_ref();
+        group.is_some_and(|group| !group.is_configured && group.views == 0)
+    }
+
+    /// Opens the next server.
+    pub(super) fn open_next(&mut self, id: GroupId, server: ServerId) {
+        self.get_mut(id).open.push(server);
+        self.by_server.entry(server).or_default().insert(id);
+    }
+
+    /// Closes all servers but the first ones; gives those that were closed.
+    pub(super) fn close_from(&mut self, id: GroupId, rank: usize) -> Vec<ServerId> {
+        let closed = self.get_mut(id).open.split_off(rank);
+        for server in &closed {
+            self.unlink(id, *server);
+        }
+        closed
+    }
+
+    fn unlink(&mut self, id: GroupId, server: ServerId) {
+        if let Some(groups) = self.by_server.get_mut(&server) {
+            groups.remove(&id);
+            if groups.is_empty() {
+                self.by_server.remove(&server);
+            }
+        }
+    }
+
+    pub(super) fn add(&mut self, group: AuthorityState, ty: TypeId) -> GroupId {
+        let index = self.index(ty);
+        if self.by_type.len() <= index {
+            self.by_type.resize_with(index + 1, GroupsOfType::default);
+        }
+        let authority = group.authority.clone();
+        let id = self.push(group);
+        match authority {
+            None => self.by_type[index].default = Some(id),
+            Some(name) => drop(self.by_type[index].by_authority.insert(name, id)),
+        }
+        id
+    }
+
+    fn index(&self, ty: TypeId) -> usize {
+        if self.are_by_type { ty.index() } else { 0 }
+    }
+
+    pub(in crate::engine) fn get(&self, id: GroupId) -> &AuthorityState {
+        self.groups[id.0 as usize].as_ref().expect("what names a group keeps it")
+    }
+
+    pub(super) fn get_mut(&mut self, id: GroupId) -> &mut AuthorityState {
+        self.groups[id.0 as usize].as_mut().expect("what names a group keeps it")
+    }
+
+    /// Whether a server is preferred to the active one by some group.
+    pub(in crate::engine) fn is_higher(&self, server: ServerId) -> bool {
+        self.with_server(server).any(|id| self.get(id).is_higher(server))
+    }
+
+    /// Those that have a server open.
+    pub(super) fn with(&self, server: ServerId) -> Vec<GroupId> {
+        self.with_server(server).collect()
+    }
+
+    fn with_server(&self, server: ServerId) -> impl Iterator<Item = GroupId> {
+        self.by_server.get(&server).into_iter().flatten().copied()
+    }
+
+    #[cfg(test)]
+    pub(in crate::engine) fn len(&self) -> usize {
+        self.groups.iter().flatten().count()
+    }
+}

@@ -1,0 +1,114 @@
+//! The members of wildcards and globs at each server.
+
+use std::time::Instant;
+
+use super::{
+    super::store::{Store, Which},
+    Authorities,
+};
+use crate::protocol::{EntryId, GroupId, ServerId, TypeId};
+
+/// How a resource came to be a member.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::engine) enum By {
+    Wildcard,
+    Glob,
+}
+
+impl Authorities {
+    /// What a server has sent by name in the incremental variant it need not send again when it is asked for everything: it
+    /// counts as a member until the server says otherwise (B2.20).
+    pub(super) fn join_held(&mut self, store: &mut Store, ty: TypeId, server: ServerId, now: Instant) {
+        let Some(interest) =
+            self.servers[server].machine.interest(ty).filter(|interest| !interest.takes_all())
+        else {
+            return;
+        };
+        let held = interest.iter().filter(|(_, sub)| sub.has_version());
+        let held: Vec<_> = held.map(|(_, sub)| sub.entry).collect();
+        for id in held {
+            self.join(store, id, server, By::Wildcard, now);
+        }
+    }
+
+    /// A member that the active server has sent is one at those above it, too.
+    pub(in crate::engine) fn join_higher(&mut self, store: &mut Store, id: EntryId, by: By, now: Instant) {
+        let Some(entry) = store.get(id) else { return };
+        let group = match by {
+            By::Wildcard => self.wildcard_key(store, entry.ty).map_or(entry.group, |(group, ..)| group),
+            By::Glob => entry.group,
+        };
+        let ty = entry.ty;
+        for rank in 0..self.groups.get(group).open.len() - 1 {
+            let server = self.groups.get(group).open[rank];
+            let interest = self.servers[server].machine.interest(ty);
+            // One that knows of the end of a wildcard before the active server has no members.
+            if by == By::Glob || interest.is_some_and(|interest| interest.takes_all()) {
+                self.join(store, id, server, by, now);
+            }
+        }
+    }
+
+    /// A resource is a member of a collection at a server also if another one has sent it.
+    pub(super) fn join(&mut self, store: &mut Store, id: EntryId, server: ServerId, by: By, now: Instant) {
+        let (Some(sub), Some(entry)) = (self.place(store, id, server), store.get(id)) else { return };
+        let ty = entry.ty;
+        let interest = self.servers[server].machine.interest(ty);
+        if let Some(sub) = interest.and_then(|interest| interest.get_mut(sub)) {
+            match by {
+                By::Wildcard => sub.member = true,
+                By::Glob => sub.of_glob = true,
+            }
+        }
+        let full_state = store.ty(ty).full_state();
+        self.servers[server].machine.on_joined((ty, full_state), sub, now);
+    }
+
+    /// Nobody takes everything of a type from a server any more, and it knows.
+    pub(super) fn on_released_all(&mut self, store: &mut Store, server: ServerId, ty: TypeId) {
+        for group in self.groups.with(server) {
+            self.end_unwatched_wildcard(store, (group, ty));
+        }
+    }
+
+    /// Ends a wildcard that nobody watches, unless a server of the group does not know that yet: if it is watched again before,
+    /// nothing has happened for that server, and its members are those of before.
+    pub(super) fn end_unwatched_wildcard(&mut self, store: &mut Store, (group, ty): (GroupId, TypeId)) {
+        let key = (group, ty, Which::All);
+        if !store.members.get(&key).is_some_and(|all| all.views.is_empty()) {
+            return;
+        }
+        let Self { groups, servers, .. } = self;
+        let mut open = groups.get(group).open.iter();
+        let takes_all = |server: &ServerId| {
+            servers[*server].machine.interest(ty).is_some_and(|interest| interest.takes_all())
+        };
+        if !open.any(takes_all) {
+            store.members.end(&key);
+        }
+    }
+
+    /// A resource was deleted: what is not held is no member any more, and forgotten when nobody asks for it by name.
+    pub(in crate::engine) fn leave_collections(&mut self, store: &mut Store, id: EntryId) {
+        let Some(entry) = store.get(id).filter(|entry| !entry.is_held()) else { return };
+        let (ty, name) = (entry.ty, entry.name.clone());
+        let of_all = self
+            .wildcard_key(store, ty)
+            .filter(|key| key.0 == entry.group || self.wildcard_of(store, entry).is_some());
+        let places: Vec<_> = entry.places.iter().collect();
+        if let Some(key) = of_all {
+            store.members.remove(&key, &name);
+        }
+        if let Some(key) = self.glob_key(store, id) {
+            let name = store.additions().take_from(&name);
+            store.members.remove(&key, &name);
+        }
+        for (server, sub) in places {
+            let machine = &mut self.servers[server].machine;
+            if let Some(sub) = machine.interest(ty).and_then(|interest| interest.get_mut(sub)) {
+                (sub.member, sub.of_glob) = (false, false);
+            }
+            machine.release(ty, &[sub]);
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! The authorities: the servers of each, which of them counts, and the entries that are requested from them.
+//!
+//! The room owns the protocol machines. What a machine reports is acted on as soon as it is settled
+//! ([`settle`](Authorities::settle)); what follows for watches is noted in the [`Store`].
+//!
+//! | file | contents |
+//! |---|---|
+//! | `groups` | the sources of an authority in their order, and the lowest open one |
+//! | `servers` | the machines, and when they want to be called |
+//! | `placement` | the places of entries at servers |
+//! | `watches` | what is requested when a name or a wildcard is watched |
+//! | `membership`, `globs` | members of wildcards and globs at each server |
+//! | `fallback` | from one server to the next, and back (A71) |
+//! | `events`, `silence`, `absence` | what servers do, and what they do not |
+//! | `versions` | what a server calls the state of a resource |
+//! | `unused` | servers and groups that nothing needs any more |
+
+mod absence;
+mod events;
+mod fallback;
+mod globs;
+mod groups;
+mod membership;
+mod placement;
+mod servers;
+mod silence;
+mod unused;
+mod versions;
+mod watches;
+
+use std::{sync::Arc, time::Instant};
+
+use bytes::Bytes;
+
+use self::unused::Unused;
+pub(super) use self::{
+    globs::GlobPattern,
+    groups::{AuthorityState, Groups},
+    membership::By,
+    servers::{ServerState, Servers},
+};
+use super::{Refusal, counts::ConnectionCounts, store::Store};
+use crate::{
+    cache::Entry,
+    config::{Authority, Bootstrap, ConfigSource},
+    error::Code,
+    name::ResourceName,
+    protocol::{
+        Envelope, Event, GroupId, Input, Machine, ServerId, Settings, SourceKey, StreamId, Subscriptions,
+        Timer, TypeId, encode_node,
+    },
+    resource::config_source::ResourceConfigSource,
+};
+
+/// The servers of all authorities. See the [module's](self) documentation.
+#[derive(Debug)]
+pub(super) struct Authorities {
+    bootstrap: Arc<Bootstrap>,
+    settings: Arc<Settings>,
+    node: Bytes,
+    random: fastrand::Rng,
+    /// By [`ServerId`].
+    servers: Servers,
+    groups: Groups,
+    unused: Unused,
+    connections: ConnectionCounts,
+}
+
+impl Authorities {
+    pub(super) fn new(bootstrap: Arc<Bootstrap>, settings: Arc<Settings>, seed: u64) -> Self {
+        Self {
+            node: encode_node(bootstrap.node()),
+            random: fastrand::Rng::with_seed(seed),
+            servers: Servers::default(),
+            groups: Groups::new(&bootstrap, &settings),
+            unused: Unused::default(),
+            connections: ConnectionCounts::default(),
+            bootstrap,
+            settings,
+        }
+    }
+
+    /// Acts on what the machine of a server has done.
+    pub(in crate::engine) fn settle(&mut self, store: &mut Store, server: ServerId, now: Instant) {
+        while let Some(event) = self.servers[server].machine.poll_event() {
+            match event {
+                Event::Failed(reason) => self.on_failed(store, server, &reason, now),
+                Event::Recovered => self.on_answered(store, server, now),
+                Event::Rested => self.on_rested(store, server),
+                Event::TimedOut(entry) => self.on_timed_out(store, server, entry, now),
+                Event::AllTimedOut(ty) => self.on_all_timed_out(store, server, ty),
+                Event::Unanswered(ty) => self.on_unanswered(store, (server, ty), now),
+                Event::HeldBack(entry) => self.on_held_back(store, (server, entry), now),
+                Event::Released(entry) => self.on_released(store, server, entry),
+                Event::ReleasedAll(ty) => self.on_released_all(store, server, ty),
+                Event::Quiet(ty) => self.on_quiet(store, server, ty, now),
+            }
+        }
+        while let Some(output) = self.servers[server].machine.poll_output() {
+            store.push_output(output);
+        }
+        let state = &self.servers[server];
+        self.connections.note(server, state.machine.stream().connection(), state.failure.is_some());
+    }
+
+    /// The servers to ask for a name. They are made known when they were not yet.
+    pub(super) fn group_for(
+        &mut self,
+        store: &Store,
+        (ty, name): (TypeId, &ResourceName),
+        now: Instant,
+    ) -> Result<GroupId, Refusal> {
+        if let Some(known) = self.groups.find(name.authority(), ty) {
+            return Ok(known);
+        }
+        let bootstrap = self.bootstrap.clone();
+        let sources = bootstrap.sources_for(name, store.type_url(ty));
+        let sources = sources.map_err(|unknown| refuse(unknown.to_string()))?;
+        self.add_group(store, (name.authority(), ty), sources, now)
+    }
+
+    /// Where a resource is to be had whose name came with a source. What is asked in the same way elsewhere is shared.
+    pub(super) fn source_group(
+        &mut self,
+        store: &Store,
+        (ty, name): (TypeId, &ResourceName),
+        source: &ResourceConfigSource,
+        now: Instant,
+    ) -> Result<GroupId, Refusal> {
+        let source_keys = self.source_keys(store, ty, source.sources())?;
+        let first = source_keys.first().and_then(|first| self.servers.find(first));
+        if let Some(known) = first.and_then(|first| self.groups.like(name.authority(), &source_keys, first)) {
+            return Ok(known);
+        }
+        let group = self.new_group(name.authority(), source_keys, now)?;
+        let id = self.groups.push(group);
+        // It may be that the name is another group's already.
+        self.unused.note_group(id);
+        Ok(id)
+    }
+
+    /// The servers of names of the older form.
+    pub(super) fn default_group(
+        &mut self,
+        store: &Store,
+        ty: TypeId,
+        now: Instant,
+    ) -> Result<GroupId, Refusal> {
+        if let Some(known) = self.groups.find(None, ty) {
+            return Ok(known);
+        }
+        let bootstrap = self.bootstrap.clone();
+        self.add_group(store, (None, ty), bootstrap.sources_of(store.type_url(ty)), now)
+    }
+
+    fn add_group(
+        &mut self,
+        store: &Store,
+        (authority, ty): (Option<&str>, TypeId),
+        sources: &[ConfigSource],
+        now: Instant,
+    ) -> Result<GroupId, Refusal> {
+        let source_keys = self.source_keys(store, ty, sources)?;
+        let group = self.new_group(authority, source_keys, now)?;
+        self.servers.keep(group.active());
+        Ok(self.groups.add(AuthorityState { is_configured: true, ..group }, ty))
+    }
+
+    fn source_keys(
+        &self,
+        store: &Store,
+        ty: TypeId,
+        sources: &[ConfigSource],
+    ) -> Result<Vec<SourceKey>, Refusal> {
+        let type_url = store.type_url(ty);
+        let mut source_keys = Vec::with_capacity(sources.len());
+        for source in sources {
+            let contact = SourceKey::new(source, type_url, &self.settings);
+            let contact = contact.map_err(|message| Refusal { code: Code::Unimplemented, message })?;
+            if !source_keys.contains(&contact) {
+                source_keys.push(contact);
+            }
+        }
+        Ok(source_keys)
+    }
+
+    fn new_group(
+        &mut self,
+        authority: Option<&str>,
+        source_keys: Vec<SourceKey>,
+        now: Instant,
+    ) -> Result<AuthorityState, Refusal> {
+        let nobody = || refuse("no source of the type is configured".into());
+        let open = vec![self.server_id(source_keys.first().ok_or_else(nobody)?, now)];
+        let entry = authority.and_then(|name| self.bootstrap.authority(name).ok());
+        let on_reachability_only = entry.is_some_and(Authority::fallback_on_reachability_only);
+        let authority = authority.map(Into::into);
+        Ok(AuthorityState {
+            authority,
+            source_keys,
+            open,
+            on_reachability_only,
+            views: 0,
+            is_configured: false,
+        })
+    }
+
+    /// The place of a source, which gets one if it was not known; nothing is asked of it yet.
+    pub(super) fn server_id(&mut self, contact: &SourceKey, now: Instant) -> ServerId {
+        if let Some(known) = self.servers.find(contact) {
+            return known;
+        }
+        let seed = (self.random.u64(..), now);
+        let Self { servers, node, settings, .. } = self;
+        servers.insert(settings, |id| Machine::new(id, contact.clone(), node.clone(), settings.clone(), seed))
+    }
+
+    /// Opens the next server of a group.
+    pub(super) fn open_next(&mut self, id: GroupId, server: ServerId) {
+        self.groups.open_next(id, server);
+        if self.groups.get(id).is_configured {
+            self.servers.keep(server);
+        }
+    }
+
+    /// The server whose answers count for an entry.
+    pub(in crate::engine) fn active_for(&self, entry: &Entry) -> ServerId {
+        self.groups.get(entry.group).active()
+    }
+
+    /// Handles what happened to a stream; gives the response that came on it, if it is to be applied.
+    pub(super) fn handle_input(
+        &mut self,
+        store: &mut Store,
+        stream: StreamId,
+        input: Input,
+        now: Instant,
+    ) -> Option<(TypeId, Envelope)> {
+        // The server may have been removed, as nothing needed it any more.
+        let server = self.servers.get_mut(stream.server)?;
+        let opened = match input {
+            Input::Received { message, .. } => server.machine.receive(stream, message, now),
+            Input::NotFound { .. } => server.machine.receive_not_found(stream, now),
+            Input::Connected { .. }
+            | Input::Alive { .. }
+            | Input::RequestSent { .. }
+            | Input::Unchanged { .. }
+            | Input::Failed { .. }
+            | Input::Disconnected { .. }
+            | Input::Resolved { .. } => {
+                server.machine.handle_input(input, now);
+                None
+            }
+        };
+        self.settle(store, stream.server, now);
+        opened
+    }
+
+    /// Does what is due at servers, but for those that are busy.
+    pub(super) fn handle_timeout(
+        &mut self,
+        store: &mut Store,
+        is_busy: impl Fn(ServerId) -> bool,
+        now: Instant,
+    ) {
+        self.servers.settle_deadlines();
+        for server in self.servers.due(now) {
+            if !is_busy(server) {
+                self.servers[server].machine.handle_timeout(now);
+                self.settle(store, server, now);
+            }
+        }
+    }
+
+    /// When the first server that is not busy wants to be called, and what for.
+    pub(super) fn next_timeout(&self, is_busy: impl Fn(ServerId) -> bool) -> Option<(Instant, Timer)> {
+        let mut idle = self.servers.deadlines().filter(|(server, _)| !is_busy(*server));
+        idle.next().map(|(_, deadline)| deadline)
+    }
+
+    /// Drops the resources whose time to live is over.
+    pub(super) fn expire(&mut self, store: &mut Store, now: Instant) {
+        while let Some(id) = store.pop_expired(now) {
+            self.on_expired(store, id, now);
+        }
+    }
+
+    /// The server whose answers count for a group.
+    pub(super) fn active(&self, group: GroupId) -> ServerId {
+        self.groups.get(group).active()
+    }
+
+    pub(super) fn server(&self, id: ServerId) -> &ServerState {
+        &self.servers[id]
+    }
+
+    pub(super) fn server_mut(&mut self, id: ServerId) -> &mut ServerState {
+        &mut self.servers[id]
+    }
+
+    /// The names of a type that are requested from a server, or sent by it.
+    pub(super) fn subscriptions(&mut self, server: ServerId, ty: TypeId) -> Option<&mut Subscriptions> {
+        self.servers[server].machine.interest(ty)
+    }
+
+    pub(super) fn groups(&self) -> &Groups {
+        &self.groups
+    }
+
+    pub(super) fn servers(&self) -> &Servers {
+        &self.servers
+    }
+
+    /// Both at once.
+    pub(super) fn servers_and_groups(&mut self) -> (&mut Servers, &Groups) {
+        (&mut self.servers, &self.groups)
+    }
+
+    pub(super) fn connections(&mut self) -> &mut ConnectionCounts {
+        &mut self.connections
+    }
+
+    /// Brings the deadlines of the servers up to date.
+    pub(super) fn settle_deadlines(&mut self) {
+        self.servers.settle_deadlines();
+    }
+}
+
+fn refuse(message: String) -> Refusal {
+    Refusal { code: Code::FailedPrecondition, message }
+}

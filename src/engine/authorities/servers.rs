@@ -1,0 +1,231 @@
+//! The machines of all sources, each in a place of its own, and when they want to be called.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::{Index, IndexMut},
+    time::Instant,
+};
+
+use super::super::failure::Failure;
+use crate::{
+    cache::Policy,
+    config::{ConfigSource, ServerFeatures},
+    protocol::{Machine, OnDeletion, ServerId, Settings, SourceKey, SubId, Timer, TypeId},
+};
+
+/// A management server, and what goes for all of its resources.
+#[derive(Debug)]
+pub(in crate::engine) struct ServerState {
+    pub(in crate::engine) machine: Machine,
+    pub(in crate::engine) policy: Policy,
+    pub(in crate::engine) failure: Option<Failure>,
+    /// When it failed last.
+    pub(in crate::engine) failed_at: Option<Instant>,
+    /// What is known of each type as a whole, by [`TypeId`].
+    pub(in crate::engine) types: Vec<TypeState>,
+}
+
+#[derive(Debug, Default)]
+pub(in crate::engine) struct TypeState {
+    /// The resources of the last response in its order, before the first one in that of the request: the best guess for the
+    /// next one's.
+    pub(in crate::engine) order: Vec<SubId>,
+}
+
+/// All of them. Whoever changes one takes it by `IndexMut` or [`get_mut`](Self::get_mut), so that its deadline is looked at
+/// again, and that of no other: no event costs more for the number of servers.
+///
+/// A source that came with a resource is removed when nobody needs it any more, and its place is used again. The numbers of
+/// streams go on in a place, so that what comes late of an earlier one is taken for nothing else.
+#[derive(Debug, Default)]
+pub(in crate::engine) struct Servers {
+    /// By [`ServerId`].
+    places: Vec<ServerSlot>,
+    vacant: BTreeSet<ServerId>,
+    /// By the text of the source. Few have the same.
+    by_source: BTreeMap<String, Vec<ServerId>>,
+    deadlines: BTreeSet<(Instant, ServerId)>,
+    touched: Vec<ServerId>,
+}
+
+#[derive(Debug)]
+struct ServerSlot {
+    state: Option<Box<ServerState>>,
+    deadline: Option<(Instant, Timer)>,
+    is_touched: bool,
+    /// The bootstrap names it: it stays.
+    is_kept: bool,
+    /// How many streams there were in the place before.
+    attempts: u64,
+}
+
+impl ServerState {
+    pub(in crate::engine) fn of_type(&mut self, ty: TypeId) -> &mut TypeState {
+        if self.types.len() <= ty.index() {
+            self.types.resize_with(ty.index() + 1, TypeState::default);
+        }
+        &mut self.types[ty.index()]
+    }
+}
+
+impl Servers {
+    /// The place of a source, if it has one.
+    pub(in crate::engine) fn find(&self, contact: &SourceKey) -> Option<ServerId> {
+        self.of_source(contact.source()).find(|id| self[*id].machine.contact() == contact)
+    }
+
+    /// All that lead to the same source.
+    pub(in crate::engine) fn of_source<'a>(
+        &'a self,
+        source: &'a ConfigSource,
+    ) -> impl Iterator<Item = ServerId> + 'a {
+        let ids = self.by_source.get(&source.to_string()).into_iter().flatten().copied();
+        ids.filter(move |id| {
+            #[cfg(test)]
+            crate::scans::note();
+            self[*id].machine.source() == source
+        })
+    }
+
+    /// Gives a place to a machine, which is made for it.
+    pub(in crate::engine) fn insert(
+        &mut self,
+        settings: &Settings,
+        machine: impl FnOnce(ServerId) -> Machine,
+    ) -> ServerId {
+        let id = self.vacant.pop_first().unwrap_or_else(|| {
+            let id = ServerId(self.places.len() as u32);
+            let place =
+                ServerSlot { state: None, deadline: None, is_touched: false, is_kept: false, attempts: 0 };
+            self.places.push(place);
+            id
+        });
+        let mut machine = machine(id);
+        self.by_source.entry(machine.source().to_string()).or_default().push(id);
+        let place = &mut self.places[id.0 as usize];
+        machine.count_streams_from(place.attempts);
+        let policy = policy(machine.contact().features(), settings);
+        let state = ServerState { machine, policy, failure: None, failed_at: None, types: Vec::new() };
+        place.state = Some(Box::new(state));
+        id
+    }
+
+    /// The bootstrap names the source: it is never removed.
+    pub(in crate::engine) fn keep(&mut self, id: ServerId) {
+        self.places[id.0 as usize].is_kept = true;
+    }
+
+    /// Whether it could be removed, if nothing else needs it.
+    pub(in crate::engine) fn is_unused(&self, id: ServerId) -> bool {
+        let place = &self.places[id.0 as usize];
+        !place.is_kept && place.state.as_ref().is_some_and(|state| state.machine.is_unused())
+    }
+
+    pub(in crate::engine) fn remove(&mut self, id: ServerId) {
+        let place = &mut self.places[id.0 as usize];
+        let Some(state) = place.state.take() else { return };
+        place.attempts = state.machine.stream().id().attempt;
+        if let Some((at, _)) = place.deadline.take() {
+            self.deadlines.remove(&(at, id));
+        }
+        let source = state.machine.source().to_string();
+        if let Some(same) = self.by_source.get_mut(&source) {
+            same.retain(|other| *other != id);
+            if same.is_empty() {
+                self.by_source.remove(&source);
+            }
+        }
+        self.vacant.insert(id);
+    }
+
+    pub(in crate::engine) fn get_mut(&mut self, id: ServerId) -> Option<&mut ServerState> {
+        let place = self.places.get_mut(id.0 as usize)?;
+        let state = place.state.as_deref_mut()?;
+        if !std::mem::replace(&mut place.is_touched, true) {
+            self.touched.push(id);
+        }
+        Some(state)
+    }
+
+    pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = &ServerState> {
+        self.places.iter().filter_map(|place| place.state.as_deref())
+    }
+
+    /// Looks at the deadlines of those that may have changed.
+    pub(in crate::engine) fn settle_deadlines(&mut self) {
+        for id in self.touched.drain(..) {
+            let place = &mut self.places[id.0 as usize];
+            place.is_touched = false;
+            #[cfg(test)]
+            crate::scans::note();
+            let deadline = place.state.as_ref().and_then(|state| state.machine.next_timeout());
+            let before = std::mem::replace(&mut place.deadline, deadline);
+            if before.map(|(at, _)| at) == deadline.map(|(at, _)| at) {
+                continue;
+            }
+            if let Some((at, _)) = before {
+                self.deadlines.remove(&(at, id));
+            }
+            if let Some((at, _)) = deadline {
+                self.deadlines.insert((at, id));
+            }
+        }
+        #[cfg(test)]
+        self.check_deadlines();
+    }
+
+    /// Whether the deadlines are those of the machines.
+    #[cfg(test)]
+    fn check_deadlines(&self) {
+        let mut known = 0;
+        for (place, index) in self.places.iter().zip(0..) {
+            let deadline = place.state.as_ref().and_then(|state| state.machine.next_timeout());
+            assert_eq!(place.deadline, deadline, "the deadline of server {index}");
+            known +=
+                usize::from(deadline.is_some_and(|(at, _)| self.deadlines.contains(&(at, ServerId(index)))));
+        }
+        assert_eq!(self.deadlines.len(), known);
+    }
+
+    /// The deadlines in their order, as they were when they were settled last.
+    pub(in crate::engine) fn deadlines(&self) -> impl Iterator<Item = (ServerId, (Instant, Timer))> {
+        self.deadlines.iter().filter_map(|(_, id)| {
+            #[cfg(test)]
+            crate::scans::note();
+            Some((*id, self.places[id.0 as usize].deadline?))
+        })
+    }
+
+    /// Those whose deadline is over, in the order of their places.
+    pub(in crate::engine) fn due(&self, now: Instant) -> BTreeSet<ServerId> {
+        self.deadlines().take_while(|(_, (at, _))| *at <= now).map(|(id, _)| id).collect()
+    }
+
+    #[cfg(test)]
+    pub(in crate::engine) fn len(&self) -> usize {
+        self.iter().count()
+    }
+}
+
+impl Index<ServerId> for Servers {
+    type Output = ServerState;
+
+    fn index(&self, id: ServerId) -> &ServerState {
+        self.places[id.0 as usize].state.as_deref().expect("what names a server keeps its place")
+    }
+}
+
+impl IndexMut<ServerId> for Servers {
+    fn index_mut(&mut self, id: ServerId) -> &mut ServerState {
+        self.get_mut(id).expect("what names a server keeps its place")
+    }
+}
+
+fn policy(features: ServerFeatures, settings: &Settings) -> Policy {
+    let keep_deleted = match settings.on_deletion {
+        Some(OnDeletion::Keep) => true,
+        Some(OnDeletion::Drop) => false,
+        None => features.ignore_resource_deletion,
+    };
+    Policy { keep_deleted, fail_on_data_errors: features.fail_on_data_errors }
+}

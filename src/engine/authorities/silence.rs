@@ -1,0 +1,131 @@
+//! Servers that do not answer a type: for a while, or with the end of the stream.
+
+use std::time::Instant;
+
+use super::{
+    super::{
+        failure::Failure,
+        store::{CollectionKey, Store, Which},
+    },
+    Authorities,
+};
+use crate::{
+    cache::{Entry, Update},
+    error::{Blame, Code, Subject, WatchError},
+    protocol::{EntryId, GroupId, ServerId, TypeId},
+    resource::Version,
+};
+
+impl Authorities {
+    /// A server had the does-not-exist time to answer a wildcard, and sent nothing of the type. That proves nothing of its members:
+    /// it may have none, or take the client for one that gets none.
+    pub(super) fn on_all_timed_out(&mut self, store: &mut Store, server: ServerId, ty: TypeId) {
+        let peer = &self.servers[server];
+        let hint = match peer.machine.stream().has_answered() {
+            true => "; does it have resources of the type that are visible to this node?",
+            false => "; the server accepted the stream but has sent no response (is this node known to it?)",
+        };
+        let message =
+            format!("xDS server {} did not answer the wildcard in time{hint}", peer.machine.source());
+        self.warn_wildcards(store, (server, ty), (Code::Unavailable, &message));
+    }
+
+    /// Streams to a server end with an error, and nothing of a type ever came on them.
+    pub(super) fn on_unanswered(
+        &mut self,
+        store: &mut Store,
+        (server, ty): (ServerId, TypeId),
+        now: Instant,
+    ) {
+        let Some(failure) = self.why_unanswered(server, ty) else { return };
+        let is_waiting = |entry: &Entry| entry.ty == ty && entry.is_waiting() && !entry.views.is_empty();
+        let waiting = store.iter().filter(|(_, entry)| is_waiting(entry) && self.active_for(entry) == server);
+        let waiting: Vec<_> = waiting.map(|(id, _)| id).collect();
+        for id in waiting {
+            self.on_type_unanswered(store, id, &failure, now);
+        }
+        self.warn_wildcards(store, (server, ty), (failure.code(), failure.message()));
+    }
+
+    /// A server has become the active one of a group: it may have ended streams for the types of wildcards before, or have
+    /// sent nothing of them in time.
+    pub(super) fn warn_unanswered(&mut self, store: &mut Store, group: GroupId, now: Instant) {
+        let active = self.groups.get(group).active();
+        for ty in self.watched_wildcards(store, group) {
+            self.on_unanswered(store, (active, ty), now);
+            self.warn_timed_out(store, active, ty);
+        }
+    }
+
+    /// The same of one type that the server did not answer in time.
+    pub(super) fn warn_timed_out(&mut self, store: &mut Store, server: ServerId, ty: TypeId) {
+        if self.servers[server].machine.has_timed_out_all(ty) {
+            self.on_all_timed_out(store, server, ty);
+        }
+    }
+
+    /// A resource is watched whose type is held back at a server.
+    pub(super) fn on_held_back(
+        &mut self,
+        store: &mut Store,
+        (server, id): (ServerId, EntryId),
+        now: Instant,
+    ) {
+        let Some(entry) = store.get(id).filter(|entry| entry.is_waiting()) else { return };
+        let (ty, active) = (entry.ty, self.active_for(entry));
+        if let Some(failure) = self.why_unanswered(server, ty).filter(|_| active == server) {
+            self.on_type_unanswered(store, id, &failure, now);
+        }
+    }
+
+    fn on_type_unanswered(&mut self, store: &mut Store, id: EntryId, failure: &Failure, now: Instant) {
+        let Some(entry) = store.get(id) else { return };
+        let error = WatchError::new(failure.code(), Blame::Peer, store.subject(entry), failure.message());
+        let update = Update { version: Version::default(), at: now };
+        self.update(store, id, |entry| entry.on_server_error(error, None, update));
+    }
+
+    fn why_unanswered(&self, server: ServerId, ty: TypeId) -> Option<Failure> {
+        let machine = &self.servers[server].machine;
+        let (reason, is_held_back) = machine.unanswered(ty)?;
+        Some(Failure::new(machine.contact(), reason).of_type(is_held_back))
+    }
+
+    /// A server has sent something of a type: it is not silent on its wildcard.
+    pub(in crate::engine) fn on_wildcard_answered(
+        &mut self,
+        store: &mut Store,
+        server: ServerId,
+        ty: TypeId,
+    ) {
+        let Some(key) = self.wildcard_at(store, server, ty) else { return };
+        if store.members.get_mut(&key).is_some_and(|all| all.warning.take().is_some()) {
+            store.members.touch(&key);
+        }
+    }
+
+    fn warn_wildcards(
+        &mut self,
+        store: &mut Store,
+        (server, ty): (ServerId, TypeId),
+        (code, message): (Code, &str),
+    ) {
+        let Some(key) = self.wildcard_at(store, server, ty) else { return };
+        let type_url = store.type_url(ty);
+        let about = Subject { type_url, name: "*".into(), node: store.node_id().clone() };
+        let warning = WatchError::new(code, Blame::Peer, about, message);
+        let Some(all) = store.members.get_mut(&key).filter(|all| !all.complete) else { return };
+        all.warning = Some(warning);
+        store.members.touch(&key);
+    }
+
+    /// The wildcard of a type whose members a server decides on at the moment.
+    pub(super) fn wildcard_at(&self, store: &Store, server: ServerId, ty: TypeId) -> Option<CollectionKey> {
+        let mut groups = self.groups.with(server).into_iter();
+        groups.find_map(|group| {
+            let key = (group, ty, Which::All);
+            let is_active = self.groups.get(group).active() == server;
+            (is_active && store.members.get(&key).is_some()).then_some(key)
+        })
+    }
+}

@@ -1,0 +1,63 @@
+//! What a server calls the state of a resource, in the incremental variant.
+
+use std::{collections::BTreeSet, time::Instant};
+
+use super::{super::store::Store, Authorities};
+use crate::{
+    protocol::{EntryId, GroupId, ServerId},
+    resource::Version,
+};
+
+impl Authorities {
+    /// Remembers what a server calls the state of a resource that is held now. What other servers called theirs does not
+    /// matter any more.
+    pub(in crate::engine) fn note_version(
+        &mut self,
+        store: &Store,
+        (sender, is_delta): (ServerId, bool),
+        id: EntryId,
+        version: &Version,
+    ) {
+        // Most resources have one place, and in the state of the world that needs no version.
+        let Some(entry) = store.get(id).filter(|entry| is_delta || entry.places.are_several()) else {
+            return;
+        };
+        for (server, place) in entry.places.iter() {
+            let interest = self.servers[server].machine.interest(entry.ty);
+            if let Some(sub) = interest.and_then(|interest| interest.get_mut(place)) {
+                let of_this = server == sender && is_delta;
+                sub.is_own = of_this;
+                sub.version = if of_this { version.clone() } else { Version::default() };
+            }
+        }
+    }
+
+    /// Another server takes over, so that those above it have to send everything when they are back: that is how they
+    /// are known to be. One that was told versions, but has not answered yet, may have nothing to say to them, and is asked
+    /// anew on another stream.
+    pub(super) fn forget_versions(&mut self, store: &mut Store, group: GroupId, now: Instant) {
+        let types: Vec<_> = self.watched_wildcards(store, group);
+        let mut types: BTreeSet<_> = types.into_iter().collect();
+        let mut told = BTreeSet::new();
+        for (_, entry) in store.iter().filter(|(_, entry)| entry.group == group) {
+            types.insert(entry.ty);
+            for (server, place) in entry.places.iter() {
+                let machine = &mut self.servers[server].machine;
+                if machine.take_back_version(entry.ty, place) {
+                    told.insert(server);
+                }
+            }
+        }
+        for server in &self.groups.get(group).open {
+            let machine = &mut self.servers[*server].machine;
+            // All of them, whether or not one was told.
+            if types.iter().filter(|ty| machine.forget_type_version(**ty)).count() > 0 {
+                told.insert(*server);
+            }
+        }
+        for server in told {
+            self.servers[server].machine.reopen("resubscribing to detect recovery of the primary", now);
+            self.settle(store, server, now);
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! What is requested from servers when a name or a wildcard is watched, and when it is watched no more.
+
+use std::time::Instant;
+
+use super::{
+    super::{
+        Refusal,
+        store::{Collection, Store, Which},
+    },
+    Authorities, By,
+};
+use crate::{
+    cache::Entry,
+    name::ResourceName,
+    protocol::{EntryId, GroupId, ServerId, Subscription, TypeId, ViewId},
+    resource::config_source::ResourceConfigSource,
+};
+
+impl Authorities {
+    /// Asks for a name: a resource, or a glob.
+    pub(in crate::engine) fn subscribe_name(
+        &mut self,
+        store: &mut Store,
+        view: ViewId,
+        (ty, name): (TypeId, &ResourceName),
+        source: Option<&ResourceConfigSource>,
+        now: Instant,
+    ) -> Result<EntryId, Refusal> {
+        let group = match source {
+            Some(source) if source.is_for(name.authority()) => {
+                self.source_group(store, (ty, name), source, now)?
+            }
+            Some(_) | None => self.group_for(store, (ty, name), now)?,
+        };
+        let entry = self.watched_entry(store, (group, ty), name.canonical());
+        if name.is_glob() {
+            self.begin_glob(store, entry);
+        }
+        // It may be one that is watched as a name of another group with the same server.
+        let group = store.get(entry).map_or(group, |entry| entry.group);
+        self.groups.get_mut(group).views += 1;
+        self.subscribe_everywhere(store, entry, now);
+        if let Some(entry) = store.get_mut(entry) {
+            entry.views.push(view);
+            if !entry.is_glob {
+                entry.late.push(view);
+            }
+        }
+        if store.get(entry).is_some_and(Entry::is_waiting) {
+            self.fall_back(store, group, now);
+        }
+        self.refresh_server_error(store, group);
+        store.note_unnotified(entry);
+        Ok(entry)
+    }
+
+    pub(in crate::engine) fn unsubscribe_name(
+        &mut self,
+        store: &mut Store,
+        view: ViewId,
+        id: EntryId,
+        now: Instant,
+    ) {
+        // An entry that is watched exists.
+        let Some(entry) = store.get_mut(id) else { return };
+        entry.views.retain(|other| *other != view);
+        entry.late.retain(|other| *other != view);
+        let (group, ty, last) = (entry.group, entry.ty, entry.views.is_empty());
+        let places: Vec<_> = entry.places.iter().filter(|_| last).collect();
+        for (server, sub) in places {
+            self.servers[server].machine.unsubscribe(ty, sub, now);
+            self.settle(store, server, now);
+        }
+        self.groups.get_mut(group).views -= 1;
+        self.unused.note_group(group);
+    }
+
+    pub(in crate::engine) fn subscribe_all(
+        &mut self,
+        store: &mut Store,
+        view: ViewId,
+        ty: TypeId,
+        now: Instant,
+    ) -> Result<GroupId, Refusal> {
+        let group = self.default_group(store, ty, now)?;
+        let key = (group, ty, Which::All);
+        if store.members.get(&key).is_none() {
+            for server in self.groups.get(group).open.clone() {
+                self.join_held(store, ty, server, now);
+            }
+            store.members.begin(key.clone(), Collection::default);
+            self.join_known(store, (group, ty), now);
+        }
+        self.groups.get_mut(group).views += 1;
+        store.members.begin(key.clone(), Collection::default).views.push(view);
+        for server in self.groups.get(group).open.clone() {
+            self.subscribe_wildcard_at(store, (group, ty), server, now);
+            self.settle(store, server, now);
+        }
+        self.fall_back(store, group, now);
+        self.refresh_server_error(store, group);
+        let failed = store.server_error(group).is_some();
+        let known = |all: &Collection| !all.members.is_empty() || all.complete || all.warning.is_some();
+        if failed || store.members.get(&key).is_some_and(known) {
+            store.members.touch(&key);
+        }
+        self.on_unanswered(store, (self.groups.get(group).active(), ty), now);
+        Ok(group)
+    }
+
+    pub(in crate::engine) fn unsubscribe_all(
+        &mut self,
+        store: &mut Store,
+        view: ViewId,
+        (group, ty): (GroupId, TypeId),
+        now: Instant,
+    ) {
+        let key = (group, ty, Which::All);
+        let Some(all) = store.members.get_mut(&key) else { return };
+        all.views.retain(|other| *other != view);
+        let last = all.views.is_empty();
+        for server in self.groups.get(group).open.clone().into_iter().filter(|_| last) {
+            self.servers[server].machine.unsubscribe_all(ty, now);
+            self.settle(store, server, now);
+        }
+        self.groups.get_mut(group).views -= 1;
+    }
+
+    /// Asks one server for everything of a type. What others sent has a place there, too, so that its absence is seen.
+    pub(in crate::engine) fn subscribe_wildcard_at(
+        &mut self,
+        store: &mut Store,
+        (group, ty): (GroupId, TypeId),
+        server: ServerId,
+        now: Instant,
+    ) {
+        let type_url = store.type_url(ty);
+        let all = store.members.get(&(group, ty, Which::All));
+        let names: Vec<_> = all.map(|all| all.members.keys().cloned().collect()).unwrap_or_default();
+        for name in names {
+            if let Some(id) = self.find_entry((group, ty), &name) {
+                self.join(store, id, server, By::Wildcard, now);
+            }
+        }
+        self.servers[server].machine.subscribe_all((ty, type_url), now);
+    }
+
+    /// What the active server has sent under a wildcard that was not watched for a while are its members.
+    fn join_known(&mut self, store: &mut Store, (group, ty): (GroupId, TypeId), now: Instant) {
+        let active = self.groups.get(group).active();
+        // A type that was never requested has no members.
+        let Some(subscriptions) = self.servers[active].machine.interest(ty) else { return };
+        let is_member = |(_, sub): &(_, &Subscription)| sub.member;
+        let members: Vec<_> = subscriptions.iter().filter(is_member).map(|(_, sub)| sub.entry).collect();
+        for id in members {
+            for server in self.groups.get(group).open.clone() {
+                self.join(store, id, server, By::Wildcard, now);
+            }
+            store.note_change(id, false, true);
+        }
+    }
+}

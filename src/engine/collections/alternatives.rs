@@ -1,0 +1,190 @@
+//! Alternatives: names that are used while the source of another one is unreachable (X21).
+
+use tracing::debug;
+
+use super::{
+    super::{delivery::Delivery, store::Store},
+    Follower, Indirections, publish_seen,
+};
+use crate::{
+    error::{Blame, Code, Subject},
+    escape::Escaped,
+    name::ResourceName,
+    observed::ErasedObserved,
+    protocol::{TypeId, ViewId},
+};
+
+/// A name that has another one for when its source is unreachable.
+#[derive(Debug)]
+pub(super) struct Alternative {
+    ty: TypeId,
+    name: ResourceName,
+    pub(super) primary: ViewId,
+    pub(super) other: Other,
+    /// What was published last.
+    published: Option<ErasedObserved>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Other {
+    Unused,
+    Watched(ViewId),
+    /// It would lead back.
+    Ring,
+    /// Too many others are in use on behalf of the same watch.
+    TooMany,
+}
+
+impl Indirections {
+    /// Begins a watch of a name that has an alternative.
+    pub(in crate::engine) fn begin_alternative(
+        &mut self,
+        store: &Store,
+        delivery: &mut Delivery,
+        view: ViewId,
+        (ty, name): (TypeId, &ResourceName),
+    ) {
+        let primary = delivery.next_view();
+        let begun = Alternative { ty, name: name.clone(), primary, other: Other::Unused, published: None };
+        self.alternatives.insert(view, begun);
+        self.edges.insert(primary, Follower::Alternative(view));
+        self.subscribe(primary, store.ty(ty), name.without_alt());
+    }
+
+    pub(in crate::engine) fn end_alternative(&mut self, view: ViewId) {
+        let ended = self.alternatives.remove(&view);
+        for watch in ended.iter().flat_map(Alternative::watches) {
+            self.unfollow(watch);
+        }
+    }
+
+    /// Uses the alternative while the source of the name is unreachable and nothing of it is cached; until then, and once
+    /// that delivers anything, the name itself.
+    pub(super) fn update_alternative(&mut self, store: &Store, delivery: &mut Delivery, view: ViewId) {
+        // It may have ended meanwhile.
+        let Some(&Alternative { primary, other, .. }) = self.alternatives.get(&view) else { return };
+        let seen = self.look(store, delivery, primary);
+        let other = match (other, seen.as_ref().map(is_unreachable)) {
+            (Other::Unused, Some(true)) => self.use_alternative(store, delivery, view),
+            (Other::Watched(watch), Some(false)) => {
+                debug!(%view, "reverted from the alternative name");
+                self.unfollow(watch);
+                Other::Unused
+            }
+            (Other::Ring | Other::TooMany, Some(false)) => Other::Unused,
+            (other, Some(_) | None) => other,
+        };
+        if let Some(alternative) = self.alternatives.get_mut(&view) {
+            alternative.other = other;
+        }
+        self.publish_alternative(store, delivery, view);
+    }
+
+    /// A watch that belongs to an alternative has begun.
+    pub(super) fn on_alternative_subscribed(
+        &mut self,
+        store: &Store,
+        delivery: &mut Delivery,
+        view: ViewId,
+        watch: ViewId,
+    ) {
+        let is_other = self
+            .alternatives
+            .get(&view)
+            .is_some_and(|alternative| alternative.other == Other::Watched(watch));
+        if !is_other {
+            return;
+        }
+        if self.is_ring(delivery, view) {
+            self.unfollow(watch);
+            if let Some(alternative) = self.alternatives.get_mut(&view) {
+                alternative.other = Other::Ring;
+            }
+        }
+        self.publish_alternative(store, delivery, view);
+    }
+
+    fn use_alternative(&mut self, store: &Store, delivery: &mut Delivery, view: ViewId) -> Other {
+        let alternative = self.alternatives.get(&view);
+        let directives = alternative.and_then(|alternative| alternative.name.directives());
+        let Some((alternative, name)) = alternative.zip(directives.and_then(|directives| directives.alt()))
+        else {
+            debug_assert!(false, "what has an alternative names it");
+            return Other::Unused;
+        };
+        let (ty, name) = (alternative.ty, name.clone());
+        if self.alternatives_around(store, delivery, view) >= MAX_ALTERNATIVES {
+            debug!(%view, name = %Escaped(&name), limit = MAX_ALTERNATIVES, "alternative name not used: too many in use");
+            return Other::TooMany;
+        }
+        debug!(%view, name = %Escaped(&name), "using the alternative name");
+        let watch = delivery.next_view();
+        self.edges.insert(watch, Follower::Alternative(view));
+        self.subscribe(watch, store.ty(ty), name);
+        Other::Watched(watch)
+    }
+
+    /// How many alternatives are in use on behalf of the application's watch that is nearest above one of them.
+    fn alternatives_around(&self, store: &Store, delivery: &Delivery, view: ViewId) -> usize {
+        let Some((_, watch)) = self.nearest_watch(store, vec![view]) else { return MAX_ALTERNATIVES };
+        let below = self.below(delivery, watch);
+        [watch].iter().chain(&below).filter(|view| self.is_in_use(**view)).count()
+    }
+
+    fn is_in_use(&self, view: ViewId) -> bool {
+        let alternative = self.alternatives.get(&view);
+        alternative.is_some_and(|alternative| matches!(alternative.other, Other::Watched(_)))
+    }
+
+    /// How many alternatives are in use.
+    #[cfg(test)]
+    pub(in crate::engine) fn alternatives_in_use(&self) -> usize {
+        self.alternatives.keys().filter(|view| self.is_in_use(**view)).count()
+    }
+
+    fn publish_alternative(&mut self, store: &Store, delivery: &mut Delivery, view: ViewId) {
+        // Nothing is known yet, or the watch has ended.
+        let Some(seen) = self.look(store, delivery, view) else { return };
+        let Some(alternative) = self.alternatives.get_mut(&view) else { return };
+        if alternative.published.as_ref().is_some_and(|published| published.is_same(&seen)) {
+            return;
+        }
+        alternative.published = Some(seen.clone());
+        publish_seen(store, delivery, (view, alternative.ty), seen);
+    }
+}
+
+impl Alternative {
+    /// The watches of the name and of its alternative, if that is used.
+    pub(super) fn watches(&self) -> impl Iterator<Item = ViewId> + use<> {
+        let other = match self.other {
+            Other::Watched(watch) => Some(watch),
+            Other::Unused | Other::Ring | Other::TooMany => None,
+        };
+        [self.primary].into_iter().chain(other)
+    }
+
+    /// What an error about the name names.
+    pub(super) fn subject(&self, store: &Store) -> Subject {
+        store.subject_of(self.ty, self.name.canonical())
+    }
+}
+
+/// Whether nothing can be had of a source, whatever it may have: no server of it can be reached, or none is known.
+pub(super) fn is_unreachable(seen: &ErasedObserved) -> bool {
+    match seen {
+        ErasedObserved::Absent { reason } => {
+            reason.is_of_server()
+                || (reason.code() == Code::FailedPrecondition && reason.blame() == Blame::Local)
+        }
+        ErasedObserved::Present { .. } => false,
+    }
+}
+
+/// How many alternatives are used at a time on behalf of one watch.
+///
+/// Redirects and alternatives multiply: what a server leads to may lead to several others. The limit is far beyond any sensible
+/// configuration, and bounds what a server can make a client request.
+pub(in crate::engine) const MAX_ALTERNATIVES: usize = 64;
+
+pub(super) const TOO_MANY: &str = "its alternative is not used since 64 alternatives are in use already";

@@ -1,0 +1,171 @@
+//! What is seen of a watch, wherever it leads: nothing of it is stored, so that it is always that of the entries.
+
+use std::collections::BTreeMap;
+
+use super::{
+    super::{
+        delivery::{Delivery, WatchTarget},
+        store::Store,
+    },
+    Indirections, MAX_REDIRECTS, TOO_DEEP,
+    alternatives::{Alternative, Other, TOO_MANY, is_unreachable},
+};
+use crate::{
+    cache::{Entry, Redirect},
+    error::{Blame, Code, WatchError, shortened},
+    observed::ErasedObserved,
+    protocol::{EntryId, ViewId},
+    resource::List,
+};
+
+/// One look. Several paths may lead to the same resource, and each is looked at once for each number of redirects that led
+/// there, since the number of looks would else double with each alternative on the way.
+pub(super) struct Look<'a> {
+    indirections: &'a Indirections,
+    store: &'a Store,
+    delivery: &'a Delivery,
+    redirects: BTreeMap<(EntryId, usize), Option<ErasedObserved>>,
+    alternatives: BTreeMap<(ViewId, usize), Option<ErasedObserved>>,
+}
+
+impl<'a> Look<'a> {
+    pub(super) fn new(indirections: &'a Indirections, store: &'a Store, delivery: &'a Delivery) -> Self {
+        Self { indirections, store, delivery, redirects: BTreeMap::new(), alternatives: BTreeMap::new() }
+    }
+
+    /// What a watch of one resource sees, behind `depth` redirects; `None` when nothing is known.
+    pub(super) fn at_watch(&mut self, view: ViewId, depth: usize) -> Option<ErasedObserved> {
+        match self.delivery.target(view)? {
+            WatchTarget::Entry(id) => self.at_entry(*id, depth),
+            WatchTarget::Alternative => {
+                if let Some(seen) = self.alternatives.get(&(view, depth)) {
+                    return seen.clone();
+                }
+                let seen = self.at_alternative(self.indirections.alternatives.get(&view)?, depth);
+                self.alternatives.insert((view, depth), seen.clone());
+                seen
+            }
+            WatchTarget::Inline => self.at_inline(view, depth),
+            WatchTarget::Refused(reason) => Some(ErasedObserved::Absent { reason: reason.clone() }),
+            // These are no watches of one resource.
+            WatchTarget::Wildcard(..) | WatchTarget::List(_) | WatchTarget::Resolution => None,
+        }
+    }
+
+    /// What is seen of an entry.
+    pub(super) fn at_entry(&mut self, id: EntryId, depth: usize) -> Option<ErasedObserved> {
+        self.indirections.count_look();
+        let entry = self.store.get(id)?;
+        let seen = entry.observe(|| self.store.server_error_of(id))?;
+        let ErasedObserved::Present { resource, .. } = &seen else { return Some(seen) };
+        if !resource.is::<Redirect>() {
+            return Some(seen);
+        }
+        if let Some(seen) = self.redirects.get(&(id, depth)) {
+            return seen.clone();
+        }
+        let seen = self.behind_redirect((id, entry), seen, depth);
+        self.redirects.insert((id, depth), seen.clone());
+        seen
+    }
+
+    fn behind_redirect(
+        &mut self,
+        (id, entry): (EntryId, &Entry),
+        seen: ErasedObserved,
+        depth: usize,
+    ) -> Option<ErasedObserved> {
+        let ErasedObserved::Present { resource, warning, .. } = &seen else { return Some(seen) };
+        let Some(Redirect { target }) = resource.downcast_ref() else { return Some(seen) };
+        let followed = self.indirections.redirects.get(&id).filter(|followed| followed.target == *target)?;
+        let broken = followed.broken.or((depth >= MAX_REDIRECTS).then_some(TOO_DEEP));
+        let target = shortened(&target.to_string(), LONGEST_NAME).into_owned();
+        if let Some(why) = broken {
+            let message = format!("the redirect to {target} {why}");
+            let subject = self.store.subject(entry);
+            let reason = WatchError::new(Code::InvalidArgument, Blame::Peer, subject, message);
+            return Some(ErasedObserved::Absent { reason });
+        }
+        Some(match self.at_watch(followed.view, depth + 1)? {
+            ErasedObserved::Present { resource, version, warning: theirs } => {
+                ErasedObserved::Present { resource, version, warning: theirs.or(warning.clone()) }
+            }
+            ErasedObserved::Absent { reason } => {
+                let path = format!("redirected to {target}");
+                ErasedObserved::Absent { reason: reason.via(self.store.subject(entry), &path) }
+            }
+        })
+    }
+
+    fn at_alternative(&mut self, alternative: &Alternative, depth: usize) -> Option<ErasedObserved> {
+        let primary = self.at_watch(alternative.primary, depth);
+        let other = match alternative.other {
+            Other::Watched(other) => other,
+            Other::Unused | Other::Ring => return primary,
+            Other::TooMany => return Some(self.without_alternative(alternative, primary?)),
+        };
+        match (primary, self.at_watch(other, depth)) {
+            (Some(seen), _) if !is_unreachable(&seen) => Some(seen),
+            (_, Some(seen @ ErasedObserved::Present { .. })) => Some(seen),
+            // Until something is known of the alternative, an unreachable source is not reported.
+            (_, None) => None,
+            (None, Some(seen)) => Some(seen),
+            (Some(seen), Some(other)) => Some(self.neither(alternative, (seen, other))),
+        }
+    }
+
+    /// What is seen when a name cannot be had, and its alternative is one too many.
+    fn without_alternative(&self, alternative: &Alternative, primary: ErasedObserved) -> ErasedObserved {
+        match primary {
+            ErasedObserved::Absent { reason } => {
+                ErasedObserved::Absent { reason: reason.via(alternative.subject(self.store), TOO_MANY) }
+            }
+            present @ ErasedObserved::Present { .. } => present,
+        }
+    }
+
+    /// What is seen when neither a name nor its alternative can be had.
+    fn neither(
+        &self,
+        alternative: &Alternative,
+        (primary, other): (ErasedObserved, ErasedObserved),
+    ) -> ErasedObserved {
+        match (primary, other) {
+            (ErasedObserved::Absent { reason }, ErasedObserved::Absent { reason: other }) => {
+                let path = format!("{}; and of the alternative", reason.reason());
+                ErasedObserved::Absent { reason: other.via(alternative.subject(self.store), &path) }
+            }
+            (primary, _) => primary,
+        }
+    }
+
+    fn at_inline(&mut self, view: ViewId, depth: usize) -> Option<ErasedObserved> {
+        let entry = self.indirections.lists.inline_entry(view)?;
+        let (resource, version, warning) = match self.at_watch(entry.list, depth)? {
+            ErasedObserved::Present { resource, version, warning } => (resource, version, warning),
+            ErasedObserved::Absent { reason } => {
+                let reason = reason.via(entry.about.clone(), "of the list");
+                return Some(ErasedObserved::Absent { reason });
+            }
+        };
+        let found = resource.downcast_ref::<List>().and_then(|list| list.inline(&entry.entry));
+        Some(match found {
+            Some(inline) => ErasedObserved::Present {
+                resource: inline.resource.clone(),
+                version: if inline.version.is_empty() { version } else { inline.version.clone() },
+                warning,
+            },
+            None => ErasedObserved::Absent {
+                reason: WatchError::new(
+                    Code::NotFound,
+                    Blame::Peer,
+                    entry.about.clone(),
+                    "the list has no such inline entry",
+                ),
+            },
+        })
+    }
+}
+
+/// How much of a target's name an error repeats, in bytes.
+const LONGEST_NAME: usize = 256;

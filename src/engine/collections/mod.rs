@@ -1,0 +1,349 @@
+//! What is seen by way of something else: redirects (X20), alternatives (X21), and list collections (X12 to X14).
+//!
+//! Each indirection has a watch of its own on what it leads to, as a resolution has. Nothing of what is seen there is stored: a
+//! [`Look`] goes along the watches, and when one of them changes, what leads there is published anew.
+//!
+//! ```text
+//!   watch ─▶ entry A ─▶ redirect ─▶ watch ─▶ entry B
+//!   watch ─▶ alternative ─┬─▶ watch ─▶ entry A        as long as A's servers can be reached, or it is cached
+//!                         └─▶ watch ─▶ entry B        else
+//! ```
+//!
+//! There is no ring in it: what would close one is not followed, and seen as an error.
+//!
+//! The watches are begun and ended by the engine, which takes the orders for that ([`WatchOrder`]) and reports each that it has
+//! begun ([`on_subscribed`](Indirections::on_subscribed)).
+
+mod alternatives;
+mod lists;
+mod look;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    sync::Arc,
+};
+
+use tracing::debug;
+
+#[cfg(test)]
+pub(super) use self::alternatives::MAX_ALTERNATIVES;
+pub(super) use self::lists::list_type;
+use self::{alternatives::Alternative, lists::Lists, look::Look};
+use super::{
+    delivery::{Delivery, WatchTarget},
+    selection::{Selection, Wanted},
+    store::{CollectionKey, Store},
+};
+use crate::{
+    cache::Entry,
+    escape::Escaped,
+    name::ResourceName,
+    observed::ErasedObserved,
+    protocol::{EntryId, TypeId, ViewId},
+    resource::{Erased, ResourceType},
+};
+
+/// All redirects, alternatives and lists that are watched. See the [module's](self) documentation.
+#[derive(Debug, Default)]
+pub(super) struct Indirections {
+    /// What leads to a watch.
+    edges: BTreeMap<ViewId, Follower>,
+    redirects: BTreeMap<EntryId, Followed>,
+    alternatives: BTreeMap<ViewId, Alternative>,
+    lists: Lists,
+    orders: Vec<WatchOrder>,
+    /// How often something was looked at, for tests of the work.
+    #[cfg(test)]
+    looks: std::cell::Cell<u64>,
+}
+
+/// A watch that is to be begun or ended.
+#[derive(Debug)]
+pub(super) enum WatchOrder {
+    Subscribe { view: ViewId, ty: ResourceType, names: Selection },
+    Unsubscribe(ViewId),
+}
+
+/// What is published anew when a watch sees something else.
+#[derive(Debug, Clone)]
+enum Follower {
+    /// A resource that redirects.
+    Redirect(EntryId),
+    /// A name with an alternative.
+    Alternative(ViewId),
+    /// An inline entry of a list.
+    Inline(ViewId),
+    /// The members of a list.
+    List(CollectionKey),
+    /// One member of a list, by its name there.
+    Member(CollectionKey, Arc<str>),
+}
+
+/// Where a resource leads.
+#[derive(Debug)]
+struct Followed {
+    target: ResourceName,
+    view: ViewId,
+    /// Why it is not followed.
+    broken: Option<&'static str>,
+    /// Where it led before, and why it was not followed.
+    before: Option<(ResourceName, Option<&'static str>)>,
+}
+
+impl Indirections {
+    /// The watches that are to be begun and ended, in their order.
+    pub(super) fn take_orders(&mut self) -> Vec<WatchOrder> {
+        mem::take(&mut self.orders)
+    }
+
+    /// Whether a watch belongs to an indirection.
+    pub(super) fn is_followed(&self, view: ViewId) -> bool {
+        self.edges.contains_key(&view)
+    }
+
+    /// A watch that was ordered is begun: what would close a ring is seen now.
+    pub(super) fn on_subscribed(&mut self, store: &mut Store, delivery: &mut Delivery, view: ViewId) {
+        match self.edges.get(&view) {
+            Some(Follower::Redirect(id)) => {
+                let id = *id;
+                if self.is_ring(delivery, view) {
+                    self.unfollow(view);
+                    if let Some(followed) = self.redirects.get_mut(&id) {
+                        followed.broken = Some("leads back to itself");
+                    }
+                }
+                self.on_redirect_changed(store, id);
+            }
+            Some(Follower::Alternative(above)) => {
+                let above = *above;
+                self.on_alternative_subscribed(store, delivery, above, view);
+            }
+            // Lists do not lead back: they are of another type than their members. What was ended meanwhile leads nowhere.
+            Some(Follower::Inline(_) | Follower::List(_) | Follower::Member(..)) | None => {}
+        }
+    }
+
+    /// Something is seen by a watch. False when it belongs to no indirection.
+    pub(super) fn on_observed(&mut self, store: &mut Store, delivery: &mut Delivery, view: ViewId) -> bool {
+        let Some(follower) = self.edges.get(&view).cloned() else { return false };
+        match follower {
+            Follower::Redirect(id) => {
+                // It may lead elsewhere by now, or nowhere.
+                let followed = self.redirects.get(&id).filter(|followed| followed.view == view);
+                let target = store.get(id).and_then(Entry::redirect).map(|redirect| &redirect.target);
+                if followed.is_some_and(|followed| Some(&followed.target) == target) {
+                    store.note_change(id, true, false);
+                }
+            }
+            Follower::Alternative(above) => self.update_alternative(store, delivery, above),
+            Follower::Inline(above) => self.publish_inline(store, delivery, above),
+            Follower::List(key) => self.update_list(store, delivery, &key),
+            Follower::Member(key, name) => self.update_member(store, delivery, (&key, &name), view),
+        }
+        true
+    }
+
+    /// Follows one resource that redirects to another name than before; false when there is none.
+    pub(super) fn follow_redirect(&mut self, store: &mut Store, delivery: &mut Delivery) -> bool {
+        let Some(id) = store.pop_redirect() else { return false };
+        let target = store.get(id).and_then(Entry::redirect).map(|redirect| redirect.target.clone());
+        let known = self.redirects.get(&id);
+        if known.map(|known| &known.target) == target.as_ref()
+            && known.is_none_or(|known| known.broken.is_none())
+        {
+            return true;
+        }
+        let old = self.redirects.remove(&id);
+        let before = old.as_ref().map(|old| (old.target.clone(), old.broken));
+        match target {
+            Some(target) => self.redirect(store, delivery, id, (target, before)),
+            // It leads nowhere any more, so that rings that it was a part of are open.
+            None => self.retry_broken(store, id),
+        }
+        if let Some(old) = old {
+            self.unfollow(old.view);
+        }
+        true
+    }
+
+    fn redirect(
+        &mut self,
+        store: &mut Store,
+        delivery: &mut Delivery,
+        id: EntryId,
+        (target, before): (ResourceName, Option<(ResourceName, Option<&'static str>)>),
+    ) {
+        // A resource without an entry redirects to nothing.
+        let Some((ty, name)) = store.get(id).map(|entry| (entry.ty, entry.name.clone())) else { return };
+        debug!(name = %Escaped(&name), target = %Escaped(&target), "resource redirected");
+        let is_deep = self.depth_of(store, id) >= MAX_REDIRECTS;
+        let view = delivery.next_view();
+        let broken = is_deep.then_some(TOO_DEEP);
+        self.redirects.insert(id, Followed { target: target.clone(), view, broken, before });
+        if is_deep {
+            return self.on_redirect_changed(store, id);
+        }
+        self.edges.insert(view, Follower::Redirect(id));
+        self.subscribe(view, store.ty(ty), target);
+    }
+
+    /// It is known whether a redirect is followed.
+    fn on_redirect_changed(&mut self, store: &mut Store, id: EntryId) {
+        // It may have been replaced while its watch began.
+        let Some(followed) = self.redirects.get_mut(&id) else { return };
+        let now = (&followed.target, followed.broken);
+        if followed.before.take().as_ref().map(|(target, broken)| (target, *broken)) == Some(now) {
+            return;
+        }
+        let is_broken = followed.broken.is_some();
+        self.retry_broken(store, id);
+        if is_broken {
+            store.note_change(id, true, false);
+        }
+    }
+
+    /// A redirect has changed: what would have closed a ring with it may be open now.
+    fn retry_broken(&self, store: &mut Store, id: EntryId) {
+        let broken = self.redirects.iter().filter(|(_, known)| known.broken.is_some());
+        store.note_redirects(broken.map(|(id, _)| *id).filter(|other| *other != id));
+    }
+
+    /// Orders a watch of a name.
+    fn subscribe(&mut self, view: ViewId, ty: ResourceType, name: ResourceName) {
+        let names = Selection::One(Wanted::Name(Box::new(name)));
+        self.orders.push(WatchOrder::Subscribe { view, ty, names });
+    }
+
+    /// Orders the end of a watch.
+    fn unfollow(&mut self, view: ViewId) {
+        if self.edges.remove(&view).is_some() {
+            self.orders.push(WatchOrder::Unsubscribe(view));
+        }
+    }
+
+    /// What a watch of one resource sees at the moment.
+    pub(super) fn look(&self, store: &Store, delivery: &Delivery, view: ViewId) -> Option<ErasedObserved> {
+        Look::new(self, store, delivery).at_watch(view, 0)
+    }
+
+    /// What watches of an entry see at the moment, as a value of its type.
+    pub(super) fn observe(&self, store: &Store, delivery: &Delivery, id: EntryId) -> Option<Erased> {
+        let entry = store.get(id)?;
+        let observed = Look::new(self, store, delivery).at_entry(id, 0)?;
+        Some(store.ty(entry.ty).observe(observed))
+    }
+
+    fn count_look(&self) {
+        #[cfg(test)]
+        self.looks.set(self.looks.get() + 1);
+    }
+
+    /// How often an entry was looked at.
+    #[cfg(test)]
+    pub(super) fn looks(&self) -> u64 {
+        self.looks.get()
+    }
+
+    /// The watches that the watch of one resource depends on directly.
+    fn next_watches(&self, delivery: &Delivery, view: ViewId) -> Vec<ViewId> {
+        match delivery.target(view) {
+            Some(WatchTarget::Entry(id)) => {
+                let followed = self.redirects.get(id).filter(|followed| followed.broken.is_none());
+                followed.map(|followed| followed.view).into_iter().collect()
+            }
+            Some(WatchTarget::Alternative) => {
+                let alternative = self.alternatives.get(&view);
+                alternative.into_iter().flat_map(Alternative::watches).collect()
+            }
+            Some(WatchTarget::Inline) => {
+                self.lists.inline_entry(view).map(|entry| entry.list).into_iter().collect()
+            }
+            // These depend on no other watch, or are none of one resource.
+            Some(
+                WatchTarget::Wildcard(..)
+                | WatchTarget::List(_)
+                | WatchTarget::Resolution
+                | WatchTarget::Refused(_),
+            )
+            | None => Vec::new(),
+        }
+    }
+
+    /// Whether a watch leads back to itself.
+    fn is_ring(&self, delivery: &Delivery, view: ViewId) -> bool {
+        self.below(delivery, view).contains(&view)
+    }
+
+    /// All the watches that the watch of one resource depends on, directly or by way of others.
+    fn below(&self, delivery: &Delivery, view: ViewId) -> BTreeSet<ViewId> {
+        let (mut open, mut seen) = (self.next_watches(delivery, view), BTreeSet::new());
+        while let Some(next) = open.pop() {
+            if seen.insert(next) {
+                open.extend(self.next_watches(delivery, next));
+            }
+        }
+        seen
+    }
+
+    /// How many redirects lead to an entry, one after the other, on the shortest path from an application's watch; counted up
+    /// to the limit.
+    fn depth_of(&self, store: &Store, id: EntryId) -> usize {
+        let views = store.get(id).map(|entry| entry.views.to_vec()).unwrap_or_default();
+        if views.is_empty() {
+            return 0;
+        }
+        self.nearest_watch(store, views).map_or(MAX_REDIRECTS, |(depth, _)| depth)
+    }
+
+    /// The application's watch that is nearest above some watches, and how many redirects are between them, if these are fewer
+    /// than the limit. Each entry on the path is looked at once.
+    fn nearest_watch(&self, store: &Store, mut views: Vec<ViewId>) -> Option<(usize, ViewId)> {
+        let mut seen = BTreeSet::new();
+        for depth in 0..MAX_REDIRECTS {
+            let mut above = Vec::new();
+            for view in views {
+                let id = match self.redirect_above(view) {
+                    Above::Redirect(id) => id,
+                    Above::Watch(watch) => return Some((depth, watch)),
+                };
+                let Some(entry) = store.get(id).filter(|_| seen.insert(id)) else { continue };
+                if entry.views.is_empty() {
+                    // It is a member of a collection that is watched.
+                    return Some((depth + 1, view));
+                }
+                above.extend(entry.views.iter().copied());
+            }
+            views = above;
+        }
+        None
+    }
+
+    fn redirect_above(&self, mut view: ViewId) -> Above {
+        loop {
+            match self.edges.get(&view) {
+                Some(Follower::Redirect(id)) => return Above::Redirect(*id),
+                Some(Follower::Alternative(above) | Follower::Inline(above)) => view = *above,
+                Some(Follower::List(_) | Follower::Member(..)) | None => return Above::Watch(view),
+            }
+        }
+    }
+}
+
+/// What leads to a watch, be it by an alternative or a list.
+enum Above {
+    /// A resource that redirects there.
+    Redirect(EntryId),
+    /// An application, a resolution or a list.
+    Watch(ViewId),
+}
+
+/// Publishes what is seen to a watch that has no entry of its own.
+fn publish_seen(store: &Store, delivery: &mut Delivery, (view, ty): (ViewId, TypeId), seen: ErasedObserved) {
+    delivery.deliver(view, store.ty(ty).observe(seen));
+}
+
+/// How many redirects are followed one after the other.
+const MAX_REDIRECTS: usize = 16;
+
+const TOO_DEEP: &str = "is the last of more than 16, one after the other";

@@ -1,0 +1,66 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::protocol::{ConnectionState, ServerId};
+
+/// Which servers have a working stream, and how often each has failed.
+#[derive(Debug, Default)]
+pub(crate) struct ConnectionCounts {
+    connected: BTreeMap<ServerId, bool>,
+    changed: BTreeSet<ServerId>,
+    failures: BTreeMap<ServerId, u64>,
+    is_read: bool,
+}
+
+/// A change of a server's connection since it was read last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ConnectionChange {
+    /// Whether there is a working stream; `None` when none is wanted.
+    Connected(ServerId, Option<bool>),
+    /// How often the server has failed.
+    Failures(ServerId, u64),
+}
+
+impl ConnectionCounts {
+    /// Notes the state of a stream (A78-2): it counts as connected from the first attempt on, until one fails that gave no
+    /// response; and then again with the first response.
+    pub(crate) fn note(&mut self, id: ServerId, state: ConnectionState, has_failed: bool) {
+        let connected = match state {
+            ConnectionState::Idle => None,
+            ConnectionState::Connecting | ConnectionState::Connected | ConnectionState::BackingOff => {
+                Some(!has_failed)
+            }
+        };
+        let before = match connected {
+            Some(connected) => self.connected.insert(id, connected),
+            None => self.connected.remove(&id),
+        };
+        if before != connected {
+            self.changed.insert(id);
+        }
+        if before == Some(true) && connected == Some(false) {
+            *self.failures.entry(id).or_default() += 1;
+        }
+    }
+
+    /// The next change.
+    #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "metrics alone read it"))]
+    pub(crate) fn poll(&mut self) -> Option<ConnectionChange> {
+        self.is_read = true;
+        if let Some(id) = self.changed.pop_first() {
+            return Some(ConnectionChange::Connected(id, self.connected.get(&id).copied()));
+        }
+        self.failures.pop_first().map(|(id, count)| ConnectionChange::Failures(id, count))
+    }
+
+    /// Whether changes are read, and there is one of a server.
+    pub(crate) fn has_unread_of(&self, id: ServerId) -> bool {
+        self.is_read && (self.changed.contains(&id) || self.failures.contains_key(&id))
+    }
+
+    /// A server was removed.
+    pub(crate) fn forget(&mut self, id: ServerId) {
+        self.connected.remove(&id);
+        self.changed.remove(&id);
+        self.failures.remove(&id);
+    }
+}

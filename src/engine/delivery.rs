@@ -1,0 +1,155 @@
+//! From changes to what each watch sees.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use tracing::trace;
+
+use super::store::{Change, CollectionKey, Store, Which};
+use crate::{
+    cache::Entry,
+    capacity::Shrink,
+    error::WatchError,
+    escape::Escaped,
+    observed::ErasedMembers,
+    protocol::{ByView, EntryId, GroupId, Output, TypeId, ViewId},
+    resource::Erased,
+};
+
+/// The watches, and what is on its way to them.
+#[derive(Debug, Default)]
+pub(super) struct Delivery {
+    targets: ByView<WatchTarget>,
+    /// What was published to the engine's own watches and is not acted on yet.
+    inbox: VecDeque<(ViewId, Erased)>,
+    outputs: VecDeque<Output>,
+    last_view: u64,
+}
+
+/// What is watched.
+#[derive(Debug)]
+pub(super) enum WatchTarget {
+    /// A resource, or the members of a glob.
+    Entry(EntryId),
+    Wildcard(GroupId, TypeId),
+    /// What a target resolves to.
+    Resolution,
+    /// The members of a list.
+    List(Box<CollectionKey>),
+    /// One entry of a list.
+    Inline,
+    /// A name that has an alternative.
+    Alternative,
+    /// Something that no source is configured for, and the reason, which was published.
+    Refused(WatchError),
+}
+
+impl Delivery {
+    pub(super) fn insert(&mut self, view: ViewId, target: WatchTarget) {
+        let before = self.targets.insert(view, target);
+        debug_assert!(before.is_none(), "the number of a watch is used once");
+    }
+
+    pub(super) fn remove(&mut self, view: ViewId) -> Option<WatchTarget> {
+        let target = self.targets.remove(&view);
+        self.targets.shrink_if_sparse();
+        target
+    }
+
+    pub(super) fn target(&self, view: ViewId) -> Option<&WatchTarget> {
+        self.targets.get(&view)
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_watches(&self) -> bool {
+        !self.targets.is_empty()
+    }
+
+    /// The number of a new watch of the engine's own.
+    pub(super) fn next_view(&mut self) -> ViewId {
+        self.last_view += 1;
+        ViewId::internal(self.last_view)
+    }
+
+    /// Publishes to a watch: to the application, or to an indirection or resolution.
+    pub(super) fn deliver(&mut self, view: ViewId, observed: Erased) {
+        if view.is_internal() {
+            self.inbox.push_back((view, observed));
+        } else {
+            self.outputs.push_back(Output::Notify { view, observed });
+        }
+    }
+
+    /// Publishes an entry to those of its watches that a change is for.
+    pub(super) fn publish(&mut self, store: &mut Store, id: EntryId, change: Change, observed: &Erased) {
+        if !change.changed && !change.unnotified {
+            return;
+        }
+        let error = store.server_error_of(id);
+        let Some(entry) = store.get_mut(id) else {
+            debug_assert!(false, "what is published has an entry");
+            return;
+        };
+        let unnotified = std::mem::take(&mut entry.late);
+        if error.is_some() {
+            // The error is part of what is published, so that it is not published again by itself.
+            let _ = entry.on_failure(error);
+        }
+        let Some(entry) = store.get(id) else { return };
+        let type_url = store.type_url(entry.ty);
+        for view in if change.changed { &*entry.views } else { &*unnotified } {
+            trace!(%view, type_url, name = %Escaped(&entry.name), "watcher notified");
+            self.deliver(*view, observed.clone());
+        }
+    }
+
+    /// Publishes the members of a collection, if it still exists.
+    pub(super) fn publish_collection(&mut self, store: &Store, key: &CollectionKey) {
+        let Some(collection) = store.members.get(key) else { return };
+        let (group, ty, which) = key;
+        let glob = collection.entry.and_then(|entry| store.get(entry));
+        let name = match which {
+            Which::All => "*".into(),
+            Which::Glob(name) | Which::List(name) => name.clone(),
+        };
+        let about = store.subject_of(*ty, name.clone());
+        let own = glob.and_then(Entry::setback).map(|setback| setback.error.clone());
+        // A list may be watched by way of others, whose error is published with it.
+        let server_error = store.server_error(*group).filter(|_| !matches!(which, Which::List(_)));
+        // A server that has failed does not count as silent.
+        let is_superseded = *which == Which::All && server_error.is_some();
+        let own = own.or_else(|| collection.warning.clone().filter(|_| !is_superseded));
+        let members: Erased = Arc::new(ErasedMembers {
+            map: collection.members.clone(),
+            complete: collection.complete,
+            warning: own.or_else(|| server_error.map(|error| error.about(about))),
+            type_url: store.type_url(*ty),
+            name,
+            node: store.node_id().clone(),
+        });
+        for view in glob.map_or(&*collection.views, |glob| &glob.views) {
+            self.deliver(*view, members.clone());
+        }
+    }
+
+    /// The next watch of the engine's own that sees something else, and what.
+    pub(super) fn pop_inbox(&mut self) -> Option<(ViewId, Erased)> {
+        let next = self.inbox.pop_front();
+        self.inbox.shrink_if_sparse();
+        next
+    }
+
+    pub(super) fn push_output(&mut self, output: Output) {
+        self.outputs.push_back(output);
+    }
+
+    pub(super) fn poll_output(&mut self) -> Option<Output> {
+        let output = self.outputs.pop_front();
+        self.outputs.shrink_if_sparse();
+        output
+    }
+
+    /// Whether all outputs were polled.
+    pub(super) fn is_drained(&self) -> bool {
+        self.outputs.is_empty()
+    }
+}

@@ -1,0 +1,69 @@
+//! The resources that a response does not contain.
+
+use super::Step;
+use crate::protocol::Phase;
+
+impl Step<'_> {
+    /// What a response of a full-state type does not speak of is deleted (B1.10), unless the response is a heartbeat
+    /// (B1.19), or holds something without a name that may be just what is missed.
+    pub(super) fn apply_absence(&mut self) {
+        if self.authorities.server_mut(self.job.server()).machine.contact().is_file() {
+            self.give_up_unwritten();
+        }
+        let full_state = self.store.ty(self.job.ty).full_state() && !self.job.envelope.is_delta();
+        if !full_state || self.job.is_heartbeat() || self.job.nameless {
+            return;
+        }
+        let server = self.job.server();
+        let Some(interest) = self.authorities.subscriptions(server, self.job.ty) else { return };
+        let sends_all = interest.sends_all;
+        let mut any = false;
+        for (_, sub) in interest.iter_mut() {
+            // The absence of what was never asked for says nothing.
+            let expected = match (sub.named, sub.member) {
+                (true, _) => sub.phase != Phase::New || sub.seen != 0,
+                (false, true) => sends_all || sub.of_glob,
+                (false, false) => true,
+            };
+            sub.missed = expected && sub.seen != self.job.number;
+            any |= sub.missed;
+        }
+        if !any {
+            return;
+        }
+        let never_seen = interest.iter().filter(|(_, sub)| sub.missed && sub.was_there() && sub.seen == 0);
+        let never_seen: Vec<_> = never_seen.map(|(id, sub)| (id, sub.entry)).collect();
+        for (sub, entry) in never_seen {
+            let is_glob = self.store.get(entry).is_some_and(|entry| entry.is_glob);
+            if !is_glob && self.authorities.counts(self.store, entry, server) {
+                self.authorities.server_mut(server).machine.doubt(self.job.ty, sub, self.now);
+            }
+        }
+        self.authorities.on_missed(
+            self.store,
+            (server, self.job.ty),
+            "has deleted it",
+            (&self.job.update(), self.now),
+        );
+    }
+
+    /// What was never there and does not stand in a file does not exist, without waiting for it: all there is stands in it.
+    fn give_up_unwritten(&mut self) {
+        if self.job.nameless {
+            return;
+        }
+        let server = self.job.server();
+        let Some(interest) = self.authorities.subscriptions(server, self.job.ty) else { return };
+        let mut unwritten = Vec::new();
+        for (_, sub) in interest.iter_mut() {
+            let is_unheard = matches!(sub.phase, Phase::New | Phase::Requested);
+            if is_unheard && sub.named && sub.asked && !sub.held && sub.seen != self.job.number {
+                (sub.phase, sub.doubt_until) = (Phase::TimedOut, None);
+                unwritten.push(sub.entry);
+            }
+        }
+        for entry in unwritten {
+            self.authorities.on_timed_out(self.store, server, entry, self.now);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Aliases: other names that a resource of the incremental variant comes for (B2.19).
+
+use super::{
+    Step,
+    pending_response::{Aliased, LocatedResource, ResourceOp, canonical},
+};
+
+impl Step<'_> {
+    /// Finds the places of the aliases in a response, as far as somebody asks for them (B2.19). They are looked for behind all names:
+    /// a name belongs to the resource that has it for its own, and otherwise to the first that has it for an alias. Another one
+    /// cannot have it, and only that claim is rejected (A46); an alias twice on one resource means no more than once.
+    pub(super) fn locate_aliases(&mut self) {
+        let envelope = self.job.envelope.clone();
+        for Aliased { own, found } in std::mem::take(&mut self.job.aliased) {
+            for alias in envelope.aliases(found.index as usize) {
+                let Ok(alias) = canonical(envelope.text(alias)) else { continue };
+                if *alias != *own {
+                    self.locate_alias((&own, &alias), found);
+                }
+            }
+        }
+        for Aliased { own, found } in std::mem::take(&mut self.job.confirmed) {
+            self.find_known_aliases(&own, found);
+        }
+    }
+
+    /// Finds the place of one alias. `own` is the name of the element; empty if there is none, so that it stands for nothing.
+    fn locate_alias(&mut self, (own, alias): (&str, &str), found: LocatedResource) {
+        let (server, ty) = (self.job.server(), self.job.ty());
+        let Some(interest) = self.authorities.subscriptions(server, ty) else { return };
+        let Some(id) = interest.find(alias) else { return };
+        let Some(sub) = interest.get_mut(id) else { return };
+        if sub.seen == self.job.number {
+            let first = self.job.located[sub.stood as usize];
+            let are_removed = first.said == ResourceOp::Removed && found.said == ResourceOp::Removed;
+            if first.index != found.index && !are_removed {
+                self.job.reject_alias(alias, (&first, &found));
+            }
+            return;
+        }
+        self.job.of_all |= found.said != ResourceOp::Heartbeat && !sub.before_all;
+        (sub.seen, sub.stood) = (self.job.number, self.job.located.len() as u32);
+        self.job.located.push(LocatedResource { sub: Some(id), ..found });
+        match own.is_empty() {
+            true => interest.aliases.forget(alias),
+            false => interest.aliases.note(alias, own),
+        }
+    }
+
+    /// A resource came by its own name: that is no alias of another one, if it was.
+    pub(super) fn note_own_name(&mut self, name: &str) {
+        let interest = self.authorities.subscriptions(self.job.server(), self.job.ty);
+        if let Some(interest) = interest.filter(|interest| !interest.aliases.is_empty()) {
+            interest.aliases.forget(name);
+        }
+    }
+
+    /// What is removed by its own name is so for those as well who ask for it by another. They are looked for behind all
+    /// others, since the response may say what else they stand for.
+    pub(super) fn locate_removed_aliases(&mut self) {
+        let interest = self.authorities.subscriptions(self.job.server(), self.job.ty);
+        if interest.is_none_or(|interest| interest.aliases.is_empty()) {
+            return;
+        }
+        let envelope = self.job.envelope.clone();
+        for (place, name) in envelope.removed().iter().enumerate() {
+            let Ok(name) = canonical(envelope.text(*name)) else { continue };
+            self.find_known_aliases(&name, LocatedResource::new(envelope.len() + place, ResourceOp::Removed));
+        }
+    }
+
+    /// Finds the places of the names that a resource came for before, unless the response has spoken of them.
+    fn find_known_aliases(&mut self, own: &str, found: LocatedResource) {
+        let Some(interest) = self.authorities.subscriptions(self.job.server(), self.job.ty) else { return };
+        let subs: Vec<_> = interest.aliases.of(own).filter_map(|alias| interest.find(alias)).collect();
+        for id in subs {
+            let Some(sub) = interest.get_mut(id).filter(|sub| sub.seen != self.job.number) else { continue };
+            (sub.seen, sub.stood) = (self.job.number, self.job.located.len() as u32);
+            self.job.located.push(LocatedResource { sub: Some(id), ..found });
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! Then the resources are compared with what is held, and parsed where they differ.
+
+use std::{borrow::Cow, sync::Arc};
+
+use bytes::Bytes;
+use tracing::trace;
+
+use super::{
+    super::{authorities::By, failure::no_such},
+    Step,
+    pending_response::{LocatedResource, ResourceOp, Stage},
+};
+use crate::{
+    cache::{Entry, Raw, Redirect, Update},
+    error::{Blame, Code, WatchError, short_type},
+    name::ResourceName,
+    protocol::{EntryId, GroupId, SubId},
+    resource::{Erased, Version},
+};
+
+impl Step<'_> {
+    /// Takes over some resources.
+    pub(super) fn apply(&mut self, from: usize) {
+        let mut spent = 0;
+        let mut next = from;
+        while next < self.job.located.len() && spent < BYTES_PER_STEP {
+            let until = self.job.located.len().min(next + (BYTES_PER_STEP - spent) / UNCHANGED);
+            let quick = self.apply_unchanged(next, until);
+            spent += (quick - next) * UNCHANGED;
+            next = quick;
+            let Some(located) = self.job.located.get(next).copied() else { break };
+            spent += match located.sub {
+                // It may have gone between two steps, and another one may have taken its place.
+                Some(sub) if !self.is_there(sub) => 1,
+                Some(sub) => match located.said {
+                    ResourceOp::Resource | ResourceOp::Redirect => self.apply_to(sub, located),
+                    ResourceOp::Same => self.apply_to(sub, self.job.again(located)),
+                    ResourceOp::Removed => self.apply_removed(sub),
+                    ResourceOp::Heartbeat => self.apply_heartbeat(sub, located),
+                },
+                None => match located.said {
+                    ResourceOp::Resource | ResourceOp::Redirect => self.apply_unknown(next, located),
+                    ResourceOp::Heartbeat => self.apply_unknown_heartbeat(next),
+                    // What nobody has cannot be removed (B2.13).
+                    ResourceOp::Removed | ResourceOp::Same => 1,
+                },
+            };
+            next += 1;
+        }
+        self.job.stage = if next == self.job.located.len() { Stage::Finish } else { Stage::Apply(next) };
+    }
+
+    pub(super) fn is_there(&mut self, sub: SubId) -> bool {
+        let interest = self.authorities.subscriptions(self.job.server(), self.job.ty);
+        interest.and_then(|interest| interest.get(sub)).is_some_and(|sub| sub.seen == self.job.number)
+    }
+
+    /// Takes over a resource that somebody asked for, or that is a member already. Returns what it cost, in bytes parsed.
+    pub(super) fn apply_to(&mut self, place: SubId, located: LocatedResource) -> usize {
+        let peer = self.authorities.server_mut(self.job.stream.server);
+        let Some(interest) = peer.machine.interest(self.job.ty) else { return 1 };
+        let wildcard = interest.takes_all();
+        // It may have gone between two steps.
+        let Some(sub) = interest.get_mut(place).filter(|sub| sub.seen == self.job.number) else { return 1 };
+        sub.on_answered();
+        let joins_all = wildcard && !std::mem::replace(&mut sub.member, wildcard);
+        let id = sub.entry;
+        let update = self.job.update_of(&located, &sub.version);
+        let joins_glob = self.on_member(place);
+        if !self.authorities.counts(self.store, id, self.job.server()) {
+            self.store.note_change(id, false, joins_all);
+            return 1;
+        }
+        for (_, by) in
+            [(joins_all, By::Wildcard), (joins_glob, By::Glob)].into_iter().filter(|(joins, _)| *joins)
+        {
+            self.authorities.join_higher(self.store, id, by, self.job.since());
+        }
+        let joins = joins_all || joins_glob;
+        let Some(entry) = self.store.get(id).filter(|entry| !entry.is_glob) else { return 1 };
+        let bytes = self.job.envelope.bytes(located.value);
+        let is_redirect = located.said == ResourceOp::Redirect;
+        let is_same = entry.raw().is_some_and(|held| **held == *bytes);
+        if is_same && entry.redirect().is_some() == is_redirect {
+            self.work.unchanged += 1;
+            self.job.valid += 1;
+            let changed = self.store.apply(id, |entry| entry.on_unchanged(&update.version, update.at));
+            let sender = self.job.sender();
+            self.authorities.note_version(self.store, sender, id, &update.version);
+            self.store.set_ttl(id, update.at, self.job.ttl_of(&located));
+            self.store.note_change(id, changed, joins);
+            return bytes.len() / 16 + 16;
+        }
+        let cost = bytes.len() + 64;
+        let changed = self.parse((id, located), update);
+        self.store.note_change(id, changed, joins);
+        cost
+    }
+
+    /// Takes over a resource that nobody asked for by name: a new member, or nothing of ours (B0.12).
+    pub(super) fn apply_unknown(&mut self, next: usize, located: LocatedResource) -> usize {
+        let Some(group) = self.group_of_unknown(next) else {
+            trace!(resource = located.index, "resource without subscription skipped");
+            self.authorities
+                .server_mut(self.job.stream.server)
+                .machine
+                .on_skipped((self.job.stream, self.job.ty));
+            return 1;
+        };
+        let Some(name) = self.unknown_name(next) else { return 1 };
+        let server = self.job.server();
+        let id = self.authorities.entry_for(self.store, (group, self.job.ty), name);
+        let Some(sub) = self.authorities.place(self.store, id, server) else { return 1 };
+        if let Some(sub) =
+            self.authorities.subscriptions(server, self.job.ty).and_then(|interest| interest.get_mut(sub))
+        {
+            (sub.seen, sub.stood) = (self.job.number, next as u32);
+        }
+        self.job.located[next].sub = Some(sub);
+        self.apply_to(sub, located)
+    }
+
+    /// The servers of the wildcard or glob that a resource without a place is a member of.
+    pub(super) fn group_of_unknown(&mut self, next: usize) -> Option<GroupId> {
+        let server = self.job.server();
+        let takes_all =
+            self.authorities.subscriptions(server, self.job.ty).is_some_and(|interest| interest.takes_all());
+        let mut group =
+            if takes_all { self.authorities.wildcard_group(self.store, server, self.job.ty) } else { None };
+        if group.is_none() && self.store.members.has_globs_of(self.job.ty) {
+            let name = self.unknown_name(next)?;
+            let glob = self.enclosing(&name)?;
+            group = self.store.get(glob).map(|glob| glob.group);
+        }
+        group.filter(|group| self.authorities.active(*group) == server)
+    }
+
+    /// Parses a resource that differs from what is held. True when there is something new to see.
+    pub(super) fn parse(&mut self, (id, located): (EntryId, LocatedResource), update: Update) -> bool {
+        self.work.parsed += 1;
+        let Some(name) = self.store.get(id).map(|entry| entry.name.clone()) else { return false };
+        let ty = self.store.ty(self.job.ty);
+        let peer = self.authorities.server(self.job.stream.server);
+        let (policy, trusted) = (peer.policy, peer.machine.source().features().trusted_xds_server);
+        let cx = self.parser.context(trusted).with_name(&name).with_ttl(self.job.ttl_of(&located));
+        let bytes = Bytes::copy_from_slice(self.job.envelope.bytes(located.value));
+        let parsed = match located.said {
+            ResourceOp::Redirect => Redirect::parse(&bytes, ty).map(|redirect| Arc::new(redirect) as Erased),
+            ResourceOp::Resource | ResourceOp::Same | ResourceOp::Removed | ResourceOp::Heartbeat => {
+                ty.parse(&bytes, &cx)
+            }
+        };
+        let changed = match parsed {
+            Ok(resource) => {
+                self.job.valid += 1;
+                let sender = self.job.sender();
+                self.authorities.note_version(self.store, sender, id, &update.version);
+                self.store.set_ttl(id, update.at, self.job.ttl_of(&located));
+                let raw = self.raw((id, &located), bytes).with_bare(self.job.is_bare(&located));
+                self.store.apply(id, |entry| entry.on_accepted(resource, raw, update))
+            }
+            Err(invalid) => {
+                let Some(about) = self.store.get(id).map(|entry| self.store.subject(entry)) else {
+                    return false;
+                };
+                self.job.invalid += 1;
+                self.job
+                    .problems
+                    .add(&format_args!("{} {:?}", short_type(about.type_url), about.name), &invalid);
+                let error = WatchError::rejected(about, invalid);
+                self.note_dropped(id, |step| {
+                    step.store.apply(id, |entry| entry.on_rejected(error, policy, update))
+                })
+            }
+        };
+        self.authorities.sync_held(self.store, id);
+        changed
+    }
+
+    /// There is no such resource (any more): known at once, without a timer (B2.14). Returns what it cost.
+    pub(super) fn apply_removed(&mut self, id: SubId) -> usize {
+        let (server, ty) = (self.job.server(), self.job.ty());
+        let peer = self.authorities.server_mut(server);
+        let policy = peer.policy;
+        let Some(sub) = peer.machine.interest(ty).and_then(|interest| interest.get_mut(id)) else { return 1 };
+        sub.version = Version::default();
+        let entry_id = sub.entry;
+        // It may be said because it was not wanted for a while (GO12).
+        if !self.authorities.server_mut(server).machine.is_gone(ty, id, self.now) {
+            return 1;
+        }
+        let counts =
+            self.store.get(entry_id).is_some_and(|entry| self.authorities.active_for(entry) == server);
+        if let Some(sub) =
+            self.authorities.subscriptions(server, ty).and_then(|interest| interest.get_mut(id))
+        {
+            sub.on_answered();
+            // It matters when the server takes over.
+            sub.missed = !counts;
+        }
+        let Some(entry) = self.store.get(entry_id).filter(|_| counts) else { return 1 };
+        let uri = self.authorities.server(server).machine.source();
+        let message = match entry.is_held() {
+            true => format!("xDS server {uri} has deleted it"),
+            false => no_such(uri),
+        };
+        let error = WatchError::new(Code::NotFound, Blame::Peer, self.store.subject(entry), message);
+        self.authorities
+            .update(self.store, entry_id, |entry| entry.on_removed(error, policy, self.job.update()));
+        self.authorities.leave_collections(self.store, entry_id);
+        64
+    }
+
+    /// Takes over what the server says of resources that it does not send (TP3).
+    pub(super) fn apply_errors(&mut self) {
+        let errors: Vec<_> = self.job.envelope.errors().collect();
+        for (index, error) in errors.into_iter().enumerate() {
+            let place = format_args!("resource_errors[{index}]");
+            let error = match error {
+                Err(malformed) => {
+                    self.job.problems.add(&place, &malformed);
+                    continue;
+                }
+                Ok(error) if error.name.is_empty() => {
+                    self.job.problems.add(&place, &"resource_name: unset");
+                    continue;
+                }
+                Ok(error) if error.code == 0 => {
+                    self.job.problems.add(&place, &"error_detail: must be non-OK");
+                    continue;
+                }
+                Ok(error) => error,
+            };
+            let name = self.job.envelope.text(error.name);
+            let name = ResourceName::canonicalize(name).unwrap_or(Cow::Borrowed(name));
+            let peer = self.authorities.server_mut(self.job.stream.server);
+            let policy = peer.policy;
+            let Some(interest) = peer.machine.interest(self.job.ty) else { continue };
+            let Some(sub) = interest.find(&name).and_then(|sub| interest.get_mut(sub)) else { continue };
+            sub.seen = self.job.number;
+            sub.on_answered();
+            // That the trouble is over is seen by its being sent again, so the next stream asks for that.
+            sub.version = Version::default();
+            let id = sub.entry;
+            peer.machine.on_dropped(self.job.ty);
+            self.authorities.forget_member_versions(self.store, id, self.job.server());
+            let Some(entry) =
+                self.store.get(id).filter(|entry| self.authorities.active_for(entry) == self.job.server())
+            else {
+                continue;
+            };
+            let code = Code::from_i32(error.code);
+            let data = matches!(code, Code::NotFound | Code::PermissionDenied).then_some(policy);
+            let error = WatchError::new(
+                code,
+                Blame::Peer,
+                self.store.subject(entry),
+                self.job.envelope.text(error.message),
+            );
+            let update = self.job.update();
+            self.note_dropped(id, |step| {
+                step.authorities.update(step.store, id, |entry| entry.on_server_error(error, data, update));
+            });
+        }
+    }
+
+    /// Does something that may end in a resource not being held any more which the server takes to be held.
+    pub(super) fn note_dropped<T>(&mut self, id: EntryId, act: impl FnOnce(&mut Self) -> T) -> T {
+        let was_held = self.store.get(id).is_some_and(Entry::is_held);
+        let done = act(self);
+        if let Some(entry) = self.store.get(id).filter(|entry| was_held && !entry.is_held()) {
+            for (server, _) in entry.places.iter() {
+                self.authorities.server_mut(server).machine.on_dropped(entry.ty);
+            }
+        }
+        done
+    }
+
+    /// What an entry is told to be unchanged by. `parsed` is what was given to its parser, which may have kept some of it.
+    pub(super) fn raw(&mut self, (id, located): (EntryId, &LocatedResource), parsed: Bytes) -> Raw {
+        if !parsed.is_unique() {
+            return parsed.into();
+        }
+        if self.job.origin.is_none() {
+            let origin = self.store.begin_buffer(self.job.envelope.message());
+            self.job.origin = origin.map(|origin| (origin, Vec::new()));
+        }
+        let Some((origin, parts)) = &mut self.job.origin else {
+            return self.job.envelope.bytes(located.value).into();
+        };
+        parts.push(id);
+        origin.part(located.value)
+    }
+}
+
+/// How much is parsed in one step: some milliseconds; what is only compared counts a sixteenth.
+const BYTES_PER_STEP: usize = 256 << 10;
+
+/// What it counts to apply a resource that is unchanged.
+pub(super) const UNCHANGED: usize = 16;

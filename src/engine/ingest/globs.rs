@@ -1,0 +1,101 @@
+//! The globs that the resources of a response are members of.
+
+use std::sync::Arc;
+
+use super::{super::authorities::GlobPattern, Step};
+use crate::{
+    name::glob_of,
+    protocol::{EntryId, SubId},
+};
+
+/// The glob that matched last: the names of a response mostly have the same one.
+#[derive(Debug)]
+pub(super) struct MatchedGlob {
+    pattern: GlobPattern,
+    sub: SubId,
+    entry: EntryId,
+    /// It was noted that the response has members of it.
+    answered: bool,
+    /// It is to be requested once more.
+    asked_again: bool,
+}
+
+impl Step<'_> {
+    /// The glob at a server that a resource which came from there is a member of. What is found is kept in the self.job.
+    pub(super) fn enclosing(&mut self, name: &str) -> Option<EntryId> {
+        if !self.store.members.has_globs() || !name.starts_with("xdstp:") {
+            return None;
+        }
+        if !self.job.glob.as_ref().is_some_and(|glob| glob.pattern.matches(name)) {
+            let glob = glob_of(name)?;
+            let interest = self.authorities.subscriptions(self.job.server(), self.job.ty())?;
+            let sub = interest.find(&glob)?;
+            let entry = interest.get(sub)?.entry;
+            if !self.store.get(entry).is_some_and(|entry| entry.is_glob) {
+                return None;
+            }
+            self.job.glob = GlobPattern::of(&glob).map(|pattern| MatchedGlob {
+                pattern,
+                sub,
+                entry,
+                answered: false,
+                asked_again: false,
+            });
+        }
+        self.job.glob.as_ref().map(|glob| glob.entry)
+    }
+
+    /// Takes note that a response speaks of a glob: some of its members. True when the resource is a new member.
+    pub(super) fn on_member(&mut self, id: SubId) -> bool {
+        if !self.store.members.has_globs() {
+            return false;
+        }
+        let server = self.job.server();
+        let interest = self.authorities.subscriptions(server, self.job.ty());
+        let Some(name) = interest.and_then(|interest| interest.get(id)).map(|sub| sub.name.clone()) else {
+            return false;
+        };
+        if self.enclosing(&name).is_none() {
+            return false;
+        }
+        self.on_glob_answered();
+        let interest = self.authorities.subscriptions(server, self.job.ty());
+        let sub = interest.and_then(|interest| interest.get_mut(id));
+        sub.is_some_and(|sub| !std::mem::replace(&mut sub.of_glob, true))
+    }
+
+    /// The server confirms a member of a glob that has expired: the glob is requested once more, since its members are not.
+    pub(super) fn ask_glob_again(&mut self, name: &str) {
+        if !self
+            .enclosing(name)
+            .is_some_and(|glob| self.authorities.counts(self.store, glob, self.job.server()))
+        {
+            return;
+        }
+        self.job.outdated = true;
+        if let Some(glob) = self.job.glob.as_mut().filter(|glob| !glob.asked_again) {
+            glob.asked_again = true;
+            let (ty, sub) = (self.job.ty, glob.sub);
+            self.authorities.server_mut(self.job.server()).machine.ask_again(ty, sub, self.now);
+        }
+    }
+
+    /// The server has sent something of a glob, so there is such a collection.
+    pub(super) fn on_glob_answered(&mut self) {
+        let Some(glob) = self.job.glob.as_mut().filter(|glob| !glob.answered) else { return };
+        glob.answered = true;
+        let (sub, entry) = (glob.sub, glob.entry);
+        let interest = self.authorities.subscriptions(self.job.server(), self.job.ty());
+        let Some(sub) = interest.and_then(|interest| interest.get_mut(sub)) else { return };
+        sub.seen = self.job.number;
+        sub.on_answered();
+        if !self.authorities.counts(self.store, entry, self.job.server()) {
+            return;
+        }
+        let nothing = Arc::new(());
+        self.authorities.update(self.store, entry, |entry| match entry.is_held() {
+            true => entry.on_unchanged(&self.job.version, self.job.since()),
+            false => entry.on_accepted(nothing, [][..].into(), self.job.update()),
+        });
+    }
+}

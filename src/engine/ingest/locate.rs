@@ -1,0 +1,231 @@
+//! First all names of a response are read and located, which finds duplicates before anything is applied.
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use super::{
+    super::authorities::ServerState,
+    super::selection::WILDCARD,
+    Step,
+    pending_response::{Aliased, LocatedResource, ResourceOp, Stage, canonical, name_of},
+};
+use crate::{
+    cache::Entry,
+    protocol::{Body, Envelope, GroupId, Item, Span, SubId, Unusable},
+};
+
+impl Step<'_> {
+    /// Reads the names of some resources, and finds their places.
+    pub(super) fn locate(&mut self, from: usize) {
+        let envelope = self.job.envelope.clone();
+        let all = envelope.len() + envelope.removed().len();
+        let to = all.min(from + NAMES_PER_STEP);
+        let mut index = self.locate_unchanged(from, to);
+        while index < to {
+            match index.checked_sub(envelope.len()) {
+                None => self.locate_item(index, &envelope),
+                Some(removed) => self.locate_removed(index, envelope.removed()[removed]),
+            }
+            index = self.locate_unchanged(index + 1, to);
+        }
+        if to == all {
+            self.locate_aliases();
+            self.locate_removed_aliases();
+        }
+        self.job.stage = match to == all {
+            true if self.job.duplicate => Stage::Finish,
+            true => Stage::Apply(0),
+            false => Stage::Locate(to),
+        };
+    }
+
+    pub(super) fn locate_item(&mut self, index: usize, envelope: &Envelope) {
+        let item = envelope.item(index);
+        let (value, said) = match item.body {
+            Body::Resource(value) => (value, ResourceOp::Resource),
+            // There is no name in it.
+            Body::Redirect(_) if item.wrapper_name.is_empty() => {
+                return self.job.add_nameless(index, &"a redirect without a name");
+            }
+            Body::Redirect(value) => (value, ResourceOp::Redirect),
+            Body::Unset if envelope.is_delta() => return self.locate_unset(index, &item),
+            Body::Unset => {
+                self.job.heartbeats += 1;
+                (Span::default(), ResourceOp::Heartbeat)
+            }
+            Body::Unusable(unusable) => {
+                return self.job.add_nameless(index, &unusable_reason(unusable, envelope));
+            }
+        };
+        let found =
+            LocatedResource { value, is_wrapped: item.is_wrapped, ..LocatedResource::new(index, said) };
+        match name_of(self.store.ty(self.job.ty), envelope, (item.wrapper_name, value)) {
+            // On the wire that name would stand for all resources. Other resources that are missing are missing still.
+            Ok(name) if *name == *WILDCARD => {
+                self.job.invalid += 1;
+                self.job
+                    .problems
+                    .add(&format_args!("resources[{index}].name"), &"`*` is the wildcard and not a name");
+            }
+            Ok(name) => {
+                self.find_place(&name, found);
+                if envelope.is_delta() {
+                    self.note_own_name(&name);
+                }
+                if item.has_aliases {
+                    self.job.aliased.push(Aliased { own: (*name).into(), found });
+                }
+            }
+            Err(invalid) => self.job.add_nameless(index, &invalid),
+        }
+    }
+
+    /// Finds the place of a name that a response speaks of, and notes what is said of it.
+    pub(super) fn find_place(&mut self, name: &str, found: LocatedResource) {
+        let ServerState { machine, types, .. } = self.authorities.server_mut(self.job.stream.server);
+        let order = types.get(self.job.ty.index()).map_or(&[][..], |known| &known.order);
+        let Some(interest) = machine.interest(self.job.ty) else { return };
+        let is_it = |sub: &SubId| interest.get(*sub).is_some_and(|sub| *sub.name == *name);
+        let guessed = self.job.guess.next(order).filter(is_it);
+        let sub = guessed.or_else(|| interest.find(name));
+        let twice = match sub.and_then(|id| Some((id, interest.get_mut(id)?))) {
+            Some((id, sub)) => {
+                match guessed {
+                    Some(_) => self.job.guess.on_right(),
+                    None => self.job.guess.on_found(id, sub.stood, order),
+                }
+                sub.stood = self.job.located.len() as u32;
+                std::mem::replace(&mut sub.seen, self.job.number) == self.job.number
+            }
+            None => self.job.unknown.is_seen(
+                name,
+                found.index as usize,
+                &self.job.envelope,
+                self.store.ty(self.job.ty),
+            ),
+        };
+        if twice {
+            self.job.duplicate = true;
+            self.job.invalid += 1;
+            self.job.problems.add(&format_args!("{name:?}"), &"the name is in the response twice");
+        }
+        let known = sub.and_then(|sub| interest.get(sub));
+        self.job.of_all |= found.said != ResourceOp::Heartbeat && known.is_none_or(|sub| !sub.before_all);
+        self.job.located.push(LocatedResource { sub, ..found });
+    }
+
+    /// The groups that use a lower server at the moment, and find in a response what they want.
+    pub(super) fn returning(&mut self) -> BTreeSet<GroupId> {
+        let server = self.job.server();
+        if !self.authorities.groups().is_higher(server) {
+            return BTreeSet::new();
+        }
+        let all = self.authorities.wildcard_group(self.store, server, self.job.ty);
+        let store = &*self.store;
+        let (servers, groups) = self.authorities.servers_and_groups();
+        let Some(interest) = servers[server].machine.subscriptions(self.job.ty) else {
+            return BTreeSet::new();
+        };
+        let all = all.filter(|_| interest.takes_all());
+        let wants = |located: &LocatedResource| match located.sub.and_then(|sub| interest.get(sub)) {
+            Some(sub) => store.get(sub.entry).map(|entry| entry.group),
+            None => all,
+        };
+        let wanting = self.job.located.iter().filter(|located| located.said.is_there()).filter_map(wants);
+        let mut found: BTreeSet<_> = wanting.filter(|group| groups.get(*group).is_higher(server)).collect();
+        if self.store.members.has_globs_of(self.job.ty) {
+            found.extend(self.returning_members());
+        }
+        found
+    }
+
+    /// The same of those that find new members of their globs.
+    pub(super) fn returning_members(&mut self) -> BTreeSet<GroupId> {
+        let mut found = BTreeSet::new();
+        for next in 0..self.job.located.len() {
+            let Some(name) = self.unknown_name(next) else { continue };
+            let glob = self.enclosing(&name).and_then(|glob| self.store.get(glob));
+            found.extend(
+                glob.map(|glob| glob.group)
+                    .filter(|group| self.authorities.groups().get(*group).is_higher(self.job.server())),
+            );
+        }
+        found
+    }
+
+    /// The name of a resource that nobody asked for by that.
+    pub(super) fn unknown_name(&mut self, next: usize) -> Option<Arc<str>> {
+        let LocatedResource { value, index, said, sub, .. } = self.job.located[next];
+        if sub.is_some() || !said.is_there() {
+            return None;
+        }
+        let wrapper_name = self.job.envelope.item(index as usize).wrapper_name;
+        name_of(self.store.ty(self.job.ty), &self.job.envelope, (wrapper_name, value)).ok().map(Into::into)
+    }
+
+    /// Finds the place of a name in `removed_resources`.
+    pub(super) fn locate_removed(&mut self, index: usize, name: Span) {
+        let envelope = self.job.envelope.clone();
+        match canonical(envelope.text(name)) {
+            // A server that knows no `*` takes it for a name, of which it has nothing (MS4).
+            Ok(name) if *name == *WILDCARD => {
+                let interest = self.authorities.subscriptions(self.job.server(), self.job.ty());
+                self.job.lacks_wildcard |= interest.is_some_and(|interest| interest.wildcard);
+            }
+            Ok(name) => self.find_place(&name, LocatedResource::new(index, ResourceOp::Removed)),
+            Err(invalid) => {
+                self.job.invalid += 1;
+                let place = index - envelope.len();
+                self.job.problems.add(&format_args!("removed_resources[{place}]"), &invalid);
+            }
+        }
+    }
+
+    /// An element without a resource: the heartbeat of the version that is held (B2.16), an alias that was not found (B2.18),
+    /// or what older servers say of what does not exist (B2.17).
+    pub(super) fn locate_unset(&mut self, index: usize, item: &Item) {
+        let envelope = self.job.envelope.clone();
+        let name = match canonical(envelope.text(item.wrapper_name)) {
+            Ok(name) => name,
+            Err(invalid) => return self.job.add_nameless(index, &invalid),
+        };
+        let removed = LocatedResource::new(index, ResourceOp::Removed);
+        if item.has_aliases {
+            return self.job.aliased.push(Aliased { own: "".into(), found: removed });
+        }
+        let interest = self.authorities.subscriptions(self.job.server(), self.job.ty());
+        let sub = interest.and_then(|interest| interest.get(interest.find(&name)?));
+        let held = sub.filter(|sub| sub.held && sub.version.as_str() == envelope.text(item.version));
+        // Versions that are not told do not tell heartbeats from removals.
+        let held = held.filter(|sub| !sub.version.is_empty() || item.ttl.is_some());
+        let (held, id) = (held.map(|sub| sub.entry), sub.map(|sub| sub.entry));
+        // What was rejected in this version is not held, and not removed either: the last good one stays.
+        let rejected = id.and_then(|id| self.store.get(id)).and_then(Entry::rejected_version);
+        let is_rejected = rejected.is_some_and(|version| version.as_str() == envelope.text(item.version));
+        // A glob has members, but nothing of its own that could be confirmed.
+        let is_held = held.is_some_and(|id| self.store.get(id).is_some_and(|entry| !entry.is_glob));
+        let is_held = is_held || is_rejected;
+        // Old servers know no time to live: what has one is confirmed, be it something that is not held.
+        let found = match is_held || item.ttl.is_some() {
+            true => {
+                LocatedResource { is_wrapped: true, ..LocatedResource::new(index, ResourceOp::Heartbeat) }
+            }
+            false => removed,
+        };
+        self.find_place(&name, found);
+        if item.ttl.is_some() {
+            self.job.confirmed.push(Aliased { own: (*name).into(), found });
+        }
+    }
+}
+
+fn unusable_reason(unusable: Unusable, envelope: &Envelope) -> String {
+    match unusable {
+        Unusable::Malformed(malformed) => format!("not a valid message: {malformed}"),
+        Unusable::WrongType(span) => {
+            format!("of type {:?} in a response of type {:?}", envelope.text(span), envelope.type_url())
+        }
+    }
+}
+
+/// How many names are read in one step: some milliseconds.
+const NAMES_PER_STEP: usize = 16_384;

@@ -1,0 +1,226 @@
+//! From a response to changes of entries, slice by slice, so that no step takes long.
+//!
+//! ```text
+//!  Locate ── all names are read ──▶ Apply ── compared, parsed ──▶ Finish ── absence, answer
+//!     └───────────── a name is in the response twice ──────────────▲
+//! ```
+
+mod absence;
+mod aliases;
+mod apply;
+mod finish;
+mod globs;
+mod heartbeats;
+mod locate;
+mod order_predictor;
+mod pending_response;
+mod unchanged;
+
+use std::{
+    collections::{BTreeSet, VecDeque},
+    sync::Arc,
+    time::Instant,
+};
+
+use self::pending_response::{PendingResponse, Stage};
+use super::{
+    authorities::{Authorities, ServerState},
+    counts::UpdateCounts,
+    store::Store,
+};
+use crate::{
+    config::Bootstrap,
+    escape::Escaped,
+    protocol::{Envelope, ServerId, Settings, StreamId, TypeId},
+    resource::Context,
+};
+
+/// The responses that are being applied, or wait for that, in their order.
+#[derive(Debug)]
+pub(super) struct Ingest {
+    pending: VecDeque<PendingResponse>,
+    parser: ParserSettings,
+    work: WorkCounters,
+    updates: UpdateCounts,
+}
+
+/// What resources are parsed with.
+#[derive(Debug)]
+struct ParserSettings {
+    bootstrap: Arc<Bootstrap>,
+    settings: Arc<Settings>,
+    /// Certificate provider instances that resources may name.
+    providers: BTreeSet<String>,
+}
+
+/// What was done so far, for tests and benches of the work per response.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct WorkCounters {
+    /// Responses that were applied.
+    pub(crate) responses: u64,
+    /// Resources that were parsed.
+    pub(crate) parsed: u64,
+    /// Resources whose bytes were those that are held, so that they were not parsed.
+    pub(crate) unchanged: u64,
+}
+
+/// One step on one response.
+struct Step<'a> {
+    job: &'a mut PendingResponse,
+    authorities: &'a mut Authorities,
+    store: &'a mut Store,
+    parser: &'a ParserSettings,
+    work: &'a mut WorkCounters,
+    updates: &'a mut UpdateCounts,
+    now: Instant,
+}
+
+impl Ingest {
+    pub(super) fn new(bootstrap: Arc<Bootstrap>, settings: Arc<Settings>) -> Self {
+        let known = bootstrap.certificate_providers().iter().filter(|(_, provider)| provider.is_known());
+        let providers = known.map(|(name, _)| name.clone()).collect();
+        Self {
+            pending: VecDeque::new(),
+            parser: ParserSettings { bootstrap, settings, providers },
+            work: WorkCounters::default(),
+            updates: UpdateCounts::default(),
+        }
+    }
+
+    /// Adds a response that has come. True when it is the only one, so that it can be worked on at once.
+    pub(super) fn push(
+        &mut self,
+        (stream, ty): (StreamId, TypeId),
+        envelope: Envelope,
+        now: Instant,
+    ) -> bool {
+        self.pending.push_back(PendingResponse::new(stream, ty, envelope, now));
+        self.pending.len() == 1
+    }
+
+    /// Works on the oldest response for a while.
+    pub(super) fn work(&mut self, authorities: &mut Authorities, store: &mut Store, now: Instant) {
+        let Some(mut job) = self.pending.pop_front() else { return };
+        let Self { parser, work, updates, .. } = self;
+        if !job.has_begun() {
+            work.responses += 1;
+            job.number = work.responses;
+            job.span = span(&job, authorities);
+        }
+        let _within = job.span.clone().entered();
+        let mut step = Step { job: &mut job, authorities, store, parser, work, updates, now };
+        step.run();
+        if job.stage != Stage::Done {
+            self.pending.push_front(job);
+        }
+    }
+
+    /// Whether a response was worked on and is not concluded.
+    pub(super) fn is_in_progress(&self) -> bool {
+        self.pending.front().is_some_and(PendingResponse::has_begun)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.pending.is_empty()
+    }
+
+    /// When the oldest response came.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        self.pending.front().map(PendingResponse::since)
+    }
+
+    /// Whether a response of a server is being worked on, or waits for that.
+    pub(super) fn has_response_of(&self, server: ServerId) -> bool {
+        self.pending.iter().any(|job| job.server() == server)
+    }
+
+    /// The same, or what was counted of its resources is not read yet.
+    pub(super) fn is_busy_with(&self, server: ServerId) -> bool {
+        self.has_response_of(server) || self.updates.has_unread_of(server)
+    }
+
+    /// The same of one type.
+    pub(super) fn has_response_of_type(&self, server: ServerId, ty: TypeId) -> bool {
+        self.pending.iter().any(|job| job.server() == server && job.ty() == ty)
+    }
+
+    /// What was done so far.
+    #[cfg(test)]
+    pub(super) fn work_counters(&self) -> WorkCounters {
+        self.work
+    }
+
+    pub(super) fn updates(&mut self) -> &mut UpdateCounts {
+        &mut self.updates
+    }
+
+    /// What the resources of a server are parsed with, by whether it is trusted.
+    #[cfg(test)]
+    pub(super) fn context(&self, trusted: bool) -> Context<'_> {
+        self.parser.context(trusted)
+    }
+}
+
+impl ParserSettings {
+    fn context(&self, trusted: bool) -> Context<'_> {
+        let named_servers = self.settings.follow_config_sources.then(|| self.bootstrap.named_servers());
+        Context::new()
+            .with_certificate_providers(&self.providers)
+            .with_allowed_grpc_services(self.bootstrap.allowed_grpc_services())
+            .with_registry(&self.settings.registry)
+            .with_named_servers(named_servers)
+            .with_file_root(self.settings.config_source_root.as_ref())
+            .with_trusted_server(trusted)
+    }
+}
+
+impl Step<'_> {
+    fn run(&mut self) {
+        match self.job.stage {
+            Stage::Locate(from) => {
+                if from == 0 {
+                    self.expect_order();
+                }
+                self.locate(from);
+                if self.job.stage == Stage::Apply(0) {
+                    let (server, number) = (self.job.server(), self.job.number);
+                    for group in self.returning() {
+                        self.authorities.revert_to_primary(self.store, group, (server, number), self.now);
+                    }
+                }
+            }
+            Stage::Apply(from) => self.apply(from),
+            Stage::Finish | Stage::Done => {}
+        }
+        if self.job.stage != Stage::Finish {
+            return;
+        }
+        if !self.job.duplicate {
+            self.apply_errors();
+            self.apply_absence();
+            self.complete();
+        }
+        self.conclude();
+        self.job.stage = Stage::Done;
+    }
+
+    /// Before the first response, the order that is expected is that of the request.
+    pub(super) fn expect_order(&mut self) {
+        let peer = self.authorities.server_mut(self.job.server());
+        peer.of_type(self.job.ty());
+        let ServerState { machine, types, .. } = peer;
+        let order = &mut types[self.job.ty().index()].order;
+        if order.is_empty()
+            && let Some(interest) = machine.interest(self.job.ty())
+        {
+            order.extend(interest.listed());
+        }
+    }
+}
+
+/// What is logged of a response is found in this span, however many steps it takes.
+fn span(job: &PendingResponse, authorities: &Authorities) -> tracing::Span {
+    let server = authorities.server(job.server()).machine.source();
+    let (type_url, nonce) = (job.envelope.type_url(), job.envelope.nonce());
+    tracing::debug_span!("response", %server, type_url, version = %Escaped(&job.version), nonce)
+}

@@ -1,0 +1,95 @@
+//! Where a resource of a response is looked for first: behind the one before it, in the order of the last response.
+
+use crate::protocol::SubId;
+
+/// What the order of the last response tells of the next resource.
+///
+/// Whatever was added, taken away or moved costs a search by name or two, and then the order is followed again from where the
+/// resource that was found stood. An order that is random is not followed, so that nothing is looked at in vain.
+#[derive(Debug, Default)]
+pub(super) struct OrderPredictor {
+    /// Where the next resource should have stood.
+    next: usize,
+    /// How many in a row stood elsewhere.
+    wrong: u8,
+}
+
+impl OrderPredictor {
+    /// The one that should come next, if the order can be relied on.
+    pub(super) fn next(&self, order: &[SubId]) -> Option<SubId> {
+        if self.wrong < MAX_WRONG { order.get(self.next).copied() } else { None }
+    }
+
+    /// It was that one.
+    pub(super) fn on_right(&mut self) {
+        (self.next, self.wrong) = (self.next + 1, 0);
+    }
+
+    /// It had to be searched for, and `stood` there in the last response that spoke of it.
+    pub(super) fn on_found(&mut self, found: SubId, stood: u32, order: &[SubId]) {
+        if order.get(self.next) == Some(&found) {
+            return self.on_right();
+        }
+        self.wrong = self.wrong.saturating_add(1);
+        if order.get(stood as usize) == Some(&found) {
+            self.next = stood as usize;
+        }
+        self.next += 1;
+    }
+}
+
+/// How many in a row may stand elsewhere before the order is not relied on, until it foretells one that was searched for.
+const MAX_WRONG: u8 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many had to be searched for when what stood in `order` comes in another one.
+    fn searched(order: &[u32], comes: &[u32]) -> usize {
+        let order: Vec<_> = order.iter().copied().map(SubId).collect();
+        let mut guess = OrderPredictor::default();
+        let right = comes.iter().map(|sub| SubId(*sub)).filter(|sub| {
+            let is_right = guess.next(&order) == Some(*sub);
+            match (is_right, order.iter().position(|other| other == sub)) {
+                (true, _) => guess.on_right(),
+                (false, Some(stood)) => guess.on_found(*sub, stood as u32, &order),
+                (false, None) => {}
+            }
+            is_right
+        });
+        comes.len() - right.count()
+    }
+
+    #[test]
+    fn an_order_that_is_shifted_is_followed_on() {
+        let order: Vec<u32> = (0..100).collect();
+        assert_eq!(searched(&order, &order), 0);
+        assert_eq!(searched(&order, &order[1..]), 1, "one is gone");
+        let mut more = order.clone();
+        more.insert(50, 1000);
+        assert_eq!(searched(&order, &more), 1, "one is new");
+        let mut moved = order.clone();
+        moved.swap(10, 80);
+        assert_eq!(searched(&order, &moved), 6, "two have changed places");
+        let mut halves = order.clone();
+        halves.rotate_left(50);
+        assert_eq!(searched(&order, &halves), 2, "what was first is last");
+    }
+
+    #[test]
+    fn an_order_that_is_random_is_not_relied_on() {
+        let order: Vec<u32> = (0..100).collect();
+        let reversed: Vec<u32> = (0..100).rev().collect();
+        assert_eq!(searched(&order, &reversed), 100);
+        let order: Vec<_> = order.into_iter().map(SubId).collect();
+        let mut guess = OrderPredictor::default();
+        for sub in [70, 30] {
+            assert!(guess.next(&order).is_some());
+            guess.on_found(SubId(sub), sub, &order);
+        }
+        assert_eq!(guess.next(&order), None);
+        guess.on_found(SubId(31), 31, &order);
+        assert_eq!(guess.next(&order), Some(SubId(32)), "it foretold one, and is relied on again");
+    }
+}

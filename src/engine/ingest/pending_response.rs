@@ -1,0 +1,354 @@
+use std::{
+    borrow::Cow,
+    collections::HashMap,
+    fmt::Write,
+    hash::{DefaultHasher, Hash, Hasher},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{globs::MatchedGlob, order_predictor::OrderPredictor};
+use crate::{
+    cache::{ResponseBuffer, Update},
+    escape::Escaped,
+    name::ResourceName,
+    protocol::{Body, EntryId, Envelope, Item, ServerId, Span, StreamId, SubId, TypeId},
+    resource::{Invalid, ResourceType, Version},
+};
+
+/// A response that is being worked off, slice by slice, so that no step takes long.
+///
+/// First all names are read and located, which finds duplicates before anything is applied; then the resources are
+/// compared with what is held, and parsed where they differ; at last absence is looked for, and the server is answered.
+#[derive(Debug)]
+pub(crate) struct PendingResponse {
+    pub(super) stream: StreamId,
+    pub(super) ty: TypeId,
+    pub(super) envelope: Arc<Envelope>,
+    since: Instant,
+    pub(super) version: Version,
+    /// Marks what this response speaks of.
+    pub(super) number: u64,
+    pub(super) stage: Stage,
+    pub(super) located: Vec<LocatedResource>,
+    /// Which resource comes next.
+    pub(super) guess: OrderPredictor,
+    pub(super) unknown: Unknown,
+    /// The elements with aliases, which are located behind all names.
+    pub(super) aliased: Vec<Aliased>,
+    /// The elements that confirm what is held under aliases, too.
+    pub(super) confirmed: Vec<Aliased>,
+    pub(super) heartbeats: usize,
+    /// A name that came twice: nothing of the response counts (rule B1.14).
+    pub(super) duplicate: bool,
+    /// It confirms something that is not held: its version was rejected, or what it stands for has expired.
+    pub(super) outdated: bool,
+    /// It speaks of something that was not asked for before everything was.
+    pub(super) of_all: bool,
+    /// Something came that has no name, so that absence proves nothing.
+    pub(super) nameless: bool,
+    /// The server has taken the wildcard for a name that it has nothing of.
+    pub(super) lacks_wildcard: bool,
+    pub(super) problems: Problems,
+    /// The glob that a resource of it was a member of.
+    pub(super) glob: Option<MatchedGlob>,
+    /// Itself, once something was taken from it, and for which entries.
+    pub(super) origin: Option<(Arc<ResponseBuffer>, Vec<EntryId>)>,
+    /// For what is logged of it.
+    pub(super) span: tracing::Span,
+    /// How many resources could be used, and how many not.
+    pub(super) valid: u64,
+    pub(super) invalid: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stage {
+    Locate(usize),
+    Apply(usize),
+    Finish,
+    /// It is concluded.
+    Done,
+}
+
+/// A resource of the response, and the place of its name.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LocatedResource {
+    pub(super) value: Span,
+    /// The place of the resource in the response; behind all of them, those of the removed names.
+    pub(super) index: u32,
+    pub(super) said: ResourceOp,
+    /// It came in a wrapper, which may say more of it.
+    pub(super) is_wrapped: bool,
+    /// `None` when nobody has asked for the name.
+    pub(super) sub: Option<SubId>,
+}
+
+/// What a response says of a name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ResourceOp {
+    Resource,
+    /// The resource that is held, byte for byte. It has no wrapper; where its bytes are was not looked for.
+    Same,
+    /// It is to be had elsewhere (X20).
+    Redirect,
+    /// There is none (B2.14, B2.17, B2.18).
+    Removed,
+    /// What is held is good still.
+    Heartbeat,
+}
+
+impl ResourceOp {
+    /// Whether the server has something under the name.
+    pub(super) fn is_there(self) -> bool {
+        match self {
+            Self::Resource | Self::Same | Self::Redirect => true,
+            Self::Removed | Self::Heartbeat => false,
+        }
+    }
+}
+
+/// An element of the response that has aliases.
+#[derive(Debug)]
+pub(super) struct Aliased {
+    /// Its own name; empty if it has none.
+    pub(super) own: Box<str>,
+    pub(super) found: LocatedResource,
+}
+
+/// What to tell the server.
+#[derive(Debug, Default)]
+pub(super) struct Problems {
+    pub(super) text: String,
+}
+
+/// The names that nobody asked for: they may be members of a wildcard, and come twice.
+#[derive(Debug, Default)]
+pub(super) struct Unknown {
+    /// The indices of names by their hash; two names with one hash are rare.
+    seen: HashMap<u64, Vec<u32>>,
+}
+
+impl PendingResponse {
+    pub(crate) fn new(stream: StreamId, ty: TypeId, envelope: Envelope, now: Instant) -> Self {
+        let count = envelope.len();
+        Self {
+            stream,
+            ty,
+            since: now,
+            version: envelope.version().into(),
+            number: 0,
+            stage: Stage::Locate(0),
+            located: Vec::with_capacity(count),
+            guess: OrderPredictor::default(),
+            unknown: Unknown::default(),
+            aliased: Vec::new(),
+            confirmed: Vec::new(),
+            heartbeats: 0,
+            duplicate: false,
+            outdated: false,
+            of_all: false,
+            nameless: false,
+            lacks_wildcard: false,
+            problems: Problems::default(),
+            glob: None,
+            origin: None,
+            span: tracing::Span::none(),
+            valid: 0,
+            invalid: 0,
+            envelope: Arc::new(envelope),
+        }
+    }
+
+    pub(crate) fn server(&self) -> ServerId {
+        self.stream.server
+    }
+
+    /// The server, and whether it speaks the incremental variant.
+    pub(super) fn sender(&self) -> (ServerId, bool) {
+        (self.stream.server, self.envelope.is_delta())
+    }
+
+    pub(crate) fn ty(&self) -> TypeId {
+        self.ty
+    }
+
+    /// When it came.
+    pub(crate) fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// What it is for the resources that it speaks of.
+    pub(super) fn update(&self) -> Update {
+        Update { version: self.version.clone(), at: self.since }
+    }
+
+    /// What it is for one resource, whose version was `known` before. In the incremental variant the version of a response is for
+    /// people (B2.31), so that an empty one stays empty.
+    pub(super) fn update_of(&self, located: &LocatedResource, known: &Version) -> Update {
+        let version = match self.version_of(located) {
+            "" if self.envelope.is_delta() => Version::default(),
+            "" => self.version.clone(),
+            text if text == known.as_str() => known.clone(),
+            text => text.into(),
+        };
+        Update { version, at: self.since }
+    }
+
+    /// How long a resource is good.
+    pub(super) fn ttl_of(&self, located: &LocatedResource) -> Option<Duration> {
+        if located.is_wrapped { self.item_of(located).ttl } else { None }
+    }
+
+    /// Whether a resource came by itself, without a wrapper, so that its name is the one in it.
+    pub(super) fn is_bare(&self, located: &LocatedResource) -> bool {
+        located.said == ResourceOp::Resource && !located.is_wrapped
+    }
+
+    /// The version of a resource alone; empty if it has that of the response.
+    pub(super) fn version_of(&self, located: &LocatedResource) -> &str {
+        if located.is_wrapped { self.envelope.text(self.item_of(located).version) } else { "" }
+    }
+
+    /// What was found to be unchanged, as if that had not been looked for.
+    pub(super) fn again(&self, located: LocatedResource) -> LocatedResource {
+        match self.item_of(&located).body {
+            Body::Resource(value) => LocatedResource { value, said: ResourceOp::Resource, ..located },
+            // It is a resource: its bytes are those of one.
+            Body::Redirect(_) | Body::Unset | Body::Unusable(_) => located,
+        }
+    }
+
+    fn item_of(&self, located: &LocatedResource) -> Item {
+        self.envelope.item(located.index as usize)
+    }
+
+    /// Notes an element that is not known to be of any name.
+    pub(super) fn add_nameless(&mut self, index: usize, reason: &dyn std::fmt::Display) {
+        self.nameless = true;
+        self.invalid += 1;
+        self.problems.add(&format_args!("resources[{index}]"), reason);
+    }
+
+    /// Notes that an element has an alias that belongs to the first one.
+    pub(super) fn reject_alias(
+        &mut self,
+        alias: &str,
+        (first, second): (&LocatedResource, &LocatedResource),
+    ) {
+        self.invalid += 1;
+        let first = match (first.index as usize).checked_sub(self.envelope.len()) {
+            None => format!("resources[{}]", first.index),
+            Some(removed) => format!("removed_resources[{removed}]"),
+        };
+        let place = format_args!("resources[{}].aliases", second.index);
+        self.problems.add(&place, &format_args!("{alias:?} belongs to {first} of the response"));
+    }
+
+    /// Whether it is what the server had to say when it was asked for everything. One response says it all, or where there are
+    /// several, the first of them counts: there is no end of them in the protocol.
+    pub(super) fn tells_all(&self) -> bool {
+        let is_empty = self.envelope.len() == 0 && self.envelope.removed().is_empty();
+        !self.envelope.is_delta() || self.of_all || (is_empty && self.envelope.errors().next().is_none())
+    }
+
+    /// Whether some of it was worked on already.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.number > 0
+    }
+
+    pub(super) fn is_heartbeat(&self) -> bool {
+        self.heartbeats > 0 && self.heartbeats == self.envelope.len()
+    }
+}
+
+impl LocatedResource {
+    pub(super) fn new(index: usize, said: ResourceOp) -> Self {
+        Self { value: Span::default(), index: index as u32, said, is_wrapped: false, sub: None }
+    }
+}
+
+impl Problems {
+    pub(super) fn add(&mut self, place: &dyn std::fmt::Display, reason: &dyn std::fmt::Display) {
+        // One bad resource more makes no difference to an error that is cut anyway.
+        if self.text.len() <= LONGEST_ERROR {
+            let glue = if self.text.is_empty() { "" } else { "; " };
+            // Writing to a string cannot fail.
+            let _ = write!(self.text, "{glue}{}: {}", Escaped(place), Escaped(reason));
+        }
+    }
+
+    /// The text, at most 4 KiB, cut between characters.
+    pub(super) fn cut(mut self) -> String {
+        if self.text.len() > LONGEST_ERROR {
+            let end = (0..=LONGEST_ERROR - CUT.len()).rev().find(|end| self.text.is_char_boundary(*end));
+            self.text.truncate(end.unwrap_or(0));
+            self.text.push_str(CUT);
+        }
+        self.text
+    }
+}
+
+impl Unknown {
+    /// Notes a name, and says whether it was there before.
+    pub(super) fn is_seen(
+        &mut self,
+        name: &str,
+        index: usize,
+        envelope: &Envelope,
+        ty: ResourceType,
+    ) -> bool {
+        let mut hasher = DefaultHasher::new();
+        name.hash(&mut hasher);
+        let same = self.seen.entry(hasher.finish()).or_default();
+        let named = |index: &u32| {
+            let index = *index as usize;
+            if let Some(removed) = index.checked_sub(envelope.len()) {
+                return canonical(envelope.text(envelope.removed()[removed]))
+                    .is_ok_and(|other| other == name);
+            }
+            let Item { wrapper_name, body, .. } = envelope.item(index);
+            match body {
+                Body::Resource(value) => {
+                    name_of(ty, envelope, (wrapper_name, value)).is_ok_and(|other| other == name)
+                }
+                Body::Redirect(_) | Body::Unset => {
+                    canonical(envelope.text(wrapper_name)).is_ok_and(|other| other == name)
+                }
+                Body::Unusable(_) => false,
+            }
+        };
+        let seen = same.iter().any(named);
+        same.push(index as u32);
+        seen
+    }
+}
+
+/// The name of a resource: that of the wrapper, or its own; canonical, as in rule G10.
+pub(super) fn name_of<'a>(
+    ty: ResourceType,
+    envelope: &'a Envelope,
+    (wrapper, value): (Span, Span),
+) -> Result<Cow<'a, str>, Invalid> {
+    let name = match envelope.text(wrapper) {
+        "" => ty.name(envelope.bytes(value))?,
+        name => Cow::Borrowed(name),
+    };
+    match name {
+        Cow::Borrowed(name) => canonical(name),
+        Cow::Owned(name) => Ok(Cow::Owned(canonical(&name)?.into_owned())),
+    }
+}
+
+/// A name that a server wrote, in canonical form (X5).
+pub(super) fn canonical(name: &str) -> Result<Cow<'_, str>, Invalid> {
+    if name.is_empty() {
+        return Err(Invalid::field("name", "empty"));
+    }
+    ResourceName::canonicalize(name).map_err(|error| Invalid::field("name", error.to_string()))
+}
+
+/// The longest error in a NACK, in bytes.
+const LONGEST_ERROR: usize = 4096;
+
+/// How a longer one ends.
+const CUT: &str = "...(truncated)";

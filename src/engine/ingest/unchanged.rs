@@ -1,0 +1,88 @@
+//! The quick way for what has not changed: most of a response of the state of the world is as it was in the last one, in the
+//! same order.
+//!
+//! An element that is, byte for byte, what is held of the resource that should come next is that resource: its name is in those
+//! bytes. So one comparison finds out both whose it is and that nothing is new, and nothing else of it is looked at. In another
+//! order its name is searched for, and the comparison is what is left to do.
+
+use tracing::trace;
+
+use super::{
+    super::authorities::ServerState,
+    Step,
+    pending_response::{LocatedResource, ResourceOp},
+};
+use crate::escape::Escaped;
+
+impl Step<'_> {
+    /// Notes elements from a place on, before another one, as long as they are unchanged. Gives the place of the first that may
+    /// not be.
+    pub(super) fn locate_unchanged(&mut self, from: usize, to: usize) -> usize {
+        let ServerState { machine, types, .. } = self.authorities.server_mut(self.job.stream.server);
+        let Some(known) = types.get(self.job.ty.index()).filter(|_| !self.job.envelope.is_delta()) else {
+            return from;
+        };
+        let Some(interest) = machine.interest(self.job.ty) else { return from };
+        let to = to.min(self.job.envelope.len());
+        for index in from..to {
+            let Some(sub_id) = self.job.guess.next(&known.order) else { return index };
+            let Some(sub) = interest.get_mut(sub_id) else { return index };
+            let held = self.store.get(sub.entry).and_then(|entry| entry.bare_bytes());
+            let is_same = held.is_some_and(|held| self.job.envelope.is_bare(index, held));
+            if !is_same || sub.seen == self.job.number {
+                return index;
+            }
+            self.job.guess.on_right();
+            (sub.seen, sub.stood) = (self.job.number, self.job.located.len() as u32);
+            self.job.of_all |= !sub.before_all;
+            self.job
+                .located
+                .push(LocatedResource { sub: Some(sub_id), ..LocatedResource::new(index, ResourceOp::Same) });
+        }
+        to
+    }
+
+    /// Takes over what is unchanged from a place in the list of what was located on, as long as nothing else follows from it.
+    /// Gives the place of the first that more is to be done for, and that is before some other one.
+    pub(super) fn apply_unchanged(&mut self, from: usize, to: usize) -> usize {
+        let server = self.job.server();
+        if self.store.members.has_globs() || self.store.has_ttls() {
+            return from;
+        }
+        let (servers, groups) = self.authorities.servers_and_groups();
+        let Some(interest) = servers[server].machine.interest(self.job.ty) else { return from };
+        let wildcard = interest.takes_all();
+        for (place, located) in self.job.located[from..to].iter().enumerate() {
+            let next = from + place;
+            let Some(sub) = located.sub else { return next };
+            // It may have gone between two steps.
+            let Some(sub) = interest.get_mut(sub).filter(|sub| sub.seen == self.job.number) else {
+                return next;
+            };
+            let Some(entry) = self.store.get_mut(sub.entry).filter(|_| sub.member || !wildcard) else {
+                return next;
+            };
+            let is_same = match located.said {
+                ResourceOp::Same => true,
+                ResourceOp::Resource if !located.is_wrapped => {
+                    entry.bare_bytes() == Some(self.job.envelope.bytes(located.value))
+                }
+                ResourceOp::Resource | ResourceOp::Redirect | ResourceOp::Removed | ResourceOp::Heartbeat => {
+                    false
+                }
+            };
+            if !is_same {
+                return next;
+            }
+            let is_alone = groups.get(entry.group).active() == server && !entry.places.are_several();
+            if !is_alone || !entry.confirm(&self.job.version, self.job.since()) {
+                return next;
+            }
+            sub.on_answered();
+            trace!(name = %Escaped(&entry.name), version = %Escaped(&self.job.version), "resource unchanged");
+            self.work.unchanged += 1;
+            self.job.valid += 1;
+        }
+        to
+    }
+}

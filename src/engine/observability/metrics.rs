@@ -1,0 +1,65 @@
+//! What has changed of the counters, for metrics (A78, A88).
+
+use std::sync::Arc;
+
+use super::super::{
+    authorities::Authorities,
+    counts::{CacheState, ConnectionChange, UpdateCounts},
+    store::Store,
+};
+use crate::{
+    config::ConfigSource,
+    protocol::{GroupId, ServerId},
+};
+
+/// A change of a counter.
+#[derive(Debug)]
+pub(crate) enum Metric {
+    /// How many resources of an authority and a type are in a state of the cache now. Those of one authority may be in several
+    /// groups.
+    Resources {
+        group: GroupId,
+        authority: Option<Arc<str>>,
+        type_url: &'static str,
+        state: CacheState,
+        count: u64,
+    },
+    /// How many resources of a type a server has sent since the last time, valid and invalid ones.
+    Updates { source: ConfigSource, type_url: &'static str, valid: u64, invalid: u64 },
+    /// Whether there is a working stream to a server, by its number, since a server has several where types have streams of
+    /// their own; `None` when none is wanted.
+    Connected { stream: ServerId, source: ConfigSource, connected: Option<bool> },
+    /// How often a server has failed since the last time.
+    Failures { source: ConfigSource, count: u64 },
+}
+
+impl Metric {
+    /// The next change; `None` when there was none since the last time.
+    pub(in crate::engine) fn poll(
+        authorities: &mut Authorities,
+        store: &mut Store,
+        updates: &mut UpdateCounts,
+    ) -> Option<Self> {
+        if let Some(change) = authorities.connections().poll() {
+            return Some(match change {
+                ConnectionChange::Connected(id, connected) => {
+                    Self::Connected { stream: id, source: source(authorities, id), connected }
+                }
+                ConnectionChange::Failures(id, count) => {
+                    Self::Failures { source: source(authorities, id), count }
+                }
+            });
+        }
+        if let Some(((id, ty), (valid, invalid))) = updates.poll() {
+            let type_url = store.type_url(ty);
+            return Some(Self::Updates { source: source(authorities, id), type_url, valid, invalid });
+        }
+        let ((group, ty, state), count) = store.counts_mut().poll()?;
+        let authority = authorities.groups().get(group).authority().cloned();
+        Some(Self::Resources { group, authority, type_url: store.type_url(ty), state, count })
+    }
+}
+
+fn source(authorities: &Authorities, id: ServerId) -> ConfigSource {
+    authorities.server(id).machine.source().clone()
+}

@@ -1,0 +1,11 @@
+//! What operators see of a client: its status at a moment (A40), and its metrics (A78, A88).
+
+#[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "metrics alone read them"))]
+mod metrics;
+mod status;
+
+#[cfg(any(test, feature = "metrics"))]
+pub(crate) use self::metrics::Metric;
+pub(crate) use self::status::Status;
+#[cfg(any(test, feature = "client"))]
+pub(crate) use self::status::{ResourceReport, ServerReport};

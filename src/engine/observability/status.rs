@@ -1,0 +1,120 @@
+//! What a client knows and does at a moment, for its operators (A40).
+
+use std::{sync::Arc, time::Instant};
+
+use bytes::Bytes;
+
+use super::super::{
+    authorities::{Authorities, ServerState},
+    store::Store,
+};
+use crate::{
+    cache::{AmbientError, Entry, Raw, ResourceState, Update},
+    error::Code,
+    protocol::{ConnectionState, Subscription},
+    resource::{Resource, ResourceType, Secret, Version},
+};
+
+/// The status of a whole client.
+#[derive(Debug, Default)]
+pub(crate) struct Status {
+    /// In the order of first use.
+    pub(crate) servers: Vec<ServerReport>,
+    /// Those that somebody wants, in no order that means anything.
+    pub(crate) resources: Vec<ResourceReport>,
+}
+
+/// What is known of a management server, or a file.
+#[derive(Debug)]
+pub(crate) struct ServerReport {
+    pub(crate) uri: String,
+    /// The one type that this is about, unless all types share it.
+    pub(crate) type_url: Option<&'static str>,
+    pub(crate) connection: ConnectionState,
+    /// Why nothing can be had of it.
+    pub(crate) failure: Option<String>,
+}
+
+/// What is known of a resource.
+#[derive(Debug)]
+pub(crate) struct ResourceReport {
+    /// The number of the type, in the order of first use.
+    pub(crate) order: u16,
+    pub(crate) type_url: &'static str,
+    pub(crate) name: Arc<str>,
+    pub(crate) state: ResourceState,
+    /// The version that is held, and when it came.
+    pub(crate) held: Option<(Version, Instant)>,
+    /// The bytes that are held, unless they are not to be shown.
+    pub(crate) bytes: Option<Bytes>,
+    pub(crate) setback: Option<AmbientError>,
+}
+
+impl Status {
+    /// What is known at the moment. It costs a walk of the cache.
+    pub(in crate::engine) fn of(authorities: &Authorities, store: &Store) -> Self {
+        let servers = authorities.servers().iter().map(|server| ServerReport {
+            uri: server.machine.source().to_string(),
+            type_url: server.machine.contact().only(),
+            connection: connection(server),
+            failure: server.failure.as_ref().map(|failure| failure.message().to_owned()),
+        });
+        let entries = store.iter().filter(|(_, entry)| is_subscribed(authorities, entry));
+        let resources = entries.map(|(_, entry)| {
+            let report = report(entry, store.ty(entry.ty));
+            match file_error(authorities, store, entry) {
+                None => report,
+                Some(error) => {
+                    let is_rejected = error.error.code() == Code::InvalidArgument;
+                    let state = if is_rejected { error.state } else { report.state };
+                    ResourceReport { state, setback: Some(error), ..report }
+                }
+            }
+        });
+        Self { servers: servers.collect(), resources: resources.collect() }
+    }
+}
+
+/// What is wrong with a file as a whole is wrong with each resource in it (D7): there is no other update of one.
+fn file_error(authorities: &Authorities, store: &Store, entry: &Entry) -> Option<AmbientError> {
+    let server = authorities.server(authorities.active_for(entry));
+    let (failure, at) = server.failure.as_ref().zip(server.failed_at)?;
+    let error = failure.about(store.subject(entry));
+    let update = Update { version: Version::default(), at };
+    let is_file = server.machine.contact().is_file();
+    is_file.then_some(AmbientError { state: ResourceState::Nacked, error, update })
+}
+
+/// Whether a resource is watched, by its name or as a member; others wait for the end of their subscription.
+fn is_subscribed(authorities: &Authorities, entry: &Entry) -> bool {
+    let active = authorities.active_for(entry);
+    let machine = &authorities.server(active).machine;
+    let place = entry.places.at(active);
+    !entry.views.is_empty()
+        || place.and_then(|sub| machine.sub(entry.ty, sub)).is_some_and(Subscription::is_member)
+}
+
+/// A server that is polled has no connection that could end: it is as its last poll was.
+fn connection(server: &ServerState) -> ConnectionState {
+    let is_failing = server.machine.contact().polling().is_some() && server.failure.is_some();
+    match server.machine.stream().connection() {
+        ConnectionState::Connected if is_failing => ConnectionState::BackingOff,
+        state @ (ConnectionState::Idle
+        | ConnectionState::Connecting
+        | ConnectionState::Connected
+        | ConnectionState::BackingOff) => state,
+    }
+}
+
+fn report(entry: &Entry, ty: ResourceType) -> ResourceReport {
+    let is_secret = ty.is_sensitive() || ty.type_url() == Secret::TYPE_URL;
+    ResourceReport {
+        order: entry.ty.0,
+        type_url: ty.type_url(),
+        name: entry.name.clone(),
+        state: entry.state(),
+        held: entry.held().map(|(version, at)| (version.clone(), at)),
+        bytes: entry.raw().filter(|_| !is_secret && !entry.is_glob).map(Raw::to_bytes),
+        setback: entry.setback().cloned(),
+    }
+}

@@ -1,0 +1,292 @@
+//! The resolutions of targets: drives [`Resolver`]s, each with watches of its own, as an application would.
+
+use std::{
+    any::Any,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Instant,
+};
+
+use tracing::debug;
+
+use super::{
+    delivery::Delivery,
+    selection::{Selection, Wanted},
+};
+use crate::{
+    observed::Observed,
+    protocol::{Output, Settings, ViewId},
+    resolve::{
+        About, Addresses, DnsResolver, Endpoints, HostOrder, Key, Order, Resolved, Resolver, Seen, Source,
+        Times,
+    },
+    resource::{
+        Cluster, ClusterLoadAssignment, Erased, Listener, Resource, ResourceType, RouteConfiguration,
+        ScopedRouteConfiguration, config_source::ResourceConfigSource,
+    },
+};
+
+/// All resolutions. See the [module's](self) documentation.
+#[derive(Debug)]
+pub(super) struct Resolutions {
+    resolutions: BTreeMap<ViewId, Resolution>,
+    /// Whose the watches of resolutions are, and what they show.
+    owners: BTreeMap<ViewId, (ViewId, Key)>,
+    /// Those that have something to act on.
+    touched: BTreeSet<ViewId>,
+    /// When those want to be called that do.
+    timers: BTreeMap<ViewId, Instant>,
+    /// Where what a watch shows is to be had, if not where its name comes from.
+    sources: BTreeMap<ViewId, Arc<ResourceConfigSource>>,
+    hosts: DnsResolver,
+    random: fastrand::Rng,
+    times: Times,
+}
+
+#[derive(Debug)]
+struct Resolution {
+    resolver: Resolver,
+    watches: BTreeMap<Key, ViewId>,
+}
+
+/// What a resolution asks of the engine.
+#[derive(Debug)]
+pub(super) enum ResolutionOrder {
+    Subscribe {
+        view: ViewId,
+        ty: ResourceType,
+        names: Selection,
+    },
+    /// The same of a virtual host, which some servers have on demand.
+    SubscribeOnDemand {
+        view: ViewId,
+        name: Arc<str>,
+    },
+    Unsubscribe(ViewId),
+    Publish(ViewId, Resolved),
+}
+
+impl Resolutions {
+    pub(super) fn new(settings: &Settings, seed: u64) -> Self {
+        Self {
+            resolutions: BTreeMap::new(),
+            owners: BTreeMap::new(),
+            touched: BTreeSet::new(),
+            timers: BTreeMap::new(),
+            sources: BTreeMap::new(),
+            hosts: DnsResolver::new(settings),
+            random: fastrand::Rng::with_seed(seed),
+            times: Times { grace: settings.deletion_grace, timeout: settings.resource_timeout },
+        }
+    }
+
+    /// Begins a resolution.
+    pub(super) fn begin(&mut self, view: ViewId, about: About) {
+        let resolver = Resolver::new(about, self.times);
+        self.resolutions.insert(view, Resolution { resolver, watches: BTreeMap::new() });
+        self.touched.insert(view);
+    }
+
+    /// Ends a resolution; gives the watches that end with it.
+    pub(super) fn end(&mut self, view: ViewId) -> Vec<ViewId> {
+        let Some(ended) = self.resolutions.remove(&view) else {
+            debug_assert!(false, "a resolution ends once");
+            return Vec::new();
+        };
+        self.timers.remove(&view);
+        let watches = ended.watches.into_iter();
+        watches.filter_map(|(key, view)| self.forget_watch(&key, view)).collect()
+    }
+
+    /// Sets whether a cluster stays in the snapshots with or without routes (A74-6).
+    pub(super) fn set_subscribed(&mut self, view: ViewId, name: &str, is_subscribed: bool) {
+        // The resolution may have been refused, or ended before the subscription.
+        if let Some(resolution) = self.resolutions.get_mut(&view) {
+            resolution.resolver.set_held(&name.into(), is_subscribed);
+            self.touched.insert(view);
+        }
+    }
+
+    /// Looks the addresses of a resolution's logical DNS clusters up again (A74-7).
+    pub(super) fn request_reresolution(&mut self, view: ViewId, now: Instant) {
+        let watches = self.resolutions.get(&view).map(|resolution| &resolution.watches);
+        for (key, view) in watches.into_iter().flatten() {
+            if matches!(key, Key::Host(_)) {
+                self.hosts.look_up_again(*view, now);
+            }
+        }
+    }
+
+    /// The answer to a lookup.
+    pub(super) fn on_resolved(
+        &mut self,
+        lookup: crate::protocol::LookupId,
+        result: Result<Addresses, String>,
+        now: Instant,
+    ) {
+        self.hosts.on_resolved(lookup, result, (now, &mut self.random));
+    }
+
+    /// When a lookup is due.
+    pub(super) fn next_lookup(&self) -> Option<Instant> {
+        self.hosts.next_timeout()
+    }
+
+    /// When a resolution wants to be called.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        self.timers.values().min().copied()
+    }
+
+    pub(super) fn handle_timeout(&mut self, now: Instant) {
+        self.hosts.handle_timeout(now, &mut self.random);
+        self.touched.extend(self.timers.iter().filter(|(_, at)| **at <= now).map(|(view, _)| *view));
+    }
+
+    /// Where what a watch shows is to be had, if not where its name comes from.
+    pub(super) fn source_of(&self, view: ViewId) -> Option<&Arc<ResourceConfigSource>> {
+        self.sources.get(&view)
+    }
+
+    /// Passes on what a watch sees.
+    pub(super) fn on_observed(&mut self, view: ViewId, observed: &Erased) {
+        self.notify(view, |key| match key {
+            Key::Listener(_) => Seen::Listener(typed(observed)),
+            Key::Scopes(_) => {
+                let members = observed.clone().downcast();
+                Seen::Scopes(members.expect("what is published for a collection are its members"))
+            }
+            Key::Routes(_) => Seen::Routes(typed(observed)),
+            Key::VirtualHost(_) => Seen::VirtualHost(typed(observed)),
+            Key::Cluster(name) => Seen::Cluster(name.clone(), typed(observed)),
+            Key::Endpoints(name) => {
+                Seen::Endpoints(Source::Eds(name.clone()), Endpoints::Eds(typed(observed)))
+            }
+            Key::Host(_) => unreachable!("hosts are no resources"),
+        });
+    }
+
+    fn notify(&mut self, view: ViewId, seen: impl FnOnce(&Key) -> Seen) {
+        // The watch or its resolution may have ended meanwhile.
+        let Some((owner, key)) = self.owners.get(&view) else { return };
+        let Some(resolution) = self.resolutions.get_mut(owner) else { return };
+        resolution.resolver.handle(seen(key));
+        self.touched.insert(*owner);
+    }
+
+    /// Passes the results of lookups on, and orders those that are due.
+    pub(super) fn drive_lookups(&mut self, delivery: &mut Delivery) {
+        while let Some(order) = self.hosts.poll() {
+            match order {
+                HostOrder::LookUp { lookup, host } => delivery.push_output(Output::Lookup { lookup, host }),
+                HostOrder::Tell { view, address, seen } => {
+                    self.notify(view, |_| Seen::Endpoints(Source::Host(address), Endpoints::Host(seen)));
+                }
+            }
+        }
+    }
+
+    /// The next resolution that has something to act on.
+    pub(super) fn pop_touched(&mut self) -> Option<ViewId> {
+        self.touched.pop_first()
+    }
+
+    /// Lets a resolution act on what it has seen; gives what follows from it.
+    pub(super) fn drive(&mut self, view: ViewId, now: Instant) -> Vec<Order> {
+        // It may have ended meanwhile.
+        let Some(resolution) = self.resolutions.get_mut(&view) else { return Vec::new() };
+        resolution.resolver.settle(now);
+        match resolution.resolver.next_timeout() {
+            Some(at) => drop(self.timers.insert(view, at)),
+            None => drop(self.timers.remove(&view)),
+        }
+        std::iter::from_fn(|| resolution.resolver.poll_order()).collect()
+    }
+
+    /// Turns an order of a resolution into what the engine has to do; `None` if there is nothing more to it.
+    pub(super) fn follow_order(
+        &mut self,
+        delivery: &mut Delivery,
+        resolution: ViewId,
+        order: Order,
+        now: Instant,
+    ) -> Option<ResolutionOrder> {
+        match order {
+            Order::Publish(resolved) => {
+                match &resolved {
+                    Ok(tree) => debug!(view = %resolution, target = tree.target(), "resolution succeeded"),
+                    Err(error) => debug!(view = %resolution, %error, "resolution failed"),
+                }
+                Some(ResolutionOrder::Publish(resolution, resolved))
+            }
+            Order::Watch(key) => {
+                let view = delivery.next_view();
+                self.watch((resolution, view), key, now)
+            }
+            Order::Unwatch(key) => {
+                let known = self.resolutions.get_mut(&resolution);
+                let view = known.and_then(|known| known.watches.remove(&key));
+                self.forget_watch(&key, view?).map(ResolutionOrder::Unsubscribe)
+            }
+        }
+    }
+
+    fn watch(&mut self, (owner, view): (ViewId, ViewId), key: Key, now: Instant) -> Option<ResolutionOrder> {
+        // It may have ended meanwhile.
+        let resolution = self.resolutions.get_mut(&owner)?;
+        resolution.watches.insert(key.clone(), view);
+        debug!(view = %owner, dependency = %view, "resolution continued");
+        self.owners.insert(view, (owner, key.clone()));
+        let one = |ty, name: Wanted| ResolutionOrder::Subscribe { view, ty, names: Selection::One(name) };
+        Some(match key {
+            Key::Listener(name) => one(ResourceType::of::<Listener>(), name.into()),
+            Key::Scopes(name) => {
+                let names =
+                    if &*name == Key::ALL { Selection::All } else { Selection::Collection(name.into()) };
+                let ty = ResourceType::of::<ScopedRouteConfiguration>();
+                ResolutionOrder::Subscribe { view, ty, names }
+            }
+            Key::Routes(routes) => {
+                self.sources.extend(routes.source.map(|source| (view, source)));
+                one(ResourceType::of::<RouteConfiguration>(), routes.name.into())
+            }
+            Key::VirtualHost(name) => ResolutionOrder::SubscribeOnDemand { view, name },
+            Key::Cluster(name) => one(ResourceType::of::<Cluster>(), name.into()),
+            Key::Endpoints(endpoints) => {
+                self.sources.extend(endpoints.source.map(|source| (view, source)));
+                one(ResourceType::of::<ClusterLoadAssignment>(), endpoints.name.into())
+            }
+            Key::Host(address) => {
+                self.hosts.watch(view, &address, now);
+                return None;
+            }
+        })
+    }
+
+    /// Forgets a watch of a resolution; gives it back if it is one of the engine.
+    fn forget_watch(&mut self, key: &Key, view: ViewId) -> Option<ViewId> {
+        self.owners.remove(&view);
+        self.sources.remove(&view);
+        match key {
+            Key::Listener(_)
+            | Key::Scopes(_)
+            | Key::Routes(_)
+            | Key::VirtualHost(_)
+            | Key::Cluster(_)
+            | Key::Endpoints(_) => Some(view),
+            Key::Host(address) => {
+                self.hosts.unwatch(view, address);
+                None
+            }
+        }
+    }
+
+    /// How many clusters the resolutions have looked at.
+    #[cfg(test)]
+    pub(super) fn clusters_walked(&self) -> u64 {
+        self.resolutions.values().map(|resolution| resolution.resolver.work()).sum()
+    }
+}
+
+fn typed<T: Resource>(observed: &Arc<dyn Any + Send + Sync>) -> Arc<Observed<T>> {
+    observed.clone().downcast().expect("what is published for a key is of the key's type")
+}

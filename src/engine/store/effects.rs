@@ -1,0 +1,83 @@
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::{
+    capacity::Shrink,
+    protocol::{EntryId, Output},
+};
+
+/// What follows from a step, in the order in which it came about.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    /// An entry is to be published.
+    Publish(EntryId, Change),
+    /// An order of a server's machine.
+    Output(Output),
+}
+
+/// Why an entry is to be published.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Change {
+    /// Its watches see something else than before.
+    pub(crate) changed: bool,
+    /// It is a new member of a collection.
+    pub(crate) joins: bool,
+    /// Some of its watches have been notified of nothing yet.
+    pub(crate) unnotified: bool,
+}
+
+/// The effects that the engine has not acted on yet. Several changes of an entry are one, in the place of the first.
+#[derive(Debug, Default)]
+pub(super) struct Effects {
+    order: VecDeque<Queued>,
+    changes: BTreeMap<EntryId, Change>,
+}
+
+#[derive(Debug)]
+enum Queued {
+    Publish(EntryId),
+    Output(Output),
+}
+
+impl Effects {
+    pub(super) fn push_change(&mut self, id: EntryId, change: Change) {
+        let order = &mut self.order;
+        let known = self.changes.entry(id).or_insert_with(|| {
+            order.push_back(Queued::Publish(id));
+            Change::default()
+        });
+        known.changed |= change.changed;
+        known.joins |= change.joins;
+        known.unnotified |= change.unnotified;
+    }
+
+    pub(super) fn push_output(&mut self, output: Output) {
+        self.order.push_back(Queued::Output(output));
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Effect> {
+        let next = self.order.pop_front()?;
+        self.order.shrink_if_sparse();
+        Some(match next {
+            Queued::Output(output) => Effect::Output(output),
+            Queued::Publish(id) => Effect::Publish(id, self.changes.remove(&id).unwrap_or_default()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn several_changes_of_an_entry_are_one_in_the_place_of_the_first() {
+        let change = |changed, joins| Change { changed, joins, unnotified: false };
+        let mut effects = Effects::default();
+        effects.push_change(EntryId(2), change(true, false));
+        effects.push_change(EntryId(1), change(false, true));
+        effects.push_change(EntryId(2), change(false, true));
+        let popped: Vec<_> =
+            std::iter::from_fn(|| effects.pop()).map(|effect| format!("{effect:?}")).collect();
+        let expected = [(EntryId(2), change(true, true)), (EntryId(1), change(false, true))];
+        assert_eq!(popped, expected.map(|(id, change)| format!("{:?}", Effect::Publish(id, change))));
+    }
+}

@@ -1,0 +1,186 @@
+//! The members of collections: of wildcards, and of globs.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    sync::Arc,
+};
+
+use imbl::OrdMap;
+
+use crate::{
+    cache::Entry,
+    error::WatchError,
+    observed::Member,
+    protocol::{EntryId, GroupId, TypeId, ViewId},
+    resource::Erased,
+};
+
+/// All collections that are watched, or that a server has not been told the end of.
+#[derive(Debug, Default)]
+pub(crate) struct Members {
+    map: BTreeMap<CollectionKey, Collection>,
+    /// Those that have something to publish.
+    touched: BTreeSet<CollectionKey>,
+    globs: usize,
+}
+
+/// A collection: the servers, the type, and which of its resources.
+pub(crate) type CollectionKey = (GroupId, TypeId, Which);
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Which {
+    /// Everything that the server of the group has: a wildcard.
+    All,
+    /// What a glob matches, by its canonical name.
+    Glob(Arc<str>),
+    /// What a list holds, by its canonical name.
+    List(Arc<str>),
+}
+
+/// What is known of the members of a collection.
+#[derive(Debug, Default)]
+pub(crate) struct Collection {
+    /// Who watches a wildcard or a list. Those who watch a glob stand in the entry of its name.
+    pub(crate) views: Vec<ViewId>,
+    /// The entry of a glob's name.
+    pub(crate) entry: Option<EntryId>,
+    pub(crate) members: OrdMap<Arc<str>, Member>,
+    pub(crate) complete: bool,
+    /// What is wrong with a list, or that nothing comes for a wildcard. What is wrong with a glob is known of its entry.
+    pub(crate) warning: Option<WatchError>,
+}
+
+impl Members {
+    pub(crate) fn get(&self, key: &CollectionKey) -> Option<&Collection> {
+        self.map.get(key)
+    }
+
+    pub(crate) fn get_mut(&mut self, key: &CollectionKey) -> Option<&mut Collection> {
+        self.map.get_mut(key)
+    }
+
+    /// Whether there is any glob, so that the names that come have to be looked at for it.
+    pub(crate) fn has_globs(&self) -> bool {
+        self.globs > 0
+    }
+
+    /// Whether there is a collection of a group.
+    pub(crate) fn has_any_of(&self, id: GroupId) -> bool {
+        let first = self.map.range((id, TypeId(0), Which::All)..).next();
+        first.is_some_and(|((group, ..), _)| *group == id)
+    }
+
+    /// Begins a collection, unless it is there already.
+    pub(crate) fn begin(
+        &mut self,
+        key: CollectionKey,
+        collection: impl FnOnce() -> Collection,
+    ) -> &mut Collection {
+        let globs = &mut self.globs;
+        self.map.entry(key).or_insert_with_key(|key| {
+            *globs += usize::from(key.2.is_glob());
+            collection()
+        })
+    }
+
+    /// Ends a collection.
+    pub(crate) fn end(&mut self, key: &CollectionKey) {
+        if self.map.remove(key).is_some() {
+            self.globs -= usize::from(key.2.is_glob());
+            self.touched.remove(key);
+        }
+    }
+
+    pub(crate) fn insert(&mut self, key: CollectionKey, name: Arc<str>, observed: Erased) {
+        if let Some(collection) = self.map.get_mut(&key) {
+            collection.members.insert(name, Member(observed));
+            self.touched.insert(key);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: &CollectionKey, name: &str) {
+        if self.map.get_mut(key).is_some_and(|all| all.members.remove(name).is_some()) {
+            self.touched.insert(key.clone());
+        }
+    }
+
+    /// It has no members any more.
+    pub(crate) fn clear(&mut self, key: &CollectionKey) {
+        if let Some(collection) = self.map.get_mut(key) {
+            collection.members.clear();
+        }
+        self.touch(key);
+    }
+
+    /// The server has told all it has.
+    pub(crate) fn complete(&mut self, key: &CollectionKey) {
+        let Some(all) = self.map.get_mut(key) else { return };
+        let is_news = !mem::replace(&mut all.complete, true);
+        // A list may be complete with something wrong.
+        let is_answered = key.2 == Which::All && all.warning.take().is_some();
+        if is_news || is_answered {
+            self.touched.insert(key.clone());
+        }
+    }
+
+    /// The collections that have something to publish, but for those that are still being filled.
+    pub(crate) fn take_touched(&mut self, is_filling: impl Fn(&CollectionKey) -> bool) -> Vec<CollectionKey> {
+        let ready: Vec<_> = self.touched.iter().filter(|key| !is_filling(key)).cloned().collect();
+        for key in &ready {
+            self.touched.remove(key);
+        }
+        ready
+    }
+
+    /// The wildcards of a group that are watched, by their types. Globs are watched as names are.
+    pub(crate) fn watched_wildcards(&self, id: GroupId) -> impl Iterator<Item = (TypeId, &Collection)> {
+        let all = self.map.iter().filter(move |((group, _, which), all)| {
+            *group == id && *which == Which::All && !all.views.is_empty()
+        });
+        all.map(|((_, ty, _), all)| (*ty, all))
+    }
+
+    /// Whether a response may hold new members of a type's globs.
+    pub(crate) fn has_globs_of(&self, ty: TypeId) -> bool {
+        let is_glob = |(_, other, which): &CollectionKey| *other == ty && which.is_glob();
+        self.has_globs() && self.map.keys().any(is_glob)
+    }
+
+    /// A glob is to be published: its state has changed, or there is something to see for its first watch.
+    pub(crate) fn publish_glob(&mut self, key: &CollectionKey, is_known: bool) {
+        let has_members = |glob: &Collection| !glob.members.is_empty() || glob.complete;
+        if is_known || self.get(key).is_some_and(has_members) {
+            self.touch(key);
+        }
+    }
+
+    /// Something else is to be published with it.
+    pub(crate) fn touch(&mut self, key: &CollectionKey) {
+        if self.map.contains_key(key) {
+            self.touched.insert(key.clone());
+        }
+    }
+
+    /// The same of all collections of a group.
+    pub(crate) fn touch_all(&mut self, id: GroupId) {
+        self.touched.extend(self.map.keys().filter(|(group, ..)| *group == id).cloned());
+    }
+
+    /// An entry is forgotten: it is no member any more, and if it is that of a glob, that is over.
+    pub(crate) fn forget(&mut self, entry: &Entry) {
+        match entry.is_glob {
+            true => self.end(&(entry.group, entry.ty, Which::Glob(entry.name.clone()))),
+            false => self.remove(&(entry.group, entry.ty, Which::All), &entry.name),
+        }
+    }
+}
+
+impl Which {
+    fn is_glob(&self) -> bool {
+        match self {
+            Self::All | Self::List(_) => false,
+            Self::Glob(_) => true,
+        }
+    }
+}

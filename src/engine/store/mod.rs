@@ -1,0 +1,351 @@
+//! What the client knows: the entry of each resource, the members of collections, and what is wrong with servers as a whole.
+//!
+//! Every change of an entry's state goes through [`apply`](Store::apply), which keeps the counters, the times to live and the
+//! redirects in step. What is to be published is noted as a [`Change`] and taken by the engine, so that a change costs the
+//! same whether or not anything is watched.
+
+mod effects;
+mod members;
+mod ttls;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use tracing::{debug, trace};
+
+use self::{effects::Effects, ttls::Ttls};
+pub(super) use self::{
+    effects::{Change, Effect},
+    members::{Collection, CollectionKey, Members, Which},
+};
+use super::{counts::ResourceCounts, failure::Failure};
+use crate::{
+    cache::{Entry, News, ResourceState, ResponseBuffer, Table},
+    error::{Subject, WatchError},
+    escape::Escaped,
+    name::Additions,
+    protocol::{EntryId, GroupId, Output, TypeId},
+    resource::ResourceType,
+};
+
+/// All entries and collections of a client. See the [module's](self) documentation.
+#[derive(Debug)]
+pub(super) struct Store {
+    node_id: Arc<str>,
+    /// What goes to servers with each name.
+    additions: Additions,
+    /// By [`TypeId`].
+    types: Vec<ResourceType>,
+    table: Table,
+    ttls: Ttls,
+    counts: ResourceCounts,
+    pub(super) members: Members,
+    /// The groups whose active server has failed, and that have no other.
+    server_errors: BTreeMap<GroupId, Failure>,
+    effects: Effects,
+    /// Entries that may redirect to another name than before.
+    redirected: BTreeSet<EntryId>,
+    /// Groups that have lost an entry.
+    emptied: BTreeSet<GroupId>,
+}
+
+impl Store {
+    pub(super) fn new(node_id: Arc<str>, additions: Additions) -> Self {
+        Self {
+            node_id,
+            additions,
+            types: Vec::new(),
+            table: Table::default(),
+            ttls: Ttls::default(),
+            counts: ResourceCounts::default(),
+            members: Members::default(),
+            server_errors: BTreeMap::new(),
+            effects: Effects::default(),
+            redirected: BTreeSet::new(),
+            emptied: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn node_id(&self) -> &Arc<str> {
+        &self.node_id
+    }
+
+    pub(super) fn additions(&self) -> &Additions {
+        &self.additions
+    }
+
+    /// The number of a type, which it gets with its first use.
+    pub(super) fn type_id(&mut self, ty: ResourceType) -> TypeId {
+        let known = self.types.iter().position(|known| known.type_url() == ty.type_url());
+        TypeId(known.unwrap_or_else(|| {
+            self.types.push(ty);
+            self.types.len() - 1
+        }) as u16)
+    }
+
+    pub(super) fn ty(&self, id: TypeId) -> ResourceType {
+        self.types[id.index()]
+    }
+
+    pub(super) fn type_url(&self, id: TypeId) -> &'static str {
+        self.types[id.index()].type_url()
+    }
+
+    /// All types, in the order of first use.
+    pub(super) fn type_ids(&self) -> impl Iterator<Item = TypeId> + use<> {
+        (0..self.types.len()).map(|index| TypeId(index as u16))
+    }
+
+    pub(super) fn get(&self, id: EntryId) -> Option<&Entry> {
+        self.table.get(id)
+    }
+
+    /// An entry, to change its places and watches; its state changes by [`apply`](Self::apply).
+    pub(super) fn get_mut(&mut self, id: EntryId) -> Option<&mut Entry> {
+        self.table.get_mut(id)
+    }
+
+    /// All entries, in a fixed order.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (EntryId, &Entry)> {
+        self.table.iter()
+    }
+
+    /// The entries of a group, found by a walk of the table.
+    pub(super) fn entries_of(&self, group: GroupId) -> Vec<EntryId> {
+        self.table.iter().filter(|(_, entry)| entry.group == group).map(|(id, _)| id).collect()
+    }
+
+    /// Checks the counters against the entries.
+    #[cfg(test)]
+    pub(super) fn check_counts(&self) {
+        self.counts.check(self.table.iter().map(|(_, entry)| entry));
+    }
+
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    pub(super) fn insert(&mut self, entry: Entry) -> EntryId {
+        self.counts.add(&entry);
+        self.table.insert(entry)
+    }
+
+    pub(super) fn remove(&mut self, id: EntryId) -> Option<Entry> {
+        self.note_redirect(id);
+        let entry = self.table.remove(id)?;
+        self.counts.remove(&entry);
+        self.emptied.insert(entry.group);
+        self.ttls.set(id, None);
+        Some(entry)
+    }
+
+    /// Whether a group has entries.
+    pub(super) fn has_entries_of(&self, group: GroupId) -> bool {
+        self.counts.has_any_of(group)
+    }
+
+    /// The groups that have lost an entry since the last time.
+    pub(super) fn take_emptied(&mut self) -> BTreeSet<GroupId> {
+        mem::take(&mut self.emptied)
+    }
+
+    /// Changes the state of an entry. True when watches see something else than before.
+    pub(super) fn apply(&mut self, id: EntryId, change: impl FnOnce(&mut Entry) -> News) -> bool {
+        let Some(entry) = self.table.get_mut(id) else { return false };
+        let before = ResourceCounts::key(entry);
+        let did_redirect = entry.redirect().is_some();
+        let changed = change(entry);
+        self.counts.update(before, entry);
+        if !entry.is_held() {
+            self.ttls.set(id, None);
+        }
+        if did_redirect || entry.redirect().is_some() {
+            self.redirected.insert(id);
+        }
+        log(entry, self.types[entry.ty.index()].type_url(), changed);
+        changed.into()
+    }
+
+    /// Moves what is known from one entry to another one of the same name. True when watches of that see something new.
+    pub(super) fn hand_over(&mut self, from: EntryId, to: EntryId) -> bool {
+        let expires = self.ttls.get(from);
+        let mut known = None;
+        self.apply(from, |entry| {
+            known = Some(entry.hand_over());
+            News::Same
+        });
+        // An entry that does not exist has nothing to hand over.
+        let Some(known) = known else { return false };
+        let changed = self.apply(to, |entry| entry.adopt(known));
+        self.ttls.set(to, expires);
+        changed
+    }
+
+    /// The entry may lead to another name than before, or may be led on where it was not.
+    pub(super) fn note_redirect(&mut self, id: EntryId) {
+        if self.table.get(id).is_some_and(|entry| entry.redirect().is_some()) {
+            self.redirected.insert(id);
+        }
+    }
+
+    /// The same of entries that are known to redirect.
+    pub(super) fn note_redirects(&mut self, ids: impl IntoIterator<Item = EntryId>) {
+        self.redirected.extend(ids);
+    }
+
+    /// The next entry that may redirect to another name than before.
+    pub(super) fn pop_redirect(&mut self) -> Option<EntryId> {
+        self.redirected.pop_first()
+    }
+
+    /// Notes that a resource has changed, or that it `joins` the members of a collection.
+    pub(super) fn note_change(&mut self, id: EntryId, changed: bool, joins: bool) {
+        if changed || joins {
+            self.effects.push_change(id, Change { changed, joins, unnotified: false });
+        }
+    }
+
+    /// Notes that there are watches of a resource that nothing was published to.
+    pub(super) fn note_unnotified(&mut self, id: EntryId) {
+        self.effects.push_change(id, Change { changed: false, joins: false, unnotified: true });
+    }
+
+    /// Appends an order of a server's machine to the effects.
+    pub(super) fn push_output(&mut self, output: Output) {
+        self.effects.push_output(output);
+    }
+
+    /// The next effect of what was done.
+    pub(super) fn poll_effect(&mut self) -> Option<Effect> {
+        self.effects.pop()
+    }
+
+    /// Sets when a resource that came at `since` expires, if it does.
+    pub(super) fn set_ttl(&mut self, id: EntryId, since: Instant, ttl: Option<Duration>) {
+        // What lives longer than clocks can tell does not expire.
+        self.ttls.set(id, ttl.and_then(|ttl| since.checked_add(ttl)));
+    }
+
+    /// Whether any resource expires.
+    pub(super) fn has_ttls(&self) -> bool {
+        !self.ttls.is_empty()
+    }
+
+    /// When the first resource expires.
+    pub(super) fn next_expiry(&self) -> Option<Instant> {
+        self.ttls.next()
+    }
+
+    /// The next resource that has expired.
+    pub(super) fn pop_expired(&mut self, now: Instant) -> Option<EntryId> {
+        self.ttls.pop(now)
+    }
+
+    /// What an error about a resource names.
+    pub(super) fn subject(&self, entry: &Entry) -> Subject {
+        self.subject_of(entry.ty, entry.name.clone())
+    }
+
+    /// The same of a name that may have no entry.
+    pub(super) fn subject_of(&self, ty: TypeId, name: Arc<str>) -> Subject {
+        Subject { type_url: self.type_url(ty), name, node: self.node_id.clone() }
+    }
+
+    /// Why nothing can be had of a group at the moment.
+    pub(super) fn server_error(&self, group: GroupId) -> Option<&Failure> {
+        self.server_errors.get(&group)
+    }
+
+    /// Sets it, and notes what is to be published. The errors of the servers above the active one are not shown (A71-4).
+    pub(super) fn set_server_error(&mut self, group: GroupId, error: Option<Failure>) {
+        if self.server_errors.get(&group) == error.as_ref() {
+            return;
+        }
+        match error {
+            Some(error) => drop(self.server_errors.insert(group, error)),
+            None => drop(self.server_errors.remove(&group)),
+        }
+        for id in self.entries_of(group) {
+            let error = self.server_error_of(id);
+            let Some(entry) = self.table.get_mut(id).filter(|entry| entry.shows_failure()) else { continue };
+            match entry.on_failure(error) {
+                News::Changed => self.note_change(id, true, false),
+                News::Same => self.note_unnotified(id),
+            }
+        }
+        self.members.touch_all(group);
+    }
+
+    /// A group is over.
+    pub(super) fn forget_group(&mut self, group: GroupId) {
+        self.server_errors.remove(&group);
+        self.counts.forget_group(group);
+    }
+
+    /// The error of the servers of a resource.
+    pub(super) fn server_error_of(&self, id: EntryId) -> Option<WatchError> {
+        let entry = self.table.get(id)?;
+        Some(self.server_errors.get(&entry.group)?.about(self.subject(entry)))
+    }
+
+    /// Makes a response one that resources may be parts of; `None` when it is too small for that.
+    pub(super) fn begin_buffer(&self, message: &Bytes) -> Option<Arc<ResponseBuffer>> {
+        self.table.begin_origin(message)
+    }
+
+    /// Keeps a response that entries may have parts of, and copies what is held of those of which most is not held any more.
+    pub(super) fn keep_buffer(&mut self, buffer: Option<(Arc<ResponseBuffer>, Vec<EntryId>)>) {
+        if let Some((buffer, parts)) = buffer {
+            self.table.keep_origin(buffer, parts);
+        }
+        self.table.settle_origins();
+    }
+
+    pub(super) fn counts_mut(&mut self) -> &mut ResourceCounts {
+        &mut self.counts
+    }
+
+    pub(super) fn counts(&self) -> &ResourceCounts {
+        &self.counts
+    }
+}
+
+/// Logs the change of an entry; nothing of it is read unless the level is enabled.
+fn log(entry: &Entry, type_url: &'static str, change: News) {
+    let (name, kept) = (Escaped(&entry.name), entry.is_held());
+    let Some(ambient) = entry.setback() else {
+        return match (change, entry.held()) {
+            (News::Changed, Some((version, _))) => {
+                debug!(type_url, %name, version = %Escaped(version), "resource accepted");
+            }
+            (News::Same, Some((version, _))) => {
+                trace!(type_url, %name, version = %Escaped(version), "resource unchanged");
+            }
+            // Nothing is held and nothing is wrong: there is no event to log.
+            (News::Changed | News::Same, None) => {}
+        };
+    };
+    let (version, error) = (Escaped(&ambient.update.version), &ambient.error);
+    match (change, ambient.state) {
+        (News::Same, state) => trace!(type_url, %name, %version, %state, "error unchanged"),
+        (News::Changed, ResourceState::Nacked) => {
+            debug!(type_url, %name, %version, kept, %error, "resource rejected");
+        }
+        (News::Changed, ResourceState::DoesNotExist) => {
+            debug!(type_url, %name, %version, kept, %error, "resource does not exist");
+        }
+        (News::Changed, ResourceState::Timeout) => debug!(type_url, %name, %error, "resource timed out"),
+        (News::Changed, ResourceState::ReceivedError) => {
+            debug!(type_url, %name, %version, kept, %error, "resource error from the server");
+        }
+        (News::Changed, ResourceState::Requested | ResourceState::Acked) => {
+            debug_assert!(false, "an ambient error has the state of an error");
+        }
+    }
+}

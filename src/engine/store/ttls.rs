@@ -1,0 +1,76 @@
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Instant,
+};
+
+use crate::protocol::EntryId;
+
+/// When resources expire: one deadline for any number of them. Setting one takes O(log n).
+#[derive(Debug, Default)]
+pub(super) struct Ttls {
+    by_entry: BTreeMap<EntryId, Instant>,
+    queue: BTreeSet<(Instant, EntryId)>,
+}
+
+impl Ttls {
+    /// A resource expires then, or never.
+    pub(super) fn set(&mut self, id: EntryId, at: Option<Instant>) {
+        let before = match at {
+            Some(at) => self.by_entry.insert(id, at),
+            None => self.by_entry.remove(&id),
+        };
+        if before == at {
+            return;
+        }
+        if let Some(before) = before {
+            self.queue.remove(&(before, id));
+        }
+        self.queue.extend(at.map(|at| (at, id)));
+    }
+
+    /// When a resource expires, if it does.
+    pub(super) fn get(&self, id: EntryId) -> Option<Instant> {
+        self.by_entry.get(&id).copied()
+    }
+
+    /// Whether nothing expires.
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_entry.is_empty()
+    }
+
+    /// When the first of them expires.
+    pub(super) fn next(&self) -> Option<Instant> {
+        self.queue.first().map(|(at, _)| *at)
+    }
+
+    pub(super) fn pop(&mut self, now: Instant) -> Option<EntryId> {
+        let (_, id) = *self.queue.first().filter(|(at, _)| *at <= now)?;
+        self.set(id, None);
+        Some(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn one_deadline_for_any_number_of_resources() {
+        let start = Instant::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut ttls = Ttls::default();
+        assert_eq!(ttls.next(), None);
+        (0..1000).for_each(|id| ttls.set(EntryId(id), Some(at(100 + u64::from(id)))));
+        assert_eq!(ttls.next(), Some(at(100)));
+        ttls.set(EntryId(0), Some(at(5000)));
+        ttls.set(EntryId(1), None);
+        ttls.set(EntryId(2), Some(at(102)));
+        assert_eq!(ttls.next(), Some(at(102)));
+        assert_eq!(ttls.pop(at(101)), None);
+        assert_eq!((ttls.pop(at(103)), ttls.pop(at(103))), (Some(EntryId(2)), Some(EntryId(3))));
+        assert_eq!(ttls.pop(at(103)), None);
+        assert_eq!((ttls.queue.len(), ttls.by_entry.len()), (997, 997));
+    }
+}
