@@ -1,6 +1,6 @@
 //! What is requested from servers when a name or a wildcard is watched, and when it is watched no more.
 
-use std::time::Instant;
+use std::{collections::BTreeSet, time::Instant};
 
 use super::{
     super::{
@@ -137,10 +137,11 @@ impl Authorities {
         let type_url = store.type_url(ty);
         let all = store.members.get(&(group, ty, Which::All));
         let names: Vec<_> = all.map(|all| all.members.keys().cloned().collect()).unwrap_or_default();
-        for name in names {
-            if let Some(id) = self.find_entry((group, ty), &name) {
-                self.join(store, id, server, By::Wildcard, now);
-            }
+        let mut members: BTreeSet<_> =
+            names.iter().filter_map(|name| self.find_entry((group, ty), name)).collect();
+        members.extend(self.members_above(group, ty, server));
+        for id in members {
+            self.join(store, id, server, By::Wildcard, now);
         }
         self.servers[server].machine.subscribe_all((ty, type_url), now);
     }
@@ -158,5 +159,14 @@ impl Authorities {
             }
             store.note_change(id, false, true);
         }
+    }
+
+    /// The members of a wildcard at the server above the one that was just opened. They may not be published yet.
+    fn members_above(&self, group: GroupId, ty: TypeId, opened: ServerId) -> Vec<EntryId> {
+        let mut open = self.groups.get(group).open.iter().rev();
+        let above = if open.next() == Some(&opened) { open.next() } else { None };
+        let subscriptions = above.and_then(|above| self.servers[*above].machine.subscriptions(ty));
+        let members = subscriptions.into_iter().flat_map(|known| known.iter()).filter(|(_, sub)| sub.member);
+        members.map(|(_, sub)| sub.entry).collect()
     }
 }
