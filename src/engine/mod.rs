@@ -49,7 +49,7 @@ pub(crate) use self::observability::Status;
 pub(crate) use self::observability::{ResourceReport, ServerReport};
 pub(crate) use self::selection::{Selection, Wanted};
 use self::{
-    authorities::Authorities,
+    authorities::{Authorities, RequestedName},
     collections::{Indirections, WatchOrder, list_type},
     delivery::{Delivery, WatchTarget},
     ingest::Ingest,
@@ -58,12 +58,12 @@ use self::{
     store::{Change, Effect, Store, Which},
 };
 use crate::{
-    config::{ApiType, Bootstrap, Target},
+    config::{Bootstrap, Target},
     error::{Blame, Code, Subject, WatchError},
     escape::Escaped,
     name::ResourceName,
     observed::{ErasedMembers, ErasedObserved},
-    protocol::{EntryId, Input, Output, Settings, SourceKey, StreamId, Timer, TypeId, ViewId},
+    protocol::{EntryId, Input, Output, Settings, StreamId, Timer, TypeId, ViewId},
     resolve::About,
     resource::{Listener, Resource, ResourceType, VirtualHost},
 };
@@ -405,7 +405,8 @@ impl Engine {
     ) -> Result<WatchTarget, Refusal> {
         let name = self.store.additions().add_to(name);
         let source = self.resolutions.source_of(view).map(|source| &**source);
-        let entry = self.authorities.subscribe_name(&mut self.store, view, (ty, &name), source, now)?;
+        let requested = RequestedName { ty, name: &name, source };
+        let entry = self.authorities.subscribe_name(&mut self.store, view, &requested, now)?;
         if !self.indirections.is_followed(view) {
             // It may be that only others could not be led on.
             self.store.note_redirect(entry);
@@ -434,30 +435,12 @@ impl Engine {
         let ty = ResourceType::of::<VirtualHost>();
         let id = self.store.type_id(ty);
         let names = Selection::One(name.into());
-        match self.check_on_demand((id, &names), now) {
+        match self.authorities.check_on_demand(&self.store, (id, &names), now) {
             Ok(()) => self.begin(view, ty, names, now),
             Err(refusal) => {
                 let target = self.refuse(view, id, &names, refusal);
                 self.delivery.insert(view, target);
             }
-        }
-    }
-
-    fn check_on_demand(&mut self, (ty, names): (TypeId, &Selection), now: Instant) -> Result<(), Refusal> {
-        let name = ResourceName::parse(&names.text()).map_err(|error| Refusal::invalid(error.to_string()))?;
-        let group = self.authorities.group_for(&self.store, (ty, &name), now)?;
-        let sources = &self.authorities.groups().get(group).source_keys;
-        match sources.first() {
-            Some(first) if !sources.iter().any(SourceKey::is_delta) => Err(Refusal {
-                code: Code::Unimplemented,
-                message: format!(
-                    "virtual hosts on demand (VHDS) need an api_type of {} or {}, which that of xDS server {} is not",
-                    ApiType::AggregatedDeltaGrpc,
-                    ApiType::DeltaGrpc,
-                    first.source(),
-                ),
-            }),
-            Some(_) | None => Ok(()),
         }
     }
 

@@ -106,14 +106,14 @@ impl Authorities {
         let above = self.groups.get(group).open.iter().rev().nth(1).copied();
         if let Some(other) = if server == active { above } else { Some(active) } {
             for member in self.members_at(other, ty, &glob, |sub| sub.of_glob) {
-                self.join(store, member, server, By::Glob, now);
+                self.join(store, (member, By::Glob), server, now);
             }
         }
         // What a server has sent by name it need not send again when it is asked for a glob (B2.20): it counts as a member
         // until the server says otherwise.
         if server == active && self.servers[server].machine.is_delta() {
             for member in self.members_at(active, ty, &glob, |sub| sub.has_version() && !sub.of_glob) {
-                self.join(store, member, server, By::Glob, now);
+                self.join(store, (member, By::Glob), server, now);
                 self.join_higher(store, member, By::Glob, now);
                 store.note_change(member, false, true);
             }

@@ -27,7 +27,7 @@ impl Authorities {
         let held = interest.iter().filter(|(_, sub)| sub.has_version());
         let held: Vec<_> = held.map(|(_, sub)| sub.entry).collect();
         for id in held {
-            self.join(store, id, server, By::Wildcard, now);
+            self.join(store, (id, By::Wildcard), server, now);
         }
     }
 
@@ -44,13 +44,19 @@ impl Authorities {
             let interest = self.servers[server].machine.interest(ty);
             // One that knows of the end of a wildcard before the active server has no members.
             if by == By::Glob || interest.is_some_and(|interest| interest.takes_all()) {
-                self.join(store, id, server, by, now);
+                self.join(store, (id, by), server, now);
             }
         }
     }
 
     /// A resource is a member of a collection at a server also if another one has sent it.
-    pub(super) fn join(&mut self, store: &mut Store, id: EntryId, server: ServerId, by: By, now: Instant) {
+    pub(super) fn join(
+        &mut self,
+        store: &mut Store,
+        (id, by): (EntryId, By),
+        server: ServerId,
+        now: Instant,
+    ) {
         let (Some(sub), Some(entry)) = (self.place(store, id, server), store.get(id)) else { return };
         let ty = entry.ty;
         let interest = self.servers[server].machine.interest(ty);

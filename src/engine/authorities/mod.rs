@@ -38,11 +38,12 @@ pub(super) use self::{
     groups::{AuthorityState, Groups},
     membership::By,
     servers::{ServerState, Servers},
+    watches::RequestedName,
 };
-use super::{Refusal, counts::ConnectionCounts, store::Store};
+use super::{Refusal, Selection, counts::ConnectionCounts, store::Store};
 use crate::{
     cache::Entry,
-    config::{Authority, Bootstrap, ConfigSource},
+    config::{ApiType, Authority, Bootstrap, ConfigSource},
     error::Code,
     name::ResourceName,
     protocol::{
@@ -282,6 +283,30 @@ impl Authorities {
     pub(super) fn expire(&mut self, store: &mut Store, now: Instant) {
         while let Some(id) = store.pop_expired(now) {
             self.on_expired(store, id, now);
+        }
+    }
+
+    /// Virtual hosts on demand are of the incremental variant alone (B3.5).
+    pub(super) fn check_on_demand(
+        &mut self,
+        store: &Store,
+        (ty, names): (TypeId, &Selection),
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        let name = ResourceName::parse(&names.text()).map_err(|error| Refusal::invalid(error.to_string()))?;
+        let group = self.group_for(store, (ty, &name), now)?;
+        let sources = &self.groups.get(group).source_keys;
+        match sources.first() {
+            Some(first) if !sources.iter().any(SourceKey::is_delta) => Err(Refusal {
+                code: Code::Unimplemented,
+                message: format!(
+                    "virtual hosts on demand (VHDS) need an api_type of {} or {}, which that of xDS server {} is not",
+                    ApiType::AggregatedDeltaGrpc,
+                    ApiType::DeltaGrpc,
+                    first.source(),
+                ),
+            }),
+            Some(_) | None => Ok(()),
         }
     }
 

@@ -16,16 +16,25 @@ use crate::{
     resource::config_source::ResourceConfigSource,
 };
 
+/// A name that is to be requested.
+#[derive(Debug)]
+pub(in crate::engine) struct RequestedName<'a> {
+    pub(in crate::engine) ty: TypeId,
+    pub(in crate::engine) name: &'a ResourceName,
+    /// Where it is to be had, if not where the bootstrap says.
+    pub(in crate::engine) source: Option<&'a ResourceConfigSource>,
+}
+
 impl Authorities {
     /// Asks for a name: a resource, or a glob.
     pub(in crate::engine) fn subscribe_name(
         &mut self,
         store: &mut Store,
         view: ViewId,
-        (ty, name): (TypeId, &ResourceName),
-        source: Option<&ResourceConfigSource>,
+        requested: &RequestedName<'_>,
         now: Instant,
     ) -> Result<EntryId, Refusal> {
+        let &RequestedName { ty, name, source } = requested;
         let group = match source {
             Some(source) if source.is_for(name.authority()) => {
                 self.source_group(store, (ty, name), source, now)?
@@ -141,7 +150,7 @@ impl Authorities {
             names.iter().filter_map(|name| self.find_entry((group, ty), name)).collect();
         members.extend(self.members_above(group, ty, server));
         for id in members {
-            self.join(store, id, server, By::Wildcard, now);
+            self.join(store, (id, By::Wildcard), server, now);
         }
         self.servers[server].machine.subscribe_all((ty, type_url), now);
     }
@@ -155,7 +164,7 @@ impl Authorities {
         let members: Vec<_> = subscriptions.iter().filter(is_member).map(|(_, sub)| sub.entry).collect();
         for id in members {
             for server in self.groups.get(group).open.clone() {
-                self.join(store, id, server, By::Wildcard, now);
+                self.join(store, (id, By::Wildcard), server, now);
             }
             store.note_change(id, false, true);
         }
