@@ -1,15 +1,8 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    delta::Delta,
-    input::Disconnect,
-    poll::Poll,
-    rejections::Rejections,
-    sotw::Sotw,
-    source_key::SourceKey,
-    subscriptions::{Phase, Subscriptions},
-    timers::Wait,
-    variant::Variant,
+    delta::Delta, input::Disconnect, poll::Poll, rejections::Rejections, sotw::Sotw, source_key::SourceKey,
+    subscriptions::Subscriptions, timers::Wait, variant::Variant,
 };
 
 /// Whether a stream owes the answer to a wildcard.
@@ -85,12 +78,5 @@ impl Channel {
 pub(crate) fn is_awaited(types: &[Option<Channel>], wait: &Wait) -> bool {
     let channel = types.get(wait.ty.index()).and_then(Option::as_ref);
     let sub = channel.and_then(|channel| channel.interest.get(wait.sub));
-    sub.is_some_and(|sub| {
-        let waits = match sub.phase {
-            Phase::Requested => sub.named && !sub.held,
-            Phase::AbsenceUnconfirmed => true,
-            Phase::New | Phase::Answered | Phase::TimedOut => false,
-        };
-        waits && sub.timer == wait.number
-    })
+    sub.is_some_and(|sub| sub.is_awaited(wait.number))
 }

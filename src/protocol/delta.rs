@@ -10,7 +10,8 @@ use super::{
     recent_unsubscribes::RecentUnsubscribes,
     request::{pair_len, put_bytes, put_error, put_pair, put_text, put_unless_empty, text_len},
     request_batcher::RequestBatcher,
-    subscriptions::{Phase, SubId, Subscription, Subscriptions},
+    subscription::Subscription,
+    subscriptions::{SubId, Subscriptions},
     variant::{Answer, Head, Variant, Written},
 };
 use crate::resource::Version;
@@ -165,14 +166,14 @@ impl Delta {
         let mut done = 0;
         for id in &self.leaving {
             // What was asked for again meanwhile is in the other list, and the server sends it again (B2.8, B2.9).
-            if let Some(sub) = interest.get_mut(*id).filter(|sub| !sub.named) {
-                if sub.asked {
-                    if is_over(self.limit, request, &sub.name, done) {
+            if let Some(sub) = interest.get_mut(*id).filter(|sub| !sub.is_named()) {
+                if sub.is_requested() {
+                    if is_over(self.limit, request, sub.name(), done) {
                         break;
                     }
-                    put_text(UNSUBSCRIBE, &sub.name, request);
-                    sub.asked = false;
-                    self.on_stream.let_go.on_name_let_go(sub.name.clone(), self.doubt, now);
+                    put_text(UNSUBSCRIBE, sub.name(), request);
+                    sub.on_unrequested();
+                    self.on_stream.let_go.on_name_let_go(sub.name().clone(), self.doubt, now);
                 }
                 written.leaving.push(*id);
             }
@@ -191,12 +192,12 @@ impl Delta {
         self.fresh.dedup();
         let mut done = 0;
         for id in &self.fresh {
-            if let Some(sub) = interest.get_mut(*id).filter(|sub| sub.named) {
-                if is_over(self.limit, request, &sub.name, written.fresh.len()) {
+            if let Some(sub) = interest.get_mut(*id).filter(|sub| sub.is_named()) {
+                if is_over(self.limit, request, sub.name(), written.fresh.len()) {
                     break;
                 }
-                put_text(SUBSCRIBE, &sub.name, request);
-                sub.asked = true;
+                put_text(SUBSCRIBE, sub.name(), request);
+                sub.on_requested();
                 written.fresh.push(*id);
             }
             done += 1;
@@ -208,18 +209,18 @@ impl Delta {
     /// by an alias: told by that, it means nothing to the server, and by its own name, that it is held for all of its aliases.
     fn put_versions(&mut self, interest: &mut Subscriptions, request: &mut BytesMut, now: Instant) {
         let aliases = mem::take(&mut interest.aliases);
-        let can_be_told = |sub: &Subscription| sub.has_version() && !aliases.is_alias(&sub.name);
+        let can_be_told = |sub: &Subscription| sub.has_version() && !aliases.is_alias(sub.name());
         let subs = || interest.iter().map(|(_, sub)| sub).filter(|sub| can_be_told(sub));
-        let size: usize = subs().map(|sub| pair_len((&sub.name, sub.version.as_str()))).sum();
+        let size: usize = subs().map(|sub| pair_len((sub.name(), sub.version().as_str()))).sum();
         // A first request without any name would ask for everything.
         let fits = request.len() + size + ROOM_FOR_A_NAME <= self.limit;
         if fits {
-            subs().for_each(|sub| put_pair(VERSIONS, (&sub.name, sub.version.as_str()), request));
+            subs().for_each(|sub| put_pair(VERSIONS, (sub.name(), sub.version().as_str()), request));
         }
         let mut any = false;
         for (_, sub) in interest.iter_mut() {
-            sub.unconfirmed = (sub.held || sub.is_member()) && !(fits && can_be_told(sub));
-            any |= sub.unconfirmed;
+            let is_sent = fits && can_be_told(sub);
+            any |= sub.on_versions_sent(is_sent);
         }
         interest.aliases = aliases;
         self.on_stream.quiet = any.then_some(Quiet { since: now, heard: None, unheard: false });
@@ -234,9 +235,8 @@ impl Variant for Delta {
     /// Shortly after it was let go a response may be on its way that says that it is not there, because of that.
     fn on_named(&mut self, interest: &mut Subscriptions, sub: SubId, now: Instant) {
         if let Some(sub) = interest.get_mut(sub).filter(|sub| !sub.is_settled()) {
-            let doubtful = self.on_stream.let_go.on_name_wanted(&sub.name, self.doubt, now);
-            sub.doubt_until = doubtful.then(|| Box::new(now + self.doubt));
-            sub.phase = Phase::New;
+            let doubtful = self.on_stream.let_go.on_name_wanted(sub.name(), self.doubt, now);
+            sub.on_subscribed(doubtful.then_some(now + self.doubt));
         }
         self.fresh.push(sub);
         self.pace.on_change(now);
@@ -275,7 +275,7 @@ impl Variant for Delta {
     fn on_stream_opened(&mut self, interest: &mut Subscriptions, now: Instant) {
         self.on_stream = OnStream::default();
         self.pace.reset();
-        self.fresh = interest.iter().filter(|(_, sub)| sub.named).map(|(id, _)| id).collect();
+        self.fresh = interest.iter().filter(|(_, sub)| sub.is_named()).map(|(id, _)| id).collect();
         if !interest.is_empty() {
             self.pace.on_change(now);
         }

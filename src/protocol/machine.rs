@@ -19,7 +19,8 @@ use super::{
     settings::Settings,
     source_key::SourceKey,
     stream::{End, Left, Stream},
-    subscriptions::{Phase, SubId, Subscription, Subscriptions},
+    subscription::Subscription,
+    subscriptions::{SubId, Subscriptions},
     timers::DoesNotExistTimers,
     variant::{Answer, Written},
 };
@@ -97,7 +98,7 @@ impl Machine {
     /// Whether no response of its type came since a name was asked for, whose does-not-exist timer then began.
     pub(crate) fn is_unanswered(&self, ty: TypeId, id: SubId) -> bool {
         let channel = self.types.get(ty.index()).and_then(Option::as_ref);
-        let timer = channel.and_then(|channel| Some(channel.interest.get(id)?.timer));
+        let timer = channel.and_then(|channel| Some(channel.interest.get(id)?.timer()));
         timer.zip(channel).is_some_and(|(timer, channel)| timer > channel.answered_timer)
     }
 
@@ -238,10 +239,8 @@ impl Machine {
                 continue;
             }
             if let Some(sub) = self.interest(wait.ty).and_then(|interest| interest.get_mut(wait.sub)) {
-                // What was said to be gone is so now. It matters when the server takes over.
-                sub.missed |= sub.phase == Phase::AbsenceUnconfirmed;
-                (sub.phase, sub.doubt_until) = (Phase::TimedOut, None);
-                let entry = sub.entry;
+                sub.on_deadline();
+                let entry = sub.entry();
                 self.events.push_back(Event::TimedOut(entry));
             }
         }
@@ -328,15 +327,8 @@ impl Machine {
             }
             for id in fresh {
                 let Some(sub) = channel.interest.get_mut(id) else { continue };
-                if sub.phase == Phase::New && sub.named && sub.asked {
-                    // What another server has sent, and this one did not before it was asked by name.
-                    let is_doubted = sub.held && sub.missed && sub.doubt_until.is_some();
-                    sub.phase = if is_doubted { Phase::AbsenceUnconfirmed } else { Phase::Requested };
-                    if !sub.held || is_doubted {
-                        self.waiting.start(ty, id, sub, (now, length));
-                    } else {
-                        sub.timer = 0;
-                    }
+                if sub.on_request_sent() {
+                    self.waiting.start(ty, id, sub, (now, length));
                 }
             }
         }
@@ -417,20 +409,12 @@ impl Machine {
             channel.all = AllDue::No;
             channel.rejections.on_stream_closed();
             // Nothing on the next stream would tell that it is gone, if the version stood for its absence.
-            let is_in_doubt = |sub: &Subscription| sub.held && sub.missed && sub.doubt_until.is_some();
-            if channel.interest.iter().any(|(_, sub)| is_in_doubt(sub)) {
+            if channel.interest.iter().any(|(_, sub)| sub.is_doubted()) {
                 channel.variant.forget_version();
             }
             let leaving = channel.variant.on_stream_closed(&mut channel.interest);
             let wildcard_leaving = channel.interest.wildcard_leaving;
-            for (_, sub) in channel.interest.iter_mut() {
-                sub.doubt_until = None;
-                if !sub.held || sub.phase == Phase::Requested {
-                    sub.phase = Phase::New;
-                } else if sub.phase == Phase::AbsenceUnconfirmed {
-                    sub.phase = Phase::Answered;
-                }
-            }
+            channel.interest.iter_mut().for_each(|(_, sub)| sub.on_stream_gone());
             self.release(ty, &leaving);
             if wildcard_leaving {
                 self.release_all(ty);

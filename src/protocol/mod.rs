@@ -36,6 +36,7 @@ mod settings;
 mod sotw;
 mod source_key;
 mod stream;
+mod subscription;
 mod subscriptions;
 mod timers;
 mod variant;
@@ -54,7 +55,8 @@ pub(crate) use self::{
     output::Output,
     settings::Settings,
     source_key::SourceKey,
-    subscriptions::{Phase, SubId, Subscription, Subscriptions},
+    subscription::Subscription,
+    subscriptions::{SubId, Subscriptions},
 };
 pub use self::{
     input::{Disconnect, DisconnectKind},

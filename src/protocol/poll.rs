@@ -4,7 +4,7 @@ use bytes::{Bytes, BytesMut};
 
 use super::{
     request::{put_bytes, put_text, put_unless_empty},
-    subscriptions::{Phase, SubId, Subscriptions},
+    subscriptions::{SubId, Subscriptions},
     variant::{Answer, Head, Variant, Written},
 };
 use crate::{config::Polling, resource::Version};
@@ -93,8 +93,8 @@ impl Poll {
         written.leaving = std::mem::take(&mut self.leaving);
         self.let_go_at = None;
         for id in &written.leaving {
-            if let Some(sub) = interest.get_mut(*id).filter(|sub| !sub.named) {
-                sub.asked = false;
+            if let Some(sub) = interest.get_mut(*id).filter(|sub| !sub.is_named()) {
+                sub.on_unrequested();
             }
         }
     }
@@ -121,7 +121,7 @@ impl Variant for Poll {
 
     fn on_named(&mut self, interest: &mut Subscriptions, sub: SubId, now: Instant) {
         if let Some(sub) = interest.get_mut(sub).filter(|sub| !sub.is_settled()) {
-            sub.phase = Phase::New;
+            sub.on_subscribed(None);
         }
         self.fresh.push(sub);
         self.on_change(now);
@@ -151,7 +151,7 @@ impl Variant for Poll {
 
     fn on_stream_opened(&mut self, interest: &mut Subscriptions, now: Instant) {
         (self.is_outstanding, self.is_busy, self.is_requested) = (false, false, false);
-        self.fresh = interest.iter().filter(|(_, sub)| sub.named).map(|(id, _)| id).collect();
+        self.fresh = interest.iter().filter(|(_, sub)| sub.is_named()).map(|(id, _)| id).collect();
         self.next = (!interest.is_empty()).then_some(now);
     }
 
@@ -175,14 +175,9 @@ impl Variant for Poll {
     /// What was asked for has to be asked for again, and has its time from then on.
     fn on_failed(&mut self, interest: &mut Subscriptions, now: Instant) {
         self.on_exchanged(now);
-        let unanswered = |sub: &super::Subscription| {
-            sub.named && !sub.held && matches!(sub.phase, Phase::New | Phase::Requested)
-        };
         self.fresh.clear();
-        for (id, sub) in interest.iter_mut().filter(|(_, sub)| unanswered(sub)) {
-            sub.phase = Phase::New;
-            self.fresh.push(id);
-        }
+        let owed = interest.iter_mut().filter_map(|(id, sub)| sub.on_request_failed().then_some(id));
+        self.fresh.extend(owed);
     }
 
     /// It counts for the names that were asked for.
@@ -240,8 +235,8 @@ impl Variant for Poll {
             self.version_names = None;
         }
         for id in &written.fresh {
-            if let Some(sub) = interest.get_mut(*id).filter(|sub| sub.named) {
-                sub.asked = true;
+            if let Some(sub) = interest.get_mut(*id).filter(|sub| sub.is_named()) {
+                sub.on_requested();
             }
         }
         // Without a stream there is nothing that could have been named before: no names are everything.

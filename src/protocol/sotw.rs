@@ -11,7 +11,8 @@ use super::{
     recent_unsubscribes::RecentUnsubscribes,
     request::{put_bytes, put_error, put_text, put_unless_empty},
     request_batcher::RequestBatcher,
-    subscriptions::{Phase, SubId, Subscription, Subscriptions},
+    subscription::Subscription,
+    subscriptions::{SubId, Subscriptions},
     variant::{Answer, Head, Variant, Written},
 };
 use crate::resource::Version;
@@ -103,9 +104,10 @@ impl Sotw {
     /// Whether what is held is just what the version stands for: a server that skips what it takes to be known skips nothing that
     /// is missing then (B1.6).
     fn is_version_held(&self, interest: &Subscriptions) -> bool {
-        let is_held = |sub: &Subscription| sub.held && sub.seen != 0;
+        let is_held = |sub: &Subscription| sub.is_held() && sub.was_ever_mentioned();
         // A member may be there that only another server has sent.
-        let mut wanted = interest.iter().map(|(_, sub)| sub).filter(|sub| sub.named || sub.member);
+        let mut wanted =
+            interest.iter().map(|(_, sub)| sub).filter(|sub| sub.is_named() || sub.is_wildcard_member());
         !self.has_dropped && (self.covers_all || !interest.wildcard) && wanted.all(is_held)
     }
 
@@ -137,8 +139,8 @@ impl Sotw {
     fn ask(&mut self, interest: &mut Subscriptions, written: &mut Written) {
         written.fresh = std::mem::take(&mut self.fresh);
         for id in &written.fresh {
-            if let Some(sub) = interest.get_mut(*id).filter(|sub| sub.named) {
-                sub.asked = true;
+            if let Some(sub) = interest.get_mut(*id).filter(|sub| sub.is_named()) {
+                sub.on_requested();
             }
         }
     }
@@ -159,9 +161,9 @@ impl Sotw {
         written.leaving = std::mem::take(&mut self.leaving);
         for id in &written.leaving {
             // What came back before is in the list.
-            if let Some(sub) = interest.get_mut(*id).filter(|sub| !sub.named) {
-                sub.asked = false;
-                self.on_stream.let_go.on_name_let_go(sub.name.clone(), self.doubt, now);
+            if let Some(sub) = interest.get_mut(*id).filter(|sub| !sub.is_named()) {
+                sub.on_unrequested();
+                self.on_stream.let_go.on_name_let_go(sub.name().clone(), self.doubt, now);
             }
         }
     }
@@ -171,7 +173,7 @@ impl Sotw {
         let let_go = &self.on_stream.let_go;
         let is_awaited = |name: &str| {
             let sub = interest.find(name).and_then(|id| interest.get(id));
-            sub.is_some_and(|sub| sub.named && sub.phase != Phase::Answered)
+            sub.is_some_and(Subscription::is_unanswered)
         };
         let_go.has_come_back()
             || (interest.wildcard && !interest.told_all && let_go.is_wildcard_crossed())
@@ -183,18 +185,17 @@ impl Sotw {
     fn hold_back(&mut self, interest: &mut Subscriptions, now: Instant) -> BTreeSet<Arc<str>> {
         let let_go = &mut self.on_stream.let_go;
         let is_unheard = |sub: &Subscription| {
-            let is_crossed = || sub.phase != Phase::Answered && let_go.is_name_crossed(&sub.name);
-            sub.named && (let_go.is_name_unheard(&sub.name) || is_crossed())
+            let is_crossed = || sub.is_unanswered() && let_go.is_name_crossed(sub.name());
+            sub.is_named() && (let_go.is_name_unheard(sub.name()) || is_crossed())
         };
         let held_back: Vec<_> =
             interest.iter().filter(|(_, sub)| is_unheard(sub)).map(|(id, _)| id).collect();
         let mut names = BTreeSet::new();
         for id in &held_back {
             if let Some(sub) = interest.get_mut(*id) {
-                sub.doubt_until = Some(Box::new(now + self.doubt));
-                sub.asked = false;
-                let_go.on_name_held_back(sub.name.clone(), self.doubt, now);
-                names.insert(sub.name.clone());
+                sub.on_held_back(now + self.doubt);
+                let_go.on_name_held_back(sub.name().clone(), self.doubt, now);
+                names.insert(sub.name().clone());
             }
         }
         self.fresh.extend(held_back);
@@ -276,10 +277,9 @@ impl Variant for Sotw {
     /// Shortly after it was let go a response may be on its way that lacks it although it exists (B1.13).
     fn on_named(&mut self, interest: &mut Subscriptions, sub: SubId, now: Instant) {
         if let Some(sub) = interest.get_mut(sub).filter(|sub| !sub.is_settled()) {
-            let doubtful = self.on_stream.let_go.on_name_wanted(&sub.name, self.doubt, now);
-            sub.doubt_until = doubtful.then(|| Box::new(now + self.doubt));
-            // Its timer, if it had one, ended when it was let go.
-            sub.phase = Phase::New;
+            let doubtful = self.on_stream.let_go.on_name_wanted(sub.name(), self.doubt, now);
+            // Its timer, if it had one, ended with the last subscription.
+            sub.on_subscribed(doubtful.then_some(now + self.doubt));
         }
         self.fresh.push(sub);
         self.pace.on_change(now);
@@ -315,7 +315,7 @@ impl Variant for Sotw {
     fn on_stream_opened(&mut self, interest: &mut Subscriptions, now: Instant) {
         self.on_stream = OnStream::default();
         self.pace.reset();
-        self.fresh = interest.iter().filter(|(_, sub)| sub.named).map(|(id, _)| id).collect();
+        self.fresh = interest.iter().filter(|(_, sub)| sub.is_named()).map(|(id, _)| id).collect();
         if !interest.is_empty() {
             self.pace.on_change(now);
         }

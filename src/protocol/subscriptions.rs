@@ -1,4 +1,4 @@
-use std::{collections::HashMap, mem, sync::Arc, time::Instant};
+use std::{collections::HashMap, mem, sync::Arc};
 
 use bytes::{Bytes, BytesMut};
 
@@ -6,8 +6,9 @@ use super::{
     aliases::Aliases,
     id::EntryId,
     request::{put_text, text_len},
+    subscription::Subscription,
 };
-use crate::{capacity::Shrink, chunked_slab::ChunkedSlab, resource::Version};
+use crate::{capacity::Shrink, chunked_slab::ChunkedSlab};
 
 /// The names of one type that one server is asked for, or answers with.
 ///
@@ -36,101 +37,6 @@ pub(crate) struct Subscriptions {
 /// A place in an [`Subscriptions`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SubId(pub(crate) u32);
-
-/// What one server is asked for, or sends, under one name.
-#[derive(Debug)]
-pub(crate) struct Subscription {
-    pub(crate) name: Arc<str>,
-    pub(crate) entry: EntryId,
-    pub(crate) phase: Phase,
-    /// Asked for by name. Without it the name is a member of a wildcard, or on its way out.
-    pub(crate) named: bool,
-    /// The last request that was handed out named it.
-    pub(crate) asked: bool,
-    /// The server sent it under a wildcard.
-    pub(crate) member: bool,
-    /// The server sent it under a glob, which is asked for by a name of its own.
-    pub(crate) of_glob: bool,
-    /// Whether the cache holds a good resource.
-    pub(crate) held: bool,
-    /// Whether this server has sent what the cache holds, in the incremental variant.
-    pub(crate) is_own: bool,
-    /// What the server called the state of it that the cache holds, where resources have versions of their own; empty if
-    /// the cache holds something else, or nothing.
-    pub(crate) version: Version,
-    /// The server has spoken of it on this stream.
-    pub(crate) heard: bool,
-    /// Held since an earlier stream, and the server was not told in which version: it has to be sent again.
-    pub(crate) unconfirmed: bool,
-    /// Asked for before everything was, and not answered when it was: an answer to it says nothing of all the rest.
-    pub(crate) before_all: bool,
-    /// Until when absence proves nothing: the server was told shortly before that the name is not wanted, so that it
-    /// may be on its way with a response to that.
-    pub(crate) doubt_until: Option<Box<Instant>>,
-    /// The timer that was started last; earlier ones do not matter any more. 0 if none was.
-    pub(crate) timer: u32,
-    /// The last response that spoke of it.
-    pub(crate) seen: u64,
-    /// Where it stood in that.
-    pub(crate) stood: u32,
-    /// The server should have sent it on this stream and did not: its last response that held everything did not speak of
-    /// it, or it is still unconfirmed after a quiet time.
-    pub(crate) missed: bool,
-    /// Unique among those that had the place lately, in contrast to it.
-    pub(crate) serial: u32,
-}
-
-/// How far asking for a name has come on the current stream.
-///
-/// ```text
-///        request written             named in a response
-///  New ─────────────────▶ Requested ─────────────────────▶ Answered
-///   ▲                        │  └──────▶ TimedOut ─────────▲
-///   └── stream broke ────────┘    timer
-///
-///  Answered ◀──────▶ Doubted: absent from a response, but that proves nothing yet; a timer decides
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
-    New,
-    Requested,
-    Answered,
-    TimedOut,
-    AbsenceUnconfirmed,
-}
-
-impl Subscription {
-    /// Whether asking for it is no news for the server, which has answered, or had its time to.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.asked
-            && match self.phase {
-                Phase::Answered | Phase::TimedOut | Phase::AbsenceUnconfirmed => true,
-                Phase::New | Phase::Requested => false,
-            }
-    }
-
-    /// The server has spoken of it.
-    pub(crate) fn on_answered(&mut self) {
-        self.phase = Phase::Answered;
-        self.heard = true;
-        (self.unconfirmed, self.before_all, self.missed) = (false, false, false);
-    }
-
-    /// Whether what is held is known by a version to the server.
-    pub(crate) fn has_version(&self) -> bool {
-        self.held && !self.version.is_empty()
-    }
-
-    /// Whether it is a member of a collection: of a wildcard or of a glob.
-    pub(crate) fn is_member(&self) -> bool {
-        self.member || self.of_glob
-    }
-
-    /// Whether the server has sent something under the name, good or bad.
-    pub(crate) fn was_there(&self) -> bool {
-        self.held || self.is_member() || self.phase == Phase::Answered
-    }
-}
 
 impl Subscriptions {
     pub(crate) fn get(&self, id: SubId) -> Option<&Subscription> {
@@ -172,17 +78,11 @@ impl Subscriptions {
         self.named
     }
 
-    /// Whether something is asked for that nothing came of, neither on this stream nor before.
+    /// Whether something is subscribed to that nothing came of, neither on this stream nor before.
     pub(crate) fn is_owed_something(&self) -> bool {
-        // What was held when it was requested, and was lost by the word of another server, has no timer.
-        let is_waited_for = |sub: &Subscription| match sub.phase {
-            Phase::New => true,
-            Phase::Requested => sub.timer != 0,
-            Phase::Answered | Phase::AbsenceUnconfirmed | Phase::TimedOut => false,
-        };
-        let waits = |sub: &Subscription| sub.named && !sub.held && is_waited_for(sub);
         let mut subs = self.iter().map(|(_, sub)| sub);
-        subs.clone().any(waits) || (self.wildcard && !self.told_all && !subs.any(|sub| sub.held))
+        subs.clone().any(Subscription::is_owed)
+            || (self.wildcard && !self.told_all && !subs.any(Subscription::is_held))
     }
 
     /// Whether anything is asked for.
@@ -198,27 +98,7 @@ impl Subscriptions {
     /// Adds a name that is not there yet.
     pub(crate) fn insert(&mut self, name: Arc<str>, entry: EntryId) -> SubId {
         self.next_serial = self.next_serial.wrapping_add(1);
-        let sub = Subscription {
-            name: name.clone(),
-            entry,
-            phase: Phase::New,
-            named: false,
-            asked: false,
-            member: false,
-            of_glob: false,
-            held: false,
-            is_own: false,
-            version: Version::default(),
-            heard: false,
-            unconfirmed: false,
-            before_all: false,
-            doubt_until: None,
-            timer: 0,
-            seen: 0,
-            stood: 0,
-            missed: false,
-            serial: self.next_serial,
-        };
+        let sub = Subscription::new(name.clone(), entry, self.next_serial);
         let id = SubId(self.subs.insert(sub));
         self.by_name.insert(name, id);
         id
@@ -227,12 +107,12 @@ impl Subscriptions {
     /// Asks for it by name; false when that was so before.
     pub(crate) fn name(&mut self, id: SubId) -> bool {
         let Some(sub) = self.subs.get_mut(id.0) else { return false };
-        if mem::replace(&mut sub.named, true) {
+        if sub.set_named(true) {
             return false;
         }
         self.named += 1;
         self.encoded = None;
-        self.listed.push((id, sub.serial));
+        self.listed.push((id, sub.serial()));
         if self.listed.len() > 2 * self.named + 64 {
             // Without a stream nobody asks for the list, so it is cleared here of what has gone.
             self.tidy();
@@ -243,7 +123,7 @@ impl Subscriptions {
     /// Asks for it by name no longer.
     pub(crate) fn unname(&mut self, id: SubId) {
         let Some(sub) = self.subs.get_mut(id.0) else { return };
-        if mem::replace(&mut sub.named, false) {
+        if sub.set_named(false) {
             self.named -= 1;
             self.encoded = None;
         }
@@ -258,34 +138,29 @@ impl Subscriptions {
     /// The server is asked for everything as well: what it still owes of before is not because of that.
     pub(crate) fn on_wildcard_asked(&mut self) {
         for (_, sub) in self.iter_mut() {
-            sub.before_all = sub.asked && matches!(sub.phase, Phase::New | Phase::Requested);
+            sub.on_wildcard_requested();
         }
     }
 
     /// What is unconfirmed is not going to be confirmed. Of what the server has sent itself that is known only of one that
     /// answers.
     pub(crate) fn on_quiet(&mut self, has_answered: bool) {
-        for (_, sub) in self.iter_mut().filter(|(_, sub)| has_answered || !(sub.held && sub.is_own)) {
-            sub.missed |= mem::take(&mut sub.unconfirmed);
-        }
+        self.iter_mut().for_each(|(_, sub)| sub.on_quiet(has_answered));
     }
 
     /// What goes for the stream alone is over.
     pub(crate) fn on_stream_closed(&mut self) {
         (self.sends_all, self.told_all) = (false, false);
-        for (_, sub) in self.iter_mut() {
-            (sub.asked, sub.missed) = (false, false);
-            (sub.heard, sub.unconfirmed, sub.before_all) = (false, false, false);
-        }
+        self.iter_mut().for_each(|(_, sub)| sub.on_stream_closed());
     }
 
     /// Forgets it altogether.
     pub(crate) fn remove(&mut self, id: SubId) {
         self.unname(id);
         if let Some(sub) = self.subs.remove(id.0) {
-            self.by_name.remove(&sub.name);
+            self.by_name.remove(&**sub.name());
             self.by_name.shrink_if_sparse();
-            self.aliases.forget(&sub.name);
+            self.aliases.forget(sub.name());
         }
     }
 
@@ -297,8 +172,8 @@ impl Subscriptions {
         self.tidy();
         let subs = self.listed.iter().filter_map(|listed| alive(&self.subs, listed));
         // It is kept, so that it gets the room that it needs and no more.
-        let mut buffer = BytesMut::with_capacity(subs.clone().map(|sub| text_len(&sub.name)).sum());
-        subs.for_each(|sub| put_text(3, &sub.name, &mut buffer));
+        let mut buffer = BytesMut::with_capacity(subs.clone().map(|sub| text_len(sub.name())).sum());
+        subs.for_each(|sub| put_text(3, sub.name(), &mut buffer));
         let encoded = buffer.freeze();
         self.encoded = Some(encoded.clone());
         encoded
@@ -309,7 +184,7 @@ impl Subscriptions {
         self.tidy();
         let mut buffer = BytesMut::new();
         let subs = self.listed.iter().filter_map(|listed| alive(&self.subs, listed));
-        subs.filter(|sub| !left_out(&sub.name)).for_each(|sub| put_text(3, &sub.name, &mut buffer));
+        subs.filter(|sub| !left_out(sub.name())).for_each(|sub| put_text(3, sub.name(), &mut buffer));
         buffer.freeze()
     }
 
@@ -319,14 +194,14 @@ impl Subscriptions {
         self.listed.retain(|listed| alive(subs, listed).is_some());
         // A sorted run and a short tail: the sort finds and merges them.
         self.listed
-            .sort_by(|a, b| alive(subs, a).map(|sub| &sub.name).cmp(&alive(subs, b).map(|sub| &sub.name)));
+            .sort_by(|a, b| alive(subs, a).map(|sub| sub.name()).cmp(&alive(subs, b).map(|sub| sub.name())));
         self.listed.dedup();
         self.listed.shrink_if_sparse();
     }
 }
 
 fn alive<'a>(subs: &'a ChunkedSlab<Subscription>, (id, serial): &(SubId, u32)) -> Option<&'a Subscription> {
-    subs.get(id.0).filter(|sub| sub.serial == *serial && sub.named)
+    subs.get(id.0).filter(|sub| sub.serial() == *serial && sub.is_named())
 }
 
 #[cfg(test)]
@@ -381,11 +256,13 @@ mod tests {
         let id = add(&mut interest, "a");
         assert!(interest.is_owed_something());
         let sub = interest.get_mut(id).unwrap();
-        (sub.held, sub.phase, sub.timer) = (true, Phase::Requested, 0);
+        sub.set_held(true);
+        sub.on_requested();
+        assert!(!sub.on_request_sent(), "what is held has no timer");
         assert!(!interest.is_owed_something());
-        interest.get_mut(id).unwrap().held = false;
-        assert!(!interest.is_owed_something(), "nobody waits for it");
-        interest.get_mut(id).unwrap().timer = 1;
+        interest.get_mut(id).unwrap().set_held(false);
+        assert!(!interest.is_owed_something(), "nothing is awaited");
+        interest.get_mut(id).unwrap().on_timer_started(1);
         assert!(interest.is_owed_something());
     }
 }

@@ -3,10 +3,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{
-    id::TypeId,
-    subscriptions::{SubId, Subscription},
-};
+use super::{id::TypeId, subscription::Subscription, subscriptions::SubId};
 use crate::capacity::Shrink;
 
 /// The does-not-exist timers of one server (A57-5): one queue for any number of names.
@@ -57,7 +54,7 @@ impl DoesNotExistTimers {
                 self.queue.push_back(Together { until, number: self.last, ty, subs: [id].into() });
             }
         }
-        sub.timer = self.last;
+        sub.on_timer_started(self.last);
     }
 
     /// The number of the timers that were started last; 0 if none were.

@@ -28,8 +28,8 @@ impl Authorities {
         let peer = &mut self.servers[server];
         let policy = peer.policy;
         let Some(interest) = peer.machine.interest(ty) else { return };
-        let missed = interest.iter().filter(|(_, sub)| sub.missed && sub.was_there());
-        let missed: Vec<_> = missed.map(|(id, sub)| (id, sub.entry)).collect();
+        let missed = interest.iter().filter(|(_, sub)| sub.is_missing() && sub.was_there());
+        let missed: Vec<_> = missed.map(|(id, sub)| (id, sub.entry())).collect();
         for (sub, id) in missed {
             // That nothing of a glob is there is said by the absence of its members.
             let is_glob = store.get(id).is_some_and(|entry| entry.is_glob);

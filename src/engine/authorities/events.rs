@@ -12,7 +12,7 @@ use super::{
 use crate::{
     cache::{Entry, Update},
     error::{Blame, Code, WatchError},
-    protocol::{Disconnect, EntryId, ServerId},
+    protocol::{Disconnect, EntryId, ServerId, Subscription},
     resource::Version,
 };
 
@@ -90,7 +90,7 @@ impl Authorities {
         let is_transient = peer.machine.source().features().resource_timer_is_transient_error;
         let (code, message) = if peer.machine.contact().is_file() {
             (Code::NotFound, format!("does not exist: {uri} does not hold it"))
-        } else if peer.machine.is_delta() && sub.is_some_and(|sub| sub.missed && sub.heard) {
+        } else if peer.machine.is_delta() && sub.is_some_and(Subscription::is_known_missing) {
             // It has said so while its answers did not count.
             (Code::NotFound, no_such(uri))
         } else {
@@ -137,7 +137,7 @@ impl Authorities {
         let Some(entry) = store.get_mut(id) else { return };
         let interest = self.servers[server].machine.interest(entry.ty);
         let again = interest.zip(entry.places.at(server)).and_then(|(interest, sub)| interest.get(sub));
-        if again.is_some_and(|sub| sub.entry == id) {
+        if again.is_some_and(|sub| sub.entry() == id) {
             // The name has come again before this was heard.
             return;
         }

@@ -8,7 +8,7 @@ use super::{
     super::store::{Store, Which},
     Authorities,
 };
-use crate::protocol::{ConnectionState, EntryId, GroupId, Phase, ServerId, SourceKey, Subscription, TypeId};
+use crate::protocol::{ConnectionState, EntryId, GroupId, ServerId, SourceKey, Subscription, TypeId};
 
 impl Authorities {
     /// Opens the next servers of a group, one after the other, while the active one cannot be reached and something is
@@ -153,13 +153,10 @@ impl Authorities {
         let Some(entry) = store.get(id).filter(|entry| entry.is_waiting()) else { return false };
         let (ty, sub) = (entry.ty, entry.places.at(server));
         let interest = self.servers[server].machine.interest(ty);
-        interest.zip(sub).and_then(|(interest, sub)| interest.get(sub)).is_some_and(|sub| {
-            let is_over = match sub.phase {
-                Phase::TimedOut | Phase::Answered => true,
-                Phase::New | Phase::Requested | Phase::AbsenceUnconfirmed => false,
-            };
-            is_over && sub.seen != number
-        })
+        interest
+            .zip(sub)
+            .and_then(|(interest, sub)| interest.get(sub))
+            .is_some_and(|sub| sub.is_decided() && !sub.is_mentioned_in(number))
     }
 
     /// Whether something is known that a server did not speak of when its answers did not count, although it would have.
@@ -177,7 +174,7 @@ impl Authorities {
         let (ty, Some(sub)) = (entry.ty, entry.places.at(server)) else { return false };
         let machine = &mut self.servers[server].machine;
         let interest = machine.interest(ty);
-        let is_missed = |sub: &Subscription| sub.missed && sub.seen != number;
+        let is_missed = |sub: &Subscription| sub.is_missing() && !sub.is_mentioned_in(number);
         if !interest.and_then(|interest| interest.get(sub)).is_some_and(is_missed) {
             return false;
         }

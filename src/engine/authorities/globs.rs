@@ -88,8 +88,10 @@ impl Authorities {
         let (ty, glob) = (entry.ty, GlobPattern::of(&entry.name));
         let (Some(glob), Some(interest)) = (glob, self.servers[server].machine.interest(ty)) else { return };
         let mut members = Vec::new();
-        for (id, sub) in interest.iter_mut().filter(|(_, sub)| sub.of_glob && glob.matches(&sub.name)) {
-            sub.of_glob = false;
+        for (id, sub) in
+            interest.iter_mut().filter(|(_, sub)| sub.is_glob_member() && glob.matches(sub.name()))
+        {
+            sub.leave_glob();
             members.push(id);
         }
         self.servers[server].machine.release(ty, &members);
@@ -105,14 +107,15 @@ impl Authorities {
         // The lowest server may have been opened just now, and then the one above it knows the members.
         let above = self.groups.get(group).open.iter().rev().nth(1).copied();
         if let Some(other) = if server == active { above } else { Some(active) } {
-            for member in self.members_at(other, ty, &glob, |sub| sub.of_glob) {
+            for member in self.members_at(other, ty, &glob, |sub| sub.is_glob_member()) {
                 self.join(store, (member, By::Glob), server, now);
             }
         }
         // What a server has sent by name it need not send again when it is asked for a glob (B2.20): it counts as a member
         // until the server says otherwise.
         if server == active && self.servers[server].machine.is_delta() {
-            for member in self.members_at(active, ty, &glob, |sub| sub.has_version() && !sub.of_glob) {
+            for member in self.members_at(active, ty, &glob, |sub| sub.has_version() && !sub.is_glob_member())
+            {
                 self.join(store, (member, By::Glob), server, now);
                 self.join_higher(store, member, By::Glob, now);
                 store.note_change(member, false, true);
@@ -128,8 +131,8 @@ impl Authorities {
         is_meant: impl Fn(&Subscription) -> bool,
     ) -> Vec<EntryId> {
         let Some(interest) = self.servers[server].machine.interest(ty) else { return Vec::new() };
-        let members = interest.iter().filter(|(_, sub)| is_meant(sub) && glob.matches(&sub.name));
-        members.map(|(_, sub)| sub.entry).collect()
+        let members = interest.iter().filter(|(_, sub)| is_meant(sub) && glob.matches(sub.name()));
+        members.map(|(_, sub)| sub.entry()).collect()
     }
 
     /// The server does not give a glob. That the trouble is over is seen by its members being sent again, so the next
@@ -143,8 +146,10 @@ impl Authorities {
         let Some(entry) = store.get(id).filter(|entry| entry.is_glob) else { return };
         let (ty, glob) = (entry.ty, GlobPattern::of(&entry.name));
         let (Some(glob), Some(interest)) = (glob, self.servers[server].machine.interest(ty)) else { return };
-        for (_, sub) in interest.iter_mut().filter(|(_, sub)| sub.of_glob && glob.matches(&sub.name)) {
-            sub.version = Version::default();
+        for (_, sub) in
+            interest.iter_mut().filter(|(_, sub)| sub.is_glob_member() && glob.matches(sub.name()))
+        {
+            sub.forget_version();
         }
     }
 
@@ -153,7 +158,7 @@ impl Authorities {
         let entry = store.get(id).filter(|_| store.members.has_globs())?;
         let (ty, active, glob) = (entry.ty, self.active_for(entry), glob_of(&entry.name)?);
         let interest = self.servers[active].machine.subscriptions(ty)?;
-        let glob = interest.get(interest.find(&glob)?)?.entry;
+        let glob = interest.get(interest.find(&glob)?)?.entry();
         let glob = store.get(glob).filter(|entry| entry.is_glob)?;
         Some((glob.group, ty, Which::Glob(glob.name.clone())))
     }
@@ -168,7 +173,7 @@ impl Authorities {
         let mut found = Vec::new();
         let active = self.active_for(entry);
         let sub = entry.places.at(active).and_then(|sub| self.servers[active].machine.sub(entry.ty, sub));
-        if sub.is_some_and(|sub| sub.of_glob)
+        if sub.is_some_and(|sub| sub.is_glob_member())
             && let Some(key) = self.glob_key(store, id)
         {
             found.push((key, store.additions().take_from(&entry.name)));

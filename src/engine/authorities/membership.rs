@@ -25,7 +25,7 @@ impl Authorities {
             return;
         };
         let held = interest.iter().filter(|(_, sub)| sub.has_version());
-        let held: Vec<_> = held.map(|(_, sub)| sub.entry).collect();
+        let held: Vec<_> = held.map(|(_, sub)| sub.entry()).collect();
         for id in held {
             self.join(store, (id, By::Wildcard), server, now);
         }
@@ -62,8 +62,8 @@ impl Authorities {
         let interest = self.servers[server].machine.interest(ty);
         if let Some(sub) = interest.and_then(|interest| interest.get_mut(sub)) {
             match by {
-                By::Wildcard => sub.member = true,
-                By::Glob => sub.of_glob = true,
+                By::Wildcard => drop(sub.join_wildcard()),
+                By::Glob => drop(sub.join_glob()),
             }
         }
         let full_state = store.ty(ty).full_state();
@@ -112,7 +112,7 @@ impl Authorities {
         for (server, sub) in places {
             let machine = &mut self.servers[server].machine;
             if let Some(sub) = machine.interest(ty).and_then(|interest| interest.get_mut(sub)) {
-                (sub.member, sub.of_glob) = (false, false);
+                sub.leave_collections();
             }
             machine.release(ty, &[sub]);
         }

@@ -43,7 +43,7 @@ impl Authorities {
         let mut open = groups.get(group).open.iter();
         open.find_map(|server| {
             let interest = servers[*server].machine.interest(ty)?;
-            interest.get(interest.find(name)?).map(|sub| sub.entry)
+            interest.get(interest.find(name)?).map(|sub| sub.entry())
         })
     }
 
@@ -85,7 +85,7 @@ impl Authorities {
         let machine = &mut self.servers[server].machine;
         if let Some(sub) = entry.places.at(server) {
             let interest = machine.interest(entry.ty);
-            if interest.and_then(|interest| interest.get(sub)).is_some_and(|sub| sub.entry == id) {
+            if interest.and_then(|interest| interest.get(sub)).is_some_and(|sub| sub.entry() == id) {
                 return Some(sub);
             }
             // The machine has forgotten the name, which is not heard of yet.
@@ -96,7 +96,7 @@ impl Authorities {
         }
         let sub = machine.insert(named, entry.name.clone(), id);
         if let Some(sub) = machine.interest(entry.ty).and_then(|interest| interest.get_mut(sub)) {
-            sub.held = entry.is_held();
+            sub.set_held(entry.is_held());
         }
         entry.places.add(server, sub);
         Some(sub)
@@ -113,8 +113,8 @@ impl Authorities {
     ) -> Option<SubId> {
         let ty = store.get(id)?.ty;
         let sub = self.servers[server].machine.interest(ty)?.get_mut(taken)?;
-        let other = store.get_mut(sub.entry).filter(|other| other.views.is_empty())?;
-        let before = std::mem::replace(&mut sub.entry, id);
+        let other = store.get_mut(sub.entry()).filter(|other| other.views.is_empty())?;
+        let before = sub.replace_entry(id);
         other.places.remove(server);
         let is_last = other.places.is_empty();
         if let Some(entry) = store.get_mut(id) {
@@ -142,7 +142,7 @@ impl Authorities {
         for (server, sub) in entry.places.iter() {
             let interest = self.servers[server].machine.interest(entry.ty);
             if let Some(sub) = interest.and_then(|interest| interest.get_mut(sub)) {
-                sub.held = held;
+                sub.set_held(held);
             }
         }
     }
@@ -170,7 +170,7 @@ impl Authorities {
         let key = self.wildcard_key(store, entry.ty)?;
         let active = self.groups.get(key.0).active();
         let sub = self.servers[active].machine.sub(entry.ty, entry.places.at(active)?)?;
-        sub.member.then_some(key)
+        sub.is_wildcard_member().then_some(key)
     }
 
     /// Changes the state of an entry, and notes what is to be published.

@@ -25,9 +25,7 @@ impl Authorities {
         for (server, place) in entry.places.iter() {
             let interest = self.servers[server].machine.interest(entry.ty);
             if let Some(sub) = interest.and_then(|interest| interest.get_mut(place)) {
-                let of_this = server == sender && is_delta;
-                sub.is_own = of_this;
-                sub.version = if of_this { version.clone() } else { Version::default() };
+                sub.on_held((server == sender && is_delta).then_some(version));
             }
         }
     }

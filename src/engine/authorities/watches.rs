@@ -160,8 +160,8 @@ impl Authorities {
         let active = self.groups.get(group).active();
         // A type that was never requested has no members.
         let Some(subscriptions) = self.servers[active].machine.interest(ty) else { return };
-        let is_member = |(_, sub): &(_, &Subscription)| sub.member;
-        let members: Vec<_> = subscriptions.iter().filter(is_member).map(|(_, sub)| sub.entry).collect();
+        let is_member = |(_, sub): &(_, &Subscription)| sub.is_wildcard_member();
+        let members: Vec<_> = subscriptions.iter().filter(is_member).map(|(_, sub)| sub.entry()).collect();
         for id in members {
             for server in self.groups.get(group).open.clone() {
                 self.join(store, (id, By::Wildcard), server, now);
@@ -175,7 +175,10 @@ impl Authorities {
         let mut open = self.groups.get(group).open.iter().rev();
         let above = if open.next() == Some(&opened) { open.next() } else { None };
         let subscriptions = above.and_then(|above| self.servers[*above].machine.subscriptions(ty));
-        let members = subscriptions.into_iter().flat_map(|known| known.iter()).filter(|(_, sub)| sub.member);
-        members.map(|(_, sub)| sub.entry).collect()
+        let members = subscriptions
+            .into_iter()
+            .flat_map(|known| known.iter())
+            .filter(|(_, sub)| sub.is_wildcard_member());
+        members.map(|(_, sub)| sub.entry()).collect()
     }
 }

@@ -1,7 +1,6 @@
 //! The resources that a response does not contain.
 
 use super::Step;
-use crate::protocol::Phase;
 
 impl Step<'_> {
     /// What a response of a full-state type does not speak of is deleted (B1.10), unless the response is a heartbeat
@@ -19,20 +18,15 @@ impl Step<'_> {
         let sends_all = interest.sends_all;
         let mut any = false;
         for (_, sub) in interest.iter_mut() {
-            // The absence of what was never asked for says nothing.
-            let expected = match (sub.named, sub.member) {
-                (true, _) => sub.phase != Phase::New || sub.seen != 0,
-                (false, true) => sends_all || sub.of_glob,
-                (false, false) => true,
-            };
-            sub.missed = expected && sub.seen != self.job.number;
-            any |= sub.missed;
+            any |= sub.on_complete_response(self.job.number, sends_all);
         }
         if !any {
             return;
         }
-        let never_seen = interest.iter().filter(|(_, sub)| sub.missed && sub.was_there() && sub.seen == 0);
-        let never_seen: Vec<_> = never_seen.map(|(id, sub)| (id, sub.entry)).collect();
+        let never_seen = interest
+            .iter()
+            .filter(|(_, sub)| sub.is_missing() && sub.was_there() && !sub.was_ever_mentioned());
+        let never_seen: Vec<_> = never_seen.map(|(id, sub)| (id, sub.entry())).collect();
         for (sub, entry) in never_seen {
             let is_glob = self.store.get(entry).is_some_and(|entry| entry.is_glob);
             if !is_glob && self.authorities.counts(self.store, entry, server) {
@@ -56,10 +50,8 @@ impl Step<'_> {
         let Some(interest) = self.authorities.subscriptions(server, self.job.ty) else { return };
         let mut unwritten = Vec::new();
         for (_, sub) in interest.iter_mut() {
-            let is_unheard = matches!(sub.phase, Phase::New | Phase::Requested);
-            if is_unheard && sub.named && sub.asked && !sub.held && sub.seen != self.job.number {
-                (sub.phase, sub.doubt_until) = (Phase::TimedOut, None);
-                unwritten.push(sub.entry);
+            if sub.on_absent_from_file(self.job.number) {
+                unwritten.push(sub.entry());
             }
         }
         for entry in unwritten {

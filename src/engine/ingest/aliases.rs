@@ -30,16 +30,16 @@ impl Step<'_> {
         let Some(interest) = self.authorities.subscriptions(server, ty) else { return };
         let Some(id) = interest.find(alias) else { return };
         let Some(sub) = interest.get_mut(id) else { return };
-        if sub.seen == self.job.number {
-            let first = self.job.located[sub.stood as usize];
+        if sub.is_mentioned_in(self.job.number) {
+            let first = self.job.located[sub.last_position() as usize];
             let are_removed = first.said == ResourceOp::Removed && found.said == ResourceOp::Removed;
             if first.index != found.index && !are_removed {
                 self.job.reject_alias(alias, (&first, &found));
             }
             return;
         }
-        self.job.of_all |= found.said != ResourceOp::Heartbeat && !sub.before_all;
-        (sub.seen, sub.stood) = (self.job.number, self.job.located.len() as u32);
+        self.job.of_all |= found.said != ResourceOp::Heartbeat && !sub.precedes_wildcard();
+        sub.on_mentioned(self.job.number, self.job.located.len());
         self.job.located.push(LocatedResource { sub: Some(id), ..found });
         match own.is_empty() {
             true => interest.aliases.forget(alias),
@@ -74,8 +74,10 @@ impl Step<'_> {
         let Some(interest) = self.authorities.subscriptions(self.job.server(), self.job.ty) else { return };
         let subs: Vec<_> = interest.aliases.of(own).filter_map(|alias| interest.find(alias)).collect();
         for id in subs {
-            let Some(sub) = interest.get_mut(id).filter(|sub| sub.seen != self.job.number) else { continue };
-            (sub.seen, sub.stood) = (self.job.number, self.job.located.len() as u32);
+            let Some(sub) = interest.get_mut(id).filter(|sub| !sub.is_mentioned_in(self.job.number)) else {
+                continue;
+            };
+            sub.on_mentioned(self.job.number, self.job.located.len());
             self.job.located.push(LocatedResource { sub: Some(id), ..found });
         }
     }

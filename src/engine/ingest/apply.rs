@@ -15,7 +15,7 @@ use crate::{
     error::{Blame, Code, WatchError, short_type},
     name::ResourceName,
     protocol::{EntryId, GroupId, SubId},
-    resource::{Erased, Version},
+    resource::Erased,
 };
 
 impl Step<'_> {
@@ -52,7 +52,9 @@ impl Step<'_> {
 
     pub(super) fn is_there(&mut self, sub: SubId) -> bool {
         let interest = self.authorities.subscriptions(self.job.server(), self.job.ty);
-        interest.and_then(|interest| interest.get(sub)).is_some_and(|sub| sub.seen == self.job.number)
+        interest
+            .and_then(|interest| interest.get(sub))
+            .is_some_and(|sub| sub.is_mentioned_in(self.job.number))
     }
 
     /// Takes over a resource that somebody asked for, or that is a member already. Returns what it cost, in bytes parsed.
@@ -61,11 +63,13 @@ impl Step<'_> {
         let Some(interest) = peer.machine.interest(self.job.ty) else { return 1 };
         let wildcard = interest.takes_all();
         // It may have gone between two steps.
-        let Some(sub) = interest.get_mut(place).filter(|sub| sub.seen == self.job.number) else { return 1 };
+        let Some(sub) = interest.get_mut(place).filter(|sub| sub.is_mentioned_in(self.job.number)) else {
+            return 1;
+        };
         sub.on_answered();
-        let joins_all = wildcard && !std::mem::replace(&mut sub.member, wildcard);
-        let id = sub.entry;
-        let update = self.job.update_of(&located, &sub.version);
+        let joins_all = wildcard && sub.join_wildcard();
+        let id = sub.entry();
+        let update = self.job.update_of(&located, sub.version());
         let joins_glob = self.on_member(place);
         if !self.authorities.counts(self.store, id, self.job.server()) {
             self.store.note_change(id, false, joins_all);
@@ -114,7 +118,7 @@ impl Step<'_> {
         if let Some(sub) =
             self.authorities.subscriptions(server, self.job.ty).and_then(|interest| interest.get_mut(sub))
         {
-            (sub.seen, sub.stood) = (self.job.number, next as u32);
+            sub.on_mentioned(self.job.number, next);
         }
         self.job.located[next].sub = Some(sub);
         self.apply_to(sub, located)
@@ -183,8 +187,8 @@ impl Step<'_> {
         let peer = self.authorities.server_mut(server);
         let policy = peer.policy;
         let Some(sub) = peer.machine.interest(ty).and_then(|interest| interest.get_mut(id)) else { return 1 };
-        sub.version = Version::default();
-        let entry_id = sub.entry;
+        sub.forget_version();
+        let entry_id = sub.entry();
         // It may be said because it was not wanted for a while (GO12).
         if !self.authorities.server_mut(server).machine.is_gone(ty, id, self.now) {
             return 1;
@@ -194,9 +198,7 @@ impl Step<'_> {
         if let Some(sub) =
             self.authorities.subscriptions(server, ty).and_then(|interest| interest.get_mut(id))
         {
-            sub.on_answered();
-            // It matters when the server takes over.
-            sub.missed = !counts;
+            sub.on_removed(counts);
         }
         let Some(entry) = self.store.get(entry_id).filter(|_| counts) else { return 1 };
         let uri = self.authorities.server(server).machine.source();
@@ -237,11 +239,10 @@ impl Step<'_> {
             let policy = peer.policy;
             let Some(interest) = peer.machine.interest(self.job.ty) else { continue };
             let Some(sub) = interest.find(&name).and_then(|sub| interest.get_mut(sub)) else { continue };
-            sub.seen = self.job.number;
-            sub.on_answered();
+            sub.on_answered_in(self.job.number);
             // That the trouble is over is seen by its being sent again, so the next stream asks for that.
-            sub.version = Version::default();
-            let id = sub.entry;
+            sub.forget_version();
+            let id = sub.entry();
             peer.machine.on_dropped(self.job.ty);
             self.authorities.forget_member_versions(self.store, id, self.job.server());
             let Some(entry) =

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{super::authorities::GlobPattern, Step};
 use crate::{
     name::glob_of,
-    protocol::{EntryId, SubId},
+    protocol::{EntryId, SubId, Subscription},
 };
 
 /// The glob that matched last: the names of a response mostly have the same one.
@@ -30,7 +30,7 @@ impl Step<'_> {
             let glob = glob_of(name)?;
             let interest = self.authorities.subscriptions(self.job.server(), self.job.ty())?;
             let sub = interest.find(&glob)?;
-            let entry = interest.get(sub)?.entry;
+            let entry = interest.get(sub)?.entry();
             if !self.store.get(entry).is_some_and(|entry| entry.is_glob) {
                 return None;
             }
@@ -52,7 +52,7 @@ impl Step<'_> {
         }
         let server = self.job.server();
         let interest = self.authorities.subscriptions(server, self.job.ty());
-        let Some(name) = interest.and_then(|interest| interest.get(id)).map(|sub| sub.name.clone()) else {
+        let Some(name) = interest.and_then(|interest| interest.get(id)).map(|sub| sub.name().clone()) else {
             return false;
         };
         if self.enclosing(&name).is_none() {
@@ -61,7 +61,7 @@ impl Step<'_> {
         self.on_glob_answered();
         let interest = self.authorities.subscriptions(server, self.job.ty());
         let sub = interest.and_then(|interest| interest.get_mut(id));
-        sub.is_some_and(|sub| !std::mem::replace(&mut sub.of_glob, true))
+        sub.is_some_and(Subscription::join_glob)
     }
 
     /// The server confirms a member of a glob that has expired: the glob is requested once more, since its members are not.
@@ -87,8 +87,7 @@ impl Step<'_> {
         let (sub, entry) = (glob.sub, glob.entry);
         let interest = self.authorities.subscriptions(self.job.server(), self.job.ty());
         let Some(sub) = interest.and_then(|interest| interest.get_mut(sub)) else { return };
-        sub.seen = self.job.number;
-        sub.on_answered();
+        sub.on_answered_in(self.job.number);
         if !self.authorities.counts(self.store, entry, self.job.server()) {
             return;
         }

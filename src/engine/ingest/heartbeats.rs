@@ -17,10 +17,10 @@ impl Step<'_> {
         let Some(interest) = self.authorities.subscriptions(server, ty) else { return 1 };
         let Some(sub) = interest.get_mut(place) else { return 1 };
         let is_same = match is_delta {
-            true => sub.version.as_str() == self.job.version_of(&located),
+            true => sub.version().as_str() == self.job.version_of(&located),
             false => !is_rejected,
         };
-        let (id, is_held) = (sub.entry, sub.held);
+        let (id, is_held) = (sub.entry(), sub.is_held());
         if !(is_held && is_same) {
             let is_expired = !is_held && self.store.get(id).is_some_and(Entry::is_expired);
             self.job.outdated |= is_expired || is_rejected;

@@ -84,17 +84,16 @@ impl Step<'_> {
         let ServerState { machine, types, .. } = self.authorities.server_mut(self.job.stream.server);
         let order = types.get(self.job.ty.index()).map_or(&[][..], |known| &known.order);
         let Some(interest) = machine.interest(self.job.ty) else { return };
-        let is_it = |sub: &SubId| interest.get(*sub).is_some_and(|sub| *sub.name == *name);
+        let is_it = |sub: &SubId| interest.get(*sub).is_some_and(|sub| **sub.name() == *name);
         let guessed = self.job.guess.next(order).filter(is_it);
         let sub = guessed.or_else(|| interest.find(name));
         let twice = match sub.and_then(|id| Some((id, interest.get_mut(id)?))) {
             Some((id, sub)) => {
                 match guessed {
                     Some(_) => self.job.guess.on_right(),
-                    None => self.job.guess.on_found(id, sub.stood, order),
+                    None => self.job.guess.on_found(id, sub.last_position(), order),
                 }
-                sub.stood = self.job.located.len() as u32;
-                std::mem::replace(&mut sub.seen, self.job.number) == self.job.number
+                sub.on_mentioned(self.job.number, self.job.located.len())
             }
             None => self.job.unknown.is_seen(
                 name,
@@ -109,7 +108,8 @@ impl Step<'_> {
             self.job.problems.add(&format_args!("{name:?}"), &"the name is in the response twice");
         }
         let known = sub.and_then(|sub| interest.get(sub));
-        self.job.of_all |= found.said != ResourceOp::Heartbeat && known.is_none_or(|sub| !sub.before_all);
+        self.job.of_all |=
+            found.said != ResourceOp::Heartbeat && known.is_none_or(|sub| !sub.precedes_wildcard());
         self.job.located.push(LocatedResource { sub, ..found });
     }
 
@@ -127,7 +127,7 @@ impl Step<'_> {
         };
         let all = all.filter(|_| interest.takes_all());
         let wants = |located: &LocatedResource| match located.sub.and_then(|sub| interest.get(sub)) {
-            Some(sub) => store.get(sub.entry).map(|entry| entry.group),
+            Some(sub) => store.get(sub.entry()).map(|entry| entry.group),
             None => all,
         };
         let wanting = self.job.located.iter().filter(|located| located.said.is_there()).filter_map(wants);
@@ -194,10 +194,10 @@ impl Step<'_> {
         }
         let interest = self.authorities.subscriptions(self.job.server(), self.job.ty());
         let sub = interest.and_then(|interest| interest.get(interest.find(&name)?));
-        let held = sub.filter(|sub| sub.held && sub.version.as_str() == envelope.text(item.version));
+        let held = sub.filter(|sub| sub.is_held() && sub.version().as_str() == envelope.text(item.version));
         // Versions that are not told do not tell heartbeats from removals.
-        let held = held.filter(|sub| !sub.version.is_empty() || item.ttl.is_some());
-        let (held, id) = (held.map(|sub| sub.entry), sub.map(|sub| sub.entry));
+        let held = held.filter(|sub| !sub.version().is_empty() || item.ttl.is_some());
+        let (held, id) = (held.map(|sub| sub.entry()), sub.map(|sub| sub.entry()));
         // What was rejected in this version is not held, and not removed either: the last good one stays.
         let rejected = id.and_then(|id| self.store.get(id)).and_then(Entry::rejected_version);
         let is_rejected = rejected.is_some_and(|version| version.as_str() == envelope.text(item.version));

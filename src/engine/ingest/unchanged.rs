@@ -27,14 +27,14 @@ impl Step<'_> {
         for index in from..to {
             let Some(sub_id) = self.job.guess.next(&known.order) else { return index };
             let Some(sub) = interest.get_mut(sub_id) else { return index };
-            let held = self.store.get(sub.entry).and_then(|entry| entry.bare_bytes());
+            let held = self.store.get(sub.entry()).and_then(|entry| entry.bare_bytes());
             let is_same = held.is_some_and(|held| self.job.envelope.is_bare(index, held));
-            if !is_same || sub.seen == self.job.number {
+            if !is_same || sub.is_mentioned_in(self.job.number) {
                 return index;
             }
             self.job.guess.on_right();
-            (sub.seen, sub.stood) = (self.job.number, self.job.located.len() as u32);
-            self.job.of_all |= !sub.before_all;
+            sub.on_mentioned(self.job.number, self.job.located.len());
+            self.job.of_all |= !sub.precedes_wildcard();
             self.job
                 .located
                 .push(LocatedResource { sub: Some(sub_id), ..LocatedResource::new(index, ResourceOp::Same) });
@@ -56,10 +56,12 @@ impl Step<'_> {
             let next = from + place;
             let Some(sub) = located.sub else { return next };
             // It may have gone between two steps.
-            let Some(sub) = interest.get_mut(sub).filter(|sub| sub.seen == self.job.number) else {
+            let Some(sub) = interest.get_mut(sub).filter(|sub| sub.is_mentioned_in(self.job.number)) else {
                 return next;
             };
-            let Some(entry) = self.store.get_mut(sub.entry).filter(|_| sub.member || !wildcard) else {
+            let Some(entry) =
+                self.store.get_mut(sub.entry()).filter(|_| sub.is_wildcard_member() || !wildcard)
+            else {
                 return next;
             };
             let is_same = match located.said {

@@ -1,6 +1,6 @@
 //! What is wanted of a server, and what is known of each name there.
 
-use std::{mem, sync::Arc, time::Instant};
+use std::{sync::Arc, time::Instant};
 
 use super::Machine;
 use crate::{
@@ -8,7 +8,8 @@ use crate::{
         event::Event,
         id::{EntryId, StreamId, TypeId},
         stream::ConnectionState,
-        subscriptions::{Phase, SubId, Subscriptions},
+        subscription::{Absence, Subscription},
+        subscriptions::{SubId, Subscriptions},
     },
     resource::Version,
 };
@@ -19,7 +20,7 @@ impl Machine {
         let channel = self.channel_or_new(ty, type_url);
         if channel.interest.name(sub) {
             channel.variant.on_named(&mut channel.interest, sub, now);
-            let is_held = channel.interest.get(sub).is_some_and(|sub| sub.held);
+            let is_held = channel.interest.get(sub).is_some_and(Subscription::is_held);
             if !is_held && channel.variant.may_skip_names() {
                 self.close("a name is subscribed to that the server may have sent for a wildcard");
             }
@@ -28,7 +29,7 @@ impl Machine {
         if self.quarantine.is_held_back(ty)
             && let Some(sub) = self.sub(ty, sub)
         {
-            let entry = sub.entry;
+            let entry = sub.entry();
             self.events.push_back(Event::HeldBack(entry));
         }
         self.proceed(now);
@@ -40,14 +41,8 @@ impl Machine {
         let is_delta = self.is_delta();
         let Self { types, waiting, .. } = self;
         let Some(Some(channel)) = types.get_mut(ty.index()) else { return };
-        let Some(sub) = channel.interest.get_mut(id).filter(|sub| sub.held && sub.missed) else { return };
-        if is_delta || sub.is_member() {
-            return;
-        }
-        sub.doubt_until.get_or_insert_with(|| Box::new(now + length));
-        // Otherwise its time begins with the request.
-        if sub.phase != Phase::New {
-            sub.phase = Phase::AbsenceUnconfirmed;
+        let Some(sub) = channel.interest.get_mut(id).filter(|_| !is_delta) else { return };
+        if sub.doubt_missing(now + length) {
             waiting.start(ty, id, sub, (now, length));
         }
     }
@@ -72,7 +67,7 @@ impl Machine {
     pub(crate) fn withdraw(&mut self, ty: TypeId, sub: SubId, now: Instant) {
         let told = self.stream.as_open().is_some();
         let Some(channel) = self.channel(ty) else { return };
-        if !channel.interest.get(sub).is_some_and(|sub| sub.named) {
+        if !channel.interest.get(sub).is_some_and(Subscription::is_named) {
             return;
         }
         channel.interest.unname(sub);
@@ -116,7 +111,7 @@ impl Machine {
     /// Whether something is not wanted any more that the server has not been told of.
     pub(crate) fn has_unwritten_ends(&self) -> bool {
         let has_ends = |interest: &Subscriptions| {
-            interest.wildcard_leaving || interest.iter().any(|(_, sub)| sub.asked && !sub.named)
+            interest.wildcard_leaving || interest.iter().any(|(_, sub)| sub.is_requested() && !sub.is_named())
         };
         self.stream.as_open().is_some()
             && self.types.iter().flatten().any(|channel| has_ends(&channel.interest))
@@ -151,8 +146,8 @@ impl Machine {
         let Some(Some(channel)) = self.types.get_mut(ty.index()) else { return };
         let interest = &mut channel.interest;
         for id in subs {
-            if let Some(sub) = interest.get(*id).filter(|sub| !sub.named && !sub.is_member() && !sub.asked) {
-                self.events.push_back(Event::Released(sub.entry));
+            if let Some(sub) = interest.get(*id).filter(|sub| sub.is_released()) {
+                self.events.push_back(Event::Released(sub.entry()));
                 interest.remove(*id);
             }
         }
@@ -163,7 +158,7 @@ impl Machine {
         let Some(channel) = self.channel(ty) else { return };
         let interest = &mut channel.interest;
         interest.wildcard_leaving = false;
-        let members = interest.iter_mut().filter_map(|(id, sub)| mem::take(&mut sub.member).then_some(id));
+        let members = interest.iter_mut().filter_map(|(id, sub)| sub.leave_wildcard().then_some(id));
         let members: Vec<_> = members.collect();
         self.release(ty, &members);
         self.events.push_back(Event::ReleasedAll(ty));
@@ -174,7 +169,7 @@ impl Machine {
         let Some(channel) = self.channel(ty) else { return };
         channel.variant.forget_version();
         if let Some(sub) = channel.interest.get_mut(id) {
-            sub.version = Version::default();
+            sub.forget_version();
         }
     }
 
@@ -208,7 +203,7 @@ impl Machine {
             return self.ask_again_on_another_stream(ty, now);
         }
         let Some(channel) = self.channel(ty) else { return };
-        if channel.interest.get(id).is_some_and(|sub| sub.named) {
+        if channel.interest.get(id).is_some_and(Subscription::is_named) {
             channel.variant.on_named(&mut channel.interest, id, now);
         } else {
             self.ask_again_on_another_stream(ty, now);
@@ -227,9 +222,7 @@ impl Machine {
         let is_delta = self.is_delta();
         let Some(channel) = self.channel(ty) else { return };
         let has_said_all = full_state && !is_delta && channel.interest.told_all;
-        if let Some(sub) = channel.interest.get_mut(id).filter(|sub| !sub.heard && !sub.has_version()) {
-            sub.unconfirmed = true;
-            sub.missed |= has_said_all && sub.member && !sub.named;
+        if channel.interest.get_mut(id).is_some_and(|sub| sub.on_joined(has_said_all)) {
             channel.variant.on_unconfirmed(now);
         }
     }
@@ -240,8 +233,8 @@ impl Machine {
         let Some(channel) = self.channel(ty) else { return false };
         let is_requested = channel.variant.is_requested();
         let Some(sub) = channel.interest.get_mut(id) else { return false };
-        let told = is_requested && sub.has_version() && !sub.unconfirmed;
-        sub.version = Version::default();
+        let told = is_requested && sub.has_version() && !sub.is_unconfirmed();
+        sub.forget_version();
         told
     }
 
@@ -257,7 +250,7 @@ impl Machine {
     pub(crate) fn doubt(&mut self, ty: TypeId, id: SubId, now: Instant) {
         let length = self.resource_timeout();
         if let Some(sub) = self.interest(ty).and_then(|interest| interest.get_mut(id)) {
-            sub.doubt_until.get_or_insert_with(|| Box::new(now + length));
+            sub.doubt(now + length);
         }
     }
 
@@ -267,22 +260,13 @@ impl Machine {
         let Self { types, waiting, .. } = self;
         let Some(Some(channel)) = types.get_mut(ty.index()) else { return true };
         let Some(sub) = channel.interest.get_mut(id) else { return true };
-        let is_doubtful = sub.doubt_until.as_ref().is_some_and(|until| **until > now);
-        if !is_doubtful || (!sub.named && sub.is_member()) {
-            return true;
-        }
-        if !sub.named {
-            // It has been let go once more, which the server is about to be told.
-            return false;
-        }
-        match sub.phase {
-            // The request has not gone out yet, and its time begins with that.
-            Phase::New | Phase::AbsenceUnconfirmed => {}
-            Phase::Requested | Phase::Answered | Phase::TimedOut => {
-                sub.phase = Phase::AbsenceUnconfirmed;
+        match sub.on_missing(now) {
+            Absence::Confirmed => true,
+            Absence::Awaited => false,
+            Absence::Unconfirmed => {
                 waiting.start(ty, id, sub, (now, length));
+                false
             }
         }
-        false
     }
 }

@@ -1,0 +1,506 @@
+use std::{mem, sync::Arc, time::Instant};
+
+use super::id::EntryId;
+use crate::resource::Version;
+
+/// One name of a type at one server: how far requesting it has come, and what the server has sent of it.
+///
+/// The rule of the does-not-exist timer (A57) stands here and in [`DoesNotExistTimers`](super::timers::DoesNotExistTimers). The
+/// methods are named after what goes over the wire, so that a change of the state is found by its cause.
+#[derive(Debug)]
+pub(crate) struct Subscription {
+    name: Arc<str>,
+    entry: EntryId,
+    phase: Phase,
+    /// Subscribed to by name. Without it the name is a member of a collection, or on its way out.
+    is_named: bool,
+    /// The last request that was handed out has the name.
+    is_requested: bool,
+    /// The server sent it under a wildcard.
+    of_wildcard: bool,
+    /// The server sent it under a glob, which is subscribed to by a name of its own.
+    of_glob: bool,
+    /// The cache holds a good resource.
+    is_held: bool,
+    /// This server has sent what the cache holds, in the incremental variant.
+    is_own: bool,
+    /// What the server called the state of it that the cache holds, where resources have versions of their own; empty if
+    /// the cache holds something else, or nothing.
+    version: Version,
+    /// The server has answered it on this stream.
+    is_answered: bool,
+    /// Held since an earlier stream, in a version that this stream's first request did not have: it has to be sent again.
+    is_unconfirmed: bool,
+    /// Requested before the wildcard, and not answered when that was requested: an answer to it is no sign that the server sends
+    /// everything.
+    precedes_wildcard: bool,
+    /// Until when absence proves nothing: the name was unsubscribed from shortly before, so that a response to that may be on
+    /// its way.
+    doubt_until: Option<Box<Instant>>,
+    /// The timer that was started last; earlier ones do not matter any more. 0 if none was.
+    timer: u32,
+    /// The last response that has the name; 0 if none had.
+    last_response: u64,
+    /// The position of the name in that.
+    last_position: u32,
+    /// The server should have sent it on this stream and did not: its last response that was complete did not have it, or it
+    /// is still unconfirmed after a quiet time.
+    is_missing: bool,
+    /// Tells it from others that had its place lately.
+    serial: u32,
+}
+
+/// How far the request of a name has come on the current stream.
+///
+/// ```text
+///        on_request_sent             on_answered
+///  New ─────────────────▶ Requested ──────────────▶ Answered
+///   ▲                        │  └──────▶ TimedOut ─────▲
+///   └── on_stream_closed ────┘  on_deadline
+///
+///  Answered ◀──────▶ AbsenceUnconfirmed: missing from a response, which proves nothing yet; a timer decides
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    New,
+    Requested,
+    Answered,
+    TimedOut,
+    AbsenceUnconfirmed,
+}
+
+/// What an absence from a response means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Absence {
+    /// The resource does not exist.
+    Confirmed,
+    /// The response may have crossed the request, whose timer is running or starts when it is sent.
+    Awaited,
+    /// The response may have crossed the request: a timer is to be started.
+    Unconfirmed,
+}
+
+impl Subscription {
+    pub(super) fn new(name: Arc<str>, entry: EntryId, serial: u32) -> Self {
+        Self {
+            name,
+            entry,
+            phase: Phase::New,
+            is_named: false,
+            is_requested: false,
+            of_wildcard: false,
+            of_glob: false,
+            is_held: false,
+            is_own: false,
+            version: Version::default(),
+            is_answered: false,
+            is_unconfirmed: false,
+            precedes_wildcard: false,
+            doubt_until: None,
+            timer: 0,
+            last_response: 0,
+            last_position: 0,
+            is_missing: false,
+            serial,
+        }
+    }
+
+    pub(crate) fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    pub(crate) fn entry(&self) -> EntryId {
+        self.entry
+    }
+
+    pub(super) fn serial(&self) -> u32 {
+        self.serial
+    }
+
+    /// Another entry takes the place of the one that it was of.
+    pub(crate) fn replace_entry(&mut self, entry: EntryId) -> EntryId {
+        mem::replace(&mut self.entry, entry)
+    }
+
+    // What is subscribed to.
+
+    /// Whether it is subscribed to by name.
+    pub(crate) fn is_named(&self) -> bool {
+        self.is_named
+    }
+
+    /// Sets that; gives what it was.
+    pub(super) fn set_named(&mut self, is_named: bool) -> bool {
+        mem::replace(&mut self.is_named, is_named)
+    }
+
+    /// Whether the last request that was handed out has the name.
+    pub(super) fn is_requested(&self) -> bool {
+        self.is_requested
+    }
+
+    /// Whether nothing is subscribed to or sent under the name any more, and the server knows.
+    pub(super) fn is_released(&self) -> bool {
+        !self.is_named && !self.is_member() && !self.is_requested
+    }
+
+    /// Whether it is a member of a collection: of a wildcard or of a glob.
+    pub(crate) fn is_member(&self) -> bool {
+        self.of_wildcard || self.of_glob
+    }
+
+    pub(crate) fn is_wildcard_member(&self) -> bool {
+        self.of_wildcard
+    }
+
+    pub(crate) fn is_glob_member(&self) -> bool {
+        self.of_glob
+    }
+
+    /// It was sent under a wildcard. True when it was not a member before.
+    pub(crate) fn join_wildcard(&mut self) -> bool {
+        !mem::replace(&mut self.of_wildcard, true)
+    }
+
+    /// It was sent under a glob. True when it was not a member before.
+    pub(crate) fn join_glob(&mut self) -> bool {
+        !mem::replace(&mut self.of_glob, true)
+    }
+
+    /// The wildcard has ended. True when it was a member.
+    pub(super) fn leave_wildcard(&mut self) -> bool {
+        mem::take(&mut self.of_wildcard)
+    }
+
+    /// The glob has ended.
+    pub(crate) fn leave_glob(&mut self) {
+        self.of_glob = false;
+    }
+
+    pub(crate) fn leave_collections(&mut self) {
+        (self.of_wildcard, self.of_glob) = (false, false);
+    }
+
+    // What the cache holds.
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.is_held
+    }
+
+    /// The cache holds a good resource now, or does not any more.
+    pub(crate) fn set_held(&mut self, is_held: bool) {
+        self.is_held = is_held;
+    }
+
+    pub(crate) fn version(&self) -> &Version {
+        &self.version
+    }
+
+    /// Whether the server knows the version of what is held.
+    pub(crate) fn has_version(&self) -> bool {
+        self.is_held && !self.version.is_empty()
+    }
+
+    /// What is held has this version of the server's, or was sent by another server.
+    pub(crate) fn on_held(&mut self, own: Option<&Version>) {
+        self.is_own = own.is_some();
+        self.version = own.cloned().unwrap_or_default();
+    }
+
+    /// The server has to send it again.
+    pub(crate) fn forget_version(&mut self) {
+        self.version = Version::default();
+    }
+
+    // Requests.
+
+    /// It is subscribed to, and the server has not answered: a request has to be sent. `doubt_until` is the end of the time
+    /// in which a response to its last end may be on its way.
+    pub(super) fn on_subscribed(&mut self, doubt_until: Option<Instant>) {
+        self.doubt_until = doubt_until.map(Box::new);
+        self.phase = Phase::New;
+    }
+
+    /// Whether requesting it again changes nothing for the server, which has answered, or had its time to.
+    pub(super) fn is_settled(&self) -> bool {
+        self.is_requested
+            && match self.phase {
+                Phase::Answered | Phase::TimedOut | Phase::AbsenceUnconfirmed => true,
+                Phase::New | Phase::Requested => false,
+            }
+    }
+
+    /// A request with the name was handed out.
+    pub(super) fn on_requested(&mut self) {
+        self.is_requested = true;
+    }
+
+    /// A request that unsubscribes from it was handed out. True when the request before had the name.
+    pub(super) fn on_unrequested(&mut self) -> bool {
+        mem::take(&mut self.is_requested)
+    }
+
+    /// The name is left out of a request, since a response to its last end may be on its way.
+    pub(super) fn on_held_back(&mut self, doubt_until: Instant) {
+        self.doubt_until = Some(Box::new(doubt_until));
+        self.is_requested = false;
+    }
+
+    /// The request was sent, and the server has its time from now on (A57-5). True when a timer is to be started.
+    pub(super) fn on_request_sent(&mut self) -> bool {
+        if self.phase != Phase::New || !self.is_named || !self.is_requested {
+            return false;
+        }
+        // Another server has sent it, and this one did not before it was requested by name.
+        let is_doubted = self.is_doubted();
+        self.phase = if is_doubted { Phase::AbsenceUnconfirmed } else { Phase::Requested };
+        let starts = !self.is_held || is_doubted;
+        if !starts {
+            self.timer = 0;
+        }
+        starts
+    }
+
+    /// The server has not answered, and is asked once more: true when it is owed an answer.
+    pub(super) fn on_request_failed(&mut self) -> bool {
+        let is_owed = self.is_named && !self.is_held && matches!(self.phase, Phase::New | Phase::Requested);
+        if is_owed {
+            self.phase = Phase::New;
+        }
+        is_owed
+    }
+
+    /// The wildcard is requested, too: what the server still owes is not because of that.
+    pub(super) fn on_wildcard_requested(&mut self) {
+        self.precedes_wildcard = self.is_requested && matches!(self.phase, Phase::New | Phase::Requested);
+    }
+
+    /// Whether it was requested before the wildcard, so that its answer is no sign that the server sends everything.
+    pub(crate) fn precedes_wildcard(&self) -> bool {
+        self.precedes_wildcard
+    }
+
+    // Responses.
+
+    /// Notes that a response has the name at a position. True when the same response had it before.
+    pub(crate) fn on_mentioned(&mut self, response: u64, position: usize) -> bool {
+        self.last_position = position as u32;
+        mem::replace(&mut self.last_response, response) == response
+    }
+
+    pub(crate) fn is_mentioned_in(&self, response: u64) -> bool {
+        self.last_response == response
+    }
+
+    /// Whether a response ever had the name.
+    pub(crate) fn was_ever_mentioned(&self) -> bool {
+        self.last_response != 0
+    }
+
+    /// The position of the name in the last response that had it.
+    pub(crate) fn last_position(&self) -> u32 {
+        self.last_position
+    }
+
+    /// The server has answered.
+    pub(crate) fn on_answered(&mut self) {
+        self.phase = Phase::Answered;
+        self.is_answered = true;
+        (self.is_unconfirmed, self.precedes_wildcard, self.is_missing) = (false, false, false);
+    }
+
+    /// A response has something of it that is no resource of its own: the error of a name, or the members of a glob.
+    pub(crate) fn on_answered_in(&mut self, response: u64) {
+        self.last_response = response;
+        self.on_answered();
+    }
+
+    /// The server has removed it. If its answers do not count at the moment, that matters when it is reverted to.
+    pub(crate) fn on_removed(&mut self, counts: bool) {
+        self.on_answered();
+        self.is_missing = !counts;
+    }
+
+    /// Whether the server has sent something under the name, good or bad.
+    pub(crate) fn was_there(&self) -> bool {
+        self.is_held || self.is_member() || self.phase == Phase::Answered
+    }
+
+    /// Whether nothing came of it, neither on this stream nor before.
+    pub(super) fn is_owed(&self) -> bool {
+        // What was held when it was requested, and was removed by another server, has no timer.
+        let is_awaited = match self.phase {
+            Phase::New => true,
+            Phase::Requested => self.timer != 0,
+            Phase::Answered | Phase::AbsenceUnconfirmed | Phase::TimedOut => false,
+        };
+        self.is_named && !self.is_held && is_awaited
+    }
+
+    pub(super) fn is_unanswered(&self) -> bool {
+        self.is_named && self.phase != Phase::Answered
+    }
+
+    // Absence.
+
+    /// A response that has all resources is complete. `sends_all` is whether the server sends everything. True when the name
+    /// should have been in it and was not. The absence of a name that was never requested says nothing.
+    pub(crate) fn on_complete_response(&mut self, response: u64, sends_all: bool) -> bool {
+        let expected = match (self.is_named, self.of_wildcard) {
+            (true, _) => self.phase != Phase::New || self.was_ever_mentioned(),
+            (false, true) => sends_all || self.of_glob,
+            (false, false) => true,
+        };
+        self.is_missing = expected && self.last_response != response;
+        self.is_missing
+    }
+
+    /// A file, which has all there is, does not have it. True when that is the answer to its request.
+    pub(crate) fn on_absent_from_file(&mut self, response: u64) -> bool {
+        let is_unanswered = matches!(self.phase, Phase::New | Phase::Requested);
+        let is_absent = is_unanswered
+            && self.is_named
+            && self.is_requested
+            && !self.is_held
+            && self.last_response != response;
+        if is_absent {
+            (self.phase, self.doubt_until) = (Phase::TimedOut, None);
+        }
+        is_absent
+    }
+
+    /// Whether the server should have sent it on this stream, and did not.
+    pub(crate) fn is_missing(&self) -> bool {
+        self.is_missing
+    }
+
+    /// Whether the server has said on this stream that it does not exist.
+    pub(crate) fn is_known_missing(&self) -> bool {
+        self.is_missing && self.is_answered
+    }
+
+    /// It is missing from a response: what that means at a time.
+    pub(super) fn on_missing(&mut self, now: Instant) -> Absence {
+        let is_doubtful = self.doubt_until.as_ref().is_some_and(|until| **until > now);
+        if !is_doubtful || (!self.is_named && self.is_member()) {
+            return Absence::Confirmed;
+        }
+        if !self.is_named {
+            // It was unsubscribed from once more, which the server is about to learn.
+            return Absence::Awaited;
+        }
+        match self.phase {
+            // The request has not been sent yet, and its time begins with that.
+            Phase::New | Phase::AbsenceUnconfirmed => Absence::Awaited,
+            Phase::Requested | Phase::Answered | Phase::TimedOut => {
+                self.phase = Phase::AbsenceUnconfirmed;
+                Absence::Unconfirmed
+            }
+        }
+    }
+
+    /// Absence proves nothing until some time, unless it did not before.
+    pub(super) fn doubt(&mut self, until: Instant) {
+        self.doubt_until.get_or_insert_with(|| Box::new(until));
+    }
+
+    /// It is subscribed to by name, and was missing while it was not (B1.13). True when a timer is to be started now.
+    pub(super) fn doubt_missing(&mut self, until: Instant) -> bool {
+        if !self.is_held || !self.is_missing || self.is_member() {
+            return false;
+        }
+        self.doubt(until);
+        // Otherwise its time begins with the request.
+        let starts = self.phase != Phase::New;
+        if starts {
+            self.phase = Phase::AbsenceUnconfirmed;
+        }
+        starts
+    }
+
+    /// Whether a good resource is held whose absence is not confirmed.
+    pub(super) fn is_doubted(&self) -> bool {
+        self.is_held && self.is_missing && self.doubt_until.is_some()
+    }
+
+    // The does-not-exist timer.
+
+    pub(super) fn timer(&self) -> u32 {
+        self.timer
+    }
+
+    pub(super) fn on_timer_started(&mut self, timer: u32) {
+        self.timer = timer;
+    }
+
+    /// Whether a timer still matters when it ends.
+    pub(super) fn is_awaited(&self, timer: u32) -> bool {
+        let waits = match self.phase {
+            Phase::Requested => self.is_named && !self.is_held,
+            Phase::AbsenceUnconfirmed => true,
+            Phase::New | Phase::Answered | Phase::TimedOut => false,
+        };
+        waits && self.timer == timer
+    }
+
+    /// The server had its time. An absence that was not confirmed is so now; it matters when the server is reverted to.
+    pub(super) fn on_deadline(&mut self) {
+        self.is_missing |= self.phase == Phase::AbsenceUnconfirmed;
+        (self.phase, self.doubt_until) = (Phase::TimedOut, None);
+    }
+
+    /// Whether the server has answered, or had its time to.
+    pub(crate) fn is_decided(&self) -> bool {
+        match self.phase {
+            Phase::TimedOut | Phase::Answered => true,
+            Phase::New | Phase::Requested | Phase::AbsenceUnconfirmed => false,
+        }
+    }
+
+    // Streams.
+
+    /// The first request of a stream has its version, or does not. True when it has to be sent again.
+    pub(super) fn on_versions_sent(&mut self, is_sent: bool) -> bool {
+        self.is_unconfirmed = (self.is_held || self.is_member()) && !is_sent;
+        self.is_unconfirmed
+    }
+
+    pub(super) fn is_unconfirmed(&self) -> bool {
+        self.is_unconfirmed
+    }
+
+    /// It is a member because of another server: this one has to send it as well, unless `has_sent_all` says that it will not.
+    /// True when it is awaited.
+    pub(super) fn on_joined(&mut self, has_sent_all: bool) -> bool {
+        if self.is_answered || self.has_version() {
+            return false;
+        }
+        self.is_unconfirmed = true;
+        self.is_missing |= has_sent_all && self.of_wildcard && !self.is_named;
+        true
+    }
+
+    /// The server was quiet for a while: what is unconfirmed is not going to be confirmed. Of what the server has sent itself
+    /// that is known only of one that answers.
+    pub(super) fn on_quiet(&mut self, has_answered: bool) {
+        if has_answered || !(self.is_held && self.is_own) {
+            self.is_missing |= mem::take(&mut self.is_unconfirmed);
+        }
+    }
+
+    /// What is known of the stream alone is over.
+    pub(super) fn on_stream_closed(&mut self) {
+        (self.is_requested, self.is_missing) = (false, false);
+        (self.is_answered, self.is_unconfirmed, self.precedes_wildcard) = (false, false, false);
+    }
+
+    /// What was not answered on the stream is requested anew on the next one.
+    pub(super) fn on_stream_gone(&mut self) {
+        self.doubt_until = None;
+        if !self.is_held || self.phase == Phase::Requested {
+            self.phase = Phase::New;
+        } else if self.phase == Phase::AbsenceUnconfirmed {
+            self.phase = Phase::Answered;
+        }
+    }
+}
