@@ -18,7 +18,7 @@ pub(crate) struct Entry {
     pub(crate) places: Places,
     pub(crate) views: OneOrMany<ViewId>,
     /// The views that nothing was published to.
-    pub(crate) late: OneOrMany<ViewId>,
+    pub(crate) unnotified: OneOrMany<ViewId>,
     /// The name is a glob: what is known here is how it fares as a whole.
     pub(crate) is_glob: bool,
     /// It was held until its time to live was over, and nothing was heard of it since.
@@ -77,9 +77,9 @@ pub(crate) struct Policy {
 /// Whether there is something new to see.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
-pub(crate) enum News {
-    Changed,
-    Same,
+pub(crate) enum Changed {
+    Yes,
+    No,
 }
 
 impl Entry {
@@ -91,7 +91,7 @@ impl Entry {
             group,
             places,
             views: OneOrMany::default(),
-            late: OneOrMany::default(),
+            unnotified: OneOrMany::default(),
             is_glob: false,
             is_expired: false,
             state: State::Waiting { told: None },
@@ -148,8 +148,8 @@ impl Entry {
 
     /// What the client status service calls it (A88-8).
     pub(crate) fn state(&self) -> ResourceState {
-        match (&self.state, self.setback()) {
-            (_, Some(setback)) => setback.state,
+        match (&self.state, self.ambient_error()) {
+            (_, Some(ambient_error)) => ambient_error.state,
             (State::Held(_), None) => ResourceState::Acked,
             (State::Waiting { .. } | State::Gone(_), None) => ResourceState::Requested,
         }
@@ -164,30 +164,33 @@ impl Entry {
     }
 
     /// The bad news that no good update has followed.
-    pub(crate) fn setback(&self) -> Option<&AmbientError> {
+    pub(crate) fn ambient_error(&self) -> Option<&AmbientError> {
         match &self.state {
             State::Waiting { .. } => None,
             State::Held(held) => held.warning.as_deref(),
-            State::Gone(setback) => Some(setback),
+            State::Gone(ambient_error) => Some(ambient_error),
         }
     }
 
     /// The version of the last update, if it was rejected and had one.
     pub(crate) fn rejected_version(&self) -> Option<&Version> {
-        let setback = self.setback().filter(|setback| setback.state == ResourceState::Nacked);
-        setback.map(|setback| &setback.update.version).filter(|version| !version.is_empty())
+        let ambient_error =
+            self.ambient_error().filter(|ambient_error| ambient_error.state == ResourceState::Nacked);
+        ambient_error.map(|ambient_error| &ambient_error.update.version).filter(|version| !version.is_empty())
     }
 
     /// What there is to see; `failure` is the trouble with the server, if there is any.
     pub(crate) fn observe(&self, failure: impl FnOnce() -> Option<WatchError>) -> Option<ErasedObserved> {
         match &self.state {
             State::Waiting { .. } => failure().map(|reason| ErasedObserved::Absent { reason }),
-            State::Gone(setback) => Some(ErasedObserved::Absent { reason: setback.error.clone() }),
+            State::Gone(ambient_error) => {
+                Some(ErasedObserved::Absent { reason: ambient_error.error.clone() })
+            }
             State::Held(Held { resource, version, warning, .. }) => Some(ErasedObserved::Present {
                 resource: resource.clone(),
                 version: version.clone(),
                 // What is wrong with the resource itself says more than that its server is away.
-                warning: warning.as_ref().map(|setback| setback.error.clone()).or_else(failure),
+                warning: warning.as_ref().map(|ambient_error| ambient_error.error.clone()).or_else(failure),
             }),
         }
     }
@@ -203,14 +206,14 @@ impl Entry {
 
     /// Trouble with the server began: whether it is to be told. Its end shows on what is held; what nothing came of is
     /// as it was.
-    pub(crate) fn on_failure(&mut self, error: Option<WatchError>) -> News {
+    pub(crate) fn on_failure(&mut self, error: Option<WatchError>) -> Changed {
         match &mut self.state {
-            State::Waiting { told } if error.is_none() || *told == error => News::Same,
+            State::Waiting { told } if error.is_none() || *told == error => Changed::No,
             State::Waiting { told } => {
                 *told = error;
-                News::Changed
+                Changed::Yes
             }
-            State::Held(_) | State::Gone(_) => News::Changed,
+            State::Held(_) | State::Gone(_) => Changed::Yes,
         }
     }
 
@@ -224,20 +227,20 @@ impl Entry {
     }
 
     /// Takes over what another entry of the same name knew.
-    pub(crate) fn adopt(&mut self, known: Known) -> News {
+    pub(crate) fn adopt(&mut self, known: Known) -> Changed {
         (self.is_expired, self.state) = (known.is_expired, known.state);
         match self.state {
-            State::Waiting { .. } => News::Same,
-            State::Held(_) | State::Gone(_) => News::Changed,
+            State::Waiting { .. } => Changed::No,
+            State::Held(_) | State::Gone(_) => Changed::Yes,
         }
     }
 
     /// A good resource came.
-    pub(crate) fn on_accepted(&mut self, resource: Erased, raw: Raw, update: Update) -> News {
+    pub(crate) fn on_accepted(&mut self, resource: Erased, raw: Raw, update: Update) -> Changed {
         let Update { version, at: updated } = update;
         self.state = State::Held(Held { resource, raw, version, updated, warning: None });
         self.is_expired = false;
-        News::Changed
+        Changed::Yes
     }
 
     /// The held resource came again, and there is nothing else to it. False if it is not held, or something is wrong with it.
@@ -255,50 +258,50 @@ impl Entry {
     }
 
     /// The held resource came again, so whatever was wrong with it is over.
-    pub(crate) fn on_unchanged(&mut self, new: &Version, at: Instant) -> News {
+    pub(crate) fn on_unchanged(&mut self, new: &Version, at: Instant) -> Changed {
         match &mut self.state {
             State::Held(Held { version, updated, warning, .. }) => {
                 if *version != *new {
                     *version = new.clone();
                 }
                 *updated = at;
-                if warning.take().is_some() { News::Changed } else { News::Same }
+                if warning.take().is_some() { Changed::Yes } else { Changed::No }
             }
-            State::Waiting { .. } | State::Gone(_) => News::Same,
+            State::Waiting { .. } | State::Gone(_) => Changed::No,
         }
     }
 
     /// A resource came that cannot be used: the last good one stays (A46, A88-4).
-    pub(crate) fn on_rejected(&mut self, error: WatchError, policy: Policy, update: Update) -> News {
-        let setback = AmbientError { state: ResourceState::Nacked, error, update };
-        self.on_bad_news(setback, !policy.fail_on_data_errors)
+    pub(crate) fn on_rejected(&mut self, error: WatchError, policy: Policy, update: Update) -> Changed {
+        let ambient_error = AmbientError { state: ResourceState::Nacked, error, update };
+        self.on_bad_news(ambient_error, !policy.fail_on_data_errors)
     }
 
     /// The server has deleted it (B1.10). Of a resource that never was there, that is no news; of one that was there and
     /// was rejected it is.
-    pub(crate) fn on_deleted(&mut self, error: WatchError, policy: Policy, update: Update) -> News {
+    pub(crate) fn on_deleted(&mut self, error: WatchError, policy: Policy, update: Update) -> Changed {
         let keep = match &self.state {
             State::Held(_) => policy.keep_deleted && !policy.fail_on_data_errors,
-            State::Gone(setback) if setback.error.is_rejected() => false,
-            State::Waiting { .. } | State::Gone(_) => return News::Same,
+            State::Gone(ambient_error) if ambient_error.error.is_rejected() => false,
+            State::Waiting { .. } | State::Gone(_) => return Changed::No,
         };
         self.on_bad_news(AmbientError { state: ResourceState::DoesNotExist, error, update }, keep)
     }
 
     /// The server says that there is none (B2.14), whatever there was. Of what is known not to exist that is no news.
-    pub(crate) fn on_removed(&mut self, error: WatchError, policy: Policy, update: Update) -> News {
+    pub(crate) fn on_removed(&mut self, error: WatchError, policy: Policy, update: Update) -> Changed {
         if let State::Gone(known) = &mut self.state
             && known.state == ResourceState::DoesNotExist
         {
             known.update = update;
-            return News::Same;
+            return Changed::No;
         }
         let keep = policy.keep_deleted && !policy.fail_on_data_errors;
         self.on_bad_news(AmbientError { state: ResourceState::DoesNotExist, error, update }, keep)
     }
 
     /// The server has not confirmed it within its time to live.
-    pub(crate) fn on_expired(&mut self, error: WatchError, update: Update) -> News {
+    pub(crate) fn on_expired(&mut self, error: WatchError, update: Update) -> Changed {
         let news =
             self.on_bad_news(AmbientError { state: ResourceState::DoesNotExist, error, update }, false);
         self.is_expired = true;
@@ -312,17 +315,17 @@ impl Entry {
         error: WatchError,
         data: Option<Policy>,
         update: Update,
-    ) -> News {
+    ) -> Changed {
         let drop = data.is_some_and(|policy| policy.fail_on_data_errors);
         self.on_bad_news(AmbientError { state: ResourceState::ReceivedError, error, update }, !drop)
     }
 
     /// It did not come in time: there is none, unless that is held against the server (A88-5).
-    pub(crate) fn on_timeout(&mut self, error: WatchError, at: Instant) -> News {
+    pub(crate) fn on_timeout(&mut self, error: WatchError, at: Instant) -> Changed {
         let state = if error.is_not_found() { ResourceState::DoesNotExist } else { ResourceState::Timeout };
         let update = Update { version: Version::default(), at };
         match self.state {
-            State::Held(_) => News::Same,
+            State::Held(_) => Changed::No,
             State::Waiting { .. } | State::Gone(_) => {
                 self.on_bad_news(AmbientError { state, error, update }, true)
             }
@@ -330,25 +333,25 @@ impl Entry {
     }
 
     /// The same news again are not told again, but it is noted when they came.
-    fn on_bad_news(&mut self, setback: AmbientError, keep: bool) -> News {
+    fn on_bad_news(&mut self, ambient_error: AmbientError, keep: bool) -> Changed {
         self.is_expired = false;
-        let known = self.setback().is_some_and(|known| known.error == setback.error);
-        let setback = Box::new(setback);
+        let known = self.ambient_error().is_some_and(|known| known.error == ambient_error.error);
+        let ambient_error = Box::new(ambient_error);
         match &mut self.state {
-            State::Held(held) if keep => held.warning = Some(setback),
+            State::Held(held) if keep => held.warning = Some(ambient_error),
             State::Held(_) => {
-                self.state = State::Gone(setback);
-                return News::Changed;
+                self.state = State::Gone(ambient_error);
+                return Changed::Yes;
             }
-            State::Waiting { .. } | State::Gone(_) => self.state = State::Gone(setback),
+            State::Waiting { .. } | State::Gone(_) => self.state = State::Gone(ambient_error),
         }
-        if known { News::Same } else { News::Changed }
+        if known { Changed::No } else { Changed::Yes }
     }
 }
 
-impl From<News> for bool {
-    fn from(news: News) -> Self {
-        news == News::Changed
+impl From<Changed> for bool {
+    fn from(news: Changed) -> Self {
+        news == Changed::Yes
     }
 }
 
@@ -382,7 +385,7 @@ mod tests {
 
     fn held() -> Entry {
         let mut entry = entry();
-        assert_eq!(entry.on_accepted(Arc::new(1u8), b"1"[..].into(), update("1")), News::Changed);
+        assert_eq!(entry.on_accepted(Arc::new(1u8), b"1"[..].into(), update("1")), Changed::Yes);
         entry
     }
 
@@ -401,27 +404,27 @@ mod tests {
     fn last_good_wins_over_a_rejection() {
         let mut entry = held();
         let rejected = || WatchError::rejected(about(), Invalid::new("bad"));
-        assert_eq!(entry.on_rejected(rejected(), KEEP, update("2")), News::Changed);
+        assert_eq!(entry.on_rejected(rejected(), KEEP, update("2")), Changed::Yes);
         assert_eq!(seen(&entry), (Some("1".into()), Some(Code::InvalidArgument)));
         assert_eq!(
             entry.on_rejected(rejected(), KEEP, update("2")),
-            News::Same,
+            Changed::No,
             "the same error is told once"
         );
         assert_eq!(
             entry.on_unchanged(&"2".into(), Instant::now()),
-            News::Changed,
+            Changed::Yes,
             "and cleared by the resource"
         );
         assert_eq!(seen(&entry), (Some("2".into()), None));
-        assert_eq!(entry.on_unchanged(&"3".into(), Instant::now()), News::Same);
+        assert_eq!(entry.on_unchanged(&"3".into(), Instant::now()), Changed::No);
     }
 
     #[test]
     fn a_rejection_without_a_good_resource_is_its_absence() {
         let mut entry = entry();
         assert_eq!(seen(&entry), (None, None));
-        assert_eq!(entry.on_rejected(error(Code::InvalidArgument), DROP, update("1")), News::Changed);
+        assert_eq!(entry.on_rejected(error(Code::InvalidArgument), DROP, update("1")), Changed::Yes);
         assert_eq!(seen(&entry), (None, Some(Code::InvalidArgument)));
     }
 
@@ -429,28 +432,28 @@ mod tests {
     fn a88_4_fail_on_data_errors_drops() {
         for bad in [Entry::on_rejected, Entry::on_deleted] {
             let mut entry = held();
-            assert_eq!(bad(&mut entry, error(Code::NotFound), FAIL, update("2")), News::Changed);
+            assert_eq!(bad(&mut entry, error(Code::NotFound), FAIL, update("2")), Changed::Yes);
             assert_eq!(seen(&entry), (None, Some(Code::NotFound)));
         }
         let mut entry = held();
-        assert_eq!(entry.on_server_error(error(Code::Unavailable), None, update("2")), News::Changed);
+        assert_eq!(entry.on_server_error(error(Code::Unavailable), None, update("2")), Changed::Yes);
         assert_eq!(seen(&entry), (Some("1".into()), Some(Code::Unavailable)));
-        assert_eq!(entry.on_server_error(error(Code::NotFound), Some(FAIL), update("3")), News::Changed);
+        assert_eq!(entry.on_server_error(error(Code::NotFound), Some(FAIL), update("3")), Changed::Yes);
         assert_eq!(seen(&entry), (None, Some(Code::NotFound)));
     }
 
     #[test]
     fn deletion_is_honoured_or_kept_by_policy() {
         let mut entry = held();
-        assert_eq!(entry.on_deleted(error(Code::NotFound), KEEP, update("2")), News::Changed);
+        assert_eq!(entry.on_deleted(error(Code::NotFound), KEEP, update("2")), Changed::Yes);
         assert_eq!(seen(&entry), (Some("1".into()), Some(Code::NotFound)));
-        assert_eq!(entry.on_deleted(error(Code::NotFound), DROP, update("2")), News::Changed);
+        assert_eq!(entry.on_deleted(error(Code::NotFound), DROP, update("2")), Changed::Yes);
         assert_eq!(seen(&entry), (None, Some(Code::NotFound)));
-        assert_eq!(entry.on_deleted(error(Code::NotFound), DROP, update("2")), News::Same);
+        assert_eq!(entry.on_deleted(error(Code::NotFound), DROP, update("2")), Changed::No);
         let mut entry = self::entry();
         assert_eq!(
             entry.on_deleted(error(Code::NotFound), DROP, update("2")),
-            News::Same,
+            Changed::No,
             "never seen: the timer decides"
         );
     }
@@ -458,9 +461,9 @@ mod tests {
     #[test]
     fn the_timer_says_nothing_about_a_held_resource() {
         let mut entry = held();
-        assert_eq!(entry.on_timeout(error(Code::NotFound), Instant::now()), News::Same);
+        assert_eq!(entry.on_timeout(error(Code::NotFound), Instant::now()), Changed::No);
         let mut entry = self::entry();
-        assert_eq!(entry.on_timeout(error(Code::NotFound), Instant::now()), News::Changed);
+        assert_eq!(entry.on_timeout(error(Code::NotFound), Instant::now()), Changed::Yes);
         assert!(!entry.is_held() && !entry.shows_failure());
     }
 
@@ -483,17 +486,17 @@ mod tests {
     fn a40_2_a_setback_lasts_until_a_good_update_and_notes_the_last_attempt() {
         let mut entry = held();
         let rejected = || WatchError::rejected(about(), Invalid::new("bad"));
-        assert_eq!((entry.state(), entry.setback().is_some()), (ResourceState::Acked, false));
+        assert_eq!((entry.state(), entry.ambient_error().is_some()), (ResourceState::Acked, false));
         let first = update("2");
-        assert_eq!(entry.on_rejected(rejected(), KEEP, first.clone()), News::Changed);
+        assert_eq!(entry.on_rejected(rejected(), KEEP, first.clone()), Changed::Yes);
         let again = Update { version: "3".into(), at: first.at + std::time::Duration::from_secs(1) };
-        assert_eq!(entry.on_rejected(rejected(), KEEP, again.clone()), News::Same);
-        let setback = entry.setback().unwrap();
+        assert_eq!(entry.on_rejected(rejected(), KEEP, again.clone()), Changed::No);
+        let ambient_error = entry.ambient_error().unwrap();
         assert_eq!((entry.state(), entry.is_held()), (ResourceState::Nacked, true));
-        assert_eq!((setback.update.version.as_str(), setback.update.at), ("3", again.at));
+        assert_eq!((ambient_error.update.version.as_str(), ambient_error.update.at), ("3", again.at));
         assert_eq!(entry.held().unwrap().0.as_str(), "1");
-        assert_eq!(entry.on_unchanged(&"4".into(), again.at), News::Changed);
-        assert_eq!((entry.state(), entry.setback().is_some()), (ResourceState::Acked, false));
+        assert_eq!(entry.on_unchanged(&"4".into(), again.at), Changed::Yes);
+        assert_eq!((entry.state(), entry.ambient_error().is_some()), (ResourceState::Acked, false));
         assert_eq!(entry.held().map(|(version, at)| (version.as_str(), at)), Some(("4", again.at)));
     }
 }

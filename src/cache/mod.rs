@@ -11,7 +11,7 @@ mod table;
 pub use self::ambient_error::ResourceState;
 pub(crate) use self::{
     ambient_error::{AmbientError, Update},
-    entry::{Entry, News, Policy},
+    entry::{Changed, Entry, Policy},
     one_or_many::OneOrMany,
     places::Places,
     raw::{Raw, ResponseBuffer},

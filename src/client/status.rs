@@ -203,7 +203,7 @@ impl From<ServerReport> for ServerStatus {
 
 impl ResourceStatus {
     fn new(report: ResourceReport, clock: &Clock) -> Self {
-        let ResourceReport { order: _, type_url, name, state, held, bytes, setback } = report;
+        let ResourceReport { order: _, type_url, name, state, held, bytes, ambient_error } = report;
         let (version, updated) = held.unzip();
         Self {
             type_url,
@@ -212,14 +212,14 @@ impl ResourceStatus {
             version: version.unwrap_or_default(),
             last_updated: updated.map(|at| clock.at(at)),
             bytes,
-            error: setback.map(|setback| UpdateError::new(setback, clock)),
+            error: ambient_error.map(|ambient_error| UpdateError::new(ambient_error, clock)),
         }
     }
 }
 
 impl UpdateError {
-    fn new(setback: AmbientError, clock: &Clock) -> Self {
-        let AmbientError { state: _, error, update } = setback;
+    fn new(ambient_error: AmbientError, clock: &Clock) -> Self {
+        let AmbientError { state: _, error, update } = ambient_error;
         Self { version: update.version, at: clock.at(update.at), details: error }
     }
 }

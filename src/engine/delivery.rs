@@ -89,7 +89,7 @@ impl Delivery {
             debug_assert!(false, "what is published has an entry");
             return;
         };
-        let unnotified = std::mem::take(&mut entry.late);
+        let unnotified = std::mem::take(&mut entry.unnotified);
         if error.is_some() {
             // The error is part of what is published, so that it is not published again by itself.
             let _ = entry.on_failure(error);
@@ -112,7 +112,7 @@ impl Delivery {
             Which::Glob(name) | Which::List(name) => name.clone(),
         };
         let about = store.subject_of(*ty, name.clone());
-        let own = glob.and_then(Entry::setback).map(|setback| setback.error.clone());
+        let own = glob.and_then(Entry::ambient_error).map(|ambient_error| ambient_error.error.clone());
         // A list may be watched by way of others, whose error is published with it.
         let server_error = store.server_error(*group).filter(|_| !matches!(which, Which::List(_)));
         // A server that has failed does not count as silent.

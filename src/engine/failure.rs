@@ -17,11 +17,11 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
-    pub(super) fn new(contact: &SourceKey, reason: &Disconnect) -> Self {
-        if contact.is_file() {
-            return Self::of_file(contact.source(), reason);
+    pub(super) fn new(source_key: &SourceKey, reason: &Disconnect) -> Self {
+        if source_key.is_file() {
+            return Self::of_file(source_key.source(), reason);
         }
-        let (text, uri) = (&reason.message, contact.source());
+        let (text, uri) = (&reason.message, source_key.source());
         let (code, blame, message) = match reason.kind {
             DisconnectKind::Unreachable => {
                 (Code::Unavailable, Blame::Network, format!("cannot connect to xDS server {uri}: {text}"))
@@ -31,7 +31,7 @@ impl Failure {
                 Blame::Peer,
                 format!("xDS server {uri} ended the stream without a response"),
             ),
-            DisconnectKind::Failed(code) if contact.is_polled() => (
+            DisconnectKind::Failed(code) if source_key.is_polled() => (
                 Code::Unavailable,
                 Blame::Network,
                 format!("xDS server {uri} did not answer: {code}: {text}"),

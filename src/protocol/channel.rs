@@ -21,7 +21,7 @@ pub(crate) enum AllDue {
 pub(crate) struct Channel {
     /// The type as it is called on the wire.
     pub(crate) type_url: &'static str,
-    pub(crate) interest: Subscriptions,
+    pub(crate) subscriptions: Subscriptions,
     pub(crate) variant: Box<dyn Variant>,
     pub(crate) rejections: Rejections,
     pub(crate) all: AllDue,
@@ -45,22 +45,22 @@ impl Channel {
     /// A type by its URL of v3. `doubt` is for how long absence proves nothing of a name that was let go and asked for again;
     /// requests of the incremental variant are at most `limit` bytes long, as far as names allow.
     pub(crate) fn new(
-        contact: &SourceKey,
+        source_key: &SourceKey,
         type_url: &'static str,
         (doubt, limit): (Duration, usize),
         random: &mut fastrand::Rng,
     ) -> Self {
-        let type_url = contact.api_version().spell(type_url);
-        let variant: Box<dyn Variant> = if contact.is_polled() {
-            Box::new(Poll::new(type_url, contact.polling(), random.u64(..)))
-        } else if contact.is_delta() {
+        let type_url = source_key.api_version().spell(type_url);
+        let variant: Box<dyn Variant> = if source_key.is_polled() {
+            Box::new(Poll::new(type_url, source_key.polling(), random.u64(..)))
+        } else if source_key.is_delta() {
             Box::new(Delta::new(type_url, doubt, limit))
         } else {
             Box::new(Sotw::new(type_url, doubt))
         };
         Self {
             type_url,
-            interest: Subscriptions::default(),
+            subscriptions: Subscriptions::default(),
             variant,
             rejections: Rejections::default(),
             all: AllDue::No,
@@ -71,12 +71,12 @@ impl Channel {
 
     /// When there is something to write; in the past when it is due.
     pub(crate) fn due(&self) -> Option<Instant> {
-        self.variant.due(&self.interest)
+        self.variant.due(&self.subscriptions)
     }
 }
 
 pub(crate) fn is_awaited(types: &[Option<Channel>], wait: &Wait) -> bool {
     let channel = types.get(wait.ty.index()).and_then(Option::as_ref);
-    let sub = channel.and_then(|channel| channel.interest.get(wait.sub));
+    let sub = channel.and_then(|channel| channel.subscriptions.get(wait.sub));
     sub.is_some_and(|sub| sub.is_awaited(wait.number))
 }

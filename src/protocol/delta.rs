@@ -43,11 +43,11 @@ pub(crate) struct Delta {
     /// For how long a removal proves nothing of a name that was let go and asked for again; and how long a quiet time is.
     doubt: Duration,
     on_stream: OnStream,
-    pace: RequestBatcher,
+    batcher: RequestBatcher,
     /// Names to ask for that no request of this stream has held yet. Some of them are let go since, or here twice.
-    fresh: Vec<SubId>,
+    subscribed: Vec<SubId>,
     /// Names let go that the server does not know of yet. Some of them are asked for again since.
-    leaving: Vec<SubId>,
+    unsubscribed: Vec<SubId>,
 }
 
 /// What dies with the stream.
@@ -89,45 +89,45 @@ impl Delta {
             limit,
             doubt,
             on_stream: OnStream::default(),
-            pace: RequestBatcher::default(),
-            fresh: Vec::new(),
-            leaving: Vec::new(),
+            batcher: RequestBatcher::default(),
+            subscribed: Vec::new(),
+            unsubscribed: Vec::new(),
         }
     }
 
     /// When the change that is not written yet is due.
-    fn change_due(&self, interest: &Subscriptions) -> Option<Instant> {
-        self.on_stream.more.or_else(|| self.pace.due(interest.named()))
+    fn change_due(&self, subscriptions: &Subscriptions) -> Option<Instant> {
+        self.on_stream.more.or_else(|| self.batcher.due(subscriptions.named()))
     }
 
     /// Puts what has changed into a request, as far as it fits. True when that says something.
     fn put_changes(
         &mut self,
-        interest: &mut Subscriptions,
+        subscriptions: &mut Subscriptions,
         request: &mut BytesMut,
         (written, now): (&mut Written, Instant),
     ) -> bool {
         let first = !self.on_stream.requested;
-        if first && interest.is_empty() {
+        if first && subscriptions.is_empty() {
             // An empty first request would ask for everything (B2.7).
-            written.wildcard_left = mem::take(&mut interest.wildcard_leaving);
-            written.leaving = mem::take(&mut self.leaving);
-            self.fresh.clear();
+            written.wildcard_left = mem::take(&mut subscriptions.wildcard_leaving);
+            written.unsubscribed = mem::take(&mut self.unsubscribed);
+            self.subscribed.clear();
             return false;
         }
         if first {
-            self.put_versions(interest, request, now);
+            self.put_versions(subscriptions, request, now);
         }
         let empty = request.len();
-        self.put_wildcard(interest, request, (written, now));
-        if !(first && interest.wildcard) {
-            self.put_leaving(interest, request, (written, now));
-            self.put_fresh(interest, request, written);
+        self.put_wildcard(subscriptions, request, (written, now));
+        if !(first && subscriptions.wildcard) {
+            self.put_leaving(subscriptions, request, (written, now));
+            self.put_fresh(subscriptions, request, written);
         }
-        let is_full = !(self.leaving.is_empty() && self.fresh.is_empty());
+        let is_full = !(self.unsubscribed.is_empty() && self.subscribed.is_empty());
         self.on_stream.more = is_full.then_some(now);
         if !is_full {
-            self.pace.on_written(interest.named(), now);
+            self.batcher.on_written(subscriptions.named(), now);
         }
         first || request.len() > empty
     }
@@ -136,20 +136,20 @@ impl Delta {
     /// that it begins (B2.4, B2.6).
     fn put_wildcard(
         &mut self,
-        interest: &mut Subscriptions,
+        subscriptions: &mut Subscriptions,
         request: &mut BytesMut,
         (written, now): (&mut Written, Instant),
     ) {
-        written.wildcard_left = mem::take(&mut interest.wildcard_leaving);
-        let told = mem::replace(&mut self.on_stream.wildcard, interest.wildcard);
+        written.wildcard_left = mem::take(&mut subscriptions.wildcard_leaving);
+        let told = mem::replace(&mut self.on_stream.wildcard, subscriptions.wildcard);
         self.on_stream.wildcard_refused &= told;
-        interest.sends_all = interest.wildcard && !self.on_stream.wildcard_refused;
-        if interest.wildcard && !told {
+        subscriptions.sends_all = subscriptions.wildcard && !self.on_stream.wildcard_refused;
+        if subscriptions.wildcard && !told {
             if self.on_stream.requested {
                 put_text(SUBSCRIBE, "*", request);
             }
-            interest.on_wildcard_asked();
-        } else if told && !interest.wildcard {
+            subscriptions.on_wildcard_asked();
+        } else if told && !subscriptions.wildcard {
             put_text(UNSUBSCRIBE, "*", request);
             self.on_stream.wildcard_ended = true;
             self.on_stream.let_go.on_wildcard_let_go(now);
@@ -159,14 +159,14 @@ impl Delta {
     /// Tells what is not wanted any more. What was not asked for on this stream is let go in silence.
     fn put_leaving(
         &mut self,
-        interest: &mut Subscriptions,
+        subscriptions: &mut Subscriptions,
         request: &mut BytesMut,
         (written, now): (&mut Written, Instant),
     ) {
         let mut done = 0;
-        for id in &self.leaving {
+        for id in &self.unsubscribed {
             // What was asked for again meanwhile is in the other list, and the server sends it again (B2.8, B2.9).
-            if let Some(sub) = interest.get_mut(*id).filter(|sub| !sub.is_named()) {
+            if let Some(sub) = subscriptions.get_mut(*id).filter(|sub| !sub.is_named()) {
                 if sub.is_requested() {
                     if is_over(self.limit, request, sub.name(), done) {
                         break;
@@ -175,42 +175,47 @@ impl Delta {
                     sub.on_unrequested();
                     self.on_stream.let_go.on_name_let_go(sub.name().clone(), self.doubt, now);
                 }
-                written.leaving.push(*id);
+                written.unsubscribed.push(*id);
             }
             done += 1;
         }
-        self.leaving.drain(..done);
+        self.unsubscribed.drain(..done);
     }
 
     /// Tells what is wanted anew.
-    fn put_fresh(&mut self, interest: &mut Subscriptions, request: &mut BytesMut, written: &mut Written) {
-        if !self.leaving.is_empty() {
+    fn put_fresh(
+        &mut self,
+        subscriptions: &mut Subscriptions,
+        request: &mut BytesMut,
+        written: &mut Written,
+    ) {
+        if !self.unsubscribed.is_empty() {
             return;
         }
         // A name that went and came again stands there twice.
-        self.fresh.sort_unstable();
-        self.fresh.dedup();
+        self.subscribed.sort_unstable();
+        self.subscribed.dedup();
         let mut done = 0;
-        for id in &self.fresh {
-            if let Some(sub) = interest.get_mut(*id).filter(|sub| sub.is_named()) {
-                if is_over(self.limit, request, sub.name(), written.fresh.len()) {
+        for id in &self.subscribed {
+            if let Some(sub) = subscriptions.get_mut(*id).filter(|sub| sub.is_named()) {
+                if is_over(self.limit, request, sub.name(), written.subscribed.len()) {
                     break;
                 }
                 put_text(SUBSCRIBE, sub.name(), request);
                 sub.on_requested();
-                written.fresh.push(*id);
+                written.subscribed.push(*id);
             }
             done += 1;
         }
-        self.fresh.drain(..done);
+        self.subscribed.drain(..done);
     }
 
     /// Tells the versions of what is held, if they fit (B2.1); what is not told has to be sent again. So has what was asked for
     /// by an alias: told by that, it means nothing to the server, and by its own name, that it is held for all of its aliases.
-    fn put_versions(&mut self, interest: &mut Subscriptions, request: &mut BytesMut, now: Instant) {
-        let aliases = mem::take(&mut interest.aliases);
+    fn put_versions(&mut self, subscriptions: &mut Subscriptions, request: &mut BytesMut, now: Instant) {
+        let aliases = mem::take(&mut subscriptions.aliases);
         let can_be_told = |sub: &Subscription| sub.has_version() && !aliases.is_alias(sub.name());
-        let subs = || interest.iter().map(|(_, sub)| sub).filter(|sub| can_be_told(sub));
+        let subs = || subscriptions.iter().map(|(_, sub)| sub).filter(|sub| can_be_told(sub));
         let size: usize = subs().map(|sub| pair_len((sub.name(), sub.version().as_str()))).sum();
         // A first request without any name would ask for everything.
         let fits = request.len() + size + ROOM_FOR_A_NAME <= self.limit;
@@ -218,11 +223,11 @@ impl Delta {
             subs().for_each(|sub| put_pair(VERSIONS, (sub.name(), sub.version().as_str()), request));
         }
         let mut any = false;
-        for (_, sub) in interest.iter_mut() {
+        for (_, sub) in subscriptions.iter_mut() {
             let is_sent = fits && can_be_told(sub);
             any |= sub.on_versions_sent(is_sent);
         }
-        interest.aliases = aliases;
+        subscriptions.aliases = aliases;
         self.on_stream.quiet = any.then_some(Quiet { since: now, heard: None, unheard: false });
     }
 }
@@ -233,34 +238,34 @@ impl Variant for Delta {
     }
 
     /// Shortly after it was let go a response may be on its way that says that it is not there, because of that.
-    fn on_named(&mut self, interest: &mut Subscriptions, sub: SubId, now: Instant) {
-        if let Some(sub) = interest.get_mut(sub).filter(|sub| !sub.is_settled()) {
+    fn on_named(&mut self, subscriptions: &mut Subscriptions, sub: SubId, now: Instant) {
+        if let Some(sub) = subscriptions.get_mut(sub).filter(|sub| !sub.is_settled()) {
             let doubtful = self.on_stream.let_go.on_name_wanted(sub.name(), self.doubt, now);
             sub.on_subscribed(doubtful.then_some(now + self.doubt));
         }
-        self.fresh.push(sub);
-        self.pace.on_change(now);
+        self.subscribed.push(sub);
+        self.batcher.on_change(now);
     }
 
     fn on_unnamed(&mut self, sub: SubId, now: Instant) {
-        self.leaving.push(sub);
-        self.pace.on_change(now);
+        self.unsubscribed.push(sub);
+        self.batcher.on_change(now);
     }
 
-    fn on_wildcard(&mut self, interest: &mut Subscriptions, now: Instant) {
-        interest.want_all();
-        self.pace.on_change(now);
+    fn on_wildcard(&mut self, subscriptions: &mut Subscriptions, now: Instant) {
+        subscriptions.want_all();
+        self.batcher.on_change(now);
     }
 
-    fn on_wildcard_ended(&mut self, interest: &mut Subscriptions, now: Instant) {
-        interest.wildcard = false;
-        interest.wildcard_leaving = true;
-        self.pace.on_change(now);
+    fn on_wildcard_ended(&mut self, subscriptions: &mut Subscriptions, now: Instant) {
+        subscriptions.wildcard = false;
+        subscriptions.wildcard_leaving = true;
+        self.batcher.on_change(now);
     }
 
-    fn on_wildcard_refused(&mut self, interest: &mut Subscriptions) {
+    fn on_wildcard_refused(&mut self, subscriptions: &mut Subscriptions) {
         self.on_stream.wildcard_refused = true;
-        interest.sends_all = false;
+        subscriptions.sends_all = false;
     }
 
     /// There is always a way to say that it has ended (B2.4), but not every server sends again what it sent before.
@@ -272,20 +277,20 @@ impl Variant for Delta {
         self.on_stream.wildcard_ended
     }
 
-    fn on_stream_opened(&mut self, interest: &mut Subscriptions, now: Instant) {
+    fn on_stream_opened(&mut self, subscriptions: &mut Subscriptions, now: Instant) {
         self.on_stream = OnStream::default();
-        self.pace.reset();
-        self.fresh = interest.iter().filter(|(_, sub)| sub.is_named()).map(|(id, _)| id).collect();
-        if !interest.is_empty() {
-            self.pace.on_change(now);
+        self.batcher.reset();
+        self.subscribed = subscriptions.iter().filter(|(_, sub)| sub.is_named()).map(|(id, _)| id).collect();
+        if !subscriptions.is_empty() {
+            self.batcher.on_change(now);
         }
     }
 
-    fn on_stream_closed(&mut self, interest: &mut Subscriptions) -> Vec<SubId> {
+    fn on_stream_closed(&mut self, subscriptions: &mut Subscriptions) -> Vec<SubId> {
         self.on_stream = OnStream::default();
-        self.fresh.clear();
-        interest.on_stream_closed();
-        mem::take(&mut self.leaving)
+        self.subscribed.clear();
+        subscriptions.on_stream_closed();
+        mem::take(&mut self.unsubscribed)
     }
 
     fn on_response(&mut self, now: Instant) {
@@ -315,16 +320,16 @@ impl Variant for Delta {
         }
     }
 
-    fn has_unwritten(&self, interest: &Subscriptions) -> bool {
+    fn has_unwritten(&self, subscriptions: &Subscriptions) -> bool {
         !self.on_stream.answers.is_empty()
-            || !self.leaving.is_empty()
-            || interest.wildcard_leaving
+            || !self.unsubscribed.is_empty()
+            || subscriptions.wildcard_leaving
             || self.on_stream.busy > 0
     }
 
-    fn due(&self, interest: &Subscriptions) -> Option<Instant> {
+    fn due(&self, subscriptions: &Subscriptions) -> Option<Instant> {
         let answer = self.on_stream.answers.front().map(|answer| answer.not_before);
-        match (answer, self.change_due(interest)) {
+        match (answer, self.change_due(subscriptions)) {
             (Some(answer), Some(change)) => Some(answer.min(change)),
             (due, None) | (None, due) => due,
         }
@@ -338,7 +343,7 @@ impl Variant for Delta {
     /// error are lost to some servers (istiod, Consul), so that a NACK goes alone.
     fn write(
         &mut self,
-        interest: &mut Subscriptions,
+        subscriptions: &mut Subscriptions,
         head: Head<'_>,
         now: Instant,
     ) -> (Option<Bytes>, Written) {
@@ -360,11 +365,11 @@ impl Variant for Delta {
                 put_error(ERROR, &error, &mut request);
             }
         }
-        if !is_nack && self.change_due(interest).is_some_and(|due| due <= now) {
-            says_something |= self.put_changes(interest, &mut request, (&mut written, now));
+        if !is_nack && self.change_due(subscriptions).is_some_and(|due| due <= now) {
+            says_something |= self.put_changes(subscriptions, &mut request, (&mut written, now));
         }
         if !says_something {
-            self.pace.on_written(interest.named(), now);
+            self.batcher.on_written(subscriptions.named(), now);
             return (None, written);
         }
         self.on_stream.requested = true;

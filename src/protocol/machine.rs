@@ -38,7 +38,7 @@ use reopening::Reopening;
 /// The protocol with one management server, or whatever else resources come from.
 #[derive(Debug)]
 pub(crate) struct Machine {
-    contact: SourceKey,
+    source_key: SourceKey,
     node: Bytes,
     settings: Arc<Settings>,
     random: fastrand::Rng,
@@ -56,14 +56,14 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) fn new(
         id: ServerId,
-        contact: SourceKey,
+        source_key: SourceKey,
         node: Bytes,
         settings: Arc<Settings>,
         (seed, now): (u64, Instant),
     ) -> Self {
-        let stream = Stream::new(id, contact.keepalive().unwrap_or(settings.keepalive), now);
+        let stream = Stream::new(id, source_key.keepalive().unwrap_or(settings.keepalive), now);
         Self {
-            contact,
+            source_key,
             node,
             settings,
             random: fastrand::Rng::with_seed(seed),
@@ -82,34 +82,34 @@ impl Machine {
         &self.stream
     }
 
-    pub(crate) fn contact(&self) -> &SourceKey {
-        &self.contact
+    pub(crate) fn source_key(&self) -> &SourceKey {
+        &self.source_key
     }
 
     pub(crate) fn source(&self) -> &ConfigSource {
-        self.contact.source()
+        self.source_key.source()
     }
 
     /// What is asked for, or sent, in a place.
     pub(crate) fn sub(&self, ty: TypeId, id: SubId) -> Option<&Subscription> {
-        self.types.get(ty.index())?.as_ref()?.interest.get(id)
+        self.types.get(ty.index())?.as_ref()?.subscriptions.get(id)
     }
 
     /// Whether no response of its type came since a name was asked for, whose does-not-exist timer then began.
     pub(crate) fn is_unanswered(&self, ty: TypeId, id: SubId) -> bool {
         let channel = self.types.get(ty.index()).and_then(Option::as_ref);
-        let timer = channel.and_then(|channel| Some(channel.interest.get(id)?.timer()));
+        let timer = channel.and_then(|channel| Some(channel.subscriptions.get(id)?.timer()));
         timer.zip(channel).is_some_and(|(timer, channel)| timer > channel.answered_timer)
     }
 
     /// The names of a type that are requested or sent, if any was ever requested.
     pub(crate) fn subscriptions(&self, ty: TypeId) -> Option<&Subscriptions> {
-        Some(&self.types.get(ty.index())?.as_ref()?.interest)
+        Some(&self.types.get(ty.index())?.as_ref()?.subscriptions)
     }
 
     /// The names of a type, if any was ever wanted.
-    pub(crate) fn interest(&mut self, ty: TypeId) -> Option<&mut Subscriptions> {
-        Some(&mut self.channel(ty)?.interest)
+    pub(crate) fn subscriptions_mut(&mut self, ty: TypeId) -> Option<&mut Subscriptions> {
+        Some(&mut self.channel(ty)?.subscriptions)
     }
 
     /// Acts on what happens to streams, but for [`Input::Received`].
@@ -165,13 +165,13 @@ impl Machine {
             Ok(envelope) => envelope,
             Err(malformed) => {
                 // Without type and nonce there is nothing to answer; good data stays, and so does the stream.
-                warn!(server = %self.contact.source(), %malformed, "malformed response ignored");
+                warn!(server = %self.source_key.source(), %malformed, "malformed response ignored");
                 return None;
             }
         };
-        let api_version = self.contact.api_version();
+        let api_version = self.source_key.api_version();
         if self.stream.on_response() {
-            debug!(server = %self.contact.source(), "server responded");
+            debug!(server = %self.source_key.source(), "server responded");
             self.events.push_back(Event::Recovered);
         }
         let type_url = api_version.spell(api_version.unspell(envelope.type_url()));
@@ -182,11 +182,11 @@ impl Machine {
         });
         let Some((index, channel)) = found else {
             // Rule B0.7: dropped without an answer.
-            warn!(server = %self.contact.source(), type_url = envelope.type_url(), "response of an unrequested type ignored");
+            warn!(server = %self.source_key.source(), type_url = envelope.type_url(), "response of an unrequested type ignored");
             return None;
         };
         trace!(
-            server = %self.contact.source(), type_url = envelope.type_url(), version = envelope.version(),
+            server = %self.source_key.source(), type_url = envelope.type_url(), version = envelope.version(),
             nonce = envelope.nonce(), resources = envelope.len(), bytes = envelope.size(), "response received"
         );
         channel.variant.on_response(now);
@@ -198,8 +198,8 @@ impl Machine {
     }
 
     /// Answers a response, and reads on.
-    pub(crate) fn conclude(&mut self, verdict: ResponseOutcome, now: Instant) {
-        let ResponseOutcome { ty, stream, version, nonce, error, digests, is_outdated } = verdict;
+    pub(crate) fn conclude(&mut self, outcome: ResponseOutcome, now: Instant) {
+        let ResponseOutcome { ty, stream, version, nonce, error, digests, is_outdated } = outcome;
         let current = self.stream.is_current(stream);
         let random = &mut self.random;
         let Some(Some(channel)) = self.types.get_mut(ty.index()) else { return };
@@ -207,16 +207,16 @@ impl Machine {
         if error.is_empty() {
             if !is_outdated {
                 channel.rejections.on_accepted();
-                channel.variant.on_accepted(&channel.interest, &version);
+                channel.variant.on_accepted(&channel.subscriptions, &version);
             }
         } else {
             let response = Fingerprint { version: version.clone(), digests };
             let delay = channel.rejections.on_rejected(response, now, random);
             let type_url = channel.type_url;
             if delay.is_zero() {
-                warn!(server = %self.contact.source(), type_url, version = %Escaped(&version), error = %Escaped(&error), "response rejected");
+                warn!(server = %self.source_key.source(), type_url, version = %Escaped(&version), error = %Escaped(&error), "response rejected");
             } else {
-                debug!(server = %self.contact.source(), type_url, version = %Escaped(&version), ?delay, "response rejected again, NACK delayed");
+                debug!(server = %self.source_key.source(), type_url, version = %Escaped(&version), ?delay, "response rejected again, NACK delayed");
             }
             not_before += delay;
         }
@@ -238,7 +238,9 @@ impl Machine {
             if !is_awaited(&self.types, &wait) {
                 continue;
             }
-            if let Some(sub) = self.interest(wait.ty).and_then(|interest| interest.get_mut(wait.sub)) {
+            if let Some(sub) =
+                self.subscriptions_mut(wait.ty).and_then(|subscriptions| subscriptions.get_mut(wait.sub))
+            {
                 sub.on_deadline();
                 let entry = sub.entry();
                 self.events.push_back(Event::TimedOut(entry));
@@ -251,7 +253,7 @@ impl Machine {
                 continue;
             };
             let has_answered = channel.variant.on_quiet();
-            channel.interest.on_quiet(has_answered);
+            channel.subscriptions.on_quiet(has_answered);
             self.events.push_back(Event::Quiet(TypeId(index as u16)));
         }
         if self.stream.paused_until().is_some_and(|until| until <= now) {
@@ -303,11 +305,11 @@ impl Machine {
     }
 
     fn on_connected(&mut self, now: Instant) {
-        info!(server = %self.contact.source(), "stream opened");
+        info!(server = %self.source_key.source(), "stream opened");
         self.stream.on_connected(now);
         self.quarantine.on_stream_opened(now);
         for channel in self.types.iter_mut().flatten() {
-            channel.variant.on_stream_opened(&mut channel.interest, now);
+            channel.variant.on_stream_opened(&mut channel.subscriptions, now);
         }
         self.outputs.push_back(Output::Read { stream: self.stream.id() });
     }
@@ -319,27 +321,27 @@ impl Machine {
 
     /// A request is on its way: what it asked for has its time from now on, what it let go is released (A57-5).
     fn on_written(&mut self, written: Written, now: Instant) {
-        let Written { ty, fresh, leaving, asks_all, .. } = written;
+        let Written { ty, subscribed, unsubscribed, asks_all, .. } = written;
         let length = self.resource_timeout();
         if let Some(Some(channel)) = self.types.get_mut(ty.index()) {
-            if asks_all && channel.interest.sends_all {
+            if asks_all && channel.subscriptions.sends_all {
                 channel.all = AllDue::Until(now + length);
             }
-            for id in fresh {
-                let Some(sub) = channel.interest.get_mut(id) else { continue };
+            for id in subscribed {
+                let Some(sub) = channel.subscriptions.get_mut(id) else { continue };
                 if sub.on_request_sent() {
                     self.waiting.start(ty, id, sub, (now, length));
                 }
             }
         }
-        self.release(ty, &leaving);
+        self.release(ty, &unsubscribed);
     }
 
     /// A poll found nothing new.
     fn on_unchanged(&mut self, now: Instant) {
         self.last_poll = LastPoll::Answered;
         if self.stream.on_response() {
-            debug!(server = %self.contact.source(), "server responded");
+            debug!(server = %self.source_key.source(), "server responded");
             self.events.push_back(Event::Recovered);
         }
         for channel in self.types.iter_mut().flatten() {
@@ -353,10 +355,10 @@ impl Machine {
         self.stream.on_failed();
         self.waiting.clear();
         if let Some(pending) = self.stream.open().and_then(|open| open.pending.take()) {
-            self.release(pending.ty, &pending.leaving);
+            self.release(pending.ty, &pending.unsubscribed);
         }
         for channel in self.types.iter_mut().flatten() {
-            channel.variant.on_failed(&mut channel.interest, now);
+            channel.variant.on_failed(&mut channel.subscriptions, now);
         }
         self.events.push_back(Event::Failed(reason));
     }
@@ -368,7 +370,7 @@ impl Machine {
     }
 
     fn close(&mut self, why: &'static str) {
-        info!(server = %self.contact.source(), why, "closing stream");
+        info!(server = %self.source_key.source(), why, "closing stream");
         let stream = self.stream.id();
         self.on_stream_gone();
         self.quarantine.on_stream_closed();
@@ -383,10 +385,10 @@ impl Machine {
         let end = self.stream.on_disconnected((&reason, left), now, &mut self.random);
         match end {
             End::Silent => {
-                info!(server = %self.contact.source(), reason = reason.message, "stream closed")
+                info!(server = %self.source_key.source(), reason = reason.message, "stream closed")
             }
             End::Failure => {
-                warn!(server = %self.contact.source(), reason = reason.message, "stream failed")
+                warn!(server = %self.source_key.source(), reason = reason.message, "stream failed")
             }
         }
         if end == End::Failure {
@@ -401,7 +403,7 @@ impl Machine {
         self.reopening.on_stream_gone();
         // What a request that was not taken let go is let go by its stream's end as well.
         if let Some(pending) = self.stream.open().and_then(|open| open.pending.take()) {
-            self.release(pending.ty, &pending.leaving);
+            self.release(pending.ty, &pending.unsubscribed);
         }
         for index in 0..self.types.len() {
             let ty = TypeId(index as u16);
@@ -409,13 +411,13 @@ impl Machine {
             channel.all = AllDue::No;
             channel.rejections.on_stream_closed();
             // Nothing on the next stream would tell that it is gone, if the version stood for its absence.
-            if channel.interest.iter().any(|(_, sub)| sub.is_doubted()) {
+            if channel.subscriptions.iter().any(|(_, sub)| sub.is_doubted()) {
                 channel.variant.forget_version();
             }
-            let leaving = channel.variant.on_stream_closed(&mut channel.interest);
-            let wildcard_leaving = channel.interest.wildcard_leaving;
-            channel.interest.iter_mut().for_each(|(_, sub)| sub.on_stream_gone());
-            self.release(ty, &leaving);
+            let unsubscribed = channel.variant.on_stream_closed(&mut channel.subscriptions);
+            let wildcard_leaving = channel.subscriptions.wildcard_leaving;
+            channel.subscriptions.iter_mut().for_each(|(_, sub)| sub.on_stream_gone());
+            self.release(ty, &unsubscribed);
             if wildcard_leaving {
                 self.release_all(ty);
             }
@@ -426,18 +428,18 @@ impl Machine {
     fn proceed(&mut self, now: Instant) {
         if self.stream.may_be_good() && !self.is_owed() {
             self.stream.on_good();
-            debug!(server = %self.contact.source(), "stream healthy without a response");
+            debug!(server = %self.source_key.source(), "stream healthy without a response");
             self.events.push_back(Event::Recovered);
         }
         let wanted = self.is_wanted();
         if wanted && let Some(stream) = self.stream.connect() {
-            debug!(server = %self.contact.source(), %stream, "opening stream");
+            debug!(server = %self.source_key.source(), %stream, "opening stream");
             let keepalive = self.stream.keepalive();
-            self.outputs.push_back(Output::Connect { stream, to: self.contact.place(), keepalive });
+            self.outputs.push_back(Output::Connect { stream, to: self.source_key.place(), keepalive });
         }
         self.write(now);
         let unwritten =
-            self.types.iter().flatten().any(|channel| channel.variant.has_unwritten(&channel.interest));
+            self.types.iter().flatten().any(|channel| channel.variant.has_unwritten(&channel.subscriptions));
         if let Some(open) = self.stream.open() {
             let idle = !unwritten && open.pending.is_none();
             // What a server sends nevertheless has to be answered, but keeps nothing alive.
@@ -447,17 +449,17 @@ impl Machine {
     }
 
     fn is_wanted(&self) -> bool {
-        self.types.iter().flatten().any(|channel| !channel.interest.is_empty())
+        self.types.iter().flatten().any(|channel| !channel.subscriptions.is_empty())
     }
 
     /// Whether the incremental variant of the protocol is spoken.
     pub(crate) fn is_delta(&self) -> bool {
-        self.contact.is_delta()
+        self.source_key.is_delta()
     }
 
     fn resource_timeout(&self) -> Duration {
         // A88-5: twice the time, since it is the server that is suspected then.
-        let factor = if self.contact.features().resource_timer_is_transient_error { 2 } else { 1 };
+        let factor = if self.source_key.features().resource_timer_is_transient_error { 2 } else { 1 };
         self.settings.resource_timeout * factor
     }
 
@@ -470,7 +472,7 @@ impl Machine {
             self.types.resize_with(ty.index() + 1, || None);
         }
         let limits = (self.resource_timeout(), self.settings.max_request_size);
-        let Self { contact, random, .. } = self;
-        self.types[ty.index()].get_or_insert_with(|| Channel::new(contact, type_url, limits, random))
+        let Self { source_key, random, .. } = self;
+        self.types[ty.index()].get_or_insert_with(|| Channel::new(source_key, type_url, limits, random))
     }
 }

@@ -40,9 +40,9 @@ pub(crate) struct Poll {
     is_busy: bool,
     /// Something was asked since the source could be reached.
     is_requested: bool,
-    fresh: Vec<SubId>,
+    subscribed: Vec<SubId>,
     /// Names let go, and when.
-    leaving: Vec<SubId>,
+    unsubscribed: Vec<SubId>,
     let_go_at: Option<Instant>,
 }
 
@@ -59,8 +59,8 @@ impl Poll {
             is_outstanding: false,
             is_busy: false,
             is_requested: false,
-            fresh: Vec::new(),
-            leaving: Vec::new(),
+            subscribed: Vec::new(),
+            unsubscribed: Vec::new(),
             let_go_at: None,
         }
     }
@@ -88,12 +88,12 @@ impl Poll {
     }
 
     /// What nobody wants any more.
-    fn let_go(&mut self, interest: &mut Subscriptions, written: &mut Written) {
-        written.wildcard_left = std::mem::take(&mut interest.wildcard_leaving);
-        written.leaving = std::mem::take(&mut self.leaving);
+    fn let_go(&mut self, subscriptions: &mut Subscriptions, written: &mut Written) {
+        written.wildcard_left = std::mem::take(&mut subscriptions.wildcard_leaving);
+        written.unsubscribed = std::mem::take(&mut self.unsubscribed);
         self.let_go_at = None;
-        for id in &written.leaving {
-            if let Some(sub) = interest.get_mut(*id).filter(|sub| !sub.is_named()) {
+        for id in &written.unsubscribed {
+            if let Some(sub) = subscriptions.get_mut(*id).filter(|sub| !sub.is_named()) {
                 sub.on_unrequested();
             }
         }
@@ -119,28 +119,28 @@ impl Variant for Poll {
         self.is_requested
     }
 
-    fn on_named(&mut self, interest: &mut Subscriptions, sub: SubId, now: Instant) {
-        if let Some(sub) = interest.get_mut(sub).filter(|sub| !sub.is_settled()) {
+    fn on_named(&mut self, subscriptions: &mut Subscriptions, sub: SubId, now: Instant) {
+        if let Some(sub) = subscriptions.get_mut(sub).filter(|sub| !sub.is_settled()) {
             sub.on_subscribed(None);
         }
-        self.fresh.push(sub);
+        self.subscribed.push(sub);
         self.on_change(now);
     }
 
     fn on_unnamed(&mut self, sub: SubId, now: Instant) {
-        self.leaving.push(sub);
+        self.unsubscribed.push(sub);
         self.let_go_at = Some(now);
     }
 
-    fn on_wildcard(&mut self, interest: &mut Subscriptions, now: Instant) {
-        interest.want_all();
+    fn on_wildcard(&mut self, subscriptions: &mut Subscriptions, now: Instant) {
+        subscriptions.want_all();
         self.version_names = None;
         self.on_change(now);
     }
 
-    fn on_wildcard_ended(&mut self, interest: &mut Subscriptions, now: Instant) {
-        interest.wildcard = false;
-        interest.wildcard_leaving = true;
+    fn on_wildcard_ended(&mut self, subscriptions: &mut Subscriptions, now: Instant) {
+        subscriptions.wildcard = false;
+        subscriptions.wildcard_leaving = true;
         self.let_go_at = Some(now);
     }
 
@@ -149,18 +149,18 @@ impl Variant for Poll {
         false
     }
 
-    fn on_stream_opened(&mut self, interest: &mut Subscriptions, now: Instant) {
+    fn on_stream_opened(&mut self, subscriptions: &mut Subscriptions, now: Instant) {
         (self.is_outstanding, self.is_busy, self.is_requested) = (false, false, false);
-        self.fresh = interest.iter().filter(|(_, sub)| sub.is_named()).map(|(id, _)| id).collect();
-        self.next = (!interest.is_empty()).then_some(now);
+        self.subscribed = subscriptions.iter().filter(|(_, sub)| sub.is_named()).map(|(id, _)| id).collect();
+        self.next = (!subscriptions.is_empty()).then_some(now);
     }
 
-    fn on_stream_closed(&mut self, interest: &mut Subscriptions) -> Vec<SubId> {
+    fn on_stream_closed(&mut self, subscriptions: &mut Subscriptions) -> Vec<SubId> {
         (self.is_outstanding, self.is_busy, self.is_requested) = (false, false, false);
         (self.next, self.let_go_at) = (None, None);
-        self.fresh.clear();
-        interest.on_stream_closed();
-        std::mem::take(&mut self.leaving)
+        self.subscribed.clear();
+        subscriptions.on_stream_closed();
+        std::mem::take(&mut self.unsubscribed)
     }
 
     fn on_response(&mut self, now: Instant) {
@@ -173,11 +173,11 @@ impl Variant for Poll {
     }
 
     /// What was asked for has to be asked for again, and has its time from then on.
-    fn on_failed(&mut self, interest: &mut Subscriptions, now: Instant) {
+    fn on_failed(&mut self, subscriptions: &mut Subscriptions, now: Instant) {
         self.on_exchanged(now);
-        self.fresh.clear();
-        let owed = interest.iter_mut().filter_map(|(id, sub)| sub.on_request_failed().then_some(id));
-        self.fresh.extend(owed);
+        self.subscribed.clear();
+        let owed = subscriptions.iter_mut().filter_map(|(id, sub)| sub.on_request_failed().then_some(id));
+        self.subscribed.extend(owed);
     }
 
     /// It counts for the names that were asked for.
@@ -203,8 +203,8 @@ impl Variant for Poll {
         self.is_busy || self.is_outstanding
     }
 
-    fn due(&self, interest: &Subscriptions) -> Option<Instant> {
-        match (interest.is_empty(), self.is_busy || self.is_outstanding) {
+    fn due(&self, subscriptions: &Subscriptions) -> Option<Instant> {
+        match (subscriptions.is_empty(), self.is_busy || self.is_outstanding) {
             (_, true) => None,
             // Nobody is told that nothing is wanted.
             (true, false) => self.let_go_at,
@@ -218,29 +218,29 @@ impl Variant for Poll {
 
     fn write(
         &mut self,
-        interest: &mut Subscriptions,
+        subscriptions: &mut Subscriptions,
         head: Head<'_>,
         _: Instant,
     ) -> (Option<Bytes>, Written) {
         let mut written = Written::nothing(head.ty);
-        self.let_go(interest, &mut written);
+        self.let_go(subscriptions, &mut written);
         self.next = None;
-        interest.sends_all = interest.wildcard;
-        if interest.is_empty() {
+        subscriptions.sends_all = subscriptions.wildcard;
+        if subscriptions.is_empty() {
             return (None, written);
         }
-        written.fresh = std::mem::take(&mut self.fresh);
-        if !written.fresh.is_empty() {
+        written.subscribed = std::mem::take(&mut self.subscribed);
+        if !written.subscribed.is_empty() {
             // What is named anew may have been held before, and let go: "unchanged" would be no answer.
             self.version_names = None;
         }
-        for id in &written.fresh {
-            if let Some(sub) = interest.get_mut(*id).filter(|sub| sub.is_named()) {
+        for id in &written.subscribed {
+            if let Some(sub) = subscriptions.get_mut(*id).filter(|sub| sub.is_named()) {
                 sub.on_requested();
             }
         }
         // Without a stream there is nothing that could have been named before: no names are everything.
-        self.names = if interest.wildcard { Bytes::new() } else { interest.names() };
+        self.names = if subscriptions.wildcard { Bytes::new() } else { subscriptions.names() };
         (self.is_outstanding, self.is_requested) = (true, true);
         (Some(self.encode(head.node)), written)
     }

@@ -76,23 +76,23 @@ mod tests {
     /// The requests of `names` changes that are `gap` apart, by the number of names in each.
     fn requests(names: usize, gap: Duration) -> Vec<usize> {
         let start = Instant::now();
-        let mut pace = RequestBatcher::default();
+        let mut batcher = RequestBatcher::default();
         let mut requests = Vec::new();
-        let mut flush = |pace: &mut RequestBatcher, named: usize, until: Instant| {
-            if let Some(due) = pace.due(named).filter(|due| *due <= until) {
-                pace.on_written(named, due.max(start));
+        let mut flush = |batcher: &mut RequestBatcher, named: usize, until: Instant| {
+            if let Some(due) = batcher.due(named).filter(|due| *due <= until) {
+                batcher.on_written(named, due.max(start));
                 requests.push(named);
             }
         };
         let mut now = start;
         for named in 1..=names {
-            flush(&mut pace, named - 1, now);
-            pace.on_change(now);
-            flush(&mut pace, named, now);
+            flush(&mut batcher, named - 1, now);
+            batcher.on_change(now);
+            flush(&mut batcher, named, now);
             now += gap;
         }
-        flush(&mut pace, names, now + LONGEST);
-        assert_eq!(pace.due(names), None);
+        flush(&mut batcher, names, now + LONGEST);
+        assert_eq!(batcher.due(names), None);
         requests
     }
 
@@ -121,12 +121,12 @@ mod tests {
     #[test]
     fn the_end_of_a_run_is_written_after_a_pause_of_10_ms() {
         let start = Instant::now();
-        let mut pace = RequestBatcher::default();
-        pace.on_change(start);
-        pace.on_written(64, start);
+        let mut batcher = RequestBatcher::default();
+        batcher.on_change(start);
+        batcher.on_written(64, start);
         for ms in 1..=5 {
-            pace.on_change(start + Duration::from_millis(ms));
+            batcher.on_change(start + Duration::from_millis(ms));
         }
-        assert_eq!(pace.due(69), Some(start + Duration::from_millis(15)));
+        assert_eq!(batcher.due(69), Some(start + Duration::from_millis(15)));
     }
 }

@@ -46,13 +46,13 @@ pub(crate) struct Sotw {
     /// A resource of that version was dropped while it was subscribed to, or may have been replaced.
     has_dropped: bool,
     on_stream: OnStream,
-    pace: RequestBatcher,
+    batcher: RequestBatcher,
     /// For how long absence proves nothing of a name that was let go and asked for again.
     doubt: Duration,
     /// Names to ask for that no request of this stream has held yet.
-    fresh: Vec<SubId>,
+    subscribed: Vec<SubId>,
     /// Names let go that the server does not know of yet.
-    leaving: Vec<SubId>,
+    unsubscribed: Vec<SubId>,
 }
 
 /// What dies with the stream.
@@ -94,31 +94,31 @@ impl Sotw {
             covers_all: false,
             has_dropped: false,
             on_stream: OnStream::default(),
-            pace: RequestBatcher::default(),
+            batcher: RequestBatcher::default(),
             doubt,
-            fresh: Vec::new(),
-            leaving: Vec::new(),
+            subscribed: Vec::new(),
+            unsubscribed: Vec::new(),
         }
     }
 
     /// Whether what is held is just what the version stands for: a server that skips what it takes to be known skips nothing that
     /// is missing then (B1.6).
-    fn is_version_held(&self, interest: &Subscriptions) -> bool {
+    fn is_version_held(&self, subscriptions: &Subscriptions) -> bool {
         let is_held = |sub: &Subscription| sub.is_held() && sub.was_ever_mentioned();
         // A member may be there that only another server has sent.
         let mut wanted =
-            interest.iter().map(|(_, sub)| sub).filter(|sub| sub.is_named() || sub.is_wildcard_member());
-        !self.has_dropped && (self.covers_all || !interest.wildcard) && wanted.all(is_held)
+            subscriptions.iter().map(|(_, sub)| sub).filter(|sub| sub.is_named() || sub.is_wildcard_member());
+        !self.has_dropped && (self.covers_all || !subscriptions.wildcard) && wanted.all(is_held)
     }
 
     /// The first request of the stream is about to be written.
-    fn begin(&mut self, interest: &Subscriptions) {
-        if !self.is_version_held(interest) {
+    fn begin(&mut self, subscriptions: &Subscriptions) {
+        if !self.is_version_held(subscriptions) {
             self.forget_version();
         }
         self.has_dropped = false;
         // No response can cross a first request.
-        self.on_stream.accepted_since_all = usize::from(interest.wildcard);
+        self.on_stream.accepted_since_all = usize::from(subscriptions.wildcard);
     }
 
     /// A NACK has the names of the last request: some servers read none from it (istiod, Consul), so that what is new there
@@ -136,10 +136,10 @@ impl Sotw {
     }
 
     /// The next request names what is wanted anew.
-    fn ask(&mut self, interest: &mut Subscriptions, written: &mut Written) {
-        written.fresh = std::mem::take(&mut self.fresh);
-        for id in &written.fresh {
-            if let Some(sub) = interest.get_mut(*id).filter(|sub| sub.is_named()) {
+    fn ask(&mut self, subscriptions: &mut Subscriptions, written: &mut Written) {
+        written.subscribed = std::mem::take(&mut self.subscribed);
+        for id in &written.subscribed {
+            if let Some(sub) = subscriptions.get_mut(*id).filter(|sub| sub.is_named()) {
                 sub.on_requested();
             }
         }
@@ -155,13 +155,13 @@ impl Sotw {
     }
 
     /// The next request is without what is not wanted any more.
-    fn let_go(&mut self, interest: &mut Subscriptions, written: &mut Written, now: Instant) {
-        written.wildcard_left = std::mem::take(&mut interest.wildcard_leaving);
+    fn let_go(&mut self, subscriptions: &mut Subscriptions, written: &mut Written, now: Instant) {
+        written.wildcard_left = std::mem::take(&mut subscriptions.wildcard_leaving);
         self.on_stream.has_unheld |= written.wildcard_left;
-        written.leaving = std::mem::take(&mut self.leaving);
-        for id in &written.leaving {
+        written.unsubscribed = std::mem::take(&mut self.unsubscribed);
+        for id in &written.unsubscribed {
             // What came back before is in the list.
-            if let Some(sub) = interest.get_mut(*id).filter(|sub| !sub.is_named()) {
+            if let Some(sub) = subscriptions.get_mut(*id).filter(|sub| !sub.is_named()) {
                 sub.on_unrequested();
                 self.on_stream.let_go.on_name_let_go(sub.name().clone(), self.doubt, now);
             }
@@ -169,36 +169,36 @@ impl Sotw {
     }
 
     /// Something is wanted again of which the server may not know that it was let go.
-    fn has_come_back(&self, interest: &Subscriptions) -> bool {
+    fn has_come_back(&self, subscriptions: &Subscriptions) -> bool {
         let let_go = &self.on_stream.let_go;
         let is_awaited = |name: &str| {
-            let sub = interest.find(name).and_then(|id| interest.get(id));
+            let sub = subscriptions.find(name).and_then(|id| subscriptions.get(id));
             sub.is_some_and(Subscription::is_unanswered)
         };
         let_go.has_come_back()
-            || (interest.wildcard && !interest.told_all && let_go.is_wildcard_crossed())
+            || (subscriptions.wildcard && !subscriptions.told_all && let_go.is_wildcard_crossed())
             || let_go.crossed_names().any(is_awaited)
     }
 
     /// The next request is without what came back too early, which are these names. That makes responses without it, whatever was
     /// sent before.
-    fn hold_back(&mut self, interest: &mut Subscriptions, now: Instant) -> BTreeSet<Arc<str>> {
+    fn hold_back(&mut self, subscriptions: &mut Subscriptions, now: Instant) -> BTreeSet<Arc<str>> {
         let let_go = &mut self.on_stream.let_go;
         let is_unheard = |sub: &Subscription| {
             let is_crossed = || sub.is_unanswered() && let_go.is_name_crossed(sub.name());
             sub.is_named() && (let_go.is_name_unheard(sub.name()) || is_crossed())
         };
         let held_back: Vec<_> =
-            interest.iter().filter(|(_, sub)| is_unheard(sub)).map(|(id, _)| id).collect();
+            subscriptions.iter().filter(|(_, sub)| is_unheard(sub)).map(|(id, _)| id).collect();
         let mut names = BTreeSet::new();
         for id in &held_back {
-            if let Some(sub) = interest.get_mut(*id) {
+            if let Some(sub) = subscriptions.get_mut(*id) {
                 sub.on_held_back(now + self.doubt);
                 let_go.on_name_held_back(sub.name().clone(), self.doubt, now);
                 names.insert(sub.name().clone());
             }
         }
-        self.fresh.extend(held_back);
+        self.subscribed.extend(held_back);
         names
     }
 
@@ -206,20 +206,21 @@ impl Sotw {
     /// True when that says nothing to the server: there is no way to end the legacy wildcard but by naming something (B1.3).
     fn refill(
         &mut self,
-        interest: &mut Subscriptions,
+        subscriptions: &mut Subscriptions,
         held_back: Option<&BTreeSet<Arc<str>>>,
         now: Instant,
     ) -> bool {
         let on_stream = &mut self.on_stream;
         let let_go = &mut on_stream.let_go;
-        let is_unheard = let_go.is_wildcard_unheard() || (!interest.told_all && let_go.is_wildcard_crossed());
-        let wildcard = interest.wildcard && !(held_back.is_some() && is_unheard);
+        let is_unheard =
+            let_go.is_wildcard_unheard() || (!subscriptions.told_all && let_go.is_wildcard_crossed());
+        let wildcard = subscriptions.wildcard && !(held_back.is_some() && is_unheard);
         let sorted = match held_back {
-            Some(names) => interest.names_without(|name| names.contains(name)),
-            None => interest.names(),
+            Some(names) => subscriptions.names_without(|name| names.contains(name)),
+            None => subscriptions.names(),
         };
         let had_wildcard = std::mem::replace(&mut on_stream.wildcard, wildcard);
-        interest.sends_all = wildcard;
+        subscriptions.sends_all = wildcard;
         let mut others = BytesMut::new();
         if wildcard && (on_stream.named || !sorted.is_empty()) {
             put_text(3, "*", &mut others);
@@ -241,7 +242,7 @@ impl Sotw {
             // The server sends everything still, until something is named.
             on_stream.wildcard = had_wildcard;
         } else if had_wildcard && !wildcard {
-            match interest.wildcard {
+            match subscriptions.wildcard {
                 true => let_go.on_wildcard_held_back(now),
                 false => let_go.on_wildcard_let_go(now),
             }
@@ -275,57 +276,57 @@ impl Variant for Sotw {
     }
 
     /// Shortly after it was let go a response may be on its way that lacks it although it exists (B1.13).
-    fn on_named(&mut self, interest: &mut Subscriptions, sub: SubId, now: Instant) {
-        if let Some(sub) = interest.get_mut(sub).filter(|sub| !sub.is_settled()) {
+    fn on_named(&mut self, subscriptions: &mut Subscriptions, sub: SubId, now: Instant) {
+        if let Some(sub) = subscriptions.get_mut(sub).filter(|sub| !sub.is_settled()) {
             let doubtful = self.on_stream.let_go.on_name_wanted(sub.name(), self.doubt, now);
             // Its timer, if it had one, ended with the last subscription.
             sub.on_subscribed(doubtful.then_some(now + self.doubt));
         }
-        self.fresh.push(sub);
-        self.pace.on_change(now);
+        self.subscribed.push(sub);
+        self.batcher.on_change(now);
     }
 
     fn on_unnamed(&mut self, sub: SubId, now: Instant) {
-        self.leaving.push(sub);
-        self.pace.on_change(now);
+        self.unsubscribed.push(sub);
+        self.batcher.on_change(now);
     }
 
-    fn on_wildcard(&mut self, interest: &mut Subscriptions, now: Instant) {
-        if !interest.wildcard_leaving {
+    fn on_wildcard(&mut self, subscriptions: &mut Subscriptions, now: Instant) {
+        if !subscriptions.wildcard_leaving {
             self.on_stream.let_go.on_wildcard_wanted();
         }
         self.on_stream.accepted_since_all = 0;
-        interest.want_all();
-        self.pace.on_change(now);
+        subscriptions.want_all();
+        self.batcher.on_change(now);
     }
 
-    fn on_wildcard_ended(&mut self, interest: &mut Subscriptions, now: Instant) {
-        interest.wildcard = false;
-        interest.wildcard_leaving = true;
+    fn on_wildcard_ended(&mut self, subscriptions: &mut Subscriptions, now: Instant) {
+        subscriptions.wildcard = false;
+        subscriptions.wildcard_leaving = true;
         self.covers_all = false;
-        self.pace.on_change(now);
+        self.batcher.on_change(now);
     }
 
     /// The end of a legacy wildcard could not be said.
-    fn is_wildcard_stuck(&self, interest: &Subscriptions) -> bool {
-        self.on_stream.wildcard && !interest.takes_all()
+    fn is_wildcard_stuck(&self, subscriptions: &Subscriptions) -> bool {
+        self.on_stream.wildcard && !subscriptions.takes_all()
     }
 
     /// Rules B1.5, B1.6.
-    fn on_stream_opened(&mut self, interest: &mut Subscriptions, now: Instant) {
+    fn on_stream_opened(&mut self, subscriptions: &mut Subscriptions, now: Instant) {
         self.on_stream = OnStream::default();
-        self.pace.reset();
-        self.fresh = interest.iter().filter(|(_, sub)| sub.is_named()).map(|(id, _)| id).collect();
-        if !interest.is_empty() {
-            self.pace.on_change(now);
+        self.batcher.reset();
+        self.subscribed = subscriptions.iter().filter(|(_, sub)| sub.is_named()).map(|(id, _)| id).collect();
+        if !subscriptions.is_empty() {
+            self.batcher.on_change(now);
         }
     }
 
-    fn on_stream_closed(&mut self, interest: &mut Subscriptions) -> Vec<SubId> {
+    fn on_stream_closed(&mut self, subscriptions: &mut Subscriptions) -> Vec<SubId> {
         self.on_stream = OnStream::default();
-        self.fresh.clear();
-        interest.on_stream_closed();
-        std::mem::take(&mut self.leaving)
+        self.subscribed.clear();
+        subscriptions.on_stream_closed();
+        std::mem::take(&mut self.unsubscribed)
     }
 
     /// Nothing of the type is written until it is answered.
@@ -337,10 +338,10 @@ impl Variant for Sotw {
     }
 
     /// It counts from now on, also on later streams.
-    fn on_accepted(&mut self, interest: &Subscriptions, version: &Version) {
+    fn on_accepted(&mut self, subscriptions: &Subscriptions, version: &Version) {
         self.version = version.clone();
         // What comes while the end of the wildcard is not written may be kept by nobody.
-        if interest.sends_all && interest.wildcard {
+        if subscriptions.sends_all && subscriptions.wildcard {
             self.covers_all |= self.on_stream.accepted_since_all > 0;
             self.on_stream.accepted_since_all += 1;
         }
@@ -385,21 +386,21 @@ impl Variant for Sotw {
         self.on_stream.answers.push_back((self.version.clone(), answer));
     }
 
-    fn has_unwritten(&self, interest: &Subscriptions) -> bool {
+    fn has_unwritten(&self, subscriptions: &Subscriptions) -> bool {
         !self.on_stream.answers.is_empty()
-            || !self.leaving.is_empty()
-            || interest.wildcard_leaving
+            || !self.unsubscribed.is_empty()
+            || subscriptions.wildcard_leaving
             || self.on_stream.busy
             || self.on_stream.repeat_at.is_some()
     }
 
-    fn due(&self, interest: &Subscriptions) -> Option<Instant> {
+    fn due(&self, subscriptions: &Subscriptions) -> Option<Instant> {
         if self.on_stream.busy {
             return None;
         }
         // A change does not wait for a NACK that is held back: that goes first.
         let answer = self.on_stream.answers.front().map(|(_, answer)| answer.not_before);
-        let change = self.pace.due(interest.named());
+        let change = self.batcher.due(subscriptions.named());
         [answer, change, self.on_stream.repeat_at].into_iter().flatten().min()
     }
 
@@ -414,13 +415,13 @@ impl Variant for Sotw {
     /// since every new name in an answer would call for a response, and that for an answer.
     fn write(
         &mut self,
-        interest: &mut Subscriptions,
+        subscriptions: &mut Subscriptions,
         head: Head<'_>,
         now: Instant,
     ) -> (Option<Bytes>, Written) {
         let mut written = Written::nothing(head.ty);
         if !self.on_stream.requested {
-            self.begin(interest);
+            self.begin(subscriptions);
         }
         let next = self.on_stream.answers.front();
         if next.is_some_and(|(_, answer)| answer.error.is_some()) {
@@ -433,26 +434,27 @@ impl Variant for Sotw {
         let answering = is_new || is_repeated;
         // It may have dropped the request that let something go as outdated (B1.8). If the answer, which it takes, named
         // that again, nothing would have changed for it, and it would send nothing. So a request after the answer does.
-        let held_back = answering && self.has_come_back(interest);
+        let held_back = answering && self.has_come_back(subscriptions);
         let is_separate = is_ack && self.on_stream.has_unheld;
-        let changed =
-            !held_back && !is_separate && self.pace.due(interest.named()).is_some_and(|due| due <= now);
+        let changed = !held_back
+            && !is_separate
+            && self.batcher.due(subscriptions.named()).is_some_and(|due| due <= now);
         let names = self.on_stream.names.clone();
         let mut silent = false;
         if held_back {
-            self.let_go(interest, &mut written, now);
-            let names = self.hold_back(interest, now);
-            self.refill(interest, Some(&names), now);
-            self.pace.on_change(now);
+            self.let_go(subscriptions, &mut written, now);
+            let names = self.hold_back(subscriptions, now);
+            self.refill(subscriptions, Some(&names), now);
+            self.batcher.on_change(now);
         } else if changed {
-            let is_all_new = interest.wildcard && !self.on_stream.wildcard;
-            if !self.fresh.is_empty() || is_all_new {
+            let is_all_new = subscriptions.wildcard && !self.on_stream.wildcard;
+            if !self.subscribed.is_empty() || is_all_new {
                 self.on_subscribing(is_all_new);
             }
-            self.let_go(interest, &mut written, now);
-            self.ask(interest, &mut written);
-            silent = self.refill(interest, None, now);
-            self.pace.on_written(interest.named(), now);
+            self.let_go(subscriptions, &mut written, now);
+            self.ask(subscriptions, &mut written);
+            silent = self.refill(subscriptions, None, now);
+            self.batcher.on_written(subscriptions.named(), now);
         }
         let ack = self.on_stream.answers.pop_front();
         let is_newest = answering && self.on_stream.answers.is_empty();
@@ -474,7 +476,7 @@ impl Variant for Sotw {
         if is_first {
             self.on_stream.version_told = !version.is_empty();
             // The version stands for all that the server has: if that is still so, it may send nothing.
-            interest.told_all |= interest.wildcard && !version.is_empty();
+            subscriptions.told_all |= subscriptions.wildcard && !version.is_empty();
         }
         let stream = &mut self.on_stream;
         let is_change = !is_first && names != stream.names;

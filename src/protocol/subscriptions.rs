@@ -211,58 +211,58 @@ mod tests {
     use super::*;
     use crate::pb::envoy::service::discovery::v3::DiscoveryRequest;
 
-    fn names(interest: &mut Subscriptions) -> Vec<String> {
-        DiscoveryRequest::decode(interest.names()).unwrap().resource_names
+    fn names(subscriptions: &mut Subscriptions) -> Vec<String> {
+        DiscoveryRequest::decode(subscriptions.names()).unwrap().resource_names
     }
 
-    fn add(interest: &mut Subscriptions, name: &str) -> SubId {
-        let id = interest.insert(name.into(), EntryId(0));
-        assert!(interest.name(id));
+    fn add(subscriptions: &mut Subscriptions, name: &str) -> SubId {
+        let id = subscriptions.insert(name.into(), EntryId(0));
+        assert!(subscriptions.name(id));
         id
     }
 
     #[test]
     fn names_are_sorted_and_complete() {
-        let mut interest = Subscriptions::default();
-        let b = add(&mut interest, "b");
-        add(&mut interest, "c");
-        add(&mut interest, "a");
-        assert_eq!(names(&mut interest), ["a", "b", "c"]);
-        interest.unname(b);
-        add(&mut interest, "aa");
-        assert_eq!(names(&mut interest), ["a", "aa", "c"]);
-        assert_eq!(interest.named(), 3);
+        let mut subscriptions = Subscriptions::default();
+        let b = add(&mut subscriptions, "b");
+        add(&mut subscriptions, "c");
+        add(&mut subscriptions, "a");
+        assert_eq!(names(&mut subscriptions), ["a", "b", "c"]);
+        subscriptions.unname(b);
+        add(&mut subscriptions, "aa");
+        assert_eq!(names(&mut subscriptions), ["a", "aa", "c"]);
+        assert_eq!(subscriptions.named(), 3);
     }
 
     #[test]
     fn a_name_that_goes_and_comes_back_stands_once() {
-        let mut interest = Subscriptions::default();
-        let a = add(&mut interest, "a");
-        interest.unname(a);
-        assert!(interest.name(a));
-        assert!(!interest.name(a));
-        assert_eq!(names(&mut interest), ["a"]);
-        interest.remove(a);
-        add(&mut interest, "z");
-        add(&mut interest, "a");
-        assert_eq!(names(&mut interest), ["a", "z"]);
-        assert!(interest.find("a").is_some() && interest.find("b").is_none());
+        let mut subscriptions = Subscriptions::default();
+        let a = add(&mut subscriptions, "a");
+        subscriptions.unname(a);
+        assert!(subscriptions.name(a));
+        assert!(!subscriptions.name(a));
+        assert_eq!(names(&mut subscriptions), ["a"]);
+        subscriptions.remove(a);
+        add(&mut subscriptions, "z");
+        add(&mut subscriptions, "a");
+        assert_eq!(names(&mut subscriptions), ["a", "z"]);
+        assert!(subscriptions.find("a").is_some() && subscriptions.find("b").is_none());
     }
 
     /// Found by the simulation of operations: seed 174,344.
     #[test]
     fn what_was_held_when_it_was_requested_is_not_owed_when_another_server_removes_it() {
-        let mut interest = Subscriptions::default();
-        let id = add(&mut interest, "a");
-        assert!(interest.is_owed_something());
-        let sub = interest.get_mut(id).unwrap();
+        let mut subscriptions = Subscriptions::default();
+        let id = add(&mut subscriptions, "a");
+        assert!(subscriptions.is_owed_something());
+        let sub = subscriptions.get_mut(id).unwrap();
         sub.set_held(true);
         sub.on_requested();
         assert!(!sub.on_request_sent(), "what is held has no timer");
-        assert!(!interest.is_owed_something());
-        interest.get_mut(id).unwrap().set_held(false);
-        assert!(!interest.is_owed_something(), "nothing is awaited");
-        interest.get_mut(id).unwrap().on_timer_started(1);
-        assert!(interest.is_owed_something());
+        assert!(!subscriptions.is_owed_something());
+        subscriptions.get_mut(id).unwrap().set_held(false);
+        assert!(!subscriptions.is_owed_something(), "nothing is awaited");
+        subscriptions.get_mut(id).unwrap().on_timer_started(1);
+        assert!(subscriptions.is_owed_something());
     }
 }

@@ -17,22 +17,22 @@ pub(crate) trait Variant: Debug + Send {
     fn is_requested(&self) -> bool;
 
     /// A name is asked for.
-    fn on_named(&mut self, interest: &mut Subscriptions, sub: SubId, now: Instant);
+    fn on_named(&mut self, subscriptions: &mut Subscriptions, sub: SubId, now: Instant);
 
     /// A name that the server was asked for is not wanted any more.
     fn on_unnamed(&mut self, sub: SubId, now: Instant);
 
     /// Everything is asked for. If the server does not know yet that it was not, nothing has happened.
-    fn on_wildcard(&mut self, interest: &mut Subscriptions, now: Instant);
+    fn on_wildcard(&mut self, subscriptions: &mut Subscriptions, now: Instant);
 
     /// Everything is asked for no longer.
-    fn on_wildcard_ended(&mut self, interest: &mut Subscriptions, now: Instant);
+    fn on_wildcard_ended(&mut self, subscriptions: &mut Subscriptions, now: Instant);
 
     /// The server took the wildcard for a name; only that of the incremental variant can say so.
     fn on_wildcard_refused(&mut self, _: &mut Subscriptions) {}
 
     /// Whether asking for everything would be no news for the server, although we have forgotten what it sent.
-    fn is_wildcard_stuck(&self, interest: &Subscriptions) -> bool;
+    fn is_wildcard_stuck(&self, subscriptions: &Subscriptions) -> bool;
 
     /// Whether asking for a name that is not held may be no news for the server either, because it has sent it for a wildcard.
     fn may_skip_names(&self) -> bool {
@@ -40,10 +40,10 @@ pub(crate) trait Variant: Debug + Send {
     }
 
     /// A stream begins: everything is to be asked for again.
-    fn on_stream_opened(&mut self, interest: &mut Subscriptions, now: Instant);
+    fn on_stream_opened(&mut self, subscriptions: &mut Subscriptions, now: Instant);
 
     /// The stream is gone, and with it the need to let names go in writing: returns those.
-    fn on_stream_closed(&mut self, interest: &mut Subscriptions) -> Vec<SubId>;
+    fn on_stream_closed(&mut self, subscriptions: &mut Subscriptions) -> Vec<SubId>;
 
     /// A response came that is going to be answered.
     fn on_response(&mut self, now: Instant);
@@ -55,7 +55,7 @@ pub(crate) trait Variant: Debug + Send {
     fn on_failed(&mut self, _interest: &mut Subscriptions, _now: Instant) {}
 
     /// A response without errors has this version.
-    fn on_accepted(&mut self, interest: &Subscriptions, version: &Version);
+    fn on_accepted(&mut self, subscriptions: &Subscriptions, version: &Version);
 
     /// A resource that was held is not any more, although the server takes it to be: not because a response that was accepted
     /// lacks it.
@@ -74,10 +74,10 @@ pub(crate) trait Variant: Debug + Send {
     fn on_answer(&mut self, answer: Answer, now: Instant);
 
     /// Whether answers or names wait for being written, be it later.
-    fn has_unwritten(&self, interest: &Subscriptions) -> bool;
+    fn has_unwritten(&self, subscriptions: &Subscriptions) -> bool;
 
     /// When there is something to write; in the past when it is due.
-    fn due(&self, interest: &Subscriptions) -> Option<Instant>;
+    fn due(&self, subscriptions: &Subscriptions) -> Option<Instant>;
 
     /// Whether what is due is an answer.
     fn is_answer_due(&self, now: Instant) -> bool;
@@ -85,7 +85,7 @@ pub(crate) trait Variant: Debug + Send {
     /// Makes the request that is due; `None` when there turns out to be nothing to say.
     fn write(
         &mut self,
-        interest: &mut Subscriptions,
+        subscriptions: &mut Subscriptions,
         head: Head<'_>,
         now: Instant,
     ) -> (Option<Bytes>, Written);
@@ -132,8 +132,8 @@ pub(crate) struct Head<'a> {
 #[derive(Debug)]
 pub(crate) struct Written {
     pub(crate) ty: TypeId,
-    pub(crate) fresh: Vec<SubId>,
-    pub(crate) leaving: Vec<SubId>,
+    pub(crate) subscribed: Vec<SubId>,
+    pub(crate) unsubscribed: Vec<SubId>,
     /// The server was told of the end of the wildcard, or cannot be told.
     pub(crate) wildcard_left: bool,
     /// It asks for everything, as none on the stream before it did.
@@ -142,6 +142,6 @@ pub(crate) struct Written {
 
 impl Written {
     pub(crate) fn nothing(ty: TypeId) -> Self {
-        Self { ty, fresh: Vec::new(), leaving: Vec::new(), wildcard_left: false, asks_all: false }
+        Self { ty, subscribed: Vec::new(), unsubscribed: Vec::new(), wildcard_left: false, asks_all: false }
     }
 }

@@ -27,8 +27,8 @@ impl Authorities {
     ) {
         let peer = &mut self.servers[server];
         let policy = peer.policy;
-        let Some(interest) = peer.machine.interest(ty) else { return };
-        let missed = interest.iter().filter(|(_, sub)| sub.is_missing() && sub.was_there());
+        let Some(subscriptions) = peer.machine.subscriptions_mut(ty) else { return };
+        let missed = subscriptions.iter().filter(|(_, sub)| sub.is_missing() && sub.was_there());
         let missed: Vec<_> = missed.map(|(id, sub)| (id, sub.entry())).collect();
         for (sub, id) in missed {
             // That nothing of a glob is there is said by the absence of its members.
@@ -42,7 +42,7 @@ impl Authorities {
             let Some(entry) = store.get(id) else { continue };
             let machine = &self.servers[server].machine;
             let source = machine.source();
-            let message = match machine.contact().is_file() {
+            let message = match machine.source_key().is_file() {
                 true => format!("{source} does not hold it any more"),
                 false => format!("xDS server {source} {why}{}", not_found_hint(machine)),
             };
@@ -55,11 +55,11 @@ impl Authorities {
     /// A server was quiet for a while. What was held since an earlier stream, in a version that the server was not told, and
     /// was not sent again, is gone; and nothing is missing from what it has said when it was asked for everything.
     pub(super) fn on_quiet(&mut self, store: &mut Store, server: ServerId, ty: TypeId, now: Instant) {
-        if let Some(interest) =
-            self.servers[server].machine.interest(ty).filter(|interest| !interest.told_all)
+        if let Some(subscriptions) =
+            self.servers[server].machine.subscriptions_mut(ty).filter(|subscriptions| !subscriptions.told_all)
         {
-            interest.told_all = interest.wildcard && interest.sends_all;
-            if interest.told_all {
+            subscriptions.told_all = subscriptions.wildcard && subscriptions.sends_all;
+            if subscriptions.told_all {
                 self.complete_all(store, server, ty);
             }
         }

@@ -27,7 +27,7 @@ impl Authorities {
         now: Instant,
     ) {
         let peer = &mut self.servers[server];
-        let failure = Failure::new(peer.machine.contact(), reason);
+        let failure = Failure::new(peer.machine.source_key(), reason);
         if peer.failure.as_ref() == Some(&failure) {
             return;
         }
@@ -88,7 +88,7 @@ impl Authorities {
         let uri = peer.machine.source();
         let sub = entry.places.at(server).and_then(|sub| peer.machine.sub(entry.ty, sub));
         let is_transient = peer.machine.source().features().resource_timer_is_transient_error;
-        let (code, message) = if peer.machine.contact().is_file() {
+        let (code, message) = if peer.machine.source_key().is_file() {
             (Code::NotFound, format!("does not exist: {uri} does not hold it"))
         } else if peer.machine.is_delta() && sub.is_some_and(Subscription::is_known_missing) {
             // It has said so while its answers did not count.
@@ -121,7 +121,7 @@ impl Authorities {
         if !machine.stream().has_answered() {
             return "; the server accepted the stream but has sent no response (is this node known to it?)";
         }
-        let is_sotw = !machine.is_delta() && !machine.contact().is_polled();
+        let is_sotw = !machine.is_delta() && !machine.source_key().is_polled();
         let is_full_state = store.ty(entry.ty).full_state();
         let is_unanswered =
             || entry.places.at(server).is_some_and(|sub| machine.is_unanswered(entry.ty, sub));
@@ -135,8 +135,10 @@ impl Authorities {
     pub(super) fn on_released(&mut self, store: &mut Store, server: ServerId, id: EntryId) {
         // It may have been handed over to another entry, and removed.
         let Some(entry) = store.get_mut(id) else { return };
-        let interest = self.servers[server].machine.interest(entry.ty);
-        let again = interest.zip(entry.places.at(server)).and_then(|(interest, sub)| interest.get(sub));
+        let subscriptions = self.servers[server].machine.subscriptions_mut(entry.ty);
+        let again = subscriptions
+            .zip(entry.places.at(server))
+            .and_then(|(subscriptions, sub)| subscriptions.get(sub));
         if again.is_some_and(|sub| sub.entry() == id) {
             // The name has come again before this was heard.
             return;

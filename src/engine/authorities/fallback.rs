@@ -61,7 +61,11 @@ impl Authorities {
         self.stop_requesting(store, id, &lower, now);
         self.end_unwatched_wildcards(store, id);
         for ty in store.type_ids() {
-            if self.servers[server].machine.interest(ty).is_some_and(|interest| interest.told_all) {
+            if self.servers[server]
+                .machine
+                .subscriptions_mut(ty)
+                .is_some_and(|subscriptions| subscriptions.told_all)
+            {
                 store.members.complete(&(id, ty, Which::All));
             }
             // While another server was active, nothing was said of types that this one ends streams for, or does not answer.
@@ -152,10 +156,10 @@ impl Authorities {
     fn has_timed_out(&mut self, store: &mut Store, id: EntryId, server: ServerId, number: u64) -> bool {
         let Some(entry) = store.get(id).filter(|entry| entry.is_waiting()) else { return false };
         let (ty, sub) = (entry.ty, entry.places.at(server));
-        let interest = self.servers[server].machine.interest(ty);
-        interest
+        let subscriptions = self.servers[server].machine.subscriptions_mut(ty);
+        subscriptions
             .zip(sub)
-            .and_then(|(interest, sub)| interest.get(sub))
+            .and_then(|(subscriptions, sub)| subscriptions.get(sub))
             .is_some_and(|sub| sub.is_decided() && !sub.is_mentioned_in(number))
     }
 
@@ -173,9 +177,9 @@ impl Authorities {
         let Some(entry) = known else { return false };
         let (ty, Some(sub)) = (entry.ty, entry.places.at(server)) else { return false };
         let machine = &mut self.servers[server].machine;
-        let interest = machine.interest(ty);
+        let subscriptions = machine.subscriptions_mut(ty);
         let is_missed = |sub: &Subscription| sub.is_missing() && !sub.is_mentioned_in(number);
-        if !interest.and_then(|interest| interest.get(sub)).is_some_and(is_missed) {
+        if !subscriptions.and_then(|subscriptions| subscriptions.get(sub)).is_some_and(is_missed) {
             return false;
         }
         machine.doubt(ty, sub, now);

@@ -86,10 +86,13 @@ impl Authorities {
     pub(super) fn release_members(&mut self, store: &mut Store, id: EntryId, server: ServerId) {
         let Some(entry) = store.get(id) else { return };
         let (ty, glob) = (entry.ty, GlobPattern::of(&entry.name));
-        let (Some(glob), Some(interest)) = (glob, self.servers[server].machine.interest(ty)) else { return };
+        let (Some(glob), Some(subscriptions)) = (glob, self.servers[server].machine.subscriptions_mut(ty))
+        else {
+            return;
+        };
         let mut members = Vec::new();
         for (id, sub) in
-            interest.iter_mut().filter(|(_, sub)| sub.is_glob_member() && glob.matches(sub.name()))
+            subscriptions.iter_mut().filter(|(_, sub)| sub.is_glob_member() && glob.matches(sub.name()))
         {
             sub.leave_glob();
             members.push(id);
@@ -130,8 +133,10 @@ impl Authorities {
         glob: &GlobPattern,
         is_meant: impl Fn(&Subscription) -> bool,
     ) -> Vec<EntryId> {
-        let Some(interest) = self.servers[server].machine.interest(ty) else { return Vec::new() };
-        let members = interest.iter().filter(|(_, sub)| is_meant(sub) && glob.matches(sub.name()));
+        let Some(subscriptions) = self.servers[server].machine.subscriptions_mut(ty) else {
+            return Vec::new();
+        };
+        let members = subscriptions.iter().filter(|(_, sub)| is_meant(sub) && glob.matches(sub.name()));
         members.map(|(_, sub)| sub.entry()).collect()
     }
 
@@ -145,9 +150,12 @@ impl Authorities {
     ) {
         let Some(entry) = store.get(id).filter(|entry| entry.is_glob) else { return };
         let (ty, glob) = (entry.ty, GlobPattern::of(&entry.name));
-        let (Some(glob), Some(interest)) = (glob, self.servers[server].machine.interest(ty)) else { return };
+        let (Some(glob), Some(subscriptions)) = (glob, self.servers[server].machine.subscriptions_mut(ty))
+        else {
+            return;
+        };
         for (_, sub) in
-            interest.iter_mut().filter(|(_, sub)| sub.is_glob_member() && glob.matches(sub.name()))
+            subscriptions.iter_mut().filter(|(_, sub)| sub.is_glob_member() && glob.matches(sub.name()))
         {
             sub.forget_version();
         }
@@ -157,8 +165,8 @@ impl Authorities {
     pub(in crate::engine) fn glob_key(&self, store: &Store, id: EntryId) -> Option<CollectionKey> {
         let entry = store.get(id).filter(|_| store.members.has_globs())?;
         let (ty, active, glob) = (entry.ty, self.active_for(entry), glob_of(&entry.name)?);
-        let interest = self.servers[active].machine.subscriptions(ty)?;
-        let glob = interest.get(interest.find(&glob)?)?.entry();
+        let subscriptions = self.servers[active].machine.subscriptions(ty)?;
+        let glob = subscriptions.get(subscriptions.find(&glob)?)?.entry();
         let glob = store.get(glob).filter(|entry| entry.is_glob)?;
         Some((glob.group, ty, Which::Glob(glob.name.clone())))
     }

@@ -19,12 +19,14 @@ impl Authorities {
     /// What a server has sent by name in the incremental variant it need not send again when it is asked for everything: it
     /// counts as a member until the server says otherwise (B2.20).
     pub(super) fn join_held(&mut self, store: &mut Store, ty: TypeId, server: ServerId, now: Instant) {
-        let Some(interest) =
-            self.servers[server].machine.interest(ty).filter(|interest| !interest.takes_all())
+        let Some(subscriptions) = self.servers[server]
+            .machine
+            .subscriptions_mut(ty)
+            .filter(|subscriptions| !subscriptions.takes_all())
         else {
             return;
         };
-        let held = interest.iter().filter(|(_, sub)| sub.has_version());
+        let held = subscriptions.iter().filter(|(_, sub)| sub.has_version());
         let held: Vec<_> = held.map(|(_, sub)| sub.entry()).collect();
         for id in held {
             self.join(store, (id, By::Wildcard), server, now);
@@ -41,9 +43,9 @@ impl Authorities {
         let ty = entry.ty;
         for rank in 0..self.groups.get(group).open.len() - 1 {
             let server = self.groups.get(group).open[rank];
-            let interest = self.servers[server].machine.interest(ty);
+            let subscriptions = self.servers[server].machine.subscriptions_mut(ty);
             // One that knows of the end of a wildcard before the active server has no members.
-            if by == By::Glob || interest.is_some_and(|interest| interest.takes_all()) {
+            if by == By::Glob || subscriptions.is_some_and(|subscriptions| subscriptions.takes_all()) {
                 self.join(store, (id, by), server, now);
             }
         }
@@ -59,8 +61,8 @@ impl Authorities {
     ) {
         let (Some(sub), Some(entry)) = (self.place(store, id, server), store.get(id)) else { return };
         let ty = entry.ty;
-        let interest = self.servers[server].machine.interest(ty);
-        if let Some(sub) = interest.and_then(|interest| interest.get_mut(sub)) {
+        let subscriptions = self.servers[server].machine.subscriptions_mut(ty);
+        if let Some(sub) = subscriptions.and_then(|subscriptions| subscriptions.get_mut(sub)) {
             match by {
                 By::Wildcard => drop(sub.join_wildcard()),
                 By::Glob => drop(sub.join_glob()),
@@ -87,7 +89,10 @@ impl Authorities {
         let Self { groups, servers, .. } = self;
         let mut open = groups.get(group).open.iter();
         let takes_all = |server: &ServerId| {
-            servers[*server].machine.interest(ty).is_some_and(|interest| interest.takes_all())
+            servers[*server]
+                .machine
+                .subscriptions_mut(ty)
+                .is_some_and(|subscriptions| subscriptions.takes_all())
         };
         if !open.any(takes_all) {
             store.members.end(&key);
@@ -111,7 +116,9 @@ impl Authorities {
         }
         for (server, sub) in places {
             let machine = &mut self.servers[server].machine;
-            if let Some(sub) = machine.interest(ty).and_then(|interest| interest.get_mut(sub)) {
+            if let Some(sub) =
+                machine.subscriptions_mut(ty).and_then(|subscriptions| subscriptions.get_mut(sub))
+            {
                 sub.leave_collections();
             }
             machine.release(ty, &[sub]);

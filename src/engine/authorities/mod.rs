@@ -176,10 +176,10 @@ impl Authorities {
         let type_url = store.type_url(ty);
         let mut source_keys = Vec::with_capacity(sources.len());
         for source in sources {
-            let contact = SourceKey::new(source, type_url, &self.settings);
-            let contact = contact.map_err(|message| Refusal { code: Code::Unimplemented, message })?;
-            if !source_keys.contains(&contact) {
-                source_keys.push(contact);
+            let source_key = SourceKey::new(source, type_url, &self.settings);
+            let source_key = source_key.map_err(|message| Refusal { code: Code::Unimplemented, message })?;
+            if !source_keys.contains(&source_key) {
+                source_keys.push(source_key);
             }
         }
         Ok(source_keys)
@@ -207,13 +207,14 @@ impl Authorities {
     }
 
     /// The place of a source, which gets one if it was not known; nothing is asked of it yet.
-    pub(super) fn server_id(&mut self, contact: &SourceKey, now: Instant) -> ServerId {
-        if let Some(known) = self.servers.find(contact) {
+    pub(super) fn server_id(&mut self, source_key: &SourceKey, now: Instant) -> ServerId {
+        if let Some(known) = self.servers.find(source_key) {
             return known;
         }
         let seed = (self.random.u64(..), now);
         let Self { servers, node, settings, .. } = self;
-        servers.insert(settings, |id| Machine::new(id, contact.clone(), node.clone(), settings.clone(), seed))
+        servers
+            .insert(settings, |id| Machine::new(id, source_key.clone(), node.clone(), settings.clone(), seed))
     }
 
     /// Opens the next server of a group.
@@ -325,7 +326,7 @@ impl Authorities {
 
     /// The names of a type that are requested from a server, or sent by it.
     pub(super) fn subscriptions(&mut self, server: ServerId, ty: TypeId) -> Option<&mut Subscriptions> {
-        self.servers[server].machine.interest(ty)
+        self.servers[server].machine.subscriptions_mut(ty)
     }
 
     pub(super) fn groups(&self) -> &Groups {

@@ -7,7 +7,7 @@ use super::{
     Authorities,
 };
 use crate::{
-    cache::{Entry, News},
+    cache::{Changed, Entry},
     protocol::{EntryId, GroupId, ServerId, SubId, TypeId},
 };
 
@@ -42,8 +42,8 @@ impl Authorities {
         let Self { groups, servers, .. } = self;
         let mut open = groups.get(group).open.iter();
         open.find_map(|server| {
-            let interest = servers[*server].machine.interest(ty)?;
-            interest.get(interest.find(name)?).map(|sub| sub.entry())
+            let subscriptions = servers[*server].machine.subscriptions_mut(ty)?;
+            subscriptions.get(subscriptions.find(name)?).map(|sub| sub.entry())
         })
     }
 
@@ -84,18 +84,25 @@ impl Authorities {
         let entry = store.get_mut(id)?;
         let machine = &mut self.servers[server].machine;
         if let Some(sub) = entry.places.at(server) {
-            let interest = machine.interest(entry.ty);
-            if interest.and_then(|interest| interest.get(sub)).is_some_and(|sub| sub.entry() == id) {
+            let subscriptions = machine.subscriptions_mut(entry.ty);
+            if subscriptions
+                .and_then(|subscriptions| subscriptions.get(sub))
+                .is_some_and(|sub| sub.entry() == id)
+            {
                 return Some(sub);
             }
             // The machine has forgotten the name, which is not heard of yet.
             entry.places.remove(server);
         }
-        if let Some(taken) = machine.interest(entry.ty).and_then(|interest| interest.find(&entry.name)) {
+        if let Some(taken) =
+            machine.subscriptions_mut(entry.ty).and_then(|subscriptions| subscriptions.find(&entry.name))
+        {
             return self.share_place(store, id, server, taken);
         }
         let sub = machine.insert(named, entry.name.clone(), id);
-        if let Some(sub) = machine.interest(entry.ty).and_then(|interest| interest.get_mut(sub)) {
+        if let Some(sub) =
+            machine.subscriptions_mut(entry.ty).and_then(|subscriptions| subscriptions.get_mut(sub))
+        {
             sub.set_held(entry.is_held());
         }
         entry.places.add(server, sub);
@@ -112,7 +119,7 @@ impl Authorities {
         taken: SubId,
     ) -> Option<SubId> {
         let ty = store.get(id)?.ty;
-        let sub = self.servers[server].machine.interest(ty)?.get_mut(taken)?;
+        let sub = self.servers[server].machine.subscriptions_mut(ty)?.get_mut(taken)?;
         let other = store.get_mut(sub.entry()).filter(|other| other.views.is_empty())?;
         let before = sub.replace_entry(id);
         other.places.remove(server);
@@ -140,8 +147,8 @@ impl Authorities {
         let Some(entry) = store.get(id) else { return };
         let held = entry.is_held();
         for (server, sub) in entry.places.iter() {
-            let interest = self.servers[server].machine.interest(entry.ty);
-            if let Some(sub) = interest.and_then(|interest| interest.get_mut(sub)) {
+            let subscriptions = self.servers[server].machine.subscriptions_mut(entry.ty);
+            if let Some(sub) = subscriptions.and_then(|subscriptions| subscriptions.get_mut(sub)) {
                 sub.set_held(held);
             }
         }
@@ -178,7 +185,7 @@ impl Authorities {
         &mut self,
         store: &mut Store,
         id: EntryId,
-        change: impl FnOnce(&mut Entry) -> News,
+        change: impl FnOnce(&mut Entry) -> Changed,
     ) {
         if self.apply(store, id, change) {
             self.note_changed(store, id);
@@ -190,7 +197,7 @@ impl Authorities {
         &mut self,
         store: &mut Store,
         id: EntryId,
-        change: impl FnOnce(&mut Entry) -> News,
+        change: impl FnOnce(&mut Entry) -> Changed,
     ) -> bool {
         let changed = store.apply(id, change);
         self.sync_held(store, id);

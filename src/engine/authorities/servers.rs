@@ -70,8 +70,8 @@ impl ServerState {
 
 impl Servers {
     /// The place of a source, if it has one.
-    pub(in crate::engine) fn find(&self, contact: &SourceKey) -> Option<ServerId> {
-        self.of_source(contact.source()).find(|id| self[*id].machine.contact() == contact)
+    pub(in crate::engine) fn find(&self, source_key: &SourceKey) -> Option<ServerId> {
+        self.of_source(source_key.source()).find(|id| self[*id].machine.source_key() == source_key)
     }
 
     /// All that lead to the same source.
@@ -104,7 +104,7 @@ impl Servers {
         self.by_source.entry(machine.source().to_string()).or_default().push(id);
         let place = &mut self.places[id.0 as usize];
         machine.count_streams_from(place.attempts);
-        let policy = policy(machine.contact().features(), settings);
+        let policy = policy(machine.source_key().features(), settings);
         let state = ServerState { machine, policy, failure: None, failed_at: None, types: Vec::new() };
         place.state = Some(Box::new(state));
         id

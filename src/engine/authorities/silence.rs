@@ -88,7 +88,7 @@ impl Authorities {
     fn why_unanswered(&self, server: ServerId, ty: TypeId) -> Option<Failure> {
         let machine = &self.servers[server].machine;
         let (reason, is_held_back) = machine.unanswered(ty)?;
-        Some(Failure::new(machine.contact(), reason).of_type(is_held_back))
+        Some(Failure::new(machine.source_key(), reason).of_type(is_held_back))
     }
 
     /// A server has sent something of a type: it is not silent on its wildcard.

@@ -23,8 +23,8 @@ impl Authorities {
             return;
         };
         for (server, place) in entry.places.iter() {
-            let interest = self.servers[server].machine.interest(entry.ty);
-            if let Some(sub) = interest.and_then(|interest| interest.get_mut(place)) {
+            let subscriptions = self.servers[server].machine.subscriptions_mut(entry.ty);
+            if let Some(sub) = subscriptions.and_then(|subscriptions| subscriptions.get_mut(place)) {
                 sub.on_held((server == sender && is_delta).then_some(version));
             }
         }

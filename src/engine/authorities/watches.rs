@@ -52,7 +52,7 @@ impl Authorities {
         if let Some(entry) = store.get_mut(entry) {
             entry.views.push(view);
             if !entry.is_glob {
-                entry.late.push(view);
+                entry.unnotified.push(view);
             }
         }
         if store.get(entry).is_some_and(Entry::is_waiting) {
@@ -73,7 +73,7 @@ impl Authorities {
         // An entry that is watched exists.
         let Some(entry) = store.get_mut(id) else { return };
         entry.views.retain(|other| *other != view);
-        entry.late.retain(|other| *other != view);
+        entry.unnotified.retain(|other| *other != view);
         let (group, ty, last) = (entry.group, entry.ty, entry.views.is_empty());
         let places: Vec<_> = entry.places.iter().filter(|_| last).collect();
         for (server, sub) in places {
@@ -159,7 +159,7 @@ impl Authorities {
     fn join_known(&mut self, store: &mut Store, (group, ty): (GroupId, TypeId), now: Instant) {
         let active = self.groups.get(group).active();
         // A type that was never requested has no members.
-        let Some(subscriptions) = self.servers[active].machine.interest(ty) else { return };
+        let Some(subscriptions) = self.servers[active].machine.subscriptions_mut(ty) else { return };
         let is_member = |(_, sub): &(_, &Subscription)| sub.is_wildcard_member();
         let members: Vec<_> = subscriptions.iter().filter(is_member).map(|(_, sub)| sub.entry()).collect();
         for id in members {

@@ -6,7 +6,7 @@ impl Step<'_> {
     /// What a response of a full-state type does not speak of is deleted (B1.10), unless the response is a heartbeat
     /// (B1.19), or holds something without a name that may be just what is missed.
     pub(super) fn apply_absence(&mut self) {
-        if self.authorities.server_mut(self.job.server()).machine.contact().is_file() {
+        if self.authorities.server_mut(self.job.server()).machine.source_key().is_file() {
             self.give_up_unwritten();
         }
         let full_state = self.store.ty(self.job.ty).full_state() && !self.job.envelope.is_delta();
@@ -14,16 +14,16 @@ impl Step<'_> {
             return;
         }
         let server = self.job.server();
-        let Some(interest) = self.authorities.subscriptions(server, self.job.ty) else { return };
-        let sends_all = interest.sends_all;
+        let Some(subscriptions) = self.authorities.subscriptions(server, self.job.ty) else { return };
+        let sends_all = subscriptions.sends_all;
         let mut any = false;
-        for (_, sub) in interest.iter_mut() {
+        for (_, sub) in subscriptions.iter_mut() {
             any |= sub.on_complete_response(self.job.number, sends_all);
         }
         if !any {
             return;
         }
-        let never_seen = interest
+        let never_seen = subscriptions
             .iter()
             .filter(|(_, sub)| sub.is_missing() && sub.was_there() && !sub.was_ever_mentioned());
         let never_seen: Vec<_> = never_seen.map(|(id, sub)| (id, sub.entry())).collect();
@@ -47,9 +47,9 @@ impl Step<'_> {
             return;
         }
         let server = self.job.server();
-        let Some(interest) = self.authorities.subscriptions(server, self.job.ty) else { return };
+        let Some(subscriptions) = self.authorities.subscriptions(server, self.job.ty) else { return };
         let mut unwritten = Vec::new();
-        for (_, sub) in interest.iter_mut() {
+        for (_, sub) in subscriptions.iter_mut() {
             if sub.on_absent_from_file(self.job.number) {
                 unwritten.push(sub.entry());
             }

@@ -27,39 +27,39 @@ impl Step<'_> {
     /// Finds the place of one alias. `own` is the name of the element; empty if there is none, so that it stands for nothing.
     fn locate_alias(&mut self, (own, alias): (&str, &str), found: LocatedResource) {
         let (server, ty) = (self.job.server(), self.job.ty());
-        let Some(interest) = self.authorities.subscriptions(server, ty) else { return };
-        let Some(id) = interest.find(alias) else { return };
-        let Some(sub) = interest.get_mut(id) else { return };
+        let Some(subscriptions) = self.authorities.subscriptions(server, ty) else { return };
+        let Some(id) = subscriptions.find(alias) else { return };
+        let Some(sub) = subscriptions.get_mut(id) else { return };
         if sub.is_mentioned_in(self.job.number) {
             let first = self.job.located[sub.last_position() as usize];
-            let are_removed = first.said == ResourceOp::Removed && found.said == ResourceOp::Removed;
+            let are_removed = first.op == ResourceOp::Removed && found.op == ResourceOp::Removed;
             if first.index != found.index && !are_removed {
                 self.job.reject_alias(alias, (&first, &found));
             }
             return;
         }
-        self.job.of_all |= found.said != ResourceOp::Heartbeat && !sub.precedes_wildcard();
+        self.job.of_all |= found.op != ResourceOp::Heartbeat && !sub.precedes_wildcard();
         sub.on_mentioned(self.job.number, self.job.located.len());
         self.job.located.push(LocatedResource { sub: Some(id), ..found });
         match own.is_empty() {
-            true => interest.aliases.forget(alias),
-            false => interest.aliases.note(alias, own),
+            true => subscriptions.aliases.forget(alias),
+            false => subscriptions.aliases.note(alias, own),
         }
     }
 
     /// A resource came by its own name: that is no alias of another one, if it was.
     pub(super) fn note_own_name(&mut self, name: &str) {
-        let interest = self.authorities.subscriptions(self.job.server(), self.job.ty);
-        if let Some(interest) = interest.filter(|interest| !interest.aliases.is_empty()) {
-            interest.aliases.forget(name);
+        let subscriptions = self.authorities.subscriptions(self.job.server(), self.job.ty);
+        if let Some(subscriptions) = subscriptions.filter(|subscriptions| !subscriptions.aliases.is_empty()) {
+            subscriptions.aliases.forget(name);
         }
     }
 
     /// What is removed by its own name is so for those as well who ask for it by another. They are looked for behind all
     /// others, since the response may say what else they stand for.
     pub(super) fn locate_removed_aliases(&mut self) {
-        let interest = self.authorities.subscriptions(self.job.server(), self.job.ty);
-        if interest.is_none_or(|interest| interest.aliases.is_empty()) {
+        let subscriptions = self.authorities.subscriptions(self.job.server(), self.job.ty);
+        if subscriptions.is_none_or(|subscriptions| subscriptions.aliases.is_empty()) {
             return;
         }
         let envelope = self.job.envelope.clone();
@@ -71,10 +71,14 @@ impl Step<'_> {
 
     /// Finds the places of the names that a resource came for before, unless the response has spoken of them.
     fn find_known_aliases(&mut self, own: &str, found: LocatedResource) {
-        let Some(interest) = self.authorities.subscriptions(self.job.server(), self.job.ty) else { return };
-        let subs: Vec<_> = interest.aliases.of(own).filter_map(|alias| interest.find(alias)).collect();
+        let Some(subscriptions) = self.authorities.subscriptions(self.job.server(), self.job.ty) else {
+            return;
+        };
+        let subs: Vec<_> =
+            subscriptions.aliases.of(own).filter_map(|alias| subscriptions.find(alias)).collect();
         for id in subs {
-            let Some(sub) = interest.get_mut(id).filter(|sub| !sub.is_mentioned_in(self.job.number)) else {
+            let Some(sub) = subscriptions.get_mut(id).filter(|sub| !sub.is_mentioned_in(self.job.number))
+            else {
                 continue;
             };
             sub.on_mentioned(self.job.number, self.job.located.len());

@@ -32,13 +32,13 @@ impl Step<'_> {
             spent += match located.sub {
                 // It may have gone between two steps, and another one may have taken its place.
                 Some(sub) if !self.is_there(sub) => 1,
-                Some(sub) => match located.said {
+                Some(sub) => match located.op {
                     ResourceOp::Resource | ResourceOp::Redirect => self.apply_to(sub, located),
                     ResourceOp::Same => self.apply_to(sub, self.job.again(located)),
                     ResourceOp::Removed => self.apply_removed(sub),
                     ResourceOp::Heartbeat => self.apply_heartbeat(sub, located),
                 },
-                None => match located.said {
+                None => match located.op {
                     ResourceOp::Resource | ResourceOp::Redirect => self.apply_unknown(next, located),
                     ResourceOp::Heartbeat => self.apply_unknown_heartbeat(next),
                     // What nobody has cannot be removed (B2.13).
@@ -51,19 +51,20 @@ impl Step<'_> {
     }
 
     pub(super) fn is_there(&mut self, sub: SubId) -> bool {
-        let interest = self.authorities.subscriptions(self.job.server(), self.job.ty);
-        interest
-            .and_then(|interest| interest.get(sub))
+        let subscriptions = self.authorities.subscriptions(self.job.server(), self.job.ty);
+        subscriptions
+            .and_then(|subscriptions| subscriptions.get(sub))
             .is_some_and(|sub| sub.is_mentioned_in(self.job.number))
     }
 
     /// Takes over a resource that somebody asked for, or that is a member already. Returns what it cost, in bytes parsed.
     pub(super) fn apply_to(&mut self, place: SubId, located: LocatedResource) -> usize {
         let peer = self.authorities.server_mut(self.job.stream.server);
-        let Some(interest) = peer.machine.interest(self.job.ty) else { return 1 };
-        let wildcard = interest.takes_all();
+        let Some(subscriptions) = peer.machine.subscriptions_mut(self.job.ty) else { return 1 };
+        let wildcard = subscriptions.takes_all();
         // It may have gone between two steps.
-        let Some(sub) = interest.get_mut(place).filter(|sub| sub.is_mentioned_in(self.job.number)) else {
+        let Some(sub) = subscriptions.get_mut(place).filter(|sub| sub.is_mentioned_in(self.job.number))
+        else {
             return 1;
         };
         sub.on_answered();
@@ -83,7 +84,7 @@ impl Step<'_> {
         let joins = joins_all || joins_glob;
         let Some(entry) = self.store.get(id).filter(|entry| !entry.is_glob) else { return 1 };
         let bytes = self.job.envelope.bytes(located.value);
-        let is_redirect = located.said == ResourceOp::Redirect;
+        let is_redirect = located.op == ResourceOp::Redirect;
         let is_same = entry.raw().is_some_and(|held| **held == *bytes);
         if is_same && entry.redirect().is_some() == is_redirect {
             self.work.unchanged += 1;
@@ -115,8 +116,10 @@ impl Step<'_> {
         let server = self.job.server();
         let id = self.authorities.entry_for(self.store, (group, self.job.ty), name);
         let Some(sub) = self.authorities.place(self.store, id, server) else { return 1 };
-        if let Some(sub) =
-            self.authorities.subscriptions(server, self.job.ty).and_then(|interest| interest.get_mut(sub))
+        if let Some(sub) = self
+            .authorities
+            .subscriptions(server, self.job.ty)
+            .and_then(|subscriptions| subscriptions.get_mut(sub))
         {
             sub.on_mentioned(self.job.number, next);
         }
@@ -127,8 +130,10 @@ impl Step<'_> {
     /// The servers of the wildcard or glob that a resource without a place is a member of.
     pub(super) fn group_of_unknown(&mut self, next: usize) -> Option<GroupId> {
         let server = self.job.server();
-        let takes_all =
-            self.authorities.subscriptions(server, self.job.ty).is_some_and(|interest| interest.takes_all());
+        let takes_all = self
+            .authorities
+            .subscriptions(server, self.job.ty)
+            .is_some_and(|subscriptions| subscriptions.takes_all());
         let mut group =
             if takes_all { self.authorities.wildcard_group(self.store, server, self.job.ty) } else { None };
         if group.is_none() && self.store.members.has_globs_of(self.job.ty) {
@@ -148,7 +153,7 @@ impl Step<'_> {
         let (policy, trusted) = (peer.policy, peer.machine.source().features().trusted_xds_server);
         let cx = self.parser.context(trusted).with_name(&name).with_ttl(self.job.ttl_of(&located));
         let bytes = Bytes::copy_from_slice(self.job.envelope.bytes(located.value));
-        let parsed = match located.said {
+        let parsed = match located.op {
             ResourceOp::Redirect => Redirect::parse(&bytes, ty).map(|redirect| Arc::new(redirect) as Erased),
             ResourceOp::Resource | ResourceOp::Same | ResourceOp::Removed | ResourceOp::Heartbeat => {
                 ty.parse(&bytes, &cx)
@@ -186,7 +191,11 @@ impl Step<'_> {
         let (server, ty) = (self.job.server(), self.job.ty());
         let peer = self.authorities.server_mut(server);
         let policy = peer.policy;
-        let Some(sub) = peer.machine.interest(ty).and_then(|interest| interest.get_mut(id)) else { return 1 };
+        let Some(sub) =
+            peer.machine.subscriptions_mut(ty).and_then(|subscriptions| subscriptions.get_mut(id))
+        else {
+            return 1;
+        };
         sub.forget_version();
         let entry_id = sub.entry();
         // It may be said because it was not wanted for a while (GO12).
@@ -196,7 +205,7 @@ impl Step<'_> {
         let counts =
             self.store.get(entry_id).is_some_and(|entry| self.authorities.active_for(entry) == server);
         if let Some(sub) =
-            self.authorities.subscriptions(server, ty).and_then(|interest| interest.get_mut(id))
+            self.authorities.subscriptions(server, ty).and_then(|subscriptions| subscriptions.get_mut(id))
         {
             sub.on_removed(counts);
         }
@@ -237,8 +246,10 @@ impl Step<'_> {
             let name = ResourceName::canonicalize(name).unwrap_or(Cow::Borrowed(name));
             let peer = self.authorities.server_mut(self.job.stream.server);
             let policy = peer.policy;
-            let Some(interest) = peer.machine.interest(self.job.ty) else { continue };
-            let Some(sub) = interest.find(&name).and_then(|sub| interest.get_mut(sub)) else { continue };
+            let Some(subscriptions) = peer.machine.subscriptions_mut(self.job.ty) else { continue };
+            let Some(sub) = subscriptions.find(&name).and_then(|sub| subscriptions.get_mut(sub)) else {
+                continue;
+            };
             sub.on_answered_in(self.job.number);
             // That the trouble is over is seen by its being sent again, so the next stream asks for that.
             sub.forget_version();

@@ -7,16 +7,16 @@ impl Step<'_> {
     /// The server has told all it has of a type that is wanted as a whole.
     pub(super) fn complete(&mut self) {
         let server = self.job.server();
-        let Some(interest) = self.authorities.subscriptions(server, self.job.ty) else { return };
+        let Some(subscriptions) = self.authorities.subscriptions(server, self.job.ty) else { return };
         if self.job.lacks_wildcard {
             return self.authorities.on_wildcard_answered(self.store, server, self.job.ty);
         }
-        let told_before = interest.told_all && self.job.envelope.is_delta();
+        let told_before = subscriptions.told_all && self.job.envelope.is_delta();
         // Also while the end of the wildcard is not written: it may be wanted again before.
-        interest.told_all =
-            interest.takes_all() && interest.sends_all && (told_before || self.job.tells_all());
-        let undecided = interest.wildcard && interest.sends_all;
-        let told_all = undecided && interest.told_all;
+        subscriptions.told_all =
+            subscriptions.takes_all() && subscriptions.sends_all && (told_before || self.job.tells_all());
+        let undecided = subscriptions.wildcard && subscriptions.sends_all;
+        let told_all = undecided && subscriptions.told_all;
         self.authorities.on_wildcard_answered(self.store, server, self.job.ty);
         if told_all {
             self.authorities.complete_all(self.store, server, self.job.ty);

@@ -28,9 +28,9 @@ impl Step<'_> {
         }
         if !self.job.glob.as_ref().is_some_and(|glob| glob.pattern.matches(name)) {
             let glob = glob_of(name)?;
-            let interest = self.authorities.subscriptions(self.job.server(), self.job.ty())?;
-            let sub = interest.find(&glob)?;
-            let entry = interest.get(sub)?.entry();
+            let subscriptions = self.authorities.subscriptions(self.job.server(), self.job.ty())?;
+            let sub = subscriptions.find(&glob)?;
+            let entry = subscriptions.get(sub)?.entry();
             if !self.store.get(entry).is_some_and(|entry| entry.is_glob) {
                 return None;
             }
@@ -51,16 +51,18 @@ impl Step<'_> {
             return false;
         }
         let server = self.job.server();
-        let interest = self.authorities.subscriptions(server, self.job.ty());
-        let Some(name) = interest.and_then(|interest| interest.get(id)).map(|sub| sub.name().clone()) else {
+        let subscriptions = self.authorities.subscriptions(server, self.job.ty());
+        let Some(name) =
+            subscriptions.and_then(|subscriptions| subscriptions.get(id)).map(|sub| sub.name().clone())
+        else {
             return false;
         };
         if self.enclosing(&name).is_none() {
             return false;
         }
         self.on_glob_answered();
-        let interest = self.authorities.subscriptions(server, self.job.ty());
-        let sub = interest.and_then(|interest| interest.get_mut(id));
+        let subscriptions = self.authorities.subscriptions(server, self.job.ty());
+        let sub = subscriptions.and_then(|subscriptions| subscriptions.get_mut(id));
         sub.is_some_and(Subscription::join_glob)
     }
 
@@ -85,8 +87,8 @@ impl Step<'_> {
         let Some(glob) = self.job.glob.as_mut().filter(|glob| !glob.answered) else { return };
         glob.answered = true;
         let (sub, entry) = (glob.sub, glob.entry);
-        let interest = self.authorities.subscriptions(self.job.server(), self.job.ty());
-        let Some(sub) = interest.and_then(|interest| interest.get_mut(sub)) else { return };
+        let subscriptions = self.authorities.subscriptions(self.job.server(), self.job.ty());
+        let Some(sub) = subscriptions.and_then(|subscriptions| subscriptions.get_mut(sub)) else { return };
         sub.on_answered_in(self.job.number);
         if !self.authorities.counts(self.store, entry, self.job.server()) {
             return;

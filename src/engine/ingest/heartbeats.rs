@@ -14,8 +14,8 @@ impl Step<'_> {
         let is_delta = self.job.envelope.is_delta();
         let is_rejected =
             !is_delta && self.authorities.server_mut(server).machine.is_rejected(ty, &self.job.version);
-        let Some(interest) = self.authorities.subscriptions(server, ty) else { return 1 };
-        let Some(sub) = interest.get_mut(place) else { return 1 };
+        let Some(subscriptions) = self.authorities.subscriptions(server, ty) else { return 1 };
+        let Some(sub) = subscriptions.get_mut(place) else { return 1 };
         let is_same = match is_delta {
             true => sub.version().as_str() == self.job.version_of(&located),
             false => !is_rejected,
@@ -46,8 +46,8 @@ impl Step<'_> {
             .authorities
             .wildcard_key(self.store, ty)
             .is_some_and(|(group, ..)| self.authorities.active(group) == server);
-        let Some(interest) = self.authorities.subscriptions(server, ty) else { return 1 };
-        if is_wanted && interest.wildcard && interest.sends_all {
+        let Some(subscriptions) = self.authorities.subscriptions(server, ty) else { return 1 };
+        if is_wanted && subscriptions.wildcard && subscriptions.sends_all {
             self.job.outdated = true;
             self.authorities.server_mut(server).machine.ask_again_on_another_stream(ty, self.now);
             return 1;

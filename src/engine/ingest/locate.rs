@@ -40,7 +40,7 @@ impl Step<'_> {
 
     pub(super) fn locate_item(&mut self, index: usize, envelope: &Envelope) {
         let item = envelope.item(index);
-        let (value, said) = match item.body {
+        let (value, op) = match item.body {
             Body::Resource(value) => (value, ResourceOp::Resource),
             // There is no name in it.
             Body::Redirect(_) if item.wrapper_name.is_empty() => {
@@ -56,8 +56,7 @@ impl Step<'_> {
                 return self.job.add_nameless(index, &unusable_reason(unusable, envelope));
             }
         };
-        let found =
-            LocatedResource { value, is_wrapped: item.is_wrapped, ..LocatedResource::new(index, said) };
+        let found = LocatedResource { value, is_wrapped: item.is_wrapped, ..LocatedResource::new(index, op) };
         match name_of(self.store.ty(self.job.ty), envelope, (item.wrapper_name, value)) {
             // On the wire that name would stand for all resources. Other resources that are missing are missing still.
             Ok(name) if *name == *WILDCARD => {
@@ -83,15 +82,15 @@ impl Step<'_> {
     pub(super) fn find_place(&mut self, name: &str, found: LocatedResource) {
         let ServerState { machine, types, .. } = self.authorities.server_mut(self.job.stream.server);
         let order = types.get(self.job.ty.index()).map_or(&[][..], |known| &known.order);
-        let Some(interest) = machine.interest(self.job.ty) else { return };
-        let is_it = |sub: &SubId| interest.get(*sub).is_some_and(|sub| **sub.name() == *name);
-        let guessed = self.job.guess.next(order).filter(is_it);
-        let sub = guessed.or_else(|| interest.find(name));
-        let twice = match sub.and_then(|id| Some((id, interest.get_mut(id)?))) {
+        let Some(subscriptions) = machine.subscriptions_mut(self.job.ty) else { return };
+        let is_it = |sub: &SubId| subscriptions.get(*sub).is_some_and(|sub| **sub.name() == *name);
+        let guessed = self.job.predictor.next(order).filter(is_it);
+        let sub = guessed.or_else(|| subscriptions.find(name));
+        let twice = match sub.and_then(|id| Some((id, subscriptions.get_mut(id)?))) {
             Some((id, sub)) => {
                 match guessed {
-                    Some(_) => self.job.guess.on_right(),
-                    None => self.job.guess.on_found(id, sub.last_position(), order),
+                    Some(_) => self.job.predictor.on_right(),
+                    None => self.job.predictor.on_found(id, sub.last_position(), order),
                 }
                 sub.on_mentioned(self.job.number, self.job.located.len())
             }
@@ -107,9 +106,9 @@ impl Step<'_> {
             self.job.invalid += 1;
             self.job.problems.add(&format_args!("{name:?}"), &"the name is in the response twice");
         }
-        let known = sub.and_then(|sub| interest.get(sub));
+        let known = sub.and_then(|sub| subscriptions.get(sub));
         self.job.of_all |=
-            found.said != ResourceOp::Heartbeat && known.is_none_or(|sub| !sub.precedes_wildcard());
+            found.op != ResourceOp::Heartbeat && known.is_none_or(|sub| !sub.precedes_wildcard());
         self.job.located.push(LocatedResource { sub, ..found });
     }
 
@@ -122,15 +121,15 @@ impl Step<'_> {
         let all = self.authorities.wildcard_group(self.store, server, self.job.ty);
         let store = &*self.store;
         let (servers, groups) = self.authorities.servers_and_groups();
-        let Some(interest) = servers[server].machine.subscriptions(self.job.ty) else {
+        let Some(subscriptions) = servers[server].machine.subscriptions(self.job.ty) else {
             return BTreeSet::new();
         };
-        let all = all.filter(|_| interest.takes_all());
-        let wants = |located: &LocatedResource| match located.sub.and_then(|sub| interest.get(sub)) {
+        let all = all.filter(|_| subscriptions.takes_all());
+        let wants = |located: &LocatedResource| match located.sub.and_then(|sub| subscriptions.get(sub)) {
             Some(sub) => store.get(sub.entry()).map(|entry| entry.group),
             None => all,
         };
-        let wanting = self.job.located.iter().filter(|located| located.said.is_there()).filter_map(wants);
+        let wanting = self.job.located.iter().filter(|located| located.op.is_there()).filter_map(wants);
         let mut found: BTreeSet<_> = wanting.filter(|group| groups.get(*group).is_higher(server)).collect();
         if self.store.members.has_globs_of(self.job.ty) {
             found.extend(self.returning_members());
@@ -154,8 +153,8 @@ impl Step<'_> {
 
     /// The name of a resource that nobody asked for by that.
     pub(super) fn unknown_name(&mut self, next: usize) -> Option<Arc<str>> {
-        let LocatedResource { value, index, said, sub, .. } = self.job.located[next];
-        if sub.is_some() || !said.is_there() {
+        let LocatedResource { value, index, op, sub, .. } = self.job.located[next];
+        if sub.is_some() || !op.is_there() {
             return None;
         }
         let wrapper_name = self.job.envelope.item(index as usize).wrapper_name;
@@ -168,8 +167,8 @@ impl Step<'_> {
         match canonical(envelope.text(name)) {
             // A server that knows no `*` takes it for a name, of which it has nothing (MS4).
             Ok(name) if *name == *WILDCARD => {
-                let interest = self.authorities.subscriptions(self.job.server(), self.job.ty());
-                self.job.lacks_wildcard |= interest.is_some_and(|interest| interest.wildcard);
+                let subscriptions = self.authorities.subscriptions(self.job.server(), self.job.ty());
+                self.job.lacks_wildcard |= subscriptions.is_some_and(|subscriptions| subscriptions.wildcard);
             }
             Ok(name) => self.find_place(&name, LocatedResource::new(index, ResourceOp::Removed)),
             Err(invalid) => {
@@ -192,8 +191,8 @@ impl Step<'_> {
         if item.has_aliases {
             return self.job.aliased.push(Aliased { own: "".into(), found: removed });
         }
-        let interest = self.authorities.subscriptions(self.job.server(), self.job.ty());
-        let sub = interest.and_then(|interest| interest.get(interest.find(&name)?));
+        let subscriptions = self.authorities.subscriptions(self.job.server(), self.job.ty());
+        let sub = subscriptions.and_then(|subscriptions| subscriptions.get(subscriptions.find(&name)?));
         let held = sub.filter(|sub| sub.is_held() && sub.version().as_str() == envelope.text(item.version));
         // Versions that are not told do not tell heartbeats from removals.
         let held = held.filter(|sub| !sub.version().is_empty() || item.ttl.is_some());

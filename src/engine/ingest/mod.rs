@@ -211,9 +211,9 @@ impl Step<'_> {
         let ServerState { machine, types, .. } = peer;
         let order = &mut types[self.job.ty().index()].order;
         if order.is_empty()
-            && let Some(interest) = machine.interest(self.job.ty())
+            && let Some(subscriptions) = machine.subscriptions_mut(self.job.ty())
         {
-            order.extend(interest.listed());
+            order.extend(subscriptions.listed());
         }
     }
 }

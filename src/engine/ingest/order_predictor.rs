@@ -48,12 +48,12 @@ mod tests {
     /// How many had to be searched for when what stood in `order` comes in another one.
     fn searched(order: &[u32], comes: &[u32]) -> usize {
         let order: Vec<_> = order.iter().copied().map(SubId).collect();
-        let mut guess = OrderPredictor::default();
+        let mut predictor = OrderPredictor::default();
         let right = comes.iter().map(|sub| SubId(*sub)).filter(|sub| {
-            let is_right = guess.next(&order) == Some(*sub);
+            let is_right = predictor.next(&order) == Some(*sub);
             match (is_right, order.iter().position(|other| other == sub)) {
-                (true, _) => guess.on_right(),
-                (false, Some(stood)) => guess.on_found(*sub, stood as u32, &order),
+                (true, _) => predictor.on_right(),
+                (false, Some(stood)) => predictor.on_found(*sub, stood as u32, &order),
                 (false, None) => {}
             }
             is_right
@@ -83,13 +83,13 @@ mod tests {
         let reversed: Vec<u32> = (0..100).rev().collect();
         assert_eq!(searched(&order, &reversed), 100);
         let order: Vec<_> = order.into_iter().map(SubId).collect();
-        let mut guess = OrderPredictor::default();
+        let mut predictor = OrderPredictor::default();
         for sub in [70, 30] {
-            assert!(guess.next(&order).is_some());
-            guess.on_found(SubId(sub), sub, &order);
+            assert!(predictor.next(&order).is_some());
+            predictor.on_found(SubId(sub), sub, &order);
         }
-        assert_eq!(guess.next(&order), None);
-        guess.on_found(SubId(31), 31, &order);
-        assert_eq!(guess.next(&order), Some(SubId(32)), "it foretold one, and is relied on again");
+        assert_eq!(predictor.next(&order), None);
+        predictor.on_found(SubId(31), 31, &order);
+        assert_eq!(predictor.next(&order), Some(SubId(32)), "it foretold one, and is relied on again");
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct PendingResponse {
     pub(super) stage: Stage,
     pub(super) located: Vec<LocatedResource>,
     /// Which resource comes next.
-    pub(super) guess: OrderPredictor,
+    pub(super) predictor: OrderPredictor,
     pub(super) unknown: Unknown,
     /// The elements with aliases, which are located behind all names.
     pub(super) aliased: Vec<Aliased>,
@@ -76,7 +76,7 @@ pub(super) struct LocatedResource {
     pub(super) value: Span,
     /// The place of the resource in the response; behind all of them, those of the removed names.
     pub(super) index: u32,
-    pub(super) said: ResourceOp,
+    pub(super) op: ResourceOp,
     /// It came in a wrapper, which may say more of it.
     pub(super) is_wrapped: bool,
     /// `None` when nobody has asked for the name.
@@ -139,7 +139,7 @@ impl PendingResponse {
             number: 0,
             stage: Stage::Locate(0),
             located: Vec::with_capacity(count),
-            guess: OrderPredictor::default(),
+            predictor: OrderPredictor::default(),
             unknown: Unknown::default(),
             aliased: Vec::new(),
             confirmed: Vec::new(),
@@ -201,7 +201,7 @@ impl PendingResponse {
 
     /// Whether a resource came by itself, without a wrapper, so that its name is the one in it.
     pub(super) fn is_bare(&self, located: &LocatedResource) -> bool {
-        located.said == ResourceOp::Resource && !located.is_wrapped
+        located.op == ResourceOp::Resource && !located.is_wrapped
     }
 
     /// The version of a resource alone; empty if it has that of the response.
@@ -212,7 +212,7 @@ impl PendingResponse {
     /// What was found to be unchanged, as if that had not been looked for.
     pub(super) fn again(&self, located: LocatedResource) -> LocatedResource {
         match self.item_of(&located).body {
-            Body::Resource(value) => LocatedResource { value, said: ResourceOp::Resource, ..located },
+            Body::Resource(value) => LocatedResource { value, op: ResourceOp::Resource, ..located },
             // It is a resource: its bytes are those of one.
             Body::Redirect(_) | Body::Unset | Body::Unusable(_) => located,
         }
@@ -262,8 +262,8 @@ impl PendingResponse {
 }
 
 impl LocatedResource {
-    pub(super) fn new(index: usize, said: ResourceOp) -> Self {
-        Self { value: Span::default(), index: index as u32, said, is_wrapped: false, sub: None }
+    pub(super) fn new(index: usize, op: ResourceOp) -> Self {
+        Self { value: Span::default(), index: index as u32, op, is_wrapped: false, sub: None }
     }
 }
 

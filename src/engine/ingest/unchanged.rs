@@ -22,17 +22,17 @@ impl Step<'_> {
         let Some(known) = types.get(self.job.ty.index()).filter(|_| !self.job.envelope.is_delta()) else {
             return from;
         };
-        let Some(interest) = machine.interest(self.job.ty) else { return from };
+        let Some(subscriptions) = machine.subscriptions_mut(self.job.ty) else { return from };
         let to = to.min(self.job.envelope.len());
         for index in from..to {
-            let Some(sub_id) = self.job.guess.next(&known.order) else { return index };
-            let Some(sub) = interest.get_mut(sub_id) else { return index };
+            let Some(sub_id) = self.job.predictor.next(&known.order) else { return index };
+            let Some(sub) = subscriptions.get_mut(sub_id) else { return index };
             let held = self.store.get(sub.entry()).and_then(|entry| entry.bare_bytes());
             let is_same = held.is_some_and(|held| self.job.envelope.is_bare(index, held));
             if !is_same || sub.is_mentioned_in(self.job.number) {
                 return index;
             }
-            self.job.guess.on_right();
+            self.job.predictor.on_right();
             sub.on_mentioned(self.job.number, self.job.located.len());
             self.job.of_all |= !sub.precedes_wildcard();
             self.job
@@ -50,13 +50,14 @@ impl Step<'_> {
             return from;
         }
         let (servers, groups) = self.authorities.servers_and_groups();
-        let Some(interest) = servers[server].machine.interest(self.job.ty) else { return from };
-        let wildcard = interest.takes_all();
+        let Some(subscriptions) = servers[server].machine.subscriptions_mut(self.job.ty) else { return from };
+        let wildcard = subscriptions.takes_all();
         for (place, located) in self.job.located[from..to].iter().enumerate() {
             let next = from + place;
             let Some(sub) = located.sub else { return next };
             // It may have gone between two steps.
-            let Some(sub) = interest.get_mut(sub).filter(|sub| sub.is_mentioned_in(self.job.number)) else {
+            let Some(sub) = subscriptions.get_mut(sub).filter(|sub| sub.is_mentioned_in(self.job.number))
+            else {
                 return next;
             };
             let Some(entry) =
@@ -64,7 +65,7 @@ impl Step<'_> {
             else {
                 return next;
             };
-            let is_same = match located.said {
+            let is_same = match located.op {
                 ResourceOp::Same => true,
                 ResourceOp::Resource if !located.is_wrapped => {
                     entry.bare_bytes() == Some(self.job.envelope.bytes(located.value))

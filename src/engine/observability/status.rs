@@ -47,7 +47,7 @@ pub(crate) struct ResourceReport {
     pub(crate) held: Option<(Version, Instant)>,
     /// The bytes that are held, unless they are not to be shown.
     pub(crate) bytes: Option<Bytes>,
-    pub(crate) setback: Option<AmbientError>,
+    pub(crate) ambient_error: Option<AmbientError>,
 }
 
 impl Status {
@@ -55,7 +55,7 @@ impl Status {
     pub(in crate::engine) fn of(authorities: &Authorities, store: &Store) -> Self {
         let servers = authorities.servers().iter().map(|server| ServerReport {
             uri: server.machine.source().to_string(),
-            type_url: server.machine.contact().only(),
+            type_url: server.machine.source_key().only(),
             connection: connection(server),
             failure: server.failure.as_ref().map(|failure| failure.message().to_owned()),
         });
@@ -67,7 +67,7 @@ impl Status {
                 Some(error) => {
                     let is_rejected = error.error.code() == Code::InvalidArgument;
                     let state = if is_rejected { error.state } else { report.state };
-                    ResourceReport { state, setback: Some(error), ..report }
+                    ResourceReport { state, ambient_error: Some(error), ..report }
                 }
             }
         });
@@ -81,7 +81,7 @@ fn file_error(authorities: &Authorities, store: &Store, entry: &Entry) -> Option
     let (failure, at) = server.failure.as_ref().zip(server.failed_at)?;
     let error = failure.about(store.subject(entry));
     let update = Update { version: Version::default(), at };
-    let is_file = server.machine.contact().is_file();
+    let is_file = server.machine.source_key().is_file();
     is_file.then_some(AmbientError { state: ResourceState::Nacked, error, update })
 }
 
@@ -96,7 +96,7 @@ fn is_subscribed(authorities: &Authorities, entry: &Entry) -> bool {
 
 /// A server that is polled has no connection that could end: it is as its last poll was.
 fn connection(server: &ServerState) -> ConnectionState {
-    let is_failing = server.machine.contact().polling().is_some() && server.failure.is_some();
+    let is_failing = server.machine.source_key().polling().is_some() && server.failure.is_some();
     match server.machine.stream().connection() {
         ConnectionState::Connected if is_failing => ConnectionState::BackingOff,
         state @ (ConnectionState::Idle
@@ -115,6 +115,6 @@ fn report(entry: &Entry, ty: ResourceType) -> ResourceReport {
         state: entry.state(),
         held: entry.held().map(|(version, at)| (version.clone(), at)),
         bytes: entry.raw().filter(|_| !is_secret && !entry.is_glob).map(Raw::to_bytes),
-        setback: entry.setback().cloned(),
+        ambient_error: entry.ambient_error().cloned(),
     }
 }

@@ -345,8 +345,8 @@ impl Network {
                 }
                 Output::Send { stream, message } => {
                     self.on_send(stream, &message);
-                    let late = self.foul && self.random.u32(0..100) < 3;
-                    let delay = self.up_to(if late { LATE } else { DELAY });
+                    let unnotified = self.foul && self.random.u32(0..100) < 3;
+                    let delay = self.up_to(if unnotified { LATE } else { DELAY });
                     self.later(delay, Happening::Sent(stream, message));
                 }
                 Output::Read { stream } => {

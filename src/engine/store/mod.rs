@@ -25,7 +25,7 @@ pub(super) use self::{
 };
 use super::{counts::ResourceCounts, failure::Failure};
 use crate::{
-    cache::{Entry, News, ResourceState, ResponseBuffer, Table},
+    cache::{Changed, Entry, ResourceState, ResponseBuffer, Table},
     error::{Subject, WatchError},
     escape::Escaped,
     name::Additions,
@@ -156,7 +156,7 @@ impl Store {
     }
 
     /// Changes the state of an entry. True when watches see something else than before.
-    pub(super) fn apply(&mut self, id: EntryId, change: impl FnOnce(&mut Entry) -> News) -> bool {
+    pub(super) fn apply(&mut self, id: EntryId, change: impl FnOnce(&mut Entry) -> Changed) -> bool {
         let Some(entry) = self.table.get_mut(id) else { return false };
         let before = ResourceCounts::key(entry);
         let did_redirect = entry.redirect().is_some();
@@ -178,7 +178,7 @@ impl Store {
         let mut known = None;
         self.apply(from, |entry| {
             known = Some(entry.hand_over());
-            News::Same
+            Changed::No
         });
         // An entry that does not exist has nothing to hand over.
         let Some(known) = known else { return false };
@@ -275,8 +275,8 @@ impl Store {
             let error = self.server_error_of(id);
             let Some(entry) = self.table.get_mut(id).filter(|entry| entry.shows_failure()) else { continue };
             match entry.on_failure(error) {
-                News::Changed => self.note_change(id, true, false),
-                News::Same => self.note_unnotified(id),
+                Changed::Yes => self.note_change(id, true, false),
+                Changed::No => self.note_unnotified(id),
             }
         }
         self.members.touch_all(group);
@@ -317,34 +317,34 @@ impl Store {
 }
 
 /// Logs the change of an entry; nothing of it is read unless the level is enabled.
-fn log(entry: &Entry, type_url: &'static str, change: News) {
+fn log(entry: &Entry, type_url: &'static str, change: Changed) {
     let (name, kept) = (Escaped(&entry.name), entry.is_held());
-    let Some(ambient) = entry.setback() else {
+    let Some(ambient) = entry.ambient_error() else {
         return match (change, entry.held()) {
-            (News::Changed, Some((version, _))) => {
+            (Changed::Yes, Some((version, _))) => {
                 debug!(type_url, %name, version = %Escaped(version), "resource accepted");
             }
-            (News::Same, Some((version, _))) => {
+            (Changed::No, Some((version, _))) => {
                 trace!(type_url, %name, version = %Escaped(version), "resource unchanged");
             }
             // Nothing is held and nothing is wrong: there is no event to log.
-            (News::Changed | News::Same, None) => {}
+            (Changed::Yes | Changed::No, None) => {}
         };
     };
     let (version, error) = (Escaped(&ambient.update.version), &ambient.error);
     match (change, ambient.state) {
-        (News::Same, state) => trace!(type_url, %name, %version, %state, "error unchanged"),
-        (News::Changed, ResourceState::Nacked) => {
+        (Changed::No, state) => trace!(type_url, %name, %version, %state, "error unchanged"),
+        (Changed::Yes, ResourceState::Nacked) => {
             debug!(type_url, %name, %version, kept, %error, "resource rejected");
         }
-        (News::Changed, ResourceState::DoesNotExist) => {
+        (Changed::Yes, ResourceState::DoesNotExist) => {
             debug!(type_url, %name, %version, kept, %error, "resource does not exist");
         }
-        (News::Changed, ResourceState::Timeout) => debug!(type_url, %name, %error, "resource timed out"),
-        (News::Changed, ResourceState::ReceivedError) => {
+        (Changed::Yes, ResourceState::Timeout) => debug!(type_url, %name, %error, "resource timed out"),
+        (Changed::Yes, ResourceState::ReceivedError) => {
             debug!(type_url, %name, %version, kept, %error, "resource error from the server");
         }
-        (News::Changed, ResourceState::Requested | ResourceState::Acked) => {
+        (Changed::Yes, ResourceState::Requested | ResourceState::Acked) => {
             debug_assert!(false, "an ambient error has the state of an error");
         }
     }

@@ -54,7 +54,7 @@ pub(super) struct Weather {
     /// How many of a hundred connections are refused.
     pub(super) refusals: u32,
     /// How many of a hundred requests come late: when the server is slow to read.
-    pub(super) late: u32,
+    pub(super) unnotified: u32,
     /// The longest that a response is under way.
     pub(super) delay: Duration,
 }
@@ -87,8 +87,8 @@ enum Happening<E> {
 }
 
 impl Weather {
-    pub(super) const FINE: Self = Self { refusals: 0, late: 0, delay: Duration::from_millis(30) };
-    pub(super) const FOUL: Self = Self { refusals: 20, late: 5, ..Self::FINE };
+    pub(super) const FINE: Self = Self { refusals: 0, unnotified: 0, delay: Duration::from_millis(30) };
+    pub(super) const FOUL: Self = Self { refusals: 20, unnotified: 5, ..Self::FINE };
 }
 
 impl<E> Network<E> {
@@ -324,8 +324,8 @@ impl<E> Network<E> {
     }
 
     fn on_wire(&mut self, happening: Happening<E>) {
-        let late = self.random.u32(0..100) < self.weather.late;
-        let delay = self.up_to(if late { LATE } else { self.weather.delay });
+        let unnotified = self.random.u32(0..100) < self.weather.unnotified;
+        let delay = self.up_to(if unnotified { LATE } else { self.weather.delay });
         self.later(delay, happening);
     }
 

@@ -45,7 +45,7 @@ impl Rig {
     /// What is wrong with the only resource.
     fn reason(&mut self) -> String {
         let resource = self.engine.status().resources.remove(0);
-        resource.setback.unwrap().error.to_string()
+        resource.ambient_error.unwrap().error.to_string()
     }
 
     fn failed(&mut self, kind: DisconnectKind) -> Vec<String> {
@@ -335,7 +335,7 @@ fn d7_the_status_of_each_resource_tells_what_is_wrong_with_its_file() {
     rig.receive(1, &good);
     let status = |rig: &mut Rig| {
         let report = rig.engine.status().resources.pop().expect("it is watched");
-        let error = report.setback.map(|setback| setback.error.code().to_string());
+        let error = report.ambient_error.map(|ambient_error| ambient_error.error.code().to_string());
         (report.state.as_str(), report.held.map(|(version, _)| version.to_string()), error)
     };
     let held = Some("1".to_owned());

@@ -75,7 +75,10 @@ fn a88_8_the_state_after_bad_news_with_and_without_a_good_resource() {
         rig.receive(1, &news);
         assert_eq!(shown(&mut rig), [shows], "{what}");
         let report = the(&mut rig, "a");
-        assert!(report.setback.is_none_or(|setback| setback.update.at == rig.now), "{what}");
+        assert!(
+            report.ambient_error.is_none_or(|ambient_error| ambient_error.update.at == rig.now),
+            "{what}"
+        );
         assert_eq!(report.bytes.is_some(), shows.contains(" 1"), "{what}: held or not");
     }
 }
@@ -250,7 +253,7 @@ fn shown(rig: &mut Rig) -> Vec<String> {
     resources.sort_by(|a, b| a.name.cmp(&b.name));
     let say = |report: &ResourceReport| {
         let held = report.held.as_ref().map(|(version, _)| version.as_str());
-        let failure = report.setback.as_ref();
+        let failure = report.ambient_error.as_ref();
         let version = failure.map(|failure| failure.update.version.as_str()).filter(|text| !text.is_empty());
         let code = failure.map(|failure| failure.error.code().as_str());
         let bar = failure.map(|_| "|");

@@ -49,7 +49,7 @@ fn the_reason_names_the_server_and_the_resource() {
         let status = timed.rig.engine.status();
         let report = &status.resources[0];
         assert_eq!(report.state, ResourceState::DoesNotExist);
-        let error = report.setback.as_ref().expect("a reason").error.to_string();
+        let error = report.ambient_error.as_ref().expect("a reason").error.to_string();
         assert!(error.contains("TTL expired: xDS server 127.0.0.1:1"), "{error}");
         assert!(error.contains("\"a\""), "{error}");
     });

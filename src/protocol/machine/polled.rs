@@ -32,9 +32,9 @@ impl Machine {
         if opened.is_some() {
             self.last_poll = LastPoll::NotFound;
             if before != LastPoll::NotFound {
-                let (type_url, path) = (self.contact.only(), self.contact.path());
+                let (type_url, path) = (self.source_key.only(), self.source_key.path());
                 warn!(
-                    server = %self.contact.source(), type_url, path,
+                    server = %self.source_key.source(), type_url, path,
                     "HTTP status 404: the server has none of the requested resources, or nothing is served at this path"
                 );
             }
@@ -45,25 +45,25 @@ impl Machine {
     /// The path that the last poll found nothing at.
     pub(crate) fn not_found_at(&self) -> Option<&str> {
         match self.last_poll {
-            LastPoll::NotFound => self.contact.path(),
+            LastPoll::NotFound => self.source_key.path(),
             LastPoll::Answered | LastPoll::Failed(_) => None,
         }
     }
 
     pub(super) fn note_poll_failed(&mut self, reason: &Disconnect) {
-        let (type_url, path) = (self.contact.only(), self.contact.path());
+        let (type_url, path) = (self.source_key.only(), self.source_key.path());
         let failed = LastPoll::Failed(reason.clone());
         if self.last_poll == failed {
-            debug!(server = %self.contact.source(), type_url, path, reason = reason.message, "poll failed again");
+            debug!(server = %self.source_key.source(), type_url, path, reason = reason.message, "poll failed again");
         } else {
-            warn!(server = %self.contact.source(), type_url, path, reason = reason.message, "poll failed");
+            warn!(server = %self.source_key.source(), type_url, path, reason = reason.message, "poll failed");
         }
         self.last_poll = failed;
     }
 
     fn empty_response(&self) -> Bytes {
         let mut response = BytesMut::new();
-        put_text(TYPE_URL, self.contact.only().unwrap_or_default(), &mut response);
+        put_text(TYPE_URL, self.source_key.only().unwrap_or_default(), &mut response);
         response.freeze()
     }
 }

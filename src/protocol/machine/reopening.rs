@@ -59,13 +59,13 @@ impl Machine {
     /// then it does not send everything.
     pub(crate) fn ask_for_all_on_another_stream(&mut self, ty: TypeId, now: Instant) {
         let Some(channel) = self.channel(ty) else { return };
-        channel.variant.on_wildcard_refused(&mut channel.interest);
+        channel.variant.on_wildcard_refused(&mut channel.subscriptions);
         self.ask_on_another_stream(ty, ("the server takes the wildcard for a name", Some(ty)), now);
     }
 
     fn ask_on_another_stream(&mut self, ty: TypeId, why: Why, now: Instant) {
         let pause = self.resource_timeout();
-        if self.contact().is_polled() {
+        if self.source_key().is_polled() {
             return;
         }
         let Some(channel) = self.channel(ty) else { return };
@@ -78,8 +78,10 @@ impl Machine {
     /// Opens the stream anew for what has waited for that, if it is wanted still.
     pub(super) fn reopen_if_due(&mut self, now: Instant) {
         let Some(waiting) = self.reopening.waiting.take_if(|waiting| waiting.at <= now) else { return };
-        let lacks_all =
-            |ty| self.interest(ty).is_some_and(|interest| interest.wildcard && !interest.sends_all);
+        let lacks_all = |ty| {
+            self.subscriptions_mut(ty)
+                .is_some_and(|subscriptions| subscriptions.wildcard && !subscriptions.sends_all)
+        };
         if waiting.wildcard.is_none_or(lacks_all) {
             self.reopening.last = Some(now);
             self.reopen(waiting.why, now);

@@ -19,13 +19,13 @@ impl Machine {
         let types =
             self.types.iter().enumerate().filter_map(|(index, channel)| Some((index, channel.as_ref()?)));
         let mut requested = types.filter(|(index, _)| !self.quarantine.is_held_back(TypeId(*index as u16)));
-        requested.any(|(_, channel)| channel.interest.is_owed_something())
+        requested.any(|(_, channel)| channel.subscriptions.is_owed_something())
     }
 
     /// Whether the does-not-exist time of something is over without anything that was read from the connection. That says nothing of
     /// the resource: a frozen server's kernel accepts connections.
     pub(super) fn has_waited_for_nobody(&mut self, now: Instant) -> bool {
-        if self.contact.is_polled() || self.stream.as_open().is_none() || self.stream.is_alive() {
+        if self.source_key.is_polled() || self.stream.as_open().is_none() || self.stream.is_alive() {
             return false;
         }
         self.waiting.settle(|wait| is_awaited(&self.types, wait));
@@ -56,7 +56,7 @@ impl Machine {
     /// Whether everything of a type was asked for, and nothing of it came in time.
     pub(crate) fn has_timed_out_all(&self, ty: TypeId) -> bool {
         let channel = self.types.get(ty.index()).and_then(Option::as_ref);
-        channel.is_some_and(|channel| channel.all == AllDue::TimedOut && channel.interest.sends_all)
+        channel.is_some_and(|channel| channel.all == AllDue::TimedOut && channel.subscriptions.sends_all)
     }
 
     /// Types that were never answered on several streams that ended with an error have that error.
@@ -65,7 +65,7 @@ impl Machine {
         for ty in types {
             let is_held_back = self.quarantine.is_held_back(ty);
             let Some(channel) = self.types.get_mut(ty.index()).and_then(Option::as_mut) else { continue };
-            let (type_url, server) = (channel.type_url, self.contact.source());
+            let (type_url, server) = (channel.type_url, self.source_key.source());
             if channel.unanswered.as_ref() != Some(reason) || is_held_back {
                 warn!(%server, type_url, reason = reason.message, is_held_back, "no response for the type on repeated streams");
             }

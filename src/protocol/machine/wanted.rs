@@ -18,9 +18,9 @@ impl Machine {
     /// Asks for a name that has its place.
     pub(crate) fn subscribe(&mut self, (ty, type_url): (TypeId, &'static str), sub: SubId, now: Instant) {
         let channel = self.channel_or_new(ty, type_url);
-        if channel.interest.name(sub) {
-            channel.variant.on_named(&mut channel.interest, sub, now);
-            let is_held = channel.interest.get(sub).is_some_and(Subscription::is_held);
+        if channel.subscriptions.name(sub) {
+            channel.variant.on_named(&mut channel.subscriptions, sub, now);
+            let is_held = channel.subscriptions.get(sub).is_some_and(Subscription::is_held);
             if !is_held && channel.variant.may_skip_names() {
                 self.close("a name is subscribed to that the server may have sent for a wildcard");
             }
@@ -41,7 +41,7 @@ impl Machine {
         let is_delta = self.is_delta();
         let Self { types, waiting, .. } = self;
         let Some(Some(channel)) = types.get_mut(ty.index()) else { return };
-        let Some(sub) = channel.interest.get_mut(id).filter(|_| !is_delta) else { return };
+        let Some(sub) = channel.subscriptions.get_mut(id).filter(|_| !is_delta) else { return };
         if sub.doubt_missing(now + length) {
             waiting.start(ty, id, sub, (now, length));
         }
@@ -54,7 +54,7 @@ impl Machine {
         name: Arc<str>,
         entry: EntryId,
     ) -> SubId {
-        self.channel_or_new(ty, type_url).interest.insert(name, entry)
+        self.channel_or_new(ty, type_url).subscriptions.insert(name, entry)
     }
 
     /// Asks for a name no longer. It is released at once, or when the server was told.
@@ -67,10 +67,10 @@ impl Machine {
     pub(crate) fn withdraw(&mut self, ty: TypeId, sub: SubId, now: Instant) {
         let told = self.stream.as_open().is_some();
         let Some(channel) = self.channel(ty) else { return };
-        if !channel.interest.get(sub).is_some_and(Subscription::is_named) {
+        if !channel.subscriptions.get(sub).is_some_and(Subscription::is_named) {
             return;
         }
-        channel.interest.unname(sub);
+        channel.subscriptions.unname(sub);
         if told && channel.variant.is_requested() {
             channel.variant.on_unnamed(sub, now);
         } else {
@@ -81,9 +81,9 @@ impl Machine {
     /// Asks for everything of a type.
     pub(crate) fn subscribe_all(&mut self, (ty, type_url): (TypeId, &'static str), now: Instant) {
         let channel = self.channel_or_new(ty, type_url);
-        let stuck = channel.variant.is_wildcard_stuck(&channel.interest);
-        if !channel.interest.wildcard {
-            channel.variant.on_wildcard(&mut channel.interest, now);
+        let stuck = channel.variant.is_wildcard_stuck(&channel.subscriptions);
+        if !channel.subscriptions.wildcard {
+            channel.variant.on_wildcard(&mut channel.subscriptions, now);
         }
         if stuck {
             self.close("a wildcard is subscribed to again that the server may not take to be ended");
@@ -101,8 +101,8 @@ impl Machine {
     /// The same without acting on it yet: others follow, and then [`rest`](Self::rest).
     pub(crate) fn withdraw_all(&mut self, ty: TypeId, now: Instant) {
         let told = self.stream.as_open().is_some();
-        let Some(channel) = self.channel(ty).filter(|channel| channel.interest.wildcard) else { return };
-        channel.variant.on_wildcard_ended(&mut channel.interest, now);
+        let Some(channel) = self.channel(ty).filter(|channel| channel.subscriptions.wildcard) else { return };
+        channel.variant.on_wildcard_ended(&mut channel.subscriptions, now);
         if !told || !channel.variant.is_requested() {
             self.release_all(ty);
         }
@@ -110,11 +110,12 @@ impl Machine {
 
     /// Whether something is not wanted any more that the server has not been told of.
     pub(crate) fn has_unwritten_ends(&self) -> bool {
-        let has_ends = |interest: &Subscriptions| {
-            interest.wildcard_leaving || interest.iter().any(|(_, sub)| sub.is_requested() && !sub.is_named())
+        let has_ends = |subscriptions: &Subscriptions| {
+            subscriptions.wildcard_leaving
+                || subscriptions.iter().any(|(_, sub)| sub.is_requested() && !sub.is_named())
         };
         self.stream.as_open().is_some()
-            && self.types.iter().flatten().any(|channel| has_ends(&channel.interest))
+            && self.types.iter().flatten().any(|channel| has_ends(&channel.subscriptions))
     }
 
     /// Closes the stream at once if nothing is wanted of it: another server has taken over.
@@ -128,11 +129,12 @@ impl Machine {
 
     /// Nothing is left of what was asked of it, and there is no stream to it.
     pub(crate) fn is_unused(&self) -> bool {
-        let has_nothing = |interest: &Subscriptions| interest.iter().next().is_none() && interest.is_empty();
+        let has_nothing =
+            |subscriptions: &Subscriptions| subscriptions.iter().next().is_none() && subscriptions.is_empty();
         self.stream.connection() == ConnectionState::Idle
             && self.events.is_empty()
             && self.outputs.is_empty()
-            && self.types.iter().flatten().all(|channel| has_nothing(&channel.interest))
+            && self.types.iter().flatten().all(|channel| has_nothing(&channel.subscriptions))
     }
 
     /// Numbers streams from there on.
@@ -144,11 +146,11 @@ impl Machine {
     /// to be told of first is forgotten then.
     pub(crate) fn release(&mut self, ty: TypeId, subs: &[SubId]) {
         let Some(Some(channel)) = self.types.get_mut(ty.index()) else { return };
-        let interest = &mut channel.interest;
+        let subscriptions = &mut channel.subscriptions;
         for id in subs {
-            if let Some(sub) = interest.get(*id).filter(|sub| sub.is_released()) {
+            if let Some(sub) = subscriptions.get(*id).filter(|sub| sub.is_released()) {
                 self.events.push_back(Event::Released(sub.entry()));
-                interest.remove(*id);
+                subscriptions.remove(*id);
             }
         }
     }
@@ -156,9 +158,9 @@ impl Machine {
     /// Forgets what came only because everything was asked for.
     pub(super) fn release_all(&mut self, ty: TypeId) {
         let Some(channel) = self.channel(ty) else { return };
-        let interest = &mut channel.interest;
-        interest.wildcard_leaving = false;
-        let members = interest.iter_mut().filter_map(|(id, sub)| sub.leave_wildcard().then_some(id));
+        let subscriptions = &mut channel.subscriptions;
+        subscriptions.wildcard_leaving = false;
+        let members = subscriptions.iter_mut().filter_map(|(id, sub)| sub.leave_wildcard().then_some(id));
         let members: Vec<_> = members.collect();
         self.release(ty, &members);
         self.events.push_back(Event::ReleasedAll(ty));
@@ -168,7 +170,7 @@ impl Machine {
     pub(crate) fn forget_version(&mut self, ty: TypeId, id: SubId) {
         let Some(channel) = self.channel(ty) else { return };
         channel.variant.forget_version();
-        if let Some(sub) = channel.interest.get_mut(id) {
+        if let Some(sub) = channel.subscriptions.get_mut(id) {
             sub.forget_version();
         }
     }
@@ -203,8 +205,8 @@ impl Machine {
             return self.ask_again_on_another_stream(ty, now);
         }
         let Some(channel) = self.channel(ty) else { return };
-        if channel.interest.get(id).is_some_and(Subscription::is_named) {
-            channel.variant.on_named(&mut channel.interest, id, now);
+        if channel.subscriptions.get(id).is_some_and(Subscription::is_named) {
+            channel.variant.on_named(&mut channel.subscriptions, id, now);
         } else {
             self.ask_again_on_another_stream(ty, now);
         }
@@ -221,8 +223,8 @@ impl Machine {
     pub(crate) fn on_joined(&mut self, (ty, full_state): (TypeId, bool), id: SubId, now: Instant) {
         let is_delta = self.is_delta();
         let Some(channel) = self.channel(ty) else { return };
-        let has_said_all = full_state && !is_delta && channel.interest.told_all;
-        if channel.interest.get_mut(id).is_some_and(|sub| sub.on_joined(has_said_all)) {
+        let has_said_all = full_state && !is_delta && channel.subscriptions.told_all;
+        if channel.subscriptions.get_mut(id).is_some_and(|sub| sub.on_joined(has_said_all)) {
             channel.variant.on_unconfirmed(now);
         }
     }
@@ -232,7 +234,7 @@ impl Machine {
     pub(crate) fn take_back_version(&mut self, ty: TypeId, id: SubId) -> bool {
         let Some(channel) = self.channel(ty) else { return false };
         let is_requested = channel.variant.is_requested();
-        let Some(sub) = channel.interest.get_mut(id) else { return false };
+        let Some(sub) = channel.subscriptions.get_mut(id) else { return false };
         let told = is_requested && sub.has_version() && !sub.is_unconfirmed();
         sub.forget_version();
         told
@@ -249,7 +251,7 @@ impl Machine {
     /// has had its time.
     pub(crate) fn doubt(&mut self, ty: TypeId, id: SubId, now: Instant) {
         let length = self.resource_timeout();
-        if let Some(sub) = self.interest(ty).and_then(|interest| interest.get_mut(id)) {
+        if let Some(sub) = self.subscriptions_mut(ty).and_then(|subscriptions| subscriptions.get_mut(id)) {
             sub.doubt(now + length);
         }
     }
@@ -259,7 +261,7 @@ impl Machine {
         let length = self.resource_timeout();
         let Self { types, waiting, .. } = self;
         let Some(Some(channel)) = types.get_mut(ty.index()) else { return true };
-        let Some(sub) = channel.interest.get_mut(id) else { return true };
+        let Some(sub) = channel.subscriptions.get_mut(id) else { return true };
         match sub.on_missing(now) {
             Absence::Confirmed => true,
             Absence::Awaited => false,

@@ -33,9 +33,10 @@ impl Machine {
             };
             let node = (!open.node_sent).then_some(&self.node);
             let ty = TypeId(index as u16);
-            let (was_requested, sent_all) = (channel.variant.is_requested(), channel.interest.sends_all);
-            let (message, mut written) = channel.variant.write(&mut channel.interest, Head { ty, node }, now);
-            written.asks_all = channel.interest.sends_all && !sent_all;
+            let (was_requested, sent_all) = (channel.variant.is_requested(), channel.subscriptions.sends_all);
+            let (message, mut written) =
+                channel.variant.write(&mut channel.subscriptions, Head { ty, node }, now);
+            written.asks_all = channel.subscriptions.sends_all && !sent_all;
             let wildcard_left = written.wildcard_left;
             match message {
                 Some(message) => {
@@ -43,9 +44,9 @@ impl Machine {
                         self.quarantine.on_requested(ty, now);
                     }
                     let type_url = channel.type_url;
-                    trace!(server = %self.contact.source(), type_url, bytes = message.len(), "request sent");
+                    trace!(server = %self.source_key.source(), type_url, bytes = message.len(), "request sent");
                     // Each question of a poll stands for itself.
-                    open.node_sent = !self.contact.is_polled();
+                    open.node_sent = !self.source_key.is_polled();
                     open.pending = Some(written);
                     self.outputs.push_back(Output::Send { stream, message });
                 }

@@ -45,7 +45,7 @@ pub(super) struct Resolution {
     /// Requests could be sent to all clusters of its routes.
     served: bool,
     /// The clusters that were too deep in the graph, and are waited for since they are not.
-    late: BTreeSet<String>,
+    unnotified: BTreeSet<String>,
     /// The generations that were seen last.
     seen: BTreeMap<Key, u32>,
 }
@@ -59,7 +59,7 @@ impl Resolution {
             last: None,
             roots: Vec::new(),
             served: false,
-            late: BTreeSet::new(),
+            unnotified: BTreeSet::new(),
             seen: BTreeMap::new(),
         }
     }
@@ -195,12 +195,12 @@ impl Check<'_> {
         let was_too_deep = |name: &String| {
             picture.above(name).all(|above| above.starts_with('w'))
                 || was_deep.is_some_and(|last| !last.clusters.contains_key(name))
-                || resolution.late.contains(name)
+                || resolution.unnotified.contains(name)
         };
         let is_missing = |name: &&String| !picture.clusters.contains_key(*name);
         let missing: BTreeSet<_> = flats.keys().filter(is_missing).cloned().collect();
         assert!(missing.iter().all(was_too_deep), "{missing:?} are missing from {picture:#?}");
-        resolution.late = missing;
+        resolution.unnotified = missing;
         for (name, flat) in &flats {
             let Some(Shown { config: Some(Made { spec: Spec::Aggregate(_), .. }), error, leaves, .. }) =
                 picture.clusters.get(name)
