@@ -14,7 +14,7 @@ use crate::format::Format;
 use crate::{
     config::{ApiType, Bootstrap, Node, Server},
     engine::{Engine, Selection},
-    protocol::{Input, Output, Settings, StreamId, Timer, ViewId},
+    protocol::{Input, Output, Settings, StreamId, Timer, WatchId},
     resource::{Resource, ResourceType},
 };
 
@@ -34,7 +34,7 @@ pub struct Receiver {
     views: u64,
     stream: Option<StreamId>,
     /// What was published of each view last.
-    published: BTreeMap<ViewId, crate::resource::Erased>,
+    published: BTreeMap<WatchId, crate::resource::Erased>,
     requests: usize,
 }
 
@@ -67,7 +67,7 @@ impl Receiver {
 
     fn subscribe(&mut self, ty: ResourceType, names: Selection) -> u64 {
         self.views += 1;
-        self.engine.subscribe(ViewId::new(self.views), ty, names, self.now);
+        self.engine.subscribe(WatchId::new(self.views), ty, names, self.now);
         self.drain();
         self.views
     }
@@ -96,7 +96,7 @@ impl Receiver {
 
     /// What a view of one resource sees, in words; `None` before there is anything.
     pub fn seen<T: Resource>(&self, view: u64) -> Option<String> {
-        let published = self.published.get(&ViewId::new(view))?;
+        let published = self.published.get(&WatchId::new(view))?;
         published.downcast_ref::<crate::Observed<T>>().map(|observed| format!("{observed:?}"))
     }
 

@@ -4,7 +4,7 @@ use super::{AmbientError, OneOrMany, Places, Raw, Redirect, ResourceState, Updat
 use crate::{
     error::WatchError,
     observed::ErasedObserved,
-    protocol::{GroupId, TypeId, ViewId},
+    protocol::{GroupId, TypeId, WatchId},
     resource::{Erased, Version},
 };
 
@@ -16,9 +16,9 @@ pub(crate) struct Entry {
     pub(crate) group: GroupId,
     /// Where it is asked for, or sent from.
     pub(crate) places: Places,
-    pub(crate) views: OneOrMany<ViewId>,
+    pub(crate) views: OneOrMany<WatchId>,
     /// The views that nothing was published to.
-    pub(crate) unnotified: OneOrMany<ViewId>,
+    pub(crate) unnotified: OneOrMany<WatchId>,
     /// The name is a glob: what is known here is how it fares as a whole.
     pub(crate) is_glob: bool,
     /// It was held until its time to live was over, and nothing was heard of it since.
@@ -41,7 +41,7 @@ pub(crate) struct Entry {
 enum State {
     /// Nothing came yet. Trouble with the server was told before; it is not told twice.
     Waiting {
-        told: Option<WatchError>,
+        notified: Option<WatchError>,
     },
     Held(Held),
     Gone(Box<AmbientError>),
@@ -94,7 +94,7 @@ impl Entry {
             unnotified: OneOrMany::default(),
             is_glob: false,
             is_expired: false,
-            state: State::Waiting { told: None },
+            state: State::Waiting { notified: None },
         }
     }
 
@@ -208,9 +208,9 @@ impl Entry {
     /// as it was.
     pub(crate) fn on_failure(&mut self, error: Option<WatchError>) -> Changed {
         match &mut self.state {
-            State::Waiting { told } if error.is_none() || *told == error => Changed::No,
-            State::Waiting { told } => {
-                *told = error;
+            State::Waiting { notified } if error.is_none() || *notified == error => Changed::No,
+            State::Waiting { notified } => {
+                *notified = error;
                 Changed::Yes
             }
             State::Held(_) | State::Gone(_) => Changed::Yes,
@@ -222,7 +222,7 @@ impl Entry {
         self.settle_raw();
         Known {
             is_expired: self.is_expired,
-            state: std::mem::replace(&mut self.state, State::Waiting { told: None }),
+            state: std::mem::replace(&mut self.state, State::Waiting { notified: None }),
         }
     }
 

@@ -23,7 +23,7 @@ use crate::{
     capacity::Shrink,
     engine::Engine,
     escape::Escaped,
-    protocol::{ByView, Input, Output, StreamId},
+    protocol::{ByWatch, Input, Output, StreamId},
     transport::{Connection, ConnectionEvents, Transports},
 };
 
@@ -40,7 +40,7 @@ pub(super) struct Driver {
     /// Lent to the transport and to lookups. Holds few events: a stream reads one message for each order to read, and a
     /// lookup has one end.
     reports: UnboundedSender<Input>,
-    views: ByView<Weak<dyn Publish>>,
+    views: ByWatch<Weak<dyn Publish>>,
     connections: HashMap<StreamId, Box<dyn Connection>>,
     lookups: Lookups,
     #[cfg(feature = "metrics")]
@@ -71,7 +71,7 @@ impl Driver {
             commands,
             events,
             reports,
-            views: ByView::default(),
+            views: ByWatch::default(),
             connections: HashMap::new(),
             lookups,
             #[cfg(feature = "metrics")]

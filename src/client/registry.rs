@@ -21,7 +21,7 @@ use crate::{
     config::{Bootstrap, Target},
     engine::{Selection, Status, Wanted},
     error::{Blame, Code, Subject, WatchError},
-    protocol::ViewId,
+    protocol::WatchId,
     resolve::Resolved,
     resource::{Erased, Listener, Resource, ResourceType, Validation},
 };
@@ -42,32 +42,32 @@ pub(super) struct Registry {
 #[derive(Debug)]
 pub(super) enum Command {
     Watch {
-        view: ViewId,
+        view: WatchId,
         ty: ResourceType,
         names: Selection,
         publish: Weak<dyn Publish>,
     },
     Resolve {
-        view: ViewId,
+        view: WatchId,
         target: Target,
         publish: Weak<dyn Publish>,
     },
     /// Ends a view, of whatever kind.
     Unwatch {
-        view: ViewId,
+        view: WatchId,
     },
     /// The first subscription to a cluster within a resolution.
     SubscribeCluster {
-        view: ViewId,
+        view: WatchId,
         name: Arc<str>,
     },
     /// The end of the last subscription to it.
     UnsubscribeCluster {
-        view: ViewId,
+        view: WatchId,
         name: Arc<str>,
     },
     RequestReresolution {
-        view: ViewId,
+        view: WatchId,
     },
     /// Says what there is at the moment.
     Status {
@@ -104,7 +104,7 @@ pub(super) trait ViewedResource: Viewed {
 /// Something that is watched, shared by its watchers.
 pub(super) struct View<V: Viewed> {
     slot: Slot<V>,
-    id: ViewId,
+    id: WatchId,
     about: About,
     shared: V::Shared,
     registry: Arc<Registry>,
@@ -150,7 +150,7 @@ struct Type {
 
 #[derive(Clone)]
 struct Entry {
-    id: ViewId,
+    id: WatchId,
     /// A `View` of the type's resource, or of what a target resolves to.
     view: Weak<dyn Any + Send + Sync>,
 }
@@ -230,7 +230,7 @@ impl Registry {
         view
     }
 
-    fn new_view<V: Viewed>(self: &Arc<Self>, id: ViewId, about: About) -> Arc<View<V>> {
+    fn new_view<V: Viewed>(self: &Arc<Self>, id: WatchId, about: About) -> Arc<View<V>> {
         Arc::new(View { slot: Slot::new(), id, about, shared: V::Shared::default(), registry: self.clone() })
     }
 
@@ -262,7 +262,7 @@ impl Registry {
     /// A view that is over before it begins, for a reason.
     fn refused<V: ViewedResource>(
         self: &Arc<Self>,
-        id: ViewId,
+        id: WatchId,
         names: WatchedNames<'_>,
         reason: String,
     ) -> Arc<View<V>> {
@@ -274,7 +274,7 @@ impl Registry {
     }
 
     /// Ends a view whose last watcher is gone, unless a new one took its place, and tells the driver.
-    pub(super) fn forget(&self, about: &About, id: ViewId) {
+    pub(super) fn forget(&self, about: &About, id: WatchId) {
         self.lock().remove(about, id);
         // An error means that the driver ended, and all interest with it.
         let _ = self.commands.send(Command::Unwatch { view: id });
@@ -317,12 +317,12 @@ impl WatchedNames<'_> {
 }
 
 impl State {
-    fn next_view(&mut self) -> ViewId {
+    fn next_view(&mut self) -> WatchId {
         self.last_view += 1;
-        ViewId::new(self.last_view)
+        WatchId::new(self.last_view)
     }
 
-    fn remove(&mut self, about: &About, id: ViewId) {
+    fn remove(&mut self, about: &About, id: WatchId) {
         match about {
             About::Resources(type_url, names) => {
                 if let Some(views) = self.types.get_mut(type_url) {
@@ -368,7 +368,7 @@ impl Type {
         }
     }
 
-    fn remove(&mut self, names: &Selection, id: ViewId) {
+    fn remove(&mut self, names: &Selection, id: WatchId) {
         match names {
             Selection::All => drop(self.all.take_if(|entry| entry.id == id)),
             Selection::One(Wanted::Text(name)) => remove_if(&mut self.one, name, id),
@@ -379,7 +379,7 @@ impl Type {
     }
 }
 
-fn remove_if<K: Eq + Hash>(views: &mut HashMap<K, Entry>, key: &K, id: ViewId) {
+fn remove_if<K: Eq + Hash>(views: &mut HashMap<K, Entry>, key: &K, id: WatchId) {
     if views.get(key).is_some_and(|entry| entry.id == id) {
         views.remove(key);
         views.shrink_if_sparse();
@@ -396,7 +396,7 @@ impl<V: Viewed> View<V> {
     }
 
     /// Asks something of the driver that is about this view.
-    pub(super) fn order(&self, command: impl FnOnce(ViewId) -> Command) {
+    pub(super) fn order(&self, command: impl FnOnce(WatchId) -> Command) {
         // An error means that the driver ended, and all interest with it.
         let _ = self.registry.commands.send(command(self.id));
     }

@@ -25,7 +25,7 @@ use crate::{
     engine::{Selection, Wanted},
     error::{Blame, Code},
     observed::{ErasedMembers, ErasedObserved, Member},
-    protocol::ViewId,
+    protocol::WatchId,
     resource::{Context, Erased, Invalid, ResourceType, Version},
 };
 
@@ -200,7 +200,7 @@ async fn changes_skip_what_came_and_went_unseen() {
 struct Commands(UnboundedReceiver<Command>);
 
 impl Commands {
-    fn watched(&mut self, expected: &str) -> (ViewId, Weak<dyn Publish>) {
+    fn watched(&mut self, expected: &str) -> (WatchId, Weak<dyn Publish>) {
         match self.0.try_recv().unwrap() {
             Command::Watch { view, ty, names: Selection::One(name), publish } => {
                 assert_eq!((ty.type_url(), name), (Text::TYPE_URL, Wanted::from(expected)));
@@ -210,7 +210,7 @@ impl Commands {
         }
     }
 
-    fn unwatched(&mut self) -> ViewId {
+    fn unwatched(&mut self) -> WatchId {
         match self.0.try_recv().unwrap() {
             Command::Unwatch { view } => view,
             other => panic!("{other:?}"),

@@ -11,16 +11,16 @@ use crate::{
     error::WatchError,
     escape::Escaped,
     observed::ErasedMembers,
-    protocol::{ByView, EntryId, GroupId, Output, TypeId, ViewId},
+    protocol::{ByWatch, EntryId, GroupId, Output, TypeId, WatchId},
     resource::Erased,
 };
 
 /// The watches, and what is on its way to them.
 #[derive(Debug, Default)]
 pub(super) struct Delivery {
-    targets: ByView<WatchTarget>,
+    targets: ByWatch<WatchTarget>,
     /// What was published to the engine's own watches and is not acted on yet.
-    inbox: VecDeque<(ViewId, Erased)>,
+    inbox: VecDeque<(WatchId, Erased)>,
     outputs: VecDeque<Output>,
     last_view: u64,
 }
@@ -44,18 +44,18 @@ pub(super) enum WatchTarget {
 }
 
 impl Delivery {
-    pub(super) fn insert(&mut self, view: ViewId, target: WatchTarget) {
+    pub(super) fn insert(&mut self, view: WatchId, target: WatchTarget) {
         let before = self.targets.insert(view, target);
         debug_assert!(before.is_none(), "the number of a watch is used once");
     }
 
-    pub(super) fn remove(&mut self, view: ViewId) -> Option<WatchTarget> {
+    pub(super) fn remove(&mut self, view: WatchId) -> Option<WatchTarget> {
         let target = self.targets.remove(&view);
         self.targets.shrink_if_sparse();
         target
     }
 
-    pub(super) fn target(&self, view: ViewId) -> Option<&WatchTarget> {
+    pub(super) fn target(&self, view: WatchId) -> Option<&WatchTarget> {
         self.targets.get(&view)
     }
 
@@ -65,13 +65,13 @@ impl Delivery {
     }
 
     /// The number of a new watch of the engine's own.
-    pub(super) fn next_view(&mut self) -> ViewId {
+    pub(super) fn next_view(&mut self) -> WatchId {
         self.last_view += 1;
-        ViewId::internal(self.last_view)
+        WatchId::internal(self.last_view)
     }
 
     /// Publishes to a watch: to the application, or to an indirection or resolution.
-    pub(super) fn deliver(&mut self, view: ViewId, observed: Erased) {
+    pub(super) fn deliver(&mut self, view: WatchId, observed: Erased) {
         if view.is_internal() {
             self.inbox.push_back((view, observed));
         } else {
@@ -132,7 +132,7 @@ impl Delivery {
     }
 
     /// The next watch of the engine's own that sees something else, and what.
-    pub(super) fn pop_inbox(&mut self) -> Option<(ViewId, Erased)> {
+    pub(super) fn pop_inbox(&mut self) -> Option<(WatchId, Erased)> {
         let next = self.inbox.pop_front();
         self.inbox.shrink_if_sparse();
         next

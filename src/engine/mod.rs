@@ -63,7 +63,7 @@ use crate::{
     escape::Escaped,
     name::ResourceName,
     observed::{ErasedMembers, ErasedObserved},
-    protocol::{EntryId, Input, Output, Settings, StreamId, Timer, TypeId, ViewId},
+    protocol::{EntryId, Input, Output, Settings, StreamId, Timer, TypeId, WatchId},
     resolve::About,
     resource::{Listener, Resource, ResourceType, VirtualHost},
 };
@@ -95,19 +95,19 @@ impl Engine {
     }
 
     /// Begins a watch. What is known already is published at once.
-    pub(crate) fn subscribe(&mut self, view: ViewId, ty: ResourceType, names: Selection, now: Instant) {
+    pub(crate) fn subscribe(&mut self, view: WatchId, ty: ResourceType, names: Selection, now: Instant) {
         self.begin(view, ty, names, now);
         self.proceed(now);
     }
 
     /// Ends a watch. What is not watched any more is unsubscribed from.
-    pub(crate) fn unsubscribe(&mut self, view: ViewId, now: Instant) {
+    pub(crate) fn unsubscribe(&mut self, view: WatchId, now: Instant) {
         self.end(view, now);
         self.proceed(now);
     }
 
     /// Begins a resolution. It ends as a watch does, by [`unsubscribe`](Self::unsubscribe).
-    pub(crate) fn resolve(&mut self, view: ViewId, target: &Target, now: Instant) {
+    pub(crate) fn resolve(&mut self, view: WatchId, target: &Target, now: Instant) {
         debug!(%view, target = target.as_str(), "resolution started");
         match self.bootstrap.read_target(target.as_str()) {
             Ok((listener, service)) => {
@@ -133,19 +133,19 @@ impl Engine {
     }
 
     /// The first subscription to a cluster within a resolution: the cluster stays in the snapshots with or without routes (A74-6).
-    pub(crate) fn subscribe_cluster(&mut self, view: ViewId, name: &str, now: Instant) {
+    pub(crate) fn subscribe_cluster(&mut self, view: WatchId, name: &str, now: Instant) {
         self.resolutions.set_subscribed(view, name, true);
         self.proceed(now);
     }
 
     /// The end of the last subscription to it.
-    pub(crate) fn unsubscribe_cluster(&mut self, view: ViewId, name: &str, now: Instant) {
+    pub(crate) fn unsubscribe_cluster(&mut self, view: WatchId, name: &str, now: Instant) {
         self.resolutions.set_subscribed(view, name, false);
         self.proceed(now);
     }
 
     /// Looks the addresses of a resolution's logical DNS clusters up again (A74-7).
-    pub(crate) fn request_reresolution(&mut self, view: ViewId, now: Instant) {
+    pub(crate) fn request_reresolution(&mut self, view: WatchId, now: Instant) {
         self.resolutions.request_reresolution(view, now);
         self.proceed(now);
     }
@@ -296,7 +296,7 @@ impl Engine {
         }
     }
 
-    fn follow_order(&mut self, resolution: ViewId, order: crate::resolve::Order, now: Instant) {
+    fn follow_order(&mut self, resolution: WatchId, order: crate::resolve::Order, now: Instant) {
         match self.resolutions.follow_order(&mut self.delivery, resolution, order, now) {
             Some(ResolutionOrder::Publish(view, resolved)) => self.delivery.deliver(view, Arc::new(resolved)),
             Some(ResolutionOrder::Subscribe { view, ty, names }) => self.begin(view, ty, names, now),
@@ -343,7 +343,7 @@ impl Engine {
         !changed.is_empty()
     }
 
-    fn begin(&mut self, view: ViewId, ty: ResourceType, names: Selection, now: Instant) {
+    fn begin(&mut self, view: WatchId, ty: ResourceType, names: Selection, now: Instant) {
         let ty = self.store.type_id(ty);
         let type_url = self.store.type_url(ty);
         // The bootstrap may say which collection all resources of the type are.
@@ -372,7 +372,7 @@ impl Engine {
     /// Begins a watch of one name, whose directives say how it is to be got.
     fn begin_one(
         &mut self,
-        view: ViewId,
+        view: WatchId,
         ty: TypeId,
         name: &ResourceName,
         now: Instant,
@@ -398,7 +398,7 @@ impl Engine {
     /// Begins a watch of a resource or of the members of a glob.
     fn begin_name(
         &mut self,
-        view: ViewId,
+        view: WatchId,
         ty: TypeId,
         name: &ResourceName,
         now: Instant,
@@ -416,7 +416,7 @@ impl Engine {
 
     fn begin_list(
         &mut self,
-        view: ViewId,
+        view: WatchId,
         ty: TypeId,
         name: &ResourceName,
         now: Instant,
@@ -431,7 +431,7 @@ impl Engine {
 
     /// Virtual hosts on demand are of the incremental variant alone (B3.5): they are not requested from a server that speaks the
     /// other one.
-    fn begin_on_demand(&mut self, view: ViewId, name: Arc<str>, now: Instant) {
+    fn begin_on_demand(&mut self, view: WatchId, name: Arc<str>, now: Instant) {
         let ty = ResourceType::of::<VirtualHost>();
         let id = self.store.type_id(ty);
         let names = Selection::One(name.into());
@@ -444,7 +444,7 @@ impl Engine {
         }
     }
 
-    fn end(&mut self, view: ViewId, now: Instant) {
+    fn end(&mut self, view: WatchId, now: Instant) {
         debug!(%view, "watch cancelled");
         match self.delivery.remove(view) {
             // It ends once, but may never have begun.
@@ -467,7 +467,7 @@ impl Engine {
     }
 
     /// Publishes why a watch cannot be begun.
-    fn refuse(&mut self, view: ViewId, ty: TypeId, names: &Selection, refusal: Refusal) -> WatchTarget {
+    fn refuse(&mut self, view: WatchId, ty: TypeId, names: &Selection, refusal: Refusal) -> WatchTarget {
         debug!(%view, error = %Escaped(&refusal), "watch refused");
         let about = self.store.subject_of(ty, names.text());
         let reason = WatchError::new(refusal.code, Blame::Local, about, refusal.message);

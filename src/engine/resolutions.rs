@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     observed::Observed,
-    protocol::{Output, Settings, ViewId},
+    protocol::{Output, Settings, WatchId},
     resolve::{
         About, Addresses, DnsResolver, Endpoints, HostOrder, Key, Order, Resolved, Resolver, Seen, Source,
         Times,
@@ -29,15 +29,15 @@ use crate::{
 /// All resolutions. See the [module's](self) documentation.
 #[derive(Debug)]
 pub(super) struct Resolutions {
-    resolutions: BTreeMap<ViewId, Resolution>,
+    resolutions: BTreeMap<WatchId, Resolution>,
     /// Whose the watches of resolutions are, and what they show.
-    owners: BTreeMap<ViewId, (ViewId, Key)>,
+    owners: BTreeMap<WatchId, (WatchId, Key)>,
     /// Those that have something to act on.
-    touched: BTreeSet<ViewId>,
+    touched: BTreeSet<WatchId>,
     /// When those want to be called that do.
-    timers: BTreeMap<ViewId, Instant>,
+    timers: BTreeMap<WatchId, Instant>,
     /// Where what a watch shows is to be had, if not where its name comes from.
-    sources: BTreeMap<ViewId, Arc<ResourceConfigSource>>,
+    sources: BTreeMap<WatchId, Arc<ResourceConfigSource>>,
     hosts: DnsResolver,
     random: fastrand::Rng,
     times: Times,
@@ -46,24 +46,24 @@ pub(super) struct Resolutions {
 #[derive(Debug)]
 struct Resolution {
     resolver: Resolver,
-    watches: BTreeMap<Key, ViewId>,
+    watches: BTreeMap<Key, WatchId>,
 }
 
 /// What a resolution asks of the engine.
 #[derive(Debug)]
 pub(super) enum ResolutionOrder {
     Subscribe {
-        view: ViewId,
+        view: WatchId,
         ty: ResourceType,
         names: Selection,
     },
     /// The same of a virtual host, which some servers have on demand.
     SubscribeOnDemand {
-        view: ViewId,
+        view: WatchId,
         name: Arc<str>,
     },
-    Unsubscribe(ViewId),
-    Publish(ViewId, Resolved),
+    Unsubscribe(WatchId),
+    Publish(WatchId, Resolved),
 }
 
 impl Resolutions {
@@ -81,14 +81,14 @@ impl Resolutions {
     }
 
     /// Begins a resolution.
-    pub(super) fn begin(&mut self, view: ViewId, about: About) {
+    pub(super) fn begin(&mut self, view: WatchId, about: About) {
         let resolver = Resolver::new(about, self.times);
         self.resolutions.insert(view, Resolution { resolver, watches: BTreeMap::new() });
         self.touched.insert(view);
     }
 
     /// Ends a resolution; gives the watches that end with it.
-    pub(super) fn end(&mut self, view: ViewId) -> Vec<ViewId> {
+    pub(super) fn end(&mut self, view: WatchId) -> Vec<WatchId> {
         let Some(ended) = self.resolutions.remove(&view) else {
             debug_assert!(false, "a resolution ends once");
             return Vec::new();
@@ -99,7 +99,7 @@ impl Resolutions {
     }
 
     /// Sets whether a cluster stays in the snapshots with or without routes (A74-6).
-    pub(super) fn set_subscribed(&mut self, view: ViewId, name: &str, is_subscribed: bool) {
+    pub(super) fn set_subscribed(&mut self, view: WatchId, name: &str, is_subscribed: bool) {
         // The resolution may have been refused, or ended before the subscription.
         if let Some(resolution) = self.resolutions.get_mut(&view) {
             resolution.resolver.set_held(&name.into(), is_subscribed);
@@ -108,7 +108,7 @@ impl Resolutions {
     }
 
     /// Looks the addresses of a resolution's logical DNS clusters up again (A74-7).
-    pub(super) fn request_reresolution(&mut self, view: ViewId, now: Instant) {
+    pub(super) fn request_reresolution(&mut self, view: WatchId, now: Instant) {
         let watches = self.resolutions.get(&view).map(|resolution| &resolution.watches);
         for (key, view) in watches.into_iter().flatten() {
             if matches!(key, Key::Host(_)) {
@@ -143,12 +143,12 @@ impl Resolutions {
     }
 
     /// Where what a watch shows is to be had, if not where its name comes from.
-    pub(super) fn source_of(&self, view: ViewId) -> Option<&Arc<ResourceConfigSource>> {
+    pub(super) fn source_of(&self, view: WatchId) -> Option<&Arc<ResourceConfigSource>> {
         self.sources.get(&view)
     }
 
     /// Passes on what a watch sees.
-    pub(super) fn on_observed(&mut self, view: ViewId, observed: &Erased) {
+    pub(super) fn on_observed(&mut self, view: WatchId, observed: &Erased) {
         self.notify(view, |key| match key {
             Key::Listener(_) => Seen::Listener(typed(observed)),
             Key::Scopes(_) => {
@@ -165,7 +165,7 @@ impl Resolutions {
         });
     }
 
-    fn notify(&mut self, view: ViewId, seen: impl FnOnce(&Key) -> Seen) {
+    fn notify(&mut self, view: WatchId, seen: impl FnOnce(&Key) -> Seen) {
         // The watch or its resolution may have ended meanwhile.
         let Some((owner, key)) = self.owners.get(&view) else { return };
         let Some(resolution) = self.resolutions.get_mut(owner) else { return };
@@ -186,12 +186,12 @@ impl Resolutions {
     }
 
     /// The next resolution that has something to act on.
-    pub(super) fn pop_touched(&mut self) -> Option<ViewId> {
+    pub(super) fn pop_touched(&mut self) -> Option<WatchId> {
         self.touched.pop_first()
     }
 
     /// Lets a resolution act on what it has seen; gives what follows from it.
-    pub(super) fn drive(&mut self, view: ViewId, now: Instant) -> Vec<Order> {
+    pub(super) fn drive(&mut self, view: WatchId, now: Instant) -> Vec<Order> {
         // It may have ended meanwhile.
         let Some(resolution) = self.resolutions.get_mut(&view) else { return Vec::new() };
         resolution.resolver.settle(now);
@@ -206,7 +206,7 @@ impl Resolutions {
     pub(super) fn follow_order(
         &mut self,
         delivery: &mut Delivery,
-        resolution: ViewId,
+        resolution: WatchId,
         order: Order,
         now: Instant,
     ) -> Option<ResolutionOrder> {
@@ -230,7 +230,12 @@ impl Resolutions {
         }
     }
 
-    fn watch(&mut self, (owner, view): (ViewId, ViewId), key: Key, now: Instant) -> Option<ResolutionOrder> {
+    fn watch(
+        &mut self,
+        (owner, view): (WatchId, WatchId),
+        key: Key,
+        now: Instant,
+    ) -> Option<ResolutionOrder> {
         // It may have ended meanwhile.
         let resolution = self.resolutions.get_mut(&owner)?;
         resolution.watches.insert(key.clone(), view);
@@ -263,7 +268,7 @@ impl Resolutions {
     }
 
     /// Forgets a watch of a resolution; gives it back if it is one of the engine.
-    fn forget_watch(&mut self, key: &Key, view: ViewId) -> Option<ViewId> {
+    fn forget_watch(&mut self, key: &Key, view: WatchId) -> Option<WatchId> {
         self.owners.remove(&view);
         self.sources.remove(&view);
         match key {

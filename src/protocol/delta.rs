@@ -61,7 +61,7 @@ struct OnStream {
     wildcard_ended: bool,
     /// The server took `*` for a name, and sends only what was asked for by name.
     wildcard_refused: bool,
-    let_go: RecentUnsubscribes,
+    recent_unsubscribes: RecentUnsubscribes,
     /// The oldest first: each is a request of its own.
     answers: VecDeque<Answer>,
     /// Responses that are being worked off.
@@ -152,7 +152,7 @@ impl Delta {
         } else if told && !subscriptions.wildcard {
             put_text(UNSUBSCRIBE, "*", request);
             self.on_stream.wildcard_ended = true;
-            self.on_stream.let_go.on_wildcard_let_go(now);
+            self.on_stream.recent_unsubscribes.on_wildcard_unsubscribed(now);
         }
     }
 
@@ -173,7 +173,11 @@ impl Delta {
                     }
                     put_text(UNSUBSCRIBE, sub.name(), request);
                     sub.on_unrequested();
-                    self.on_stream.let_go.on_name_let_go(sub.name().clone(), self.doubt, now);
+                    self.on_stream.recent_unsubscribes.on_name_unsubscribed(
+                        sub.name().clone(),
+                        self.doubt,
+                        now,
+                    );
                 }
                 written.unsubscribed.push(*id);
             }
@@ -240,7 +244,7 @@ impl Variant for Delta {
     /// Shortly after it was let go a response may be on its way that says that it is not there, because of that.
     fn on_named(&mut self, subscriptions: &mut Subscriptions, sub: SubId, now: Instant) {
         if let Some(sub) = subscriptions.get_mut(sub).filter(|sub| !sub.is_settled()) {
-            let doubtful = self.on_stream.let_go.on_name_wanted(sub.name(), self.doubt, now);
+            let doubtful = self.on_stream.recent_unsubscribes.on_name_subscribed(sub.name(), self.doubt, now);
             sub.on_subscribed(doubtful.then_some(now + self.doubt));
         }
         self.subscribed.push(sub);

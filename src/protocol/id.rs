@@ -43,10 +43,10 @@ impl fmt::Display for StreamId {
 
 /// What an application watches: one name, or all names, of one type. Never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct ViewId(u64);
+pub(crate) struct WatchId(u64);
 
 /// Something of each view.
-pub(crate) type ByView<T> = HashMap<ViewId, T, BuildHasherDefault<Numbered>>;
+pub(crate) type ByWatch<T> = HashMap<WatchId, T, BuildHasherDefault<Numbered>>;
 
 /// Hashes numbers that the client gives out one after the other, which nobody outside can choose: those that follow each other
 /// stand beside each other.
@@ -68,7 +68,7 @@ impl Hasher for Numbered {
     }
 }
 
-impl ViewId {
+impl WatchId {
     /// The view of an application; numbers of applications are below 2⁶³.
     pub(crate) fn new(number: u64) -> Self {
         Self(number)
@@ -84,7 +84,7 @@ impl ViewId {
     }
 }
 
-impl fmt::Display for ViewId {
+impl fmt::Display for WatchId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let part = if self.is_internal() { "walk-" } else { "" };
         write!(f, "{part}{}", self.0 & !INTERNAL)

@@ -48,7 +48,7 @@ pub(crate) use self::{
     digests::Digests,
     envelope::{Body, Envelope, Item, Span, Unusable},
     event::{Event, ResponseOutcome, Timer},
-    id::{ByView, EntryId, GroupId, LookupId, ServerId, StreamId, TypeId, ViewId},
+    id::{ByWatch, EntryId, GroupId, LookupId, ServerId, StreamId, TypeId, WatchId},
     input::Input,
     machine::Machine,
     node::encode as encode_node,

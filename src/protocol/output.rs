@@ -3,7 +3,7 @@ use std::{sync::Arc, time::Duration};
 use bytes::Bytes;
 
 use super::{
-    id::{LookupId, StreamId, ViewId},
+    id::{LookupId, StreamId, WatchId},
     source_key::ConnectTarget,
 };
 use crate::resource::Erased;
@@ -21,7 +21,7 @@ pub(crate) enum Output {
     Disconnect { stream: StreamId },
     /// Publish what a view sees: an `Observed<T>`, the `ErasedMembers` of a wildcard, or what a target has
     /// [`Resolved`](crate::resolve::Resolved) to.
-    Notify { view: ViewId, observed: Erased },
+    Notify { view: WatchId, observed: Erased },
     /// Look up the addresses of a host, and report them once.
     Lookup { lookup: LookupId, host: Arc<str> },
 }

@@ -88,7 +88,7 @@ impl Poll {
     }
 
     /// What nobody wants any more.
-    fn let_go(&mut self, subscriptions: &mut Subscriptions, written: &mut Written) {
+    fn put_unsubscribed(&mut self, subscriptions: &mut Subscriptions, written: &mut Written) {
         written.wildcard_left = std::mem::take(&mut subscriptions.wildcard_leaving);
         written.unsubscribed = std::mem::take(&mut self.unsubscribed);
         self.let_go_at = None;
@@ -223,7 +223,7 @@ impl Variant for Poll {
         _: Instant,
     ) -> (Option<Bytes>, Written) {
         let mut written = Written::nothing(head.ty);
-        self.let_go(subscriptions, &mut written);
+        self.put_unsubscribed(subscriptions, &mut written);
         self.next = None;
         subscriptions.sends_all = subscriptions.wildcard;
         if subscriptions.is_empty() {

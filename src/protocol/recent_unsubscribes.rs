@@ -21,7 +21,7 @@ pub(crate) struct RecentUnsubscribes {
     /// dropped that.
     is_crossed: bool,
     /// Something is wanted again that the server may not know to be let go.
-    has_come_back: bool,
+    was_resubscribed: bool,
 }
 
 /// When the server was told last.
@@ -37,7 +37,7 @@ struct Told {
 impl RecentUnsubscribes {
     /// A request goes out without a name that the one before held. Names that were let go longer than `doubt` ago may
     /// be forgotten.
-    pub(crate) fn on_name_let_go(&mut self, name: Arc<str>, doubt: Duration, now: Instant) {
+    pub(crate) fn on_name_unsubscribed(&mut self, name: Arc<str>, doubt: Duration, now: Instant) {
         self.names.insert(name.clone(), Told { at: now, answered: self.answered, left: REPETITIONS });
         self.order.push_back((now, name));
         while let Some((at, name)) = self.order.front().filter(|(at, _)| *at + doubt <= now) {
@@ -53,14 +53,14 @@ impl RecentUnsubscribes {
     }
 
     /// The same of the wildcard.
-    pub(crate) fn on_wildcard_let_go(&mut self, now: Instant) {
+    pub(crate) fn on_wildcard_unsubscribed(&mut self, now: Instant) {
         self.wildcard = Some(Told { at: now, answered: self.answered, left: REPETITIONS });
     }
 
     /// A request goes out without a name that is wanted, since the server may not know that it was let go.
     pub(crate) fn on_name_held_back(&mut self, name: Arc<str>, doubt: Duration, now: Instant) {
         let left = self.names.get(&name).map_or(0, |told| told.left.saturating_sub(1));
-        self.on_name_let_go(name.clone(), doubt, now);
+        self.on_name_unsubscribed(name.clone(), doubt, now);
         if let Some(told) = self.names.get_mut(&name) {
             told.left = left;
         }
@@ -81,26 +81,26 @@ impl RecentUnsubscribes {
 
     /// A name is wanted: true when absence proves nothing of it, because it was let go less than `doubt` ago, by itself
     /// or with the wildcard, of which it may have been a member.
-    pub(crate) fn on_name_wanted(&mut self, name: &str, doubt: Duration, now: Instant) -> bool {
-        self.has_come_back |= self.is_name_unheard(name);
+    pub(crate) fn on_name_subscribed(&mut self, name: &str, doubt: Duration, now: Instant) -> bool {
+        self.was_resubscribed |= self.is_name_unheard(name);
         let told = [self.names.get(name), self.wildcard.as_ref()];
         told.into_iter().flatten().any(|told| now < told.at + doubt)
     }
 
     /// The wildcard is wanted.
-    pub(crate) fn on_wildcard_wanted(&mut self) {
-        self.has_come_back |= self.is_wildcard_unheard();
+    pub(crate) fn on_wildcard_subscribed(&mut self) {
+        self.was_resubscribed |= self.is_wildcard_unheard();
     }
 
     /// The newest response is answered, which no server drops: what the answer does not name is let go for good.
     pub(crate) fn on_answered(&mut self) {
         self.answered += 1;
-        (self.has_come_back, self.is_crossed) = (false, false);
+        (self.was_resubscribed, self.is_crossed) = (false, false);
     }
 
     /// Whether an answer has to do without something, which is asked for anew in the request after it.
-    pub(crate) fn has_come_back(&self) -> bool {
-        self.has_come_back
+    pub(crate) fn was_resubscribed(&self) -> bool {
+        self.was_resubscribed
     }
 
     /// The name that was let go last, if any was.
@@ -155,47 +155,47 @@ mod tests {
     #[test]
     fn an_end_is_in_doubt_again_when_a_response_may_have_crossed_its_request() {
         let now = Instant::now();
-        let mut let_go = RecentUnsubscribes::default();
-        let_go.on_name_let_go("a".into(), DOUBT, now);
-        let_go.on_answered();
+        let mut recent_unsubscribes = RecentUnsubscribes::default();
+        recent_unsubscribes.on_name_unsubscribed("a".into(), DOUBT, now);
+        recent_unsubscribes.on_answered();
         assert!(
-            !let_go.is_name_unheard("a") && !let_go.is_name_crossed("a"),
+            !recent_unsubscribes.is_name_unheard("a") && !recent_unsubscribes.is_name_crossed("a"),
             "no server drops the newest answer"
         );
-        let_go.on_response(DOUBT, now);
-        assert!(let_go.is_name_crossed("a"), "unless it had sent something newer");
-        assert_eq!(let_go.crossed_names().collect::<Vec<_>>(), ["a"]);
-        let_go.on_answered();
-        assert!(!let_go.is_name_crossed("a"), "the next answer went without it, too");
+        recent_unsubscribes.on_response(DOUBT, now);
+        assert!(recent_unsubscribes.is_name_crossed("a"), "unless it had sent something newer");
+        assert_eq!(recent_unsubscribes.crossed_names().collect::<Vec<_>>(), ["a"]);
+        recent_unsubscribes.on_answered();
+        assert!(!recent_unsubscribes.is_name_crossed("a"), "the next answer went without it, too");
     }
 
     #[test]
     fn a_response_crosses_no_request_that_is_older_than_it_can_be_under_way() {
         let now = Instant::now();
-        let mut let_go = RecentUnsubscribes::default();
-        let_go.on_name_let_go("a".into(), DOUBT, now);
-        let_go.on_wildcard_let_go(now);
-        let_go.on_answered();
-        let_go.on_response(DOUBT, now + DOUBT);
-        assert!(!let_go.is_name_crossed("a") && !let_go.is_wildcard_crossed());
+        let mut recent_unsubscribes = RecentUnsubscribes::default();
+        recent_unsubscribes.on_name_unsubscribed("a".into(), DOUBT, now);
+        recent_unsubscribes.on_wildcard_unsubscribed(now);
+        recent_unsubscribes.on_answered();
+        recent_unsubscribes.on_response(DOUBT, now + DOUBT);
+        assert!(!recent_unsubscribes.is_name_crossed("a") && !recent_unsubscribes.is_wildcard_crossed());
     }
 
     #[test]
     fn an_end_is_repeated_a_few_times_on_a_server_that_always_sends_something() {
         let now = Instant::now();
-        let mut let_go = RecentUnsubscribes::default();
-        let_go.on_name_let_go("a".into(), DOUBT, now);
-        let_go.on_wildcard_let_go(now);
+        let mut recent_unsubscribes = RecentUnsubscribes::default();
+        recent_unsubscribes.on_name_unsubscribed("a".into(), DOUBT, now);
+        recent_unsubscribes.on_wildcard_unsubscribed(now);
         let mut repetitions = (0, 0);
         for _ in 0..100 {
-            let_go.on_answered();
-            let_go.on_response(DOUBT, now);
-            if let_go.is_name_crossed("a") {
-                let_go.on_name_held_back("a".into(), DOUBT, now);
+            recent_unsubscribes.on_answered();
+            recent_unsubscribes.on_response(DOUBT, now);
+            if recent_unsubscribes.is_name_crossed("a") {
+                recent_unsubscribes.on_name_held_back("a".into(), DOUBT, now);
                 repetitions.0 += 1;
             }
-            if let_go.is_wildcard_crossed() {
-                let_go.on_wildcard_held_back(now);
+            if recent_unsubscribes.is_wildcard_crossed() {
+                recent_unsubscribes.on_wildcard_held_back(now);
                 repetitions.1 += 1;
             }
         }

@@ -64,7 +64,7 @@ struct OnStream {
     /// A request that the server cannot have dropped as outdated (B1.8) held a name, so that it knows that.
     named_for_sure: bool,
     nonce: String,
-    let_go: RecentUnsubscribes,
+    recent_unsubscribes: RecentUnsubscribes,
     /// The names of the last request, as they went out.
     names: Bytes,
     /// Whether the server sends everything, as far as it was told, or may take an empty list for that.
@@ -128,7 +128,7 @@ impl Sotw {
         let stream = &mut self.on_stream;
         stream.nonce = answer.nonce;
         let is_crossed = stream.crossed.is_crossed_by(&stream.nonce);
-        if is_crossed || stream.let_go.has_come_back() {
+        if is_crossed || stream.recent_unsubscribes.was_resubscribed() {
             stream.repeat_at = Some(now);
         }
         stream.requested = true;
@@ -155,7 +155,7 @@ impl Sotw {
     }
 
     /// The next request is without what is not wanted any more.
-    fn let_go(&mut self, subscriptions: &mut Subscriptions, written: &mut Written, now: Instant) {
+    fn put_unsubscribed(&mut self, subscriptions: &mut Subscriptions, written: &mut Written, now: Instant) {
         written.wildcard_left = std::mem::take(&mut subscriptions.wildcard_leaving);
         self.on_stream.has_unheld |= written.wildcard_left;
         written.unsubscribed = std::mem::take(&mut self.unsubscribed);
@@ -163,30 +163,32 @@ impl Sotw {
             // What came back before is in the list.
             if let Some(sub) = subscriptions.get_mut(*id).filter(|sub| !sub.is_named()) {
                 sub.on_unrequested();
-                self.on_stream.let_go.on_name_let_go(sub.name().clone(), self.doubt, now);
+                self.on_stream.recent_unsubscribes.on_name_unsubscribed(sub.name().clone(), self.doubt, now);
             }
         }
     }
 
     /// Something is wanted again of which the server may not know that it was let go.
-    fn has_come_back(&self, subscriptions: &Subscriptions) -> bool {
-        let let_go = &self.on_stream.let_go;
+    fn was_resubscribed(&self, subscriptions: &Subscriptions) -> bool {
+        let recent_unsubscribes = &self.on_stream.recent_unsubscribes;
         let is_awaited = |name: &str| {
             let sub = subscriptions.find(name).and_then(|id| subscriptions.get(id));
             sub.is_some_and(Subscription::is_unanswered)
         };
-        let_go.has_come_back()
-            || (subscriptions.wildcard && !subscriptions.told_all && let_go.is_wildcard_crossed())
-            || let_go.crossed_names().any(is_awaited)
+        recent_unsubscribes.was_resubscribed()
+            || (subscriptions.wildcard
+                && !subscriptions.told_all
+                && recent_unsubscribes.is_wildcard_crossed())
+            || recent_unsubscribes.crossed_names().any(is_awaited)
     }
 
     /// The next request is without what came back too early, which are these names. That makes responses without it, whatever was
     /// sent before.
     fn hold_back(&mut self, subscriptions: &mut Subscriptions, now: Instant) -> BTreeSet<Arc<str>> {
-        let let_go = &mut self.on_stream.let_go;
+        let recent_unsubscribes = &mut self.on_stream.recent_unsubscribes;
         let is_unheard = |sub: &Subscription| {
-            let is_crossed = || sub.is_unanswered() && let_go.is_name_crossed(sub.name());
-            sub.is_named() && (let_go.is_name_unheard(sub.name()) || is_crossed())
+            let is_crossed = || sub.is_unanswered() && recent_unsubscribes.is_name_crossed(sub.name());
+            sub.is_named() && (recent_unsubscribes.is_name_unheard(sub.name()) || is_crossed())
         };
         let held_back: Vec<_> =
             subscriptions.iter().filter(|(_, sub)| is_unheard(sub)).map(|(id, _)| id).collect();
@@ -194,7 +196,7 @@ impl Sotw {
         for id in &held_back {
             if let Some(sub) = subscriptions.get_mut(*id) {
                 sub.on_held_back(now + self.doubt);
-                let_go.on_name_held_back(sub.name().clone(), self.doubt, now);
+                recent_unsubscribes.on_name_held_back(sub.name().clone(), self.doubt, now);
                 names.insert(sub.name().clone());
             }
         }
@@ -211,9 +213,9 @@ impl Sotw {
         now: Instant,
     ) -> bool {
         let on_stream = &mut self.on_stream;
-        let let_go = &mut on_stream.let_go;
-        let is_unheard =
-            let_go.is_wildcard_unheard() || (!subscriptions.told_all && let_go.is_wildcard_crossed());
+        let recent_unsubscribes = &mut on_stream.recent_unsubscribes;
+        let is_unheard = recent_unsubscribes.is_wildcard_unheard()
+            || (!subscriptions.told_all && recent_unsubscribes.is_wildcard_crossed());
         let wildcard = subscriptions.wildcard && !(held_back.is_some() && is_unheard);
         let sorted = match held_back {
             Some(names) => subscriptions.names_without(|name| names.contains(name)),
@@ -227,7 +229,7 @@ impl Sotw {
         }
         if held_back.is_some() && sorted.is_empty() && others.is_empty() && !on_stream.named_for_sure {
             // An empty list could mean everything to it, and what follows would be no news.
-            let_go.last_name().into_iter().for_each(|name| put_text(3, name, &mut others));
+            recent_unsubscribes.last_name().into_iter().for_each(|name| put_text(3, name, &mut others));
         }
         on_stream.names = match others.is_empty() {
             true => sorted,
@@ -243,8 +245,8 @@ impl Sotw {
             on_stream.wildcard = had_wildcard;
         } else if had_wildcard && !wildcard {
             match subscriptions.wildcard {
-                true => let_go.on_wildcard_held_back(now),
-                false => let_go.on_wildcard_let_go(now),
+                true => recent_unsubscribes.on_wildcard_held_back(now),
+                false => recent_unsubscribes.on_wildcard_unsubscribed(now),
             }
         }
         if on_stream.names.is_empty() && !on_stream.named_for_sure {
@@ -278,7 +280,7 @@ impl Variant for Sotw {
     /// Shortly after it was let go a response may be on its way that lacks it although it exists (B1.13).
     fn on_named(&mut self, subscriptions: &mut Subscriptions, sub: SubId, now: Instant) {
         if let Some(sub) = subscriptions.get_mut(sub).filter(|sub| !sub.is_settled()) {
-            let doubtful = self.on_stream.let_go.on_name_wanted(sub.name(), self.doubt, now);
+            let doubtful = self.on_stream.recent_unsubscribes.on_name_subscribed(sub.name(), self.doubt, now);
             // Its timer, if it had one, ended with the last subscription.
             sub.on_subscribed(doubtful.then_some(now + self.doubt));
         }
@@ -293,7 +295,7 @@ impl Variant for Sotw {
 
     fn on_wildcard(&mut self, subscriptions: &mut Subscriptions, now: Instant) {
         if !subscriptions.wildcard_leaving {
-            self.on_stream.let_go.on_wildcard_wanted();
+            self.on_stream.recent_unsubscribes.on_wildcard_subscribed();
         }
         self.on_stream.accepted_since_all = 0;
         subscriptions.want_all();
@@ -334,7 +336,7 @@ impl Variant for Sotw {
         self.on_stream.busy = true;
         self.on_stream.version_told = false;
         self.on_stream.crossed.on_response(self.doubt, now);
-        self.on_stream.let_go.on_response(self.doubt, now);
+        self.on_stream.recent_unsubscribes.on_response(self.doubt, now);
     }
 
     /// It counts from now on, also on later streams.
@@ -434,7 +436,7 @@ impl Variant for Sotw {
         let answering = is_new || is_repeated;
         // It may have dropped the request that let something go as outdated (B1.8). If the answer, which it takes, named
         // that again, nothing would have changed for it, and it would send nothing. So a request after the answer does.
-        let held_back = answering && self.has_come_back(subscriptions);
+        let held_back = answering && self.was_resubscribed(subscriptions);
         let is_separate = is_ack && self.on_stream.has_unheld;
         let changed = !held_back
             && !is_separate
@@ -442,7 +444,7 @@ impl Variant for Sotw {
         let names = self.on_stream.names.clone();
         let mut silent = false;
         if held_back {
-            self.let_go(subscriptions, &mut written, now);
+            self.put_unsubscribed(subscriptions, &mut written, now);
             let names = self.hold_back(subscriptions, now);
             self.refill(subscriptions, Some(&names), now);
             self.batcher.on_change(now);
@@ -451,7 +453,7 @@ impl Variant for Sotw {
             if !self.subscribed.is_empty() || is_all_new {
                 self.on_subscribing(is_all_new);
             }
-            self.let_go(subscriptions, &mut written, now);
+            self.put_unsubscribed(subscriptions, &mut written, now);
             self.ask(subscriptions, &mut written);
             silent = self.refill(subscriptions, None, now);
             self.batcher.on_written(subscriptions.named(), now);
@@ -459,7 +461,7 @@ impl Variant for Sotw {
         let ack = self.on_stream.answers.pop_front();
         let is_newest = answering && self.on_stream.answers.is_empty();
         if is_newest {
-            self.on_stream.let_go.on_answered();
+            self.on_stream.recent_unsubscribes.on_answered();
         }
         let is_first = !self.on_stream.requested;
         if is_newest || is_first {

@@ -12,7 +12,7 @@ use crate::{
     capacity::Shrink,
     config::bounded,
     escape::Escaped,
-    protocol::{Backoff, LookupId, Settings, ViewId},
+    protocol::{Backoff, LookupId, Settings, WatchId},
     resource::{
         ClusterLoadAssignment, Endpoint, Locality, Metadata,
         cluster::HostPort,
@@ -41,7 +41,7 @@ pub struct Addresses {
 #[derive(Debug)]
 pub(crate) struct DnsResolver {
     hosts: BTreeMap<Arc<str>, Host>,
-    by_view: BTreeMap<ViewId, Arc<str>>,
+    by_view: BTreeMap<WatchId, Arc<str>>,
     /// The hosts at rest, by when their rest ends.
     resting: BTreeSet<(Instant, Arc<str>)>,
     /// The hosts that wait for a lookup, in their order.
@@ -75,12 +75,12 @@ pub(crate) struct HostSeen {
 #[derive(Debug)]
 pub(crate) enum HostOrder {
     LookUp { lookup: LookupId, host: Arc<str> },
-    Tell { view: ViewId, address: HostPort, seen: HostSeen },
+    Tell { view: WatchId, address: HostPort, seen: HostSeen },
 }
 
 #[derive(Debug)]
 struct Host {
-    users: BTreeMap<HostPort, BTreeSet<ViewId>>,
+    users: BTreeMap<HostPort, BTreeSet<WatchId>>,
     good: Option<Vec<IpAddr>>,
     error: Option<Arc<str>>,
     state: State,
@@ -139,7 +139,7 @@ impl DnsResolver {
         }
     }
 
-    pub(crate) fn watch(&mut self, view: ViewId, address: &HostPort, now: Instant) {
+    pub(crate) fn watch(&mut self, view: WatchId, address: &HostPort, now: Instant) {
         let name = &address.host;
         let host = self.hosts.entry(name.clone()).or_insert_with(|| {
             let host = Host::new(name, now);
@@ -160,7 +160,7 @@ impl DnsResolver {
         self.look_up(name, now);
     }
 
-    pub(crate) fn unwatch(&mut self, view: ViewId, address: &HostPort) {
+    pub(crate) fn unwatch(&mut self, view: WatchId, address: &HostPort) {
         self.by_view.remove(&view);
         let Some(host) = self.hosts.get_mut(&address.host) else { return };
         if let Some(views) = host.users.get_mut(address) {
@@ -176,7 +176,7 @@ impl DnsResolver {
     }
 
     /// Looks up hosts again as soon as that is allowed (A74-7).
-    pub(crate) fn look_up_again(&mut self, view: ViewId, now: Instant) {
+    pub(crate) fn look_up_again(&mut self, view: WatchId, now: Instant) {
         let Some(name) = self.by_view.get(&view).cloned() else { return };
         if let Some(Host { state: State::Resting { until, least }, .. }) = self.hosts.get(&name) {
             let (until, least) = ((*until).min(*least), *least);
@@ -234,7 +234,7 @@ impl DnsResolver {
         if before != (host.good.clone(), host.error.clone()) {
             for (address, views) in &host.users {
                 let seen = host.seen(address);
-                let tell = |view: &ViewId| HostOrder::Tell {
+                let tell = |view: &WatchId| HostOrder::Tell {
                     view: *view,
                     address: address.clone(),
                     seen: seen.clone(),

@@ -170,14 +170,14 @@ async fn to_resolve_again_is_asked_of_the_driver() {
 }
 
 impl Commands {
-    pub(super) fn resolved(&mut self) -> (ViewId, Target, Weak<dyn Publish>) {
+    pub(super) fn resolved(&mut self) -> (WatchId, Target, Weak<dyn Publish>) {
         match self.0.try_recv().unwrap() {
             Command::Resolve { view, target, publish } => (view, target, publish),
             other => panic!("{other:?}"),
         }
     }
 
-    fn held(&mut self) -> (ViewId, String, bool) {
+    fn held(&mut self) -> (WatchId, String, bool) {
         match self.0.try_recv().unwrap() {
             Command::SubscribeCluster { view, name } => (view, name.to_string(), true),
             Command::UnsubscribeCluster { view, name } => (view, name.to_string(), false),

@@ -25,9 +25,9 @@ impl Authorities {
         why: &str,
         (update, now): (&Update, Instant),
     ) {
-        let peer = &mut self.servers[server];
-        let policy = peer.policy;
-        let Some(subscriptions) = peer.machine.subscriptions_mut(ty) else { return };
+        let state = &mut self.servers[server];
+        let policy = state.policy;
+        let Some(subscriptions) = state.machine.subscriptions_mut(ty) else { return };
         let missed = subscriptions.iter().filter(|(_, sub)| sub.is_missing() && sub.was_there());
         let missed: Vec<_> = missed.map(|(id, sub)| (id, sub.entry())).collect();
         for (sub, id) in missed {

@@ -26,12 +26,12 @@ impl Authorities {
         reason: &Disconnect,
         now: Instant,
     ) {
-        let peer = &mut self.servers[server];
-        let failure = Failure::new(peer.machine.source_key(), reason);
-        if peer.failure.as_ref() == Some(&failure) {
+        let state = &mut self.servers[server];
+        let failure = Failure::new(state.machine.source_key(), reason);
+        if state.failure.as_ref() == Some(&failure) {
             return;
         }
-        (peer.failure, peer.failed_at) = (Some(failure), Some(now));
+        (state.failure, state.failed_at) = (Some(failure), Some(now));
         for group in self.groups.with(server) {
             if self.groups.get(group).active() == server {
                 self.fall_back(store, group, now);
@@ -84,13 +84,13 @@ impl Authorities {
             return;
         }
         let Some(entry) = store.get(id) else { return };
-        let peer = &self.servers[server];
-        let uri = peer.machine.source();
-        let sub = entry.places.at(server).and_then(|sub| peer.machine.sub(entry.ty, sub));
-        let is_transient = peer.machine.source().features().resource_timer_is_transient_error;
-        let (code, message) = if peer.machine.source_key().is_file() {
+        let state = &self.servers[server];
+        let uri = state.machine.source();
+        let sub = entry.places.at(server).and_then(|sub| state.machine.sub(entry.ty, sub));
+        let is_transient = state.machine.source().features().resource_timer_is_transient_error;
+        let (code, message) = if state.machine.source_key().is_file() {
             (Code::NotFound, format!("does not exist: {uri} does not hold it"))
-        } else if peer.machine.is_delta() && sub.is_some_and(Subscription::is_known_missing) {
+        } else if state.machine.is_delta() && sub.is_some_and(Subscription::is_known_missing) {
             // It has said so while its answers did not count.
             (Code::NotFound, no_such(uri))
         } else {
@@ -99,11 +99,11 @@ impl Authorities {
                 false => (Code::NotFound, "does not exist: "),
             };
             let hint = self.timeout_hint(store, server, entry);
-            let at = not_found_hint(&peer.machine);
+            let at = not_found_hint(&state.machine);
             (code, format!("{prefix}xDS server {uri} did not send it in time{hint}{at}"))
         };
         let error = WatchError::new(code, Blame::Peer, store.subject(entry), message);
-        let policy = peer.policy;
+        let policy = state.policy;
         // What is held was missing from a response, but may have been on its way still.
         let changed = self.apply(store, id, |entry| match entry.is_held() {
             true => entry.on_deleted(error, policy, Update { version: Version::default(), at: now }),

@@ -20,13 +20,13 @@ impl Authorities {
     /// A server had the does-not-exist time to answer a wildcard, and sent nothing of the type. That proves nothing of its members:
     /// it may have none, or take the client for one that gets none.
     pub(super) fn on_all_timed_out(&mut self, store: &mut Store, server: ServerId, ty: TypeId) {
-        let peer = &self.servers[server];
-        let hint = match peer.machine.stream().has_answered() {
+        let state = &self.servers[server];
+        let hint = match state.machine.stream().has_answered() {
             true => "; does it have resources of the type that are visible to this node?",
             false => "; the server accepted the stream but has sent no response (is this node known to it?)",
         };
         let message =
-            format!("xDS server {} did not answer the wildcard in time{hint}", peer.machine.source());
+            format!("xDS server {} did not answer the wildcard in time{hint}", state.machine.source());
         self.warn_wildcards(store, (server, ty), (Code::Unavailable, &message));
     }
 

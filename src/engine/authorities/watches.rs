@@ -12,7 +12,7 @@ use super::{
 use crate::{
     cache::Entry,
     name::ResourceName,
-    protocol::{EntryId, GroupId, ServerId, Subscription, TypeId, ViewId},
+    protocol::{EntryId, GroupId, ServerId, Subscription, TypeId, WatchId},
     resource::config_source::ResourceConfigSource,
 };
 
@@ -30,7 +30,7 @@ impl Authorities {
     pub(in crate::engine) fn subscribe_name(
         &mut self,
         store: &mut Store,
-        view: ViewId,
+        view: WatchId,
         requested: &RequestedName<'_>,
         now: Instant,
     ) -> Result<EntryId, Refusal> {
@@ -66,7 +66,7 @@ impl Authorities {
     pub(in crate::engine) fn unsubscribe_name(
         &mut self,
         store: &mut Store,
-        view: ViewId,
+        view: WatchId,
         id: EntryId,
         now: Instant,
     ) {
@@ -87,7 +87,7 @@ impl Authorities {
     pub(in crate::engine) fn subscribe_all(
         &mut self,
         store: &mut Store,
-        view: ViewId,
+        view: WatchId,
         ty: TypeId,
         now: Instant,
     ) -> Result<GroupId, Refusal> {
@@ -120,7 +120,7 @@ impl Authorities {
     pub(in crate::engine) fn unsubscribe_all(
         &mut self,
         store: &mut Store,
-        view: ViewId,
+        view: WatchId,
         (group, ty): (GroupId, TypeId),
         now: Instant,
     ) {

@@ -11,7 +11,7 @@ use crate::{
     escape::Escaped,
     name::ResourceName,
     observed::ErasedObserved,
-    protocol::{TypeId, ViewId},
+    protocol::{TypeId, WatchId},
 };
 
 /// A name that has another one for when its source is unreachable.
@@ -19,7 +19,7 @@ use crate::{
 pub(super) struct Alternative {
     ty: TypeId,
     name: ResourceName,
-    pub(super) primary: ViewId,
+    pub(super) primary: WatchId,
     pub(super) other: Other,
     /// What was published last.
     published: Option<ErasedObserved>,
@@ -28,7 +28,7 @@ pub(super) struct Alternative {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Other {
     Unused,
-    Watched(ViewId),
+    Watched(WatchId),
     /// It would lead back.
     Ring,
     /// Too many others are in use on behalf of the same watch.
@@ -41,7 +41,7 @@ impl Indirections {
         &mut self,
         store: &Store,
         delivery: &mut Delivery,
-        view: ViewId,
+        view: WatchId,
         (ty, name): (TypeId, &ResourceName),
     ) {
         let primary = delivery.next_view();
@@ -51,7 +51,7 @@ impl Indirections {
         self.subscribe(primary, store.ty(ty), name.without_alt());
     }
 
-    pub(in crate::engine) fn end_alternative(&mut self, view: ViewId) {
+    pub(in crate::engine) fn end_alternative(&mut self, view: WatchId) {
         let ended = self.alternatives.remove(&view);
         for watch in ended.iter().flat_map(Alternative::watches) {
             self.unfollow(watch);
@@ -60,7 +60,7 @@ impl Indirections {
 
     /// Uses the alternative while the source of the name is unreachable and nothing of it is cached; until then, and once
     /// that delivers anything, the name itself.
-    pub(super) fn update_alternative(&mut self, store: &Store, delivery: &mut Delivery, view: ViewId) {
+    pub(super) fn update_alternative(&mut self, store: &Store, delivery: &mut Delivery, view: WatchId) {
         // It may have ended meanwhile.
         let Some(&Alternative { primary, other, .. }) = self.alternatives.get(&view) else { return };
         let seen = self.look(store, delivery, primary);
@@ -85,8 +85,8 @@ impl Indirections {
         &mut self,
         store: &Store,
         delivery: &mut Delivery,
-        view: ViewId,
-        watch: ViewId,
+        view: WatchId,
+        watch: WatchId,
     ) {
         let is_other = self
             .alternatives
@@ -104,7 +104,7 @@ impl Indirections {
         self.publish_alternative(store, delivery, view);
     }
 
-    fn use_alternative(&mut self, store: &Store, delivery: &mut Delivery, view: ViewId) -> Other {
+    fn use_alternative(&mut self, store: &Store, delivery: &mut Delivery, view: WatchId) -> Other {
         let alternative = self.alternatives.get(&view);
         let directives = alternative.and_then(|alternative| alternative.name.directives());
         let Some((alternative, name)) = alternative.zip(directives.and_then(|directives| directives.alt()))
@@ -125,13 +125,13 @@ impl Indirections {
     }
 
     /// How many alternatives are in use on behalf of the application's watch that is nearest above one of them.
-    fn alternatives_around(&self, store: &Store, delivery: &Delivery, view: ViewId) -> usize {
+    fn alternatives_around(&self, store: &Store, delivery: &Delivery, view: WatchId) -> usize {
         let Some((_, watch)) = self.nearest_watch(store, vec![view]) else { return MAX_ALTERNATIVES };
         let below = self.below(delivery, watch);
         [watch].iter().chain(&below).filter(|view| self.is_in_use(**view)).count()
     }
 
-    fn is_in_use(&self, view: ViewId) -> bool {
+    fn is_in_use(&self, view: WatchId) -> bool {
         let alternative = self.alternatives.get(&view);
         alternative.is_some_and(|alternative| matches!(alternative.other, Other::Watched(_)))
     }
@@ -142,7 +142,7 @@ impl Indirections {
         self.alternatives.keys().filter(|view| self.is_in_use(**view)).count()
     }
 
-    fn publish_alternative(&mut self, store: &Store, delivery: &mut Delivery, view: ViewId) {
+    fn publish_alternative(&mut self, store: &Store, delivery: &mut Delivery, view: WatchId) {
         // Nothing is known yet, or the watch has ended.
         let Some(seen) = self.look(store, delivery, view) else { return };
         let Some(alternative) = self.alternatives.get_mut(&view) else { return };
@@ -156,7 +156,7 @@ impl Indirections {
 
 impl Alternative {
     /// The watches of the name and of its alternative, if that is used.
-    pub(super) fn watches(&self) -> impl Iterator<Item = ViewId> + use<> {
+    pub(super) fn watches(&self) -> impl Iterator<Item = WatchId> + use<> {
         let other = match self.other {
             Other::Watched(watch) => Some(watch),
             Other::Unused | Other::Ring | Other::TooMany => None,

@@ -19,7 +19,7 @@ use crate::{
     error::{Subject, WatchError},
     name::ResourceName,
     observed::ErasedObserved,
-    protocol::{TypeId, ViewId},
+    protocol::{TypeId, WatchId},
     resource::{Inline, List, ListEntry, Version},
 };
 
@@ -27,14 +27,14 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     lists: BTreeMap<CollectionKey, Members>,
-    entries: BTreeMap<ViewId, InlineEntry>,
+    entries: BTreeMap<WatchId, InlineEntry>,
 }
 
 /// The members of a list.
 #[derive(Debug)]
 struct Members {
     /// The watch of the list.
-    view: ViewId,
+    view: WatchId,
     /// The name of the list as it was requested.
     name: Arc<str>,
     members: BTreeMap<Arc<str>, Member>,
@@ -44,7 +44,7 @@ struct Members {
 
 #[derive(Debug)]
 enum Member {
-    Located { target: ResourceName, view: ViewId, known: bool },
+    Located { target: ResourceName, view: WatchId, known: bool },
     Inline { bytes: Bytes, version: Version, warning: Option<WatchError> },
 }
 
@@ -52,7 +52,7 @@ enum Member {
 #[derive(Debug)]
 pub(super) struct InlineEntry {
     ty: TypeId,
-    pub(super) list: ViewId,
+    pub(super) list: WatchId,
     pub(super) about: Subject,
     pub(super) entry: String,
     published: Option<ErasedObserved>,
@@ -63,7 +63,7 @@ type ListState<'a> = (&'a Version, &'a Option<WatchError>);
 
 impl Lists {
     /// An inline entry that is watched.
-    pub(super) fn inline_entry(&self, view: ViewId) -> Option<&InlineEntry> {
+    pub(super) fn inline_entry(&self, view: WatchId) -> Option<&InlineEntry> {
         self.entries.get(&view)
     }
 }
@@ -85,7 +85,7 @@ impl Indirections {
         &mut self,
         store: &mut Store,
         delivery: &mut Delivery,
-        view: ViewId,
+        view: WatchId,
         (key, list_ty, name): (&CollectionKey, TypeId, &ResourceName),
     ) {
         let collection = store.members.begin(key.clone(), Collection::default);
@@ -101,7 +101,7 @@ impl Indirections {
         }
     }
 
-    pub(in crate::engine) fn end_list(&mut self, store: &mut Store, view: ViewId, key: &CollectionKey) {
+    pub(in crate::engine) fn end_list(&mut self, store: &mut Store, view: WatchId, key: &CollectionKey) {
         let Some(collection) = store.members.get_mut(key) else {
             debug_assert!(false, "a list that is watched is a collection");
             return;
@@ -218,7 +218,7 @@ impl Indirections {
         store: &mut Store,
         delivery: &Delivery,
         (key, name): (&CollectionKey, &Arc<str>),
-        view: ViewId,
+        view: WatchId,
     ) {
         let Some(seen) = self.look(store, delivery, view) else { return };
         // The list may have ended meanwhile, or may have another member of the name.
@@ -250,7 +250,7 @@ impl Indirections {
         &mut self,
         store: &mut Store,
         delivery: &mut Delivery,
-        view: ViewId,
+        view: WatchId,
         (ty, name, entry): (TypeId, &ResourceName, &str),
     ) -> Result<(), Refusal> {
         let list_ty = list_type(store, ty)?;
@@ -263,13 +263,13 @@ impl Indirections {
         Ok(())
     }
 
-    pub(in crate::engine) fn end_inline(&mut self, view: ViewId) {
+    pub(in crate::engine) fn end_inline(&mut self, view: WatchId) {
         if let Some(entry) = self.lists.entries.remove(&view) {
             self.unfollow(entry.list);
         }
     }
 
-    pub(super) fn publish_inline(&mut self, store: &Store, delivery: &mut Delivery, view: ViewId) {
+    pub(super) fn publish_inline(&mut self, store: &Store, delivery: &mut Delivery, view: WatchId) {
         let Some(seen) = self.look(store, delivery, view) else { return };
         // It may have ended meanwhile.
         let Some(entry) = self.lists.entries.get_mut(&view) else { return };

@@ -14,7 +14,7 @@ use crate::{
     cache::{Entry, Redirect},
     error::{Blame, Code, WatchError, shortened},
     observed::ErasedObserved,
-    protocol::{EntryId, ViewId},
+    protocol::{EntryId, WatchId},
     resource::List,
 };
 
@@ -25,7 +25,7 @@ pub(super) struct Look<'a> {
     store: &'a Store,
     delivery: &'a Delivery,
     redirects: BTreeMap<(EntryId, usize), Option<ErasedObserved>>,
-    alternatives: BTreeMap<(ViewId, usize), Option<ErasedObserved>>,
+    alternatives: BTreeMap<(WatchId, usize), Option<ErasedObserved>>,
 }
 
 impl<'a> Look<'a> {
@@ -34,7 +34,7 @@ impl<'a> Look<'a> {
     }
 
     /// What a watch of one resource sees, behind `depth` redirects; `None` when nothing is known.
-    pub(super) fn at_watch(&mut self, view: ViewId, depth: usize) -> Option<ErasedObserved> {
+    pub(super) fn at_watch(&mut self, view: WatchId, depth: usize) -> Option<ErasedObserved> {
         match self.delivery.target(view)? {
             WatchTarget::Entry(id) => self.at_entry(*id, depth),
             WatchTarget::Alternative => {
@@ -139,7 +139,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    fn at_inline(&mut self, view: ViewId, depth: usize) -> Option<ErasedObserved> {
+    fn at_inline(&mut self, view: WatchId, depth: usize) -> Option<ErasedObserved> {
         let entry = self.indirections.lists.inline_entry(view)?;
         let (resource, version, warning) = match self.at_watch(entry.list, depth)? {
             ErasedObserved::Present { resource, version, warning } => (resource, version, warning),

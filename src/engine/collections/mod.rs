@@ -40,7 +40,7 @@ use crate::{
     escape::Escaped,
     name::ResourceName,
     observed::ErasedObserved,
-    protocol::{EntryId, TypeId, ViewId},
+    protocol::{EntryId, TypeId, WatchId},
     resource::{Erased, ResourceType},
 };
 
@@ -48,9 +48,9 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Indirections {
     /// What leads to a watch.
-    edges: BTreeMap<ViewId, Follower>,
+    edges: BTreeMap<WatchId, Follower>,
     redirects: BTreeMap<EntryId, Followed>,
-    alternatives: BTreeMap<ViewId, Alternative>,
+    alternatives: BTreeMap<WatchId, Alternative>,
     lists: Lists,
     orders: Vec<WatchOrder>,
     /// How often something was looked at, for tests of the work.
@@ -61,8 +61,8 @@ pub(super) struct Indirections {
 /// A watch that is to be begun or ended.
 #[derive(Debug)]
 pub(super) enum WatchOrder {
-    Subscribe { view: ViewId, ty: ResourceType, names: Selection },
-    Unsubscribe(ViewId),
+    Subscribe { view: WatchId, ty: ResourceType, names: Selection },
+    Unsubscribe(WatchId),
 }
 
 /// What is published anew when a watch sees something else.
@@ -71,9 +71,9 @@ enum Follower {
     /// A resource that redirects.
     Redirect(EntryId),
     /// A name with an alternative.
-    Alternative(ViewId),
+    Alternative(WatchId),
     /// An inline entry of a list.
-    Inline(ViewId),
+    Inline(WatchId),
     /// The members of a list.
     List(CollectionKey),
     /// One member of a list, by its name there.
@@ -84,7 +84,7 @@ enum Follower {
 #[derive(Debug)]
 struct Followed {
     target: ResourceName,
-    view: ViewId,
+    view: WatchId,
     /// Why it is not followed.
     broken: Option<&'static str>,
     /// Where it led before, and why it was not followed.
@@ -98,12 +98,12 @@ impl Indirections {
     }
 
     /// Whether a watch belongs to an indirection.
-    pub(super) fn is_followed(&self, view: ViewId) -> bool {
+    pub(super) fn is_followed(&self, view: WatchId) -> bool {
         self.edges.contains_key(&view)
     }
 
     /// A watch that was ordered is begun: what would close a ring is seen now.
-    pub(super) fn on_subscribed(&mut self, store: &mut Store, delivery: &mut Delivery, view: ViewId) {
+    pub(super) fn on_subscribed(&mut self, store: &mut Store, delivery: &mut Delivery, view: WatchId) {
         match self.edges.get(&view) {
             Some(Follower::Redirect(id)) => {
                 let id = *id;
@@ -125,7 +125,7 @@ impl Indirections {
     }
 
     /// Something is seen by a watch. False when it belongs to no indirection.
-    pub(super) fn on_observed(&mut self, store: &mut Store, delivery: &mut Delivery, view: ViewId) -> bool {
+    pub(super) fn on_observed(&mut self, store: &mut Store, delivery: &mut Delivery, view: WatchId) -> bool {
         let Some(follower) = self.edges.get(&view).cloned() else { return false };
         match follower {
             Follower::Redirect(id) => {
@@ -210,20 +210,20 @@ impl Indirections {
     }
 
     /// Orders a watch of a name.
-    fn subscribe(&mut self, view: ViewId, ty: ResourceType, name: ResourceName) {
+    fn subscribe(&mut self, view: WatchId, ty: ResourceType, name: ResourceName) {
         let names = Selection::One(Wanted::Name(Box::new(name)));
         self.orders.push(WatchOrder::Subscribe { view, ty, names });
     }
 
     /// Orders the end of a watch.
-    fn unfollow(&mut self, view: ViewId) {
+    fn unfollow(&mut self, view: WatchId) {
         if self.edges.remove(&view).is_some() {
             self.orders.push(WatchOrder::Unsubscribe(view));
         }
     }
 
     /// What a watch of one resource sees at the moment.
-    pub(super) fn look(&self, store: &Store, delivery: &Delivery, view: ViewId) -> Option<ErasedObserved> {
+    pub(super) fn look(&self, store: &Store, delivery: &Delivery, view: WatchId) -> Option<ErasedObserved> {
         Look::new(self, store, delivery).at_watch(view, 0)
     }
 
@@ -246,7 +246,7 @@ impl Indirections {
     }
 
     /// The watches that the watch of one resource depends on directly.
-    fn next_watches(&self, delivery: &Delivery, view: ViewId) -> Vec<ViewId> {
+    fn next_watches(&self, delivery: &Delivery, view: WatchId) -> Vec<WatchId> {
         match delivery.target(view) {
             Some(WatchTarget::Entry(id)) => {
                 let followed = self.redirects.get(id).filter(|followed| followed.broken.is_none());
@@ -271,12 +271,12 @@ impl Indirections {
     }
 
     /// Whether a watch leads back to itself.
-    fn is_ring(&self, delivery: &Delivery, view: ViewId) -> bool {
+    fn is_ring(&self, delivery: &Delivery, view: WatchId) -> bool {
         self.below(delivery, view).contains(&view)
     }
 
     /// All the watches that the watch of one resource depends on, directly or by way of others.
-    fn below(&self, delivery: &Delivery, view: ViewId) -> BTreeSet<ViewId> {
+    fn below(&self, delivery: &Delivery, view: WatchId) -> BTreeSet<WatchId> {
         let (mut open, mut seen) = (self.next_watches(delivery, view), BTreeSet::new());
         while let Some(next) = open.pop() {
             if seen.insert(next) {
@@ -298,7 +298,7 @@ impl Indirections {
 
     /// The application's watch that is nearest above some watches, and how many redirects are between them, if these are fewer
     /// than the limit. Each entry on the path is looked at once.
-    fn nearest_watch(&self, store: &Store, mut views: Vec<ViewId>) -> Option<(usize, ViewId)> {
+    fn nearest_watch(&self, store: &Store, mut views: Vec<WatchId>) -> Option<(usize, WatchId)> {
         let mut seen = BTreeSet::new();
         for depth in 0..MAX_REDIRECTS {
             let mut above = Vec::new();
@@ -319,7 +319,7 @@ impl Indirections {
         None
     }
 
-    fn redirect_above(&self, mut view: ViewId) -> Above {
+    fn redirect_above(&self, mut view: WatchId) -> Above {
         loop {
             match self.edges.get(&view) {
                 Some(Follower::Redirect(id)) => return Above::Redirect(*id),
@@ -335,11 +335,11 @@ enum Above {
     /// A resource that redirects there.
     Redirect(EntryId),
     /// An application, a resolution or a list.
-    Watch(ViewId),
+    Watch(WatchId),
 }
 
 /// Publishes what is seen to a watch that has no entry of its own.
-fn publish_seen(store: &Store, delivery: &mut Delivery, (view, ty): (ViewId, TypeId), seen: ErasedObserved) {
+fn publish_seen(store: &Store, delivery: &mut Delivery, (view, ty): (WatchId, TypeId), seen: ErasedObserved) {
     delivery.deliver(view, store.ty(ty).observe(seen));
 }
 

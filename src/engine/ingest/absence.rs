@@ -6,19 +6,19 @@ impl Step<'_> {
     /// What a response of a full-state type does not speak of is deleted (B1.10), unless the response is a heartbeat
     /// (B1.19), or holds something without a name that may be just what is missed.
     pub(super) fn apply_absence(&mut self) {
-        if self.authorities.server_mut(self.job.server()).machine.source_key().is_file() {
+        if self.authorities.server_mut(self.response.server()).machine.source_key().is_file() {
             self.give_up_unwritten();
         }
-        let full_state = self.store.ty(self.job.ty).full_state() && !self.job.envelope.is_delta();
-        if !full_state || self.job.is_heartbeat() || self.job.nameless {
+        let full_state = self.store.ty(self.response.ty).full_state() && !self.response.envelope.is_delta();
+        if !full_state || self.response.is_heartbeat() || self.response.nameless {
             return;
         }
-        let server = self.job.server();
-        let Some(subscriptions) = self.authorities.subscriptions(server, self.job.ty) else { return };
+        let server = self.response.server();
+        let Some(subscriptions) = self.authorities.subscriptions(server, self.response.ty) else { return };
         let sends_all = subscriptions.sends_all;
         let mut any = false;
         for (_, sub) in subscriptions.iter_mut() {
-            any |= sub.on_complete_response(self.job.number, sends_all);
+            any |= sub.on_complete_response(self.response.number, sends_all);
         }
         if !any {
             return;
@@ -30,27 +30,27 @@ impl Step<'_> {
         for (sub, entry) in never_seen {
             let is_glob = self.store.get(entry).is_some_and(|entry| entry.is_glob);
             if !is_glob && self.authorities.counts(self.store, entry, server) {
-                self.authorities.server_mut(server).machine.doubt(self.job.ty, sub, self.now);
+                self.authorities.server_mut(server).machine.doubt(self.response.ty, sub, self.now);
             }
         }
         self.authorities.on_missed(
             self.store,
-            (server, self.job.ty),
+            (server, self.response.ty),
             "has deleted it",
-            (&self.job.update(), self.now),
+            (&self.response.update(), self.now),
         );
     }
 
     /// What was never there and does not stand in a file does not exist, without waiting for it: all there is stands in it.
     fn give_up_unwritten(&mut self) {
-        if self.job.nameless {
+        if self.response.nameless {
             return;
         }
-        let server = self.job.server();
-        let Some(subscriptions) = self.authorities.subscriptions(server, self.job.ty) else { return };
+        let server = self.response.server();
+        let Some(subscriptions) = self.authorities.subscriptions(server, self.response.ty) else { return };
         let mut unwritten = Vec::new();
         for (_, sub) in subscriptions.iter_mut() {
-            if sub.on_absent_from_file(self.job.number) {
+            if sub.on_absent_from_file(self.response.number) {
                 unwritten.push(sub.entry());
             }
         }

@@ -10,8 +10,8 @@ impl Step<'_> {
     /// a name belongs to the resource that has it for its own, and otherwise to the first that has it for an alias. Another one
     /// cannot have it, and only that claim is rejected (A46); an alias twice on one resource means no more than once.
     pub(super) fn locate_aliases(&mut self) {
-        let envelope = self.job.envelope.clone();
-        for Aliased { own, found } in std::mem::take(&mut self.job.aliased) {
+        let envelope = self.response.envelope.clone();
+        for Aliased { own, found } in std::mem::take(&mut self.response.aliased) {
             for alias in envelope.aliases(found.index as usize) {
                 let Ok(alias) = canonical(envelope.text(alias)) else { continue };
                 if *alias != *own {
@@ -19,28 +19,28 @@ impl Step<'_> {
                 }
             }
         }
-        for Aliased { own, found } in std::mem::take(&mut self.job.confirmed) {
+        for Aliased { own, found } in std::mem::take(&mut self.response.confirmed) {
             self.find_known_aliases(&own, found);
         }
     }
 
     /// Finds the place of one alias. `own` is the name of the element; empty if there is none, so that it stands for nothing.
     fn locate_alias(&mut self, (own, alias): (&str, &str), found: LocatedResource) {
-        let (server, ty) = (self.job.server(), self.job.ty());
+        let (server, ty) = (self.response.server(), self.response.ty());
         let Some(subscriptions) = self.authorities.subscriptions(server, ty) else { return };
         let Some(id) = subscriptions.find(alias) else { return };
         let Some(sub) = subscriptions.get_mut(id) else { return };
-        if sub.is_mentioned_in(self.job.number) {
-            let first = self.job.located[sub.last_position() as usize];
+        if sub.is_mentioned_in(self.response.number) {
+            let first = self.response.located[sub.last_position() as usize];
             let are_removed = first.op == ResourceOp::Removed && found.op == ResourceOp::Removed;
             if first.index != found.index && !are_removed {
-                self.job.reject_alias(alias, (&first, &found));
+                self.response.reject_alias(alias, (&first, &found));
             }
             return;
         }
-        self.job.of_all |= found.op != ResourceOp::Heartbeat && !sub.precedes_wildcard();
-        sub.on_mentioned(self.job.number, self.job.located.len());
-        self.job.located.push(LocatedResource { sub: Some(id), ..found });
+        self.response.of_all |= found.op != ResourceOp::Heartbeat && !sub.precedes_wildcard();
+        sub.on_mentioned(self.response.number, self.response.located.len());
+        self.response.located.push(LocatedResource { sub: Some(id), ..found });
         match own.is_empty() {
             true => subscriptions.aliases.forget(alias),
             false => subscriptions.aliases.note(alias, own),
@@ -49,7 +49,7 @@ impl Step<'_> {
 
     /// A resource came by its own name: that is no alias of another one, if it was.
     pub(super) fn note_own_name(&mut self, name: &str) {
-        let subscriptions = self.authorities.subscriptions(self.job.server(), self.job.ty);
+        let subscriptions = self.authorities.subscriptions(self.response.server(), self.response.ty);
         if let Some(subscriptions) = subscriptions.filter(|subscriptions| !subscriptions.aliases.is_empty()) {
             subscriptions.aliases.forget(name);
         }
@@ -58,11 +58,11 @@ impl Step<'_> {
     /// What is removed by its own name is so for those as well who ask for it by another. They are looked for behind all
     /// others, since the response may say what else they stand for.
     pub(super) fn locate_removed_aliases(&mut self) {
-        let subscriptions = self.authorities.subscriptions(self.job.server(), self.job.ty);
+        let subscriptions = self.authorities.subscriptions(self.response.server(), self.response.ty);
         if subscriptions.is_none_or(|subscriptions| subscriptions.aliases.is_empty()) {
             return;
         }
-        let envelope = self.job.envelope.clone();
+        let envelope = self.response.envelope.clone();
         for (place, name) in envelope.removed().iter().enumerate() {
             let Ok(name) = canonical(envelope.text(*name)) else { continue };
             self.find_known_aliases(&name, LocatedResource::new(envelope.len() + place, ResourceOp::Removed));
@@ -71,18 +71,20 @@ impl Step<'_> {
 
     /// Finds the places of the names that a resource came for before, unless the response has spoken of them.
     fn find_known_aliases(&mut self, own: &str, found: LocatedResource) {
-        let Some(subscriptions) = self.authorities.subscriptions(self.job.server(), self.job.ty) else {
+        let Some(subscriptions) = self.authorities.subscriptions(self.response.server(), self.response.ty)
+        else {
             return;
         };
         let subs: Vec<_> =
             subscriptions.aliases.of(own).filter_map(|alias| subscriptions.find(alias)).collect();
         for id in subs {
-            let Some(sub) = subscriptions.get_mut(id).filter(|sub| !sub.is_mentioned_in(self.job.number))
+            let Some(sub) =
+                subscriptions.get_mut(id).filter(|sub| !sub.is_mentioned_in(self.response.number))
             else {
                 continue;
             };
-            sub.on_mentioned(self.job.number, self.job.located.len());
-            self.job.located.push(LocatedResource { sub: Some(id), ..found });
+            sub.on_mentioned(self.response.number, self.response.located.len());
+            self.response.located.push(LocatedResource { sub: Some(id), ..found });
         }
     }
 }

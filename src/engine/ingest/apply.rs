@@ -23,18 +23,18 @@ impl Step<'_> {
     pub(super) fn apply(&mut self, from: usize) {
         let mut spent = 0;
         let mut next = from;
-        while next < self.job.located.len() && spent < BYTES_PER_STEP {
-            let until = self.job.located.len().min(next + (BYTES_PER_STEP - spent) / UNCHANGED);
+        while next < self.response.located.len() && spent < BYTES_PER_STEP {
+            let until = self.response.located.len().min(next + (BYTES_PER_STEP - spent) / UNCHANGED);
             let quick = self.apply_unchanged(next, until);
             spent += (quick - next) * UNCHANGED;
             next = quick;
-            let Some(located) = self.job.located.get(next).copied() else { break };
+            let Some(located) = self.response.located.get(next).copied() else { break };
             spent += match located.sub {
                 // It may have gone between two steps, and another one may have taken its place.
                 Some(sub) if !self.is_there(sub) => 1,
                 Some(sub) => match located.op {
                     ResourceOp::Resource | ResourceOp::Redirect => self.apply_to(sub, located),
-                    ResourceOp::Same => self.apply_to(sub, self.job.again(located)),
+                    ResourceOp::Same => self.apply_to(sub, self.response.again(located)),
                     ResourceOp::Removed => self.apply_removed(sub),
                     ResourceOp::Heartbeat => self.apply_heartbeat(sub, located),
                 },
@@ -47,52 +47,53 @@ impl Step<'_> {
             };
             next += 1;
         }
-        self.job.stage = if next == self.job.located.len() { Stage::Finish } else { Stage::Apply(next) };
+        self.response.stage =
+            if next == self.response.located.len() { Stage::Finish } else { Stage::Apply(next) };
     }
 
     pub(super) fn is_there(&mut self, sub: SubId) -> bool {
-        let subscriptions = self.authorities.subscriptions(self.job.server(), self.job.ty);
+        let subscriptions = self.authorities.subscriptions(self.response.server(), self.response.ty);
         subscriptions
             .and_then(|subscriptions| subscriptions.get(sub))
-            .is_some_and(|sub| sub.is_mentioned_in(self.job.number))
+            .is_some_and(|sub| sub.is_mentioned_in(self.response.number))
     }
 
     /// Takes over a resource that somebody asked for, or that is a member already. Returns what it cost, in bytes parsed.
     pub(super) fn apply_to(&mut self, place: SubId, located: LocatedResource) -> usize {
-        let peer = self.authorities.server_mut(self.job.stream.server);
-        let Some(subscriptions) = peer.machine.subscriptions_mut(self.job.ty) else { return 1 };
+        let state = self.authorities.server_mut(self.response.stream.server);
+        let Some(subscriptions) = state.machine.subscriptions_mut(self.response.ty) else { return 1 };
         let wildcard = subscriptions.takes_all();
         // It may have gone between two steps.
-        let Some(sub) = subscriptions.get_mut(place).filter(|sub| sub.is_mentioned_in(self.job.number))
+        let Some(sub) = subscriptions.get_mut(place).filter(|sub| sub.is_mentioned_in(self.response.number))
         else {
             return 1;
         };
         sub.on_answered();
         let joins_all = wildcard && sub.join_wildcard();
         let id = sub.entry();
-        let update = self.job.update_of(&located, sub.version());
+        let update = self.response.update_of(&located, sub.version());
         let joins_glob = self.on_member(place);
-        if !self.authorities.counts(self.store, id, self.job.server()) {
+        if !self.authorities.counts(self.store, id, self.response.server()) {
             self.store.note_change(id, false, joins_all);
             return 1;
         }
         for (_, by) in
             [(joins_all, By::Wildcard), (joins_glob, By::Glob)].into_iter().filter(|(joins, _)| *joins)
         {
-            self.authorities.join_higher(self.store, id, by, self.job.since());
+            self.authorities.join_higher(self.store, id, by, self.response.since());
         }
         let joins = joins_all || joins_glob;
         let Some(entry) = self.store.get(id).filter(|entry| !entry.is_glob) else { return 1 };
-        let bytes = self.job.envelope.bytes(located.value);
+        let bytes = self.response.envelope.bytes(located.value);
         let is_redirect = located.op == ResourceOp::Redirect;
         let is_same = entry.raw().is_some_and(|held| **held == *bytes);
         if is_same && entry.redirect().is_some() == is_redirect {
             self.work.unchanged += 1;
-            self.job.valid += 1;
+            self.response.valid += 1;
             let changed = self.store.apply(id, |entry| entry.on_unchanged(&update.version, update.at));
-            let sender = self.job.sender();
+            let sender = self.response.sender();
             self.authorities.note_version(self.store, sender, id, &update.version);
-            self.store.set_ttl(id, update.at, self.job.ttl_of(&located));
+            self.store.set_ttl(id, update.at, self.response.ttl_of(&located));
             self.store.note_change(id, changed, joins);
             return bytes.len() / 16 + 16;
         }
@@ -107,36 +108,39 @@ impl Step<'_> {
         let Some(group) = self.group_of_unknown(next) else {
             trace!(resource = located.index, "resource without subscription skipped");
             self.authorities
-                .server_mut(self.job.stream.server)
+                .server_mut(self.response.stream.server)
                 .machine
-                .on_skipped((self.job.stream, self.job.ty));
+                .on_skipped((self.response.stream, self.response.ty));
             return 1;
         };
         let Some(name) = self.unknown_name(next) else { return 1 };
-        let server = self.job.server();
-        let id = self.authorities.entry_for(self.store, (group, self.job.ty), name);
+        let server = self.response.server();
+        let id = self.authorities.entry_for(self.store, (group, self.response.ty), name);
         let Some(sub) = self.authorities.place(self.store, id, server) else { return 1 };
         if let Some(sub) = self
             .authorities
-            .subscriptions(server, self.job.ty)
+            .subscriptions(server, self.response.ty)
             .and_then(|subscriptions| subscriptions.get_mut(sub))
         {
-            sub.on_mentioned(self.job.number, next);
+            sub.on_mentioned(self.response.number, next);
         }
-        self.job.located[next].sub = Some(sub);
+        self.response.located[next].sub = Some(sub);
         self.apply_to(sub, located)
     }
 
     /// The servers of the wildcard or glob that a resource without a place is a member of.
     pub(super) fn group_of_unknown(&mut self, next: usize) -> Option<GroupId> {
-        let server = self.job.server();
+        let server = self.response.server();
         let takes_all = self
             .authorities
-            .subscriptions(server, self.job.ty)
+            .subscriptions(server, self.response.ty)
             .is_some_and(|subscriptions| subscriptions.takes_all());
-        let mut group =
-            if takes_all { self.authorities.wildcard_group(self.store, server, self.job.ty) } else { None };
-        if group.is_none() && self.store.members.has_globs_of(self.job.ty) {
+        let mut group = if takes_all {
+            self.authorities.wildcard_group(self.store, server, self.response.ty)
+        } else {
+            None
+        };
+        if group.is_none() && self.store.members.has_globs_of(self.response.ty) {
             let name = self.unknown_name(next)?;
             let glob = self.enclosing(&name)?;
             group = self.store.get(glob).map(|glob| glob.group);
@@ -148,11 +152,11 @@ impl Step<'_> {
     pub(super) fn parse(&mut self, (id, located): (EntryId, LocatedResource), update: Update) -> bool {
         self.work.parsed += 1;
         let Some(name) = self.store.get(id).map(|entry| entry.name.clone()) else { return false };
-        let ty = self.store.ty(self.job.ty);
-        let peer = self.authorities.server(self.job.stream.server);
-        let (policy, trusted) = (peer.policy, peer.machine.source().features().trusted_xds_server);
-        let cx = self.parser.context(trusted).with_name(&name).with_ttl(self.job.ttl_of(&located));
-        let bytes = Bytes::copy_from_slice(self.job.envelope.bytes(located.value));
+        let ty = self.store.ty(self.response.ty);
+        let state = self.authorities.server(self.response.stream.server);
+        let (policy, trusted) = (state.policy, state.machine.source().features().trusted_xds_server);
+        let cx = self.parser.context(trusted).with_name(&name).with_ttl(self.response.ttl_of(&located));
+        let bytes = Bytes::copy_from_slice(self.response.envelope.bytes(located.value));
         let parsed = match located.op {
             ResourceOp::Redirect => Redirect::parse(&bytes, ty).map(|redirect| Arc::new(redirect) as Erased),
             ResourceOp::Resource | ResourceOp::Same | ResourceOp::Removed | ResourceOp::Heartbeat => {
@@ -161,19 +165,19 @@ impl Step<'_> {
         };
         let changed = match parsed {
             Ok(resource) => {
-                self.job.valid += 1;
-                let sender = self.job.sender();
+                self.response.valid += 1;
+                let sender = self.response.sender();
                 self.authorities.note_version(self.store, sender, id, &update.version);
-                self.store.set_ttl(id, update.at, self.job.ttl_of(&located));
-                let raw = self.raw((id, &located), bytes).with_bare(self.job.is_bare(&located));
+                self.store.set_ttl(id, update.at, self.response.ttl_of(&located));
+                let raw = self.raw((id, &located), bytes).with_bare(self.response.is_bare(&located));
                 self.store.apply(id, |entry| entry.on_accepted(resource, raw, update))
             }
             Err(invalid) => {
                 let Some(about) = self.store.get(id).map(|entry| self.store.subject(entry)) else {
                     return false;
                 };
-                self.job.invalid += 1;
-                self.job
+                self.response.invalid += 1;
+                self.response
                     .problems
                     .add(&format_args!("{} {:?}", short_type(about.type_url), about.name), &invalid);
                 let error = WatchError::rejected(about, invalid);
@@ -188,11 +192,11 @@ impl Step<'_> {
 
     /// There is no such resource (any more): known at once, without a timer (B2.14). Returns what it cost.
     pub(super) fn apply_removed(&mut self, id: SubId) -> usize {
-        let (server, ty) = (self.job.server(), self.job.ty());
-        let peer = self.authorities.server_mut(server);
-        let policy = peer.policy;
+        let (server, ty) = (self.response.server(), self.response.ty());
+        let state = self.authorities.server_mut(server);
+        let policy = state.policy;
         let Some(sub) =
-            peer.machine.subscriptions_mut(ty).and_then(|subscriptions| subscriptions.get_mut(id))
+            state.machine.subscriptions_mut(ty).and_then(|subscriptions| subscriptions.get_mut(id))
         else {
             return 1;
         };
@@ -217,47 +221,49 @@ impl Step<'_> {
         };
         let error = WatchError::new(Code::NotFound, Blame::Peer, self.store.subject(entry), message);
         self.authorities
-            .update(self.store, entry_id, |entry| entry.on_removed(error, policy, self.job.update()));
+            .update(self.store, entry_id, |entry| entry.on_removed(error, policy, self.response.update()));
         self.authorities.leave_collections(self.store, entry_id);
         64
     }
 
     /// Takes over what the server says of resources that it does not send (TP3).
     pub(super) fn apply_errors(&mut self) {
-        let errors: Vec<_> = self.job.envelope.errors().collect();
+        let errors: Vec<_> = self.response.envelope.errors().collect();
         for (index, error) in errors.into_iter().enumerate() {
             let place = format_args!("resource_errors[{index}]");
             let error = match error {
                 Err(malformed) => {
-                    self.job.problems.add(&place, &malformed);
+                    self.response.problems.add(&place, &malformed);
                     continue;
                 }
                 Ok(error) if error.name.is_empty() => {
-                    self.job.problems.add(&place, &"resource_name: unset");
+                    self.response.problems.add(&place, &"resource_name: unset");
                     continue;
                 }
                 Ok(error) if error.code == 0 => {
-                    self.job.problems.add(&place, &"error_detail: must be non-OK");
+                    self.response.problems.add(&place, &"error_detail: must be non-OK");
                     continue;
                 }
                 Ok(error) => error,
             };
-            let name = self.job.envelope.text(error.name);
+            let name = self.response.envelope.text(error.name);
             let name = ResourceName::canonicalize(name).unwrap_or(Cow::Borrowed(name));
-            let peer = self.authorities.server_mut(self.job.stream.server);
-            let policy = peer.policy;
-            let Some(subscriptions) = peer.machine.subscriptions_mut(self.job.ty) else { continue };
+            let state = self.authorities.server_mut(self.response.stream.server);
+            let policy = state.policy;
+            let Some(subscriptions) = state.machine.subscriptions_mut(self.response.ty) else { continue };
             let Some(sub) = subscriptions.find(&name).and_then(|sub| subscriptions.get_mut(sub)) else {
                 continue;
             };
-            sub.on_answered_in(self.job.number);
+            sub.on_answered_in(self.response.number);
             // That the trouble is over is seen by its being sent again, so the next stream asks for that.
             sub.forget_version();
             let id = sub.entry();
-            peer.machine.on_dropped(self.job.ty);
-            self.authorities.forget_member_versions(self.store, id, self.job.server());
-            let Some(entry) =
-                self.store.get(id).filter(|entry| self.authorities.active_for(entry) == self.job.server())
+            state.machine.on_dropped(self.response.ty);
+            self.authorities.forget_member_versions(self.store, id, self.response.server());
+            let Some(entry) = self
+                .store
+                .get(id)
+                .filter(|entry| self.authorities.active_for(entry) == self.response.server())
             else {
                 continue;
             };
@@ -267,9 +273,9 @@ impl Step<'_> {
                 code,
                 Blame::Peer,
                 self.store.subject(entry),
-                self.job.envelope.text(error.message),
+                self.response.envelope.text(error.message),
             );
-            let update = self.job.update();
+            let update = self.response.update();
             self.note_dropped(id, |step| {
                 step.authorities.update(step.store, id, |entry| entry.on_server_error(error, data, update));
             });
@@ -293,12 +299,12 @@ impl Step<'_> {
         if !parsed.is_unique() {
             return parsed.into();
         }
-        if self.job.origin.is_none() {
-            let origin = self.store.begin_buffer(self.job.envelope.message());
-            self.job.origin = origin.map(|origin| (origin, Vec::new()));
+        if self.response.origin.is_none() {
+            let origin = self.store.begin_buffer(self.response.envelope.message());
+            self.response.origin = origin.map(|origin| (origin, Vec::new()));
         }
-        let Some((origin, parts)) = &mut self.job.origin else {
-            return self.job.envelope.bytes(located.value).into();
+        let Some((origin, parts)) = &mut self.response.origin else {
+            return self.response.envelope.bytes(located.value).into();
         };
         parts.push(id);
         origin.part(located.value)

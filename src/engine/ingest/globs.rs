@@ -26,15 +26,15 @@ impl Step<'_> {
         if !self.store.members.has_globs() || !name.starts_with("xdstp:") {
             return None;
         }
-        if !self.job.glob.as_ref().is_some_and(|glob| glob.pattern.matches(name)) {
+        if !self.response.glob.as_ref().is_some_and(|glob| glob.pattern.matches(name)) {
             let glob = glob_of(name)?;
-            let subscriptions = self.authorities.subscriptions(self.job.server(), self.job.ty())?;
+            let subscriptions = self.authorities.subscriptions(self.response.server(), self.response.ty())?;
             let sub = subscriptions.find(&glob)?;
             let entry = subscriptions.get(sub)?.entry();
             if !self.store.get(entry).is_some_and(|entry| entry.is_glob) {
                 return None;
             }
-            self.job.glob = GlobPattern::of(&glob).map(|pattern| MatchedGlob {
+            self.response.glob = GlobPattern::of(&glob).map(|pattern| MatchedGlob {
                 pattern,
                 sub,
                 entry,
@@ -42,7 +42,7 @@ impl Step<'_> {
                 asked_again: false,
             });
         }
-        self.job.glob.as_ref().map(|glob| glob.entry)
+        self.response.glob.as_ref().map(|glob| glob.entry)
     }
 
     /// Takes note that a response speaks of a glob: some of its members. True when the resource is a new member.
@@ -50,8 +50,8 @@ impl Step<'_> {
         if !self.store.members.has_globs() {
             return false;
         }
-        let server = self.job.server();
-        let subscriptions = self.authorities.subscriptions(server, self.job.ty());
+        let server = self.response.server();
+        let subscriptions = self.authorities.subscriptions(server, self.response.ty());
         let Some(name) =
             subscriptions.and_then(|subscriptions| subscriptions.get(id)).map(|sub| sub.name().clone())
         else {
@@ -61,7 +61,7 @@ impl Step<'_> {
             return false;
         }
         self.on_glob_answered();
-        let subscriptions = self.authorities.subscriptions(server, self.job.ty());
+        let subscriptions = self.authorities.subscriptions(server, self.response.ty());
         let sub = subscriptions.and_then(|subscriptions| subscriptions.get_mut(id));
         sub.is_some_and(Subscription::join_glob)
     }
@@ -70,33 +70,33 @@ impl Step<'_> {
     pub(super) fn ask_glob_again(&mut self, name: &str) {
         if !self
             .enclosing(name)
-            .is_some_and(|glob| self.authorities.counts(self.store, glob, self.job.server()))
+            .is_some_and(|glob| self.authorities.counts(self.store, glob, self.response.server()))
         {
             return;
         }
-        self.job.outdated = true;
-        if let Some(glob) = self.job.glob.as_mut().filter(|glob| !glob.asked_again) {
+        self.response.outdated = true;
+        if let Some(glob) = self.response.glob.as_mut().filter(|glob| !glob.asked_again) {
             glob.asked_again = true;
-            let (ty, sub) = (self.job.ty, glob.sub);
-            self.authorities.server_mut(self.job.server()).machine.ask_again(ty, sub, self.now);
+            let (ty, sub) = (self.response.ty, glob.sub);
+            self.authorities.server_mut(self.response.server()).machine.ask_again(ty, sub, self.now);
         }
     }
 
     /// The server has sent something of a glob, so there is such a collection.
     pub(super) fn on_glob_answered(&mut self) {
-        let Some(glob) = self.job.glob.as_mut().filter(|glob| !glob.answered) else { return };
+        let Some(glob) = self.response.glob.as_mut().filter(|glob| !glob.answered) else { return };
         glob.answered = true;
         let (sub, entry) = (glob.sub, glob.entry);
-        let subscriptions = self.authorities.subscriptions(self.job.server(), self.job.ty());
+        let subscriptions = self.authorities.subscriptions(self.response.server(), self.response.ty());
         let Some(sub) = subscriptions.and_then(|subscriptions| subscriptions.get_mut(sub)) else { return };
-        sub.on_answered_in(self.job.number);
-        if !self.authorities.counts(self.store, entry, self.job.server()) {
+        sub.on_answered_in(self.response.number);
+        if !self.authorities.counts(self.store, entry, self.response.server()) {
             return;
         }
         let nothing = Arc::new(());
         self.authorities.update(self.store, entry, |entry| match entry.is_held() {
-            true => entry.on_unchanged(&self.job.version, self.job.since()),
-            false => entry.on_accepted(nothing, [][..].into(), self.job.update()),
+            true => entry.on_unchanged(&self.response.version, self.response.since()),
+            false => entry.on_accepted(nothing, [][..].into(), self.response.update()),
         });
     }
 }

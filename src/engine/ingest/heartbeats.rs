@@ -10,36 +10,36 @@ impl Step<'_> {
     /// What is held is good still, for as long as it says; nobody is told (B1.18, B2.16). Of what is not held it says nothing:
     /// it is about a state that was not accepted, or has expired. The server does not know that, and has to be asked again.
     pub(super) fn apply_heartbeat(&mut self, place: SubId, located: LocatedResource) -> usize {
-        let (server, ty) = (self.job.server(), self.job.ty());
-        let is_delta = self.job.envelope.is_delta();
+        let (server, ty) = (self.response.server(), self.response.ty());
+        let is_delta = self.response.envelope.is_delta();
         let is_rejected =
-            !is_delta && self.authorities.server_mut(server).machine.is_rejected(ty, &self.job.version);
+            !is_delta && self.authorities.server_mut(server).machine.is_rejected(ty, &self.response.version);
         let Some(subscriptions) = self.authorities.subscriptions(server, ty) else { return 1 };
         let Some(sub) = subscriptions.get_mut(place) else { return 1 };
         let is_same = match is_delta {
-            true => sub.version().as_str() == self.job.version_of(&located),
+            true => sub.version().as_str() == self.response.version_of(&located),
             false => !is_rejected,
         };
         let (id, is_held) = (sub.entry(), sub.is_held());
         if !(is_held && is_same) {
             let is_expired = !is_held && self.store.get(id).is_some_and(Entry::is_expired);
-            self.job.outdated |= is_expired || is_rejected;
-            if is_expired && self.job.ttl_of(&located).is_some() {
+            self.response.outdated |= is_expired || is_rejected;
+            if is_expired && self.response.ttl_of(&located).is_some() {
                 self.authorities.server_mut(server).machine.ask_again(ty, place, self.now);
             }
             return 1;
         }
         sub.on_answered();
         if self.authorities.counts(self.store, id, server) {
-            self.store.set_ttl(id, self.job.since(), self.job.ttl_of(&located));
+            self.store.set_ttl(id, self.response.since(), self.response.ttl_of(&located));
         }
         1
     }
 
     /// A heartbeat for a name that nobody asked for: under a wildcard or a glob, that of a member that has expired.
     pub(super) fn apply_unknown_heartbeat(&mut self, next: usize) -> usize {
-        let (server, ty) = (self.job.server(), self.job.ty());
-        if self.job.ttl_of(&self.job.located[next]).is_none() {
+        let (server, ty) = (self.response.server(), self.response.ty());
+        if self.response.ttl_of(&self.response.located[next]).is_none() {
             return 1;
         }
         let is_wanted = self
@@ -48,12 +48,12 @@ impl Step<'_> {
             .is_some_and(|(group, ..)| self.authorities.active(group) == server);
         let Some(subscriptions) = self.authorities.subscriptions(server, ty) else { return 1 };
         if is_wanted && subscriptions.wildcard && subscriptions.sends_all {
-            self.job.outdated = true;
+            self.response.outdated = true;
             self.authorities.server_mut(server).machine.ask_again_on_another_stream(ty, self.now);
             return 1;
         }
-        let envelope = self.job.envelope.clone();
-        let wrapper_name = envelope.item(self.job.located[next].index as usize).wrapper_name;
+        let envelope = self.response.envelope.clone();
+        let wrapper_name = envelope.item(self.response.located[next].index as usize).wrapper_name;
         if let Ok(name) = canonical(envelope.text(wrapper_name)) {
             self.ask_glob_again(&name);
         }

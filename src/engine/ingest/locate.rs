@@ -16,7 +16,7 @@ use crate::{
 impl Step<'_> {
     /// Reads the names of some resources, and finds their places.
     pub(super) fn locate(&mut self, from: usize) {
-        let envelope = self.job.envelope.clone();
+        let envelope = self.response.envelope.clone();
         let all = envelope.len() + envelope.removed().len();
         let to = all.min(from + NAMES_PER_STEP);
         let mut index = self.locate_unchanged(from, to);
@@ -31,8 +31,8 @@ impl Step<'_> {
             self.locate_aliases();
             self.locate_removed_aliases();
         }
-        self.job.stage = match to == all {
-            true if self.job.duplicate => Stage::Finish,
+        self.response.stage = match to == all {
+            true if self.response.duplicate => Stage::Finish,
             true => Stage::Apply(0),
             false => Stage::Locate(to),
         };
@@ -44,24 +44,24 @@ impl Step<'_> {
             Body::Resource(value) => (value, ResourceOp::Resource),
             // There is no name in it.
             Body::Redirect(_) if item.wrapper_name.is_empty() => {
-                return self.job.add_nameless(index, &"a redirect without a name");
+                return self.response.add_nameless(index, &"a redirect without a name");
             }
             Body::Redirect(value) => (value, ResourceOp::Redirect),
             Body::Unset if envelope.is_delta() => return self.locate_unset(index, &item),
             Body::Unset => {
-                self.job.heartbeats += 1;
+                self.response.heartbeats += 1;
                 (Span::default(), ResourceOp::Heartbeat)
             }
             Body::Unusable(unusable) => {
-                return self.job.add_nameless(index, &unusable_reason(unusable, envelope));
+                return self.response.add_nameless(index, &unusable_reason(unusable, envelope));
             }
         };
         let found = LocatedResource { value, is_wrapped: item.is_wrapped, ..LocatedResource::new(index, op) };
-        match name_of(self.store.ty(self.job.ty), envelope, (item.wrapper_name, value)) {
+        match name_of(self.store.ty(self.response.ty), envelope, (item.wrapper_name, value)) {
             // On the wire that name would stand for all resources. Other resources that are missing are missing still.
             Ok(name) if *name == *WILDCARD => {
-                self.job.invalid += 1;
-                self.job
+                self.response.invalid += 1;
+                self.response
                     .problems
                     .add(&format_args!("resources[{index}].name"), &"`*` is the wildcard and not a name");
             }
@@ -71,57 +71,57 @@ impl Step<'_> {
                     self.note_own_name(&name);
                 }
                 if item.has_aliases {
-                    self.job.aliased.push(Aliased { own: (*name).into(), found });
+                    self.response.aliased.push(Aliased { own: (*name).into(), found });
                 }
             }
-            Err(invalid) => self.job.add_nameless(index, &invalid),
+            Err(invalid) => self.response.add_nameless(index, &invalid),
         }
     }
 
     /// Finds the place of a name that a response speaks of, and notes what is said of it.
     pub(super) fn find_place(&mut self, name: &str, found: LocatedResource) {
-        let ServerState { machine, types, .. } = self.authorities.server_mut(self.job.stream.server);
-        let order = types.get(self.job.ty.index()).map_or(&[][..], |known| &known.order);
-        let Some(subscriptions) = machine.subscriptions_mut(self.job.ty) else { return };
+        let ServerState { machine, types, .. } = self.authorities.server_mut(self.response.stream.server);
+        let order = types.get(self.response.ty.index()).map_or(&[][..], |known| &known.order);
+        let Some(subscriptions) = machine.subscriptions_mut(self.response.ty) else { return };
         let is_it = |sub: &SubId| subscriptions.get(*sub).is_some_and(|sub| **sub.name() == *name);
-        let guessed = self.job.predictor.next(order).filter(is_it);
+        let guessed = self.response.predictor.next(order).filter(is_it);
         let sub = guessed.or_else(|| subscriptions.find(name));
         let twice = match sub.and_then(|id| Some((id, subscriptions.get_mut(id)?))) {
             Some((id, sub)) => {
                 match guessed {
-                    Some(_) => self.job.predictor.on_right(),
-                    None => self.job.predictor.on_found(id, sub.last_position(), order),
+                    Some(_) => self.response.predictor.on_right(),
+                    None => self.response.predictor.on_found(id, sub.last_position(), order),
                 }
-                sub.on_mentioned(self.job.number, self.job.located.len())
+                sub.on_mentioned(self.response.number, self.response.located.len())
             }
-            None => self.job.unknown.is_seen(
+            None => self.response.unknown.is_seen(
                 name,
                 found.index as usize,
-                &self.job.envelope,
-                self.store.ty(self.job.ty),
+                &self.response.envelope,
+                self.store.ty(self.response.ty),
             ),
         };
         if twice {
-            self.job.duplicate = true;
-            self.job.invalid += 1;
-            self.job.problems.add(&format_args!("{name:?}"), &"the name is in the response twice");
+            self.response.duplicate = true;
+            self.response.invalid += 1;
+            self.response.problems.add(&format_args!("{name:?}"), &"the name is in the response twice");
         }
         let known = sub.and_then(|sub| subscriptions.get(sub));
-        self.job.of_all |=
+        self.response.of_all |=
             found.op != ResourceOp::Heartbeat && known.is_none_or(|sub| !sub.precedes_wildcard());
-        self.job.located.push(LocatedResource { sub, ..found });
+        self.response.located.push(LocatedResource { sub, ..found });
     }
 
     /// The groups that use a lower server at the moment, and find in a response what they want.
     pub(super) fn returning(&mut self) -> BTreeSet<GroupId> {
-        let server = self.job.server();
+        let server = self.response.server();
         if !self.authorities.groups().is_higher(server) {
             return BTreeSet::new();
         }
-        let all = self.authorities.wildcard_group(self.store, server, self.job.ty);
+        let all = self.authorities.wildcard_group(self.store, server, self.response.ty);
         let store = &*self.store;
         let (servers, groups) = self.authorities.servers_and_groups();
-        let Some(subscriptions) = servers[server].machine.subscriptions(self.job.ty) else {
+        let Some(subscriptions) = servers[server].machine.subscriptions(self.response.ty) else {
             return BTreeSet::new();
         };
         let all = all.filter(|_| subscriptions.takes_all());
@@ -129,9 +129,9 @@ impl Step<'_> {
             Some(sub) => store.get(sub.entry()).map(|entry| entry.group),
             None => all,
         };
-        let wanting = self.job.located.iter().filter(|located| located.op.is_there()).filter_map(wants);
+        let wanting = self.response.located.iter().filter(|located| located.op.is_there()).filter_map(wants);
         let mut found: BTreeSet<_> = wanting.filter(|group| groups.get(*group).is_higher(server)).collect();
-        if self.store.members.has_globs_of(self.job.ty) {
+        if self.store.members.has_globs_of(self.response.ty) {
             found.extend(self.returning_members());
         }
         found
@@ -140,12 +140,12 @@ impl Step<'_> {
     /// The same of those that find new members of their globs.
     pub(super) fn returning_members(&mut self) -> BTreeSet<GroupId> {
         let mut found = BTreeSet::new();
-        for next in 0..self.job.located.len() {
+        for next in 0..self.response.located.len() {
             let Some(name) = self.unknown_name(next) else { continue };
             let glob = self.enclosing(&name).and_then(|glob| self.store.get(glob));
             found.extend(
                 glob.map(|glob| glob.group)
-                    .filter(|group| self.authorities.groups().get(*group).is_higher(self.job.server())),
+                    .filter(|group| self.authorities.groups().get(*group).is_higher(self.response.server())),
             );
         }
         found
@@ -153,28 +153,32 @@ impl Step<'_> {
 
     /// The name of a resource that nobody asked for by that.
     pub(super) fn unknown_name(&mut self, next: usize) -> Option<Arc<str>> {
-        let LocatedResource { value, index, op, sub, .. } = self.job.located[next];
+        let LocatedResource { value, index, op, sub, .. } = self.response.located[next];
         if sub.is_some() || !op.is_there() {
             return None;
         }
-        let wrapper_name = self.job.envelope.item(index as usize).wrapper_name;
-        name_of(self.store.ty(self.job.ty), &self.job.envelope, (wrapper_name, value)).ok().map(Into::into)
+        let wrapper_name = self.response.envelope.item(index as usize).wrapper_name;
+        name_of(self.store.ty(self.response.ty), &self.response.envelope, (wrapper_name, value))
+            .ok()
+            .map(Into::into)
     }
 
     /// Finds the place of a name in `removed_resources`.
     pub(super) fn locate_removed(&mut self, index: usize, name: Span) {
-        let envelope = self.job.envelope.clone();
+        let envelope = self.response.envelope.clone();
         match canonical(envelope.text(name)) {
             // A server that knows no `*` takes it for a name, of which it has nothing (MS4).
             Ok(name) if *name == *WILDCARD => {
-                let subscriptions = self.authorities.subscriptions(self.job.server(), self.job.ty());
-                self.job.lacks_wildcard |= subscriptions.is_some_and(|subscriptions| subscriptions.wildcard);
+                let subscriptions =
+                    self.authorities.subscriptions(self.response.server(), self.response.ty());
+                self.response.lacks_wildcard |=
+                    subscriptions.is_some_and(|subscriptions| subscriptions.wildcard);
             }
             Ok(name) => self.find_place(&name, LocatedResource::new(index, ResourceOp::Removed)),
             Err(invalid) => {
-                self.job.invalid += 1;
+                self.response.invalid += 1;
                 let place = index - envelope.len();
-                self.job.problems.add(&format_args!("removed_resources[{place}]"), &invalid);
+                self.response.problems.add(&format_args!("removed_resources[{place}]"), &invalid);
             }
         }
     }
@@ -182,16 +186,16 @@ impl Step<'_> {
     /// An element without a resource: the heartbeat of the version that is held (B2.16), an alias that was not found (B2.18),
     /// or what older servers say of what does not exist (B2.17).
     pub(super) fn locate_unset(&mut self, index: usize, item: &Item) {
-        let envelope = self.job.envelope.clone();
+        let envelope = self.response.envelope.clone();
         let name = match canonical(envelope.text(item.wrapper_name)) {
             Ok(name) => name,
-            Err(invalid) => return self.job.add_nameless(index, &invalid),
+            Err(invalid) => return self.response.add_nameless(index, &invalid),
         };
         let removed = LocatedResource::new(index, ResourceOp::Removed);
         if item.has_aliases {
-            return self.job.aliased.push(Aliased { own: "".into(), found: removed });
+            return self.response.aliased.push(Aliased { own: "".into(), found: removed });
         }
-        let subscriptions = self.authorities.subscriptions(self.job.server(), self.job.ty());
+        let subscriptions = self.authorities.subscriptions(self.response.server(), self.response.ty());
         let sub = subscriptions.and_then(|subscriptions| subscriptions.get(subscriptions.find(&name)?));
         let held = sub.filter(|sub| sub.is_held() && sub.version().as_str() == envelope.text(item.version));
         // Versions that are not told do not tell heartbeats from removals.
@@ -212,7 +216,7 @@ impl Step<'_> {
         };
         self.find_place(&name, found);
         if item.ttl.is_some() {
-            self.job.confirmed.push(Aliased { own: (*name).into(), found });
+            self.response.confirmed.push(Aliased { own: (*name).into(), found });
         }
     }
 }

@@ -66,7 +66,7 @@ pub(crate) struct WorkCounters {
 
 /// One step on one response.
 struct Step<'a> {
-    job: &'a mut PendingResponse,
+    response: &'a mut PendingResponse,
     authorities: &'a mut Authorities,
     store: &'a mut Store,
     parser: &'a ParserSettings,
@@ -100,18 +100,18 @@ impl Ingest {
 
     /// Works on the oldest response for a while.
     pub(super) fn work(&mut self, authorities: &mut Authorities, store: &mut Store, now: Instant) {
-        let Some(mut job) = self.pending.pop_front() else { return };
+        let Some(mut response) = self.pending.pop_front() else { return };
         let Self { parser, work, updates, .. } = self;
-        if !job.has_begun() {
+        if !response.has_begun() {
             work.responses += 1;
-            job.number = work.responses;
-            job.span = span(&job, authorities);
+            response.number = work.responses;
+            response.span = span(&response, authorities);
         }
-        let _within = job.span.clone().entered();
-        let mut step = Step { job: &mut job, authorities, store, parser, work, updates, now };
+        let _within = response.span.clone().entered();
+        let mut step = Step { response: &mut response, authorities, store, parser, work, updates, now };
         step.run();
-        if job.stage != Stage::Done {
-            self.pending.push_front(job);
+        if response.stage != Stage::Done {
+            self.pending.push_front(response);
         }
     }
 
@@ -131,7 +131,7 @@ impl Ingest {
 
     /// Whether a response of a server is being worked on, or waits for that.
     pub(super) fn has_response_of(&self, server: ServerId) -> bool {
-        self.pending.iter().any(|job| job.server() == server)
+        self.pending.iter().any(|response| response.server() == server)
     }
 
     /// The same, or what was counted of its resources is not read yet.
@@ -141,7 +141,7 @@ impl Ingest {
 
     /// The same of one type.
     pub(super) fn has_response_of_type(&self, server: ServerId, ty: TypeId) -> bool {
-        self.pending.iter().any(|job| job.server() == server && job.ty() == ty)
+        self.pending.iter().any(|response| response.server() == server && response.ty() == ty)
     }
 
     /// What was done so far.
@@ -176,14 +176,14 @@ impl ParserSettings {
 
 impl Step<'_> {
     fn run(&mut self) {
-        match self.job.stage {
+        match self.response.stage {
             Stage::Locate(from) => {
                 if from == 0 {
                     self.expect_order();
                 }
                 self.locate(from);
-                if self.job.stage == Stage::Apply(0) {
-                    let (server, number) = (self.job.server(), self.job.number);
+                if self.response.stage == Stage::Apply(0) {
+                    let (server, number) = (self.response.server(), self.response.number);
                     for group in self.returning() {
                         self.authorities.revert_to_primary(self.store, group, (server, number), self.now);
                     }
@@ -192,26 +192,26 @@ impl Step<'_> {
             Stage::Apply(from) => self.apply(from),
             Stage::Finish | Stage::Done => {}
         }
-        if self.job.stage != Stage::Finish {
+        if self.response.stage != Stage::Finish {
             return;
         }
-        if !self.job.duplicate {
+        if !self.response.duplicate {
             self.apply_errors();
             self.apply_absence();
             self.complete();
         }
         self.conclude();
-        self.job.stage = Stage::Done;
+        self.response.stage = Stage::Done;
     }
 
     /// Before the first response, the order that is expected is that of the request.
     pub(super) fn expect_order(&mut self) {
-        let peer = self.authorities.server_mut(self.job.server());
-        peer.of_type(self.job.ty());
-        let ServerState { machine, types, .. } = peer;
-        let order = &mut types[self.job.ty().index()].order;
+        let state = self.authorities.server_mut(self.response.server());
+        state.of_type(self.response.ty());
+        let ServerState { machine, types, .. } = state;
+        let order = &mut types[self.response.ty().index()].order;
         if order.is_empty()
-            && let Some(subscriptions) = machine.subscriptions_mut(self.job.ty())
+            && let Some(subscriptions) = machine.subscriptions_mut(self.response.ty())
         {
             order.extend(subscriptions.listed());
         }
@@ -219,8 +219,8 @@ impl Step<'_> {
 }
 
 /// What is logged of a response is found in this span, however many steps it takes.
-fn span(job: &PendingResponse, authorities: &Authorities) -> tracing::Span {
-    let server = authorities.server(job.server()).machine.source();
-    let (type_url, nonce) = (job.envelope.type_url(), job.envelope.nonce());
-    tracing::debug_span!("response", %server, type_url, version = %Escaped(&job.version), nonce)
+fn span(response: &PendingResponse, authorities: &Authorities) -> tracing::Span {
+    let server = authorities.server(response.server()).machine.source();
+    let (type_url, nonce) = (response.envelope.type_url(), response.envelope.nonce());
+    tracing::debug_span!("response", %server, type_url, version = %Escaped(&response.version), nonce)
 }

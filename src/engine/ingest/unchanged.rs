@@ -18,24 +18,25 @@ impl Step<'_> {
     /// Notes elements from a place on, before another one, as long as they are unchanged. Gives the place of the first that may
     /// not be.
     pub(super) fn locate_unchanged(&mut self, from: usize, to: usize) -> usize {
-        let ServerState { machine, types, .. } = self.authorities.server_mut(self.job.stream.server);
-        let Some(known) = types.get(self.job.ty.index()).filter(|_| !self.job.envelope.is_delta()) else {
+        let ServerState { machine, types, .. } = self.authorities.server_mut(self.response.stream.server);
+        let Some(known) = types.get(self.response.ty.index()).filter(|_| !self.response.envelope.is_delta())
+        else {
             return from;
         };
-        let Some(subscriptions) = machine.subscriptions_mut(self.job.ty) else { return from };
-        let to = to.min(self.job.envelope.len());
+        let Some(subscriptions) = machine.subscriptions_mut(self.response.ty) else { return from };
+        let to = to.min(self.response.envelope.len());
         for index in from..to {
-            let Some(sub_id) = self.job.predictor.next(&known.order) else { return index };
+            let Some(sub_id) = self.response.predictor.next(&known.order) else { return index };
             let Some(sub) = subscriptions.get_mut(sub_id) else { return index };
             let held = self.store.get(sub.entry()).and_then(|entry| entry.bare_bytes());
-            let is_same = held.is_some_and(|held| self.job.envelope.is_bare(index, held));
-            if !is_same || sub.is_mentioned_in(self.job.number) {
+            let is_same = held.is_some_and(|held| self.response.envelope.is_bare(index, held));
+            if !is_same || sub.is_mentioned_in(self.response.number) {
                 return index;
             }
-            self.job.predictor.on_right();
-            sub.on_mentioned(self.job.number, self.job.located.len());
-            self.job.of_all |= !sub.precedes_wildcard();
-            self.job
+            self.response.predictor.on_right();
+            sub.on_mentioned(self.response.number, self.response.located.len());
+            self.response.of_all |= !sub.precedes_wildcard();
+            self.response
                 .located
                 .push(LocatedResource { sub: Some(sub_id), ..LocatedResource::new(index, ResourceOp::Same) });
         }
@@ -45,18 +46,21 @@ impl Step<'_> {
     /// Takes over what is unchanged from a place in the list of what was located on, as long as nothing else follows from it.
     /// Gives the place of the first that more is to be done for, and that is before some other one.
     pub(super) fn apply_unchanged(&mut self, from: usize, to: usize) -> usize {
-        let server = self.job.server();
+        let server = self.response.server();
         if self.store.members.has_globs() || self.store.has_ttls() {
             return from;
         }
         let (servers, groups) = self.authorities.servers_and_groups();
-        let Some(subscriptions) = servers[server].machine.subscriptions_mut(self.job.ty) else { return from };
+        let Some(subscriptions) = servers[server].machine.subscriptions_mut(self.response.ty) else {
+            return from;
+        };
         let wildcard = subscriptions.takes_all();
-        for (place, located) in self.job.located[from..to].iter().enumerate() {
+        for (place, located) in self.response.located[from..to].iter().enumerate() {
             let next = from + place;
             let Some(sub) = located.sub else { return next };
             // It may have gone between two steps.
-            let Some(sub) = subscriptions.get_mut(sub).filter(|sub| sub.is_mentioned_in(self.job.number))
+            let Some(sub) =
+                subscriptions.get_mut(sub).filter(|sub| sub.is_mentioned_in(self.response.number))
             else {
                 return next;
             };
@@ -68,7 +72,7 @@ impl Step<'_> {
             let is_same = match located.op {
                 ResourceOp::Same => true,
                 ResourceOp::Resource if !located.is_wrapped => {
-                    entry.bare_bytes() == Some(self.job.envelope.bytes(located.value))
+                    entry.bare_bytes() == Some(self.response.envelope.bytes(located.value))
                 }
                 ResourceOp::Resource | ResourceOp::Redirect | ResourceOp::Removed | ResourceOp::Heartbeat => {
                     false
@@ -78,13 +82,13 @@ impl Step<'_> {
                 return next;
             }
             let is_alone = groups.get(entry.group).active() == server && !entry.places.are_several();
-            if !is_alone || !entry.confirm(&self.job.version, self.job.since()) {
+            if !is_alone || !entry.confirm(&self.response.version, self.response.since()) {
                 return next;
             }
             sub.on_answered();
-            trace!(name = %Escaped(&entry.name), version = %Escaped(&self.job.version), "resource unchanged");
+            trace!(name = %Escaped(&entry.name), version = %Escaped(&self.response.version), "resource unchanged");
             self.work.unchanged += 1;
-            self.job.valid += 1;
+            self.response.valid += 1;
         }
         to
     }

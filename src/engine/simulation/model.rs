@@ -21,15 +21,15 @@ use crate::{
     config::ServerFeatures,
     error::{Code, WatchError},
     observed::ErasedMembers,
-    protocol::{StreamId, ViewId},
+    protocol::{StreamId, WatchId},
     resource::Erased,
 };
 
 /// What was watched, changed and seen.
 #[derive(Default)]
 pub(super) struct Model {
-    pub(super) ones: BTreeMap<ViewId, One>,
-    pub(super) alls: BTreeMap<ViewId, All>,
+    pub(super) ones: BTreeMap<WatchId, One>,
+    pub(super) alls: BTreeMap<WatchId, All>,
     /// Everything of a type has names of authorities.
     pub(super) shared: bool,
     history: History,
@@ -66,16 +66,16 @@ pub(super) struct All {
 }
 
 impl Model {
-    pub(super) fn on_watch(&mut self, view: ViewId, key: Key) {
+    pub(super) fn on_watch(&mut self, view: WatchId, key: Key) {
         self.ones.insert(view, One { key, since: None, seen: None });
     }
 
-    pub(super) fn on_watch_all(&mut self, view: ViewId) {
+    pub(super) fn on_watch_all(&mut self, view: WatchId) {
         self.alls.insert(view, All::default());
     }
 
     /// One of the watches ends.
-    pub(super) fn end_view(&mut self, number: u8) -> Option<ViewId> {
+    pub(super) fn end_view(&mut self, number: u8) -> Option<WatchId> {
         let views: Vec<_> = self.ones.keys().chain(self.alls.keys()).copied().collect();
         let view = *views.get(usize::from(number) % views.len().max(1))?;
         self.ones.remove(&view);
@@ -114,7 +114,7 @@ impl Model {
         }
     }
 
-    pub(super) fn on_notify(&mut self, view: ViewId, observed: &Erased, network: &Network) {
+    pub(super) fn on_notify(&mut self, view: WatchId, observed: &Erased, network: &Network) {
         if self.alls.contains_key(&view) {
             return self.on_members(view, observed, network);
         }
@@ -213,7 +213,7 @@ impl Model {
         );
     }
 
-    fn on_members(&mut self, view: ViewId, observed: &Erased, network: &Network) {
+    fn on_members(&mut self, view: WatchId, observed: &Erased, network: &Network) {
         let members = observed.downcast_ref::<ErasedMembers>().expect("a wildcard sees members");
         let seen = members.map.iter().map(|(name, observed)| (name.to_string(), Seen::of(&observed.0)));
         let seen: BTreeMap<_, _> = seen.collect();

@@ -23,7 +23,8 @@ use crate::{
     engine::Engine,
     error::Code,
     protocol::{
-        ConnectTarget, Disconnect, DisconnectKind, Input, Output, ServerId, Settings, StreamId, Timer, ViewId,
+        ConnectTarget, Disconnect, DisconnectKind, Input, Output, ServerId, Settings, StreamId, Timer,
+        WatchId,
     },
     resource::Erased,
 };
@@ -55,7 +56,7 @@ pub(super) struct Network {
 
 /// What the world around must know of.
 pub(super) enum Told {
-    Published(ViewId, Erased),
+    Published(WatchId, Erased),
     /// A response came from a server.
     Delivered(usize, Response, Due),
     /// A server was told what becomes of a response.

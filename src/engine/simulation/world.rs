@@ -14,7 +14,7 @@ use super::{
 use crate::{
     config::{ApiType, AuthorityBuilder, Bootstrap, Node, Server, ServerBuilder},
     engine::Selection,
-    protocol::ViewId,
+    protocol::WatchId,
 };
 
 pub(super) struct World {
@@ -91,9 +91,9 @@ impl World {
         }
     }
 
-    fn next_view(&mut self) -> ViewId {
+    fn next_view(&mut self) -> WatchId {
         self.views += 1;
-        ViewId::new(self.views)
+        WatchId::new(self.views)
     }
 
     fn watch(&mut self, key: Key) {

@@ -12,7 +12,7 @@ use crate::{
     cache::Entry,
     error::WatchError,
     observed::Member,
-    protocol::{EntryId, GroupId, TypeId, ViewId},
+    protocol::{EntryId, GroupId, TypeId, WatchId},
     resource::Erased,
 };
 
@@ -42,7 +42,7 @@ pub(crate) enum Which {
 #[derive(Debug, Default)]
 pub(crate) struct Collection {
     /// Who watches a wildcard or a list. Those who watch a glob stand in the entry of its name.
-    pub(crate) views: Vec<ViewId>,
+    pub(crate) views: Vec<WatchId>,
     /// The entry of a glob's name.
     pub(crate) entry: Option<EntryId>,
     pub(crate) members: OrdMap<Arc<str>, Member>,

@@ -10,7 +10,7 @@ use crate::{
         envoy::service::discovery::v3::{DeltaDiscoveryResponse, Resource, ResourceError, ResourceName},
         google::rpc::Status,
     },
-    protocol::{DisconnectKind, ViewId},
+    protocol::{DisconnectKind, WatchId},
 };
 
 mod aliases;
@@ -30,7 +30,7 @@ fn removed(nonce: &str, names: &[&str]) -> Vec<u8> {
 }
 
 /// A stream on which `a` and `b` are asked for and held as 1 and 2.
-fn holding_two() -> (Rig, Vec<ViewId>) {
+fn holding_two() -> (Rig, Vec<WatchId>) {
     let mut rig = Rig::delta();
     let views = rig.open::<Full>(&["a", "b"]);
     rig.receive_raw(1, delta_response::<Full>("n", &[("a", "1", Some("x")), ("b", "2", Some("y"))], &[]));
@@ -40,7 +40,7 @@ fn holding_two() -> (Rig, Vec<ViewId>) {
 }
 
 /// A stream with a wildcard, of which `a` is a member.
-fn holding_all() -> (Rig, ViewId) {
+fn holding_all() -> (Rig, WatchId) {
     let mut rig = Rig::delta();
     let all = rig.open::<Full>(&["*"])[0];
     rig.receive_raw(1, one("n", "a", "1"));

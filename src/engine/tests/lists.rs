@@ -19,7 +19,7 @@ use crate::{
             resource_locator::ContextParamSpecifier,
         },
     },
-    protocol::{DisconnectKind, Settings, ViewId},
+    protocol::{DisconnectKind, Settings, WatchId},
 };
 
 const LIST: &str = "xdstp://a/test.FullCollection/shop";
@@ -31,7 +31,7 @@ fn rig() -> Rig {
 }
 
 /// Watches the members of the list, and lets the request go.
-fn open() -> (Rig, ViewId) {
+fn open() -> (Rig, WatchId) {
     let mut rig = rig();
     let (view, said) = rig.watch_all::<Full>(LIST);
     assert_eq!(said, ["connect 0.1"]);

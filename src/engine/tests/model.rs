@@ -13,7 +13,7 @@ use crate::{
     engine::simulation::parts::Seen,
     error::Code,
     observed::ErasedMembers,
-    protocol::ViewId,
+    protocol::WatchId,
     resource::{Erased, Resource},
     wire,
 };
@@ -21,7 +21,7 @@ use crate::{
 /// What was watched, changed and seen.
 #[derive(Default)]
 pub(super) struct Model {
-    views: BTreeMap<ViewId, Watched>,
+    views: BTreeMap<WatchId, Watched>,
     /// Every text that a resource ever had, with `None` for not being there.
     history: BTreeMap<(&'static str, String), Vec<Option<String>>>,
 }
@@ -41,7 +41,7 @@ struct Watched {
 }
 
 impl Model {
-    pub(super) fn on_watch(&mut self, view: ViewId, type_url: &'static str, name: Option<String>) {
+    pub(super) fn on_watch(&mut self, view: WatchId, type_url: &'static str, name: Option<String>) {
         let watched = Watched {
             type_url,
             name,
@@ -55,11 +55,11 @@ impl Model {
         self.views.insert(view, watched);
     }
 
-    pub(super) fn on_unwatch(&mut self, view: ViewId) {
+    pub(super) fn on_unwatch(&mut self, view: WatchId) {
         self.views.remove(&view);
     }
 
-    pub(super) fn any_view(&self, random: &mut fastrand::Rng) -> Option<ViewId> {
+    pub(super) fn any_view(&self, random: &mut fastrand::Rng) -> Option<WatchId> {
         let views: Vec<_> = self.views.keys().copied().collect();
         (!views.is_empty()).then(|| views[random.usize(0..views.len())])
     }
@@ -69,7 +69,7 @@ impl Model {
     }
 
     /// `repeated` says that the last response had come before.
-    pub(super) fn on_notify(&mut self, view: ViewId, observed: &Erased, repeated: bool) {
+    pub(super) fn on_notify(&mut self, view: WatchId, observed: &Erased, repeated: bool) {
         let Some(watched) = self.views.get_mut(&view) else { panic!("{view:?} is not watched") };
         let Some(name) = watched.name.clone() else { return watched.on_members(observed, &self.history) };
         let seen = Seen::of(observed);

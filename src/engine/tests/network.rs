@@ -19,7 +19,7 @@ use crate::{
     engine::Engine,
     error::Code,
     pb::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
-    protocol::{Disconnect, DisconnectKind, Input, LookupId, Output, StreamId, ViewId},
+    protocol::{Disconnect, DisconnectKind, Input, LookupId, Output, StreamId, WatchId},
     resource::Erased,
 };
 
@@ -61,7 +61,7 @@ pub(super) struct Weather {
 
 /// What the world around must know of.
 pub(super) enum Told<E> {
-    Published(ViewId, Erased),
+    Published(WatchId, Erased),
     Lookup(LookupId, String),
     /// What the world had planned.
     Due(E),

@@ -144,17 +144,17 @@ impl Rig {
     }
 
     /// Watches a name, and says what is ordered then.
-    pub(super) fn watch<T: Resource>(&mut self, name: &str) -> (ViewId, Vec<String>) {
+    pub(super) fn watch<T: Resource>(&mut self, name: &str) -> (WatchId, Vec<String>) {
         let names = if name == "*" { Selection::All } else { Selection::One(name.into()) };
         self.watch_names::<T>(names)
     }
 
     /// The same of a collection.
-    pub(super) fn watch_all<T: Resource>(&mut self, name: &str) -> (ViewId, Vec<String>) {
+    pub(super) fn watch_all<T: Resource>(&mut self, name: &str) -> (WatchId, Vec<String>) {
         self.watch_names::<T>(Selection::Collection(name.into()))
     }
 
-    pub(super) fn watch_names<T: Resource>(&mut self, names: Selection) -> (ViewId, Vec<String>) {
+    pub(super) fn watch_names<T: Resource>(&mut self, names: Selection) -> (WatchId, Vec<String>) {
         let view = self.next_view();
         self.engine.subscribe(view, ResourceType::of::<T>(), names, self.now);
         (view, self.drain())
@@ -184,9 +184,9 @@ impl Rig {
     }
 
     /// The number of a new view.
-    pub(super) fn next_view(&mut self) -> ViewId {
+    pub(super) fn next_view(&mut self) -> WatchId {
         self.views += 1;
-        ViewId::new(self.views)
+        WatchId::new(self.views)
     }
 
     /// How many watches there were.
@@ -194,7 +194,7 @@ impl Rig {
         self.views
     }
 
-    pub(super) fn unwatch(&mut self, view: ViewId) -> Vec<String> {
+    pub(super) fn unwatch(&mut self, view: WatchId) -> Vec<String> {
         self.engine.unsubscribe(view, self.now);
         self.drain()
     }
@@ -265,7 +265,7 @@ impl Rig {
     }
 
     /// Watches names, connects, and lets the requests go: a stream in use.
-    pub(super) fn open<T: Resource>(&mut self, names: &[&str]) -> Vec<ViewId> {
+    pub(super) fn open<T: Resource>(&mut self, names: &[&str]) -> Vec<WatchId> {
         let views = names.iter().map(|name| self.watch::<T>(name).0).collect();
         self.connect(1);
         self.sent(1);
@@ -352,7 +352,7 @@ fn say_delta_request(request: DeltaDiscoveryRequest) -> String {
     said
 }
 
-pub(super) fn say_view(view: ViewId) -> String {
+pub(super) fn say_view(view: WatchId) -> String {
     format!("{view:?}").replace("ViewId(", "#").replace(')', "")
 }
 

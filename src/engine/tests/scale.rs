@@ -92,7 +92,7 @@ fn cost_of_watches<T: Resource>(count: usize, apart: Duration) -> Vec<usize> {
     server.pass(&mut rig, Duration::from_secs(1));
     server.requests.clear();
     for name in &names {
-        let view = crate::protocol::ViewId::new(1_000 + rig.engine.resources() as u64);
+        let view = crate::protocol::WatchId::new(1_000 + rig.engine.resources() as u64);
         let ty = crate::resource::ResourceType::of::<T>();
         rig.engine.subscribe(view, ty, super::super::Selection::One(name.as_str().into()), rig.now);
         server.pass(&mut rig, apart);

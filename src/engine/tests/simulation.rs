@@ -14,7 +14,7 @@ use super::{
 use crate::{
     control_plane::{AnyResource, session::Held},
     engine::Selection,
-    protocol::ViewId,
+    protocol::WatchId,
     resource::{Resource, ResourceType},
 };
 
@@ -70,7 +70,7 @@ impl World {
 
     fn watch(&mut self) {
         self.views += 1;
-        let view = ViewId::new(self.views);
+        let view = WatchId::new(self.views);
         let name = self.name();
         let (ty, names) = match self.network.random.u32(0..10) {
             0 => (ResourceType::of::<Full>(), Selection::All),

@@ -21,7 +21,7 @@ use crate::{
     },
     engine::*,
     pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest, Resource as Wrapper},
-    protocol::{Disconnect, DisconnectKind, Settings, ViewId},
+    protocol::{Disconnect, DisconnectKind, Settings, WatchId},
     resource::Resource,
     wire,
 };
@@ -129,7 +129,7 @@ impl World {
         };
         for (view, names) in names.into_iter().enumerate() {
             let ty = ResourceType::of::<Full>();
-            world.tell(|engine, now| engine.subscribe(ViewId::new(view as u64), ty, names, now));
+            world.tell(|engine, now| engine.subscribe(WatchId::new(view as u64), ty, names, now));
         }
         world.pass(Duration::from_secs(1));
         world

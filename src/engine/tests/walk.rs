@@ -7,7 +7,7 @@ use crate::{
     config::{AuthorityBuilder, Bootstrap, Node, Server, ServerBuilder, Target},
     control_plane::AnyResource,
     pb::{envoy::service::discovery::v3::DiscoveryResponse, google::protobuf::Any},
-    protocol::{Input, LookupId, Settings, ViewId},
+    protocol::{Input, LookupId, Settings, WatchId},
     resolve::Addresses,
     testing::resources::{cluster, endpoints, listener, route, route_config},
 };
@@ -37,7 +37,7 @@ fn response<R: Into<AnyResource>>(
 }
 
 impl Rig {
-    fn resolve(&mut self, target: impl Into<Target>) -> (ViewId, Vec<String>) {
+    fn resolve(&mut self, target: impl Into<Target>) -> (WatchId, Vec<String>) {
         let view = self.next_view();
         self.engine.resolve(view, &target.into(), self.now);
         (view, self.drain())
@@ -66,7 +66,7 @@ impl Rig {
 }
 
 /// A stream on which `xds:///shop` was resolved, its listener is known, and its routes lead to these clusters.
-fn rig_with_routes(clusters: &[&str]) -> (Rig, ViewId) {
+fn rig_with_routes(clusters: &[&str]) -> (Rig, WatchId) {
     let mut rig = Rig::new();
     let (view, said) = rig.resolve("xds:///shop");
     assert_eq!(said, ["connect 0.1"]);

@@ -7,7 +7,7 @@ use std::{
 
 use super::rig::Rig;
 use crate::{
-    protocol::{LookupId, Settings, ViewId},
+    protocol::{LookupId, Settings, WatchId},
     resolve::{Addresses, DnsResolver, HostOrder},
     resource::cluster::HostPort,
     testing::resources::{cluster, listener, route, route_config},
@@ -31,7 +31,7 @@ impl Dns {
     }
 
     fn watch(&mut self, view: u64, host: &str, port: u16) -> Vec<String> {
-        self.hosts.watch(ViewId::new(view), &address(host, port), self.now);
+        self.hosts.watch(WatchId::new(view), &address(host, port), self.now);
         self.said()
     }
 
@@ -176,14 +176,14 @@ fn a74_7_a_lookup_that_is_asked_for_waits_for_the_least_time() {
     dns.watch(1, "db", 80);
     dns.resolved(1, Ok(addresses(&["10.0.0.1"]).with_ttl(Duration::from_secs(1000))));
     dns.pass(Duration::from_secs(10));
-    dns.hosts.look_up_again(ViewId::new(1), dns.now);
+    dns.hosts.look_up_again(WatchId::new(1), dns.now);
     assert_eq!(dns.said(), NONE);
     assert_eq!(dns.pass(REFRESH), ["30 s: look up db (2)"]);
     dns.resolved(2, Ok(addresses(&["10.0.0.2"]).with_ttl(Duration::from_secs(1000))));
     dns.pass(REFRESH * 2);
-    dns.hosts.look_up_again(ViewId::new(2), dns.now);
+    dns.hosts.look_up_again(WatchId::new(2), dns.now);
     assert_eq!(dns.said(), NONE, "it is none of theirs");
-    dns.hosts.look_up_again(ViewId::new(1), dns.now);
+    dns.hosts.look_up_again(WatchId::new(1), dns.now);
     assert_eq!(dns.said(), ["look up db (3)"]);
 }
 
@@ -201,9 +201,9 @@ fn what_nobody_wants_is_not_looked_up_again() {
     dns.watch(1, "db", 80);
     dns.watch(2, "db", 80);
     dns.answer(1, &["10.0.0.1"]);
-    dns.hosts.unwatch(ViewId::new(1), &address("db", 80));
+    dns.hosts.unwatch(WatchId::new(1), &address("db", 80));
     assert!(dns.hosts.next_timeout().is_some());
-    dns.hosts.unwatch(ViewId::new(2), &address("db", 80));
+    dns.hosts.unwatch(WatchId::new(2), &address("db", 80));
     assert_eq!(dns.hosts.next_timeout(), None);
 }
 
@@ -215,8 +215,8 @@ fn no_more_than_64_hosts_are_looked_up_at_a_time() {
     assert_eq!(said.len(), 64);
     assert_eq!(dns.answer(1, &["10.0.0.1"]).last().unwrap(), "look up h64 (65)");
     // Who waits may go, and so may who is looked up, whose lookup goes on.
-    dns.hosts.unwatch(ViewId::new(66), &address("h65", 80));
-    dns.hosts.unwatch(ViewId::new(2), &address("h01", 80));
+    dns.hosts.unwatch(WatchId::new(66), &address("h65", 80));
+    dns.hosts.unwatch(WatchId::new(2), &address("h01", 80));
     assert_eq!(dns.said(), NONE);
     assert_eq!(dns.answer(2, &["10.0.0.1"]), ["look up h66 (66)"]);
     // What is never answered gives its place to the others.
@@ -240,7 +240,7 @@ fn hosts_are_found_by_their_deadlines_whatever_comes_and_goes() {
             }
             2 if !watched.is_empty() => {
                 let (view, host) = watched.swap_remove(random.usize(..watched.len()));
-                dns.hosts.unwatch(ViewId::new(view), &address(&host, 80));
+                dns.hosts.unwatch(WatchId::new(view), &address(&host, 80));
                 dns.said();
             }
             3 => drop(dns.answer(random.u64(1..step + 1), &["10.0.0.1"])),
@@ -281,7 +281,7 @@ fn f5_a_dns_cluster_is_ready_with_addresses_or_an_error() {
     let mut dns = Dns::new();
     dns.watch(1, "db", 80);
     dns.fail(1);
-    dns.hosts.watch(ViewId::new(2), &address("db", 80), dns.now);
+    dns.hosts.watch(WatchId::new(2), &address("db", 80), dns.now);
     let Some(HostOrder::Tell { address, seen, .. }) = dns.hosts.poll() else { panic!("it is told") };
 
     let mut rig = Rig::new();

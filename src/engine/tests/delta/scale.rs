@@ -16,7 +16,7 @@ use crate::{
     },
     observed::{ErasedMembers, Observed},
     pb::envoy::service::discovery::v3::DeltaDiscoveryRequest,
-    protocol::{Disconnect, DisconnectKind, Input, Output, Settings, StreamId, Timer, ViewId},
+    protocol::{Disconnect, DisconnectKind, Input, Output, Settings, StreamId, Timer, WatchId},
     resource::{Resource, ResourceType},
     scans,
 };
@@ -67,7 +67,7 @@ impl World {
         world.set((0..count).map(|index| (index, Some("one"))));
         for index in 0..if whole { 1 } else { count } {
             let names = if whole { Selection::All } else { Selection::One(name(index).as_str().into()) };
-            let view = ViewId::new(index as u64 + 1);
+            let view = WatchId::new(index as u64 + 1);
             world.rig.engine.subscribe(view, ResourceType::of::<Full>(), names, world.rig.now);
         }
         world.drain();

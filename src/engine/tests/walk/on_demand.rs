@@ -16,7 +16,7 @@ use crate::{
         },
         google::{protobuf::Any, rpc::Status},
     },
-    protocol::ViewId,
+    protocol::WatchId,
     resource::{Resource, RouteConfiguration, VirtualHost},
     testing::resources::{cluster, endpoints, listener, route, route_config},
 };
@@ -73,7 +73,7 @@ impl Rig {
 }
 
 /// A stream on which `xds:///shop` was followed to `routes`, which hold nothing.
-fn rig_with_routes() -> (Rig, ViewId) {
+fn rig_with_routes() -> (Rig, WatchId) {
     let mut rig = Rig::delta();
     let view = rig.next_view();
     rig.engine.resolve(view, &"xds:///shop".into(), rig.now);

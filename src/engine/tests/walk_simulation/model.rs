@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     error::{Blame, Code, WatchError},
-    protocol::ViewId,
+    protocol::WatchId,
     resolve::Resolved,
     resource::Erased,
 };
@@ -18,7 +18,7 @@ use crate::{
 /// The resolutions, and what they have published.
 #[derive(Default)]
 pub(super) struct Model {
-    pub(super) resolutions: BTreeMap<ViewId, Resolution>,
+    pub(super) resolutions: BTreeMap<WatchId, Resolution>,
     pub(super) rules: Rules,
     /// How often what was published.
     pub(super) tally: BTreeMap<&'static str, u64>,
@@ -82,7 +82,7 @@ impl Resolution {
 }
 
 impl Model {
-    pub(super) fn any_view(&self, random: &mut fastrand::Rng) -> Option<ViewId> {
+    pub(super) fn any_view(&self, random: &mut fastrand::Rng) -> Option<WatchId> {
         let views: Vec<_> = self.resolutions.keys().copied().collect();
         (!views.is_empty()).then(|| views[random.usize(0..views.len())])
     }
@@ -93,7 +93,7 @@ impl Model {
         resolved.as_ref().map(|snapshot| Picture::of(snapshot, mesh)).map_err(WatchError::clone)
     }
 
-    pub(super) fn on_published(&mut self, view: ViewId, shown: Result<Picture, WatchError>, mesh: &Mesh) {
+    pub(super) fn on_published(&mut self, view: WatchId, shown: Result<Picture, WatchError>, mesh: &Mesh) {
         let Some(resolution) = self.resolutions.get_mut(&view) else { panic!("{view:?} is not resolved") };
         let check = Check { mesh, rules: self.rules };
         let mut count = |what| *self.tally.entry(what).or_default() += 1;

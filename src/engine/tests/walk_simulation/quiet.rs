@@ -18,7 +18,7 @@ use crate::{
     engine::{Selection, tests::network::Told},
     error::{Blame, Code, Subject, WatchError},
     observed::Observed,
-    protocol::ViewId,
+    protocol::WatchId,
     resource::{
         Cluster, ClusterLoadAssignment, Erased, Listener, Resource, ResourceType, RouteConfiguration,
     },
@@ -210,7 +210,7 @@ impl<'a> Quiet<'a> {
 
     fn watch(&mut self, (ty, name): &Key) -> Option<Seen> {
         let (mesh, network) = (&self.world.mesh, &mut self.world.network);
-        let probe = ViewId::new(PROBES + self.seen.len() as u64);
+        let probe = WatchId::new(PROBES + self.seen.len() as u64);
         let (resource, read): (_, fn(&Erased, &Mesh, &Key) -> Seen) = match ty {
             Type::Listener => (ResourceType::of::<Listener>(), Seen::of::<Listener>),
             Type::Routes => (ResourceType::of::<RouteConfiguration>(), Seen::of::<RouteConfiguration>),

@@ -22,7 +22,7 @@ use crate::{
         rig::Rig,
         seeds::family,
     },
-    protocol::{Input, LookupId, Settings, ViewId},
+    protocol::{Input, LookupId, Settings, WatchId},
     resolve::Addresses,
 };
 
@@ -127,7 +127,7 @@ impl World {
 
     fn resolve(&mut self) {
         self.views += 1;
-        let view = ViewId::new(self.views);
+        let view = WatchId::new(self.views);
         let name = format!("t{}", self.network.random.u32(0..3));
         let target = Target::new(format!("xds:///{name}"));
         let (target, authority) = match self.network.random.u32(0..3) {
