@@ -95,6 +95,7 @@ mod escape;
     deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
 )]
 mod format;
+mod invariant;
 mod observed;
 #[cfg_attr(
     not(test),

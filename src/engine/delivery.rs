@@ -10,6 +10,7 @@ use crate::{
     capacity::Shrink,
     error::WatchError,
     escape::Escaped,
+    invariant,
     observed::ErasedMembers,
     protocol::{ByWatch, EntryId, GroupId, Output, TypeId, WatchId},
     resource::Erased,
@@ -86,7 +87,7 @@ impl Delivery {
         }
         let error = store.server_error_of(id);
         let Some(entry) = store.get_mut(id) else {
-            debug_assert!(false, "what is published has an entry");
+            invariant::broken("what is published has an entry");
             return;
         };
         let unnotified = std::mem::take(&mut entry.unnotified);
@@ -104,6 +105,7 @@ impl Delivery {
 
     /// Publishes the members of a collection, if it still exists.
     pub(super) fn publish_collection(&mut self, store: &Store, key: &CollectionKey) {
+        // It may have ended meanwhile.
         let Some(collection) = store.members.get(key) else { return };
         let (group, ty, which) = key;
         let glob = collection.entry.and_then(|entry| store.get(entry));

@@ -14,6 +14,7 @@ use super::{
     selection::{Selection, Wanted},
 };
 use crate::{
+    invariant,
     observed::Observed,
     protocol::{Output, Settings, WatchId},
     resolve::{
@@ -90,7 +91,7 @@ impl Resolutions {
     /// Ends a resolution; gives the watches that end with it.
     pub(super) fn end(&mut self, view: WatchId) -> Vec<WatchId> {
         let Some(ended) = self.resolutions.remove(&view) else {
-            debug_assert!(false, "a resolution ends once");
+            invariant::broken("a resolution ends once");
             return Vec::new();
         };
         self.timers.remove(&view);

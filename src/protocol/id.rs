@@ -86,7 +86,7 @@ impl WatchId {
 
 impl fmt::Display for WatchId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let part = if self.is_internal() { "walk-" } else { "" };
+        let part = if self.is_internal() { "internal-" } else { "" };
         write!(f, "{part}{}", self.0 & !INTERNAL)
     }
 }

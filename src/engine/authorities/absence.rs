@@ -12,6 +12,7 @@ use super::{
 use crate::{
     cache::Update,
     error::{Blame, Code, WatchError},
+    invariant,
     protocol::{ServerId, TypeId},
     resource::Version,
 };
@@ -27,7 +28,10 @@ impl Authorities {
     ) {
         let state = &mut self.servers[server];
         let policy = state.policy;
-        let Some(subscriptions) = state.machine.subscriptions_mut(ty) else { return };
+        let Some(subscriptions) = state.machine.subscriptions_mut(ty) else {
+            invariant::broken("a type that is answered was requested");
+            return;
+        };
         let missed = subscriptions.iter().filter(|(_, sub)| sub.is_missing() && sub.was_there());
         let missed: Vec<_> = missed.map(|(id, sub)| (id, sub.entry())).collect();
         for (sub, id) in missed {
@@ -39,7 +43,10 @@ impl Authorities {
             {
                 continue;
             }
-            let Some(entry) = store.get(id) else { continue };
+            let Some(entry) = store.get(id) else {
+                invariant::broken("a resource that is acted on has an entry");
+                continue;
+            };
             let machine = &self.servers[server].machine;
             let source = machine.source();
             let message = match machine.source_key().is_file() {

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     cache::{Entry, Update},
     error::{Blame, Code, WatchError},
+    invariant,
     protocol::{Disconnect, EntryId, ServerId, Subscription},
     resource::Version,
 };
@@ -75,6 +76,7 @@ impl Authorities {
 
     /// A server had its time (A57-5, A88-5). It does not matter as long as a lower one serves.
     pub(crate) fn on_timed_out(&mut self, store: &mut Store, server: ServerId, id: EntryId, now: Instant) {
+        // It may have been removed since the timer ended.
         let Some(entry) = store.get(id) else { return };
         let active = self.active_for(entry);
         if server != active && self.servers[active].failure.is_none() {
@@ -83,7 +85,10 @@ impl Authorities {
         if self.is_glob_known(store, id, now) {
             return;
         }
-        let Some(entry) = store.get(id) else { return };
+        let Some(entry) = store.get(id) else {
+            invariant::broken("a resource that is acted on has an entry");
+            return;
+        };
         let state = &self.servers[server];
         let uri = state.machine.source();
         let sub = entry.places.at(server).and_then(|sub| state.machine.sub(entry.ty, sub));
@@ -165,7 +170,10 @@ impl Authorities {
     /// A resource is dropped, whatever the policy: that is what its server has asked for. It is still subscribed to, and comes
     /// back when it is sent again; a member that nobody asks for by name is forgotten.
     pub(in crate::engine) fn on_expired(&mut self, store: &mut Store, id: EntryId, now: Instant) {
-        let Some(entry) = store.get(id).filter(|entry| entry.is_held()) else { return };
+        let Some(entry) = store.get(id).filter(|entry| entry.is_held()) else {
+            invariant::broken("only what is held has a time to live");
+            return;
+        };
         let (ty, group, server) = (entry.ty, entry.group, self.active_for(entry));
         let uri = self.servers[server].machine.source();
         let message = format!("TTL expired: xDS server {uri} has not confirmed it in time");

@@ -8,7 +8,10 @@ use super::{
     super::store::{Store, Which},
     Authorities,
 };
-use crate::protocol::{ConnectionState, EntryId, GroupId, ServerId, SourceKey, Subscription, TypeId};
+use crate::{
+    invariant,
+    protocol::{ConnectionState, EntryId, GroupId, ServerId, SourceKey, Subscription, TypeId},
+};
 
 impl Authorities {
     /// Opens the next servers of a group, one after the other, while the active one cannot be reached and something is
@@ -51,7 +54,10 @@ impl Authorities {
         (server, number): (ServerId, u64),
         now: Instant,
     ) {
-        let Some(rank) = self.groups.get(id).rank(server) else { return };
+        let Some(rank) = self.groups.get(id).rank(server) else {
+            invariant::broken("a server that is reverted to is open");
+            return;
+        };
         let lower = self.groups.close_from(id, rank + 1);
         if lower.is_empty() {
             return;
@@ -154,6 +160,7 @@ impl Authorities {
 
     /// Whether a server has had its time to send something while its answers did not count, and does not send it now.
     fn has_timed_out(&mut self, store: &mut Store, id: EntryId, server: ServerId, number: u64) -> bool {
+        // Something is known of others.
         let Some(entry) = store.get(id).filter(|entry| entry.is_waiting()) else { return false };
         let (ty, sub) = (entry.ty, entry.places.at(server));
         let subscriptions = self.servers[server].machine.subscriptions_mut(ty);
@@ -174,7 +181,9 @@ impl Authorities {
     ) -> bool {
         // Of a glob its members may be missed, not itself.
         let known = store.get(id).filter(|entry| !entry.is_waiting() && !entry.is_glob);
+        // Nothing is known of others, so that nothing is missing.
         let Some(entry) = known else { return false };
+        // It was never requested from the server.
         let (ty, Some(sub)) = (entry.ty, entry.places.at(server)) else { return false };
         let machine = &mut self.servers[server].machine;
         let subscriptions = machine.subscriptions_mut(ty);

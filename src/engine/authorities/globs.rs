@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     cache::Update,
+    invariant,
     name::glob_of,
     protocol::{EntryId, ServerId, Subscription, TypeId},
     resource::Version,
@@ -43,7 +44,10 @@ impl GlobPattern {
 impl Authorities {
     /// An entry is that of a glob, which somebody watches. What is known of it is not published before its servers are asked.
     pub(super) fn begin_glob(&mut self, store: &mut Store, id: EntryId) {
-        let Some(entry) = store.get_mut(id) else { return };
+        let Some(entry) = store.get_mut(id) else {
+            invariant::broken("a resource that is acted on has an entry");
+            return;
+        };
         entry.is_glob = true;
         let key = (entry.group, entry.ty, Which::Glob(entry.name.clone()));
         store.members.begin(key, || Collection { entry: Some(id), ..Collection::default() });
@@ -52,6 +56,7 @@ impl Authorities {
     /// The server had its time to send something of a glob. If members are known already, there was nothing to send. True
     /// when that is all that there is to be said.
     pub(super) fn is_glob_known(&mut self, store: &mut Store, id: EntryId, now: Instant) -> bool {
+        // Others have no members, or are known.
         let Some(entry) = store.get(id).filter(|entry| entry.is_glob && entry.is_waiting()) else {
             return false;
         };
@@ -67,7 +72,10 @@ impl Authorities {
     /// The state of a glob as a whole has changed.
     pub(super) fn on_glob_changed(&mut self, store: &mut Store, id: EntryId) {
         // A glob that changes has an entry.
-        let Some(entry) = store.get(id) else { return };
+        let Some(entry) = store.get(id) else {
+            invariant::broken("a resource that is acted on has an entry");
+            return;
+        };
         let key = (entry.group, entry.ty, Which::Glob(entry.name.clone()));
         let (is_held, is_waiting) = (entry.is_held(), entry.is_waiting());
         let servers: Vec<_> = entry.places.iter().map(|(server, _)| server).collect();
@@ -84,8 +92,12 @@ impl Authorities {
 
     /// The members that a server has sent are members no longer, and forgotten unless something else asks for them.
     pub(super) fn release_members(&mut self, store: &mut Store, id: EntryId, server: ServerId) {
-        let Some(entry) = store.get(id) else { return };
+        let Some(entry) = store.get(id) else {
+            invariant::broken("a resource that is acted on has an entry");
+            return;
+        };
         let (ty, glob) = (entry.ty, GlobPattern::of(&entry.name));
+        // A type that was never requested there has no members.
         let (Some(glob), Some(subscriptions)) = (glob, self.servers[server].machine.subscriptions_mut(ty))
         else {
             return;
@@ -103,9 +115,15 @@ impl Authorities {
     /// A glob is asked for at one more server: what others have sent of it has a place there, too, so that its absence is
     /// seen.
     pub(super) fn join_members(&mut self, store: &mut Store, id: EntryId, server: ServerId, now: Instant) {
-        let Some(entry) = store.get(id) else { return };
+        let Some(entry) = store.get(id) else {
+            invariant::broken("a resource that is acted on has an entry");
+            return;
+        };
         let (group, ty, glob) = (entry.group, entry.ty, GlobPattern::of(&entry.name));
-        let Some(glob) = glob else { return };
+        let Some(glob) = glob else {
+            invariant::broken("the entry of a glob has the name of one");
+            return;
+        };
         let active = self.groups.get(group).active();
         // The lowest server may have been opened just now, and then the one above it knows the members.
         let above = self.groups.get(group).open.iter().rev().nth(1).copied();
@@ -133,6 +151,7 @@ impl Authorities {
         glob: &GlobPattern,
         is_meant: impl Fn(&Subscription) -> bool,
     ) -> Vec<EntryId> {
+        // A type that was never requested there has no members.
         let Some(subscriptions) = self.servers[server].machine.subscriptions_mut(ty) else {
             return Vec::new();
         };
@@ -148,8 +167,10 @@ impl Authorities {
         id: EntryId,
         server: ServerId,
     ) {
+        // Others have no members.
         let Some(entry) = store.get(id).filter(|entry| entry.is_glob) else { return };
         let (ty, glob) = (entry.ty, GlobPattern::of(&entry.name));
+        // A type that was never requested there has no members.
         let (Some(glob), Some(subscriptions)) = (glob, self.servers[server].machine.subscriptions_mut(ty))
         else {
             return;
@@ -177,7 +198,10 @@ impl Authorities {
         store: &Store,
         id: EntryId,
     ) -> Vec<(CollectionKey, Arc<str>)> {
-        let Some(entry) = store.get(id) else { return Vec::new() };
+        let Some(entry) = store.get(id) else {
+            invariant::broken("a resource that is acted on has an entry");
+            return Vec::new();
+        };
         let mut found = Vec::new();
         let active = self.active_for(entry);
         let sub = entry.places.at(active).and_then(|sub| self.servers[active].machine.sub(entry.ty, sub));

@@ -7,6 +7,7 @@ use std::{
 
 use crate::{
     config::{Bootstrap, ConfigSource},
+    invariant,
     protocol::{GroupId, ServerId, Settings, SourceKey, TypeId},
 };
 
@@ -131,7 +132,10 @@ impl Groups {
 
     /// Removes one that is not used; gives the servers that it had open.
     pub(super) fn remove(&mut self, id: GroupId) -> Vec<ServerId> {
-        let Some(group) = self.groups[id.0 as usize].take() else { return Vec::new() };
+        let Some(group) = self.groups[id.0 as usize].take() else {
+            invariant::broken("a group is removed once");
+            return Vec::new();
+        };
         self.vacant.insert(id);
         for server in &group.open {
             self.unlink(id, *server);

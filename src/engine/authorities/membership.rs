@@ -6,7 +6,10 @@ use super::{
     super::store::{Store, Which},
     Authorities,
 };
-use crate::protocol::{EntryId, GroupId, ServerId, TypeId};
+use crate::{
+    invariant,
+    protocol::{EntryId, GroupId, ServerId, TypeId},
+};
 
 /// How a resource came to be a member.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +38,10 @@ impl Authorities {
 
     /// A member that the active server has sent is one at those above it, too.
     pub(in crate::engine) fn join_higher(&mut self, store: &mut Store, id: EntryId, by: By, now: Instant) {
-        let Some(entry) = store.get(id) else { return };
+        let Some(entry) = store.get(id) else {
+            invariant::broken("a resource that is acted on has an entry");
+            return;
+        };
         let group = match by {
             By::Wildcard => self.wildcard_key(store, entry.ty).map_or(entry.group, |(group, ..)| group),
             By::Glob => entry.group,
@@ -59,6 +65,7 @@ impl Authorities {
         server: ServerId,
         now: Instant,
     ) {
+        // The name may be requested there for the watches of another group.
         let (Some(sub), Some(entry)) = (self.place(store, id, server), store.get(id)) else { return };
         let ty = entry.ty;
         let subscriptions = self.servers[server].machine.subscriptions_mut(ty);
@@ -101,6 +108,7 @@ impl Authorities {
 
     /// A resource was deleted: what is not held is no member any more, and forgotten when nobody asks for it by name.
     pub(in crate::engine) fn leave_collections(&mut self, store: &mut Store, id: EntryId) {
+        // What is held stays, with a warning.
         let Some(entry) = store.get(id).filter(|entry| !entry.is_held()) else { return };
         let (ty, name) = (entry.ty, entry.name.clone());
         let of_all = self

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     cache::{Changed, Entry},
+    invariant,
     protocol::{EntryId, GroupId, ServerId, SubId, TypeId},
 };
 
@@ -54,7 +55,10 @@ impl Authorities {
 
     /// Asks all open servers of its group for an entry.
     pub(super) fn subscribe_everywhere(&mut self, store: &mut Store, id: EntryId, now: Instant) {
-        let Some(entry) = store.get(id) else { return };
+        let Some(entry) = store.get(id) else {
+            invariant::broken("a resource that is acted on has an entry");
+            return;
+        };
         for server in self.groups.get(entry.group).open.clone() {
             self.subscribe_at(store, id, server, now);
             self.settle(store, server, now);
@@ -63,8 +67,12 @@ impl Authorities {
 
     /// Asks one server for an entry.
     pub(super) fn subscribe_at(&mut self, store: &mut Store, id: EntryId, server: ServerId, now: Instant) {
+        // The name may be requested there for the watches of another group.
         let Some(sub) = self.place(store, id, server) else { return };
-        let Some(entry) = store.get(id) else { return };
+        let Some(entry) = store.get(id) else {
+            invariant::broken("a resource that is acted on has an entry");
+            return;
+        };
         let named = (entry.ty, store.type_url(entry.ty));
         let is_glob = entry.is_glob;
         self.servers[server].machine.subscribe(named, sub, now);
@@ -144,7 +152,10 @@ impl Authorities {
 
     /// Copies to the machines of all servers whether the cache holds a good resource.
     pub(in crate::engine) fn sync_held(&mut self, store: &Store, id: EntryId) {
-        let Some(entry) = store.get(id) else { return };
+        let Some(entry) = store.get(id) else {
+            invariant::broken("a resource that is acted on has an entry");
+            return;
+        };
         let held = entry.is_held();
         for (server, sub) in entry.places.iter() {
             let subscriptions = self.servers[server].machine.subscriptions_mut(entry.ty);

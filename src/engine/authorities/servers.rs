@@ -10,6 +10,7 @@ use super::super::failure::Failure;
 use crate::{
     cache::Policy,
     config::{ConfigSource, ServerFeatures},
+    invariant,
     protocol::{Machine, OnDeletion, ServerId, Settings, SourceKey, SubId, Timer, TypeId},
 };
 
@@ -123,7 +124,10 @@ impl Servers {
 
     pub(in crate::engine) fn remove(&mut self, id: ServerId) {
         let place = &mut self.places[id.0 as usize];
-        let Some(state) = place.state.take() else { return };
+        let Some(state) = place.state.take() else {
+            invariant::broken("a server is removed once");
+            return;
+        };
         place.attempts = state.machine.stream().id().attempt;
         if let Some((at, _)) = place.deadline.take() {
             self.deadlines.remove(&(at, id));

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     cache::{Entry, Update},
     error::{Blame, Code, Subject, WatchError},
+    invariant,
     protocol::{EntryId, GroupId, ServerId, TypeId},
     resource::Version,
 };
@@ -37,6 +38,7 @@ impl Authorities {
         (server, ty): (ServerId, TypeId),
         now: Instant,
     ) {
+        // It may have answered meanwhile.
         let Some(failure) = self.why_unanswered(server, ty) else { return };
         let is_waiting = |entry: &Entry| entry.ty == ty && entry.is_waiting() && !entry.views.is_empty();
         let waiting = store.iter().filter(|(_, entry)| is_waiting(entry) && self.active_for(entry) == server);
@@ -71,6 +73,7 @@ impl Authorities {
         (server, id): (ServerId, EntryId),
         now: Instant,
     ) {
+        // Something may be known of it already.
         let Some(entry) = store.get(id).filter(|entry| entry.is_waiting()) else { return };
         let (ty, active) = (entry.ty, self.active_for(entry));
         if let Some(failure) = self.why_unanswered(server, ty).filter(|_| active == server) {
@@ -79,7 +82,10 @@ impl Authorities {
     }
 
     fn on_type_unanswered(&mut self, store: &mut Store, id: EntryId, failure: &Failure, now: Instant) {
-        let Some(entry) = store.get(id) else { return };
+        let Some(entry) = store.get(id) else {
+            invariant::broken("a resource that is acted on has an entry");
+            return;
+        };
         let error = WatchError::new(failure.code(), Blame::Peer, store.subject(entry), failure.message());
         let update = Update { version: Version::default(), at: now };
         self.update(store, id, |entry| entry.on_server_error(error, None, update));
@@ -98,6 +104,7 @@ impl Authorities {
         server: ServerId,
         ty: TypeId,
     ) {
+        // No wildcard of the type depends on the server.
         let Some(key) = self.wildcard_at(store, server, ty) else { return };
         if store.members.get_mut(&key).is_some_and(|all| all.warning.take().is_some()) {
             store.members.touch(&key);
@@ -110,10 +117,12 @@ impl Authorities {
         (server, ty): (ServerId, TypeId),
         (code, message): (Code, &str),
     ) {
+        // No wildcard of the type depends on the server.
         let Some(key) = self.wildcard_at(store, server, ty) else { return };
         let type_url = store.type_url(ty);
         let about = Subject { type_url, name: "*".into(), node: store.node_id().clone() };
         let warning = WatchError::new(code, Blame::Peer, about, message);
+        // What is complete was answered before.
         let Some(all) = store.members.get_mut(&key).filter(|all| !all.complete) else { return };
         all.warning = Some(warning);
         store.members.touch(&key);

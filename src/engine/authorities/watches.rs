@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     cache::Entry,
+    invariant,
     name::ResourceName,
     protocol::{EntryId, GroupId, ServerId, Subscription, TypeId, WatchId},
     resource::config_source::ResourceConfigSource,
@@ -71,7 +72,10 @@ impl Authorities {
         now: Instant,
     ) {
         // An entry that is watched exists.
-        let Some(entry) = store.get_mut(id) else { return };
+        let Some(entry) = store.get_mut(id) else {
+            invariant::broken("an entry that is watched exists");
+            return;
+        };
         entry.views.retain(|other| *other != view);
         entry.unnotified.retain(|other| *other != view);
         let (group, ty, last) = (entry.group, entry.ty, entry.views.is_empty());
@@ -125,7 +129,10 @@ impl Authorities {
         now: Instant,
     ) {
         let key = (group, ty, Which::All);
-        let Some(all) = store.members.get_mut(&key) else { return };
+        let Some(all) = store.members.get_mut(&key) else {
+            invariant::broken("a wildcard that is watched is a collection");
+            return;
+        };
         all.views.retain(|other| *other != view);
         let last = all.views.is_empty();
         for server in self.groups.get(group).open.clone().into_iter().filter(|_| last) {

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     error::{Blame, Code, Subject},
     escape::Escaped,
+    invariant,
     name::ResourceName,
     observed::ErasedObserved,
     protocol::{TypeId, WatchId},
@@ -109,7 +110,7 @@ impl Indirections {
         let directives = alternative.and_then(|alternative| alternative.name.directives());
         let Some((alternative, name)) = alternative.zip(directives.and_then(|directives| directives.alt()))
         else {
-            debug_assert!(false, "what has an alternative names it");
+            invariant::broken("what has an alternative names it");
             return Other::Unused;
         };
         let (ty, name) = (alternative.ty, name.clone());

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     error::{Subject, WatchError},
+    invariant,
     name::ResourceName,
     observed::ErasedObserved,
     protocol::{TypeId, WatchId},
@@ -103,7 +104,7 @@ impl Indirections {
 
     pub(in crate::engine) fn end_list(&mut self, store: &mut Store, view: WatchId, key: &CollectionKey) {
         let Some(collection) = store.members.get_mut(key) else {
-            debug_assert!(false, "a list that is watched is a collection");
+            invariant::broken("a list that is watched is a collection");
             return;
         };
         collection.views.retain(|other| *other != view);
@@ -112,7 +113,7 @@ impl Indirections {
         }
         store.members.end(key);
         let Some(list) = self.lists.lists.remove(key) else {
-            debug_assert!(false, "a list that is watched has members");
+            invariant::broken("a list that is watched has members");
             return;
         };
         self.unfollow(list.view);
@@ -220,6 +221,7 @@ impl Indirections {
         (key, name): (&CollectionKey, &Arc<str>),
         view: WatchId,
     ) {
+        // Nothing is known yet.
         let Some(seen) = self.look(store, delivery, view) else { return };
         // The list may have ended meanwhile, or may have another member of the name.
         let Some(list) = self.lists.lists.get_mut(key) else { return };
@@ -270,6 +272,7 @@ impl Indirections {
     }
 
     pub(super) fn publish_inline(&mut self, store: &Store, delivery: &mut Delivery, view: WatchId) {
+        // Nothing is known yet.
         let Some(seen) = self.look(store, delivery, view) else { return };
         // It may have ended meanwhile.
         let Some(entry) = self.lists.entries.get_mut(&view) else { return };

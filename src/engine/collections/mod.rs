@@ -38,6 +38,7 @@ use super::{
 use crate::{
     cache::Entry,
     escape::Escaped,
+    invariant,
     name::ResourceName,
     observed::ErasedObserved,
     protocol::{EntryId, TypeId, WatchId},
@@ -146,6 +147,7 @@ impl Indirections {
 
     /// Follows one resource that redirects to another name than before; false when there is none.
     pub(super) fn follow_redirect(&mut self, store: &mut Store, delivery: &mut Delivery) -> bool {
+        // None has changed.
         let Some(id) = store.pop_redirect() else { return false };
         let target = store.get(id).and_then(Entry::redirect).map(|redirect| redirect.target.clone());
         let known = self.redirects.get(&id);
@@ -175,7 +177,10 @@ impl Indirections {
         (target, before): (ResourceName, Option<(ResourceName, Option<&'static str>)>),
     ) {
         // A resource without an entry redirects to nothing.
-        let Some((ty, name)) = store.get(id).map(|entry| (entry.ty, entry.name.clone())) else { return };
+        let Some((ty, name)) = store.get(id).map(|entry| (entry.ty, entry.name.clone())) else {
+            invariant::broken("a resource that is acted on has an entry");
+            return;
+        };
         debug!(name = %Escaped(&name), target = %Escaped(&target), "resource redirected");
         let is_deep = self.depth_of(store, id) >= MAX_REDIRECTS;
         let view = delivery.next_view();
@@ -307,6 +312,7 @@ impl Indirections {
                     Above::Redirect(id) => id,
                     Above::Watch(watch) => return Some((depth, watch)),
                 };
+                // It was looked at by another path.
                 let Some(entry) = store.get(id).filter(|_| seen.insert(id)) else { continue };
                 if entry.views.is_empty() {
                     // It is a member of a collection that is watched.

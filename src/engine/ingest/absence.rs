@@ -1,6 +1,7 @@
 //! The resources that a response does not contain.
 
 use super::Step;
+use crate::invariant;
 
 impl Step<'_> {
     /// What a response of a full-state type does not speak of is deleted (B1.10), unless the response is a heartbeat
@@ -14,7 +15,10 @@ impl Step<'_> {
             return;
         }
         let server = self.response.server();
-        let Some(subscriptions) = self.authorities.subscriptions(server, self.response.ty) else { return };
+        let Some(subscriptions) = self.authorities.subscriptions(server, self.response.ty) else {
+            invariant::broken("a type that is answered was requested");
+            return;
+        };
         let sends_all = subscriptions.sends_all;
         let mut any = false;
         for (_, sub) in subscriptions.iter_mut() {
@@ -47,7 +51,10 @@ impl Step<'_> {
             return;
         }
         let server = self.response.server();
-        let Some(subscriptions) = self.authorities.subscriptions(server, self.response.ty) else { return };
+        let Some(subscriptions) = self.authorities.subscriptions(server, self.response.ty) else {
+            invariant::broken("a type that is answered was requested");
+            return;
+        };
         let mut unwritten = Vec::new();
         for (_, sub) in subscriptions.iter_mut() {
             if sub.on_absent_from_file(self.response.number) {

@@ -4,6 +4,7 @@ use super::{
     Step,
     pending_response::{Aliased, LocatedResource, ResourceOp, canonical},
 };
+use crate::invariant;
 
 impl Step<'_> {
     /// Finds the places of the aliases in a response, as far as somebody asks for them (B2.19). They are looked for behind all names:
@@ -13,6 +14,7 @@ impl Step<'_> {
         let envelope = self.response.envelope.clone();
         for Aliased { own, found } in std::mem::take(&mut self.response.aliased) {
             for alias in envelope.aliases(found.index as usize) {
+                // No subscription has a name that is not valid.
                 let Ok(alias) = canonical(envelope.text(alias)) else { continue };
                 if *alias != *own {
                     self.locate_alias((&own, &alias), found);
@@ -27,9 +29,16 @@ impl Step<'_> {
     /// Finds the place of one alias. `own` is the name of the element; empty if there is none, so that it stands for nothing.
     fn locate_alias(&mut self, (own, alias): (&str, &str), found: LocatedResource) {
         let (server, ty) = (self.response.server(), self.response.ty());
-        let Some(subscriptions) = self.authorities.subscriptions(server, ty) else { return };
+        let Some(subscriptions) = self.authorities.subscriptions(server, ty) else {
+            invariant::broken("a type that is answered was requested");
+            return;
+        };
+        // Nothing is subscribed to by the alias.
         let Some(id) = subscriptions.find(alias) else { return };
-        let Some(sub) = subscriptions.get_mut(id) else { return };
+        let Some(sub) = subscriptions.get_mut(id) else {
+            invariant::broken("a name that is found has a subscription");
+            return;
+        };
         if sub.is_mentioned_in(self.response.number) {
             let first = self.response.located[sub.last_position() as usize];
             let are_removed = first.op == ResourceOp::Removed && found.op == ResourceOp::Removed;
@@ -64,6 +73,7 @@ impl Step<'_> {
         }
         let envelope = self.response.envelope.clone();
         for (place, name) in envelope.removed().iter().enumerate() {
+            // It was reported with the other names.
             let Ok(name) = canonical(envelope.text(*name)) else { continue };
             self.find_known_aliases(&name, LocatedResource::new(envelope.len() + place, ResourceOp::Removed));
         }

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     cache::{Entry, Raw, Redirect, Update},
     error::{Blame, Code, WatchError, short_type},
+    invariant,
     name::ResourceName,
     protocol::{EntryId, GroupId, SubId},
     resource::Erased,
@@ -61,7 +62,10 @@ impl Step<'_> {
     /// Takes over a resource that somebody asked for, or that is a member already. Returns what it cost, in bytes parsed.
     pub(super) fn apply_to(&mut self, place: SubId, located: LocatedResource) -> usize {
         let state = self.authorities.server_mut(self.response.stream.server);
-        let Some(subscriptions) = state.machine.subscriptions_mut(self.response.ty) else { return 1 };
+        let Some(subscriptions) = state.machine.subscriptions_mut(self.response.ty) else {
+            invariant::broken("a type that is answered was requested");
+            return 1;
+        };
         let wildcard = subscriptions.takes_all();
         // It may have gone between two steps.
         let Some(sub) = subscriptions.get_mut(place).filter(|sub| sub.is_mentioned_in(self.response.number))
@@ -83,6 +87,7 @@ impl Step<'_> {
             self.authorities.join_higher(self.store, id, by, self.response.since());
         }
         let joins = joins_all || joins_glob;
+        // A glob has no resource of its own.
         let Some(entry) = self.store.get(id).filter(|entry| !entry.is_glob) else { return 1 };
         let bytes = self.response.envelope.bytes(located.value);
         let is_redirect = located.op == ResourceOp::Redirect;
@@ -113,9 +118,13 @@ impl Step<'_> {
                 .on_skipped((self.response.stream, self.response.ty));
             return 1;
         };
-        let Some(name) = self.unknown_name(next) else { return 1 };
+        let Some(name) = self.unknown_name(next) else {
+            invariant::broken("a resource of a collection has a name");
+            return 1;
+        };
         let server = self.response.server();
         let id = self.authorities.entry_for(self.store, (group, self.response.ty), name);
+        // The name may be requested there for the watches of another group.
         let Some(sub) = self.authorities.place(self.store, id, server) else { return 1 };
         if let Some(sub) = self
             .authorities
@@ -151,7 +160,10 @@ impl Step<'_> {
     /// Parses a resource that differs from what is held. True when there is something new to see.
     pub(super) fn parse(&mut self, (id, located): (EntryId, LocatedResource), update: Update) -> bool {
         self.work.parsed += 1;
-        let Some(name) = self.store.get(id).map(|entry| entry.name.clone()) else { return false };
+        let Some(name) = self.store.get(id).map(|entry| entry.name.clone()) else {
+            invariant::broken("a resource that is acted on has an entry");
+            return false;
+        };
         let ty = self.store.ty(self.response.ty);
         let state = self.authorities.server(self.response.stream.server);
         let (policy, trusted) = (state.policy, state.machine.source().features().trusted_xds_server);
@@ -174,6 +186,7 @@ impl Step<'_> {
             }
             Err(invalid) => {
                 let Some(about) = self.store.get(id).map(|entry| self.store.subject(entry)) else {
+                    invariant::broken("a resource that is acted on has an entry");
                     return false;
                 };
                 self.response.invalid += 1;
@@ -213,6 +226,7 @@ impl Step<'_> {
         {
             sub.on_removed(counts);
         }
+        // Another server counts at the moment.
         let Some(entry) = self.store.get(entry_id).filter(|_| counts) else { return 1 };
         let uri = self.authorities.server(server).machine.source();
         let message = match entry.is_held() {
@@ -250,7 +264,11 @@ impl Step<'_> {
             let name = ResourceName::canonicalize(name).unwrap_or(Cow::Borrowed(name));
             let state = self.authorities.server_mut(self.response.stream.server);
             let policy = state.policy;
-            let Some(subscriptions) = state.machine.subscriptions_mut(self.response.ty) else { continue };
+            let Some(subscriptions) = state.machine.subscriptions_mut(self.response.ty) else {
+                invariant::broken("a type that is answered was requested");
+                continue;
+            };
+            // Nothing is subscribed to by the name.
             let Some(sub) = subscriptions.find(&name).and_then(|sub| subscriptions.get_mut(sub)) else {
                 continue;
             };
@@ -303,6 +321,7 @@ impl Step<'_> {
             let origin = self.store.begin_buffer(self.response.envelope.message());
             self.response.origin = origin.map(|origin| (origin, Vec::new()));
         }
+        // The response is too small to be shared.
         let Some((origin, parts)) = &mut self.response.origin else {
             return self.response.envelope.bytes(located.value).into();
         };

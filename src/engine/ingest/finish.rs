@@ -1,13 +1,19 @@
 //! At last the collections are complete, and the server is answered.
 
 use super::Step;
-use crate::protocol::{Digests, ResponseOutcome, SubId};
+use crate::{
+    invariant,
+    protocol::{Digests, ResponseOutcome, SubId},
+};
 
 impl Step<'_> {
     /// The server has told all it has of a type that is wanted as a whole.
     pub(super) fn complete(&mut self) {
         let server = self.response.server();
-        let Some(subscriptions) = self.authorities.subscriptions(server, self.response.ty) else { return };
+        let Some(subscriptions) = self.authorities.subscriptions(server, self.response.ty) else {
+            invariant::broken("a type that is answered was requested");
+            return;
+        };
         if self.response.lacks_wildcard {
             return self.authorities.on_wildcard_answered(self.store, server, self.response.ty);
         }

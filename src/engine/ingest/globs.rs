@@ -84,10 +84,12 @@ impl Step<'_> {
 
     /// The server has sent something of a glob, so there is such a collection.
     pub(super) fn on_glob_answered(&mut self) {
+        // It is noted already.
         let Some(glob) = self.response.glob.as_mut().filter(|glob| !glob.answered) else { return };
         glob.answered = true;
         let (sub, entry) = (glob.sub, glob.entry);
         let subscriptions = self.authorities.subscriptions(self.response.server(), self.response.ty());
+        // It may have been released between two steps.
         let Some(sub) = subscriptions.and_then(|subscriptions| subscriptions.get_mut(sub)) else { return };
         sub.on_answered_in(self.response.number);
         if !self.authorities.counts(self.store, entry, self.response.server()) {

@@ -4,7 +4,7 @@ use super::{
     Step,
     pending_response::{LocatedResource, canonical},
 };
-use crate::{cache::Entry, protocol::SubId};
+use crate::{cache::Entry, invariant, protocol::SubId};
 
 impl Step<'_> {
     /// What is held is good still, for as long as it says; nobody is told (B1.18, B2.16). Of what is not held it says nothing:
@@ -14,7 +14,11 @@ impl Step<'_> {
         let is_delta = self.response.envelope.is_delta();
         let is_rejected =
             !is_delta && self.authorities.server_mut(server).machine.is_rejected(ty, &self.response.version);
-        let Some(subscriptions) = self.authorities.subscriptions(server, ty) else { return 1 };
+        let Some(subscriptions) = self.authorities.subscriptions(server, ty) else {
+            invariant::broken("a type that is answered was requested");
+            return 1;
+        };
+        // It may have been released between two steps.
         let Some(sub) = subscriptions.get_mut(place) else { return 1 };
         let is_same = match is_delta {
             true => sub.version().as_str() == self.response.version_of(&located),
@@ -46,7 +50,10 @@ impl Step<'_> {
             .authorities
             .wildcard_key(self.store, ty)
             .is_some_and(|(group, ..)| self.authorities.active(group) == server);
-        let Some(subscriptions) = self.authorities.subscriptions(server, ty) else { return 1 };
+        let Some(subscriptions) = self.authorities.subscriptions(server, ty) else {
+            invariant::broken("a type that is answered was requested");
+            return 1;
+        };
         if is_wanted && subscriptions.wildcard && subscriptions.sends_all {
             self.response.outdated = true;
             self.authorities.server_mut(server).machine.ask_again_on_another_stream(ty, self.now);

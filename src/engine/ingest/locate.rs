@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     cache::Entry,
+    invariant,
     protocol::{Body, Envelope, GroupId, Item, Span, SubId, Unusable},
 };
 
@@ -82,7 +83,10 @@ impl Step<'_> {
     pub(super) fn find_place(&mut self, name: &str, found: LocatedResource) {
         let ServerState { machine, types, .. } = self.authorities.server_mut(self.response.stream.server);
         let order = types.get(self.response.ty.index()).map_or(&[][..], |known| &known.order);
-        let Some(subscriptions) = machine.subscriptions_mut(self.response.ty) else { return };
+        let Some(subscriptions) = machine.subscriptions_mut(self.response.ty) else {
+            invariant::broken("a type that is answered was requested");
+            return;
+        };
         let is_it = |sub: &SubId| subscriptions.get(*sub).is_some_and(|sub| **sub.name() == *name);
         let guessed = self.response.predictor.next(order).filter(is_it);
         let sub = guessed.or_else(|| subscriptions.find(name));
@@ -122,6 +126,7 @@ impl Step<'_> {
         let store = &*self.store;
         let (servers, groups) = self.authorities.servers_and_groups();
         let Some(subscriptions) = servers[server].machine.subscriptions(self.response.ty) else {
+            invariant::broken("a type that is answered was requested");
             return BTreeSet::new();
         };
         let all = all.filter(|_| subscriptions.takes_all());
@@ -141,6 +146,7 @@ impl Step<'_> {
     pub(super) fn returning_members(&mut self) -> BTreeSet<GroupId> {
         let mut found = BTreeSet::new();
         for next in 0..self.response.located.len() {
+            // Its name is subscribed to, or nothing is there.
             let Some(name) = self.unknown_name(next) else { continue };
             let glob = self.enclosing(&name).and_then(|glob| self.store.get(glob));
             found.extend(

@@ -100,6 +100,7 @@ impl Ingest {
 
     /// Works on the oldest response for a while.
     pub(super) fn work(&mut self, authorities: &mut Authorities, store: &mut Store, now: Instant) {
+        // A timeout may be for something else.
         let Some(mut response) = self.pending.pop_front() else { return };
         let Self { parser, work, updates, .. } = self;
         if !response.has_begun() {

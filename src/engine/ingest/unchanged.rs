@@ -12,7 +12,7 @@ use super::{
     Step,
     pending_response::{LocatedResource, ResourceOp},
 };
-use crate::escape::Escaped;
+use crate::{escape::Escaped, invariant};
 
 impl Step<'_> {
     /// Notes elements from a place on, before another one, as long as they are unchanged. Gives the place of the first that may
@@ -23,9 +23,13 @@ impl Step<'_> {
         else {
             return from;
         };
-        let Some(subscriptions) = machine.subscriptions_mut(self.response.ty) else { return from };
+        let Some(subscriptions) = machine.subscriptions_mut(self.response.ty) else {
+            invariant::broken("a type that is answered was requested");
+            return from;
+        };
         let to = to.min(self.response.envelope.len());
         for index in from..to {
+            // What is not predicted is searched for by its name.
             let Some(sub_id) = self.response.predictor.next(&known.order) else { return index };
             let Some(sub) = subscriptions.get_mut(sub_id) else { return index };
             let held = self.store.get(sub.entry()).and_then(|entry| entry.bare_bytes());
@@ -52,11 +56,13 @@ impl Step<'_> {
         }
         let (servers, groups) = self.authorities.servers_and_groups();
         let Some(subscriptions) = servers[server].machine.subscriptions_mut(self.response.ty) else {
+            invariant::broken("a type that is answered was requested");
             return from;
         };
         let wildcard = subscriptions.takes_all();
         for (place, located) in self.response.located[from..to].iter().enumerate() {
             let next = from + place;
+            // It is not subscribed to.
             let Some(sub) = located.sub else { return next };
             // It may have gone between two steps.
             let Some(sub) =

@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
 
 pub(crate) use self::family::Family;
 pub use self::script::Script;
+use crate::invariant;
 
 /// Plays a script; gives how often what happened.
 ///
@@ -37,5 +38,8 @@ pub(crate) fn play(script: &Script) -> BTreeMap<&'static str, u64> {
 /// # Panics
 /// When something happens that must not.
 pub(crate) fn play_with(script: &Script, family: &Family) -> BTreeMap<&'static str, u64> {
-    world::World::new(script.seed, family).play(&script.operations)
+    let tally = world::World::new(script.seed, family).play(&script.operations);
+    // Without debug assertions a broken invariant is counted, and does not panic.
+    assert_eq!(invariant::count(), 0, "broken invariants");
+    tally
 }

@@ -115,6 +115,7 @@ impl Members {
 
     /// The server has told all it has.
     pub(crate) fn complete(&mut self, key: &CollectionKey) {
+        // Nothing watches it.
         let Some(all) = self.map.get_mut(key) else { return };
         let is_news = !mem::replace(&mut all.complete, true);
         // A list may be complete with something wrong.

@@ -28,6 +28,7 @@ use crate::{
     cache::{Changed, Entry, ResourceState, ResponseBuffer, Table},
     error::{Subject, WatchError},
     escape::Escaped,
+    invariant,
     name::Additions,
     protocol::{EntryId, GroupId, Output, TypeId},
     resource::ResourceType,
@@ -157,7 +158,10 @@ impl Store {
 
     /// Changes the state of an entry. True when watches see something else than before.
     pub(super) fn apply(&mut self, id: EntryId, change: impl FnOnce(&mut Entry) -> Changed) -> bool {
-        let Some(entry) = self.table.get_mut(id) else { return false };
+        let Some(entry) = self.table.get_mut(id) else {
+            invariant::broken("a resource that is acted on has an entry");
+            return false;
+        };
         let before = ResourceCounts::key(entry);
         let did_redirect = entry.redirect().is_some();
         let changed = change(entry);
@@ -273,6 +277,7 @@ impl Store {
         }
         for id in self.entries_of(group) {
             let error = self.server_error_of(id);
+            // Something worse is known of others.
             let Some(entry) = self.table.get_mut(id).filter(|entry| entry.shows_failure()) else { continue };
             match entry.on_failure(error) {
                 Changed::Yes => self.note_change(id, true, false),
@@ -345,7 +350,7 @@ fn log(entry: &Entry, type_url: &'static str, change: Changed) {
             debug!(type_url, %name, %version, kept, %error, "resource error from the server");
         }
         (Changed::Yes, ResourceState::Requested | ResourceState::Acked) => {
-            debug_assert!(false, "an ambient error has the state of an error");
+            invariant::broken("an ambient error has the state of an error");
         }
     }
 }

@@ -353,7 +353,7 @@ fn say_delta_request(request: DeltaDiscoveryRequest) -> String {
 }
 
 pub(super) fn say_view(view: WatchId) -> String {
-    format!("{view:?}").replace("ViewId(", "#").replace(')', "")
+    format!("#{view}")
 }
 
 fn say_observed(observed: &crate::resource::Erased) -> String {
