@@ -15,7 +15,7 @@ use crate::{
     name::ResourceName,
     observed::Observed,
     protocol::{Output, SourceKey, TypeId, ViewId},
-    resolve::{About, Endpoints, HostOrder, Key, Order, Resolved, Resolver, Seen, Source, Times},
+    resolve::{About, Endpoints, HostOrder, Order, Resolved, Resolver, Seen, Source, Times, WatchKey as Key},
     resource::{
         Cluster, ClusterLoadAssignment, Erased, Listener, Resource, ResourceType, RouteConfiguration,
         ScopedRouteConfiguration, VirtualHost, config_source::ResourceConfigSource,
@@ -312,7 +312,7 @@ impl Resolutions {
     /// Lets a resolution work on what it was told; gives what it wants then.
     fn settle(&mut self, view: ViewId, now: Instant) -> Vec<Order> {
         let Some(walk) = self.walks.get_mut(&view) else { return Vec::new() };
-        walk.resolver.settle(now);
+        walk.resolver.process(now);
         match walk.resolver.next_timeout() {
             Some(at) => drop(self.timers.insert(view, at)),
             None => drop(self.timers.remove(&view)),

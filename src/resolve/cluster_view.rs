@@ -1,6 +1,6 @@
 use std::{fmt, ops::Deref, sync::Arc};
 
-use super::{Snapshot, snapshot::ClusterEntry};
+use super::{cluster_entry::ClusterEntry, snapshot::Snapshot};
 use crate::{
     error::WatchError,
     resource::{

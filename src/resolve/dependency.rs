@@ -3,13 +3,16 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::resolver::{Key, Order, Reference};
+use super::{
+    orders::{Order, WatchKey},
+    reference::Reference,
+};
 use crate::{error::WatchError, observed::Observed};
 
 /// One resource on the way from a listener to its virtual host, which the resources before it name.
 #[derive(Debug)]
 pub(super) struct Dependency<T> {
-    key: fn(Reference) -> Key,
+    key: fn(Reference) -> WatchKey,
     watched: Option<Watched<T>>,
     /// The way leads over it.
     wanted: bool,
@@ -36,7 +39,7 @@ pub(super) enum End {
 
 impl<T> Dependency<T> {
     /// `key` says what is to be watched for a reference.
-    pub(super) fn new(key: fn(Reference) -> Key) -> Self {
+    pub(super) fn new(key: fn(Reference) -> WatchKey) -> Self {
         Self { key, watched: None, wanted: false }
     }
 

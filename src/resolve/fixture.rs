@@ -6,7 +6,8 @@ use prost::Message;
 
 use super::{
     Snapshot,
-    snapshot::{ClusterEntry, HostChoice, RoutingConfig},
+    cluster_entry::ClusterEntry,
+    snapshot::{HostChoice, RoutingConfig},
 };
 use crate::{
     error::{Blame, Code, Subject, WatchError},

@@ -1,31 +1,19 @@
-use std::{
-    collections::{BTreeSet, VecDeque},
-    mem,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::VecDeque, mem, sync::Arc, time::Instant};
 
 use super::{
-    Resolved,
     dependency::End,
-    graph::{Graph, Next},
-    node::{Endpoints, Source},
+    graph::Graph,
+    orders::{About, Order, Seen, Times},
     route_resolver::RouteResolver,
+    routed::Next,
     snapshot::{RoutingConfig, Snapshot},
 };
-use crate::{
-    error::WatchError,
-    observed::{ErasedMembers, Observed},
-    resource::{
-        Cluster, Listener, RouteConfiguration, VirtualHost, cluster::HostPort,
-        config_source::ResourceConfigSource,
-    },
-};
+use crate::error::WatchError;
 
 /// What one target resolves to, from what is known of the resources that it leads to (A74).
 ///
 /// It is told what is seen of the resources that it asked for ([`handle`](Self::handle)). After each of these, or after
-/// several, and at [`next_timeout`](Self::next_timeout), [`settle`](Self::settle) works on what is due, and
+/// several, and at [`next_timeout`](Self::next_timeout), [`process`](Self::process) works on what is due, and
 /// [`poll_order`](Self::poll_order) says what is to be watched, or not any more, and what is to be published, until there is
 /// nothing.
 ///
@@ -45,67 +33,6 @@ pub(crate) struct Resolver {
     failed: Option<WatchError>,
     graph: Graph,
     orders: VecDeque<Order>,
-}
-
-/// Whose resolution it is.
-#[derive(Debug, Clone)]
-pub(crate) struct About {
-    pub(crate) target: Arc<str>,
-    /// The host that chooses the virtual host.
-    pub(crate) authority: Arc<str>,
-    /// The headers that choose the scope.
-    pub(crate) headers: Arc<[(Arc<str>, Arc<str>)]>,
-    pub(crate) listener: Arc<str>,
-    pub(crate) node_id: Arc<str>,
-}
-
-/// How long a resolution waits.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Times {
-    /// For something that takes the place of what is in use and deleted.
-    pub(crate) grace: Duration,
-    /// For scopes.
-    pub(crate) timeout: Duration,
-}
-
-/// A resource that another one names.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Reference {
-    pub(crate) name: Arc<str>,
-    /// Where it is to be had, if not where its name comes from.
-    pub(crate) source: Option<Arc<ResourceConfigSource>>,
-}
-
-/// Something that a resolution watches.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Key {
-    Listener(Arc<str>),
-    /// All scopes of a collection, or of the server by `*`.
-    Scopes(Arc<str>),
-    Routes(Reference),
-    VirtualHost(Arc<str>),
-    Cluster(Arc<str>),
-    Endpoints(Reference),
-    Host(HostPort),
-}
-
-/// What is seen of it.
-#[derive(Debug, Clone)]
-pub(crate) enum Seen {
-    Listener(Arc<Observed<Listener>>),
-    Scopes(Arc<ErasedMembers>),
-    Routes(Arc<Observed<RouteConfiguration>>),
-    VirtualHost(Arc<Observed<VirtualHost>>),
-    Cluster(Arc<str>, Arc<Observed<Cluster>>),
-    Endpoints(Source, Endpoints),
-}
-
-/// What a resolution wants.
-#[derive(Debug)]
-pub(crate) enum Order {
-    Watch(Key),
-    Unwatch(Key),
-    Publish(Resolved),
 }
 
 impl Resolver {
@@ -134,19 +61,19 @@ impl Resolver {
         self.graph.set_held(name, held);
     }
 
-    /// When to [`settle`](Self::settle) though nothing was told.
+    /// When to [`process`](Self::process) though nothing was told.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         self.graph.next_timeout().into_iter().chain(self.way_timeout()).min()
     }
 
     /// Works on all that was told.
-    pub(crate) fn settle(&mut self, now: Instant) {
+    pub(crate) fn process(&mut self, now: Instant) {
         self.stale |= self.way_timeout().is_some_and(|until| until <= now);
         let mut publish = mem::take(&mut self.stale) && self.follow(now);
-        publish |= self.graph.settle(self.current.is_some(), now);
+        publish |= self.graph.process(self.current.is_some(), now);
         if let Some(next) = self.next.take_if(|_| self.graph.is_next_ready()) {
             self.graph.commit();
-            self.graph.settle(true, now);
+            self.graph.process(true, now);
             (self.current, self.failed, publish) = (Some(next), None, true);
         }
         self.orders.extend(self.graph.take_orders());
@@ -161,10 +88,16 @@ impl Resolver {
         self.orders.pop_front()
     }
 
-    /// How many clusters were looked at so far.
+    /// How many clusters were examined so far.
     #[cfg(test)]
     pub(crate) fn work(&self) -> u64 {
         self.graph.work()
+    }
+
+    /// How often something was found that cannot be.
+    #[cfg(test)]
+    pub(crate) fn broken_invariants(&self) -> u64 {
+        self.graph.broken_invariants()
     }
 
     /// Follows the listener to its virtual host. Says whether what is shown of the tree in use above its clusters has
@@ -234,47 +167,6 @@ impl Resolver {
         if self.failed.as_ref() != Some(&reason) {
             self.orders.push_back(Order::Publish(Err(reason.clone())));
             self.failed = Some(reason);
-        }
-    }
-}
-
-impl RoutingConfig {
-    /// Whether it is of the same listener and routes as another.
-    fn is_of(&self, other: &Self) -> bool {
-        let same_scope = match (&self.scope, &other.scope) {
-            (Some(scope), Some(other)) => Arc::ptr_eq(scope, other),
-            (scope, other) => scope.is_none() && other.is_none(),
-        };
-        same_scope
-            && Arc::ptr_eq(&self.listener, &other.listener)
-            && Arc::ptr_eq(&self.routes, &other.routes)
-            && self.virtual_host.is_same(&other.virtual_host)
-    }
-
-    /// The clusters that the routes of the virtual host lead to, each once (F4).
-    fn clusters(&self) -> Vec<Arc<str>> {
-        let routes = &self.virtual_host().routes;
-        let names: BTreeSet<_> = routes.iter().flat_map(|route| route.action.clusters()).collect();
-        names.into_iter().cloned().collect()
-    }
-}
-
-impl Key {
-    /// The name of everything that a server has.
-    pub(crate) const ALL: &str = "*";
-}
-
-impl<N: Into<Arc<str>>> From<N> for Reference {
-    fn from(name: N) -> Self {
-        Self { name: name.into(), source: None }
-    }
-}
-
-impl From<&Source> for Key {
-    fn from(source: &Source) -> Self {
-        match source {
-            Source::Eds(reference) => Self::Endpoints(reference.clone()),
-            Source::Host(address) => Self::Host(address.clone()),
         }
     }
 }

@@ -2,8 +2,9 @@ use std::{mem, sync::Arc, time::Instant};
 
 use super::{
     dependency::{Dependency, End},
-    resolver::{About, Key, Order, Reference, Times},
-    scopes::{Chosen, Scopes},
+    orders::{About, Order, Times, WatchKey},
+    reference::Reference,
+    scopes::{Chosen, Scopes, some_of},
     snapshot::{HostChoice, RoutingConfig},
 };
 use crate::{
@@ -38,13 +39,13 @@ pub(super) struct RouteResolver {
 
 impl RouteResolver {
     pub(super) fn new(about: About, times: Times) -> Self {
-        let watch = Order::Watch(Key::Listener(about.listener.clone()));
+        let watch = Order::Watch(WatchKey::Listener(about.listener.clone()));
         Self {
             scopes: Scopes::new(about.node_id.clone(), times),
             about,
             listener: None,
-            routes: Dependency::new(Key::Routes),
-            virtual_host: Dependency::new(|host| Key::VirtualHost(host.name)),
+            routes: Dependency::new(WatchKey::Routes),
+            virtual_host: Dependency::new(|host| WatchKey::VirtualHost(host.name)),
             times,
             orders: vec![watch],
         }
@@ -231,15 +232,3 @@ impl About {
         named.next().map(|(_, value)| &**value).or_else(|| is_host.then_some(&*self.authority))
     }
 }
-
-/// The first few texts, for an error.
-pub(super) fn some_of(texts: impl Iterator<Item = String>) -> String {
-    let mut texts = texts.take(SHOWN + 1).collect::<Vec<_>>();
-    if texts.len() > SHOWN {
-        texts[SHOWN] = "…".to_owned();
-    }
-    if texts.is_empty() { "none".to_owned() } else { texts.join(", ") }
-}
-
-/// How many domains or keys an error lists.
-const SHOWN: usize = 8;

@@ -2,8 +2,7 @@ use std::{sync::Arc, time::Instant};
 
 use super::{
     dependency::End,
-    resolver::{Key, Order, Times},
-    route_resolver::some_of,
+    orders::{Order, Times, WatchKey},
 };
 use crate::{
     error::{Blame, Code, Subject, WatchError},
@@ -66,20 +65,20 @@ impl Scopes {
     /// The way leads over the scopes of a collection, or over all that the server has: they are watched, and no others.
     pub(super) fn lead(&mut self, collection: Option<&Arc<str>>, orders: &mut Vec<Order>, now: Instant) {
         self.wanted = true;
-        let collection = collection.cloned().unwrap_or_else(|| Key::ALL.into());
+        let collection = collection.cloned().unwrap_or_else(|| WatchKey::ALL.into());
         if self.watched.as_ref().is_none_or(|watched| watched.collection != collection) {
-            orders.push(Order::Watch(Key::Scopes(collection.clone())));
+            orders.push(Order::Watch(WatchKey::Scopes(collection.clone())));
             let deadline = now + self.times.timeout;
             let watched = Watched { collection, seen: None, grace: None, deadline, is_late: false };
             let old = self.watched.replace(watched);
-            orders.extend(old.map(|old| Order::Unwatch(Key::Scopes(old.collection))));
+            orders.extend(old.map(|old| Order::Unwatch(WatchKey::Scopes(old.collection))));
         }
     }
 
     /// The way was followed: what it does not lead over is let go.
     pub(super) fn end(&mut self, orders: &mut Vec<Order>) {
         let old = self.watched.take_if(|_| !self.wanted);
-        orders.extend(old.map(|old| Order::Unwatch(Key::Scopes(old.collection))));
+        orders.extend(old.map(|old| Order::Unwatch(WatchKey::Scopes(old.collection))));
     }
 
     /// When to look again, should the server not have told them until then.
@@ -193,3 +192,15 @@ impl Scopes {
         Subject { type_url, name, node: self.node_id.clone() }
     }
 }
+
+/// The first few texts, for an error.
+pub(super) fn some_of(texts: impl Iterator<Item = String>) -> String {
+    let mut texts = texts.take(SHOWN + 1).collect::<Vec<_>>();
+    if texts.len() > SHOWN {
+        texts[SHOWN] = "…".to_owned();
+    }
+    if texts.is_empty() { "none".to_owned() } else { texts.join(", ") }
+}
+
+/// How many domains or keys an error lists.
+const SHOWN: usize = 8;

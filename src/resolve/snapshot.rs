@@ -1,12 +1,11 @@
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use imbl::OrdMap;
 
+use super::cluster_entry::ClusterEntry;
 use crate::{
     error::WatchError,
-    resource::{
-        Cluster, ClusterLoadAssignment, Listener, RouteConfiguration, ScopedRouteConfiguration, VirtualHost,
-    },
+    resource::{Listener, RouteConfiguration, ScopedRouteConfiguration, VirtualHost},
 };
 
 /// What a target resolves to: a listener, its routes, and every cluster that the routes of the target's virtual host
@@ -43,24 +42,6 @@ pub(crate) enum HostChoice {
     Inline(usize),
     /// A resource by itself, with the name that it was asked for by.
     OnDemand(Arc<str>, Arc<VirtualHost>),
-}
-
-/// What is known of a cluster.
-#[derive(Debug, Clone)]
-pub(crate) struct ClusterEntry {
-    pub(crate) name: Arc<str>,
-    /// `None` if there is no such cluster; `error` says why.
-    pub(crate) config: Option<Arc<Cluster>>,
-    /// Why nothing can be sent to it, as far as the cluster itself is the reason.
-    pub(crate) error: Option<WatchError>,
-    /// Why `config` may be stale.
-    pub(crate) warning: Option<WatchError>,
-    /// Of an aggregate, and of a cluster whose endpoints are not known, there are none.
-    pub(crate) endpoints: Option<Arc<ClusterLoadAssignment>>,
-    /// Why `endpoints` are missing, or may be stale.
-    pub(crate) note: Option<WatchError>,
-    /// The clusters that an aggregate's requests are sent to, the preferred ones first.
-    pub(crate) leaves: Arc<[Arc<str>]>,
 }
 
 impl Snapshot {
@@ -111,10 +92,29 @@ impl RoutingConfig {
             HostChoice::OnDemand(_, on_demand) => inline.is_none() && on_demand.fit(host).is_some(),
         }
     }
+
+    /// Whether it is of the same listener and routes as another.
+    pub(super) fn is_of(&self, other: &Self) -> bool {
+        let same_scope = match (&self.scope, &other.scope) {
+            (Some(scope), Some(other)) => Arc::ptr_eq(scope, other),
+            (scope, other) => scope.is_none() && other.is_none(),
+        };
+        same_scope
+            && Arc::ptr_eq(&self.listener, &other.listener)
+            && Arc::ptr_eq(&self.routes, &other.routes)
+            && self.virtual_host.is_same(&other.virtual_host)
+    }
+
+    /// The clusters that the routes of the virtual host lead to, each once (F4).
+    pub(super) fn clusters(&self) -> Vec<Arc<str>> {
+        let routes = &self.virtual_host().routes;
+        let names: BTreeSet<_> = routes.iter().flat_map(|route| route.action.clusters()).collect();
+        names.into_iter().cloned().collect()
+    }
 }
 
 impl HostChoice {
-    pub(super) fn is_same(&self, other: &Self) -> bool {
+    fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Inline(index), Self::Inline(other)) => index == other,
             (Self::OnDemand(name, host), Self::OnDemand(others, other)) => {
