@@ -260,7 +260,7 @@ impl Engine {
         debug_assert!(self.outputs.is_empty(), "outputs are polled until there is none");
         match input {
             Input::Resolved { lookup, result } => {
-                self.hosts.on_resolved(lookup, result, (now, &mut self.random));
+                self.hosts.on_resolved(lookup, result, now, &mut self.random);
             }
             Input::Connected { stream }
             | Input::Alive { stream }

@@ -278,7 +278,7 @@ impl Engine {
         while let Some(order) = self.hosts.poll() {
             match order {
                 HostOrder::LookUp { lookup, host } => self.outputs.push_back(Output::Lookup { lookup, host }),
-                HostOrder::Tell { view, address, seen } => {
+                HostOrder::Notify { view, address, seen } => {
                     self.walks.tell_resolver(view, |_| {
                         Seen::Endpoints(Source::Host(address), Endpoints::Host(seen))
                     });

@@ -12,20 +12,20 @@ use crate::error::WatchError;
 
 /// What one target resolves to, from what is known of the resources that it leads to (A74).
 ///
-/// It is told what is seen of the resources that it asked for ([`handle`](Self::handle)). After each of these, or after
-/// several, and at [`next_timeout`](Self::next_timeout), [`process`](Self::process) works on what is due, and
-/// [`poll_order`](Self::poll_order) says what is to be watched, or not any more, and what is to be published, until there is
-/// nothing.
+/// [`handle`](Self::handle) takes the updates of the resources that it watches. After each of these, or after several, and at
+/// [`next_timeout`](Self::next_timeout), [`process`](Self::process) works on all that is due, and
+/// [`poll_order`](Self::poll_order) yields what is to be watched, or not any more, and what is to be published, until there
+/// is nothing.
 ///
 /// ```text
 ///  listener ──▶ routes ──▶ virtual host ──▶ next ─── every cluster is ready ──▶ current ──▶ Publish
 ///     │            │            │             (the old one serves meanwhile)       ▲
-///     └────────────┴────────────┴──▶ failed ──▶ Publish                            └── news of its clusters
+///     └────────────┴────────────┴──▶ failed ──▶ Publish                            └── updates of its clusters
 /// ```
 #[derive(Debug)]
 pub(crate) struct Resolver {
-    way: RouteResolver,
-    /// Something on the way has changed.
+    route_resolver: RouteResolver,
+    /// A resource above the clusters has changed.
     stale: bool,
     next: Option<Arc<RoutingConfig>>,
     current: Option<Arc<RoutingConfig>>,
@@ -38,18 +38,18 @@ pub(crate) struct Resolver {
 impl Resolver {
     pub(crate) fn new(about: About, times: Times) -> Self {
         let graph = Graph::new(about.node_id.clone(), times.grace);
-        let mut way = RouteResolver::new(about, times);
-        let orders = way.take_orders().into();
-        Self { way, stale: false, next: None, current: None, failed: None, graph, orders }
+        let mut route_resolver = RouteResolver::new(about, times);
+        let orders = route_resolver.take_orders().into();
+        Self { route_resolver, stale: false, next: None, current: None, failed: None, graph, orders }
     }
 
-    /// Tells what is seen of something that is watched.
+    /// Takes an update of something that is watched.
     pub(crate) fn handle(&mut self, seen: Seen) {
         match seen {
-            Seen::Listener(seen) => self.way.on_listener(seen),
-            Seen::Scopes(seen) => self.way.on_scopes(seen),
-            Seen::Routes(seen) => self.way.on_routes(seen),
-            Seen::VirtualHost(seen) => self.way.on_virtual_host(seen),
+            Seen::Listener(seen) => self.route_resolver.on_listener(seen),
+            Seen::Scopes(seen) => self.route_resolver.on_scopes(seen),
+            Seen::Routes(seen) => self.route_resolver.on_routes(seen),
+            Seen::VirtualHost(seen) => self.route_resolver.on_virtual_host(seen),
             Seen::Cluster(name, seen) => return self.graph.on_cluster(&name, seen),
             Seen::Endpoints(source, seen) => return self.graph.on_endpoints(&source, seen),
         }
@@ -61,15 +61,15 @@ impl Resolver {
         self.graph.set_held(name, held);
     }
 
-    /// When to [`process`](Self::process) though nothing was told.
+    /// When to [`process`](Self::process) without an update.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        self.graph.next_timeout().into_iter().chain(self.way_timeout()).min()
+        self.graph.next_timeout().into_iter().chain(self.routing_timeout()).min()
     }
 
-    /// Works on all that was told.
+    /// Processes all updates, and all that is due.
     pub(crate) fn process(&mut self, now: Instant) {
-        self.stale |= self.way_timeout().is_some_and(|until| until <= now);
-        let mut publish = mem::take(&mut self.stale) && self.follow(now);
+        self.stale |= self.routing_timeout().is_some_and(|until| until <= now);
+        let mut publish = mem::take(&mut self.stale) && self.resolve_routing(now);
         publish |= self.graph.process(self.current.is_some(), now);
         if let Some(next) = self.next.take_if(|_| self.graph.is_next_ready()) {
             self.graph.commit();
@@ -77,8 +77,8 @@ impl Resolver {
             (self.current, self.failed, publish) = (Some(next), None, true);
         }
         self.orders.extend(self.graph.take_orders());
-        if publish && let Some(stem) = &self.current {
-            let snapshot = Snapshot { stem: stem.clone(), clusters: self.graph.entries().clone() };
+        if publish && let Some(routing) = &self.current {
+            let snapshot = Snapshot { routing: routing.clone(), clusters: self.graph.entries().clone() };
             self.orders.push_back(Order::Publish(Ok(Arc::new(snapshot))));
         }
     }
@@ -100,19 +100,19 @@ impl Resolver {
         self.graph.broken_invariants()
     }
 
-    /// Follows the listener to its virtual host. Says whether what is shown of the tree in use above its clusters has
+    /// Resolves the routing configuration. Says whether what is shown of the tree in use above its clusters has
     /// changed.
-    fn follow(&mut self, now: Instant) -> bool {
-        let found = self.way.follow(self.current.as_deref(), now);
-        self.orders.extend(self.way.take_orders());
+    fn resolve_routing(&mut self, now: Instant) -> bool {
+        let found = self.route_resolver.resolve(self.current.as_deref(), now);
+        self.orders.extend(self.route_resolver.take_orders());
         match found {
-            Ok(stem) => self.use_stem(stem),
+            Ok(routing) => self.use_routing(routing),
             Err(End::Unknown) => {
                 self.next = None;
                 self.graph.set_next(Next::Unknown);
                 false
             }
-            Err(End::Blocked(reason)) => self.stay(&reason),
+            Err(End::Blocked(reason)) => self.keep_current(&reason),
             Err(End::Nowhere(reason)) => {
                 self.fail(reason);
                 false
@@ -120,44 +120,45 @@ impl Resolver {
         }
     }
 
-    /// Uses a stem at once if it only differs in its warnings, else when its clusters are ready.
-    fn use_stem(&mut self, stem: RoutingConfig) -> bool {
-        let stem = Arc::new(stem);
-        if let Some(current) = self.current.as_ref().filter(|current| current.is_of(&stem)) {
-            let changed = current.warnings != stem.warnings;
+    /// Uses a routing configuration at once if it only differs in its warnings, else when its clusters are ready.
+    fn use_routing(&mut self, routing: RoutingConfig) -> bool {
+        let routing = Arc::new(routing);
+        if let Some(current) = self.current.as_ref().filter(|current| current.is_of(&routing)) {
+            let changed = current.warnings != routing.warnings;
             self.prepare(None);
-            self.current = Some(stem);
+            self.current = Some(routing);
             return changed;
         }
-        self.prepare(Some(stem));
+        self.prepare(Some(routing));
         false
     }
 
     /// Keeps the tree in use, if there is one, though the listener leads to routes that cannot be had.
-    fn stay(&mut self, reason: &WatchError) -> bool {
+    fn keep_current(&mut self, reason: &WatchError) -> bool {
         let Some(current) = &self.current else {
             self.fail(reason.clone());
             return false;
         };
-        let stem = RoutingConfig { warnings: vec![reason.clone()], ..(**current).clone() };
-        let changed = current.warnings != stem.warnings;
+        let routing = RoutingConfig { warnings: vec![reason.clone()], ..(**current).clone() };
+        let changed = current.warnings != routing.warnings;
         self.prepare(None);
-        self.current = Some(Arc::new(stem));
+        self.current = Some(Arc::new(routing));
         changed
     }
 
-    /// When the way is to be followed again though nothing was told.
-    fn way_timeout(&self) -> Option<Instant> {
-        self.way.next_timeout(self.current.is_some())
+    /// When the routing configuration is to be resolved again without an update.
+    fn routing_timeout(&self) -> Option<Instant> {
+        self.route_resolver.next_timeout(self.current.is_some())
     }
 
-    fn prepare(&mut self, stem: Option<Arc<RoutingConfig>>) {
-        let same = stem.as_ref().zip(self.next.as_ref()).is_some_and(|(stem, next)| stem.is_of(next));
+    fn prepare(&mut self, routing: Option<Arc<RoutingConfig>>) {
+        let same =
+            routing.as_ref().zip(self.next.as_ref()).is_some_and(|(routing, next)| routing.is_of(next));
         if !same {
-            let next = stem.as_ref().map(|stem| Next::Clusters(stem.clusters()));
+            let next = routing.as_ref().map(|routing| Next::Clusters(routing.clusters()));
             self.graph.set_next(next.unwrap_or_default());
         }
-        self.next = stem;
+        self.next = routing;
     }
 
     /// There is no tree any more. Its clusters stay watched until there is another (F8).

@@ -15,7 +15,7 @@ use crate::{
 /// and clusters are of one time. It never changes; clones and later snapshots share what is the same.
 #[derive(Clone)]
 pub struct Snapshot {
-    pub(super) stem: Arc<RoutingConfig>,
+    pub(super) routing: Arc<RoutingConfig>,
     pub(super) clusters: OrdMap<Arc<str>, Arc<ClusterEntry>>,
 }
 
@@ -47,32 +47,32 @@ pub(crate) enum HostChoice {
 impl Snapshot {
     /// The target as it was asked for.
     pub fn target(&self) -> &str {
-        &self.stem.target
+        &self.routing.target
     }
 
     /// The host by which the virtual host was chosen: the target's service, unless it was overridden.
     pub fn authority(&self) -> &str {
-        &self.stem.authority
+        &self.routing.authority
     }
 
     /// The listener.
     pub fn listener(&self) -> &Arc<Listener> {
-        &self.stem.listener
+        &self.routing.listener
     }
 
     /// The scope whose key the headers of the target have, where the listener chooses its routes so.
     pub fn scope(&self) -> Option<&Arc<ScopedRouteConfiguration>> {
-        self.stem.scope.as_ref()
+        self.routing.scope.as_ref()
     }
 
     /// The routes of the listener, those of other hosts among them.
     pub fn route_config(&self) -> &Arc<RouteConfiguration> {
-        &self.stem.routes
+        &self.routing.routes
     }
 
     /// The virtual host whose clusters are in the snapshot.
     pub fn virtual_host(&self) -> &VirtualHost {
-        self.stem.virtual_host()
+        self.routing.virtual_host()
     }
 }
 
@@ -128,9 +128,9 @@ impl HostChoice {
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Snapshot")
-            .field("target", &self.stem.target)
-            .field("listener", &self.stem.listener.name)
-            .field("route_config", &self.stem.routes.name)
+            .field("target", &self.routing.target)
+            .field("listener", &self.routing.listener.name)
+            .field("route_config", &self.routing.routes.name)
             .field("virtual_host", &self.virtual_host().name)
             .field("clusters", &self.clusters.keys().collect::<Vec<_>>())
             .finish_non_exhaustive()

@@ -102,18 +102,13 @@ impl Usage<'_> {
         let examined = self.nodes.index().in_grace().iter().filter_map(|name| {
             let node = self.nodes.get(name)?;
             let before = node.phase().grace()?;
-            let after = self.examine(name, node, (period, now))?;
+            let after = self.examine(name, node, period, now)?;
             (after.is_due || after.grace != before).then(|| (name.clone(), after))
         });
         examined.collect()
     }
 
-    fn examine(
-        &self,
-        name: &Arc<str>,
-        node: &Node,
-        (period, now): (Duration, Instant),
-    ) -> Option<GraceExamined> {
+    fn examine(&self, name: &Arc<str>, node: &Node, period: Duration, now: Instant) -> Option<GraceExamined> {
         let before = node.phase().grace()?;
         let grace = before.with_spared(self.is_spared(name));
         // A call that still holds it says nothing about it.

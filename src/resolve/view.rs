@@ -69,7 +69,7 @@ impl Snapshot {
     /// }
     /// ```
     pub fn route(&self, query: &RouteQuery<'_>) -> Option<RouteView<'_>> {
-        if query.target_host().is_some_and(|host| !self.stem.is_for(host)) {
+        if query.target_host().is_some_and(|host| !self.routing.is_for(host)) {
             return None;
         }
         Some(RouteView::new(self, query.route_in(self.virtual_host())?))

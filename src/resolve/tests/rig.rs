@@ -224,13 +224,13 @@ fn say_key(key: &WatchKey) -> String {
 
 fn say_tree(tree: &Snapshot) -> String {
     let clusters: Vec<_> = tree.clusters.values().map(|entry| say_entry(entry)).collect();
-    let warnings: Vec<_> = tree.stem.warnings.iter().map(|why| format!(" ({})", why.code())).collect();
-    let on_demand = match &tree.stem.virtual_host {
+    let warnings: Vec<_> = tree.routing.warnings.iter().map(|why| format!(" ({})", why.code())).collect();
+    let on_demand = match &tree.routing.virtual_host {
         HostChoice::Inline(_) => String::new(),
         HostChoice::OnDemand(_, host) => format!(" {}", host.name),
     };
-    let scope = tree.stem.scope.as_ref().map(|scope| format!("{} > ", scope.name)).unwrap_or_default();
-    format!("{scope}{}{on_demand}: {}{}", tree.stem.routes.name, clusters.join(" "), warnings.concat())
+    let scope = tree.routing.scope.as_ref().map(|scope| format!("{} > ", scope.name)).unwrap_or_default();
+    format!("{scope}{}{on_demand}: {}{}", tree.routing.routes.name, clusters.join(" "), warnings.concat())
 }
 
 fn say_entry(entry: &ClusterEntry) -> String {
