@@ -18,8 +18,8 @@ use crate::{
     observed::Observed,
     protocol::{Output, Settings, WatchId},
     resolve::{
-        About, Addresses, DnsResolver, Endpoints, HostOrder, Key, Order, Resolved, Resolver, Seen, Source,
-        Times,
+        About, Addresses, DnsResolver, Endpoints, HostOrder, Order, Resolved, Resolver, Seen, Source, Times,
+        WatchKey,
     },
     resource::{
         Cluster, ClusterLoadAssignment, Erased, Listener, Resource, ResourceType, RouteConfiguration,
@@ -32,7 +32,7 @@ use crate::{
 pub(super) struct Resolutions {
     resolutions: BTreeMap<WatchId, Resolution>,
     /// Whose the watches of resolutions are, and what they show.
-    owners: BTreeMap<WatchId, (WatchId, Key)>,
+    owners: BTreeMap<WatchId, (WatchId, WatchKey)>,
     /// Those that have something to act on.
     touched: BTreeSet<WatchId>,
     /// When those want to be called that do.
@@ -47,7 +47,7 @@ pub(super) struct Resolutions {
 #[derive(Debug)]
 struct Resolution {
     resolver: Resolver,
-    watches: BTreeMap<Key, WatchId>,
+    watches: BTreeMap<WatchKey, WatchId>,
 }
 
 /// What a resolution asks of the engine.
@@ -112,7 +112,7 @@ impl Resolutions {
     pub(super) fn request_reresolution(&mut self, view: WatchId, now: Instant) {
         let watches = self.resolutions.get(&view).map(|resolution| &resolution.watches);
         for (key, view) in watches.into_iter().flatten() {
-            if matches!(key, Key::Host(_)) {
+            if matches!(key, WatchKey::Host(_)) {
                 self.hosts.look_up_again(*view, now);
             }
         }
@@ -125,7 +125,7 @@ impl Resolutions {
         result: Result<Addresses, String>,
         now: Instant,
     ) {
-        self.hosts.on_resolved(lookup, result, (now, &mut self.random));
+        self.hosts.on_resolved(lookup, result, now, &mut self.random);
     }
 
     /// When a lookup is due.
@@ -151,22 +151,22 @@ impl Resolutions {
     /// Passes on what a watch sees.
     pub(super) fn on_observed(&mut self, view: WatchId, observed: &Erased) {
         self.notify(view, |key| match key {
-            Key::Listener(_) => Seen::Listener(typed(observed)),
-            Key::Scopes(_) => {
+            WatchKey::Listener(_) => Seen::Listener(typed(observed)),
+            WatchKey::Scopes(_) => {
                 let members = observed.clone().downcast();
                 Seen::Scopes(members.expect("what is published for a collection are its members"))
             }
-            Key::Routes(_) => Seen::Routes(typed(observed)),
-            Key::VirtualHost(_) => Seen::VirtualHost(typed(observed)),
-            Key::Cluster(name) => Seen::Cluster(name.clone(), typed(observed)),
-            Key::Endpoints(name) => {
+            WatchKey::Routes(_) => Seen::Routes(typed(observed)),
+            WatchKey::VirtualHost(_) => Seen::VirtualHost(typed(observed)),
+            WatchKey::Cluster(name) => Seen::Cluster(name.clone(), typed(observed)),
+            WatchKey::Endpoints(name) => {
                 Seen::Endpoints(Source::Eds(name.clone()), Endpoints::Eds(typed(observed)))
             }
-            Key::Host(_) => unreachable!("hosts are no resources"),
+            WatchKey::Host(_) => unreachable!("hosts are no resources"),
         });
     }
 
-    fn notify(&mut self, view: WatchId, seen: impl FnOnce(&Key) -> Seen) {
+    fn notify(&mut self, view: WatchId, seen: impl FnOnce(&WatchKey) -> Seen) {
         // The watch or its resolution may have ended meanwhile.
         let Some((owner, key)) = self.owners.get(&view) else { return };
         let Some(resolution) = self.resolutions.get_mut(owner) else { return };
@@ -179,7 +179,7 @@ impl Resolutions {
         while let Some(order) = self.hosts.poll() {
             match order {
                 HostOrder::LookUp { lookup, host } => delivery.push_output(Output::Lookup { lookup, host }),
-                HostOrder::Tell { view, address, seen } => {
+                HostOrder::Notify { view, address, seen } => {
                     self.notify(view, |_| Seen::Endpoints(Source::Host(address), Endpoints::Host(seen)));
                 }
             }
@@ -195,7 +195,7 @@ impl Resolutions {
     pub(super) fn drive(&mut self, view: WatchId, now: Instant) -> Vec<Order> {
         // It may have ended meanwhile.
         let Some(resolution) = self.resolutions.get_mut(&view) else { return Vec::new() };
-        resolution.resolver.settle(now);
+        resolution.resolver.process(now);
         match resolution.resolver.next_timeout() {
             Some(at) => drop(self.timers.insert(view, at)),
             None => drop(self.timers.remove(&view)),
@@ -234,7 +234,7 @@ impl Resolutions {
     fn watch(
         &mut self,
         (owner, view): (WatchId, WatchId),
-        key: Key,
+        key: WatchKey,
         now: Instant,
     ) -> Option<ResolutionOrder> {
         // It may have ended meanwhile.
@@ -244,24 +244,24 @@ impl Resolutions {
         self.owners.insert(view, (owner, key.clone()));
         let one = |ty, name: Wanted| ResolutionOrder::Subscribe { view, ty, names: Selection::One(name) };
         Some(match key {
-            Key::Listener(name) => one(ResourceType::of::<Listener>(), name.into()),
-            Key::Scopes(name) => {
+            WatchKey::Listener(name) => one(ResourceType::of::<Listener>(), name.into()),
+            WatchKey::Scopes(name) => {
                 let names =
-                    if &*name == Key::ALL { Selection::All } else { Selection::Collection(name.into()) };
+                    if &*name == WatchKey::ALL { Selection::All } else { Selection::Collection(name.into()) };
                 let ty = ResourceType::of::<ScopedRouteConfiguration>();
                 ResolutionOrder::Subscribe { view, ty, names }
             }
-            Key::Routes(routes) => {
+            WatchKey::Routes(routes) => {
                 self.sources.extend(routes.source.map(|source| (view, source)));
                 one(ResourceType::of::<RouteConfiguration>(), routes.name.into())
             }
-            Key::VirtualHost(name) => ResolutionOrder::SubscribeOnDemand { view, name },
-            Key::Cluster(name) => one(ResourceType::of::<Cluster>(), name.into()),
-            Key::Endpoints(endpoints) => {
+            WatchKey::VirtualHost(name) => ResolutionOrder::SubscribeOnDemand { view, name },
+            WatchKey::Cluster(name) => one(ResourceType::of::<Cluster>(), name.into()),
+            WatchKey::Endpoints(endpoints) => {
                 self.sources.extend(endpoints.source.map(|source| (view, source)));
                 one(ResourceType::of::<ClusterLoadAssignment>(), endpoints.name.into())
             }
-            Key::Host(address) => {
+            WatchKey::Host(address) => {
                 self.hosts.watch(view, &address, now);
                 return None;
             }
@@ -269,17 +269,17 @@ impl Resolutions {
     }
 
     /// Forgets a watch of a resolution; gives it back if it is one of the engine.
-    fn forget_watch(&mut self, key: &Key, view: WatchId) -> Option<WatchId> {
+    fn forget_watch(&mut self, key: &WatchKey, view: WatchId) -> Option<WatchId> {
         self.owners.remove(&view);
         self.sources.remove(&view);
         match key {
-            Key::Listener(_)
-            | Key::Scopes(_)
-            | Key::Routes(_)
-            | Key::VirtualHost(_)
-            | Key::Cluster(_)
-            | Key::Endpoints(_) => Some(view),
-            Key::Host(address) => {
+            WatchKey::Listener(_)
+            | WatchKey::Scopes(_)
+            | WatchKey::Routes(_)
+            | WatchKey::VirtualHost(_)
+            | WatchKey::Cluster(_)
+            | WatchKey::Endpoints(_) => Some(view),
+            WatchKey::Host(address) => {
                 self.hosts.unwatch(view, address);
                 None
             }

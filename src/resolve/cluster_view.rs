@@ -1,6 +1,6 @@
 use std::{fmt, ops::Deref, sync::Arc};
 
-use super::{Snapshot, snapshot::ClusterEntry};
+use super::{cluster_entry::ClusterEntry, snapshot::Snapshot};
 use crate::{
     error::WatchError,
     resource::{
@@ -82,7 +82,7 @@ impl Snapshot {
 
     /// All that may be stale, and why: the listener and the routes, then each cluster and its endpoints.
     pub fn warnings(&self) -> impl Iterator<Item = &WatchError> {
-        self.stem.warnings.iter().chain(self.clusters().flat_map(ClusterView::warnings))
+        self.routing.warnings.iter().chain(self.clusters().flat_map(ClusterView::warnings))
     }
 }
 

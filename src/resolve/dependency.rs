@@ -3,16 +3,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::resolver::{Key, Order, Reference};
+use super::{
+    orders::{Order, WatchKey},
+    reference::Reference,
+};
 use crate::{error::WatchError, observed::Observed};
 
-/// One resource on the way from a listener to its virtual host, which the resources before it name.
+/// A resource between a listener and its virtual host, which the resource above it names.
 #[derive(Debug)]
 pub(super) struct Dependency<T> {
-    key: fn(Reference) -> Key,
+    key: fn(Reference) -> WatchKey,
     watched: Option<Watched<T>>,
-    /// The way leads over it.
-    wanted: bool,
+    /// The resource above names it.
+    required: bool,
 }
 
 #[derive(Debug)]
@@ -23,7 +26,7 @@ struct Watched<T> {
     grace: Option<Instant>,
 }
 
-/// Why a way does not lead to a virtual host, at least not yet.
+/// The reason why a listener does not lead to a virtual host, at least not yet.
 #[derive(Debug)]
 pub(super) enum End {
     /// Something is not known yet: the tree in use serves until it is (F2).
@@ -36,25 +39,25 @@ pub(super) enum End {
 
 impl<T> Dependency<T> {
     /// `key` says what is to be watched for a reference.
-    pub(super) fn new(key: fn(Reference) -> Key) -> Self {
-        Self { key, watched: None, wanted: false }
+    pub(super) fn new(key: fn(Reference) -> WatchKey) -> Self {
+        Self { key, watched: None, required: false }
     }
 
-    /// Says what is seen of what is watched.
+    /// Stores an update of the watched resource.
     pub(super) fn on_seen(&mut self, seen: Arc<Observed<T>>) {
         if let Some(watched) = &mut self.watched {
             (watched.seen, watched.grace) = (Some(seen), None);
         }
     }
 
-    /// The way is about to be followed anew.
-    pub(super) fn begin(&mut self) {
-        self.wanted = false;
+    /// The route configuration is about to be resolved again.
+    pub(super) fn start_pass(&mut self) {
+        self.required = false;
     }
 
-    /// The way leads over this: it is watched, and no other.
-    pub(super) fn lead(&mut self, what: &Reference, orders: &mut Vec<Order>) {
-        self.wanted = true;
+    /// The resource above names this one: it is watched, and no other.
+    pub(super) fn require(&mut self, what: &Reference, orders: &mut Vec<Order>) {
+        self.required = true;
         if self.watched.as_ref().map(|watched| &watched.what) != Some(what) {
             let watched = Watched { what: what.clone(), seen: None, grace: None };
             orders.push(Order::Watch((self.key)(what.clone())));
@@ -63,21 +66,24 @@ impl<T> Dependency<T> {
         }
     }
 
-    /// The way was followed: what it does not lead over is let go.
-    pub(super) fn end(&mut self, orders: &mut Vec<Order>) {
-        let old = self.watched.take_if(|_| !self.wanted);
+    /// The route configuration was resolved: a resource that no other names is not watched any more.
+    pub(super) fn release_unrequired(&mut self, orders: &mut Vec<Order>) {
+        let old = self.watched.take_if(|_| !self.required);
         orders.extend(old.map(|old| Order::Unwatch((self.key)(old.what))));
     }
 
-    /// The resource, and why it may be stale. One that is in use serves on for `grace` after its deletion: what leads to it
-    /// may be about to lead elsewhere, or to end.
-    pub(super) fn step(
+    /// The resource, and why it may be stale. One that is in use serves on for `grace` after its deletion: the
+    /// resource above may be about to name another, or to be deleted.
+    pub(super) fn resolve(
         &mut self,
         in_use: bool,
         grace: Duration,
         now: Instant,
     ) -> Result<(Arc<T>, Option<WatchError>), End> {
-        let Some(watched) = &mut self.watched else { return Err(End::Unknown) };
+        let Some(watched) = &mut self.watched else {
+            debug_assert!(false, "a dependency is required before it is resolved");
+            return Err(End::Unknown);
+        };
         match watched.seen.as_deref() {
             None | Some(Observed::Pending) => Err(End::Unknown),
             Some(Observed::Present { resource, warning, .. }) => Ok((resource.clone(), warning.clone())),

@@ -32,7 +32,7 @@ pub struct Addresses {
 
 /// The hosts of logical DNS clusters, and when to look them up.
 ///
-/// A host is looked up when it is first wanted; again when its answer has run out, or when that is asked for, but not sooner
+/// A host is looked up when it is first watched; again when its answer has run out, or when that is asked for, but not sooner
 /// than the least time between two lookups; and with growing delays after failures. The last good answer stays through
 /// them (F5). What is an address already is not looked up. There are at most [`MAX_LOOKUPS`] at a time; the other hosts wait
 /// in a queue. No event looks at hosts that it does not concern.
@@ -47,19 +47,29 @@ pub(crate) struct DnsResolver {
     /// The hosts that wait for a lookup, in their order.
     queue: BTreeMap<u64, Arc<str>>,
     /// The lookups that are under way.
-    under_way: BTreeMap<LookupId, UnderWay>,
+    under_way: BTreeMap<LookupId, Lookup>,
     /// The least time between two lookups.
     refresh: Duration,
     /// How long a lookup may take.
-    patience: Duration,
+    lookup_timeout: Duration,
     lookups: u64,
     queued: u64,
     orders: VecDeque<HostOrder>,
+    /// How often something was found that cannot be.
+    broken_invariants: u64,
+}
+
+/// A lookup that has ended.
+#[derive(Debug)]
+struct Answer {
+    result: Result<Addresses, String>,
+    /// When it was started.
+    since: Instant,
 }
 
 #[derive(Debug)]
-struct UnderWay {
-    /// `None` when nobody wants the host any more. It is a lookup still.
+struct Lookup {
+    /// `None` when the host is not watched any more. It is a lookup still.
     host: Option<Arc<str>>,
     since: Instant,
 }
@@ -75,7 +85,7 @@ pub(crate) struct HostSeen {
 #[derive(Debug)]
 pub(crate) enum HostOrder {
     LookUp { lookup: LookupId, host: Arc<str> },
-    Tell { view: WatchId, address: HostPort, seen: HostSeen },
+    Notify { view: WatchId, address: HostPort, seen: HostSeen },
 }
 
 #[derive(Debug)]
@@ -98,7 +108,7 @@ enum State {
         lookup: LookupId,
     },
     Queued {
-        place: u64,
+        position: u64,
     },
     Resting {
         until: Instant,
@@ -132,10 +142,11 @@ impl DnsResolver {
             queue: BTreeMap::new(),
             under_way: BTreeMap::new(),
             refresh: settings.dns_refresh.min(LONGEST),
-            patience: settings.resource_timeout.min(LONGEST),
+            lookup_timeout: settings.resource_timeout.min(LONGEST),
             lookups: 0,
             queued: 0,
             orders: VecDeque::new(),
+            broken_invariants: 0,
         }
     }
 
@@ -151,7 +162,7 @@ impl DnsResolver {
         host.users.entry(address.clone()).or_default().insert(view);
         self.by_view.insert(view, name.clone());
         if host.good.is_some() || host.error.is_some() {
-            self.orders.push_back(HostOrder::Tell {
+            self.orders.push_back(HostOrder::Notify {
                 view,
                 address: address.clone(),
                 seen: host.seen(address),
@@ -162,7 +173,9 @@ impl DnsResolver {
 
     pub(crate) fn unwatch(&mut self, view: WatchId, address: &HostPort) {
         self.by_view.remove(&view);
-        let Some(host) = self.hosts.get_mut(&address.host) else { return };
+        let Some(host) = self.hosts.get_mut(&address.host) else {
+            return self.broken("a watched host is known");
+        };
         if let Some(views) = host.users.get_mut(address) {
             views.remove(&view);
             if views.is_empty() {
@@ -177,6 +190,7 @@ impl DnsResolver {
 
     /// Looks up hosts again as soon as that is allowed (A74-7).
     pub(crate) fn look_up_again(&mut self, view: WatchId, now: Instant) {
+        // Any view may request it, and few are of hosts.
         let Some(name) = self.by_view.get(&view).cloned() else { return };
         if let Some(Host { state: State::Resting { until, least }, .. }) = self.hosts.get(&name) {
             let (until, least) = ((*until).min(*least), *least);
@@ -190,27 +204,26 @@ impl DnsResolver {
         &mut self,
         lookup: LookupId,
         result: Result<Addresses, String>,
-        (now, random): (Instant, &mut fastrand::Rng),
+        now: Instant,
+        random: &mut fastrand::Rng,
     ) {
         // The answer may be too late.
-        let Some(UnderWay { host, since }) = self.under_way.remove(&lookup) else { return };
+        let Some(Lookup { host, since }) = self.under_way.remove(&lookup) else { return };
         if let Some(name) = host {
-            self.on_answer(&name, result, (since, now, random));
+            self.on_answer(&name, Answer { result, since }, now, random);
         }
         while self.under_way.len() < MAX_LOOKUPS
             && let Some((_, name)) = self.queue.pop_first()
         {
-            self.begin(&name, now);
+            self.start_lookup(&name, now);
         }
     }
 
-    fn on_answer(
-        &mut self,
-        name: &Arc<str>,
-        result: Result<Addresses, String>,
-        (since, now, random): (Instant, Instant, &mut fastrand::Rng),
-    ) {
-        let Some(host) = self.hosts.get_mut(name) else { return };
+    fn on_answer(&mut self, name: &Arc<str>, answer: Answer, now: Instant, random: &mut fastrand::Rng) {
+        let Some(host) = self.hosts.get_mut(name) else {
+            return self.broken("a lookup is detached when its host is removed");
+        };
+        let Answer { result, since } = answer;
         let result = match result {
             Ok(addresses) if addresses.ips.is_empty() => Err("there are no addresses".to_owned()),
             result => result,
@@ -234,12 +247,12 @@ impl DnsResolver {
         if before != (host.good.clone(), host.error.clone()) {
             for (address, views) in &host.users {
                 let seen = host.seen(address);
-                let tell = |view: &WatchId| HostOrder::Tell {
+                let notify = |view: &WatchId| HostOrder::Notify {
                     view: *view,
                     address: address.clone(),
                     seen: seen.clone(),
                 };
-                self.orders.extend(views.iter().map(tell));
+                self.orders.extend(views.iter().map(notify));
             }
         }
         self.set_state(name, State::Resting { until: until.max(now), least: least.max(now) });
@@ -252,19 +265,19 @@ impl DnsResolver {
     }
 
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
-        // A lookup that nobody wants matters to those who wait for its place.
+        // A lookup of a host that is not watched any more matters only to the hosts in the queue.
         let mut awaited = self.under_way.values().filter(|one| one.host.is_some() || !self.queue.is_empty());
-        let answer = awaited.next().map(|one| one.since + self.patience);
+        let answer = awaited.next().map(|one| one.since + self.lookup_timeout);
         let rest = self.resting.first().map(|(until, _)| *until);
         answer.into_iter().chain(rest).min()
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant, random: &mut fastrand::Rng) {
         while let Some((&lookup, one)) = self.under_way.first_key_value()
-            && one.since + self.patience <= now
+            && one.since + self.lookup_timeout <= now
         {
-            let error = format!("no answer in {:?}", self.patience);
-            self.on_resolved(lookup, Err(error), (now, random));
+            let error = format!("no answer in {:?}", self.lookup_timeout);
+            self.on_resolved(lookup, Err(error), now, random);
         }
         while let Some((until, name)) = self.resting.first().cloned()
             && until <= now
@@ -275,30 +288,32 @@ impl DnsResolver {
 
     /// Looks up a host if its answer has run out.
     fn look_up(&mut self, name: &Arc<str>, now: Instant) {
+        // The others are looked up already, wait for it, or are addresses.
         let Some(Host { state: State::Resting { until, .. }, .. }) = self.hosts.get(name) else { return };
         if *until > now {
             return;
         }
         if self.under_way.len() < MAX_LOOKUPS {
-            self.begin(name, now);
+            self.start_lookup(name, now);
         } else {
             self.queued += 1;
             self.queue.insert(self.queued, name.clone());
-            self.set_state(name, State::Queued { place: self.queued });
+            self.set_state(name, State::Queued { position: self.queued });
         }
     }
 
-    fn begin(&mut self, name: &Arc<str>, now: Instant) {
+    fn start_lookup(&mut self, name: &Arc<str>, now: Instant) {
         self.lookups += 1;
         let lookup = LookupId(self.lookups);
         self.set_state(name, State::LookingUp { lookup });
-        self.under_way.insert(lookup, UnderWay { host: Some(name.clone()), since: now });
+        self.under_way.insert(lookup, Lookup { host: Some(name.clone()), since: now });
         self.orders.push_back(HostOrder::LookUp { lookup, host: name.clone() });
     }
 
     /// Whether each host is where it is found by its state, and nothing else is.
     #[cfg(test)]
     pub(crate) fn check(&self) {
+        assert_eq!(self.broken_invariants, 0);
         let (mut resting, mut queued, mut looking_up) = (0, 0, 0);
         for (name, host) in &self.hosts {
             match host.state {
@@ -306,9 +321,9 @@ impl DnsResolver {
                     looking_up += 1;
                     assert_eq!(self.under_way[&lookup].host.as_ref(), Some(name));
                 }
-                State::Queued { place } => {
+                State::Queued { position } => {
                     queued += 1;
-                    assert_eq!(self.queue.get(&place), Some(name));
+                    assert_eq!(self.queue.get(&position), Some(name));
                 }
                 State::Resting { until, .. } => {
                     resting += 1;
@@ -325,16 +340,23 @@ impl DnsResolver {
         assert_eq!(self.by_view.len(), views.sum::<usize>());
     }
 
+    fn broken(&mut self, invariant: &'static str) {
+        self.broken_invariants += 1;
+        debug_assert!(false, "{invariant}");
+    }
+
     /// Puts a host into a state, and where it is found by that.
     fn set_state(&mut self, name: &Arc<str>, state: State) {
-        let Some(host) = self.hosts.get_mut(name) else { return };
+        let Some(host) = self.hosts.get_mut(name) else {
+            return self.broken("only a known host changes its state");
+        };
         match host.state {
             State::LookingUp { lookup } => {
                 if let Some(one) = self.under_way.get_mut(&lookup) {
                     one.host = None;
                 }
             }
-            State::Queued { place } => drop(self.queue.remove(&place)),
+            State::Queued { position } => drop(self.queue.remove(&position)),
             State::Resting { until, .. } => drop(self.resting.remove(&(until, name.clone()))),
             State::Final => {}
         }

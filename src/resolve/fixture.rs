@@ -6,7 +6,8 @@ use prost::Message;
 
 use super::{
     Snapshot,
-    snapshot::{ClusterEntry, HostChoice, RoutingConfig},
+    cluster_entry::ClusterEntry,
+    snapshot::{HostChoice, RoutingConfig},
 };
 use crate::{
     error::{Blame, Code, Subject, WatchError},
@@ -153,7 +154,7 @@ impl Draft {
             ..Default::default()
         };
         let virtual_host = routes.virtual_host_index(&authority).expect("a virtual host for the authority");
-        let stem = RoutingConfig {
+        let routing = RoutingConfig {
             target: format!("xds:///{authority}").into(),
             authority: authority.into(),
             listener: parse(&listener),
@@ -163,7 +164,7 @@ impl Draft {
             warnings,
         };
         let clusters = clusters.into_iter().map(|entry| (entry.name.clone(), Arc::new(entry))).collect();
-        Snapshot { stem: Arc::new(stem), clusters }
+        Snapshot { routing: Arc::new(routing), clusters }
     }
 }
 

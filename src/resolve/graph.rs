@@ -1,5 +1,5 @@
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::BTreeSet,
     mem,
     sync::Arc,
     time::{Duration, Instant},
@@ -8,118 +8,92 @@ use std::{
 use imbl::OrdMap;
 
 use super::{
-    aggregate::Child,
-    grace::Grace,
-    link::Leafless,
-    node::{Endpoints, Node, Source},
-    resolver::{Key, Order},
-    snapshot::ClusterEntry,
+    cluster_entry::ClusterEntry,
+    descendants::Descendants,
+    endpoint_sources::{EndpointSources, Joined, Left},
+    endpoints::{Endpoints, Source},
+    link::{Leafless, Linker, Topology},
+    node::Node,
+    nodes::Nodes,
+    orders::{Order, WatchKey},
+    phase::Retention,
+    routed::{Next, RoutedClusters},
+    usage::Usage,
 };
 use crate::{error::WatchError, observed::Observed, resource::Cluster};
 
 /// The clusters of a resolution: which are needed, which of them are ready, and what a snapshot shows of them.
 ///
-/// Each change marks what it touches; [`settle`](Self::settle) then works on that alone. Aggregates, whose answer depends
-/// on others, are linked anew when one of them or something below one comes, goes or turns.
+/// Each change marks the clusters that it concerns; [`process`](Self::process) then works on these alone. Aggregates, whose
+/// answer depends on others, are linked again when one of them or something below one is added, removed, or changes its state.
 #[derive(Debug)]
 pub(super) struct Graph {
-    pub(super) nodes: HashMap<Arc<str>, Node>,
-    sources: HashMap<Source, SourceState>,
-    /// The nodes that are aggregates.
-    pub(super) aggregates: BTreeSet<Arc<str>>,
-    /// What some aggregate leads to.
-    pub(super) below: BTreeSet<Arc<str>>,
-    /// The same by the latest configurations alone.
-    pub(super) below_latest: BTreeSet<Arc<str>>,
-    /// What aggregates that the next routes lead to lead to.
-    pub(super) below_next: BTreeSet<Arc<str>>,
-    /// What aggregates that are shown lead to as they are shown.
-    pub(super) below_shown: BTreeSet<Arc<str>>,
-    /// The same of those alone that the current routes lead to.
-    pub(super) below_current: BTreeSet<Arc<str>>,
+    nodes: Nodes,
+    sources: EndpointSources,
+    descendants: Descendants,
     /// The aggregates in use whose latest configuration leads to no leaf.
-    pub(super) leafless: Leafless,
-    current: Vec<Arc<str>>,
-    pub(super) next: Next,
-    pub(super) next_since: Option<Instant>,
-    /// Until when the next routes wait for a cluster that there is not.
-    pub(super) patience: Option<Instant>,
-    /// Requests are sent by the current routes.
-    pub(super) serving: bool,
-    /// What a snapshot holds.
+    leafless: Leafless,
+    routed: RoutedClusters,
+    /// The content of a snapshot.
     entries: OrdMap<Arc<str>, Arc<ClusterEntry>>,
-    /// The nodes that are not ready.
-    pub(super) unready: BTreeSet<Arc<str>>,
-    /// The nodes of which there is nothing because their server cannot be reached.
-    cut_off: BTreeSet<Arc<str>>,
-    /// The nodes of which it is known that they do not exist.
-    pub(super) missing: BTreeSet<Arc<str>>,
-    /// The nodes that outlive their deletion.
-    pub(super) graces: BTreeSet<Arc<str>>,
-    pub(super) dirty: BTreeSet<Arc<str>>,
-    /// What may not be needed any more.
-    loose: BTreeSet<Arc<str>>,
-    /// What may have to be shown otherwise.
-    pub(super) touched: BTreeSet<Arc<str>>,
-    /// Aggregates are to be linked anew.
-    unlinked: bool,
-    pub(super) grace: Duration,
-    pub(super) node_id: Arc<str>,
+    pending: Pending,
+    settings: Settings,
     orders: Vec<Order>,
-    work: u64,
+    counters: Counters,
 }
 
-/// The clusters that the routes lead to which are to be used next.
-#[derive(Debug, Clone, Default)]
-pub(super) enum Next {
-    /// There are none.
-    #[default]
-    Nothing,
-    /// There will be others, but they are not known yet.
-    Unknown,
-    Clusters(Vec<Arc<str>>),
+/// The work that changes have left to do.
+#[derive(Debug, Default)]
+struct Pending {
+    /// The clusters whose resources have changed, or whose grace is over.
+    dirty: BTreeSet<Arc<str>>,
+    /// The clusters that may not be needed any more.
+    orphaned: BTreeSet<Arc<str>>,
+    /// The clusters whose entry in snapshots may have changed.
+    touched: BTreeSet<Arc<str>>,
+    /// The aggregates have to be linked again.
+    unlinked: bool,
+}
+
+#[derive(Debug)]
+struct Settings {
+    grace: Duration,
+    node_id: Arc<str>,
 }
 
 #[derive(Debug, Default)]
-struct SourceState {
-    users: BTreeSet<Arc<str>>,
-    seen: Option<Endpoints>,
+struct Counters {
+    /// How many clusters were examined.
+    work: u64,
+    /// How often something was found that cannot be.
+    broken_invariants: u64,
+}
+
+/// The latest configuration of a cluster with endpoints of its own.
+#[derive(Debug, Clone, Copy)]
+struct LatestConfig<'a> {
+    config: &'a Arc<Cluster>,
+    warning: Option<&'a WatchError>,
+    source: &'a Source,
 }
 
 impl Graph {
     pub(super) fn new(node_id: Arc<str>, grace: Duration) -> Self {
         Self {
-            nodes: HashMap::new(),
-            sources: HashMap::new(),
-            aggregates: BTreeSet::new(),
-            below: BTreeSet::new(),
-            below_latest: BTreeSet::new(),
-            below_next: BTreeSet::new(),
-            below_shown: BTreeSet::new(),
-            below_current: BTreeSet::new(),
+            nodes: Nodes::default(),
+            sources: EndpointSources::default(),
+            descendants: Descendants::default(),
             leafless: Leafless::default(),
-            current: Vec::new(),
-            next: Next::Nothing,
-            next_since: None,
-            patience: None,
-            serving: false,
+            routed: RoutedClusters::default(),
             entries: OrdMap::new(),
-            unready: BTreeSet::new(),
-            cut_off: BTreeSet::new(),
-            missing: BTreeSet::new(),
-            graces: BTreeSet::new(),
-            dirty: BTreeSet::new(),
-            loose: BTreeSet::new(),
-            touched: BTreeSet::new(),
-            unlinked: false,
-            grace,
-            node_id,
+            pending: Pending::default(),
+            settings: Settings { grace, node_id },
             orders: Vec::new(),
-            work: 0,
+            counters: Counters::default(),
         }
     }
 
-    /// What a snapshot holds.
+    /// The content of a snapshot.
     pub(super) fn entries(&self) -> &OrdMap<Arc<str>, Arc<ClusterEntry>> {
         &self.entries
     }
@@ -129,343 +103,378 @@ impl Graph {
         mem::take(&mut self.orders)
     }
 
-    /// How many clusters were looked at so far.
-    #[cfg(test)]
-    pub(super) fn work(&self) -> u64 {
-        self.work
+    /// Whether the routes that are prepared can be put into use.
+    pub(super) fn is_next_ready(&self) -> bool {
+        self.usage().is_next_ready()
     }
 
-    pub(super) fn count(&mut self, clusters: usize) {
-        self.work += clusters as u64;
+    /// When something that is put off is due.
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        let deadlines = [self.usage().next_grace(), self.routed.readiness_deadline(), self.leafless.due()];
+        deadlines.into_iter().flatten().min()
     }
 
     /// Sets, or withdraws, the clusters that the next routes lead to.
     pub(super) fn set_next(&mut self, next: Next) {
-        if let Next::Clusters(before) = mem::take(&mut self.next) {
-            for name in before {
-                self.node(&name).roots.next = false;
-                self.loose.insert(name);
-            }
+        for name in self.routed.withdraw_next() {
+            self.update(&name, |node| node.roots_mut().next = false);
+            self.pending.orphaned.insert(name);
         }
         if let Next::Clusters(names) = &next {
             for name in names {
-                self.node(name).roots.next = true;
-                self.unlinked |= self.aggregates.contains(name);
+                self.require(name);
+                self.update(name, |node| node.roots_mut().next = true);
+                self.pending.unlinked |= self.is_aggregate(name);
             }
         }
-        (self.next, self.next_since) = (next, None);
-        self.unlinked |= !self.below_next.is_empty();
+        self.routed.set_next(next);
+        self.pending.unlinked |= !self.descendants.next.is_empty();
     }
 
-    /// Whether all that the next routes lead to is ready. While others serve, what is missing only because the server
-    /// cannot be reached is waited for; and for a while what does not exist, since that may be older news than the routes.
-    pub(super) fn is_next_ready(&self) -> bool {
-        let waits = |name: &Arc<str>| self.is_next(name);
-        let cut_off = |name: &Arc<str>| self.is_next(name) && self.is_awaited(name);
-        matches!(self.next, Next::Clusters(_))
-            && !self.unready.iter().any(waits)
-            && !(self.serving && self.cut_off.iter().any(cut_off))
-            && self.patience.is_none()
-    }
-
-    /// The next routes are those in use from now on.
+    /// Puts the next routes into use.
     pub(super) fn commit(&mut self) {
-        let Next::Clusters(names) = mem::take(&mut self.next) else { return };
-        for name in mem::take(&mut self.current) {
-            self.node(&name).roots.current = false;
-            self.touched.insert(name.clone());
-            self.loose.insert(name);
+        let Some(committed) = self.routed.commit() else {
+            return self.counters.broken("only prepared routes are put into use");
+        };
+        let mut known = true;
+        for name in committed.before {
+            known &= self.nodes.update(&name, |node| node.roots_mut().current = false).is_some();
+            self.pending.touched.insert(name.clone());
+            self.pending.orphaned.insert(name);
         }
-        for name in &names {
-            let roots = &mut self.node(name).roots;
-            (roots.current, roots.next) = (true, false);
-            self.touched.insert(name.clone());
+        for name in committed.after {
+            let update = self.nodes.update(name, |node| {
+                let roots = node.roots_mut();
+                (roots.current, roots.next) = (true, false);
+            });
+            known &= update.is_some();
+            self.pending.touched.insert(name.clone());
         }
-        self.current = names;
-        self.unlinked |= !self.aggregates.is_empty();
+        self.counters.check(known, "routes lead to nodes");
+        self.pending.unlinked |= !self.nodes.index().aggregates().is_empty();
     }
 
     /// A call holds a cluster, or none does any more.
     pub(super) fn set_held(&mut self, name: &Arc<str>, held: bool) {
-        if !held && !self.nodes.contains_key(name) {
+        if held {
+            self.require(name);
+        } else if !self.nodes.contains(name) {
+            // A call may end that has never held it.
             return;
         }
-        self.node(name).roots.held = held;
-        self.unlinked |= self.aggregates.contains(name);
-        self.touched.insert(name.clone());
-        self.loose.insert(name.clone());
+        self.update(name, |node| node.roots_mut().held = held);
+        self.pending.unlinked |= self.is_aggregate(name);
+        self.pending.touched.insert(name.clone());
+        self.pending.orphaned.insert(name.clone());
     }
 
     pub(super) fn on_cluster(&mut self, name: &Arc<str>, seen: Arc<Observed<Cluster>>) {
-        if let Some(node) = self.nodes.get_mut(name) {
-            node.latest = Some(seen);
-            self.dirty.insert(name.clone());
+        // There is none if the update was under way while the watch ended.
+        if self.nodes.update(name, |node| node.on_cluster(seen)).is_some() {
+            self.pending.dirty.insert(name.clone());
         }
     }
 
     pub(super) fn on_endpoints(&mut self, source: &Source, seen: Endpoints) {
-        if let Some(state) = self.sources.get_mut(source) {
-            state.seen = Some(seen);
-            self.dirty.extend(state.users.iter().cloned());
-        }
+        self.pending.dirty.extend(self.sources.on_endpoints(source, seen).cloned());
     }
 
-    /// Works on all that was touched, while requests are sent by the current routes or not. Says whether a snapshot would
-    /// hold something else than before.
-    pub(super) fn settle(&mut self, serving: bool, now: Instant) -> bool {
-        self.serving = serving;
+    /// Processes all changes, while requests are sent by the current routes or not. Says whether a snapshot would have
+    /// another content than before.
+    pub(super) fn process(&mut self, is_serving: bool, now: Instant) -> bool {
+        self.routed.set_serving(is_serving);
+        self.examine_graces(now);
         loop {
-            self.end_graces(now);
-            while let Some(name) = self.dirty.pop_first() {
-                self.judge(&name, now);
+            while let Some(name) = self.pending.dirty.pop_first() {
+                self.update_cluster(&name, now);
             }
-            if mem::take(&mut self.unlinked) || self.leafless.due.is_some_and(|due| due <= now) {
+            if mem::take(&mut self.pending.unlinked) || self.leafless.due().is_some_and(|due| due <= now) {
                 self.link(now);
             }
-            while let Some(name) = self.loose.pop_first() {
-                self.drop_if_loose(&name);
+            while let Some(name) = self.pending.orphaned.pop_first() {
+                self.drop_if_orphaned(&name);
             }
-            if self.dirty.is_empty() && !self.unlinked && !self.end_graces(now) {
+            self.examine_graces(now);
+            if self.pending.dirty.is_empty() && !self.pending.unlinked {
                 break;
             }
         }
-        self.patience = self.patience(now);
+        self.update_readiness_deadline(now);
         let mut changed = false;
-        for name in mem::take(&mut self.touched) {
-            self.work += 1;
-            let shown =
-                self.nodes.get(&name).filter(|_| self.is_in_tree(&name)).and_then(|node| node.shown.clone());
-            changed |= match (shown, self.entries.get(&name)) {
-                (Some(shown), Some(entry)) if Arc::ptr_eq(&shown, entry) => false,
-                (None, None) => false,
-                (Some(shown), _) => {
-                    self.entries.insert(name, shown);
-                    true
-                }
-                (None, Some(_)) => self.entries.remove(&name).is_some(),
-            };
+        for name in mem::take(&mut self.pending.touched) {
+            changed |= self.update_entry(name);
         }
+        #[cfg(test)]
+        self.check();
         changed
     }
 
+    /// Shows what the tree shows of a cluster. Says whether that is something else than before.
+    fn update_entry(&mut self, name: Arc<str>) -> bool {
+        self.counters.work += 1;
+        let shown = self.nodes.get(&name).filter(|_| self.usage().is_in_tree(&name)).and_then(Node::shown);
+        match (shown, self.entries.get(&name)) {
+            (Some(shown), Some(entry)) if Arc::ptr_eq(shown, entry) => false,
+            (None, None) => false,
+            (Some(shown), _) => {
+                self.entries.insert(name, shown.clone());
+                true
+            }
+            (None, Some(_)) => self.entries.remove(&name).is_some(),
+        }
+    }
+
+    /// Ends the graces that are over, and begins those anew whose clusters newer routes need again.
+    fn examine_graces(&mut self, now: Instant) {
+        for (name, examined) in self.usage().examined_graces(self.settings.grace, now) {
+            let is_noted = self.update(&name, |node| node.phase_mut().on_grace_examined(examined.grace));
+            self.counters.check(is_noted == Some(true), "a grace was found in a phase that has one");
+            if examined.is_due {
+                self.pending.dirty.insert(name);
+            }
+        }
+    }
+
+    /// Decides how long the next routes wait for clusters that do not exist, or that lead to no endpoints, while others serve:
+    /// the errors may be older than the routes.
+    fn update_readiness_deadline(&mut self, now: Instant) {
+        let limit = self.routed.wait_limit(self.settings.grace, now);
+        let topology = Topology::new(&self.nodes);
+        let lacks = |name: &Arc<str>| self.nodes.index().missing().contains(name) || topology.is_void(name);
+        let waits =
+            |names: &[Arc<str>]| names.iter().any(|name| lacks(name) && self.usage().is_awaited(name));
+        let deadline = match self.routed.next() {
+            Next::Clusters(names) => limit.filter(|_| waits(names)),
+            Next::Nothing | Next::Unknown => None,
+        };
+        self.routed.set_readiness_deadline(deadline);
+    }
+
     /// Decides what is shown of a cluster, by what is known of it.
-    fn judge(&mut self, name: &Arc<str>, now: Instant) {
-        self.work += 1;
-        let Some(latest) = self.nodes.get(name).and_then(|node| node.latest.clone()) else { return };
+    fn update_cluster(&mut self, name: &Arc<str>, now: Instant) {
+        self.counters.work += 1;
+        let Some(latest) = self.nodes.get(name).and_then(|node| node.latest().cloned()) else {
+            return self.counters.broken("only a cluster that is known changes");
+        };
         match &*latest {
             Observed::Pending => {}
-            Observed::Present { resource, warning, .. } => match Source::of(resource) {
-                Some(source) => self.judge_endpoints(name, (resource, warning.clone()), (&source, now)),
+            Observed::Present { resource: config, warning, .. } => match Source::of(config) {
+                Some(source) => {
+                    let latest = LatestConfig { config, warning: warning.as_ref(), source: &source };
+                    self.update_with_endpoints(name, latest, now);
+                }
                 None => {
                     self.show_old(name, None);
-                    let node = self.node(name);
-                    (node.ready, node.grace, node.overdue) = (true, None, false);
-                    self.unlinked = true;
+                    self.update(name, |node| node.phase_mut().on_aggregate());
+                    self.pending.unlinked = true;
                 }
             },
             Observed::Absent { reason } => {
-                let grace = Some(reason).filter(|reason| reason.is_not_found());
-                match grace.and_then(|_| self.grace(name, now)) {
-                    Some(Grace::Runs) => self.keep_old(name, Some(reason.clone())),
-                    Some(Grace::Overdue) => {
+                match self.retention(name, now).filter(|_| reason.is_not_found()) {
+                    Some(retention) => {
                         self.keep_old(name, Some(reason.clone()));
-                        let node = self.node(name);
-                        (node.ready, node.overdue) = (true, true);
+                        self.update(name, |node| node.phase_mut().on_deleted(retention));
                     }
                     None => self.show(name, ClusterEntry::failed(name, None, reason.clone())),
                 }
             }
         }
-        let Some(node) = self.nodes.get_mut(name) else { return };
-        set(&mut self.unready, name, !node.ready);
-        set(&mut self.cut_off, name, node.is_cut_off());
-        set(&mut self.missing, name, node.is_missing());
-        set(&mut self.graces, name, node.grace.is_some());
-        let after = node.judge_standing();
-        let before = mem::replace(&mut node.standing, after);
-        set(&mut self.aggregates, name, after.is_aggregate);
-        let turned = before != after && self.below.contains(name);
-        self.unlinked |= turned || after.is_aggregate || before.is_aggregate;
+        // Checked above.
+        let Some((before, after)) = self.update(name, Node::update_child_state) else { return };
+        let concerns_above = before != after && self.descendants.contains(name);
+        self.pending.unlinked |= concerns_above || after.is_aggregate() || before.is_aggregate();
     }
 
     /// Decides the same of a cluster with endpoints of its own.
-    fn judge_endpoints(
-        &mut self,
-        name: &Arc<str>,
-        (config, warning): (&Arc<Cluster>, Option<WatchError>),
-        (source, now): (&Source, Instant),
-    ) {
+    fn update_with_endpoints(&mut self, name: &Arc<str>, latest: LatestConfig<'_>, now: Instant) {
+        let LatestConfig { config, warning, source } = latest;
         self.watch_source(name, source);
-        let Some(seen) = self.sources.get(source).and_then(|state| state.seen.clone()) else {
-            return self.keep_old(name, None);
+        let Some(seen) = self.sources.seen(source).cloned() else {
+            // Nothing has been seen since the source is watched.
+            return self.wait(name);
         };
-        if self.serves_without(name, source) {
-            if seen.is_cut_off() {
-                return self.keep_old(name, None);
+        if self.nodes.get(name).is_some_and(|node| node.serves_without(source)) {
+            if seen.is_unreachable() {
+                return self.wait(name);
             }
-            // That may be older news than the cluster.
-            if seen.are_lacking() && self.grace(name, now) == Some(Grace::Runs) {
-                let until = self.node(name).grace;
+            // The error may be older than the cluster.
+            if seen.are_lacking()
+                && let Some(retention @ Retention::InGrace(_)) = self.retention(name, now)
+            {
                 self.keep_old(name, None);
-                self.node(name).grace = until;
+                self.update(name, |node| node.phase_mut().on_deleted(retention));
                 return;
             }
         }
-        let entry = ClusterEntry::with_endpoints(name, config, warning, (&seen, &self.node_id));
-        let removed = self.nodes.get(name).and_then(|node| node.removed(source, &seen));
-        let grace = removed.as_ref().and_then(|_| self.grace(name, now));
-        let until = grace.and_then(|_| self.node(name).grace);
-        self.show(name, entry.or_endpoints(removed.filter(|_| grace.is_some())));
-        let node = self.node(name);
-        (node.grace, node.overdue) = (until, grace == Some(Grace::Overdue));
+        let entry =
+            ClusterEntry::with_endpoints(name, config, warning.cloned(), &seen, &self.settings.node_id);
+        let removed = self.nodes.get(name).and_then(|node| node.removed_endpoints(source, &seen));
+        match removed.zip(self.retention(name, now)) {
+            Some((endpoints, retention)) => {
+                self.show(name, entry.or_endpoints(Some(endpoints)));
+                self.update(name, |node| node.phase_mut().on_endpoints_removed(retention));
+            }
+            None => self.show(name, entry),
+        }
     }
 
-    /// The latest is what is shown.
-    pub(super) fn show(&mut self, name: &Arc<str>, entry: ClusterEntry) {
-        let node = self.node(name);
-        (node.old, node.grace, node.ready, node.overdue) = (None, None, true, false);
+    /// Shows the latest resources of a cluster.
+    fn show(&mut self, name: &Arc<str>, entry: ClusterEntry) {
+        self.update(name, |node| {
+            node.forget_old();
+            node.phase_mut().on_shown();
+        });
         self.set_shown(name, entry);
         self.release_sources(name);
     }
 
     /// Shows something of a cluster, unless that is shown already.
-    pub(super) fn set_shown(&mut self, name: &Arc<str>, entry: ClusterEntry) {
-        let node = self.node(name);
-        if node.shown.as_ref().is_none_or(|shown| !shown.says(&entry)) {
-            node.shown = Some(Arc::new(entry));
-            self.touched.insert(name.clone());
+    fn set_shown(&mut self, name: &Arc<str>, entry: ClusterEntry) {
+        if self.update(name, |node| node.show(entry)) == Some(true) {
+            self.pending.touched.insert(name.clone());
         }
     }
 
-    /// What served until now goes on, since the latest cannot serve yet.
+    /// The previous configuration serves on until more is known.
+    fn wait(&mut self, name: &Arc<str>) {
+        self.keep_old(name, None);
+        self.update(name, |node| node.phase_mut().on_waiting());
+    }
+
+    /// The previous configuration serves on.
     fn keep_old(&mut self, name: &Arc<str>, deleted: Option<WatchError>) {
-        let node = self.node(name);
-        (node.ready, node.overdue) = (false, false);
-        if deleted.is_none() {
-            node.grace = None;
-        }
         self.show_old(name, deleted);
         self.release_sources(name);
     }
 
-    /// Shows what served until now with its latest endpoints.
+    /// Shows the previous configuration with its latest endpoints.
     fn show_old(&mut self, name: &Arc<str>, deleted: Option<WatchError>) {
-        let is_in_tree = self.is_in_tree(name);
-        let node = self.node(name);
-        if !is_in_tree && matches!(node.as_shown_child(), Child::Aggregate(_)) {
-            // What it has led to is let go, and would be missing if a call held it.
-            node.shown = None;
-        }
-        if node.old.is_none() {
-            node.old = node.serving().cloned();
-        }
-        let (old, shown) = (node.old.clone(), node.shown.clone());
-        if let (Some(old), Some(shown)) = (old, shown)
-            && let Some(source) = Source::of(&old)
-            && let Some(seen) = self.sources.get(&source).and_then(|state| state.seen.clone())
+        let is_in_tree = self.usage().is_in_tree(name);
+        let retained = self.update(name, |node| node.retain_old(is_in_tree)).flatten();
+        if let Some(old) = retained
+            && let Some(source) = Source::of(&old.config)
+            && let Some(seen) = self.sources.seen(&source)
         {
-            let warning = deleted.or_else(|| shown.warning.clone());
-            let entry = ClusterEntry::with_endpoints(name, &old, warning, (&seen, &self.node_id));
-            let removed = self.node(name).removed(&source, &seen);
+            let (warning, node_id) = (deleted.or(old.warning), &self.settings.node_id);
+            let entry = ClusterEntry::with_endpoints(name, &old.config, warning, seen, node_id);
+            let removed = self.nodes.get(name).and_then(|node| node.removed_endpoints(&source, seen));
             self.set_shown(name, entry.or_endpoints(removed));
         }
     }
 
-    /// Whether a cluster serves by something else than what the latest configuration says.
-    fn serves_without(&self, name: &Arc<str>, source: &Source) -> bool {
-        let Some(shown) = self.nodes.get(name).and_then(|node| node.shown.as_ref()) else { return false };
-        let serving = shown.endpoints.is_some() || !shown.leaves.is_empty();
-        serving && shown.config.as_ref().and_then(|config| Source::of(config)).as_ref() != Some(source)
+    /// Links all aggregates, and watches the clusters that they lead to.
+    fn link(&mut self, now: Instant) {
+        let latest = Topology::new(&self.nodes).latest_descendants();
+        for name in &latest.all {
+            self.require(name);
+        }
+        self.counters.work += latest.visits as u64;
+        let linker = Linker {
+            topology: Topology::new(&self.nodes),
+            before: &self.descendants,
+            leafless: &self.leafless,
+            grace: self.settings.grace,
+            node_id: &self.settings.node_id,
+        };
+        let links = linker.link(latest, now);
+        self.leafless = links.leafless;
+        for aggregate in links.aggregates {
+            let name = &aggregate.name;
+            if aggregate.is_linked {
+                self.update(name, Node::forget_old);
+            }
+            if let Some(entry) = aggregate.entry {
+                self.set_shown(name, entry);
+            }
+            if aggregate.is_linked {
+                self.release_sources(name);
+            }
+            let is_legal = self.update(name, |node| node.phase_mut().on_linked(aggregate.is_linked));
+            self.counters.check(is_legal == Some(true), "only aggregates are linked");
+        }
+        let before = mem::replace(&mut self.descendants, links.descendants);
+        self.pending.orphaned.extend(before.not_in(&self.descendants));
+        self.pending.touched.extend(before.shown.symmetric_difference(&self.descendants.shown).cloned());
     }
 
-    pub(super) fn is_next(&self, name: &Arc<str>) -> bool {
-        self.below_next.contains(name) || self.nodes.get(name).is_some_and(|node| node.roots.next)
+    fn usage(&self) -> Usage<'_> {
+        Usage { nodes: &self.nodes, descendants: &self.descendants, routed: &self.routed }
     }
 
-    /// Whether the next routes need it otherwise than the routes in use: if these do without it, the next can, too.
-    pub(super) fn is_awaited(&self, name: &Arc<str>) -> bool {
-        let roots = self.nodes.get(name).map(|node| node.roots).unwrap_or_default();
-        !roots.current && (roots.next || !self.below_current.contains(name))
+    fn retention(&self, name: &Arc<str>, now: Instant) -> Option<Retention> {
+        self.usage().retention(name, self.settings.grace, now)
     }
 
-    /// Whether the routes in use, a call, or an aggregate of these lead to it.
-    pub(super) fn is_in_tree(&self, name: &Arc<str>) -> bool {
-        self.below_shown.contains(name)
-            || self.nodes.get(name).is_some_and(|node| node.roots.current || node.roots.held)
+    fn is_aggregate(&self, name: &Arc<str>) -> bool {
+        self.nodes.index().aggregates().contains(name)
     }
 
-    /// The node of a cluster; it is watched from now on if it was not.
-    pub(super) fn node(&mut self, name: &Arc<str>) -> &mut Node {
-        self.nodes.entry(name.clone()).or_insert_with(|| {
-            self.orders.push(Order::Watch(Key::Cluster(name.clone())));
-            self.unready.insert(name.clone());
-            Node::default()
-        })
+    /// Watches a cluster if it is not watched yet.
+    fn require(&mut self, name: &Arc<str>) {
+        if self.nodes.add(name) {
+            self.orders.push(Order::Watch(WatchKey::Cluster(name.clone())));
+        }
     }
 
-    /// An aggregate is ready when it is linked.
-    pub(super) fn set_linked(&mut self, name: &Arc<str>, linked: bool) {
-        set(&mut self.unready, name, !linked);
+    /// Changes a node that there is.
+    fn update<R>(&mut self, name: &Arc<str>, change: impl FnOnce(&mut Node) -> R) -> Option<R> {
+        let result = self.nodes.update(name, change);
+        self.counters.check(result.is_some(), "only a cluster of the graph changes");
+        result
     }
 
-    pub(super) fn may_be_loose(&mut self, name: Arc<str>) {
-        self.loose.insert(name);
-    }
-
-    fn drop_if_loose(&mut self, name: &Arc<str>) {
-        let needed = |node: &Node| node.roots.any() || self.below.contains(name);
-        if self.nodes.get(name).is_none_or(needed) {
+    fn drop_if_orphaned(&mut self, name: &Arc<str>) {
+        if self.usage().is_needed(name) {
             return;
         }
+        // Routes and an aggregate may have left it at the same time.
         let Some(node) = self.nodes.remove(name) else { return };
-        for source in &node.sources {
+        for source in node.sources() {
             self.leave_source(name, source);
         }
-        self.unlinked |= self.aggregates.remove(name);
-        self.unready.remove(name);
-        self.cut_off.remove(name);
-        self.missing.remove(name);
-        self.graces.remove(name);
-        self.touched.insert(name.clone());
-        self.orders.push(Order::Unwatch(Key::Cluster(name.clone())));
+        self.pending.unlinked |= node.traits().aggregate;
+        self.pending.touched.insert(name.clone());
+        self.orders.push(Order::Unwatch(WatchKey::Cluster(name.clone())));
     }
 
     fn watch_source(&mut self, name: &Arc<str>, source: &Source) {
-        let state = self.sources.entry(source.clone()).or_insert_with(|| {
+        let joined = self.sources.join(source, name);
+        if joined == Joined::First {
             self.orders.push(Order::Watch(source.into()));
-            SourceState::default()
-        });
-        if state.users.insert(name.clone()) {
-            self.node(name).sources.push(source.clone());
+        }
+        if joined != Joined::Before {
+            self.update(name, |node| node.add_source(source));
         }
     }
 
-    /// Lets go of the sources that neither the latest nor the old configuration of a cluster has.
+    /// Leaves the sources that neither the latest nor the old configuration of a cluster has.
     fn release_sources(&mut self, name: &Arc<str>) {
-        let Some(node) = self.nodes.get_mut(name) else { return };
-        let of = |cluster: Option<&Arc<Cluster>>| cluster.and_then(|cluster| Source::of(cluster));
-        let wanted = [of(node.config()), of(node.old.as_ref())];
-        let (kept, gone) = mem::take(&mut node.sources)
-            .into_iter()
-            .partition::<Vec<_>, _>(|source| wanted.iter().flatten().any(|wanted| wanted == source));
-        node.sources = kept;
-        gone.iter().for_each(|source| self.leave_source(name, source));
+        for source in self.update(name, Node::take_unused_sources).unwrap_or_default() {
+            self.leave_source(name, &source);
+        }
     }
 
     fn leave_source(&mut self, name: &Arc<str>, source: &Source) {
-        let Some(state) = self.sources.get_mut(source) else { return };
-        state.users.remove(name);
-        if state.users.is_empty() {
-            self.sources.remove(source);
-            self.orders.push(Order::Unwatch(source.into()));
+        match self.sources.leave(source, name) {
+            Left::InUse => {}
+            Left::Unused => self.orders.push(Order::Unwatch(source.into())),
+            Left::NotAUser => self.counters.broken("a cluster leaves sources that it uses"),
         }
     }
 }
 
-fn set(names: &mut BTreeSet<Arc<str>>, name: &Arc<str>, is_in: bool) {
-    if !is_in {
-        names.remove(name);
-    } else if !names.contains(name) {
-        names.insert(name.clone());
+impl Counters {
+    fn check(&mut self, holds: bool, invariant: &'static str) {
+        if !holds {
+            self.broken(invariant);
+        }
+    }
+
+    fn broken(&mut self, invariant: &'static str) {
+        self.broken_invariants += 1;
+        debug_assert!(false, "{invariant}");
     }
 }
+
+#[cfg(test)]
+mod check;

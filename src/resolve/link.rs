@@ -1,184 +1,67 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use super::{
     aggregate::{Child, Flat, MAX_DEPTH, flatten},
-    graph::Graph,
+    cluster_entry::ClusterEntry,
+    descendants::Descendants,
     node::{Node, Roots},
-    snapshot::ClusterEntry,
+    nodes::Nodes,
 };
 use crate::{
     error::{Blame, Code, Subject, WatchError},
     resource::{Cluster, Resource},
 };
 
-impl Graph {
-    /// Follows all aggregates anew: what is below them is needed, and those of which everything below is ready are shown
-    /// as they now are (A37-4, A74-5). The others are shown as they were, with what is left of that.
-    pub(super) fn link(&mut self, now: Instant) {
-        let latest = self.follow(By::Latest, |_| true);
-        let mut next = self.follow(By::Latest, |roots| roots.next);
-        for name in &latest.below {
-            // What was not there is watched from now on.
-            self.node(name);
-        }
-        if !next.too_deep.is_empty() {
-            // What is too deep from the top is waited for by the aggregates above it, if it is there for something else.
-            let waits: Vec<_> = next.below.iter().filter(|name| self.aggregates.contains(*name)).collect();
-            let awaited = waits.into_iter().flat_map(|name| self.flatten(name, By::Latest).reached);
-            let awaited: Vec<_> = awaited.filter(|name| latest.below.contains(*name)).cloned().collect();
-            next.below.extend(awaited);
-        }
-        self.count(latest.visits);
-        let (linked, leafless) = self.linked(&latest.below, now);
-        self.leafless = leafless;
-        let shown = self.follow(By::Shown(&linked), |roots| roots.current || roots.held);
-        let current = self.follow(By::Shown(&linked), |roots| roots.current);
-        let aggregates: Vec<_> = self.aggregates.iter().cloned().collect();
-        for name in &aggregates {
-            self.show_aggregate(name, &linked, &shown);
-            self.set_linked(name, linked.contains(name) || self.is_overdue(name));
-        }
-        let mut needed = latest.below.clone();
-        needed.extend(shown.below.iter().cloned());
-        let loose: Vec<_> = self.below.difference(&needed).cloned().collect();
-        loose.into_iter().for_each(|name| self.may_be_loose(name));
-        let turned: Vec<_> = self.below_shown.symmetric_difference(&shown.below).cloned().collect();
-        self.touched.extend(turned);
-        (self.below, self.below_latest) = (needed, latest.below);
-        (self.below_next, self.below_shown, self.below_current) = (next.below, shown.below, current.below);
-    }
+/// The aggregates of a graph, and the clusters below them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Topology<'a> {
+    nodes: &'a Nodes,
+}
 
-    /// What the aggregates at the top lead to.
-    fn follow(&self, by: By<'_>, top: impl Fn(Roots) -> bool) -> Reach {
-        let mut reach = Reach::default();
-        for name in &self.aggregates {
-            let is_top = |node: &&Node| node.roots.any() && top(node.roots);
-            if self.nodes.get(name).filter(is_top).is_some() {
-                let flat = self.flatten(name, by);
-                reach.visits += flat.reached.len();
-                reach.below.extend(flat.reached.iter().skip(1).map(|name| (*name).clone()));
-                reach.too_deep.extend(flat.too_deep.into_iter().flatten().cloned());
-            }
-        }
-        reach
-    }
+/// Links all aggregates: those of which everything below is ready are shown by their latest configurations (A37-4, A74-5),
+/// the others by the configurations that they were shown by, with the clusters below that are left.
+#[derive(Debug)]
+pub(super) struct Linker<'a> {
+    pub(super) topology: Topology<'a>,
+    /// The clusters below aggregates as they were last linked.
+    pub(super) before: &'a Descendants,
+    /// The same of the aggregates that would have no leaf.
+    pub(super) leafless: &'a Leafless,
+    /// How long an aggregate in use keeps its last leaves.
+    pub(super) grace: Duration,
+    pub(super) node_id: &'a Arc<str>,
+}
 
-    /// Whether nothing can be sent to a cluster because something is missing, by what is known of it.
-    pub(super) fn is_void(&self, name: &Arc<str>) -> bool {
-        let Some(node) = self.nodes.get(name) else { return false };
-        if !self.aggregates.contains(name) {
-            return node.lacks_endpoints();
-        }
-        let flat = self.flatten(name, By::Latest);
-        let lacks = |leaf: &&Arc<str>| self.nodes.get(*leaf).is_none_or(Node::lacks_endpoints);
-        flat.too_deep.is_none() && flat.leaves.iter().all(lacks)
-    }
+/// The clusters below the aggregates by the latest configurations.
+#[derive(Debug)]
+pub(super) struct LatestDescendants {
+    pub(super) all: BTreeSet<Arc<str>>,
+    /// Of the aggregates alone that the next routes lead to.
+    pub(super) next: BTreeSet<Arc<str>>,
+    /// How many clusters were visited.
+    pub(super) visits: usize,
+}
 
-    fn flatten<'a>(&'a self, name: &'a Arc<str>, by: By<'_>) -> Flat<'a> {
-        flatten(name, |name| match (self.nodes.get(name), by) {
-            (None, _) => Child::Nothing,
-            (Some(node), By::Latest) => node.as_child(),
-            (Some(node), By::Shown(linked)) if linked.contains(name) => node.as_child(),
-            (Some(node), By::Shown(_)) => node.as_shown_child(),
-        })
-    }
+/// The aggregates after they were linked.
+#[derive(Debug)]
+pub(super) struct Links {
+    pub(super) aggregates: Vec<LinkedAggregate>,
+    pub(super) descendants: Descendants,
+    pub(super) leafless: Leafless,
+}
 
-    /// The aggregates that can be shown by their latest configurations: all that they lead to is ready. While one serves,
-    /// what is missing only because the server cannot be reached is waited for. Those that would lose all their leaves, and
-    /// those that the `latest` of others do not lead to any more, stay as they were.
-    fn linked(&self, latest: &BTreeSet<Arc<str>>, now: Instant) -> (BTreeSet<Arc<str>>, Leafless) {
-        let is_aggregate = |name: &Arc<str>| {
-            self.nodes.get(name).is_some_and(|node| matches!(node.as_child(), Child::Aggregate(_)))
-        };
-        let is_wanted = |name: &Arc<str>| {
-            latest.contains(name) || self.nodes.get(name).is_some_and(|node| node.roots.any())
-        };
-        // What nothing above leads to is so deep that nobody waits for it, even if it is there for something else.
-        let is_asked = |below: &Arc<str>| latest.contains(below);
-        let mut linked = BTreeMap::new();
-        let mut leafless = Leafless::default();
-        for name in self.aggregates.iter().filter(|name| is_aggregate(name) && is_wanted(name)) {
-            let serving = self.nodes.get(name).is_some_and(|node| node.serving().is_some());
-            let before = self.flatten(name, By::Shown(&BTreeSet::new()));
-            let is_ready = |below: &&Arc<str>| {
-                let waits = serving && !before.reached.contains(below);
-                let is_ready = |node: &Node| node.ready && !(waits && node.is_cut_off());
-                !is_asked(below) || self.nodes.get(*below).is_none_or(is_ready)
-            };
-            let after = self.flatten(name, By::Latest);
-            if !after.reached.iter().all(is_ready) {
-                continue;
-            }
-            let has_endpoints = |leaf: &&Arc<str>| self.nodes.get(*leaf).is_some_and(Node::has_endpoints);
-            let is_cut_off = |leaf: &&Arc<str>| self.nodes.get(*leaf).is_some_and(Node::is_cut_off);
-            let is_starved = !after.leaves.iter().any(has_endpoints) && after.leaves.iter().any(is_cut_off);
-            if serving && is_starved && before.leaves.iter().any(has_endpoints) {
-                continue;
-            }
-            let loses_leaves = after.leaves.is_empty() && !before.leaves.is_empty();
-            if serving && loses_leaves && self.is_in_tree(name) {
-                let until = self.leafless.until.get(name).copied().unwrap_or(now + self.grace);
-                if leafless.stays(name, until, now) {
-                    continue;
-                }
-            }
-            linked.insert(name, after.reached);
-        }
-        // Where a graph is too deep, one below may lead to more than is seen from above.
-        loop {
-            let is_linked =
-                |below: &&Arc<str>| linked.contains_key(*below) || !is_aggregate(below) || !is_asked(below);
-            let blocked = linked.iter().find(|(_, reached)| !reached.iter().all(is_linked));
-            let Some(name) = blocked.map(|(name, _)| *name) else { break };
-            linked.remove(name);
-        }
-        (linked.into_keys().cloned().collect(), leafless)
-    }
-
-    /// Shows an aggregate as it now is if it is linked, else as it was.
-    fn show_aggregate(&mut self, name: &Arc<str>, linked: &BTreeSet<Arc<str>>, tree: &Reach) {
-        let Some(node) = self.nodes.get(name) else { return };
-        let by = (By::Shown(linked), tree);
-        if let (true, Some(latest), Some(config)) = (linked.contains(name), &node.latest, node.config()) {
-            let entry = self.aggregate(name, (config, latest.error()), by);
-            self.show(name, entry);
-        } else if let (Child::Aggregate(_), Some(shown)) = (node.as_shown_child(), &node.shown)
-            && let Some(config) = &shown.config
-        {
-            let entry = self.aggregate(name, (config, shown.warning.as_ref()), by);
-            self.set_shown(name, entry);
-        }
-    }
-
-    /// What is to be shown of an aggregate, by its configuration and those below it.
-    fn aggregate(
-        &self,
-        name: &Arc<str>,
-        (config, warning): (&Arc<Cluster>, Option<&WatchError>),
-        (by, tree): (By<'_>, &Reach),
-    ) -> ClusterEntry {
-        let flat = self.flatten(name, by);
-        let is_root = |node: &Node| node.roots.current || node.roots.held;
-        let is_shown =
-            |name: &Arc<str>| tree.below.contains(name) || self.nodes.get(name).is_some_and(is_root);
-        // What is too deep from the top is not shown, though it may be there for something else.
-        let leaves = flat.leaves.into_iter().filter(|leaf| is_shown(leaf) || !is_shown(name));
-        let leaves: Vec<_> = leaves.cloned().collect();
-        let problem = if flat.too_deep.is_some() || tree.too_deep.contains(name) {
-            format!("aggregate cluster graph exceeds max depth ({MAX_DEPTH})")
-        } else if leaves.is_empty() {
-            "aggregate cluster graph has no leaf clusters".to_owned()
-        } else {
-            return ClusterEntry::with_leaves(name, config, warning.cloned(), leaves);
-        };
-        let about = Subject { type_url: Cluster::TYPE_URL, name: name.clone(), node: self.node_id.clone() };
-        let error = WatchError::new(Code::FailedPrecondition, Blame::Peer, about, problem);
-        ClusterEntry::failed(name, Some(config.clone()), error)
-    }
+/// An aggregate after it was linked.
+#[derive(Debug)]
+pub(super) struct LinkedAggregate {
+    pub(super) name: Arc<str>,
+    /// It is shown by its latest configuration.
+    pub(super) is_linked: bool,
+    /// The new entry, unless no configuration of an aggregate is shown.
+    pub(super) entry: Option<ClusterEntry>,
 }
 
 /// The aggregates in use that have leaves as they are shown, and would have none by their latest configurations. While some
@@ -188,10 +71,243 @@ pub(super) struct Leafless {
     /// Until when each stays as it is.
     until: BTreeMap<Arc<str>, Instant>,
     /// When the first of them changes.
-    pub(super) due: Option<Instant>,
+    due: Option<Instant>,
+}
+
+/// The configurations of clusters that count.
+#[derive(Debug, Clone, Copy)]
+enum By<'a> {
+    Latest,
+    /// The shown ones, but the latest of these aggregates.
+    Shown(&'a BTreeSet<Arc<str>>),
+}
+
+/// The configuration of an aggregate that it is shown by.
+#[derive(Debug, Clone, Copy)]
+struct AggregateConfig<'a> {
+    config: &'a Arc<Cluster>,
+    warning: Option<&'a WatchError>,
+}
+
+/// The clusters below some aggregates.
+#[derive(Debug, Default)]
+struct Reach {
+    /// How many clusters were visited.
+    visits: usize,
+    below: BTreeSet<Arc<str>>,
+    /// The aggregates that stand in a chain which is too long.
+    too_deep: BTreeSet<Arc<str>>,
+}
+
+impl<'a> Topology<'a> {
+    pub(super) fn new(nodes: &'a Nodes) -> Self {
+        Self { nodes }
+    }
+
+    /// The clusters that the aggregates lead to by their latest configurations: they are watched.
+    pub(super) fn latest_descendants(self) -> LatestDescendants {
+        let all = self.reach(By::Latest, |_| true);
+        let mut next = self.reach(By::Latest, |roots| roots.next);
+        if !next.too_deep.is_empty() {
+            // The aggregates above wait for what is too deep from the top if it is there for something else.
+            let aggregates = next.below.iter().filter(|name| self.is_aggregate(name));
+            let awaited = aggregates.flat_map(|name| self.flatten(name, By::Latest).reached);
+            let awaited: Vec<_> = awaited.filter(|name| all.below.contains(*name)).cloned().collect();
+            next.below.extend(awaited);
+        }
+        LatestDescendants { all: all.below, next: next.below, visits: all.visits }
+    }
+
+    /// Whether nothing can be sent to a cluster because something is missing, by what is known of it.
+    pub(super) fn is_void(self, name: &Arc<str>) -> bool {
+        if !self.is_aggregate(name) {
+            return self.nodes.get(name).is_some_and(Node::lacks_endpoints);
+        }
+        let flat = self.flatten(name, By::Latest);
+        let lacks = |leaf: &&Arc<str>| self.nodes.get(leaf).is_none_or(Node::lacks_endpoints);
+        flat.too_deep.is_none() && flat.leaves.iter().all(lacks)
+    }
+
+    fn is_aggregate(self, name: &Arc<str>) -> bool {
+        self.nodes.index().aggregates().contains(name)
+    }
+
+    /// The clusters below the aggregates at the top.
+    fn reach(self, by: By<'_>, top: impl Fn(Roots) -> bool) -> Reach {
+        let mut reach = Reach::default();
+        for name in self.nodes.index().aggregates() {
+            let is_top = |node: &Node| node.roots().any() && top(node.roots());
+            if self.nodes.get(name).is_some_and(is_top) {
+                let flat = self.flatten(name, by);
+                reach.visits += flat.reached.len();
+                reach.below.extend(flat.reached.iter().skip(1).map(|name| (*name).clone()));
+                reach.too_deep.extend(flat.too_deep.into_iter().flatten().cloned());
+            }
+        }
+        reach
+    }
+
+    fn flatten(self, name: &'a Arc<str>, by: By<'_>) -> Flat<'a> {
+        flatten(name, |name| match (self.nodes.get(name), by) {
+            (None, _) => Child::Nothing,
+            (Some(node), By::Latest) => node.latest_as_child(),
+            (Some(node), By::Shown(linked)) if linked.contains(name) => node.latest_as_child(),
+            (Some(node), By::Shown(_)) => node.shown_as_child(),
+        })
+    }
+}
+
+impl<'a> Linker<'a> {
+    pub(super) fn link(&self, latest: LatestDescendants, now: Instant) -> Links {
+        let (linked, leafless) = self.linked(&latest.all, now);
+        let shown = self.topology.reach(By::Shown(&linked), Roots::in_tree);
+        let current = self.topology.reach(By::Shown(&linked), |roots| roots.current);
+        let aggregates = self.topology.nodes.index().aggregates().iter().map(|name| LinkedAggregate {
+            name: name.clone(),
+            is_linked: linked.contains(name),
+            entry: self.entry(name, &linked, &shown),
+        });
+        Links {
+            aggregates: aggregates.collect(),
+            descendants: Descendants {
+                latest: latest.all,
+                next: latest.next,
+                shown: shown.below,
+                current: current.below,
+            },
+            leafless,
+        }
+    }
+
+    /// The aggregates that can be shown by their latest configurations: everything below them is ready. Those that the
+    /// `latest` configurations of others do not lead to any more stay as they were.
+    fn linked(&self, latest: &BTreeSet<Arc<str>>, now: Instant) -> (BTreeSet<Arc<str>>, Leafless) {
+        let mut linked = BTreeMap::new();
+        let mut leafless = Leafless::default();
+        for name in self.topology.nodes.index().aggregates() {
+            // It outlives its deletion if its latest configuration is no aggregate's.
+            let is_needed = latest.contains(name) || self.node(name).is_some_and(|node| node.roots().any());
+            if !is_needed || !self.is_latest_aggregate(name) {
+                continue;
+            }
+            let after = self.topology.flatten(name, By::Latest);
+            if self.can_serve(name, &after, latest) && !self.keeps_leaves(name, &after, &mut leafless, now) {
+                linked.insert(name, after.reached);
+            }
+        }
+        // Where a graph is too deep, one below may lead to more clusters than are seen from above.
+        loop {
+            let is_linked = |below: &&Arc<str>| {
+                linked.contains_key(*below) || !self.is_latest_aggregate(below) || !latest.contains(*below)
+            };
+            let blocked = linked.iter().find(|(_, reached)| !reached.iter().all(is_linked));
+            let Some(name) = blocked.map(|(name, _)| *name) else { break };
+            linked.remove(name);
+        }
+        (linked.into_keys().cloned().collect(), leafless)
+    }
+
+    /// Whether everything below an aggregate is ready. While it serves, it waits for what is missing only because the server
+    /// cannot be reached.
+    fn can_serve(&self, name: &'a Arc<str>, after: &Flat<'_>, latest: &BTreeSet<Arc<str>>) -> bool {
+        let serving = self.is_serving(name);
+        let before = self.shown_before(name);
+        let is_ready = |below: &&Arc<str>| {
+            let waits = serving && !before.reached.contains(below);
+            let is_ready = |node: &Node| node.phase().is_known() && !(waits && node.is_unreachable());
+            // What nothing above leads to is so deep that nobody waits for it, even if it is there for something else.
+            !latest.contains(*below) || self.node(below).is_none_or(is_ready)
+        };
+        if !after.reached.iter().all(is_ready) {
+            return false;
+        }
+        let has_endpoints = |leaf: &&Arc<str>| self.node(leaf).is_some_and(Node::has_endpoints);
+        let is_unreachable = |leaf: &&Arc<str>| self.node(leaf).is_some_and(Node::is_unreachable);
+        let is_starved = !after.leaves.iter().any(has_endpoints) && after.leaves.iter().any(is_unreachable);
+        !(serving && is_starved && before.leaves.iter().any(has_endpoints))
+    }
+
+    /// Whether an aggregate in use would lose all its leaves, and stays as it was for the grace period.
+    fn keeps_leaves(
+        &self,
+        name: &'a Arc<str>,
+        after: &Flat<'_>,
+        leafless: &mut Leafless,
+        now: Instant,
+    ) -> bool {
+        let loses_leaves = after.leaves.is_empty() && !self.shown_before(name).leaves.is_empty();
+        let is_in_tree =
+            self.before.shown.contains(name) || self.node(name).is_some_and(|node| node.roots().in_tree());
+        if !(self.is_serving(name) && loses_leaves && is_in_tree) {
+            return false;
+        }
+        let until = self.leafless.until.get(name).copied().unwrap_or(now + self.grace);
+        leafless.stays(name, until, now)
+    }
+
+    /// The entry of an aggregate by its latest configuration if it is linked, else by the one that it was shown by.
+    fn entry(&self, name: &'a Arc<str>, linked: &BTreeSet<Arc<str>>, tree: &Reach) -> Option<ClusterEntry> {
+        let node = self.node(name)?;
+        let by = if linked.contains(name) {
+            AggregateConfig { config: node.config()?, warning: node.latest()?.error() }
+        } else if let Child::Aggregate(_) = node.shown_as_child() {
+            let shown = node.shown()?;
+            AggregateConfig { config: shown.config.as_ref()?, warning: shown.warning.as_ref() }
+        } else {
+            return None;
+        };
+        let flat = self.topology.flatten(name, By::Shown(linked));
+        Some(self.entry_by(name, by, flat, tree))
+    }
+
+    fn entry_by(
+        &self,
+        name: &Arc<str>,
+        by: AggregateConfig<'_>,
+        flat: Flat<'_>,
+        tree: &Reach,
+    ) -> ClusterEntry {
+        let is_shown = |name: &Arc<str>| {
+            tree.below.contains(name) || self.node(name).is_some_and(|node| node.roots().in_tree())
+        };
+        // What is too deep from the top is not shown, though it may be there for something else.
+        let leaves = flat.leaves.into_iter().filter(|leaf| is_shown(leaf) || !is_shown(name));
+        let leaves: Vec<_> = leaves.cloned().collect();
+        let problem = if flat.too_deep.is_some() || tree.too_deep.contains(name) {
+            format!("aggregate cluster graph exceeds max depth ({MAX_DEPTH})")
+        } else if leaves.is_empty() {
+            "aggregate cluster graph has no leaf clusters".to_owned()
+        } else {
+            return ClusterEntry::with_leaves(name, by.config, by.warning.cloned(), leaves);
+        };
+        let about = Subject { type_url: Cluster::TYPE_URL, name: name.clone(), node: self.node_id.clone() };
+        let error = WatchError::new(Code::FailedPrecondition, Blame::Peer, about, problem);
+        ClusterEntry::failed(name, Some(by.config.clone()), error)
+    }
+
+    fn node(&self, name: &str) -> Option<&'a Node> {
+        self.topology.nodes.get(name)
+    }
+
+    fn is_serving(&self, name: &str) -> bool {
+        self.node(name).is_some_and(|node| node.serving().is_some())
+    }
+
+    fn is_latest_aggregate(&self, name: &str) -> bool {
+        self.node(name).is_some_and(|node| matches!(node.latest_as_child(), Child::Aggregate(_)))
+    }
+
+    fn shown_before(&self, name: &'a Arc<str>) -> Flat<'a> {
+        self.topology.flatten(name, By::Shown(&BTreeSet::new()))
+    }
 }
 
 impl Leafless {
+    /// When the first of them changes.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.due
+    }
+
     /// Notes one, and says whether it stays as it is for now.
     fn stays(&mut self, name: &Arc<str>, until: Instant, now: Instant) -> bool {
         self.until.insert(name.clone(), until);
@@ -201,22 +317,4 @@ impl Leafless {
         }
         stays
     }
-}
-
-/// Which configurations of clusters count.
-#[derive(Debug, Clone, Copy)]
-enum By<'a> {
-    Latest,
-    /// Those that are shown, but the latest of these.
-    Shown(&'a BTreeSet<Arc<str>>),
-}
-
-/// What aggregates lead to.
-#[derive(Debug, Default)]
-struct Reach {
-    /// How many clusters were looked at.
-    visits: usize,
-    below: BTreeSet<Arc<str>>,
-    /// The aggregates that stand in a chain which is too long.
-    too_deep: BTreeSet<Arc<str>>,
 }

@@ -7,23 +7,30 @@
 //! [`EndpointView`]s. All of these borrow from the snapshot.
 
 mod aggregate;
+mod cluster_entry;
 mod cluster_view;
 mod dependency;
+mod descendants;
 mod dns;
+mod endpoint_sources;
+mod endpoints;
 #[cfg(test)]
 pub(crate) mod fixture;
-mod grace;
 mod graph;
 mod link;
 mod node;
+mod nodes;
+mod orders;
+mod phase;
 mod query;
+mod reference;
 mod resolver;
 mod route_resolver;
+mod routed;
 mod scopes;
 mod snapshot;
+mod usage;
 mod view;
-
-use std::sync::Arc;
 
 pub use self::{
     cluster_view::{ClusterView, EndpointView, PriorityView},
@@ -35,14 +42,10 @@ pub use self::{
 
 pub(crate) use self::{
     dns::{DnsResolver, HostOrder},
-    node::{Endpoints, Source},
-    resolver::{About, Key, Order, Resolver, Seen, Times},
+    endpoints::{Endpoints, Source},
+    orders::{About, Order, Resolved, Seen, Times, WatchKey},
+    resolver::Resolver,
 };
-
-use crate::error::WatchError;
-
-/// What a resolution publishes: the tree, or why there is none.
-pub(crate) type Resolved = Result<Arc<Snapshot>, WatchError>;
 
 #[cfg(test)]
 mod tests;

@@ -1,29 +1,34 @@
-use std::{sync::Arc, time::Instant};
+use std::{mem, sync::Arc};
 
-use super::{aggregate::Child, dns::HostSeen, resolver::Reference, snapshot::ClusterEntry};
+use super::{
+    aggregate::Child,
+    cluster_entry::ClusterEntry,
+    endpoints::{Endpoints, Source, is_lack},
+    phase::Phase,
+};
 use crate::{
-    error::{Blame, Code, Subject, WatchError},
+    error::WatchError,
     observed::Observed,
-    resource::{Cluster, ClusterKind, ClusterLoadAssignment, Resource, cluster::HostPort},
+    resource::{Cluster, ClusterKind, ClusterLoadAssignment},
 };
 
-/// Where the endpoints of a cluster come from.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Source {
-    /// An assignment of this name.
-    Eds(Reference),
-    /// The addresses of a host.
-    Host(HostPort),
+/// One cluster of the graph: its latest configuration, what snapshots show of it, and the [`Phase`] between the two.
+#[derive(Debug, Default)]
+pub(super) struct Node {
+    roots: Roots,
+    latest: Option<Arc<Observed<Cluster>>>,
+    /// The configuration that serves until the latest can.
+    old: Option<Arc<Cluster>>,
+    /// The entry of the cluster in snapshots.
+    shown: Option<Arc<ClusterEntry>>,
+    phase: Phase,
+    /// The sources that are watched for the cluster: that of the latest configuration, and that of `old`.
+    sources: Vec<Source>,
+    /// The state that aggregates above it were last linked by.
+    child_state: ChildState,
 }
 
-/// What a source has to say.
-#[derive(Debug, Clone)]
-pub(crate) enum Endpoints {
-    Eds(Arc<Observed<ClusterLoadAssignment>>),
-    Host(HostSeen),
-}
-
-/// Why a cluster is in the graph, aggregates above it aside.
+/// The reasons why a cluster is in the graph, aggregates above it aside.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Roots {
     /// The routes in use lead to it.
@@ -34,51 +39,41 @@ pub(super) struct Roots {
     pub(super) held: bool,
 }
 
-/// One cluster of the graph.
-///
-/// ```text
-///             on_cluster, endpoints known                 endpoints of another source are not known yet
-///  unready ───────────────────────────────▶ ready ─────────────────────────────────────────────────────┐
-///     ▲                                      │  ▲                                                       ▼
-///     └──────────────────────────────────────┘  └─────────────────────────────── unready, `old` serves meanwhile
-///                                                    or its grace is over             ▲
-///                                            ready ── deleted while routes name it ───┘
-/// ```
-#[derive(Debug, Default)]
-pub(super) struct Node {
-    pub(super) roots: Roots,
-    pub(super) latest: Option<Arc<Observed<Cluster>>>,
-    /// What serves until the latest can.
-    pub(super) old: Option<Arc<Cluster>>,
-    /// What snapshots show.
-    pub(super) shown: Option<Arc<ClusterEntry>>,
-    /// The latest is shown, or is an aggregate, which the graph decides on.
-    pub(super) ready: bool,
-    /// Until when it outlives its deletion, or that of its endpoints.
-    pub(super) grace: Option<Instant>,
-    /// When it was last looked at, what comes next did without it, so that its grace did not end.
-    pub(super) is_spared: bool,
-    /// It is gone, and its grace is over, but it serves until the next routes are used.
-    pub(super) overdue: bool,
-    /// The sources that it watches: that of the latest, and that of `old`.
-    pub(super) sources: Vec<Source>,
-    /// What aggregates above it were last linked by.
-    pub(super) standing: ChildState,
-}
-
-/// What aggregates above a cluster must know of it.
+/// The state of a cluster as far as it matters to aggregates above it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct ChildState {
-    ready: bool,
+    is_known: bool,
     exists: bool,
-    cut_off: bool,
-    overdue: bool,
-    pub(super) is_aggregate: bool,
+    is_unreachable: bool,
+    is_overdue: bool,
+    is_aggregate: bool,
+}
+
+/// The traits of a node by which [`Nodes`](super::nodes::Nodes) finds it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Traits {
+    pub(super) unready: bool,
+    pub(super) unreachable: bool,
+    pub(super) missing: bool,
+    pub(super) in_grace: bool,
+    pub(super) aggregate: bool,
+}
+
+/// The previous configuration of a cluster, which serves on, and the warning that is shown with it.
+#[derive(Debug)]
+pub(super) struct Retained {
+    pub(super) config: Arc<Cluster>,
+    pub(super) warning: Option<WatchError>,
 }
 
 impl Roots {
     pub(super) fn any(self) -> bool {
         self.current || self.next || self.held
+    }
+
+    /// Whether snapshots show the cluster for its own sake.
+    pub(super) fn in_tree(self) -> bool {
+        self.current || self.held
     }
 
     /// Whether the cluster is needed apart from the aggregates above it. A call that holds a cluster does not end its service
@@ -88,7 +83,112 @@ impl Roots {
     }
 }
 
+impl ChildState {
+    pub(super) fn is_aggregate(self) -> bool {
+        self.is_aggregate
+    }
+}
+
 impl Node {
+    pub(super) fn roots(&self) -> Roots {
+        self.roots
+    }
+
+    pub(super) fn roots_mut(&mut self) -> &mut Roots {
+        &mut self.roots
+    }
+
+    pub(super) fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    pub(super) fn phase_mut(&mut self) -> &mut Phase {
+        &mut self.phase
+    }
+
+    pub(super) fn latest(&self) -> Option<&Arc<Observed<Cluster>>> {
+        self.latest.as_ref()
+    }
+
+    pub(super) fn shown(&self) -> Option<&Arc<ClusterEntry>> {
+        self.shown.as_ref()
+    }
+
+    pub(super) fn on_cluster(&mut self, seen: Arc<Observed<Cluster>>) {
+        self.latest = Some(seen);
+    }
+
+    /// Shows something of the cluster. Says whether something else was shown before.
+    pub(super) fn show(&mut self, entry: ClusterEntry) -> bool {
+        let differs = self.shown.as_ref().is_none_or(|shown| !shown.is_same(&entry));
+        if differs {
+            self.shown = Some(Arc::new(entry));
+        }
+        differs
+    }
+
+    /// The latest configuration serves: the previous one is not needed any more.
+    pub(super) fn forget_old(&mut self) {
+        self.old = None;
+    }
+
+    /// Keeps the configuration that serves; `None` if nothing serves.
+    pub(super) fn retain_old(&mut self, is_in_tree: bool) -> Option<Retained> {
+        if !is_in_tree && matches!(self.shown_as_child(), Child::Aggregate(_)) {
+            // The clusters below it are released, and would be missing if a call held it.
+            self.shown = None;
+        }
+        if self.old.is_none() {
+            self.old = self.serving().cloned();
+        }
+        let (config, shown) = self.old.clone().zip(self.shown.as_ref())?;
+        Some(Retained { config, warning: shown.warning.clone() })
+    }
+
+    pub(super) fn sources(&self) -> &[Source] {
+        &self.sources
+    }
+
+    pub(super) fn add_source(&mut self, source: &Source) {
+        self.sources.push(source.clone());
+    }
+
+    /// Removes and returns the sources that neither the latest nor the old configuration has.
+    pub(super) fn take_unused_sources(&mut self) -> Vec<Source> {
+        let of = |cluster: Option<&Arc<Cluster>>| cluster.and_then(|cluster| Source::of(cluster));
+        let needed = [of(self.config()), of(self.old.as_ref())];
+        let is_needed = |source: &Source| needed.iter().flatten().any(|needed| needed == source);
+        let (kept, unused) = mem::take(&mut self.sources).into_iter().partition(is_needed);
+        self.sources = kept;
+        unused
+    }
+
+    /// Recomputes the state that aggregates above it are linked by, and returns it before and after.
+    pub(super) fn update_child_state(&mut self) -> (ChildState, ChildState) {
+        // One that has led to other clusters does so until something else is shown.
+        let is_aggregate = [self.latest_as_child(), self.shown_as_child()]
+            .iter()
+            .any(|child| matches!(child, Child::Aggregate(_)));
+        let after = ChildState {
+            is_known: self.phase.is_known(),
+            exists: self.config().is_some(),
+            is_unreachable: self.is_unreachable(),
+            is_overdue: self.phase.is_overdue(),
+            is_aggregate,
+        };
+        (mem::replace(&mut self.child_state, after), after)
+    }
+
+    pub(super) fn traits(&self) -> Traits {
+        Traits {
+            unready: !self.phase.is_ready(),
+            unreachable: self.is_unreachable(),
+            missing: self.is_missing(),
+            in_grace: self.phase.grace().is_some(),
+            aggregate: self.child_state.is_aggregate,
+        }
+    }
+
     /// The configuration that serves now.
     pub(super) fn serving(&self) -> Option<&Arc<Cluster>> {
         self.shown.as_ref().filter(|shown| shown.error.is_none()).and_then(|shown| shown.config.as_ref())
@@ -100,11 +200,24 @@ impl Node {
         self.shown.as_ref().is_some_and(|shown| shown.config.is_some())
     }
 
+    /// Whether the cluster serves by other endpoints than those of a source.
+    pub(super) fn serves_without(&self, source: &Source) -> bool {
+        let serves_otherwise = |shown: &Arc<ClusterEntry>| {
+            let serves = shown.endpoints.is_some() || !shown.leaves.is_empty();
+            serves && shown.config.as_ref().and_then(|config| Source::of(config)).as_ref() != Some(source)
+        };
+        self.shown.as_ref().is_some_and(serves_otherwise)
+    }
+
     /// The endpoints that serve now, if those of this source, which are the same, have been removed.
     ///
-    /// The incremental variant removes endpoints by their name, and a server that replaces them may do so before it tells
-    /// what leads to others.
-    pub(super) fn removed(&self, source: &Source, seen: &Endpoints) -> Option<Arc<ClusterLoadAssignment>> {
+    /// The incremental variant removes endpoints by their name, and a server that replaces them may do so before it sends
+    /// the resources that lead to others.
+    pub(super) fn removed_endpoints(
+        &self,
+        source: &Source,
+        seen: &Endpoints,
+    ) -> Option<Arc<ClusterLoadAssignment>> {
         let shown = self.shown.as_ref().filter(|_| seen.is_missing())?;
         let is_same = Source::of(shown.config.as_ref()?).as_ref() == Some(source);
         shown.endpoints.clone().filter(|_| is_same)
@@ -115,19 +228,19 @@ impl Node {
         self.latest.as_ref().and_then(|seen| seen.resource())
     }
 
-    /// What the latest configuration is for aggregates above it.
-    pub(super) fn as_child(&self) -> Child<'_> {
+    /// The latest configuration as aggregates above it see it.
+    pub(super) fn latest_as_child(&self) -> Child<'_> {
         self.config().map_or(Child::Nothing, child)
     }
 
-    /// What the shown configuration is for aggregates above it.
-    pub(super) fn as_shown_child(&self) -> Child<'_> {
+    /// The shown configuration as aggregates above it see it.
+    pub(super) fn shown_as_child(&self) -> Child<'_> {
         self.shown.as_ref().and_then(|shown| shown.config.as_ref()).map_or(Child::Nothing, child)
     }
 
     /// Whether it is known that there is no such cluster.
-    pub(super) fn is_missing(&self) -> bool {
-        if self.overdue {
+    fn is_missing(&self) -> bool {
+        if self.phase.is_overdue() {
             return true;
         }
         let error =
@@ -149,143 +262,22 @@ impl Node {
         self.shown.as_ref().is_some_and(lacks)
     }
 
-    /// Whether nothing is there because the server cannot be reached. A host that cannot be looked up is as good as one
+    /// Whether nothing is known because the server cannot be reached. A host that cannot be looked up is as good as one
     /// without addresses (F5).
-    pub(super) fn is_cut_off(&self) -> bool {
-        let Some(shown) = self.shown.as_ref().filter(|_| !matches!(self.as_child(), Child::Aggregate(_)))
+    pub(super) fn is_unreachable(&self) -> bool {
+        // An aggregate has nothing of its own that could be unreachable, nor has a cluster of which nothing is shown yet.
+        let Some(shown) =
+            self.shown.as_ref().filter(|_| !matches!(self.latest_as_child(), Child::Aggregate(_)))
         else {
             return false;
         };
         let is_host = |config: &Arc<Cluster>| matches!(Source::of(config), Some(Source::Host(_)));
-        let missing = match (&shown.error, &shown.endpoints) {
+        let reason = match (&shown.error, &shown.endpoints) {
             (None, None) if !shown.config.as_ref().is_some_and(is_host) => shown.note.as_ref(),
             (None, _) => None,
             (error, _) => error.as_ref(),
         };
-        missing.is_some_and(WatchError::is_of_server)
-    }
-
-    /// What aggregates above it must know now.
-    pub(super) fn judge_standing(&self) -> ChildState {
-        // One that has led to other clusters does so until something else is shown.
-        let is_aggregate =
-            [self.as_child(), self.as_shown_child()].iter().any(|child| matches!(child, Child::Aggregate(_)));
-        let (exists, cut_off) = (self.config().is_some(), self.is_cut_off());
-        ChildState { ready: self.ready, exists, cut_off, overdue: self.overdue, is_aggregate }
-    }
-}
-
-impl Endpoints {
-    /// Why there are none. A host that cannot be looked up has no such reason (F5).
-    fn absence(&self) -> Option<&WatchError> {
-        match self {
-            Self::Eds(seen) => match &**seen {
-                Observed::Absent { reason } => Some(reason),
-                Observed::Present { .. } | Observed::Pending => None,
-            },
-            Self::Host(_) => None,
-        }
-    }
-
-    /// Whether nothing is known because the server cannot be reached.
-    pub(super) fn is_cut_off(&self) -> bool {
-        self.absence().is_some_and(WatchError::is_of_server)
-    }
-
-    /// Whether there are none of that name, or none came.
-    pub(super) fn are_lacking(&self) -> bool {
-        self.absence().is_some_and(is_lack)
-    }
-
-    /// Whether it is known that there are none of that name.
-    fn is_missing(&self) -> bool {
-        self.absence().is_some_and(WatchError::is_not_found)
-    }
-}
-
-/// Whether an error may be older news than what leads to the resource.
-fn is_lack(reason: &WatchError) -> bool {
-    reason.is_not_found() || reason.is_transient()
-}
-
-impl Source {
-    /// Where a cluster's endpoints come from; `None` for an aggregate's.
-    pub(super) fn of(cluster: &Cluster) -> Option<Self> {
-        match &cluster.kind {
-            ClusterKind::Eds { service_name, source } => {
-                Some(Self::Eds(Reference { name: service_name.clone(), source: source.clone() }))
-            }
-            ClusterKind::LogicalDns { address } => Some(Self::Host(address.clone())),
-            ClusterKind::Aggregate { .. } => None,
-        }
-    }
-}
-
-impl ClusterEntry {
-    /// A cluster of which nothing is there but the reason.
-    pub(super) fn failed(name: &Arc<str>, config: Option<Arc<Cluster>>, error: WatchError) -> Self {
-        Self { config, error: Some(error), ..Self::empty(name) }
-    }
-
-    /// A cluster with endpoints of its own.
-    pub(super) fn with_endpoints(
-        name: &Arc<str>,
-        config: &Arc<Cluster>,
-        warning: Option<WatchError>,
-        (endpoints, node): (&Endpoints, &Arc<str>),
-    ) -> Self {
-        let (endpoints, note) = match endpoints {
-            Endpoints::Eds(seen) => (seen.resource().cloned(), seen.error().cloned()),
-            Endpoints::Host(seen) => {
-                let note = seen.error().map(|why| {
-                    let about =
-                        Subject { type_url: Cluster::TYPE_URL, name: name.clone(), node: node.clone() };
-                    WatchError::new(Code::Unavailable, Blame::Network, about, why)
-                });
-                (seen.assignment().cloned(), note)
-            }
-        };
-        Self { config: Some(config.clone()), warning, endpoints, note, ..Self::empty(name) }
-    }
-
-    /// The same with these endpoints, unless there are others.
-    pub(super) fn or_endpoints(self, endpoints: Option<Arc<ClusterLoadAssignment>>) -> Self {
-        Self { endpoints: self.endpoints.or(endpoints), ..self }
-    }
-
-    /// An aggregate.
-    pub(super) fn with_leaves(
-        name: &Arc<str>,
-        config: &Arc<Cluster>,
-        warning: Option<WatchError>,
-        leaves: Vec<Arc<str>>,
-    ) -> Self {
-        Self { config: Some(config.clone()), warning, leaves: leaves.into(), ..Self::empty(name) }
-    }
-
-    /// Whether another entry says the same.
-    pub(super) fn says(&self, other: &Self) -> bool {
-        fn same<T>(ours: Option<&Arc<T>>, theirs: Option<&Arc<T>>) -> bool {
-            ours.map(Arc::as_ptr) == theirs.map(Arc::as_ptr)
-        }
-        same(self.config.as_ref(), other.config.as_ref())
-            && same(self.endpoints.as_ref(), other.endpoints.as_ref())
-            && self.error == other.error
-            && self.warning == other.warning
-            && self.note == other.note
-            && self.leaves == other.leaves
-    }
-
-    fn empty(name: &Arc<str>) -> Self {
-        Self {
-            name: name.clone(),
-            config: None,
-            error: None,
-            warning: None,
-            endpoints: None,
-            note: None,
-            leaves: Arc::default(),
-        }
+        reason.is_some_and(WatchError::is_of_server)
     }
 }
 

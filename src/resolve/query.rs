@@ -1,9 +1,8 @@
 use std::{borrow::Cow, fmt, str};
 
-use super::{RouteView, Snapshot};
 use crate::resource::{VirtualHost, matcher::HeaderMatcher, route::Route, route_match::RouteMatch};
 
-/// A request, as far as it decides which route it takes: see [`Snapshot::route`].
+/// A request, as far as it decides which route it takes: see [`Snapshot::route`](super::Snapshot::route).
 ///
 /// It borrows all that it says. Only [`header`](Self::header) allocates; [`headers`](Self::headers) looks into what the
 /// application has anyway.
@@ -54,33 +53,6 @@ pub trait RequestHeaders {
     fn for_each_value<'a>(&'a self, name: &str, each: &mut dyn FnMut(&'a [u8]));
 }
 
-impl Snapshot {
-    /// The route that a request takes: the first one of the virtual host that matches (A28-9); `None` if none does, and
-    /// then the request fails (A28-11).
-    ///
-    /// A request to another host has no route here if another virtual host is the best for it: clusters of other virtual
-    /// hosts are not subscribed to, so resolve a target of that authority.
-    ///
-    /// ```
-    /// use std::net::SocketAddr;
-    /// use xdskit::resolve::{RouteQuery, Snapshot};
-    ///
-    /// /// Any endpoint that the request may be sent to.
-    /// fn choose(snapshot: &Snapshot, path: &str, random: u64) -> Option<SocketAddr> {
-    ///     let route = snapshot.route(&RouteQuery::new(path).random(random))?;
-    ///     let cluster = route.pick_cluster(random)?;
-    ///     let endpoint = cluster.first_usable_priority()?.usable_endpoints().next()?;
-    ///     Some(endpoint.address())
-    /// }
-    /// ```
-    pub fn route(&self, query: &RouteQuery<'_>) -> Option<RouteView<'_>> {
-        if query.host.is_some_and(|host| !self.stem.is_for(host)) {
-            return None;
-        }
-        Some(RouteView::new(self, query.route_in(self.virtual_host())?))
-    }
-}
-
 impl<'a> RouteQuery<'a> {
     /// A request for a path, to the target's own host. A query that the path ends with (`?…`) is not looked at.
     pub fn new(path: &'a str) -> Self {
@@ -89,7 +61,7 @@ impl<'a> RouteQuery<'a> {
     }
 
     /// Says what host the request is for, if not the one that the target was resolved for
-    /// ([`Snapshot::authority`]).
+    /// ([`Snapshot::authority`](super::Snapshot::authority)).
     #[must_use]
     pub fn host(mut self, host: &'a str) -> Self {
         self.host = Some(host);
@@ -149,9 +121,14 @@ impl<'a> RouteQuery<'a> {
 
     /// The route that the request takes in a virtual host: the first one that matches (A28-9). Its own host is not looked at.
     ///
-    /// It is for servers, and for those who watch virtual hosts by themselves; clients ask [`Snapshot::route`].
+    /// It is for servers, and for those who watch virtual hosts by themselves; clients ask [`Snapshot::route`](super::Snapshot::route).
     pub fn route_in<'h>(&self, host: &'h VirtualHost) -> Option<&'h Route> {
         host.routes.first(self.path, |index, route| self.matches(&route.matcher, index))
+    }
+
+    /// The host that the request is for, if not the one that the target was resolved for.
+    pub(super) fn target_host(&self) -> Option<&'a str> {
+        self.host
     }
 
     /// Whether the request matches; `index` is the place of the route, so that each draws another number.

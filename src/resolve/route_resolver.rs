@@ -2,29 +2,30 @@ use std::{mem, sync::Arc, time::Instant};
 
 use super::{
     dependency::{Dependency, End},
-    resolver::{About, Key, Order, Reference, Times},
-    scopes::{Chosen, Scopes},
+    orders::{About, Order, Times, WatchKey},
+    reference::{Reference, ResourceId},
+    scopes::{Chosen, Scopes, some_of},
     snapshot::{HostChoice, RoutingConfig},
 };
 use crate::{
-    error::{Blame, Code, Subject, WatchError},
+    error::{Blame, Code, WatchError},
     observed::{ErasedMembers, Observed},
     resource::{
-        Listener, Resource, RouteConfiguration, VirtualHost,
+        Listener, RouteConfiguration, VirtualHost,
         listener::{RouteConfigRef, RouteSource},
         scope::{ScopeSource, ScopedRoutes},
         scoped_route::ScopedRouteSource,
     },
 };
 
-/// The way from the listener of a target to the virtual host for its authority.
+/// Resolves the routing configuration of a target, from its listener down to the virtual host for its authority.
 ///
 /// ```text
 ///  listener ─┬───────────┬─▶ routes ─┬─▶ virtual host in them
 ///            └─▶ scope ──┘           └─▶ virtual host on demand (VHDS)
 /// ```
 ///
-/// Each step names what is watched for the next, or says why there is no way on.
+/// Each resource names the next, which is watched then, or gives the reason why there is none.
 #[derive(Debug)]
 pub(super) struct RouteResolver {
     about: About,
@@ -38,13 +39,13 @@ pub(super) struct RouteResolver {
 
 impl RouteResolver {
     pub(super) fn new(about: About, times: Times) -> Self {
-        let watch = Order::Watch(Key::Listener(about.listener.clone()));
+        let watch = Order::Watch(WatchKey::Listener(about.listener.clone()));
         Self {
             scopes: Scopes::new(about.node_id.clone(), times),
             about,
             listener: None,
-            routes: Dependency::new(Key::Routes),
-            virtual_host: Dependency::new(|host| Key::VirtualHost(host.name)),
+            routes: Dependency::new(WatchKey::Routes),
+            virtual_host: Dependency::new(|host| WatchKey::VirtualHost(host.name)),
             times,
             orders: vec![watch],
         }
@@ -71,28 +72,28 @@ impl RouteResolver {
         mem::take(&mut self.orders)
     }
 
-    /// When to follow it again though nothing was told: when something that is in use and deleted stops to serve, if a tree is
+    /// When to resolve again without an update: when something that is in use and deleted stops to serve, if a tree is
     /// in use, or the scopes are late.
     pub(super) fn next_timeout(&self, in_use: bool) -> Option<Instant> {
         let graces = [self.scopes.grace(), self.routes.grace(), self.virtual_host.grace()];
         graces.into_iter().flatten().filter(|_| in_use).chain(self.scopes.deadline()).min()
     }
 
-    /// Goes from the listener as far as it leads. `current` is the tree in use.
-    pub(super) fn follow(
+    /// Resolves from the listener down. `current` is the configuration in use.
+    pub(super) fn resolve(
         &mut self,
         current: Option<&RoutingConfig>,
         now: Instant,
     ) -> Result<RoutingConfig, End> {
-        self.scopes.begin();
-        self.routes.begin();
-        self.virtual_host.begin();
+        self.scopes.start_pass();
+        self.routes.start_pass();
+        self.virtual_host.start_pass();
         let found = self.find(current, now);
-        // While the way is blocked, what was behind is needed again as soon as it is open.
+        // While a resource cannot be had, those below it are needed again as soon as it can.
         if !matches!(found, Err(End::Blocked(_))) {
-            self.scopes.end(&mut self.orders);
-            self.routes.end(&mut self.orders);
-            self.virtual_host.end(&mut self.orders);
+            self.scopes.release_unrequired(&mut self.orders);
+            self.routes.release_unrequired(&mut self.orders);
+            self.virtual_host.release_unrequired(&mut self.orders);
         }
         found
     }
@@ -104,24 +105,24 @@ impl RouteResolver {
         let mut scope = None;
         let source = match &api.routes {
             RouteSource::Rds(RouteConfigRef { name, source }) => {
-                Source::Rds(Reference { name: name.clone(), source: source.clone() })
+                RoutesSource::Rds(Reference { name: name.clone(), source: source.clone() })
             }
-            RouteSource::Inline(routes) => Source::Inline(routes),
+            RouteSource::Inline(routes) => RoutesSource::Inline(routes),
             RouteSource::Scoped(scoped) => {
                 let chosen = self.scope(&listener, scoped, current, now)?;
                 warnings.extend(chosen.warnings);
                 match &scope.insert(chosen.scope).routes {
-                    ScopedRouteSource::Rds(name) => Source::Rds(name.clone().into()),
-                    ScopedRouteSource::Inline(routes) => Source::Inline(routes),
+                    ScopedRouteSource::Rds(name) => RoutesSource::Rds(name.clone().into()),
+                    ScopedRouteSource::Inline(routes) => RoutesSource::Inline(routes),
                 }
             }
         };
         let routes = match source {
-            Source::Inline(routes) => routes.clone(),
-            Source::Rds(routes) => {
-                self.routes.lead(&routes, &mut self.orders);
+            RoutesSource::Inline(routes) => routes.clone(),
+            RoutesSource::Rds(routes) => {
+                self.routes.require(&routes, &mut self.orders);
                 let in_use = current.is_some_and(|current| current.routes.name == routes.name);
-                let (routes, warning) = self.routes.step(in_use, self.times.grace, now)?;
+                let (routes, warning) = self.routes.resolve(in_use, self.times.grace, now)?;
                 warnings.extend(warning);
                 routes
             }
@@ -144,7 +145,7 @@ impl RouteResolver {
         current: Option<&RoutingConfig>,
         now: Instant,
     ) -> Result<Chosen, End> {
-        let about = (Listener::TYPE_URL, listener.name.clone());
+        let about = ResourceId::of::<Listener>(listener.name.clone());
         let key = scoped.key(|name| self.about.header(name)).map_err(|fragment| {
             let text =
                 format!("could not find a scope: the target lacks {fragment}, which is a part of the key");
@@ -153,9 +154,9 @@ impl RouteResolver {
         match &scoped.scopes {
             ScopeSource::Inline(list) => self.scopes.choose(list, &key, about),
             ScopeSource::Srds(collection) => {
-                self.scopes.lead(collection.as_ref(), &mut self.orders, now);
+                self.scopes.require(collection.as_ref(), &mut self.orders, now);
                 let in_use = current.and_then(|current| current.scope.as_deref());
-                self.scopes.step(&key, in_use, now)
+                self.scopes.resolve(&key, in_use, now)
             }
         }
     }
@@ -168,18 +169,18 @@ impl RouteResolver {
         now: Instant,
     ) -> Result<(HostChoice, Option<WatchError>), End> {
         let name: Arc<str> = VirtualHost::resource_name(&routes.name, &self.about.authority).into();
-        self.virtual_host.lead(&Reference::from(name.clone()), &mut self.orders);
+        self.virtual_host.require(&Reference::from(name.clone()), &mut self.orders);
         let in_use = current.is_some_and(|current| match &current.virtual_host {
             HostChoice::OnDemand(other, _) => *other == name,
             HostChoice::Inline(_) => false,
         });
-        let (host, warning) = self.virtual_host.step(in_use, self.times.grace, now)?;
+        let (host, warning) = self.virtual_host.resolve(in_use, self.times.grace, now)?;
         match host.fit(&self.about.authority) {
             Some(_) => Ok((HostChoice::OnDemand(name, host), warning)),
             None => {
                 let domains = some_of(host.domains.iter().map(|domain| domain.as_str().to_owned()));
                 let text = format!("it is not for {:?}; its domains are: {domains}", self.about.authority);
-                Err(End::Nowhere(self.error(Code::NotFound, (VirtualHost::TYPE_URL, name), text)))
+                Err(End::Nowhere(self.error(Code::NotFound, ResourceId::of::<VirtualHost>(name), text)))
             }
         }
     }
@@ -196,7 +197,7 @@ impl RouteResolver {
         let name = &self.about.listener;
         let text =
             format!("client-side listener resource {name:?} does not contain API listener configuration");
-        self.error(Code::FailedPrecondition, (Listener::TYPE_URL, name.clone()), text)
+        self.error(Code::FailedPrecondition, ResourceId::of::<Listener>(name.clone()), text)
     }
 
     fn no_virtual_host(&self, listener: &Listener, routes: &RouteConfiguration) -> WatchError {
@@ -206,19 +207,19 @@ impl RouteResolver {
             format!("could not find VirtualHost for {:?}; the domains are: {domains}", self.about.authority);
         // Routes within a listener need no name.
         let about = match &*routes.name {
-            "" => (Listener::TYPE_URL, listener.name.clone()),
-            _ => (RouteConfiguration::TYPE_URL, routes.name.clone()),
+            "" => ResourceId::of::<Listener>(listener.name.clone()),
+            _ => ResourceId::of::<RouteConfiguration>(routes.name.clone()),
         };
         self.error(Code::NotFound, about, text)
     }
 
-    fn error(&self, code: Code, (type_url, name): (&'static str, Arc<str>), text: String) -> WatchError {
-        WatchError::new(code, Blame::Peer, Subject { type_url, name, node: self.about.node_id.clone() }, text)
+    fn error(&self, code: Code, about: ResourceId, text: String) -> WatchError {
+        WatchError::new(code, Blame::Peer, about.subject(&self.about.node_id), text)
     }
 }
 
-/// Where routes are.
-enum Source<'a> {
+/// The place of the routes.
+enum RoutesSource<'a> {
     Rds(Reference),
     Inline(&'a Arc<RouteConfiguration>),
 }
@@ -231,15 +232,3 @@ impl About {
         named.next().map(|(_, value)| &**value).or_else(|| is_host.then_some(&*self.authority))
     }
 }
-
-/// The first few texts, for an error.
-pub(super) fn some_of(texts: impl Iterator<Item = String>) -> String {
-    let mut texts = texts.take(SHOWN + 1).collect::<Vec<_>>();
-    if texts.len() > SHOWN {
-        texts[SHOWN] = "…".to_owned();
-    }
-    if texts.is_empty() { "none".to_owned() } else { texts.join(", ") }
-}
-
-/// How many domains or keys an error lists.
-const SHOWN: usize = 8;

@@ -2,13 +2,13 @@ use std::{sync::Arc, time::Instant};
 
 use super::{
     dependency::End,
-    resolver::{Key, Order, Times},
-    route_resolver::some_of,
+    orders::{Order, Times, WatchKey},
+    reference::ResourceId,
 };
 use crate::{
-    error::{Blame, Code, Subject, WatchError},
+    error::{Blame, Code, WatchError},
     observed::{ErasedMembers, Observed},
-    resource::{Resource, ScopedRouteConfiguration},
+    resource::ScopedRouteConfiguration,
 };
 
 /// The scopes of a listener, of which one has the key of the target's requests.
@@ -18,8 +18,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Scopes {
     watched: Option<Watched>,
-    /// The way leads over them.
-    wanted: bool,
+    /// The listener names them.
+    required: bool,
     times: Times,
     node_id: Arc<str>,
 }
@@ -30,9 +30,9 @@ struct Watched {
     seen: Option<Arc<ErasedMembers>>,
     /// Until when the scope in use outlives its deletion.
     grace: Option<Instant>,
-    /// When the server has had time enough to tell something.
+    /// When the server must have sent its scopes.
     deadline: Instant,
-    /// It was noticed that it has not.
+    /// The deadline has passed, and was noticed.
     is_late: bool,
 }
 
@@ -49,7 +49,7 @@ type Fragments = [Box<str>];
 
 impl Scopes {
     pub(super) fn new(node_id: Arc<str>, times: Times) -> Self {
-        Self { watched: None, wanted: false, times, node_id }
+        Self { watched: None, required: false, times, node_id }
     }
 
     pub(super) fn on_seen(&mut self, seen: Arc<ErasedMembers>) {
@@ -58,35 +58,35 @@ impl Scopes {
         }
     }
 
-    /// The way is about to be followed anew.
-    pub(super) fn begin(&mut self) {
-        self.wanted = false;
+    /// The route configuration is about to be resolved again.
+    pub(super) fn start_pass(&mut self) {
+        self.required = false;
     }
 
-    /// The way leads over the scopes of a collection, or over all that the server has: they are watched, and no others.
-    pub(super) fn lead(&mut self, collection: Option<&Arc<str>>, orders: &mut Vec<Order>, now: Instant) {
-        self.wanted = true;
-        let collection = collection.cloned().unwrap_or_else(|| Key::ALL.into());
+    /// The listener names the scopes of a collection, or all that the server has: they are watched, and no others.
+    pub(super) fn require(&mut self, collection: Option<&Arc<str>>, orders: &mut Vec<Order>, now: Instant) {
+        self.required = true;
+        let collection = collection.cloned().unwrap_or_else(|| WatchKey::ALL.into());
         if self.watched.as_ref().is_none_or(|watched| watched.collection != collection) {
-            orders.push(Order::Watch(Key::Scopes(collection.clone())));
+            orders.push(Order::Watch(WatchKey::Scopes(collection.clone())));
             let deadline = now + self.times.timeout;
             let watched = Watched { collection, seen: None, grace: None, deadline, is_late: false };
             let old = self.watched.replace(watched);
-            orders.extend(old.map(|old| Order::Unwatch(Key::Scopes(old.collection))));
+            orders.extend(old.map(|old| Order::Unwatch(WatchKey::Scopes(old.collection))));
         }
     }
 
-    /// The way was followed: what it does not lead over is let go.
-    pub(super) fn end(&mut self, orders: &mut Vec<Order>) {
-        let old = self.watched.take_if(|_| !self.wanted);
-        orders.extend(old.map(|old| Order::Unwatch(Key::Scopes(old.collection))));
+    /// The route configuration was resolved: scopes that the listener does not name are not watched any more.
+    pub(super) fn release_unrequired(&mut self, orders: &mut Vec<Order>) {
+        let old = self.watched.take_if(|_| !self.required);
+        orders.extend(old.map(|old| Order::Unwatch(WatchKey::Scopes(old.collection))));
     }
 
-    /// When to look again, should the server not have told them until then.
+    /// When to resolve again, should the server not have sent the scopes until then.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let waiting = |watched: &&Watched| {
-            let told = |seen: &ErasedMembers| seen.complete || seen.warning.is_some();
-            !watched.is_late && !watched.seen.as_deref().is_some_and(told)
+            let is_sent = |seen: &ErasedMembers| seen.complete || seen.warning.is_some();
+            !watched.is_late && !watched.seen.as_deref().is_some_and(is_sent)
         };
         self.watched.as_ref().filter(waiting).map(|watched| watched.deadline)
     }
@@ -101,7 +101,7 @@ impl Scopes {
         &self,
         list: &[Arc<ScopedRouteConfiguration>],
         key: &Fragments,
-        about: (&'static str, Arc<str>),
+        about: ResourceId,
     ) -> Result<Chosen, End> {
         let mut with_key = list.iter().filter(|scope| *scope.key == *key);
         let Some(scope) = with_key.next().cloned() else {
@@ -113,18 +113,21 @@ impl Scopes {
 
     /// The scope that has a key, among those that are watched. Of several it is the one in use, or else the first by name. One in
     /// use serves on for a while after it is gone.
-    pub(super) fn step(
+    pub(super) fn resolve(
         &mut self,
         key: &Fragments,
         in_use: Option<&ScopedRouteConfiguration>,
         now: Instant,
     ) -> Result<Chosen, End> {
-        let Some(watched) = &mut self.watched else { return Err(End::Unknown) };
+        let Some(watched) = &mut self.watched else {
+            debug_assert!(false, "scopes are required before one is resolved");
+            return Err(End::Unknown);
+        };
         watched.is_late |= watched.deadline <= now;
         let (collection, is_late) = (watched.collection.clone(), watched.is_late);
-        let about = (ScopedRouteConfiguration::TYPE_URL, collection);
+        let about = ResourceId::of::<ScopedRouteConfiguration>(collection);
         let Some(seen) = watched.seen.clone() else {
-            return Err(if is_late { End::Blocked(self.not_told(about)) } else { End::Unknown });
+            return Err(if is_late { End::Blocked(self.not_sent(about)) } else { End::Unknown });
         };
         let scopes = || {
             seen.map.values().filter_map(|member| match member.typed::<ScopedRouteConfiguration>() {
@@ -143,7 +146,7 @@ impl Scopes {
         }
         if !seen.complete {
             return Err(match &seen.warning {
-                None if is_late => End::Blocked(self.not_told(about)),
+                None if is_late => End::Blocked(self.not_sent(about)),
                 None => End::Unknown,
                 Some(why) if why.is_transient() || why.is_rejected() => End::Blocked(why.clone()),
                 Some(why) => End::Nowhere(why.clone()),
@@ -167,29 +170,37 @@ impl Scopes {
 
     fn no_scope<'s>(
         &self,
-        (type_url, name): (&'static str, Arc<str>),
+        about: ResourceId,
         key: &Fragments,
         scopes: impl Iterator<Item = &'s ScopedRouteConfiguration>,
     ) -> WatchError {
         let keys = some_of(scopes.map(|scope| format!("{:?}", scope.key)));
         let text = format!("could not find a scope with the key {key:?}; the keys are: {keys}");
-        WatchError::new(Code::NotFound, Blame::Peer, self.subject(type_url, name), text)
+        WatchError::new(Code::NotFound, Blame::Peer, about.subject(&self.node_id), text)
     }
 
-    /// A wildcard has no does-not-exist timer, and a server without scopes may say nothing.
-    fn not_told(&self, (type_url, name): (&'static str, Arc<str>)) -> WatchError {
+    /// A wildcard has no does-not-exist timer, and a server without scopes may send nothing.
+    fn not_sent(&self, about: ResourceId) -> WatchError {
         let text = format!("the server has not sent its scopes within {:?}", self.times.timeout);
-        WatchError::new(Code::Unavailable, Blame::Peer, self.subject(type_url, name), text)
+        WatchError::new(Code::Unavailable, Blame::Peer, about.subject(&self.node_id), text)
     }
 
     /// Only one of several scopes with the same key is used.
     fn same_key(&self, used: &ScopedRouteConfiguration, other: &ScopedRouteConfiguration) -> WatchError {
         let text = format!("is not used: scope {:?} has the same key {:?}", used.name, used.key);
-        let about = self.subject(ScopedRouteConfiguration::TYPE_URL, other.name.clone());
+        let about = ResourceId::of::<ScopedRouteConfiguration>(other.name.clone()).subject(&self.node_id);
         WatchError::new(Code::InvalidArgument, Blame::Peer, about, text)
     }
-
-    fn subject(&self, type_url: &'static str, name: Arc<str>) -> Subject {
-        Subject { type_url, name, node: self.node_id.clone() }
-    }
 }
+
+/// The first few texts, for an error.
+pub(super) fn some_of(texts: impl Iterator<Item = String>) -> String {
+    let mut texts = texts.take(SHOWN + 1).collect::<Vec<_>>();
+    if texts.len() > SHOWN {
+        texts[SHOWN] = "…".to_owned();
+    }
+    if texts.is_empty() { "none".to_owned() } else { texts.join(", ") }
+}
+
+/// How many domains or keys an error lists.
+const SHOWN: usize = 8;

@@ -1,12 +1,11 @@
-use std::{fmt, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use imbl::OrdMap;
 
+use super::cluster_entry::ClusterEntry;
 use crate::{
     error::WatchError,
-    resource::{
-        Cluster, ClusterLoadAssignment, Listener, RouteConfiguration, ScopedRouteConfiguration, VirtualHost,
-    },
+    resource::{Listener, RouteConfiguration, ScopedRouteConfiguration, VirtualHost},
 };
 
 /// What a target resolves to: a listener, its routes, and every cluster that the routes of the target's virtual host
@@ -16,7 +15,7 @@ use crate::{
 /// and clusters are of one time. It never changes; clones and later snapshots share what is the same.
 #[derive(Clone)]
 pub struct Snapshot {
-    pub(super) stem: Arc<RoutingConfig>,
+    pub(super) routing: Arc<RoutingConfig>,
     pub(super) clusters: OrdMap<Arc<str>, Arc<ClusterEntry>>,
 }
 
@@ -45,53 +44,35 @@ pub(crate) enum HostChoice {
     OnDemand(Arc<str>, Arc<VirtualHost>),
 }
 
-/// What is known of a cluster.
-#[derive(Debug, Clone)]
-pub(crate) struct ClusterEntry {
-    pub(crate) name: Arc<str>,
-    /// `None` if there is no such cluster; `error` says why.
-    pub(crate) config: Option<Arc<Cluster>>,
-    /// Why nothing can be sent to it, as far as the cluster itself is the reason.
-    pub(crate) error: Option<WatchError>,
-    /// Why `config` may be stale.
-    pub(crate) warning: Option<WatchError>,
-    /// Of an aggregate, and of a cluster whose endpoints are not known, there are none.
-    pub(crate) endpoints: Option<Arc<ClusterLoadAssignment>>,
-    /// Why `endpoints` are missing, or may be stale.
-    pub(crate) note: Option<WatchError>,
-    /// The clusters that an aggregate's requests are sent to, the preferred ones first.
-    pub(crate) leaves: Arc<[Arc<str>]>,
-}
-
 impl Snapshot {
     /// The target as it was asked for.
     pub fn target(&self) -> &str {
-        &self.stem.target
+        &self.routing.target
     }
 
     /// The host by which the virtual host was chosen: the target's service, unless it was overridden.
     pub fn authority(&self) -> &str {
-        &self.stem.authority
+        &self.routing.authority
     }
 
     /// The listener.
     pub fn listener(&self) -> &Arc<Listener> {
-        &self.stem.listener
+        &self.routing.listener
     }
 
     /// The scope whose key the headers of the target have, where the listener chooses its routes so.
     pub fn scope(&self) -> Option<&Arc<ScopedRouteConfiguration>> {
-        self.stem.scope.as_ref()
+        self.routing.scope.as_ref()
     }
 
     /// The routes of the listener, those of other hosts among them.
     pub fn route_config(&self) -> &Arc<RouteConfiguration> {
-        &self.stem.routes
+        &self.routing.routes
     }
 
     /// The virtual host whose clusters are in the snapshot.
     pub fn virtual_host(&self) -> &VirtualHost {
-        self.stem.virtual_host()
+        self.routing.virtual_host()
     }
 }
 
@@ -111,10 +92,29 @@ impl RoutingConfig {
             HostChoice::OnDemand(_, on_demand) => inline.is_none() && on_demand.fit(host).is_some(),
         }
     }
+
+    /// Whether it is of the same listener and routes as another.
+    pub(super) fn is_of(&self, other: &Self) -> bool {
+        let same_scope = match (&self.scope, &other.scope) {
+            (Some(scope), Some(other)) => Arc::ptr_eq(scope, other),
+            (scope, other) => scope.is_none() && other.is_none(),
+        };
+        same_scope
+            && Arc::ptr_eq(&self.listener, &other.listener)
+            && Arc::ptr_eq(&self.routes, &other.routes)
+            && self.virtual_host.is_same(&other.virtual_host)
+    }
+
+    /// The clusters that the routes of the virtual host lead to, each once (F4).
+    pub(super) fn clusters(&self) -> Vec<Arc<str>> {
+        let routes = &self.virtual_host().routes;
+        let names: BTreeSet<_> = routes.iter().flat_map(|route| route.action.clusters()).collect();
+        names.into_iter().cloned().collect()
+    }
 }
 
 impl HostChoice {
-    pub(super) fn is_same(&self, other: &Self) -> bool {
+    fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Inline(index), Self::Inline(other)) => index == other,
             (Self::OnDemand(name, host), Self::OnDemand(others, other)) => {
@@ -128,9 +128,9 @@ impl HostChoice {
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Snapshot")
-            .field("target", &self.stem.target)
-            .field("listener", &self.stem.listener.name)
-            .field("route_config", &self.stem.routes.name)
+            .field("target", &self.routing.target)
+            .field("listener", &self.routing.listener.name)
+            .field("route_config", &self.routing.routes.name)
             .field("virtual_host", &self.virtual_host().name)
             .field("clusters", &self.clusters.keys().collect::<Vec<_>>())
             .finish_non_exhaustive()

@@ -1,6 +1,10 @@
 use std::time::Duration;
 
-use super::{ClusterView, Snapshot, query::draw};
+use super::{
+    cluster_view::ClusterView,
+    query::{RouteQuery, draw},
+    snapshot::Snapshot,
+};
 use crate::resource::{
     cluster_plugin::ClusterPlugin,
     http_filter::{EffectiveFilter, HttpFilter, OverrideSetting},
@@ -45,6 +49,33 @@ pub struct FilterView<'a> {
     pub setting: Option<&'a OverrideSetting>,
 }
 
+impl Snapshot {
+    /// The route that a request takes: the first one of the virtual host that matches (A28-9); `None` if none does, and
+    /// then the request fails (A28-11).
+    ///
+    /// A request to another host has no route here if another virtual host is the best for it: clusters of other virtual
+    /// hosts are not subscribed to, so resolve a target of that authority.
+    ///
+    /// ```
+    /// use std::net::SocketAddr;
+    /// use xdskit::resolve::{RouteQuery, Snapshot};
+    ///
+    /// /// Any endpoint that the request may be sent to.
+    /// fn choose(snapshot: &Snapshot, path: &str, random: u64) -> Option<SocketAddr> {
+    ///     let route = snapshot.route(&RouteQuery::new(path).random(random))?;
+    ///     let cluster = route.pick_cluster(random)?;
+    ///     let endpoint = cluster.first_usable_priority()?.usable_endpoints().next()?;
+    ///     Some(endpoint.address())
+    /// }
+    /// ```
+    pub fn route(&self, query: &RouteQuery<'_>) -> Option<RouteView<'_>> {
+        if query.target_host().is_some_and(|host| !self.routing.is_for(host)) {
+            return None;
+        }
+        Some(RouteView::new(self, query.route_in(self.virtual_host())?))
+    }
+}
+
 impl<'a> RouteView<'a> {
     pub(super) fn new(snapshot: &'a Snapshot, route: &'a Route) -> Self {
         Self { snapshot, route }
@@ -87,7 +118,7 @@ impl<'a> RouteView<'a> {
 
     /// The cluster that a uniformly random number chooses, by weight; a number chooses the same every time.
     ///
-    /// The number of the request's [`RouteQuery`](super::RouteQuery) will do: the choice is independent of what the routes
+    /// The number of the request's [`RouteQuery`] will do: the choice is independent of what the routes
     /// drew from it. `None` for a route that [`is_unsupported`](Self::is_unsupported) or has a [`plugin`](Self::plugin).
     pub fn pick_cluster(self, random: u64) -> Option<ClusterView<'a>> {
         match &self.forward()?.clusters {

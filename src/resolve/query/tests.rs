@@ -1,6 +1,6 @@
 use std::collections::BTreeSet;
 
-use super::*;
+use super::{super::Snapshot, *};
 use crate::{
     pb::{
         envoy::{

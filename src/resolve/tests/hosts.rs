@@ -44,7 +44,7 @@ impl Dns {
     }
 
     fn resolved(&mut self, lookup: u64, result: Result<Addresses, String>) -> Vec<String> {
-        self.hosts.on_resolved(LookupId(lookup), result, (self.now, &mut self.random));
+        self.hosts.on_resolved(LookupId(lookup), result, self.now, &mut self.random);
         self.said()
     }
 
@@ -67,7 +67,7 @@ impl Dns {
         orders
             .map(|order| match order {
                 HostOrder::LookUp { lookup, host } => format!("look up {host} ({})", lookup.0),
-                HostOrder::Tell { address, seen, .. } => {
+                HostOrder::Notify { address, seen, .. } => {
                     let good = seen.assignment().map(|good| {
                         let all = good.endpoints().flat_map(|endpoint| endpoint.addresses());
                         all.map(|address| address.to_string()).collect::<Vec<_>>().join(",")
@@ -266,8 +266,8 @@ fn times_that_no_clock_can_show_are_as_good_as_never() {
 fn a37_5_dns_gives_one_endpoint_with_all_addresses_in_one_locality() {
     let mut dns = Dns::new();
     dns.watch(1, "db", 80);
-    dns.hosts.on_resolved(LookupId(1), Ok(addresses(&["10.0.0.1", "10.0.0.2"])), (dns.now, &mut dns.random));
-    let Some(HostOrder::Tell { seen, .. }) = dns.hosts.poll() else { panic!("it is told") };
+    dns.hosts.on_resolved(LookupId(1), Ok(addresses(&["10.0.0.1", "10.0.0.2"])), dns.now, &mut dns.random);
+    let Some(HostOrder::Notify { seen, .. }) = dns.hosts.poll() else { panic!("it is told") };
     let assignment = seen.assignment().expect("addresses");
     assert_eq!(assignment.priorities.len(), 1);
     assert_eq!(assignment.localities().count(), 1);
@@ -282,7 +282,7 @@ fn f5_a_dns_cluster_is_ready_with_addresses_or_an_error() {
     dns.watch(1, "db", 80);
     dns.fail(1);
     dns.hosts.watch(WatchId::new(2), &address("db", 80), dns.now);
-    let Some(HostOrder::Tell { address, seen, .. }) = dns.hosts.poll() else { panic!("it is told") };
+    let Some(HostOrder::Notify { address, seen, .. }) = dns.hosts.poll() else { panic!("it is told") };
 
     let mut rig = Rig::new();
     let routes = route_config("").virtual_host(["shop"], [route::prefix("/").cluster("a")]);
@@ -290,7 +290,7 @@ fn f5_a_dns_cluster_is_ready_with_addresses_or_an_error() {
     assert_eq!(rig.cluster(cluster("a").logical_dns("db", 80)), ["+host db:80"]);
     assert_eq!(rig.host(&address, seen), [": a(UNAVAILABLE)"]);
     dns.pass(Duration::from_secs(2));
-    dns.hosts.on_resolved(LookupId(2), Ok(addresses(&["10.0.0.1", "10.0.0.2"])), (dns.now, &mut dns.random));
-    let Some(HostOrder::Tell { seen, .. }) = dns.hosts.poll() else { panic!("it is told") };
+    dns.hosts.on_resolved(LookupId(2), Ok(addresses(&["10.0.0.1", "10.0.0.2"])), dns.now, &mut dns.random);
+    let Some(HostOrder::Notify { seen, .. }) = dns.hosts.poll() else { panic!("it is told") };
     assert_eq!(rig.host(&address, seen), [": a=10.0.0.1:80,10.0.0.2:80"]);
 }

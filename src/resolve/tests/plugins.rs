@@ -1,5 +1,7 @@
 //! Routes whose cluster a plugin chooses.
 
+use std::sync::Arc;
+
 use prost::Message;
 use serde::Serialize;
 

@@ -1,16 +1,15 @@
 //! A resolver with nothing around it: tests say what is seen, and read back what it orders, in words.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use prost::Message;
 
-use super::super::{
-    dns::HostSeen,
-    snapshot::{ClusterEntry, HostChoice},
-    *,
-};
+use super::super::{cluster_entry::ClusterEntry, dns::HostSeen, snapshot::HostChoice, *};
 use crate::{
-    error::{Blame, Code, Subject},
+    error::{Blame, Code, Subject, WatchError},
     observed::{ErasedMembers, Member, Observed},
     pb::envoy::config::route::v3::VirtualHost,
     resource::{Context, Resource, ScopedRouteConfiguration, Version, cluster::HostPort},
@@ -145,7 +144,8 @@ impl Rig {
 
     /// Lets the resolver work, and says what it orders: `+cluster a`, `-routes r`, `routes: a=10.0.0.1:80 b!NOT_FOUND`.
     pub(super) fn orders(&mut self) -> Vec<String> {
-        self.resolver.settle(self.now);
+        self.resolver.process(self.now);
+        assert_eq!(self.resolver.broken_invariants(), 0);
         let mut said = Vec::new();
         while let Some(order) = self.resolver.poll_order() {
             said.push(match order {
@@ -210,27 +210,27 @@ pub(super) fn error<T: Resource>(name: &str, code: Code) -> WatchError {
     new(code, Blame::Peer, about, "it is so")
 }
 
-fn say_key(key: &Key) -> String {
+fn say_key(key: &WatchKey) -> String {
     match key {
-        Key::Listener(name) => format!("listener {name}"),
-        Key::Scopes(collection) => format!("scopes {collection}"),
-        Key::Routes(routes) => format!("routes {}", routes.name),
-        Key::VirtualHost(name) => format!("virtual host {name}"),
-        Key::Cluster(name) => format!("cluster {name}"),
-        Key::Endpoints(endpoints) => format!("endpoints {}", endpoints.name),
-        Key::Host(address) => format!("host {address}"),
+        WatchKey::Listener(name) => format!("listener {name}"),
+        WatchKey::Scopes(collection) => format!("scopes {collection}"),
+        WatchKey::Routes(routes) => format!("routes {}", routes.name),
+        WatchKey::VirtualHost(name) => format!("virtual host {name}"),
+        WatchKey::Cluster(name) => format!("cluster {name}"),
+        WatchKey::Endpoints(endpoints) => format!("endpoints {}", endpoints.name),
+        WatchKey::Host(address) => format!("host {address}"),
     }
 }
 
 fn say_tree(tree: &Snapshot) -> String {
     let clusters: Vec<_> = tree.clusters.values().map(|entry| say_entry(entry)).collect();
-    let warnings: Vec<_> = tree.stem.warnings.iter().map(|why| format!(" ({})", why.code())).collect();
-    let on_demand = match &tree.stem.virtual_host {
+    let warnings: Vec<_> = tree.routing.warnings.iter().map(|why| format!(" ({})", why.code())).collect();
+    let on_demand = match &tree.routing.virtual_host {
         HostChoice::Inline(_) => String::new(),
         HostChoice::OnDemand(_, host) => format!(" {}", host.name),
     };
-    let scope = tree.stem.scope.as_ref().map(|scope| format!("{} > ", scope.name)).unwrap_or_default();
-    format!("{scope}{}{on_demand}: {}{}", tree.stem.routes.name, clusters.join(" "), warnings.concat())
+    let scope = tree.routing.scope.as_ref().map(|scope| format!("{} > ", scope.name)).unwrap_or_default();
+    format!("{scope}{}{on_demand}: {}{}", tree.routing.routes.name, clusters.join(" "), warnings.concat())
 }
 
 fn say_entry(entry: &ClusterEntry) -> String {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     naive::flatten,
-    spec::{Host, Key, Made, Spec, Type},
+    spec::{Host, Made, ResourceKey, Spec, Type},
 };
 use crate::control_plane::Store;
 
@@ -12,17 +12,17 @@ use crate::control_plane::Store;
 #[derive(Default)]
 pub(super) struct Mesh {
     generation: u32,
-    now: BTreeMap<Key, Made>,
+    now: BTreeMap<ResourceKey, Made>,
     /// What each resource was from which generation on; `None` for not being there, as all are at first.
-    history: BTreeMap<Key, Vec<(u32, Option<Spec>)>>,
+    history: BTreeMap<ResourceKey, Vec<(u32, Option<Spec>)>>,
 }
 
 /// A change in the making.
 pub(super) struct Draft<'a> {
     random: &'a mut fastrand::Rng,
-    specs: BTreeMap<Key, Spec>,
+    specs: BTreeMap<ResourceKey, Spec>,
     /// What is made anew even if it says the same.
-    renewed: BTreeSet<Key>,
+    renewed: BTreeSet<ResourceKey>,
 }
 
 impl Mesh {
@@ -33,7 +33,7 @@ impl Mesh {
         store: &mut Store,
         random: &mut fastrand::Rng,
         sound: bool,
-    ) -> BTreeMap<Key, Option<Spec>> {
+    ) -> BTreeMap<ResourceKey, Option<Spec>> {
         let specs = self.now.iter().map(|(key, made)| (key.clone(), made.spec.clone())).collect();
         let mut draft = Draft { random, specs, renewed: BTreeSet::new() };
         if self.generation == 0 {
@@ -56,12 +56,12 @@ impl Mesh {
     }
 
     /// What is there now.
-    pub(super) fn now(&self, key: &Key) -> Option<&Made> {
+    pub(super) fn now(&self, key: &ResourceKey) -> Option<&Made> {
         self.now.get(key)
     }
 
     /// What a resource of a generation said.
-    pub(super) fn made(&self, key: &Key, generation: u32) -> Made {
+    pub(super) fn made(&self, key: &ResourceKey, generation: u32) -> Made {
         let found = self.history(key).iter().find(|(at, _)| *at == generation);
         let spec = found.and_then(|(_, spec)| spec.clone());
         let spec = spec.unwrap_or_else(|| panic!("{key:?} of generation {generation} never was"));
@@ -70,22 +70,22 @@ impl Mesh {
     }
 
     /// What a resource was since a generation, that one included.
-    pub(super) fn since(&self, key: &Key, generation: u32) -> impl Iterator<Item = Option<&Spec>> {
+    pub(super) fn since(&self, key: &ResourceKey, generation: u32) -> impl Iterator<Item = Option<&Spec>> {
         let history = self.history(key);
         let before = history.partition_point(|(at, _)| *at <= generation);
         history[before.saturating_sub(1)..].iter().map(|(_, spec)| spec.as_ref())
     }
 
-    fn history(&self, key: &Key) -> &[(u32, Option<Spec>)] {
+    fn history(&self, key: &ResourceKey) -> &[(u32, Option<Spec>)] {
         self.history.get(key).map_or(&[(0, None)], Vec::as_slice)
     }
 
     fn commit(
         &mut self,
         store: &mut Store,
-        specs: BTreeMap<Key, Spec>,
-        renewed: &BTreeSet<Key>,
-    ) -> BTreeMap<Key, Option<Spec>> {
+        specs: BTreeMap<ResourceKey, Spec>,
+        renewed: &BTreeSet<ResourceKey>,
+    ) -> BTreeMap<ResourceKey, Option<Spec>> {
         let mut changes = BTreeMap::new();
         self.generation += 1;
         let generation = self.generation;
@@ -174,7 +174,7 @@ impl Draft<'_> {
         }
     }
 
-    fn set(&mut self, key: Key, spec: Spec) {
+    fn set(&mut self, key: ResourceKey, spec: Spec) {
         self.renewed.insert(key.clone());
         self.specs.insert(key, spec);
     }
@@ -185,7 +185,7 @@ impl Draft<'_> {
         }
     }
 
-    fn any(&mut self) -> Option<Key> {
+    fn any(&mut self) -> Option<ResourceKey> {
         let keys: Vec<_> = self.specs.keys().cloned().collect();
         (!keys.is_empty()).then(|| keys[self.random.usize(0..keys.len())].clone())
     }
@@ -346,10 +346,10 @@ impl Draft<'_> {
     /// Removes what no target leads to.
     fn tidy(&mut self) {
         let mut needed = BTreeSet::new();
-        let mut open: Vec<Key> =
+        let mut open: Vec<ResourceKey> =
             self.names(Type::Listener).into_iter().map(|name| (Type::Listener, name)).collect();
         while let Some(key) = open.pop() {
-            let below: Vec<Key> = match self.specs.get(&key) {
+            let below: Vec<ResourceKey> = match self.specs.get(&key) {
                 Some(Spec::Rds(routes)) => vec![(Type::Routes, routes.clone())],
                 Some(Spec::Inline(hosts) | Spec::Routes(hosts)) => {
                     let clusters = hosts.iter().flat_map(|host| &host.clusters);

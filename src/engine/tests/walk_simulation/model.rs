@@ -6,7 +6,7 @@ use super::{
     mesh::Mesh,
     naive::{choose, flatten_all},
     picture::{Picture, Shown},
-    spec::{Key, Made, Spec, Type},
+    spec::{Made, ResourceKey, Spec, Type},
 };
 use crate::{
     error::{Blame, Code, WatchError},
@@ -47,7 +47,7 @@ pub(super) struct Resolution {
     /// The clusters that were too deep in the graph, and are waited for since they are not.
     unnotified: BTreeSet<String>,
     /// The generations that were seen last.
-    seen: BTreeMap<Key, u32>,
+    seen: BTreeMap<ResourceKey, u32>,
 }
 
 impl Resolution {
@@ -66,9 +66,9 @@ impl Resolution {
 }
 
 impl Resolution {
-    /// The generation of a resource above the clusters before which nothing can be news of it: that in a picture, or the one that
+    /// The generation of a resource above the clusters before which nothing can be an update of it: that in a picture, or the one that
     /// was seen last of what the picture does without, such as routes to which the listener leads and which cannot be used.
-    fn generation_before(&self, key: &Key, picture: &Picture) -> u32 {
+    fn generation_before(&self, key: &ResourceKey, picture: &Picture) -> u32 {
         let shown = match key.0 {
             Type::Listener => &picture.listener,
             Type::Routes => &picture.routes,
@@ -110,7 +110,7 @@ impl Model {
                 count("failure");
             }
         }
-        assert_ne!(resolution.last.as_ref(), Some(&shown), "the same is not told twice");
+        assert_ne!(resolution.last.as_ref(), Some(&shown), "nothing is published twice");
         resolution.last = Some(shown);
     }
 }
@@ -122,7 +122,7 @@ struct Check<'a> {
 
 impl Check<'_> {
     fn picture(&self, resolution: &mut Resolution, picture: &Picture) {
-        Self::check_stem(resolution, picture);
+        Self::check_routing(resolution, picture);
         Self::check_clusters(resolution, picture);
         for (name, shown) in &picture.clusters {
             self.check_cluster((name, shown), resolution);
@@ -166,7 +166,7 @@ impl Check<'_> {
     }
 
     /// Listener, routes and virtual host belong together.
-    fn check_stem(resolution: &Resolution, picture: &Picture) {
+    fn check_routing(resolution: &Resolution, picture: &Picture) {
         let Picture { listener, routes, .. } = picture;
         assert_eq!(listener.0, resolution.target);
         match &listener.1.spec {
@@ -255,8 +255,8 @@ impl Check<'_> {
         }
     }
 
-    /// No bad news without something bad, in the mesh since a generation, or on the way.
-    fn check_reason(&self, reason: &WatchError, key: &Key, since: u32) {
+    /// No error without something bad, in the mesh since a generation, or on the way.
+    fn check_reason(&self, reason: &WatchError, key: &ResourceKey, since: u32) {
         let mut was = self.mesh.since(key, since);
         let explained = if reason.blame() == Blame::Network {
             self.rules.faults
@@ -272,14 +272,14 @@ impl Check<'_> {
 
     /// Nothing goes back to what it was before.
     fn check_order(resolution: &mut Resolution, picture: &Picture) {
-        let stem = [(Type::Listener, &picture.listener), (Type::Routes, &picture.routes)];
-        let stem = stem.into_iter().map(|(ty, (name, made))| ((ty, name.clone()), made.generation));
+        let routing = [(Type::Listener, &picture.listener), (Type::Routes, &picture.routes)];
+        let routing = routing.into_iter().map(|(ty, (name, made))| ((ty, name.clone()), made.generation));
         let clusters = picture.clusters.iter().filter_map(|(name, shown)| {
             Some(((Type::Cluster, name.clone()), shown.config.as_ref()?.generation))
         });
         let endpoints = picture.clusters.values().filter_map(|shown| shown.endpoints.clone());
         let endpoints = endpoints.map(|(name, generation)| ((Type::Endpoints, name), generation));
-        for (key, generation) in stem.chain(clusters).chain(endpoints) {
+        for (key, generation) in routing.chain(clusters).chain(endpoints) {
             let before = resolution.seen.insert(key.clone(), generation);
             assert!(before <= Some(generation), "{key:?} went back from {before:?} to {generation}");
         }

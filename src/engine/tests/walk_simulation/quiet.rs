@@ -11,7 +11,7 @@ use super::{
     model::Resolution,
     naive::{choose, flatten_all},
     picture::{Picture, Shown},
-    spec::{Generation, Host, Key, Made, Spec, Type},
+    spec::{Generation, Host, Made, ResourceKey, Spec, Type},
     world::World,
 };
 use crate::{
@@ -27,9 +27,9 @@ use crate::{
 pub(super) struct Quiet<'a> {
     world: &'a mut World,
     /// What the server is asked for.
-    asked: BTreeSet<Key>,
+    asked: BTreeSet<ResourceKey>,
     /// What it should be asked for, and what is seen of that.
-    seen: BTreeMap<Key, Seen>,
+    seen: BTreeMap<ResourceKey, Seen>,
 }
 
 /// What a watch of a resource sees.
@@ -88,9 +88,9 @@ impl<'a> Quiet<'a> {
             return Expected::Failure(listener.error.expect("a listener that is not there says why"));
         };
         let mut warnings = Vec::from_iter(listener.error);
-        let stem = (resolution.target.clone(), made);
-        let routes = match &stem.1.spec {
-            Spec::Inline(_) => stem.clone(),
+        let routing = (resolution.target.clone(), made);
+        let routes = match &routing.1.spec {
+            Spec::Inline(_) => routing.clone(),
             Spec::Rds(name) => {
                 let routes = self.see((Type::Routes, name.clone()));
                 match (routes.made, routes.error, &resolution.last) {
@@ -121,7 +121,7 @@ impl<'a> Quiet<'a> {
             return Expected::Saying("could not find VirtualHost");
         };
         let (host, clusters) = (domain.clone(), self.clusters(resolution, clusters));
-        Expected::Tree(Picture { listener: stem, routes, host, warnings, clusters })
+        Expected::Tree(Picture { listener: routing, routes, host, warnings, clusters })
     }
 
     /// What the clusters of routes, and those that calls hold, lead to.
@@ -189,7 +189,7 @@ impl<'a> Quiet<'a> {
     }
 
     /// What a watch of a resource sees now: as much as there can be.
-    fn see(&mut self, key: Key) -> Seen {
+    fn see(&mut self, key: ResourceKey) -> Seen {
         if let Some(seen) = self.seen.get(&key) {
             return seen.clone();
         }
@@ -208,10 +208,10 @@ impl<'a> Quiet<'a> {
         seen
     }
 
-    fn watch(&mut self, (ty, name): &Key) -> Option<Seen> {
+    fn watch(&mut self, (ty, name): &ResourceKey) -> Option<Seen> {
         let (mesh, network) = (&self.world.mesh, &mut self.world.network);
         let probe = WatchId::new(PROBES + self.seen.len() as u64);
-        let (resource, read): (_, fn(&Erased, &Mesh, &Key) -> Seen) = match ty {
+        let (resource, read): (_, fn(&Erased, &Mesh, &ResourceKey) -> Seen) = match ty {
             Type::Listener => (ResourceType::of::<Listener>(), Seen::of::<Listener>),
             Type::Routes => (ResourceType::of::<RouteConfiguration>(), Seen::of::<RouteConfiguration>),
             Type::Cluster => (ResourceType::of::<Cluster>(), Seen::of::<Cluster>),
@@ -222,8 +222,8 @@ impl<'a> Quiet<'a> {
         let now = network.now();
         network.engine().subscribe(probe, resource, Selection::One(name.as_str().into()), now);
         let mut seen = None;
-        while let Some(told) = network.poll(now) {
-            match told {
+        while let Some(event) = network.poll(now) {
+            match event {
                 Told::Published(view, observed) if view == probe => {
                     seen = Some(read(&observed, mesh, &(*ty, name.clone())));
                 }
@@ -235,7 +235,7 @@ impl<'a> Quiet<'a> {
 }
 
 impl Seen {
-    fn of<T: Resource + Generation>(observed: &Erased, mesh: &Mesh, key: &Key) -> Self {
+    fn of<T: Resource + Generation>(observed: &Erased, mesh: &Mesh, key: &ResourceKey) -> Self {
         let observed = observed.downcast_ref::<Observed<T>>().expect("it is of the type that is watched");
         let made = observed.resource().map(|resource| mesh.made(key, resource.generation()));
         Self { made, error: observed.error().cloned() }

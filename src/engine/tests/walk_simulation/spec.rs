@@ -40,7 +40,7 @@ pub(super) enum Type {
 }
 
 /// A resource: its type and name.
-pub(super) type Key = (Type, String);
+pub(super) type ResourceKey = (Type, String);
 
 /// What a resource says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,7 +91,7 @@ impl Type {
 
 impl Spec {
     /// The message of a resource that says this.
-    pub(super) fn encode(&self, (ty, name): &Key, generation: u32) -> AnyResource {
+    pub(super) fn encode(&self, (ty, name): &ResourceKey, generation: u32) -> AnyResource {
         let name = name.as_str();
         match (ty, self) {
             (Type::Listener, Self::Rds(routes)) => {

@@ -229,9 +229,9 @@ impl World {
     /// Lets time pass, with everything that happens in it.
     fn pass(&mut self, time: Duration) {
         let until = self.network.now() + time;
-        while let Some(told) = self.network.poll(until) {
+        while let Some(event) = self.network.poll(until) {
             let at = self.network.at();
-            match told {
+            match event {
                 Told::Published(view, observed) => {
                     let shown = Model::read(&observed, &self.mesh);
                     debug!(?at, ?view, ?shown, "published");

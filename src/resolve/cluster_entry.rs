@@ -1,0 +1,94 @@
+use std::sync::Arc;
+
+use super::endpoints::Endpoints;
+use crate::{
+    error::{Blame, Code, Subject, WatchError},
+    resource::{Cluster, ClusterLoadAssignment, Resource},
+};
+
+/// What is known of a cluster.
+#[derive(Debug, Clone)]
+pub(crate) struct ClusterEntry {
+    pub(crate) name: Arc<str>,
+    /// `None` if there is no such cluster; `error` says why.
+    pub(crate) config: Option<Arc<Cluster>>,
+    /// Why nothing can be sent to it, as far as the cluster itself is the reason.
+    pub(crate) error: Option<WatchError>,
+    /// Why `config` may be stale.
+    pub(crate) warning: Option<WatchError>,
+    /// Of an aggregate, and of a cluster whose endpoints are not known, there are none.
+    pub(crate) endpoints: Option<Arc<ClusterLoadAssignment>>,
+    /// Why `endpoints` are missing, or may be stale.
+    pub(crate) note: Option<WatchError>,
+    /// The clusters that an aggregate's requests are sent to, the preferred ones first.
+    pub(crate) leaves: Arc<[Arc<str>]>,
+}
+
+impl ClusterEntry {
+    /// A cluster of which nothing is there but the reason.
+    pub(super) fn failed(name: &Arc<str>, config: Option<Arc<Cluster>>, error: WatchError) -> Self {
+        Self { config, error: Some(error), ..Self::empty(name) }
+    }
+
+    /// A cluster with endpoints of its own.
+    pub(super) fn with_endpoints(
+        name: &Arc<str>,
+        config: &Arc<Cluster>,
+        warning: Option<WatchError>,
+        endpoints: &Endpoints,
+        node_id: &Arc<str>,
+    ) -> Self {
+        let (endpoints, note) = match endpoints {
+            Endpoints::Eds(seen) => (seen.resource().cloned(), seen.error().cloned()),
+            Endpoints::Host(seen) => {
+                let note = seen.error().map(|why| {
+                    let about =
+                        Subject { type_url: Cluster::TYPE_URL, name: name.clone(), node: node_id.clone() };
+                    WatchError::new(Code::Unavailable, Blame::Network, about, why)
+                });
+                (seen.assignment().cloned(), note)
+            }
+        };
+        Self { config: Some(config.clone()), warning, endpoints, note, ..Self::empty(name) }
+    }
+
+    /// The same with these endpoints, unless there are others.
+    pub(super) fn or_endpoints(self, endpoints: Option<Arc<ClusterLoadAssignment>>) -> Self {
+        Self { endpoints: self.endpoints.or(endpoints), ..self }
+    }
+
+    /// An aggregate.
+    pub(super) fn with_leaves(
+        name: &Arc<str>,
+        config: &Arc<Cluster>,
+        warning: Option<WatchError>,
+        leaves: Vec<Arc<str>>,
+    ) -> Self {
+        Self { config: Some(config.clone()), warning, leaves: leaves.into(), ..Self::empty(name) }
+    }
+
+    /// Whether another entry is the same.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        fn same<T>(ours: Option<&Arc<T>>, theirs: Option<&Arc<T>>) -> bool {
+            ours.map(Arc::as_ptr) == theirs.map(Arc::as_ptr)
+        }
+        same(self.config.as_ref(), other.config.as_ref())
+            && same(self.endpoints.as_ref(), other.endpoints.as_ref())
+            && self.error == other.error
+            && self.warning == other.warning
+            && self.note == other.note
+            && self.leaves == other.leaves
+    }
+
+    fn empty(name: &Arc<str>) -> Self {
+        Self {
+            name: name.clone(),
+            config: None,
+            error: None,
+            warning: None,
+            endpoints: None,
+            note: None,
+            leaves: Arc::default(),
+        }
+    }
+}

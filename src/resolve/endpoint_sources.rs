@@ -1,0 +1,90 @@
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use super::endpoints::{Endpoints, Source};
+
+/// The sources of endpoints that are watched, each with the clusters that use it.
+#[derive(Debug, Default)]
+pub(super) struct EndpointSources {
+    states: HashMap<Source, SourceState>,
+}
+
+#[derive(Debug, Default)]
+struct SourceState {
+    users: BTreeSet<Arc<str>>,
+    seen: Option<Endpoints>,
+}
+
+/// What a new user of a source changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Joined {
+    /// The cluster uses the source already.
+    Before,
+    /// Other clusters use it already.
+    Second,
+    /// No cluster used it: the source must be watched.
+    First,
+}
+
+/// What the end of a use changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Left {
+    /// Other clusters use the source still.
+    InUse,
+    /// No cluster uses it any more.
+    Unused,
+    /// The cluster did not use it.
+    NotAUser,
+}
+
+impl EndpointSources {
+    /// Stores what is seen of a source, and returns the clusters that it concerns.
+    pub(super) fn on_endpoints(
+        &mut self,
+        source: &Source,
+        seen: Endpoints,
+    ) -> impl Iterator<Item = &Arc<str>> {
+        // An update may be under way while its watch ends.
+        let state = self.states.get_mut(source).map(|state| {
+            state.seen = Some(seen);
+            &*state
+        });
+        state.into_iter().flat_map(|state| &state.users)
+    }
+
+    pub(super) fn seen(&self, source: &Source) -> Option<&Endpoints> {
+        self.states.get(source)?.seen.as_ref()
+    }
+
+    pub(super) fn join(&mut self, source: &Source, name: &Arc<str>) -> Joined {
+        let Some(state) = self.states.get_mut(source) else {
+            // The first user brings the source with it.
+            let users = BTreeSet::from([name.clone()]);
+            self.states.insert(source.clone(), SourceState { users, seen: None });
+            return Joined::First;
+        };
+        if state.users.insert(name.clone()) { Joined::Second } else { Joined::Before }
+    }
+
+    pub(super) fn leave(&mut self, source: &Source, name: &Arc<str>) -> Left {
+        let Some(state) = self.states.get_mut(source) else { return Left::NotAUser };
+        if !state.users.remove(name) {
+            return Left::NotAUser;
+        }
+        if !state.users.is_empty() {
+            return Left::InUse;
+        }
+        self.states.remove(source);
+        Left::Unused
+    }
+
+    /// The sources with their users, to be compared with the nodes.
+    #[cfg(test)]
+    pub(super) fn uses(&self) -> BTreeSet<(&Arc<str>, &Source)> {
+        let uses =
+            self.states.iter().flat_map(|(source, state)| state.users.iter().map(move |user| (user, source)));
+        uses.collect()
+    }
+}

@@ -1,0 +1,70 @@
+use std::sync::Arc;
+
+use super::{dns::HostSeen, reference::Reference};
+use crate::{
+    error::WatchError,
+    observed::Observed,
+    resource::{Cluster, ClusterKind, ClusterLoadAssignment, cluster::HostPort},
+};
+
+/// Where the endpoints of a cluster come from.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Source {
+    /// An assignment of this name.
+    Eds(Reference),
+    /// The addresses of a host.
+    Host(HostPort),
+}
+
+/// What is seen of the endpoints at a source.
+#[derive(Debug, Clone)]
+pub(crate) enum Endpoints {
+    Eds(Arc<Observed<ClusterLoadAssignment>>),
+    Host(HostSeen),
+}
+
+impl Endpoints {
+    /// Why there are none. A host that cannot be looked up has no such reason (F5).
+    fn absence(&self) -> Option<&WatchError> {
+        match self {
+            Self::Eds(seen) => match &**seen {
+                Observed::Absent { reason } => Some(reason),
+                Observed::Present { .. } | Observed::Pending => None,
+            },
+            Self::Host(_) => None,
+        }
+    }
+
+    /// Whether nothing is known because the server cannot be reached.
+    pub(super) fn is_unreachable(&self) -> bool {
+        self.absence().is_some_and(WatchError::is_of_server)
+    }
+
+    /// Whether there are none of that name, or none came.
+    pub(super) fn are_lacking(&self) -> bool {
+        self.absence().is_some_and(is_lack)
+    }
+
+    /// Whether it is known that there are none of that name.
+    pub(super) fn is_missing(&self) -> bool {
+        self.absence().is_some_and(WatchError::is_not_found)
+    }
+}
+
+/// Whether an error may be older than the update that leads to the resource.
+pub(super) fn is_lack(reason: &WatchError) -> bool {
+    reason.is_not_found() || reason.is_transient()
+}
+
+impl Source {
+    /// Where a cluster's endpoints come from; `None` for an aggregate's.
+    pub(super) fn of(cluster: &Cluster) -> Option<Self> {
+        match &cluster.kind {
+            ClusterKind::Eds { service_name, source } => {
+                Some(Self::Eds(Reference { name: service_name.clone(), source: source.clone() }))
+            }
+            ClusterKind::LogicalDns { address } => Some(Self::Host(address.clone())),
+            ClusterKind::Aggregate { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! What holds between two calls of a graph, whatever happens.
+
+use std::collections::BTreeSet;
+
+use super::*;
+
+impl Graph {
+    /// How many clusters were examined so far.
+    pub(in super::super) fn work(&self) -> u64 {
+        self.counters.work
+    }
+
+    /// How often something was found that cannot be.
+    pub(in super::super) fn broken_invariants(&self) -> u64 {
+        self.counters.broken_invariants
+    }
+
+    /// Compares what is derived from the nodes with the nodes. Large graphs are left out: the tests that count work have
+    /// them.
+    pub(super) fn check(&self) {
+        assert_eq!(self.counters.broken_invariants, 0);
+        if self.nodes.iter().count() > LARGEST {
+            return;
+        }
+        self.nodes.check();
+        let with_root = |has: fn(&Node) -> bool| -> BTreeSet<_> {
+            self.nodes.iter().filter(|(_, node)| has(node)).map(|(name, _)| name).collect()
+        };
+        let current: BTreeSet<_> = self.routed.current().iter().collect();
+        assert_eq!(current, with_root(|node| node.roots().current));
+        let next = match self.routed.next() {
+            Next::Clusters(names) => names.iter().collect(),
+            Next::Nothing | Next::Unknown => BTreeSet::new(),
+        };
+        assert_eq!(next, with_root(|node| node.roots().next));
+        let uses = self
+            .nodes
+            .iter()
+            .flat_map(|(name, node)| node.sources().iter().map(move |source| (name, source)));
+        assert_eq!(self.sources.uses(), uses.collect());
+        assert!(self.nodes.iter().all(|(name, _)| self.usage().is_needed(name)), "orphans are dropped");
+        self.check_entries();
+    }
+
+    fn check_entries(&self) {
+        let shown = self.nodes.iter().filter(|(name, _)| self.usage().is_in_tree(name));
+        let shown: BTreeSet<_> =
+            shown.filter_map(|(name, node)| Some((name, Arc::as_ptr(node.shown()?)))).collect();
+        let entries: BTreeSet<_> =
+            self.entries.iter().map(|(name, entry)| (name, Arc::as_ptr(entry))).collect();
+        assert_eq!(entries, shown);
+    }
+}
+
+/// How many nodes are compared.
+const LARGEST: usize = 256;

@@ -1,0 +1,125 @@
+use std::{
+    collections::{BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use super::node::{Node, Traits};
+
+/// The clusters of a resolution by their names, with indexes of what matters of many of them at a time.
+///
+/// A node changes in [`update`](Self::update) alone, so that its place in the indexes cannot differ from its state.
+#[derive(Debug, Default)]
+pub(super) struct Nodes {
+    map: HashMap<Arc<str>, Node>,
+    index: NodeIndex,
+}
+
+/// The names of the nodes that have a trait.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct NodeIndex {
+    unready: BTreeSet<Arc<str>>,
+    unreachable: BTreeSet<Arc<str>>,
+    missing: BTreeSet<Arc<str>>,
+    in_grace: BTreeSet<Arc<str>>,
+    aggregates: BTreeSet<Arc<str>>,
+}
+
+impl Nodes {
+    pub(super) fn get(&self, name: &str) -> Option<&Node> {
+        self.map.get(name)
+    }
+
+    pub(super) fn contains(&self, name: &str) -> bool {
+        self.map.contains_key(name)
+    }
+
+    /// Adds a node if there is none of this name. Says whether it did.
+    pub(super) fn add(&mut self, name: &Arc<str>) -> bool {
+        if self.map.contains_key(name) {
+            return false;
+        }
+        let node = Node::default();
+        self.index.on_change(name, Traits::default(), node.traits());
+        self.map.insert(name.clone(), node);
+        true
+    }
+
+    /// Changes a node; `None` if there is none.
+    pub(super) fn update<R>(&mut self, name: &Arc<str>, change: impl FnOnce(&mut Node) -> R) -> Option<R> {
+        let node = self.map.get_mut(name)?;
+        let before = node.traits();
+        let result = change(node);
+        self.index.on_change(name, before, node.traits());
+        Some(result)
+    }
+
+    pub(super) fn remove(&mut self, name: &Arc<str>) -> Option<Node> {
+        let node = self.map.remove(name)?;
+        self.index.on_change(name, node.traits(), Traits::default());
+        Some(node)
+    }
+
+    pub(super) fn index(&self) -> &NodeIndex {
+        &self.index
+    }
+
+    /// Compares the indexes with the nodes.
+    #[cfg(test)]
+    pub(super) fn check(&self) {
+        let mut index = NodeIndex::default();
+        for (name, node) in &self.map {
+            index.on_change(name, Traits::default(), node.traits());
+        }
+        assert_eq!(self.index, index, "the indexes follow from the nodes");
+    }
+
+    #[cfg(test)]
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Node)> {
+        self.map.iter()
+    }
+}
+
+impl NodeIndex {
+    /// The nodes for which the next routes wait.
+    pub(super) fn unready(&self) -> &BTreeSet<Arc<str>> {
+        &self.unready
+    }
+
+    /// The nodes that have nothing to show because their server cannot be reached.
+    pub(super) fn unreachable(&self) -> &BTreeSet<Arc<str>> {
+        &self.unreachable
+    }
+
+    /// The nodes that are known not to exist.
+    pub(super) fn missing(&self) -> &BTreeSet<Arc<str>> {
+        &self.missing
+    }
+
+    /// The nodes that outlive their deletion, or that of their endpoints.
+    pub(super) fn in_grace(&self) -> &BTreeSet<Arc<str>> {
+        &self.in_grace
+    }
+
+    /// The nodes that were aggregates when they were last examined.
+    pub(super) fn aggregates(&self) -> &BTreeSet<Arc<str>> {
+        &self.aggregates
+    }
+
+    /// The only place where the indexes change.
+    fn on_change(&mut self, name: &Arc<str>, before: Traits, after: Traits) {
+        let changes = [
+            (&mut self.unready, before.unready, after.unready),
+            (&mut self.unreachable, before.unreachable, after.unreachable),
+            (&mut self.missing, before.missing, after.missing),
+            (&mut self.in_grace, before.in_grace, after.in_grace),
+            (&mut self.aggregates, before.aggregate, after.aggregate),
+        ];
+        for (names, before, after) in changes {
+            match (before, after) {
+                (false, true) => drop(names.insert(name.clone())),
+                (true, false) => drop(names.remove(name)),
+                (false, false) | (true, true) => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,82 @@
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    endpoints::{Endpoints, Source},
+    reference::Reference,
+    snapshot::Snapshot,
+};
+use crate::{
+    error::WatchError,
+    observed::{ErasedMembers, Observed},
+    resource::{Cluster, Listener, RouteConfiguration, VirtualHost, cluster::HostPort},
+};
+
+/// The result of a resolution: the tree, or the reason why there is none.
+pub(crate) type Resolved = Result<Arc<Snapshot>, WatchError>;
+
+/// The target of a resolution, and the client that asks.
+#[derive(Debug, Clone)]
+pub(crate) struct About {
+    pub(crate) target: Arc<str>,
+    /// The host that chooses the virtual host.
+    pub(crate) authority: Arc<str>,
+    /// The headers that choose the scope.
+    pub(crate) headers: Arc<[(Arc<str>, Arc<str>)]>,
+    pub(crate) listener: Arc<str>,
+    pub(crate) node_id: Arc<str>,
+}
+
+/// How long a resolution waits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Times {
+    /// For something that takes the place of what is in use and deleted.
+    pub(crate) grace: Duration,
+    /// For scopes.
+    pub(crate) timeout: Duration,
+}
+
+/// Something that a resolution watches.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum WatchKey {
+    Listener(Arc<str>),
+    /// All scopes of a collection, or of the server by `*`.
+    Scopes(Arc<str>),
+    Routes(Reference),
+    VirtualHost(Arc<str>),
+    Cluster(Arc<str>),
+    Endpoints(Reference),
+    Host(HostPort),
+}
+
+/// An update of something that a resolution watches.
+#[derive(Debug, Clone)]
+pub(crate) enum Seen {
+    Listener(Arc<Observed<Listener>>),
+    Scopes(Arc<ErasedMembers>),
+    Routes(Arc<Observed<RouteConfiguration>>),
+    VirtualHost(Arc<Observed<VirtualHost>>),
+    Cluster(Arc<str>, Arc<Observed<Cluster>>),
+    Endpoints(Source, Endpoints),
+}
+
+/// Something that the owner of a resolution has to do.
+#[derive(Debug)]
+pub(crate) enum Order {
+    Watch(WatchKey),
+    Unwatch(WatchKey),
+    Publish(Resolved),
+}
+
+impl WatchKey {
+    /// The name of everything that a server has.
+    pub(crate) const ALL: &str = "*";
+}
+
+impl From<&Source> for WatchKey {
+    fn from(source: &Source) -> Self {
+        match source {
+            Source::Eds(reference) => Self::Endpoints(reference.clone()),
+            Source::Host(address) => Self::Host(address.clone()),
+        }
+    }
+}

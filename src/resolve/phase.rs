@@ -1,0 +1,184 @@
+use std::time::Instant;
+
+/// What the service of one cluster rests on: its latest resources, or what served before them.
+///
+/// ```text
+///  Waiting ──────── on_shown ────────▶ Shown ── on_endpoints_removed ──▶ EndpointsRemoved ──┐
+///     │                                                                                     │ the same, when
+///     ├── on_deleted ──▶ Deleted ── on_deleted, when the grace is over ──▶ Overdue ◀────────┘ the grace is over
+///     │
+///     └── on_aggregate ──▶ Linking ◀── on_linked ──▶ Linked
+/// ```
+///
+/// `on_shown`, `on_waiting`, `on_aggregate`, `on_deleted` and `on_endpoints_removed` are legal in every state, since the
+/// latest resource decides; `Waiting` is merely the first one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Phase {
+    state: State,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+enum State {
+    /// The latest configuration is unknown, or its endpoints are. The previous configuration serves meanwhile.
+    #[default]
+    Waiting,
+    /// The cluster, or all that the latest configuration needs, does not exist. The previous configuration serves.
+    Deleted(Grace),
+    /// An aggregate that cannot be shown by its latest configuration yet.
+    Linking,
+    /// An aggregate that is shown by its latest configuration.
+    Linked,
+    /// The latest resources are shown, or the error that there are none.
+    Shown,
+    /// The latest configuration is shown with endpoints that have been removed.
+    EndpointsRemoved(Grace),
+    /// The grace period is over, but the cluster serves until the next routes are used.
+    Overdue(Grace),
+}
+
+/// The time for which something serves that has been deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Grace {
+    until: Instant,
+    /// When the graces were last examined, the next routes did without the cluster, so that its grace did not end.
+    is_spared: bool,
+}
+
+/// Why something serves that has been deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Retention {
+    /// The replacement may be about to arrive.
+    InGrace(Grace),
+    /// The replacement has had its time. The deleted serves only until the next routes are used.
+    Overdue(Grace),
+}
+
+impl Phase {
+    /// The latest resources are shown from now on.
+    pub(super) fn on_shown(&mut self) {
+        self.state = State::Shown;
+    }
+
+    /// The latest configuration cannot be shown before more is known.
+    pub(super) fn on_waiting(&mut self) {
+        self.state = State::Waiting;
+    }
+
+    /// The latest configuration is an aggregate's. One that is linked already stays so until it is linked again.
+    pub(super) fn on_aggregate(&mut self) {
+        self.state = match self.state {
+            State::Linked => State::Linked,
+            State::Linking
+            | State::Waiting
+            | State::Deleted(_)
+            | State::Shown
+            | State::EndpointsRemoved(_)
+            | State::Overdue(_) => State::Linking,
+        };
+    }
+
+    /// The aggregates were linked; whether this one is shown by its latest configuration. Says whether it can be.
+    #[must_use]
+    pub(super) fn on_linked(&mut self, linked: bool) -> bool {
+        match self.state {
+            State::Linking | State::Linked => {
+                self.state = if linked { State::Linked } else { State::Linking };
+                true
+            }
+            // Only the shown configuration is an aggregate's.
+            State::Waiting
+            | State::Deleted(_)
+            | State::Shown
+            | State::EndpointsRemoved(_)
+            | State::Overdue(_) => !linked,
+        }
+    }
+
+    /// The cluster, or all that its latest configuration needs, has been deleted.
+    pub(super) fn on_deleted(&mut self, retention: Retention) {
+        self.state = match retention {
+            Retention::InGrace(grace) => State::Deleted(grace),
+            Retention::Overdue(grace) => State::Overdue(grace),
+        };
+    }
+
+    /// The endpoints have been removed, and are shown still.
+    pub(super) fn on_endpoints_removed(&mut self, retention: Retention) {
+        self.state = match retention {
+            Retention::InGrace(grace) => State::EndpointsRemoved(grace),
+            Retention::Overdue(grace) => State::Overdue(grace),
+        };
+    }
+
+    /// Notes the grace after it was examined. Says whether there is one.
+    #[must_use]
+    pub(super) fn on_grace_examined(&mut self, after: Grace) -> bool {
+        match &mut self.state {
+            State::Deleted(grace) | State::EndpointsRemoved(grace) | State::Overdue(grace) => {
+                *grace = after;
+                true
+            }
+            State::Waiting | State::Linking | State::Linked | State::Shown => false,
+        }
+    }
+
+    /// The grace that runs, or is over while the cluster serves on.
+    pub(super) fn grace(self) -> Option<Grace> {
+        match self.state {
+            State::Deleted(grace) | State::EndpointsRemoved(grace) | State::Overdue(grace) => Some(grace),
+            State::Waiting | State::Linking | State::Linked | State::Shown => None,
+        }
+    }
+
+    /// Whether the latest configuration is shown or, of an aggregate, is known.
+    pub(super) fn is_known(self) -> bool {
+        match self.state {
+            State::Waiting | State::Deleted(_) => false,
+            State::Linking
+            | State::Linked
+            | State::Shown
+            | State::EndpointsRemoved(_)
+            | State::Overdue(_) => true,
+        }
+    }
+
+    /// Whether the next routes need not wait for the cluster.
+    pub(super) fn is_ready(self) -> bool {
+        match self.state {
+            State::Waiting | State::Deleted(_) | State::Linking => false,
+            State::Linked | State::Shown | State::EndpointsRemoved(_) | State::Overdue(_) => true,
+        }
+    }
+
+    /// Whether the cluster serves only until the next routes are used.
+    pub(super) fn is_overdue(self) -> bool {
+        match self.state {
+            State::Overdue(_) => true,
+            State::Waiting
+            | State::Deleted(_)
+            | State::Linking
+            | State::Linked
+            | State::Shown
+            | State::EndpointsRemoved(_) => false,
+        }
+    }
+}
+
+impl Grace {
+    pub(super) fn new(until: Instant) -> Self {
+        Self { until, is_spared: false }
+    }
+
+    pub(super) fn until(self) -> Instant {
+        self.until
+    }
+
+    pub(super) fn is_spared(self) -> bool {
+        self.is_spared
+    }
+
+    #[must_use]
+    pub(super) fn with_spared(self, is_spared: bool) -> Self {
+        Self { is_spared, ..self }
+    }
+}

@@ -1,0 +1,37 @@
+use std::sync::Arc;
+
+use crate::{
+    error::Subject,
+    resource::{Resource, config_source::ResourceConfigSource},
+};
+
+/// The type and the name of a resource that an error is about.
+#[derive(Debug, Clone)]
+pub(super) struct ResourceId {
+    type_url: &'static str,
+    name: Arc<str>,
+}
+
+impl ResourceId {
+    pub(super) fn of<T: Resource>(name: Arc<str>) -> Self {
+        Self { type_url: T::TYPE_URL, name }
+    }
+
+    pub(super) fn subject(self, node_id: &Arc<str>) -> Subject {
+        Subject { type_url: self.type_url, name: self.name, node: node_id.clone() }
+    }
+}
+
+/// A resource that another one names.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Reference {
+    pub(crate) name: Arc<str>,
+    /// Where it is to be had, if not where its name comes from.
+    pub(crate) source: Option<Arc<ResourceConfigSource>>,
+}
+
+impl<N: Into<Arc<str>>> From<N> for Reference {
+    fn from(name: N) -> Self {
+        Self { name: name.into(), source: None }
+    }
+}

@@ -1,0 +1,99 @@
+use std::{
+    mem,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+/// The clusters that the routes lead to: the routes in use, and those that are prepared.
+#[derive(Debug, Default)]
+pub(super) struct RoutedClusters {
+    current: Vec<Arc<str>>,
+    next: Next,
+    /// When the next routes were first waited for.
+    next_since: Option<Instant>,
+    /// Until when the next routes wait for a cluster that does not exist.
+    readiness_deadline: Option<Instant>,
+    /// Requests are sent by the current routes.
+    is_serving: bool,
+}
+
+/// The clusters of the routes that are to be used next.
+#[derive(Debug, Clone, Default)]
+pub(super) enum Next {
+    /// No routes are prepared.
+    #[default]
+    Nothing,
+    /// Other routes are about to come, but are not known yet.
+    Unknown,
+    Clusters(Vec<Arc<str>>),
+}
+
+/// The clusters of the routes before and after the next routes are put into use.
+#[derive(Debug)]
+pub(super) struct Committed<'a> {
+    pub(super) before: Vec<Arc<str>>,
+    pub(super) after: &'a [Arc<str>],
+}
+
+impl RoutedClusters {
+    pub(super) fn next(&self) -> &Next {
+        &self.next
+    }
+
+    pub(super) fn is_serving(&self) -> bool {
+        self.is_serving
+    }
+
+    pub(super) fn readiness_deadline(&self) -> Option<Instant> {
+        self.readiness_deadline
+    }
+
+    /// Withdraws the next routes, and returns their clusters.
+    pub(super) fn withdraw_next(&mut self) -> Vec<Arc<str>> {
+        mem::take(&mut self.next).into_clusters().unwrap_or_default()
+    }
+
+    pub(super) fn set_next(&mut self, next: Next) {
+        (self.next, self.next_since) = (next, None);
+    }
+
+    /// Puts the next routes into use; `None` if there are none.
+    pub(super) fn commit(&mut self) -> Option<Committed<'_>> {
+        let names = mem::take(&mut self.next).into_clusters()?;
+        let before = mem::replace(&mut self.current, names);
+        Some(Committed { before, after: &self.current })
+    }
+
+    pub(super) fn set_serving(&mut self, is_serving: bool) {
+        self.is_serving = is_serving;
+    }
+
+    /// Until when the next routes may wait for a cluster, while others serve: for a period from the first call.
+    pub(super) fn wait_limit(&mut self, period: Duration, now: Instant) -> Option<Instant> {
+        match self.next {
+            Next::Clusters(_) => {
+                let until = *self.next_since.get_or_insert(now) + period;
+                (self.is_serving && now < until).then_some(until)
+            }
+            Next::Nothing | Next::Unknown => None,
+        }
+    }
+
+    pub(super) fn set_readiness_deadline(&mut self, deadline: Option<Instant>) {
+        self.readiness_deadline = deadline;
+    }
+
+    #[cfg(test)]
+    pub(super) fn current(&self) -> &[Arc<str>] {
+        &self.current
+    }
+}
+
+impl Next {
+    fn into_clusters(self) -> Option<Vec<Arc<str>>> {
+        match self {
+            Self::Clusters(names) => Some(names),
+            Self::Nothing | Self::Unknown => None,
+        }
+    }
+}

@@ -1,0 +1,137 @@
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{
+    descendants::Descendants,
+    node::Node,
+    nodes::Nodes,
+    phase::{Grace, Retention},
+    routed::{Next, RoutedClusters},
+};
+
+/// A look at a graph that answers which routes, calls and aggregates use a cluster, and how long it is kept for them after it
+/// was deleted.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Usage<'a> {
+    pub(super) nodes: &'a Nodes,
+    pub(super) descendants: &'a Descendants,
+    pub(super) routed: &'a RoutedClusters,
+}
+
+/// What follows from a grace when it is examined.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct GraceExamined {
+    pub(super) grace: Grace,
+    /// What is shown of the cluster has to be decided again.
+    pub(super) is_due: bool,
+}
+
+impl Usage<'_> {
+    pub(super) fn is_next(&self, name: &Arc<str>) -> bool {
+        self.descendants.next.contains(name) || self.nodes.get(name).is_some_and(|node| node.roots().next)
+    }
+
+    /// Whether the next routes need it otherwise than the routes in use: if these do without it, the next can, too.
+    pub(super) fn is_awaited(&self, name: &Arc<str>) -> bool {
+        let roots = self.nodes.get(name).map(Node::roots).unwrap_or_default();
+        !roots.current && (roots.next || !self.descendants.current.contains(name))
+    }
+
+    /// Whether the routes in use, a call, or an aggregate of these lead to it.
+    pub(super) fn is_in_tree(&self, name: &Arc<str>) -> bool {
+        self.descendants.shown.contains(name)
+            || self.nodes.get(name).is_some_and(|node| node.roots().in_tree())
+    }
+
+    /// Whether routes, a call, or an aggregate lead to it.
+    pub(super) fn is_needed(&self, name: &Arc<str>) -> bool {
+        self.descendants.contains(name) || self.nodes.get(name).is_some_and(|node| node.roots().any())
+    }
+
+    /// Whether all that the next routes lead to is ready. While others serve, the routes wait for what is missing only because
+    /// the server cannot be reached, and for a while for what does not exist: the error may be older than the routes.
+    pub(super) fn is_next_ready(&self) -> bool {
+        let index = self.nodes.index();
+        let delays = |name: &Arc<str>| self.is_next(name);
+        let delays_service = |name: &Arc<str>| self.is_next(name) && self.is_awaited(name);
+        matches!(self.routed.next(), Next::Clusters(_))
+            && !index.unready().iter().any(delays)
+            && !(self.routed.is_serving() && index.unreachable().iter().any(delays_service))
+            && self.routed.readiness_deadline().is_none()
+    }
+
+    /// When the first grace ends, of those that end by themselves.
+    pub(super) fn next_grace(&self) -> Option<Instant> {
+        let graces = self.nodes.index().in_grace().iter().filter_map(|name| {
+            let phase = self.nodes.get(name)?.phase();
+            phase.grace().filter(|_| !phase.is_overdue() && !self.is_spared(name))
+        });
+        graces.map(Grace::until).min()
+    }
+
+    /// Whether a deleted cluster, or one whose endpoints were removed, still serves: a server that replaces it may send its
+    /// removal first, and the routes that lead elsewhere a moment later.
+    ///
+    /// The time begins anew when newer routes need the cluster: see [`examined_graces`](Self::examined_graces). If the routes in
+    /// use need it as well, it serves until the newer ones are used, since its loss would help nobody.
+    pub(super) fn retention(&self, name: &Arc<str>, period: Duration, now: Instant) -> Option<Retention> {
+        let node = self.nodes.get(name)?;
+        let before = node.phase().grace();
+        // What came and waits for something else may still show an older error.
+        let is_decided = before.is_none() && node.phase().is_ready();
+        let has_failed = is_decided && node.shown().is_some_and(|shown| shown.error.is_some());
+        let serves = self.is_in_tree(name) && node.is_shown();
+        let is_awaited = self.routed.is_serving() && self.is_next(name) && !has_failed;
+        if period.is_zero() || !(serves || is_awaited) {
+            return None;
+        }
+        let grace = before.unwrap_or_else(|| Grace::new(now + period));
+        let has_next = matches!(self.routed.next(), Next::Clusters(_));
+        match now < grace.until() || self.is_spared(name) {
+            true => Some(Retention::InGrace(grace)),
+            false if serves && self.routed.is_serving() && has_next => Some(Retention::Overdue(grace)),
+            false => None,
+        }
+    }
+
+    /// Examines the graces, and returns those that differ or are due: they are over, or begin anew since newer routes need
+    /// their clusters again.
+    pub(super) fn examined_graces(&self, period: Duration, now: Instant) -> Vec<(Arc<str>, GraceExamined)> {
+        let examined = self.nodes.index().in_grace().iter().filter_map(|name| {
+            let node = self.nodes.get(name)?;
+            let before = node.phase().grace()?;
+            let after = self.examine(name, node, period, now)?;
+            (after.is_due || after.grace != before).then(|| (name.clone(), after))
+        });
+        examined.collect()
+    }
+
+    fn examine(&self, name: &Arc<str>, node: &Node, period: Duration, now: Instant) -> Option<GraceExamined> {
+        let before = node.phase().grace()?;
+        let grace = before.with_spared(self.is_spared(name));
+        // A call that still holds it says nothing about it.
+        let is_led_to = self.is_next(name) || node.roots().current || self.descendants.latest.contains(name);
+        let waits = node.phase().is_overdue() && matches!(self.routed.next(), Next::Clusters(_));
+        Some(if before.is_spared() && !grace.is_spared() && is_led_to {
+            GraceExamined { grace: Grace::new(now + period), is_due: true }
+        } else {
+            let is_over = grace.until() <= now && !grace.is_spared() && !waits;
+            GraceExamined { grace, is_due: is_over }
+        })
+    }
+
+    /// Whether what will be used next, and is waited for, does without a cluster.
+    fn is_spared(&self, name: &Arc<str>) -> bool {
+        let needs = |node: &Node| node.roots().needs_by_itself(self.descendants.current.contains(name));
+        match self.routed.next() {
+            Next::Unknown => true,
+            Next::Clusters(_) if !self.is_next(name) => true,
+            // It is below an aggregate as that was.
+            Next::Clusters(_) | Next::Nothing => {
+                !self.descendants.latest.contains(name) && !self.nodes.get(name).is_some_and(needs)
+            }
+        }
+    }
+}
