@@ -68,7 +68,7 @@ pub(crate) trait Serves {
     fn control_plane(&self) -> &ControlPlane;
 }
 
-impl Serves for control_plane::Server {
+impl Serves for control_plane::ServerHandle {
     fn uri(&self) -> String {
         self.uri()
     }
@@ -102,7 +102,7 @@ pub(crate) fn client(uri: impl Into<String>) -> Client {
 }
 
 /// A control plane that serves clusters, each with its note.
-pub(crate) async fn serve(clusters: &[(&str, &str)]) -> (ControlPlane, control_plane::Server) {
+pub(crate) async fn serve(clusters: &[(&str, &str)]) -> (ControlPlane, control_plane::ServerHandle) {
     let control_plane = ControlPlane::new();
     control_plane.update(|tx| {
         for (name, note) in clusters {

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use crate::{
     config::{
-        ApiType, Bootstrap, ChannelCredentials, ConfigSource, Endpoint, Keepalive, PathSource, Polling,
-        Server, TlsConfig, TransportApiVersion,
+        ApiType, Bootstrap, ChannelCredentials, ConfigSource, Keepalive, PathSource, Polling, Server,
+        ServerAddress, TlsConfig, TransportApiVersion,
     },
     name::ResourceName,
     resource::{Cluster, ClusterLoadAssignment, Listener, Resource},
