@@ -249,7 +249,7 @@ async fn see(
 /// What is known of an endpoint's health; `None` if there is no such endpoint.
 fn health(snapshot: &Snapshot, address: &str) -> Option<HealthStatus> {
     let mut endpoints = snapshot.clusters().flat_map(ClusterView::endpoints);
-    endpoints.find(|endpoint| endpoint.address().to_string() == address).map(|endpoint| endpoint.health)
+    endpoints.find(|endpoint| endpoint.address().to_string() == address).map(|endpoint| endpoint.health())
 }
 
 fn warns(snapshot: &Snapshot, condition: impl Fn(&WatchError) -> bool) -> bool {

@@ -112,7 +112,7 @@ fn an_endpoint_knows_its_place_and_the_weights() {
     for endpoint in snapshot.cluster("all").unwrap().endpoints() {
         let locality = endpoint.locality();
         let place = (endpoint.cluster().name(), endpoint.priority().index(), locality.locality.zone());
-        writeln!(seen, "{place:?} {} {} {}", locality.weight, endpoint.weight, endpoint.address()).unwrap();
+        writeln!(seen, "{place:?} {} {} {}", locality.weight, endpoint.weight(), endpoint.address()).unwrap();
     }
     let expected = "(\"a\", 0, \"west\") 3 1 10.0.0.1:80\n\
                     (\"a\", 0, \"west\") 3 5 10.0.0.2:80\n\
