@@ -77,7 +77,7 @@ const ROUTES: Kind = Kind {
     name: "routes",
     build: |size| of_routes(size, path_route),
     wanted: path,
-    find: |config, path| RouteQuery::new(path).route_in(&config.virtual_hosts[0]).is_some(),
+    find: |config, path| RouteQuery::new(path, 0).route_in(&config.virtual_hosts[0]).is_some(),
     scan: |config, path| first_in_turn(&config.virtual_hosts[0], path),
 };
 

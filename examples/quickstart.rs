@@ -226,8 +226,8 @@ async fn a_restart(
 /// Where a request goes, as an application chooses it: by its route, the weights of the clusters there, and in the cluster
 /// among the endpoints that can be used.
 fn choose(snapshot: &Snapshot, path: &str, random: u64) -> Result<String, Box<dyn Error>> {
-    let route = snapshot.route(&RouteQuery::new(path).random(random)).ok_or("no route")?;
-    let cluster = route.pick_cluster(random).ok_or("a route without clusters")?;
+    let route = snapshot.route(&RouteQuery::new(path, random)).ok_or("no route")?;
+    let cluster = route.pick_cluster().ok_or("a route without clusters")?;
     let priority = cluster.first_usable_priority().ok_or("no usable endpoint")?;
     let endpoints: Vec<_> = priority.usable_endpoints().collect();
     Ok(endpoints[random as usize % endpoints.len()].address().to_string())

@@ -174,14 +174,16 @@ impl<'a> ClusterView<'a> {
         self.priorities().flat_map(PriorityView::endpoints)
     }
 
-    /// Those of [`endpoints`](Self::endpoints) that new requests may be sent to: healthy, or of unknown health. Requests go
-    /// to those of the [first usable priority](Self::first_usable_priority).
-    pub fn usable_endpoints(self) -> impl Iterator<Item = EndpointView<'a>> {
+    /// The endpoints of all leaves and priorities whose health permits new requests: healthy, or of unknown health.
+    ///
+    /// This is an inventory, not a set to balance over: requests belong to the
+    /// [first usable priority](Self::first_usable_priority) alone, and the others are its reserve.
+    pub fn usable_endpoints_of_all_priorities(self) -> impl Iterator<Item = EndpointView<'a>> {
         self.endpoints().filter(|endpoint| endpoint.is_healthy())
     }
 
-    /// Those of [`endpoints`](Self::endpoints) that the requests of a session may stay on (A55): draining ones among them, if
-    /// the cluster says so.
+    /// The endpoints of all leaves and priorities to which requests of an existing session may continue to go (A55). They include
+    /// draining ones if the cluster permits these.
     pub fn affinity_endpoints(self) -> impl Iterator<Item = EndpointView<'a>> {
         self.endpoints().filter(|endpoint| endpoint.keeps_sessions())
     }
@@ -301,7 +303,7 @@ impl<'a> EndpointView<'a> {
         self.locality
     }
 
-    /// Whether the requests of a session may stay on it (A55).
+    /// Whether requests of an existing session may continue to go to it (A55).
     pub fn keeps_sessions(self) -> bool {
         self.cluster()
             .config()

@@ -19,8 +19,8 @@ use crate::resource::{
 /// use xdskit::resolve::{RouteQuery, Snapshot};
 ///
 /// fn plan(snapshot: &Snapshot, path: &str, random: u64) -> Option<String> {
-///     let route = snapshot.route(&RouteQuery::new(path).random(random))?;
-///     let cluster = route.pick_cluster(random)?;
+///     let route = snapshot.route(&RouteQuery::new(path, random))?;
+///     let cluster = route.pick_cluster()?;
 ///     let timeout = route.timeout(Some(Duration::from_secs(10)));
 ///     let tries = 1 + route.retry_policy().map_or(0, |policy| policy.num_retries);
 ///     for filter in route.filters(cluster).filter(|filter| !filter.is_disabled()) {
@@ -33,6 +33,8 @@ use crate::resource::{
 pub struct RouteView<'a> {
     snapshot: &'a Snapshot,
     route: &'a Route,
+    /// The number of the request.
+    random: u64,
 }
 
 /// An HTTP filter of the listener, as it is for one route and cluster. Made by [`RouteView::filters`].
@@ -46,8 +48,8 @@ pub struct FilterView<'a> {
 }
 
 impl<'a> RouteView<'a> {
-    pub(super) fn new(snapshot: &'a Snapshot, route: &'a Route) -> Self {
-        Self { snapshot, route }
+    pub(super) fn new(snapshot: &'a Snapshot, route: &'a Route, random: u64) -> Self {
+        Self { snapshot, route, random }
     }
 
     /// The route as the server sent it.
@@ -85,15 +87,15 @@ impl<'a> RouteView<'a> {
         one.chain(several)
     }
 
-    /// The cluster that a uniformly random number chooses, by weight; a number chooses the same every time.
+    /// The cluster for the request: one of the [`weighted_clusters`](Self::weighted_clusters), chosen in proportion to the
+    /// weights by the random number of the [`RouteQuery`](super::RouteQuery::new). Repeated calls return the same cluster.
     ///
-    /// The number of the request's [`RouteQuery`](super::RouteQuery) will do: the choice is independent of what the routes
-    /// drew from it. `None` for a route that [`is_unsupported`](Self::is_unsupported) or has a [`plugin`](Self::plugin).
-    pub fn pick_cluster(self, random: u64) -> Option<ClusterView<'a>> {
+    /// `None` for a route that [`is_unsupported`](Self::is_unsupported) or has a [`plugin`](Self::plugin).
+    pub fn pick_cluster(self) -> Option<ClusterView<'a>> {
         match &self.forward()?.clusters {
             ClusterChoice::Cluster(name) => self.snapshot.cluster(name),
             ClusterChoice::WeightedClusters(weighted) => {
-                let split = weighted.pick(draw(random, SPLIT, weighted.total_weight))?;
+                let split = weighted.pick(draw(self.random, SPLIT, weighted.total_weight))?;
                 Some(self.snapshot.cluster(&split.name)?.with_overrides(&split.filter_overrides))
             }
             ClusterChoice::Plugin(_) => None,

@@ -91,5 +91,5 @@ fn usable_addresses(cluster: ClusterView<'_>) -> Vec<SocketAddr> {
         let count = if is_host { usize::MAX } else { 1 };
         endpoint.addresses().take(count).collect::<Vec<_>>()
     };
-    cluster.usable_endpoints().flat_map(addresses).collect()
+    cluster.usable_endpoints_of_all_priorities().flat_map(addresses).collect()
 }
