@@ -223,14 +223,12 @@ async fn a_restart(
     Ok(())
 }
 
-/// Where a request goes, as an application chooses it: by its route, the weights of the clusters there, and in the cluster
-/// among the endpoints that can be used.
+/// Chooses the endpoint of a request: by its route, then by the weights of clusters, localities and endpoints.
 fn choose(snapshot: &Snapshot, path: &str, random: u64) -> Result<String, Box<dyn Error>> {
     let route = snapshot.route(&RouteQuery::new(path, random)).ok_or("no route")?;
     let cluster = route.pick_cluster().ok_or("a route without clusters")?;
-    let priority = cluster.first_usable_priority().ok_or("no usable endpoint")?;
-    let endpoints: Vec<_> = priority.usable_endpoints().collect();
-    Ok(endpoints[random as usize % endpoints.len()].address().to_string())
+    let endpoint = cluster.pick_endpoint(random).ok_or("no usable endpoint")?;
+    Ok(endpoint.address().to_string())
 }
 
 /// Waits for a tree as it should be, but not for ever.

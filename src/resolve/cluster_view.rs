@@ -1,6 +1,6 @@
 use std::{fmt, net::SocketAddr, num::NonZeroU32, sync::Arc};
 
-use super::{Snapshot, snapshot::ClusterEntry};
+use super::{ClusterRef, Snapshot, pick, query::spread, snapshot::ClusterEntry};
 use crate::{
     error::WatchError,
     resource::{
@@ -46,9 +46,9 @@ use crate::{
 #[derive(Clone, Copy)]
 pub struct ClusterView<'a> {
     snapshot: &'a Snapshot,
-    entry: &'a ClusterEntry,
-    /// Those of the split that led here.
-    overrides: &'a [FilterOverride],
+    entry: &'a Arc<ClusterEntry>,
+    /// Those of the weighted cluster of the route that led here.
+    overrides: Option<&'a Arc<[FilterOverride]>>,
 }
 
 /// A priority of a cluster: endpoints that are used at the same time.
@@ -83,13 +83,17 @@ impl Snapshot {
     /// The cluster of this name, if it is in the snapshot: the clusters that routes of the virtual host name are, those that
     /// aggregates among them lead to, and those that are held.
     pub fn cluster(&self, name: &str) -> Option<ClusterView<'_>> {
-        let entry = self.clusters.get(name)?;
-        Some(ClusterView { snapshot: self, entry, overrides: &[] })
+        Some(ClusterView::new(self, self.clusters.get(name)?))
+    }
+
+    /// The [`cluster`](Self::cluster) of this name as an owned value.
+    pub fn cluster_ref(&self, name: &str) -> Option<ClusterRef> {
+        self.cluster(name).map(ClusterView::to_ref)
     }
 
     /// All clusters in the order of their names.
     pub fn clusters(&self) -> impl Iterator<Item = ClusterView<'_>> {
-        self.clusters.values().map(|entry| ClusterView { snapshot: self, entry, overrides: &[] })
+        self.clusters.values().map(|entry| ClusterView::new(self, entry))
     }
 
     /// All that may be stale, and why: the listener and the routes, then each cluster and its endpoints.
@@ -99,6 +103,15 @@ impl Snapshot {
 }
 
 impl<'a> ClusterView<'a> {
+    pub(super) fn new(snapshot: &'a Snapshot, entry: &'a Arc<ClusterEntry>) -> Self {
+        Self { snapshot, entry, overrides: None }
+    }
+
+    /// The cluster as an owned value, with the snapshot and the filter overrides of this view.
+    pub fn to_ref(self) -> ClusterRef {
+        ClusterRef::new(self.snapshot, self.entry, self.overrides)
+    }
+
     /// The cluster's name.
     pub fn name(self) -> &'a str {
         &self.entry.name
@@ -169,6 +182,19 @@ impl<'a> ClusterView<'a> {
         self.priorities().find(|priority| priority.usable_endpoints().next().is_some())
     }
 
+    /// An endpoint for a new request, from the [first usable priority](Self::first_usable_priority); `None` without one.
+    ///
+    /// The locality is chosen in proportion to the weights of the localities with usable endpoints, then the endpoint in
+    /// proportion to the weights of the usable endpoints there. Both choices are computed from `random`, a number for this pick,
+    /// uniformly distributed over all of `u64`; equal numbers pick the same endpoint. The number of the
+    /// [`RouteQuery`](super::RouteQuery::new) can be used again, since the choices are independent of those of routing; a retry
+    /// needs a new one. The load balancing policy of the cluster is not consulted.
+    ///
+    /// The time is proportional to the number of endpoints of the priority; nothing is allocated.
+    pub fn pick_endpoint(self, random: u64) -> Option<EndpointView<'a>> {
+        self.first_usable_priority()?.pick_endpoint(random)
+    }
+
     /// The endpoints of all leaves and priorities, of every health, the preferred ones first.
     pub fn endpoints(self) -> impl Iterator<Item = EndpointView<'a>> {
         self.priorities().flat_map(PriorityView::endpoints)
@@ -198,12 +224,12 @@ impl<'a> ClusterView<'a> {
         priorities.enumerate().map(move |(index, priority)| PriorityView { cluster: self, index, priority })
     }
 
-    pub(super) fn with_overrides(self, overrides: &'a [FilterOverride]) -> Self {
+    pub(super) fn with_overrides(self, overrides: Option<&'a Arc<[FilterOverride]>>) -> Self {
         Self { overrides, ..self }
     }
 
     pub(super) fn overrides(self) -> &'a [FilterOverride] {
-        self.overrides
+        self.overrides.map_or(&[], |overrides| overrides)
     }
 }
 
@@ -234,6 +260,12 @@ impl<'a> PriorityView<'a> {
     /// Its endpoints that new requests may be sent to: healthy, or of unknown health.
     pub fn usable_endpoints(self) -> impl Iterator<Item = EndpointView<'a>> {
         self.endpoints().filter(|endpoint| endpoint.is_healthy())
+    }
+
+    /// One of the [`usable_endpoints`](Self::usable_endpoints), as [`ClusterView::pick_endpoint`] chooses it.
+    pub fn pick_endpoint(self, random: u64) -> Option<EndpointView<'a>> {
+        let (locality, endpoint) = pick::endpoint(self.localities(), spread(random, ENDPOINT))?;
+        Some(EndpointView { priority: self, locality, endpoint })
     }
 }
 
@@ -337,6 +369,9 @@ impl fmt::Debug for EndpointView<'_> {
             .finish()
     }
 }
+
+/// Keeps the pick of an endpoint apart from those of routes and clusters.
+const ENDPOINT: u64 = u64::MAX - 1;
 
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,7 @@
 //! [`EndpointView`]s. All of these borrow from the snapshot.
 
 mod aggregate;
+mod cluster_ref;
 mod cluster_view;
 mod dependency;
 mod dns;
@@ -16,6 +17,7 @@ mod grace;
 mod graph;
 mod link;
 mod node;
+mod pick;
 mod query;
 mod resolver;
 mod route_resolver;
@@ -26,6 +28,7 @@ mod view;
 use std::sync::Arc;
 
 pub use self::{
+    cluster_ref::ClusterRef,
     cluster_view::{ClusterView, EndpointView, PriorityView},
     dns::Addresses,
     query::{RequestHeaders, RouteQuery},

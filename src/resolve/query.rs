@@ -65,11 +65,9 @@ impl Snapshot {
     /// use std::net::SocketAddr;
     /// use xdskit::resolve::{RouteQuery, Snapshot};
     ///
-    /// /// Any endpoint that the request may be sent to.
     /// fn choose(snapshot: &Snapshot, path: &str, random: u64) -> Option<SocketAddr> {
     ///     let route = snapshot.route(&RouteQuery::new(path, random))?;
-    ///     let cluster = route.pick_cluster()?;
-    ///     let endpoint = cluster.first_usable_priority()?.usable_endpoints().next()?;
+    ///     let endpoint = route.pick_cluster()?.pick_endpoint(random)?;
     ///     Some(endpoint.address())
     /// }
     /// ```
@@ -206,7 +204,12 @@ impl RequestHeaders for http::HeaderMap {
 
 /// A number below `bound`, uniform and independent for each `salt` if `random` is uniform.
 pub(super) fn draw(random: u64, salt: u64, bound: u32) -> u32 {
-    scale(mix(mix(random).wrapping_add(salt)), bound)
+    scale(spread(random, salt), bound)
+}
+
+/// A number that is uniform and independent for each `salt` if `random` is uniform.
+pub(super) fn spread(random: u64, salt: u64) -> u64 {
+    mix(mix(random).wrapping_add(salt))
 }
 
 /// Maps all numbers evenly to those below `bound`, in their order.

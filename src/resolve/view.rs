@@ -82,7 +82,7 @@ impl<'a> RouteView<'a> {
         let one = one.into_iter().filter_map(move |name| Some((1, self.snapshot.cluster(name)?)));
         let several = several.into_iter().flat_map(|weighted| &weighted.clusters).filter_map(move |split| {
             let cluster = self.snapshot.cluster(&split.name)?;
-            Some((split.weight, cluster.with_overrides(&split.filter_overrides)))
+            Some((split.weight, cluster.with_overrides(Some(&split.filter_overrides))))
         });
         one.chain(several)
     }
@@ -96,7 +96,7 @@ impl<'a> RouteView<'a> {
             ClusterChoice::Cluster(name) => self.snapshot.cluster(name),
             ClusterChoice::WeightedClusters(weighted) => {
                 let split = weighted.pick(draw(self.random, SPLIT, weighted.total_weight))?;
-                Some(self.snapshot.cluster(&split.name)?.with_overrides(&split.filter_overrides))
+                Some(self.snapshot.cluster(&split.name)?.with_overrides(Some(&split.filter_overrides)))
             }
             ClusterChoice::Plugin(_) => None,
         }

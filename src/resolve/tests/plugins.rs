@@ -45,7 +45,7 @@ fn seen(clusters: &[&str]) -> Seen {
     });
     let registry = Registry::new().with_cluster_specifier::<Chooser>();
     let context = Context::new().with_registry(&registry);
-    let resource = RouteConfiguration::parse(message.encode_to_vec().into(), &context).unwrap();
+    let resource = RouteConfiguration::parse(&message.encode_to_vec().into(), &context).unwrap();
     let version = Version::from("1");
     Seen::Routes(Arc::new(Observed::Present { resource: Arc::new(resource), version, warning: None }))
 }

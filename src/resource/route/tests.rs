@@ -174,8 +174,12 @@ fn r9_accepts_overrides_at_each_level() {
         let route = &host.routes[0];
         let RouteAction::Forward(action) = &route.action else { panic!("{route:?}") };
         let ClusterChoice::WeightedClusters(weighted) = &action.clusters else { panic!("{action:?}") };
-        let found = [&host.filter_overrides, &route.filter_overrides, &weighted.clusters[0].filter_overrides];
-        assert_eq!(found.map(|overrides| overrides.len()), levels.map(|level| level.iter().len()));
+        let found = [
+            host.filter_overrides.len(),
+            route.filter_overrides.len(),
+            weighted.clusters[0].filter_overrides.len(),
+        ];
+        assert_eq!(found, levels.map(|level| level.iter().len()));
     }
 }
 
