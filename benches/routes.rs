@@ -164,7 +164,7 @@ struct Table {
 impl Table {
     fn new(kind: Kind, size: usize, wanted: Wanted) -> Self {
         let bytes = (kind.build)(size).into_message().encode_to_vec();
-        let config = RouteConfiguration::parse(bytes.into(), &Context::new()).expect("accepted");
+        let config = RouteConfiguration::parse(&bytes.into(), &Context::new()).expect("accepted");
         let number = |i: usize| match wanted {
             // All numbers below the size in turn, far apart.
             Wanted::Any => i * 7_919 % size,

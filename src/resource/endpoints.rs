@@ -66,11 +66,7 @@ pub struct DropOverload {
 impl Resource for ClusterLoadAssignment {
     const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment";
 
-    fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
-        Self::parse_from(&bytes, cx)
-    }
-
-    fn parse_from(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+    fn parse(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
         parts::read::<pb::ClusterLoadAssignment, _>(bytes, |bytes| Self::read(bytes, cx))
     }
 }

@@ -32,8 +32,8 @@ impl Resource for Cluster {
     const TYPE_URL: &'static str = type_url::CLUSTER;
     const FULL_STATE: bool = true;
 
-    fn parse(bytes: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
-        let cluster = pb::Cluster::decode(bytes).map_err(|e| Invalid::new(e.to_string()))?;
+    fn parse(bytes: &Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
+        let cluster = pb::Cluster::decode(bytes.clone()).map_err(|e| Invalid::new(e.to_string()))?;
         let note = cluster.eds_cluster_config.unwrap_or_default().service_name;
         if note == BAD {
             return Err(Invalid::field("eds_cluster_config.service_name", "bad"));

@@ -244,7 +244,7 @@ struct Banner;
 impl Resource for Banner {
     const TYPE_URL: &'static str = "type.googleapis.com/example.Banner";
 
-    fn parse(_: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
+    fn parse(_: &Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
         Ok(Self)
     }
 }

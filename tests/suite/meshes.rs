@@ -63,7 +63,7 @@ fn bootstrap_of(mesh: &Mesh, server: &ControlPlane) -> Bootstrap {
 fn parse(resource: &Sent, bootstrap: &Bootstrap) {
     let providers: BTreeSet<String> = bootstrap.certificate_providers().keys().cloned().collect();
     let cx = Context::new().with_certificate_providers(&providers);
-    let bytes = resource.bytes.clone();
+    let bytes = &resource.bytes;
     let parsed = match &*resource.type_url {
         type_url::LISTENER => Listener::parse(bytes, &cx).map(drop),
         type_url::ROUTE_CONFIGURATION => RouteConfiguration::parse(bytes, &cx).map(drop),

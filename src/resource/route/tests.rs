@@ -88,7 +88,7 @@ fn r29_rejects_virtual_hosts_on_demand_of_routes_without_a_name() {
 fn g6_a_resource_has_a_name() {
     let nameless = pb::RouteConfiguration { name: String::new(), ..configuration(Vec::new()) };
     assert_eq!(rejected(&nameless), "name: must not be empty");
-    assert!(RouteConfiguration::parse(Bytes::from_static(&[0xff]), &Context::new()).is_err());
+    assert!(RouteConfiguration::parse(&Bytes::from_static(&[0xff]), &Context::new()).is_err());
 }
 
 #[test]
