@@ -7,11 +7,11 @@
 //!     buffer::Buffer,
 //!     load::{CompleteOnResponse, PendingRequests},
 //! };
-//! use xdskit::{Client, discover::discover};
+//! use xdskit::Client;
 //!
 //! fn carts(client: &Client) {
-//!     let endpoints = discover(client.resolve("xds:///shop"), "cart", |endpoint| {
-//!         // It connects with the first call, and again whenever it has to.
+//!     let endpoints = client.discover("xds:///shop", "cart", |endpoint| {
+//!         // The channel connects with the first call, and reconnects when necessary.
 //!         let address = format!("http://{}", endpoint.address());
 //!         let channel = Endpoint::from_shared(address).expect("an address is a valid URI").connect_lazy();
 //!         PendingRequests::new(channel, CompleteOnResponse::default())
@@ -65,13 +65,47 @@ use tower::discover::Change;
 
 use self::{deadline::Deadline, usable::Usable};
 use crate::{
-    client::{ClusterSubscription, Resolution},
+    client::{Client, ClusterSubscription, Resolution},
+    config::Target,
     error::{Blame, Code, Subject, WatchError},
     resolve::Resolved,
     resource::{Cluster, ClusterLoadAssignment, Endpoint, Resource},
 };
 
+impl Client {
+    /// The endpoints of a cluster as changes of a set of services: [`discover()`] on the resolution of a target.
+    ///
+    /// ```
+    /// use tower::discover::Change;
+    /// use xdskit::Client;
+    ///
+    /// /// Prints each endpoint that is added or removed.
+    /// async fn follow(client: &Client) -> Result<(), Box<dyn std::error::Error>> {
+    ///     let mut carts = client.discover("xds:///shop", "cart", |endpoint| endpoint.address());
+    ///     while let Some(change) = carts.next().await {
+    ///         match change? {
+    ///             Change::Insert(address, _) => println!("insert {address}"),
+    ///             Change::Remove(address) => println!("remove {address}"),
+    ///         }
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn discover<S, F>(
+        &self,
+        target: impl Into<Target>,
+        cluster: impl AsRef<str>,
+        make: F,
+    ) -> Discover<S, F>
+    where
+        F: FnMut(&Endpoint) -> S,
+    {
+        discover(self.resolve(target), cluster, make)
+    }
+}
+
 /// Turns what a target resolves to into changes of the services of one cluster, each made of an endpoint.
+/// [`Client::discover`] begins with the target.
 ///
 /// The services are those of the endpoints that requests are to go to: the healthy ones, or those of unknown health, of the
 /// first priority that has any; an aggregate's leaves are asked in their order. The cluster is

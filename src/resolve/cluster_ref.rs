@@ -69,3 +69,23 @@ impl fmt::Debug for ClusterRef {
         f.debug_tuple("ClusterRef").field(&self.view()).finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use crate::resolve::fixture::snapshot;
+
+    #[test]
+    fn an_owned_cluster_outlives_the_snapshot_on_another_thread() {
+        let first = snapshot("shop").aggregate("all", &["a"]).eds("a", &[&["10.0.0.1:80"]]).build();
+        let all = first.cluster_ref("all").unwrap();
+        assert!(first.cluster_ref("none").is_none());
+        drop(first);
+        let clone = all.clone();
+        let picked = thread::spawn(move || clone.view().pick_endpoint(0).map(|endpoint| endpoint.address()));
+        assert_eq!(picked.join().unwrap(), Some("10.0.0.1:80".parse().unwrap()));
+        assert_eq!((all.name(), all.snapshot().clusters().count()), ("all", 2));
+        assert_eq!(all.view().leaves().next().unwrap().to_ref().name(), "a");
+    }
+}

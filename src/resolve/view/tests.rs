@@ -314,6 +314,10 @@ fn a39_6_the_most_specific_override_of_a_filter_wins() {
     // The leaf of an aggregate is reached by the aggregate's split.
     let (_, first) = route.weighted_clusters().next().unwrap();
     assert_eq!(described(route, first.leaves().next().unwrap()), seen[0]);
+    // An owned cluster keeps the overrides.
+    let owned: Vec<_> = route.weighted_clusters().map(|(_, cluster)| cluster.to_ref()).collect();
+    let again: Vec<_> = owned.iter().map(|cluster| described(route, cluster.view())).collect();
+    assert_eq!(again, seen);
     // What is picked is what the splits show, overrides included.
     let picked: BTreeMap<_, _> = (0..99)
         .filter_map(|random| routed(&snapshot, random).pick_cluster())
