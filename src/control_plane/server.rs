@@ -307,9 +307,9 @@ impl ControlPlaneBuilder {
     }
 
     /// What the control plane does not hold is not known, rather than absent, as for a server that gets resources when they are
-    /// asked for; see [`Store::on_demand`]. The default is no.
+    /// asked for; see [`Store::with_on_demand`]. The default is no.
     pub fn on_demand(mut self, on_demand: bool) -> Self {
-        self.store = self.store.on_demand(on_demand);
+        self.store = self.store.with_on_demand(on_demand);
         self
     }
 

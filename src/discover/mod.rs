@@ -32,7 +32,7 @@
 //!
 //! A balancer without services keeps its calls waiting. So that a mistyped target or cluster, a target without a listener, a
 //! cluster without usable endpoints or a server that cannot be reached does not keep them waiting for ever, [`Discover`]
-//! yields the reason as an error when there has been no endpoint for [some time](Discover::fail_after), 20 s by default, and
+//! yields the reason as an error when there has been no endpoint for [some time](Discover::with_empty_timeout), 20 s by default, and
 //! again each time that has passed. Errors are no end: endpoints that come later are inserted. As long as there are
 //! endpoints there are no errors, however long a server is away.
 //!
@@ -40,7 +40,7 @@
 //!   succeeds if there are endpoints then.
 //! - A [`Buffer`] around it closes: the calls that wait in it fail with the error, and so does every later one, since tower
 //!   takes a service that has failed for lost. An application can end then, or build the buffer anew with another
-//!   [`discover`]. Where calls had rather wait, with a timeout of their own, use `fail_after(Duration::MAX)`.
+//!   [`discover`]. Where calls had rather wait, with a timeout of their own, use `with_empty_timeout(Duration::MAX)`.
 //!
 //! The time is there since tower's errors are final in this way: a listener or cluster that is replaced, or endpoints that are
 //! unhealthy for a moment, must not close a buffer.
@@ -165,7 +165,7 @@ where
 ///   which replaces the service. News of its health or weight alone do not touch it.
 /// - While something cannot be reached ([`WatchError::is_transient`]) the services stay as they are; a target, cluster or list
 ///   of endpoints that is gone takes all services away.
-/// - When there has been no service for [some time](Self::fail_after), the reason comes as an error. Errors never end the
+/// - When there has been no service for [some time](Self::with_empty_timeout), the reason comes as an error. Errors never end the
 ///   stream: [the module](self#when-there-is-no-endpoint) says what tower makes of them.
 /// - It ends when the client is shut down. The services stay as they are; if there is none, an error (`CANCELLED`) comes first.
 ///
@@ -195,7 +195,7 @@ where
     ///
     /// A shorter time than the client's [`resource_timeout`](crate::client::ClientBuilder::resource_timeout) also fails calls
     /// while a server has not yet answered.
-    pub fn fail_after(mut self, limit: Duration) -> Self {
+    pub fn with_empty_timeout(mut self, limit: Duration) -> Self {
         self.deadline.set_limit(limit);
         self
     }
@@ -203,7 +203,7 @@ where
     /// Waits for the next change; `None` when the client is shut down.
     ///
     /// # Errors
-    /// Why there has been no service for [some time](Self::fail_after):
+    /// Why there has been no service for [some time](Self::with_empty_timeout):
     ///
     /// - the error of the target, such as `NOT_FOUND` for one without a listener, or that of the cluster or of its endpoints;
     /// - `UNAVAILABLE` for a cluster without usable endpoints;

@@ -169,7 +169,7 @@ async fn a_balancer_without_endpoints_fails_its_calls() {
         let services = discover(client.resolve(target), cluster, |endpoint| {
             PendingRequests::new(Echo(endpoint.address()), CompleteOnResponse::default())
         });
-        let mut balance: Balance<_, ()> = Balance::new(services.fail_after(Duration::from_secs(1)));
+        let mut balance: Balance<_, ()> = Balance::new(services.with_empty_timeout(Duration::from_secs(1)));
         let error = soon(call(&mut balance)).await.unwrap_err();
         let error = error.source().unwrap().downcast_ref::<WatchError>().unwrap();
         assert!(error.to_string().contains(reason), "{error}");
