@@ -90,7 +90,7 @@ fn beside<T: Resource, D>(name: &str, all: &[Bytes], decode: impl Fn(Bytes) -> D
         Candidate::kept("decode", || all.iter().cloned().map(&decode).collect::<Vec<_>>()),
         Candidate::kept("drop", || all.iter().for_each(|bytes| drop(black_box(decode(bytes.clone()))))),
         Candidate::kept("parse", || {
-            all.iter().map(|bytes| T::parse(bytes.clone(), &cx).expect("accepted")).collect::<Vec<_>>()
+            all.iter().map(|bytes| T::parse(bytes, &cx).expect("accepted")).collect::<Vec<_>>()
         }),
     ];
     let rounds = Rounds::of(candidates, ROUNDS);

@@ -77,7 +77,7 @@ const ROUTES: Kind = Kind {
     name: "routes",
     build: |size| of_routes(size, path_route),
     wanted: path,
-    find: |config, path| RouteQuery::new(path).route_in(&config.virtual_hosts[0]).is_some(),
+    find: |config, path| RouteQuery::new(path, 0).route_in(&config.virtual_hosts[0]).is_some(),
     scan: |config, path| first_in_turn(&config.virtual_hosts[0], path),
 };
 
@@ -164,7 +164,7 @@ struct Table {
 impl Table {
     fn new(kind: Kind, size: usize, wanted: Wanted) -> Self {
         let bytes = (kind.build)(size).into_message().encode_to_vec();
-        let config = RouteConfiguration::parse(bytes.into(), &Context::new()).expect("accepted");
+        let config = RouteConfiguration::parse(&bytes.into(), &Context::new()).expect("accepted");
         let number = |i: usize| match wanted {
             // All numbers below the size in turn, far apart.
             Wanted::Any => i * 7_919 % size,

@@ -223,14 +223,12 @@ async fn a_restart(
     Ok(())
 }
 
-/// Where a request goes, as an application chooses it: by its route, the weights of the clusters there, and in the cluster
-/// among the endpoints that can be used.
+/// Chooses the endpoint of a request: by its route, then by the weights of clusters, localities and endpoints.
 fn choose(snapshot: &Snapshot, path: &str, random: u64) -> Result<String, Box<dyn Error>> {
-    let route = snapshot.route(&RouteQuery::new(path).random(random)).ok_or("no route")?;
-    let cluster = route.pick_cluster(random).ok_or("a route without clusters")?;
-    let priority = cluster.first_usable_priority().ok_or("no usable endpoint")?;
-    let endpoints: Vec<_> = priority.usable_endpoints().collect();
-    Ok(endpoints[random as usize % endpoints.len()].address().to_string())
+    let route = snapshot.route(&RouteQuery::new(path, random)).ok_or("no route")?;
+    let cluster = route.pick_cluster().ok_or("a route without clusters")?;
+    let endpoint = cluster.pick_endpoint(random).ok_or("no usable endpoint")?;
+    Ok(endpoint.address().to_string())
 }
 
 /// Waits for a tree as it should be, but not for ever.
@@ -249,7 +247,7 @@ async fn see(
 /// What is known of an endpoint's health; `None` if there is no such endpoint.
 fn health(snapshot: &Snapshot, address: &str) -> Option<HealthStatus> {
     let mut endpoints = snapshot.clusters().flat_map(ClusterView::endpoints);
-    endpoints.find(|endpoint| endpoint.address().to_string() == address).map(|endpoint| endpoint.health)
+    endpoints.find(|endpoint| endpoint.address().to_string() == address).map(|endpoint| endpoint.health())
 }
 
 fn warns(snapshot: &Snapshot, condition: impl Fn(&WatchError) -> bool) -> bool {

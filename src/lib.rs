@@ -141,6 +141,9 @@ pub mod fuzzing;
 pub mod metrics;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
 pub mod name;
+#[cfg(not(feature = "unstable-pb"))]
+mod pb;
+#[cfg(feature = "unstable-pb")]
 pub mod pb;
 #[cfg_attr(
     not(test),

@@ -1,9 +1,17 @@
-//! The protobuf messages of the xDS protocol, trimmed to what this crate reads and writes.
+//! The protobuf messages of the xDS protocol, trimmed to the fields that this crate reads or writes. Exempt from semantic
+//! versioning.
 //!
-//! They are compiled from `proto/`, whose files carry the published packages, names, numbers and types, so every
-//! server's bytes decode; fields that the crate does not use are skipped. `bytes` fields are [`bytes::Bytes`].
-//! Applications rarely need them: typed resources live in [`crate::resource`]. They are public for those who
-//! feed an embedded control plane with messages of their own. Fields may be added in any release.
+//! The feature `unstable-pb` makes this module public; `control-plane` and `test-util` enable it. The client has no use for it: no
+//! item outside of [`control_plane`](crate::control_plane) and [`testing`](crate::testing) has a message in its signature,
+//! and typed resources are in [`crate::resource`]. An embedded management server, however, is fed with messages, and the
+//! builders of [`testing::resources`](crate::testing::resources) give access to them by `edit`; so the module is public for these.
+//!
+//! A message grows by a field whenever the crate begins to use that field, and generated structs cannot be
+//! `#[non_exhaustive]` without losing `..Default::default()`. **Any release may add messages and fields or change their Rust
+//! types.** Construct messages with `..Default::default()`.
+//!
+//! The definitions are in `proto/` and carry the published packages, names, numbers and types, so that the bytes of any
+//! server decode; other fields are skipped. `bytes` fields are [`bytes::Bytes`].
 
 #![allow(
     missing_docs,

@@ -22,7 +22,7 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use tokio::{runtime::Handle, sync::Mutex, time};
 use xdskit::{
     Client,
-    control_plane::{ControlPlane, Event, Server},
+    control_plane::{ControlPlane, Event, ServerHandle},
 };
 
 #[global_allocator]
@@ -84,7 +84,7 @@ async fn a_thousand_clients_leave_nothing() {
 /// A control plane, and what it sees of its clients.
 struct World {
     control_plane: ControlPlane,
-    server: Server,
+    server: ServerHandle,
     /// How many names the newest request lists.
     names: Arc<AtomicUsize>,
     /// The tasks that run without any client.

@@ -295,7 +295,7 @@ impl Resource for Rejected {
         Ok("rejected".into())
     }
 
-    fn parse(_: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
+    fn parse(_: &Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
         Err(Invalid::field(&forged("field"), forged("reason")))
     }
 }

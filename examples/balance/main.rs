@@ -141,8 +141,8 @@ fn balanced(greeter: Resolution, cluster: &str) -> Balanced {
 /// Asks the routes which cluster our calls go to.
 async fn where_greetings_go(greeter: &mut Resolution) -> Result<String, Box<dyn Error>> {
     let snapshot = greeter.ready().await?;
-    let route = snapshot.route(&RouteQuery::new(GREET)).ok_or("no route for greetings")?;
-    Ok(route.pick_cluster(0).ok_or("the route leads to no cluster")?.name().to_owned())
+    let route = snapshot.route(&RouteQuery::new(GREET, 0)).ok_or("no route for greetings")?;
+    Ok(route.pick_cluster().ok_or("the route leads to no cluster")?.name().to_owned())
 }
 
 /// The control plane, and the application's client of it.
@@ -186,7 +186,7 @@ async fn see(greeter: &mut Resolution, backends: &[&Backend]) -> Result<(), &'st
 }
 
 fn usable(snapshot: &Snapshot) -> BTreeSet<SocketAddr> {
-    let endpoints = snapshot.clusters().flat_map(|cluster| cluster.usable_endpoints());
+    let endpoints = snapshot.clusters().flat_map(|cluster| cluster.usable_endpoints_of_all_priorities());
     endpoints.map(|endpoint| endpoint.address()).collect()
 }
 

@@ -197,7 +197,7 @@ fn of_endpoints(assignment: &ClusterLoadAssignment) -> Option<Value> {
 }
 
 fn of_snapshot(snapshot: &Snapshot) -> Option<Value> {
-    let cluster = snapshot.route(&RouteQuery::new("/"))?.pick_cluster(0)?;
+    let cluster = snapshot.route(&RouteQuery::new("/", 0))?.pick_cluster()?;
     let endpoint = cluster.first_usable_priority()?.usable_endpoints().next()?;
     Value::from_address(endpoint.address())
 }

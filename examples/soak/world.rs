@@ -36,7 +36,7 @@ pub(crate) struct Site {
     pub(crate) control_plane: ControlPlane,
     pub(crate) proxy: FaultyProxy,
     addr: SocketAddr,
-    server: AsyncMutex<Option<control_plane::Server>>,
+    server: AsyncMutex<Option<control_plane::ServerHandle>>,
 }
 
 /// Something that changes, and is watched.

@@ -190,7 +190,7 @@ fn accepted<T: Resource>(message: &impl Message) -> Vec<u8> {
     let providers = ["ca", "id"].map(str::to_owned).into();
     let cx = Context::new().with_certificate_providers(&providers);
     let bytes = message.encode_to_vec();
-    if let Err(invalid) = T::parse(bytes.clone().into(), &cx) {
+    if let Err(invalid) = T::parse(&bytes.clone().into(), &cx) {
         panic!("{}: {invalid}", T::TYPE_URL);
     }
     bytes

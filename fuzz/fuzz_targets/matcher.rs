@@ -119,7 +119,7 @@ fn host(case: &Case<'_>) -> Option<resource::VirtualHost> {
         routes: vec![route],
         ..VirtualHost::default()
     };
-    resource::VirtualHost::parse(host.encode_to_vec().into(), &Context::new()).ok()
+    resource::VirtualHost::parse(&host.encode_to_vec().into(), &Context::new()).ok()
 }
 
 fn plain(kind: Kind, (pattern, text): (&str, &str), ignore_case: bool) -> bool {

@@ -32,9 +32,9 @@ where
     check::<T>(input);
     let Some((&first, message)) = input.split_first() else { return };
     let cx = context(first);
-    let read = T::parse(Bytes::copy_from_slice(message), &cx);
+    let read = T::parse(&Bytes::copy_from_slice(message), &cx);
     let expected = match M::decode(message) {
-        Ok(decoded) => T::parse(decoded.encode_to_vec().into(), &cx),
+        Ok(decoded) => T::parse(&decoded.encode_to_vec().into(), &cx),
         Err(undecodable) => Err(undecodable.into()),
     };
     assert!(read == expected, "it is {read:?}, not {expected:?}");
@@ -51,12 +51,12 @@ fn context(first: u8) -> Context<'static> {
 
 fn check_in<T: Resource + Debug + Clone + PartialEq + Serialize>(message: Bytes, cx: &Context<'_>) {
     let name = T::name(&message).map(|name| name.into_owned());
-    let parsed = match T::parse(message.clone(), cx) {
+    let parsed = match T::parse(&message, cx) {
         Ok(parsed) => parsed,
         Err(invalid) => return assert!(!invalid.reason().is_empty(), "{invalid} says nothing"),
     };
     assert!(format!("{parsed:?}") == format!("{:?}", parsed.clone()));
-    let again = T::parse(message.clone(), cx).expect("parsing depends on the message alone");
+    let again = T::parse(&message, cx).expect("parsing depends on the message alone");
     let text = serde_json::to_string(&parsed).expect("every resource has a JSON form");
     assert_eq!(text, serde_json::to_string(&again).expect("as before"));
     assert!(text.len() <= MOST_JSON * (message.len() + 64), "{} bytes of {}", text.len(), message.len());

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::{
     config::{
         ApiType, CallCredentials, CertificateProvider, ChannelCredentials, CredentialTypes,
-        CustomCredentials, Endpoint, Locality, Server, ServerFeatures, TlsConfig,
+        CustomCredentials, Locality, Server, ServerAddress, ServerFeatures, TlsConfig,
     },
     name::ResourceName,
     resource::{Listener, Resource},

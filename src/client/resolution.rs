@@ -43,7 +43,7 @@ use crate::{
 ///     while let Some(seen) = shop.next().await {
 ///         match seen {
 ///             Ok(snapshot) => {
-///                 let Some(route) = snapshot.route(&RouteQuery::new("/cart/add")) else { continue };
+///                 let Some(route) = snapshot.route(&RouteQuery::new("/cart/add", 0)) else { continue };
 ///                 for (weight, cluster) in route.weighted_clusters() {
 ///                     println!("{weight} of them to {}: {:?}", cluster.name(), cluster.first_usable_priority());
 ///                 }

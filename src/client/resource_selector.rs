@@ -1,3 +1,4 @@
+use self::sealed::Name;
 use super::registry::WatchedNames;
 use crate::{
     engine::{self, Wanted},
@@ -23,10 +24,9 @@ pub enum ResourceSelector {
 
 /// What [`Client::watch`](super::Client::watch) takes for a name: text, or a [`ResourceName`] that was made in code and may
 /// have [attributes](ResourceName::with_resource_attribute).
-pub trait WatchName: sealed::Sealed {
-    #[doc(hidden)]
-    fn as_text(&self) -> Result<&str, &ResourceName>;
-}
+///
+/// It is sealed: it has no methods and cannot be implemented outside of this crate.
+pub trait WatchName: sealed::AsName {}
 
 impl From<&str> for ResourceSelector {
     fn from(text: &str) -> Self {
@@ -69,40 +69,54 @@ impl From<ResourceSelector> for WatchedNames<'_> {
     }
 }
 
-impl<T: AsRef<str> + ?Sized> WatchName for T {
-    fn as_text(&self) -> Result<&str, &ResourceName> {
-        Ok(self.as_ref())
-    }
-}
+impl<T: AsRef<str> + ?Sized> WatchName for T {}
 
-impl WatchName for ResourceName {
-    fn as_text(&self) -> Result<&str, &ResourceName> {
-        Err(self)
-    }
-}
+impl WatchName for ResourceName {}
 
-impl WatchName for &ResourceName {
-    fn as_text(&self) -> Result<&str, &ResourceName> {
-        Err(self)
-    }
-}
+impl WatchName for &ResourceName {}
 
 /// The names of one resource.
 pub(super) fn one<N: WatchName + ?Sized>(name: &N) -> WatchedNames<'_> {
-    match name.as_text() {
-        Ok(text) => WatchedNames::One(text),
-        Err(name) => WatchedNames::Other(engine::Selection::One(Wanted::Name(Box::new(name.clone())))),
+    match name.as_name() {
+        Name::Text(text) => WatchedNames::One(text),
+        Name::Parsed(name) => {
+            WatchedNames::Other(engine::Selection::One(Wanted::Name(Box::new(name.clone()))))
+        }
     }
 }
 
 mod sealed {
     use super::ResourceName;
 
-    pub trait Sealed {}
+    /// A name as the application gave it.
+    #[derive(Debug)]
+    pub enum Name<'a> {
+        /// Text that is parsed when the watch begins.
+        Text(&'a str),
+        /// A name that was made in code.
+        Parsed(&'a ResourceName),
+    }
 
-    impl<T: AsRef<str> + ?Sized> Sealed for T {}
+    /// The method of [`WatchName`](super::WatchName), which is not part of the API.
+    pub trait AsName {
+        fn as_name(&self) -> Name<'_>;
+    }
 
-    impl Sealed for ResourceName {}
+    impl<T: AsRef<str> + ?Sized> AsName for T {
+        fn as_name(&self) -> Name<'_> {
+            Name::Text(self.as_ref())
+        }
+    }
 
-    impl Sealed for &ResourceName {}
+    impl AsName for ResourceName {
+        fn as_name(&self) -> Name<'_> {
+            Name::Parsed(self)
+        }
+    }
+
+    impl AsName for &ResourceName {
+        fn as_name(&self) -> Name<'_> {
+            Name::Parsed(self)
+        }
+    }
 }

@@ -225,7 +225,7 @@ impl Commands {
 impl Resource for Text {
     const TYPE_URL: &'static str = "type.googleapis.com/test.Text";
 
-    fn parse(_: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
+    fn parse(_: &Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
         Err(Invalid::new("made by hand"))
     }
 }
@@ -233,7 +233,7 @@ impl Resource for Text {
 impl Resource for Impostor {
     const TYPE_URL: &'static str = Text::TYPE_URL;
 
-    fn parse(_: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
+    fn parse(_: &Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
         Ok(Self)
     }
 }

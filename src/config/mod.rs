@@ -29,6 +29,7 @@ mod builder;
 mod certificates;
 mod credentials;
 mod duration;
+mod locality;
 mod node;
 mod server;
 mod source;
@@ -46,12 +47,13 @@ pub use self::{
         CallCredentials, ChannelCredentials, CredentialTypes, CustomCredentials, DEFAULT_REFRESH_INTERVAL,
         TlsConfig,
     },
-    node::{CLIENT_FEATURES, Locality, Node, USER_AGENT_NAME, USER_AGENT_VERSION},
+    locality::Locality,
+    node::{CLIENT_FEATURES, Node, USER_AGENT_NAME, USER_AGENT_VERSION},
     server::{ApiType, Keepalive, Polling, Server, ServerFeatures, TransportApiVersion},
     source::{ConfigSource, PathSource},
     target::{Target, TargetError},
     template::Template,
-    uri::{Endpoint, InvalidUri, ServerUri},
+    uri::{InvalidUri, ServerAddress, ServerUri},
     validation_error::{ConfigError, ValidationError},
 };
 

@@ -1,5 +1,6 @@
 use serde_json::{Map, Value};
 
+use super::Locality;
 use crate::name::ContextParams;
 
 /// Who this client says it is: part of the first request of each stream.
@@ -17,18 +18,6 @@ pub struct Node {
     pub locality: Option<Locality>,
     /// Whatever the management server wants to know.
     pub metadata: Map<String, Value>,
-}
-
-/// A place, from large to small. Empty parts are unknown.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub struct Locality {
-    /// Such as `europe-west1`.
-    pub region: String,
-    /// Such as `europe-west1-b`.
-    pub zone: String,
-    /// A part of the zone.
-    pub sub_zone: String,
 }
 
 impl Node {
@@ -98,18 +87,11 @@ impl Node {
             "cluster" => Some(self.cluster.clone()),
             "user_agent_name" => Some(USER_AGENT_NAME.to_owned()),
             "user_agent_version" => Some(USER_AGENT_VERSION.to_owned()),
-            "locality.region" => locality.map(|l| l.region.clone()),
-            "locality.zone" => locality.map(|l| l.zone.clone()),
-            "locality.sub_zone" => locality.map(|l| l.sub_zone.clone()),
+            "locality.region" => locality.map(|l| l.region().to_owned()),
+            "locality.zone" => locality.map(|l| l.zone().to_owned()),
+            "locality.sub_zone" => locality.map(|l| l.sub_zone().to_owned()),
             other => self.metadata.get(other.strip_prefix("metadata.")?).map(Value::to_string),
         }
-    }
-}
-
-impl Locality {
-    /// A place by region, zone and part of the zone.
-    pub fn new(region: impl Into<String>, zone: impl Into<String>, sub_zone: impl Into<String>) -> Self {
-        Self { region: region.into(), zone: zone.into(), sub_zone: sub_zone.into() }
     }
 }
 

@@ -144,7 +144,7 @@ impl Server {
 
     /// What HTTP's `:authority` says to it.
     pub(crate) fn http_authority(&self) -> String {
-        self.authority.clone().unwrap_or_else(|| self.uri.endpoint().authority())
+        self.authority.clone().unwrap_or_else(|| self.uri.address().authority())
     }
 
     /// An `http://` URI with TLS, or `https://` without, is a mistake that would go unnoticed for long.

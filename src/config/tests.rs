@@ -9,24 +9,24 @@ use crate::{
 
 use super::*;
 
-fn endpoint(text: &str) -> Endpoint {
+fn endpoint(text: &str) -> ServerAddress {
     match text.parse::<ServerUri>() {
-        Ok(uri) => uri.endpoint().clone(),
+        Ok(uri) => uri.address().clone(),
         Err(error) => panic!("{error}"),
     }
 }
 
-fn host(host: &str, port: u16) -> Endpoint {
-    Endpoint::Host { host: host.to_owned(), port }
+fn host(host: &str, port: u16) -> ServerAddress {
+    ServerAddress::Host { host: host.to_owned(), port }
 }
 
-fn addresses(texts: &[&str]) -> Endpoint {
-    Endpoint::Addresses(texts.iter().map(|text| text.parse().unwrap()).collect())
+fn addresses(texts: &[&str]) -> ServerAddress {
+    ServerAddress::Addresses(texts.iter().map(|text| text.parse().unwrap()).collect())
 }
 
 fn reason(text: &str) -> String {
     match text.parse::<ServerUri>() {
-        Ok(uri) => panic!("{text} is {:?}", uri.endpoint()),
+        Ok(uri) => panic!("{text} is {:?}", uri.address()),
         Err(error) => error.reason().to_owned(),
     }
 }
@@ -63,9 +63,9 @@ fn server_uris_of_every_form_are_understood() {
         ("ipv4:10.0.0.1:80,10.0.0.2", addresses(&["10.0.0.1:80", "10.0.0.2:443"])),
         ("ipv6:[::1]:80", addresses(&["[::1]:80"])),
         ("ipv6:[::1],[2001:db8::1]:80", addresses(&["[::1]:443", "[2001:db8::1]:80"])),
-        ("unix:/run/xds.sock", Endpoint::Unix("/run/xds.sock".into())),
-        ("unix:///run/xds.sock", Endpoint::Unix("/run/xds.sock".into())),
-        ("unix:run/xds.sock", Endpoint::Unix("run/xds.sock".into())),
+        ("unix:/run/xds.sock", ServerAddress::Unix("/run/xds.sock".into())),
+        ("unix:///run/xds.sock", ServerAddress::Unix("/run/xds.sock".into())),
+        ("unix:run/xds.sock", ServerAddress::Unix("run/xds.sock".into())),
     ];
     for (text, expected) in table {
         assert_eq!(endpoint(text), expected, "{text}");

@@ -23,24 +23,24 @@ use crate::escape::debug_as_message;
 /// Equality is that of the text: it is part of a server's identity.
 ///
 /// ```
-/// use xdskit::config::{Endpoint, ServerUri};
+/// use xdskit::config::{ServerAddress, ServerUri};
 ///
 /// let uri: ServerUri = "dns:///xds.example.com:18000".parse()?;
-/// assert_eq!(*uri.endpoint(), Endpoint::Host { host: "xds.example.com".into(), port: 18000 });
-/// assert_eq!(uri.endpoint().authority(), "xds.example.com:18000");
+/// assert_eq!(*uri.address(), ServerAddress::Host { host: "xds.example.com".into(), port: 18000 });
+/// assert_eq!(uri.address().authority(), "xds.example.com:18000");
 /// # Ok::<(), xdskit::config::InvalidUri>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct ServerUri {
     text: Arc<str>,
-    endpoint: Endpoint,
+    address: ServerAddress,
     security: Option<Security>,
 }
 
 /// Where a connection to a management server goes.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Endpoint {
+pub enum ServerAddress {
     /// A name to resolve, or an IP address (IPv6 without brackets).
     Host {
         /// The name or address.
@@ -77,8 +77,8 @@ impl ServerUri {
     }
 
     /// Where it leads.
-    pub fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
+    pub fn address(&self) -> &ServerAddress {
+        &self.address
     }
 
     pub(crate) fn security(&self) -> Option<Security> {
@@ -90,9 +90,9 @@ impl FromStr for ServerUri {
     type Err = InvalidUri;
 
     fn from_str(text: &str) -> Result<Self, InvalidUri> {
-        let (endpoint, security) =
+        let (address, security) =
             parse(text).map_err(|reason| InvalidUri { text: text.to_owned(), reason })?;
-        Ok(Self { text: Arc::from(text), endpoint, security })
+        Ok(Self { text: Arc::from(text), address, security })
     }
 }
 
@@ -116,7 +116,7 @@ impl fmt::Display for ServerUri {
     }
 }
 
-impl Endpoint {
+impl ServerAddress {
     /// What goes into HTTP/2's `:authority`: `host:port`, the first address, or `localhost` for a Unix socket.
     pub fn authority(&self) -> String {
         match self {
@@ -149,26 +149,26 @@ debug_as_message!(InvalidUri);
 
 impl std::error::Error for InvalidUri {}
 
-type Parsed = (Endpoint, Option<Security>);
+type Parsed = (ServerAddress, Option<Security>);
 
 fn parse(text: &str) -> Result<Parsed, String> {
     if text.is_empty() {
         return Err("empty".to_owned());
     }
     let (scheme, rest) = text.split_once(':').unwrap_or(("", text));
-    let plain = |endpoint| (endpoint, None);
+    let plain = |address| (address, None);
     match scheme {
         "http" => http_endpoint(text, Security::Plain),
         "https" => http_endpoint(text, Security::Tls),
-        "dns" => host_endpoint(dns_path(rest)?).map(plain),
+        "dns" => host_address(dns_path(rest)?).map(plain),
         "ipv4" => addresses(rest, "an IPv4 address", ipv4_address).map(plain),
         "ipv6" => addresses(rest, "an IPv6 address in brackets", ipv6_address).map(plain),
-        "unix" => unix_path(rest).map(Endpoint::Unix).map(plain),
+        "unix" => unix_path(rest).map(ServerAddress::Unix).map(plain),
         "xds" => Err("not supported: a management server cannot be found through xDS itself".to_owned()),
         _ if rest.starts_with("//") || KNOWN_SCHEMES.contains(&scheme) => {
             Err(format!("scheme {scheme:?} is not supported; {FORMS}"))
         }
-        _ => host_endpoint(text).map(plain),
+        _ => host_address(text).map(plain),
     }
 }
 
@@ -186,7 +186,7 @@ fn http_endpoint(text: &str, security: Security) -> Result<Parsed, String> {
     }
     let port = url.port_or_known_default().filter(|port| *port != 0).ok_or(BAD_PORT)?;
     let host = url.host().map(unbracketed).ok_or("no host")?;
-    Ok((Endpoint::Host { host, port }, Some(security)))
+    Ok((ServerAddress::Host { host, port }, Some(security)))
 }
 
 /// `///host:port` or `host:port`; `//server/host` would name a DNS server.
@@ -199,7 +199,7 @@ fn dns_path(rest: &str) -> Result<&str, String> {
     }
 }
 
-fn host_endpoint(text: &str) -> Result<Endpoint, String> {
+fn host_address(text: &str) -> Result<ServerAddress, String> {
     let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, after)) => {
             host.parse::<Ipv6Addr>().map_err(|_| format!("{host:?} is not an IPv6 address"))?;
@@ -208,7 +208,7 @@ fn host_endpoint(text: &str) -> Result<Endpoint, String> {
                 None if after.is_empty() => DEFAULT_PORT,
                 None => return Err(format!("{after:?} cannot follow an address in brackets")),
             };
-            return Ok(Endpoint::Host { host: host.to_owned(), port });
+            return Ok(ServerAddress::Host { host: host.to_owned(), port });
         }
         None => match text.split_once(':') {
             Some((host, port)) => (host, parse_port(port)?),
@@ -219,7 +219,7 @@ fn host_endpoint(text: &str) -> Result<Endpoint, String> {
         return Err("no host".to_owned());
     }
     let host = Host::parse(host).map_err(|e| format!("{host:?} is not a host: {e}"))?;
-    Ok(Endpoint::Host { host: unbracketed(host), port })
+    Ok(ServerAddress::Host { host: unbracketed(host), port })
 }
 
 fn unbracketed<S: AsRef<str>>(host: Host<S>) -> String {
@@ -238,13 +238,13 @@ fn parse_port(text: &str) -> Result<u16, String> {
     text.parse().ok().filter(|port| digits && *port != 0).ok_or_else(|| format!("port {text:?}: {BAD_PORT}"))
 }
 
-fn addresses(rest: &str, what: &str, parse: fn(&str) -> Option<SocketAddr>) -> Result<Endpoint, String> {
+fn addresses(rest: &str, what: &str, parse: fn(&str) -> Option<SocketAddr>) -> Result<ServerAddress, String> {
     let parse_one = |text: &str| {
         parse(text)
             .filter(|address| address.port() != 0)
             .ok_or_else(|| format!("{text:?} is not {what} with a port from 1 to 65535"))
     };
-    rest.split(',').map(parse_one).collect::<Result<_, _>>().map(Endpoint::Addresses)
+    rest.split(',').map(parse_one).collect::<Result<_, _>>().map(ServerAddress::Addresses)
 }
 
 fn ipv4_address(text: &str) -> Option<SocketAddr> {

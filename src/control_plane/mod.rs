@@ -39,7 +39,7 @@ pub use self::{
     event::Event,
     hub::Headers,
     message::{Request, Response, Variant},
-    server::{Builder, ControlPlane, Server},
+    server::{ControlPlane, ControlPlaneBuilder, ServerHandle},
     service::DiscoveryServices,
     wanted::{Wanted, WantedChange, WantedChanges},
 };

@@ -62,8 +62,8 @@ impl ControlPlane {
     }
 
     /// Settings first.
-    pub fn builder() -> Builder {
-        Builder { store: Store::new(), settings: Settings::default(), observers: Vec::new() }
+    pub fn builder() -> ControlPlaneBuilder {
+        ControlPlaneBuilder { store: Store::new(), settings: Settings::default(), observers: Vec::new() }
     }
 
     /// Serves on an address without TLS; port 0 picks a free port. Must be called on a tokio runtime.
@@ -73,8 +73,8 @@ impl ControlPlane {
     ///
     /// # Errors
     /// When the address cannot be listened on.
-    pub async fn serve(&self, addr: impl ToSocketAddrs) -> io::Result<Server> {
-        Server::start(self.clone(), TcpListener::bind(addr).await?)
+    pub async fn serve(&self, addr: impl ToSocketAddrs) -> io::Result<ServerHandle> {
+        ServerHandle::start(self.clone(), TcpListener::bind(addr).await?)
     }
 
     /// The services for a gRPC server of one's own, told apart by the path of a request; see [`routes`](Self::routes) for a
@@ -129,7 +129,7 @@ impl ControlPlane {
     }
 
     /// Follows what all clients together want, for a server that gets resources as they are asked for; see
-    /// [`Builder::on_demand`].
+    /// [`ControlPlaneBuilder::on_demand`].
     ///
     /// ```no_run
     /// use xdskit::control_plane::{AnyResource, ControlPlane};
@@ -247,13 +247,13 @@ impl Default for ControlPlane {
 
 /// Settings of a [`ControlPlane`].
 #[must_use]
-pub struct Builder {
+pub struct ControlPlaneBuilder {
     store: Store,
     settings: Settings,
     observers: Vec<Observer>,
 }
 
-impl Builder {
+impl ControlPlaneBuilder {
     /// Says how versions are written; see [`Store::with_versions`].
     pub fn versions(mut self, versions: Versions) -> Self {
         self.store = self.store.with_versions(versions);
@@ -307,9 +307,9 @@ impl Builder {
     }
 
     /// What the control plane does not hold is not known, rather than absent, as for a server that gets resources when they are
-    /// asked for; see [`Store::on_demand`]. The default is no.
+    /// asked for; see [`Store::with_on_demand`]. The default is no.
     pub fn on_demand(mut self, on_demand: bool) -> Self {
-        self.store = self.store.on_demand(on_demand);
+        self.store = self.store.with_on_demand(on_demand);
         self
     }
 
@@ -326,22 +326,22 @@ impl Builder {
     }
 }
 
-impl std::fmt::Debug for Builder {
+impl std::fmt::Debug for ControlPlaneBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Builder").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("ControlPlaneBuilder").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 
 /// A [`ControlPlane`] that serves on an address. When it is dropped it shuts down, without waiting for the end.
 #[derive(Debug)]
-pub struct Server {
+pub struct ServerHandle {
     control_plane: ControlPlane,
     addr: SocketAddr,
     stop: Mutex<Option<oneshot::Sender<()>>>,
     task: Option<JoinHandle<Result<(), tonic::transport::Error>>>,
 }
 
-impl Server {
+impl ServerHandle {
     fn start(control_plane: ControlPlane, listener: TcpListener) -> io::Result<Self> {
         let addr = listener.local_addr()?;
         let (stop, stopped) = oneshot::channel();
@@ -403,7 +403,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerHandle {
     fn drop(&mut self) {
         self.begin_shutdown();
     }

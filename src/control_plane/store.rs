@@ -71,7 +71,7 @@ impl Store {
     /// answered before it is [complete](Transaction::set_complete). In the state-of-the-world variant types whose responses
     /// hold everything wait for all names of a stream's first request, since absence says that there is none.
     #[must_use]
-    pub fn on_demand(mut self, on_demand: bool) -> Self {
+    pub fn with_on_demand(mut self, on_demand: bool) -> Self {
         self.on_demand = on_demand;
         let types = self.types.into_iter();
         self.types = types.map(|(url, of_type)| (url, of_type.on_demand(on_demand))).collect();
@@ -189,20 +189,20 @@ impl Transaction<'_> {
         self.change(type_url.into(), &name.into(), Change::Fail(error))
     }
 
-    /// Removes a resource, if it is there, or the error in its place. In a store [on demand](Store::on_demand) nothing is known
+    /// Removes a resource, if it is there, or the error in its place. In a store [on demand](Store::with_on_demand) nothing is known
     /// of it from then on, which is of use when nobody wants it.
     pub fn remove(&mut self, type_url: &str, name: &str) -> &mut Self {
         self.change(type_url.into(), &name.into(), Change::Remove)
     }
 
-    /// Removes a resource, and says that there is none: in a store [on demand](Store::on_demand) that is more than that it is not
+    /// Removes a resource, and says that there is none: in a store [on demand](Store::with_on_demand) that is more than that it is not
     /// known.
     pub fn set_absent(&mut self, type_url: &str, name: &str) -> &mut Self {
         self.change(type_url.into(), &name.into(), Change::Absent)
     }
 
     /// Says that the store holds all that a glob collection, or the wildcard `*`, stands for; [`remove`](Self::remove) takes it
-    /// back. It is of use in a store [on demand](Store::on_demand).
+    /// back. It is of use in a store [on demand](Store::with_on_demand).
     pub fn set_complete(&mut self, type_url: &str, collection: &str) -> &mut Self {
         self.change(type_url.into(), &collection.into(), Change::Complete)
     }

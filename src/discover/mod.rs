@@ -7,11 +7,11 @@
 //!     buffer::Buffer,
 //!     load::{CompleteOnResponse, PendingRequests},
 //! };
-//! use xdskit::{Client, discover::discover};
+//! use xdskit::Client;
 //!
 //! fn carts(client: &Client) {
-//!     let endpoints = discover(client.resolve("xds:///shop"), "cart", |endpoint| {
-//!         // It connects with the first call, and again whenever it has to.
+//!     let endpoints = client.discover("xds:///shop", "cart", |endpoint| {
+//!         // The channel connects with the first call, and reconnects when necessary.
 //!         let address = format!("http://{}", endpoint.address());
 //!         let channel = Endpoint::from_shared(address).expect("an address is a valid URI").connect_lazy();
 //!         PendingRequests::new(channel, CompleteOnResponse::default())
@@ -32,7 +32,7 @@
 //!
 //! A balancer without services keeps its calls waiting. So that a mistyped target or cluster, a target without a listener, a
 //! cluster without usable endpoints or a server that cannot be reached does not keep them waiting for ever, [`Discover`]
-//! yields the reason as an error when there has been no endpoint for [some time](Discover::fail_after), 20 s by default, and
+//! yields the reason as an error when there has been no endpoint for [some time](Discover::with_empty_timeout), 20 s by default, and
 //! again each time that has passed. Errors are no end: endpoints that come later are inserted. As long as there are
 //! endpoints there are no errors, however long a server is away.
 //!
@@ -40,7 +40,7 @@
 //!   succeeds if there are endpoints then.
 //! - A [`Buffer`] around it closes: the calls that wait in it fail with the error, and so does every later one, since tower
 //!   takes a service that has failed for lost. An application can end then, or build the buffer anew with another
-//!   [`discover`]. Where calls had rather wait, with a timeout of their own, use `fail_after(Duration::MAX)`.
+//!   [`discover`]. Where calls had rather wait, with a timeout of their own, use `with_empty_timeout(Duration::MAX)`.
 //!
 //! The time is there since tower's errors are final in this way: a listener or cluster that is replaced, or endpoints that are
 //! unhealthy for a moment, must not close a buffer.
@@ -65,13 +65,47 @@ use tower::discover::Change;
 
 use self::{deadline::Deadline, usable::Usable};
 use crate::{
-    client::{ClusterSubscription, Resolution},
+    client::{Client, ClusterSubscription, Resolution},
+    config::Target,
     error::{Blame, Code, Subject, WatchError},
     resolve::Resolved,
     resource::{Cluster, ClusterLoadAssignment, Endpoint, Resource},
 };
 
+impl Client {
+    /// The endpoints of a cluster as changes of a set of services: [`discover()`] on the resolution of a target.
+    ///
+    /// ```
+    /// use tower::discover::Change;
+    /// use xdskit::Client;
+    ///
+    /// /// Prints each endpoint that is added or removed.
+    /// async fn follow(client: &Client) -> Result<(), Box<dyn std::error::Error>> {
+    ///     let mut carts = client.discover("xds:///shop", "cart", |endpoint| endpoint.address());
+    ///     while let Some(change) = carts.next().await {
+    ///         match change? {
+    ///             Change::Insert(address, _) => println!("insert {address}"),
+    ///             Change::Remove(address) => println!("remove {address}"),
+    ///         }
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn discover<S, F>(
+        &self,
+        target: impl Into<Target>,
+        cluster: impl AsRef<str>,
+        make: F,
+    ) -> Discover<S, F>
+    where
+        F: FnMut(&Endpoint) -> S,
+    {
+        discover(self.resolve(target), cluster, make)
+    }
+}
+
 /// Turns what a target resolves to into changes of the services of one cluster, each made of an endpoint.
+/// [`Client::discover`] begins with the target.
 ///
 /// The services are those of the endpoints that requests are to go to: the healthy ones, or those of unknown health, of the
 /// first priority that has any; an aggregate's leaves are asked in their order. The cluster is
@@ -131,7 +165,7 @@ where
 ///   which replaces the service. News of its health or weight alone do not touch it.
 /// - While something cannot be reached ([`WatchError::is_transient`]) the services stay as they are; a target, cluster or list
 ///   of endpoints that is gone takes all services away.
-/// - When there has been no service for [some time](Self::fail_after), the reason comes as an error. Errors never end the
+/// - When there has been no service for [some time](Self::with_empty_timeout), the reason comes as an error. Errors never end the
 ///   stream: [the module](self#when-there-is-no-endpoint) says what tower makes of them.
 /// - It ends when the client is shut down. The services stay as they are; if there is none, an error (`CANCELLED`) comes first.
 ///
@@ -161,7 +195,7 @@ where
     ///
     /// A shorter time than the client's [`resource_timeout`](crate::client::ClientBuilder::resource_timeout) also fails calls
     /// while a server has not yet answered.
-    pub fn fail_after(mut self, limit: Duration) -> Self {
+    pub fn with_empty_timeout(mut self, limit: Duration) -> Self {
         self.deadline.set_limit(limit);
         self
     }
@@ -169,7 +203,7 @@ where
     /// Waits for the next change; `None` when the client is shut down.
     ///
     /// # Errors
-    /// Why there has been no service for [some time](Self::fail_after):
+    /// Why there has been no service for [some time](Self::with_empty_timeout):
     ///
     /// - the error of the target, such as `NOT_FOUND` for one without a listener, or that of the cluster or of its endpoints;
     /// - `UNAVAILABLE` for a cluster without usable endpoints;

@@ -13,9 +13,9 @@ use crate::{
 /// The node as it goes on the wire, encoded once for all streams.
 pub(crate) fn encode(node: &Node) -> Bytes {
     let locality = node.locality.as_ref().map(|l| core::Locality {
-        region: l.region.clone(),
-        zone: l.zone.clone(),
-        sub_zone: l.sub_zone.clone(),
+        region: l.region().to_owned(),
+        zone: l.zone().to_owned(),
+        sub_zone: l.sub_zone().to_owned(),
     });
     let message = core::Node {
         id: node.id.clone(),

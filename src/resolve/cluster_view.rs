@@ -1,16 +1,28 @@
-use std::{fmt, ops::Deref, sync::Arc};
+use std::{fmt, net::SocketAddr, num::NonZeroU32, sync::Arc};
 
-use super::{cluster_entry::ClusterEntry, snapshot::Snapshot};
+use super::{ClusterRef, Snapshot, cluster_entry::ClusterEntry, pick, query::spread};
 use crate::{
     error::WatchError,
     resource::{
-        Cluster, ClusterKind, ClusterLoadAssignment, Endpoint,
+        Cluster, ClusterKind, ClusterLoadAssignment, Endpoint, HealthStatus, Metadata,
         endpoints::{LocalityEndpoints, Priority},
         http_filter::FilterOverride,
     },
 };
 
 /// A cluster in a [`Snapshot`], with its endpoints or the reason why there are none.
+///
+/// Four accessors report problems:
+///
+/// | accessor | concerns | `Some` means | requests |
+/// |---|---|---|---|
+/// | [`error`](Self::error) | the cluster itself | it does not exist, was rejected without a last known good one, or is an aggregate without a leaf | cannot be sent |
+/// | [`warning`](Self::warning) | the cluster itself | [`config`](Self::config) is the last known good one and may be stale | can be sent |
+/// | [`endpoints_error`](Self::endpoints_error) | its endpoints, of EDS or DNS | [`assignment`](Self::assignment) is missing, or is the last known good one and may be stale | can be sent if there is an assignment |
+/// | [`unusable_reason`](Self::unusable_reason) | both | `error`, or else `endpoints_error` without an assignment | cannot be sent |
+///
+/// None of them is set for a cluster whose endpoints are known and all unhealthy:
+/// [`first_usable_priority`](Self::first_usable_priority) is `None` then.
 ///
 /// ```
 /// use xdskit::resolve::ClusterView;
@@ -34,9 +46,9 @@ use crate::{
 #[derive(Clone, Copy)]
 pub struct ClusterView<'a> {
     snapshot: &'a Snapshot,
-    entry: &'a ClusterEntry,
-    /// Those of the split that led here.
-    overrides: &'a [FilterOverride],
+    entry: &'a Arc<ClusterEntry>,
+    /// Those of the weighted cluster of the route that led here.
+    overrides: Option<&'a Arc<[FilterOverride]>>,
 }
 
 /// A priority of a cluster: endpoints that are used at the same time.
@@ -47,16 +59,16 @@ pub struct PriorityView<'a> {
     priority: &'a Priority,
 }
 
-/// An endpoint of a cluster, and where in the cluster it is. What the server says of it is read as from an [`Endpoint`].
+/// An endpoint of a cluster, with its locality, priority and cluster.
 ///
 /// ```
 /// use xdskit::resolve::PriorityView;
 ///
-/// /// The addresses of a priority, each with its part of the requests in its locality, and that with its own.
+/// /// Prints the addresses of a priority with the weights of endpoint and locality.
 /// fn weights(priority: PriorityView<'_>) {
 ///     for endpoint in priority.usable_endpoints() {
 ///         let locality = endpoint.locality();
-///         println!("{} {} in {} {}", endpoint.address(), endpoint.weight, locality.locality, locality.weight);
+///         println!("{} {} in {} {}", endpoint.address(), endpoint.weight(), locality.locality, locality.weight);
 ///     }
 /// }
 /// ```
@@ -71,13 +83,17 @@ impl Snapshot {
     /// The cluster of this name, if it is in the snapshot: the clusters that routes of the virtual host name are, those that
     /// aggregates among them lead to, and those that are held.
     pub fn cluster(&self, name: &str) -> Option<ClusterView<'_>> {
-        let entry = self.clusters.get(name)?;
-        Some(ClusterView { snapshot: self, entry, overrides: &[] })
+        Some(ClusterView::new(self, self.clusters.get(name)?))
+    }
+
+    /// The [`cluster`](Self::cluster) of this name as an owned value.
+    pub fn cluster_ref(&self, name: &str) -> Option<ClusterRef> {
+        self.cluster(name).map(ClusterView::to_ref)
     }
 
     /// All clusters in the order of their names.
     pub fn clusters(&self) -> impl Iterator<Item = ClusterView<'_>> {
-        self.clusters.values().map(|entry| ClusterView { snapshot: self, entry, overrides: &[] })
+        self.clusters.values().map(|entry| ClusterView::new(self, entry))
     }
 
     /// All that may be stale, and why: the listener and the routes, then each cluster and its endpoints.
@@ -87,51 +103,63 @@ impl Snapshot {
 }
 
 impl<'a> ClusterView<'a> {
+    pub(super) fn new(snapshot: &'a Snapshot, entry: &'a Arc<ClusterEntry>) -> Self {
+        Self { snapshot, entry, overrides: None }
+    }
+
+    /// The cluster as an owned value, with the snapshot and the filter overrides of this view.
+    pub fn to_ref(self) -> ClusterRef {
+        ClusterRef::new(self.snapshot, self.entry, self.overrides)
+    }
+
     /// The cluster's name.
     pub fn name(self) -> &'a str {
         &self.entry.name
     }
 
-    /// Its configuration; `None` if there is no such cluster, and then [`error`](Self::error) says why.
+    /// The configuration of the cluster; `None` if there is no such cluster, for the reason of [`error`](Self::error).
     pub fn config(self) -> Option<&'a Arc<Cluster>> {
         self.entry.config.as_ref()
     }
 
-    /// Where its endpoints come from; `None` if there is no such cluster.
+    /// The source of its endpoints; `None` if there is no such cluster.
     pub fn kind(self) -> Option<&'a ClusterKind> {
         self.config().map(|config| &config.kind)
     }
 
-    /// Why the cluster cannot be used: there is none, it was rejected, or it is an aggregate that leads nowhere.
+    /// The reason why the cluster itself cannot be used: it does not exist, was rejected without a last known good one, or is an
+    /// aggregate without a leaf. Missing endpoints are an [`endpoints_error`](Self::endpoints_error) instead.
     pub fn error(self) -> Option<&'a WatchError> {
         self.entry.error.as_ref()
     }
 
-    /// Why its configuration may be stale.
+    /// The reason why [`config`](Self::config) may be stale, such as a rejected update. The cluster remains usable.
     pub fn warning(self) -> Option<&'a WatchError> {
         self.entry.warning.as_ref()
     }
 
-    /// The reason why its endpoints are unknown or possibly stale. Endpoints that are not known are no [`error`](Self::error) of the
-    /// cluster: an aggregate tries its other leaves.
+    /// The reason why its endpoints are unknown ([`assignment`](Self::assignment) is `None`) or may be stale (it is `Some`).
+    /// Unknown endpoints are no [`error`](Self::error) of the cluster: an aggregate falls back to its other leaves.
     pub fn endpoints_error(self) -> Option<&'a WatchError> {
         self.entry.note.as_ref()
     }
 
-    /// The reason why no request can be sent to the cluster itself: its [`error`](Self::error), or the reason why its endpoints are not
-    /// known. An aggregate has endpoints only through its leaves, so ask them, too.
+    /// The reason why no request can be sent to the cluster itself: its [`error`](Self::error), or its
+    /// [`endpoints_error`](Self::endpoints_error) if it has no [`assignment`](Self::assignment).
+    ///
+    /// An aggregate has no endpoints of its own; the reasons of its [`leaves`](Self::leaves) are to be read, too.
     pub fn unusable_reason(self) -> Option<&'a WatchError> {
         self.error().or(if self.assignment().is_none() { self.endpoints_error() } else { None })
     }
 
-    /// Its endpoints as the server or DNS gave them, and the requests to be dropped on purpose; `None` for an aggregate, and
-    /// while they are not known.
+    /// Its endpoints as received from the management server or DNS, with the share of requests to drop; `None` for an aggregate,
+    /// and while the endpoints are unknown.
     pub fn assignment(self) -> Option<&'a Arc<ClusterLoadAssignment>> {
         self.entry.endpoints.as_ref()
     }
 
-    /// The clusters whose endpoints it uses, the preferred ones first (A37-4): an aggregate's leaves; every other cluster is
-    /// its own only leaf. One that there is not has none.
+    /// The clusters with its endpoints, the preferred ones first (A37-4): the leaves of an aggregate; any other cluster is its own
+    /// only leaf. A cluster that does not exist has none.
     pub fn leaves(self) -> impl Iterator<Item = Self> {
         let own = match self.kind() {
             Some(ClusterKind::Eds { .. } | ClusterKind::LogicalDns { .. }) => Some(self),
@@ -144,15 +172,27 @@ impl<'a> ClusterView<'a> {
         own.into_iter().chain(named)
     }
 
-    /// The priorities of all leaves, the one to be used first in front: all of the first leaf come before those of the next
-    /// (A75-1).
+    /// The priorities of all leaves in the order of preference: all priorities of the first leaf precede those of the next (A75-1).
     pub fn priorities(self) -> impl Iterator<Item = PriorityView<'a>> {
         self.leaves().flat_map(Self::own_priorities)
     }
 
-    /// The first priority that has a usable endpoint: the one that requests go to as long as connections to it can be made.
+    /// The first priority with a usable endpoint: the one to use as long as connections to it succeed.
     pub fn first_usable_priority(self) -> Option<PriorityView<'a>> {
         self.priorities().find(|priority| priority.usable_endpoints().next().is_some())
+    }
+
+    /// An endpoint for a new request, from the [first usable priority](Self::first_usable_priority); `None` without one.
+    ///
+    /// The locality is chosen in proportion to the weights of the localities with usable endpoints, then the endpoint in
+    /// proportion to the weights of the usable endpoints there. Both choices are computed from `random`, a number for this pick,
+    /// uniformly distributed over all of `u64`; equal numbers pick the same endpoint. The number of the
+    /// [`RouteQuery`](super::RouteQuery::new) can be used again, since the choices are independent of those of routing; a retry
+    /// needs a new one. The load balancing policy of the cluster is not consulted.
+    ///
+    /// The time is proportional to the number of endpoints of the priority; nothing is allocated.
+    pub fn pick_endpoint(self, random: u64) -> Option<EndpointView<'a>> {
+        self.first_usable_priority()?.pick_endpoint(random)
     }
 
     /// The endpoints of all leaves and priorities, of every health, the preferred ones first.
@@ -160,14 +200,16 @@ impl<'a> ClusterView<'a> {
         self.priorities().flat_map(PriorityView::endpoints)
     }
 
-    /// Those of [`endpoints`](Self::endpoints) that new requests may be sent to: healthy, or of unknown health. Requests go
-    /// to those of the [first usable priority](Self::first_usable_priority).
-    pub fn usable_endpoints(self) -> impl Iterator<Item = EndpointView<'a>> {
+    /// The endpoints of all leaves and priorities whose health permits new requests: healthy, or of unknown health.
+    ///
+    /// This is an inventory, not a set to balance over: requests belong to the
+    /// [first usable priority](Self::first_usable_priority) alone, and the others are its reserve.
+    pub fn usable_endpoints_of_all_priorities(self) -> impl Iterator<Item = EndpointView<'a>> {
         self.endpoints().filter(|endpoint| endpoint.is_healthy())
     }
 
-    /// Those of [`endpoints`](Self::endpoints) that the requests of a session may stay on (A55): draining ones among them, if
-    /// the cluster says so.
+    /// The endpoints of all leaves and priorities to which requests of an existing session may continue to go (A55). They include
+    /// draining ones if the cluster permits these.
     pub fn affinity_endpoints(self) -> impl Iterator<Item = EndpointView<'a>> {
         self.endpoints().filter(|endpoint| endpoint.keeps_sessions())
     }
@@ -182,12 +224,12 @@ impl<'a> ClusterView<'a> {
         priorities.enumerate().map(move |(index, priority)| PriorityView { cluster: self, index, priority })
     }
 
-    pub(super) fn with_overrides(self, overrides: &'a [FilterOverride]) -> Self {
+    pub(super) fn with_overrides(self, overrides: Option<&'a Arc<[FilterOverride]>>) -> Self {
         Self { overrides, ..self }
     }
 
     pub(super) fn overrides(self) -> &'a [FilterOverride] {
-        self.overrides
+        self.overrides.map_or(&[], |overrides| overrides)
     }
 }
 
@@ -219,12 +261,63 @@ impl<'a> PriorityView<'a> {
     pub fn usable_endpoints(self) -> impl Iterator<Item = EndpointView<'a>> {
         self.endpoints().filter(|endpoint| endpoint.is_healthy())
     }
+
+    /// One of the [`usable_endpoints`](Self::usable_endpoints), as [`ClusterView::pick_endpoint`] chooses it.
+    pub fn pick_endpoint(self, random: u64) -> Option<EndpointView<'a>> {
+        let (locality, endpoint) = pick::endpoint(self.localities(), spread(random, ENDPOINT))?;
+        Some(EndpointView { priority: self, locality, endpoint })
+    }
 }
 
 impl<'a> EndpointView<'a> {
-    /// The endpoint, for as long as the snapshot lives.
+    /// The endpoint itself, with the lifetime of the snapshot.
     pub fn endpoint(self) -> &'a Endpoint {
         self.endpoint
+    }
+
+    /// Its main address.
+    pub fn address(self) -> SocketAddr {
+        self.endpoint.address()
+    }
+
+    /// Its further addresses, such as an IPv6 address (A61).
+    pub fn additional_addresses(self) -> &'a [SocketAddr] {
+        self.endpoint.additional_addresses()
+    }
+
+    /// All its addresses, the main one first.
+    pub fn addresses(self) -> impl Iterator<Item = SocketAddr> + Clone {
+        self.endpoint.addresses()
+    }
+
+    /// Its name for TLS and for authority rewriting (A81), not empty.
+    pub fn hostname(self) -> Option<&'a str> {
+        self.endpoint.hostname()
+    }
+
+    /// Its health as reported by the management server.
+    pub fn health(self) -> HealthStatus {
+        self.endpoint.health
+    }
+
+    /// Whether new requests may be sent to it: it is healthy, or its health is unknown.
+    pub fn is_healthy(self) -> bool {
+        self.endpoint.is_healthy()
+    }
+
+    /// Its share of the requests, in proportion to the other endpoints of its [locality](Self::locality).
+    pub fn weight(self) -> NonZeroU32 {
+        self.endpoint.weight
+    }
+
+    /// Its key on a hash ring, in place of its address (A76); not empty.
+    pub fn hash_key(self) -> Option<&'a str> {
+        self.endpoint.hash_key()
+    }
+
+    /// Its metadata.
+    pub fn metadata(self) -> &'a Metadata {
+        self.endpoint.metadata()
     }
 
     /// The cluster that it belongs to: of an aggregate, the leaf.
@@ -242,19 +335,11 @@ impl<'a> EndpointView<'a> {
         self.locality
     }
 
-    /// Whether the requests of a session may stay on it (A55).
+    /// Whether requests of an existing session may continue to go to it (A55).
     pub fn keeps_sessions(self) -> bool {
         self.cluster()
             .config()
             .is_some_and(|config| config.override_host_status.contains(self.endpoint.health))
-    }
-}
-
-impl Deref for EndpointView<'_> {
-    type Target = Endpoint;
-
-    fn deref(&self) -> &Endpoint {
-        self.endpoint
     }
 }
 
@@ -284,6 +369,9 @@ impl fmt::Debug for EndpointView<'_> {
             .finish()
     }
 }
+
+/// Keeps the pick of an endpoint apart from those of routes and clusters.
+const ENDPOINT: u64 = u64::MAX - 1;
 
 #[cfg(test)]
 mod tests;

@@ -276,7 +276,7 @@ pub(crate) fn any(type_name: &str, message: &impl Message) -> Any {
 /// Parses a message of a trusted server into the resource that it is.
 pub(crate) fn parse<T: Resource>(message: &impl Message) -> Arc<T> {
     let cx = Context::new().with_trusted_server(true);
-    Arc::new(T::parse(message.encode_to_vec().into(), &cx).expect("a valid resource"))
+    Arc::new(T::parse(&message.encode_to_vec().into(), &cx).expect("a valid resource"))
 }
 
 fn ads() -> ConfigSource {

@@ -8,6 +8,7 @@
 
 mod aggregate;
 mod cluster_entry;
+mod cluster_ref;
 mod cluster_view;
 mod dependency;
 mod descendants;
@@ -22,6 +23,7 @@ mod node;
 mod nodes;
 mod orders;
 mod phase;
+mod pick;
 mod query;
 mod reference;
 mod resolver;
@@ -33,6 +35,7 @@ mod usage;
 mod view;
 
 pub use self::{
+    cluster_ref::ClusterRef,
     cluster_view::{ClusterView, EndpointView, PriorityView},
     dns::Addresses,
     query::{RequestHeaders, RouteQuery},

@@ -4,14 +4,14 @@ use crate::resource::{VirtualHost, matcher::HeaderMatcher, route::Route, route_m
 
 /// A request, as far as it decides which route it takes: see [`Snapshot::route`](super::Snapshot::route).
 ///
-/// It borrows all that it says. Only [`header`](Self::header) allocates; [`headers`](Self::headers) looks into what the
-/// application has anyway.
+/// It borrows its values. Only [`with_header`](Self::with_header) allocates; [`with_headers`](Self::with_headers) reads the
+/// application's own collection of headers.
 ///
 /// ```
 /// use xdskit::resolve::RouteQuery;
 ///
 /// let headers = [("x-user", "ada"), ("x-canary", "yes")];
-/// let query = RouteQuery::new("/shop.Cart/Get").headers(&headers).random(0x5eed);
+/// let query = RouteQuery::new("/shop.Cart/Get", 0x5eed).with_headers(&headers);
 /// assert_eq!(query.header_value("X-User").as_deref(), Some(&b"ada"[..]));
 /// ```
 #[derive(Clone)]
@@ -45,7 +45,7 @@ pub struct RouteQuery<'a> {
 /// }
 ///
 /// let parsed = Parsed { user: Some("ada".to_owned()) };
-/// let query = RouteQuery::new("/shop.Cart/Get").headers(&parsed);
+/// let query = RouteQuery::new("/shop.Cart/Get", 0).with_headers(&parsed);
 /// assert_eq!(query.header_value("X-User").as_deref(), Some(&b"ada"[..]));
 /// ```
 pub trait RequestHeaders {
@@ -54,48 +54,43 @@ pub trait RequestHeaders {
 }
 
 impl<'a> RouteQuery<'a> {
-    /// A request for a path, to the target's own host. A query that the path ends with (`?…`) is not looked at.
-    pub fn new(path: &'a str) -> Self {
+    /// A request for a path, to the host of the target. The query of the path (`?…`) is ignored.
+    ///
+    /// `random` is a number for this request, uniformly distributed over all of `u64`. All choices that routing makes by chance
+    /// are computed from it, each independently of the others: routes for a fraction of the requests, and the cluster among
+    /// [weighted ones](super::RouteView::pick_cluster). Equal numbers lead to equal choices, so that a request can be routed
+    /// again, and a constant sends all requests to the same cluster.
+    pub fn new(path: &'a str, random: u64) -> Self {
         let path = path.split_once('?').map_or(path, |(path, _)| path);
-        Self { path, host: None, headers: None, more_headers: Vec::new(), random: 0 }
+        Self { path, host: None, headers: None, more_headers: Vec::new(), random }
     }
 
-    /// Says what host the request is for, if not the one that the target was resolved for
-    /// ([`Snapshot::authority`](super::Snapshot::authority)).
+    /// Sets the host of the request, if it is not the one of the target ([`Snapshot::authority`](super::Snapshot::authority)).
     #[must_use]
-    pub fn host(mut self, host: &'a str) -> Self {
+    pub fn with_host(mut self, host: &'a str) -> Self {
         self.host = Some(host);
         self
     }
 
-    /// Gives the request its headers. Several values of a header are matched as one text, joined by commas.
+    /// Sets the headers of the request. Several values of a header are matched as one text, joined by commas.
     ///
     /// As with gRPC, only metadata can be matched (A28-10): pseudo headers (`:path`) and binary ones (`x-trace-bin`) count
     /// as absent, and a request without a `content-type` counts as one of `application/grpc`.
     #[must_use]
-    pub fn headers(mut self, headers: &'a (impl RequestHeaders + Sync)) -> Self {
+    pub fn with_headers(mut self, headers: &'a (impl RequestHeaders + Sync)) -> Self {
         self.headers = Some(headers);
         self
     }
 
-    /// Adds one header, after those of [`headers`](Self::headers).
+    /// Adds one header, after those of [`with_headers`](Self::with_headers).
     #[must_use]
-    pub fn header(mut self, name: &'a str, value: &'a str) -> Self {
+    pub fn with_header(mut self, name: &'a str, value: &'a str) -> Self {
         self.more_headers.push((name, value));
         self
     }
 
-    /// Gives the request a uniformly random number, from which routes that are for a part of the requests draw, each for
-    /// itself: a number gives the same route every time. Without it, all requests draw alike.
-    #[must_use]
-    pub fn random(mut self, random: u64) -> Self {
-        self.random = random;
-        self
-    }
-
-    /// The value of a header as it is matched (A28-10): see [`headers`](Self::headers).
-    ///
-    /// It is also what a hash policy of a header is to be computed from (A42-1).
+    /// The value of a header as it is matched (A28-10), see [`with_headers`](Self::with_headers). The hash policy of a header
+    /// is computed from the same value (A42-1).
     pub fn header_value(&self, name: &str) -> Option<Cow<'a, [u8]>> {
         if name.starts_with(':') || ends_with_ignoring_case(name, "-bin") {
             return None;
@@ -127,6 +122,11 @@ impl<'a> RouteQuery<'a> {
     }
 
     /// The host that the request is for, if not the one that the target was resolved for.
+    /// The random number of the request.
+    pub(super) fn random_number(&self) -> u64 {
+        self.random
+    }
+
     pub(super) fn target_host(&self) -> Option<&'a str> {
         self.host
     }
@@ -188,7 +188,12 @@ impl RequestHeaders for http::HeaderMap {
 
 /// A number below `bound`, uniform and independent for each `salt` if `random` is uniform.
 pub(super) fn draw(random: u64, salt: u64, bound: u32) -> u32 {
-    scale(mix(mix(random).wrapping_add(salt)), bound)
+    scale(spread(random, salt), bound)
+}
+
+/// A number that is uniform and independent for each `salt` if `random` is uniform.
+pub(super) fn spread(random: u64, salt: u64) -> u64 {
+    mix(mix(random).wrapping_add(salt))
 }
 
 /// Maps all numbers evenly to those below `bound`, in their order.

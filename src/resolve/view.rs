@@ -23,8 +23,8 @@ use crate::resource::{
 /// use xdskit::resolve::{RouteQuery, Snapshot};
 ///
 /// fn plan(snapshot: &Snapshot, path: &str, random: u64) -> Option<String> {
-///     let route = snapshot.route(&RouteQuery::new(path).random(random))?;
-///     let cluster = route.pick_cluster(random)?;
+///     let route = snapshot.route(&RouteQuery::new(path, random))?;
+///     let cluster = route.pick_cluster()?;
 ///     let timeout = route.timeout(Some(Duration::from_secs(10)));
 ///     let tries = 1 + route.retry_policy().map_or(0, |policy| policy.num_retries);
 ///     for filter in route.filters(cluster).filter(|filter| !filter.is_disabled()) {
@@ -37,6 +37,8 @@ use crate::resource::{
 pub struct RouteView<'a> {
     snapshot: &'a Snapshot,
     route: &'a Route,
+    /// The number of the request.
+    random: u64,
 }
 
 /// An HTTP filter of the listener, as it is for one route and cluster. Made by [`RouteView::filters`].
@@ -60,11 +62,9 @@ impl Snapshot {
     /// use std::net::SocketAddr;
     /// use xdskit::resolve::{RouteQuery, Snapshot};
     ///
-    /// /// Any endpoint that the request may be sent to.
     /// fn choose(snapshot: &Snapshot, path: &str, random: u64) -> Option<SocketAddr> {
-    ///     let route = snapshot.route(&RouteQuery::new(path).random(random))?;
-    ///     let cluster = route.pick_cluster(random)?;
-    ///     let endpoint = cluster.first_usable_priority()?.usable_endpoints().next()?;
+    ///     let route = snapshot.route(&RouteQuery::new(path, random))?;
+    ///     let endpoint = route.pick_cluster()?.pick_endpoint(random)?;
     ///     Some(endpoint.address())
     /// }
     /// ```
@@ -72,13 +72,13 @@ impl Snapshot {
         if query.target_host().is_some_and(|host| !self.routing.is_for(host)) {
             return None;
         }
-        Some(RouteView::new(self, query.route_in(self.virtual_host())?))
+        Some(RouteView::new(self, query.route_in(self.virtual_host())?, query.random_number()))
     }
 }
 
 impl<'a> RouteView<'a> {
-    pub(super) fn new(snapshot: &'a Snapshot, route: &'a Route) -> Self {
-        Self { snapshot, route }
+    pub(super) fn new(snapshot: &'a Snapshot, route: &'a Route, random: u64) -> Self {
+        Self { snapshot, route, random }
     }
 
     /// The route as the server sent it.
@@ -111,21 +111,21 @@ impl<'a> RouteView<'a> {
         let one = one.into_iter().filter_map(move |name| Some((1, self.snapshot.cluster(name)?)));
         let several = several.into_iter().flat_map(|weighted| &weighted.clusters).filter_map(move |split| {
             let cluster = self.snapshot.cluster(&split.name)?;
-            Some((split.weight, cluster.with_overrides(&split.filter_overrides)))
+            Some((split.weight, cluster.with_overrides(Some(&split.filter_overrides))))
         });
         one.chain(several)
     }
 
-    /// The cluster that a uniformly random number chooses, by weight; a number chooses the same every time.
+    /// The cluster for the request: one of the [`weighted_clusters`](Self::weighted_clusters), chosen in proportion to the
+    /// weights by the random number of the [`RouteQuery`](super::RouteQuery::new). Repeated calls return the same cluster.
     ///
-    /// The number of the request's [`RouteQuery`] will do: the choice is independent of what the routes
-    /// drew from it. `None` for a route that [`is_unsupported`](Self::is_unsupported) or has a [`plugin`](Self::plugin).
-    pub fn pick_cluster(self, random: u64) -> Option<ClusterView<'a>> {
+    /// `None` for a route that [`is_unsupported`](Self::is_unsupported) or has a [`plugin`](Self::plugin).
+    pub fn pick_cluster(self) -> Option<ClusterView<'a>> {
         match &self.forward()?.clusters {
             ClusterChoice::Cluster(name) => self.snapshot.cluster(name),
             ClusterChoice::WeightedClusters(weighted) => {
-                let split = weighted.pick(draw(random, SPLIT, weighted.total_weight))?;
-                Some(self.snapshot.cluster(&split.name)?.with_overrides(&split.filter_overrides))
+                let split = weighted.pick(draw(self.random, SPLIT, weighted.total_weight))?;
+                Some(self.snapshot.cluster(&split.name)?.with_overrides(Some(&split.filter_overrides)))
             }
             ClusterChoice::Plugin(_) => None,
         }

@@ -137,11 +137,7 @@ impl Resource for Cluster {
         Some("type.googleapis.com/envoy.config.cluster.v3.ClusterCollection");
     const FULL_STATE: bool = true;
 
-    fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
-        Self::parse_from(&bytes, cx)
-    }
-
-    fn parse_from(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+    fn parse(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
         parts::read::<cluster::Cluster, _>(bytes, |bytes| {
             let mut fields = ClusterFields::new(bytes);
             fields.read()?;

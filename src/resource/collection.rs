@@ -113,7 +113,7 @@ impl Inline {
         }
         let any = resource.ok_or_else(|| Invalid::field("resource", "must be set"))?;
         let bytes = value_of::<T>(&any).map_err(|e| e.at("resource"))?;
-        let resource = T::parse(bytes.clone(), cx).map_err(|e| e.at("resource"))?;
+        let resource = T::parse(&bytes, cx).map_err(|e| e.at("resource"))?;
         Ok(Self { name: name.into(), version: version.into(), bytes, resource: Arc::new(resource) })
     }
 }
@@ -164,7 +164,7 @@ mod tests {
     impl Resource for Thing {
         const TYPE_URL: &'static str = "type.googleapis.com/test.Thing";
 
-        fn parse(bytes: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
+        fn parse(bytes: &Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
             if bytes == "bad" { Err(Invalid::field("text", "it is bad")) } else { Ok(Self) }
         }
     }

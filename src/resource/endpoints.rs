@@ -13,12 +13,9 @@ use crate::{
 };
 
 mod endpoint;
-mod locality;
 
-pub use self::{
-    endpoint::{Endpoint, HealthStatus},
-    locality::Locality,
-};
+pub use self::endpoint::{Endpoint, HealthStatus};
+pub use crate::config::Locality;
 
 /// The endpoints of one cluster, by priority and locality.
 ///
@@ -69,11 +66,7 @@ pub struct DropOverload {
 impl Resource for ClusterLoadAssignment {
     const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment";
 
-    fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
-        Self::parse_from(&bytes, cx)
-    }
-
-    fn parse_from(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+    fn parse(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
         parts::read::<pb::ClusterLoadAssignment, _>(bytes, |bytes| Self::read(bytes, cx))
     }
 }
@@ -141,7 +134,7 @@ impl LocalityEndpoints {
         cx: &Context<'_>,
     ) -> Result<Self, Invalid> {
         let locality = from.locality.ok_or_else(|| Invalid::field("locality", "must be set"))?;
-        let locality = Locality::read(locality)?;
+        let locality = read_locality(locality)?;
         let mut endpoints = Vec::with_capacity(from.count);
         for (i, bytes) in parts::repeated(from.bytes, 2).enumerate() {
             let endpoint = Endpoint::read(bytes, whole, cx);
@@ -193,6 +186,23 @@ impl<'a> LocalityFields<'a> {
         fields.weight = weight.map_or(Ok(0), parts::uint32_value)?;
         Ok(fields)
     }
+}
+
+fn read_locality(bytes: &[u8]) -> Result<Locality, Invalid> {
+    let (mut region, mut zone, mut sub_zone) = ("", "", "");
+    for field in Fields::of(bytes) {
+        let field = field?;
+        match field.number {
+            1 => region = field.text()?,
+            2 => zone = field.text()?,
+            3 => sub_zone = field.text()?,
+            _ => {}
+        }
+    }
+    if bytes.len() > u32::MAX as usize {
+        return Err(Invalid::new("the name of a locality is longer than 4 GiB"));
+    }
+    Ok(Locality::new(region, zone, sub_zone))
 }
 
 /// A locality with its priority, and its place in the message.

@@ -96,13 +96,13 @@ impl<T: Resource> Resource for Inspected<T> {
         T::name(bytes)
     }
 
-    fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
-        for field in Fields::of(&bytes) {
+    fn parse(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+        for field in Fields::of(bytes) {
             field?;
         }
-        let typed = ResourceType::of::<T>().parse(&bytes, cx);
+        let typed = ResourceType::of::<T>().parse(bytes, cx);
         let typed = typed.map(|typed| typed.downcast().expect("the type parses resources of its own"));
-        Ok(Self { bytes, typed })
+        Ok(Self { bytes: bytes.clone(), typed })
     }
 }
 
@@ -142,7 +142,7 @@ mod tests {
     };
 
     fn inspect<T: Resource>(bytes: impl Into<Bytes>) -> Result<Inspected<T>, Invalid> {
-        Inspected::parse(bytes.into(), &Context::new())
+        Inspected::parse(&bytes.into(), &Context::new())
     }
 
     fn cluster(kind: pb::cluster::DiscoveryType) -> Vec<u8> {
@@ -154,7 +154,7 @@ mod tests {
     #[test]
     fn what_grpc_could_not_use_is_accepted_with_the_reason() {
         let bytes = cluster(pb::cluster::DiscoveryType::Static);
-        let invalid = Cluster::parse(bytes.clone().into(), &Context::new()).unwrap_err();
+        let invalid = Cluster::parse(&bytes.clone().into(), &Context::new()).unwrap_err();
         let seen = inspect::<Cluster>(bytes.clone()).unwrap();
         assert_eq!(seen.typed().unwrap_err(), &invalid);
         assert_eq!(*seen.bytes(), bytes);

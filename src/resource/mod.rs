@@ -90,8 +90,8 @@ pub use virtual_host::VirtualHost;
 /// impl Resource for Banner {
 ///     const TYPE_URL: &'static str = "type.googleapis.com/example.Banner";
 ///
-///     fn parse(bytes: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
-///         Ok(Self(bytes))
+///     fn parse(bytes: &Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
+///         Ok(Self(bytes.clone()))
 ///     }
 /// }
 /// ```
@@ -111,9 +111,8 @@ pub trait Resource: fmt::Debug + Send + Sync + Sized + 'static {
     /// field 1 (rule X12).
     const COLLECTION_TYPE_URL: Option<&'static str> = None;
 
-    /// Which resources of the type are accepted. A type that shows resources which gRPC clients could not use has
-    /// [`Observe`](Validation::Observe), as [`Inspected`] has; its watches then never share a stream with others.
-    #[doc(hidden)]
+    /// The resources of the type that are accepted: those that a gRPC client could use, or all that are well-formed
+    /// ([`Observe`](Validation::Observe)), as for [`Inspected`]. The watches of an observing type have streams of their own.
     const VALIDATION: Validation = Validation::Grpc;
 
     /// The name in the message: string field 1, as in every type of the protocol document.
@@ -129,17 +128,11 @@ pub trait Resource: fmt::Debug + Send + Sync + Sized + 'static {
 
     /// Parses and validates the message.
     ///
-    /// `bytes` are exactly the resource's own; what is sliced from them keeps no other resource alive.
+    /// `bytes` are exactly those of the resource: slices of them keep no other resource in memory.
     ///
     /// # Errors
     /// When the resource breaks a rule that makes it unusable: the path of the field and the reason.
-    fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid>;
-
-    /// The same from bytes that are shared only if something is sliced from them: to share them takes an allocation.
-    #[doc(hidden)]
-    fn parse_from(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
-        Self::parse(bytes.clone(), cx)
-    }
+    fn parse(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid>;
 }
 
 /// What the rules of a resource depend on beside its bytes.
@@ -291,7 +284,7 @@ impl ResourceType {
             full_state: T::FULL_STATE,
             sensitive: T::SENSITIVE,
             name: T::name,
-            parse: |bytes, cx| Ok(Arc::new(T::parse_from(bytes, cx)?)),
+            parse: |bytes, cx| Ok(Arc::new(T::parse(bytes, cx)?)),
             observe: |observed| Arc::new(observed.typed::<T>()),
             list: if T::COLLECTION_TYPE_URL.is_some() { Some(Self::list_of::<T>) } else { None },
             is_list: false,
@@ -414,7 +407,7 @@ mod tests {
     impl Resource for Trap {
         const TYPE_URL: &'static str = "type.googleapis.com/test.Trap";
 
-        fn parse(bytes: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
+        fn parse(bytes: &Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
             Ok(Self(bytes[0]))
         }
     }

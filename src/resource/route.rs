@@ -89,8 +89,8 @@ impl RouteConfiguration {
 impl Resource for RouteConfiguration {
     const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration";
 
-    fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
-        let message = pb::RouteConfiguration::decode(bytes)?;
+    fn parse(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+        let message = pb::RouteConfiguration::decode(bytes.clone())?;
         if message.name.is_empty() {
             return Err(Invalid::field("name", "must not be empty"));
         }

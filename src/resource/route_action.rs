@@ -88,7 +88,7 @@ pub struct WeightedCluster {
     pub weight: u32,
     /// Settings of HTTP filters for requests that go to it, sorted by filter; they win over those of the route.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    pub filter_overrides: Box<[FilterOverride]>,
+    pub filter_overrides: Arc<[FilterOverride]>,
 }
 
 /// One step of computing the hash of a request (A42-1).
@@ -258,7 +258,9 @@ impl WeightedCluster {
             };
             return Err(Invalid::field("name", reason));
         }
-        let filter_overrides = http_filter::parse_overrides(message.typed_per_filter_config, cx)?;
+        let overrides = http_filter::parse_overrides(message.typed_per_filter_config, cx)?;
+        // The default does not allocate.
+        let filter_overrides = if overrides.is_empty() { Arc::default() } else { overrides.into() };
         Ok(Self { name: message.name.into(), weight, filter_overrides })
     }
 }

@@ -23,8 +23,8 @@ pub struct Runtime {
 impl Resource for Runtime {
     const TYPE_URL: &'static str = "type.googleapis.com/envoy.service.runtime.v3.Runtime";
 
-    fn parse(bytes: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
-        let runtime::Runtime { name, layer } = Message::decode(bytes)?;
+    fn parse(bytes: &Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
+        let runtime::Runtime { name, layer } = Message::decode(bytes.clone())?;
         if name.is_empty() {
             return Err(Invalid::field("name", "must not be empty"));
         }
@@ -57,7 +57,7 @@ mod tests {
 
     fn parse(name: &str, layer: Option<google::Struct>) -> Result<Runtime, Invalid> {
         let message = runtime::Runtime { name: name.into(), layer };
-        Runtime::parse(message.encode_to_vec().into(), &Context::new())
+        Runtime::parse(&message.encode_to_vec().into(), &Context::new())
     }
 
     #[test]
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn g7_accepts_messages_that_are_nested_as_deep_as_anybody_needs() {
-        let parsed = Runtime::parse(nested(40), &Context::new()).unwrap();
+        let parsed = Runtime::parse(&nested(40), &Context::new()).unwrap();
         let mut value = parsed.get("key");
         let mut depth = 0;
         while let Some(Value::Array(list)) = value {
@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn g7_rejects_messages_that_are_nested_without_end() {
         for times in [100, 5000] {
-            let e = Runtime::parse(nested(times), &Context::new()).unwrap_err();
+            let e = Runtime::parse(&nested(times), &Context::new()).unwrap_err();
             assert!(e.reason().starts_with("not a valid message") && e.reason().contains("recursion"), "{e}");
         }
     }
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn g5_rejects_bytes_that_are_no_message() {
-        let e = Runtime::parse(Bytes::from_static(b"\xff"), &Context::new()).unwrap_err();
+        let e = Runtime::parse(&Bytes::from_static(b"\xff"), &Context::new()).unwrap_err();
         assert!(e.path().is_empty() && e.reason().starts_with("not a valid message"), "{e}");
     }
 

@@ -38,7 +38,7 @@ pub(super) fn parse<T: Resource>(message: &impl Message) -> Result<T, Invalid> {
 }
 
 pub(super) fn parse_in<T: Resource>(message: &impl Message, cx: &Context<'_>) -> Result<T, Invalid> {
-    T::parse(message.encode_to_vec().into(), cx)
+    T::parse(&message.encode_to_vec().into(), cx)
 }
 
 /// What a client is told of a message that is rejected.

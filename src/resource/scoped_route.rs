@@ -75,8 +75,8 @@ impl ScopedRouteConfiguration {
 impl Resource for ScopedRouteConfiguration {
     const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration";
 
-    fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
-        Self::parse_message(pb::ScopedRouteConfiguration::decode(bytes)?, cx)
+    fn parse(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+        Self::parse_message(pb::ScopedRouteConfiguration::decode(bytes.clone())?, cx)
     }
 }
 
@@ -98,12 +98,12 @@ mod tests {
     }
 
     fn parse(message: pb::ScopedRouteConfiguration) -> Result<ScopedRouteConfiguration, Invalid> {
-        ScopedRouteConfiguration::parse(message.encode_to_vec().into(), &Context::new())
+        ScopedRouteConfiguration::parse(&message.encode_to_vec().into(), &Context::new())
     }
 
     #[test]
     fn g5_rejects_bytes_that_are_no_message() {
-        let e = ScopedRouteConfiguration::parse(Bytes::from_static(b"\xff"), &Context::new()).unwrap_err();
+        let e = ScopedRouteConfiguration::parse(&Bytes::from_static(b"\xff"), &Context::new()).unwrap_err();
         assert!(e.path().is_empty() && e.reason().starts_with("not a valid message"), "{e}");
     }
 

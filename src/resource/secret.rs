@@ -134,8 +134,8 @@ impl Resource for Secret {
     const TYPE_URL: &'static str = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret";
     const SENSITIVE: bool = true;
 
-    fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
-        let tls::Secret { name, r#type: kind } = Message::decode(bytes)?;
+    fn parse(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+        let tls::Secret { name, r#type: kind } = Message::decode(bytes.clone())?;
         if name.is_empty() {
             return Err(Invalid::field("name", "must not be empty"));
         }

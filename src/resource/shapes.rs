@@ -86,9 +86,9 @@ where
     M: Message + Default,
 {
     let bytes = Bytes::from(bytes);
-    let parsed = T::parse(bytes.clone(), cx);
+    let parsed = T::parse(&bytes, cx);
     match M::decode(bytes) {
-        Ok(message) => prop_assert_eq!(&parsed, &T::parse(message.encode_to_vec().into(), cx)),
+        Ok(message) => prop_assert_eq!(&parsed, &T::parse(&message.encode_to_vec().into(), cx)),
         Err(e) => prop_assert_eq!(&parsed, &Err(Invalid::from(e))),
     }
     Ok(parsed)

@@ -91,8 +91,8 @@ impl VirtualHost {
 impl Resource for VirtualHost {
     const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.route.v3.VirtualHost";
 
-    fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
-        let message = pb::VirtualHost::decode(bytes)?;
+    fn parse(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+        let message = pb::VirtualHost::decode(bytes.clone())?;
         if message.name.is_empty() {
             return Err(Invalid::field("name", "must not be empty"));
         }

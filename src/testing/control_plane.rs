@@ -14,7 +14,7 @@ use super::{
     record::{Log, RecordedRequest, Recorder, Requests, Wanted},
 };
 use crate::control_plane::{
-    self, AnyResource, Headers, Response, Server,
+    self, AnyResource, Headers, Response, ServerHandle,
     session::{Answer, Held},
     store::Transaction,
 };
@@ -50,7 +50,7 @@ pub struct ControlPlane {
     inner: control_plane::ControlPlane,
     recorder: Arc<Recorder>,
     addr: SocketAddr,
-    server: Mutex<Option<Server>>,
+    server: Mutex<Option<ServerHandle>>,
     timeout: Duration,
 }
 
@@ -67,7 +67,7 @@ impl ControlPlane {
     ///
     /// # Panics
     /// When there is no port to listen on.
-    pub async fn start_with(settings: control_plane::Builder) -> Self {
+    pub async fn start_with(settings: control_plane::ControlPlaneBuilder) -> Self {
         let recorder = Arc::new(Recorder::new());
         let observer = recorder.clone();
         let inner = settings.observe(move |event| observer.record(event)).build();
@@ -330,7 +330,7 @@ pub(super) fn bootstrap_json(addr: SocketAddr) -> String {
     )
 }
 
-async fn serve(control_plane: &control_plane::ControlPlane, addr: SocketAddr) -> Server {
+async fn serve(control_plane: &control_plane::ControlPlane, addr: SocketAddr) -> ServerHandle {
     match control_plane.serve(addr).await {
         Ok(server) => server,
         Err(error) => panic!("cannot listen on {addr}: {error}"),

@@ -17,7 +17,7 @@ use crate::config::{CredentialTypes, Server, TlsConfig};
 ///     Client,
 ///     config::{Bootstrap, TlsConfig},
 ///     transport::credentials::{
-///         ChannelCredentialsPlugin, ConnectionCredentials, Context, CredentialsRegistry, Loading,
+///         ChannelCredentialsPlugin, ConnectionCredentials, CredentialsContext, CredentialsRegistry, Loading,
 ///     },
 /// };
 ///
@@ -26,7 +26,7 @@ use crate::config::{CredentialTypes, Server, TlsConfig};
 /// struct GoogleDefault;
 ///
 /// impl ChannelCredentialsPlugin for GoogleDefault {
-///     fn load<'a>(&'a self, _: Context<'a>) -> Loading<'a, ConnectionCredentials> {
+///     fn load<'a>(&'a self, _: CredentialsContext<'a>) -> Loading<'a, ConnectionCredentials> {
 ///         Box::pin(async {
 ///             let token = access_token().await?;
 ///             Ok(ConnectionCredentials::tls(TlsConfig::default()).with_bearer_token(&token)?)
@@ -62,7 +62,7 @@ pub trait ChannelCredentialsPlugin: fmt::Debug + Send + Sync + 'static {
     ///
     /// It is dropped when the time to connect has passed
     /// ([`connect_timeout`](crate::client::ClientBuilder::connect_timeout)).
-    fn load<'a>(&'a self, context: Context<'a>) -> Loading<'a, ConnectionCredentials>;
+    fn load<'a>(&'a self, context: CredentialsContext<'a>) -> Loading<'a, ConnectionCredentials>;
 }
 
 /// A type of call credentials: headers that go with each call to a management server (A97).
@@ -71,7 +71,7 @@ pub trait ChannelCredentialsPlugin: fmt::Debug + Send + Sync + 'static {
 pub trait CallCredentialsPlugin: fmt::Debug + Send + Sync + 'static {
     /// Gives the headers of one call: of each stream that is opened, and of each request of REST. An error ends the attempt;
     /// the client reports it to the watches and tries again with backoff.
-    fn load<'a>(&'a self, context: Context<'a>) -> Loading<'a, HeaderMap>;
+    fn load<'a>(&'a self, context: CredentialsContext<'a>) -> Loading<'a, HeaderMap>;
 }
 
 /// Secures a connection by other means than the library's TLS.
@@ -92,7 +92,7 @@ pub type Loading<'a, T> = Pin<Box<dyn Future<Output = Result<T, Box<dyn Error + 
 /// What credentials are loaded for.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
-pub struct Context<'a> {
+pub struct CredentialsContext<'a> {
     /// The management server.
     pub server: &'a Server,
     /// The value of `config` beside the type in the bootstrap; `null` if there is none.

@@ -156,7 +156,7 @@ struct Anything<T>(PhantomData<fn() -> T>);
 impl<T: Resource> Resource for Anything<T> {
     const TYPE_URL: &'static str = T::TYPE_URL;
 
-    fn parse(_: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
+    fn parse(_: &Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
         Ok(Self(PhantomData))
     }
 }

@@ -32,8 +32,8 @@ impl Resource for Cluster {
     const TYPE_URL: &'static str = type_url::CLUSTER;
     const FULL_STATE: bool = true;
 
-    fn parse(bytes: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
-        let cluster = pb::Cluster::decode(bytes).map_err(|e| Invalid::new(e.to_string()))?;
+    fn parse(bytes: &Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
+        let cluster = pb::Cluster::decode(bytes.clone()).map_err(|e| Invalid::new(e.to_string()))?;
         let note = cluster.eds_cluster_config.unwrap_or_default().service_name;
         if note == BAD {
             return Err(Invalid::field("eds_cluster_config.service_name", "bad"));
@@ -68,7 +68,7 @@ pub(crate) trait Serves {
     fn control_plane(&self) -> &ControlPlane;
 }
 
-impl Serves for control_plane::Server {
+impl Serves for control_plane::ServerHandle {
     fn uri(&self) -> String {
         self.uri()
     }
@@ -102,7 +102,7 @@ pub(crate) fn client(uri: impl Into<String>) -> Client {
 }
 
 /// A control plane that serves clusters, each with its note.
-pub(crate) async fn serve(clusters: &[(&str, &str)]) -> (ControlPlane, control_plane::Server) {
+pub(crate) async fn serve(clusters: &[(&str, &str)]) -> (ControlPlane, control_plane::ServerHandle) {
     let control_plane = ControlPlane::new();
     control_plane.update(|tx| {
         for (name, note) in clusters {

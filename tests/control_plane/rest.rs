@@ -13,7 +13,7 @@ use tower::{Service, ServiceExt};
 use xdskit::{
     config::TransportApiVersion,
     control_plane::{
-        ControlPlane, Event, Server, Variant,
+        ControlPlane, Event, ServerHandle, Variant,
         type_url::{
             CLUSTER, ENDPOINTS, LISTENER, ROUTE_CONFIGURATION, RUNTIME, SCOPED_ROUTE_CONFIGURATION, SECRET,
         },
@@ -42,7 +42,7 @@ async fn ask(server: &str, method: &str, path: &str, body: &str) -> Answer {
     (head[9..12].parse().unwrap(), body.to_owned())
 }
 
-async fn post(server: &Server, path: &str, body: &Value) -> Answer {
+async fn post(server: &ServerHandle, path: &str, body: &Value) -> Answer {
     ask(&server.uri(), "POST", path, &body.to_string()).await
 }
 
@@ -51,7 +51,7 @@ fn value(answer: &Answer) -> Value {
     serde_json::from_str(&answer.1).unwrap()
 }
 
-async fn start() -> (ControlPlane, Server) {
+async fn start() -> (ControlPlane, ServerHandle) {
     let control_plane = ControlPlane::builder().version_prefix("v").build();
     let server = control_plane.serve("127.0.0.1:0").await.unwrap();
     (control_plane, server)

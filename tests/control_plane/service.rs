@@ -2,7 +2,7 @@ use tokio::sync::mpsc;
 use tonic::{Code, Status};
 use xdskit::{
     control_plane::{
-        AnyResource, ControlPlane, Event, Headers, Request, Server,
+        AnyResource, ControlPlane, Event, Headers, Request, ServerHandle,
         session::{Answer, Handled, Held},
         type_url::{CLUSTER, ENDPOINTS},
     },
@@ -12,7 +12,7 @@ use xdskit::{
 use crate::peer::{Opening, Peer, method};
 
 /// A control plane on a free port whose events the test can wait for.
-pub(crate) async fn start() -> (ControlPlane, Server, mpsc::UnboundedReceiver<Event>) {
+pub(crate) async fn start() -> (ControlPlane, ServerHandle, mpsc::UnboundedReceiver<Event>) {
     let (sender, events) = mpsc::unbounded_channel();
     let control_plane = ControlPlane::builder()
         .observe(move |event| {

@@ -253,7 +253,7 @@ async fn says(client: &Client, parts: &[&str]) {
     }
 }
 
-async fn serve() -> (ControlPlane, control_plane::Server) {
+async fn serve() -> (ControlPlane, control_plane::ServerHandle) {
     let control_plane = ControlPlane::new();
     let server = control_plane.serve(LOOPBACK).await.unwrap();
     (control_plane, server)

@@ -244,7 +244,7 @@ struct Banner;
 impl Resource for Banner {
     const TYPE_URL: &'static str = "type.googleapis.com/example.Banner";
 
-    fn parse(_: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
+    fn parse(_: &Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
         Ok(Self)
     }
 }
@@ -254,7 +254,7 @@ async fn a_wildcard_has_what_the_upstream_lists_and_nothing_that_others_ask_for_
     let server = Server::start().await;
     let upstream = &server.control_plane;
     upstream.set(noted("listed", "1"));
-    upstream.set(noted("hidden", "1").unlisted());
+    upstream.set(noted("hidden", "1").with_listed(false));
     for protocol in ["sotw", "delta"] {
         let (_relay, addr) = start(&server, &format!("--protocol {protocol}")).await;
         let clients = [0, 1, 2, 3].map(|number| client(&addr, variant(number)));

@@ -64,7 +64,7 @@ async fn endpoints_of_a_partial_mesh_come_in_the_incremental_variant(setup: Setu
     ready(&mut client.watch::<ClusterLoadAssignment>("payments-endpoints")).await;
     let tree = walk::ready(&mut client.resolve("xds:///email")).await;
     let email = tree.cluster("email").expect("routes lead to it");
-    assert_eq!(email.usable_endpoints().count(), 8);
+    assert_eq!(email.usable_endpoints_of_all_priorities().count(), 8);
 }
 
 /// go-control-plane answers each NACK with the same resources, in the order of a map, which is another one each time.

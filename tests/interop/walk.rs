@@ -155,8 +155,8 @@ async fn routes_to_a_missing_cluster_wait_for_it_and_then_say_so(setup: Setup) {
     // The old routes serve until the server has had its time to send the cluster.
     let lost = within("the missing cluster", users.next()).await.expect("the client runs");
     let lost = lost.expect("the target is there");
-    let route = lost.route(&RouteQuery::new("/users.Users/Get")).expect("there is a route");
-    let cluster = route.pick_cluster(7).expect("a cluster that there is not is in the snapshot, too");
+    let route = lost.route(&RouteQuery::new("/users.Users/Get", 0)).expect("there is a route");
+    let cluster = route.pick_cluster().expect("a cluster that there is not is in the snapshot, too");
     let why = cluster.error().expect("there is no such cluster");
     assert_eq!((cluster.name(), why.name(), why.code()), ("users-lost", "users-lost", Code::NotFound));
     assert!(cluster.first_usable_priority().is_none() && cluster.endpoints().next().is_none());
@@ -332,7 +332,7 @@ fn assert_whole(snapshot: &Snapshot) {
 
 /// The clusters that requests to the target's host are split over, with their weights.
 pub(crate) fn weights(snapshot: &Snapshot) -> Vec<(String, u32)> {
-    let route = snapshot.route(&RouteQuery::new("/any.Service/Call")).expect("each service has a route");
+    let route = snapshot.route(&RouteQuery::new("/any.Service/Call", 0)).expect("each service has a route");
     route.weighted_clusters().map(|(weight, cluster)| (cluster.name().to_owned(), weight)).collect()
 }
 
@@ -344,8 +344,8 @@ fn named(service: &str, (stable, canary): (u32, u32)) -> Vec<(String, u32)> {
 
 /// The addresses that requests of a target with one cluster go to, sorted as text.
 fn used(snapshot: &Snapshot) -> Vec<String> {
-    let route = snapshot.route(&RouteQuery::new("/any.Service/Call")).expect("each service has a route");
-    let cluster = route.pick_cluster(0).expect("it leads to a cluster");
+    let route = snapshot.route(&RouteQuery::new("/any.Service/Call", 0)).expect("each service has a route");
+    let cluster = route.pick_cluster().expect("it leads to a cluster");
     let priority = cluster.first_usable_priority().into_iter();
     let mut all: Vec<_> = priority
         .flat_map(|first| first.usable_endpoints().map(|endpoint| endpoint.address().to_string()))
@@ -355,7 +355,7 @@ fn used(snapshot: &Snapshot) -> Vec<String> {
 }
 
 fn addresses(cluster: ClusterView<'_>) -> Vec<String> {
-    cluster.usable_endpoints().map(|endpoint| endpoint.address().to_string()).collect()
+    cluster.usable_endpoints_of_all_priorities().map(|endpoint| endpoint.address().to_string()).collect()
 }
 
 /// Whether a cluster goes by another name of `cluster` than the newest.

@@ -162,9 +162,8 @@ fn is_after(snapshot: &Snapshot, command: &str, service: &str) -> bool {
         ("canary shop 30", "shop") => {
             walk::weights(snapshot) == [("shop-stable".to_owned(), 70), ("shop-canary".to_owned(), 30)]
         }
-        ("fail orders-primary", "orders") => {
-            cluster("orders-primary").is_some_and(|primary| primary.usable_endpoints().next().is_none())
-        }
+        ("fail orders-primary", "orders") => cluster("orders-primary")
+            .is_some_and(|primary| primary.usable_endpoints_of_all_priorities().next().is_none()),
         ("rename payments paid", "payments") => cluster("paid").is_some() && cluster("payments").is_none(),
         _ => true,
     }

@@ -5,11 +5,11 @@ use std::time::Duration;
 use crate::common::*;
 use xdskit::{
     Client, Observed, ResourceSelector,
-    control_plane::{Event, Server, session::Behavior},
+    control_plane::{Event, ServerHandle, session::Behavior},
 };
 
 /// A control plane that behaves in some way and serves clusters, each with its note.
-async fn serve_as(behavior: Behavior, clusters: &[(&str, &str)]) -> (Server, Events) {
+async fn serve_as(behavior: Behavior, clusters: &[(&str, &str)]) -> (ServerHandle, Events) {
     let (control_plane, events) = observed_as(behavior);
     control_plane.update(|tx| {
         for (name, note) in clusters {
@@ -20,7 +20,7 @@ async fn serve_as(behavior: Behavior, clusters: &[(&str, &str)]) -> (Server, Eve
 }
 
 /// A client whose streams end as soon as nothing is watched.
-fn restless_client(server: &Server) -> Client {
+fn restless_client(server: &ServerHandle) -> Client {
     builder(server.uri()).idle_stream_timeout(Duration::ZERO).build().unwrap()
 }
 

@@ -169,7 +169,7 @@ async fn a_balancer_without_endpoints_fails_its_calls() {
         let services = discover(client.resolve(target), cluster, |endpoint| {
             PendingRequests::new(Echo(endpoint.address()), CompleteOnResponse::default())
         });
-        let mut balance: Balance<_, ()> = Balance::new(services.fail_after(Duration::from_secs(1)));
+        let mut balance: Balance<_, ()> = Balance::new(services.with_empty_timeout(Duration::from_secs(1)));
         let error = soon(call(&mut balance)).await.unwrap_err();
         let error = error.source().unwrap().downcast_ref::<WatchError>().unwrap();
         assert!(error.to_string().contains(reason), "{error}");
@@ -191,9 +191,9 @@ async fn a_balancer_of_tower_calls_what_is_usable() {
     }
     assert_eq!(called, [A.to_owned(), B.to_owned()].into());
     server.set(cart(&[A, B]).draining(A));
-    soon(
-        shop.wait_for(|seen| seen.as_ref().unwrap().cluster("cart").unwrap().usable_endpoints().count() == 1),
-    )
+    soon(shop.wait_for(|seen| {
+        seen.as_ref().unwrap().cluster("cart").unwrap().usable_endpoints_of_all_priorities().count() == 1
+    }))
     .await;
     for _ in 0..100 {
         assert_eq!(soon(call(&mut balance)).await.unwrap().to_string(), B);

@@ -85,8 +85,7 @@ async fn a_tree_is_walked_on_the_fallback_and_on_the_primary_again() {
         loop {
             let tree = soon(mesh.next()).await.unwrap().expect("no gap");
             let shop = tree.cluster("shop").expect("the routes lead to it");
-            let found: Vec<_> =
-                shop.endpoints().map(|endpoint| endpoint.endpoint().address().to_string()).collect();
+            let found: Vec<_> = shop.endpoints().map(|endpoint| endpoint.address().to_string()).collect();
             if found == [address] {
                 break;
             }

@@ -63,7 +63,7 @@ fn bootstrap_of(mesh: &Mesh, server: &ControlPlane) -> Bootstrap {
 fn parse(resource: &Sent, bootstrap: &Bootstrap) {
     let providers: BTreeSet<String> = bootstrap.certificate_providers().keys().cloned().collect();
     let cx = Context::new().with_certificate_providers(&providers);
-    let bytes = resource.bytes.clone();
+    let bytes = &resource.bytes;
     let parsed = match &*resource.type_url {
         type_url::LISTENER => Listener::parse(bytes, &cx).map(drop),
         type_url::ROUTE_CONFIGURATION => RouteConfiguration::parse(bytes, &cx).map(drop),
@@ -79,7 +79,9 @@ async fn leads_to(client: &Client, target: &str, clusters: &[&str]) {
     let is_whole = |seen: &Result<Arc<Snapshot>, WatchError>| {
         seen.as_ref().is_ok_and(|snapshot| {
             let names: BTreeSet<_> = snapshot.clusters().map(|cluster| cluster.name()).collect();
-            let usable = snapshot.clusters().all(|cluster| cluster.usable_endpoints().next().is_some());
+            let usable = snapshot
+                .clusters()
+                .all(|cluster| cluster.usable_endpoints_of_all_priorities().next().is_some());
             names == clusters.iter().copied().collect() && usable && snapshot.warnings().next().is_none()
         })
     };

@@ -13,7 +13,7 @@ use xdskit::{
     error::Code,
     testing::ControlPlane,
     transport::credentials::{
-        ChannelCredentialsPlugin, ConnectionCredentials, Context, CredentialsRegistry, Loading,
+        ChannelCredentialsPlugin, ConnectionCredentials, CredentialsContext, CredentialsRegistry, Loading,
     },
 };
 
@@ -146,7 +146,7 @@ struct Tokens {
 }
 
 impl ChannelCredentialsPlugin for Tokens {
-    fn load<'a>(&'a self, context: Context<'a>) -> Loading<'a, ConnectionCredentials> {
+    fn load<'a>(&'a self, context: CredentialsContext<'a>) -> Loading<'a, ConnectionCredentials> {
         Box::pin(async move {
             let root = context.config.as_str().ok_or("no root in the configuration")?;
             let made = self.made.fetch_add(1, Ordering::SeqCst);

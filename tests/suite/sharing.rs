@@ -175,7 +175,7 @@ fn many_who_come_and_go_at_once_are_all_served() {
     serving.block_on(ended(&control_plane));
 }
 
-async fn serve() -> (ControlPlane, xdskit::control_plane::Server) {
+async fn serve() -> (ControlPlane, xdskit::control_plane::ServerHandle) {
     let control_plane = ControlPlane::new();
     control_plane.set(cluster("shop", "one"));
     let server = control_plane.serve("127.0.0.1:0").await.unwrap();

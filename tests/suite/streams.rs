@@ -33,7 +33,7 @@ async fn a47_equal_servers_of_authorities_share_a_stream() {
     let (_here, here) =
         serve(&[("cart", "1"), ("xdstp://here/envoy.config.cluster.v3.Cluster/shop", "2")]).await;
     let (_there, there) = serve(&[("xdstp://there/envoy.config.cluster.v3.Cluster/taxes", "3")]).await;
-    let server = |of: &xdskit::control_plane::Server| Server::new(of.uri()).insecure();
+    let server = |of: &xdskit::control_plane::ServerHandle| Server::new(of.uri()).insecure();
     let bootstrap = Bootstrap::builder()
         .server(server(&here))
         .authority("here", AuthorityBuilder::default().server(server(&here)))

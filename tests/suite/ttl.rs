@@ -21,7 +21,7 @@ impl Resource for Mortal {
     const TYPE_URL: &'static str = type_url::CLUSTER;
     const FULL_STATE: bool = true;
 
-    fn parse(_: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+    fn parse(_: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
         Ok(Self(cx.ttl))
     }
 }

@@ -160,7 +160,7 @@ async fn virtual_hosts_are_watched() {
 }
 
 fn parse_host(from: &AnyResource) -> VirtualHost {
-    VirtualHost::parse(from.bytes().clone(), &xdskit::resource::Context::new()).unwrap()
+    VirtualHost::parse(from.bytes(), &xdskit::resource::Context::new()).unwrap()
 }
 
 fn inline(text: &str) -> DataSource {

@@ -33,7 +33,7 @@ fn shop(cluster: &str) -> AnyResource {
 
 /// The clusters of a request for this path.
 fn clusters(host: &VirtualHost, path: &str) -> Vec<String> {
-    let route = RouteQuery::new(path).route_in(host);
+    let route = RouteQuery::new(path, 0).route_in(host);
     let action: Option<&RouteAction> = route.map(|route| &route.action);
     action.into_iter().flat_map(RouteAction::clusters).map(|name| name.to_string()).collect()
 }

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use crate::{
     config::{
-        ApiType, Bootstrap, ChannelCredentials, ConfigSource, Endpoint, Keepalive, PathSource, Polling,
-        Server, TlsConfig, TransportApiVersion,
+        ApiType, Bootstrap, ChannelCredentials, ConfigSource, Keepalive, PathSource, Polling, Server,
+        ServerAddress, TlsConfig, TransportApiVersion,
     },
     name::ResourceName,
     resource::{Cluster, ClusterLoadAssignment, Listener, Resource},
@@ -98,7 +98,7 @@ fn both_spellings_of_names_are_read_and_enums_are_names_or_numbers() {
         }] },
     }));
     assert_eq!(plain, camel);
-    assert_eq!(camel.node().locality.as_ref().map(|place| place.sub_zone.as_str()), Some("a"));
+    assert_eq!(camel.node().locality.as_ref().map(|place| place.sub_zone()), Some("a"));
     let twice = with(json!({ "nodeContextParams": [], "node_context_params": [] }));
     assert_eq!(problems(&twice), ["nodeContextParams: is there as node_context_params, too"]);
     let unknown =
@@ -126,7 +126,7 @@ fn the_node_is_read_and_what_is_the_librarys_own_is_a_warning() {
     let bootstrap = read(&document);
     let node = bootstrap.node();
     assert_eq!((node.id.as_str(), node.cluster.as_str()), ("me", "shop"));
-    assert_eq!(node.locality.as_ref().map(|place| place.zone.as_str()), Some("a"));
+    assert_eq!(node.locality.as_ref().map(|place| place.zone()), Some("a"));
     assert_eq!(node.metadata["someKey"], json!({ "subKey": 1 }), "a struct is kept as it is");
     assert_eq!(
         warnings(&document),

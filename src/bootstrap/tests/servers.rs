@@ -25,7 +25,7 @@ fn bs2_server_uri_is_understood() {
         ["xds_servers[0].server_uri: an https URI contradicts channel credentials `insecure`"]
     );
     let server = read_server(json!({ "server_uri": "unix:///etc/istio/proxy/XDS" }));
-    assert_eq!(*server.uri.endpoint(), Endpoint::Unix("/etc/istio/proxy/XDS".into()));
+    assert_eq!(*server.uri.address(), ServerAddress::Unix("/etc/istio/proxy/XDS".into()));
 }
 
 #[test]

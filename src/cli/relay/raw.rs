@@ -38,8 +38,8 @@ impl<const TYPE: usize> Resource for Raw<TYPE> {
     const FULL_STATE: bool = TYPE == 0 || TYPE == 4;
     const SENSITIVE: bool = TYPE == 6;
 
-    fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
-        Ok(Self { bytes, ttl: cx.ttl })
+    fn parse(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+        Ok(Self { bytes: bytes.clone(), ttl: cx.ttl })
     }
 }
 

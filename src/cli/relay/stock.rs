@@ -127,7 +127,7 @@ impl Stock {
                     resource = resource.with_version(version.as_str());
                 }
                 let is_listed = slot.member_of.contains("*");
-                tx.set(if is_listed { resource } else { resource.unlisted() });
+                tx.set(if is_listed { resource } else { resource.with_listed(false) });
             }
             State::Absent => {
                 tx.set_absent(type_url, &id.name);
@@ -242,7 +242,7 @@ mod tests {
 
     impl Rig {
         fn new() -> Self {
-            Self { stock: Stock::default(), store: Store::new().on_demand(true) }
+            Self { stock: Stock::default(), store: Store::new().with_on_demand(true) }
         }
 
         fn take(&mut self, of: &str, name: &str, state: State) -> Tally {

@@ -134,7 +134,7 @@ impl<'a> Clusters<'a> {
         let Some(assignment) = cluster.assignment() else { return String::new() };
         let text = match assignment.endpoints().count() {
             0 => "no endpoints",
-            _ if cluster.usable_endpoints().next().is_none() => "no usable endpoints",
+            _ if cluster.usable_endpoints_of_all_priorities().next().is_none() => "no usable endpoints",
             _ => return String::new(),
         };
         format!("  {}", self.artist.paint.red(text))

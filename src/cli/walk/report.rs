@@ -89,7 +89,7 @@ fn usable_addresses(cluster: ClusterView<'_>) -> Vec<SocketAddr> {
     let is_host = matches!(cluster.kind(), Some(ClusterKind::LogicalDns { .. }));
     let addresses = |endpoint: EndpointView<'_>| {
         let count = if is_host { usize::MAX } else { 1 };
-        endpoint.endpoint().addresses().take(count).collect::<Vec<_>>()
+        endpoint.addresses().take(count).collect::<Vec<_>>()
     };
-    cluster.usable_endpoints().flat_map(addresses).collect()
+    cluster.usable_endpoints_of_all_priorities().flat_map(addresses).collect()
 }

@@ -72,7 +72,7 @@ async fn the_reason_is_that_of_the_target_the_cluster_or_its_endpoints() {
     ];
     for (state, code, message) in cases {
         let (client, mut driver) = client();
-        let mut carts = carts(&client).fail_after(Duration::from_secs(5));
+        let mut carts = carts(&client).with_empty_timeout(Duration::from_secs(5));
         publish(&driver.resolved_target(), state);
         let (error, waited) = failure(&mut carts).await;
         assert_eq!((error.code(), waited), (code, Duration::from_secs(5)), "{message}");
@@ -83,7 +83,7 @@ async fn the_reason_is_that_of_the_target_the_cluster_or_its_endpoints() {
 #[tokio::test(start_paused = true)]
 async fn the_time_begins_when_the_last_endpoint_goes_and_ends_when_one_comes() {
     let (client, mut driver) = client();
-    let mut carts = carts(&client).fail_after(Duration::from_secs(5));
+    let mut carts = carts(&client).with_empty_timeout(Duration::from_secs(5));
     let view = driver.resolved_target();
     let one = || seen(draft().eds("cart", &[&["10.0.0.1:80"]]));
     let lost = || Err(fixture::error::<Listener>("shop", Code::Unavailable, "connection refused"));
@@ -104,7 +104,7 @@ async fn the_time_begins_when_the_last_endpoint_goes_and_ends_when_one_comes() {
 #[tokio::test(start_paused = true)]
 async fn a_limit_of_max_is_for_never() {
     let (client, mut driver) = client();
-    let mut carts = carts(&client).fail_after(Duration::MAX);
+    let mut carts = carts(&client).with_empty_timeout(Duration::MAX);
     assert!(timeout(HOUR, carts.next()).await.is_err());
     publish(&driver.resolved_target(), seen(draft().missing("cart")));
     assert!(timeout(HOUR, carts.next()).await.is_err());

@@ -122,10 +122,11 @@ impl AnyResource {
         self
     }
 
-    /// Leaves it out of what a wildcard stands for: only who asks for it by name, or by its glob collection, gets it.
+    /// Sets whether wildcard subscriptions include the resource, by default yes. If not, it is sent for subscriptions to its name
+    /// or to its glob collection alone.
     #[must_use]
-    pub fn unlisted(mut self) -> Self {
-        self.manner.edit(|said| said.unlisted = true);
+    pub fn with_listed(mut self, listed: bool) -> Self {
+        self.manner.edit(|said| said.unlisted = !listed);
         self
     }
 

@@ -23,16 +23,16 @@ impl Resource for Full {
     const FULL_STATE: bool = true;
     const COLLECTION_TYPE_URL: Option<&'static str> = Some("type.googleapis.com/test.FullCollection");
 
-    fn parse(bytes: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
-        text(&bytes).map(Self)
+    fn parse(bytes: &Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
+        text(bytes).map(Self)
     }
 }
 
 impl Resource for Part {
     const TYPE_URL: &'static str = "type.googleapis.com/test.Part";
 
-    fn parse(bytes: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
-        text(&bytes).map(Self)
+    fn parse(bytes: &Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
+        text(bytes).map(Self)
     }
 }
 
@@ -51,8 +51,8 @@ impl Resource for Cds {
     const TYPE_URL: &'static str = crate::resource::Cluster::TYPE_URL;
     const FULL_STATE: bool = true;
 
-    fn parse(bytes: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
-        text(&bytes).map(Self)
+    fn parse(bytes: &Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
+        text(bytes).map(Self)
     }
 }
 
@@ -60,8 +60,8 @@ impl Resource for Cds {
 impl Resource for Eds {
     const TYPE_URL: &'static str = crate::resource::ClusterLoadAssignment::TYPE_URL;
 
-    fn parse(bytes: Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
-        text(&bytes).map(Self)
+    fn parse(bytes: &Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
+        text(bytes).map(Self)
     }
 }
 

@@ -386,7 +386,7 @@ fn say_observed(observed: &crate::resource::Erased) -> String {
 /// The name of the routes, and the clusters with their endpoints.
 fn say_tree(tree: &Snapshot) -> String {
     let clusters = tree.clusters().map(|cluster| {
-        let addresses = cluster.endpoints().map(|endpoint| endpoint.endpoint().address().to_string());
+        let addresses = cluster.endpoints().map(|endpoint| endpoint.address().to_string());
         format!("{}={}", cluster.name(), addresses.collect::<Vec<_>>().join(","))
     });
     format!("{}: {}", tree.route_config().name, clusters.collect::<Vec<_>>().join(" "))

@@ -52,7 +52,7 @@ fn a75_1_an_aggregate_has_the_priorities_of_its_leaves_in_order() {
     assert_eq!(priorities.collect::<Vec<_>>(), [("b", 0), ("b", 1), ("a", 0)]);
     let endpoints = addresses(all.endpoints());
     assert_eq!(endpoints, ["10.0.2.1:80", "10.0.2.2:80", "10.0.2.3:80", "10.0.1.1:80"]);
-    assert_eq!(addresses(all.usable_endpoints()), ["10.0.2.3:80", "10.0.1.1:80"]);
+    assert_eq!(addresses(all.usable_endpoints_of_all_priorities()), ["10.0.2.3:80", "10.0.1.1:80"]);
     let first = all.first_usable_priority().unwrap();
     assert_eq!((first.cluster().name(), first.index()), ("b", 1));
     assert_eq!(addresses(first.usable_endpoints()), ["10.0.2.3:80"]);
@@ -71,7 +71,7 @@ fn a27_20_endpoints_of_good_and_of_unknown_health_are_usable() {
     ] {
         let snapshot = snapshot("shop").eds("a", &[&[&format!("10.0.0.1:80 {health}")]]).build();
         let cluster = snapshot.cluster("a").unwrap();
-        assert_eq!(cluster.usable_endpoints().count(), usize::from(usable), "{health}");
+        assert_eq!(cluster.usable_endpoints_of_all_priorities().count(), usize::from(usable), "{health}");
         assert_eq!(cluster.first_usable_priority().is_some(), usable, "{health}");
         assert_eq!(cluster.endpoints().count(), 1, "{health}");
     }
@@ -112,7 +112,7 @@ fn an_endpoint_knows_its_place_and_the_weights() {
     for endpoint in snapshot.cluster("all").unwrap().endpoints() {
         let locality = endpoint.locality();
         let place = (endpoint.cluster().name(), endpoint.priority().index(), locality.locality.zone());
-        writeln!(seen, "{place:?} {} {} {}", locality.weight, endpoint.weight, endpoint.address()).unwrap();
+        writeln!(seen, "{place:?} {} {} {}", locality.weight, endpoint.weight(), endpoint.address()).unwrap();
     }
     let expected = "(\"a\", 0, \"west\") 3 1 10.0.0.1:80\n\
                     (\"a\", 0, \"west\") 3 5 10.0.0.2:80\n\
@@ -222,7 +222,7 @@ proptest! {
         let snapshot = draft.build();
         let view = snapshot.cluster("all").unwrap();
         prop_assert_eq!(addresses(view.endpoints()), all);
-        prop_assert_eq!(addresses(view.usable_endpoints()), usable);
+        prop_assert_eq!(addresses(view.usable_endpoints_of_all_priorities()), usable);
         let found = view.first_usable_priority().map(|p| (p.cluster().name().to_owned(), p.index()));
         prop_assert_eq!(found, first);
     }

@@ -42,10 +42,10 @@ fn vhds_asks_for_the_virtual_host_that_the_routes_do_not_hold() {
     let rig = rig_on_demand();
     let tree = rig.tree.expect("a tree");
     assert_eq!((&*tree.virtual_host().name, &*tree.route_config().name), ("routes/shop", "routes"));
-    assert!(tree.route(&RouteQuery::new("/")).is_some());
-    assert!(tree.route(&RouteQuery::new("/").host("SHOP")).is_some());
+    assert!(tree.route(&RouteQuery::new("/", 0)).is_some());
+    assert!(tree.route(&RouteQuery::new("/", 0).with_host("SHOP")).is_some());
     for host in ["other", "third"] {
-        assert!(tree.route(&RouteQuery::new("/").host(host)).is_none(), "{host} is another host");
+        assert!(tree.route(&RouteQuery::new("/", 0).with_host(host)).is_none(), "{host} is another host");
     }
 }
 

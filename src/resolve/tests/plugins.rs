@@ -47,7 +47,7 @@ fn seen(clusters: &[&str]) -> Seen {
     });
     let registry = Registry::new().with_cluster_specifier::<Chooser>();
     let context = Context::new().with_registry(&registry);
-    let resource = RouteConfiguration::parse(message.encode_to_vec().into(), &context).unwrap();
+    let resource = RouteConfiguration::parse(&message.encode_to_vec().into(), &context).unwrap();
     let version = Version::from("1");
     Seen::Routes(Arc::new(Observed::Present { resource: Arc::new(resource), version, warning: None }))
 }
@@ -58,15 +58,15 @@ fn a_route_by_a_plugin_needs_no_cluster() {
     rig.listener(listener("shop").rds("routes"));
     assert_eq!(rig.tell(seen(&[])), ["routes: "]);
     let tree = rig.tree.clone().unwrap();
-    let view = tree.route(&RouteQuery::new("/by/7")).expect("the route");
+    let view = tree.route(&RouteQuery::new("/by/7", 0)).expect("the route");
     assert_eq!(view.plugin().map(|plugin| &*plugin.name), Some("p"));
     assert_eq!(view.plugin().unwrap().config.get(), Some(&Chooser));
     assert!(!view.is_unsupported() && view.forward().is_some());
     assert_eq!(
-        (view.weighted_clusters().count(), view.pick_cluster(7).is_none(), tree.clusters().count()),
+        (view.weighted_clusters().count(), view.pick_cluster().is_none(), tree.clusters().count()),
         (0, true, 0)
     );
-    assert!(tree.route(&RouteQuery::new("/other")).is_none());
+    assert!(tree.route(&RouteQuery::new("/other", 0)).is_none());
 }
 
 #[test]
@@ -78,9 +78,9 @@ fn the_clusters_of_other_routes_are_there_as_ever() {
     let said = rig.endpoints(endpoints("a").locality("eu", "a", ["10.0.0.1:80"]));
     assert_eq!(said, ["routes: a=10.0.0.1:80"]);
     let tree = rig.tree.clone().unwrap();
-    let view = tree.route(&RouteQuery::new("/a")).expect("the route");
+    let view = tree.route(&RouteQuery::new("/a", 0)).expect("the route");
     assert_eq!(
-        (view.plugin(), view.pick_cluster(0).map(|cluster| cluster.name().to_owned())),
+        (view.plugin(), view.pick_cluster().map(|cluster| cluster.name().to_owned())),
         (None, Some("a".into()))
     );
 }

@@ -195,7 +195,7 @@ pub(super) fn virtual_host((name, domain): (&str, &str), cluster: &str) -> Virtu
 
 pub(super) fn present<T: Resource>(message: &impl Message, warning: Option<WatchError>) -> Arc<Observed<T>> {
     let resource =
-        T::parse(message.encode_to_vec().into(), &Context::new()).unwrap_or_else(|e| panic!("{e}"));
+        T::parse(&message.encode_to_vec().into(), &Context::new()).unwrap_or_else(|e| panic!("{e}"));
     Arc::new(Observed::Present { resource: Arc::new(resource), version: Version::from("1"), warning })
 }
 

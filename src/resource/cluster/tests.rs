@@ -17,7 +17,7 @@ use crate::pb::envoy::{
 fn parse(from: cluster::Cluster) -> Result<Cluster, String> {
     let providers = ["ca".to_owned()].into();
     let cx = Context::new().with_certificate_providers(&providers);
-    Cluster::parse(from.encode_to_vec().into(), &cx).map_err(|e| e.to_string())
+    Cluster::parse(&from.encode_to_vec().into(), &cx).map_err(|e| e.to_string())
 }
 
 fn any(name: &str, message: &impl Message) -> google::Any {
@@ -121,7 +121,7 @@ fn g5_g6_accepts_a_message_with_a_name() {
 
 #[test]
 fn g5_rejects_bytes_that_are_no_message() {
-    let e = Cluster::parse(Bytes::from_static(b"\xff"), &Context::new()).unwrap_err();
+    let e = Cluster::parse(&Bytes::from_static(b"\xff"), &Context::new()).unwrap_err();
     assert!(e.path().is_empty() && e.reason().starts_with("not a valid message"), "{e}");
 }
 
@@ -136,7 +136,7 @@ fn g9_accepts_fields_that_are_not_known() {
     let mut bytes = eds().encode_to_vec();
     // Field 2000, of which nobody knows.
     bytes.extend([0x82, 0x7d, 2, b'h', b'i']);
-    assert_eq!(Cluster::parse(bytes.into(), &Context::new()).map_err(|e| e.to_string()), parse(eds()));
+    assert_eq!(Cluster::parse(&bytes.into(), &Context::new()).map_err(|e| e.to_string()), parse(eds()));
 }
 
 mod kind;

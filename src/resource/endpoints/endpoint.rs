@@ -69,8 +69,8 @@ impl Resource for Endpoint {
         Err(Invalid::new("an endpoint has no name in it, and must be wrapped in a Resource"))
     }
 
-    fn parse(bytes: Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
-        parts::read::<pb::LbEndpoint, _>(&bytes, |bytes| {
+    fn parse(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+        parts::read::<pb::LbEndpoint, _>(bytes, |bytes| {
             let endpoint = Self::read(bytes, bytes, cx)?;
             endpoint.check_addresses(&mut HashSet::new())?;
             Ok(endpoint)

@@ -14,7 +14,7 @@ use crate::pb::{
 };
 
 fn parse(from: &endpoint::ClusterLoadAssignment) -> Result<ClusterLoadAssignment, String> {
-    ClusterLoadAssignment::parse(from.encode_to_vec().into(), &Context::new()).map_err(|e| e.to_string())
+    ClusterLoadAssignment::parse(&from.encode_to_vec().into(), &Context::new()).map_err(|e| e.to_string())
 }
 
 fn assignment(endpoints: impl IntoIterator<Item = LocalityLbEndpoints>) -> endpoint::ClusterLoadAssignment {
@@ -128,7 +128,7 @@ fn the_json_has_addresses_names_and_categories_as_written() {
 
 #[test]
 fn g5_rejects_bytes_that_are_no_message() {
-    let e = ClusterLoadAssignment::parse(Bytes::from_static(b"\xff"), &Context::new()).unwrap_err();
+    let e = ClusterLoadAssignment::parse(&Bytes::from_static(b"\xff"), &Context::new()).unwrap_err();
     assert!(e.path().is_empty() && e.reason().starts_with("not a valid message"), "{e}");
 }
 

@@ -2,7 +2,7 @@ use super::*;
 
 fn parse(kind: Option<tls::secret::Type>) -> Result<Secret, String> {
     let message = tls::Secret { name: "s".into(), r#type: kind };
-    Secret::parse(message.encode_to_vec().into(), &Context::new()).map_err(|e| e.to_string())
+    Secret::parse(&message.encode_to_vec().into(), &Context::new()).map_err(|e| e.to_string())
 }
 
 fn inline(text: &'static str) -> Option<core::DataSource> {
@@ -159,13 +159,13 @@ fn g5_g6_accepts_a_message_with_a_name() {
 
 #[test]
 fn g5_rejects_bytes_that_are_no_message() {
-    let e = Secret::parse(Bytes::from_static(b"\xff"), &Context::new()).unwrap_err();
+    let e = Secret::parse(&Bytes::from_static(b"\xff"), &Context::new()).unwrap_err();
     assert!(e.path().is_empty() && e.reason().starts_with("not a valid message"), "{e}");
 }
 
 #[test]
 fn g6_rejects_an_empty_name() {
-    let e = Secret::parse(tls::Secret::default().encode_to_vec().into(), &Context::new()).unwrap_err();
+    let e = Secret::parse(&tls::Secret::default().encode_to_vec().into(), &Context::new()).unwrap_err();
     assert_eq!(e.to_string(), "name: must not be empty");
 }
 

@@ -131,7 +131,7 @@ fn clients_accept_what_builders_build() {
     fn parse<T: Resource>(resource: impl Into<AnyResource>) -> T {
         let resource = resource.into();
         assert_eq!(resource.type_url(), T::TYPE_URL);
-        T::parse(resource.bytes().clone(), &Context::new()).unwrap()
+        T::parse(resource.bytes(), &Context::new()).unwrap()
     }
     let routes = || {
         let canary = route::prefix("/cart/").header("x", "1").per_million(500).weighted([("b", 9), ("c", 1)]);

@@ -59,7 +59,7 @@ impl Dial<'_> {
         let begin = Instant::now();
         let load = Loader { server: self.server, registry: self.credentials }.load(Alpn::Http2);
         let credentials = self.bounded(begin, "its credentials cannot be read", load).await??;
-        let open = open(self.server.uri.endpoint());
+        let open = open(self.server.uri.address());
         let (io, host) = self.bounded(begin, NO_ANSWER, open).await?.map_err(|e| self.unreachable(&e))?;
         let secure = credentials.secure(io, &host);
         let Secured { io, .. } =

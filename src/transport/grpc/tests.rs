@@ -356,7 +356,7 @@ impl Peer {
     }
 }
 
-async fn serve() -> (ControlPlane, UnboundedReceiver<Event>, control_plane::Server) {
+async fn serve() -> (ControlPlane, UnboundedReceiver<Event>, control_plane::ServerHandle) {
     let (events, observed) = mpsc::unbounded_channel();
     let control_plane =
         ControlPlane::builder().observe(move |event| drop(events.send(event.clone()))).build();

@@ -101,7 +101,7 @@ impl Dialer {
         let unreachable =
             |why: &(dyn Error + 'static)| Disconnect::new(DisconnectKind::Unreachable, explain(why, channel));
         let credentials = self.loader().load(Alpn::Http2OrHttp1).await?;
-        let (io, host) = open(self.server.uri.endpoint()).await.map_err(|e| unreachable(&e))?;
+        let (io, host) = open(self.server.uri.address()).await.map_err(|e| unreachable(&e))?;
         let Secured { io, selected_http2 } =
             credentials.secure(io, &host).await.map_err(|e| unreachable(&*e))?;
         Ok(Socket { io: TokioIo::new(io), selected_http2 })

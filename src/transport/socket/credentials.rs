@@ -8,7 +8,9 @@ use crate::{
     config::{CallCredentials, ChannelCredentials, CustomCredentials, Server, TlsConfig},
     transport::{
         Disconnect, DisconnectKind,
-        credentials::{ConnectionCredentials, ConnectionSecurity, Context, CredentialsRegistry, Handshake},
+        credentials::{
+            ConnectionCredentials, ConnectionSecurity, CredentialsContext, CredentialsRegistry, Handshake,
+        },
     },
 };
 
@@ -127,11 +129,11 @@ impl Loader<'_> {
         Ok(headers)
     }
 
-    fn context<'a>(self, custom: &'a CustomCredentials) -> Context<'a>
+    fn context<'a>(self, custom: &'a CustomCredentials) -> CredentialsContext<'a>
     where
         Self: 'a,
     {
-        Context { server: self.server, config: custom.config() }
+        CredentialsContext { server: self.server, config: custom.config() }
     }
 }
 

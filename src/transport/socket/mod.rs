@@ -12,32 +12,32 @@ pub(super) use self::{
     hint::{causes, explain, with_causes},
 };
 use super::credentials::Io;
-use crate::config::Endpoint;
+use crate::config::ServerAddress;
 
 /// A byte stream, whatever carries it.
 pub(super) type BoxedIo = Box<dyn Io>;
 
-/// Connects to one of an endpoint's addresses; gives the name that a certificate has to have, too.
-pub(super) async fn open(endpoint: &Endpoint) -> io::Result<(BoxedIo, String)> {
-    match endpoint {
-        Endpoint::Host { host, port } => {
+/// Connects to one of the addresses of a management server; gives the name for the check of its certificate, too.
+pub(super) async fn open(address: &ServerAddress) -> io::Result<(BoxedIo, String)> {
+    match address {
+        ServerAddress::Host { host, port } => {
             let lookup = tokio::net::lookup_host((host.as_str(), *port)).await;
             let unknown = |e| io::Error::other(format!("the host {host} cannot be looked up: {e}"));
             let addresses = lookup.map_err(unknown)?.collect();
             let (io, _) = open_first(addresses).await?;
             Ok((io, host.clone()))
         }
-        Endpoint::Addresses(addresses) => {
+        ServerAddress::Addresses(addresses) => {
             let (io, address) = open_first(addresses.clone()).await?;
             Ok((io, address.ip().to_string()))
         }
         #[cfg(unix)]
-        Endpoint::Unix(path) => {
+        ServerAddress::Unix(path) => {
             let io = tokio::net::UnixStream::connect(path).await?;
             Ok((Box::new(io), "localhost".to_owned()))
         }
         #[cfg(not(unix))]
-        Endpoint::Unix(_) => {
+        ServerAddress::Unix(_) => {
             Err(io::Error::new(io::ErrorKind::Unsupported, "this system has no Unix sockets"))
         }
     }

@@ -29,8 +29,8 @@ async fn a_resolution_shows_the_tree_and_its_changes() {
     assert_eq!(text(&Ok(snapshot.clone())), "cart: 10.0.0.1:80");
     let names = (&*snapshot.listener().name, &*snapshot.route_config().name, &*snapshot.virtual_host().name);
     assert_eq!(names, ("shop", "shop", "*"));
-    let route = snapshot.route(&RouteQuery::new("/add")).unwrap();
-    assert_eq!(route.pick_cluster(0).unwrap().name(), "cart");
+    let route = snapshot.route(&RouteQuery::new("/add", 0)).unwrap();
+    assert_eq!(route.pick_cluster().unwrap().name(), "cart");
 
     server.set(endpoints("cart").locality("eu", "a", ["10.0.0.1:80", "10.0.0.2:80"]).draining("10.0.0.1:80"));
     let newer = soon(StreamExt::next(&mut resolution)).await.unwrap().unwrap();

@@ -153,7 +153,7 @@ async fn a_host_that_is_an_address_and_the_systems_resolver() {
         snapshot
             .cluster("cart")
             .unwrap()
-            .usable_endpoints()
+            .usable_endpoints_of_all_priorities()
             .any(|endpoint| endpoint.address().ip().is_loopback())
     };
     assert!(soon(resolution.wait_for(localhost)).await.is_some());

@@ -64,7 +64,8 @@ pub(super) fn cluster_text(cluster: ClusterView<'_>) -> String {
     match cluster.unusable_reason() {
         Some(why) => format!("{name}: {}", why.code()),
         None => {
-            let endpoints = cluster.usable_endpoints().map(|endpoint| endpoint.address().to_string());
+            let endpoints =
+                cluster.usable_endpoints_of_all_priorities().map(|endpoint| endpoint.address().to_string());
             format!("{name}: {}", endpoints.collect::<Vec<_>>().join(" "))
         }
     }

@@ -16,8 +16,8 @@ use xdskit::{
     control_plane::ControlPlane,
     error::{Blame, Code},
     transport::credentials::{
-        CallCredentialsPlugin, ChannelCredentialsPlugin, ConnectionCredentials, Context, CredentialsRegistry,
-        Handshake, Io, Loading,
+        CallCredentialsPlugin, ChannelCredentialsPlugin, ConnectionCredentials, CredentialsContext,
+        CredentialsRegistry, Handshake, Io, Loading,
     },
 };
 
@@ -36,7 +36,7 @@ struct Tokens {
 }
 
 impl ChannelCredentialsPlugin for Tokens {
-    fn load<'a>(&'a self, context: Context<'a>) -> Loading<'a, ConnectionCredentials> {
+    fn load<'a>(&'a self, context: CredentialsContext<'a>) -> Loading<'a, ConnectionCredentials> {
         Box::pin(async move {
             if self.is_down.load(Ordering::SeqCst) {
                 return Err(io::Error::other("the metadata server is down").into());
@@ -54,7 +54,7 @@ impl ChannelCredentialsPlugin for Tokens {
 struct Audience;
 
 impl CallCredentialsPlugin for Audience {
-    fn load<'a>(&'a self, context: Context<'a>) -> Loading<'a, HeaderMap> {
+    fn load<'a>(&'a self, context: CredentialsContext<'a>) -> Loading<'a, HeaderMap> {
         Box::pin(async move {
             let audience = format!("{} {}", context.server.uri, context.config).try_into()?;
             Ok(HeaderMap::from_iter([(AUTHORIZATION, audience)]))
@@ -69,7 +69,7 @@ struct Trusted {
 }
 
 impl ChannelCredentialsPlugin for Trusted {
-    fn load<'a>(&'a self, _: Context<'a>) -> Loading<'a, ConnectionCredentials> {
+    fn load<'a>(&'a self, _: CredentialsContext<'a>) -> Loading<'a, ConnectionCredentials> {
         Box::pin(async { Ok(ConnectionCredentials::handshake(self.clone())) })
     }
 }
@@ -85,7 +85,7 @@ impl Handshake for Trusted {
 struct Plain;
 
 impl ChannelCredentialsPlugin for Plain {
-    fn load<'a>(&'a self, _: Context<'a>) -> Loading<'a, ConnectionCredentials> {
+    fn load<'a>(&'a self, _: CredentialsContext<'a>) -> Loading<'a, ConnectionCredentials> {
         Box::pin(async { Ok(ConnectionCredentials::plaintext().with_bearer_token("secret")?) })
     }
 }

@@ -44,8 +44,8 @@ fn endpoints_are_addresses_names_or_sockets() {
         assert_eq!(uris(json!([endpoint])), [expected]);
     }
     assert_eq!(
-        *server(json!({})).uri.endpoint(),
-        Endpoint::Host { host: "xds.example.com".into(), port: 18000 }
+        *server(json!({})).uri.address(),
+        ServerAddress::Host { host: "xds.example.com".into(), port: 18000 }
     );
 }
 

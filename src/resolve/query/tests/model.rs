@@ -185,7 +185,7 @@ proptest! {
         let host = host_with(list.iter().map(Route::message));
         for (path, headers, random) in &requests {
             let expected = list.iter().position(|route| route.matches(path, headers));
-            let query = RouteQuery::new(path).headers(headers).random(*random);
+            let query = RouteQuery::new(path, *random).with_headers(headers);
             prop_assert_eq!(found(&host, &query), expected, "{} {:?}", path, headers);
         }
     }
@@ -197,8 +197,8 @@ proptest! {
     ) {
         let host = host_with(list);
         for (path, has_header, random) in &requests {
-            let query = RouteQuery::new(path).random(*random);
-            let query = if *has_header { query.header("x", "") } else { query };
+            let query = RouteQuery::new(path, *random);
+            let query = if *has_header { query.with_header("x", "") } else { query };
             let mut in_turn = host.routes.iter().enumerate();
             let expected = in_turn.position(|(place, route)| query.matches(&route.matcher, place));
             prop_assert_eq!(found(&host, &query), expected, "{:?}", query);

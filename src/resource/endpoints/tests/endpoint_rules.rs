@@ -217,9 +217,9 @@ fn e17_rejects_the_whole_assignment_for_its_last_endpoint() {
 #[test]
 fn x12_an_endpoint_is_a_resource_of_its_own_without_a_name() {
     let from = at("10.0.0.1");
-    let parsed = <Endpoint as Resource>::parse(from.encode_to_vec().into(), &Context::new()).unwrap();
+    let parsed = <Endpoint as Resource>::parse(&from.encode_to_vec().into(), &Context::new()).unwrap();
     assert_eq!(parsed.address().to_string(), "10.0.0.1:80");
     assert!(<Endpoint as Resource>::name(&from.encode_to_vec()).is_err());
     let nowhere = LbEndpoint::default();
-    assert!(<Endpoint as Resource>::parse(nowhere.encode_to_vec().into(), &Context::new()).is_err());
+    assert!(<Endpoint as Resource>::parse(&nowhere.encode_to_vec().into(), &Context::new()).is_err());
 }

@@ -37,7 +37,7 @@ fn m6_rejects_the_regex_with_which_a_resource_is_over_its_budget() {
     assert!(parse_patterns(large(8)).1.is_ok());
     // What an application parses by itself is its own affair.
     let table = configuration(vec![virtual_host(&["*"], large(40).map(by_regex).collect())]);
-    assert!(RouteConfiguration::parse(table.encode_to_vec().into(), &Context::new()).is_ok());
+    assert!(RouteConfiguration::parse(&table.encode_to_vec().into(), &Context::new()).is_ok());
 }
 
 #[test]

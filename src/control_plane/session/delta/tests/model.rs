@@ -187,7 +187,7 @@ proptest! {
     ) {
         let max_per_response = limited.then_some(2);
         let settings = Settings { max_per_response, ignore_initial_versions, ..Settings::default() };
-        let store = Store::new().on_demand(on_demand);
+        let store = Store::new().with_on_demand(on_demand);
         let pair = Pair { session: DeltaSession::new(settings), store, ..Pair::default() };
         let mut client = Client { pair, wanted: BTreeSet::new(), begun: false, held: BTreeMap::new(), is_empty: None, under_way: None };
         for step in steps {

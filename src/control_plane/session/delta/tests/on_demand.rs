@@ -4,7 +4,7 @@ use super::*;
 use crate::control_plane::session::NameChanges;
 
 fn on_demand() -> Pair {
-    Pair { store: Store::new().on_demand(true), ..Pair::default() }
+    Pair { store: Store::new().with_on_demand(true), ..Pair::default() }
 }
 
 fn absent(pair: &mut Pair, type_url: &str, name: &str) {
@@ -89,7 +89,7 @@ fn what_the_client_holds_is_compared_when_something_is_known_of_it() {
 #[test]
 fn wildcards_do_not_have_what_is_not_listed() {
     let mut pair = Pair::default();
-    let unlisted = |text: &'static str| AnyResource::new(CDS, "a", text).unlisted();
+    let unlisted = |text: &'static str| AnyResource::new(CDS, "a", text).with_listed(false);
     pair.store.update(|tx| {
         tx.set(unlisted("1"));
     });

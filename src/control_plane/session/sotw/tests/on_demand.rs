@@ -3,7 +3,7 @@
 use super::*;
 
 fn on_demand() -> Pair {
-    Pair { store: Store::new().on_demand(true), ..Pair::default() }
+    Pair { store: Store::new().with_on_demand(true), ..Pair::default() }
 }
 
 #[test]
@@ -50,7 +50,7 @@ fn a_wildcard_is_answered_when_it_is_complete() {
 fn wildcards_do_not_have_what_is_not_listed() {
     for (of_type, short) in [(CDS, "Cluster"), (EDS, "ClusterLoadAssignment")] {
         let mut pair = Pair::with(&[(of_type, "b", "b1")]);
-        let unlisted = |text: &'static str| AnyResource::new(of_type, "a", text).unlisted();
+        let unlisted = |text: &'static str| AnyResource::new(of_type, "a", text).with_listed(false);
         pair.store.update(|tx| {
             tx.set(unlisted("a1"));
         });

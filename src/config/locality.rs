@@ -2,10 +2,8 @@ use std::{cmp::Ordering, fmt};
 
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
-use super::super::Invalid;
-use crate::wire::Fields;
-
-/// A place; each part may be empty.
+/// A locality: the place of a client ([`Node::locality`](super::Node::locality)) or of endpoints
+/// ([`LocalityEndpoints`](crate::resource::endpoints::LocalityEndpoints)), from large to small. Each part may be empty.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Locality {
     /// All parts, one after the other: there are many localities, and this takes one allocation, or none.
@@ -17,12 +15,13 @@ pub struct Locality {
 }
 
 impl Locality {
-    /// A place by its parts.
+    /// A locality by its parts.
     ///
     /// # Panics
     /// When a region and its zone are longer than 4 GiB.
     pub fn new(region: &str, zone: &str, sub_zone: &str) -> Self {
-        let start = |length: usize| u32::try_from(length).expect("names of places are shorter than 4 GiB");
+        let start =
+            |length: usize| u32::try_from(length).expect("names of localities are shorter than 4 GiB");
         Self {
             text: [region, zone, sub_zone].concat().into(),
             zone: start(region.len()),
@@ -30,36 +29,19 @@ impl Locality {
         }
     }
 
-    /// Such as a region of a cloud.
+    /// The region, such as `europe-west1`.
     pub fn region(&self) -> &str {
         &self.text[..self.zone as usize]
     }
 
-    /// A zone in the region.
+    /// The zone in the region, such as `europe-west1-b`.
     pub fn zone(&self) -> &str {
         &self.text[self.zone as usize..self.sub_zone as usize]
     }
 
-    /// A part of the zone, such as a rack.
+    /// The part of the zone, such as a rack.
     pub fn sub_zone(&self) -> &str {
         &self.text[self.sub_zone as usize..]
-    }
-
-    pub(super) fn read(bytes: &[u8]) -> Result<Self, Invalid> {
-        let (mut region, mut zone, mut sub_zone) = ("", "", "");
-        for field in Fields::of(bytes) {
-            let field = field?;
-            match field.number {
-                1 => region = field.text()?,
-                2 => zone = field.text()?,
-                3 => sub_zone = field.text()?,
-                _ => {}
-            }
-        }
-        if bytes.len() > u32::MAX as usize {
-            return Err(Invalid::new("the name of a place is longer than 4 GiB"));
-        }
-        Ok(Self::new(region, zone, sub_zone))
     }
 
     fn parts(&self) -> [&str; 3] {
