@@ -61,6 +61,8 @@
 //!
 //! Without any feature the crate has the bootstrap, names and typed resources, and does not depend on tokio.
 
+// Marks each public item that is behind a feature with the feature.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(feature = "client"),
     allow(dead_code, unreachable_pub, reason = "the client is what drives the engine")
@@ -114,9 +116,9 @@ pub mod cli;
 pub mod client;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
 pub mod config;
-#[cfg(any(test, feature = "control-plane"))]
+#[cfg(feature = "control-plane")]
 pub mod control_plane;
-#[cfg(all(feature = "fuzzing", not(any(test, feature = "control-plane"))))]
+#[cfg(all(any(test, feature = "fuzzing"), not(feature = "control-plane")))]
 #[allow(
     dead_code,
     unreachable_pub,
