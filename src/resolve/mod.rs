@@ -1,10 +1,10 @@
-//! What a target resolves to: the tree of listener, routes, clusters and endpoints, as one coherent value.
+//! The result of resolving a target: the tree of listener, routes, clusters and endpoints, as one coherent value.
 //!
 //! A [`Snapshot`] is that tree at one time. It never changes, so it can be held for as long as a request needs it, and is
 //! read without locks; the next one shares with it what is the same.
 //!
-//! A request asks it for its way with a [`RouteQuery`] and gets a [`RouteView`], that leads to a [`ClusterView`], and that to
-//! [`EndpointView`]s. All of these borrow from the snapshot.
+//! [`Snapshot::route`] finds the [`RouteView`] of a request, which a [`RouteQuery`] describes. The route has [`ClusterView`]s, and
+//! these have [`EndpointView`]s. All of these borrow from the snapshot.
 
 mod aggregate;
 mod cluster_entry;
