@@ -14,8 +14,8 @@ use std::{borrow::Cow, error::Error, fmt, sync::Arc};
 
 use serde::Serialize;
 
+use crate::base::Invalid;
 pub use crate::escape::Escaped;
-use crate::resource::Invalid;
 
 /// gRPC's status codes, with their numbers on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]

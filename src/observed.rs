@@ -1,8 +1,8 @@
 use std::{any::type_name, sync::Arc};
 
 use crate::{
+    base::{Erased, Version},
     error::WatchError,
-    resource::{Erased, Resource, Version},
 };
 
 /// What a watch sees of one resource: the latest state, never a queue of states.
@@ -86,7 +86,7 @@ impl ErasedObserved {
     }
 
     /// Gives the type back. The type registry makes sure that it is the one that parsed the resource.
-    pub(crate) fn typed<T: Resource>(self) -> Observed<T> {
+    pub(crate) fn typed<T: Send + Sync + 'static>(self) -> Observed<T> {
         match self {
             Self::Absent { reason } => Observed::Absent { reason },
             Self::Present { resource, version, warning } => match resource.downcast() {
@@ -137,13 +137,13 @@ pub(crate) struct Member(pub(crate) Erased);
 
 impl Member {
     /// Gives the type back, as [`ErasedObserved::typed`] does.
-    pub(crate) fn typed<T: Resource>(&self) -> &Observed<T> {
+    pub(crate) fn typed<T: Send + Sync + 'static>(&self) -> &Observed<T> {
         self.0.downcast_ref().expect("a member was made by the type of its wildcard")
     }
 
     /// The same, shared.
     #[cfg(feature = "client")]
-    pub(crate) fn to_typed<T: Resource>(&self) -> Arc<Observed<T>> {
+    pub(crate) fn to_typed<T: Send + Sync + 'static>(&self) -> Arc<Observed<T>> {
         self.0.clone().downcast().expect("a member was made by the type of its wildcard")
     }
 }

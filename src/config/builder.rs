@@ -6,7 +6,7 @@ use super::{
     bootstrap::{AuthorityParts, ContextParamKeys, Parts},
     credentials::FilesError,
 };
-use crate::resource::Resource;
+use crate::base::TypeUrl;
 
 mod server;
 mod sources;
@@ -66,8 +66,8 @@ impl BootstrapBuilder {
     ///     .build()?;
     /// # Ok::<(), xdskit::config::ConfigError>(())
     /// ```
-    pub fn source_for<T: Resource>(mut self, source: impl Into<SourceBuilder>) -> Self {
-        self.sources.add(T::TYPE_URL, source.into());
+    pub fn source_for<T: TypeUrl>(mut self, source: impl Into<SourceBuilder>) -> Self {
+        self.sources.add(T::type_url(), source.into());
         self
     }
 
@@ -217,8 +217,8 @@ impl AuthorityBuilder {
     }
 
     /// Adds a source of the authority's own for one type alone; see [`BootstrapBuilder::source_for`].
-    pub fn source_for<T: Resource>(mut self, source: impl Into<SourceBuilder>) -> Self {
-        self.sources.add(T::TYPE_URL, source.into());
+    pub fn source_for<T: TypeUrl>(mut self, source: impl Into<SourceBuilder>) -> Self {
+        self.sources.add(T::type_url(), source.into());
         self
     }
 

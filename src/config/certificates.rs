@@ -3,7 +3,10 @@ use std::{path::PathBuf, time::Duration};
 use serde_json::{Map, Value};
 
 use super::credentials::{self, DEFAULT_REFRESH_INTERVAL, FilesError};
-use crate::resource::{Custom, Invalid, Registry};
+use crate::{
+    base::Invalid,
+    resource::{Custom, Registry},
+};
 
 /// A source of certificates that resources refer to by the name of its instance (A29).
 #[derive(Debug, Clone, PartialEq)]

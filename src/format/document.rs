@@ -6,11 +6,11 @@ use serde_json::Value;
 
 use super::{Read, error::FormatError, parse::Parser, scalar::found, text::Text, types::Types};
 use crate::{
+    base::WRAPPER,
     pb::{
         envoy::service::discovery::v3::{DiscoveryResponse, Resource},
         google::protobuf::Any,
     },
-    resource::services::WRAPPER,
 };
 
 /// From a value of JSON, whatever language it was written in.

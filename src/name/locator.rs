@@ -7,11 +7,11 @@ use super::{
     encoding::{self, encode_into},
 };
 use crate::{
+    base::Invalid,
     pb::xds::core::v3::{
         ResourceLocator,
         resource_locator::{ContextParamSpecifier, Directive, Scheme, directive},
     },
-    resource::Invalid,
 };
 
 impl ResourceName {

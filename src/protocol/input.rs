@@ -1,7 +1,7 @@
 use bytes::Bytes;
 
 use super::id::{LookupId, StreamId};
-use crate::{error::Code, resolve::Addresses};
+use crate::{base::Addresses, error::Code};
 
 /// What happened outside: the transport reports it, the engine acts on it.
 #[derive(Debug, Clone)]

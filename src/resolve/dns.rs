@@ -9,6 +9,7 @@ use std::{
 use tracing::debug;
 
 use crate::{
+    base::Addresses,
     capacity::Shrink,
     config::bounded,
     escape::Escaped,
@@ -19,16 +20,6 @@ use crate::{
         endpoints::{LocalityEndpoints, Priority},
     },
 };
-
-/// The addresses of a host, as they were looked up.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Addresses {
-    /// The addresses, in the order in which they should be tried.
-    pub ips: Vec<IpAddr>,
-    /// For how long they hold, if it is known; at most 30 years, longer is as long.
-    pub ttl: Option<Duration>,
-}
 
 /// The hosts of logical DNS clusters, and when to look them up.
 ///
@@ -117,20 +108,6 @@ enum State {
     },
     /// It is an address.
     Final,
-}
-
-impl Addresses {
-    /// Addresses of which it is not known for how long they hold.
-    pub fn new(ips: impl IntoIterator<Item = IpAddr>) -> Self {
-        Self { ips: ips.into_iter().collect(), ttl: None }
-    }
-
-    /// Says for how long they hold.
-    #[must_use]
-    pub fn with_ttl(mut self, ttl: Duration) -> Self {
-        self.ttl = Some(ttl);
-        self
-    }
 }
 
 impl DnsResolver {

@@ -37,11 +37,11 @@ mod view;
 pub use self::{
     cluster_ref::ClusterRef,
     cluster_view::{ClusterView, EndpointView, PriorityView},
-    dns::Addresses,
     query::{RequestHeaders, RouteQuery},
     snapshot::Snapshot,
     view::{FilterView, RouteView},
 };
+pub use crate::base::Addresses;
 
 pub(crate) use self::{
     dns::{DnsResolver, HostOrder},

@@ -4,7 +4,6 @@
 //! left to check. What a server sends beyond what these types hold is skipped.
 
 use std::{
-    any::Any,
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     fmt,
@@ -21,7 +20,6 @@ use crate::{config::AllowedGrpcService, name::ResourceName, observed::ErasedObse
 mod collection;
 mod extension;
 mod inspected;
-mod invalid;
 mod parts;
 mod registry;
 // The transports and the control plane use it, each by its feature.
@@ -58,11 +56,12 @@ pub mod virtual_host;
 
 pub(crate) use collection::{Inline, List, ListEntry};
 
+pub(crate) use crate::base::Erased;
+pub use crate::base::{Invalid, TypeUrl, Version};
 pub use cluster::{Cluster, ClusterKind};
 pub use endpoints::{ClusterLoadAssignment, Endpoint, HealthStatus, Locality};
 pub use extension::{Custom, Extension, Payload};
 pub use inspected::{Inspected, Validation};
-pub use invalid::Invalid;
 pub use listener::Listener;
 pub use load_balancing::LbPolicy;
 pub use metadata::Metadata;
@@ -273,9 +272,6 @@ pub struct ResourceType {
     is_list: bool,
 }
 
-/// A value whose type only the ends know: the parsed resource, or what a watch publishes.
-pub(crate) type Erased = Arc<dyn Any + Send + Sync>;
-
 impl ResourceType {
     /// The type that `T` describes.
     pub const fn of<T: Resource>() -> Self {
@@ -366,33 +362,9 @@ impl fmt::Debug for ResourceType {
     }
 }
 
-/// A version as a server assigned it: opaque text, empty before the first.
-///
-/// All resources of a state-of-the-world response share one allocation.
-#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
-pub struct Version(Option<Arc<str>>);
-
-impl Version {
-    /// The version as text.
-    pub fn as_str(&self) -> &str {
-        self.0.as_deref().unwrap_or_default()
-    }
-
-    /// Whether there is no version yet.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_none()
-    }
-}
-
-impl From<&str> for Version {
-    fn from(text: &str) -> Self {
-        Self((!text.is_empty()).then(|| text.into()))
-    }
-}
-
-impl fmt::Display for Version {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.as_str())
+impl<T: Resource> TypeUrl for T {
+    fn type_url() -> &'static str {
+        T::TYPE_URL
     }
 }
 

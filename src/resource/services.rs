@@ -99,7 +99,8 @@ impl Methods {
 }
 
 /// The wrapper that gives a resource a name and a version of its own.
-pub(crate) const WRAPPER: &str = "type.googleapis.com/envoy.service.discovery.v3.Resource";
+pub(crate) use crate::base::WRAPPER;
+
 /// The same in V2.
 pub(crate) const WRAPPER_V2: &str = "type.googleapis.com/envoy.api.v2.Resource";
 
