@@ -3,7 +3,7 @@ use std::{borrow::Cow, fmt, str};
 use super::{RouteView, Snapshot};
 use crate::resource::{VirtualHost, matcher::HeaderMatcher, route::Route, route_match::RouteMatch};
 
-/// A request, as far as it decides which route it takes: see [`Snapshot::route`].
+/// The properties of a request that decide its route: see [`Snapshot::route`].
 ///
 /// It borrows its values. Only [`with_header`](Self::with_header) allocates; [`with_headers`](Self::with_headers) reads the
 /// application's own collection of headers.
@@ -24,10 +24,10 @@ pub struct RouteQuery<'a> {
     random: u64,
 }
 
-/// The headers of a request, of whatever type the application keeps them in.
+/// The headers of a request, in the application's own type.
 ///
-/// It is implemented for lists of pairs of name and value, and with the feature `client` for `http::HeaderMap`, which tonic's
-/// metadata can be seen as: `metadata.as_ref()`.
+/// It is implemented for lists of pairs of name and value, and with the feature `client` for `http::HeaderMap`. The
+/// metadata of tonic can be converted to the latter by `metadata.as_ref()`.
 ///
 /// ```
 /// use xdskit::resolve::{RequestHeaders, RouteQuery};
@@ -50,16 +50,17 @@ pub struct RouteQuery<'a> {
 /// assert_eq!(query.header_value("X-User").as_deref(), Some(&b"ada"[..]));
 /// ```
 pub trait RequestHeaders {
-    /// Shows `each` all values of one header, in their order. The case of letters in the name does not matter.
+    /// Calls `each` with all values of one header, in order. The name is compared without regard to case.
     fn for_each_value<'a>(&'a self, name: &str, each: &mut dyn FnMut(&'a [u8]));
 }
 
 impl Snapshot {
-    /// The route that a request takes: the first one of the virtual host that matches (A28-9); `None` if none does, and
-    /// then the request fails (A28-11).
+    /// The route of a request: the first matching one of the virtual host (A28-9). Without a matching route, the request
+    /// fails (A28-11).
     ///
-    /// A request to another host has no route here if another virtual host is the best for it: clusters of other virtual
-    /// hosts are not subscribed to, so resolve a target of that authority.
+    /// A request to another [host](RouteQuery::with_host) has no route if it belongs to another virtual host, since only
+    /// the clusters of one virtual host are subscribed to. Such a host needs a resolution with its own
+    /// [authority](crate::config::Target::with_authority).
     ///
     /// ```
     /// use std::net::SocketAddr;
@@ -100,8 +101,8 @@ impl<'a> RouteQuery<'a> {
 
     /// Sets the headers of the request. Several values of a header are matched as one text, joined by commas.
     ///
-    /// As with gRPC, only metadata can be matched (A28-10): pseudo headers (`:path`) and binary ones (`x-trace-bin`) count
-    /// as absent, and a request without a `content-type` counts as one of `application/grpc`.
+    /// As in gRPC, only metadata can be matched (A28-10): pseudo headers (`:path`) and binary ones (`x-trace-bin`) are
+    /// treated as absent, and a missing `content-type` as `application/grpc`.
     #[must_use]
     pub fn with_headers(mut self, headers: &'a (impl RequestHeaders + Sync)) -> Self {
         self.headers = Some(headers);
@@ -140,9 +141,9 @@ impl<'a> RouteQuery<'a> {
         joined.or_else(assumed)
     }
 
-    /// The route that the request takes in a virtual host: the first one that matches (A28-9). Its own host is not looked at.
+    /// The route of the request in a virtual host: the first matching one (A28-9). The host of the request is ignored.
     ///
-    /// It is for servers, and for those who watch virtual hosts by themselves; clients ask [`Snapshot::route`].
+    /// This is for servers, and for applications that watch virtual hosts directly; clients use [`Snapshot::route`].
     pub fn route_in<'h>(&self, host: &'h VirtualHost) -> Option<&'h Route> {
         host.routes.first(self.path, |index, route| self.matches(&route.matcher, index))
     }

@@ -9,11 +9,11 @@ use crate::{
     },
 };
 
-/// What a target resolves to: a listener, its routes, and every cluster that the routes of the target's virtual host
-/// lead to, with its endpoints (A74).
+/// The resolved configuration of a target: a listener, its routes, and all clusters of the routes of the virtual host, with
+/// their endpoints (A74).
 ///
-/// It is coherent: each cluster that a route names is in it, ready or with the reason why it cannot be used, and routes
-/// and clusters are of one time. It never changes; clones and later snapshots share what is the same.
+/// It is coherent: it contains each cluster of a route, ready or with the reason why it cannot be used, and routes and
+/// clusters are of the same time. It is immutable; clones and later snapshots share their common parts.
 #[derive(Clone)]
 pub struct Snapshot {
     pub(super) stem: Arc<RoutingConfig>,
@@ -23,7 +23,7 @@ pub struct Snapshot {
 /// The tree above the clusters.
 #[derive(Debug, Clone)]
 pub(crate) struct RoutingConfig {
-    /// The target as it was asked for.
+    /// The target as it was given to `Client::resolve`.
     pub(crate) target: Arc<str>,
     /// The host that chose the virtual host.
     pub(crate) authority: Arc<str>,
@@ -69,7 +69,7 @@ impl Snapshot {
         &self.stem.target
     }
 
-    /// The host by which the virtual host was chosen: the target's service, unless it was overridden.
+    /// The host that selected the virtual host: the service of the target, unless it was overridden.
     pub fn authority(&self) -> &str {
         &self.stem.authority
     }
@@ -79,17 +79,17 @@ impl Snapshot {
         &self.stem.listener
     }
 
-    /// The scope whose key the headers of the target have, where the listener chooses its routes so.
+    /// The scope of the routes, if the listener has scoped routes (SRDS).
     pub fn scope(&self) -> Option<&Arc<ScopedRouteConfiguration>> {
         self.stem.scope.as_ref()
     }
 
-    /// The routes of the listener, those of other hosts among them.
+    /// The route configuration of the listener, with all virtual hosts.
     pub fn route_config(&self) -> &Arc<RouteConfiguration> {
         &self.stem.routes
     }
 
-    /// The virtual host whose clusters are in the snapshot.
+    /// The virtual host of the target. Its clusters are in the snapshot.
     pub fn virtual_host(&self) -> &VirtualHost {
         self.stem.virtual_host()
     }
