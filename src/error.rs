@@ -1,7 +1,7 @@
-//! Errors: whose fault, what, where and why.
+//! The errors of watches and resolutions: their origin, their resource, and the reason.
 //!
-//! The [`Debug`](fmt::Debug) form of this crate's errors is their message with the name of the type, on one line: it is what
-//! `fn main() -> Result<(), Box<dyn Error>>` prints of an error that it returns, and what `unwrap` does.
+//! The [`Debug`](fmt::Debug) form of this crate's errors is the name of the type and the message on one line. This form is
+//! printed when `fn main() -> Result<(), Box<dyn Error>>` returns an error, and by `unwrap`.
 //!
 //! ```
 //! use xdskit::config::Bootstrap;
@@ -42,26 +42,26 @@ pub enum Code {
     Unauthenticated = 16,
 }
 
-/// Whose fault an error is.
+/// The party that caused an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Blame {
-    /// The management server sent something that cannot be used, or said that there is nothing.
+    /// The management server: it sent an unusable resource, or reported that the resource does not exist.
     Peer,
-    /// The management server cannot be reached, or the stream to it broke.
+    /// The network: the management server is unreachable, or the stream to it failed.
     Network,
-    /// The application or its bootstrap asked for something that cannot be.
+    /// The application or its bootstrap: the request is impossible.
     Local,
 }
 
-/// Why a watch has nothing to show, or why what it shows may be stale.
+/// The reason why a resource is absent, or why its last known good value may be stale.
 ///
-/// Cheap to clone and to compare. Its [`Display`](fmt::Display) form names the type and the resource, the field where one
-/// is to blame, and the node that this client says it is, so that an operator can match it with the server's logs. What it
-/// holds of a server's words is [escaped](Escaped) there, and nowhere else.
+/// It is cheap to clone. Its [`Display`](fmt::Display) form contains the type and name of the resource, the invalid field if there
+/// is one, and the node id of this client, by which an operator finds the client in the logs of the server. Text from the
+/// server is [escaped](Escaped) in this form, and in no other.
 ///
-/// With the feature `client` it converts into a `tonic::Status` with its code and message, of which it is the source.
+/// With the feature `client` it converts into a `tonic::Status` with the same code and message, and becomes its source.
 #[derive(Clone, PartialEq)]
 pub struct WatchError {
     inner: Arc<Inner>,
@@ -126,12 +126,12 @@ impl WatchError {
         Self { inner: Arc::new(Inner { code, blame, type_url, name, node, reason }) }
     }
 
-    /// gRPC's code for it. Do not pass it on to the calls of an application: they fail with `UNAVAILABLE` (A54).
+    /// The gRPC status code. Calls of the application must not fail with this code, but with `UNAVAILABLE` (A54).
     pub fn code(&self) -> Code {
         self.inner.code
     }
 
-    /// Whose fault it is.
+    /// The party that caused the error.
     pub fn blame(&self) -> Blame {
         self.inner.blame
     }
@@ -141,17 +141,17 @@ impl WatchError {
         self.inner.type_url
     }
 
-    /// The name of the resource as it was asked for.
+    /// The name of the resource as it was requested.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
-    /// The id of the bootstrap's node.
+    /// The id of the node in the bootstrap.
     pub fn node_id(&self) -> &str {
         &self.inner.node
     }
 
-    /// The field that made a server's resource invalid, if that is the reason.
+    /// The path of the invalid field, if the resource was rejected because of one.
     pub fn field(&self) -> Option<&str> {
         match &self.inner.reason {
             Reason::Invalid(invalid) if !invalid.path().is_empty() => Some(invalid.path()),
@@ -167,12 +167,12 @@ impl WatchError {
         }
     }
 
-    /// Whether the server, by its word or by its silence, has no such resource.
+    /// Whether the resource does not exist: the server reported so, or did not send it in time.
     pub fn is_not_found(&self) -> bool {
         self.inner.code == Code::NotFound
     }
 
-    /// Whether a resource was sent and rejected.
+    /// Whether the server sent the resource and the client rejected it.
     pub fn is_rejected(&self) -> bool {
         matches!(self.inner.reason, Reason::Invalid(_))
     }
@@ -182,7 +182,8 @@ impl WatchError {
         matches!(self.inner.reason, Reason::Server(_))
     }
 
-    /// Whether it can pass by itself: the server is unreachable, or cannot answer now.
+    /// Whether the error may disappear without a change of configuration: the server is unreachable, or temporarily unable to
+    /// answer.
     pub fn is_transient(&self) -> bool {
         self.inner.blame == Blame::Network
             || matches!(
@@ -213,12 +214,12 @@ impl fmt::Debug for WatchError {
 impl Error for WatchError {}
 
 impl Code {
-    /// The code of a number on the wire; what gRPC does not know is `Unknown`.
+    /// The code with a number on the wire; `Unknown` for numbers that gRPC does not define.
     pub fn from_i32(number: i32) -> Self {
         ALL.iter().copied().find(|code| *code as i32 == number).unwrap_or(Self::Unknown)
     }
 
-    /// The name in gRPC's documents, such as `NOT_FOUND`.
+    /// The name in the gRPC documentation, such as `NOT_FOUND`.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "OK",

@@ -1,8 +1,42 @@
-//! xDS for applications that are not proxies.
+//! An xDS client library for applications that are not proxies.
 //!
 //! A service in a mesh receives its configuration (listeners, routes, clusters, endpoints) from a management server. This crate
 //! connects to that server and provides each resource as a typed, validated and current value: the last known good one, with the
-//! error of a later update if there is one. It has no data plane: it connects to no endpoints and sends no requests.
+//! error of a later update if there is one. It has no data plane: it does not connect to endpoints or send requests.
+//!
+//! # Resolving a target
+//!
+//! [`Client::resolve`](client/struct.Client.html#method.resolve) turns a target into a [`Snapshot`] of the whole tree of listener, routes, clusters
+//! and endpoints, and keeps it up to date. Each request is routed against the latest snapshot:
+//!
+//! ```no_run
+//! use std::net::SocketAddr;
+//!
+//! use xdskit::{Client, RouteQuery, Snapshot, config::Bootstrap};
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let client = Client::builder(Bootstrap::from_env()?).build()?; // the file in GRPC_XDS_BOOTSTRAP
+//!     let mut shop = client.resolve("xds:///shop");
+//!     for _ in 0..5 {
+//!         let snapshot = shop.ready().await?; // the latest one
+//!         println!("send it to {:?}", choose(&snapshot, fastrand::u64(..)));
+//!     }
+//!     Ok(())
+//! }
+//!
+//! /// Matches the routes, then picks a cluster and one of its usable endpoints by weight.
+//! fn choose(snapshot: &Snapshot, random: u64) -> Option<SocketAddr> {
+//!     let request = RouteQuery::new("/cart/add", random).with_header("x-user", "ada");
+//!     let cluster = snapshot.route(&request)?.pick_cluster()?;
+//!     Some(cluster.pick_endpoint(random)?.address())
+//! }
+//! ```
+//!
+//! # Watching a resource
+//!
+//! [`Client::watch`](client/struct.Client.html#method.watch) follows a single resource. A watch yields its latest state; intermediate states are
+//! skipped, not queued:
 //!
 //! ```no_run
 //! use xdskit::{Client, Observed, config::Bootstrap, resource::Cluster};
@@ -11,11 +45,11 @@
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //!     let client = Client::builder(Bootstrap::from_env()?).build()?;
 //!     let mut shop = client.watch::<Cluster>("shop");
-//!     while let Some(seen) = shop.next().await {
-//!         match &*seen {
-//!             Observed::Present { resource, warning: None, .. } => println!("use {resource:?}"),
-//!             Observed::Present { warning: Some(why), .. } => println!("keep the last known good one: {why}"),
-//!             Observed::Absent { reason, .. } => println!("there is none: {reason}"),
+//!     while let Some(state) = shop.next().await {
+//!         match &*state {
+//!             Observed::Present { resource, warning: None, .. } => println!("current: {resource:?}"),
+//!             Observed::Present { warning: Some(error), .. } => println!("last known good: {error}"),
+//!             Observed::Absent { reason, .. } => println!("absent: {reason}"),
 //!             _ => {}
 //!         }
 //!     }
@@ -25,23 +59,23 @@
 //!
 //! # Modules
 //!
-//! | module | feature | what it is |
+//! | module | feature | contents |
 //! |---|---|---|
-//! | [`bootstrap`] | | reads gRPC's bootstrap format from a file, a text or the environment, and Envoy's |
-//! | [`config`] | | the contents of a bootstrap as values; a builder |
-//! | [`name`] | | names of resources: old-style and `xdstp://` |
-//! | [`resource`] | | the typed resources, and the trait for your own |
-//! | [`resolve`] | | the tree that a target resolves to |
-//! | [`error`] | | the reason why a resource is absent or may be stale |
-//! | [`pb`] | | the protobuf messages, with the fields that are used |
 //! | [`client`](client/index.html) | `client` | the client, its watches and resolutions |
-//! | [`transport`](transport/index.html) | `client` | how the client connects, and the trait for transports of your own |
+//! | [`resolve`] | | snapshots of targets: routing of requests, clusters, endpoints |
+//! | [`resource`] | | the typed resources, and the trait for types of your own |
+//! | [`config`] | | the configuration of a client as values, and a builder of it |
+//! | [`bootstrap`] | | reading of bootstraps in the formats of gRPC and Envoy |
+//! | [`name`] | | names of resources: old-style and `xdstp://` |
+//! | [`error`] | | the errors of watches and resolutions |
+//! | [`transport`](transport/index.html) | `client` | connections to management servers, credentials, and the trait for transports of your own |
 //! | [`discover`](discover/index.html) | `tower` | the endpoints of a cluster as services for tower's load balancers |
 //! | [`csds`](csds/index.html) | `csds` | the client status service, for tools such as `grpcdebug` |
 //! | [`metrics`](metrics/index.html) | `metrics` | gRPC's metrics of xDS clients, by OpenTelemetry |
 //! | [`control_plane`](control_plane/index.html) | `control-plane` | an embeddable management server |
-//! | [`cli`](cli/index.html) | `cli` | the code of the command-line tool `xdskit`; no stable API |
-//! | [`testing`](testing/index.html) | `test-util` | the same for tests of your application, with faults, expectations and builders |
+//! | [`testing`](testing/index.html) | `test-util` | a management server for the tests of your application, with faults, expectations and builders |
+//! | [`pb`](pb/index.html) | `unstable-pb` | the protobuf messages; exempt from semantic versioning |
+//! | [`cli`](cli/index.html) | `cli` | the code of the command-line tool `xdskit`; not a stable API |
 //!
 //! # Features
 //!
@@ -55,11 +89,12 @@
 //! | `json` | no | messages as JSON, YAML and protobuf text |
 //! | `files` | no | files as sources of resources; enables `json` |
 //! | `rest` | no | management servers polled over REST; enables `json` |
-//! | `control-plane` | no | the management server |
-//! | `cli` | no | the command-line tool `xdskit` |
+//! | `control-plane` | no | the management server; enables `unstable-pb` |
 //! | `test-util` | no | the tools for tests; enables `control-plane` |
+//! | `unstable-pb` | no | the protobuf messages as a public module |
+//! | `cli` | no | the command-line tool `xdskit` |
 //!
-//! Without any feature the crate has the bootstrap, names and typed resources, and does not depend on tokio.
+//! Without features the crate consists of the bootstrap, names, typed resources and snapshots, and does not depend on tokio.
 
 // Marks each public item that is behind a feature with the feature.
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -5,26 +5,26 @@ use crate::{
     error::WatchError,
 };
 
-/// What a watch sees of one resource: the latest state, never a queue of states.
+/// The latest state of a watched resource.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Observed<T> {
-    /// Nothing is known yet. Never an item of a watch's stream.
+    /// Nothing is known yet. A watch never yields this state as an item of its stream.
     Pending,
-    /// There is a resource that can be used.
+    /// There is a usable resource.
     #[non_exhaustive]
     Present {
         /// The resource, parsed and valid.
         resource: Arc<T>,
-        /// The version that the server gave it.
+        /// The version that the server assigned to it.
         version: Version,
-        /// Why it may be stale: the last good resource is kept through bad news, and this is the news.
+        /// The reason why the resource may be stale: the last known good one is kept through rejected updates and outages.
         warning: Option<WatchError>,
     },
-    /// There is none; what was there before must not be used any more.
+    /// There is no resource; one that was present before must not be used any more.
     #[non_exhaustive]
     Absent {
-        /// Why there is none.
+        /// The reason why there is none.
         reason: WatchError,
     },
 }
@@ -38,7 +38,7 @@ impl<T> Observed<T> {
         }
     }
 
-    /// The bad news: the warning of what is present, or the reason of what is absent.
+    /// The warning of a present resource, or the reason of an absent one.
     pub fn error(&self) -> Option<&WatchError> {
         match self {
             Self::Present { warning, .. } => warning.as_ref(),

@@ -5,10 +5,10 @@ use crate::{
     wire::Malformed,
 };
 
-/// Why a resource cannot be used: where in the message, and what is wrong there.
+/// The reason why a resource is invalid, with the path of the field.
 ///
-/// The path is written as the protobuf fields are named, with indices of repeated fields:
-/// `virtual_hosts[2].routes[0].match.safe_regex`. It grows from the inside out while an error travels up:
+/// The path consists of the names of protobuf fields, with the indices of repeated fields:
+/// `virtual_hosts[2].routes[0].match.safe_regex`. It is built from the innermost field outwards as the error is returned:
 ///
 /// ```
 /// use xdskit::resource::Invalid;
@@ -24,17 +24,17 @@ pub struct Invalid {
 }
 
 impl Invalid {
-    /// Says what is wrong; lower case, without a full stop, and with the offending value where it helps.
+    /// An error with a reason: lower case, without a full stop, and with the invalid value where it helps.
     pub fn new(reason: impl Into<Cow<'static, str>>) -> Self {
         Self { path: String::new(), reason: reason.into() }
     }
 
-    /// Says what is wrong with `field` (a shorthand for [`new`](Self::new) and [`at`](Self::at)).
+    /// An error with a reason at `field`: a shorthand for [`new`](Self::new) and [`at`](Self::at).
     pub fn field(field: &str, reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(reason).at(field)
     }
 
-    /// Puts `field` in front of the path.
+    /// Prepends `field` to the path.
     #[must_use]
     pub fn at(mut self, field: &str) -> Self {
         if self.path.is_empty() {
@@ -45,24 +45,24 @@ impl Invalid {
         self
     }
 
-    /// Puts `field[index]` in front of the path.
+    /// Prepends `field[index]` to the path.
     #[must_use]
     pub fn at_index(self, field: &str, index: usize) -> Self {
         self.at(&format!("{field}[{index}]"))
     }
 
-    /// Puts `field["key"]` in front of the path, for entries of a map.
+    /// Prepends `field["key"]` to the path, for entries of a map.
     #[must_use]
     pub fn at_key(self, field: &str, key: &str) -> Self {
         self.at(&format!("{field}[{key:?}]"))
     }
 
-    /// The field path, empty when the resource as a whole is meant.
+    /// The path of the field; empty for the resource as a whole.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The reason alone.
+    /// The reason without the path.
     pub fn reason(&self) -> &str {
         &self.reason
     }

@@ -33,9 +33,9 @@ use crate::{
     transport::{GrpcTransport, Transport, Transports, credentials::CredentialsRegistry},
 };
 
-/// Settings of a [`Client`] to be. Made by [`Client::builder`].
+/// The settings of a [`Client`], to build one. Made by [`Client::builder`].
 ///
-/// Durations of more than 30 years count as 30 years: `Duration::MAX` means never.
+/// Durations of more than 30 years are shortened to 30 years, so `Duration::MAX` means never.
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct ClientBuilder {
@@ -50,15 +50,15 @@ pub struct ClientBuilder {
     metrics: Option<Metrics>,
 }
 
-/// Why a client could not be built.
+/// The reason why a client could not be built.
 #[derive(Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BuildError {
     /// It was built outside of a tokio runtime.
     #[error("a client needs a tokio runtime: build it in a task, or within `Runtime::enter`")]
     NoRuntime,
-    /// The bootstrap does not fit the application's [extensions](ClientBuilder::extensions): a certificate provider whose
-    /// plugin is registered has a configuration that the plugin cannot use.
+    /// The bootstrap does not match the [extensions](ClientBuilder::extensions) of the application: the plugin of a
+    /// certificate provider rejected its configuration.
     #[error("bootstrap: {0}")]
     Bootstrap(ConfigError),
 }
@@ -78,31 +78,31 @@ impl ClientBuilder {
         }
     }
 
-    /// Names the client for its operators, who see several of one process: in what [`Client::status`] and the client status
-    /// service show (`client_scope`, A71-7), and in metrics (`grpc.target`). gRPC uses the channel's target, or `#server`.
-    /// Empty by default. [Shared](Self::shared) clients have a scope in common.
+    /// Sets a name that distinguishes the clients of a process: in [`Client::status`], in the client status service
+    /// (`client_scope`, A71-7) and in metrics (`grpc.target`). gRPC uses the target of the channel, or `#server`. Empty by
+    /// default. [Shared](Self::shared) clients have a common scope.
     pub fn scope(mut self, scope: impl Into<String>) -> Self {
         self.scope = scope.into();
         self
     }
 
-    /// Counts for gRPC's metrics of xDS clients (A78), under the [scope](Self::scope) as `grpc.target`.
+    /// Records gRPC's metrics of xDS clients (A78), with the [scope](Self::scope) as `grpc.target`.
     #[cfg(feature = "metrics")]
     pub fn metrics(mut self, metrics: &Metrics) -> Self {
         self.metrics = Some(metrics.clone());
         self
     }
 
-    /// Sets which resources the client accepts: by default those that a gRPC client could use.
+    /// Sets the profile of validation: by default, resources that a gRPC client could not use are rejected.
     ///
-    /// With [`Validation::Observe`] it accepts all well-formed ones, and shows each as an
-    /// [`Inspected`](crate::resource::Inspected) resource, with the reason why a gRPC client could not use it if there is
-    /// one. Such a client disturbs no server with the rejections of what was written for proxies. It has no other watches,
-    /// and [resolves](Client::resolve) nothing: these are absent with `FAILED_PRECONDITION`.
+    /// With [`Validation::Observe`] the client accepts all well-formed resources and provides each as an
+    /// [`Inspected`](crate::resource::Inspected) one, with the reason why a gRPC client could not use it, if there is one.
+    /// Such a client never sends a NACK for a resource that was written for proxies. Other watches and
+    /// [resolutions](Client::resolve) of it are absent with `FAILED_PRECONDITION`.
     ///
-    /// Where both profiles are needed, watch [`Inspected`](crate::resource::Inspected) resources in a client with gRPC's
-    /// rules. These watches have streams of their own while there are any, since what is ACKed on the one stream may be NACKed
-    /// on the other. [`Client::status`] and metrics leave them out.
+    /// For both profiles in one client, watch [`Inspected`](crate::resource::Inspected) resources in a client with gRPC's
+    /// rules. Such watches use separate streams, since a resource may be ACKed in one profile and NACKed in the other.
+    /// [`Client::status`] and metrics do not include them.
     ///
     /// ```no_run
     /// use xdskit::{
@@ -134,36 +134,36 @@ impl ClientBuilder {
         }
     }
 
-    /// Sets the variant of the protocol that is spoken with servers whose entry in the bootstrap names none
-    /// ([`Server::api_type`](crate::config::Server)): [`ApiType::AggregatedGrpc`] by default. What an application sees is the
-    /// same on all, as far as they have the types: an application's own types come over aggregated streams alone, and virtual
-    /// hosts in the incremental variants alone; what a variant does not have is absent with `UNIMPLEMENTED`.
+    /// Sets the variant of the protocol for servers without one in the bootstrap
+    /// ([`Server::api_type`](crate::config::Server)): [`ApiType::AggregatedGrpc`] by default. The variants look the same to
+    /// an application, but differ in the types that they support: types of the application need an aggregated stream, and
+    /// virtual hosts an incremental variant. Resources of unsupported types are absent with `UNIMPLEMENTED`.
     ///
-    /// Only aggregated streams keep the order of what a server sends across types, so that it can make before it breaks.
-    /// With a stream for each type, or with polling, types come in any order and agree in the end (eventual consistency): for
-    /// a moment routes may lead to a cluster that is not there yet. A [resolution](Client::resolve) waits for it.
+    /// Only an aggregated stream preserves the order of updates across types, which allows make-before-break. With a stream
+    /// for each type, or with polling, types are eventually consistent: routes may briefly refer to a cluster that was not
+    /// received yet. A [resolution](Client::resolve) waits for such a cluster.
     pub fn api_type(mut self, api_type: ApiType) -> Self {
         self.settings.api_type = api_type;
         self
     }
 
-    /// Follows the config sources that come with resources: where a listener's routes and a cluster's endpoints are to be had.
-    /// Without it, the default and what gRPC does, only `ads` and `self` are accepted, and a resource with another source is
+    /// Sets whether the config sources in resources are followed: those of the routes of a listener and of the endpoints of
+    /// a cluster. By default, as in gRPC, only `ads` and `self` are accepted, and a resource with another source is
     /// rejected.
     ///
-    /// It lets management servers make the client read files, and ask other servers. These are only such as the bootstrap
-    /// knows: its [`named_servers`](Bootstrap::named_servers), and its
-    /// [`allowed_grpc_services`](Bootstrap::allowed_grpc_services), which say how they are reached. [Resolutions](Client::resolve)
-    /// follow sources; a watch asks where its name comes from. Set a [directory](Self::config_source_root) for the files, unless the
-    /// servers may choose any that the process can read.
+    /// This permits management servers to make the client read files and contact other servers. The latter are limited to
+    /// the [`named_servers`](Bootstrap::named_servers) and [`allowed_grpc_services`](Bootstrap::allowed_grpc_services) of
+    /// the bootstrap, which contain their addresses and credentials. Only [resolutions](Client::resolve) follow sources; a
+    /// watch uses the servers of its name. Set a [directory](Self::config_source_root) for the files, unless the servers
+    /// are trusted with any file that the process can read.
     pub fn follow_config_sources(mut self, follow: bool) -> Self {
         self.settings.follow_config_sources = follow;
         self
     }
 
-    /// Sets the directory in which the files have to be that come with resources as their sources; relative paths begin there. A
-    /// resource with a path that leads out of it, be it by `..`, is rejected, and a file that leads out of it by a link is not read. By
-    /// default all paths are followed, if [sources are](Self::follow_config_sources) at all. Files of the bootstrap may be anywhere.
+    /// Sets the directory for the files in config sources of resources; relative paths start there. A resource with a path
+    /// outside of it, also by `..`, is rejected, and a file outside of it is not read through a link. By default all paths
+    /// are permitted, if sources are [followed](Self::follow_config_sources). Files of the bootstrap may be anywhere.
     pub fn config_source_root(mut self, directory: impl AsRef<Path>) -> Self {
         let directory = directory.as_ref();
         let whole = std::path::absolute(directory).unwrap_or_else(|_| directory.to_owned());
@@ -171,101 +171,103 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how often servers are polled that are asked over REST and whose entry in the bootstrap does not say: every 30 s by
-    /// default, and up to as much again at random.
+    /// Sets the interval of polling for REST servers without one in the bootstrap: by default 30 s, plus a random delay of
+    /// up to 30 s.
     pub fn polling(mut self, polling: Polling) -> Self {
         self.settings.polling = polling;
         self
     }
 
-    /// Sets the size in bytes that no request of the incremental variant exceeds, as far as single names allow: 3 MiB by
-    /// default, since servers accept 4 MiB. Longer lists of names are split over several requests; versions of an earlier
-    /// stream that do not fit are left out, so that the server sends again what is held.
+    /// Sets the maximum size of a request of the incremental variant in bytes: 3 MiB by default, since servers accept 4
+    /// MiB. Longer lists of names are split over several requests; a single longer name exceeds it. Initial versions that
+    /// do not fit are omitted, so that the server sends these resources again.
     pub fn max_request_size(mut self, bytes: usize) -> Self {
         self.settings.max_request_size = bytes;
         self
     }
 
-    /// Sets how long a server may take to send a resource before it counts as non-existent: 15 s by default; doubled for
-    /// a server with the feature `resource_timer_is_transient_error` (A57, A88). Lookups of hosts may take as long.
+    /// Sets the does-not-exist timer: the time after which a requested resource that the server did not send is considered
+    /// non-existent. 15 s by default; doubled for a server with the feature `resource_timer_is_transient_error` (A57, A88).
+    /// It also limits DNS lookups.
     pub fn resource_timeout(mut self, timeout: Duration) -> Self {
         self.settings.resource_timeout = timeout;
         self
     }
 
-    /// Sets what happens to a resource that its server deletes. By default the server's features decide: it is dropped,
-    /// unless they say `ignore_resource_deletion`.
+    /// Sets the handling of resources that the server deletes. By default a deleted resource is dropped, unless the server
+    /// has the feature `ignore_resource_deletion`.
     pub fn on_deletion(mut self, policy: OnDeletion) -> Self {
         self.settings.on_deletion = Some(policy);
         self
     }
 
-    /// Sets for how long a stream without subscriptions is kept open: 30 s by default.
+    /// Sets the time for which a stream without subscriptions is kept open: 30 s by default.
     pub fn idle_stream_timeout(mut self, time: Duration) -> Self {
         self.settings.idle_stream_timeout = time;
         self
     }
 
-    /// Sets the largest message that is accepted from a server, in bytes: 256 MiB by default. A larger one ends the
-    /// stream; everything received before stays. Larger files are not read. Has no effect on a [`transport`](Self::transport) of one's own.
+    /// Sets the maximum size of a message from a server in bytes: 256 MiB by default. A larger message ends the stream;
+    /// resources received before are kept. Larger files are not read. Without effect on a custom
+    /// [`transport`](Self::transport).
     pub fn max_message_size(mut self, bytes: usize) -> Self {
         self.grpc = self.grpc.with_max_message_size(bytes);
         self
     }
 
-    /// Sets the interval of HTTP/2 keepalive pings, 30 s by default, and how long the answer may take, 10 s by default.
-    /// A server that finds them too many gets them at longer intervals.
+    /// Sets the interval of HTTP/2 keepalive pings, 30 s by default, and the timeout of their answers, 10 s by default. The
+    /// interval is increased for a server that reports too many pings.
     pub fn keepalive(mut self, interval: Duration, timeout: Duration) -> Self {
         self.settings.keepalive = interval;
         self.grpc = self.grpc.with_keepalive_timeout(timeout);
         self
     }
 
-    /// Sets how long it may take to connect, TLS included: 20 s by default. Has no effect on a
-    /// [`transport`](Self::transport) of one's own.
+    /// Sets the timeout of connecting, including TLS: 20 s by default. Without effect on a custom
+    /// [`transport`](Self::transport).
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.grpc = self.grpc.with_connect_timeout(timeout);
         self
     }
 
-    /// Sets the implementations of credentials that the bootstrap names besides the built-in ones: none by default. Has no
-    /// effect on a [`transport`](Self::transport) of one's own.
+    /// Sets the implementations of further types of credentials in the bootstrap: none by default, only the built-in ones.
+    /// Without effect on a custom [`transport`](Self::transport).
     pub fn credentials(mut self, credentials: CredentialsRegistry) -> Self {
         self.grpc = self.grpc.with_credentials(credentials);
         self
     }
 
-    /// Connects by other means than gRPC over HTTP/2.
+    /// Sets a custom transport, in place of gRPC over HTTP/2.
     pub fn transport(mut self, transport: impl Transport) -> Self {
         self.transport = Some(Arc::new(transport));
         self
     }
 
-    /// Looks up the hosts of `LOGICAL_DNS` clusters by other means than the system's resolver.
+    /// Sets a custom resolver for the hosts of `LOGICAL_DNS` clusters, in place of the resolver of the system.
     pub fn dns(mut self, dns: impl Dns) -> Self {
         self.dns = Some(Arc::new(dns));
         self
     }
 
-    /// Sets after how long a host is looked up again whose addresses do not say for how long they hold, which is also the
-    /// least time between two lookups of one host: 30 s by default.
+    /// Sets the interval of DNS lookups for addresses without a TTL, which is also the minimum time between two lookups of
+    /// a host: 30 s by default.
     pub fn dns_refresh(mut self, interval: Duration) -> Self {
         self.settings.dns_refresh = interval;
         self
     }
 
-    /// Sets for how long a cluster that its server has deleted stays in what a target resolves to while the routes still
-    /// lead to it: 1 s by default. Routes and clusters come in messages of their own, and the routes that no longer need
-    /// the cluster may be a little late. It holds for deleted endpoints and route configurations, too, and for as long new
-    /// routes wait for what is missing by news that may be older than they are.
-    /// Where types are polled over REST, choose more than twice the `refresh_delay`, or they may be later than that.
+    /// Sets the grace period of deletions in resolutions: 1 s by default. A deleted cluster remains in the snapshots for
+    /// this time while routes still refer to it, since routes and clusters are sent in separate messages and the routes
+    /// without the cluster may arrive later. The same applies to deleted endpoints and route configurations, and to
+    /// clusters that were deleted before new routes referred to them.
+    /// With polling over REST, set it to more than twice the `refresh_delay`, since types may be received that far apart.
     pub fn deletion_grace(mut self, time: Duration) -> Self {
         self.settings.deletion_grace = time;
         self
     }
 
-    /// Says which extensions the application handles beside those that the crate knows. Resources that hold others are
-    /// rejected, or accepted without them where the rules say so.
+    /// Sets the extensions that the application implements, in addition to the built-in ones. Resources with other
+    /// extensions are rejected, or accepted without the extension, by the rules of the extension point.
     pub fn extensions(mut self, registry: resource::Registry) -> Self {
         self.settings.registry = Arc::new(registry);
         self
@@ -281,16 +283,16 @@ impl ClientBuilder {
         Ok(client)
     }
 
-    /// Joins the client of the current tokio runtime that was built from an equal bootstrap with equal settings, or builds one
-    /// that others can join. All who do so share its streams, and what it holds.
+    /// Returns the shared client of the current tokio runtime with an equal bootstrap and equal settings, or builds it.
+    /// Identically configured clients thus share their streams and resources.
     ///
-    /// Each runtime has a client of its own, which ends with it: two runtimes of a process share nothing, so that none can end
-    /// or hold up the client of another. This goes for tests with `#[tokio::test]`, each of which has a runtime. To share one
-    /// client among runtimes, pass clones of it. Apart from that, a shared client ends when the last handle or watch of all who
-    /// share it is dropped, or when the last of them [shuts it down](Client::shutdown).
+    /// Clients are not shared between runtimes, so that the end of one runtime does not end the client of another; this
+    /// includes tests with `#[tokio::test]`, each of which has its own runtime. To share a client between runtimes, pass
+    /// clones of it. A shared client ends with its runtime, when the last handle and watch of it is dropped, or when its
+    /// last sharer [shuts it down](Client::shutdown).
     ///
-    /// With a [`transport`](Self::transport) or [`dns`](Self::dns) of one's own it is [`build`](Self::build), since nobody can
-    /// tell whether another is equal.
+    /// With a custom [`transport`](Self::transport) or [`dns`](Self::dns) this is the same as [`build`](Self::build), since
+    /// these cannot be compared.
     ///
     /// ```no_run
     /// use xdskit::{Client, config::Bootstrap};
@@ -325,8 +327,8 @@ impl ClientBuilder {
         Ok(Client { registry, runtime, share: Some(share) })
     }
 
-    /// Builds the client and hands over its driver: the future that does all the work. It must be polled, on a tokio
-    /// runtime with I/O and time enabled, and is ready when the client has ended. If it is dropped, the client ends.
+    /// Builds the client and returns its driver: the future that executes the protocol. It must be polled on a tokio
+    /// runtime with I/O and time enabled, and completes when the client has ended. If it is dropped, the client ends.
     ///
     /// ```no_run
     /// use xdskit::{Client, config::Bootstrap};

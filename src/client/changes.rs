@@ -16,11 +16,12 @@ use crate::{
     resource::Resource,
 };
 
-/// The members of a wildcard one by one: first all that there are, then each one that changes.
+/// The members of a wildcard or a collection as a stream of changes: first all current members, then each changed one.
 ///
-/// Made by [`WatchAll::changes`]. It compares the latest state with what this watcher was given last, so a slow watcher
-/// skips what came between: what came and went meanwhile is not given. Where there are no members, the reason is given as a
-/// change [of the collection](MemberChange::of_collection): the server is away, does not answer, or has none.
+/// Made by [`WatchAll::changes`]. It compares the latest state with the one that was yielded last, so a slow watcher skips
+/// intermediate states: a member that was added and removed in between is not yielded. Without members, the reason is
+/// yielded as a change [of the collection](MemberChange::of_collection): the server is unreachable, does not answer, or has
+/// none.
 ///
 /// ```no_run
 /// use xdskit::{Client, ResourceSelector, Observed, resource::Cluster};
@@ -44,18 +45,18 @@ pub struct Changes<T: Resource> {
     pending: VecDeque<MemberChange<T>>,
 }
 
-/// One member of a wildcard that changed.
+/// A changed member of a wildcard or a collection.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct MemberChange<T> {
-    /// The member's name; that of the collection, `*` for everything, where the change is about that.
+    /// The name of the member, or of the collection for a change of the collection; `*` for a wildcard.
     pub name: Arc<str>,
-    /// What is known of it now: absent with `NOT_FOUND` when the server has it no longer.
+    /// The new state: absent with `NOT_FOUND` if the member was removed.
     pub observed: Arc<Observed<T>>,
-    /// Whether it is about the collection as a whole, of which nothing is known but why it has no members: see
+    /// Whether this is a change of the collection as a whole, with the reason why it has no members: see
     /// [`Members::absence`].
     pub of_collection: bool,
-    /// Whether this is the last change of a state in which the server has sent all it has.
+    /// Whether this is the last change of a [complete](Members::is_complete) state.
     pub complete: bool,
 }
 
@@ -72,7 +73,7 @@ impl<T: Resource> Changes<T> {
         poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
     }
 
-    /// The state that the changes given last belong to; `None` before the first.
+    /// The state of the latest changes; `None` before the first.
     pub fn members(&self) -> Option<&Arc<Members<T>>> {
         self.members.as_ref()
     }

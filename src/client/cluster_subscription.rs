@@ -10,8 +10,8 @@ use crate::resolve::Resolved;
 /// A subscription to a cluster within a resolution; made by
 /// [`Resolution::subscribe_cluster`](super::Resolution::subscribe_cluster) (A74).
 ///
-/// Clones share the subscription, which ends with the last of all that were made for the name. It keeps the resolution alive,
-/// as a clone of that would. It may outlive the client.
+/// All subscriptions to the same cluster are shared; the cluster is unsubscribed from when the last of them is dropped. A
+/// subscription keeps the resolution alive, as a clone of it would. It may outlive the client.
 #[derive(Debug, Clone)]
 #[must_use = "the subscription ends when it is dropped"]
 pub struct ClusterSubscription {

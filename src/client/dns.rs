@@ -9,9 +9,9 @@ use crate::{
 
 /// Looks up the addresses of hosts, for clusters of the kind `LOGICAL_DNS` (A37).
 ///
-/// When to look up is the client's business: as soon as a cluster needs a host, after the time for which an answer holds,
-/// and when the application [asks for it](super::Resolution::request_reresolution). A lookup that fails is repeated; the last
-/// good addresses stay in use meanwhile.
+/// The client starts lookups: when a cluster needs a host, after the TTL of the addresses, and when the application
+/// [requests it](super::Resolution::request_reresolution). A failed lookup is repeated; the last known good addresses are
+/// kept in the meantime.
 ///
 /// ```
 /// use std::{io, net::Ipv4Addr};
@@ -35,15 +35,15 @@ use crate::{
 pub trait Dns: fmt::Debug + Send + Sync + 'static {
     /// Looks up all addresses of a host, which may be an IP address itself.
     ///
-    /// The future is driven in a task of its own within a tokio runtime, and dropped when the client has ended. If it
-    /// panics, or takes longer than a server [may take](super::ClientBuilder::resource_timeout), the lookup has failed.
+    /// The future is polled in a separate task of a tokio runtime, and dropped when the client has ended. The lookup fails
+    /// if the future panics or exceeds the [timeout](super::ClientBuilder::resource_timeout) of resources.
     fn lookup<'a>(&'a self, host: &'a str) -> Lookup<'a>;
 }
 
-/// What [`Dns::lookup`] returns: the addresses of a host, later. Its error is shown in words.
+/// The result of [`Dns::lookup`]: a future of the addresses of a host. Errors are reported by their text.
 pub type Lookup<'a> = Pin<Box<dyn Future<Output = io::Result<Addresses>> + Send + 'a>>;
 
-/// The system's own resolver (`getaddrinfo`), in its order of addresses. It does not tell for how long they hold.
+/// The resolver of the system (`getaddrinfo`), with its order of addresses. It does not provide a TTL.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct SystemDns;

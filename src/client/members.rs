@@ -20,11 +20,11 @@ use crate::{
     resource::{Erased, Resource},
 };
 
-/// All resources of a type that a management server has for this client, or the members of a collection, watched.
+/// A watch of all resources of a type, or of the members of a collection.
 ///
-/// Made by [`Client::watch_all`](super::Client::watch_all). As a [`Stream`] it gives a state of all [`Members`] whenever
-/// there is one that this watcher has not seen; [`changes`](Self::changes) gives single members instead. It ends when
-/// the client is shut down. A clone is another watcher that has seen nothing yet.
+/// Made by [`Client::watch_all`](super::Client::watch_all). As a [`Stream`] it yields the latest state of all [`Members`]
+/// whenever this watch has not seen it; [`changes`](Self::changes) yields single members instead. The stream ends when the
+/// client is shut down. A clone is a new watch that has seen no state yet.
 ///
 /// ```no_run
 /// use xdskit::{Client, ResourceSelector, resource::Cluster};
@@ -44,9 +44,9 @@ pub struct WatchAll<T: Resource> {
     watcher: Watcher<Members<T>>,
 }
 
-/// The members of a wildcard or a collection as they are at one time, in the order of their names.
+/// The members of a wildcard or a collection at one time, in the order of their names.
 ///
-/// States share what they have in common, so that holding on to one is cheap.
+/// Successive states share their common members, so that keeping a state is cheap.
 pub struct Members<T> {
     inner: Arc<ErasedMembers>,
     resource: PhantomData<fn() -> T>,
@@ -57,7 +57,7 @@ impl<T: Resource> WatchAll<T> {
         Self { watcher: Watcher::new(view, share) }
     }
 
-    /// Waits for a state that this watcher has not seen; `None` when the client is shut down.
+    /// Waits for a state that this watch has not yielded yet; `None` when the client is shut down.
     ///
     /// # Cancel safety
     /// No state is lost if the future is dropped.
@@ -65,16 +65,16 @@ impl<T: Resource> WatchAll<T> {
         self.watcher.next().await
     }
 
-    /// The latest state, without waiting: `None` if nothing is known yet. Does not count as seen.
+    /// The latest state, without waiting: `None` if nothing is known yet. [`next`](Self::next) still yields it.
     pub fn latest(&self) -> Option<Arc<Members<T>>> {
         self.watcher.latest()
     }
 
-    /// The members when all of them are known, or the reason why none are. The state counts as seen.
+    /// Waits until all members are known, and returns them, or the reason why there are none. The state counts as seen.
     ///
     /// # Errors
-    /// Nothing came, and there is bad news, which may pass: [`WatchError::is_transient`]; or the client was shut down
-    /// (`CANCELLED`).
+    /// No members were received because of an error, which may be temporary ([`WatchError::is_transient`]), or the client
+    /// was shut down (`CANCELLED`).
     ///
     /// # Cancel safety
     /// No state is lost if the future is dropped.
@@ -96,8 +96,8 @@ impl<T: Resource> WatchAll<T> {
         self.watcher.wait_for(condition).await
     }
 
-    /// Gives the members one by one: first all that there are, then each one that changes. While there are none the reason is
-    /// given in their place, under the name of the collection.
+    /// The members as a stream of single changes: first all current members, then each changed one. Without members, it
+    /// yields the reason under the name of the collection.
     pub fn changes(self) -> Changes<T> {
         Changes::new(self)
     }
@@ -123,12 +123,12 @@ impl<T: Resource> Members<T> {
         self.inner.map.iter().map(|(name, member)| (name, member.typed()))
     }
 
-    /// What is known of the member of this name; `None` if the server has none, or has not sent it yet.
+    /// The state of the member of this name; `None` if it does not exist or was not received yet.
     pub fn get(&self, name: &str) -> Option<&Observed<T>> {
         self.inner.map.get(name).map(|member| member.typed())
     }
 
-    /// How many there are, those that are absent for a reason among them.
+    /// The number of members, including absent ones, such as rejected ones.
     pub fn len(&self) -> usize {
         self.inner.map.len()
     }
@@ -138,20 +138,20 @@ impl<T: Resource> Members<T> {
         self.inner.map.is_empty()
     }
 
-    /// Whether the server has sent all it has, as far as that can be known: a wildcard or a glob is complete when the first
-    /// response has spoken of it, since there is no end of a set in the protocol, and a list when of each of its members it is
-    /// known whether it is there. What does not exist is complete, too, with a [`warning`](Self::warning).
+    /// Whether all members were received, as far as the protocol permits to know. A wildcard or a glob is complete after
+    /// the first response for it, since the protocol does not mark the end of a set; a list is complete when the state of
+    /// each entry is known. A collection that does not exist is complete, with a [`warning`](Self::warning).
     pub fn is_complete(&self) -> bool {
         self.inner.complete
     }
 
-    /// Why the members may be stale, all together. Those of single members are theirs.
+    /// The reason why all members may be stale. Single members have warnings of their own.
     pub fn warning(&self) -> Option<&WatchError> {
         self.inner.warning.as_ref()
     }
 
-    /// Why there are no members: the [`warning`](Self::warning), or `NOT_FOUND` where the server has answered and has none.
-    /// `None` where there are members, and while nothing is known.
+    /// The reason why there are no members: the [`warning`](Self::warning), or `NOT_FOUND` if the server answered without
+    /// any. `None` if there are members, and while nothing is known.
     pub fn absence(&self) -> Option<WatchError> {
         let ErasedMembers { map, complete, warning, type_url, name, node } = &*self.inner;
         if !map.is_empty() {

@@ -1,4 +1,4 @@
-//! The client: watches for an application, kept up to date by one task.
+//! The client: watches and resolutions of an application, kept up to date by one task.
 //!
 //! ```text
 //!   Client ── watch ──▶ Registry ── Command ──▶ driver: engine.subscribe, handle_*, poll_output
@@ -6,9 +6,10 @@
 //!   Watch ◀── wakes ──── View ◀──── Notify ───────┘  └─ Input ── transport
 //! ```
 //!
-//! A [`Client`] and its watches only record interest and look at the latest state; all else happens in the driver, which
-//! waits for no user. See [`Watch`], [`WatchAll`] and [`Client::on_change`] for the three ways to look at resources, and
-//! [`Resolution`] for the whole tree that a target leads to. [`Client::status`] shows an operator all of it.
+//! A [`Client`] and its watches only register subscriptions and read the latest state; the protocol is executed by the driver,
+//! a task that never waits for the application. [`Watch`], [`WatchAll`] and [`Client::on_change`] are the three forms of watching
+//! resources; a [`Resolution`] provides the whole tree of a target. [`Client::status`] reports the state of all resources and
+//! servers to an operator.
 
 mod builder;
 mod changes;
@@ -62,9 +63,9 @@ use crate::{
     resource::Resource,
 };
 
-/// A client of the management servers that a [`Bootstrap`] names. Clones are handles of the same client.
+/// A client of the management servers of a [`Bootstrap`]. Clones are handles of the same client.
 ///
-/// Its streams are opened when something is watched. It ends when the last handle, watch and [`ChangeGuard`] is dropped,
+/// It opens streams when the first resource is watched. It ends when the last handle, watch and [`ChangeGuard`] is dropped,
 /// or by [`shutdown`](Self::shutdown).
 ///
 /// ```no_run
@@ -74,8 +75,8 @@ use crate::{
 /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
 ///     let client = Client::builder(Bootstrap::from_env()?).build()?;
 ///     let mut shop = client.watch::<Cluster>("shop");
-///     while let Some(seen) = shop.next().await {
-///         println!("{seen:?}");
+///     while let Some(state) = shop.next().await {
+///         println!("{state:?}");
 ///     }
 ///     Ok(())
 /// }
@@ -85,18 +86,18 @@ pub struct Client {
     registry: Arc<Registry>,
     /// Where callbacks run.
     runtime: Handle,
-    /// The part in it, if it is shared.
+    /// The share of this handle, if the client is shared.
     share: Option<Arc<Share>>,
 }
 
 impl Client {
-    /// Starts a client with the defaults.
+    /// A builder of a client for this bootstrap, with the default settings.
     pub fn builder(bootstrap: impl Into<Arc<Bootstrap>>) -> ClientBuilder {
         ClientBuilder::new(bootstrap.into())
     }
 
-    /// What the client was built from, with the certificate providers of [registered](ClientBuilder::extensions) plugins
-    /// parsed: what the instances mean that resources name.
+    /// The bootstrap of the client. Its certificate providers of [registered](ClientBuilder::extensions) plugins are parsed, so
+    /// that the instance names in resources can be looked up in it.
     pub fn bootstrap(&self) -> &Bootstrap {
         self.registry.bootstrap()
     }
@@ -104,14 +105,14 @@ impl Client {
     /// Watches the resource of this name, an old-style or an `xdstp://` one, given as text or as a
     /// [`ResourceName`](crate::name::ResourceName).
     ///
-    /// It records interest and returns at once. It cannot fail: what stands in the way of the resource, a name that
-    /// cannot be parsed included, is seen as [`Observed::Absent`]. A watch of a name that is watched already joins it,
-    /// sees the current state first, and sends nothing to the server.
+    /// It subscribes to the resource and returns at once. It cannot fail: any error, including a name that cannot be parsed, is
+    /// reported by the watch as [`Observed::Absent`]. A further watch of the same name joins the existing subscription: it yields
+    /// the current state first, and nothing is sent to the server.
     pub fn watch<T: Resource>(&self, name: impl WatchName) -> Watch<T> {
         Watch::new(self.registry_of::<T>().resources(resource_selector::one(&name)), self.share.clone())
     }
 
-    /// Watches many resources of a type at once, all of them or the members of a collection; the items carry their names.
+    /// Watches many resources of a type: all of them, or the members of a collection. They are identified by their names.
     ///
     /// ```no_run
     /// use xdskit::{Client, ResourceSelector, resource::Cluster};
@@ -128,10 +129,10 @@ impl Client {
     /// Resolves a target, `xds:///service` or `xds://authority/service`, to the tree of listener, routes, clusters and
     /// endpoints that it leads to.
     ///
-    /// It records interest and returns at once. It cannot fail: a target that cannot be read, or whose authority is not in
-    /// the bootstrap, is seen as an error. The resolution of a target that is resolved already joins that. A [`Target`] may
-    /// say by which host its virtual host is chosen, if that is not the service's name, and by which headers the scope of its
-    /// routes, where the server has such.
+    /// It subscribes to the resources and returns at once. It cannot fail: any error, including a malformed target and an
+    /// authority that is not in the bootstrap, is reported by the resolution. A further resolution of an equal target joins the
+    /// existing one. A [`Target`] can set the host that selects the virtual host, by default the name of the service, and the
+    /// headers that select the scope of the routes (SRDS).
     ///
     /// ```no_run
     /// use xdskit::{Client, Target, WatchError};
@@ -146,12 +147,10 @@ impl Client {
         Resolution::new(self.registry.resolution(target.into()), self.share.clone())
     }
 
-    /// Calls back with the state of a resource, now if it is known, and whenever it changes, until the guard is
-    /// dropped.
+    /// Calls back with the current state of a resource, if it is known, and with each later one, until the guard is dropped.
     ///
-    /// The calls are made one after the other in a task of their own on the runtime that the client was built in: a
-    /// slow callback skips states and holds up nobody but that task, which must not be blocked for long. If it panics,
-    /// the task ends, and with it the watch.
+    /// The calls are sequential, in a separate task on the runtime in which the client was built. A slow callback skips states
+    /// and delays nothing else, but must not block its thread for long. If it panics, the task and the watch end.
     ///
     /// ```no_run
     /// use xdskit::{Client, client::ChangeGuard, resource::Cluster};
@@ -168,8 +167,8 @@ impl Client {
         on_change::call(&self.runtime, self.watch(name), callback)
     }
 
-    /// Calls back with all members of a wildcard or a collection, now if something is known of it, and whenever that changes,
-    /// until the guard is dropped. What [`on_change`](Self::on_change) says of the calls goes for these, too.
+    /// Calls back with the current members of a wildcard or a collection, if they are known, and after each change of them, until
+    /// the guard is dropped. The calls are made as those of [`on_change`](Self::on_change).
     ///
     /// ```no_run
     /// use xdskit::{Client, ResourceSelector, client::ChangeGuard, resource::Cluster};
@@ -197,14 +196,14 @@ impl Client {
         }
     }
 
-    /// Ends the client and waits until its streams are given up. All of its watches end, also those that are started
+    /// Ends the client and waits until its streams are closed. All of its watches end, including those that are started
     /// later.
     ///
-    /// A client that is [shared](ClientBuilder::shared) ends with the last of those who share it: for any other, this gives
-    /// up its share and returns at once.
+    /// A [shared](ClientBuilder::shared) client ends with the last shutdown of its sharers; any earlier one gives up a share and
+    /// returns at once.
     ///
     /// # Cancel safety
-    /// The client ends even if the future is dropped once it was polled.
+    /// Once the future was polled, the client ends even if the future is dropped.
     pub async fn shutdown(&self) {
         if self.share.as_ref().is_none_or(|share| share.leave()) {
             self.registry.shutdown().await;

@@ -11,10 +11,10 @@ use std::{
 use futures_core::Stream;
 use tokio::{runtime::Handle, task::AbortHandle};
 
-/// Keeps a callback registered; dropping it ends that.
+/// The registration of a callback, which ends when this guard is dropped.
 ///
-/// Made by [`Client::on_change`](super::Client::on_change) and [`Client::on_change_all`](super::Client::on_change_all). After it is dropped no further call begins; one that is
-/// under way runs to its end. The callback itself is dropped by the runtime, soon after.
+/// Made by [`Client::on_change`](super::Client::on_change) and [`Client::on_change_all`](super::Client::on_change_all). No
+/// call begins after the guard is dropped; a running one is completed. The runtime drops the callback itself soon after.
 #[must_use = "dropping the guard ends the calls"]
 pub struct ChangeGuard {
     dropped: Arc<AtomicBool>,

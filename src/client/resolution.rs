@@ -20,20 +20,21 @@ use crate::{
     resource::Erased,
 };
 
-/// What a target resolves to: always the latest [`Snapshot`] of the tree of listener, routes, clusters and endpoints, or
-/// the reason why there is none (A74).
+/// The resolution of a target, which provides the latest [`Snapshot`] of listener, routes, clusters and endpoints, or the
+/// reason why there is none (A74).
 ///
-/// Made by [`Client::resolve`](super::Client::resolve). Dropping it ends the interest in all that the tree needs.
-/// Resolutions of equal targets share what they see, and one that joins sees the current state first, so cloning is cheap:
-/// a clone is another watcher that has seen nothing yet.
+/// Made by [`Client::resolve`](super::Client::resolve). Dropping the last resolution of a target unsubscribes from its resources.
+/// Resolutions of equal targets share their subscriptions and state, so cloning is cheap. A new resolution or clone has seen no
+/// state yet, and yields the current one first.
 ///
-/// As a [`Stream`] it gives a state whenever there is one that this watcher has not seen. States are not queued: a slow
-/// watcher skips what came between, never what came last, and holds up nobody. It ends when the client is shut down.
+/// As a [`Stream`] it yields each state that this resolution has not seen. States are not queued: a slow watcher skips
+/// intermediate states, never the latest one, and does not delay others. The stream ends when the client is shut down.
 ///
-/// A snapshot is published only when every cluster that its routes lead to is there, ready or with its own error; until
-/// then the one before it serves. An error is about the target as a whole (A74-3): there is no listener or no routes, or
-/// none of them is for its host. What is bad about one cluster is [told by the cluster](crate::resolve::ClusterView), and
-/// news that changes nothing of what serves is one of [`Snapshot::warnings`].
+/// A snapshot is published when all clusters of its routes are known, each ready or with an error of its own; until then the
+/// previous snapshot remains. An error concerns the target as a whole (A74-3): there is no listener, no route
+/// configuration, or no virtual host for its authority. The error of a single cluster is in its
+/// [`ClusterView`](crate::resolve::ClusterView). A failed update that leaves the snapshot in use is one of
+/// [`Snapshot::warnings`].
 ///
 /// ```no_run
 /// use xdskit::{Client, RouteQuery};
@@ -45,10 +46,10 @@ use crate::{
 ///             Ok(snapshot) => {
 ///                 let Some(route) = snapshot.route(&RouteQuery::new("/cart/add", 0)) else { continue };
 ///                 for (weight, cluster) in route.weighted_clusters() {
-///                     println!("{weight} of them to {}: {:?}", cluster.name(), cluster.first_usable_priority());
+///                     println!("weight {weight}: {}, {:?}", cluster.name(), cluster.first_usable_priority());
 ///                 }
 ///             }
-///             Err(why) => println!("nothing to send to: {why}"),
+///             Err(error) => println!("cannot be resolved: {error}"),
 ///         }
 ///     }
 /// }
@@ -64,7 +65,7 @@ impl Resolution {
         Self { watcher: Watcher::new(view, share) }
     }
 
-    /// Waits for a state that this watcher has not seen; `None` when the client is shut down.
+    /// Waits for a state that this resolution has not yielded yet; `None` when the client is shut down.
     ///
     /// # Cancel safety
     /// No state is lost if the future is dropped.
@@ -72,13 +73,13 @@ impl Resolution {
         self.watcher.next().await.map(owned)
     }
 
-    /// The latest state, without waiting: `None` if nothing is known yet. Does not count as seen.
+    /// The latest state, without waiting: `None` if nothing is known yet. [`next`](Self::next) still yields it.
     pub fn latest(&self) -> Option<Result<Arc<Snapshot>, WatchError>> {
         self.watcher.latest().map(owned)
     }
 
-    /// The snapshot if there is one now, or the reason why there is none; waits only while nothing is known. The state
-    /// counts as seen: [`next`](Self::next) waits for the one after it.
+    /// The latest snapshot, or the reason why there is none; waits only while nothing is known. The state counts as seen:
+    /// [`next`](Self::next) waits for a later one.
     ///
     /// ```no_run
     /// use std::sync::Arc;
@@ -91,8 +92,8 @@ impl Resolution {
     /// ```
     ///
     /// # Errors
-    /// The target leads nowhere, which may pass: [`WatchError::is_transient`] and [`wait_for`](Self::wait_for); or the
-    /// client was shut down (`CANCELLED`).
+    /// The target cannot be resolved, or the client was shut down (`CANCELLED`). The former may be temporary: see
+    /// [`WatchError::is_transient`], and [`wait_for`](Self::wait_for) to wait for its end.
     ///
     /// # Cancel safety
     /// No state is lost if the future is dropped.
@@ -104,13 +105,13 @@ impl Resolution {
     }
 
     /// Waits for a state that fulfils a condition, beginning with the latest one even if it was seen; `None` when the
-    /// client is shut down. The states it looked at count as seen.
+    /// client is shut down. All states that were checked count as seen.
     ///
     /// ```no_run
     /// use xdskit::Client;
     ///
     /// async fn wait_for_shop(client: &Client) {
-    ///     // Through outages and missing listeners, until there is something.
+    ///     // Waits through outages and missing listeners until there is a snapshot.
     ///     let snapshot = client.resolve("xds:///shop").wait_for(Result::is_ok).await;
     /// }
     /// ```
@@ -124,12 +125,12 @@ impl Resolution {
         self.watcher.wait_for(condition).await.map(owned)
     }
 
-    /// Subscribes to a cluster: while the subscription lives, the snapshots contain the cluster, as soon as it is known, with or
-    /// without a route to it (A74-6). A call keeps the subscription to its cluster until it ends, so that new routes do not
-    /// remove the endpoints of the cluster; a filter or a plugin subscribes to the clusters that it chooses by itself.
+    /// Subscribes to a cluster. Until the subscription is dropped, snapshots contain the cluster as soon as it is known, with or
+    /// without a route to it (A74-6). A call holds a subscription to its cluster until it ends, so that new routes do not remove
+    /// the endpoints of the cluster. Filters and plugins subscribe to clusters that no route names.
     ///
     /// It is cheap enough for each call: only the first subscription to a cluster and the end of the last one reach the driver.
-    /// Snapshots do not wait for a cluster that no route leads to.
+    /// Snapshots are not delayed by a cluster without a route.
     pub fn subscribe_cluster(&self, name: impl AsRef<str>) -> ClusterSubscription {
         ClusterSubscription::new(self.watcher.shared_view(), name.as_ref())
     }

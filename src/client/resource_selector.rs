@@ -5,25 +5,26 @@ use crate::{
     name::ResourceName,
 };
 
-/// Which resources of a type [`Client::watch_all`](super::Client::watch_all) watches.
+/// A selection of resources of a type, for [`Client::watch_all`](super::Client::watch_all).
 ///
-/// Text becomes a wildcard if it is `*`, and otherwise the name of a collection.
+/// The text `*` is converted to a wildcard, and any other text to the name of a collection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ResourceSelector {
-    /// All that the first management server has for this client (wildcard, `*`).
+    /// All resources that the first management server provides for this client (wildcard, `*`).
     All,
     /// The members of a collection, by its `xdstp://` name. A glob, such as
     /// `xdstp://mesh.example/envoy.config.cluster.v3.Cluster/shop/*`, has all members one segment below `shop`. A list, such as
-    /// `xdstp://mesh.example/envoy.config.cluster.v3.ClusterCollection/shop`, has those that it lists, which are known by their
-    /// locators, or as `<list>#entry=<name>` and `<list>#<index>` if they are inline.
+    /// `xdstp://mesh.example/envoy.config.cluster.v3.ClusterCollection/shop`, has its entries: they are named by their locators, or
+    /// `<list>#entry=<name>` and `<list>#<index>` if they are inline.
     Collection(String),
-    /// The same by a name that was made in code, and may have [attributes](ResourceName::with_resource_attribute).
+    /// The members of a collection with a name built in code, possibly with
+    /// [attributes](ResourceName::with_resource_attribute).
     Exactly(ResourceName),
 }
 
-/// What [`Client::watch`](super::Client::watch) takes for a name: text, or a [`ResourceName`] that was made in code and may
-/// have [attributes](ResourceName::with_resource_attribute).
+/// A name for [`Client::watch`](super::Client::watch): text, or a [`ResourceName`] that was built in code, possibly with
+/// [attributes](ResourceName::with_resource_attribute).
 ///
 /// It is sealed: it has no methods and cannot be implemented outside of this crate.
 pub trait WatchName: sealed::AsName {}

@@ -23,47 +23,48 @@ use crate::{
 
 pub(crate) mod table;
 
-/// What a client knows and does at a moment: what the client status service shows (CSDS, gRFC A40), as values.
+/// The state of all servers and resources of a client at one time: the contents of the client status service (CSDS, gRFC A40)
+/// as values.
 ///
-/// Made by [`Client::status`]. It shows what watches see: a resource that a watch shows with a warning is here with the
-/// bytes that are in use, and the [error](ResourceStatus::error) beside them. Trouble with a server as a whole is not the
-/// resources', and only told of the [server](ServerStatus::error); that with a file as a whole is of each of its resources, too.
+/// Made by [`Client::status`]. It agrees with the watches: a resource with a warning has the bytes that are in use and an
+/// [error](ResourceStatus::error). The error of a server as a whole is reported for the [server](ServerStatus::error) alone; the
+/// error of a file as a whole is reported for each of its resources, too.
 ///
-/// Its [`Display`](std::fmt::Display) form is a table for operators, with what is wrong below it.
+/// Its [`Display`](std::fmt::Display) form is a table for operators, followed by the errors.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ClientStatus {
-    /// Who the client is for its servers.
+    /// The id of the node in the bootstrap.
     pub node_id: Arc<str>,
     /// Tells the clients of a process apart; see [`ClientBuilder::scope`](super::ClientBuilder::scope).
     pub scope: Arc<str>,
-    /// When this was the status.
+    /// The time of this status.
     pub taken_at: SystemTime,
-    /// The management servers that were asked for something so far. None when the client was shut down.
+    /// The management servers that were contacted so far. Empty after the client was shut down.
     pub servers: Vec<ServerStatus>,
     /// The resources that are watched, by whatever kind of watch: the types in the order of their first use, each in the
-    /// order of names. None when the client was shut down.
+    /// order of names. Empty after the client was shut down.
     pub resources: Vec<ResourceStatus>,
     /// The node as it goes on the wire.
     #[cfg(feature = "csds")]
     pub(crate) node: Bytes,
 }
 
-/// How the stream to a management server fares.
+/// The state of the stream to a management server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerStatus {
     /// Its URI, as in the bootstrap; the path if it is a file.
     pub uri: String,
-    /// The one type that is asked for on this stream, by its URL. `None` on an aggregated stream.
+    /// The type URL of the only type on this stream; `None` for an aggregated stream.
     pub type_url: Option<&'static str>,
-    /// How the stream to it fares.
+    /// The state of the connection.
     pub connection: ConnectionState,
-    /// Why nothing can be had of it: it cannot be reached, or its last stream ended without a response.
+    /// The reason why the server is unavailable: it is unreachable, or its last stream ended without a response.
     pub error: Option<String>,
 }
 
-/// What is known of a resource.
+/// The state of a resource.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ResourceStatus {
@@ -71,16 +72,16 @@ pub struct ResourceStatus {
     pub type_url: &'static str,
     /// Its name; an `xdstp://` name in canonical form.
     pub name: Arc<str>,
-    /// What became of the last that was asked or heard of it.
+    /// The state after the last request or response.
     pub state: ResourceState,
-    /// The version of what is in use; empty when nothing is.
+    /// The version of the resource in use; empty if there is none.
     pub version: Version,
-    /// When the server last sent what is in use, changed or not.
+    /// The last time when the server sent the resource in use, changed or not.
     pub last_updated: Option<SystemTime>,
-    /// The message that is in use, exactly as it was received. `None` when nothing is in use, and for types whose bytes
+    /// The bytes of the resource in use, exactly as received. `None` if there is none, and for types whose bytes
     /// are [sensitive](crate::Resource::SENSITIVE), such as [`Secret`](crate::resource::Secret).
     pub bytes: Option<Bytes>,
-    /// What was wrong with the last update, until a good one (A40-2).
+    /// The failure of the last update, until a successful one (A40-2).
     pub error: Option<UpdateError>,
 }
 
@@ -88,11 +89,11 @@ pub struct ResourceStatus {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct UpdateError {
-    /// The version of the response that failed; empty when none came in time.
+    /// The version of the rejected response; empty if none was received in time.
     pub version: Version,
-    /// When it failed the last time.
+    /// The time of the last failure.
     pub at: SystemTime,
-    /// What is wrong.
+    /// The reason.
     pub details: WatchError,
 }
 
@@ -133,9 +134,9 @@ impl PartialEq for WeakClient {
 }
 
 impl Client {
-    /// What the client knows and does at the moment, for its operators.
+    /// The current state of all servers and resources of the client, for its operators.
     ///
-    /// It takes a walk of the cache, and holds up nothing else for long; but it is not for use in a loop.
+    /// It iterates over the whole cache, so it is too expensive for a tight loop; watches are not delayed by it.
     ///
     /// ```no_run
     /// use xdskit::Client;

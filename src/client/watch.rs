@@ -17,14 +17,14 @@ use crate::{
     resource::{Erased, Resource},
 };
 
-/// One resource, watched: always its latest state.
+/// A watch of one resource, which provides its latest state.
 ///
-/// Made by [`Client::watch`](super::Client::watch). Dropping it ends the interest. Watches of the same name share what
-/// they see, and one that joins sees the current state first, so cloning is cheap: a clone is another watcher that has
-/// seen nothing yet.
+/// Made by [`Client::watch`](super::Client::watch). Dropping the last watch of a resource unsubscribes from it. Watches of the same
+/// name share one subscription and its state, so cloning is cheap. A new watch or clone has seen no state yet, and yields the
+/// current one first.
 ///
-/// As a [`Stream`] it gives a state whenever there is one that this watcher has not seen. States are not queued: a slow
-/// watcher skips what came between, never what came last, and holds up nobody. It ends when the client is shut down.
+/// As a [`Stream`] it yields each state that this watch has not seen. States are not queued: a slow watcher skips
+/// intermediate states, never the latest one, and does not delay others. The stream ends when the client is shut down.
 ///
 /// ```no_run
 /// use xdskit::{Client, Observed, resource::Cluster};
@@ -34,7 +34,7 @@ use crate::{
 ///     while let Some(seen) = shop.next().await {
 ///         match &*seen {
 ///             Observed::Present { resource, warning: None, .. } => println!("use {resource:?}"),
-///             Observed::Present { resource, warning: Some(why), .. } => println!("keep {resource:?}: {why}"),
+///             Observed::Present { resource, warning: Some(error), .. } => println!("keep {resource:?}: {error}"),
 ///             Observed::Absent { reason, .. } => println!("stop using it: {reason}"),
 ///             _ => {}
 ///         }
@@ -52,7 +52,7 @@ impl<T: Resource> Watch<T> {
         Self { watcher: Watcher::new(view, share) }
     }
 
-    /// Waits for a state that this watcher has not seen; `None` when the client is shut down.
+    /// Waits for a state that this watch has not yielded yet; `None` when the client is shut down.
     ///
     /// # Cancel safety
     /// No state is lost if the future is dropped.
@@ -60,13 +60,13 @@ impl<T: Resource> Watch<T> {
         self.watcher.next().await
     }
 
-    /// The latest state, without waiting: [`Observed::Pending`] if nothing is known yet. Does not count as seen.
+    /// The latest state, without waiting: [`Observed::Pending`] if nothing is known yet. [`next`](Self::next) still yields it.
     pub fn latest(&self) -> Arc<Observed<T>> {
         self.watcher.latest().unwrap_or_else(|| Arc::new(Observed::Pending))
     }
 
-    /// The resource if it can be used now, stale or not, or the reason why there is none; waits only while nothing is
-    /// known. The state counts as seen: [`next`](Self::next) waits for the one after it.
+    /// The resource, stale or not, or the reason why there is none; waits only while the state is
+    /// [`Pending`](Observed::Pending). The state counts as seen: [`next`](Self::next) waits for a later one.
     ///
     /// ```no_run
     /// use std::sync::Arc;
@@ -79,8 +79,8 @@ impl<T: Resource> Watch<T> {
     /// ```
     ///
     /// # Errors
-    /// What is seen is [`Observed::Absent`], which may pass: [`WatchError::is_transient`] and
-    /// [`wait_for`](Self::wait_for); or the client was shut down (`CANCELLED`).
+    /// The resource is [absent](Observed::Absent), or the client was shut down (`CANCELLED`). Absence may be temporary: see
+    /// [`WatchError::is_transient`], and [`wait_for`](Self::wait_for) to wait for its end.
     ///
     /// # Cancel safety
     /// No state is lost if the future is dropped.
@@ -93,13 +93,13 @@ impl<T: Resource> Watch<T> {
     }
 
     /// Waits for a state that fulfils a condition, beginning with the latest one even if it was seen; `None` when the
-    /// client is shut down. The states it looked at count as seen.
+    /// client is shut down. All states that were checked count as seen.
     ///
     /// ```no_run
     /// use xdskit::{Client, Observed, resource::Cluster};
     ///
     /// async fn wait_for_shop(client: &Client) {
-    ///     // Through outages and rejections, until there is one.
+    ///     // Waits through outages and rejections until there is a resource.
     ///     let shop = client.watch::<Cluster>("shop").wait_for(Observed::is_present).await;
     /// }
     /// ```

@@ -1,7 +1,7 @@
 use super::{ConfigSource, Sources, Template};
 use crate::escape::debug_as_message;
 
-/// Where the resources of `xdstp:` names with one authority come from (A47).
+/// The sources of resources whose `xdstp:` names have a certain authority (A47).
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Authority {
@@ -10,33 +10,33 @@ pub struct Authority {
     pub(super) fallback_on_reachability_only: bool,
 }
 
-/// The authority of a name is not in the bootstrap, so that nobody can be asked for it.
+/// The error for a name with an authority that is not in the bootstrap.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 #[error("authority {authority:?} is not found in the bootstrap")]
 pub struct UnknownAuthority {
-    /// The authority; empty for names that start with `xdstp:///`.
+    /// The authority; empty for names with the prefix `xdstp:///`.
     pub authority: String,
 }
 
 impl Authority {
-    /// Makes the name of a listener from a target such as `xds://authority/service`.
+    /// The template of listener names for targets such as `xds://authority/service`.
     pub fn client_listener_template(&self) -> &Template {
         &self.template
     }
 
-    /// The sources in the order in which they are tried, for types that have none of their own. Those of the bootstrap if
-    /// nothing is said of the authority's.
+    /// The sources in order of preference, for types without their own sources. By default those of the bootstrap.
     pub fn sources(&self) -> &[ConfigSource] {
         self.sources.all()
     }
 
-    /// The sources of one type in the order in which they are tried.
+    /// The sources of one type, in order of preference.
     pub fn sources_of(&self, type_url: &str) -> &[ConfigSource] {
         self.sources.of(type_url)
     }
 
-    /// Whether the next source is used only when one is unreachable, whatever it says about resources (A95).
+    /// Whether fallback to the next source requires that one is unreachable, so that missing resources do not cause it
+    /// (A95).
     pub fn fallback_on_reachability_only(&self) -> bool {
         self.fallback_on_reachability_only
     }

@@ -10,9 +10,9 @@ use super::{
     ConfigSource, Node, Server, Sources, Template, UnknownAuthority, ValidationError,
 };
 
-/// Everything that a client must know before it can ask: who to ask, as whom, and how names are made.
+/// The bootstrap of a client: its management servers, its identity, and the templates of resource names.
 ///
-/// It is valid as it is and never changes. See [`config`](crate::config) for an example.
+/// It is valid and immutable. See [`config`](crate::config) for an example.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bootstrap {
     sources: Sources,
@@ -31,13 +31,13 @@ pub struct Bootstrap {
     warnings: Vec<ValidationError>,
 }
 
-/// How a gRPC service that a resource names may be called (A102).
+/// The credentials for a gRPC service that resources may refer to (A102).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct AllowedGrpcService {
-    /// How the connection is secured.
+    /// The channel credentials.
     pub channel_credentials: ChannelCredentials,
-    /// What goes with each call.
+    /// The call credentials.
     pub call_credentials: Vec<CallCredentials>,
 }
 
@@ -75,23 +75,23 @@ pub(crate) struct AuthorityParts {
 }
 
 impl Bootstrap {
-    /// Starts a bootstrap in code.
+    /// A builder of a bootstrap in code.
     pub fn builder() -> BootstrapBuilder {
         BootstrapBuilder::default()
     }
 
-    /// The sources of opaque names, and of authorities that have none of their own, in the order in which they are tried
-    /// (A71), for types that have [none of their own](Self::sources_of).
+    /// The sources of old-style names and of authorities without their own sources, in order of preference (A71), for types
+    /// without [their own sources](Self::sources_of).
     pub fn sources(&self) -> &[ConfigSource] {
         self.sources.all()
     }
 
-    /// The same for one type.
+    /// The sources of one type, in order of preference.
     pub fn sources_of(&self, type_url: &str) -> &[ConfigSource] {
         self.sources.of(type_url)
     }
 
-    /// Whether sources differ from type to type.
+    /// Whether sources differ between types.
     pub(crate) fn has_sources_by_type(&self) -> bool {
         self.tables().any(Sources::differ)
     }
@@ -111,24 +111,24 @@ impl Bootstrap {
         self.sources.iter().filter_map(ConfigSource::server)
     }
 
-    /// The authorities by name. The empty name is that of names which start with `xdstp:///`.
+    /// The authorities by name. The empty name is for resource names with the prefix `xdstp:///`.
     pub fn authorities(&self) -> &BTreeMap<String, Authority> {
         &self.authorities
     }
 
-    /// Where the names come from whose authority is not among the [authorities](Self::authorities)
-    /// (`default_config_source`); without it they are refused.
+    /// The sources of names with any other authority than the [authorities](Self::authorities) (`default_config_source`);
+    /// without it such names are rejected.
     pub fn default_authority(&self) -> Option<&Authority> {
         self.default_authority.as_ref()
     }
 
-    /// Who this client says it is.
+    /// The identity of this client.
     pub fn node(&self) -> &Node {
         &self.node
     }
 
-    /// The keys of the [node](Self::node) that are added to the names of collections as context parameters (rule X7), as
-    /// [`Node::context_params`] takes them.
+    /// The keys of the [node](Self::node) that are added to the names of collections as context parameters (rule X7), in
+    /// the form of [`Node::context_params`].
     pub fn node_context_params(&self) -> &[String] {
         &self.context.node
     }
@@ -175,45 +175,44 @@ impl Bootstrap {
         Ok(Arc::new(bootstrap))
     }
 
-    /// Makes the name of a listener from a target without an authority; `%s` unless the bootstrap says otherwise.
+    /// The template of listener names for targets without an authority; `%s` by default.
     pub fn client_listener_template(&self) -> &Template {
         &self.client_listener_template
     }
 
-    /// Makes the name of a server's listener from its address.
+    /// The template of listener names for servers, by their address.
     pub fn server_listener_template(&self) -> Option<&Template> {
         self.server_listener_template.as_ref()
     }
 
-    /// The gRPC services that resources may name, by their target (A102).
+    /// The gRPC services that resources may refer to, by their target (A102).
     pub fn allowed_grpc_services(&self) -> &BTreeMap<String, AllowedGrpcService> {
         &self.allowed_grpc_services
     }
 
-    /// Management servers by the names that config sources of resources have for them (`cluster_name`, `cluster_names`), for a
-    /// client that follows these.
+    /// Management servers by their names in config sources of resources (`cluster_name`, `cluster_names`), for a client
+    /// that follows these.
     pub fn named_servers(&self) -> &BTreeMap<String, Arc<Server>> {
         &self.named_servers
     }
 
-    /// The collection that is watched where all resources of a type are asked for (`Names::All`), in the
-    /// place of a wildcard: `lds_resources_locator` and `cds_resources_locator` of Envoy's bootstrap.
+    /// The collection of a type that replaces the wildcard (`ResourceSelector::All`): `lds_resources_locator` and
+    /// `cds_resources_locator` of Envoy's bootstrap.
     pub fn collection_of(&self, type_url: &str) -> Option<&ResourceName> {
         self.collections.get(type_url)
     }
 
-    /// What the document has that is not heeded, with the paths that it has there. gRPC's format has no such: there, what is
-    /// not known is to be ignored.
+    /// Ignored parts of the document, with their paths. Empty for gRPC's format, in which unknown fields are to be ignored.
     pub fn warnings(&self) -> &[ValidationError] {
         &self.warnings
     }
 
-    /// Where to ask for a resource of a type, in order. An `xdstp:` name is its authority's (X11), an opaque one the
-    /// bootstrap's (A47-10). Empty when there are sources of other types alone.
+    /// The sources of a resource of a type, in order of preference: those of the authority for an `xdstp:` name (X11), and
+    /// those of the bootstrap for an old-style name (A47-10). Empty if only other types have sources.
     ///
     /// # Errors
     ///
-    /// An authority that is not in the bootstrap, which has no default for such.
+    /// The authority is not in the bootstrap, and the bootstrap has no default for others.
     pub fn sources_for(
         &self,
         name: &ResourceName,
@@ -289,7 +288,7 @@ impl ContextParamKeys {
 }
 
 impl AllowedGrpcService {
-    /// A service that is called with these channel credentials and no call credentials.
+    /// A service with these channel credentials and no call credentials.
     pub fn new(channel_credentials: ChannelCredentials) -> Self {
         Self { channel_credentials, call_credentials: Vec::new() }
     }

@@ -18,7 +18,7 @@ pub(crate) use self::{
     sources::full_type_url,
 };
 
-/// Makes a [`Bootstrap`] in code. Mistakes are collected and told at the end, all of them.
+/// Builds a [`Bootstrap`] in code. All errors are reported together by [`build`](Self::build).
 #[derive(Debug, Clone, Default)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct BootstrapBuilder {
@@ -34,7 +34,7 @@ pub struct BootstrapBuilder {
     named_servers: BTreeMap<String, ServerBuilder>,
 }
 
-/// An authority in the making. By default it has the bootstrap's servers and
+/// Builds an authority. By default it has the servers of the bootstrap, and the template
 /// `xdstp://<authority>/envoy.config.listener.v3.Listener/%s` for its listeners.
 #[derive(Debug, Clone, Default)]
 #[must_use = "a builder does nothing until it is given to a bootstrap's"]
@@ -45,15 +45,15 @@ pub struct AuthorityBuilder {
 }
 
 impl BootstrapBuilder {
-    /// Adds a server after those that were added before; a later one is used while those before it fail (A71).
+    /// Adds a server. It is a fallback for the servers that were added before (A71).
     pub fn server(mut self, server: ServerBuilder) -> Self {
         self.sources.all.push(server);
         self
     }
 
-    /// Adds a source for one type alone, after those that were added for it before. The [servers](Self::server) are not
-    /// asked for a type that has sources of its own. Without any server, routes come from a server that is the source of
-    /// listeners, and endpoints from one of clusters.
+    /// Adds a source for a single type, as a fallback for those that were added for it before. The [servers](Self::server)
+    /// are not used for a type with its own sources. Without any server, routes are requested from the source of listeners,
+    /// and endpoints from the source of clusters, if these are servers.
     ///
     /// ```
     /// use xdskit::config::{ApiType, Bootstrap, PathSource, Server};
@@ -71,14 +71,14 @@ impl BootstrapBuilder {
         self
     }
 
-    /// Sets who this client says it is.
+    /// Sets the identity of this client.
     pub fn node(mut self, node: Node) -> Self {
         self.node = node;
         self
     }
 
-    /// Adds the node to the names of `xdstp:` collections, by context parameters `xds.node.<key>` (rule X7). Keys are those
-    /// that [`Node::context_params`] takes, such as `id`, `cluster`, `locality.zone` or `metadata.team`.
+    /// Adds properties of the node to the names of `xdstp:` collections, as context parameters `xds.node.<key>` (rule X7).
+    /// The keys are those of [`Node::context_params`], such as `id`, `cluster`, `locality.zone` or `metadata.team`.
     pub fn node_context_params<K: Into<String>>(mut self, keys: impl IntoIterator<Item = K>) -> Self {
         self.context.node = keys.into_iter().map(Into::into).collect();
         self
@@ -94,20 +94,20 @@ impl BootstrapBuilder {
         self
     }
 
-    /// Adds an authority. The empty name is that of names which start with `xdstp:///`.
+    /// Adds an authority. The empty name is for resource names with the prefix `xdstp:///`.
     pub fn authority(mut self, name: impl Into<String>, authority: AuthorityBuilder) -> Self {
         self.authorities.insert(name.into(), authority);
         self
     }
 
-    /// Sets where names come from whose authority is not among those that were [added](Self::authority)
-    /// (`default_config_source`, X11). Without it such names are refused. A template of it has no meaning.
+    /// Sets the sources of names with any authority that was not [added](Self::authority) (`default_config_source`, X11).
+    /// Without it such names are rejected. Its template is ignored.
     pub fn default_authority(mut self, authority: AuthorityBuilder) -> Self {
         self.default_authority = Some(authority);
         self
     }
 
-    /// Adds a certificate provider under the name that resources use for it.
+    /// Adds an instance of a certificate provider by its name in resources.
     pub fn certificate_provider(
         mut self,
         instance: impl Into<String>,
@@ -129,23 +129,23 @@ impl BootstrapBuilder {
         self
     }
 
-    /// Lets resources name a gRPC service (A102), by its target.
+    /// Permits resources to refer to a gRPC service, by its target (A102).
     pub fn allowed_grpc_service(mut self, target: impl Into<String>, service: AllowedGrpcService) -> Self {
         self.allowed_grpc_services.insert(target.into(), service);
         self
     }
 
-    /// Gives a server the name that config sources of resources have for it (`cluster_name`), for a client that follows these.
+    /// Adds a server by its name in config sources of resources (`cluster_name`), for a client that follows these.
     pub fn named_server(mut self, name: impl Into<String>, server: ServerBuilder) -> Self {
         self.named_servers.insert(name.into(), server);
         self
     }
 
-    /// Checks everything.
+    /// Validates and builds the bootstrap.
     ///
     /// # Errors
     ///
-    /// All problems, with the paths that they would have in gRPC's JSON.
+    /// All errors, with their paths in gRPC's JSON format.
     pub fn build(self) -> Result<Bootstrap, ConfigError> {
         let mut problems = Vec::new();
         if self.sources.is_empty() {
@@ -210,13 +210,13 @@ impl BootstrapBuilder {
 }
 
 impl AuthorityBuilder {
-    /// Adds a server of the authority's own.
+    /// Adds a server of the authority. It is a fallback for those that were added before.
     pub fn server(mut self, server: ServerBuilder) -> Self {
         self.sources.all.push(server);
         self
     }
 
-    /// Adds a source of the authority's own for one type alone; see [`BootstrapBuilder::source_for`].
+    /// Adds a source of the authority for a single type; see [`BootstrapBuilder::source_for`].
     pub fn source_for<T: TypeUrl>(mut self, source: impl Into<SourceBuilder>) -> Self {
         self.sources.add(T::type_url(), source.into());
         self

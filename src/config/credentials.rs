@@ -7,7 +7,7 @@ use std::{
 
 use serde_json::Value;
 
-/// How the connection to a management server is secured.
+/// The channel credentials of a management server: the security of connections to it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ChannelCredentials {
@@ -19,15 +19,16 @@ pub enum ChannelCredentials {
     Custom(CustomCredentials),
 }
 
-/// TLS to a management server (A65). Without any file: the system's root certificates and no client certificate.
+/// The TLS settings of a management server (A65). Without any file: the root certificates of the system and no client
+/// certificate.
 ///
-/// Files can be replaced while a client runs. What cannot be used (a file that is missing or garbled, a certificate that is
-/// not for the key because only one of the two was replaced) is an error of the watches that names the field, the file and
-/// the reason; no connection is made with less, and the next attempt reads the files again.
+/// Files can be replaced while a client runs. An unusable file (missing, malformed, or a certificate that does not match
+/// the key since only one of the two was replaced) is reported to the watches with the field, the file and the reason. No
+/// connection is made without it, and the next attempt reads the files again.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct TlsConfig {
-    /// PEM file of the roots that the server's certificate is checked with; `None` for those of the system.
+    /// PEM file of the root certificates for the server; `None` for those of the system.
     pub ca_certificate_file: Option<PathBuf>,
     /// PEM file of the client's certificate chain; `None` exactly if `private_key_file` is.
     pub certificate_file: Option<PathBuf>,
@@ -35,14 +36,14 @@ pub struct TlsConfig {
     pub private_key_file: Option<PathBuf>,
     /// JSON file of a SPIFFE trust bundle map, used in place of the roots (A87).
     pub spiffe_trust_bundle_map_file: Option<PathBuf>,
-    /// The name that the server is asked for (SNI) and that its certificate must have; `None` for its host.
+    /// The server name for SNI and for the check of its certificate; `None` for its host.
     pub server_name: Option<String>,
-    /// How old the contents of the files may be when a connection is made. They are read for each connection, so they are
-    /// never older than it, whatever this says; a connection that is up keeps those that it was made with.
+    /// The maximum age of the contents of the files when a connection is made. Since they are read for each connection, it
+    /// has no effect; an open connection keeps the contents it was made with.
     pub refresh_interval: Duration,
 }
 
-/// Credentials that go with each call to a management server (A97).
+/// Credentials for each call to a management server (A97).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CallCredentials {

@@ -1,9 +1,9 @@
-//! What a bootstrap says, as values: the management servers in their order, the node, authorities and certificate
-//! providers.
+//! The configuration of a client as values: management servers in order of preference, the node, authorities and
+//! certificate providers.
 //!
-//! A [`Bootstrap`] is read from gRPC's JSON ([`Bootstrap::from_env`], [`Bootstrap::from_file`],
-//! [`Bootstrap::from_json`], see [`bootstrap`](crate::bootstrap)) or from Envoy's ([`Bootstrap::from_envoy_file`]), or made in
-//! code:
+//! A [`Bootstrap`] is read from gRPC's JSON format ([`Bootstrap::from_env`], [`Bootstrap::from_file`],
+//! [`Bootstrap::from_json`], see [`bootstrap`](crate::bootstrap)) or Envoy's format ([`Bootstrap::from_envoy_file`]), or
+//! built in code:
 //!
 //! ```
 //! use xdskit::config::{AuthorityBuilder, Bootstrap, Node, Server, TlsConfig};
@@ -20,8 +20,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What can be had from these values is valid: server URIs are understood, templates belong to their authority, lists
-//! that must not be empty are not.
+//! These values are valid: server URIs are parsed, templates match their authority, and required lists are not empty.
 
 mod authority;
 mod bootstrap;

@@ -3,20 +3,20 @@ use serde_json::{Map, Value};
 use super::Locality;
 use crate::name::ContextParams;
 
-/// Who this client says it is: part of the first request of each stream.
+/// The identity of this client, which is part of the first request of each stream.
 ///
-/// The user agent and the client features are the library's own ([`USER_AGENT_NAME`], [`USER_AGENT_VERSION`],
+/// The user agent and the client features are those of the library ([`USER_AGENT_NAME`], [`USER_AGENT_VERSION`],
 /// [`CLIENT_FEATURES`]) and cannot be configured (A27-2).
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Node {
-    /// Identifies this client among all. It is part of every error.
+    /// The unique id of this client. It is part of every error.
     pub id: String,
-    /// The service that this client belongs to.
+    /// The service of this client.
     pub cluster: String,
-    /// Where this client runs.
+    /// The locality of this client.
     pub locality: Option<Locality>,
-    /// Whatever the management server wants to know.
+    /// Further properties for the management server.
     pub metadata: Map<String, Value>,
 }
 
@@ -26,14 +26,14 @@ impl Node {
         Self { id: id.into(), ..Self::default() }
     }
 
-    /// Sets the service that this client belongs to.
+    /// Sets the service of this client.
     #[must_use]
     pub fn with_cluster(mut self, cluster: impl Into<String>) -> Self {
         self.cluster = cluster.into();
         self
     }
 
-    /// Sets where this client runs.
+    /// Sets the locality of this client.
     #[must_use]
     pub fn with_locality(mut self, locality: Locality) -> Self {
         self.locality = Some(locality);
@@ -47,9 +47,8 @@ impl Node {
         self
     }
 
-    /// The context parameters that stand for this node (rule X7): those of `keys` that it has a value for, named
-    /// without their prefix `xds.node.`, such as `cluster`, `locality.zone` or `metadata.team`. Metadata values are
-    /// written as JSON.
+    /// The context parameters of this node (rule X7) for those of `keys` that have a value. Keys have no prefix
+    /// `xds.node.`, such as `cluster`, `locality.zone` or `metadata.team`. Metadata values are written as JSON.
     ///
     /// ```
     /// use xdskit::config::Node;

@@ -8,29 +8,29 @@ use super::{
 
 /// A management server.
 ///
-/// Equality and hash are its identity: authorities whose servers are equal share one stream. The identity is all that
-/// can make two streams differ: the URI, the credentials with their configuration, the known features and the
-/// variant of the protocol.
+/// Equality and hash define its identity: authorities with equal servers share one stream. The identity consists of all
+/// properties of a stream: the URI, the credentials with their configuration, the known features and the variant of the
+/// protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Server {
-    /// Where it is.
+    /// Its URI.
     pub uri: ServerUri,
-    /// How the connection is secured.
+    /// The channel credentials.
     pub channel_credentials: ChannelCredentials,
-    /// What goes with each call, in the order of the bootstrap.
+    /// The call credentials, in the order of the bootstrap.
     pub call_credentials: Vec<CallCredentials>,
-    /// How it wants to be treated.
+    /// Its features.
     pub features: ServerFeatures,
-    /// The variant of the protocol to speak with it; `None` for the client's default.
+    /// The variant of the protocol; `None` for the default of the client.
     pub api_type: Option<ApiType>,
-    /// How often it is asked where it is polled ([`ApiType::Rest`]); `None` for the client's default.
+    /// The settings of polling for [`ApiType::Rest`]; `None` for the default of the client.
     pub polling: Option<Polling>,
-    /// The version of the transport protocol that it speaks.
+    /// The version of the transport protocol.
     pub transport_api_version: TransportApiVersion,
-    /// What HTTP/2's `:authority` says to it; `None` for its host and port.
+    /// The `:authority` of requests to it; `None` for its host and port.
     pub authority: Option<String>,
-    /// How its connections are kept alive; `None` for the client's settings.
+    /// The keepalive of its connections; `None` for the settings of the client.
     pub keepalive: Option<Keepalive>,
 }
 
@@ -38,55 +38,55 @@ pub struct Server {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Keepalive {
-    /// The time between two pings, at most 30 years; longer is as long. It is doubled when the server finds them too many.
+    /// The time between two pings, limited to 30 years. It is doubled when the server reports too many pings.
     pub interval: Duration,
-    /// How long the answer to one may take.
+    /// The timeout of the answer to a ping.
     pub timeout: Duration,
 }
 
-/// How often a server is asked over REST.
+/// The settings of polling a server over REST.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Polling {
-    /// The least time from the end of one request to the next. As much again at most is added at random, so that clients do
-    /// not ask at the same time (rule D12). At most 30 years; longer is as long.
+    /// The minimum time from the end of a request to the next one. A random delay of at most the same time is added, to
+    /// spread the requests of clients (rule D12). Limited to 30 years.
     pub refresh_delay: Duration,
-    /// How long the answer may take: 1 s by default.
+    /// The timeout of a response: 1 s by default.
     pub request_timeout: Duration,
 }
 
 /// A version of the transport protocol: of its methods and type URLs.
 ///
-/// Resources are the same in both: a resource that a server of version 2 sends is read as one of version 3, with which it
-/// is compatible on the wire.
+/// Resources are the same in both: a resource of version 2 is parsed as one of version 3, with which it is compatible on
+/// the wire.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum TransportApiVersion {
     /// `V3`, the current one.
     #[default]
     V3,
-    /// `V2`, which older servers speak.
+    /// `V2`, of older servers.
     V2,
 }
 
-/// What a bootstrap's `server_features` ask for. Features that are not known are ignored.
+/// The `server_features` of a bootstrap. Unknown features are ignored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct ServerFeatures {
-    /// `ignore_resource_deletion` (A53): a Listener or Cluster that is missing from a response stays in use.
+    /// `ignore_resource_deletion` (A53): a Listener or Cluster that is missing from a response remains in use.
     pub ignore_resource_deletion: bool,
     /// `trusted_xds_server` (A81): fields that touch security are honoured.
     pub trusted_xds_server: bool,
     /// `fail_on_data_errors` (A88): a resource with a data error is dropped instead of kept.
     pub fail_on_data_errors: bool,
-    /// `resource_timer_is_transient_error` (A88): a resource that does not come within 30 s is unreachable, instead of
+    /// `resource_timer_is_transient_error` (A88): a resource that is not received within 30 s is unreachable, instead of
     /// non-existent after 15 s.
     pub resource_timer_is_transient_error: bool,
 }
 
 /// A variant of the protocol, by the names of `envoy.config.core.v3.ApiConfigSource.ApiType`.
 ///
-/// In a bootstrap's server it is the field `api_type`, an extension of this library to gRPC's format.
+/// In a bootstrap it is the field `api_type` of a server, an extension of gRPC's format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ApiType {
@@ -103,7 +103,7 @@ pub enum ApiType {
 }
 
 impl Server {
-    /// Starts a server by its URI (see [`ServerUri`] for the forms). An `http://` or `https://` URI implies the
+    /// A builder of a server with this URI (see [`ServerUri`] for the forms). An `http://` or `https://` URI implies the
     /// channel credentials; others need [`insecure`](ServerBuilder::insecure) or [`tls`](ServerBuilder::tls).
     ///
     /// ```
@@ -194,12 +194,12 @@ impl Polling {
         Self { refresh_delay: bounded(self.refresh_delay), request_timeout: bounded(self.request_timeout) }
     }
 
-    /// This time between two requests, and the default for the rest.
+    /// Polling with this time between two requests, and defaults otherwise.
     pub fn every(refresh_delay: Duration) -> Self {
         Self { refresh_delay, request_timeout: Duration::from_secs(1) }
     }
 
-    /// Sets how long the answer may take.
+    /// Sets the timeout of a response.
     #[must_use]
     pub fn with_request_timeout(mut self, timeout: Duration) -> Self {
         self.request_timeout = timeout;
@@ -208,7 +208,7 @@ impl Polling {
 }
 
 impl Keepalive {
-    /// A ping in this interval, whose answer may take this long.
+    /// Pings with this interval and timeout.
     pub fn new(interval: Duration, timeout: Duration) -> Self {
         Self { interval, timeout }
     }

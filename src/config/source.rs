@@ -14,22 +14,22 @@ use crate::{
     },
 };
 
-/// A source of resources, as `envoy.config.core.v3.ConfigSource` tells it.
+/// A source of resources, as in `envoy.config.core.v3.ConfigSource`.
 ///
-/// Equality is identity: what comes from equal sources comes over one stream, or from one reading of a file.
+/// Equal sources are the same source: their resources share one stream, or one watch of a file.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ConfigSource {
-    /// A management server (`ads`, `api_config_source`). Its [`api_type`](Server::api_type) says how it is asked.
+    /// A management server (`ads`, `api_config_source`), with the variant of the protocol in
+    /// [`api_type`](Server::api_type).
     Server(Arc<Server>),
     /// A file (`path_config_source`).
     Path(Arc<PathSource>),
 }
 
-/// A file that holds the resources of one type, in a `DiscoveryResponse`.
+/// A file with the resources of one type in a `DiscoveryResponse`.
 ///
-/// Its extension says in which form: `.pb` binary, `.pb_text` protobuf's text format, `.yaml` or `.yml` YAML, anything else
-/// JSON.
+/// The extension selects the format: `.pb` binary, `.pb_text` protobuf text, `.yaml` or `.yml` YAML, any other JSON.
 ///
 /// ```
 /// use xdskit::config::PathSource;
@@ -43,8 +43,7 @@ pub enum ConfigSource {
 pub struct PathSource {
     /// The file.
     pub path: PathBuf,
-    /// The directory in which something has to be moved for the file to be read again; without it any change of the file is
-    /// looked at.
+    /// The directory in which a move triggers a reload of the file; without it, any change of the file does.
     pub watched_directory: Option<PathBuf>,
     /// With a watched directory, reads the file again also when it is written in place (`watch_modify`).
     pub watch_modify: bool,
@@ -124,14 +123,14 @@ impl PathSource {
         Ok(self)
     }
 
-    /// Reads the file again when something is moved in this directory, and only then.
+    /// Reloads the file only when something is moved in this directory.
     #[must_use]
     pub fn with_watched_directory(mut self, directory: impl Into<PathBuf>) -> Self {
         self.watched_directory = Some(directory.into());
         self
     }
 
-    /// Reads the file again also when it is written in place.
+    /// Reloads the file also when it is written in place.
     #[must_use]
     pub fn with_watch_modify(mut self) -> Self {
         self.watch_modify = true;

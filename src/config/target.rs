@@ -7,9 +7,10 @@ use crate::{
 
 use super::{Bootstrap, UnknownAuthority};
 
-/// What an application wants to reach, as it is written: `xds:///service` or `xds://authority/service` (A27, A47).
+/// The target of a resolution: the text `xds:///service` or `xds://authority/service` (A27, A47), with optional properties
+/// of the requests.
 ///
-/// It is read when it is resolved; characters that a URI cannot hold are percent-encoded in it.
+/// It is parsed when it is resolved. Characters that are not permitted in a URI must be percent-encoded.
 ///
 /// ```
 /// use xdskit::config::Target;
@@ -24,7 +25,7 @@ pub struct Target {
     headers: Arc<[(Arc<str>, Arc<str>)]>,
 }
 
-/// Why a target does not lead to the name of a listener.
+/// The reason why a target has no listener name.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {
@@ -44,7 +45,7 @@ pub enum TargetError {
         /// Which authority.
         error: UnknownAuthority,
     },
-    /// The template made an `xdstp:` name that cannot be parsed.
+    /// The result of the template is an `xdstp:` name that cannot be parsed.
     #[error("target {target:?}: {error}")]
     Name {
         /// The target, or the address of the server, as given.
@@ -58,24 +59,24 @@ pub enum TargetError {
 }
 
 impl Target {
-    /// A target as it is written.
+    /// A target with this text.
     pub fn new(text: impl Into<Arc<str>>) -> Self {
         Self { text: text.into(), authority: None, headers: Arc::default() }
     }
 
-    /// Sets the host that chooses the virtual host among the routes. By default it is the service that the target names.
+    /// Sets the host that selects the virtual host of the route configuration. The default is the service of the target.
     #[must_use]
     pub fn with_authority(mut self, host: impl Into<Arc<str>>) -> Self {
         self.authority = Some(host.into());
         self
     }
 
-    /// Adds a header of the requests that are meant, which chooses the routes where the listener has several scopes of them
-    /// (SRDS). Its name is the same in every case; of one that is added several times, the first value counts.
+    /// Adds a header of the requests, which selects the route configuration if the listener has scoped routes (SRDS). Names
+    /// are compared without regard to case; of several values, the first one applies.
     ///
-    /// A resolution is for one class of requests: those whose headers lead to the same scope. `:authority` and `host` are the
-    /// [authority](Self::with_authority) unless they are added here. The headers that routes match are not these, but those of
-    /// each request, which the snapshot is asked with.
+    /// A resolution is for requests with the same scope. `:authority` and `host` are the [authority](Self::with_authority)
+    /// unless they are added here. Routes do not match these headers, but those of each
+    /// [`RouteQuery`](crate::resolve::RouteQuery).
     ///
     /// ```
     /// use xdskit::config::Target;
@@ -94,12 +95,12 @@ impl Target {
         &self.headers
     }
 
-    /// The target as it is written.
+    /// The text of the target.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The host that chooses the virtual host, if it is not that of the target.
+    /// The host that selects the virtual host, if it was set.
     pub fn authority(&self) -> Option<&str> {
         self.authority.as_deref()
     }
@@ -132,8 +133,8 @@ impl fmt::Display for Target {
 debug_as_message!(TargetError);
 
 impl Bootstrap {
-    /// The name of the listener that a client's target means (A47): `xds:///service` by the bootstrap's template,
-    /// `xds://authority/service` by the authority's. `xds:service` is the same as `xds:///service`.
+    /// The listener name of a target (A47): `xds:///service` by the template of the bootstrap, `xds://authority/service` by
+    /// that of the authority. `xds:service` is the same as `xds:///service`.
     ///
     /// ```
     /// use xdskit::config::{AuthorityBuilder, Bootstrap, Server};
@@ -152,7 +153,7 @@ impl Bootstrap {
     ///
     /// # Errors
     ///
-    /// A target of another form, an authority that is not in the bootstrap, or a template whose result is no name.
+    /// The target has another form, its authority is not in the bootstrap, or the result of the template is not a name.
     pub fn listener_name(&self, target: &str) -> Result<ResourceName, TargetError> {
         self.read_target(target).map(|(name, _)| name)
     }
@@ -171,12 +172,12 @@ impl Bootstrap {
         Ok((name, parsed.path.replace('/', "%2F")))
     }
 
-    /// The name of the listener that configures a server on this address (A36).
+    /// The listener name of a server on this address (A36).
     ///
     /// # Errors
     ///
-    /// A bootstrap without a `server_listener_resource_name_template`, or one that makes a name which is invalid or whose
-    /// authority is not in the bootstrap.
+    /// The bootstrap has no `server_listener_resource_name_template`, or its result is not a name or has an authority that
+    /// is not in the bootstrap.
     pub fn server_listener_name(&self, address: SocketAddr) -> Result<ResourceName, TargetError> {
         let template = self.server_listener_template().ok_or(TargetError::NoServerTemplate)?;
         let address = address.to_string();

@@ -10,7 +10,7 @@ use url::{Host, Url};
 
 use crate::escape::debug_as_message;
 
-/// The address of a management server, as written and as understood.
+/// The URI of a management server, as text and parsed.
 ///
 /// | form | meaning |
 /// |---|---|
@@ -20,7 +20,7 @@ use crate::escape::debug_as_message;
 /// | `ipv6:[2001:db8::1]:443` | IPv6 addresses to try in order |
 /// | `unix:path`, `unix:///absolute/path` | a Unix socket |
 ///
-/// Equality is that of the text: it is part of a server's identity.
+/// URIs are compared by their text, which is part of the identity of a server.
 ///
 /// ```
 /// use xdskit::config::{ServerAddress, ServerUri};
@@ -37,7 +37,7 @@ pub struct ServerUri {
     security: Option<Security>,
 }
 
-/// Where a connection to a management server goes.
+/// The address of a management server.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ServerAddress {
@@ -54,7 +54,7 @@ pub enum ServerAddress {
     Unix(PathBuf),
 }
 
-/// Why a server URI is not understood.
+/// The reason why the URI of a server cannot be parsed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct InvalidUri {
     text: String,
@@ -76,7 +76,7 @@ impl ServerUri {
         &self.text
     }
 
-    /// Where it leads.
+    /// The address in the URI.
     pub fn address(&self) -> &ServerAddress {
         &self.address
     }
@@ -117,7 +117,7 @@ impl fmt::Display for ServerUri {
 }
 
 impl ServerAddress {
-    /// What goes into HTTP/2's `:authority`: `host:port`, the first address, or `localhost` for a Unix socket.
+    /// The `:authority` of requests: `host:port`, the first address, or `localhost` for a Unix socket.
     pub fn authority(&self) -> String {
         match self {
             Self::Host { host, port } if host.contains(':') => format!("[{host}]:{port}"),

@@ -2,14 +2,14 @@ use std::fmt;
 
 use crate::escape::{Escaped, debug_as_message};
 
-/// One thing that is wrong in a configuration, and where.
+/// An error in a configuration, with its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValidationError {
     path: String,
     reason: String,
 }
 
-/// Why a configuration made in code cannot be used: all that is wrong with it.
+/// All errors of a configuration that was built in code.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ConfigError {
     errors: Vec<ValidationError>,

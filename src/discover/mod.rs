@@ -1,4 +1,4 @@
-//! The endpoints of a cluster as changes of a set of services, which is what tower's load balancers work on.
+//! The endpoints of a cluster as changes of a set of services: the input of tower's load balancers.
 //!
 //! ```no_run
 //! use tonic::{body::Body, client::Grpc, codegen::http::Request, transport::Endpoint};
@@ -22,28 +22,28 @@
 //! }
 //! ```
 //!
-//! A balancer drops a service that says by itself that it has failed, so give it services that recover, such as tonic's
-//! lazy channels: whether an endpoint is to be used is for the management server to say.
+//! A balancer drops a service whose `poll_ready` fails, so the services should recover from failures by themselves, as
+//! tonic's lazy channels do. The management server decides which endpoints are used.
 //!
-//! An endpoint that is drained is removed, and calls that its service has taken already end there. So leave some time
-//! between saying that a backend is draining and shutting it down; the example `balance` shows it.
+//! A draining endpoint is removed, and calls that were already sent to its service end there. So mark a backend as draining
+//! some time before it is shut down; the example `balance` demonstrates it.
 //!
 //! # When there is no endpoint
 //!
-//! A balancer without services keeps its calls waiting. So that a mistyped target or cluster, a target without a listener, a
-//! cluster without usable endpoints or a server that cannot be reached does not keep them waiting for ever, [`Discover`]
-//! yields the reason as an error when there has been no endpoint for [some time](Discover::with_empty_timeout), 20 s by default, and
-//! again each time that has passed. Errors are no end: endpoints that come later are inserted. As long as there are
-//! endpoints there are no errors, however long a server is away.
+//! Calls wait in a balancer without services. [`Discover`] therefore yields the reason as an error after a
+//! [timeout](Discover::with_empty_timeout) without endpoints, 20 s by default, and again after each further one: a mistyped
+//! target or cluster, a target without a listener, a cluster without usable endpoints, an unreachable server. Errors do not
+//! end the stream: later endpoints are inserted. As long as there are endpoints there are no errors, however long a server
+//! is unreachable.
 //!
-//! - A [`Balance`] returns the error from `poll_ready` and can be polled again, so the call that waits fails, and a later one
-//!   succeeds if there are endpoints then.
-//! - A [`Buffer`] around it closes: the calls that wait in it fail with the error, and so does every later one, since tower
-//!   takes a service that has failed for lost. An application can end then, or build the buffer anew with another
-//!   [`discover`]. Where calls had rather wait, with a timeout of their own, use `with_empty_timeout(Duration::MAX)`.
+//! - A [`Balance`] returns the error from `poll_ready` and can be polled again: the waiting call fails, and a later one succeeds
+//!   if there are endpoints by then.
+//! - A [`Buffer`] around it closes: the waiting calls and all later ones fail with the error, since tower treats a failed
+//!   service as lost. An application can exit then, or build a new buffer with another [`discover`]. If calls should wait
+//!   instead, with timeouts of their own, use `with_empty_timeout(Duration::MAX)`.
 //!
-//! The time is there since tower's errors are final in this way: a listener or cluster that is replaced, or endpoints that are
-//! unhealthy for a moment, must not close a buffer.
+//! The timeout exists because an error closes a buffer for good: the replacement of a listener or cluster, or endpoints
+//! that are briefly unhealthy, must not do so.
 //!
 //! [`Balance`]: https://docs.rs/tower/0.5/tower/balance/p2c/struct.Balance.html
 //! [`Buffer`]: https://docs.rs/tower/0.5/tower/buffer/struct.Buffer.html
@@ -104,12 +104,12 @@ impl Client {
     }
 }
 
-/// Turns what a target resolves to into changes of the services of one cluster, each made of an endpoint.
-/// [`Client::discover`] begins with the target.
+/// Converts a resolution to changes of a set of services: one for each usable endpoint of a cluster, made by `make`.
+/// [`Client::discover`] does the same for a target.
 ///
-/// The services are those of the endpoints that requests are to go to: the healthy ones, or those of unknown health, of the
-/// first priority that has any; an aggregate's leaves are asked in their order. The cluster is
-/// [held](Resolution::subscribe_cluster), so it may be one that no route leads to.
+/// The services are those of the usable endpoints of the
+/// [first usable priority](crate::resolve::ClusterView::first_usable_priority). The cluster is
+/// [subscribed to](Resolution::subscribe_cluster), so it need not be part of a route.
 ///
 /// ```
 /// use tower::discover::Change;
@@ -160,16 +160,16 @@ where
 ///
 /// It is a [`tower::discover::Discover`], keyed by the main address of the endpoint.
 ///
-/// - A balancer never runs empty in between: what is new is inserted before what is gone is removed.
-/// - An endpoint that stays but is told to be another (its hostname, metadata or additional addresses) is inserted again,
-///   which replaces the service. News of its health or weight alone do not touch it.
-/// - While something cannot be reached ([`WatchError::is_transient`]) the services stay as they are; a target, cluster or list
-///   of endpoints that is gone takes all services away.
-/// - When there has been no service for [some time](Self::with_empty_timeout), the reason comes as an error. Errors never end the
-///   stream: [the module](self#when-there-is-no-endpoint) says what tower makes of them.
-/// - It ends when the client is shut down. The services stay as they are; if there is none, an error (`CANCELLED`) comes first.
+/// - New endpoints are inserted before old ones are removed, so that a balancer is never empty in between.
+/// - An endpoint with a changed hostname, metadata or additional address is inserted again, which replaces its service. A
+///   change of its health or weight alone does not affect the service.
+/// - Transient errors ([`WatchError::is_transient`]) do not affect the services. If the target, the cluster or the assignment
+///   of endpoints is deleted, all services are removed.
+/// - After a [timeout](Self::with_empty_timeout) without services, the reason is yielded as an error. Errors do not end the
+///   stream: see [the module](self#when-there-is-no-endpoint) for their effect in tower.
+/// - The stream ends when the client is shut down. The services remain; without any, an error (`CANCELLED`) is yielded first.
 ///
-/// It has to be polled within a tokio runtime.
+/// It must be polled within a tokio runtime.
 #[must_use = "streams do nothing unless polled"]
 pub struct Discover<S, F> {
     resolution: Resolution,
@@ -190,8 +190,8 @@ where
         self.hold.name()
     }
 
-    /// Sets how long there may be no service before that is an error, and how long it is from one such error to the next: 20 s
-    /// by default. It is at least a millisecond; [`Duration::MAX`] is for never.
+    /// Sets the time without services after which an error is yielded, and between such errors: 20 s by default. The minimum is
+    /// a millisecond; [`Duration::MAX`] means never.
     ///
     /// A shorter time than the client's [`resource_timeout`](crate::client::ClientBuilder::resource_timeout) also fails calls
     /// while a server has not yet answered.

@@ -9,7 +9,7 @@ use crate::resource::http_filter::FilterOverride;
 /// borrows from this value. It keeps the snapshot that it was taken from and never changes. Cloning it copies a few pointers.
 ///
 /// It does not keep later snapshots from losing the cluster:
-/// [`Resolution::subscribe_cluster`](crate::client::Resolution::subscribe_cluster) does.
+/// `Resolution::subscribe_cluster` does.
 ///
 /// ```
 /// use std::net::SocketAddr;

@@ -51,7 +51,7 @@ pub struct ClusterView<'a> {
     overrides: Option<&'a Arc<[FilterOverride]>>,
 }
 
-/// A priority of a cluster: endpoints that are used at the same time.
+/// A priority of a cluster: endpoints that are used together.
 #[derive(Clone, Copy)]
 pub struct PriorityView<'a> {
     cluster: ClusterView<'a>,
@@ -80,8 +80,9 @@ pub struct EndpointView<'a> {
 }
 
 impl Snapshot {
-    /// The cluster of this name, if it is in the snapshot: the clusters that routes of the virtual host name are, those that
-    /// aggregates among them lead to, and those that are held.
+    /// The cluster of this name, if it is in the snapshot. The snapshot contains the clusters of the routes of the virtual
+    /// host, the leaves of aggregates among them, and the clusters that are
+    /// subscribed to (`Resolution::subscribe_cluster`).
     pub fn cluster(&self, name: &str) -> Option<ClusterView<'_>> {
         Some(ClusterView::new(self, self.clusters.get(name)?))
     }
@@ -96,7 +97,8 @@ impl Snapshot {
         self.clusters.values().map(|entry| ClusterView::new(self, entry))
     }
 
-    /// All that may be stale, and why: the listener and the routes, then each cluster and its endpoints.
+    /// The reasons why parts of the snapshot may be stale: of the listener and the routes, then of each cluster and its
+    /// endpoints.
     pub fn warnings(&self) -> impl Iterator<Item = &WatchError> {
         self.routing.warnings.iter().chain(self.clusters().flat_map(ClusterView::warnings))
     }
@@ -234,12 +236,12 @@ impl<'a> ClusterView<'a> {
 }
 
 impl<'a> PriorityView<'a> {
-    /// The cluster that it belongs to: of an aggregate, the leaf.
+    /// The cluster of it: for an aggregate, the leaf.
     pub fn cluster(self) -> ClusterView<'a> {
         self.cluster
     }
 
-    /// Its number among the priorities of [its cluster](Self::cluster); 0 is used first.
+    /// Its index among the priorities of [its cluster](Self::cluster); 0 is preferred.
     pub fn index(self) -> usize {
         self.index
     }

@@ -1,10 +1,11 @@
-//! The result of resolving a target: the tree of listener, routes, clusters and endpoints, as one coherent value.
+//! The resolved configuration of a target: the tree of listener, routes, clusters and endpoints, as one coherent value.
 //!
-//! A [`Snapshot`] is that tree at one time. It never changes, so it can be held for as long as a request needs it, and is
-//! read without locks; the next one shares with it what is the same.
+//! A [`Snapshot`] is the tree at one time. It is immutable, so a request can hold it for any time and read it without
+//! locks. Successive snapshots share their common parts.
 //!
-//! [`Snapshot::route`] finds the [`RouteView`] of a request, which a [`RouteQuery`] describes. The route has [`ClusterView`]s, and
-//! these have [`EndpointView`]s. All of these borrow from the snapshot.
+//! Each request is routed against the latest snapshot: [`Snapshot::route`] takes a [`RouteQuery`] and returns a
+//! [`RouteView`], [`RouteView::pick_cluster`] a [`ClusterView`], and [`ClusterView::pick_endpoint`] an [`EndpointView`].
+//! Views borrow from the snapshot; a [`ClusterRef`] is an owned cluster, which a future can hold.
 
 mod aggregate;
 mod cluster_entry;

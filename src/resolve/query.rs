@@ -2,7 +2,7 @@ use std::{borrow::Cow, fmt, str};
 
 use crate::resource::{VirtualHost, matcher::HeaderMatcher, route::Route, route_match::RouteMatch};
 
-/// A request, as far as it decides which route it takes: see [`Snapshot::route`](super::Snapshot::route).
+/// The properties of a request that decide its route: see [`Snapshot::route`](super::Snapshot::route).
 ///
 /// It borrows its values. Only [`with_header`](Self::with_header) allocates; [`with_headers`](Self::with_headers) reads the
 /// application's own collection of headers.
@@ -23,10 +23,10 @@ pub struct RouteQuery<'a> {
     random: u64,
 }
 
-/// The headers of a request, of whatever type the application keeps them in.
+/// The headers of a request, in the application's own type.
 ///
-/// It is implemented for lists of pairs of name and value, and with the feature `client` for `http::HeaderMap`, which tonic's
-/// metadata can be seen as: `metadata.as_ref()`.
+/// It is implemented for lists of pairs of name and value, and with the feature `client` for `http::HeaderMap`. The
+/// metadata of tonic can be converted to the latter by `metadata.as_ref()`.
 ///
 /// ```
 /// use xdskit::resolve::{RequestHeaders, RouteQuery};
@@ -49,7 +49,7 @@ pub struct RouteQuery<'a> {
 /// assert_eq!(query.header_value("X-User").as_deref(), Some(&b"ada"[..]));
 /// ```
 pub trait RequestHeaders {
-    /// Shows `each` all values of one header, in their order. The case of letters in the name does not matter.
+    /// Calls `each` with all values of one header, in order. The name is compared without regard to case.
     fn for_each_value<'a>(&'a self, name: &str, each: &mut dyn FnMut(&'a [u8]));
 }
 
@@ -74,8 +74,8 @@ impl<'a> RouteQuery<'a> {
 
     /// Sets the headers of the request. Several values of a header are matched as one text, joined by commas.
     ///
-    /// As with gRPC, only metadata can be matched (A28-10): pseudo headers (`:path`) and binary ones (`x-trace-bin`) count
-    /// as absent, and a request without a `content-type` counts as one of `application/grpc`.
+    /// As in gRPC, only metadata can be matched (A28-10): pseudo headers (`:path`) and binary ones (`x-trace-bin`) are
+    /// treated as absent, and a missing `content-type` as `application/grpc`.
     #[must_use]
     pub fn with_headers(mut self, headers: &'a (impl RequestHeaders + Sync)) -> Self {
         self.headers = Some(headers);
@@ -114,9 +114,9 @@ impl<'a> RouteQuery<'a> {
         joined.or_else(assumed)
     }
 
-    /// The route that the request takes in a virtual host: the first one that matches (A28-9). Its own host is not looked at.
+    /// The route of the request in a virtual host: the first matching one (A28-9). The host of the request is ignored.
     ///
-    /// It is for servers, and for those who watch virtual hosts by themselves; clients ask [`Snapshot::route`](super::Snapshot::route).
+    /// This is for servers, and for applications that watch virtual hosts directly; clients use [`Snapshot::route`](super::Snapshot::route).
     pub fn route_in<'h>(&self, host: &'h VirtualHost) -> Option<&'h Route> {
         host.routes.first(self.path, |index, route| self.matches(&route.matcher, index))
     }

@@ -8,11 +8,11 @@ use crate::{
     resource::{Listener, RouteConfiguration, ScopedRouteConfiguration, VirtualHost},
 };
 
-/// What a target resolves to: a listener, its routes, and every cluster that the routes of the target's virtual host
-/// lead to, with its endpoints (A74).
+/// The resolved configuration of a target: a listener, its routes, and all clusters of the routes of the virtual host, with
+/// their endpoints (A74).
 ///
-/// It is coherent: each cluster that a route names is in it, ready or with the reason why it cannot be used, and routes
-/// and clusters are of one time. It never changes; clones and later snapshots share what is the same.
+/// It is coherent: it contains each cluster of a route, ready or with the reason why it cannot be used, and routes and
+/// clusters are of the same time. It is immutable; clones and later snapshots share their common parts.
 #[derive(Clone)]
 pub struct Snapshot {
     pub(super) routing: Arc<RoutingConfig>,
@@ -22,7 +22,7 @@ pub struct Snapshot {
 /// The tree above the clusters.
 #[derive(Debug, Clone)]
 pub(crate) struct RoutingConfig {
-    /// The target as it was asked for.
+    /// The target as it was given to `Client::resolve`.
     pub(crate) target: Arc<str>,
     /// The host that chose the virtual host.
     pub(crate) authority: Arc<str>,
@@ -50,7 +50,7 @@ impl Snapshot {
         &self.routing.target
     }
 
-    /// The host by which the virtual host was chosen: the target's service, unless it was overridden.
+    /// The host that selected the virtual host: the service of the target, unless it was overridden.
     pub fn authority(&self) -> &str {
         &self.routing.authority
     }
@@ -60,17 +60,17 @@ impl Snapshot {
         &self.routing.listener
     }
 
-    /// The scope whose key the headers of the target have, where the listener chooses its routes so.
+    /// The scope of the routes, if the listener has scoped routes (SRDS).
     pub fn scope(&self) -> Option<&Arc<ScopedRouteConfiguration>> {
         self.routing.scope.as_ref()
     }
 
-    /// The routes of the listener, those of other hosts among them.
+    /// The route configuration of the listener, with all virtual hosts.
     pub fn route_config(&self) -> &Arc<RouteConfiguration> {
         &self.routing.routes
     }
 
-    /// The virtual host whose clusters are in the snapshot.
+    /// The virtual host of the target. Its clusters are in the snapshot.
     pub fn virtual_host(&self) -> &VirtualHost {
         self.routing.virtual_host()
     }

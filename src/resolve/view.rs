@@ -14,9 +14,9 @@ use crate::resource::{
     route_action::{ClusterChoice, ForwardAction, HashPolicy, RouteAction},
 };
 
-/// A route that a request takes, with all that the snapshot says of requests on it. Made by [`Snapshot::route`].
+/// The route of a request, with the settings that apply to the request. Made by [`Snapshot::route`].
 ///
-/// Clusters are chosen once for a request; its retries stay with the choice (A31-3).
+/// The cluster of a request is picked once; retries use the same cluster (A31-3).
 ///
 /// ```
 /// use std::time::Duration;
@@ -28,9 +28,9 @@ use crate::resource::{
 ///     let timeout = route.timeout(Some(Duration::from_secs(10)));
 ///     let tries = 1 + route.retry_policy().map_or(0, |policy| policy.num_retries);
 ///     for filter in route.filters(cluster).filter(|filter| !filter.is_disabled()) {
-///         println!("passes {}", filter.filter.name);
+///         println!("filter {}", filter.filter.name);
 ///     }
-///     Some(format!("to {} within {timeout:?} in {tries} tries", cluster.name()))
+///     Some(format!("cluster {}, timeout {timeout:?}, at most {tries} attempts", cluster.name()))
 /// }
 /// ```
 #[derive(Debug, Clone, Copy)]
@@ -41,22 +41,23 @@ pub struct RouteView<'a> {
     random: u64,
 }
 
-/// An HTTP filter of the listener, as it is for one route and cluster. Made by [`RouteView::filters`].
+/// An HTTP filter of the listener, with the override of a route and cluster. Made by [`RouteView::filters`].
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct FilterView<'a> {
     /// The filter, with its configuration in the listener.
     pub filter: &'a HttpFilter,
-    /// What the most specific override says, which replaces all others; `None` leaves the filter as in the listener.
+    /// The most specific override, which replaces all others; without one, the configuration of the listener applies.
     pub setting: Option<&'a OverrideSetting>,
 }
 
 impl Snapshot {
-    /// The route that a request takes: the first one of the virtual host that matches (A28-9); `None` if none does, and
-    /// then the request fails (A28-11).
+    /// The route of a request: the first matching one of the virtual host (A28-9). Without a matching route, the request
+    /// fails (A28-11).
     ///
-    /// A request to another host has no route here if another virtual host is the best for it: clusters of other virtual
-    /// hosts are not subscribed to, so resolve a target of that authority.
+    /// A request to another [host](super::RouteQuery::with_host) has no route if it belongs to another virtual host, since only
+    /// the clusters of one virtual host are subscribed to. Such a host needs a resolution with its own
+    /// [authority](crate::config::Target::with_authority).
     ///
     /// ```
     /// use std::net::SocketAddr;
@@ -81,17 +82,18 @@ impl<'a> RouteView<'a> {
         Self { snapshot, route, random }
     }
 
-    /// The route as the server sent it.
+    /// The route itself.
     pub fn route(self) -> &'a Route {
         self.route
     }
 
-    /// Whether the route has no clusters, so that requests on it fail (R27): it does what only proxies and servers do.
+    /// Whether the action of the route is for proxies or servers only, such as a redirect, so that requests on it fail
+    /// (R27).
     pub fn is_unsupported(self) -> bool {
         self.forward().is_none()
     }
 
-    /// How requests are sent on; `None` for a route that [`is_unsupported`](Self::is_unsupported).
+    /// The forwarding action of the route; `None` for a route that [`is_unsupported`](Self::is_unsupported).
     pub fn forward(self) -> Option<&'a ForwardAction> {
         match &self.route.action {
             RouteAction::Forward(forward) => Some(forward),
@@ -99,9 +101,8 @@ impl<'a> RouteView<'a> {
         }
     }
 
-    /// The clusters of the route, each with its weight: the cluster's part of the requests in proportion to the sum of all.
-    /// A route with one cluster gives it a weight of 1; one that is unsupported, or leaves the choice to a
-    /// [`plugin`](Self::plugin), has none.
+    /// The clusters of the route with their weights, in proportion to the sum of all. A single cluster has the weight 1. An
+    /// unsupported route, and one with a [`plugin`](Self::plugin), has no clusters.
     pub fn weighted_clusters(self) -> impl Iterator<Item = (u32, ClusterView<'a>)> {
         let (one, several) = match self.forward().map(|forward| &forward.clusters) {
             Some(ClusterChoice::Cluster(name)) => (Some(name), None),
@@ -131,9 +132,10 @@ impl<'a> RouteView<'a> {
         }
     }
 
-    /// The plugin of the application that chooses the cluster of each request; most routes have none.
+    /// The cluster specifier plugin of the application, which picks the cluster of each request; most routes have none.
     ///
-    /// What it chooses is not in the snapshot unless other routes lead there: the application watches those clusters itself.
+    /// The snapshot contains the clusters of a plugin only if other routes name them, or the application
+    /// subscribes to them.
     pub fn plugin(self) -> Option<&'a ClusterPlugin> {
         match &self.forward()?.clusters {
             ClusterChoice::Cluster(_) | ClusterChoice::WeightedClusters(_) => None,
@@ -141,39 +143,41 @@ impl<'a> RouteView<'a> {
         }
     }
 
-    /// The longest time that a request may take: the route's, or else the listener's (A31-1); `None` is without a limit.
+    /// The time limit of requests: that of the route, or else of the listener (A31-1); `None` for no limit.
     pub fn max_stream_duration(self) -> Option<Duration> {
         let route = self.forward().and_then(|forward| forward.max_stream_duration);
         // A route's 0 lifts the listener's limit.
         route.or_else(|| self.connection_manager()?.max_stream_duration).filter(|limit| !limit.is_zero())
     }
 
-    /// The timeout of a request for which the application wants this one: the shorter of it and
-    /// [`max_stream_duration`](Self::max_stream_duration) (A31-2); `None` is without a limit.
+    /// The timeout of a request: the shorter of the timeout of the application and
+    /// [`max_stream_duration`](Self::max_stream_duration) (A31-2); `None` for no limit.
     pub fn timeout(self, application: Option<Duration>) -> Option<Duration> {
         [application, self.max_stream_duration()].into_iter().flatten().min()
     }
 
-    /// When requests are tried again: as the route says, or else the virtual host (A44-4); `None` is never.
+    /// The retry policy of the route, or else of the virtual host (A44-4); `None` for no retries.
     pub fn retry_policy(self) -> Option<&'a RetryPolicy> {
         let route = self.forward()?.retry_policy.as_ref();
         route.or(self.snapshot.virtual_host().retry_policy.as_ref())
     }
 
-    /// How the hash of a request is computed, for clusters that choose endpoints by it; without any, it is random (A42-1).
+    /// The hash policies of requests, for clusters with a consistent-hashing load balancer; without any, the hash is random
+    /// (A42-1).
     pub fn hash_policies(self) -> &'a [HashPolicy] {
         self.forward().map_or(&[], |forward| &forward.hash_policies)
     }
 
-    /// Whether the authority of a request becomes the endpoint's hostname (A81).
+    /// Whether the authority of a request is replaced by the hostname of the endpoint (A81).
     pub fn auto_host_rewrite(self) -> bool {
         self.forward().is_some_and(|forward| forward.auto_host_rewrite)
     }
 
-    /// The HTTP filters that requests to a cluster go through, in order, those that are disabled among them.
+    /// The HTTP filters for requests to a cluster, in order, including disabled ones.
     ///
-    /// `cluster` is one that [`pick_cluster`](Self::pick_cluster) or [`weighted_clusters`](Self::weighted_clusters) gave. Where the split to it overrides a filter,
-    /// that wins over the route, and the route wins over the virtual host (A39-6).
+    /// `cluster` was returned by [`pick_cluster`](Self::pick_cluster) or [`weighted_clusters`](Self::weighted_clusters). An
+    /// override of the weighted cluster takes precedence over one of the route, and that over one of the virtual host
+    /// (A39-6).
     pub fn filters(self, cluster: ClusterView<'a>) -> impl Iterator<Item = FilterView<'a>> {
         let levels = [
             cluster.overrides(),
@@ -190,7 +194,7 @@ impl<'a> RouteView<'a> {
 }
 
 impl<'a> FilterView<'a> {
-    /// Whether the filter is disabled here.
+    /// Whether the filter is disabled for this route and cluster.
     pub fn is_disabled(self) -> bool {
         match self.setting {
             None => self.filter.disabled,
@@ -199,7 +203,7 @@ impl<'a> FilterView<'a> {
         }
     }
 
-    /// What the filter does here.
+    /// The effective configuration of the filter for this route and cluster.
     pub fn effective(self) -> EffectiveFilter<'a> {
         self.filter.effective(self.setting)
     }

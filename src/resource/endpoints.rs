@@ -19,47 +19,47 @@ pub use crate::config::Locality;
 
 /// The endpoints of one cluster, by priority and locality.
 ///
-/// An assignment without endpoints is valid: the cluster cannot be reached then.
+/// An assignment without endpoints is valid; the cluster is unreachable then.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ClusterLoadAssignment {
-    /// Its name, not empty: what clusters call `service_name`.
+    /// Its name, not empty: the `service_name` of clusters.
     pub cluster_name: Arc<str>,
-    /// Groups of localities, the one to be used first in front.
+    /// The priorities, the preferred one first.
     pub priorities: Box<[Priority]>,
-    /// Parts of the requests that are to be dropped on purpose.
+    /// The shares of requests to drop.
     pub drops: Box<[DropOverload]>,
 }
 
-/// Localities that are used at the same time.
+/// Localities that are used together.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Priority {
-    /// At least one, no locality twice; their weights add up to `u32::MAX` at most.
+    /// At least one; localities are unique, and their weights add up to `u32::MAX` at most.
     pub localities: Box<[LocalityEndpoints]>,
 }
 
-/// Endpoints in one place.
+/// The endpoints of one locality.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct LocalityEndpoints {
-    /// The place.
+    /// The locality.
     pub locality: Locality,
-    /// Its part of the requests, in proportion to the other localities of the priority.
+    /// Its share of the requests, in proportion to the other localities of the priority.
     pub weight: NonZeroU32,
     /// Its endpoints, of every health; their weights add up to `u32::MAX` at most.
     pub endpoints: Box<[Endpoint]>,
-    /// What else the server says about the locality.
+    /// The metadata of the locality.
     pub metadata: Metadata,
 }
 
-/// Requests to be dropped on purpose, such as to shed load.
+/// A share of requests to drop, such as for load shedding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DropOverload {
-    /// The name for the reason, under which drops are counted; not empty.
+    /// The category by which drops are counted; not empty.
     pub category: Box<str>,
-    /// The part of the requests, 0 to 1,000,000.
+    /// The share of requests, 0 to 1,000,000.
     pub requests_per_million: u32,
 }
 

@@ -1,4 +1,4 @@
-//! What can be plugged in: configurations of a type that the protocol leaves open.
+//! Extensions: configurations whose types are not fixed by the protocol.
 
 use std::{any::Any, fmt, sync::Arc};
 
@@ -8,9 +8,8 @@ use serde_json::{Map, Value};
 
 use super::{Context, Invalid};
 
-/// A configuration of a type that the protocol leaves open, parsed: that of an HTTP filter, a load balancing policy, a
-/// plugin. An application that handles more of them than the crate does implements it for its own, and adds them to a
-/// [`Registry`](super::Registry).
+/// A parsed configuration of an extension: of an HTTP filter, a load balancing policy, or a plugin. An application
+/// implements it for its own extensions, and adds these to a [`Registry`](super::Registry).
 ///
 /// ```
 /// use serde::Serialize;
@@ -37,18 +36,18 @@ use super::{Context, Invalid};
 /// let registry = Registry::new().with_lb_policy::<Nearest>();
 /// ```
 pub trait Extension: fmt::Debug + PartialEq + Serialize + Send + Sync + Sized + 'static {
-    /// The full name of the message, which is what follows the last slash of its type URL; for plugins of the bootstrap the
-    /// plugin's name.
+    /// The full name of the message, which follows the last slash of its type URL; for plugins of the bootstrap, the name
+    /// of the plugin.
     const TYPE_NAME: &'static str;
 
-    /// Parses and validates it.
+    /// Parses and validates the configuration.
     ///
     /// # Errors
-    /// When it cannot be used: the path of the field within the message, and the reason.
+    /// The configuration is invalid: the path of the field within the message, and the reason.
     fn parse(payload: Payload, cx: &Context<'_>) -> Result<Self, Invalid>;
 }
 
-/// What an extension point carries: a message, or a JSON object that stands for one (`TypedStruct`, rules L17 and C17).
+/// The contents of an extension point: a message, or a JSON object in place of one (`TypedStruct`, rules L17 and C17).
 #[derive(Debug, Clone, PartialEq)]
 pub enum Payload {
     /// The bytes of the message.
@@ -58,10 +57,10 @@ pub enum Payload {
 }
 
 impl Payload {
-    /// The bytes of the message, for types that have no form as JSON here.
+    /// The bytes of the message, for types without a JSON form.
     ///
     /// # Errors
-    /// When it is an object.
+    /// The payload is an object.
     pub fn message(self) -> Result<Bytes, Invalid> {
         match self {
             Self::Message(bytes) => Ok(bytes),
@@ -70,7 +69,7 @@ impl Payload {
     }
 }
 
-/// A configuration of a type that the application has registered. In JSON an object with its type name as key.
+/// A configuration of a type that the application registered. In JSON, an object with the type name as its key.
 #[derive(Clone)]
 pub struct Custom(Arc<dyn Configuration>);
 

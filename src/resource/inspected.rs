@@ -1,4 +1,4 @@
-//! Resources as they were sent, with gRPC's verdict: what a client sees that observes.
+//! Resources as they were received, with the result of gRPC's validation, for observing clients.
 
 use std::{borrow::Cow, fmt, sync::Arc};
 
@@ -7,27 +7,27 @@ use bytes::Bytes;
 use super::{Context, Invalid, Resource, ResourceType};
 use crate::wire::Fields;
 
-/// Which resources a client accepts from its management servers.
+/// A profile of validation: the resources that a client accepts from its management servers.
 ///
-/// The servers are told: what is accepted is ACKed, what is not is NACKed.
+/// Accepted responses are ACKed, others NACKed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Validation {
-    /// What a gRPC client could use: each resource has to pass all rules of its type (A46, `docs/VALIDATION.md`).
+    /// Resources that a gRPC client could use: each must pass all rules of its type (A46, `docs/VALIDATION.md`).
     #[default]
     Grpc,
-    /// Every well-formed message: each resource is shown as an [`Inspected`] one, with the reason why a gRPC client could
-    /// not use it if there is one. It is for dashboards, audits, tests and controllers that look at a mesh which was
-    /// configured for proxies, and must not disturb its servers: no resource is NACKed for what it says.
+    /// All well-formed messages: each resource is provided as an [`Inspected`] one, with the reason why a gRPC client could
+    /// not use it, if there is one. This is for dashboards, audits, tests and controllers that observe a mesh of proxies
+    /// without sending a NACK for the contents of a resource.
     ///
-    /// What is no protobuf message at all is NACKed nevertheless, and so is a response that breaks the protocol, such as one
-    /// with a name twice.
+    /// Malformed protobuf messages are still NACKed, and so are responses that violate the protocol, such as one with a
+    /// duplicate name.
     Observe,
 }
 
-/// A resource as its server sent it: the message, and the typed value or the reason why a gRPC client could not use it.
+/// A resource as it was received: the message, and the typed value or the reason why a gRPC client could not use it.
 ///
-/// It is watched in the place of the resource, and brings the profile [`Observe`](Validation::Observe) with it:
+/// It is watched in place of the resource, with the profile [`Observe`](Validation::Observe):
 ///
 /// ```no_run
 /// use xdskit::{
@@ -49,30 +49,30 @@ pub enum Validation {
 /// }
 /// ```
 ///
-/// In a client with [`Validation::Grpc`] these watches have streams of their own, so that the servers get the verdicts of
-/// both profiles apart; see `ClientBuilder::validation`.
+/// In a client with [`Validation::Grpc`] these watches use separate streams, since ACK and NACK differ between the
+/// profiles; see `ClientBuilder::validation`.
 pub struct Inspected<T> {
     bytes: Bytes,
     typed: Result<Arc<T>, Invalid>,
 }
 
 impl<T: Resource> Inspected<T> {
-    /// The message, exactly as it was sent.
+    /// The message, exactly as it was received.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
 
-    /// The resource as a gRPC client gets it.
+    /// The resource as in a gRPC client.
     ///
     /// # Errors
-    /// The field and the reason for which a gRPC client rejects it.
+    /// The field and the reason why a gRPC client rejects it.
     pub fn typed(&self) -> Result<&Arc<T>, &Invalid> {
         self.typed.as_ref()
     }
 
-    /// The message as canonical JSON, with its type in `@type` and the names of fields as in their definition. Fields that
-    /// this crate has no definition of are left out. Extensions of an unknown type are opaque, `@type` with the bytes in
-    /// base64 as `@bytes`, and so is a message that is malformed inside or too deep, and one of an application's own type.
+    /// The message as canonical JSON, with its type in `@type` and the field names of its definition. Fields without a
+    /// definition in this crate are omitted. Extensions of unknown types are opaque: `@type`, and the bytes in base64 as
+    /// `@bytes`. So are nested messages that are malformed or too deep, and messages of types of the application.
     ///
     /// # Errors
     /// The type is [sensitive](Resource::SENSITIVE).

@@ -1,7 +1,7 @@
-//! Typed resources: what a management server sends, parsed into values that are usable as they are.
+//! Typed resources: parsed and validated values of the messages of a management server.
 //!
-//! A value of one of these types has passed every rule that decides whether it can be used at all; there is nothing
-//! left to check. What a server sends beyond what these types hold is skipped.
+//! A value of one of these types has passed all rules of validation and is usable as it is. Fields of a message without a
+//! counterpart in these types are ignored.
 
 use std::{
     borrow::Cow,
@@ -76,7 +76,8 @@ pub use virtual_host::VirtualHost;
 
 /// A type of resource that can be watched.
 ///
-/// The crate brings those of the xDS protocol; an application may bring its own, under any type URL:
+/// The crate implements it for the types of the xDS protocol; an application can implement it for types of its own, with
+/// any type URL:
 ///
 /// ```
 /// use bytes::Bytes;
@@ -98,12 +99,11 @@ pub trait Resource: fmt::Debug + Send + Sync + Sized + 'static {
     /// The type URL on the wire, with the prefix `type.googleapis.com/`.
     const TYPE_URL: &'static str;
 
-    /// Whether each state-of-the-world response of the type holds everything that was asked for, so that absence
-    /// means deletion (rule B1.10): true for Listener and Cluster alone.
+    /// Whether each state-of-the-world response of the type contains all requested resources, so that absence means
+    /// deletion (rule B1.10): true only for Listener and Cluster.
     const FULL_STATE: bool = false;
 
-    /// Whether the bytes hold what must not be shown to everybody, such as private keys: then they are left out of what
-    /// operators see of a client.
+    /// Whether the bytes may contain secrets, such as private keys. They are not included in the status of a client then.
     const SENSITIVE: bool = false;
 
     /// The type URL of list collections of these resources, if there is such a type: a message with the entries in its
@@ -117,7 +117,7 @@ pub trait Resource: fmt::Debug + Send + Sync + Sized + 'static {
     /// The name in the message: string field 1, as in every type of the protocol document.
     ///
     /// # Errors
-    /// When the bytes are no protobuf message, or the name is no UTF-8.
+    /// The bytes are not a protobuf message, or the name is not UTF-8.
     fn name(bytes: &[u8]) -> Result<Cow<'_, str>, Invalid> {
         match wire::string_field(bytes, 1) {
             Ok(name) => Ok(Cow::Borrowed(name)),
@@ -130,27 +130,28 @@ pub trait Resource: fmt::Debug + Send + Sync + Sized + 'static {
     /// `bytes` are exactly those of the resource: slices of them keep no other resource in memory.
     ///
     /// # Errors
-    /// When the resource breaks a rule that makes it unusable: the path of the field and the reason.
+    /// The resource is invalid: the path of the field and the reason.
     fn parse(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid>;
 }
 
-/// What the rules of a resource depend on beside its bytes.
+/// The context of validation: what the rules depend on in addition to the bytes of a resource.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Context<'a> {
-    /// Names of the bootstrap's certificate provider instances that can be used; `None` knows of none.
+    /// Names of the usable certificate provider instances in the bootstrap.
     pub certificate_providers: Option<&'a BTreeSet<String>>,
-    /// The server has the feature `trusted_xds_server`, so fields that touch security are honoured (A81-1).
+    /// Whether the server has the feature `trusted_xds_server`, so that fields with effects on security are honoured
+    /// (A81-1).
     pub trusted_server: bool,
-    /// The gRPC services that the bootstrap lets any server name, by target (A102); `None` knows of none.
+    /// The gRPC services in the bootstrap that any server may refer to, by target (A102).
     pub allowed_grpc_services: Option<&'a BTreeMap<String, AllowedGrpcService>>,
-    /// What the application handles beside what the crate knows.
+    /// The extensions of the application.
     pub registry: &'a Registry,
     /// Sources other than `ads` and `self` are followed, to files and to these servers; `None` follows none.
     pub(crate) named_servers: Option<&'a config_source::NamedServers>,
     /// The directory of the files that sources may name; any without it.
     pub(crate) file_root: Option<&'a Arc<Path>>,
-    /// How long the resource lives unless its server confirms it, as it came with these bytes; `None` is for ever.
+    /// The time to live that was sent with these bytes; `None` for no limit.
     pub ttl: Option<Duration>,
     /// The name that the resource has.
     name: Option<&'a Arc<str>>,
@@ -178,7 +179,7 @@ impl<'a> Context<'a> {
         self
     }
 
-    /// Says how long the resource lives unless its server confirms it.
+    /// Sets the time to live.
     #[must_use]
     pub const fn with_ttl(mut self, ttl: Option<Duration>) -> Self {
         self.ttl = ttl;
@@ -193,21 +194,21 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Makes certificate provider instances known.
+    /// Sets the names of the usable certificate provider instances.
     #[must_use]
     pub const fn with_certificate_providers(mut self, names: &'a BTreeSet<String>) -> Self {
         self.certificate_providers = Some(names);
         self
     }
 
-    /// Says whether the server is trusted with fields that touch security.
+    /// Sets whether the server has the feature `trusted_xds_server`.
     #[must_use]
     pub const fn with_trusted_server(mut self, trusted: bool) -> Self {
         self.trusted_server = trusted;
         self
     }
 
-    /// Makes gRPC services known that any server may name, by target.
+    /// Sets the gRPC services that any server may refer to, by target.
     #[must_use]
     pub const fn with_allowed_grpc_services(
         mut self,
@@ -234,7 +235,7 @@ impl<'a> Context<'a> {
         self
     }
 
-    /// Makes the extensions of an application known.
+    /// Sets the extensions of the application.
     #[must_use]
     pub const fn with_registry(mut self, registry: &'a Registry) -> Self {
         self.registry = registry;
@@ -246,7 +247,7 @@ impl<'a> Context<'a> {
         self.certificate_providers.is_some_and(|names| names.contains(name))
     }
 
-    /// Whether any server may name the gRPC service that this is the target of.
+    /// Whether any server may refer to the gRPC service with this target.
     pub fn is_grpc_service_allowed(&self, target: &str) -> bool {
         self.allowed_grpc_services.is_some_and(|services| services.contains_key(target))
     }
@@ -258,7 +259,7 @@ impl Default for Context<'_> {
     }
 }
 
-/// A type of resource as a value, for the code that handles all types alike.
+/// A type of resource as a value, for code that is generic over types at run time.
 #[derive(Clone, Copy)]
 pub struct ResourceType {
     type_url: &'static str,
@@ -273,7 +274,7 @@ pub struct ResourceType {
 }
 
 impl ResourceType {
-    /// The type that `T` describes.
+    /// The type of `T`.
     pub const fn of<T: Resource>() -> Self {
         Self {
             type_url: T::TYPE_URL,
@@ -336,7 +337,7 @@ impl ResourceType {
         self.full_state
     }
 
-    /// Whether the bytes are left out of what operators see.
+    /// Whether the bytes are excluded from the status of a client.
     pub const fn is_sensitive(&self) -> bool {
         self.sensitive
     }

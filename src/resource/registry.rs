@@ -1,4 +1,4 @@
-//! What the application handles beside what the crate knows.
+//! The extensions of an application.
 
 use std::{any::TypeId, collections::BTreeMap, fmt};
 
@@ -10,11 +10,10 @@ use super::{
     http_filter::{FilterTypes, HttpFilterExtension},
 };
 
-/// The extensions that an application handles by itself, added to those that the crate knows; one of the same type name takes
-/// the place of the crate's.
+/// The extensions of an application, in addition to the built-in ones. An extension with the type name of a built-in one
+/// replaces it.
 ///
-/// What is in neither is unknown: a resource that needs it is rejected, and one that does not is accepted without it, as the
-/// rules of each kind of extension say.
+/// Resources with an unknown extension are rejected, or accepted without it, by the rules of each kind of extension.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Registry {
     lb_policies: Parsers,
@@ -37,7 +36,7 @@ struct Parser {
 }
 
 impl Registry {
-    /// Without extensions of an application.
+    /// A registry without extensions.
     pub const fn new() -> Self {
         Self {
             lb_policies: Parsers::new(),
@@ -49,21 +48,21 @@ impl Registry {
         }
     }
 
-    /// Adds a load balancing policy: a cluster's list of policies may choose it (A52), as a message or as a `TypedStruct`.
+    /// Adds a load balancing policy for the policy lists of clusters (A52), as a message or as a `TypedStruct`.
     #[must_use]
     pub fn with_lb_policy<T: Extension>(mut self) -> Self {
         self.lb_policies.add::<T>();
         self
     }
 
-    /// Adds a type of HTTP filter: listeners may have it, and virtual hosts, routes and splits may override it (A39).
+    /// Adds a type of HTTP filter for listeners, with overrides in virtual hosts, routes and weighted clusters (A39).
     #[must_use]
     pub fn with_http_filter<T: HttpFilterExtension>(mut self) -> Self {
         self.http_filters.add::<T>();
         self
     }
 
-    /// Adds a type of audit logger, which the rules of RBAC filters may name (A59).
+    /// Adds a type of audit logger for the rules of RBAC filters (A59).
     #[must_use]
     pub fn with_audit_logger<T: Extension>(mut self) -> Self {
         self.audit_loggers.add::<T>();
@@ -87,7 +86,7 @@ impl Registry {
         self
     }
 
-    /// Adds a cluster specifier plugin: routes may leave it to the plugin which cluster a request is sent to.
+    /// Adds a cluster specifier plugin, which picks the cluster of each request on a route.
     #[must_use]
     pub fn with_cluster_specifier<T: Extension>(mut self) -> Self {
         self.cluster_specifiers.add::<T>();

@@ -1,7 +1,7 @@
-//! How a client talks to a management server: connections that carry whole messages, and report what happens to them.
+//! Connections to management servers: they transfer whole messages and report events.
 //!
-//! [`GrpcTransport`] is the one that clients use: gRPC over HTTP/2. Another one can be given to
-//! [`ClientBuilder::transport`](crate::client::ClientBuilder::transport) by implementing [`Transport`].
+//! Clients use [`GrpcTransport`] by default: gRPC over HTTP/2.
+//! [`ClientBuilder::transport`](crate::client::ClientBuilder::transport) sets a custom implementation of [`Transport`].
 
 pub mod credentials;
 #[cfg(feature = "files")]

@@ -15,13 +15,13 @@ use crate::{
     wire::Fields,
 };
 
-/// One server of a cluster; no address is that of two endpoints of an assignment.
+/// An endpoint of a cluster. Addresses are unique within an assignment.
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Endpoint {
-    /// What the server knows of its health.
+    /// Its health, as reported by the management server.
     pub health: HealthStatus,
-    /// Its part of the requests, in proportion to the locality's other endpoints; 1 if not said.
+    /// Its share of the requests, in proportion to the other endpoints of the locality; 1 by default.
     pub weight: NonZeroU32,
     ip: IpAddr,
     port: u16,
@@ -37,28 +37,28 @@ struct More {
     metadata: Metadata,
 }
 
-/// What a server knows of an endpoint's health.
+/// The health of an endpoint, as reported by the management server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[non_exhaustive]
 pub enum HealthStatus {
-    /// Nothing; it is used like a healthy one.
+    /// Unknown; treated as healthy.
     Unknown,
-    /// It is well.
+    /// Healthy.
     Healthy,
-    /// It does not answer as it should.
+    /// Unhealthy: it fails health checks.
     Unhealthy,
-    /// It is about to leave: nothing new is sent to it.
+    /// Draining: no new requests are sent to it.
     Draining,
-    /// It does not answer in time.
+    /// Its health checks time out.
     Timeout,
-    /// It answers, but others should be preferred.
+    /// Degraded: other endpoints should be preferred.
     Degraded,
-    /// A state that this client does not know.
+    /// A state that is unknown to this client.
     Unrecognized,
 }
 
-/// An endpoint by itself, as members of collections are.
+/// An endpoint as a resource, for members of collections.
 impl Resource for Endpoint {
     const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.endpoint.v3.LbEndpoint";
     const COLLECTION_TYPE_URL: Option<&'static str> =
@@ -90,12 +90,12 @@ impl Endpoint {
         }
     }
 
-    /// Where it listens.
+    /// Its main address.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::new(self.ip, self.port)
     }
 
-    /// Where it listens too, such as its IPv6 address (A61).
+    /// Its further addresses, such as an IPv6 address (A61).
     pub fn additional_addresses(&self) -> &[SocketAddr] {
         self.more.as_ref().map_or(&[], |more| &more.additional_addresses)
     }
@@ -105,23 +105,23 @@ impl Endpoint {
         iter::once(self.address()).chain(self.additional_addresses().iter().copied())
     }
 
-    /// Its name for TLS and for authority rewriting (A81), as the server wrote it; never empty.
+    /// Its name for TLS and for authority rewriting (A81), not empty.
     pub fn hostname(&self) -> Option<&str> {
         self.more.as_ref().map(|more| &*more.hostname).filter(|name| !name.is_empty())
     }
 
-    /// Where it stands on a hash ring, in place of its address (A76); never empty.
+    /// Its key on a hash ring, in place of its address (A76); not empty.
     pub fn hash_key(&self) -> Option<&str> {
         self.metadata().text("envoy.lb", "hash_key").filter(|key| !key.is_empty())
     }
 
-    /// What else the server says about it.
+    /// Its metadata.
     pub fn metadata(&self) -> &Metadata {
         const NONE: &Metadata = &Metadata::none();
         self.more.as_ref().map_or(NONE, |more| &more.metadata)
     }
 
-    /// Whether new requests may be sent to it: its health is good, or not known.
+    /// Whether new requests may be sent to it: it is healthy, or its health is unknown.
     pub fn is_healthy(&self) -> bool {
         matches!(self.health, HealthStatus::Healthy | HealthStatus::Unknown)
     }
