@@ -358,10 +358,7 @@ impl From<Changed> for bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        error::{Blame, Code, Subject},
-        resource::Invalid,
-    };
+    use crate::error::{Blame, Code, Subject};
 
     const KEEP: Policy = Policy { keep_deleted: true, fail_on_data_errors: false };
     const DROP: Policy = Policy { keep_deleted: false, fail_on_data_errors: false };
@@ -403,7 +400,7 @@ mod tests {
     #[test]
     fn last_good_wins_over_a_rejection() {
         let mut entry = held();
-        let rejected = || WatchError::rejected(about(), Invalid::new("bad"));
+        let rejected = || WatchError::rejected(about(), crate::resource::Invalid::new("bad"));
         assert_eq!(entry.on_rejected(rejected(), KEEP, update("2")), Changed::Yes);
         assert_eq!(seen(&entry), (Some("1".into()), Some(Code::InvalidArgument)));
         assert_eq!(
@@ -485,7 +482,7 @@ mod tests {
     #[test]
     fn a40_2_a_setback_lasts_until_a_good_update_and_notes_the_last_attempt() {
         let mut entry = held();
-        let rejected = || WatchError::rejected(about(), Invalid::new("bad"));
+        let rejected = || WatchError::rejected(about(), crate::resource::Invalid::new("bad"));
         assert_eq!((entry.state(), entry.ambient_error().is_some()), (ResourceState::Acked, false));
         let first = update("2");
         assert_eq!(entry.on_rejected(rejected(), KEEP, first.clone()), Changed::Yes);

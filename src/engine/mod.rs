@@ -44,6 +44,7 @@ use tracing::debug;
 
 #[cfg(any(test, feature = "metrics"))]
 pub(crate) use self::observability::Metric;
+#[cfg(any(test, feature = "client", feature = "fuzzing"))]
 pub(crate) use self::observability::Status;
 #[cfg(any(test, feature = "client"))]
 pub(crate) use self::observability::{ResourceReport, ServerReport};
@@ -209,7 +210,7 @@ impl Engine {
     }
 
     /// What is known at the moment. It costs a walk of the cache.
-    #[cfg(any(test, feature = "client"))]
+    #[cfg(any(test, feature = "client", feature = "fuzzing"))]
     pub(crate) fn status(&self) -> Status {
         Status::of(&self.authorities, &self.store)
     }

@@ -170,25 +170,23 @@ impl Sotw {
 
     /// Something is wanted again of which the server may not know that it was let go.
     fn was_resubscribed(&self, subscriptions: &Subscriptions) -> bool {
-        let recent_unsubscribes = &self.on_stream.recent_unsubscribes;
+        let recent = &self.on_stream.recent_unsubscribes;
         let is_awaited = |name: &str| {
             let sub = subscriptions.find(name).and_then(|id| subscriptions.get(id));
             sub.is_some_and(Subscription::is_unanswered)
         };
-        recent_unsubscribes.was_resubscribed()
-            || (subscriptions.wildcard
-                && !subscriptions.told_all
-                && recent_unsubscribes.is_wildcard_crossed())
-            || recent_unsubscribes.crossed_names().any(is_awaited)
+        recent.was_resubscribed()
+            || (subscriptions.wildcard && !subscriptions.told_all && recent.is_wildcard_crossed())
+            || recent.crossed_names().any(is_awaited)
     }
 
     /// The next request is without what came back too early, which are these names. That makes responses without it, whatever was
     /// sent before.
     fn hold_back(&mut self, subscriptions: &mut Subscriptions, now: Instant) -> BTreeSet<Arc<str>> {
-        let recent_unsubscribes = &mut self.on_stream.recent_unsubscribes;
+        let recent = &mut self.on_stream.recent_unsubscribes;
         let is_unheard = |sub: &Subscription| {
-            let is_crossed = || sub.is_unanswered() && recent_unsubscribes.is_name_crossed(sub.name());
-            sub.is_named() && (recent_unsubscribes.is_name_unheard(sub.name()) || is_crossed())
+            let is_crossed = || sub.is_unanswered() && recent.is_name_crossed(sub.name());
+            sub.is_named() && (recent.is_name_unheard(sub.name()) || is_crossed())
         };
         let held_back: Vec<_> =
             subscriptions.iter().filter(|(_, sub)| is_unheard(sub)).map(|(id, _)| id).collect();
@@ -196,7 +194,7 @@ impl Sotw {
         for id in &held_back {
             if let Some(sub) = subscriptions.get_mut(*id) {
                 sub.on_held_back(now + self.doubt);
-                recent_unsubscribes.on_name_held_back(sub.name().clone(), self.doubt, now);
+                recent.on_name_held_back(sub.name().clone(), self.doubt, now);
                 names.insert(sub.name().clone());
             }
         }
@@ -213,9 +211,9 @@ impl Sotw {
         now: Instant,
     ) -> bool {
         let on_stream = &mut self.on_stream;
-        let recent_unsubscribes = &mut on_stream.recent_unsubscribes;
-        let is_unheard = recent_unsubscribes.is_wildcard_unheard()
-            || (!subscriptions.told_all && recent_unsubscribes.is_wildcard_crossed());
+        let recent = &mut on_stream.recent_unsubscribes;
+        let is_unheard =
+            recent.is_wildcard_unheard() || (!subscriptions.told_all && recent.is_wildcard_crossed());
         let wildcard = subscriptions.wildcard && !(held_back.is_some() && is_unheard);
         let sorted = match held_back {
             Some(names) => subscriptions.names_without(|name| names.contains(name)),
@@ -229,7 +227,7 @@ impl Sotw {
         }
         if held_back.is_some() && sorted.is_empty() && others.is_empty() && !on_stream.named_for_sure {
             // An empty list could mean everything to it, and what follows would be no news.
-            recent_unsubscribes.last_name().into_iter().for_each(|name| put_text(3, name, &mut others));
+            recent.last_name().into_iter().for_each(|name| put_text(3, name, &mut others));
         }
         on_stream.names = match others.is_empty() {
             true => sorted,
@@ -245,8 +243,8 @@ impl Sotw {
             on_stream.wildcard = had_wildcard;
         } else if had_wildcard && !wildcard {
             match subscriptions.wildcard {
-                true => recent_unsubscribes.on_wildcard_held_back(now),
-                false => recent_unsubscribes.on_wildcard_unsubscribed(now),
+                true => recent.on_wildcard_held_back(now),
+                false => recent.on_wildcard_unsubscribed(now),
             }
         }
         if on_stream.names.is_empty() && !on_stream.named_for_sure {

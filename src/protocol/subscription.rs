@@ -122,8 +122,6 @@ impl Subscription {
         mem::replace(&mut self.entry, entry)
     }
 
-    // What is subscribed to.
-
     /// Whether it is subscribed to by name.
     pub(crate) fn is_named(&self) -> bool {
         self.is_named
@@ -180,8 +178,6 @@ impl Subscription {
     pub(crate) fn leave_collections(&mut self) {
         (self.of_wildcard, self.of_glob) = (false, false);
     }
-
-    // What the cache holds.
 
     pub(crate) fn is_held(&self) -> bool {
         self.is_held
@@ -341,8 +337,6 @@ impl Subscription {
         self.is_named && self.phase != Phase::Answered
     }
 
-    // Absence.
-
     /// A response that has all resources is complete. `sends_all` is whether the server sends everything. True when the name
     /// should have been in it and was not. The absence of a name that was never requested says nothing.
     pub(crate) fn on_complete_response(&mut self, response: u64, sends_all: bool) -> bool {
@@ -422,8 +416,6 @@ impl Subscription {
     pub(super) fn is_doubted(&self) -> bool {
         self.is_held && self.is_missing && self.doubt_until.is_some()
     }
-
-    // The does-not-exist timer.
 
     pub(super) fn timer(&self) -> u32 {
         self.timer
