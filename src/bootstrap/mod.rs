@@ -1,5 +1,5 @@
-//! Where a [`Bootstrap`] comes from: gRPC's bootstrap format, as text, from a file or from the environment; or
-//! [Envoy's](#envoys-format).
+//! Reading a [`Bootstrap`]: in gRPC's bootstrap format from text, a file or the environment, or in
+//! [Envoy's format](#envoys-format).
 //!
 //! ```
 //! use xdskit::config::Bootstrap;
@@ -30,7 +30,7 @@
 //! # gRPC's format
 //!
 //! Fields that are not listed are ignored, at every level. `null` is the same as no field, but not in a list or as the
-//! value of a map. All mistakes are reported together, each with its path.
+//! value of a map. All errors are reported together, each with its path.
 //!
 //! | field | type | meaning |
 //! |---|---|---|

@@ -135,7 +135,7 @@ impl HttpConnectionManager {
     /// Rules L1 to L20, and S8, S9, S12 and S13 for a server's.
     pub(super) fn parse(any: &Any, side: Side, cx: &Context<'_>) -> Result<Self, Invalid> {
         let message: hcm::HttpConnectionManager = match parts::extension(any)? {
-            (name, Payload::Message(bytes)) if name == CONNECTION_MANAGER => Message::decode(bytes.clone())?,
+            (name, Payload::Message(bytes)) if name == CONNECTION_MANAGER => Message::decode(bytes)?,
             (name, Payload::Message(_) | Payload::Struct(_)) => {
                 let reason = format!("expected a message of type {CONNECTION_MANAGER}, not {name:?}");
                 return Err(Invalid::new(reason));
