@@ -64,7 +64,7 @@ pub(crate) struct ClusterEntry {
 }
 
 impl Snapshot {
-    /// The target as it was asked for.
+    /// The target as it was given to `Client::resolve`.
     pub fn target(&self) -> &str {
         &self.stem.target
     }
