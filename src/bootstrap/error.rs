@@ -5,24 +5,24 @@ use crate::{
     escape::{Escaped, debug_as_message},
 };
 
-/// Why there is no bootstrap: where it should have come from, and everything that is wrong with it.
+/// The reason why a bootstrap cannot be used: its origin, and all of its errors.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BootstrapError {
     origin: Origin,
     kind: Kind,
 }
 
-/// Where a bootstrap came from.
+/// The origin of a bootstrap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Origin {
-    /// Text that the application gave.
+    /// Text from the application.
     Text,
     /// A file.
     File {
         /// Its path.
         path: PathBuf,
-        /// The environment variable that named it, if one did.
+        /// The environment variable with its path, if there was one.
         variable: Option<&'static str>,
     },
     /// The contents of an environment variable.
@@ -74,13 +74,13 @@ impl BootstrapError {
         Self { origin, kind: Kind::Invalid(problems) }
     }
 
-    /// Where the bootstrap came from.
+    /// The origin of the bootstrap.
     pub fn origin(&self) -> &Origin {
         &self.origin
     }
 
-    /// All that is wrong in the document, in its order. Empty if there was no document to look into: nothing was set or
-    /// could be read, or it was neither JSON nor YAML.
+    /// All errors in the document, in its order. Empty if there was no document: no variable was set, the file could not be
+    /// read, or the text was neither JSON nor YAML.
     pub fn errors(&self) -> &[ValidationError] {
         match &self.kind {
             Kind::Invalid(problems) => problems,
@@ -88,7 +88,7 @@ impl BootstrapError {
         }
     }
 
-    /// Line and column, from 1, where the text stops being JSON or YAML.
+    /// The line and column, from 1, of the first syntax error.
     pub fn syntax_position(&self) -> Option<(usize, usize)> {
         match &self.kind {
             Kind::Syntax { line, column, .. } => Some((*line, *column)),

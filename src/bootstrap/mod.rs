@@ -1,5 +1,5 @@
-//! Where a [`Bootstrap`] comes from: gRPC's bootstrap format, as text, from a file or from the environment; or
-//! [Envoy's](#envoys-format).
+//! Reading a [`Bootstrap`]: in gRPC's bootstrap format from text, a file or the environment, or in
+//! [Envoy's format](#envoys-format).
 //!
 //! ```
 //! use xdskit::config::Bootstrap;
@@ -30,7 +30,7 @@
 //! # gRPC's format
 //!
 //! Fields that are not listed are ignored, at every level. `null` is the same as no field, but not in a list or as the
-//! value of a map. All mistakes are reported together, each with its path.
+//! value of a map. All errors are reported together, each with its path.
 //!
 //! | field | type | meaning |
 //! |---|---|---|
@@ -139,7 +139,7 @@ impl Bootstrap {
     ///
     /// # Errors
     ///
-    /// Text that is not JSON, with line and column; everything that is wrong in it, with paths.
+    /// The text is not JSON, with line and column, or has errors, each with its path.
     pub fn from_json(text: &str) -> Result<Self, BootstrapError> {
         Self::from_json_with(text, &CredentialTypes::default())
     }
@@ -158,30 +158,30 @@ impl Bootstrap {
     ///
     /// # Errors
     ///
-    /// Text that is neither, with line and column; everything that is wrong in it, with paths. What is not heeded is no error
-    /// and among the [`warnings`](Self::warnings).
+    /// The text is neither, with line and column, or has errors, each with its path. Ignored parts of it are no errors, but
+    /// among the [`warnings`](Self::warnings).
     pub fn from_envoy_text(text: &str) -> Result<Self, BootstrapError> {
         let is_yaml = !text.trim_start().starts_with('{');
         Self::parse(text, Origin::Text, (Dialect::Envoy, is_yaml), &CredentialTypes::default())
     }
 
-    /// Reads a bootstrap from a file in [Envoy's format](crate::bootstrap#envoys-format), which is YAML if it is called so
-    /// (`.yaml`, `.yml`), and otherwise JSON. It blocks while the file is read.
+    /// Reads a bootstrap from a file in [Envoy's format](crate::bootstrap#envoys-format): YAML by the extensions `.yaml`
+    /// and `.yml`, otherwise JSON. It blocks while the file is read.
     ///
     /// # Errors
     ///
-    /// A file that cannot be read, and the errors of [`from_envoy_text`](Self::from_envoy_text).
+    /// The file cannot be read, or one of the errors of [`from_envoy_text`](Self::from_envoy_text).
     pub fn from_envoy_file(path: impl AsRef<Path>) -> Result<Self, BootstrapError> {
         Self::read_file(path.as_ref(), None, Dialect::Envoy, &CredentialTypes::default())
     }
 
-    /// Reads a bootstrap from a file in gRPC's or in Envoy's format, whose fields tell which it is: `dynamic_resources`,
-    /// `static_resources`, `config_sources` and `default_config_source` are Envoy's. It is YAML if it is called so (`.yaml`,
-    /// `.yml`; needs the feature `json`), and otherwise JSON. It blocks while the file is read.
+    /// Reads a bootstrap from a file in gRPC's or Envoy's format. The fields `dynamic_resources`, `static_resources`,
+    /// `config_sources` and `default_config_source` identify Envoy's. The file is YAML by the extensions `.yaml` and `.yml`
+    /// (with the feature `json`), otherwise JSON. It blocks while the file is read.
     ///
     /// # Errors
     ///
-    /// A file that cannot be read, and the errors of [`from_json`](Self::from_json) or
+    /// The file cannot be read, or one of the errors of [`from_json`](Self::from_json) or
     /// [`from_envoy_text`](Self::from_envoy_text).
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, BootstrapError> {
         Self::from_file_with(path, &CredentialTypes::default())
@@ -197,12 +197,12 @@ impl Bootstrap {
         Self::read_file(path.as_ref(), None, Dialect::Either, types)
     }
 
-    /// Reads the bootstrap that the environment names: the file in `GRPC_XDS_BOOTSTRAP`, otherwise the JSON in
-    /// `GRPC_XDS_BOOTSTRAP_CONFIG`. A variable that is empty counts as unset.
+    /// Reads the bootstrap from the environment: the file in `GRPC_XDS_BOOTSTRAP`, or else the JSON in
+    /// `GRPC_XDS_BOOTSTRAP_CONFIG`. An empty variable is treated as unset.
     ///
     /// # Errors
     ///
-    /// Neither variable is set, and the errors of [`from_file`](Self::from_file).
+    /// Neither variable is set, or one of the errors of [`from_file`](Self::from_file).
     pub fn from_env() -> Result<Self, BootstrapError> {
         Self::from_env_with(&CredentialTypes::default())
     }

@@ -1,6 +1,6 @@
-//! A small, real management server: versioned resources, and the server's half of the xDS protocol.
+//! An embeddable management server: a store of versioned resources, and the server side of the xDS protocol.
 //!
-//! - [`Store`] holds resources by type and name, with versions; several changes become visible at once.
+//! - [`Store`] contains resources by type and name, with versions; several changes become visible at once.
 //! - [`Session`] is the protocol of one stream without its I/O, so that it also runs under a virtual clock;
 //!   [`DeltaSession`] is the same for the incremental variant.
 //! - [`ControlPlane`] serves a store to any number of clients on tonic: over ADS and over the service of each type, in both
@@ -46,7 +46,7 @@ pub use self::{
 pub use session::{DeltaSession, Session};
 pub use store::{AnyResource, Store, Versions};
 
-/// The type URLs of the resources that management servers send most.
+/// The type URLs of the most common resources.
 pub mod type_url {
     /// Listeners (LDS).
     pub const LISTENER: &str = "type.googleapis.com/envoy.config.listener.v3.Listener";
@@ -56,7 +56,7 @@ pub mod type_url {
     pub const CLUSTER: &str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
     /// Endpoints (EDS).
     pub const ENDPOINTS: &str = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment";
-    /// Scopes that choose a route configuration by parts of a request (SRDS).
+    /// Scopes, which select a route configuration by the headers of a request (SRDS).
     pub const SCOPED_ROUTE_CONFIGURATION: &str =
         "type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration";
     /// Virtual hosts on demand (VHDS).

@@ -1,8 +1,9 @@
-//! What the clients of a process know, as a gRPC service for operators: CSDS, the `ClientStatusDiscoveryService` of gRFC A40.
+//! The state of the clients of a process as a gRPC service for operators: CSDS, the `ClientStatusDiscoveryService` of gRFC
+//! A40.
 //!
-//! It is what tools such as `grpcdebug` ask, and what they show of other languages' clients, too. An application adds it to a
-//! server that its operators can reach, and to nobody else: it shows all of the mesh that the clients know, but no
-//! [sensitive](crate::Resource::SENSITIVE) resource.
+//! Tools such as `grpcdebug` query this service, which gRPC clients in other languages provide, too. An application adds it
+//! to a server that only its operators can reach, since it exposes all resources of the clients except
+//! [sensitive](crate::Resource::SENSITIVE) ones.
 //!
 //! ```no_run
 //! use tonic::transport::Server;
@@ -28,8 +29,8 @@ use crate::client::{Client, ClientStatus, WeakClient};
 
 /// The client status service, to be added to a tonic server.
 ///
-/// Clones are handles of the same service, so that clients can be added at any time. It does not keep a client alive; one
-/// that has ended is not shown any more.
+/// Clones are handles of the same service, so that clients can be added at any time. It does not keep a client alive, and
+/// omits clients that have ended.
 #[derive(Debug, Clone, Default)]
 pub struct ClientStatusService {
     clients: Arc<Mutex<Vec<WeakClient>>>,
@@ -41,9 +42,9 @@ impl ClientStatusService {
         Self::default()
     }
 
-    /// Shows a client from now on. Handles of the same client are one.
+    /// Adds a client. Further handles of the same client have no effect.
     ///
-    /// Clients are told apart by their [scopes](crate::client::ClientBuilder::scope) (A71-7).
+    /// Clients are identified by their [scopes](crate::client::ClientBuilder::scope) (A71-7).
     pub fn add(&self, client: &Client) {
         let client = client.downgrade();
         let mut clients = self.lock();

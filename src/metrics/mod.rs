@@ -14,8 +14,8 @@
 //! `nacked_but_cached`, `does_not_exist`, `does_not_exist_but_cached`, `received_error`, `received_error_but_cached` and
 //! `timeout`.
 //!
-//! A server that nothing is wanted of has no value of `connected`, and a state without resources none of `resources`. Nothing
-//! is recorded of a client that has ended. Clients of the same scope are added up.
+//! `connected` has no value for a server without subscriptions, and `resources` none for a state without resources. Nothing
+//! is recorded for a client that has ended. The values of clients with the same scope are added.
 //!
 //! ```no_run
 //! use opentelemetry::global;
@@ -41,8 +41,8 @@ use crate::{config::ConfigSource, engine::Metric};
 
 /// The instruments of a meter, for any number of clients.
 ///
-/// Make one for each meter and give it to all clients, since what observes the gauges stays with the meter for ever. Clones
-/// are handles of the same.
+/// Create one for each meter and pass it to all clients, since the callbacks of the gauges cannot be removed from the
+/// meter. Clones are handles of the same instruments.
 #[derive(Clone)]
 pub struct Metrics {
     inner: Arc<Inner>,
@@ -64,7 +64,7 @@ pub(crate) struct Recorder {
 }
 
 impl Metrics {
-    /// Makes the instruments.
+    /// Creates the instruments.
     pub fn new(meter: &Meter) -> Self {
         let counter =
             |name, unit, what| meter.u64_counter(name).with_unit(unit).with_description(what).build();

@@ -4,8 +4,8 @@ use super::{
     xdstp::Rules,
 };
 
-/// The directives of an `xdstp:` name: what a client does to get the resource. They are no part of the resource's
-/// identity and never sent to a server.
+/// The directives of an `xdstp:` name: instructions to the client on how to obtain the resource. They are not part of the
+/// identity of the resource and never sent to a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Directives {
     alt: Option<ResourceName>,
@@ -13,12 +13,12 @@ pub struct Directives {
 }
 
 impl Directives {
-    /// `alt=`: the name to use instead while the source of this one cannot be reached.
+    /// `alt=`: the alternative name, which is used while the source of this one is unreachable.
     pub fn alt(&self) -> Option<&ResourceName> {
         self.alt.as_ref()
     }
 
-    /// `entry=`: the inline entry of the list collection that is meant.
+    /// `entry=`: the name of an inline entry of the list collection.
     pub fn entry(&self) -> Option<&str> {
         self.entry.as_deref()
     }

@@ -2,7 +2,7 @@ use std::{borrow::Cow, fmt};
 
 use crate::escape::debug_as_message;
 
-/// Why a string that starts with `xdstp:` is not a resource name: which part, where, and the reason.
+/// The reason why a string with the prefix `xdstp:` is not a resource name, with the part and the position.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NameError {
     name: String,
@@ -39,17 +39,17 @@ impl NameError {
         Self { name: shortened(name), part, position, reason: reason.into() }
     }
 
-    /// The part of the name that is wrong.
+    /// The invalid part of the name.
     pub fn part(&self) -> NamePart {
         self.part
     }
 
-    /// Where in the name, in bytes from its start.
+    /// The position in the name, in bytes from its start.
     pub fn position(&self) -> usize {
         self.position
     }
 
-    /// What is wrong there.
+    /// The reason.
     pub fn reason(&self) -> &str {
         &self.reason
     }

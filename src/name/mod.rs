@@ -1,8 +1,8 @@
-//! Names of resources: opaque ones, as servers always had them, and structured `xdstp:` ones.
+//! Names of resources: old-style ones, which are opaque strings, and structured `xdstp:` ones.
 //!
-//! An `xdstp:` name says which authority the resource comes from, its type, and context parameters that belong to
-//! its identity. Names that differ only in the order of their parameters, or in the spelling of their escapes, are
-//! the same name; the canonical string is what requests and caches use.
+//! An `xdstp:` name contains the authority of the resource, its type, and context parameters that are part of its identity.
+//! Names that differ only in the order of their parameters, or in the spelling of their escapes, are equal; requests and
+//! caches use the canonical string.
 //!
 //! ```
 //! use xdskit::name::ResourceName;
@@ -68,18 +68,17 @@ pub struct ResourceName {
 }
 
 impl ResourceName {
-    /// Parses a name that an application, a configuration or a resource wrote.
+    /// Parses a name from an application, a configuration or a resource.
     ///
     /// # Errors
     ///
-    /// A name that starts with `xdstp:` and cannot be parsed, has a context parameter twice, has one whose key starts
-    /// with `xds.` (X8: the client sets those), or has an unknown or repeated directive (X10). Every other string is
-    /// an opaque name.
+    /// The name starts with `xdstp:`, and is malformed, has a duplicate context parameter, one whose key starts with `xds.`
+    /// (X8: these are set by the client), or an unknown or repeated directive (X10). Any other string is an opaque name.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         Self::parse_with(text, Rules::Written)
     }
 
-    /// Parses a name that a server put on a resource. It may have the `xds.*` parameters that the request had.
+    /// Parses the name of a resource in a response. It may have the `xds.*` parameters of the request.
     ///
     /// # Errors
     ///
@@ -88,8 +87,7 @@ impl ResourceName {
         Self::parse_with(text, Rules::Received)
     }
 
-    /// The canonical string of a name that a server put on a resource. An opaque name is handed back as it is, without
-    /// an allocation.
+    /// The canonical string of the name of a resource in a response. An opaque name is returned without an allocation.
     ///
     /// # Errors
     ///
@@ -102,7 +100,7 @@ impl ResourceName {
         Ok(if encoded == text { Cow::Borrowed(text) } else { Cow::Owned(encoded) })
     }
 
-    /// The canonical string: what requests carry and what identifies the resource. Without directives.
+    /// The canonical string without directives, which identifies the resource and is sent in requests.
     pub fn as_str(&self) -> &str {
         &self.canonical
     }
@@ -122,7 +120,7 @@ impl ResourceName {
         self.xdstp().map(XdstpName::resource_type)
     }
 
-    /// The id of an `xdstp:` name, decoded; an opaque name is all id.
+    /// The id of an `xdstp:` name, decoded; for an opaque name, the whole name.
     pub fn id(&self) -> &str {
         self.xdstp().map_or(&self.canonical, XdstpName::id)
     }
@@ -175,13 +173,13 @@ impl ResourceName {
         Some(Self::from_xdstp(xdstp.without_directives().with_id(id)))
     }
 
-    /// This name with other context parameters; an opaque name has none and stays as it is.
+    /// This name with other context parameters; an opaque name is unchanged.
     pub fn with_context_params(&self, params: ContextParams) -> Self {
         self.xdstp().map_or_else(|| self.clone(), |xdstp| Self::from_xdstp(xdstp.with_params(params)))
     }
 
-    /// This name with an attribute of the resource that the client knows, as the context parameter
-    /// `xds.resource.<attribute>` (rule X7); an opaque name stays as it is.
+    /// This name with an attribute of the resource as the context parameter `xds.resource.<attribute>` (rule X7); an opaque
+    /// name is unchanged.
     ///
     /// ```
     /// use xdskit::name::ResourceName;

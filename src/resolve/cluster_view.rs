@@ -21,8 +21,8 @@ use crate::{
 /// | [`endpoints_error`](Self::endpoints_error) | its endpoints, of EDS or DNS | [`assignment`](Self::assignment) is missing, or is the last known good one and may be stale | can be sent if there is an assignment |
 /// | [`unusable_reason`](Self::unusable_reason) | both | `error`, or else `endpoints_error` without an assignment | cannot be sent |
 ///
-/// None of them is set for a cluster whose endpoints are known and all unhealthy:
-/// [`first_usable_priority`](Self::first_usable_priority) is `None` then.
+/// Unhealthy endpoints are not an error: if all endpoints are known and none is usable,
+/// [`first_usable_priority`](Self::first_usable_priority) is `None` without an `unusable_reason`.
 ///
 /// ```
 /// use xdskit::resolve::ClusterView;

@@ -45,7 +45,7 @@ pub(crate) enum HostChoice {
 }
 
 impl Snapshot {
-    /// The target as it was asked for.
+    /// The target as it was given to `Client::resolve`.
     pub fn target(&self) -> &str {
         &self.routing.target
     }

@@ -1,9 +1,9 @@
-//! Tools for the tests of applications that use this crate: a management server under the test's control.
+//! Tools for the tests of applications that use this crate: a management server under the control of the test.
 //!
-//! - [`ControlPlane`]: starts on loopback, gives what the test [sets](ControlPlane::set), waits for what clients answer, and
-//!   misbehaves when it is told to.
-//! - [`resources`]: builders for what it gives.
-//! - [`FaultyProxy`]: breaks the connection in between, at any byte.
+//! - [`ControlPlane`]: a management server on loopback with the resources of the test ([`set`](ControlPlane::set)),
+//!   expectations of the requests of clients, and scripted faults.
+//! - [`resources`]: builders of resources.
+//! - [`FaultyProxy`]: a proxy that breaks the connection at any byte.
 //!
 //! ```
 //! use xdskit::testing::{
@@ -34,7 +34,7 @@
 //! collections ([`resources::collection`]), or errors ([`ControlPlane::set_error`]); clients may ask for globs of `xdstp:`
 //! names.
 //!
-//! Nothing here sleeps: a test waits for what it expects, and fails with a reason when that does not come.
+//! Nothing here sleeps: a test waits for an event, and fails with a reason when the event does not occur in time.
 
 mod control_plane;
 mod expect;
