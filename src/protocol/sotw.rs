@@ -168,7 +168,7 @@ impl Sotw {
         }
     }
 
-    /// Something is wanted again of which the server may not know that it was let go.
+    /// Whether something is subscribed to again whose end the server may not have seen.
     fn was_resubscribed(&self, subscriptions: &Subscriptions) -> bool {
         let recent = &self.on_stream.recent_unsubscribes;
         let is_awaited = |name: &str| {
@@ -180,16 +180,15 @@ impl Sotw {
             || recent.crossed_names().any(is_awaited)
     }
 
-    /// The next request is without what came back too early, which are these names. That makes responses without it, whatever was
-    /// sent before.
+    /// Leaves the names out of the next request that were subscribed to again too early, and gives them: responses lack them then.
     fn hold_back(&mut self, subscriptions: &mut Subscriptions, now: Instant) -> BTreeSet<Arc<str>> {
         let recent = &mut self.on_stream.recent_unsubscribes;
         let is_unheard = |sub: &Subscription| {
             let is_crossed = || sub.is_unanswered() && recent.is_name_crossed(sub.name());
             sub.is_named() && (recent.is_name_unheard(sub.name()) || is_crossed())
         };
-        let held_back: Vec<_> =
-            subscriptions.iter().filter(|(_, sub)| is_unheard(sub)).map(|(id, _)| id).collect();
+        let held_back = subscriptions.iter().filter(|(_, sub)| is_unheard(sub));
+        let held_back: Vec<_> = held_back.map(|(id, _)| id).collect();
         let mut names = BTreeSet::new();
         for id in &held_back {
             if let Some(sub) = subscriptions.get_mut(*id) {
