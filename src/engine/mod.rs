@@ -173,14 +173,22 @@ impl Engine {
         if let Some((ty, envelope)) = response
             && self.ingest.push((stream, ty), envelope, now)
         {
-            self.ingest.work(&mut self.authorities, &mut self.store, now);
+            self.work(now);
+        }
+    }
+
+    /// Works on the oldest response for a while. What is logged of its effects is found in its span.
+    fn work(&mut self, now: Instant) {
+        if let Some(span) = self.ingest.work(&mut self.authorities, &mut self.store, now) {
+            let _within = span.entered();
+            self.route_effects(now);
         }
     }
 
     /// Does what is due.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         debug_assert!(self.delivery.is_drained(), "outputs are polled until there is none");
-        self.ingest.work(&mut self.authorities, &mut self.store, now);
+        self.work(now);
         // A response that is in progress may contain what a timer would take for missing.
         let ingest = &self.ingest;
         let is_busy = |server| ingest.has_response_of(server);

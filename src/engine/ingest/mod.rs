@@ -98,22 +98,30 @@ impl Ingest {
         self.pending.len() == 1
     }
 
-    /// Works on the oldest response for a while.
-    pub(super) fn work(&mut self, authorities: &mut Authorities, store: &mut Store, now: Instant) {
-        // A timeout may be for something else.
-        let Some(mut response) = self.pending.pop_front() else { return };
+    /// Works on the oldest response for a while; gives the span of its logs. A timeout may be for something else than a
+    /// response, and then there is none.
+    pub(super) fn work(
+        &mut self,
+        authorities: &mut Authorities,
+        store: &mut Store,
+        now: Instant,
+    ) -> Option<tracing::Span> {
+        let mut response = self.pending.pop_front()?;
         let Self { parser, work, updates, .. } = self;
         if !response.has_begun() {
             work.responses += 1;
             response.number = work.responses;
             response.span = span(&response, authorities);
         }
-        let _within = response.span.clone().entered();
+        let span = response.span.clone();
+        let within = span.enter();
         let mut step = Step { response: &mut response, authorities, store, parser, work, updates, now };
         step.run();
         if response.stage != Stage::Done {
             self.pending.push_front(response);
         }
+        drop(within);
+        Some(span)
     }
 
     /// Whether a response was worked on and is not concluded.
