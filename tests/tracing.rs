@@ -93,8 +93,8 @@ async fn a_resolution_can_be_followed() {
     let client = client(server.uri());
     soon(client.resolve("xds:///shop").ready()).await.unwrap();
     log.line(&["resolution started view=1", "target=\"xds:///shop\""]);
-    log.line(&["resolution continued view=1 dependency=walk-1"]);
-    log.line(&["watch started view=walk-1", "names=shop"]);
+    log.line(&["resolution continued view=1 dependency=internal-1"]);
+    log.line(&["watch started view=internal-1", "names=shop"]);
     log.line(&["resolution succeeded view=1", "target=\"xds:///shop\""]);
 }
 
