@@ -22,5 +22,9 @@
     clippy::use_self,
     clippy::wildcard_enum_match_arm
 )]
+#![cfg_attr(
+    not(feature = "unstable-pb"),
+    allow(dead_code, reason = "the messages of servers are for servers")
+)]
 
 include!(concat!(env!("OUT_DIR"), "/pb.rs"));

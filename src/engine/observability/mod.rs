@@ -6,6 +6,7 @@ mod status;
 
 #[cfg(any(test, feature = "metrics"))]
 pub(crate) use self::metrics::Metric;
+#[cfg(any(test, feature = "client", feature = "fuzzing"))]
 pub(crate) use self::status::Status;
 #[cfg(any(test, feature = "client"))]
 pub(crate) use self::status::{ResourceReport, ServerReport};
