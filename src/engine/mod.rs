@@ -1,13 +1,13 @@
 //! The client without I/O: the servers of each authority, the cache, and the watches.
 //!
-//! The contract is that of every state machine here. What happened goes in by [`handle_input`](Engine::handle_input) and
-//! [`handle_timeout`](Engine::handle_timeout), what is watched by [`subscribe`](Engine::subscribe) and
+//! The contract is that of every state machine here. Inputs go in by [`handle_input`](Engine::handle_input) and
+//! [`handle_timeout`](Engine::handle_timeout), watches by [`subscribe`](Engine::subscribe) and
 //! [`unsubscribe`](Engine::unsubscribe). After each of them [`poll_output`](Engine::poll_output) is called until it
-//! yields `None`; [`poll_timeout`](Engine::poll_timeout) then says when to come back. Time comes with each call, and
-//! randomness from a seed, so that whatever happens can be made to happen again.
+//! yields `None`; [`poll_timeout`](Engine::poll_timeout) then returns the next deadline. Time comes with each call, and
+//! randomness from a seed, so that every run is reproducible.
 //!
-//! The engine is a house with rooms, and keeps nothing but the contract and the routes between them. A room has private fields,
-//! takes at most two neighbours as arguments, and notes what follows from a call as an [`Effect`] or an order.
+//! The engine consists of components, and keeps nothing but the contract and the routes between them. A component has private
+//! fields, takes at most two others as arguments, and records the consequences of a call as an [`Effect`] or an order.
 //!
 //! ```text
 //!   response ─▶ ingest ──▶ store ──▶ collections ──▶ delivery ──▶ watches of applications
@@ -133,7 +133,7 @@ impl Engine {
         self.proceed(now);
     }
 
-    /// The first subscription to a cluster within a resolution: the cluster stays in the snapshots with or without routes (A74-6).
+    /// The first subscription to a cluster within a resolution: it stays in the snapshots with or without routes (A74-6).
     pub(crate) fn subscribe_cluster(&mut self, view: WatchId, name: &str, now: Instant) {
         self.resolutions.set_subscribed(view, name, true);
         self.proceed(now);
@@ -209,7 +209,7 @@ impl Engine {
         [work, server, expiry, lookup, grace].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
-    /// What is known at the moment. It costs a walk of the cache.
+    /// The current state. It costs an iteration over the cache.
     #[cfg(any(test, feature = "client", feature = "fuzzing"))]
     pub(crate) fn status(&self) -> Status {
         Status::of(&self.authorities, &self.store)
@@ -347,7 +347,7 @@ impl Engine {
     fn begin(&mut self, view: WatchId, ty: ResourceType, names: Selection, now: Instant) {
         let ty = self.store.type_id(ty);
         let type_url = self.store.type_url(ty);
-        // The bootstrap may say which collection all resources of the type are.
+        // The bootstrap may define which collection all resources of the type are.
         let all = self.bootstrap.collection_of(type_url).filter(|_| names == Selection::All).cloned();
         let names = all.map_or(names, |name| Selection::Collection(Wanted::Name(Box::new(name))));
         debug!(%view, type_url, names = %Escaped(&names), "watch started");
@@ -370,7 +370,7 @@ impl Engine {
         self.delivery.insert(view, target);
     }
 
-    /// Begins a watch of one name, whose directives say how it is to be got.
+    /// Begins a watch of one name, whose directives define its source.
     fn begin_one(
         &mut self,
         view: WatchId,
@@ -430,8 +430,8 @@ impl Engine {
         Ok(WatchTarget::List(Box::new(key)))
     }
 
-    /// Virtual hosts on demand are of the incremental variant alone (B3.5): they are not requested from a server that speaks the
-    /// other one.
+    /// Virtual hosts on demand exist in the incremental variant alone (B3.5): they are not requested from a server of
+    /// the other one.
     fn begin_on_demand(&mut self, view: WatchId, name: Arc<str>, now: Instant) {
         let ty = ResourceType::of::<VirtualHost>();
         let id = self.store.type_id(ty);

@@ -35,7 +35,7 @@ pub(super) struct Resolutions {
     owners: BTreeMap<WatchId, (WatchId, WatchKey)>,
     /// Those that have something to act on.
     touched: BTreeSet<WatchId>,
-    /// When those want to be called that do.
+    /// The deadlines of the resolutions that have one.
     timers: BTreeMap<WatchId, Instant>,
     /// Where what a watch shows is to be had, if not where its name comes from.
     sources: BTreeMap<WatchId, Arc<ResourceConfigSource>>,
@@ -50,7 +50,7 @@ struct Resolution {
     watches: BTreeMap<WatchKey, WatchId>,
 }
 
-/// What a resolution asks of the engine.
+/// A command of a resolution to the engine.
 #[derive(Debug)]
 pub(super) enum ResolutionOrder {
     Subscribe {
@@ -133,7 +133,7 @@ impl Resolutions {
         self.hosts.next_timeout()
     }
 
-    /// When a resolution wants to be called.
+    /// The earliest deadline of a resolution.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         self.timers.values().min().copied()
     }

@@ -11,11 +11,11 @@ use crate::{
     protocol::{GroupId, ServerId, Settings, SourceKey, TypeId},
 };
 
-/// The sources of one authority, in the order in which they are tried, and how far down it had to go (A71-2).
+/// The sources of one authority, in the order of their priority, and the depth of the fallback (A71-2).
 ///
 /// ```text
 ///   servers   S0   S1   S2
-///   open      ██   ██          these are asked for everything that is watched
+///   open      ██   ██          everything watched is requested from these
 ///                   ▲
 ///                   active: the lowest open one; only its answers count
 /// ```
@@ -30,13 +30,13 @@ pub(crate) struct AuthorityState {
     pub(in crate::engine) open: Vec<ServerId>,
     /// The next server is opened also when everything is cached (A95-1).
     pub(super) on_reachability_only: bool,
-    /// How many views watch something of it.
+    /// The number of watches of its resources.
     pub(super) views: usize,
     /// The bootstrap names its sources: it stays.
     pub(super) is_configured: bool,
 }
 
-/// All groups, made when they are first asked for.
+/// All groups, made at the first subscription.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Groups {
     groups: Vec<Option<AuthorityState>>,
@@ -91,7 +91,7 @@ impl Groups {
         Self { are_by_type, ..Self::default() }
     }
 
-    /// The servers of an authority that all types share, if something of it was ever wanted.
+    /// The servers of an authority that all types share, if it ever had a subscription.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(in crate::engine) fn of(&self, authority: Option<&str>) -> Option<&AuthorityState> {
         self.find(authority, TypeId(0)).map(|id| self.get(id))
@@ -105,7 +105,7 @@ impl Groups {
         }
     }
 
-    /// The group of an authority whose sources are asked in these ways, of which the first is open.
+    /// The group of an authority with these sources, of which the first is open.
     pub(super) fn like(
         &self,
         authority: Option<&str>,

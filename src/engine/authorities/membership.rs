@@ -19,8 +19,8 @@ pub(in crate::engine) enum By {
 }
 
 impl Authorities {
-    /// What a server has sent by name in the incremental variant it need not send again when it is asked for everything: it
-    /// counts as a member until the server says otherwise (B2.20).
+    /// In the incremental variant a server need not resend for a wildcard a resource that it has sent by name: it
+    /// counts as a member until the server removes it (B2.20).
     pub(super) fn join_held(&mut self, store: &mut Store, ty: TypeId, server: ServerId, now: Instant) {
         let Some(subscriptions) = self.servers[server]
             .machine
@@ -79,15 +79,15 @@ impl Authorities {
         self.servers[server].machine.on_joined((ty, full_state), sub, now);
     }
 
-    /// Nobody takes everything of a type from a server any more, and it knows.
+    /// The wildcard of a type at a server is unsubscribed, and the server was notified.
     pub(super) fn on_released_all(&mut self, store: &mut Store, server: ServerId, ty: TypeId) {
         for group in self.groups.with(server) {
             self.end_unwatched_wildcard(store, (group, ty));
         }
     }
 
-    /// Ends a wildcard that nobody watches, unless a server of the group does not know that yet: if it is watched again before,
-    /// nothing has happened for that server, and its members are those of before.
+    /// Ends a wildcard without a watch, unless a server of the group was not notified of that yet: if it is watched
+    /// again before, nothing has happened for that server, and its members are those of before.
     pub(super) fn end_unwatched_wildcard(&mut self, store: &mut Store, (group, ty): (GroupId, TypeId)) {
         let key = (group, ty, Which::All);
         if !store.members.get(&key).is_some_and(|all| all.views.is_empty()) {
@@ -106,7 +106,7 @@ impl Authorities {
         }
     }
 
-    /// A resource was deleted: what is not held is no member any more, and forgotten when nobody asks for it by name.
+    /// A resource was deleted: it is no member any more, and forgotten when it has no watch by name.
     pub(in crate::engine) fn leave_collections(&mut self, store: &mut Store, id: EntryId) {
         // What is held stays, with a warning.
         let Some(entry) = store.get(id).filter(|entry| !entry.is_held()) else { return };

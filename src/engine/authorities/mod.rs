@@ -1,19 +1,19 @@
 //! The authorities: the servers of each, which of them counts, and the entries that are requested from them.
 //!
-//! The room owns the protocol machines. What a machine reports is acted on as soon as it is settled
+//! It owns the protocol machines. Events of a machine are handled as soon as it is settled
 //! ([`settle`](Authorities::settle)); what follows for watches is noted in the [`Store`].
 //!
 //! | file | contents |
 //! |---|---|
 //! | `groups` | the sources of an authority in their order, and the lowest open one |
-//! | `servers` | the machines, and when they want to be called |
+//! | `servers` | the machines, and their deadlines |
 //! | `placement` | the places of entries at servers |
 //! | `watches` | what is requested when a name or a wildcard is watched |
 //! | `membership`, `globs` | members of wildcards and globs at each server |
-//! | `fallback` | from one server to the next, and back (A71) |
-//! | `events`, `silence`, `absence` | what servers do, and what they do not |
-//! | `versions` | what a server calls the state of a resource |
-//! | `unused` | servers and groups that nothing needs any more |
+//! | `fallback` | fallback from one server to the next, and reversion (A71) |
+//! | `events`, `silence`, `absence` | events of servers, and missing responses |
+//! | `versions` | the versions of resources at a server |
+//! | `unused` | servers and groups without subscriptions |
 
 mod absence;
 mod events;
@@ -104,7 +104,7 @@ impl Authorities {
         self.connections.note(server, state.machine.stream().connection(), state.failure.is_some());
     }
 
-    /// The servers to ask for a name. They are made known when they were not yet.
+    /// The servers to request a name from. They are registered at the first use.
     pub(super) fn group_for(
         &mut self,
         store: &Store,
@@ -120,7 +120,7 @@ impl Authorities {
         self.add_group(store, (name.authority(), ty), sources, now)
     }
 
-    /// Where a resource is to be had whose name came with a source. What is asked in the same way elsewhere is shared.
+    /// The source of a resource whose name came with one. A group with the same source and fetch mode is shared.
     pub(super) fn source_group(
         &mut self,
         store: &Store,
@@ -206,7 +206,7 @@ impl Authorities {
         })
     }
 
-    /// The place of a source, which gets one if it was not known; nothing is asked of it yet.
+    /// The slot of a source, which is added at the first use; nothing is requested from it yet.
     pub(super) fn server_id(&mut self, source_key: &SourceKey, now: Instant) -> ServerId {
         if let Some(known) = self.servers.find(source_key) {
             return known;
@@ -274,7 +274,7 @@ impl Authorities {
         }
     }
 
-    /// When the first server that is not busy wants to be called, and what for.
+    /// The earliest deadline of a server that is not busy, and its timer.
     pub(super) fn next_timeout(&self, is_busy: impl Fn(ServerId) -> bool) -> Option<(Instant, Timer)> {
         let mut idle = self.servers.deadlines().filter(|(server, _)| !is_busy(*server));
         idle.next().map(|(_, deadline)| deadline)

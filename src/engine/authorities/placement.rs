@@ -53,7 +53,7 @@ impl Authorities {
         store.get(id).is_some_and(|entry| self.active_for(entry) == server)
     }
 
-    /// Asks all open servers of its group for an entry.
+    /// Requests an entry from all open servers of its group.
     pub(super) fn subscribe_everywhere(&mut self, store: &mut Store, id: EntryId, now: Instant) {
         let Some(entry) = store.get(id) else {
             invariant::broken("a resource that is acted on has an entry");
@@ -65,7 +65,7 @@ impl Authorities {
         }
     }
 
-    /// Asks one server for an entry.
+    /// Requests an entry from one server.
     pub(super) fn subscribe_at(&mut self, store: &mut Store, id: EntryId, server: ServerId, now: Instant) {
         // The name may be requested there for the watches of another group.
         let Some(sub) = self.place(store, id, server) else { return };
@@ -99,7 +99,7 @@ impl Authorities {
             {
                 return Some(sub);
             }
-            // The machine has forgotten the name, which is not heard of yet.
+            // The machine has forgotten the name, and its event is not handled yet.
             entry.places.remove(server);
         }
         if let Some(taken) =
@@ -117,8 +117,8 @@ impl Authorities {
         Some(sub)
     }
 
-    /// The place of a name that a server has sent under the wildcard of another group. What nobody watches by name there has no
-    /// other use for an entry of its own.
+    /// Shares a name that a server has sent under the wildcard of another group. Without a watch by name there, the
+    /// entry of its own has no other use.
     fn share_place(
         &mut self,
         store: &mut Store,
@@ -176,7 +176,7 @@ impl Authorities {
         groups.find(|group| store.members.get(&(*group, ty, Which::All)).is_some())
     }
 
-    /// The wildcard of a type, if it is watched, or was and its server has not been told yet that it is not.
+    /// The wildcard of a type, if it is watched, or was and its server has not been notified of its end yet.
     pub(in crate::engine) fn wildcard_key(&self, store: &Store, ty: TypeId) -> Option<CollectionKey> {
         let key = (self.groups.find(None, ty)?, ty, Which::All);
         store.members.get(&key).is_some().then_some(key)

@@ -1,4 +1,4 @@
-//! The machines of all sources, each in a place of its own, and when they want to be called.
+//! The machines of all sources, each in a slot of its own, and their deadlines.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -33,11 +33,11 @@ pub(in crate::engine) struct TypeState {
     pub(in crate::engine) order: Vec<SubId>,
 }
 
-/// All of them. Whoever changes one takes it by `IndexMut` or [`get_mut`](Self::get_mut), so that its deadline is looked at
+/// All servers. A caller that changes one takes it by `IndexMut` or [`get_mut`](Self::get_mut), so that its deadline is looked at
 /// again, and that of no other: no event costs more for the number of servers.
 ///
-/// A source that came with a resource is removed when nobody needs it any more, and its place is used again. The numbers of
-/// streams go on in a place, so that what comes late of an earlier one is taken for nothing else.
+/// A source that came with a resource is removed with its last subscription, and its slot is reused. The numbers of
+/// streams continue in a slot, so that late events of an earlier source are not mistaken for those of the next.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Servers {
     /// By [`ServerId`].

@@ -1,4 +1,4 @@
-//! What nobody needs any more of sources that came with resources: their groups, and their machines.
+//! Unused sources that came with resources: their groups, and their machines.
 
 use std::{collections::BTreeSet, mem};
 

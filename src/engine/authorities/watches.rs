@@ -22,12 +22,12 @@ use crate::{
 pub(in crate::engine) struct RequestedName<'a> {
     pub(in crate::engine) ty: TypeId,
     pub(in crate::engine) name: &'a ResourceName,
-    /// Where it is to be had, if not where the bootstrap says.
+    /// The source, if it is not the one of the bootstrap.
     pub(in crate::engine) source: Option<&'a ResourceConfigSource>,
 }
 
 impl Authorities {
-    /// Asks for a name: a resource, or a glob.
+    /// Subscribes to a name: a resource, or a glob.
     pub(in crate::engine) fn subscribe_name(
         &mut self,
         store: &mut Store,
@@ -142,7 +142,7 @@ impl Authorities {
         self.groups.get_mut(group).views -= 1;
     }
 
-    /// Asks one server for everything of a type. What others sent has a place there, too, so that its absence is seen.
+    /// Requests the wildcard of a type from one server. Members from others get a subscription there, too, to detect absence.
     pub(in crate::engine) fn subscribe_wildcard_at(
         &mut self,
         store: &mut Store,

@@ -14,7 +14,7 @@ pub(crate) struct ConnectionCounts {
 /// A change of a server's connection since it was read last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConnectionChange {
-    /// Whether there is a working stream; `None` when none is wanted.
+    /// Whether there is a working stream; `None` when nothing is requested.
     Connected(ServerId, Option<bool>),
     /// How often the server has failed.
     Failures(ServerId, u64),

@@ -4,8 +4,8 @@ use super::Step;
 use crate::invariant;
 
 impl Step<'_> {
-    /// What a response of a full-state type does not speak of is deleted (B1.10), unless the response is a heartbeat
-    /// (B1.19), or holds something without a name that may be just what is missed.
+    /// Deletes the resources that a response of a full-state type does not contain (B1.10), unless the response is a heartbeat
+    /// (B1.19), or holds something without a name that may be the missing resource.
     pub(super) fn apply_absence(&mut self) {
         if self.authorities.server_mut(self.response.server()).machine.source_key().is_file() {
             self.give_up_unwritten();

@@ -20,7 +20,7 @@ use crate::{
 };
 
 impl Step<'_> {
-    /// Takes over some resources.
+    /// Applies some resources.
     pub(super) fn apply(&mut self, from: usize) {
         let mut spent = 0;
         let mut next = from;
@@ -42,7 +42,7 @@ impl Step<'_> {
                 None => match located.op {
                     ResourceOp::Resource | ResourceOp::Redirect => self.apply_unknown(next, located),
                     ResourceOp::Heartbeat => self.apply_unknown_heartbeat(next),
-                    // What nobody has cannot be removed (B2.13).
+                    // A resource that is not held cannot be removed (B2.13).
                     ResourceOp::Removed | ResourceOp::Same => 1,
                 },
             };
@@ -59,7 +59,7 @@ impl Step<'_> {
             .is_some_and(|sub| sub.is_mentioned_in(self.response.number))
     }
 
-    /// Takes over a resource that somebody asked for, or that is a member already. Returns what it cost, in bytes parsed.
+    /// Applies a resource that is subscribed by name, or is a member already. Returns the cost, in bytes parsed.
     pub(super) fn apply_to(&mut self, place: SubId, located: LocatedResource) -> usize {
         let state = self.authorities.server_mut(self.response.stream.server);
         let Some(subscriptions) = state.machine.subscriptions_mut(self.response.ty) else {
@@ -108,7 +108,7 @@ impl Step<'_> {
         cost
     }
 
-    /// Takes over a resource that nobody asked for by name: a new member, or nothing of ours (B0.12).
+    /// Applies a resource that was not requested by name: a new member, or one to ignore (B0.12).
     pub(super) fn apply_unknown(&mut self, next: usize, located: LocatedResource) -> usize {
         let Some(group) = self.group_of_unknown(next) else {
             trace!(resource = located.index, "resource without subscription skipped");
@@ -215,7 +215,7 @@ impl Step<'_> {
         };
         sub.forget_version();
         let entry_id = sub.entry();
-        // It may be said because it was not wanted for a while (GO12).
+        // The removal may be the answer to a recent unsubscription (GO12).
         if !self.authorities.server_mut(server).machine.is_gone(ty, id, self.now) {
             return 1;
         }
@@ -240,7 +240,7 @@ impl Step<'_> {
         64
     }
 
-    /// Takes over what the server says of resources that it does not send (TP3).
+    /// Applies the errors of resources that the server does not send (TP3).
     pub(super) fn apply_errors(&mut self) {
         let errors: Vec<_> = self.response.envelope.errors().collect();
         for (index, error) in errors.into_iter().enumerate() {
@@ -273,7 +273,7 @@ impl Step<'_> {
                 continue;
             };
             sub.on_answered_in(self.response.number);
-            // That the trouble is over is seen by its being sent again, so the next stream asks for that.
+            // The recovery is detected by its being sent again, so the next stream requests that.
             sub.forget_version();
             let id = sub.entry();
             state.machine.on_dropped(self.response.ty);
@@ -312,7 +312,7 @@ impl Step<'_> {
         done
     }
 
-    /// What an entry is told to be unchanged by. `parsed` is what was given to its parser, which may have kept some of it.
+    /// The bytes that an entry detects changes by. `parsed` is the input of its parser, which may have kept some of it.
     pub(super) fn raw(&mut self, (id, located): (EntryId, &LocatedResource), parsed: Bytes) -> Raw {
         if !parsed.is_unique() {
             return parsed.into();

@@ -45,7 +45,7 @@ impl Step<'_> {
         self.response.glob.as_ref().map(|glob| glob.entry)
     }
 
-    /// Takes note that a response speaks of a glob: some of its members. True when the resource is a new member.
+    /// Records that a response contains members of a glob. True when the resource is a new member.
     pub(super) fn on_member(&mut self, id: SubId) -> bool {
         if !self.store.members.has_globs() {
             return false;

@@ -79,7 +79,7 @@ impl Step<'_> {
         }
     }
 
-    /// Finds the place of a name that a response speaks of, and notes what is said of it.
+    /// Finds the subscription of a name in a response, and records the operation on it.
     pub(super) fn find_place(&mut self, name: &str, found: LocatedResource) {
         let ServerState { machine, types, .. } = self.authorities.server_mut(self.response.stream.server);
         let order = types.get(self.response.ty.index()).map_or(&[][..], |known| &known.order);
@@ -116,7 +116,7 @@ impl Step<'_> {
         self.response.located.push(LocatedResource { sub, ..found });
     }
 
-    /// The groups that use a lower server at the moment, and find in a response what they want.
+    /// The groups on a lower server at the moment whose subscribed resources are in a response.
     pub(super) fn returning(&mut self) -> BTreeSet<GroupId> {
         let server = self.response.server();
         if !self.authorities.groups().is_higher(server) {
@@ -157,7 +157,7 @@ impl Step<'_> {
         found
     }
 
-    /// The name of a resource that nobody asked for by that.
+    /// The name of a resource that was not requested by that name.
     pub(super) fn unknown_name(&mut self, next: usize) -> Option<Arc<str>> {
         let LocatedResource { value, index, op, sub, .. } = self.response.located[next];
         if sub.is_some() || !op.is_there() {
@@ -189,8 +189,8 @@ impl Step<'_> {
         }
     }
 
-    /// An element without a resource: the heartbeat of the version that is held (B2.16), an alias that was not found (B2.18),
-    /// or what older servers say of what does not exist (B2.17).
+    /// An element without a resource: the heartbeat of the version that is held (B2.16), an alias that was not found
+    /// (B2.18), or the form in which older servers report that a resource does not exist (B2.17).
     pub(super) fn locate_unset(&mut self, index: usize, item: &Item) {
         let envelope = self.response.envelope.clone();
         let name = match canonical(envelope.text(item.wrapper_name)) {
@@ -204,7 +204,7 @@ impl Step<'_> {
         let subscriptions = self.authorities.subscriptions(self.response.server(), self.response.ty());
         let sub = subscriptions.and_then(|subscriptions| subscriptions.get(subscriptions.find(&name)?));
         let held = sub.filter(|sub| sub.is_held() && sub.version().as_str() == envelope.text(item.version));
-        // Versions that are not told do not tell heartbeats from removals.
+        // Without versions in requests, heartbeats cannot be distinguished from removals.
         let held = held.filter(|sub| !sub.version().is_empty() || item.ttl.is_some());
         let (held, id) = (held.map(|sub| sub.entry()), sub.map(|sub| sub.entry()));
         // What was rejected in this version is not held, and not removed either: the last good one stays.

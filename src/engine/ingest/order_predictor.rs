@@ -2,7 +2,7 @@
 
 use crate::protocol::SubId;
 
-/// What the order of the last response tells of the next resource.
+/// The prediction of the next resource by the order of the last response.
 ///
 /// Whatever was added, taken away or moved costs a search by name or two, and then the order is followed again from where the
 /// resource that was found stood. An order that is random is not followed, so that nothing is looked at in vain.
@@ -25,7 +25,7 @@ impl OrderPredictor {
         (self.next, self.wrong) = (self.next + 1, 0);
     }
 
-    /// It had to be searched for, and `stood` there in the last response that spoke of it.
+    /// It had to be searched for, and `stood` there in the last response that contained it.
     pub(super) fn on_found(&mut self, found: SubId, stood: u32, order: &[SubId]) {
         if order.get(self.next) == Some(&found) {
             return self.on_right();

@@ -27,7 +27,7 @@ pub(crate) struct PendingResponse {
     pub(super) envelope: Arc<Envelope>,
     since: Instant,
     pub(super) version: Version,
-    /// Marks what this response speaks of.
+    /// The mark of the resources in this response.
     pub(super) number: u64,
     pub(super) stage: Stage,
     pub(super) located: Vec<LocatedResource>,
@@ -43,7 +43,7 @@ pub(crate) struct PendingResponse {
     pub(super) duplicate: bool,
     /// It confirms something that is not held: its version was rejected, or what it stands for has expired.
     pub(super) outdated: bool,
-    /// It speaks of something that was not asked for before everything was.
+    /// It contains something that was not requested before the wildcard was.
     pub(super) of_all: bool,
     /// Something came that has no name, so that absence proves nothing.
     pub(super) nameless: bool,
@@ -77,13 +77,13 @@ pub(super) struct LocatedResource {
     /// The place of the resource in the response; behind all of them, those of the removed names.
     pub(super) index: u32,
     pub(super) op: ResourceOp,
-    /// It came in a wrapper, which may say more of it.
+    /// It came in a wrapper, which may hold more fields of it.
     pub(super) is_wrapped: bool,
-    /// `None` when nobody has asked for the name.
+    /// `None` when the name was not requested.
     pub(super) sub: Option<SubId>,
 }
 
-/// What a response says of a name.
+/// The operation of a response on a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ResourceOp {
     Resource,
@@ -115,13 +115,13 @@ pub(super) struct Aliased {
     pub(super) found: LocatedResource,
 }
 
-/// What to tell the server.
+/// The answer to the server.
 #[derive(Debug, Default)]
 pub(super) struct Problems {
     pub(super) text: String,
 }
 
-/// The names that nobody asked for: they may be members of a wildcard, and come twice.
+/// The names that were not requested: they may be members of a wildcard, and come twice.
 #[derive(Debug, Default)]
 pub(super) struct Unknown {
     /// The indices of names by their hash; two names with one hash are rare.
@@ -163,7 +163,7 @@ impl PendingResponse {
         self.stream.server
     }
 
-    /// The server, and whether it speaks the incremental variant.
+    /// The server, and whether its variant is the incremental one.
     pub(super) fn sender(&self) -> (ServerId, bool) {
         (self.stream.server, self.envelope.is_delta())
     }
@@ -177,7 +177,7 @@ impl PendingResponse {
         self.since
     }
 
-    /// What it is for the resources that it speaks of.
+    /// The update that the response is for its resources.
     pub(super) fn update(&self) -> Update {
         Update { version: self.version.clone(), at: self.since }
     }
@@ -244,8 +244,8 @@ impl PendingResponse {
         self.problems.add(&place, &format_args!("{alias:?} belongs to {first} of the response"));
     }
 
-    /// Whether it is what the server had to say when it was asked for everything. One response says it all, or where there are
-    /// several, the first of them counts: there is no end of them in the protocol.
+    /// Whether it is the server's answer to a wildcard request. One response is the whole answer, or where there are
+    /// several, the first of them counts: the protocol does not mark the last one.
     pub(super) fn tells_all(&self) -> bool {
         let is_empty = self.envelope.len() == 0 && self.envelope.removed().is_empty();
         !self.envelope.is_delta() || self.of_all || (is_empty && self.envelope.errors().next().is_none())
@@ -289,7 +289,7 @@ impl Problems {
 }
 
 impl Unknown {
-    /// Notes a name, and says whether it was there before.
+    /// Records a name; returns whether it was there before.
     pub(super) fn is_seen(
         &mut self,
         name: &str,

@@ -47,8 +47,8 @@ impl Step<'_> {
         to
     }
 
-    /// Takes over what is unchanged from a place in the list of what was located on, as long as nothing else follows from it.
-    /// Gives the place of the first that more is to be done for, and that is before some other one.
+    /// Confirms the unchanged resources from a place in the list of located ones on, as long as nothing else follows
+    /// from that. Returns the place of the first that needs more, and that is before some other one.
     pub(super) fn apply_unchanged(&mut self, from: usize, to: usize) -> usize {
         let server = self.response.server();
         if self.store.members.has_globs() || self.store.has_ttls() {

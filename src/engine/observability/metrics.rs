@@ -26,8 +26,8 @@ pub(crate) enum Metric {
     },
     /// How many resources of a type a server has sent since the last time, valid and invalid ones.
     Updates { source: ConfigSource, type_url: &'static str, valid: u64, invalid: u64 },
-    /// Whether there is a working stream to a server, by its number, since a server has several where types have streams of
-    /// their own; `None` when none is wanted.
+    /// Whether there is a working stream to a server, by its number, since a server has several where types have
+    /// streams of their own; `None` when nothing is requested.
     Connected { stream: ServerId, source: ConfigSource, connected: Option<bool> },
     /// How often a server has failed since the last time.
     Failures { source: ConfigSource, count: u64 },

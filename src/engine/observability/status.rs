@@ -20,7 +20,7 @@ use crate::{
 pub(crate) struct Status {
     /// In the order of first use.
     pub(crate) servers: Vec<ServerReport>,
-    /// Those that somebody wants, in no order that means anything.
+    /// The subscribed resources, in no defined order.
     pub(crate) resources: Vec<ResourceReport>,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct ResourceReport {
 }
 
 impl Status {
-    /// What is known at the moment. It costs a walk of the cache.
+    /// The current state. It costs an iteration over the cache.
     pub(in crate::engine) fn of(authorities: &Authorities, store: &Store) -> Self {
         let servers = authorities.servers().iter().map(|server| ServerReport {
             uri: server.machine.source().to_string(),

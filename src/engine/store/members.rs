@@ -16,7 +16,7 @@ use crate::{
     resource::Erased,
 };
 
-/// All collections that are watched, or that a server has not been told the end of.
+/// All collections that are watched, or whose end a server was not notified of.
 #[derive(Debug, Default)]
 pub(crate) struct Members {
     map: BTreeMap<CollectionKey, Collection>,
@@ -113,7 +113,7 @@ impl Members {
         self.touch(key);
     }
 
-    /// The server has told all it has.
+    /// The server has sent all its resources.
     pub(crate) fn complete(&mut self, key: &CollectionKey) {
         // Nothing watches it.
         let Some(all) = self.map.get_mut(key) else { return };

@@ -116,7 +116,7 @@ impl Store {
         self.table.iter()
     }
 
-    /// The entries of a group, found by a walk of the table.
+    /// The entries of a group, found by iterating over the table.
     pub(super) fn entries_of(&self, group: GroupId) -> Vec<EntryId> {
         self.table.iter().filter(|(_, entry)| entry.group == group).map(|(id, _)| id).collect()
     }
@@ -232,7 +232,7 @@ impl Store {
 
     /// Sets when a resource that came at `since` expires, if it does.
     pub(super) fn set_ttl(&mut self, id: EntryId, since: Instant, ttl: Option<Duration>) {
-        // What lives longer than clocks can tell does not expire.
+        // A TTL beyond the range of the clock does not expire.
         self.ttls.set(id, ttl.and_then(|ttl| since.checked_add(ttl)));
     }
 
