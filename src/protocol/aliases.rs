@@ -3,9 +3,9 @@ use std::{
     sync::Arc,
 };
 
-/// Which of the names that one server is asked for stand for resources that have another name of their own (B2.19).
+/// The names requested from one server that are aliases of resources with another name of their own (B2.19).
 ///
-/// A server speaks of a resource by its own name as well, and when it is gone by that alone.
+/// A server sends a resource under its own name as well, and removes it by that alone.
 #[derive(Debug, Default)]
 pub(crate) struct Aliases {
     /// The own name of what each alias stands for.

@@ -48,7 +48,7 @@ impl Backoff {
     }
 }
 
-/// The clock of a backoff without a limit of elapsed time: it is asked, but never matters.
+/// The clock of a backoff without a limit of elapsed time: it is read, but never matters.
 #[derive(Debug)]
 struct Stopped(Instant);
 

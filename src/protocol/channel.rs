@@ -8,7 +8,7 @@ use super::{
 /// Whether a stream owes the answer to a wildcard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AllDue {
-    /// Everything was not asked for, or something of the type came.
+    /// The wildcard was not requested, or something of the type was received.
     No,
     /// Something of the type has to come until then.
     Until(Instant),
@@ -25,7 +25,7 @@ pub(crate) struct Channel {
     pub(crate) variant: Box<dyn Variant>,
     pub(crate) rejections: Rejections,
     pub(crate) all: AllDue,
-    /// Why streams ended on which the type was asked for, if nothing of it ever came.
+    /// The reason of the last end of a stream on which the type was requested, if nothing of it was ever received.
     pub(crate) unanswered: Option<Disconnect>,
     /// The number of the does-not-exist timer that was started last when the last response came.
     pub(crate) answered_timer: u32,
@@ -42,8 +42,8 @@ impl AllDue {
 }
 
 impl Channel {
-    /// A type by its URL of v3. `doubt` is for how long absence proves nothing of a name that was let go and asked for again;
-    /// requests of the incremental variant are at most `limit` bytes long, as far as names allow.
+    /// A type by its URL of v3. Absence proves nothing of a name for `doubt` after it was unsubscribed and subscribed
+    /// again; requests of the incremental variant are at most `limit` bytes long, as far as names allow.
     pub(crate) fn new(
         source_key: &SourceKey,
         type_url: &'static str,

@@ -1,4 +1,4 @@
-//! How one response is told from another without keeping it.
+//! The comparison of responses without keeping them.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 

@@ -13,7 +13,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Envelope {
     message: Bytes,
-    /// Of the incremental variant: resources are wrapped and have versions, and absence is told.
+    /// Of the incremental variant: resources are wrapped and have versions, and removals are listed.
     delta: bool,
     version: Span,
     type_url: Span,
@@ -34,7 +34,7 @@ pub(crate) struct Item {
     pub(crate) is_wrapped: bool,
     /// The version of the resource alone; empty without a wrapper.
     pub(crate) version: Span,
-    /// How long it is good without being sent or confirmed; for ever if it does not say.
+    /// The TTL, for which it is valid without being sent or confirmed; for ever if there is none.
     pub(crate) ttl: Option<Duration>,
     /// The wrapper has other names for it: see [`Envelope::aliases`].
     pub(crate) has_aliases: bool,
@@ -48,7 +48,7 @@ pub(crate) enum Body {
     Resource(Span),
     /// The bytes of a locator in the place of the resource: where it is to be had (X20).
     Redirect(Span),
-    /// A wrapper without a resource: it refreshes a TTL (B1.18, B2.16), or says that there is none (B2.17, B2.18).
+    /// A wrapper without a resource: it refreshes a TTL (B1.18, B2.16), or reports that there is none (B2.17, B2.18).
     Unset,
     /// Something else, and what is wrong with it.
     Unusable(Unusable),
@@ -164,7 +164,7 @@ impl Envelope {
         item.unwrap_or_else(|malformed| Item::bare(Body::Unusable(Unusable::Malformed(malformed))))
     }
 
-    /// Whether the element `index` of `resources` is this resource of the type of the response, without a wrapper: told by
+    /// Whether the element `index` of `resources` is this resource of the type of the response, without a wrapper, by
     /// comparing bytes. The fields must come in the order in which all encoders write them.
     pub(crate) fn is_bare(&self, index: usize, value: &[u8]) -> bool {
         self.bare(self.resources[index]).is_some_and(|found| self.bytes(found) == value)
@@ -213,8 +213,8 @@ impl Envelope {
         &self.message
     }
 
-    /// All bytes of `resources`, of what is removed and of errors, each with a number of its kind, for telling one response from
-    /// another.
+    /// All bytes of `resources`, of removed resources and of errors, each with a number of its kind, for distinguishing
+    /// responses.
     pub(crate) fn contents(&self) -> impl Iterator<Item = (u8, &[u8])> {
         let kinds = [&self.resources, &self.removed, &self.errors];
         let spans = kinds.into_iter().enumerate();

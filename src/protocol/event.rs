@@ -12,7 +12,7 @@ pub(crate) enum Event {
     Failed(Disconnect),
     /// The first response of a stream: the server is there.
     Recovered,
-    /// Nobody wants anything of the server any more, so that its failures are history.
+    /// Nothing is requested from the server any more, so that its failures are history.
     Rested,
     /// The server had its time to send a resource.
     TimedOut(EntryId),
@@ -22,7 +22,7 @@ pub(crate) enum Event {
     Unanswered(TypeId),
     /// The same of one resource of a type that is not requested any more because of that.
     HeldBack(EntryId),
-    /// The server knows that the resource is not wanted any more.
+    /// The server was notified that the resource is unsubscribed.
     Released(EntryId),
     /// The same of the wildcard of a type.
     ReleasedAll(TypeId),
@@ -37,7 +37,7 @@ pub(crate) enum Timer {
     Work,
     /// A request or an answer may be written.
     Write,
-    /// A resource that was asked for may be given up.
+    /// The does-not-exist time of a requested resource ends.
     DoesNotExist,
     /// A resource expires that was not confirmed.
     Expiry,
@@ -45,7 +45,7 @@ pub(crate) enum Timer {
     Reconnect,
     /// A stream that serves no name.
     IdleStream,
-    /// A host is looked up again, or its lookup given up.
+    /// A host is looked up again, or its lookup is cancelled.
     Lookup,
     /// A deletion that a resolution has put off.
     Grace,
@@ -61,7 +61,7 @@ pub(crate) struct ResponseOutcome {
     pub(crate) nonce: String,
     /// What is wrong with it, in words for the server's operator; empty when it is accepted.
     pub(crate) error: String,
-    /// Tells its resources from others; looked at when it is rejected.
+    /// Identifies its resources; compared when it is rejected.
     pub(crate) digests: Digests,
     /// It only confirms resources, in a version that is not held: it does not become the accepted one.
     pub(crate) is_outdated: bool,

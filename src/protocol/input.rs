@@ -11,7 +11,7 @@ pub(crate) enum Input {
         /// The attempt that came about.
         stream: StreamId,
     },
-    /// The first bytes were read from the connection: there is a server behind it that speaks HTTP/2.
+    /// The first bytes were read from the connection: there is an HTTP/2 server behind it.
     Alive {
         /// The stream on that connection.
         stream: StreamId,
@@ -28,17 +28,17 @@ pub(crate) enum Input {
         /// The bytes of the message.
         message: Bytes,
     },
-    /// What was asked last has no other answer than before; there is no message.
+    /// The last request has the same answer as before; there is no message.
     Unchanged {
-        /// The stream that it was asked on.
+        /// The stream of the request.
         stream: StreamId,
     },
-    /// Nothing of what was asked last exists. It is as a response without resources.
+    /// Nothing of the last request exists. It is as a response without resources.
     NotFound {
-        /// The stream that it was asked on.
+        /// The stream of the request.
         stream: StreamId,
     },
-    /// What was asked last has no answer that could be used, or what came by itself cannot be. The stream goes on.
+    /// The last request has no usable answer, or an unsolicited message is unusable. The stream goes on.
     Failed {
         /// The stream.
         stream: StreamId,

@@ -90,12 +90,12 @@ impl Machine {
         self.source_key.source()
     }
 
-    /// What is asked for, or sent, in a place.
+    /// The subscription of a requested or received resource.
     pub(crate) fn sub(&self, ty: TypeId, id: SubId) -> Option<&Subscription> {
         self.types.get(ty.index())?.as_ref()?.subscriptions.get(id)
     }
 
-    /// Whether no response of its type came since a name was asked for, whose does-not-exist timer then began.
+    /// Whether no response of its type was received since a name was requested, whose does-not-exist timer then began.
     pub(crate) fn is_unanswered(&self, ty: TypeId, id: SubId) -> bool {
         let channel = self.types.get(ty.index()).and_then(Option::as_ref);
         let timer = channel.and_then(|channel| Some(channel.subscriptions.get(id)?.timer()));
@@ -107,7 +107,7 @@ impl Machine {
         Some(&self.types.get(ty.index())?.as_ref()?.subscriptions)
     }
 
-    /// The names of a type, if any was ever wanted.
+    /// The subscriptions of a type, if it ever had any.
     pub(crate) fn subscriptions_mut(&mut self, ty: TypeId) -> Option<&mut Subscriptions> {
         Some(&mut self.channel(ty)?.subscriptions)
     }
@@ -125,7 +125,7 @@ impl Machine {
             Input::Failed { stream, reason } if self.stream.is_current(stream) => {
                 self.on_exchange_failed(reason, now);
             }
-            // Of a stream that was given up meanwhile.
+            // Of a stream that was cancelled meanwhile.
             Input::Connected { .. }
             | Input::Alive { .. }
             | Input::RequestSent { .. }
@@ -140,7 +140,7 @@ impl Machine {
         self.proceed(now);
     }
 
-    /// Opens a response and finds its type; `None` when there is nothing in it for us. Whoever gets one concludes it.
+    /// Opens a response and finds its type; `None` when there is nothing in it for us. The caller that gets one concludes it.
     pub(crate) fn receive(
         &mut self,
         stream: StreamId,
@@ -319,7 +319,7 @@ impl Machine {
         self.on_written(written, now);
     }
 
-    /// A request is on its way: what it asked for has its time from now on, what it let go is released (A57-5).
+    /// A request was sent: the does-not-exist timers of its new names begin, and its unsubscribed names are released (A57-5).
     fn on_written(&mut self, written: Written, now: Instant) {
         let Written { ty, subscribed, unsubscribed, asks_all, .. } = written;
         let length = self.resource_timeout();
@@ -349,7 +349,7 @@ impl Machine {
         }
     }
 
-    /// What was asked has no answer, although the stream goes on; nor has anything had its time.
+    /// The request has no answer, although the stream goes on; all does-not-exist timers are cancelled.
     fn on_exchange_failed(&mut self, reason: Disconnect, now: Instant) {
         self.note_poll_failed(&reason);
         self.stream.on_failed();
@@ -363,7 +363,7 @@ impl Machine {
         self.events.push_back(Event::Failed(reason));
     }
 
-    /// Asks for everything anew, on another stream.
+    /// Requests everything again, on another stream.
     pub(crate) fn reopen(&mut self, why: &'static str, now: Instant) {
         self.close(why);
         self.proceed(now);
@@ -392,7 +392,7 @@ impl Machine {
             }
         }
         if end == End::Failure {
-            // Before types are given up: what still waits opens the next server.
+            // Before types are held back: those that still wait open the next server.
             self.events.push_back(Event::Failed(reason.clone()));
         }
         self.on_unanswered(ended, &reason);
@@ -401,7 +401,7 @@ impl Machine {
     fn on_stream_gone(&mut self) {
         self.waiting.clear();
         self.reopening.on_stream_gone();
-        // What a request that was not taken let go is let go by its stream's end as well.
+        // The unsubscriptions of a request that was not sent are completed by the end of its stream as well.
         if let Some(pending) = self.stream.open().and_then(|open| open.pending.take()) {
             self.release(pending.ty, &pending.unsubscribed);
         }
@@ -410,7 +410,7 @@ impl Machine {
             let Some(channel) = self.channel(ty) else { continue };
             channel.all = AllDue::No;
             channel.rejections.on_stream_closed();
-            // Nothing on the next stream would tell that it is gone, if the version stood for its absence.
+            // Nothing on the next stream would show that it is gone, if the version stood for its absence.
             if channel.subscriptions.iter().any(|(_, sub)| sub.is_doubted()) {
                 channel.variant.forget_version();
             }
@@ -424,7 +424,7 @@ impl Machine {
         }
     }
 
-    /// Does what has become possible: connect, write, notice that nothing is wanted, or that nothing is due from the server.
+    /// Does what has become possible: connects, writes, detects that nothing is subscribed, or that the server owes nothing.
     fn proceed(&mut self, now: Instant) {
         if self.stream.may_be_good() && !self.is_owed() {
             self.stream.on_good();
@@ -452,7 +452,7 @@ impl Machine {
         self.types.iter().flatten().any(|channel| !channel.subscriptions.is_empty())
     }
 
-    /// Whether the incremental variant of the protocol is spoken.
+    /// Whether the server's variant of the protocol is the incremental one.
     pub(crate) fn is_delta(&self) -> bool {
         self.source_key.is_delta()
     }

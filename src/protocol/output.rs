@@ -19,8 +19,8 @@ pub(crate) enum Output {
     Read { stream: StreamId },
     /// Abort a stream; nothing of it is to be reported any more.
     Disconnect { stream: StreamId },
-    /// Publish what a view sees: an `Observed<T>`, the `ErasedMembers` of a wildcard, or what a target has
-    /// [`Resolved`](crate::resolve::Resolved) to.
+    /// Publish the state of a watch: an `Observed<T>`, the `ErasedMembers` of a wildcard, or the value that a target
+    /// has [`Resolved`](crate::resolve::Resolved) to.
     Notify { view: WatchId, observed: Erased },
     /// Look up the addresses of a host, and report them once.
     Lookup { lookup: LookupId, host: Arc<str> },

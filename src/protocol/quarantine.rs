@@ -12,8 +12,8 @@ use super::{
 
 /// Finds the type for which a server ends the stream, and holds it back so that the others are served.
 ///
-/// istiod ends an aggregated stream with an error when it is asked for a type that it does not know. The first request of that
-/// type then takes all others with it, on each new stream.
+/// istiod ends an aggregated stream with an error at a request for an unknown type. The first request of that type then
+/// ends all others with it, on each new stream.
 ///
 /// ```text
 ///               an error soon after the first        cautious: types that were never answered are

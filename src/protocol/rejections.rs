@@ -27,7 +27,7 @@ pub(crate) struct Rejections {
     newest: Option<Version>,
 }
 
-/// A response, as far as repetitions of it are told by.
+/// The identity of a response, by which repetitions are detected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
     pub(crate) version: Version,

@@ -10,7 +10,7 @@ use crate::{
 pub(crate) struct Settings {
     /// The variant of the protocol for servers whose bootstrap entry names none.
     pub(crate) api_type: ApiType,
-    /// How often servers are polled whose bootstrap entry does not say.
+    /// The polling of servers whose bootstrap entry does not configure it.
     pub(crate) polling: Polling,
     /// The size in bytes that no request exceeds, where it can be helped.
     pub(crate) max_request_size: usize,
@@ -20,10 +20,9 @@ pub(crate) struct Settings {
     pub(crate) idle_stream_timeout: Duration,
     /// The interval of HTTP/2 keepalive pings, before a server finds them too many.
     pub(crate) keepalive: Duration,
-    /// What to do when a server deletes a resource; `None` for what the features of the server say.
+    /// The policy for resources that a server deletes; `None` for that of the server's features.
     pub(crate) on_deletion: Option<OnDeletion>,
-    /// The least time between two lookups of a host, and the time after which one is repeated whose answer does not say
-    /// how long it holds.
+    /// The least time between two lookups of a host, and the time after which one is repeated whose answer has no TTL.
     pub(crate) dns_refresh: Duration,
     /// How long a resolution keeps a cluster that its server has deleted, while the routes still lead to it.
     pub(crate) deletion_grace: Duration,
@@ -35,7 +34,7 @@ pub(crate) struct Settings {
     pub(crate) registry: Arc<Registry>,
 }
 
-/// What to do with a resource that is in use when its server says that it is no longer there.
+/// The policy for a resource in use that its server has deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnDeletion {

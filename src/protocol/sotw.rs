@@ -33,8 +33,8 @@ use crate::resource::Version;
 ///                          crossed: see `Crossed`
 /// ```
 ///
-/// A change has the version that was accepted last, unless it subscribes to something that the server may have sent and the client
-/// does not hold: as a member of a wildcard that has ended, or to an empty list of names. go-control-plane does not send that
+/// A change has the version that was accepted last, unless it subscribes to something that the server may have sent and that is
+/// not held: as a member of a wildcard that has ended, or to an empty list of names. go-control-plane does not send that
 /// again at the same version. Such a change does not ride on an ACK either, which makes such a server forget what it has sent.
 #[derive(Debug)]
 pub(crate) struct Sotw {
@@ -47,11 +47,11 @@ pub(crate) struct Sotw {
     has_dropped: bool,
     on_stream: OnStream,
     batcher: RequestBatcher,
-    /// For how long absence proves nothing of a name that was let go and asked for again.
+    /// For how long absence proves nothing of a resubscribed name.
     doubt: Duration,
-    /// Names to ask for that no request of this stream has held yet.
+    /// Subscribed names that no request of this stream has held yet.
     subscribed: Vec<SubId>,
-    /// Names let go that the server does not know of yet.
+    /// Unsubscribed names that the server was not notified of yet.
     unsubscribed: Vec<SubId>,
 }
 
@@ -67,9 +67,9 @@ struct OnStream {
     recent_unsubscribes: RecentUnsubscribes,
     /// The names of the last request, as they went out.
     names: Bytes,
-    /// Whether the server sends everything, as far as it was told, or may take an empty list for that.
+    /// Whether the server sends everything, according to the requests so far, or may take an empty list for that.
     wildcard: bool,
-    /// Each with the version that it tells.
+    /// Each with the version that it carries.
     answers: VecDeque<(Version, Answer)>,
     /// A response is being worked off; what is written before its answer would be taken for one.
     busy: bool,
@@ -77,12 +77,12 @@ struct OnStream {
     crossed: Crossed,
     /// The names of the last request are due once more, in a request of their own.
     repeat_at: Option<Instant>,
-    /// The first request told a version, and no response has followed.
+    /// The first request had a version, and no response has followed.
     version_told: bool,
     /// Something of the last accepted version was sent and is not held.
     has_unheld: bool,
-    /// How many responses were accepted since everything was asked for. One may have crossed the request, unless that was
-    /// the first one.
+    /// The number of accepted responses since everything was requested. One may have crossed the request, unless that
+    /// was the first one.
     accepted_since_all: usize,
 }
 
@@ -135,7 +135,7 @@ impl Sotw {
         Some(self.encode(version.as_str(), node, answer.error.as_deref()))
     }
 
-    /// The next request names what is wanted anew.
+    /// The next request has the newly subscribed names.
     fn ask(&mut self, subscriptions: &mut Subscriptions, written: &mut Written) {
         written.subscribed = std::mem::take(&mut self.subscribed);
         for id in &written.subscribed {
@@ -154,7 +154,7 @@ impl Sotw {
         }
     }
 
-    /// The next request is without what is not wanted any more.
+    /// The next request is without the unsubscribed names.
     fn put_unsubscribed(&mut self, subscriptions: &mut Subscriptions, written: &mut Written, now: Instant) {
         written.wildcard_left = std::mem::take(&mut subscriptions.wildcard_leaving);
         self.on_stream.has_unheld |= written.wildcard_left;
@@ -180,7 +180,7 @@ impl Sotw {
             || recent.crossed_names().any(is_awaited)
     }
 
-    /// Leaves the names out of the next request that were subscribed to again too early, and gives them: responses lack them then.
+    /// Leaves the names out of the next request that were resubscribed too early, and returns them: responses lack them then.
     fn hold_back(&mut self, subscriptions: &mut Subscriptions, now: Instant) -> BTreeSet<Arc<str>> {
         let recent = &mut self.on_stream.recent_unsubscribes;
         let is_unheard = |sub: &Subscription| {
@@ -201,8 +201,8 @@ impl Sotw {
         names
     }
 
-    /// Takes over the newest names for this and the following requests, without what is held back if these are the names of that.
-    /// True when that says nothing to the server: there is no way to end the legacy wildcard but by naming something (B1.3).
+    /// Adopts the newest names for this and the following requests, without those that are held back if these are the
+    /// names of that. True when the server sees no change: the legacy wildcard ends only by a name in the list (B1.3).
     fn refill(
         &mut self,
         subscriptions: &mut Subscriptions,
@@ -225,7 +225,7 @@ impl Sotw {
             put_text(3, "*", &mut others);
         }
         if held_back.is_some() && sorted.is_empty() && others.is_empty() && !on_stream.named_for_sure {
-            // An empty list could mean everything to it, and what follows would be no news.
+            // An empty list could mean everything to it, and the next request would change nothing.
             recent.last_name().into_iter().for_each(|name| put_text(3, name, &mut others));
         }
         on_stream.names = match others.is_empty() {
@@ -274,7 +274,7 @@ impl Variant for Sotw {
         self.on_stream.requested
     }
 
-    /// Shortly after it was let go a response may be on its way that lacks it although it exists (B1.13).
+    /// Shortly after an unsubscription, a response that lacks the resource although it exists may be in flight (B1.13).
     fn on_named(&mut self, subscriptions: &mut Subscriptions, sub: SubId, now: Instant) {
         if let Some(sub) = subscriptions.get_mut(sub).filter(|sub| !sub.is_settled()) {
             let doubtful = self.on_stream.recent_unsubscribes.on_name_subscribed(sub.name(), self.doubt, now);
@@ -306,7 +306,7 @@ impl Variant for Sotw {
         self.batcher.on_change(now);
     }
 
-    /// The end of a legacy wildcard could not be said.
+    /// The end of a legacy wildcard could not be expressed.
     fn is_wildcard_stuck(&self, subscriptions: &Subscriptions) -> bool {
         self.on_stream.wildcard && !subscriptions.takes_all()
     }
@@ -339,7 +339,7 @@ impl Variant for Sotw {
     /// It counts from now on, also on later streams.
     fn on_accepted(&mut self, subscriptions: &Subscriptions, version: &Version) {
         self.version = version.clone();
-        // What comes while the end of the wildcard is not written may be kept by nobody.
+        // No subscription may keep the resources that are received while the end of the wildcard is not written.
         if subscriptions.sends_all && subscriptions.wildcard {
             self.covers_all |= self.on_stream.accepted_since_all > 0;
             self.on_stream.accepted_since_all += 1;
@@ -350,8 +350,8 @@ impl Variant for Sotw {
         self.has_dropped = true;
     }
 
-    /// To an empty list of names go-control-plane sends everything when something changes. What is skipped of another response was
-    /// let go while that was on its way.
+    /// go-control-plane answers an empty list of names with everything when something changes. The skipped resources of
+    /// another response were unsubscribed while that was in flight.
     fn on_skipped(&mut self) {
         self.on_stream.has_unheld |= self.on_stream.names.is_empty();
     }
@@ -361,12 +361,12 @@ impl Variant for Sotw {
         std::mem::take(&mut self.on_stream.version_told)
     }
 
-    /// A newer answer replaces an ACK that is not written yet, but for a NACK that has to wait, which an ACK never has to. Of NACKs
-    /// that have to wait there is the newest alone, at the time of the first: a server that sends the same without end would fill
-    /// the memory with them. A NACK that has to wait does not keep others waiting.
+    /// A newer answer replaces an ACK that is not written yet, but for a NACK that has to wait, which an ACK never has to. Of
+    /// waiting NACKs the newest alone is kept, at the time of the first: a server that sends the same without end would fill
+    /// the memory with them. A waiting NACK does not delay other answers.
     ///
-    /// A NACK tells the version that was accepted last. What was good in a rejected response is used, so that what is held is not that
-    /// of the accepted version any more.
+    /// A NACK has the version that was accepted last. The valid resources of a rejected response are used, so that the
+    /// held ones are not those of the accepted version any more.
     fn on_answer(&mut self, mut answer: Answer, now: Instant) {
         self.on_stream.busy = false;
         self.has_dropped |= answer.error.is_some();
@@ -486,7 +486,7 @@ impl Variant for Sotw {
 
     fn on_unconfirmed(&mut self, _: Instant) {}
 
-    /// Each response tells all, or absence proves nothing.
+    /// Each response has everything, or absence proves nothing.
     fn quiet_from(&self) -> Option<Instant> {
         None
     }

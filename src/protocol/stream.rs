@@ -14,7 +14,7 @@ use super::{
 ///   Closed ──────────▶ Connecting ──────────▶ Open ───────────────────────────▶ Closed
 ///     ▲                    │                    │
 ///     │ delay over,        │ on_disconnected    │ on_disconnected
-///     │ nothing wanted     ▼                    ▼
+///     │ no subscriptions   ▼                    ▼
 ///     └─────────────── BackingOff ◀─────────────┘
 ///                          │ delay over: connect
 /// ```
@@ -45,7 +45,7 @@ enum State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ConnectionState {
-    /// Nothing is wanted of the server.
+    /// The server has no subscriptions.
     Idle,
     /// A connection is being made.
     Connecting,
@@ -62,14 +62,14 @@ pub(crate) struct Open {
     pub(crate) node_sent: bool,
     /// The request that the transport has not taken yet.
     pub(crate) pending: Option<Written>,
-    /// Since when nothing is wanted of the server.
+    /// Since when the server has no subscriptions.
     pub(crate) idle_since: Option<Instant>,
     /// A response came, so the end of the stream is no failure (A57-2).
     answered: bool,
     /// Something was read from the connection: it is not one that a frozen server has left in the kernel's backlog.
     alive: bool,
-    /// Until when it has to hold to be a good one without a response: a server that knows what the client holds may have nothing
-    /// to say.
+    /// The time until which it has to hold to be a good one without a response: a server that knows the held versions
+    /// may have nothing to send.
     holds_at: Option<Instant>,
     /// It has held for so long.
     held: bool,
@@ -80,9 +80,9 @@ pub(crate) struct Open {
 /// What the end of a stream means.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// An error of the server for everybody who watches something of it.
+    /// A server error for all watches of its resources.
     Failure,
-    /// Nothing to tell.
+    /// Nothing to report.
     Silent,
 }
 
@@ -153,7 +153,7 @@ impl Stream {
         }
     }
 
-    /// Something is wanted: begins an attempt, unless one is under way or has to wait.
+    /// There are subscriptions: begins an attempt, unless one is under way or has to wait.
     pub(crate) fn connect(&mut self) -> Option<StreamId> {
         match self.state {
             State::Closed => {
@@ -179,7 +179,7 @@ impl Stream {
         }
     }
 
-    /// Whether there is a server behind the connection that is open, as far as anybody can tell.
+    /// Whether there is a server behind the open connection, as far as can be detected.
     pub(crate) fn is_alive(&self) -> bool {
         self.as_open().is_some_and(|open| open.alive)
     }
@@ -228,8 +228,8 @@ impl Stream {
         self.as_open().is_some_and(|open| open.answered)
     }
 
-    /// The stream ended: waits before the next attempt. It was a good one if it gave a response, or held while nothing was due;
-    /// `Left` says what the server has left behind.
+    /// The stream ended: waits before the next attempt. It was a good one if it gave a response, or held while nothing
+    /// was due; `Left` is the state that the server has left behind.
     pub(crate) fn on_disconnected(
         &mut self,
         (reason, left): (&Disconnect, Left),
@@ -250,7 +250,7 @@ impl Stream {
                 self.keepalive = (self.keepalive * 2).min(LONGEST_KEEPALIVE.max(self.keepalive));
                 End::Silent
             }
-            // What one message broke, the next stream's will break again: its watchers would never hear of it.
+            // A message that is too large for this stream is too large for the next: its watches would never be notified.
             DisconnectKind::TooLarge { .. } => End::Failure,
             DisconnectKind::Closed | DisconnectKind::Failed(_) if answered => End::Silent,
             DisconnectKind::Closed
@@ -274,7 +274,7 @@ impl Stream {
         self.state = State::Closed;
     }
 
-    /// Nothing is wanted any more.
+    /// There are no subscriptions any more.
     pub(crate) fn close(&mut self) {
         self.state = State::Closed;
     }

@@ -46,7 +46,7 @@ pub(crate) struct Subscription {
     /// The server should have sent it on this stream and did not: its last response that was complete did not have it, or it
     /// is still unconfirmed after a quiet time.
     is_missing: bool,
-    /// Tells it from others that had its place lately.
+    /// Distinguishes it from others that had its slot lately.
     serial: u32,
 }
 
@@ -257,7 +257,7 @@ impl Subscription {
         starts
     }
 
-    /// The server has not answered, and is asked once more: true when it is owed an answer.
+    /// The server has not answered, and gets the request once more: true when it owes an answer.
     pub(super) fn on_request_failed(&mut self) -> bool {
         let is_owed = self.is_named && !self.is_held && matches!(self.phase, Phase::New | Phase::Requested);
         if is_owed {
@@ -337,8 +337,8 @@ impl Subscription {
         self.is_named && self.phase != Phase::Answered
     }
 
-    /// A response that has all resources is complete. `sends_all` is whether the server sends everything. True when the name
-    /// should have been in it and was not. The absence of a name that was never requested says nothing.
+    /// A response that has all resources is complete. `sends_all` is whether the server sends everything. True when the
+    /// name should have been in it and was not. The absence of a name that was never requested proves nothing.
     pub(crate) fn on_complete_response(&mut self, response: u64, sends_all: bool) -> bool {
         let expected = match (self.is_named, self.of_wildcard) {
             (true, _) => self.phase != Phase::New || self.was_ever_mentioned(),
@@ -368,7 +368,7 @@ impl Subscription {
         self.is_missing
     }
 
-    /// Whether the server has said on this stream that it does not exist.
+    /// Whether the server has reported on this stream that it does not exist.
     pub(crate) fn is_known_missing(&self) -> bool {
         self.is_missing && self.is_answered
     }
@@ -380,7 +380,7 @@ impl Subscription {
             return Absence::Confirmed;
         }
         if !self.is_named {
-            // It was unsubscribed from once more, which the server is about to learn.
+            // It was unsubscribed from once more, and the server is about to be notified.
             return Absence::Awaited;
         }
         match self.phase {
@@ -461,8 +461,8 @@ impl Subscription {
         self.is_unconfirmed
     }
 
-    /// It is a member because of another server: this one has to send it as well, unless `has_sent_all` says that it will not.
-    /// True when it is awaited.
+    /// It is a member because of another server: this one has to send it as well, unless `has_sent_all` is set, which
+    /// means that it will not. True when it is awaited.
     pub(super) fn on_joined(&mut self, has_sent_all: bool) -> bool {
         if self.is_answered || self.has_version() {
             return false;

@@ -27,12 +27,12 @@ struct Together {
     subs: VecDeque<SubId>,
 }
 
-/// One name that a server was asked for.
+/// One name that was requested from a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wait {
     pub(crate) ty: TypeId,
     pub(crate) sub: SubId,
-    /// Tells a timer from those of the same subscription before it, and from those of others that had its place.
+    /// Distinguishes a timer from those of the same subscription before it, and from those of others that had its slot.
     pub(crate) number: u32,
 }
 

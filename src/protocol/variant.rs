@@ -8,38 +8,38 @@ use super::{
 };
 use crate::resource::Version;
 
-/// How one type is asked for and answered on one server: what differs between the variants of the protocol.
+/// The requests and answers of one type on one server: the difference between the variants of the protocol.
 ///
-/// What is wanted stands in the [`Subscriptions`]; a variant finds out what to write of it. What it knows of a stream dies with
-/// the stream.
+/// The subscriptions are in [`Subscriptions`]; a variant determines what to write of them. Its state of a stream ends
+/// with the stream.
 pub(crate) trait Variant: Debug + Send {
     /// Whether a request for the type was written on this stream; what comes without is not ours (B0.7).
     fn is_requested(&self) -> bool;
 
-    /// A name is asked for.
+    /// A name is subscribed.
     fn on_named(&mut self, subscriptions: &mut Subscriptions, sub: SubId, now: Instant);
 
-    /// A name that the server was asked for is not wanted any more.
+    /// A name that was requested from the server is unsubscribed.
     fn on_unnamed(&mut self, sub: SubId, now: Instant);
 
-    /// Everything is asked for. If the server does not know yet that it was not, nothing has happened.
+    /// The wildcard is subscribed. If the server was not notified of its end yet, nothing has happened.
     fn on_wildcard(&mut self, subscriptions: &mut Subscriptions, now: Instant);
 
-    /// Everything is asked for no longer.
+    /// The wildcard is unsubscribed.
     fn on_wildcard_ended(&mut self, subscriptions: &mut Subscriptions, now: Instant);
 
-    /// The server took the wildcard for a name; only that of the incremental variant can say so.
+    /// The server took the wildcard for a name; only that of the incremental variant can report so.
     fn on_wildcard_refused(&mut self, _: &mut Subscriptions) {}
 
-    /// Whether asking for everything would be no news for the server, although we have forgotten what it sent.
+    /// Whether requesting the wildcard would be no change for the server, although its resources are forgotten here.
     fn is_wildcard_stuck(&self, subscriptions: &Subscriptions) -> bool;
 
-    /// Whether asking for a name that is not held may be no news for the server either, because it has sent it for a wildcard.
+    /// Whether requesting a name that is not held may be no change for the server either, because it has sent it for a wildcard.
     fn may_skip_names(&self) -> bool {
         false
     }
 
-    /// A stream begins: everything is to be asked for again.
+    /// A stream begins: everything is to be requested again.
     fn on_stream_opened(&mut self, subscriptions: &mut Subscriptions, now: Instant);
 
     /// The stream is gone, and with it the need to let names go in writing: returns those.
@@ -64,8 +64,8 @@ pub(crate) trait Variant: Debug + Send {
     /// A response that is going to be accepted had a resource that is not subscribed to, so that it is not held.
     fn on_skipped(&mut self) {}
 
-    /// The version of the type is not to be told any more, since what it stands for is not held. True when it was told on this
-    /// stream, which cannot be taken back, and the server has not answered that.
+    /// The version of the type is not to be sent any more, since its resources are not held. True when it was sent on
+    /// this stream, which is final, and the server has not answered that.
     fn forget_version(&mut self) -> bool {
         false
     }
@@ -82,7 +82,7 @@ pub(crate) trait Variant: Debug + Send {
     /// Whether what is due is an answer.
     fn is_answer_due(&self, now: Instant) -> bool;
 
-    /// Makes the request that is due; `None` when there turns out to be nothing to say.
+    /// Makes the request that is due; `None` when there turns out to be nothing to send.
     fn write(
         &mut self,
         subscriptions: &mut Subscriptions,
@@ -134,9 +134,9 @@ pub(crate) struct Written {
     pub(crate) ty: TypeId,
     pub(crate) subscribed: Vec<SubId>,
     pub(crate) unsubscribed: Vec<SubId>,
-    /// The server was told of the end of the wildcard, or cannot be told.
+    /// The server was notified of the end of the wildcard, or cannot be.
     pub(crate) wildcard_left: bool,
-    /// It asks for everything, as none on the stream before it did.
+    /// It requests everything, as none on the stream before it did.
     pub(crate) asks_all: bool,
 }
 

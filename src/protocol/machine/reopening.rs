@@ -1,4 +1,4 @@
-//! Asking again on another stream, where there is no way to ask on this one.
+//! Requests that are repeated on another stream, because they have no effect on the current one.
 
 use std::time::{Duration, Instant};
 
@@ -49,8 +49,8 @@ impl Reopening {
 type Why = (&'static str, Option<TypeId>);
 
 impl Machine {
-    /// The server takes something to be held that is not: what is not told by its version on the next stream is sent there. At
-    /// most one stream is opened for that in the does-not-exist time.
+    /// The server considers something held that is not: a resource without its version in the requests of the next
+    /// stream is sent there. At most one stream is opened for that in the does-not-exist time.
     pub(crate) fn ask_again_on_another_stream(&mut self, ty: TypeId, now: Instant) {
         self.ask_on_another_stream(ty, ("the server confirms a resource that has expired", None), now);
     }
@@ -75,7 +75,7 @@ impl Machine {
         }
     }
 
-    /// Opens the stream anew for what has waited for that, if it is wanted still.
+    /// Opens the stream anew for the names that have waited for that, if they are still subscribed.
     pub(super) fn reopen_if_due(&mut self, now: Instant) {
         let Some(waiting) = self.reopening.waiting.take_if(|waiting| waiting.at <= now) else { return };
         let lacks_all = |ty| {
