@@ -14,19 +14,19 @@ pub(super) enum Child<'a> {
     Nothing,
 }
 
-/// What an aggregate leads to, by a walk down from it that takes the first place of each cluster and skips what is not
-/// there (A37-4, A74-5).
+/// The clusters below an aggregate, in depth-first order by the first place of each cluster, without missing ones
+/// (A37-4, A74-5).
 #[derive(Debug, Default)]
 pub(super) struct Flat<'a> {
     /// The clusters with endpoints, in order.
     pub(super) leaves: Vec<&'a Arc<str>>,
-    /// All clusters that the walk came to, itself first; none deeper than the limit.
+    /// All visited clusters, itself first; none deeper than the limit.
     pub(super) reached: Vec<&'a Arc<str>>,
     /// The first chain of aggregates that goes deeper, from the topmost.
     pub(super) too_deep: Option<Vec<&'a Arc<str>>>,
 }
 
-/// Walks down from a cluster.
+/// Traverses the clusters below one.
 pub(super) fn flatten<'a>(top: &'a Arc<str>, look: impl Fn(&'a str) -> Child<'a>) -> Flat<'a> {
     let mut walk = Walk { look, seen: BTreeSet::new(), chain: Vec::new(), flat: Flat::default() };
     walk.visit(top);

@@ -10,7 +10,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub(crate) struct ClusterEntry {
     pub(crate) name: Arc<str>,
-    /// `None` if there is no such cluster; `error` says why.
+    /// `None` if there is no such cluster; `error` is the reason.
     pub(crate) config: Option<Arc<Cluster>>,
     /// Why nothing can be sent to it, as far as the cluster itself is the reason.
     pub(crate) error: Option<WatchError>,

@@ -38,7 +38,7 @@ pub(super) enum End {
 }
 
 impl<T> Dependency<T> {
-    /// `key` says what is to be watched for a reference.
+    /// `key` returns what is to be watched for a reference.
     pub(super) fn new(key: fn(Reference) -> WatchKey) -> Self {
         Self { key, watched: None, required: false }
     }

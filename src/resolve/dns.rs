@@ -23,10 +23,10 @@ use crate::{
 
 /// The hosts of logical DNS clusters, and when to look them up.
 ///
-/// A host is looked up when it is first watched; again when its answer has run out, or when that is asked for, but not sooner
-/// than the least time between two lookups; and with growing delays after failures. The last good answer stays through
-/// them (F5). What is an address already is not looked up. There are at most [`MAX_LOOKUPS`] at a time; the other hosts wait
-/// in a queue. No event looks at hosts that it does not concern.
+/// A host is looked up when it is first watched; again when its answer has run out, or when that is requested, but not
+/// sooner than the least time between two lookups; and with growing delays after failures. The last good answer stays
+/// through them (F5). An address is not looked up. There are at most [`MAX_LOOKUPS`] at a time; the other hosts wait in
+/// a queue. No event iterates over unrelated hosts.
 ///
 /// The contract is that of every state machine here: after each mutation, [`poll`](Self::poll) until there is nothing.
 #[derive(Debug)]
@@ -89,7 +89,7 @@ struct Host {
 }
 
 /// ```text
-///  LookingUp ── on_resolved, or no answer in time ──▶ Resting ── until, or asked for after `least` ──▶ LookingUp
+///  LookingUp ── on_resolved, or no answer in time ──▶ Resting ── until, or requested after `least` ──▶ LookingUp
 ///      ▲                                                 │
 ///      └────────── when another lookup ends ── Queued ◀──┘ too many lookups are under way
 /// ```
@@ -103,7 +103,7 @@ enum State {
     },
     Resting {
         until: Instant,
-        /// When a lookup may be asked for.
+        /// The earliest time of the next requested lookup.
         least: Instant,
     },
     /// It is an address.
@@ -167,7 +167,7 @@ impl DnsResolver {
 
     /// Looks up hosts again as soon as that is allowed (A74-7).
     pub(crate) fn look_up_again(&mut self, view: WatchId, now: Instant) {
-        // Any view may request it, and few are of hosts.
+        // Any watch may request it, and few are of hosts.
         let Some(name) = self.by_view.get(&view).cloned() else { return };
         if let Some(Host { state: State::Resting { until, least }, .. }) = self.hosts.get(&name) {
             let (until, least) = ((*until).min(*least), *least);
@@ -176,7 +176,7 @@ impl DnsResolver {
         self.look_up(&name, now);
     }
 
-    /// Takes over the answer to a lookup.
+    /// Handles the answer to a lookup.
     pub(crate) fn on_resolved(
         &mut self,
         lookup: LookupId,

@@ -179,8 +179,8 @@ impl Graph {
         self.pending.dirty.extend(self.sources.on_endpoints(source, seen).cloned());
     }
 
-    /// Processes all changes, while requests are sent by the current routes or not. Says whether a snapshot would have
-    /// another content than before.
+    /// Processes all changes, while requests are sent by the current routes or not. Returns whether a snapshot would
+    /// have another content than before.
     pub(super) fn process(&mut self, is_serving: bool, now: Instant) -> bool {
         self.routed.set_serving(is_serving);
         self.examine_graces(now);
@@ -209,7 +209,7 @@ impl Graph {
         changed
     }
 
-    /// Shows what the tree shows of a cluster. Says whether that is something else than before.
+    /// Shows what the tree shows of a cluster. Returns whether that is something else than before.
     fn update_entry(&mut self, name: Arc<str>) -> bool {
         self.counters.work += 1;
         let shown = self.nodes.get(&name).filter(|_| self.usage().is_in_tree(&name)).and_then(Node::shown);

@@ -215,7 +215,7 @@ impl<'a> Linker<'a> {
         let is_ready = |below: &&Arc<str>| {
             let waits = serving && !before.reached.contains(below);
             let is_ready = |node: &Node| node.phase().is_known() && !(waits && node.is_unreachable());
-            // What nothing above leads to is so deep that nobody waits for it, even if it is there for something else.
+            // A cluster that nothing above leads to is too deep to be waited for, even if it is there for something else.
             !latest.contains(*below) || self.node(below).is_none_or(is_ready)
         };
         if !after.reached.iter().all(is_ready) {
@@ -308,7 +308,7 @@ impl Leafless {
         self.due
     }
 
-    /// Notes one, and says whether it stays as it is for now.
+    /// Records one, and returns whether it stays as it is for now.
     fn stays(&mut self, name: &Arc<str>, until: Instant, now: Instant) -> bool {
         self.until.insert(name.clone(), until);
         let stays = now < until;

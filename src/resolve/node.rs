@@ -118,7 +118,7 @@ impl Node {
         self.latest = Some(seen);
     }
 
-    /// Shows something of the cluster. Says whether something else was shown before.
+    /// Shows something of the cluster. Returns whether something else was shown before.
     pub(super) fn show(&mut self, entry: ClusterEntry) -> bool {
         let differs = self.shown.as_ref().is_none_or(|shown| !shown.is_same(&entry));
         if differs {

@@ -33,7 +33,7 @@ impl Nodes {
         self.map.contains_key(name)
     }
 
-    /// Adds a node if there is none of this name. Says whether it did.
+    /// Adds a node if there is none of this name. Returns whether it did.
     pub(super) fn add(&mut self, name: &Arc<str>) -> bool {
         if self.map.contains_key(name) {
             return false;

@@ -14,7 +14,7 @@ use crate::{
 /// The result of a resolution: the tree, or the reason why there is none.
 pub(crate) type Resolved = Result<Arc<Snapshot>, WatchError>;
 
-/// The target of a resolution, and the client that asks.
+/// The target of a resolution, and the client that resolves it.
 #[derive(Debug, Clone)]
 pub(crate) struct About {
     pub(crate) target: Arc<str>,

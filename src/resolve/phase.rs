@@ -77,7 +77,7 @@ impl Phase {
         };
     }
 
-    /// The aggregates were linked; whether this one is shown by its latest configuration. Says whether it can be.
+    /// The aggregates were linked; whether this one is shown by its latest configuration. Returns whether it can be.
     #[must_use]
     pub(super) fn on_linked(&mut self, linked: bool) -> bool {
         match self.state {
@@ -110,7 +110,7 @@ impl Phase {
         };
     }
 
-    /// Notes the grace after it was examined. Says whether there is one.
+    /// Records the grace after it was examined. Returns whether there is one.
     #[must_use]
     pub(super) fn on_grace_examined(&mut self, after: Grace) -> bool {
         match &mut self.state {

@@ -100,8 +100,7 @@ impl Resolver {
         self.graph.broken_invariants()
     }
 
-    /// Resolves the routing configuration. Says whether what is shown of the tree in use above its clusters has
-    /// changed.
+    /// Resolves the routing configuration. Returns whether the tree in use, as shown above its clusters, has changed.
     fn resolve_routing(&mut self, now: Instant) -> bool {
         let found = self.route_resolver.resolve(self.current.as_deref(), now);
         self.orders.extend(self.route_resolver.take_orders());

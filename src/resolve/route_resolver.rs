@@ -225,7 +225,7 @@ enum RoutesSource<'a> {
 }
 
 impl About {
-    /// The first value of a header of the target. That of the host is the authority, unless it says otherwise.
+    /// The first value of a header of the target. That of the host is the authority, unless it is set.
     fn header(&self, name: &str) -> Option<&str> {
         let mut named = self.headers.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name));
         let is_host = [":authority", "host"].iter().any(|host| host.eq_ignore_ascii_case(name));

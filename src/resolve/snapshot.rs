@@ -40,7 +40,7 @@ pub(crate) struct RoutingConfig {
 pub(crate) enum HostChoice {
     /// One of the route configuration, by its index.
     Inline(usize),
-    /// A resource by itself, with the name that it was asked for by.
+    /// A resource by itself, with its requested name.
     OnDemand(Arc<str>, Arc<VirtualHost>),
 }
 

@@ -74,8 +74,8 @@ impl Usage<'_> {
     /// Whether a deleted cluster, or one whose endpoints were removed, still serves: a server that replaces it may send its
     /// removal first, and the routes that lead elsewhere a moment later.
     ///
-    /// The time begins anew when newer routes need the cluster: see [`examined_graces`](Self::examined_graces). If the routes in
-    /// use need it as well, it serves until the newer ones are used, since its loss would help nobody.
+    /// The time begins anew when newer routes need the cluster: see [`examined_graces`](Self::examined_graces). If the
+    /// routes in use need it as well, it serves until the newer ones are used, since its loss would help no request.
     pub(super) fn retention(&self, name: &Arc<str>, period: Duration, now: Instant) -> Option<Retention> {
         let node = self.nodes.get(name)?;
         let before = node.phase().grace();
@@ -111,7 +111,7 @@ impl Usage<'_> {
     fn examine(&self, name: &Arc<str>, node: &Node, period: Duration, now: Instant) -> Option<GraceExamined> {
         let before = node.phase().grace()?;
         let grace = before.with_spared(self.is_spared(name));
-        // A call that still holds it says nothing about it.
+        // A call that still holds it has no effect on it.
         let is_led_to = self.is_next(name) || node.roots().current || self.descendants.latest.contains(name);
         let waits = node.phase().is_overdue() && matches!(self.routed.next(), Next::Clusters(_));
         Some(if before.is_spared() && !grace.is_spared() && is_led_to {
