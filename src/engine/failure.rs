@@ -81,13 +81,13 @@ impl Failure {
         Self { code, blame: Blame::Local, message }
     }
 
-    /// The same as the last one of several servers, with what was wrong with each.
+    /// The same as the last one of several servers, with the errors of each.
     pub(super) fn after<'a>(&self, all: impl Iterator<Item = &'a Self>) -> Self {
         let messages: Vec<_> = all.map(|failure| failure.message.as_str()).collect();
         Self { message: messages.join("; "), ..self.clone() }
     }
 
-    /// The same of one type alone: it was never answered on the streams that ended so.
+    /// The same for one type alone: it was never answered on the streams that ended so.
     pub(super) fn of_type(self, is_held_back: bool) -> Self {
         let why = match is_held_back {
             true => "requests for the type are suspended so that other types are served",

@@ -95,13 +95,13 @@ impl Engine {
         }
     }
 
-    /// Begins a watch. What is known already is published at once.
+    /// Begins a watch. A known state is published at once.
     pub(crate) fn subscribe(&mut self, view: WatchId, ty: ResourceType, names: Selection, now: Instant) {
         self.begin(view, ty, names, now);
         self.proceed(now);
     }
 
-    /// Ends a watch. What is not watched any more is unsubscribed from.
+    /// Ends a watch. Names without a watch are unsubscribed.
     pub(crate) fn unsubscribe(&mut self, view: WatchId, now: Instant) {
         self.end(view, now);
         self.proceed(now);
@@ -151,7 +151,7 @@ impl Engine {
         self.proceed(now);
     }
 
-    /// Handles what happened.
+    /// Handles an input.
     pub(crate) fn handle_input(&mut self, input: Input, now: Instant) {
         debug_assert!(self.delivery.is_drained(), "outputs are polled until there is none");
         match input {
@@ -177,11 +177,11 @@ impl Engine {
         }
     }
 
-    /// Does what is due.
+    /// Handles the due timers.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         debug_assert!(self.delivery.is_drained(), "outputs are polled until there is none");
         self.ingest.work(&mut self.authorities, &mut self.store, now);
-        // A response that is in progress may contain what a timer would take for missing.
+        // A response in progress may contain a resource that a timer would declare missing.
         let ingest = &self.ingest;
         let is_busy = |server| ingest.has_response_of(server);
         self.authorities.handle_timeout(&mut self.store, is_busy, now);
@@ -197,11 +197,11 @@ impl Engine {
         self.delivery.poll_output()
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout), and what for. In the past when there is work left.
+    /// The next time to call [`handle_timeout`](Self::handle_timeout), and its timer. In the past when there is work left.
     pub(crate) fn poll_timeout(&self) -> Option<(Instant, Timer)> {
         let work = self.ingest.next_timeout().map(|at| (at, Timer::Work));
         let server = self.authorities.next_timeout(|server| self.ingest.has_response_of(server));
-        // A response that is in progress may confirm what would expire.
+        // A response in progress may confirm a resource that would expire.
         let expiry = self.store.next_expiry().filter(|_| self.ingest.is_empty());
         let expiry = expiry.map(|at| (at, Timer::Expiry));
         let lookup = self.resolutions.next_lookup().map(|at| (at, Timer::Lookup));
@@ -221,19 +221,19 @@ impl Engine {
         Metric::poll(&mut self.authorities, &mut self.store, self.ingest.updates())
     }
 
-    /// What was done so far.
+    /// The counts of the work.
     #[cfg(test)]
     pub(crate) fn work_counters(&self) -> ingest::WorkCounters {
         self.ingest.work_counters()
     }
 
-    /// How many resources are held, waited for or known to be missing.
+    /// The number of resources that are held, waited for or known to be missing.
     #[cfg(test)]
     pub(crate) fn resources(&self) -> usize {
         self.store.len()
     }
 
-    /// Acts on what follows from a call, until nothing moves any more. While a response is in progress, resolutions wait for its
+    /// Handles the effects of a call, until there are none. While a response is in progress, resolutions wait for its
     /// end, so that they see all of it together.
     fn proceed(&mut self, now: Instant) {
         loop {
@@ -248,7 +248,7 @@ impl Engine {
                     self.resolutions.on_observed(view, &observed);
                 }
             } else if self.indirections.follow_redirect(&mut self.store, &mut self.delivery) {
-                // What follows from it is routed first.
+                // Its effects are routed first.
             } else if let Some(view) = self.resolutions.pop_touched() {
                 for order in self.resolutions.drive(view, now) {
                     self.follow_order(view, order, now);
@@ -265,7 +265,7 @@ impl Engine {
         self.authorities.settle_deadlines();
     }
 
-    /// Publishes what has changed, hands on what servers' machines have ordered, and begins and ends the watches of indirections.
+    /// Publishes changes, forwards the orders of servers' machines, and begins and ends the watches of indirections.
     fn route_effects(&mut self, now: Instant) {
         loop {
             match self.store.poll_effect() {
@@ -282,7 +282,7 @@ impl Engine {
         }
     }
 
-    /// Follows the orders of indirections, each with those that follow from it: a watch may be of a name that leads on.
+    /// Executes the orders of indirections, each with its consequences: a watch may be of a name with another indirection.
     fn follow_watch_orders(&mut self, orders: Vec<WatchOrder>, now: Instant) {
         for order in orders {
             match order {
@@ -321,7 +321,7 @@ impl Engine {
         if !has_watches && collections.is_empty() {
             return;
         }
-        // Nothing may be known of it yet.
+        // It may have no state yet.
         let Some(observed) = self.indirections.observe(&self.store, &self.delivery, id) else { return };
         self.delivery.publish(&mut self.store, id, change, &observed);
         if change.changed || change.joins {
@@ -409,7 +409,7 @@ impl Engine {
         let requested = RequestedName { ty, name: &name, source };
         let entry = self.authorities.subscribe_name(&mut self.store, view, &requested, now)?;
         if !self.indirections.is_followed(view) {
-            // It may be that only others could not be led on.
+            // The redirect may have been refused for other watches only.
             self.store.note_redirect(entry);
         }
         Ok(WatchTarget::Entry(entry))
@@ -467,7 +467,7 @@ impl Engine {
         }
     }
 
-    /// Publishes why a watch cannot be begun.
+    /// Publishes the reason for refusing a watch.
     fn refuse(&mut self, view: WatchId, ty: TypeId, names: &Selection, refusal: Refusal) -> WatchTarget {
         debug!(%view, error = %Escaped(&refusal), "watch refused");
         let about = self.store.subject_of(ty, names.text());

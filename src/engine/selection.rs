@@ -60,7 +60,7 @@ impl<T: Into<Arc<str>>> From<T> for Wanted {
     }
 }
 
-/// Why a watch cannot be begun.
+/// The reason for refusing a watch.
 #[derive(Debug, thiserror::Error)]
 #[error("{code}: {message}")]
 pub(crate) struct Refusal {
@@ -138,7 +138,7 @@ fn short(type_url: &str) -> &str {
     type_url.strip_prefix("type.googleapis.com/").unwrap_or(type_url)
 }
 
-/// What stands for all resources of a type in requests, so that no single resource can have it for a name.
+/// The text that stands for all resources of a type in requests, so that no single resource can have it for a name.
 pub(super) const WILDCARD: &str = "*";
 
 const NOT_A_NAME: &str =

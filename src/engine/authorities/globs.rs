@@ -1,8 +1,8 @@
 //! Globs: on the wire one more requested name; the resources whose names match it are its members (X15 to X19).
 //!
-//! A glob has an entry of its own, which has the state of the collection as a whole: nothing is known (`Waiting`), the server
-//! has sent a member (`Held`, of nothing), or there is no such collection (`Gone`). A name has at most one glob that encloses
-//! it, so whether a resource is a member is one bit of its place at a server.
+//! A glob has an entry of its own with the state of the collection as a whole: nothing is known (`Waiting`), the server
+//! has sent a member (`Held`, of nothing), or there is no such collection (`Gone`). A name has at most one glob that
+//! encloses it, so whether a resource is a member is one bit of its subscription at a server.
 
 use std::{sync::Arc, time::Instant};
 
@@ -33,7 +33,7 @@ impl GlobPattern {
         Some(Self { prefix, params: params.to_owned() })
     }
 
-    /// Whether a canonical name is a member: one segment in the place of `*`, all else equal (X16).
+    /// Whether a canonical name is a member: one segment in place of `*`, all else equal (X16).
     pub(in crate::engine) fn matches(&self, name: &str) -> bool {
         let member = name.strip_prefix(&*self.prefix).and_then(|rest| rest.strip_suffix(&*self.params));
         member.is_some_and(|member| !matches!(member, "" | "*") && !member.contains(['/', '?']))
@@ -191,7 +191,7 @@ impl Authorities {
         Some((glob.group, ty, Which::Glob(glob.name.clone())))
     }
 
-    /// The collections that an entry is a member of at the server whose answers count, and its names there.
+    /// The collections that an entry is a member of at the active server, and its names there.
     pub(in crate::engine) fn collections_of(
         &self,
         store: &Store,

@@ -11,7 +11,7 @@ use crate::{
     protocol::{EntryId, GroupId, ServerId, TypeId},
 };
 
-/// How a resource came to be a member.
+/// The reason for the membership of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::engine) enum By {
     Wildcard,
@@ -36,7 +36,7 @@ impl Authorities {
         }
     }
 
-    /// A member that the active server has sent is one at those above it, too.
+    /// A member at the active server is one at those above it, too.
     pub(in crate::engine) fn join_higher(&mut self, store: &mut Store, id: EntryId, by: By, now: Instant) {
         let Some(entry) = store.get(id) else {
             invariant::broken("a resource that is acted on has an entry");
@@ -50,14 +50,14 @@ impl Authorities {
         for rank in 0..self.groups.get(group).open.len() - 1 {
             let server = self.groups.get(group).open[rank];
             let subscriptions = self.servers[server].machine.subscriptions_mut(ty);
-            // One that knows of the end of a wildcard before the active server has no members.
+            // A server that was notified of the end of a wildcard before the active one has no members.
             if by == By::Glob || subscriptions.is_some_and(|subscriptions| subscriptions.takes_all()) {
                 self.join(store, (id, by), server, now);
             }
         }
     }
 
-    /// A resource is a member of a collection at a server also if another one has sent it.
+    /// A resource is a member of a collection at a server also if another server has sent it.
     pub(super) fn join(
         &mut self,
         store: &mut Store,
@@ -108,7 +108,7 @@ impl Authorities {
 
     /// A resource was deleted: it is no member any more, and forgotten when it has no watch by name.
     pub(in crate::engine) fn leave_collections(&mut self, store: &mut Store, id: EntryId) {
-        // What is held stays, with a warning.
+        // A held resource stays, with a warning.
         let Some(entry) = store.get(id).filter(|entry| !entry.is_held()) else { return };
         let (ty, name) = (entry.ty, entry.name.clone());
         let of_all = self

@@ -1,4 +1,4 @@
-//! What a server calls the state of a resource, in the incremental variant.
+//! The versions of resources at a server, in the incremental variant.
 
 use std::{collections::BTreeSet, time::Instant};
 
@@ -9,8 +9,8 @@ use crate::{
 };
 
 impl Authorities {
-    /// Remembers what a server calls the state of a resource that is held now. What other servers called theirs does not
-    /// matter any more.
+    /// Records the server's version of a resource that is held now. The versions of other servers do not matter any
+    /// more.
     pub(in crate::engine) fn note_version(
         &mut self,
         store: &Store,
@@ -18,7 +18,7 @@ impl Authorities {
         id: EntryId,
         version: &Version,
     ) {
-        // Most resources have one place, and in the state of the world that needs no version.
+        // Most resources have one subscription, and in the state of the world that needs no version.
         let Some(entry) = store.get(id).filter(|entry| is_delta || entry.places.are_several()) else {
             return;
         };

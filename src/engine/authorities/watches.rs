@@ -1,4 +1,4 @@
-//! What is requested from servers when a name or a wildcard is watched, and when it is watched no more.
+//! The subscriptions of a watch of a name or a wildcard at servers, and their end.
 
 use std::{collections::BTreeSet, time::Instant};
 
@@ -17,7 +17,7 @@ use crate::{
     resource::config_source::ResourceConfigSource,
 };
 
-/// A name that is to be requested.
+/// A name to request.
 #[derive(Debug)]
 pub(in crate::engine) struct RequestedName<'a> {
     pub(in crate::engine) ty: TypeId,
@@ -46,7 +46,7 @@ impl Authorities {
         if name.is_glob() {
             self.begin_glob(store, entry);
         }
-        // It may be one that is watched as a name of another group with the same server.
+        // The name may be watched under another group with the same server.
         let group = store.get(entry).map_or(group, |entry| entry.group);
         self.groups.get_mut(group).views += 1;
         self.subscribe_everywhere(store, entry, now);
@@ -162,7 +162,7 @@ impl Authorities {
         self.servers[server].machine.subscribe_all((ty, type_url), now);
     }
 
-    /// What the active server has sent under a wildcard that was not watched for a while are its members.
+    /// The resources that the active server has sent under a wildcard without a watch are its members.
     fn join_known(&mut self, store: &mut Store, (group, ty): (GroupId, TypeId), now: Instant) {
         let active = self.groups.get(group).active();
         // A type that was never requested has no members.

@@ -45,7 +45,7 @@ impl Step<'_> {
         );
     }
 
-    /// What was never there and does not stand in a file does not exist, without waiting for it: all there is stands in it.
+    /// A resource that was never received and is not in a file does not exist, without a timer: the file is complete.
     fn give_up_unwritten(&mut self) {
         if self.response.nameless {
             return;

@@ -1,4 +1,4 @@
-//! Aliases: other names that a resource of the incremental variant comes for (B2.19).
+//! Aliases: other names that a resource of the incremental variant is sent for (B2.19).
 
 use super::{
     Step,
@@ -26,14 +26,14 @@ impl Step<'_> {
         }
     }
 
-    /// Finds the place of one alias. `own` is the name of the element; empty if there is none, so that it stands for nothing.
+    /// Finds the subscription of one alias. `own` is the name of the element; empty if it stands for nothing.
     fn locate_alias(&mut self, (own, alias): (&str, &str), found: LocatedResource) {
         let (server, ty) = (self.response.server(), self.response.ty());
         let Some(subscriptions) = self.authorities.subscriptions(server, ty) else {
             invariant::broken("a type that is answered was requested");
             return;
         };
-        // Nothing is subscribed to by the alias.
+        // The alias has no subscription.
         let Some(id) = subscriptions.find(alias) else { return };
         let Some(sub) = subscriptions.get_mut(id) else {
             invariant::broken("a name that is found has a subscription");
@@ -56,7 +56,7 @@ impl Step<'_> {
         }
     }
 
-    /// A resource came by its own name: that is no alias of another one, if it was.
+    /// A resource was sent by its own name: that is no alias of another one, if it was.
     pub(super) fn note_own_name(&mut self, name: &str) {
         let subscriptions = self.authorities.subscriptions(self.response.server(), self.response.ty);
         if let Some(subscriptions) = subscriptions.filter(|subscriptions| !subscriptions.aliases.is_empty()) {

@@ -1,4 +1,4 @@
-//! Then the resources are compared with what is held, and parsed where they differ.
+//! The second phase: the resources are compared with the held ones, and parsed where they differ.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -31,7 +31,7 @@ impl Step<'_> {
             next = quick;
             let Some(located) = self.response.located.get(next).copied() else { break };
             spent += match located.sub {
-                // It may have gone between two steps, and another one may have taken its place.
+                // It may have been removed between two steps, and another one may have taken its slot.
                 Some(sub) if !self.is_there(sub) => 1,
                 Some(sub) => match located.op {
                     ResourceOp::Resource | ResourceOp::Redirect => self.apply_to(sub, located),
@@ -67,7 +67,7 @@ impl Step<'_> {
             return 1;
         };
         let wildcard = subscriptions.takes_all();
-        // It may have gone between two steps.
+        // It may have been removed between two steps.
         let Some(sub) = subscriptions.get_mut(place).filter(|sub| sub.is_mentioned_in(self.response.number))
         else {
             return 1;
@@ -137,7 +137,7 @@ impl Step<'_> {
         self.apply_to(sub, located)
     }
 
-    /// The servers of the wildcard or glob that a resource without a place is a member of.
+    /// The servers of the wildcard or glob that a resource without a subscription is a member of.
     pub(super) fn group_of_unknown(&mut self, next: usize) -> Option<GroupId> {
         let server = self.response.server();
         let takes_all = self
@@ -157,7 +157,7 @@ impl Step<'_> {
         group.filter(|group| self.authorities.active(*group) == server)
     }
 
-    /// Parses a resource that differs from what is held. True when there is something new to see.
+    /// Parses a resource that differs from the held one. True when there is a change to publish.
     pub(super) fn parse(&mut self, (id, located): (EntryId, LocatedResource), update: Update) -> bool {
         self.work.parsed += 1;
         let Some(name) = self.store.get(id).map(|entry| entry.name.clone()) else {
@@ -203,7 +203,7 @@ impl Step<'_> {
         changed
     }
 
-    /// There is no such resource (any more): known at once, without a timer (B2.14). Returns what it cost.
+    /// There is no such resource (any more): known at once, without a timer (B2.14). Returns the cost.
     pub(super) fn apply_removed(&mut self, id: SubId) -> usize {
         let (server, ty) = (self.response.server(), self.response.ty());
         let state = self.authorities.server_mut(server);
@@ -226,7 +226,7 @@ impl Step<'_> {
         {
             sub.on_removed(counts);
         }
-        // Another server counts at the moment.
+        // Another server is active at the moment.
         let Some(entry) = self.store.get(entry_id).filter(|_| counts) else { return 1 };
         let uri = self.authorities.server(server).machine.source();
         let message = match entry.is_held() {
@@ -268,7 +268,7 @@ impl Step<'_> {
                 invariant::broken("a type that is answered was requested");
                 continue;
             };
-            // Nothing is subscribed to by the name.
+            // The name has no subscription.
             let Some(sub) = subscriptions.find(&name).and_then(|sub| subscriptions.get_mut(sub)) else {
                 continue;
             };
@@ -300,7 +300,7 @@ impl Step<'_> {
         }
     }
 
-    /// Does something that may end in a resource not being held any more which the server takes to be held.
+    /// Runs an operation after which a resource may not be held any more that the server considers held.
     pub(super) fn note_dropped<T>(&mut self, id: EntryId, act: impl FnOnce(&mut Self) -> T) -> T {
         let was_held = self.store.get(id).is_some_and(Entry::is_held);
         let done = act(self);
@@ -330,8 +330,8 @@ impl Step<'_> {
     }
 }
 
-/// How much is parsed in one step: some milliseconds; what is only compared counts a sixteenth.
+/// The cost of one step: some milliseconds of parsing; a comparison counts a sixteenth.
 const BYTES_PER_STEP: usize = 256 << 10;
 
-/// What it counts to apply a resource that is unchanged.
+/// The cost of an unchanged resource.
 pub(super) const UNCHANGED: usize = 16;

@@ -1,4 +1,4 @@
-//! At last the collections are complete, and the server is answered.
+//! The last phase: the collections are completed, and the server is answered.
 
 use super::Step;
 use crate::{
@@ -28,7 +28,7 @@ impl Step<'_> {
         if told_all {
             self.authorities.complete_all(self.store, server, self.response.ty);
         } else if undecided {
-            // It may be all, and may be not: known when nothing follows.
+            // It may be complete or not: known when nothing follows.
             self.authorities.server_mut(server).machine.await_quiet(self.response.ty, self.response.since());
         }
     }
@@ -64,5 +64,5 @@ impl Step<'_> {
     }
 }
 
-/// A place that no subscription has.
+/// A slot that no subscription has.
 const NOWHERE: SubId = SubId(u32::MAX);

@@ -1,4 +1,4 @@
-//! Heartbeats: responses that confirm resources with a time to live (B1.18, B2.16).
+//! Heartbeats: responses that confirm resources with a TTL (B1.18, B2.16).
 
 use super::{
     Step,
