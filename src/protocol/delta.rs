@@ -38,7 +38,7 @@ use crate::resource::Version;
 #[derive(Debug)]
 pub(crate) struct Delta {
     type_url: &'static str,
-    /// How long a request may be, in bytes.
+    /// The maximum length of a request, in bytes.
     limit: usize,
     /// For how long a removal proves nothing of a resubscribed name; and how long a quiet time is.
     doubt: Duration,
@@ -50,7 +50,7 @@ pub(crate) struct Delta {
     unsubscribed: Vec<SubId>,
 }
 
-/// What dies with the stream.
+/// The state of one stream.
 #[derive(Debug, Default)]
 struct OnStream {
     requested: bool,
@@ -64,19 +64,19 @@ struct OnStream {
     recent_unsubscribes: RecentUnsubscribes,
     /// The oldest first: each is a request of its own.
     answers: VecDeque<Answer>,
-    /// Responses that are being worked off.
+    /// Responses in progress.
     busy: usize,
     /// The last request was full, and more changes are to be sent.
     more: Option<Instant>,
-    /// Something is unconfirmed.
+    /// Some resource is unconfirmed.
     quiet: Option<Quiet>,
 }
 
-/// What is unconfirmed is decided when the server has been quiet for a while, or has sent other things for too long.
+/// Unconfirmed resources are decided on when the server has been quiet for a while, or has sent other messages for too long.
 #[derive(Debug, Clone, Copy)]
 struct Quiet {
     since: Instant,
-    /// When the server last sent something, if it has.
+    /// The time of the server's last message, if there was one.
     heard: Option<Instant>,
     /// The quiet time passed without a message. That has no effect on what it had sent on earlier streams.
     unheard: bool,
@@ -95,7 +95,7 @@ impl Delta {
         }
     }
 
-    /// When the change that is not written yet is due.
+    /// The time at which the pending change is due.
     fn change_due(&self, subscriptions: &Subscriptions) -> Option<Instant> {
         self.on_stream.more.or_else(|| self.batcher.due(subscriptions.named()))
     }
@@ -196,7 +196,7 @@ impl Delta {
         if !self.unsubscribed.is_empty() {
             return;
         }
-        // A name that went and came again stands there twice.
+        // A name that was removed and added again is listed twice.
         self.subscribed.sort_unstable();
         self.subscribed.dedup();
         let mut done = 0;
@@ -394,7 +394,7 @@ impl Variant for Delta {
         }
     }
 
-    /// A server that is never quiet, such as one that repeats what was rejected, has its time as well.
+    /// A server that is never quiet, such as one that repeats rejected resources, has its time as well.
     fn quiet_from(&self) -> Option<Instant> {
         let Quiet { since, heard, unheard } = self.on_stream.quiet?;
         match heard {
@@ -411,19 +411,19 @@ impl Variant for Delta {
     }
 }
 
-/// Whether a name does not fit into a request any more that holds `names` of them. One always fits.
+/// Whether a name does not fit any more into a request that holds `names` of them. One always fits.
 fn is_over(limit: usize, request: &BytesMut, name: &str, names: usize) -> bool {
     names > 0 && request.len() + text_len(name) > limit
 }
 
-/// The most answers that wait: beyond it each further response sends the oldest one. It bounds the memory for a server that sends
-/// rejected responses without end.
+/// The maximum of waiting answers: beyond it each further response sends the oldest one. It bounds the memory for a server
+/// that sends rejected responses without end.
 const MOST_WAITING: usize = 256;
 
-/// How many quiet times it takes until a server that always sends something has sent all it has.
+/// The number of quiet times after which a server that always sends something has sent everything.
 const LONGEST_QUIET: u32 = 4;
 
-/// What is left free beside the versions.
+/// The space that is left free beside the versions.
 const ROOM_FOR_A_NAME: usize = 4 << 10;
 
 const NODE: u32 = 1;

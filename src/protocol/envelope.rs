@@ -8,7 +8,7 @@ use crate::{
     wire::{Field, Fields, Malformed, Value},
 };
 
-/// A `DiscoveryResponse` or a `DeltaDiscoveryResponse`, sliced: nothing of it is copied, and its resources are looked at one
+/// A `DiscoveryResponse` or a `DeltaDiscoveryResponse`, sliced: nothing of it is copied, and its resources are read one
 /// by one.
 #[derive(Debug)]
 pub(crate) struct Envelope {
@@ -19,9 +19,9 @@ pub(crate) struct Envelope {
     type_url: Span,
     nonce: Span,
     resources: Vec<Span>,
-    /// How an element of the type begins, up to the length of its value.
+    /// The first bytes of an element of the type, up to the length of its value.
     head: Bytes,
-    /// The names of what is there no longer.
+    /// The names of removed resources.
     removed: Vec<Span>,
     errors: Vec<Span>,
 }
@@ -41,20 +41,20 @@ pub(crate) struct Item {
     pub(crate) body: Body,
 }
 
-/// What an [`Item`] holds.
+/// The content of an [`Item`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Body {
     /// The bytes of the resource, of the type of the response.
     Resource(Span),
-    /// The bytes of a locator in the place of the resource: where it is to be had (X20).
+    /// The bytes of a locator in place of the resource: a redirect (X20).
     Redirect(Span),
     /// A wrapper without a resource: it refreshes a TTL (B1.18, B2.16), or reports that there is none (B2.17, B2.18).
     Unset,
-    /// Something else, and what is wrong with it.
+    /// Something else, and its error.
     Unusable(Unusable),
 }
 
-/// Why an element of a response is no resource of its type.
+/// The reason why an element of a response is no resource of its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unusable {
     Malformed(Malformed),
@@ -78,7 +78,7 @@ pub(crate) struct Span {
 }
 
 impl Envelope {
-    /// Finds the parts of the response. What is inside of the resources is not looked at.
+    /// Finds the parts of the response. The content of the resources is not read.
     pub(crate) fn parse(message: Bytes, delta: bool) -> Result<Self, Malformed> {
         if u32::try_from(message.len()).is_err() {
             return Err(Malformed { offset: 0, what: "over 4 GiB" });
@@ -138,7 +138,7 @@ impl Envelope {
         self.resources.len()
     }
 
-    /// The names of what is there no longer; none but in the incremental variant.
+    /// The names of removed resources; none but in the incremental variant.
     pub(crate) fn removed(&self) -> &[Span] {
         &self.removed
     }
@@ -347,7 +347,7 @@ impl Span {
     }
 }
 
-/// How an `Any` of a type begins: its type URL, and the key of its value.
+/// The first bytes of an `Any` of a type: its type URL, and the key of its value.
 fn head(type_url: &str) -> Bytes {
     let mut head = BytesMut::with_capacity(type_url.len() + 8);
     put_text(1, type_url, &mut head);
@@ -355,7 +355,7 @@ fn head(type_url: &str) -> Bytes {
     head.freeze()
 }
 
-/// It has no name, so only in a wrapper it is understood.
+/// It has no name, so that it is valid only in a wrapper.
 const LOCATOR: &str = "type.googleapis.com/xds.core.v3.ResourceLocator";
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ impl fmt::Display for StreamId {
     }
 }
 
-/// What an application watches: one name, or all names, of one type. Never used twice.
+/// A watch of an application: one name, or all names, of one type. Never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct WatchId(u64);
 

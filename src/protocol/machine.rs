@@ -35,7 +35,7 @@ mod writing;
 use polled::LastPoll;
 use reopening::Reopening;
 
-/// The protocol with one management server, or whatever else resources come from.
+/// The protocol with one management server, or another source of resources.
 #[derive(Debug)]
 pub(crate) struct Machine {
     source_key: SourceKey,
@@ -112,7 +112,7 @@ impl Machine {
         Some(&mut self.channel(ty)?.subscriptions)
     }
 
-    /// Acts on what happens to streams, but for [`Input::Received`].
+    /// Handles events of streams, but for [`Input::Received`].
     pub(crate) fn handle_input(&mut self, input: Input, now: Instant) {
         match input {
             Input::Connected { stream } if self.stream.is_current(stream) => self.on_connected(now),
@@ -153,7 +153,7 @@ impl Machine {
         self.last_poll = LastPoll::Answered;
         let opened = self.open(message, now);
         if opened.is_none() {
-            // Nothing will be concluded, so go on reading here: no response, however odd, stalls anything.
+            // Nothing will be concluded, so reading goes on here: no response, however odd, stalls the stream.
             self.outputs.push_back(Output::Read { stream });
         }
         self.proceed(now);
@@ -164,7 +164,7 @@ impl Machine {
         let envelope = match Envelope::parse(message, self.is_delta()) {
             Ok(envelope) => envelope,
             Err(malformed) => {
-                // Without type and nonce there is nothing to answer; good data stays, and so does the stream.
+                // Without type and nonce there is nothing to answer; good data is kept, and so is the stream.
                 warn!(server = %self.source_key.source(), %malformed, "malformed response ignored");
                 return None;
             }
@@ -197,7 +197,7 @@ impl Machine {
         Some((ty, envelope))
     }
 
-    /// Answers a response, and reads on.
+    /// Answers a response, and reads the next.
     pub(crate) fn conclude(&mut self, outcome: ResponseOutcome, now: Instant) {
         let ResponseOutcome { ty, stream, version, nonce, error, digests, is_outdated } = outcome;
         let current = self.stream.is_current(stream);
@@ -337,7 +337,7 @@ impl Machine {
         self.release(ty, &unsubscribed);
     }
 
-    /// A poll found nothing new.
+    /// A poll returned nothing new.
     fn on_unchanged(&mut self, now: Instant) {
         self.last_poll = LastPoll::Answered;
         if self.stream.on_response() {
@@ -442,7 +442,7 @@ impl Machine {
             self.types.iter().flatten().any(|channel| channel.variant.has_unwritten(&channel.subscriptions));
         if let Some(open) = self.stream.open() {
             let idle = !unwritten && open.pending.is_none();
-            // What a server sends nevertheless has to be answered, but keeps nothing alive.
+            // Responses that a server sends nevertheless have to be answered, but keep nothing alive.
             open.idle_since = open.idle_since.or(idle.then_some(now)).filter(|_| !wanted);
         }
         self.waiting.settle(|wait| is_awaited(&self.types, wait));
@@ -458,7 +458,7 @@ impl Machine {
     }
 
     fn resource_timeout(&self) -> Duration {
-        // A88-5: twice the time, since it is the server that is suspected then.
+        // A88-5: twice the time, since a timeout counts against the server then.
         let factor = if self.source_key.features().resource_timer_is_transient_error { 2 } else { 1 };
         self.settings.resource_timeout * factor
     }

@@ -34,9 +34,9 @@ pub(crate) struct Poll {
     names: Bytes,
     /// The time of the next request.
     next: Option<Instant>,
-    /// A question is on its way. There is never more than one (D12).
+    /// A request is in flight. There is never more than one (D12).
     is_outstanding: bool,
-    /// A response is being worked off.
+    /// A response is in progress.
     is_busy: bool,
     /// Something was requested since the source was reachable.
     is_requested: bool,
@@ -74,7 +74,7 @@ impl Poll {
         }
     }
 
-    /// A question was answered, in whatever way.
+    /// A request was answered, in whatever way.
     fn on_exchanged(&mut self, now: Instant) {
         self.is_outstanding = false;
         let next = self.polling.map(|polling| now + polling.refresh_delay + self.jitter(polling));
@@ -101,7 +101,7 @@ impl Poll {
 
     fn encode(&self, node: Option<&Bytes>) -> Bytes {
         let mut request = BytesMut::with_capacity(self.names.len() + 256);
-        // A server that compares versions alone would not send what is named for the first time.
+        // A server that compares versions alone would not send newly subscribed names.
         if self.version_names.as_ref() == Some(&self.names) {
             put_unless_empty(1, self.version.as_str(), &mut request);
         }
@@ -239,7 +239,7 @@ impl Variant for Poll {
                 sub.on_requested();
             }
         }
-        // Without a stream there is nothing that could have been named before: no names are everything.
+        // Without a stream no name can have been requested before: no names are everything.
         self.names = if subscriptions.wildcard { Bytes::new() } else { subscriptions.names() };
         (self.is_outstanding, self.is_requested) = (true, true);
         (Some(self.encode(head.node)), written)

@@ -15,10 +15,10 @@ pub(crate) struct RecentUnsubscribes {
     /// The names in the order of their unsubscription, the oldest first. Some of them were unsubscribed again since.
     order: VecDeque<(Instant, Arc<str>)>,
     wildcard: Option<Told>,
-    /// How many responses were the newest one when they were answered.
+    /// The number of responses that were the newest one when they were answered.
     answered: u64,
-    /// A response has come since, which may have been sent before the last of these answers was read, so that the server has
-    /// dropped that.
+    /// A response was received since that may have been sent before the last of these answers was read, so that the
+    /// server has dropped that.
     is_crossed: bool,
     /// A name is subscribed again whose unsubscription the server may have missed.
     was_resubscribed: bool,
@@ -28,7 +28,7 @@ pub(crate) struct RecentUnsubscribes {
 #[derive(Debug, Clone, Copy)]
 struct Told {
     at: Instant,
-    /// How many responses had been answered by then.
+    /// The number of responses that had been answered by then.
     answered: u64,
     /// The repetitions left for crossing responses: without a limit, a server that always sends something would never end them.
     left: u8,
@@ -72,7 +72,7 @@ impl RecentUnsubscribes {
         self.wildcard = Some(Told { at: now, answered: self.answered, left });
     }
 
-    /// A response came.
+    /// A response was received.
     pub(crate) fn on_response(&mut self, doubt: Duration, now: Instant) {
         let last = self.order.back().map(|(at, _)| *at);
         let last = last.max(self.wildcard.map(|told| told.at));
@@ -118,7 +118,7 @@ impl RecentUnsubscribes {
             .map(|name| &**name)
     }
 
-    /// Whether that is so of a name.
+    /// Whether that applies to a name.
     pub(crate) fn is_name_crossed(&self, name: &str) -> bool {
         self.names.get(name).is_some_and(|told| self.is_told_crossed(told))
     }

@@ -43,7 +43,7 @@ pub(crate) struct Sotw {
     version: Version,
     /// That response is known to be one to a request for everything.
     covers_all: bool,
-    /// A resource of that version was dropped while it was subscribed to, or may have been replaced.
+    /// A subscribed resource of that version was dropped, or may have been replaced.
     has_dropped: bool,
     on_stream: OnStream,
     batcher: RequestBatcher,
@@ -55,31 +55,31 @@ pub(crate) struct Sotw {
     unsubscribed: Vec<SubId>,
 }
 
-/// What dies with the stream.
+/// The state of one stream.
 #[derive(Debug, Default)]
 struct OnStream {
     requested: bool,
     /// A name was sent, so an empty list does not mean everything any more (B1.2 to B1.5).
     named: bool,
-    /// A request that the server cannot have dropped as outdated (B1.8) held a name, so that it knows that.
+    /// A request that the server cannot have dropped as outdated (B1.8) held a name, so that the server has seen one.
     named_for_sure: bool,
     nonce: String,
     recent_unsubscribes: RecentUnsubscribes,
-    /// The names of the last request, as they went out.
+    /// The names of the last request, as sent.
     names: Bytes,
     /// Whether the server sends everything, according to the requests so far, or may take an empty list for that.
     wildcard: bool,
     /// Each with the version that it carries.
     answers: VecDeque<(Version, Answer)>,
-    /// A response is being worked off; what is written before its answer would be taken for one.
+    /// A response is in progress; a request before its answer would be taken for one.
     busy: bool,
-    /// The names of the last request, if the server may not know them.
+    /// The names of the last request, if the server may have missed them.
     crossed: Crossed,
     /// The names of the last request are due once more, in a request of their own.
     repeat_at: Option<Instant>,
     /// The first request had a version, and no response has followed.
     version_told: bool,
-    /// Something of the last accepted version was sent and is not held.
+    /// A resource of the last accepted version was sent and is not held.
     has_unheld: bool,
     /// The number of accepted responses since everything was requested. One may have crossed the request, unless that
     /// was the first one.
@@ -101,11 +101,11 @@ impl Sotw {
         }
     }
 
-    /// Whether what is held is just what the version stands for: a server that skips what it takes to be known skips nothing that
+    /// Whether the held resources are exactly those of the version: a server that skips known resources skips none that
     /// is missing then (B1.6).
     fn is_version_held(&self, subscriptions: &Subscriptions) -> bool {
         let is_held = |sub: &Subscription| sub.is_held() && sub.was_ever_mentioned();
-        // A member may be there that only another server has sent.
+        // There may be a member that only another server has sent.
         let mut wanted =
             subscriptions.iter().map(|(_, sub)| sub).filter(|sub| sub.is_named() || sub.is_wildcard_member());
         !self.has_dropped && (self.covers_all || !subscriptions.wildcard) && wanted.all(is_held)
@@ -121,8 +121,8 @@ impl Sotw {
         self.on_stream.accepted_since_all = usize::from(subscriptions.wildcard);
     }
 
-    /// A NACK has the names of the last request: some servers read none from it (istiod, Consul), so that what is new there
-    /// would be lost.
+    /// A NACK has the names of the last request: some servers read none from it (istiod, Consul), so that new ones
+    /// there would be lost.
     fn write_nack(&mut self, node: Option<&Bytes>, now: Instant) -> Option<Bytes> {
         let (version, answer) = self.on_stream.answers.pop_front()?;
         let stream = &mut self.on_stream;
@@ -145,9 +145,9 @@ impl Sotw {
         }
     }
 
-    /// The next request subscribes to something that the server may take to be held.
+    /// The next request subscribes to something that the server may consider held.
     fn on_subscribing(&mut self, is_all_new: bool) {
-        // A version that came for names may stand for nothing, and be the current one.
+        // A version of a response to names may stand for nothing, and be the current one.
         let came_for_names = is_all_new && self.on_stream.requested && !self.covers_all;
         if std::mem::take(&mut self.on_stream.has_unheld) || came_for_names {
             self.forget_version();
@@ -160,7 +160,7 @@ impl Sotw {
         self.on_stream.has_unheld |= written.wildcard_left;
         written.unsubscribed = std::mem::take(&mut self.unsubscribed);
         for id in &written.unsubscribed {
-            // What came back before is in the list.
+            // Names that were subscribed again before are in the list.
             if let Some(sub) = subscriptions.get_mut(*id).filter(|sub| !sub.is_named()) {
                 sub.on_unrequested();
                 self.on_stream.recent_unsubscribes.on_name_unsubscribed(sub.name().clone(), self.doubt, now);
@@ -168,7 +168,7 @@ impl Sotw {
         }
     }
 
-    /// Whether something is subscribed to again whose end the server may not have seen.
+    /// Whether something is subscribed again whose unsubscription the server may have missed.
     fn was_resubscribed(&self, subscriptions: &Subscriptions) -> bool {
         let recent = &self.on_stream.recent_unsubscribes;
         let is_awaited = |name: &str| {
@@ -410,8 +410,8 @@ impl Variant for Sotw {
 
     /// A NACK, or else all names: as an ACK, as a change, or once more behind a NACK.
     ///
-    /// The names are the newest, unless a run of changes is held back by the pace: then they are those of the last request,
-    /// since every new name in an answer would call for a response, and that for an answer.
+    /// The names are the newest, unless the batcher holds back a run of changes: then they are those of the last
+    /// request, since every new name in an answer would cause a response, and that an answer.
     fn write(
         &mut self,
         subscriptions: &mut Subscriptions,
@@ -426,13 +426,13 @@ impl Variant for Sotw {
         if next.is_some_and(|(_, answer)| answer.error.is_some()) {
             return (self.write_nack(head.node, now), written);
         }
-        // What answers a response that was only repeated may be dropped like what was written before.
+        // The answer to a repeated response may be dropped like the requests before it.
         let is_new = next.is_some_and(|(_, ack)| ack.nonce.is_empty() || ack.nonce != self.on_stream.nonce);
         let is_ack = next.is_some();
         let is_repeated = !is_ack && self.on_stream.repeat_at.take().is_some();
         let answering = is_new || is_repeated;
-        // It may have dropped the request that let something go as outdated (B1.8). If the answer, which it takes, named
-        // that again, nothing would have changed for it, and it would send nothing. So a request after the answer does.
+        // It may have dropped the request that unsubscribed a name as outdated (B1.8). If the answer, which it accepts, had that
+        // name again, nothing would have changed for it, and it would send nothing. So a request after the answer has it.
         let held_back = answering && self.was_resubscribed(subscriptions);
         let is_separate = is_ack && self.on_stream.has_unheld;
         let changed = !held_back
@@ -474,7 +474,7 @@ impl Variant for Sotw {
         }
         if is_first {
             self.on_stream.version_told = !version.is_empty();
-            // The version stands for all that the server has: if that is still so, it may send nothing.
+            // The version stands for everything at the server: if that is still so, it may send nothing.
             subscriptions.told_all |= subscriptions.wildcard && !version.is_empty();
         }
         let stream = &mut self.on_stream;
@@ -496,5 +496,5 @@ impl Variant for Sotw {
     }
 }
 
-/// How long a NACK waits at most. There is but one that waits, so that this is its rate too.
+/// The maximum delay of a NACK. Only one waits at a time, so that this is its rate too.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);

@@ -35,7 +35,7 @@ enum FetchMode {
     File,
 }
 
-/// What a transport has to reach.
+/// The destination of a transport.
 #[derive(Debug, Clone)]
 pub(crate) enum ConnectTarget {
     Server {
@@ -85,7 +85,7 @@ impl SourceKey {
         }
     }
 
-    /// Whether each question is an exchange of its own, without answers to responses.
+    /// Whether each request is an exchange of its own, without answers to responses.
     pub(crate) fn is_polled(&self) -> bool {
         match self.manner {
             FetchMode::Stream { .. } => false,
@@ -93,7 +93,7 @@ impl SourceKey {
         }
     }
 
-    /// Whether it is a file, in which everything stands that there is.
+    /// Whether it is a file, which is always complete.
     pub(crate) fn is_file(&self) -> bool {
         self.manner == FetchMode::File
     }
@@ -124,7 +124,7 @@ impl SourceKey {
         self.only
     }
 
-    /// What types are called there.
+    /// The names of types there.
     pub(crate) fn api_version(&self) -> TransportApiVersion {
         self.source.server().map_or(TransportApiVersion::V3, |server| server.transport_api_version)
     }

@@ -34,7 +34,7 @@ pub(crate) struct Subscriptions {
     next_serial: u32,
 }
 
-/// A place in an [`Subscriptions`].
+/// A slot in a [`Subscriptions`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SubId(pub(crate) u32);
 
@@ -78,7 +78,7 @@ impl Subscriptions {
         self.named
     }
 
-    /// Whether something is subscribed to that nothing came of, neither on this stream nor before.
+    /// Whether there is a subscription without a response, on this stream or before.
     pub(crate) fn is_owed_something(&self) -> bool {
         let mut subs = self.iter().map(|(_, sub)| sub);
         subs.clone().any(Subscription::is_owed)
@@ -135,20 +135,20 @@ impl Subscriptions {
         self.wildcard = true;
     }
 
-    /// The wildcard is requested from the server as well: overdue names of before are not overdue because of that.
+    /// The wildcard is requested from the server as well: answers that it still owes are no sign that it sends everything.
     pub(crate) fn on_wildcard_asked(&mut self) {
         for (_, sub) in self.iter_mut() {
             sub.on_wildcard_requested();
         }
     }
 
-    /// What is unconfirmed is not going to be confirmed. Of what the server has sent itself that is known only of one that
-    /// answers.
+    /// Unconfirmed resources are not going to be confirmed. For those that the server has sent itself, that is certain
+    /// only if it answers.
     pub(crate) fn on_quiet(&mut self, has_answered: bool) {
         self.iter_mut().for_each(|(_, sub)| sub.on_quiet(has_answered));
     }
 
-    /// What goes for the stream alone is over.
+    /// The state of the stream ends.
     pub(crate) fn on_stream_closed(&mut self) {
         (self.sends_all, self.told_all) = (false, false);
         self.iter_mut().for_each(|(_, sub)| sub.on_stream_closed());
@@ -171,7 +171,7 @@ impl Subscriptions {
         }
         self.tidy();
         let subs = self.listed.iter().filter_map(|listed| alive(&self.subs, listed));
-        // It is kept, so that it gets the room that it needs and no more.
+        // It is kept, so that it is allocated at its exact size.
         let mut buffer = BytesMut::with_capacity(subs.clone().map(|sub| text_len(sub.name())).sum());
         subs.for_each(|sub| put_text(3, sub.name(), &mut buffer));
         let encoded = buffer.freeze();
@@ -188,7 +188,7 @@ impl Subscriptions {
         buffer.freeze()
     }
 
-    /// Sorts the list, and rids it of names that went; one that came back stands in it twice until then.
+    /// Sorts the list, and removes deleted names; one that was added again is listed twice until then.
     fn tidy(&mut self) {
         let subs = &self.subs;
         self.listed.retain(|listed| alive(subs, listed).is_some());

@@ -63,7 +63,7 @@ impl Machine {
         self.proceed(now);
     }
 
-    /// The same without acting on it yet: others follow, and then [`rest`](Self::rest).
+    /// The same as part of a batch: others follow, and then [`rest`](Self::rest).
     pub(crate) fn withdraw(&mut self, ty: TypeId, sub: SubId, now: Instant) {
         let told = self.stream.as_open().is_some();
         let Some(channel) = self.channel(ty) else { return };
@@ -98,7 +98,7 @@ impl Machine {
         self.proceed(now);
     }
 
-    /// The same without acting on it yet: others follow, and then [`rest`](Self::rest).
+    /// The same as part of a batch: others follow, and then [`rest`](Self::rest).
     pub(crate) fn withdraw_all(&mut self, ty: TypeId, now: Instant) {
         let told = self.stream.as_open().is_some();
         let Some(channel) = self.channel(ty).filter(|channel| channel.subscriptions.wildcard) else { return };
@@ -166,7 +166,7 @@ impl Machine {
         self.events.push_back(Event::ReleasedAll(ty));
     }
 
-    /// What was held under a name is not any more, so that no version stands for it (B1.20).
+    /// The resource of a name is not held any more, so that no version stands for it (B1.20).
     pub(crate) fn forget_version(&mut self, ty: TypeId, id: SubId) {
         let Some(channel) = self.channel(ty) else { return };
         channel.variant.forget_version();
@@ -175,7 +175,7 @@ impl Machine {
         }
     }
 
-    /// A resource that is subscribed to is not held any more, although the server takes it to be: the version of the type does
+    /// A subscribed resource is not held any more, although the server considers it held: the version of the type does
     /// not stand for it.
     pub(crate) fn on_dropped(&mut self, ty: TypeId) {
         if let Some(channel) = self.channel(ty) {
@@ -247,8 +247,8 @@ impl Machine {
         }
     }
 
-    /// Something is held under a name that another server has sent. Its absence here proves nothing until this server
-    /// has had its time.
+    /// A resource from another server is held under a name. Its absence here proves nothing until the does-not-exist
+    /// time of this server has passed.
     pub(crate) fn doubt(&mut self, ty: TypeId, id: SubId, now: Instant) {
         let length = self.resource_timeout();
         if let Some(sub) = self.subscriptions_mut(ty).and_then(|subscriptions| subscriptions.get_mut(id)) {
@@ -256,7 +256,7 @@ impl Machine {
         }
     }
 
-    /// A name is missing from a response: true when that means that it is gone. Otherwise a timer decides.
+    /// A name is missing from a response: true when the resource is gone. Otherwise a timer decides.
     pub(crate) fn is_gone(&mut self, ty: TypeId, id: SubId, now: Instant) -> bool {
         let length = self.resource_timeout();
         let Self { types, waiting, .. } = self;
