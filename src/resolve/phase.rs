@@ -1,6 +1,6 @@
 use std::time::Instant;
 
-/// What the service of one cluster rests on: its latest resources, or what served before them.
+/// The configuration that a cluster serves by: its latest resources, or the ones before them.
 ///
 /// ```text
 ///  Waiting ──────── on_shown ────────▶ Shown ── on_endpoints_removed ──▶ EndpointsRemoved ──┐
@@ -44,12 +44,12 @@ pub(super) struct Grace {
     is_spared: bool,
 }
 
-/// Why something serves that has been deleted.
+/// The reason why a deleted resource serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Retention {
     /// The replacement may be about to arrive.
     InGrace(Grace),
-    /// The replacement has had its time. The deleted serves only until the next routes are used.
+    /// The time of the replacement has passed. The deleted resource serves only until the next routes are used.
     Overdue(Grace),
 }
 

@@ -31,11 +31,11 @@ pub(crate) struct RoutingConfig {
     pub(crate) scope: Option<Arc<ScopedRouteConfiguration>>,
     pub(crate) routes: Arc<RouteConfiguration>,
     pub(crate) virtual_host: HostChoice,
-    /// Why the listener or the routes may be stale.
+    /// The reasons why the listener or the routes may be stale.
     pub(crate) warnings: Vec<WatchError>,
 }
 
-/// Which virtual host it is.
+/// The selected virtual host.
 #[derive(Debug, Clone)]
 pub(crate) enum HostChoice {
     /// One of the route configuration, by its index.
