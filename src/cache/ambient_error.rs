@@ -2,11 +2,11 @@ use std::time::Instant;
 
 use crate::{error::WatchError, resource::Version};
 
-/// What a client knows of a resource, in the terms of the client status service (A40-6, A88-8).
+/// The state of a resource at a client, in the terms of the client status service (A40-6, A88-8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ResourceState {
-    /// It is asked for, and nothing came of that yet.
+    /// The resource is requested, and the server has sent neither the resource nor an error yet.
     Requested,
     /// The server has deleted it, or did not send it in time.
     DoesNotExist,
@@ -14,9 +14,9 @@ pub enum ResourceState {
     Acked,
     /// The last update was rejected.
     Nacked,
-    /// The server said why it does not send it.
+    /// The server sent an error in place of the resource.
     ReceivedError,
-    /// The server did not send it in time, which is held against the server (`resource_timer_is_transient_error`).
+    /// The server did not send it in time, which counts as a server error (`resource_timer_is_transient_error`).
     Timeout,
 }
 
@@ -40,7 +40,7 @@ impl std::fmt::Display for ResourceState {
     }
 }
 
-/// What brought news of a resource.
+/// The response or event that updated a resource.
 #[derive(Debug, Clone)]
 pub(crate) struct Update {
     /// The version of the response; empty if it was none.
@@ -48,7 +48,7 @@ pub(crate) struct Update {
     pub(crate) at: Instant,
 }
 
-/// Bad news of a resource, and what brought them: they last until a good update (A40-2).
+/// The error of a resource, and the update that caused it: it lasts until a good update (A40-2).
 #[derive(Debug, Clone)]
 pub(crate) struct AmbientError {
     pub(crate) state: ResourceState,

@@ -8,25 +8,25 @@ use crate::{
     resource::{Erased, Version},
 };
 
-/// One resource of one authority: what is known of it, and who wants to know.
+/// One resource of one authority: its state, and its watches.
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) name: Arc<str>,
     pub(crate) ty: TypeId,
     pub(crate) group: GroupId,
-    /// Where it is asked for, or sent from.
+    /// The subscriptions at the servers that it is requested from, or sent by.
     pub(crate) places: Places,
     pub(crate) views: OneOrMany<WatchId>,
-    /// The views that nothing was published to.
+    /// The watches that nothing was published to.
     pub(crate) unnotified: OneOrMany<WatchId>,
-    /// The name is a glob: what is known here is how it fares as a whole.
+    /// The name is a glob: the state is that of the collection as a whole.
     pub(crate) is_glob: bool,
-    /// It was held until its time to live was over, and nothing was heard of it since.
+    /// It was held until its TTL expired, and nothing was received for it since.
     is_expired: bool,
     state: State,
 }
 
-/// What is known of a resource.
+/// The state of a resource.
 ///
 /// ```text
 ///            on_accepted             on_rejected, on_deleted (kept), on_server_error
@@ -35,11 +35,11 @@ pub(crate) struct Entry {
 ///     │  │      on_deleted,  │ │ on_accepted, on_unchanged (clears the warning)
 ///     │  │ on_rejected, …    ▼ │
 ///     └──┼────────────────▶ Gone { reason }
-///        │ on_timeout, on_rejected, on_server_error: bad news without a good resource
+///        │ on_timeout, on_rejected, on_server_error: an error without a good resource
 /// ```
 #[derive(Debug)]
 enum State {
-    /// Nothing came yet. Trouble with the server was told before; it is not told twice.
+    /// Nothing was received yet. A server error was published before; it is not published twice.
     Waiting {
         notified: Option<WatchError>,
     },
@@ -50,22 +50,22 @@ enum State {
 #[derive(Debug)]
 struct Held {
     resource: Erased,
-    /// What it was parsed from, for telling whether it changed.
+    /// The bytes that it was parsed from, for detecting changes.
     raw: Raw,
     version: Version,
-    /// When it came last, changed or not.
+    /// The time of the last response with it, changed or not.
     updated: Instant,
     warning: Option<Box<AmbientError>>,
 }
 
-/// What is known of a resource, on its way from one entry to another.
+/// The state of a resource while it moves from one entry to another.
 #[derive(Debug)]
 pub(crate) struct Known {
     is_expired: bool,
     state: State,
 }
 
-/// What bad news does to a good resource: the switches of a server's bootstrap entry, and of the client.
+/// The effect of an error on a good resource: the settings of a server's bootstrap entry, and of the client.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Policy {
     /// A deleted resource stays in use, with a warning (A53, A88).
@@ -74,7 +74,7 @@ pub(crate) struct Policy {
     pub(crate) fail_on_data_errors: bool,
 }
 
-/// Whether there is something new to see.
+/// Whether there is a change to publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Changed {
@@ -98,7 +98,7 @@ impl Entry {
         }
     }
 
-    /// What it was last parsed from, while it is held.
+    /// The bytes of the last successful parse, while the resource is held.
     pub(crate) fn raw(&self) -> Option<&Raw> {
         match &self.state {
             State::Held(held) => Some(&held.raw),
@@ -106,7 +106,7 @@ impl Entry {
         }
     }
 
-    /// Copies it out of a response of which most is not held any more.
+    /// Copies the bytes out of a response that is mostly not held any more.
     pub(super) fn settle_raw(&mut self) {
         if let State::Held(held) = &mut self.state {
             held.raw.settle();
@@ -118,7 +118,7 @@ impl Entry {
         self.raw().filter(|raw| raw.is_bare()).map(|raw| &**raw)
     }
 
-    /// Where the server leads to instead, while that is held (X20).
+    /// The target of the server's redirect, while that is held (X20).
     pub(crate) fn redirect(&self) -> Option<&Redirect> {
         match &self.state {
             State::Held(held) => held.resource.downcast_ref(),
@@ -131,22 +131,22 @@ impl Entry {
         self.raw().is_some()
     }
 
-    /// Whether nothing is known of it: neither is it there, nor is it known why it is not.
+    /// Whether nothing is known of it: neither a resource nor a reason for its absence.
     pub(crate) fn is_waiting(&self) -> bool {
         matches!(self.state, State::Waiting { .. })
     }
 
-    /// Whether it was held until its time to live was over, and nothing was heard of it since.
+    /// Whether it was held until its TTL expired, and nothing was received for it since.
     pub(crate) fn is_expired(&self) -> bool {
         self.is_expired
     }
 
-    /// Whether no server stands for what is known of it.
+    /// Whether the state comes from no server.
     pub(crate) fn is_unknown(&self) -> bool {
         self.is_waiting() || self.is_expired
     }
 
-    /// What the client status service calls it (A88-8).
+    /// The state in the terms of the client status service (A88-8).
     pub(crate) fn state(&self) -> ResourceState {
         match (&self.state, self.ambient_error()) {
             (_, Some(ambient_error)) => ambient_error.state,
@@ -155,7 +155,7 @@ impl Entry {
         }
     }
 
-    /// The version that is held, and when it came.
+    /// The version that is held, and the time of its arrival.
     pub(crate) fn held(&self) -> Option<(&Version, Instant)> {
         match &self.state {
             State::Held(held) => Some((&held.version, held.updated)),
@@ -163,7 +163,7 @@ impl Entry {
         }
     }
 
-    /// The bad news that no good update has followed.
+    /// The error that no good update has followed.
     pub(crate) fn ambient_error(&self) -> Option<&AmbientError> {
         match &self.state {
             State::Waiting { .. } => None,
@@ -179,7 +179,7 @@ impl Entry {
         ambient_error.map(|ambient_error| &ambient_error.update.version).filter(|version| !version.is_empty())
     }
 
-    /// What there is to see; `failure` is the trouble with the server, if there is any.
+    /// The state as watches see it; `failure` is the server error, if there is one.
     pub(crate) fn observe(&self, failure: impl FnOnce() -> Option<WatchError>) -> Option<ErasedObserved> {
         match &self.state {
             State::Waiting { .. } => failure().map(|reason| ErasedObserved::Absent { reason }),
@@ -189,13 +189,13 @@ impl Entry {
             State::Held(Held { resource, version, warning, .. }) => Some(ErasedObserved::Present {
                 resource: resource.clone(),
                 version: version.clone(),
-                // What is wrong with the resource itself says more than that its server is away.
+                // An error of the resource itself is more specific than one of its server.
                 warning: warning.as_ref().map(|ambient_error| ambient_error.error.clone()).or_else(failure),
             }),
         }
     }
 
-    /// Whether trouble with the server shows: nothing better or worse is known of the resource.
+    /// Whether a server error is visible to watches: neither a resource nor an error of its own is known.
     pub(crate) fn shows_failure(&self) -> bool {
         match &self.state {
             State::Waiting { .. } => true,
@@ -204,8 +204,8 @@ impl Entry {
         }
     }
 
-    /// Trouble with the server began: whether it is to be told. Its end shows on what is held; what nothing came of is
-    /// as it was.
+    /// A server error began: whether it is to be published. Its end is visible on a held resource; the state of a
+    /// resource that was never received does not change.
     pub(crate) fn on_failure(&mut self, error: Option<WatchError>) -> Changed {
         match &mut self.state {
             State::Waiting { notified } if error.is_none() || *notified == error => Changed::No,
@@ -217,7 +217,7 @@ impl Entry {
         }
     }
 
-    /// Another entry of the same name takes over what is known.
+    /// Moves the state out, to another entry of the same name.
     pub(crate) fn hand_over(&mut self) -> Known {
         self.settle_raw();
         Known {
@@ -226,7 +226,7 @@ impl Entry {
         }
     }
 
-    /// Takes over what another entry of the same name knew.
+    /// Adopts the state of another entry of the same name.
     pub(crate) fn adopt(&mut self, known: Known) -> Changed {
         (self.is_expired, self.state) = (known.is_expired, known.state);
         match self.state {
@@ -235,7 +235,7 @@ impl Entry {
         }
     }
 
-    /// A good resource came.
+    /// A good resource was received.
     pub(crate) fn on_accepted(&mut self, resource: Erased, raw: Raw, update: Update) -> Changed {
         let Update { version, at: updated } = update;
         self.state = State::Held(Held { resource, raw, version, updated, warning: None });
@@ -243,7 +243,7 @@ impl Entry {
         Changed::Yes
     }
 
-    /// The held resource came again, and there is nothing else to it. False if it is not held, or something is wrong with it.
+    /// The held resource was received again, unchanged. False if it is not held, or has an error.
     pub(crate) fn confirm(&mut self, new: &Version, at: Instant) -> bool {
         match &mut self.state {
             State::Held(Held { version, updated, warning: None, .. }) => {
@@ -257,7 +257,7 @@ impl Entry {
         }
     }
 
-    /// The held resource came again, so whatever was wrong with it is over.
+    /// The held resource was received again, which clears its error.
     pub(crate) fn on_unchanged(&mut self, new: &Version, at: Instant) -> Changed {
         match &mut self.state {
             State::Held(Held { version, updated, warning, .. }) => {
@@ -271,14 +271,14 @@ impl Entry {
         }
     }
 
-    /// A resource came that cannot be used: the last good one stays (A46, A88-4).
+    /// An invalid resource was received: the last known good one is kept (A46, A88-4).
     pub(crate) fn on_rejected(&mut self, error: WatchError, policy: Policy, update: Update) -> Changed {
         let ambient_error = AmbientError { state: ResourceState::Nacked, error, update };
         self.on_bad_news(ambient_error, !policy.fail_on_data_errors)
     }
 
-    /// The server has deleted it (B1.10). Of a resource that never was there, that is no news; of one that was there and
-    /// was rejected it is.
+    /// The server has deleted it (B1.10). For a resource that never existed, that is no change; for one that existed
+    /// and was rejected it is.
     pub(crate) fn on_deleted(&mut self, error: WatchError, policy: Policy, update: Update) -> Changed {
         let keep = match &self.state {
             State::Held(_) => policy.keep_deleted && !policy.fail_on_data_errors,
@@ -288,7 +288,7 @@ impl Entry {
         self.on_bad_news(AmbientError { state: ResourceState::DoesNotExist, error, update }, keep)
     }
 
-    /// The server says that there is none (B2.14), whatever there was. Of what is known not to exist that is no news.
+    /// The server reported that it does not exist (B2.14), whatever the state. If that was known already, it is no change.
     pub(crate) fn on_removed(&mut self, error: WatchError, policy: Policy, update: Update) -> Changed {
         if let State::Gone(known) = &mut self.state
             && known.state == ResourceState::DoesNotExist
@@ -300,7 +300,7 @@ impl Entry {
         self.on_bad_news(AmbientError { state: ResourceState::DoesNotExist, error, update }, keep)
     }
 
-    /// The server has not confirmed it within its time to live.
+    /// The server has not confirmed it within its TTL.
     pub(crate) fn on_expired(&mut self, error: WatchError, update: Update) -> Changed {
         let news =
             self.on_bad_news(AmbientError { state: ResourceState::DoesNotExist, error, update }, false);
@@ -308,8 +308,8 @@ impl Entry {
         news
     }
 
-    /// The server said why it does not send it (TP3): a data error if the policy is given, else a passing trouble (A88-3,
-    /// A88-4).
+    /// The server sent an error in place of the resource (TP3): a data error if the policy is given, else a transient
+    /// error (A88-3, A88-4).
     pub(crate) fn on_server_error(
         &mut self,
         error: WatchError,
@@ -320,7 +320,7 @@ impl Entry {
         self.on_bad_news(AmbientError { state: ResourceState::ReceivedError, error, update }, !drop)
     }
 
-    /// It did not come in time: there is none, unless that is held against the server (A88-5).
+    /// It was not received in time: it does not exist, unless the timeout counts as a server error (A88-5).
     pub(crate) fn on_timeout(&mut self, error: WatchError, at: Instant) -> Changed {
         let state = if error.is_not_found() { ResourceState::DoesNotExist } else { ResourceState::Timeout };
         let update = Update { version: Version::default(), at };
@@ -332,7 +332,7 @@ impl Entry {
         }
     }
 
-    /// The same news again are not told again, but it is noted when they came.
+    /// The same error is not published again, but its time is updated.
     fn on_bad_news(&mut self, ambient_error: AmbientError, keep: bool) -> Changed {
         self.is_expired = false;
         let known = self.ambient_error().is_some_and(|known| known.error == ambient_error.error);
@@ -386,7 +386,7 @@ mod tests {
         entry
     }
 
-    /// What is seen: the version if present, and the code of the bad news.
+    /// What a watch sees: the version if present, and the code of the error.
     fn seen(entry: &Entry) -> (Option<String>, Option<Code>) {
         match entry.observe(|| None) {
             None => (None, None),

@@ -1,4 +1,4 @@
-//! What is known of each resource: the last good one, and the news about it.
+//! The state of each resource: the last known good one, and its ambient error.
 
 mod ambient_error;
 mod entry;

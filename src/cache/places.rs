@@ -1,19 +1,19 @@
 use super::OneOrMany;
 use crate::protocol::{ServerId, SubId};
 
-/// The places of one resource at the servers that are asked for it, or that send it. Most have one.
+/// The subscriptions of one resource at the servers that it is requested from, or sent by. Most resources have one.
 #[derive(Debug, Default)]
 pub(crate) struct Places(OneOrMany<Place>);
 
 type Place = (ServerId, SubId);
 
 impl Places {
-    /// The place at one server.
+    /// The subscription at one server.
     pub(crate) fn at(&self, server: ServerId) -> Option<SubId> {
         self.iter().find(|(at, _)| *at == server).map(|(_, sub)| sub)
     }
 
-    /// All places, in the order in which they came.
+    /// All subscriptions, in the order in which they were added.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Place> {
         self.0.iter().copied()
     }
@@ -22,18 +22,18 @@ impl Places {
         self.0.is_empty()
     }
 
-    /// Whether more than one server has a place for it.
+    /// Whether more than one server has a subscription for it.
     pub(crate) fn are_several(&self) -> bool {
         self.0.len() > 1
     }
 
-    /// Adds the place at a server where there is none yet.
+    /// Adds the subscription at a server that has none yet.
     pub(crate) fn add(&mut self, server: ServerId, sub: SubId) {
         debug_assert!(self.at(server).is_none(), "a resource has one place at a server");
         self.0.push((server, sub));
     }
 
-    /// Removes the place at a server.
+    /// Removes the subscription at a server.
     pub(crate) fn remove(&mut self, server: ServerId) {
         self.0.retain(|(at, _)| *at != server);
     }

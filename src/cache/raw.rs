@@ -10,7 +10,7 @@ use bytes::Bytes;
 
 use crate::protocol::{EntryId, Span};
 
-/// What a resource was parsed from.
+/// The bytes that a resource was parsed from.
 #[derive(Debug)]
 pub(crate) struct Raw {
     stored: Stored,
@@ -22,7 +22,7 @@ enum Stored {
         bytes: Arc<[u8]>,
         bare: bool,
     },
-    /// The typed value has a part of them.
+    /// The typed value shares a part of them.
     Shared {
         bytes: Box<Bytes>,
         bare: bool,
@@ -35,20 +35,20 @@ enum Stored {
     },
 }
 
-/// A large response, of which what was parsed from it is a part: it is not copied as long as most of the response is held.
+/// A large response that resources share parts of: its bytes are not copied as long as most of the response is held.
 ///
-/// When more than half of it is not held any more, whoever holds some of the rest gets a copy, so that a few resources
-/// do not keep a whole response. A small one is not worth that.
+/// When more than half of it is not held any more, the remaining holders copy their parts, so that a few resources do
+/// not keep a whole response. A small response is not worth that.
 #[derive(Debug)]
 pub(crate) struct ResponseBuffer {
     message: Bytes,
-    /// How many bytes of it are held.
+    /// The number of its bytes that are held.
     held: AtomicUsize,
-    /// Says that some origin of the same table is sparse.
+    /// Set when some buffer of the same table is sparse.
     some_is_sparse: Arc<AtomicBool>,
 }
 
-/// The responses that something is held of.
+/// The responses that resources hold parts of.
 #[derive(Debug, Default)]
 pub(super) struct ResponseBuffers {
     all: Vec<(Arc<ResponseBuffer>, Vec<EntryId>)>,
@@ -56,7 +56,7 @@ pub(super) struct ResponseBuffers {
 }
 
 impl Raw {
-    /// Says that it came without a wrapper, so that its name is the one in the bytes.
+    /// Records that it came without a wrapper, so that its name is the one in the bytes.
     #[must_use]
     pub(crate) fn with_bare(mut self, is_bare: bool) -> Self {
         match &mut self.stored {
@@ -106,14 +106,14 @@ impl Deref for Raw {
     }
 }
 
-/// A copy, of which nothing is known but that it is there.
+/// A copy, of which nothing is known but that it exists.
 impl From<&[u8]> for Raw {
     fn from(bytes: &[u8]) -> Self {
         Self { stored: Stored::Own { bytes: bytes.into(), bare: false } }
     }
 }
 
-/// What somebody else has a part of, too.
+/// Bytes that are shared with another holder.
 impl From<Bytes> for Raw {
     fn from(bytes: Bytes) -> Self {
         Self { stored: Stored::Shared { bytes: Box::new(bytes), bare: false } }
@@ -145,7 +145,7 @@ impl ResponseBuffer {
 }
 
 impl ResponseBuffers {
-    /// Makes a response one that something may be held of; `None` when it is too small for that.
+    /// Makes a response one whose parts can be held; `None` when it is too small for that.
     pub(super) fn begin(&self, message: &Bytes) -> Option<Arc<ResponseBuffer>> {
         let origin = || ResponseBuffer {
             message: message.clone(),
@@ -155,7 +155,7 @@ impl ResponseBuffers {
         (message.len() >= SMALLEST).then(|| Arc::new(origin()))
     }
 
-    /// Keeps a response, and what its parts were taken for; gives those whose bytes are to be copied now.
+    /// Keeps a response, and the entries of its parts; returns the entries whose bytes are to be copied now.
     pub(super) fn keep(&mut self, origin: Arc<ResponseBuffer>, parts: Vec<EntryId>) -> Vec<EntryId> {
         if origin.is_sparse() {
             self.some_is_sparse.store(true, Ordering::Relaxed);
@@ -164,7 +164,7 @@ impl ResponseBuffers {
         self.take_sparse()
     }
 
-    /// Forgets the responses of which most is not held any more; gives what may hold some of the rest.
+    /// Forgets the responses that are mostly not held any more; returns the entries that may hold some of the rest.
     pub(super) fn take_sparse(&mut self) -> Vec<EntryId> {
         if !self.some_is_sparse.swap(false, Ordering::Relaxed) {
             return Vec::new();
@@ -180,7 +180,7 @@ const SMALLEST: usize = 64 << 10;
 mod tests {
     use super::*;
 
-    /// Four resources of equal size, which are all there is in a response.
+    /// Four resources of equal size that fill a response.
     fn response(origins: &ResponseBuffers) -> (Arc<ResponseBuffer>, Vec<Raw>) {
         let message: Bytes = (0..4_u8).flat_map(|number| [number; SMALLEST / 4]).collect();
         let origin = origins.begin(&message).expect("it is large enough");

@@ -4,7 +4,7 @@ use crate::{
     wire::{Fields, Value},
 };
 
-/// What a server sent in the place of a resource: the name of another one, which is to be used (rule X20).
+/// The name of another resource, which a server sent in place of the requested one, and which replaces it (rule X20).
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Redirect {
     pub(crate) target: ResourceName,

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::{Entry, ResponseBuffer, raw::ResponseBuffers};
 use crate::{chunked_slab::ChunkedSlab, protocol::EntryId};
 
-/// All resources of a client, in places of their own.
+/// All resources of a client, each in a slot of its own.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     entries: ChunkedSlab<Entry>,
@@ -40,7 +40,7 @@ impl Table {
         self.settle_raw(sparse);
     }
 
-    /// Copies what is held of responses of which most is not held any more.
+    /// Copies the held parts of responses that are mostly not held any more.
     pub(crate) fn settle_origins(&mut self) {
         let sparse = self.origins.take_sparse();
         self.settle_raw(sparse);

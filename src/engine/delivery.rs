@@ -1,4 +1,4 @@
-//! From changes to what each watch sees.
+//! The publication of changes to watches.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -16,31 +16,31 @@ use crate::{
     resource::Erased,
 };
 
-/// The watches, and what is on its way to them.
+/// The watches, and the pending publications.
 #[derive(Debug, Default)]
 pub(super) struct Delivery {
     targets: ByWatch<WatchTarget>,
-    /// What was published to the engine's own watches and is not acted on yet.
+    /// The publications to the engine's own watches that are not handled yet.
     inbox: VecDeque<(WatchId, Erased)>,
     outputs: VecDeque<Output>,
     last_view: u64,
 }
 
-/// What is watched.
+/// The target of a watch.
 #[derive(Debug)]
 pub(super) enum WatchTarget {
     /// A resource, or the members of a glob.
     Entry(EntryId),
     Wildcard(GroupId, TypeId),
-    /// What a target resolves to.
+    /// The configuration that a target resolves to.
     Resolution,
     /// The members of a list.
     List(Box<CollectionKey>),
     /// One entry of a list.
     Inline,
-    /// A name that has an alternative.
+    /// A name with an alternative.
     Alternative,
-    /// Something that no source is configured for, and the reason, which was published.
+    /// A name without a configured source, and the reason, which was published.
     Refused(WatchError),
 }
 
@@ -80,7 +80,7 @@ impl Delivery {
         }
     }
 
-    /// Publishes an entry to those of its watches that a change is for.
+    /// Publishes an entry to those of its watches that a change concerns.
     pub(super) fn publish(&mut self, store: &mut Store, id: EntryId, change: Change, observed: &Erased) {
         if !change.changed && !change.unnotified {
             return;
@@ -92,7 +92,7 @@ impl Delivery {
         };
         let unnotified = std::mem::take(&mut entry.unnotified);
         if error.is_some() {
-            // The error is part of what is published, so that it is not published again by itself.
+            // The error is part of the published state, so that it is not published again by itself.
             let _ = entry.on_failure(error);
         }
         let Some(entry) = store.get(id) else { return };
@@ -115,7 +115,7 @@ impl Delivery {
         };
         let about = store.subject_of(*ty, name.clone());
         let own = glob.and_then(Entry::ambient_error).map(|ambient_error| ambient_error.error.clone());
-        // A list may be watched by way of others, whose error is published with it.
+        // A list may be watched through others, whose error is published with it.
         let server_error = store.server_error(*group).filter(|_| !matches!(which, Which::List(_)));
         // A server that has failed does not count as silent.
         let is_superseded = *which == Which::All && server_error.is_some();
@@ -133,7 +133,7 @@ impl Delivery {
         }
     }
 
-    /// The next watch of the engine's own that sees something else, and what.
+    /// The next of the engine's own watches with a change, and its state.
     pub(super) fn pop_inbox(&mut self) -> Option<(WatchId, Erased)> {
         let next = self.inbox.pop_front();
         self.inbox.shrink_if_sparse();

@@ -8,7 +8,7 @@ use crate::{
     protocol::{Disconnect, DisconnectKind, Machine, SourceKey},
 };
 
-/// Trouble with a server as a whole: it shows on each of its resources that nothing worse is known of.
+/// An error of a server as a whole: it is visible on each of its resources without an error of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Failure {
     code: Code,
@@ -81,13 +81,13 @@ impl Failure {
         Self { code, blame: Blame::Local, message }
     }
 
-    /// The same as the last one of several servers, with what was wrong with each.
+    /// The same as the last one of several servers, with the errors of each.
     pub(super) fn after<'a>(&self, all: impl Iterator<Item = &'a Self>) -> Self {
         let messages: Vec<_> = all.map(|failure| failure.message.as_str()).collect();
         Self { message: messages.join("; "), ..self.clone() }
     }
 
-    /// The same of one type alone: it was never answered on the streams that ended so.
+    /// The same for one type alone: it was never answered on the streams that ended so.
     pub(super) fn of_type(self, is_held_back: bool) -> Self {
         let why = match is_held_back {
             true => "requests for the type are suspended so that other types are served",
@@ -110,14 +110,14 @@ impl Failure {
     }
 }
 
-/// What is said of a resource that a server says is not there.
+/// The message for a resource that a server reported as nonexistent.
 pub(super) fn no_such(uri: &impl Display) -> String {
     format!(
         "does not exist: xDS server {uri} does not have it; is the name correct and visible to this node?"
     )
 }
 
-/// Where a server that is polled has answered that there is nothing: its status cannot tell that from a wrong address.
+/// The hint for a polled server that answered with "not found": the status is the same for a wrong address.
 pub(super) fn not_found_hint(machine: &Machine) -> String {
     let hint = |path: &str| {
         format!(" (HTTP status 404 at {path}; if that is not expected, is this the URL of the server's API?)")

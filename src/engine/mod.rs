@@ -1,13 +1,13 @@
 //! The client without I/O: the servers of each authority, the cache, and the watches.
 //!
-//! The contract is that of every state machine here. What happened goes in by [`handle_input`](Engine::handle_input) and
-//! [`handle_timeout`](Engine::handle_timeout), what is watched by [`subscribe`](Engine::subscribe) and
+//! The contract is that of every state machine here. Inputs go in by [`handle_input`](Engine::handle_input) and
+//! [`handle_timeout`](Engine::handle_timeout), watches by [`subscribe`](Engine::subscribe) and
 //! [`unsubscribe`](Engine::unsubscribe). After each of them [`poll_output`](Engine::poll_output) is called until it
-//! yields `None`; [`poll_timeout`](Engine::poll_timeout) then says when to come back. Time comes with each call, and
-//! randomness from a seed, so that whatever happens can be made to happen again.
+//! yields `None`; [`poll_timeout`](Engine::poll_timeout) then returns the next deadline. Time comes with each call, and
+//! randomness from a seed, so that every run is reproducible.
 //!
-//! The engine is a house with rooms, and keeps nothing but the contract and the routes between them. A room has private fields,
-//! takes at most two neighbours as arguments, and notes what follows from a call as an [`Effect`] or an order.
+//! The engine consists of components, and keeps nothing but the contract and the routes between them. A component has private
+//! fields, takes at most two others as arguments, and records the consequences of a call as an [`Effect`] or an order.
 //!
 //! ```text
 //!   response ─▶ ingest ──▶ store ──▶ collections ──▶ delivery ──▶ watches of applications
@@ -95,13 +95,13 @@ impl Engine {
         }
     }
 
-    /// Begins a watch. What is known already is published at once.
+    /// Begins a watch. A known state is published at once.
     pub(crate) fn subscribe(&mut self, view: WatchId, ty: ResourceType, names: Selection, now: Instant) {
         self.begin(view, ty, names, now);
         self.proceed(now);
     }
 
-    /// Ends a watch. What is not watched any more is unsubscribed from.
+    /// Ends a watch. Names without a watch are unsubscribed.
     pub(crate) fn unsubscribe(&mut self, view: WatchId, now: Instant) {
         self.end(view, now);
         self.proceed(now);
@@ -133,7 +133,7 @@ impl Engine {
         self.proceed(now);
     }
 
-    /// The first subscription to a cluster within a resolution: the cluster stays in the snapshots with or without routes (A74-6).
+    /// The first subscription to a cluster within a resolution: it stays in the snapshots with or without routes (A74-6).
     pub(crate) fn subscribe_cluster(&mut self, view: WatchId, name: &str, now: Instant) {
         self.resolutions.set_subscribed(view, name, true);
         self.proceed(now);
@@ -151,7 +151,7 @@ impl Engine {
         self.proceed(now);
     }
 
-    /// Handles what happened.
+    /// Handles an input.
     pub(crate) fn handle_input(&mut self, input: Input, now: Instant) {
         debug_assert!(self.delivery.is_drained(), "outputs are polled until there is none");
         match input {
@@ -185,7 +185,7 @@ impl Engine {
         }
     }
 
-    /// Does what is due.
+    /// Handles the due timers.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         debug_assert!(self.delivery.is_drained(), "outputs are polled until there is none");
         self.work(now);
@@ -205,11 +205,11 @@ impl Engine {
         self.delivery.poll_output()
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout), and what for. In the past when there is work left.
+    /// The next time to call [`handle_timeout`](Self::handle_timeout), and its timer. In the past when there is work left.
     pub(crate) fn poll_timeout(&self) -> Option<(Instant, Timer)> {
         let work = self.ingest.next_timeout().map(|at| (at, Timer::Work));
         let server = self.authorities.next_timeout(|server| self.ingest.has_response_of(server));
-        // A response that is in progress may confirm what would expire.
+        // A response in progress may confirm a resource that would expire.
         let expiry = self.store.next_expiry().filter(|_| self.ingest.is_empty());
         let expiry = expiry.map(|at| (at, Timer::Expiry));
         let lookup = self.resolutions.next_lookup().map(|at| (at, Timer::Lookup));
@@ -217,7 +217,7 @@ impl Engine {
         [work, server, expiry, lookup, grace].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
-    /// What is known at the moment. It costs a walk of the cache.
+    /// The current state. It costs an iteration over the cache.
     #[cfg(any(test, feature = "client", feature = "fuzzing"))]
     pub(crate) fn status(&self) -> Status {
         Status::of(&self.authorities, &self.store)
@@ -229,19 +229,19 @@ impl Engine {
         Metric::poll(&mut self.authorities, &mut self.store, self.ingest.updates())
     }
 
-    /// What was done so far.
+    /// The counts of the work.
     #[cfg(test)]
     pub(crate) fn work_counters(&self) -> ingest::WorkCounters {
         self.ingest.work_counters()
     }
 
-    /// How many resources are held, waited for or known to be missing.
+    /// The number of resources that are held, waited for or known to be missing.
     #[cfg(test)]
     pub(crate) fn resources(&self) -> usize {
         self.store.len()
     }
 
-    /// Acts on what follows from a call, until nothing moves any more. While a response is in progress, resolutions wait for its
+    /// Handles the effects of a call, until there are none. While a response is in progress, resolutions wait for its
     /// end, so that they see all of it together.
     fn proceed(&mut self, now: Instant) {
         loop {
@@ -256,7 +256,7 @@ impl Engine {
                     self.resolutions.on_observed(view, &observed);
                 }
             } else if self.indirections.follow_redirect(&mut self.store, &mut self.delivery) {
-                // What follows from it is routed first.
+                // Its effects are routed first.
             } else if let Some(view) = self.resolutions.pop_touched() {
                 for order in self.resolutions.drive(view, now) {
                     self.follow_order(view, order, now);
@@ -273,7 +273,7 @@ impl Engine {
         self.authorities.settle_deadlines();
     }
 
-    /// Publishes what has changed, hands on what servers' machines have ordered, and begins and ends the watches of indirections.
+    /// Publishes changes, forwards the orders of servers' machines, and begins and ends the watches of indirections.
     fn route_effects(&mut self, now: Instant) {
         loop {
             match self.store.poll_effect() {
@@ -290,7 +290,7 @@ impl Engine {
         }
     }
 
-    /// Follows the orders of indirections, each with those that follow from it: a watch may be of a name that leads on.
+    /// Executes the orders of indirections, each with its consequences: a watch may be of a name with another indirection.
     fn follow_watch_orders(&mut self, orders: Vec<WatchOrder>, now: Instant) {
         for order in orders {
             match order {
@@ -329,7 +329,7 @@ impl Engine {
         if !has_watches && collections.is_empty() {
             return;
         }
-        // Nothing may be known of it yet.
+        // It may have no state yet.
         let Some(observed) = self.indirections.observe(&self.store, &self.delivery, id) else { return };
         self.delivery.publish(&mut self.store, id, change, &observed);
         if change.changed || change.joins {
@@ -355,7 +355,7 @@ impl Engine {
     fn begin(&mut self, view: WatchId, ty: ResourceType, names: Selection, now: Instant) {
         let ty = self.store.type_id(ty);
         let type_url = self.store.type_url(ty);
-        // The bootstrap may say which collection all resources of the type are.
+        // The bootstrap may define which collection all resources of the type are.
         let all = self.bootstrap.collection_of(type_url).filter(|_| names == Selection::All).cloned();
         let names = all.map_or(names, |name| Selection::Collection(Wanted::Name(Box::new(name))));
         debug!(%view, type_url, names = %Escaped(&names), "watch started");
@@ -378,7 +378,7 @@ impl Engine {
         self.delivery.insert(view, target);
     }
 
-    /// Begins a watch of one name, whose directives say how it is to be got.
+    /// Begins a watch of one name, whose directives define its source.
     fn begin_one(
         &mut self,
         view: WatchId,
@@ -417,7 +417,7 @@ impl Engine {
         let requested = RequestedName { ty, name: &name, source };
         let entry = self.authorities.subscribe_name(&mut self.store, view, &requested, now)?;
         if !self.indirections.is_followed(view) {
-            // It may be that only others could not be led on.
+            // The redirect may have been refused for other watches only.
             self.store.note_redirect(entry);
         }
         Ok(WatchTarget::Entry(entry))
@@ -438,8 +438,8 @@ impl Engine {
         Ok(WatchTarget::List(Box::new(key)))
     }
 
-    /// Virtual hosts on demand are of the incremental variant alone (B3.5): they are not requested from a server that speaks the
-    /// other one.
+    /// Virtual hosts on demand exist in the incremental variant alone (B3.5): they are not requested from a server of
+    /// the other one.
     fn begin_on_demand(&mut self, view: WatchId, name: Arc<str>, now: Instant) {
         let ty = ResourceType::of::<VirtualHost>();
         let id = self.store.type_id(ty);
@@ -475,7 +475,7 @@ impl Engine {
         }
     }
 
-    /// Publishes why a watch cannot be begun.
+    /// Publishes the reason for refusing a watch.
     fn refuse(&mut self, view: WatchId, ty: TypeId, names: &Selection, refusal: Refusal) -> WatchTarget {
         debug!(%view, error = %Escaped(&refusal), "watch refused");
         let about = self.store.subject_of(ty, names.text());

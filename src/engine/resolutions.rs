@@ -31,13 +31,13 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Resolutions {
     resolutions: BTreeMap<WatchId, Resolution>,
-    /// Whose the watches of resolutions are, and what they show.
+    /// The owners of the resolutions' watches, and their targets.
     owners: BTreeMap<WatchId, (WatchId, WatchKey)>,
-    /// Those that have something to act on.
+    /// The resolutions with pending inputs.
     touched: BTreeSet<WatchId>,
-    /// When those want to be called that do.
+    /// The deadlines of the resolutions that have one.
     timers: BTreeMap<WatchId, Instant>,
-    /// Where what a watch shows is to be had, if not where its name comes from.
+    /// The source of a watch's target, if its name came with one.
     sources: BTreeMap<WatchId, Arc<ResourceConfigSource>>,
     hosts: DnsResolver,
     random: fastrand::Rng,
@@ -50,7 +50,7 @@ struct Resolution {
     watches: BTreeMap<WatchKey, WatchId>,
 }
 
-/// What a resolution asks of the engine.
+/// A command of a resolution to the engine.
 #[derive(Debug)]
 pub(super) enum ResolutionOrder {
     Subscribe {
@@ -58,7 +58,7 @@ pub(super) enum ResolutionOrder {
         ty: ResourceType,
         names: Selection,
     },
-    /// The same of a virtual host, which some servers have on demand.
+    /// The same of a virtual host, which some servers provide on demand.
     SubscribeOnDemand {
         view: WatchId,
         name: Arc<str>,
@@ -88,7 +88,7 @@ impl Resolutions {
         self.touched.insert(view);
     }
 
-    /// Ends a resolution; gives the watches that end with it.
+    /// Ends a resolution; returns the watches that end with it.
     pub(super) fn end(&mut self, view: WatchId) -> Vec<WatchId> {
         let Some(ended) = self.resolutions.remove(&view) else {
             invariant::broken("a resolution ends once");
@@ -133,7 +133,7 @@ impl Resolutions {
         self.hosts.next_timeout()
     }
 
-    /// When a resolution wants to be called.
+    /// The earliest deadline of a resolution.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         self.timers.values().min().copied()
     }
@@ -143,12 +143,12 @@ impl Resolutions {
         self.touched.extend(self.timers.iter().filter(|(_, at)| **at <= now).map(|(view, _)| *view));
     }
 
-    /// Where what a watch shows is to be had, if not where its name comes from.
+    /// The source of a watch's target, if its name came with one.
     pub(super) fn source_of(&self, view: WatchId) -> Option<&Arc<ResourceConfigSource>> {
         self.sources.get(&view)
     }
 
-    /// Passes on what a watch sees.
+    /// Passes on a change of a watch.
     pub(super) fn on_observed(&mut self, view: WatchId, observed: &Erased) {
         self.notify(view, |key| match key {
             WatchKey::Listener(_) => Seen::Listener(typed(observed)),
@@ -186,12 +186,12 @@ impl Resolutions {
         }
     }
 
-    /// The next resolution that has something to act on.
+    /// The next resolution with pending inputs.
     pub(super) fn pop_touched(&mut self) -> Option<WatchId> {
         self.touched.pop_first()
     }
 
-    /// Lets a resolution act on what it has seen; gives what follows from it.
+    /// Drives a resolution with its inputs; returns the resulting orders.
     pub(super) fn drive(&mut self, view: WatchId, now: Instant) -> Vec<Order> {
         // It may have ended meanwhile.
         let Some(resolution) = self.resolutions.get_mut(&view) else { return Vec::new() };
@@ -203,7 +203,7 @@ impl Resolutions {
         std::iter::from_fn(|| resolution.resolver.poll_order()).collect()
     }
 
-    /// Turns an order of a resolution into what the engine has to do; `None` if there is nothing more to it.
+    /// Turns an order of a resolution into a command to the engine; `None` if there is none.
     pub(super) fn follow_order(
         &mut self,
         delivery: &mut Delivery,
@@ -268,7 +268,7 @@ impl Resolutions {
         })
     }
 
-    /// Forgets a watch of a resolution; gives it back if it is one of the engine.
+    /// Forgets a watch of a resolution; returns it if it is one of the engine.
     fn forget_watch(&mut self, key: &WatchKey, view: WatchId) -> Option<WatchId> {
         self.owners.remove(&view);
         self.sources.remove(&view);
@@ -286,7 +286,7 @@ impl Resolutions {
         }
     }
 
-    /// How many clusters the resolutions have looked at.
+    /// The number of clusters that the resolutions have processed.
     #[cfg(test)]
     pub(super) fn clusters_walked(&self) -> u64 {
         self.resolutions.values().map(|resolution| resolution.resolver.work()).sum()

@@ -1,4 +1,4 @@
-//! What is wanted, as applications say it, and the names that servers are asked for then.
+//! The selection of resources, as applications express it, and the resulting names in requests.
 
 use std::{fmt, sync::Arc};
 
@@ -8,7 +8,7 @@ use crate::{
     resource::ResourceType,
 };
 
-/// Which resources of a type are wanted.
+/// The selected resources of a type.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Selection {
     /// Everything that the server has for this node.
@@ -19,7 +19,7 @@ pub(crate) enum Selection {
     Collection(Wanted),
 }
 
-/// A name that is wanted.
+/// A selected name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum Wanted {
     /// Text that may be a name.
@@ -29,7 +29,7 @@ pub(crate) enum Wanted {
 }
 
 impl Selection {
-    /// What is wanted, in a word.
+    /// The selection as one name.
     pub(crate) fn text(&self) -> Arc<str> {
         match self {
             Self::All => "*".into(),
@@ -60,7 +60,7 @@ impl<T: Into<Arc<str>>> From<T> for Wanted {
     }
 }
 
-/// Why a watch cannot be begun.
+/// The reason for refusing a watch.
 #[derive(Debug, thiserror::Error)]
 #[error("{code}: {message}")]
 pub(crate) struct Refusal {
@@ -120,8 +120,7 @@ fn accept(wanted: &Wanted) -> Result<ResourceName, Refusal> {
     if name.as_str().is_empty() { Err(Refusal::invalid("the name is empty")) } else { Ok(name) }
 }
 
-/// An `xdstp:` name says its type, which must be the one that is wanted (X22), or where that is meant, that of its
-/// lists.
+/// An `xdstp:` name includes its type, which must be the selected one (X22), or where that is meant, that of its lists.
 fn check_type(ty: ResourceType, name: &ResourceName) -> Result<(), Refusal> {
     let wanted = short(ty.type_url());
     let Some(named) = name.resource_type() else { return Ok(()) };
@@ -139,7 +138,7 @@ fn short(type_url: &str) -> &str {
     type_url.strip_prefix("type.googleapis.com/").unwrap_or(type_url)
 }
 
-/// What stands for all resources of a type in requests, so that no single resource can have it for a name.
+/// The text that stands for all resources of a type in requests, so that no single resource can have it for a name.
 pub(super) const WILDCARD: &str = "*";
 
 const NOT_A_NAME: &str =

@@ -3,12 +3,12 @@ use std::{
     sync::Arc,
 };
 
-/// Which of the names that one server is asked for stand for resources that have another name of their own (B2.19).
+/// The names requested from one server that are aliases of resources with another name of their own (B2.19).
 ///
-/// A server speaks of a resource by its own name as well, and when it is gone by that alone.
+/// A server sends a resource under its own name as well, and removes it by that alone.
 #[derive(Debug, Default)]
 pub(crate) struct Aliases {
-    /// The own name of what each alias stands for.
+    /// The own name behind each alias.
     own: BTreeMap<Arc<str>, Arc<str>>,
     /// The aliases by own name.
     of: BTreeMap<Arc<str>, BTreeSet<Arc<str>>>,
@@ -19,7 +19,7 @@ impl Aliases {
         self.own.is_empty()
     }
 
-    /// A name stands for the resource of this own name from now on, and for no other.
+    /// Maps a name to the resource of this own name from now on, and to no other.
     pub(crate) fn note(&mut self, alias: &str, own: &str) {
         if self.own.get(alias).is_some_and(|known| **known == *own) {
             return;
@@ -30,7 +30,7 @@ impl Aliases {
         self.own.insert(alias, own);
     }
 
-    /// A name stands for nothing but itself.
+    /// Ends the mapping of a name.
     pub(crate) fn forget(&mut self, alias: &str) {
         let Some(own) = self.own.remove(alias) else { return };
         if let Some(aliases) = self.of.get_mut(&own) {
@@ -41,12 +41,12 @@ impl Aliases {
         }
     }
 
-    /// Whether a name stands for something that has another name of its own.
+    /// Whether a name is an alias of a resource with another name of its own.
     pub(crate) fn is_alias(&self, name: &str) -> bool {
         self.own.contains_key(name)
     }
 
-    /// The aliases of what has this own name.
+    /// The aliases of the resource with this own name.
     pub(crate) fn of(&self, own: &str) -> impl Iterator<Item = &Arc<str>> {
         self.of.get(own).into_iter().flatten()
     }

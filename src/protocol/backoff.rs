@@ -1,4 +1,4 @@
-//! Delays between attempts, by the arithmetic of the crate `backoff`, which is known to this file alone.
+//! Delays between attempts, by the arithmetic of the crate `backoff`, which is used in this file alone.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ impl Backoff {
         Self::new(now, Duration::from_secs(1), 1.6, Duration::from_secs(120))
     }
 
-    /// Delays of answers to a server that repeats what was rejected: 250 ms × 2 up to 10 s.
+    /// Delays of answers to a server that repeats rejected resources: 250 ms × 2 up to 10 s.
     pub(crate) fn for_rejections(now: Instant) -> Self {
         Self::new(now, Duration::from_millis(250), 2.0, Duration::from_secs(10))
     }
@@ -48,7 +48,7 @@ impl Backoff {
     }
 }
 
-/// The clock of a backoff without a limit of elapsed time: it is asked, but never matters.
+/// The clock of a backoff without a limit of elapsed time: it is read, but never matters.
 #[derive(Debug)]
 struct Stopped(Instant);
 

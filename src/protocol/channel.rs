@@ -8,31 +8,31 @@ use super::{
 /// Whether a stream owes the answer to a wildcard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AllDue {
-    /// Everything was not asked for, or something of the type came.
+    /// The wildcard was not requested, or something of the type was received.
     No,
-    /// Something of the type has to come until then.
+    /// Something of the type is due until then.
     Until(Instant),
-    /// Nothing of the type came in time.
+    /// Nothing of the type was received in time.
     TimedOut,
 }
 
-/// One type on one server: the variant of the protocol, and what is common to all variants.
+/// One type on one server: the variant of the protocol, and the state that all variants share.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    /// The type as it is called on the wire.
+    /// The type URL on the wire.
     pub(crate) type_url: &'static str,
     pub(crate) subscriptions: Subscriptions,
     pub(crate) variant: Box<dyn Variant>,
     pub(crate) rejections: Rejections,
     pub(crate) all: AllDue,
-    /// Why streams ended on which the type was asked for, if nothing of it ever came.
+    /// The reason of the last end of a stream on which the type was requested, if nothing of it was ever received.
     pub(crate) unanswered: Option<Disconnect>,
-    /// The number of the does-not-exist timer that was started last when the last response came.
+    /// The number of the last started does-not-exist timer at the time of the last response.
     pub(crate) answered_timer: u32,
 }
 
 impl AllDue {
-    /// When nothing of the type will have come in time.
+    /// The time at which a type without a response counts as unanswered.
     pub(crate) fn deadline(self) -> Option<Instant> {
         match self {
             Self::Until(at) => Some(at),
@@ -42,8 +42,8 @@ impl AllDue {
 }
 
 impl Channel {
-    /// A type by its URL of v3. `doubt` is for how long absence proves nothing of a name that was let go and asked for again;
-    /// requests of the incremental variant are at most `limit` bytes long, as far as names allow.
+    /// A type by its URL of v3. Absence proves nothing of a name for `doubt` after it was unsubscribed and subscribed
+    /// again; requests of the incremental variant are at most `limit` bytes long, as far as names allow.
     pub(crate) fn new(
         source_key: &SourceKey,
         type_url: &'static str,
@@ -69,7 +69,7 @@ impl Channel {
         }
     }
 
-    /// When there is something to write; in the past when it is due.
+    /// The time of the next write; in the past when it is due.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.variant.due(&self.subscriptions)
     }

@@ -1,20 +1,20 @@
 use std::time::{Duration, Instant};
 
-/// Names of a request that may have crossed a response, so that the server may not know them.
+/// Names of a request that may have crossed a response, so that the server may have missed them.
 ///
-/// A server may drop a request with an outdated nonce (B1.8). The answer to the response that it has sent instead repeats the
-/// names; but where that is a NACK, some servers read none from it (istiod, Consul). Then they are sent once more behind it.
+/// A server may drop a request with an outdated nonce (B1.8). The answer to the response that crossed it repeats the names; but
+/// where that is a NACK, some servers read none from it (istiod, Consul). Then they are sent once more behind it.
 #[derive(Debug, Default)]
 pub(crate) struct Crossed {
     request: Option<Request>,
 }
 
-/// The last request that was not a NACK, since names were changed.
+/// The last request since a change of names that was not a NACK.
 #[derive(Debug)]
 struct Request {
     nonce: String,
     at: Instant,
-    /// How often the names may be repeated.
+    /// The repetitions of the names that are left.
     left: u8,
 }
 
@@ -34,20 +34,20 @@ impl Crossed {
         }
     }
 
-    /// A response came. It has crossed nothing if the request was written longer than `doubt` ago.
+    /// A response was received. It has crossed nothing if the request was written longer than `doubt` ago.
     pub(crate) fn on_response(&mut self, doubt: Duration, now: Instant) {
         if self.request.as_ref().is_some_and(|request| request.at + doubt <= now) {
             self.request = None;
         }
     }
 
-    /// Whether the response with this nonce, which was rejected, may have been on its way when the names were changed.
+    /// Whether the response with this nonce, which was rejected, may have been in flight when the names were changed.
     pub(crate) fn is_crossed_by(&self, nonce: &str) -> bool {
         self.request.as_ref().is_some_and(|request| request.left > 0 && request.nonce != nonce)
     }
 }
 
-/// A server that answers each repetition with what is rejected again ends nothing by that.
+/// Without a limit, a server that answers each repetition with rejected resources would never end them.
 const REPETITIONS: u8 = 8;
 
 #[cfg(test)]

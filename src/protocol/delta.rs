@@ -18,67 +18,67 @@ use crate::resource::Version;
 
 /// The state of one type on one server in the incremental variant (rules B2.1 to B2.35).
 ///
-/// A request says what has changed in what is wanted, or answers one response, or both; each resource has a version of its
-/// own. The first request of a stream tells what is held from the streams before it.
+/// A request has the changes of the subscriptions, or answers one response, or both; each resource has a version of its
+/// own. The first request of a stream has the versions that are held from the streams before it.
 ///
 /// ```text
 ///   first request of a stream                      later ones
 ///   ─────────────────────────────────────────────  ─────────────────────────────────────────────────────
-///   subscribe    all names, or nothing if          names asked for since, `*` if everything is since then
-///                everything is asked for
-///   unsubscribe  nothing                           names let go since, `*`
+///   subscribe    all names, or nothing if          names subscribed since, `*` for a new wildcard
+///                the wildcard is subscribed
+///   unsubscribe  nothing                           names unsubscribed since, `*`
 ///   versions     of all that is held, if they fit  nothing (B2.2)
 ///   nonce        nothing                           of the response that it answers
 /// ```
 ///
-/// A NACK says nothing else. Where everything is asked for, names beside it follow in the second request: servers that know only
-/// the older form of the wildcard, the empty first request, take `*` for a name like others (Consul).
+/// A NACK has no changes. With a wildcard, names beside it follow in the second request: servers that know only the
+/// older form of the wildcard, the empty first request, take `*` for a name like others (Consul).
 ///
-/// What is held and could not be told by its version has to be sent again. If it is not, after a quiet time, it is missed.
+/// A held resource whose version could not be sent has to be sent again. If it is not, after a quiet time, it is missing.
 #[derive(Debug)]
 pub(crate) struct Delta {
     type_url: &'static str,
-    /// How long a request may be, in bytes.
+    /// The maximum length of a request, in bytes.
     limit: usize,
-    /// For how long a removal proves nothing of a name that was let go and asked for again; and how long a quiet time is.
+    /// For how long a removal proves nothing of a resubscribed name; and how long a quiet time is.
     doubt: Duration,
     on_stream: OnStream,
     batcher: RequestBatcher,
-    /// Names to ask for that no request of this stream has held yet. Some of them are let go since, or here twice.
+    /// Subscribed names that no request of this stream has held yet. Some of them are unsubscribed since, or here twice.
     subscribed: Vec<SubId>,
-    /// Names let go that the server does not know of yet. Some of them are asked for again since.
+    /// Unsubscribed names that the server was not notified of yet. Some of them are subscribed again since.
     unsubscribed: Vec<SubId>,
 }
 
-/// What dies with the stream.
+/// The state of one stream.
 #[derive(Debug, Default)]
 struct OnStream {
     requested: bool,
-    /// Whether the server sends everything, as far as it was told.
+    /// Whether the server sends everything, according to the requests so far.
     wildcard: bool,
-    /// It was told the end of that. go-control-plane does not take that from a stream on which nothing was named, and takes what it
-    /// has sent to be held ever after.
+    /// The end of the wildcard was sent. go-control-plane ignores that on a stream without a name in a request, and
+    /// considers its resources held ever after.
     wildcard_ended: bool,
-    /// The server took `*` for a name, and sends only what was asked for by name.
+    /// The server took `*` for a name, and sends only what was requested by name.
     wildcard_refused: bool,
     recent_unsubscribes: RecentUnsubscribes,
     /// The oldest first: each is a request of its own.
     answers: VecDeque<Answer>,
-    /// Responses that are being worked off.
+    /// Responses in progress.
     busy: usize,
-    /// The last request was full, and there is more to say.
+    /// The last request was full, and more changes are to be sent.
     more: Option<Instant>,
-    /// Something is unconfirmed.
+    /// Some resource is unconfirmed.
     quiet: Option<Quiet>,
 }
 
-/// What is unconfirmed is decided when the server has been quiet for a while, or has sent other things for too long.
+/// Unconfirmed resources are decided on when the server has been quiet for a while, or has sent other messages for too long.
 #[derive(Debug, Clone, Copy)]
 struct Quiet {
     since: Instant,
-    /// When the server last sent something, if it has.
+    /// The time of the server's last message, if there was one.
     heard: Option<Instant>,
-    /// It had its time without sending anything. That says nothing of what it had sent on earlier streams.
+    /// The quiet time passed without a message. That has no effect on what it had sent on earlier streams.
     unheard: bool,
 }
 
@@ -95,12 +95,12 @@ impl Delta {
         }
     }
 
-    /// When the change that is not written yet is due.
+    /// The time at which the pending change is due.
     fn change_due(&self, subscriptions: &Subscriptions) -> Option<Instant> {
         self.on_stream.more.or_else(|| self.batcher.due(subscriptions.named()))
     }
 
-    /// Puts what has changed into a request, as far as it fits. True when that says something.
+    /// Puts the changes into a request, as far as they fit. True when there are some.
     fn put_changes(
         &mut self,
         subscriptions: &mut Subscriptions,
@@ -109,7 +109,7 @@ impl Delta {
     ) -> bool {
         let first = !self.on_stream.requested;
         if first && subscriptions.is_empty() {
-            // An empty first request would ask for everything (B2.7).
+            // An empty first request would subscribe to everything (B2.7).
             written.wildcard_left = mem::take(&mut subscriptions.wildcard_leaving);
             written.unsubscribed = mem::take(&mut self.unsubscribed);
             self.subscribed.clear();
@@ -132,8 +132,8 @@ impl Delta {
         first || request.len() > empty
     }
 
-    /// Tells the beginning or the end of the wildcard, if it is news. On a fresh stream the empty list of the first request says
-    /// that it begins (B2.4, B2.6).
+    /// Puts the beginning or the end of the wildcard, if it has changed. On a fresh stream the empty list of the first
+    /// request means its beginning (B2.4, B2.6).
     fn put_wildcard(
         &mut self,
         subscriptions: &mut Subscriptions,
@@ -156,7 +156,7 @@ impl Delta {
         }
     }
 
-    /// Tells what is not wanted any more. What was not asked for on this stream is let go in silence.
+    /// Puts the unsubscribed names. A name that was not requested on this stream is unsubscribed without a message.
     fn put_leaving(
         &mut self,
         subscriptions: &mut Subscriptions,
@@ -165,7 +165,7 @@ impl Delta {
     ) {
         let mut done = 0;
         for id in &self.unsubscribed {
-            // What was asked for again meanwhile is in the other list, and the server sends it again (B2.8, B2.9).
+            // Resubscribed names are in the other list, and the server sends them again (B2.8, B2.9).
             if let Some(sub) = subscriptions.get_mut(*id).filter(|sub| !sub.is_named()) {
                 if sub.is_requested() {
                     if is_over(self.limit, request, sub.name(), done) {
@@ -186,7 +186,7 @@ impl Delta {
         self.unsubscribed.drain(..done);
     }
 
-    /// Tells what is wanted anew.
+    /// Puts the newly subscribed names.
     fn put_fresh(
         &mut self,
         subscriptions: &mut Subscriptions,
@@ -196,7 +196,7 @@ impl Delta {
         if !self.unsubscribed.is_empty() {
             return;
         }
-        // A name that went and came again stands there twice.
+        // A name that was removed and added again is listed twice.
         self.subscribed.sort_unstable();
         self.subscribed.dedup();
         let mut done = 0;
@@ -214,14 +214,14 @@ impl Delta {
         self.subscribed.drain(..done);
     }
 
-    /// Tells the versions of what is held, if they fit (B2.1); what is not told has to be sent again. So has what was asked for
-    /// by an alias: told by that, it means nothing to the server, and by its own name, that it is held for all of its aliases.
+    /// Puts the versions of held resources, if they fit (B2.1); a resource without its version has to be sent again. So has
+    /// one of an alias: the alias means nothing to the server here, and the own name, that all of its aliases are held.
     fn put_versions(&mut self, subscriptions: &mut Subscriptions, request: &mut BytesMut, now: Instant) {
         let aliases = mem::take(&mut subscriptions.aliases);
         let can_be_told = |sub: &Subscription| sub.has_version() && !aliases.is_alias(sub.name());
         let subs = || subscriptions.iter().map(|(_, sub)| sub).filter(|sub| can_be_told(sub));
         let size: usize = subs().map(|sub| pair_len((sub.name(), sub.version().as_str()))).sum();
-        // A first request without any name would ask for everything.
+        // A first request without any name would subscribe to everything.
         let fits = request.len() + size + ROOM_FOR_A_NAME <= self.limit;
         if fits {
             subs().for_each(|sub| put_pair(VERSIONS, (sub.name(), sub.version().as_str()), request));
@@ -241,7 +241,7 @@ impl Variant for Delta {
         self.on_stream.requested
     }
 
-    /// Shortly after it was let go a response may be on its way that says that it is not there, because of that.
+    /// Shortly after an unsubscription, a response to it that removes the resource may be in flight.
     fn on_named(&mut self, subscriptions: &mut Subscriptions, sub: SubId, now: Instant) {
         if let Some(sub) = subscriptions.get_mut(sub).filter(|sub| !sub.is_settled()) {
             let doubtful = self.on_stream.recent_unsubscribes.on_name_subscribed(sub.name(), self.doubt, now);
@@ -272,7 +272,7 @@ impl Variant for Delta {
         subscriptions.sends_all = false;
     }
 
-    /// There is always a way to say that it has ended (B2.4), but not every server sends again what it sent before.
+    /// The end of the wildcard can always be sent (B2.4), but not every server sends again what it sent before.
     fn is_wildcard_stuck(&self, _: &Subscriptions) -> bool {
         self.on_stream.wildcard_ended
     }
@@ -380,7 +380,7 @@ impl Variant for Delta {
         (Some(request.freeze()), written)
     }
 
-    /// A server that was not asked yet owes nothing; what it does not confirm is found when it is.
+    /// A server without a request so far owes nothing; what it does not confirm is found at the request.
     fn on_unconfirmed(&mut self, now: Instant) {
         if self.on_stream.requested {
             self.on_stream.quiet = Some(Quiet { since: now, heard: Some(now), unheard: false });
@@ -394,7 +394,7 @@ impl Variant for Delta {
         }
     }
 
-    /// A server that is never quiet, such as one that repeats what was rejected, has its time as well.
+    /// A server that is never quiet, such as one that repeats rejected resources, has its time as well.
     fn quiet_from(&self) -> Option<Instant> {
         let Quiet { since, heard, unheard } = self.on_stream.quiet?;
         match heard {
@@ -411,19 +411,19 @@ impl Variant for Delta {
     }
 }
 
-/// Whether a name does not fit into a request any more that holds `names` of them. One always fits.
+/// Whether a name does not fit any more into a request that holds `names` of them. One always fits.
 fn is_over(limit: usize, request: &BytesMut, name: &str, names: usize) -> bool {
     names > 0 && request.len() + text_len(name) > limit
 }
 
-/// The most answers that wait: beyond it each further response sends the oldest one. It bounds the memory for a server that sends
-/// rejected responses without end.
+/// The maximum of waiting answers: beyond it each further response sends the oldest one. It bounds the memory for a server
+/// that sends rejected responses without end.
 const MOST_WAITING: usize = 256;
 
-/// How many quiet times it takes until a server that always sends something has sent all it has.
+/// The number of quiet times after which a server that always sends something has sent everything.
 const LONGEST_QUIET: u32 = 4;
 
-/// What is left free beside the versions.
+/// The space that is left free beside the versions.
 const ROOM_FOR_A_NAME: usize = 4 << 10;
 
 const NODE: u32 = 1;

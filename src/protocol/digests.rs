@@ -1,16 +1,16 @@
-//! How one response is told from another without keeping it.
+//! The comparison of responses without keeping them.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::envelope::Envelope;
 use crate::wire::Fields;
 
-/// Digests of a response that do not depend on the order of what is in it.
+/// Digests of a response that do not depend on the order of its resources.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Digests {
-    /// Of the resources without their own versions, of what is removed and of errors.
+    /// Of the resources without their own versions, of removed names and of errors.
     pub(crate) contents: u64,
-    /// Of the versions that resources have of their own.
+    /// Of the versions of the single resources.
     pub(crate) versions: u64,
 }
 
@@ -27,7 +27,7 @@ impl Digests {
     }
 }
 
-/// In the incremental variant the version of a resource stands beside it, in field 1 of its wrapper.
+/// In the incremental variant the version of a resource is beside it, in field 1 of its wrapper.
 fn of_wrapped(bytes: &[u8]) -> (u64, u64) {
     let (mut contents, mut version) = (DefaultHasher::new(), None);
     for field in Fields::of(bytes) {

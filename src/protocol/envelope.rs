@@ -8,20 +8,20 @@ use crate::{
     wire::{Field, Fields, Malformed, Value},
 };
 
-/// A `DiscoveryResponse` or a `DeltaDiscoveryResponse`, sliced: nothing of it is copied, and its resources are looked at one
+/// A `DiscoveryResponse` or a `DeltaDiscoveryResponse`, sliced: nothing of it is copied, and its resources are read one
 /// by one.
 #[derive(Debug)]
 pub(crate) struct Envelope {
     message: Bytes,
-    /// Of the incremental variant: resources are wrapped and have versions, and absence is told.
+    /// Of the incremental variant: resources are wrapped and have versions, and removals are listed.
     delta: bool,
     version: Span,
     type_url: Span,
     nonce: Span,
     resources: Vec<Span>,
-    /// How an element of the type begins, up to the length of its value.
+    /// The first bytes of an element of the type, up to the length of its value.
     head: Bytes,
-    /// The names of what is there no longer.
+    /// The names of removed resources.
     removed: Vec<Span>,
     errors: Vec<Span>,
 }
@@ -34,27 +34,27 @@ pub(crate) struct Item {
     pub(crate) is_wrapped: bool,
     /// The version of the resource alone; empty without a wrapper.
     pub(crate) version: Span,
-    /// How long it is good without being sent or confirmed; for ever if it does not say.
+    /// The TTL, for which it is valid without being sent or confirmed; for ever if there is none.
     pub(crate) ttl: Option<Duration>,
     /// The wrapper has other names for it: see [`Envelope::aliases`].
     pub(crate) has_aliases: bool,
     pub(crate) body: Body,
 }
 
-/// What an [`Item`] holds.
+/// The content of an [`Item`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Body {
     /// The bytes of the resource, of the type of the response.
     Resource(Span),
-    /// The bytes of a locator in the place of the resource: where it is to be had (X20).
+    /// The bytes of a locator in place of the resource: a redirect (X20).
     Redirect(Span),
-    /// A wrapper without a resource: it refreshes a TTL (B1.18, B2.16), or says that there is none (B2.17, B2.18).
+    /// A wrapper without a resource: it refreshes a TTL (B1.18, B2.16), or reports that there is none (B2.17, B2.18).
     Unset,
-    /// Something else, and what is wrong with it.
+    /// Something else, and its error.
     Unusable(Unusable),
 }
 
-/// Why an element of a response is no resource of its type.
+/// The reason why an element of a response is no resource of its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unusable {
     Malformed(Malformed),
@@ -78,7 +78,7 @@ pub(crate) struct Span {
 }
 
 impl Envelope {
-    /// Finds the parts of the response. What is inside of the resources is not looked at.
+    /// Finds the parts of the response. The content of the resources is not read.
     pub(crate) fn parse(message: Bytes, delta: bool) -> Result<Self, Malformed> {
         if u32::try_from(message.len()).is_err() {
             return Err(Malformed { offset: 0, what: "over 4 GiB" });
@@ -138,7 +138,7 @@ impl Envelope {
         self.resources.len()
     }
 
-    /// The names of what is there no longer; none but in the incremental variant.
+    /// The names of removed resources; none but in the incremental variant.
     pub(crate) fn removed(&self) -> &[Span] {
         &self.removed
     }
@@ -164,7 +164,7 @@ impl Envelope {
         item.unwrap_or_else(|malformed| Item::bare(Body::Unusable(Unusable::Malformed(malformed))))
     }
 
-    /// Whether the element `index` of `resources` is this resource of the type of the response, without a wrapper: told by
+    /// Whether the element `index` of `resources` is this resource of the type of the response, without a wrapper, by
     /// comparing bytes. The fields must come in the order in which all encoders write them.
     pub(crate) fn is_bare(&self, index: usize, value: &[u8]) -> bool {
         self.bare(self.resources[index]).is_some_and(|found| self.bytes(found) == value)
@@ -213,8 +213,8 @@ impl Envelope {
         &self.message
     }
 
-    /// All bytes of `resources`, of what is removed and of errors, each with a number of its kind, for telling one response from
-    /// another.
+    /// All bytes of `resources`, of removed resources and of errors, each with a number of its kind, for distinguishing
+    /// responses.
     pub(crate) fn contents(&self) -> impl Iterator<Item = (u8, &[u8])> {
         let kinds = [&self.resources, &self.removed, &self.errors];
         let spans = kinds.into_iter().enumerate();
@@ -347,7 +347,7 @@ impl Span {
     }
 }
 
-/// How an `Any` of a type begins: its type URL, and the key of its value.
+/// The first bytes of an `Any` of a type: its type URL, and the key of its value.
 fn head(type_url: &str) -> Bytes {
     let mut head = BytesMut::with_capacity(type_url.len() + 8);
     put_text(1, type_url, &mut head);
@@ -355,7 +355,7 @@ fn head(type_url: &str) -> Bytes {
     head.freeze()
 }
 
-/// It has no name, so only in a wrapper it is understood.
+/// It has no name, so that it is valid only in a wrapper.
 const LOCATOR: &str = "type.googleapis.com/xds.core.v3.ResourceLocator";
 
 #[cfg(test)]

@@ -5,63 +5,63 @@ use super::{
 };
 use crate::resource::Version;
 
-/// What others must know of.
+/// The events of a machine for its owner.
 #[derive(Debug)]
 pub(crate) enum Event {
-    /// No stream came about, or one ended before it gave anything.
+    /// No stream was established, or one ended before its first response.
     Failed(Disconnect),
-    /// The first response of a stream: the server is there.
+    /// The first response of a stream: the server is reachable.
     Recovered,
-    /// Nobody wants anything of the server any more, so that its failures are history.
+    /// Nothing is requested from the server any more, so that its failures are history.
     Rested,
-    /// The server had its time to send a resource.
+    /// The does-not-exist time of a resource has passed.
     TimedOut(EntryId),
-    /// The same of everything of a type: nothing of the type came.
+    /// The same for everything of a type: nothing of the type was received.
     AllTimedOut(TypeId),
-    /// Streams to the server end with an error, and nothing of a type ever came.
+    /// Streams to the server end with an error, and nothing of a type was ever received.
     Unanswered(TypeId),
-    /// The same of one resource of a type that is not requested any more because of that.
+    /// The same for one resource of a type that is not requested any more because of that.
     HeldBack(EntryId),
-    /// The server knows that the resource is not wanted any more.
+    /// The server was notified that the resource is unsubscribed.
     Released(EntryId),
-    /// The same of the wildcard of a type.
+    /// The same for the wildcard of a type.
     ReleasedAll(TypeId),
-    /// The server was quiet for so long that what it should have sent of a type and did not is missed.
+    /// The server was quiet for so long that the resources of a type that it did not send are missing.
     Quiet(TypeId),
 }
 
-/// Whose deadline it is.
+/// The owner of a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Timer {
-    /// A response is being worked off.
+    /// A response is in progress.
     Work,
     /// A request or an answer may be written.
     Write,
-    /// A resource that was asked for may be given up.
+    /// The does-not-exist time of a requested resource ends.
     DoesNotExist,
     /// A resource expires that was not confirmed.
     Expiry,
     /// The next attempt to connect.
     Reconnect,
-    /// A stream that serves no name.
+    /// A stream without subscriptions.
     IdleStream,
-    /// A host is looked up again, or its lookup given up.
+    /// A host is looked up again, or its lookup is cancelled.
     Lookup,
-    /// A deletion that a resolution has put off.
+    /// A deletion that a resolution has postponed.
     Grace,
 }
 
-/// What was found out about a response.
+/// The outcome of a response.
 #[derive(Debug)]
 pub(crate) struct ResponseOutcome {
     pub(crate) ty: TypeId,
-    /// The stream that it came on.
+    /// The stream of the response.
     pub(crate) stream: StreamId,
     pub(crate) version: Version,
     pub(crate) nonce: String,
-    /// What is wrong with it, in words for the server's operator; empty when it is accepted.
+    /// Its errors, in words for the server's operator; empty when it is accepted.
     pub(crate) error: String,
-    /// Tells its resources from others; looked at when it is rejected.
+    /// Identifies its resources; compared when it is rejected.
     pub(crate) digests: Digests,
     /// It only confirms resources, in a version that is not held: it does not become the accepted one.
     pub(crate) is_outdated: bool,

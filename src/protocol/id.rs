@@ -41,15 +41,15 @@ impl fmt::Display for StreamId {
     }
 }
 
-/// What an application watches: one name, or all names, of one type. Never used twice.
+/// A watch of an application: one name, or all names, of one type. Never used twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct WatchId(u64);
 
-/// Something of each view.
+/// A map with a value for each watch.
 pub(crate) type ByWatch<T> = HashMap<WatchId, T, BuildHasherDefault<Numbered>>;
 
-/// Hashes numbers that the client gives out one after the other, which nobody outside can choose: those that follow each other
-/// stand beside each other.
+/// Hashes numbers that the client assigns one after the other, which nothing outside can choose: consecutive ones have
+/// adjacent slots.
 #[derive(Debug, Default)]
 pub(crate) struct Numbered(u64);
 
@@ -59,7 +59,7 @@ impl Hasher for Numbered {
     }
 
     fn write_u64(&mut self, number: u64) {
-        // Tables take the place from the low bits, and tell those in one place from each other by the highest seven.
+        // Tables take the slot from the low bits, and distinguish those in one slot by the highest seven.
         self.0 = number ^ (number.wrapping_mul(0x9e37_79b9_7f4a_7c15) & (0x7f << 57));
     }
 
@@ -69,12 +69,12 @@ impl Hasher for Numbered {
 }
 
 impl WatchId {
-    /// The view of an application; numbers of applications are below 2⁶³.
+    /// The watch of an application; numbers of applications are below 2⁶³.
     pub(crate) fn new(number: u64) -> Self {
         Self(number)
     }
 
-    /// The view of a part of the client itself.
+    /// The watch of a part of the client itself.
     pub(crate) fn internal(number: u64) -> Self {
         Self(number | INTERNAL)
     }

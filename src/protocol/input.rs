@@ -3,66 +3,66 @@ use bytes::Bytes;
 use super::id::{LookupId, StreamId};
 use crate::{base::Addresses, error::Code};
 
-/// What happened outside: the transport reports it, the engine acts on it.
+/// An event outside: the transport reports it, the engine handles it.
 #[derive(Debug, Clone)]
 pub(crate) enum Input {
     /// The connection is up and requests can be written. Response headers may come much later, or never.
     Connected {
-        /// The attempt that came about.
+        /// The established attempt.
         stream: StreamId,
     },
-    /// The first bytes were read from the connection: there is a server behind it that speaks HTTP/2.
+    /// The first bytes were read from the connection: there is an HTTP/2 server behind it.
     Alive {
         /// The stream on that connection.
         stream: StreamId,
     },
-    /// The one pending request was taken by the transport: it is on its way, not just queued (A57-7).
+    /// The one pending request was taken by the transport: it is being sent, not just queued (A57-7).
     RequestSent {
         /// The stream that it was written on.
         stream: StreamId,
     },
-    /// A whole message came, as it was on the wire. Whether it is a response is for the engine to find out.
+    /// A whole message was received, as on the wire. The engine determines whether it is a response.
     Received {
-        /// The stream that it came on.
+        /// The stream of the message.
         stream: StreamId,
         /// The bytes of the message.
         message: Bytes,
     },
-    /// What was asked last has no other answer than before; there is no message.
+    /// The last request has the same answer as before; there is no message.
     Unchanged {
-        /// The stream that it was asked on.
+        /// The stream of the request.
         stream: StreamId,
     },
-    /// Nothing of what was asked last exists. It is as a response without resources.
+    /// Nothing of the last request exists. It is as a response without resources.
     NotFound {
-        /// The stream that it was asked on.
+        /// The stream of the request.
         stream: StreamId,
     },
-    /// What was asked last has no answer that could be used, or what came by itself cannot be. The stream goes on.
+    /// The last request has no usable answer, or an unsolicited message is unusable. The stream goes on.
     Failed {
         /// The stream.
         stream: StreamId,
-        /// Why.
+        /// The reason.
         reason: Disconnect,
     },
     /// The stream has ended, or could not be opened. Nothing of it follows.
     Disconnected {
         /// The stream.
         stream: StreamId,
-        /// Why.
+        /// The reason.
         reason: Disconnect,
     },
     /// The addresses of a host were looked up.
     Resolved {
-        /// What was ordered.
+        /// The id of the lookup.
         lookup: LookupId,
-        /// The addresses, or why there are none, in words.
+        /// The addresses, or the reason of the failure, in words.
         result: Result<Addresses, String>,
     },
 }
 
 impl Input {
-    /// The stream that it happened on.
+    /// The stream of the event.
     pub(crate) fn stream(&self) -> Option<StreamId> {
         match self {
             Self::Connected { stream }
@@ -78,24 +78,24 @@ impl Input {
     }
 }
 
-/// Why a stream ended, or one question of a source that is polled has no answer.
+/// The reason for the end of a stream, or for a poll without an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Disconnect {
-    /// What happened.
+    /// The kind of the failure.
     pub kind: DisconnectKind,
-    /// The transport's words for it, with all causes: `tcp connect error: connection refused (os error 111)`.
+    /// The transport's message for it, with all causes: `tcp connect error: connection refused (os error 111)`.
     pub message: String,
 }
 
-/// The ways in which a stream ends.
+/// The kinds of failures that end a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DisconnectKind {
-    /// No connection came about.
+    /// No connection was established.
     Unreachable,
     /// The server ended the stream without an error.
     Closed,
-    /// The stream ended with a status, sent by the server or made of a broken connection.
+    /// The stream ended with a status, sent by the server or derived from a broken connection.
     Failed(Code),
     /// A message was larger than the limit.
     TooLarge {
@@ -106,7 +106,7 @@ pub enum DisconnectKind {
     TooManyPings,
     /// The local identity (certificate, key, token) could not be loaded; nothing was sent.
     Credentials,
-    /// What came is not what was to come: no JSON, half a file.
+    /// The received bytes are not what was expected: no JSON, half a file.
     Unusable,
 }
 

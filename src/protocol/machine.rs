@@ -35,7 +35,7 @@ mod writing;
 use polled::LastPoll;
 use reopening::Reopening;
 
-/// The protocol with one management server, or whatever else resources come from.
+/// The protocol with one management server, or another source of resources.
 #[derive(Debug)]
 pub(crate) struct Machine {
     source_key: SourceKey,
@@ -90,12 +90,12 @@ impl Machine {
         self.source_key.source()
     }
 
-    /// What is asked for, or sent, in a place.
+    /// The subscription of a requested or received resource.
     pub(crate) fn sub(&self, ty: TypeId, id: SubId) -> Option<&Subscription> {
         self.types.get(ty.index())?.as_ref()?.subscriptions.get(id)
     }
 
-    /// Whether no response of its type came since a name was asked for, whose does-not-exist timer then began.
+    /// Whether no response of its type was received since a name was requested, whose does-not-exist timer then began.
     pub(crate) fn is_unanswered(&self, ty: TypeId, id: SubId) -> bool {
         let channel = self.types.get(ty.index()).and_then(Option::as_ref);
         let timer = channel.and_then(|channel| Some(channel.subscriptions.get(id)?.timer()));
@@ -107,12 +107,12 @@ impl Machine {
         Some(&self.types.get(ty.index())?.as_ref()?.subscriptions)
     }
 
-    /// The names of a type, if any was ever wanted.
+    /// The subscriptions of a type, if it ever had any.
     pub(crate) fn subscriptions_mut(&mut self, ty: TypeId) -> Option<&mut Subscriptions> {
         Some(&mut self.channel(ty)?.subscriptions)
     }
 
-    /// Acts on what happens to streams, but for [`Input::Received`].
+    /// Handles events of streams, but for [`Input::Received`].
     pub(crate) fn handle_input(&mut self, input: Input, now: Instant) {
         match input {
             Input::Connected { stream } if self.stream.is_current(stream) => self.on_connected(now),
@@ -125,7 +125,7 @@ impl Machine {
             Input::Failed { stream, reason } if self.stream.is_current(stream) => {
                 self.on_exchange_failed(reason, now);
             }
-            // Of a stream that was given up meanwhile.
+            // Of a stream that was cancelled meanwhile.
             Input::Connected { .. }
             | Input::Alive { .. }
             | Input::RequestSent { .. }
@@ -140,7 +140,7 @@ impl Machine {
         self.proceed(now);
     }
 
-    /// Opens a response and finds its type; `None` when there is nothing in it for us. Whoever gets one concludes it.
+    /// Opens a response and finds its type; `None` when there is nothing in it for us. The caller that gets one concludes it.
     pub(crate) fn receive(
         &mut self,
         stream: StreamId,
@@ -153,7 +153,7 @@ impl Machine {
         self.last_poll = LastPoll::Answered;
         let opened = self.open(message, now);
         if opened.is_none() {
-            // Nothing will be concluded, so go on reading here: no response, however odd, stalls anything.
+            // Nothing will be concluded, so reading goes on here: no response, however odd, stalls the stream.
             self.outputs.push_back(Output::Read { stream });
         }
         self.proceed(now);
@@ -164,7 +164,7 @@ impl Machine {
         let envelope = match Envelope::parse(message, self.is_delta()) {
             Ok(envelope) => envelope,
             Err(malformed) => {
-                // Without type and nonce there is nothing to answer; good data stays, and so does the stream.
+                // Without type and nonce there is nothing to answer; good data is kept, and so is the stream.
                 warn!(server = %self.source_key.source(), %malformed, "malformed response ignored");
                 return None;
             }
@@ -197,7 +197,7 @@ impl Machine {
         Some((ty, envelope))
     }
 
-    /// Answers a response, and reads on.
+    /// Answers a response, and reads the next.
     pub(crate) fn conclude(&mut self, outcome: ResponseOutcome, now: Instant) {
         let ResponseOutcome { ty, stream, version, nonce, error, digests, is_outdated } = outcome;
         let current = self.stream.is_current(stream);
@@ -319,7 +319,7 @@ impl Machine {
         self.on_written(written, now);
     }
 
-    /// A request is on its way: what it asked for has its time from now on, what it let go is released (A57-5).
+    /// A request was sent: the does-not-exist timers of its new names begin, and its unsubscribed names are released (A57-5).
     fn on_written(&mut self, written: Written, now: Instant) {
         let Written { ty, subscribed, unsubscribed, asks_all, .. } = written;
         let length = self.resource_timeout();
@@ -337,7 +337,7 @@ impl Machine {
         self.release(ty, &unsubscribed);
     }
 
-    /// A poll found nothing new.
+    /// A poll returned nothing new.
     fn on_unchanged(&mut self, now: Instant) {
         self.last_poll = LastPoll::Answered;
         if self.stream.on_response() {
@@ -349,7 +349,7 @@ impl Machine {
         }
     }
 
-    /// What was asked has no answer, although the stream goes on; nor has anything had its time.
+    /// The request has no answer, although the stream goes on; all does-not-exist timers are cancelled.
     fn on_exchange_failed(&mut self, reason: Disconnect, now: Instant) {
         self.note_poll_failed(&reason);
         self.stream.on_failed();
@@ -363,7 +363,7 @@ impl Machine {
         self.events.push_back(Event::Failed(reason));
     }
 
-    /// Asks for everything anew, on another stream.
+    /// Requests everything again, on another stream.
     pub(crate) fn reopen(&mut self, why: &'static str, now: Instant) {
         self.close(why);
         self.proceed(now);
@@ -392,7 +392,7 @@ impl Machine {
             }
         }
         if end == End::Failure {
-            // Before types are given up: what still waits opens the next server.
+            // Before types are held back: those that still wait open the next server.
             self.events.push_back(Event::Failed(reason.clone()));
         }
         self.on_unanswered(ended, &reason);
@@ -401,7 +401,7 @@ impl Machine {
     fn on_stream_gone(&mut self) {
         self.waiting.clear();
         self.reopening.on_stream_gone();
-        // What a request that was not taken let go is let go by its stream's end as well.
+        // The unsubscriptions of a request that was not sent are completed by the end of its stream as well.
         if let Some(pending) = self.stream.open().and_then(|open| open.pending.take()) {
             self.release(pending.ty, &pending.unsubscribed);
         }
@@ -410,7 +410,7 @@ impl Machine {
             let Some(channel) = self.channel(ty) else { continue };
             channel.all = AllDue::No;
             channel.rejections.on_stream_closed();
-            // Nothing on the next stream would tell that it is gone, if the version stood for its absence.
+            // Nothing on the next stream would show that it is gone, if the version stood for its absence.
             if channel.subscriptions.iter().any(|(_, sub)| sub.is_doubted()) {
                 channel.variant.forget_version();
             }
@@ -424,7 +424,7 @@ impl Machine {
         }
     }
 
-    /// Does what has become possible: connect, write, notice that nothing is wanted, or that nothing is due from the server.
+    /// Does what has become possible: connects, writes, detects that nothing is subscribed, or that the server owes nothing.
     fn proceed(&mut self, now: Instant) {
         if self.stream.may_be_good() && !self.is_owed() {
             self.stream.on_good();
@@ -442,7 +442,7 @@ impl Machine {
             self.types.iter().flatten().any(|channel| channel.variant.has_unwritten(&channel.subscriptions));
         if let Some(open) = self.stream.open() {
             let idle = !unwritten && open.pending.is_none();
-            // What a server sends nevertheless has to be answered, but keeps nothing alive.
+            // Responses that a server sends nevertheless have to be answered, but keep nothing alive.
             open.idle_since = open.idle_since.or(idle.then_some(now)).filter(|_| !wanted);
         }
         self.waiting.settle(|wait| is_awaited(&self.types, wait));
@@ -452,13 +452,13 @@ impl Machine {
         self.types.iter().flatten().any(|channel| !channel.subscriptions.is_empty())
     }
 
-    /// Whether the incremental variant of the protocol is spoken.
+    /// Whether the server's variant of the protocol is the incremental one.
     pub(crate) fn is_delta(&self) -> bool {
         self.source_key.is_delta()
     }
 
     fn resource_timeout(&self) -> Duration {
-        // A88-5: twice the time, since it is the server that is suspected then.
+        // A88-5: twice the time, since a timeout counts against the server then.
         let factor = if self.source_key.features().resource_timer_is_transient_error { 2 } else { 1 };
         self.settings.resource_timeout * factor
     }

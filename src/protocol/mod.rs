@@ -1,17 +1,17 @@
 //! The protocol with one management server, without I/O: streams, versions, nonces, requests, answers, timers.
 //!
-//! A [`Machine`] is told what happened (`handle_*`) and what is wanted (`subscribe`, `unsubscribe`), and yields orders
-//! (`poll_output`), what others must know (`poll_event`), and when it wants to be called next (`next_timeout`). Each
-//! mutation is followed by polling until `None`. It knows names, not resources: what a response holds is judged outside,
-//! and the verdict comes back as `conclude`.
+//! A [`Machine`] is driven by inputs (`handle_*`) and subscriptions (`subscribe`, `unsubscribe`), and yields orders
+//! (`poll_output`), events for its owner (`poll_event`), and its next deadline (`next_timeout`). Each mutation is
+//! followed by polling until `None`. It knows names, not resources: the content of a response is validated outside, and
+//! the outcome is passed to `conclude`.
 //!
 //! ```text
-//!   subscribe ──▶ interest ──▶ pace ──▶ request ──▶ Send … RequestSent ──▶ does-not-exist timers
-//!                    ▲                     ▲
-//!   Received ──▶ envelope ──▶ (judged) ──▶ conclude: ACK or NACK
+//!   subscribe ──▶ subscriptions ──▶ request_batcher ──▶ request ──▶ Send … RequestSent ──▶ does-not-exist timers
+//!                      ▲                                   ▲
+//!   Received ──▶ envelope ──▶ (parsed) ──▶ conclude: ACK or NACK
 //! ```
 //!
-//! Variants of the protocol are structs with the same verbs; the machine routes to them and holds no rule itself.
+//! Variants of the protocol are structs with the same methods; the machine routes to them and holds no rule itself.
 
 mod aliases;
 mod backoff;

@@ -10,7 +10,7 @@ use crate::{
     },
 };
 
-/// The node as it goes on the wire, encoded once for all streams.
+/// The node in its wire format, encoded once for all streams.
 pub(crate) fn encode(node: &Node) -> Bytes {
     let locality = node.locality.as_ref().map(|l| core::Locality {
         region: l.region().to_owned(),

@@ -18,8 +18,8 @@ use crate::{config::Polling, resource::Version};
 ///    └───────────── refresh_delay and up to as much again at random (D12) ◀────────────┘
 /// ```
 ///
-/// A file is asked once for each change of what is wanted, and tells of its own changes by itself. Nothing is answered: a
-/// server that is polled hears of the accepted version with the next question, and never of a rejection (D11).
+/// A file is requested once for each change of the subscriptions, and reports its own changes. There are no answers: a
+/// polled server gets the accepted version with the next request, and never a rejection (D11).
 #[derive(Debug)]
 pub(crate) struct Poll {
     type_url: &'static str,
@@ -32,16 +32,16 @@ pub(crate) struct Poll {
     version_names: Option<Bytes>,
     /// The names of the last request.
     names: Bytes,
-    /// When to ask next.
+    /// The time of the next request.
     next: Option<Instant>,
-    /// A question is on its way. There is never more than one (D12).
+    /// A request is in flight. There is never more than one (D12).
     is_outstanding: bool,
-    /// A response is being worked off.
+    /// A response is in progress.
     is_busy: bool,
-    /// Something was asked since the source could be reached.
+    /// Something was requested since the source was reachable.
     is_requested: bool,
     subscribed: Vec<SubId>,
-    /// Names let go, and when.
+    /// Unsubscribed names, and the time of the last one.
     unsubscribed: Vec<SubId>,
     let_go_at: Option<Instant>,
 }
@@ -65,8 +65,8 @@ impl Poll {
         }
     }
 
-    /// More is wanted than before. A file is read again; a server hears of it with the next question (D13), which is at once
-    /// if there was none before.
+    /// There are more subscriptions than before. A file is read again; a server gets the next request as scheduled
+    /// (D13), or at once if there was none before.
     fn on_change(&mut self, now: Instant) {
         let is_idle = self.next.is_none() && !self.is_outstanding && !self.is_busy;
         if self.polling.is_none() || is_idle {
@@ -74,7 +74,7 @@ impl Poll {
         }
     }
 
-    /// A question was answered, in whatever way.
+    /// A request was answered, in whatever way.
     fn on_exchanged(&mut self, now: Instant) {
         self.is_outstanding = false;
         let next = self.polling.map(|polling| now + polling.refresh_delay + self.jitter(polling));
@@ -87,7 +87,7 @@ impl Poll {
         polling.refresh_delay.mul_f64(self.random.f64())
     }
 
-    /// What nobody wants any more.
+    /// Puts the unsubscribed names.
     fn put_unsubscribed(&mut self, subscriptions: &mut Subscriptions, written: &mut Written) {
         written.wildcard_left = std::mem::take(&mut subscriptions.wildcard_leaving);
         written.unsubscribed = std::mem::take(&mut self.unsubscribed);
@@ -101,7 +101,7 @@ impl Poll {
 
     fn encode(&self, node: Option<&Bytes>) -> Bytes {
         let mut request = BytesMut::with_capacity(self.names.len() + 256);
-        // A server that compares versions alone would not send what is named for the first time.
+        // A server that compares versions alone would not send newly subscribed names.
         if self.version_names.as_ref() == Some(&self.names) {
             put_unless_empty(1, self.version.as_str(), &mut request);
         }
@@ -144,7 +144,7 @@ impl Variant for Poll {
         self.let_go_at = Some(now);
     }
 
-    /// Each question tells anew what is wanted.
+    /// Each request has all subscriptions.
     fn is_wildcard_stuck(&self, _: &Subscriptions) -> bool {
         false
     }
@@ -172,7 +172,7 @@ impl Variant for Poll {
         self.on_exchanged(now);
     }
 
-    /// What was asked for has to be asked for again, and has its time from then on.
+    /// The requested names have to be requested again, and have their time from then on.
     fn on_failed(&mut self, subscriptions: &mut Subscriptions, now: Instant) {
         self.on_exchanged(now);
         self.subscribed.clear();
@@ -180,7 +180,7 @@ impl Variant for Poll {
         self.subscribed.extend(owed);
     }
 
-    /// It counts for the names that were asked for.
+    /// It counts for the requested names.
     fn on_accepted(&mut self, _: &Subscriptions, version: &Version) {
         self.version = version.clone();
         self.version_names = Some(self.names.clone());
@@ -206,7 +206,7 @@ impl Variant for Poll {
     fn due(&self, subscriptions: &Subscriptions) -> Option<Instant> {
         match (subscriptions.is_empty(), self.is_busy || self.is_outstanding) {
             (_, true) => None,
-            // Nobody is told that nothing is wanted.
+            // No request is sent without subscriptions.
             (true, false) => self.let_go_at,
             (false, false) => self.next,
         }
@@ -231,7 +231,7 @@ impl Variant for Poll {
         }
         written.subscribed = std::mem::take(&mut self.subscribed);
         if !written.subscribed.is_empty() {
-            // What is named anew may have been held before, and let go: "unchanged" would be no answer.
+            // A newly subscribed name may have been held before, and unsubscribed: "unchanged" would be no answer.
             self.version_names = None;
         }
         for id in &written.subscribed {
@@ -239,7 +239,7 @@ impl Variant for Poll {
                 sub.on_requested();
             }
         }
-        // Without a stream there is nothing that could have been named before: no names are everything.
+        // Without a stream no name can have been requested before: no names are everything.
         self.names = if subscriptions.wildcard { Bytes::new() } else { subscriptions.names() };
         (self.is_outstanding, self.is_requested) = (true, true);
         (Some(self.encode(head.node)), written)
@@ -247,7 +247,7 @@ impl Variant for Poll {
 
     fn on_unconfirmed(&mut self, _: Instant) {}
 
-    /// Each response tells all that was asked for.
+    /// Each response has everything that was requested.
     fn quiet_from(&self) -> Option<Instant> {
         None
     }

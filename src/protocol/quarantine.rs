@@ -12,8 +12,8 @@ use super::{
 
 /// Finds the type for which a server ends the stream, and holds it back so that the others are served.
 ///
-/// istiod ends an aggregated stream with an error when it is asked for a type that it does not know. The first request of that
-/// type then takes all others with it, on each new stream.
+/// istiod ends an aggregated stream with an error at a request for an unknown type. The first request of that type then
+/// ends all others with it, on each new stream.
 ///
 /// ```text
 ///               an error soon after the first        cautious: types that were never answered are
@@ -25,7 +25,7 @@ use super::{
 /// ```
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
-    /// Streams in a row that ended so.
+    /// The number of such streams in a row.
     ends: u32,
     suspect: Option<TypeId>,
     held_back: BTreeMap<TypeId, HeldBack>,
@@ -34,15 +34,15 @@ pub(crate) struct Quarantine {
     on_stream: OnStream,
 }
 
-/// What dies with the stream.
+/// The state of one stream.
 #[derive(Debug, Default)]
 struct OnStream {
     /// The types that were never answered, in the order of their first requests.
     requested: Vec<(TypeId, Instant)>,
-    /// When it was opened, or the last of them was requested.
+    /// The time of opening it, or of requesting the last of them.
     last: Option<Instant>,
     has_answered: bool,
-    /// A type that was answered at some time was requested. The server may have nothing new of it.
+    /// A type that was answered at some time was requested. The server may have no update of it.
     has_known: bool,
 }
 
@@ -52,12 +52,12 @@ struct HeldBack {
     pause: Duration,
 }
 
-/// What the end of a stream means for its types.
+/// The consequence of the end of a stream for its types.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// Nothing.
     Usual,
-    /// Something was never answered over several streams that ended with an error: these types, which get that error.
+    /// These types were never answered over several streams that ended with an error, and get that error.
     Unanswered(Vec<TypeId>),
 }
 
@@ -66,7 +66,7 @@ impl Quarantine {
         self.on_stream = OnStream { last: Some(now), ..OnStream::default() };
     }
 
-    /// The client closed the stream: what was requested on it is not tried any more.
+    /// The client closed the stream: the types that were requested on it are not on trial any more.
     pub(crate) fn on_stream_closed(&mut self) {
         self.on_stream = OnStream::default();
     }
@@ -104,7 +104,7 @@ impl Quarantine {
         };
         let last = requested.last().filter(|(_, at)| is_error && now <= *at + SOON);
         let Some((last, _)) = last.copied() else {
-            // What was tried again did no harm.
+            // The type on trial did no harm.
             for (ty, _) in &requested {
                 self.held_back.remove(ty);
             }
@@ -143,10 +143,10 @@ impl Quarantine {
         self.held_back.contains_key(&ty) && !self.on_stream.requested.iter().any(|(other, _)| *other == ty)
     }
 
-    /// When a type may be requested for the first time on the stream, if it may.
+    /// The time at which a type may be requested for the first time on the stream, if it may.
     pub(crate) fn begins_at(&self, ty: TypeId, now: Instant) -> Option<Instant> {
         if let Some(held_back) = self.held_back.get(&ty) {
-            // Only a stream that serves others is worth the risk, and there is one risk at a time.
+            // Only a stream with other types is worth the risk, and there is one risk at a time.
             let OnStream { requested, last, has_answered, has_known } = &self.on_stream;
             // Without an answer the others are served when the stream has held for a while.
             let first = last.filter(|_| !has_answered).map_or(now, |last| last + SETTLED);
@@ -163,19 +163,19 @@ impl Quarantine {
     }
 }
 
-/// How soon after a request an error counts as its answer.
+/// The time after a request within which an error counts as its answer.
 const SOON: Duration = Duration::from_secs(5);
 
-/// How many streams may end so before types are requested one by one.
+/// The number of such streams after which types are requested one by one.
 const USUAL_ENDS: u32 = 2;
 
-/// How long to wait for the answer to one type before the next is requested.
+/// The wait for the answer to one type before the next is requested.
 const APART: Duration = Duration::from_secs(1);
 
-/// How long a stream without an answer takes to be a good one at most.
+/// The maximum time after which a stream without an answer is healthy.
 const SETTLED: Duration = Duration::from_secs(5);
 
-/// After how long a type that was held back is requested again, at first and at most.
+/// The pause after which a type that was held back is requested again, at first and at most.
 const FIRST_PAUSE: Duration = Duration::from_secs(60);
 const LONGEST_PAUSE: Duration = Duration::from_secs(3600);
 
@@ -197,8 +197,8 @@ mod tests {
             Self { quarantine: Quarantine::default(), now: Instant::now() }
         }
 
-        /// A stream to a server that answers the one type, and ends the stream for the other. Gives what it means, and the types
-        /// that were requested.
+        /// A stream to a server that answers the one type, and ends the stream for the other. Returns the consequence,
+        /// and the types that were requested.
         fn stream(&mut self) -> (Ended, Vec<TypeId>) {
             self.quarantine.on_stream_opened(self.now);
             let mut types = vec![];

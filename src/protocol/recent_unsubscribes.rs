@@ -4,39 +4,39 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What the server was told is not wanted any more, on one stream.
+/// The recent unsubscriptions that were sent to the server, on one stream.
 ///
-/// Two things go wrong when it is asked for again soon. The request that let it go may have been dropped as outdated
-/// (B1.8), so that asking for it says nothing new, and the server sends nothing. And a response to that request, which
-/// lacks it although it exists, may be on its way (B1.13).
+/// Two things go wrong at a resubscription soon after. The request that unsubscribed may have been dropped as outdated
+/// (B1.8), so that the next one changes nothing for the server, and it sends nothing. And a response to that request,
+/// which lacks the resource although it exists, may be in flight (B1.13).
 #[derive(Debug, Default)]
 pub(crate) struct RecentUnsubscribes {
     names: HashMap<Arc<str>, Told>,
-    /// When the names were let go, the oldest first. Some of them were again since.
+    /// The names in the order of their unsubscription, the oldest first. Some of them were unsubscribed again since.
     order: VecDeque<(Instant, Arc<str>)>,
     wildcard: Option<Told>,
-    /// How many responses were the newest one when they were answered.
+    /// The number of responses that were the newest one when they were answered.
     answered: u64,
-    /// A response has come since, which may have been sent before the last of these answers was read, so that the server has
-    /// dropped that.
+    /// A response was received since that may have been sent before the last of these answers was read, so that the
+    /// server has dropped that.
     is_crossed: bool,
-    /// Something is wanted again that the server may not know to be let go.
+    /// A name is subscribed again whose unsubscription the server may have missed.
     was_resubscribed: bool,
 }
 
-/// When the server was told last.
+/// The last notification of the server.
 #[derive(Debug, Clone, Copy)]
 struct Told {
     at: Instant,
-    /// How many responses had been answered by then.
+    /// The number of responses that had been answered by then.
     answered: u64,
-    /// How often it may be told again because a response has crossed it: a server that always sends something ends nothing by that.
+    /// The repetitions left for crossing responses: without a limit, a server that always sends something would never end them.
     left: u8,
 }
 
 impl RecentUnsubscribes {
-    /// A request goes out without a name that the one before held. Names that were let go longer than `doubt` ago may
-    /// be forgotten.
+    /// A request is sent without a name of the one before. Names that were unsubscribed longer than `doubt` ago may be
+    /// forgotten.
     pub(crate) fn on_name_unsubscribed(&mut self, name: Arc<str>, doubt: Duration, now: Instant) {
         self.names.insert(name.clone(), Told { at: now, answered: self.answered, left: REPETITIONS });
         self.order.push_back((now, name));
@@ -57,7 +57,7 @@ impl RecentUnsubscribes {
         self.wildcard = Some(Told { at: now, answered: self.answered, left: REPETITIONS });
     }
 
-    /// A request goes out without a name that is wanted, since the server may not know that it was let go.
+    /// A request is sent without a subscribed name, since the server may have missed its unsubscription.
     pub(crate) fn on_name_held_back(&mut self, name: Arc<str>, doubt: Duration, now: Instant) {
         let left = self.names.get(&name).map_or(0, |told| told.left.saturating_sub(1));
         self.on_name_unsubscribed(name.clone(), doubt, now);
@@ -72,43 +72,43 @@ impl RecentUnsubscribes {
         self.wildcard = Some(Told { at: now, answered: self.answered, left });
     }
 
-    /// A response came.
+    /// A response was received.
     pub(crate) fn on_response(&mut self, doubt: Duration, now: Instant) {
         let last = self.order.back().map(|(at, _)| *at);
         let last = last.max(self.wildcard.map(|told| told.at));
         self.is_crossed = last.is_some_and(|at| now < at + doubt);
     }
 
-    /// A name is wanted: true when absence proves nothing of it, because it was let go less than `doubt` ago, by itself
-    /// or with the wildcard, of which it may have been a member.
+    /// A name is subscribed: true when absence proves nothing of it, because it was unsubscribed less than `doubt` ago,
+    /// by itself or with the wildcard, of which it may have been a member.
     pub(crate) fn on_name_subscribed(&mut self, name: &str, doubt: Duration, now: Instant) -> bool {
         self.was_resubscribed |= self.is_name_unheard(name);
         let told = [self.names.get(name), self.wildcard.as_ref()];
         told.into_iter().flatten().any(|told| now < told.at + doubt)
     }
 
-    /// The wildcard is wanted.
+    /// The wildcard is subscribed.
     pub(crate) fn on_wildcard_subscribed(&mut self) {
         self.was_resubscribed |= self.is_wildcard_unheard();
     }
 
-    /// The newest response is answered, which no server drops: what the answer does not name is let go for good.
+    /// The newest response is answered, which no server drops: the names that are not in the answer are unsubscribed for good.
     pub(crate) fn on_answered(&mut self) {
         self.answered += 1;
         (self.was_resubscribed, self.is_crossed) = (false, false);
     }
 
-    /// Whether an answer has to do without something, which is asked for anew in the request after it.
+    /// Whether an answer has to omit a name, which is subscribed again in the request after it.
     pub(crate) fn was_resubscribed(&self) -> bool {
         self.was_resubscribed
     }
 
-    /// The name that was let go last, if any was.
+    /// The name that was unsubscribed last, if there is one.
     pub(crate) fn last_name(&self) -> Option<&str> {
         self.order.back().map(|(_, name)| &**name)
     }
 
-    /// Names that were let go by an answer which the server may have dropped, since a response has crossed it. The newest come first.
+    /// Names that were unsubscribed by an answer that the server may have dropped, since a response crossed it, newest first.
     pub(crate) fn crossed_names(&self) -> impl Iterator<Item = &str> {
         let told = |name: &Arc<str>| self.names.get(name).filter(|told| told.answered + 1 >= self.answered);
         let recent = self.order.iter().rev().filter(|_| self.is_crossed).map(|(_, name)| name);
@@ -118,7 +118,7 @@ impl RecentUnsubscribes {
             .map(|name| &**name)
     }
 
-    /// Whether that is so of a name.
+    /// Whether that applies to a name.
     pub(crate) fn is_name_crossed(&self, name: &str) -> bool {
         self.names.get(name).is_some_and(|told| self.is_told_crossed(told))
     }
@@ -132,7 +132,7 @@ impl RecentUnsubscribes {
         self.is_crossed && told.left > 0 && told.answered + 1 == self.answered
     }
 
-    /// Whether a name was let go, but the server may not have heard of that.
+    /// Whether a name was unsubscribed, but the server may have missed that.
     pub(crate) fn is_name_unheard(&self, name: &str) -> bool {
         self.names.get(name).is_some_and(|told| told.answered == self.answered)
     }
@@ -143,7 +143,7 @@ impl RecentUnsubscribes {
     }
 }
 
-/// How often something is let go again for one end of its being wanted.
+/// How often one unsubscription is repeated.
 const REPETITIONS: u8 = 4;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How soon a rejected response is answered: some servers answer each NACK with the same resources again.
+//! The delay of NACKs: some servers answer each NACK with the same resources again.
 
 use std::{
     collections::VecDeque,
@@ -8,7 +8,7 @@ use std::{
 use super::{backoff::Backoff, digests::Digests};
 use crate::resource::Version;
 
-/// The responses of one type that were rejected lately.
+/// The recently rejected responses of one type.
 ///
 /// | a rejected response with | is answered |
 /// |---|---|
@@ -27,7 +27,7 @@ pub(crate) struct Rejections {
     newest: Option<Version>,
 }
 
-/// A response, as far as repetitions of it are told by.
+/// The identity of a response, by which repetitions are detected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fingerprint {
     pub(crate) version: Version,
@@ -38,7 +38,7 @@ pub(crate) struct Fingerprint {
 struct Rejected {
     response: Fingerprint,
     backoff: Backoff,
-    /// When it was answered last, or is going to be.
+    /// The time of its last answer, or of the pending one.
     answered_at: Instant,
     /// A response was accepted since.
     is_followed: bool,
@@ -47,12 +47,12 @@ struct Rejected {
 /// Ten at once, and one a second after that.
 #[derive(Debug, Default)]
 struct Burst {
-    /// When all of it is available again.
+    /// The time at which all of it is available again.
     full_at: Option<Instant>,
 }
 
 impl Rejections {
-    /// A response was rejected: gives how long to wait with the answer.
+    /// A response was rejected: returns the delay of the answer.
     pub(crate) fn on_rejected(
         &mut self,
         response: Fingerprint,
@@ -90,7 +90,7 @@ impl Rejections {
         self.recent.iter_mut().for_each(|rejected| rejected.is_followed = true);
     }
 
-    /// The stream ended. What the server sends on the next one answers no NACK.
+    /// The stream ended. The responses on the next one answer no NACK.
     pub(crate) fn on_stream_closed(&mut self) {
         self.recent.clear();
     }
@@ -110,7 +110,7 @@ impl Rejected {
 }
 
 impl Burst {
-    /// How long to wait for the next of them.
+    /// The delay of the next of them.
     fn take(&mut self, now: Instant) -> Duration {
         let full_at = self.full_at.map_or(now, |at| at.max(now));
         self.full_at = Some(full_at + REFILL);
@@ -118,10 +118,10 @@ impl Burst {
     }
 }
 
-/// How many rejected responses are remembered: a server may split one change over several.
+/// The number of rejected responses that are remembered: a server may split one change over several.
 const REMEMBERED: usize = 8;
 
-/// For how long after its answer a rejected response is remembered.
+/// The time for which a rejected response is remembered after its answer.
 const MEMORY: Duration = Duration::from_secs(30);
 
 /// The same when a response was accepted since: a server that answers a NACK does so at once, while an operator who takes

@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-/// When a change of subscription is written.
+/// The schedule of changes of subscription.
 ///
 /// Each request of the state-of-the-world variant repeats all names, so N changes written one by one cost O(N²)
 /// bytes. A change after a quiet time is written at once, so that a single watch costs no delay. Of a run of changes
@@ -52,7 +52,7 @@ impl RequestBatcher {
         *self = Self::default();
     }
 
-    /// When the change that is not written yet is due, if there is one; `names` is how many names there are now.
+    /// The time at which the pending change is due, if there is one; `names` is the number of names now.
     pub(crate) fn due(&self, names: usize) -> Option<Instant> {
         let change = self.change?;
         match self.written {
@@ -63,7 +63,7 @@ impl RequestBatcher {
     }
 }
 
-/// How long a pause ends a run of changes.
+/// The length of a pause that ends a run of changes.
 const QUIET: Duration = Duration::from_millis(10);
 
 /// The longest delay of a change while others follow.

@@ -5,27 +5,26 @@ use crate::{
     resource::Registry,
 };
 
-/// What can be set about the protocol, with the defaults of a client.
+/// The settings of the protocol, with the defaults of a client.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Settings {
     /// The variant of the protocol for servers whose bootstrap entry names none.
     pub(crate) api_type: ApiType,
-    /// How often servers are polled whose bootstrap entry does not say.
+    /// The polling of servers whose bootstrap entry does not configure it.
     pub(crate) polling: Polling,
-    /// The size in bytes that no request exceeds, where it can be helped.
+    /// The maximum size of a request in bytes, as far as names allow.
     pub(crate) max_request_size: usize,
-    /// How long a server may take to send a resource before it counts as non-existent (A57-5).
+    /// The does-not-exist time: a resource that was not sent within it counts as non-existent (A57-5).
     pub(crate) resource_timeout: Duration,
-    /// How long a stream that serves no name is kept.
+    /// The time for which a stream without subscriptions is kept.
     pub(crate) idle_stream_timeout: Duration,
-    /// The interval of HTTP/2 keepalive pings, before a server finds them too many.
+    /// The interval of HTTP/2 keepalive pings, before a server reports that they are too many.
     pub(crate) keepalive: Duration,
-    /// What to do when a server deletes a resource; `None` for what the features of the server say.
+    /// The policy for resources that a server deletes; `None` for that of the server's features.
     pub(crate) on_deletion: Option<OnDeletion>,
-    /// The least time between two lookups of a host, and the time after which one is repeated whose answer does not say
-    /// how long it holds.
+    /// The least time between two lookups of a host, and the time after which one is repeated whose answer has no TTL.
     pub(crate) dns_refresh: Duration,
-    /// How long a resolution keeps a cluster that its server has deleted, while the routes still lead to it.
+    /// The time for which a resolution keeps a cluster that its server has deleted, while the routes still lead to it.
     pub(crate) deletion_grace: Duration,
     /// Whether config sources that come with resources are followed.
     pub(crate) follow_config_sources: bool,
@@ -35,11 +34,11 @@ pub(crate) struct Settings {
     pub(crate) registry: Arc<Registry>,
 }
 
-/// What to do with a resource that is in use when its server says that it is no longer there.
+/// The policy for a resource in use that its server has deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnDeletion {
-    /// Keep the last good one, with a warning (A88's default).
+    /// Keep the last known good one, with a warning (A88's default).
     Keep,
     /// Drop it, as the protocol document demands.
     Drop,

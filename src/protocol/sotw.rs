@@ -33,8 +33,8 @@ use crate::resource::Version;
 ///                          crossed: see `Crossed`
 /// ```
 ///
-/// A change has the version that was accepted last, unless it subscribes to something that the server may have sent and the client
-/// does not hold: as a member of a wildcard that has ended, or to an empty list of names. go-control-plane does not send that
+/// A change has the version that was accepted last, unless it subscribes to something that the server may have sent and that is
+/// not held: as a member of a wildcard that has ended, or to an empty list of names. go-control-plane does not send that
 /// again at the same version. Such a change does not ride on an ACK either, which makes such a server forget what it has sent.
 #[derive(Debug)]
 pub(crate) struct Sotw {
@@ -43,46 +43,46 @@ pub(crate) struct Sotw {
     version: Version,
     /// That response is known to be one to a request for everything.
     covers_all: bool,
-    /// A resource of that version was dropped while it was subscribed to, or may have been replaced.
+    /// A subscribed resource of that version was dropped, or may have been replaced.
     has_dropped: bool,
     on_stream: OnStream,
     batcher: RequestBatcher,
-    /// For how long absence proves nothing of a name that was let go and asked for again.
+    /// For how long absence proves nothing of a resubscribed name.
     doubt: Duration,
-    /// Names to ask for that no request of this stream has held yet.
+    /// Subscribed names that no request of this stream has held yet.
     subscribed: Vec<SubId>,
-    /// Names let go that the server does not know of yet.
+    /// Unsubscribed names that the server was not notified of yet.
     unsubscribed: Vec<SubId>,
 }
 
-/// What dies with the stream.
+/// The state of one stream.
 #[derive(Debug, Default)]
 struct OnStream {
     requested: bool,
     /// A name was sent, so an empty list does not mean everything any more (B1.2 to B1.5).
     named: bool,
-    /// A request that the server cannot have dropped as outdated (B1.8) held a name, so that it knows that.
+    /// A request that the server cannot have dropped as outdated (B1.8) held a name, so that the server has seen one.
     named_for_sure: bool,
     nonce: String,
     recent_unsubscribes: RecentUnsubscribes,
-    /// The names of the last request, as they went out.
+    /// The names of the last request, as sent.
     names: Bytes,
-    /// Whether the server sends everything, as far as it was told, or may take an empty list for that.
+    /// Whether the server sends everything, according to the requests so far, or may take an empty list for that.
     wildcard: bool,
-    /// Each with the version that it tells.
+    /// Each with the version that it carries.
     answers: VecDeque<(Version, Answer)>,
-    /// A response is being worked off; what is written before its answer would be taken for one.
+    /// A response is in progress; a request before its answer would be taken for one.
     busy: bool,
-    /// The names of the last request, if the server may not know them.
+    /// The names of the last request, if the server may have missed them.
     crossed: Crossed,
     /// The names of the last request are due once more, in a request of their own.
     repeat_at: Option<Instant>,
-    /// The first request told a version, and no response has followed.
+    /// The first request had a version, and no response has followed.
     version_told: bool,
-    /// Something of the last accepted version was sent and is not held.
+    /// A resource of the last accepted version was sent and is not held.
     has_unheld: bool,
-    /// How many responses were accepted since everything was asked for. One may have crossed the request, unless that was
-    /// the first one.
+    /// The number of accepted responses since everything was requested. One may have crossed the request, unless that
+    /// was the first one.
     accepted_since_all: usize,
 }
 
@@ -101,11 +101,11 @@ impl Sotw {
         }
     }
 
-    /// Whether what is held is just what the version stands for: a server that skips what it takes to be known skips nothing that
+    /// Whether the held resources are exactly those of the version: a server that skips known resources skips none that
     /// is missing then (B1.6).
     fn is_version_held(&self, subscriptions: &Subscriptions) -> bool {
         let is_held = |sub: &Subscription| sub.is_held() && sub.was_ever_mentioned();
-        // A member may be there that only another server has sent.
+        // There may be a member that only another server has sent.
         let mut wanted =
             subscriptions.iter().map(|(_, sub)| sub).filter(|sub| sub.is_named() || sub.is_wildcard_member());
         !self.has_dropped && (self.covers_all || !subscriptions.wildcard) && wanted.all(is_held)
@@ -121,8 +121,8 @@ impl Sotw {
         self.on_stream.accepted_since_all = usize::from(subscriptions.wildcard);
     }
 
-    /// A NACK has the names of the last request: some servers read none from it (istiod, Consul), so that what is new there
-    /// would be lost.
+    /// A NACK has the names of the last request: some servers read none from it (istiod, Consul), so that new ones
+    /// there would be lost.
     fn write_nack(&mut self, node: Option<&Bytes>, now: Instant) -> Option<Bytes> {
         let (version, answer) = self.on_stream.answers.pop_front()?;
         let stream = &mut self.on_stream;
@@ -135,7 +135,7 @@ impl Sotw {
         Some(self.encode(version.as_str(), node, answer.error.as_deref()))
     }
 
-    /// The next request names what is wanted anew.
+    /// The next request has the newly subscribed names.
     fn ask(&mut self, subscriptions: &mut Subscriptions, written: &mut Written) {
         written.subscribed = std::mem::take(&mut self.subscribed);
         for id in &written.subscribed {
@@ -145,22 +145,22 @@ impl Sotw {
         }
     }
 
-    /// The next request subscribes to something that the server may take to be held.
+    /// The next request subscribes to something that the server may consider held.
     fn on_subscribing(&mut self, is_all_new: bool) {
-        // A version that came for names may stand for nothing, and be the current one.
+        // A version of a response to names may stand for nothing, and be the current one.
         let came_for_names = is_all_new && self.on_stream.requested && !self.covers_all;
         if std::mem::take(&mut self.on_stream.has_unheld) || came_for_names {
             self.forget_version();
         }
     }
 
-    /// The next request is without what is not wanted any more.
+    /// The next request is without the unsubscribed names.
     fn put_unsubscribed(&mut self, subscriptions: &mut Subscriptions, written: &mut Written, now: Instant) {
         written.wildcard_left = std::mem::take(&mut subscriptions.wildcard_leaving);
         self.on_stream.has_unheld |= written.wildcard_left;
         written.unsubscribed = std::mem::take(&mut self.unsubscribed);
         for id in &written.unsubscribed {
-            // What came back before is in the list.
+            // Names that were subscribed again before are in the list.
             if let Some(sub) = subscriptions.get_mut(*id).filter(|sub| !sub.is_named()) {
                 sub.on_unrequested();
                 self.on_stream.recent_unsubscribes.on_name_unsubscribed(sub.name().clone(), self.doubt, now);
@@ -168,7 +168,7 @@ impl Sotw {
         }
     }
 
-    /// Whether something is subscribed to again whose end the server may not have seen.
+    /// Whether something is subscribed again whose unsubscription the server may have missed.
     fn was_resubscribed(&self, subscriptions: &Subscriptions) -> bool {
         let recent = &self.on_stream.recent_unsubscribes;
         let is_awaited = |name: &str| {
@@ -180,7 +180,7 @@ impl Sotw {
             || recent.crossed_names().any(is_awaited)
     }
 
-    /// Leaves the names out of the next request that were subscribed to again too early, and gives them: responses lack them then.
+    /// Leaves the names out of the next request that were resubscribed too early, and returns them: responses lack them then.
     fn hold_back(&mut self, subscriptions: &mut Subscriptions, now: Instant) -> BTreeSet<Arc<str>> {
         let recent = &mut self.on_stream.recent_unsubscribes;
         let is_unheard = |sub: &Subscription| {
@@ -201,8 +201,8 @@ impl Sotw {
         names
     }
 
-    /// Takes over the newest names for this and the following requests, without what is held back if these are the names of that.
-    /// True when that says nothing to the server: there is no way to end the legacy wildcard but by naming something (B1.3).
+    /// Adopts the newest names for this and the following requests, without those that are held back if these are the
+    /// names of that. True when the server sees no change: the legacy wildcard ends only by a name in the list (B1.3).
     fn refill(
         &mut self,
         subscriptions: &mut Subscriptions,
@@ -225,7 +225,7 @@ impl Sotw {
             put_text(3, "*", &mut others);
         }
         if held_back.is_some() && sorted.is_empty() && others.is_empty() && !on_stream.named_for_sure {
-            // An empty list could mean everything to it, and what follows would be no news.
+            // An empty list could mean everything to it, and the next request would change nothing.
             recent.last_name().into_iter().for_each(|name| put_text(3, name, &mut others));
         }
         on_stream.names = match others.is_empty() {
@@ -274,7 +274,7 @@ impl Variant for Sotw {
         self.on_stream.requested
     }
 
-    /// Shortly after it was let go a response may be on its way that lacks it although it exists (B1.13).
+    /// Shortly after an unsubscription, a response that lacks the resource although it exists may be in flight (B1.13).
     fn on_named(&mut self, subscriptions: &mut Subscriptions, sub: SubId, now: Instant) {
         if let Some(sub) = subscriptions.get_mut(sub).filter(|sub| !sub.is_settled()) {
             let doubtful = self.on_stream.recent_unsubscribes.on_name_subscribed(sub.name(), self.doubt, now);
@@ -306,7 +306,7 @@ impl Variant for Sotw {
         self.batcher.on_change(now);
     }
 
-    /// The end of a legacy wildcard could not be said.
+    /// The end of a legacy wildcard could not be expressed.
     fn is_wildcard_stuck(&self, subscriptions: &Subscriptions) -> bool {
         self.on_stream.wildcard && !subscriptions.takes_all()
     }
@@ -339,7 +339,7 @@ impl Variant for Sotw {
     /// It counts from now on, also on later streams.
     fn on_accepted(&mut self, subscriptions: &Subscriptions, version: &Version) {
         self.version = version.clone();
-        // What comes while the end of the wildcard is not written may be kept by nobody.
+        // No subscription may keep the resources that are received while the end of the wildcard is not written.
         if subscriptions.sends_all && subscriptions.wildcard {
             self.covers_all |= self.on_stream.accepted_since_all > 0;
             self.on_stream.accepted_since_all += 1;
@@ -350,8 +350,8 @@ impl Variant for Sotw {
         self.has_dropped = true;
     }
 
-    /// To an empty list of names go-control-plane sends everything when something changes. What is skipped of another response was
-    /// let go while that was on its way.
+    /// go-control-plane answers an empty list of names with everything when something changes. The skipped resources of
+    /// another response were unsubscribed while that was in flight.
     fn on_skipped(&mut self) {
         self.on_stream.has_unheld |= self.on_stream.names.is_empty();
     }
@@ -361,12 +361,12 @@ impl Variant for Sotw {
         std::mem::take(&mut self.on_stream.version_told)
     }
 
-    /// A newer answer replaces an ACK that is not written yet, but for a NACK that has to wait, which an ACK never has to. Of NACKs
-    /// that have to wait there is the newest alone, at the time of the first: a server that sends the same without end would fill
-    /// the memory with them. A NACK that has to wait does not keep others waiting.
+    /// A newer answer replaces an ACK that is not written yet, but for a NACK that has to wait, which an ACK never has to. Of
+    /// waiting NACKs the newest alone is kept, at the time of the first: a server that sends the same without end would fill
+    /// the memory with them. A waiting NACK does not delay other answers.
     ///
-    /// A NACK tells the version that was accepted last. What was good in a rejected response is used, so that what is held is not that
-    /// of the accepted version any more.
+    /// A NACK has the version that was accepted last. The valid resources of a rejected response are used, so that the
+    /// held ones are not those of the accepted version any more.
     fn on_answer(&mut self, mut answer: Answer, now: Instant) {
         self.on_stream.busy = false;
         self.has_dropped |= answer.error.is_some();
@@ -410,8 +410,8 @@ impl Variant for Sotw {
 
     /// A NACK, or else all names: as an ACK, as a change, or once more behind a NACK.
     ///
-    /// The names are the newest, unless a run of changes is held back by the pace: then they are those of the last request,
-    /// since every new name in an answer would call for a response, and that for an answer.
+    /// The names are the newest, unless the batcher holds back a run of changes: then they are those of the last
+    /// request, since every new name in an answer would cause a response, and that an answer.
     fn write(
         &mut self,
         subscriptions: &mut Subscriptions,
@@ -426,13 +426,13 @@ impl Variant for Sotw {
         if next.is_some_and(|(_, answer)| answer.error.is_some()) {
             return (self.write_nack(head.node, now), written);
         }
-        // What answers a response that was only repeated may be dropped like what was written before.
+        // The answer to a repeated response may be dropped like the requests before it.
         let is_new = next.is_some_and(|(_, ack)| ack.nonce.is_empty() || ack.nonce != self.on_stream.nonce);
         let is_ack = next.is_some();
         let is_repeated = !is_ack && self.on_stream.repeat_at.take().is_some();
         let answering = is_new || is_repeated;
-        // It may have dropped the request that let something go as outdated (B1.8). If the answer, which it takes, named
-        // that again, nothing would have changed for it, and it would send nothing. So a request after the answer does.
+        // It may have dropped the request that unsubscribed a name as outdated (B1.8). If the answer, which it accepts, had that
+        // name again, nothing would have changed for it, and it would send nothing. So a request after the answer has it.
         let held_back = answering && self.was_resubscribed(subscriptions);
         let is_separate = is_ack && self.on_stream.has_unheld;
         let changed = !held_back
@@ -474,7 +474,7 @@ impl Variant for Sotw {
         }
         if is_first {
             self.on_stream.version_told = !version.is_empty();
-            // The version stands for all that the server has: if that is still so, it may send nothing.
+            // The version stands for everything at the server: if that is still so, it may send nothing.
             subscriptions.told_all |= subscriptions.wildcard && !version.is_empty();
         }
         let stream = &mut self.on_stream;
@@ -486,7 +486,7 @@ impl Variant for Sotw {
 
     fn on_unconfirmed(&mut self, _: Instant) {}
 
-    /// Each response tells all, or absence proves nothing.
+    /// Each response has everything, or absence proves nothing.
     fn quiet_from(&self) -> Option<Instant> {
         None
     }
@@ -496,5 +496,5 @@ impl Variant for Sotw {
     }
 }
 
-/// How long a NACK waits at most. There is but one that waits, so that this is its rate too.
+/// The maximum delay of a NACK. Only one waits at a time, so that this is its rate too.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);

@@ -8,10 +8,10 @@ use crate::{
     resource::services::Service,
 };
 
-/// With whom a [`Machine`](super::Machine) speaks, and how.
+/// The server of a [`Machine`](super::Machine), and the fetch mode.
 ///
-/// Over an aggregated stream all types are asked for; every other way is one type's alone, so that a source has as many
-/// contacts as types are wanted of it.
+/// Over an aggregated stream all types are requested; every other mode is for one type alone, so that a source has as
+/// many keys as requested types.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct SourceKey {
     source: ConfigSource,
@@ -20,7 +20,7 @@ pub(crate) struct SourceKey {
     only: Option<&'static str>,
 }
 
-/// How a source is asked.
+/// How a source is fetched.
 #[derive(Debug, Clone, PartialEq)]
 enum FetchMode {
     Stream {
@@ -31,11 +31,11 @@ enum FetchMode {
         path: Arc<str>,
         polling: Polling,
     },
-    /// It tells of changes by itself.
+    /// Its changes are reported by the file system.
     File,
 }
 
-/// What a transport has to reach.
+/// The destination of a transport.
 #[derive(Debug, Clone)]
 pub(crate) enum ConnectTarget {
     Server {
@@ -52,7 +52,7 @@ pub(crate) enum ConnectTarget {
 }
 
 impl SourceKey {
-    /// How a source is asked for a type; an error in words if it cannot be.
+    /// The fetch mode of a source for a type; an error in words if there is none.
     pub(crate) fn new(
         source: &ConfigSource,
         type_url: &'static str,
@@ -77,7 +77,7 @@ impl SourceKey {
         self.source.features()
     }
 
-    /// Whether the incremental variant of the protocol is spoken.
+    /// Whether the server's variant of the protocol is the incremental one.
     pub(crate) fn is_delta(&self) -> bool {
         match &self.manner {
             FetchMode::Stream { api_type, .. } => api_type.is_delta(),
@@ -85,7 +85,7 @@ impl SourceKey {
         }
     }
 
-    /// Whether each question is an exchange of its own, without answers to responses.
+    /// Whether each request is an exchange of its own, without answers to responses.
     pub(crate) fn is_polled(&self) -> bool {
         match self.manner {
             FetchMode::Stream { .. } => false,
@@ -93,12 +93,12 @@ impl SourceKey {
         }
     }
 
-    /// Whether it is a file, in which everything stands that there is.
+    /// Whether it is a file, which is always complete.
     pub(crate) fn is_file(&self) -> bool {
         self.manner == FetchMode::File
     }
 
-    /// How often it has to be asked, where that is needed.
+    /// The polling of the source, where that is needed.
     pub(crate) fn polling(&self) -> Option<Polling> {
         match self.manner {
             FetchMode::Poll { polling, .. } => Some(polling),
@@ -119,12 +119,12 @@ impl SourceKey {
         self.source.server()?.keepalive.map(|own| bounded(own.interval))
     }
 
-    /// The one type that it is asked for, unless all types share it.
+    /// The one type that is requested from it, unless all types share it.
     pub(crate) fn only(&self) -> Option<&'static str> {
         self.only
     }
 
-    /// What types are called there.
+    /// The names of types there.
     pub(crate) fn api_version(&self) -> TransportApiVersion {
         self.source.server().map_or(TransportApiVersion::V3, |server| server.transport_api_version)
     }
@@ -147,7 +147,7 @@ impl SourceKey {
     }
 }
 
-/// The source as it is asked: what is not said of it is equal to what is said by default.
+/// The source as it is fetched: omitted fields are equal to their defaults.
 fn said(source: &ConfigSource, manner: &FetchMode) -> ConfigSource {
     let (ConfigSource::Server(server), Some((api_type, polling))) = (source, manner.settings()) else {
         return source.clone();
@@ -159,7 +159,7 @@ fn said(source: &ConfigSource, manner: &FetchMode) -> ConfigSource {
 }
 
 impl FetchMode {
-    /// What a server's entry in a bootstrap can say of it.
+    /// The settings that a server's entry in a bootstrap can have.
     fn settings(&self) -> Option<(ApiType, Option<Polling>)> {
         match self {
             Self::Stream { api_type, .. } => Some((*api_type, None)),

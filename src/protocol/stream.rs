@@ -14,7 +14,7 @@ use super::{
 ///   Closed ──────────▶ Connecting ──────────▶ Open ───────────────────────────▶ Closed
 ///     ▲                    │                    │
 ///     │ delay over,        │ on_disconnected    │ on_disconnected
-///     │ nothing wanted     ▼                    ▼
+///     │ no subscriptions   ▼                    ▼
 ///     └─────────────── BackingOff ◀─────────────┘
 ///                          │ delay over: connect
 /// ```
@@ -30,7 +30,7 @@ pub(crate) struct Stream {
 #[derive(Debug)]
 enum State {
     Closed,
-    /// Something may be read before it is reported that the connection is up.
+    /// Bytes may be read before the connection is reported as up.
     Connecting {
         alive: bool,
     },
@@ -41,55 +41,55 @@ enum State {
     },
 }
 
-/// How the stream to a management server fares.
+/// The state of the stream to a management server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ConnectionState {
-    /// Nothing is wanted of the server.
+    /// The server has no subscriptions.
     Idle,
     /// A connection is being made.
     Connecting,
-    /// There is a stream. A server that is polled counts as connected until a poll fails.
+    /// There is a stream. A polled server counts as connected until a poll fails.
     Connected,
-    /// The last stream ended, or did not come about, or the last poll failed; the next attempt waits for its time.
+    /// The last stream ended, or was not established, or the last poll failed; the next attempt waits for its time.
     BackingOff,
 }
 
-/// What is known of an open stream.
+/// The state of an open stream.
 #[derive(Debug, Default)]
 pub(crate) struct Open {
     /// The node is part of the first request alone (B0.2).
     pub(crate) node_sent: bool,
     /// The request that the transport has not taken yet.
     pub(crate) pending: Option<Written>,
-    /// Since when nothing is wanted of the server.
+    /// Since when the server has no subscriptions.
     pub(crate) idle_since: Option<Instant>,
-    /// A response came, so the end of the stream is no failure (A57-2).
+    /// A response was received, so that the end of the stream is no failure (A57-2).
     answered: bool,
-    /// Something was read from the connection: it is not one that a frozen server has left in the kernel's backlog.
+    /// Bytes were read from the connection: it is not one that a frozen server has left in the kernel's backlog.
     alive: bool,
-    /// Until when it has to hold to be a good one without a response: a server that knows what the client holds may have nothing
-    /// to say.
+    /// The time until which it has to hold to be healthy without a response: a server that knows the held versions
+    /// may have nothing to send.
     holds_at: Option<Instant>,
     /// It has held for so long.
     held: bool,
-    /// It is a good one.
+    /// It is healthy.
     good: bool,
 }
 
-/// What the end of a stream means.
+/// The consequence of the end of a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum End {
-    /// An error of the server for everybody who watches something of it.
+    /// A server error for all watches of its resources.
     Failure,
-    /// Nothing to tell.
+    /// Nothing to report.
     Silent,
 }
 
-/// What a server has left behind when a stream ends.
+/// The state that a server has left behind at the end of a stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Left {
-    /// A question without an answer.
+    /// A request without an answer.
     pub(crate) owes: bool,
     /// Streams end because of some type that is requested.
     pub(crate) is_suspicious: bool,
@@ -100,7 +100,7 @@ impl Stream {
         Self { server, attempt: 0, state: State::Closed, backoff: Backoff::for_connections(now), keepalive }
     }
 
-    /// The place of the server was that of another one before, which had so many streams.
+    /// The server's slot was used by another one before, which had this number of streams.
     pub(crate) fn count_from(&mut self, attempts: u64) {
         self.attempt = attempts;
     }
@@ -113,7 +113,7 @@ impl Stream {
         self.keepalive
     }
 
-    /// Whether what is reported of a stream concerns the current one.
+    /// Whether an event of a stream concerns the current one.
     pub(crate) fn is_current(&self, stream: StreamId) -> bool {
         stream == self.id()
             && match self.state {
@@ -145,7 +145,7 @@ impl Stream {
         }
     }
 
-    /// When the pause is over, if there is one.
+    /// The end of the pause, if there is one.
     pub(crate) fn paused_until(&self) -> Option<Instant> {
         match self.state {
             State::BackingOff { until, .. } => Some(until),
@@ -153,7 +153,7 @@ impl Stream {
         }
     }
 
-    /// Something is wanted: begins an attempt, unless one is under way or has to wait.
+    /// There are subscriptions: begins an attempt, unless one is under way or has to wait.
     pub(crate) fn connect(&mut self) -> Option<StreamId> {
         match self.state {
             State::Closed => {
@@ -171,7 +171,7 @@ impl Stream {
         self.state = State::Open(Open { alive, holds_at, ..Open::default() });
     }
 
-    /// Something was read from the connection.
+    /// Bytes were read from the connection.
     pub(crate) fn on_alive(&mut self) {
         match &mut self.state {
             State::Connecting { alive } | State::Open(Open { alive, .. }) => *alive = true,
@@ -179,57 +179,57 @@ impl Stream {
         }
     }
 
-    /// Whether there is a server behind the connection that is open, as far as anybody can tell.
+    /// Whether there is a server behind the open connection, as far as can be detected.
     pub(crate) fn is_alive(&self) -> bool {
         self.as_open().is_some_and(|open| open.alive)
     }
 
-    /// When the stream has held for so long that it need not give a response to be a good one. A server of which nothing was read
-    /// may be a frozen one, whose kernel accepts connections.
+    /// The time after which the stream is healthy without a response. A server without any bytes so far may be a frozen
+    /// one, whose kernel accepts connections.
     pub(crate) fn holds_at(&self) -> Option<Instant> {
         self.as_open().filter(|open| open.alive).and_then(|open| open.holds_at)
     }
 
-    /// It has. Whether that makes it a good one is still to be seen while something is due from the server.
+    /// It has held. Whether that makes it healthy is still open while something is due from the server.
     pub(crate) fn on_held(&mut self) {
         if let Some(open) = self.open() {
             (open.holds_at, open.held) = (None, true);
         }
     }
 
-    /// Whether it would be a good one if nothing were due from the server, and is not yet.
+    /// Whether it would be healthy if nothing were due from the server, and is not yet.
     pub(crate) fn may_be_good(&self) -> bool {
         self.as_open().is_some_and(|open| open.held && !open.good)
     }
 
-    /// Nothing is.
+    /// Nothing is due.
     pub(crate) fn on_good(&mut self) {
         if let Some(open) = self.open() {
             open.good = true;
         }
     }
 
-    /// A response came: true for the first one of the stream.
+    /// A response was received: true for the first one of the stream.
     pub(crate) fn on_response(&mut self) -> bool {
         let Some(open) = self.open() else { return false };
         (open.alive, open.holds_at, open.good) = (true, None, true);
         !std::mem::replace(&mut open.answered, true)
     }
 
-    /// A question had no answer that could be used, on a stream that goes on. The next answer is as good as a stream's first.
+    /// A request had no usable answer, on a stream that goes on. The next answer is as good as a stream's first.
     pub(crate) fn on_failed(&mut self) {
         if let Some(open) = self.open() {
             (open.answered, open.held, open.good, open.holds_at) = (false, false, false, None);
         }
     }
 
-    /// Whether a response came on the stream that is open.
+    /// Whether a response was received on the open stream.
     pub(crate) fn has_answered(&self) -> bool {
         self.as_open().is_some_and(|open| open.answered)
     }
 
-    /// The stream ended: waits before the next attempt. It was a good one if it gave a response, or held while nothing was due;
-    /// `Left` says what the server has left behind.
+    /// The stream ended: waits before the next attempt. It was healthy if it gave a response, or held while nothing
+    /// was due; `Left` is the state that the server has left behind.
     pub(crate) fn on_disconnected(
         &mut self,
         (reason, left): (&Disconnect, Left),
@@ -239,7 +239,7 @@ impl Stream {
         let held = self.as_open().is_some_and(|open| open.held);
         let answered = self.has_answered() || (held && !left.owes);
         let unreachable = reason.kind == DisconnectKind::Unreachable;
-        // What ended because of us, or of one type, ends again however good it was.
+        // A stream that ended because of the client, or of one type, ends again however healthy it was.
         let is_ours = matches!(reason.kind, DisconnectKind::TooLarge { .. });
         if answered && !is_ours && !left.is_suspicious {
             self.backoff.reset();
@@ -250,7 +250,7 @@ impl Stream {
                 self.keepalive = (self.keepalive * 2).min(LONGEST_KEEPALIVE.max(self.keepalive));
                 End::Silent
             }
-            // What one message broke, the next stream's will break again: its watchers would never hear of it.
+            // A message that is too large for this stream is too large for the next: its watches would never be notified.
             DisconnectKind::TooLarge { .. } => End::Failure,
             DisconnectKind::Closed | DisconnectKind::Failed(_) if answered => End::Silent,
             DisconnectKind::Closed
@@ -261,8 +261,8 @@ impl Stream {
         }
     }
 
-    /// The server can be reached, as another stream shows: a pause since it could not be is over at once. The next one is no
-    /// shorter for that.
+    /// Another stream shows that the server is reachable: the pause is over at once. The next one is no shorter for
+    /// that.
     pub(crate) fn hasten(&mut self, now: Instant) {
         if let State::BackingOff { until, unreachable: true } = &mut self.state {
             *until = now.min(*until);
@@ -274,13 +274,13 @@ impl Stream {
         self.state = State::Closed;
     }
 
-    /// Nothing is wanted any more.
+    /// There are no subscriptions any more.
     pub(crate) fn close(&mut self) {
         self.state = State::Closed;
     }
 }
 
-/// How long a stream has to hold without a response to be a good one.
+/// The time for which a stream without a response has to hold to be healthy.
 const SILENCE: Duration = Duration::from_secs(3);
 
 /// The longest interval of keepalive pings to a server that found them too many.

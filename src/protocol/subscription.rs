@@ -3,16 +3,16 @@ use std::{mem, sync::Arc, time::Instant};
 use super::id::EntryId;
 use crate::resource::Version;
 
-/// One name of a type at one server: how far requesting it has come, and what the server has sent of it.
+/// One name of a type at one server: the progress of its request, and of the server's answers.
 ///
-/// The rule of the does-not-exist timer (A57) stands here and in [`DoesNotExistTimers`](super::timers::DoesNotExistTimers). The
-/// methods are named after what goes over the wire, so that a change of the state is found by its cause.
+/// The rule of the does-not-exist timer (A57) is here and in [`DoesNotExistTimers`](super::timers::DoesNotExistTimers).
+/// The methods are named after messages on the wire, so that a change of the state is found by its cause.
 #[derive(Debug)]
 pub(crate) struct Subscription {
     name: Arc<str>,
     entry: EntryId,
     phase: Phase,
-    /// Subscribed to by name. Without it the name is a member of a collection, or on its way out.
+    /// Subscribed by name. Without it the name is a member of a collection, or about to be removed.
     is_named: bool,
     /// The last request that was handed out has the name.
     is_requested: bool,
@@ -22,10 +22,10 @@ pub(crate) struct Subscription {
     of_glob: bool,
     /// The cache holds a good resource.
     is_held: bool,
-    /// This server has sent what the cache holds, in the incremental variant.
+    /// This server has sent the cached resource, in the incremental variant.
     is_own: bool,
-    /// What the server called the state of it that the cache holds, where resources have versions of their own; empty if
-    /// the cache holds something else, or nothing.
+    /// The server's version of the cached resource, where resources have versions of their own; empty if the cache
+    /// holds another one, or none.
     version: Version,
     /// The server has answered it on this stream.
     is_answered: bool,
@@ -34,23 +34,23 @@ pub(crate) struct Subscription {
     /// Requested before the wildcard, and not answered when that was requested: an answer to it is no sign that the server sends
     /// everything.
     precedes_wildcard: bool,
-    /// Until when absence proves nothing: the name was unsubscribed from shortly before, so that a response to that may be on
-    /// its way.
+    /// Until when absence proves nothing: the name was unsubscribed shortly before, so that a response to that may be
+    /// in flight.
     doubt_until: Option<Box<Instant>>,
     /// The timer that was started last; earlier ones do not matter any more. 0 if none was.
     timer: u32,
-    /// The last response that has the name; 0 if none had.
+    /// The last response with the name; 0 if there is none.
     last_response: u64,
-    /// The position of the name in that.
+    /// The position of the name in that response.
     last_position: u32,
-    /// The server should have sent it on this stream and did not: its last response that was complete did not have it, or it
-    /// is still unconfirmed after a quiet time.
+    /// The server was due to send it on this stream and did not: its last complete response did not have it, or it is
+    /// still unconfirmed after a quiet time.
     is_missing: bool,
-    /// Tells it from others that had its place lately.
+    /// Distinguishes it from others that had its slot lately.
     serial: u32,
 }
 
-/// How far the request of a name has come on the current stream.
+/// The progress of a name's request on the current stream.
 ///
 /// ```text
 ///        on_request_sent             on_answered
@@ -69,7 +69,7 @@ enum Phase {
     AbsenceUnconfirmed,
 }
 
-/// What an absence from a response means.
+/// The meaning of an absence from a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Absence {
     /// The resource does not exist.
@@ -117,7 +117,7 @@ impl Subscription {
         self.serial
     }
 
-    /// Another entry takes the place of the one that it was of.
+    /// Another entry replaces its entry.
     pub(crate) fn replace_entry(&mut self, entry: EntryId) -> EntryId {
         mem::replace(&mut self.entry, entry)
     }
@@ -127,7 +127,7 @@ impl Subscription {
         self.is_named
     }
 
-    /// Sets that; gives what it was.
+    /// Sets that; returns the previous value.
     pub(super) fn set_named(&mut self, is_named: bool) -> bool {
         mem::replace(&mut self.is_named, is_named)
     }
@@ -137,7 +137,7 @@ impl Subscription {
         self.is_requested
     }
 
-    /// Whether nothing is subscribed to or sent under the name any more, and the server knows.
+    /// Whether nothing is subscribed or sent under the name any more, and the server was notified.
     pub(super) fn is_released(&self) -> bool {
         !self.is_named && !self.is_member() && !self.is_requested
     }
@@ -192,12 +192,12 @@ impl Subscription {
         &self.version
     }
 
-    /// Whether the server knows the version of what is held.
+    /// Whether the server knows the version of the held resource.
     pub(crate) fn has_version(&self) -> bool {
         self.is_held && !self.version.is_empty()
     }
 
-    /// What is held has this version of the server's, or was sent by another server.
+    /// The held resource has this version of the server's, or was sent by another server.
     pub(crate) fn on_held(&mut self, own: Option<&Version>) {
         self.is_own = own.is_some();
         self.version = own.cloned().unwrap_or_default();
@@ -210,14 +210,14 @@ impl Subscription {
 
     // Requests.
 
-    /// It is subscribed to, and the server has not answered: a request has to be sent. `doubt_until` is the end of the time
-    /// in which a response to its last end may be on its way.
+    /// It is subscribed, and the server has not answered: a request has to be sent. `doubt_until` is the end of the
+    /// time in which a response to its last unsubscription may be in flight.
     pub(super) fn on_subscribed(&mut self, doubt_until: Option<Instant>) {
         self.doubt_until = doubt_until.map(Box::new);
         self.phase = Phase::New;
     }
 
-    /// Whether requesting it again changes nothing for the server, which has answered, or had its time to.
+    /// Whether requesting it again changes nothing for the server, which has answered, or whose time has passed.
     pub(super) fn is_settled(&self) -> bool {
         self.is_requested
             && match self.phase {
@@ -236,13 +236,13 @@ impl Subscription {
         mem::take(&mut self.is_requested)
     }
 
-    /// The name is left out of a request, since a response to its last end may be on its way.
+    /// The name is omitted from a request, since a response to its last unsubscription may be in flight.
     pub(super) fn on_held_back(&mut self, doubt_until: Instant) {
         self.doubt_until = Some(Box::new(doubt_until));
         self.is_requested = false;
     }
 
-    /// The request was sent, and the server has its time from now on (A57-5). True when a timer is to be started.
+    /// The request was sent, and the does-not-exist time begins now (A57-5). True when a timer is to be started.
     pub(super) fn on_request_sent(&mut self) -> bool {
         if self.phase != Phase::New || !self.is_named || !self.is_requested {
             return false;
@@ -257,7 +257,7 @@ impl Subscription {
         starts
     }
 
-    /// The server has not answered, and is asked once more: true when it is owed an answer.
+    /// The server has not answered, and gets the request once more: true when it owes an answer.
     pub(super) fn on_request_failed(&mut self) -> bool {
         let is_owed = self.is_named && !self.is_held && matches!(self.phase, Phase::New | Phase::Requested);
         if is_owed {
@@ -266,7 +266,7 @@ impl Subscription {
         is_owed
     }
 
-    /// The wildcard is requested, too: what the server still owes is not because of that.
+    /// The wildcard is requested, too: an answer that is still owed is no sign of it.
     pub(super) fn on_wildcard_requested(&mut self) {
         self.precedes_wildcard = self.is_requested && matches!(self.phase, Phase::New | Phase::Requested);
     }
@@ -278,7 +278,7 @@ impl Subscription {
 
     // Responses.
 
-    /// Notes that a response has the name at a position. True when the same response had it before.
+    /// Records that a response has the name at a position. True when the same response had it before.
     pub(crate) fn on_mentioned(&mut self, response: u64, position: usize) -> bool {
         self.last_position = position as u32;
         mem::replace(&mut self.last_response, response) == response
@@ -322,9 +322,9 @@ impl Subscription {
         self.is_held || self.is_member() || self.phase == Phase::Answered
     }
 
-    /// Whether nothing came of it, neither on this stream nor before.
+    /// Whether nothing was received for it, neither on this stream nor before.
     pub(super) fn is_owed(&self) -> bool {
-        // What was held when it was requested, and was removed by another server, has no timer.
+        // A held resource that another server has removed after the request has no timer.
         let is_awaited = match self.phase {
             Phase::New => true,
             Phase::Requested => self.timer != 0,
@@ -337,8 +337,8 @@ impl Subscription {
         self.is_named && self.phase != Phase::Answered
     }
 
-    /// A response that has all resources is complete. `sends_all` is whether the server sends everything. True when the name
-    /// should have been in it and was not. The absence of a name that was never requested says nothing.
+    /// A response that has all resources is complete. `sends_all` is whether the server sends everything. True when the
+    /// name should have been in it and was not. The absence of a name that was never requested proves nothing.
     pub(crate) fn on_complete_response(&mut self, response: u64, sends_all: bool) -> bool {
         let expected = match (self.is_named, self.of_wildcard) {
             (true, _) => self.phase != Phase::New || self.was_ever_mentioned(),
@@ -349,7 +349,7 @@ impl Subscription {
         self.is_missing
     }
 
-    /// A file, which has all there is, does not have it. True when that is the answer to its request.
+    /// A file, which is complete, does not have it. True when that is the answer to its request.
     pub(crate) fn on_absent_from_file(&mut self, response: u64) -> bool {
         let is_unanswered = matches!(self.phase, Phase::New | Phase::Requested);
         let is_absent = is_unanswered
@@ -363,24 +363,24 @@ impl Subscription {
         is_absent
     }
 
-    /// Whether the server should have sent it on this stream, and did not.
+    /// Whether the server was due to send it on this stream, and did not.
     pub(crate) fn is_missing(&self) -> bool {
         self.is_missing
     }
 
-    /// Whether the server has said on this stream that it does not exist.
+    /// Whether the server has reported on this stream that it does not exist.
     pub(crate) fn is_known_missing(&self) -> bool {
         self.is_missing && self.is_answered
     }
 
-    /// It is missing from a response: what that means at a time.
+    /// It is missing from a response: the meaning of that at a time.
     pub(super) fn on_missing(&mut self, now: Instant) -> Absence {
         let is_doubtful = self.doubt_until.as_ref().is_some_and(|until| **until > now);
         if !is_doubtful || (!self.is_named && self.is_member()) {
             return Absence::Confirmed;
         }
         if !self.is_named {
-            // It was unsubscribed from once more, which the server is about to learn.
+            // It was unsubscribed from once more, and the server is about to be notified.
             return Absence::Awaited;
         }
         match self.phase {
@@ -398,7 +398,7 @@ impl Subscription {
         self.doubt_until.get_or_insert_with(|| Box::new(until));
     }
 
-    /// It is subscribed to by name, and was missing while it was not (B1.13). True when a timer is to be started now.
+    /// It is subscribed by name, and was missing while it was not (B1.13). True when a timer is to be started now.
     pub(super) fn doubt_missing(&mut self, until: Instant) -> bool {
         if !self.is_held || !self.is_missing || self.is_member() {
             return false;
@@ -435,13 +435,13 @@ impl Subscription {
         waits && self.timer == timer
     }
 
-    /// The server had its time. An absence that was not confirmed is so now; it matters when the server is reverted to.
+    /// The does-not-exist time has passed. An unconfirmed absence is confirmed now; it matters when the server is reverted to.
     pub(super) fn on_deadline(&mut self) {
         self.is_missing |= self.phase == Phase::AbsenceUnconfirmed;
         (self.phase, self.doubt_until) = (Phase::TimedOut, None);
     }
 
-    /// Whether the server has answered, or had its time to.
+    /// Whether the server has answered, or its time has passed.
     pub(crate) fn is_decided(&self) -> bool {
         match self.phase {
             Phase::TimedOut | Phase::Answered => true,
@@ -461,8 +461,8 @@ impl Subscription {
         self.is_unconfirmed
     }
 
-    /// It is a member because of another server: this one has to send it as well, unless `has_sent_all` says that it will not.
-    /// True when it is awaited.
+    /// It is a member because of another server: this one has to send it as well, unless `has_sent_all` is set, which
+    /// means that it will not. True when it is awaited.
     pub(super) fn on_joined(&mut self, has_sent_all: bool) -> bool {
         if self.is_answered || self.has_version() {
             return false;
@@ -472,21 +472,21 @@ impl Subscription {
         true
     }
 
-    /// The server was quiet for a while: what is unconfirmed is not going to be confirmed. Of what the server has sent itself
-    /// that is known only of one that answers.
+    /// The server was quiet for a while: unconfirmed resources are not going to be confirmed. For those that the server
+    /// has sent itself, that is certain only if it answers.
     pub(super) fn on_quiet(&mut self, has_answered: bool) {
         if has_answered || !(self.is_held && self.is_own) {
             self.is_missing |= mem::take(&mut self.is_unconfirmed);
         }
     }
 
-    /// What is known of the stream alone is over.
+    /// The state of the stream ends.
     pub(super) fn on_stream_closed(&mut self) {
         (self.is_requested, self.is_missing) = (false, false);
         (self.is_answered, self.is_unconfirmed, self.precedes_wildcard) = (false, false, false);
     }
 
-    /// What was not answered on the stream is requested anew on the next one.
+    /// A request that was not answered on the stream is repeated on the next one.
     pub(super) fn on_stream_gone(&mut self) {
         self.doubt_until = None;
         if !self.is_held || self.phase == Phase::Requested {

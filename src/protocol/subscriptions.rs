@@ -10,10 +10,10 @@ use super::{
 };
 use crate::{capacity::Shrink, chunked_slab::ChunkedSlab};
 
-/// The names of one type that one server is asked for, or answers with.
+/// The names of one type that are requested from one server, or sent by it.
 ///
-/// Looking a name up, adding one and letting one go are O(1). The list for the wire is kept encoded and sorted, and
-/// made anew only when a request is written after a change.
+/// Looking up, adding and unsubscribing a name are O(1). The list for the wire is kept encoded and sorted, and made
+/// anew only when a request is written after a change.
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
     subs: ChunkedSlab<Subscription>,
@@ -22,19 +22,19 @@ pub(crate) struct Subscriptions {
     /// The subscriptions of the last list for the wire, sorted by name, and behind them the newer ones.
     listed: Vec<(SubId, u32)>,
     encoded: Option<Bytes>,
-    /// How many names are asked for by name.
+    /// The number of names that are requested by name.
     named: usize,
     pub(crate) wildcard: bool,
-    /// Everything was asked for and is not any more, which the server has not been told yet.
+    /// The wildcard was unsubscribed, and the server has not been notified yet.
     pub(crate) wildcard_leaving: bool,
-    /// The last request of the stream asked for everything.
+    /// The last request of the stream had the wildcard.
     pub(crate) sends_all: bool,
-    /// Everything was asked for, and was told on this stream.
+    /// The wildcard was requested, and all its resources were sent on this stream.
     pub(crate) told_all: bool,
     next_serial: u32,
 }
 
-/// A place in an [`Subscriptions`].
+/// A slot in a [`Subscriptions`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SubId(pub(crate) u32);
 
@@ -68,29 +68,29 @@ impl Subscriptions {
         })
     }
 
-    /// What is asked for by name, in the order of the last request, and behind that what is newer.
+    /// The names that are requested by name, in the order of the last request, and behind them the newer ones.
     pub(crate) fn listed(&self) -> impl Iterator<Item = SubId> {
         self.listed.iter().map(|(id, _)| *id)
     }
 
-    /// How many names are asked for by name.
+    /// The number of names that are requested by name.
     pub(crate) fn named(&self) -> usize {
         self.named
     }
 
-    /// Whether something is subscribed to that nothing came of, neither on this stream nor before.
+    /// Whether there is a subscription without a response, on this stream or before.
     pub(crate) fn is_owed_something(&self) -> bool {
         let mut subs = self.iter().map(|(_, sub)| sub);
         subs.clone().any(Subscription::is_owed)
             || (self.wildcard && !self.told_all && !subs.any(Subscription::is_held))
     }
 
-    /// Whether anything is asked for.
+    /// Whether there are no subscriptions.
     pub(crate) fn is_empty(&self) -> bool {
         self.named == 0 && !self.wildcard
     }
 
-    /// Whether the server sends everything, as far as it was told, and what it sends counts.
+    /// Whether the server sends everything, according to the requests so far, and its resources count.
     pub(crate) fn takes_all(&self) -> bool {
         self.wildcard || self.wildcard_leaving
     }
@@ -104,7 +104,7 @@ impl Subscriptions {
         id
     }
 
-    /// Asks for it by name; false when that was so before.
+    /// Subscribes by name; false when it was so before.
     pub(crate) fn name(&mut self, id: SubId) -> bool {
         let Some(sub) = self.subs.get_mut(id.0) else { return false };
         if sub.set_named(true) {
@@ -114,13 +114,13 @@ impl Subscriptions {
         self.encoded = None;
         self.listed.push((id, sub.serial()));
         if self.listed.len() > 2 * self.named + 64 {
-            // Without a stream nobody asks for the list, so it is cleared here of what has gone.
+            // Without a stream the list is not written, so it is cleared here of removed names.
             self.tidy();
         }
         true
     }
 
-    /// Asks for it by name no longer.
+    /// Unsubscribes by name.
     pub(crate) fn unname(&mut self, id: SubId) {
         let Some(sub) = self.subs.get_mut(id.0) else { return };
         if sub.set_named(false) {
@@ -129,26 +129,26 @@ impl Subscriptions {
         }
     }
 
-    /// Everything is wanted. What the server has told of it counts if it does not know yet that it was not wanted for a while.
+    /// Subscribes to everything. The resources so far count if the server was not notified of the unsubscription in between.
     pub(crate) fn want_all(&mut self) {
         self.told_all &= mem::take(&mut self.wildcard_leaving);
         self.wildcard = true;
     }
 
-    /// The server is asked for everything as well: what it still owes of before is not because of that.
+    /// The wildcard is requested from the server as well: answers that it still owes are no sign that it sends everything.
     pub(crate) fn on_wildcard_asked(&mut self) {
         for (_, sub) in self.iter_mut() {
             sub.on_wildcard_requested();
         }
     }
 
-    /// What is unconfirmed is not going to be confirmed. Of what the server has sent itself that is known only of one that
-    /// answers.
+    /// Unconfirmed resources are not going to be confirmed. For those that the server has sent itself, that is certain
+    /// only if it answers.
     pub(crate) fn on_quiet(&mut self, has_answered: bool) {
         self.iter_mut().for_each(|(_, sub)| sub.on_quiet(has_answered));
     }
 
-    /// What goes for the stream alone is over.
+    /// The state of the stream ends.
     pub(crate) fn on_stream_closed(&mut self) {
         (self.sends_all, self.told_all) = (false, false);
         self.iter_mut().for_each(|(_, sub)| sub.on_stream_closed());
@@ -171,7 +171,7 @@ impl Subscriptions {
         }
         self.tidy();
         let subs = self.listed.iter().filter_map(|listed| alive(&self.subs, listed));
-        // It is kept, so that it gets the room that it needs and no more.
+        // It is kept, so that it is allocated at its exact size.
         let mut buffer = BytesMut::with_capacity(subs.clone().map(|sub| text_len(sub.name())).sum());
         subs.for_each(|sub| put_text(3, sub.name(), &mut buffer));
         let encoded = buffer.freeze();
@@ -188,7 +188,7 @@ impl Subscriptions {
         buffer.freeze()
     }
 
-    /// Sorts the list, and rids it of names that went; one that came back stands in it twice until then.
+    /// Sorts the list, and removes deleted names; one that was added again is listed twice until then.
     fn tidy(&mut self) {
         let subs = &self.subs;
         self.listed.retain(|listed| alive(subs, listed).is_some());

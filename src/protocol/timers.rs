@@ -8,8 +8,8 @@ use crate::capacity::Shrink;
 
 /// The does-not-exist timers of one server (A57-5): one queue for any number of names.
 ///
-/// All of them run equally long, so the order of starting is the order of expiry. A timer that does not matter any
-/// more (its resource came, its stream broke) is not searched for; it is passed over when it comes to the front.
+/// All of them have the same duration, so the order of starting is the order of expiry. A timer that does not matter any more
+/// (its resource was received, its stream broke) is not searched for; it is skipped when it comes to the front.
 /// Those that one request has started are kept together.
 #[derive(Debug, Default)]
 pub(crate) struct DoesNotExistTimers {
@@ -27,12 +27,12 @@ struct Together {
     subs: VecDeque<SubId>,
 }
 
-/// One name that a server was asked for.
+/// One name that was requested from a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Wait {
     pub(crate) ty: TypeId,
     pub(crate) sub: SubId,
-    /// Tells a timer from those of the same subscription before it, and from those of others that had its place.
+    /// Distinguishes a timer from those of the same subscription before it, and from those of others that had its slot.
     pub(crate) number: u32,
 }
 
@@ -49,7 +49,7 @@ impl DoesNotExistTimers {
         match self.queue.back_mut().filter(|last| last.until == until && last.ty == ty) {
             Some(last) => last.subs.push_back(id),
             None => {
-                // None is waited for as long as it takes to come round; 0 is no timer.
+                // No timer runs for as long as the numbers take to wrap around; 0 is no timer.
                 self.last = self.last.checked_add(1).unwrap_or(1);
                 self.queue.push_back(Together { until, number: self.last, ty, subs: [id].into() });
             }
@@ -74,7 +74,7 @@ impl DoesNotExistTimers {
         }
     }
 
-    /// When the first timer expires; exact after [`settle`](Self::settle).
+    /// The expiry of the first timer; exact after [`settle`](Self::settle).
     pub(crate) fn next(&self) -> Option<Instant> {
         self.queue.front().map(|wait| wait.until)
     }

@@ -8,64 +8,64 @@ use super::{
 };
 use crate::resource::Version;
 
-/// How one type is asked for and answered on one server: what differs between the variants of the protocol.
+/// The requests and answers of one type on one server: the difference between the variants of the protocol.
 ///
-/// What is wanted stands in the [`Subscriptions`]; a variant finds out what to write of it. What it knows of a stream dies with
-/// the stream.
+/// The subscriptions are in [`Subscriptions`]; a variant determines what to write of them. Its state of a stream ends
+/// with the stream.
 pub(crate) trait Variant: Debug + Send {
-    /// Whether a request for the type was written on this stream; what comes without is not ours (B0.7).
+    /// Whether a request for the type was written on this stream; a response without one is ignored (B0.7).
     fn is_requested(&self) -> bool;
 
-    /// A name is asked for.
+    /// A name is subscribed.
     fn on_named(&mut self, subscriptions: &mut Subscriptions, sub: SubId, now: Instant);
 
-    /// A name that the server was asked for is not wanted any more.
+    /// A name that was requested from the server is unsubscribed.
     fn on_unnamed(&mut self, sub: SubId, now: Instant);
 
-    /// Everything is asked for. If the server does not know yet that it was not, nothing has happened.
+    /// The wildcard is subscribed. If the server was not notified of its end yet, nothing has happened.
     fn on_wildcard(&mut self, subscriptions: &mut Subscriptions, now: Instant);
 
-    /// Everything is asked for no longer.
+    /// The wildcard is unsubscribed.
     fn on_wildcard_ended(&mut self, subscriptions: &mut Subscriptions, now: Instant);
 
-    /// The server took the wildcard for a name; only that of the incremental variant can say so.
+    /// The server took the wildcard for a name; only that of the incremental variant can report so.
     fn on_wildcard_refused(&mut self, _: &mut Subscriptions) {}
 
-    /// Whether asking for everything would be no news for the server, although we have forgotten what it sent.
+    /// Whether requesting the wildcard would be no change for the server, although its resources are forgotten here.
     fn is_wildcard_stuck(&self, subscriptions: &Subscriptions) -> bool;
 
-    /// Whether asking for a name that is not held may be no news for the server either, because it has sent it for a wildcard.
+    /// Whether requesting a name that is not held may be no change for the server either, because it has sent it for a wildcard.
     fn may_skip_names(&self) -> bool {
         false
     }
 
-    /// A stream begins: everything is to be asked for again.
+    /// A stream begins: everything is to be requested again.
     fn on_stream_opened(&mut self, subscriptions: &mut Subscriptions, now: Instant);
 
-    /// The stream is gone, and with it the need to let names go in writing: returns those.
+    /// The stream has ended, and with it the need to send unsubscriptions: returns their names.
     fn on_stream_closed(&mut self, subscriptions: &mut Subscriptions) -> Vec<SubId>;
 
-    /// A response came that is going to be answered.
+    /// A response was received that is going to be answered.
     fn on_response(&mut self, now: Instant);
 
-    /// A question without streams has no other answer than before.
+    /// A request without a stream has the same answer as before.
     fn on_unchanged(&mut self, _now: Instant) {}
 
-    /// A question without streams has no answer that could be used.
+    /// A request without a stream has no usable answer.
     fn on_failed(&mut self, _interest: &mut Subscriptions, _now: Instant) {}
 
     /// A response without errors has this version.
     fn on_accepted(&mut self, subscriptions: &Subscriptions, version: &Version);
 
-    /// A resource that was held is not any more, although the server takes it to be: not because a response that was accepted
-    /// lacks it.
+    /// A resource is not held any more, although the server considers it held: not because an accepted response lacks
+    /// it.
     fn on_dropped(&mut self) {}
 
-    /// A response that is going to be accepted had a resource that is not subscribed to, so that it is not held.
+    /// A response that is going to be accepted had a resource without a subscription, so that it is not held.
     fn on_skipped(&mut self) {}
 
-    /// The version of the type is not to be told any more, since what it stands for is not held. True when it was told on this
-    /// stream, which cannot be taken back, and the server has not answered that.
+    /// The version of the type is not to be sent any more, since its resources are not held. True when it was sent on
+    /// this stream, which is final, and the server has not answered that.
     fn forget_version(&mut self) -> bool {
         false
     }
@@ -76,13 +76,13 @@ pub(crate) trait Variant: Debug + Send {
     /// Whether answers or names wait for being written, be it later.
     fn has_unwritten(&self, subscriptions: &Subscriptions) -> bool;
 
-    /// When there is something to write; in the past when it is due.
+    /// The time of the next write; in the past when it is due.
     fn due(&self, subscriptions: &Subscriptions) -> Option<Instant>;
 
     /// Whether what is due is an answer.
     fn is_answer_due(&self, now: Instant) -> bool;
 
-    /// Makes the request that is due; `None` when there turns out to be nothing to say.
+    /// Makes the request that is due; `None` when there turns out to be nothing to send.
     fn write(
         &mut self,
         subscriptions: &mut Subscriptions,
@@ -90,16 +90,16 @@ pub(crate) trait Variant: Debug + Send {
         now: Instant,
     ) -> (Option<Bytes>, Written);
 
-    /// Something is open that is decided when the server has been quiet for a while.
+    /// A decision is pending until the server has been quiet for a while.
     fn on_unconfirmed(&mut self, now: Instant);
 
-    /// The same, and a response has come since that did not decide it.
+    /// The same, and a response was received since that did not decide it.
     fn on_undecided(&mut self, _now: Instant) {}
 
-    /// When the server has been silent for so long that it is not going to confirm anything from before the stream.
+    /// The time at which a quiet server is not going to confirm anything from before the stream.
     fn quiet_from(&self) -> Option<Instant>;
 
-    /// It has: what is missed is known. False if it has sent nothing at all on the stream.
+    /// That time has passed: missing resources are known. False if the server has sent nothing at all on the stream.
     fn on_quiet(&mut self) -> bool;
 }
 
@@ -107,9 +107,9 @@ pub(crate) trait Variant: Debug + Send {
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
     pub(crate) nonce: String,
-    /// What was wrong; without it the answer is an ACK.
+    /// Its error; without one the answer is an ACK.
     pub(crate) error: Option<String>,
-    /// Not before this time, unless something else is written: a server that repeats what was rejected has to wait.
+    /// Not before this time, unless something else is written: a server that repeats rejected resources has to wait.
     pub(crate) not_before: Instant,
 }
 
@@ -120,7 +120,7 @@ impl Answer {
     }
 }
 
-/// What a request begins with.
+/// The first fields of a request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Head<'a> {
     pub(crate) ty: TypeId,
@@ -128,15 +128,15 @@ pub(crate) struct Head<'a> {
     pub(crate) node: Option<&'a Bytes>,
 }
 
-/// A request, and what its being written means.
+/// A request, and the effects of writing it.
 #[derive(Debug)]
 pub(crate) struct Written {
     pub(crate) ty: TypeId,
     pub(crate) subscribed: Vec<SubId>,
     pub(crate) unsubscribed: Vec<SubId>,
-    /// The server was told of the end of the wildcard, or cannot be told.
+    /// The server was notified of the end of the wildcard, or cannot be.
     pub(crate) wildcard_left: bool,
-    /// It asks for everything, as none on the stream before it did.
+    /// It requests everything, as none on the stream before it did.
     pub(crate) asks_all: bool,
 }
 

@@ -1,32 +1,32 @@
 use std::{collections::BTreeSet, sync::Arc};
 
-/// How many clusters may stand above each other, the topmost and the leaf among them (A37-4).
+/// The maximum depth of clusters above each other, the topmost and the leaf among them (A37-4).
 pub(super) const MAX_DEPTH: usize = 16;
 
-/// A cluster, as far as it matters to the aggregates above it.
+/// The part of a cluster's state that matters to the aggregates above it.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Child<'a> {
     /// It has endpoints of its own.
     Leaf,
-    /// It leads to others.
+    /// It is an aggregate.
     Aggregate(&'a [Arc<str>]),
-    /// It does not exist, or is not known yet.
+    /// It does not exist, or its state is not known yet.
     Nothing,
 }
 
-/// What an aggregate leads to, by a walk down from it that takes the first place of each cluster and skips what is not
-/// there (A37-4, A74-5).
+/// The clusters below an aggregate, in depth-first order by the first place of each cluster, without missing ones
+/// (A37-4, A74-5).
 #[derive(Debug, Default)]
 pub(super) struct Flat<'a> {
     /// The clusters with endpoints, in order.
     pub(super) leaves: Vec<&'a Arc<str>>,
-    /// All clusters that the walk came to, itself first; none deeper than the limit.
+    /// All visited clusters, itself first; none deeper than the limit.
     pub(super) reached: Vec<&'a Arc<str>>,
     /// The first chain of aggregates that goes deeper, from the topmost.
     pub(super) too_deep: Option<Vec<&'a Arc<str>>>,
 }
 
-/// Walks down from a cluster.
+/// Traverses the clusters below one.
 pub(super) fn flatten<'a>(top: &'a Arc<str>, look: impl Fn(&'a str) -> Child<'a>) -> Flat<'a> {
     let mut walk = Walk { look, seen: BTreeSet::new(), chain: Vec::new(), flat: Flat::default() };
     walk.visit(top);
@@ -132,7 +132,7 @@ mod tests {
         assert_eq!(flat.leaves, [&Arc::from("a16")]);
     }
 
-    /// The same by paths: every path from the top is tried in order, and what was seen before is dropped at the end.
+    /// The same by paths: every path from the top is tried in order, and repeated clusters are dropped at the end.
     fn by_paths(mesh: &Mesh, name: &str, path: &mut Vec<String>, found: &mut Vec<String>) {
         if path.iter().any(|above| above == name) || path.len() > 6 {
             return;

@@ -6,26 +6,26 @@ use crate::{
     resource::{Cluster, ClusterLoadAssignment, Resource},
 };
 
-/// What is known of a cluster.
+/// The state of a cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct ClusterEntry {
     pub(crate) name: Arc<str>,
-    /// `None` if there is no such cluster; `error` says why.
+    /// `None` if there is no such cluster; `error` is the reason.
     pub(crate) config: Option<Arc<Cluster>>,
-    /// Why nothing can be sent to it, as far as the cluster itself is the reason.
+    /// The reason why nothing can be sent to it, as far as the cluster itself is the reason.
     pub(crate) error: Option<WatchError>,
-    /// Why `config` may be stale.
+    /// The reason why `config` may be stale.
     pub(crate) warning: Option<WatchError>,
-    /// Of an aggregate, and of a cluster whose endpoints are not known, there are none.
+    /// An aggregate, or a cluster with unknown endpoints, has none.
     pub(crate) endpoints: Option<Arc<ClusterLoadAssignment>>,
-    /// Why `endpoints` are missing, or may be stale.
+    /// The reason why `endpoints` are missing, or may be stale.
     pub(crate) note: Option<WatchError>,
     /// The clusters that an aggregate's requests are sent to, the preferred ones first.
     pub(crate) leaves: Arc<[Arc<str>]>,
 }
 
 impl ClusterEntry {
-    /// A cluster of which nothing is there but the reason.
+    /// A cluster with nothing but the reason of its absence.
     pub(super) fn failed(name: &Arc<str>, config: Option<Arc<Cluster>>, error: WatchError) -> Self {
         Self { config, error: Some(error), ..Self::empty(name) }
     }

@@ -22,23 +22,23 @@ pub(super) struct Dependency<T> {
 struct Watched<T> {
     what: Reference,
     seen: Option<Arc<Observed<T>>>,
-    /// Until when it outlives its deletion.
+    /// The time until which it outlives its deletion.
     grace: Option<Instant>,
 }
 
 /// The reason why a listener does not lead to a virtual host, at least not yet.
 #[derive(Debug)]
 pub(super) enum End {
-    /// Something is not known yet: the tree in use serves until it is (F2).
+    /// A resource is not known yet: the tree in use serves until it is (F2).
     Unknown,
-    /// Something cannot be had for now: the tree in use serves.
+    /// A resource is unavailable for now: the tree in use serves.
     Blocked(WatchError),
     /// There is none.
     Nowhere(WatchError),
 }
 
 impl<T> Dependency<T> {
-    /// `key` says what is to be watched for a reference.
+    /// `key` returns what is to be watched for a reference.
     pub(super) fn new(key: fn(Reference) -> WatchKey) -> Self {
         Self { key, watched: None, required: false }
     }
@@ -72,8 +72,8 @@ impl<T> Dependency<T> {
         orders.extend(old.map(|old| Order::Unwatch((self.key)(old.what))));
     }
 
-    /// The resource, and why it may be stale. One that is in use serves on for `grace` after its deletion: the
-    /// resource above may be about to name another, or to be deleted.
+    /// The resource, and the reason why it may be stale. One that is in use serves on for `grace` after its deletion:
+    /// the resource above may be about to name another, or to be deleted.
     pub(super) fn resolve(
         &mut self,
         in_use: bool,
@@ -99,7 +99,7 @@ impl<T> Dependency<T> {
         }
     }
 
-    /// Until when it serves on though it is deleted.
+    /// The time until which it serves on though it is deleted.
     pub(super) fn grace(&self) -> Option<Instant> {
         self.watched.as_ref().and_then(|watched| watched.grace)
     }

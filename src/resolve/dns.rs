@@ -21,32 +21,32 @@ use crate::{
     },
 };
 
-/// The hosts of logical DNS clusters, and when to look them up.
+/// The hosts of logical DNS clusters, and the schedule of their lookups.
 ///
-/// A host is looked up when it is first watched; again when its answer has run out, or when that is asked for, but not sooner
-/// than the least time between two lookups; and with growing delays after failures. The last good answer stays through
-/// them (F5). What is an address already is not looked up. There are at most [`MAX_LOOKUPS`] at a time; the other hosts wait
-/// in a queue. No event looks at hosts that it does not concern.
+/// A host is looked up when it is first watched; again when its answer has run out, or when that is requested, but not
+/// sooner than the least time between two lookups; and with growing delays after failures. The last good answer stays
+/// through them (F5). An address is not looked up. There are at most [`MAX_LOOKUPS`] at a time; the other hosts wait in
+/// a queue. No event iterates over unrelated hosts.
 ///
 /// The contract is that of every state machine here: after each mutation, [`poll`](Self::poll) until there is nothing.
 #[derive(Debug)]
 pub(crate) struct DnsResolver {
     hosts: BTreeMap<Arc<str>, Host>,
     by_view: BTreeMap<WatchId, Arc<str>>,
-    /// The hosts at rest, by when their rest ends.
+    /// The resting hosts, by the end of their rest.
     resting: BTreeSet<(Instant, Arc<str>)>,
     /// The hosts that wait for a lookup, in their order.
     queue: BTreeMap<u64, Arc<str>>,
-    /// The lookups that are under way.
+    /// The lookups in progress.
     under_way: BTreeMap<LookupId, Lookup>,
     /// The least time between two lookups.
     refresh: Duration,
-    /// How long a lookup may take.
+    /// The maximum duration of a lookup.
     lookup_timeout: Duration,
     lookups: u64,
     queued: u64,
     orders: VecDeque<HostOrder>,
-    /// How often something was found that cannot be.
+    /// The number of detected inconsistencies.
     broken_invariants: u64,
 }
 
@@ -54,25 +54,25 @@ pub(crate) struct DnsResolver {
 #[derive(Debug)]
 struct Answer {
     result: Result<Addresses, String>,
-    /// When it was started.
+    /// The time of its start.
     since: Instant,
 }
 
 #[derive(Debug)]
 struct Lookup {
-    /// `None` when the host is not watched any more. It is a lookup still.
+    /// `None` when the host is not watched any more. The lookup still counts.
     host: Option<Arc<str>>,
     since: Instant,
 }
 
-/// What is known of the endpoints of a host.
+/// The state of the endpoints of a host.
 #[derive(Debug, Clone)]
 pub(crate) struct HostSeen {
     assignment: Option<Arc<ClusterLoadAssignment>>,
     error: Option<Arc<str>>,
 }
 
-/// What is to be done about a host.
+/// An order about a host to the owner.
 #[derive(Debug)]
 pub(crate) enum HostOrder {
     LookUp { lookup: LookupId, host: Arc<str> },
@@ -89,7 +89,7 @@ struct Host {
 }
 
 /// ```text
-///  LookingUp ── on_resolved, or no answer in time ──▶ Resting ── until, or asked for after `least` ──▶ LookingUp
+///  LookingUp ── on_resolved, or no answer in time ──▶ Resting ── until, or requested after `least` ──▶ LookingUp
 ///      ▲                                                 │
 ///      └────────── when another lookup ends ── Queued ◀──┘ too many lookups are under way
 /// ```
@@ -103,10 +103,10 @@ enum State {
     },
     Resting {
         until: Instant,
-        /// When a lookup may be asked for.
+        /// The earliest time of the next requested lookup.
         least: Instant,
     },
-    /// It is an address.
+    /// The host is an address.
     Final,
 }
 
@@ -167,7 +167,7 @@ impl DnsResolver {
 
     /// Looks up hosts again as soon as that is allowed (A74-7).
     pub(crate) fn look_up_again(&mut self, view: WatchId, now: Instant) {
-        // Any view may request it, and few are of hosts.
+        // Any watch may request it, and few are of hosts.
         let Some(name) = self.by_view.get(&view).cloned() else { return };
         if let Some(Host { state: State::Resting { until, least }, .. }) = self.hosts.get(&name) {
             let (until, least) = ((*until).min(*least), *least);
@@ -176,7 +176,7 @@ impl DnsResolver {
         self.look_up(&name, now);
     }
 
-    /// Takes over the answer to a lookup.
+    /// Handles the answer to a lookup.
     pub(crate) fn on_resolved(
         &mut self,
         lookup: LookupId,
@@ -287,7 +287,7 @@ impl DnsResolver {
         self.orders.push_back(HostOrder::LookUp { lookup, host: name.clone() });
     }
 
-    /// Whether each host is where it is found by its state, and nothing else is.
+    /// Whether each host is in the index of its state, and in no other.
     #[cfg(test)]
     pub(crate) fn check(&self) {
         assert_eq!(self.broken_invariants, 0);
@@ -322,7 +322,7 @@ impl DnsResolver {
         debug_assert!(false, "{invariant}");
     }
 
-    /// Puts a host into a state, and where it is found by that.
+    /// Puts a host into a state, and into the index of that.
     fn set_state(&mut self, name: &Arc<str>, state: State) {
         let Some(host) = self.hosts.get_mut(name) else {
             return self.broken("only a known host changes its state");
@@ -368,7 +368,7 @@ impl HostSeen {
         self.assignment.as_ref()
     }
 
-    /// Why there are none, or why they may be stale.
+    /// The reason why there are none, or why they may be stale.
     pub(crate) fn error(&self) -> Option<&str> {
         self.error.as_deref()
     }
@@ -391,8 +391,8 @@ fn assignment(address: &HostPort, ips: &[IpAddr]) -> Option<ClusterLoadAssignmen
     })
 }
 
-/// How many lookups there may be at a time. The system's resolver blocks a thread with each.
+/// The maximum number of lookups at a time. The system's resolver blocks a thread with each.
 const MAX_LOOKUPS: usize = 64;
 
-/// The longest time that anything here takes, so that no deadline is beyond what a clock can show.
+/// The maximum of all durations here, so that no deadline is beyond the range of the clock.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);

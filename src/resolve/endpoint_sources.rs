@@ -5,7 +5,7 @@ use std::{
 
 use super::endpoints::{Endpoints, Source};
 
-/// The sources of endpoints that are watched, each with the clusters that use it.
+/// The watched sources of endpoints, each with the clusters that use it.
 #[derive(Debug, Default)]
 pub(super) struct EndpointSources {
     states: HashMap<Source, SourceState>,
@@ -17,7 +17,7 @@ struct SourceState {
     seen: Option<Endpoints>,
 }
 
-/// What a new user of a source changes.
+/// The effect of a new user of a source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Joined {
     /// The cluster uses the source already.
@@ -28,7 +28,7 @@ pub(super) enum Joined {
     First,
 }
 
-/// What the end of a use changes.
+/// The effect of the end of a use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Left {
     /// Other clusters use the source still.
@@ -40,7 +40,7 @@ pub(super) enum Left {
 }
 
 impl EndpointSources {
-    /// Stores what is seen of a source, and returns the clusters that it concerns.
+    /// Stores the state of a source, and returns the clusters that it concerns.
     pub(super) fn on_endpoints(
         &mut self,
         source: &Source,
@@ -60,7 +60,7 @@ impl EndpointSources {
 
     pub(super) fn join(&mut self, source: &Source, name: &Arc<str>) -> Joined {
         let Some(state) = self.states.get_mut(source) else {
-            // The first user brings the source with it.
+            // The first user adds the source.
             let users = BTreeSet::from([name.clone()]);
             self.states.insert(source.clone(), SourceState { users, seen: None });
             return Joined::First;

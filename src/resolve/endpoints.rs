@@ -7,7 +7,7 @@ use crate::{
     resource::{Cluster, ClusterKind, ClusterLoadAssignment, cluster::HostPort},
 };
 
-/// Where the endpoints of a cluster come from.
+/// The source of a cluster's endpoints.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Source {
     /// An assignment of this name.
@@ -16,7 +16,7 @@ pub(crate) enum Source {
     Host(HostPort),
 }
 
-/// What is seen of the endpoints at a source.
+/// The state of the endpoints at a source.
 #[derive(Debug, Clone)]
 pub(crate) enum Endpoints {
     Eds(Arc<Observed<ClusterLoadAssignment>>),
@@ -24,7 +24,7 @@ pub(crate) enum Endpoints {
 }
 
 impl Endpoints {
-    /// Why there are none. A host that cannot be looked up has no such reason (F5).
+    /// The reason why there are none. A host that cannot be looked up has no such reason (F5).
     fn absence(&self) -> Option<&WatchError> {
         match self {
             Self::Eds(seen) => match &**seen {
@@ -40,7 +40,7 @@ impl Endpoints {
         self.absence().is_some_and(WatchError::is_of_server)
     }
 
-    /// Whether there are none of that name, or none came.
+    /// Whether there are none of that name, or none were received.
     pub(super) fn are_lacking(&self) -> bool {
         self.absence().is_some_and(is_lack)
     }
@@ -57,7 +57,7 @@ pub(super) fn is_lack(reason: &WatchError) -> bool {
 }
 
 impl Source {
-    /// Where a cluster's endpoints come from; `None` for an aggregate's.
+    /// The source of a cluster's endpoints; `None` for an aggregate.
     pub(super) fn of(cluster: &Cluster) -> Option<Self> {
         match &cluster.kind {
             ClusterKind::Eds { service_name, source } => {

@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{error::WatchError, observed::Observed, resource::Cluster};
 
-/// The clusters of a resolution: which are needed, which of them are ready, and what a snapshot shows of them.
+/// The clusters of a resolution: their users, their readiness, and their entries in snapshots.
 ///
 /// Each change marks the clusters that it concerns; [`process`](Self::process) then works on these alone. Aggregates, whose
 /// answer depends on others, are linked again when one of them or something below one is added, removed, or changes its state.
@@ -42,7 +42,7 @@ pub(super) struct Graph {
     counters: Counters,
 }
 
-/// The work that changes have left to do.
+/// The pending work of earlier changes.
 #[derive(Debug, Default)]
 struct Pending {
     /// The clusters whose resources have changed, or whose grace is over.
@@ -63,9 +63,9 @@ struct Settings {
 
 #[derive(Debug, Default)]
 struct Counters {
-    /// How many clusters were examined.
+    /// The number of examined clusters.
     work: u64,
-    /// How often something was found that cannot be.
+    /// The number of detected inconsistencies.
     broken_invariants: u64,
 }
 
@@ -98,17 +98,17 @@ impl Graph {
         &self.entries
     }
 
-    /// What is to be watched, and what not any more.
+    /// The watches to begin and to end.
     pub(super) fn take_orders(&mut self) -> Vec<Order> {
         mem::take(&mut self.orders)
     }
 
-    /// Whether the routes that are prepared can be put into use.
+    /// Whether the prepared routes can be put into use.
     pub(super) fn is_next_ready(&self) -> bool {
         self.usage().is_next_ready()
     }
 
-    /// When something that is put off is due.
+    /// The time at which postponed work is due.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         let deadlines = [self.usage().next_grace(), self.routed.readiness_deadline(), self.leafless.due()];
         deadlines.into_iter().flatten().min()
@@ -179,8 +179,8 @@ impl Graph {
         self.pending.dirty.extend(self.sources.on_endpoints(source, seen).cloned());
     }
 
-    /// Processes all changes, while requests are sent by the current routes or not. Says whether a snapshot would have
-    /// another content than before.
+    /// Processes all changes, while requests are sent by the current routes or not. Returns whether a snapshot would
+    /// have another content than before.
     pub(super) fn process(&mut self, is_serving: bool, now: Instant) -> bool {
         self.routed.set_serving(is_serving);
         self.examine_graces(now);
@@ -209,7 +209,7 @@ impl Graph {
         changed
     }
 
-    /// Shows what the tree shows of a cluster. Says whether that is something else than before.
+    /// Shows what the tree shows of a cluster. Returns whether that is something else than before.
     fn update_entry(&mut self, name: Arc<str>) -> bool {
         self.counters.work += 1;
         let shown = self.nodes.get(&name).filter(|_| self.usage().is_in_tree(&name)).and_then(Node::shown);
@@ -224,7 +224,7 @@ impl Graph {
         }
     }
 
-    /// Ends the graces that are over, and begins those anew whose clusters newer routes need again.
+    /// Ends the graces that are over, and restarts those whose clusters newer routes need again.
     fn examine_graces(&mut self, now: Instant) {
         for (name, examined) in self.usage().examined_graces(self.settings.grace, now) {
             let is_noted = self.update(&name, |node| node.phase_mut().on_grace_examined(examined.grace));
@@ -250,7 +250,7 @@ impl Graph {
         self.routed.set_readiness_deadline(deadline);
     }
 
-    /// Decides what is shown of a cluster, by what is known of it.
+    /// Decides on the entry of a cluster, by its state.
     fn update_cluster(&mut self, name: &Arc<str>, now: Instant) {
         self.counters.work += 1;
         let Some(latest) = self.nodes.get(name).and_then(|node| node.latest().cloned()) else {
@@ -285,12 +285,12 @@ impl Graph {
         self.pending.unlinked |= concerns_above || after.is_aggregate() || before.is_aggregate();
     }
 
-    /// Decides the same of a cluster with endpoints of its own.
+    /// The same for a cluster with endpoints of its own.
     fn update_with_endpoints(&mut self, name: &Arc<str>, latest: LatestConfig<'_>, now: Instant) {
         let LatestConfig { config, warning, source } = latest;
         self.watch_source(name, source);
         let Some(seen) = self.sources.seen(source).cloned() else {
-            // Nothing has been seen since the source is watched.
+            // Nothing has been received since the source is watched.
             return self.wait(name);
         };
         if self.nodes.get(name).is_some_and(|node| node.serves_without(source)) {
@@ -416,7 +416,7 @@ impl Graph {
         }
     }
 
-    /// Changes a node that there is.
+    /// Changes an existing node.
     fn update<R>(&mut self, name: &Arc<str>, change: impl FnOnce(&mut Node) -> R) -> Option<R> {
         let result = self.nodes.update(name, change);
         self.counters.check(result.is_some(), "only a cluster of the graph changes");

@@ -31,7 +31,7 @@ pub(super) struct Linker<'a> {
     pub(super) before: &'a Descendants,
     /// The same of the aggregates that would have no leaf.
     pub(super) leafless: &'a Leafless,
-    /// How long an aggregate in use keeps its last leaves.
+    /// The time for which an aggregate in use keeps its last leaves.
     pub(super) grace: Duration,
     pub(super) node_id: &'a Arc<str>,
 }
@@ -42,7 +42,7 @@ pub(super) struct LatestDescendants {
     pub(super) all: BTreeSet<Arc<str>>,
     /// Of the aggregates alone that the next routes lead to.
     pub(super) next: BTreeSet<Arc<str>>,
-    /// How many clusters were visited.
+    /// The number of visited clusters.
     pub(super) visits: usize,
 }
 
@@ -68,9 +68,9 @@ pub(super) struct LinkedAggregate {
 /// clusters of a change are new and others still old, these may be closed to a ring, or lead to what was absent before.
 #[derive(Debug, Default)]
 pub(super) struct Leafless {
-    /// Until when each stays as it is.
+    /// The end of the grace of each.
     until: BTreeMap<Arc<str>, Instant>,
-    /// When the first of them changes.
+    /// The earliest end of a grace.
     due: Option<Instant>,
 }
 
@@ -92,10 +92,10 @@ struct AggregateConfig<'a> {
 /// The clusters below some aggregates.
 #[derive(Debug, Default)]
 struct Reach {
-    /// How many clusters were visited.
+    /// The number of visited clusters.
     visits: usize,
     below: BTreeSet<Arc<str>>,
-    /// The aggregates that stand in a chain which is too long.
+    /// The aggregates in a chain that is too long.
     too_deep: BTreeSet<Arc<str>>,
 }
 
@@ -109,7 +109,7 @@ impl<'a> Topology<'a> {
         let all = self.reach(By::Latest, |_| true);
         let mut next = self.reach(By::Latest, |roots| roots.next);
         if !next.too_deep.is_empty() {
-            // The aggregates above wait for what is too deep from the top if it is there for something else.
+            // Aggregates above a cluster that is too deep from the top wait for it if it is in the graph for another reason.
             let aggregates = next.below.iter().filter(|name| self.is_aggregate(name));
             let awaited = aggregates.flat_map(|name| self.flatten(name, By::Latest).reached);
             let awaited: Vec<_> = awaited.filter(|name| all.below.contains(*name)).cloned().collect();
@@ -118,7 +118,7 @@ impl<'a> Topology<'a> {
         LatestDescendants { all: all.below, next: next.below, visits: all.visits }
     }
 
-    /// Whether nothing can be sent to a cluster because something is missing, by what is known of it.
+    /// Whether nothing can be sent to a cluster because a resource is missing, by its state.
     pub(super) fn is_void(self, name: &Arc<str>) -> bool {
         if !self.is_aggregate(name) {
             return self.nodes.get(name).is_some_and(Node::lacks_endpoints);
@@ -207,15 +207,15 @@ impl<'a> Linker<'a> {
         (linked.into_keys().cloned().collect(), leafless)
     }
 
-    /// Whether everything below an aggregate is ready. While it serves, it waits for what is missing only because the server
-    /// cannot be reached.
+    /// Whether everything below an aggregate is ready. While it serves, it waits for clusters that are missing only
+    /// because the server cannot be reached.
     fn can_serve(&self, name: &'a Arc<str>, after: &Flat<'_>, latest: &BTreeSet<Arc<str>>) -> bool {
         let serving = self.is_serving(name);
         let before = self.shown_before(name);
         let is_ready = |below: &&Arc<str>| {
             let waits = serving && !before.reached.contains(below);
             let is_ready = |node: &Node| node.phase().is_known() && !(waits && node.is_unreachable());
-            // What nothing above leads to is so deep that nobody waits for it, even if it is there for something else.
+            // A cluster that nothing above leads to is too deep to be waited for, even if it is in the graph for another reason.
             !latest.contains(*below) || self.node(below).is_none_or(is_ready)
         };
         if !after.reached.iter().all(is_ready) {
@@ -270,7 +270,7 @@ impl<'a> Linker<'a> {
         let is_shown = |name: &Arc<str>| {
             tree.below.contains(name) || self.node(name).is_some_and(|node| node.roots().in_tree())
         };
-        // What is too deep from the top is not shown, though it may be there for something else.
+        // A cluster that is too deep from the top is not shown, though it may be in the graph for another reason.
         let leaves = flat.leaves.into_iter().filter(|leaf| is_shown(leaf) || !is_shown(name));
         let leaves: Vec<_> = leaves.cloned().collect();
         let problem = if flat.too_deep.is_some() || tree.too_deep.contains(name) {
@@ -303,12 +303,12 @@ impl<'a> Linker<'a> {
 }
 
 impl Leafless {
-    /// When the first of them changes.
+    /// The earliest end of a grace.
     pub(super) fn due(&self) -> Option<Instant> {
         self.due
     }
 
-    /// Notes one, and says whether it stays as it is for now.
+    /// Records one, and returns whether it stays as it is for now.
     fn stays(&mut self, name: &Arc<str>, until: Instant, now: Instant) -> bool {
         self.until.insert(name.clone(), until);
         let stays = now < until;

@@ -12,7 +12,7 @@ use crate::{
     resource::{Cluster, ClusterKind, ClusterLoadAssignment},
 };
 
-/// One cluster of the graph: its latest configuration, what snapshots show of it, and the [`Phase`] between the two.
+/// One cluster of the graph: its latest configuration, its entry in snapshots, and the [`Phase`] between the two.
 #[derive(Debug, Default)]
 pub(super) struct Node {
     roots: Roots,
@@ -118,7 +118,7 @@ impl Node {
         self.latest = Some(seen);
     }
 
-    /// Shows something of the cluster. Says whether something else was shown before.
+    /// Shows something of the cluster. Returns whether something else was shown before.
     pub(super) fn show(&mut self, entry: ClusterEntry) -> bool {
         let differs = self.shown.as_ref().is_none_or(|shown| !shown.is_same(&entry));
         if differs {
@@ -194,8 +194,8 @@ impl Node {
         self.shown.as_ref().filter(|shown| shown.error.is_none()).and_then(|shown| shown.config.as_ref())
     }
 
-    /// Whether snapshots show a configuration: it serves, or it is an aggregate that others may serve by, though it stands in a
-    /// chain that is too long.
+    /// Whether snapshots show a configuration: it serves, or it is an aggregate that others may serve by, though it is
+    /// in a chain that is too long.
     pub(super) fn is_shown(&self) -> bool {
         self.shown.as_ref().is_some_and(|shown| shown.config.is_some())
     }
@@ -253,7 +253,7 @@ impl Node {
         self.shown.as_ref().is_some_and(|shown| shown.error.is_none() && shown.endpoints.is_some())
     }
 
-    /// Whether it has no endpoints because there are none, or none came.
+    /// Whether it has no endpoints because there are none, or none were received.
     pub(super) fn lacks_endpoints(&self) -> bool {
         let lacks = |shown: &Arc<ClusterEntry>| {
             let note = shown.note.as_ref().filter(|_| shown.error.is_none() && shown.endpoints.is_none());
@@ -265,7 +265,7 @@ impl Node {
     /// Whether nothing is known because the server cannot be reached. A host that cannot be looked up is as good as one
     /// without addresses (F5).
     pub(super) fn is_unreachable(&self) -> bool {
-        // An aggregate has nothing of its own that could be unreachable, nor has a cluster of which nothing is shown yet.
+        // An aggregate has no resource of its own that could be unreachable, nor has a cluster without an entry yet.
         let Some(shown) =
             self.shown.as_ref().filter(|_| !matches!(self.latest_as_child(), Child::Aggregate(_)))
         else {

@@ -5,7 +5,7 @@ use std::{
 
 use super::node::{Node, Traits};
 
-/// The clusters of a resolution by their names, with indexes of what matters of many of them at a time.
+/// The clusters of a resolution by their names, with indexes of the traits that many of them are searched by.
 ///
 /// A node changes in [`update`](Self::update) alone, so that its place in the indexes cannot differ from its state.
 #[derive(Debug, Default)]
@@ -33,7 +33,7 @@ impl Nodes {
         self.map.contains_key(name)
     }
 
-    /// Adds a node if there is none of this name. Says whether it did.
+    /// Adds a node if there is none of this name. Returns whether it did.
     pub(super) fn add(&mut self, name: &Arc<str>) -> bool {
         if self.map.contains_key(name) {
             return false;
@@ -85,7 +85,7 @@ impl NodeIndex {
         &self.unready
     }
 
-    /// The nodes that have nothing to show because their server cannot be reached.
+    /// The nodes without an entry because their server cannot be reached.
     pub(super) fn unreachable(&self) -> &BTreeSet<Arc<str>> {
         &self.unreachable
     }

@@ -14,7 +14,7 @@ use crate::{
 /// The result of a resolution: the tree, or the reason why there is none.
 pub(crate) type Resolved = Result<Arc<Snapshot>, WatchError>;
 
-/// The target of a resolution, and the client that asks.
+/// The target of a resolution, and the client that resolves it.
 #[derive(Debug, Clone)]
 pub(crate) struct About {
     pub(crate) target: Arc<str>,
@@ -26,16 +26,16 @@ pub(crate) struct About {
     pub(crate) node_id: Arc<str>,
 }
 
-/// How long a resolution waits.
+/// The periods for which a resolution waits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
-    /// For something that takes the place of what is in use and deleted.
+    /// For the replacement of a deleted resource in use.
     pub(crate) grace: Duration,
     /// For scopes.
     pub(crate) timeout: Duration,
 }
 
-/// Something that a resolution watches.
+/// A resource or collection that a resolution watches.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum WatchKey {
     Listener(Arc<str>),
@@ -48,7 +48,7 @@ pub(crate) enum WatchKey {
     Host(HostPort),
 }
 
-/// An update of something that a resolution watches.
+/// An update of a watched resource or collection.
 #[derive(Debug, Clone)]
 pub(crate) enum Seen {
     Listener(Arc<Observed<Listener>>),
@@ -59,7 +59,7 @@ pub(crate) enum Seen {
     Endpoints(Source, Endpoints),
 }
 
-/// Something that the owner of a resolution has to do.
+/// An order to the owner of a resolution.
 #[derive(Debug)]
 pub(crate) enum Order {
     Watch(WatchKey),
@@ -68,7 +68,7 @@ pub(crate) enum Order {
 }
 
 impl WatchKey {
-    /// The name of everything that a server has.
+    /// The name of the wildcard.
     pub(crate) const ALL: &str = "*";
 }
 

@@ -1,6 +1,6 @@
 use std::time::Instant;
 
-/// What the service of one cluster rests on: its latest resources, or what served before them.
+/// The configuration that a cluster serves by: its latest resources, or the ones before them.
 ///
 /// ```text
 ///  Waiting ──────── on_shown ────────▶ Shown ── on_endpoints_removed ──▶ EndpointsRemoved ──┐
@@ -44,12 +44,12 @@ pub(super) struct Grace {
     is_spared: bool,
 }
 
-/// Why something serves that has been deleted.
+/// The reason why a deleted resource serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Retention {
     /// The replacement may be about to arrive.
     InGrace(Grace),
-    /// The replacement has had its time. The deleted serves only until the next routes are used.
+    /// The time of the replacement has passed. The deleted resource serves only until the next routes are used.
     Overdue(Grace),
 }
 
@@ -77,7 +77,7 @@ impl Phase {
         };
     }
 
-    /// The aggregates were linked; whether this one is shown by its latest configuration. Says whether it can be.
+    /// The aggregates were linked; whether this one is shown by its latest configuration. Returns whether it can be.
     #[must_use]
     pub(super) fn on_linked(&mut self, linked: bool) -> bool {
         match self.state {
@@ -110,7 +110,7 @@ impl Phase {
         };
     }
 
-    /// Notes the grace after it was examined. Says whether there is one.
+    /// Records the grace after it was examined. Returns whether there is one.
     #[must_use]
     pub(super) fn on_grace_examined(&mut self, after: Grace) -> bool {
         match &mut self.state {

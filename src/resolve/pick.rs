@@ -69,7 +69,7 @@ mod tests {
         (0..count).map(move |i| (((2 * u128::from(i) + 1) << 63) / u128::from(count)) as u64)
     }
 
-    /// How many numbers of an even grid pick each port.
+    /// The number of picks of each port by the numbers of an even grid.
     fn shares(assignment: &ClusterLoadAssignment, count: u64) -> BTreeMap<u16, u64> {
         let mut shares = BTreeMap::new();
         for number in grid(count) {

@@ -5,7 +5,7 @@ use crate::{
     resource::{Resource, config_source::ResourceConfigSource},
 };
 
-/// The type and the name of a resource that an error is about.
+/// The type and the name of the resource of an error.
 #[derive(Debug, Clone)]
 pub(super) struct ResourceId {
     type_url: &'static str,
@@ -26,7 +26,7 @@ impl ResourceId {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Reference {
     pub(crate) name: Arc<str>,
-    /// Where it is to be had, if not where its name comes from.
+    /// Its source, if its name came with one.
     pub(crate) source: Option<Arc<ResourceConfigSource>>,
 }
 

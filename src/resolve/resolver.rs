@@ -10,12 +10,12 @@ use super::{
 };
 use crate::error::WatchError;
 
-/// What one target resolves to, from what is known of the resources that it leads to (A74).
+/// The resolution of one target, from the state of the resources that it leads to (A74).
 ///
 /// [`handle`](Self::handle) takes the updates of the resources that it watches. After each of these, or after several, and at
 /// [`next_timeout`](Self::next_timeout), [`process`](Self::process) works on all that is due, and
-/// [`poll_order`](Self::poll_order) yields what is to be watched, or not any more, and what is to be published, until there
-/// is nothing.
+/// [`poll_order`](Self::poll_order) yields the watches to begin and to end, and the results to publish, until there is
+/// nothing.
 ///
 /// ```text
 ///  listener ──▶ routes ──▶ virtual host ──▶ next ─── every cluster is ready ──▶ current ──▶ Publish
@@ -29,7 +29,7 @@ pub(crate) struct Resolver {
     stale: bool,
     next: Option<Arc<RoutingConfig>>,
     current: Option<Arc<RoutingConfig>>,
-    /// What stands in the place of the tree.
+    /// The error of the target, if there is no tree.
     failed: Option<WatchError>,
     graph: Graph,
     orders: VecDeque<Order>,
@@ -43,7 +43,7 @@ impl Resolver {
         Self { route_resolver, stale: false, next: None, current: None, failed: None, graph, orders }
     }
 
-    /// Takes an update of something that is watched.
+    /// Handles an update of a watched resource.
     pub(crate) fn handle(&mut self, seen: Seen) {
         match seen {
             Seen::Listener(seen) => self.route_resolver.on_listener(seen),
@@ -61,12 +61,12 @@ impl Resolver {
         self.graph.set_held(name, held);
     }
 
-    /// When to [`process`](Self::process) without an update.
+    /// The time of the next [`process`](Self::process) without an update.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         self.graph.next_timeout().into_iter().chain(self.routing_timeout()).min()
     }
 
-    /// Processes all updates, and all that is due.
+    /// Processes all updates, and all due work.
     pub(crate) fn process(&mut self, now: Instant) {
         self.stale |= self.routing_timeout().is_some_and(|until| until <= now);
         let mut publish = mem::take(&mut self.stale) && self.resolve_routing(now);
@@ -83,25 +83,24 @@ impl Resolver {
         }
     }
 
-    /// What is to be done; to be called until there is nothing.
+    /// The next order; to be called until there is none.
     pub(crate) fn poll_order(&mut self) -> Option<Order> {
         self.orders.pop_front()
     }
 
-    /// How many clusters were examined so far.
+    /// The number of examined clusters so far.
     #[cfg(test)]
     pub(crate) fn work(&self) -> u64 {
         self.graph.work()
     }
 
-    /// How often something was found that cannot be.
+    /// The number of detected inconsistencies.
     #[cfg(test)]
     pub(crate) fn broken_invariants(&self) -> u64 {
         self.graph.broken_invariants()
     }
 
-    /// Resolves the routing configuration. Says whether what is shown of the tree in use above its clusters has
-    /// changed.
+    /// Resolves the routing configuration. Returns whether the tree in use, as shown above its clusters, has changed.
     fn resolve_routing(&mut self, now: Instant) -> bool {
         let found = self.route_resolver.resolve(self.current.as_deref(), now);
         self.orders.extend(self.route_resolver.take_orders());
@@ -133,7 +132,7 @@ impl Resolver {
         false
     }
 
-    /// Keeps the tree in use, if there is one, though the listener leads to routes that cannot be had.
+    /// Keeps the tree in use, if there is one, though the listener leads to unavailable routes.
     fn keep_current(&mut self, reason: &WatchError) -> bool {
         let Some(current) = &self.current else {
             self.fail(reason.clone());
@@ -146,7 +145,7 @@ impl Resolver {
         changed
     }
 
-    /// When the routing configuration is to be resolved again without an update.
+    /// The time of the next resolution of the routing configuration without an update.
     fn routing_timeout(&self) -> Option<Instant> {
         self.route_resolver.next_timeout(self.current.is_some())
     }

@@ -67,12 +67,12 @@ impl RouteResolver {
         self.virtual_host.on_seen(seen);
     }
 
-    /// What is to be watched, and what not any more.
+    /// The watches to begin and to end.
     pub(super) fn take_orders(&mut self) -> Vec<Order> {
         mem::take(&mut self.orders)
     }
 
-    /// When to resolve again without an update: when something that is in use and deleted stops to serve, if a tree is
+    /// The time of the next resolution without an update: when a deleted resource in use stops to serve, if a tree is
     /// in use, or the scopes are late.
     pub(super) fn next_timeout(&self, in_use: bool) -> Option<Instant> {
         let graces = [self.scopes.grace(), self.routes.grace(), self.virtual_host.grace()];
@@ -89,7 +89,7 @@ impl RouteResolver {
         self.routes.start_pass();
         self.virtual_host.start_pass();
         let found = self.find(current, now);
-        // While a resource cannot be had, those below it are needed again as soon as it can.
+        // While a resource is unavailable, those below it are needed again as soon as it is available.
         if !matches!(found, Err(End::Blocked(_))) {
             self.scopes.release_unrequired(&mut self.orders);
             self.routes.release_unrequired(&mut self.orders);
@@ -218,14 +218,14 @@ impl RouteResolver {
     }
 }
 
-/// The place of the routes.
+/// The source of the routes.
 enum RoutesSource<'a> {
     Rds(Reference),
     Inline(&'a Arc<RouteConfiguration>),
 }
 
 impl About {
-    /// The first value of a header of the target. That of the host is the authority, unless it says otherwise.
+    /// The first value of a header of the target. That of the host is the authority, unless it is set.
     fn header(&self, name: &str) -> Option<&str> {
         let mut named = self.headers.iter().filter(|(other, _)| other.eq_ignore_ascii_case(name));
         let is_host = [":authority", "host"].iter().any(|host| host.eq_ignore_ascii_case(name));

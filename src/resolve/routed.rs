@@ -9,9 +9,9 @@ use std::{
 pub(super) struct RoutedClusters {
     current: Vec<Arc<str>>,
     next: Next,
-    /// When the next routes were first waited for.
+    /// The time at which the wait for the next routes began.
     next_since: Option<Instant>,
-    /// Until when the next routes wait for a cluster that does not exist.
+    /// The time until which the next routes wait for a cluster that does not exist.
     readiness_deadline: Option<Instant>,
     /// Requests are sent by the current routes.
     is_serving: bool,
@@ -68,7 +68,7 @@ impl RoutedClusters {
         self.is_serving = is_serving;
     }
 
-    /// Until when the next routes may wait for a cluster, while others serve: for a period from the first call.
+    /// The time until which the next routes may wait for a cluster, while others serve: for a period from the first call.
     pub(super) fn wait_limit(&mut self, period: Duration, now: Instant) -> Option<Instant> {
         match self.next {
             Next::Clusters(_) => {

@@ -13,8 +13,8 @@ use crate::{
 
 /// The scopes of a listener, of which one has the key of the target's requests.
 ///
-/// All of a collection are watched, since only the server knows which one has what key. To look for it takes time for each of
-/// them whenever one changes.
+/// All scopes of a collection are watched, since only the server knows the key of each. The search takes time for each
+/// of them whenever one changes.
 #[derive(Debug)]
 pub(super) struct Scopes {
     watched: Option<Watched>,
@@ -28,11 +28,11 @@ pub(super) struct Scopes {
 struct Watched {
     collection: Arc<str>,
     seen: Option<Arc<ErasedMembers>>,
-    /// Until when the scope in use outlives its deletion.
+    /// The time until which the scope in use outlives its deletion.
     grace: Option<Instant>,
-    /// When the server must have sent its scopes.
+    /// The deadline of the server for sending its scopes.
     deadline: Instant,
-    /// The deadline has passed, and was noticed.
+    /// The deadline has passed, and was handled.
     is_late: bool,
 }
 
@@ -40,7 +40,7 @@ struct Watched {
 #[derive(Debug)]
 pub(super) struct Chosen {
     pub(super) scope: Arc<ScopedRouteConfiguration>,
-    /// Why it may be stale, and which others have the same key.
+    /// The reason why it may be stale, and the others with the same key.
     pub(super) warnings: Vec<WatchError>,
 }
 
@@ -63,7 +63,7 @@ impl Scopes {
         self.required = false;
     }
 
-    /// The listener names the scopes of a collection, or all that the server has: they are watched, and no others.
+    /// The listener names the scopes of a collection, or all scopes of the server: they are watched, and no others.
     pub(super) fn require(&mut self, collection: Option<&Arc<str>>, orders: &mut Vec<Order>, now: Instant) {
         self.required = true;
         let collection = collection.cloned().unwrap_or_else(|| WatchKey::ALL.into());
@@ -82,7 +82,7 @@ impl Scopes {
         orders.extend(old.map(|old| Order::Unwatch(WatchKey::Scopes(old.collection))));
     }
 
-    /// When to resolve again, should the server not have sent the scopes until then.
+    /// The time of the next resolution, if the server has not sent the scopes until then.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let waiting = |watched: &&Watched| {
             let is_sent = |seen: &ErasedMembers| seen.complete || seen.warning.is_some();
@@ -91,7 +91,7 @@ impl Scopes {
         self.watched.as_ref().filter(waiting).map(|watched| watched.deadline)
     }
 
-    /// Until when the scope in use serves on though it is deleted.
+    /// The time until which the scope in use serves on though it is deleted.
     pub(super) fn grace(&self) -> Option<Instant> {
         self.watched.as_ref().and_then(|watched| watched.grace)
     }
@@ -111,8 +111,8 @@ impl Scopes {
         Ok(Chosen { scope, warnings })
     }
 
-    /// The scope that has a key, among those that are watched. Of several it is the one in use, or else the first by name. One in
-    /// use serves on for a while after it is gone.
+    /// The scope with a key, among those that are watched. Of several it is the one in use, or else the first by name.
+    /// One in use serves on for a while after its deletion.
     pub(super) fn resolve(
         &mut self,
         key: &Fragments,
@@ -202,5 +202,5 @@ pub(super) fn some_of(texts: impl Iterator<Item = String>) -> String {
     if texts.is_empty() { "none".to_owned() } else { texts.join(", ") }
 }
 
-/// How many domains or keys an error lists.
+/// The maximum number of domains or keys in an error.
 const SHOWN: usize = 8;

@@ -31,16 +31,16 @@ pub(crate) struct RoutingConfig {
     pub(crate) scope: Option<Arc<ScopedRouteConfiguration>>,
     pub(crate) routes: Arc<RouteConfiguration>,
     pub(crate) virtual_host: HostChoice,
-    /// Why the listener or the routes may be stale.
+    /// The reasons why the listener or the routes may be stale.
     pub(crate) warnings: Vec<WatchError>,
 }
 
-/// Which virtual host it is.
+/// The selected virtual host.
 #[derive(Debug, Clone)]
 pub(crate) enum HostChoice {
     /// One of the route configuration, by its index.
     Inline(usize),
-    /// A resource by itself, with the name that it was asked for by.
+    /// A resource by itself, with its requested name.
     OnDemand(Arc<str>, Arc<VirtualHost>),
 }
 

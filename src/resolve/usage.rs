@@ -11,8 +11,8 @@ use super::{
     routed::{Next, RoutedClusters},
 };
 
-/// A look at a graph that answers which routes, calls and aggregates use a cluster, and how long it is kept for them after it
-/// was deleted.
+/// A view of a graph that answers which routes, calls and aggregates use a cluster, and how long it is kept for them
+/// after its deletion.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Usage<'a> {
     pub(super) nodes: &'a Nodes,
@@ -20,11 +20,11 @@ pub(super) struct Usage<'a> {
     pub(super) routed: &'a RoutedClusters,
 }
 
-/// What follows from a grace when it is examined.
+/// The result of examining a grace.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GraceExamined {
     pub(super) grace: Grace,
-    /// What is shown of the cluster has to be decided again.
+    /// The entry of the cluster has to be decided on again.
     pub(super) is_due: bool,
 }
 
@@ -50,8 +50,8 @@ impl Usage<'_> {
         self.descendants.contains(name) || self.nodes.get(name).is_some_and(|node| node.roots().any())
     }
 
-    /// Whether all that the next routes lead to is ready. While others serve, the routes wait for what is missing only because
-    /// the server cannot be reached, and for a while for what does not exist: the error may be older than the routes.
+    /// Whether all clusters of the next routes are ready. While others serve, the routes wait for clusters that are missing only
+    /// because the server cannot be reached, and for a while for those that do not exist: the error may be older than the routes.
     pub(super) fn is_next_ready(&self) -> bool {
         let index = self.nodes.index();
         let delays = |name: &Arc<str>| self.is_next(name);
@@ -62,7 +62,7 @@ impl Usage<'_> {
             && self.routed.readiness_deadline().is_none()
     }
 
-    /// When the first grace ends, of those that end by themselves.
+    /// The earliest end of a grace, of those that end by themselves.
     pub(super) fn next_grace(&self) -> Option<Instant> {
         let graces = self.nodes.index().in_grace().iter().filter_map(|name| {
             let phase = self.nodes.get(name)?.phase();
@@ -74,12 +74,12 @@ impl Usage<'_> {
     /// Whether a deleted cluster, or one whose endpoints were removed, still serves: a server that replaces it may send its
     /// removal first, and the routes that lead elsewhere a moment later.
     ///
-    /// The time begins anew when newer routes need the cluster: see [`examined_graces`](Self::examined_graces). If the routes in
-    /// use need it as well, it serves until the newer ones are used, since its loss would help nobody.
+    /// The time begins anew when newer routes need the cluster: see [`examined_graces`](Self::examined_graces). If the
+    /// routes in use need it as well, it serves until the newer ones are used, since its loss would help no request.
     pub(super) fn retention(&self, name: &Arc<str>, period: Duration, now: Instant) -> Option<Retention> {
         let node = self.nodes.get(name)?;
         let before = node.phase().grace();
-        // What came and waits for something else may still show an older error.
+        // A resource that was received and waits for another may still show an older error.
         let is_decided = before.is_none() && node.phase().is_ready();
         let has_failed = is_decided && node.shown().is_some_and(|shown| shown.error.is_some());
         let serves = self.is_in_tree(name) && node.is_shown();
@@ -111,7 +111,7 @@ impl Usage<'_> {
     fn examine(&self, name: &Arc<str>, node: &Node, period: Duration, now: Instant) -> Option<GraceExamined> {
         let before = node.phase().grace()?;
         let grace = before.with_spared(self.is_spared(name));
-        // A call that still holds it says nothing about it.
+        // A call that still holds it has no effect on it.
         let is_led_to = self.is_next(name) || node.roots().current || self.descendants.latest.contains(name);
         let waits = node.phase().is_overdue() && matches!(self.routed.next(), Next::Clusters(_));
         Some(if before.is_spared() && !grace.is_spared() && is_led_to {
@@ -122,7 +122,7 @@ impl Usage<'_> {
         })
     }
 
-    /// Whether what will be used next, and is waited for, does without a cluster.
+    /// Whether the next routes, while they are waited for, do without a cluster.
     fn is_spared(&self, name: &Arc<str>) -> bool {
         let needs = |node: &Node| node.roots().needs_by_itself(self.descendants.current.contains(name));
         match self.routed.next() {

@@ -1,4 +1,4 @@
-//! What a server does not send although it should.
+//! Resources that a server was due to send and did not.
 
 use std::time::Instant;
 
@@ -18,7 +18,7 @@ use crate::{
 };
 
 impl Authorities {
-    /// What a server should have sent and did not is gone, if that counts. `why` says what the server has done.
+    /// A resource that a server was due to send and did not is gone, if its answers count. `why` describes the response or event.
     pub(in crate::engine) fn on_missed(
         &mut self,
         store: &mut Store,
@@ -35,7 +35,7 @@ impl Authorities {
         let missed = subscriptions.iter().filter(|(_, sub)| sub.is_missing() && sub.was_there());
         let missed: Vec<_> = missed.map(|(id, sub)| (id, sub.entry())).collect();
         for (sub, id) in missed {
-            // That nothing of a glob is there is said by the absence of its members.
+            // The absence of the members of a glob implies that the glob is empty.
             let is_glob = store.get(id).is_some_and(|entry| entry.is_glob);
             if is_glob
                 || !self.counts(store, id, server)
@@ -59,8 +59,8 @@ impl Authorities {
         }
     }
 
-    /// A server was quiet for a while. What was held since an earlier stream, in a version that the server was not told, and
-    /// was not sent again, is gone; and nothing is missing from what it has said when it was asked for everything.
+    /// A server was quiet for a while. A resource that is held since an earlier stream, in a version that was not sent
+    /// to the server, and that was not sent again, is gone; and the responses to a wildcard request are complete.
     pub(super) fn on_quiet(&mut self, store: &mut Store, server: ServerId, ty: TypeId, now: Instant) {
         if let Some(subscriptions) =
             self.servers[server].machine.subscriptions_mut(ty).filter(|subscriptions| !subscriptions.told_all)
@@ -74,7 +74,7 @@ impl Authorities {
         self.on_missed(store, (server, ty), "did not send it again", (&update, now));
     }
 
-    /// A server has told all it has of a type.
+    /// A server has sent all its resources of a type.
     pub(in crate::engine) fn complete_all(&mut self, store: &mut Store, server: ServerId, ty: TypeId) {
         for group in self.groups.with(server) {
             if self.groups.get(group).active() == server {

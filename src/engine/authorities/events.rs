@@ -1,4 +1,4 @@
-//! What servers do: failures, responses, the end of subscriptions, and deadlines.
+//! Events of servers: failures, responses, the end of subscriptions, and deadlines.
 
 use std::time::Instant;
 
@@ -18,8 +18,8 @@ use crate::{
 };
 
 impl Authorities {
-    /// No stream came about, or one ended before it gave anything. Each authority that it serves goes on with the next
-    /// server, or else everybody who watches something of it hears of it.
+    /// No stream was established, or one ended before its first response. Each authority that the server serves falls
+    /// back to the next server, or else the error is published to all watches of its resources.
     pub(crate) fn on_failed(
         &mut self,
         store: &mut Store,
@@ -42,8 +42,8 @@ impl Authorities {
         }
     }
 
-    /// The first response of a stream. Streams of other types that could not reach the same server try at once: what is told
-    /// of clusters and of the routes that lead to them after an outage must not be seconds apart.
+    /// The first response of a stream. Streams of other types that could not reach the same server retry at once:
+    /// updates of clusters and of the routes that lead to them must not be seconds apart after an outage.
     pub(crate) fn on_answered(&mut self, store: &mut Store, server: ServerId, now: Instant) {
         self.on_recovered(store, server);
         let source = self.servers[server].machine.source();
@@ -53,7 +53,7 @@ impl Authorities {
         }
     }
 
-    /// The first response of a stream clears what the failures before it had to say.
+    /// The first response of a stream clears the errors of the failures before it.
     pub(crate) fn on_recovered(&mut self, store: &mut Store, server: ServerId) {
         if self.servers[server].failure.take().is_none() {
             return;
@@ -65,7 +65,7 @@ impl Authorities {
         }
     }
 
-    /// Nobody wants anything of a server any more, and so nobody is told that its failures are history.
+    /// Nothing is requested from a server any more, so its past failures are cleared without a notification.
     pub(crate) fn on_rested(&mut self, store: &mut Store, server: ServerId) {
         self.on_recovered(store, server);
         for group in self.groups.with(server) {
@@ -74,7 +74,7 @@ impl Authorities {
         self.unused.note_server(server);
     }
 
-    /// A server had its time (A57-5, A88-5). It does not matter as long as a lower one serves.
+    /// A does-not-exist timer of a server ended (A57-5, A88-5). It does not matter as long as a lower server is active.
     pub(crate) fn on_timed_out(&mut self, store: &mut Store, server: ServerId, id: EntryId, now: Instant) {
         // It may have been removed since the timer ended.
         let Some(entry) = store.get(id) else { return };
@@ -96,7 +96,7 @@ impl Authorities {
         let (code, message) = if state.machine.source_key().is_file() {
             (Code::NotFound, format!("does not exist: {uri} does not hold it"))
         } else if state.machine.is_delta() && sub.is_some_and(Subscription::is_known_missing) {
-            // It has said so while its answers did not count.
+            // The server reported its absence while its answers did not count.
             (Code::NotFound, no_such(uri))
         } else {
             let (code, prefix) = match is_transient {
@@ -109,7 +109,7 @@ impl Authorities {
         };
         let error = WatchError::new(code, Blame::Peer, store.subject(entry), message);
         let policy = state.policy;
-        // What is held was missing from a response, but may have been on its way still.
+        // The held resource was missing from a response, but may have been in flight still.
         let changed = self.apply(store, id, |entry| match entry.is_held() {
             true => entry.on_deleted(error, policy, Update { version: Version::default(), at: now }),
             false => entry.on_timeout(error, now),
@@ -120,7 +120,7 @@ impl Authorities {
         }
     }
 
-    /// What an operator should look at when a server has not sent a resource in time.
+    /// The hint for an operator when a server has not sent a resource in time.
     fn timeout_hint(&self, store: &Store, server: ServerId, entry: &Entry) -> &'static str {
         let machine = &self.servers[server].machine;
         if !machine.stream().has_answered() {
@@ -136,7 +136,7 @@ impl Authorities {
         "; is the name correct and visible to this node?"
     }
 
-    /// A server knows that an entry is not wanted any more. With its last place it is forgotten.
+    /// A server was notified that an entry is unsubscribed. With its last subscription it is forgotten.
     pub(super) fn on_released(&mut self, store: &mut Store, server: ServerId, id: EntryId) {
         // It may have been handed over to another entry, and removed.
         let Some(entry) = store.get_mut(id) else { return };
@@ -145,7 +145,7 @@ impl Authorities {
             .zip(entry.places.at(server))
             .and_then(|(subscriptions, sub)| subscriptions.get(sub));
         if again.is_some_and(|sub| sub.entry() == id) {
-            // The name has come again before this was heard.
+            // The name was requested again before the event was handled.
             return;
         }
         entry.places.remove(server);
@@ -167,8 +167,8 @@ impl Authorities {
         }
     }
 
-    /// A resource is dropped, whatever the policy: that is what its server has asked for. It is still subscribed to, and comes
-    /// back when it is sent again; a member that nobody asks for by name is forgotten.
+    /// A resource is dropped, whatever the policy: its server has set the TTL. It is still subscribed, and returns when
+    /// it is sent again; a member without a watch of its name is forgotten.
     pub(in crate::engine) fn on_expired(&mut self, store: &mut Store, id: EntryId, now: Instant) {
         let Some(entry) = store.get(id).filter(|entry| entry.is_held()) else {
             invariant::broken("only what is held has a time to live");
@@ -188,7 +188,7 @@ impl Authorities {
         for (server, _) in places {
             self.settle(store, server, now);
         }
-        // Nothing is known of it any more, which another server may change.
+        // Its state is unknown now, which can trigger the fallback to another server.
         self.fall_back(store, group, now);
         self.refresh_server_error(store, group);
     }

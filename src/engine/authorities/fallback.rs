@@ -1,4 +1,4 @@
-//! From one server of an authority to the next, and back (A71).
+//! Fallback from one server of an authority to the next, and reversion (A71).
 
 use std::time::Instant;
 
@@ -14,8 +14,8 @@ use crate::{
 };
 
 impl Authorities {
-    /// Opens the next servers of a group, one after the other, while the active one cannot be reached and something is
-    /// watched that nothing is known of (A71-3).
+    /// Opens the next servers of a group, one after the other, while the active one cannot be reached and a watched
+    /// resource is not cached (A71-3).
     pub(super) fn fall_back(&mut self, store: &mut Store, id: GroupId, now: Instant) {
         while let Some(next) = self.next_contact(store, id) {
             let active = self.groups.get(id).active();
@@ -23,7 +23,7 @@ impl Authorities {
             let server = self.server_id(&next, now);
             self.forget_versions(store, id, now);
             self.open_next(id, server);
-            // What it sent before, on the stream that is there or an earlier one, may not have counted.
+            // Earlier responses of the server, on the current stream or one before it, may not have counted.
             for ty in store.type_ids() {
                 self.servers[server].machine.on_dropped(ty);
             }
@@ -45,8 +45,8 @@ impl Authorities {
         }
     }
 
-    /// A server above the active one sends something that is wanted: it counts again, and those below it are let go
-    /// (A71-5). What was held stays until it says otherwise.
+    /// A server above the active one sends a subscribed resource: it is active again, and those below it are
+    /// unsubscribed (A71-5). Held resources stay until it sends an update.
     pub(in crate::engine) fn revert_to_primary(
         &mut self,
         store: &mut Store,
@@ -74,7 +74,7 @@ impl Authorities {
             {
                 store.members.complete(&(id, ty, Which::All));
             }
-            // While another server was active, nothing was said of types that this one ends streams for, or does not answer.
+            // While another server was active, types that this server ends streams for, or does not answer, had no error.
             self.on_unanswered(store, (server, ty), now);
             self.warn_timed_out(store, server, ty);
         }
@@ -87,8 +87,8 @@ impl Authorities {
         }
     }
 
-    /// Nobody has wanted anything of a server for a while. When the lowest ones of a group rest, it begins above them if
-    /// something is wanted again.
+    /// Nothing was requested from a server for a while. When the lowest servers of a group are idle, the group starts
+    /// above them at the next subscription.
     pub(super) fn forget_fallback(&mut self, store: &mut Store, id: GroupId) {
         while self.groups.get(id).views == 0 && self.groups.get(id).open.len() > 1 {
             let active = self.groups.get(id).active();
@@ -114,7 +114,7 @@ impl Authorities {
         store.set_server_error(id, error);
     }
 
-    /// Asks servers for nothing of a group any more. A stream that serves nobody else is closed at once.
+    /// Unsubscribes everything of a group from servers. A stream without other subscriptions is closed at once.
     fn stop_requesting(&mut self, store: &mut Store, id: GroupId, lower: &[ServerId], now: Instant) {
         for server in lower {
             for entry in store.entries_of(id) {
@@ -132,25 +132,25 @@ impl Authorities {
         }
     }
 
-    /// Ends the wildcards that were kept for a server that is not asked for anything any more.
+    /// Ends the wildcards that were kept for a server without subscriptions.
     fn end_unwatched_wildcards(&mut self, store: &mut Store, id: GroupId) {
         for ty in store.type_ids() {
             self.end_unwatched_wildcard(store, (id, ty));
         }
     }
 
-    /// The server to open, if there is one and a reason to.
+    /// The next server to open, if there is one and a reason to.
     fn next_contact(&self, store: &Store, id: GroupId) -> Option<SourceKey> {
         let group = self.groups.get(id);
         let next = group.source_keys.get(group.open.len())?;
         if group.views == 0 || self.servers[group.active()].failure.is_none() {
             return None;
         }
-        // What costs a walk of the cache is asked last: only when the active server has failed.
+        // The check that iterates over the cache comes last: only when the active server has failed.
         (group.on_reachability_only || self.lacks_resources(store, id)).then(|| next.clone())
     }
 
-    /// Whether something of a group is watched that nothing is known of.
+    /// Whether a watched resource of a group is not cached.
     fn lacks_resources(&self, store: &Store, id: GroupId) -> bool {
         store.members.watched_wildcards(id).any(|(_, all)| !all.complete)
             || store
@@ -158,9 +158,9 @@ impl Authorities {
                 .any(|(_, entry)| entry.group == id && !entry.views.is_empty() && entry.is_unknown())
     }
 
-    /// Whether a server has had its time to send something while its answers did not count, and does not send it now.
+    /// Whether the does-not-exist time of a server has passed while its answers did not count, without the resource.
     fn has_timed_out(&mut self, store: &mut Store, id: EntryId, server: ServerId, number: u64) -> bool {
-        // Something is known of others.
+        // The state of others is known.
         let Some(entry) = store.get(id).filter(|entry| entry.is_waiting()) else { return false };
         let (ty, sub) = (entry.ty, entry.places.at(server));
         let subscriptions = self.servers[server].machine.subscriptions_mut(ty);
@@ -170,8 +170,8 @@ impl Authorities {
             .is_some_and(|sub| sub.is_decided() && !sub.is_mentioned_in(number))
     }
 
-    /// Whether something is known that a server did not speak of when its answers did not count, although it would have.
-    /// If it has a name to be asked for, the server has its time to send it, which begins now.
+    /// Whether a known resource is missing from the responses of a server while its answers did not count, although
+    /// they would have included it. If it can be requested by name, its does-not-exist timer begins now.
     fn is_missed(
         &mut self,
         store: &mut Store,
@@ -179,9 +179,9 @@ impl Authorities {
         (server, number): (ServerId, u64),
         now: Instant,
     ) -> bool {
-        // Of a glob its members may be missed, not itself.
+        // Members of a glob may be missing, not the glob itself.
         let known = store.get(id).filter(|entry| !entry.is_waiting() && !entry.is_glob);
-        // Nothing is known of others, so that nothing is missing.
+        // The state of others is unknown, so that nothing is missing.
         let Some(entry) = known else { return false };
         // It was never requested from the server.
         let (ty, Some(sub)) = (entry.ty, entry.places.at(server)) else { return false };
@@ -195,7 +195,7 @@ impl Authorities {
         machine.is_gone(ty, sub, now)
     }
 
-    /// The types whose wildcard is watched in a group.
+    /// The types with a watched wildcard in a group.
     pub(super) fn watched_wildcards(&self, store: &Store, id: GroupId) -> Vec<TypeId> {
         store.members.watched_wildcards(id).map(|(ty, _)| ty).collect()
     }

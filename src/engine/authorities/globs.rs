@@ -1,9 +1,8 @@
-//! Globs: on the wire one more name that is requested; what comes under names that it matches are its members (X15 to
-//! X19).
+//! Globs: on the wire one more requested name; the resources whose names match it are its members (X15 to X19).
 //!
-//! A glob has an entry of its own, which has the state of the collection as a whole: nothing is known (`Waiting`), the server
-//! has sent a member (`Held`, of nothing), or there is no such collection (`Gone`). A name has at most one glob that encloses
-//! it, so whether a resource is a member is one bit of its place at a server.
+//! A glob has an entry of its own with the state of the collection as a whole: nothing is known (`Waiting`), the server
+//! has sent a member (`Held`, of nothing), or there is no such collection (`Gone`). A name has at most one glob that
+//! encloses it, so whether a resource is a member is one bit of its subscription at a server.
 
 use std::{sync::Arc, time::Instant};
 
@@ -34,7 +33,7 @@ impl GlobPattern {
         Some(Self { prefix, params: params.to_owned() })
     }
 
-    /// Whether a canonical name is a member: one segment in the place of `*`, all else equal (X16).
+    /// Whether a canonical name is a member: one segment in place of `*`, all else equal (X16).
     pub(in crate::engine) fn matches(&self, name: &str) -> bool {
         let member = name.strip_prefix(&*self.prefix).and_then(|rest| rest.strip_suffix(&*self.params));
         member.is_some_and(|member| !matches!(member, "" | "*") && !member.contains(['/', '?']))
@@ -42,7 +41,7 @@ impl GlobPattern {
 }
 
 impl Authorities {
-    /// An entry is that of a glob, which somebody watches. What is known of it is not published before its servers are asked.
+    /// Marks an entry as that of a watched glob. Its state is not published before it is requested from its servers.
     pub(super) fn begin_glob(&mut self, store: &mut Store, id: EntryId) {
         let Some(entry) = store.get_mut(id) else {
             invariant::broken("a resource that is acted on has an entry");
@@ -53,8 +52,8 @@ impl Authorities {
         store.members.begin(key, || Collection { entry: Some(id), ..Collection::default() });
     }
 
-    /// The server had its time to send something of a glob. If members are known already, there was nothing to send. True
-    /// when that is all that there is to be said.
+    /// The does-not-exist time of a glob has passed. If members are known already, the server had nothing to send. True
+    /// when nothing else follows.
     pub(super) fn is_glob_known(&mut self, store: &mut Store, id: EntryId, now: Instant) -> bool {
         // Others have no members, or are known.
         let Some(entry) = store.get(id).filter(|entry| entry.is_glob && entry.is_waiting()) else {
@@ -90,7 +89,7 @@ impl Authorities {
         store.members.touch(&key);
     }
 
-    /// The members that a server has sent are members no longer, and forgotten unless something else asks for them.
+    /// The members that a server has sent are members no longer, and forgotten unless they have another subscription.
     pub(super) fn release_members(&mut self, store: &mut Store, id: EntryId, server: ServerId) {
         let Some(entry) = store.get(id) else {
             invariant::broken("a resource that is acted on has an entry");
@@ -112,8 +111,8 @@ impl Authorities {
         self.servers[server].machine.release(ty, &members);
     }
 
-    /// A glob is asked for at one more server: what others have sent of it has a place there, too, so that its absence is
-    /// seen.
+    /// A glob is requested from one more server: its members from other servers get a subscription there, too, so that
+    /// their absence is detected.
     pub(super) fn join_members(&mut self, store: &mut Store, id: EntryId, server: ServerId, now: Instant) {
         let Some(entry) = store.get(id) else {
             invariant::broken("a resource that is acted on has an entry");
@@ -132,8 +131,8 @@ impl Authorities {
                 self.join(store, (member, By::Glob), server, now);
             }
         }
-        // What a server has sent by name it need not send again when it is asked for a glob (B2.20): it counts as a member
-        // until the server says otherwise.
+        // A server need not resend for a glob a resource that it has sent by name (B2.20): it counts as a member until
+        // the server removes it.
         if server == active && self.servers[server].machine.is_delta() {
             for member in self.members_at(active, ty, &glob, |sub| sub.has_version() && !sub.is_glob_member())
             {
@@ -159,8 +158,8 @@ impl Authorities {
         members.map(|(_, sub)| sub.entry()).collect()
     }
 
-    /// The server does not give a glob. That the trouble is over is seen by its members being sent again, so the next
-    /// stream asks for them all.
+    /// The server sent an error for a glob. The recovery is detected by its members being sent again, so the next
+    /// stream requests them all.
     pub(in crate::engine) fn forget_member_versions(
         &mut self,
         store: &mut Store,
@@ -192,7 +191,7 @@ impl Authorities {
         Some((glob.group, ty, Which::Glob(glob.name.clone())))
     }
 
-    /// The collections that an entry is a member of at the server whose answers count, and its names there.
+    /// The collections that an entry is a member of at the active server, and its names there.
     pub(in crate::engine) fn collections_of(
         &self,
         store: &Store,

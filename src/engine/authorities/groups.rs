@@ -11,11 +11,11 @@ use crate::{
     protocol::{GroupId, ServerId, Settings, SourceKey, TypeId},
 };
 
-/// The sources of one authority, in the order in which they are tried, and how far down it had to go (A71-2).
+/// The sources of one authority, in the order of their priority, and the depth of the fallback (A71-2).
 ///
 /// ```text
 ///   servers   S0   S1   S2
-///   open      ██   ██          these are asked for everything that is watched
+///   open      ██   ██          everything watched is requested from these
 ///                   ▲
 ///                   active: the lowest open one; only its answers count
 /// ```
@@ -30,36 +30,36 @@ pub(crate) struct AuthorityState {
     pub(in crate::engine) open: Vec<ServerId>,
     /// The next server is opened also when everything is cached (A95-1).
     pub(super) on_reachability_only: bool,
-    /// How many views watch something of it.
+    /// The number of watches of its resources.
     pub(super) views: usize,
-    /// The bootstrap names its sources: it stays.
+    /// The bootstrap names its sources: it is never removed.
     pub(super) is_configured: bool,
 }
 
-/// All groups, made when they are first asked for.
+/// All groups, made at the first subscription.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Groups {
     groups: Vec<Option<AuthorityState>>,
     vacant: BTreeSet<GroupId>,
-    /// Those that have a server open.
+    /// The groups with an open server.
     by_server: BTreeMap<ServerId, BTreeSet<GroupId>>,
-    /// Types differ in where they come from, or have streams of their own: then each has groups of its own. Where all come
-    /// over aggregated streams, they are in one group, and fall back together.
+    /// Types with sources or streams of their own have groups of their own. Types that share aggregated streams are in
+    /// one group, and fall back together.
     are_by_type: bool,
-    /// Those of each type, or of all types under the first.
+    /// The groups of each type, or of all types under the first.
     by_type: Vec<GroupsOfType>,
 }
 
-/// The groups by what they are for.
+/// The groups of one type.
 #[derive(Debug, Default)]
 struct GroupsOfType {
     by_authority: BTreeMap<Arc<str>, GroupId>,
-    /// That of the names of the older form.
+    /// The group of the names of the older form.
     default: Option<GroupId>,
 }
 
 impl AuthorityState {
-    /// The server whose answers count.
+    /// The active server, whose answers count.
     pub(crate) fn active(&self) -> ServerId {
         *self.open.last().expect("a group has a server open")
     }
@@ -70,12 +70,12 @@ impl AuthorityState {
         self.authority.as_ref()
     }
 
-    /// How far down a server stands among those that are open.
+    /// The position of a server among the open ones, from the top.
     pub(super) fn rank(&self, server: ServerId) -> Option<usize> {
         self.open.iter().position(|open| *open == server)
     }
 
-    /// Whether a server that is not the active one is to be preferred to it.
+    /// Whether a server that is not the active one is preferred to it.
     pub(in crate::engine) fn is_higher(&self, server: ServerId) -> bool {
         self.rank(server).is_some_and(|rank| rank + 1 < self.open.len())
     }
@@ -91,7 +91,7 @@ impl Groups {
         Self { are_by_type, ..Self::default() }
     }
 
-    /// The servers of an authority that all types share, if something of it was ever wanted.
+    /// The servers of an authority that all types share, if it ever had a subscription.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(in crate::engine) fn of(&self, authority: Option<&str>) -> Option<&AuthorityState> {
         self.find(authority, TypeId(0)).map(|id| self.get(id))
@@ -105,7 +105,7 @@ impl Groups {
         }
     }
 
-    /// The group of an authority whose sources are asked in these ways, of which the first is open.
+    /// The group of an authority with these sources, of which the first is open.
     pub(super) fn like(
         &self,
         authority: Option<&str>,
@@ -130,7 +130,7 @@ impl Groups {
         id
     }
 
-    /// Removes one that is not used; gives the servers that it had open.
+    /// Removes an unused group; returns the servers that it had open.
     pub(super) fn remove(&mut self, id: GroupId) -> Vec<ServerId> {
         let Some(group) = self.groups[id.0 as usize].take() else {
             invariant::broken("a group is removed once");
@@ -143,7 +143,7 @@ impl Groups {
         group.open
     }
 
-    /// Whether it came with resources and is watched no more.
+    /// Whether it came with resources and has no watch any more.
     pub(super) fn is_unwatched(&self, id: GroupId) -> bool {
         let group = self.groups[id.0 as usize].as_ref();
         group.is_some_and(|group| !group.is_configured && group.views == 0)
@@ -155,7 +155,7 @@ impl Groups {
         self.by_server.entry(server).or_default().insert(id);
     }
 
-    /// Closes all servers but the first ones; gives those that were closed.
+    /// Closes all servers but the first ones; returns the closed ones.
     pub(super) fn close_from(&mut self, id: GroupId, rank: usize) -> Vec<ServerId> {
         let closed = self.get_mut(id).open.split_off(rank);
         for server in &closed {
@@ -204,7 +204,7 @@ impl Groups {
         self.with_server(server).any(|id| self.get(id).is_higher(server))
     }
 
-    /// Those that have a server open.
+    /// The groups with an open server.
     pub(super) fn with(&self, server: ServerId) -> Vec<GroupId> {
         self.with_server(server).collect()
     }

@@ -11,7 +11,7 @@ use crate::{
     protocol::{EntryId, GroupId, ServerId, TypeId},
 };
 
-/// How a resource came to be a member.
+/// The reason for the membership of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::engine) enum By {
     Wildcard,
@@ -19,8 +19,8 @@ pub(in crate::engine) enum By {
 }
 
 impl Authorities {
-    /// What a server has sent by name in the incremental variant it need not send again when it is asked for everything: it
-    /// counts as a member until the server says otherwise (B2.20).
+    /// In the incremental variant a server need not resend for a wildcard a resource that it has sent by name: it
+    /// counts as a member until the server removes it (B2.20).
     pub(super) fn join_held(&mut self, store: &mut Store, ty: TypeId, server: ServerId, now: Instant) {
         let Some(subscriptions) = self.servers[server]
             .machine
@@ -36,7 +36,7 @@ impl Authorities {
         }
     }
 
-    /// A member that the active server has sent is one at those above it, too.
+    /// A member at the active server is one at those above it, too.
     pub(in crate::engine) fn join_higher(&mut self, store: &mut Store, id: EntryId, by: By, now: Instant) {
         let Some(entry) = store.get(id) else {
             invariant::broken("a resource that is acted on has an entry");
@@ -50,14 +50,14 @@ impl Authorities {
         for rank in 0..self.groups.get(group).open.len() - 1 {
             let server = self.groups.get(group).open[rank];
             let subscriptions = self.servers[server].machine.subscriptions_mut(ty);
-            // One that knows of the end of a wildcard before the active server has no members.
+            // A server that was notified of the end of a wildcard before the active one has no members.
             if by == By::Glob || subscriptions.is_some_and(|subscriptions| subscriptions.takes_all()) {
                 self.join(store, (id, by), server, now);
             }
         }
     }
 
-    /// A resource is a member of a collection at a server also if another one has sent it.
+    /// A resource is a member of a collection at a server also if another server has sent it.
     pub(super) fn join(
         &mut self,
         store: &mut Store,
@@ -79,15 +79,15 @@ impl Authorities {
         self.servers[server].machine.on_joined((ty, full_state), sub, now);
     }
 
-    /// Nobody takes everything of a type from a server any more, and it knows.
+    /// The wildcard of a type at a server is unsubscribed, and the server was notified.
     pub(super) fn on_released_all(&mut self, store: &mut Store, server: ServerId, ty: TypeId) {
         for group in self.groups.with(server) {
             self.end_unwatched_wildcard(store, (group, ty));
         }
     }
 
-    /// Ends a wildcard that nobody watches, unless a server of the group does not know that yet: if it is watched again before,
-    /// nothing has happened for that server, and its members are those of before.
+    /// Ends a wildcard without a watch, unless a server of the group was not notified of that yet: if it is watched
+    /// again before, nothing has happened for that server, and its members are those of before.
     pub(super) fn end_unwatched_wildcard(&mut self, store: &mut Store, (group, ty): (GroupId, TypeId)) {
         let key = (group, ty, Which::All);
         if !store.members.get(&key).is_some_and(|all| all.views.is_empty()) {
@@ -106,9 +106,9 @@ impl Authorities {
         }
     }
 
-    /// A resource was deleted: what is not held is no member any more, and forgotten when nobody asks for it by name.
+    /// A resource was deleted: it is no member any more, and forgotten when it has no watch by name.
     pub(in crate::engine) fn leave_collections(&mut self, store: &mut Store, id: EntryId) {
-        // What is held stays, with a warning.
+        // A held resource stays, with a warning.
         let Some(entry) = store.get(id).filter(|entry| !entry.is_held()) else { return };
         let (ty, name) = (entry.ty, entry.name.clone());
         let of_all = self

@@ -1,19 +1,19 @@
-//! The authorities: the servers of each, which of them counts, and the entries that are requested from them.
+//! The authorities: the servers of each, the active one, and the entries that are requested from them.
 //!
-//! The room owns the protocol machines. What a machine reports is acted on as soon as it is settled
-//! ([`settle`](Authorities::settle)); what follows for watches is noted in the [`Store`].
+//! It owns the protocol machines. Events of a machine are handled as soon as it is settled
+//! ([`settle`](Authorities::settle)); changes for watches are recorded in the [`Store`].
 //!
 //! | file | contents |
 //! |---|---|
 //! | `groups` | the sources of an authority in their order, and the lowest open one |
-//! | `servers` | the machines, and when they want to be called |
-//! | `placement` | the places of entries at servers |
-//! | `watches` | what is requested when a name or a wildcard is watched |
+//! | `servers` | the machines, and their deadlines |
+//! | `placement` | the subscriptions of entries at servers |
+//! | `watches` | the subscriptions that a watch of a name or a wildcard needs |
 //! | `membership`, `globs` | members of wildcards and globs at each server |
-//! | `fallback` | from one server to the next, and back (A71) |
-//! | `events`, `silence`, `absence` | what servers do, and what they do not |
-//! | `versions` | what a server calls the state of a resource |
-//! | `unused` | servers and groups that nothing needs any more |
+//! | `fallback` | fallback from one server to the next, and reversion (A71) |
+//! | `events`, `silence`, `absence` | events of servers, and missing responses |
+//! | `versions` | the versions of resources at a server |
+//! | `unused` | servers and groups without subscriptions |
 
 mod absence;
 mod events;
@@ -81,7 +81,7 @@ impl Authorities {
         }
     }
 
-    /// Acts on what the machine of a server has done.
+    /// Handles the events of a server's machine.
     pub(in crate::engine) fn settle(&mut self, store: &mut Store, server: ServerId, now: Instant) {
         while let Some(event) = self.servers[server].machine.poll_event() {
             match event {
@@ -104,7 +104,7 @@ impl Authorities {
         self.connections.note(server, state.machine.stream().connection(), state.failure.is_some());
     }
 
-    /// The servers to ask for a name. They are made known when they were not yet.
+    /// The servers to request a name from. They are registered at the first use.
     pub(super) fn group_for(
         &mut self,
         store: &Store,
@@ -120,7 +120,7 @@ impl Authorities {
         self.add_group(store, (name.authority(), ty), sources, now)
     }
 
-    /// Where a resource is to be had whose name came with a source. What is asked in the same way elsewhere is shared.
+    /// The source of a resource whose name came with one. A group with the same source and fetch mode is shared.
     pub(super) fn source_group(
         &mut self,
         store: &Store,
@@ -135,7 +135,7 @@ impl Authorities {
         }
         let group = self.new_group(name.authority(), source_keys, now)?;
         let id = self.groups.push(group);
-        // It may be that the name is another group's already.
+        // The name may belong to another group already.
         self.unused.note_group(id);
         Ok(id)
     }
@@ -206,7 +206,7 @@ impl Authorities {
         })
     }
 
-    /// The place of a source, which gets one if it was not known; nothing is asked of it yet.
+    /// The slot of a source, which is added at the first use; nothing is requested from it yet.
     pub(super) fn server_id(&mut self, source_key: &SourceKey, now: Instant) -> ServerId {
         if let Some(known) = self.servers.find(source_key) {
             return known;
@@ -225,12 +225,12 @@ impl Authorities {
         }
     }
 
-    /// The server whose answers count for an entry.
+    /// The active server of an entry, whose answers count.
     pub(in crate::engine) fn active_for(&self, entry: &Entry) -> ServerId {
         self.groups.get(entry.group).active()
     }
 
-    /// Handles what happened to a stream; gives the response that came on it, if it is to be applied.
+    /// Handles an event of a stream; returns its response, if it is to be applied.
     pub(super) fn handle_input(
         &mut self,
         store: &mut Store,
@@ -238,7 +238,7 @@ impl Authorities {
         input: Input,
         now: Instant,
     ) -> Option<(TypeId, Envelope)> {
-        // The server may have been removed, as nothing needed it any more.
+        // The server may have been removed as unused.
         let server = self.servers.get_mut(stream.server)?;
         let opened = match input {
             Input::Received { message, .. } => server.machine.receive(stream, message, now),
@@ -258,7 +258,7 @@ impl Authorities {
         opened
     }
 
-    /// Does what is due at servers, but for those that are busy.
+    /// Handles the due timers of servers, but for those that are busy.
     pub(super) fn handle_timeout(
         &mut self,
         store: &mut Store,
@@ -274,20 +274,20 @@ impl Authorities {
         }
     }
 
-    /// When the first server that is not busy wants to be called, and what for.
+    /// The earliest deadline of a server that is not busy, and its timer.
     pub(super) fn next_timeout(&self, is_busy: impl Fn(ServerId) -> bool) -> Option<(Instant, Timer)> {
         let mut idle = self.servers.deadlines().filter(|(server, _)| !is_busy(*server));
         idle.next().map(|(_, deadline)| deadline)
     }
 
-    /// Drops the resources whose time to live is over.
+    /// Drops the resources whose TTL has expired.
     pub(super) fn expire(&mut self, store: &mut Store, now: Instant) {
         while let Some(id) = store.pop_expired(now) {
             self.on_expired(store, id, now);
         }
     }
 
-    /// Virtual hosts on demand are of the incremental variant alone (B3.5).
+    /// Virtual hosts on demand exist in the incremental variant alone (B3.5).
     pub(super) fn check_on_demand(
         &mut self,
         store: &Store,
@@ -311,7 +311,7 @@ impl Authorities {
         }
     }
 
-    /// The server whose answers count for a group.
+    /// The active server of a group, whose answers count.
     pub(super) fn active(&self, group: GroupId) -> ServerId {
         self.groups.get(group).active()
     }

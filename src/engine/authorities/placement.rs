@@ -1,4 +1,4 @@
-//! The places of entries at servers: where each is requested, or sent from.
+//! The subscriptions of entries at servers: where each is requested, or sent from.
 
 use std::{sync::Arc, time::Instant};
 
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Authorities {
-    /// The entry of a name in a group, which is made if there is none.
+    /// The entry of a name in a group, which is added if there is none.
     pub(in crate::engine) fn entry_for(
         &mut self,
         store: &mut Store,
@@ -23,8 +23,8 @@ impl Authorities {
         self.find_entry((group, ty), &name).unwrap_or_else(|| store.insert(Entry::new(name, (group, ty))))
     }
 
-    /// The entry of a name that is watched. What came only under the wildcard of another group falls back with that, so that a
-    /// watch has an entry of its own group.
+    /// The entry of a watched name. A resource that was sent only under the wildcard of another group falls back with
+    /// that group, so that a watch has an entry of its own group.
     pub(super) fn watched_entry(
         &mut self,
         store: &mut Store,
@@ -38,7 +38,7 @@ impl Authorities {
         found.filter(is_usable).unwrap_or_else(|| store.insert(Entry::new(name, (group, ty))))
     }
 
-    /// The entry of a name, if a server of the group knows it.
+    /// The entry of a name, if a server of the group has a subscription for it.
     pub(super) fn find_entry(&mut self, (group, ty): (GroupId, TypeId), name: &str) -> Option<EntryId> {
         let Self { groups, servers, .. } = self;
         let mut open = groups.get(group).open.iter();
@@ -48,12 +48,12 @@ impl Authorities {
         })
     }
 
-    /// Whether what a server sends of an entry counts.
+    /// Whether the resources that a server sends for an entry count.
     pub(in crate::engine) fn counts(&self, store: &Store, id: EntryId, server: ServerId) -> bool {
         store.get(id).is_some_and(|entry| self.active_for(entry) == server)
     }
 
-    /// Asks all open servers of its group for an entry.
+    /// Requests an entry from all open servers of its group.
     pub(super) fn subscribe_everywhere(&mut self, store: &mut Store, id: EntryId, now: Instant) {
         let Some(entry) = store.get(id) else {
             invariant::broken("a resource that is acted on has an entry");
@@ -65,7 +65,7 @@ impl Authorities {
         }
     }
 
-    /// Asks one server for an entry.
+    /// Requests an entry from one server.
     pub(super) fn subscribe_at(&mut self, store: &mut Store, id: EntryId, server: ServerId, now: Instant) {
         // The name may be requested there for the watches of another group.
         let Some(sub) = self.place(store, id, server) else { return };
@@ -81,7 +81,7 @@ impl Authorities {
         }
     }
 
-    /// The place of an entry at a server, which it gets if it has none.
+    /// The subscription of an entry at a server, which is added if there is none.
     pub(in crate::engine) fn place(
         &mut self,
         store: &mut Store,
@@ -99,7 +99,7 @@ impl Authorities {
             {
                 return Some(sub);
             }
-            // The machine has forgotten the name, which is not heard of yet.
+            // The machine has forgotten the name, and its event is not handled yet.
             entry.places.remove(server);
         }
         if let Some(taken) =
@@ -117,8 +117,8 @@ impl Authorities {
         Some(sub)
     }
 
-    /// The place of a name that a server has sent under the wildcard of another group. What nobody watches by name there has no
-    /// other use for an entry of its own.
+    /// Shares a name that a server has sent under the wildcard of another group. Without a watch by name there, the
+    /// entry of its own has no other use.
     fn share_place(
         &mut self,
         store: &mut Store,
@@ -138,7 +138,7 @@ impl Authorities {
         let is_waiting = store.get(id).is_some_and(Entry::is_waiting);
         let is_taken_over = is_waiting && self.counts(store, id, server);
         if is_taken_over && let Some(group) = store.get(id).map(|entry| entry.group) {
-            // The server may be the one that was just fallen back to: the failure of those above it is not shown any more.
+            // The server may be the one that was just fallen back to: the errors of those above it are not shown any more.
             self.refresh_server_error(store, group);
         }
         let changed = is_taken_over && store.hand_over(before, id);
@@ -165,7 +165,7 @@ impl Authorities {
         }
     }
 
-    /// The group that takes everything of a type from a server.
+    /// The group that has the wildcard of a type at a server.
     pub(in crate::engine) fn wildcard_group(
         &self,
         store: &Store,
@@ -176,14 +176,14 @@ impl Authorities {
         groups.find(|group| store.members.get(&(*group, ty, Which::All)).is_some())
     }
 
-    /// The wildcard of a type, if it is watched, or was and its server has not been told yet that it is not.
+    /// The wildcard of a type, if it is watched, or was and its server has not been notified of its end yet.
     pub(in crate::engine) fn wildcard_key(&self, store: &Store, ty: TypeId) -> Option<CollectionKey> {
         let key = (self.groups.find(None, ty)?, ty, Which::All);
         store.members.get(&key).is_some().then_some(key)
     }
 
-    /// The wildcard that a resource is a member of at the server whose answers count for that, whatever server counts for the
-    /// resource itself.
+    /// The wildcard that a resource is a member of at the active server of the wildcard, whatever the active server of
+    /// the resource itself.
     pub(in crate::engine) fn wildcard_of(&self, store: &Store, entry: &Entry) -> Option<CollectionKey> {
         let key = self.wildcard_key(store, entry.ty)?;
         let active = self.groups.get(key.0).active();
@@ -191,7 +191,7 @@ impl Authorities {
         sub.is_wildcard_member().then_some(key)
     }
 
-    /// Changes the state of an entry, and notes what is to be published.
+    /// Changes the state of an entry, and records the necessary publications.
     pub(in crate::engine) fn update(
         &mut self,
         store: &mut Store,
@@ -203,7 +203,7 @@ impl Authorities {
         }
     }
 
-    /// Changes the state of an entry; true when its watches see something else than before.
+    /// Changes the state of an entry; true when it changes for its watches.
     pub(super) fn apply(
         &mut self,
         store: &mut Store,
@@ -215,7 +215,7 @@ impl Authorities {
         changed
     }
 
-    /// Notes that an entry is to be published.
+    /// Records that an entry is to be published.
     pub(super) fn note_changed(&mut self, store: &mut Store, id: EntryId) {
         match store.get(id).is_some_and(|entry| entry.is_glob) {
             true => self.on_glob_changed(store, id),

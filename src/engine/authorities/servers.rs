@@ -1,4 +1,4 @@
-//! The machines of all sources, each in a place of its own, and when they want to be called.
+//! The machines of all sources, each in a slot of its own, and their deadlines.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -14,36 +14,36 @@ use crate::{
     protocol::{Machine, OnDeletion, ServerId, Settings, SourceKey, SubId, Timer, TypeId},
 };
 
-/// A management server, and what goes for all of its resources.
+/// A management server, and the state that all its resources share.
 #[derive(Debug)]
 pub(in crate::engine) struct ServerState {
     pub(in crate::engine) machine: Machine,
     pub(in crate::engine) policy: Policy,
     pub(in crate::engine) failure: Option<Failure>,
-    /// When it failed last.
+    /// The time of its last failure.
     pub(in crate::engine) failed_at: Option<Instant>,
-    /// What is known of each type as a whole, by [`TypeId`].
+    /// The state of each type as a whole, by [`TypeId`].
     pub(in crate::engine) types: Vec<TypeState>,
 }
 
 #[derive(Debug, Default)]
 pub(in crate::engine) struct TypeState {
-    /// The resources of the last response in its order, before the first one in that of the request: the best guess for the
-    /// next one's.
+    /// The resources of the last response in its order, before the first one in that of the request: the best
+    /// prediction for the next response.
     pub(in crate::engine) order: Vec<SubId>,
 }
 
-/// All of them. Whoever changes one takes it by `IndexMut` or [`get_mut`](Self::get_mut), so that its deadline is looked at
-/// again, and that of no other: no event costs more for the number of servers.
+/// All servers. A caller changes one by `IndexMut` or [`get_mut`](Self::get_mut), so that its deadline is read again,
+/// and that of no other: the number of servers does not add to the cost of an event.
 ///
-/// A source that came with a resource is removed when nobody needs it any more, and its place is used again. The numbers of
-/// streams go on in a place, so that what comes late of an earlier one is taken for nothing else.
+/// A source that came with a resource is removed with its last subscription, and its slot is reused. The numbers of
+/// streams continue in a slot, so that late events of an earlier source are not mistaken for those of the next.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Servers {
     /// By [`ServerId`].
     places: Vec<ServerSlot>,
     vacant: BTreeSet<ServerId>,
-    /// By the text of the source. Few have the same.
+    /// By the text of the source. Few are equal.
     by_source: BTreeMap<String, Vec<ServerId>>,
     deadlines: BTreeSet<(Instant, ServerId)>,
     touched: Vec<ServerId>,
@@ -54,9 +54,9 @@ struct ServerSlot {
     state: Option<Box<ServerState>>,
     deadline: Option<(Instant, Timer)>,
     is_touched: bool,
-    /// The bootstrap names it: it stays.
+    /// The bootstrap names it: it is never removed.
     is_kept: bool,
-    /// How many streams there were in the place before.
+    /// The number of streams in the slot before.
     attempts: u64,
 }
 
@@ -70,12 +70,12 @@ impl ServerState {
 }
 
 impl Servers {
-    /// The place of a source, if it has one.
+    /// The slot of a source, if it has one.
     pub(in crate::engine) fn find(&self, source_key: &SourceKey) -> Option<ServerId> {
         self.of_source(source_key.source()).find(|id| self[*id].machine.source_key() == source_key)
     }
 
-    /// All that lead to the same source.
+    /// All slots of the same source.
     pub(in crate::engine) fn of_source<'a>(
         &'a self,
         source: &'a ConfigSource,
@@ -88,7 +88,7 @@ impl Servers {
         })
     }
 
-    /// Gives a place to a machine, which is made for it.
+    /// Assigns a slot to a machine, which is made for it.
     pub(in crate::engine) fn insert(
         &mut self,
         settings: &Settings,
@@ -116,7 +116,7 @@ impl Servers {
         self.places[id.0 as usize].is_kept = true;
     }
 
-    /// Whether it could be removed, if nothing else needs it.
+    /// Whether it can be removed, if nothing else needs it.
     pub(in crate::engine) fn is_unused(&self, id: ServerId) -> bool {
         let place = &self.places[id.0 as usize];
         !place.is_kept && place.state.as_ref().is_some_and(|state| state.machine.is_unused())
@@ -155,7 +155,7 @@ impl Servers {
         self.places.iter().filter_map(|place| place.state.as_deref())
     }
 
-    /// Looks at the deadlines of those that may have changed.
+    /// Reads the deadlines of the servers that may have changed.
     pub(in crate::engine) fn settle_deadlines(&mut self) {
         for id in self.touched.drain(..) {
             let place = &mut self.places[id.0 as usize];
@@ -200,7 +200,7 @@ impl Servers {
         })
     }
 
-    /// Those whose deadline is over, in the order of their places.
+    /// The servers whose deadline has passed, in the order of their slots.
     pub(in crate::engine) fn due(&self, now: Instant) -> BTreeSet<ServerId> {
         self.deadlines().take_while(|(_, (at, _))| *at <= now).map(|(id, _)| id).collect()
     }

@@ -18,8 +18,8 @@ use crate::{
 };
 
 impl Authorities {
-    /// A server had the does-not-exist time to answer a wildcard, and sent nothing of the type. That proves nothing of its members:
-    /// it may have none, or take the client for one that gets none.
+    /// The does-not-exist time of a wildcard has passed without a resource of the type. That proves nothing of its
+    /// members: the server may have none, or none for this client.
     pub(super) fn on_all_timed_out(&mut self, store: &mut Store, server: ServerId, ty: TypeId) {
         let state = &self.servers[server];
         let hint = match state.machine.stream().has_answered() {
@@ -31,7 +31,7 @@ impl Authorities {
         self.warn_wildcards(store, (server, ty), (Code::Unavailable, &message));
     }
 
-    /// Streams to a server end with an error, and nothing of a type ever came on them.
+    /// Streams to a server end with an error, and nothing of a type was ever received on them.
     pub(super) fn on_unanswered(
         &mut self,
         store: &mut Store,
@@ -49,8 +49,8 @@ impl Authorities {
         self.warn_wildcards(store, (server, ty), (failure.code(), failure.message()));
     }
 
-    /// A server has become the active one of a group: it may have ended streams for the types of wildcards before, or have
-    /// sent nothing of them in time.
+    /// A server has become the active one of a group: it may have ended streams for the types of wildcards before, or
+    /// have sent nothing of them in time.
     pub(super) fn warn_unanswered(&mut self, store: &mut Store, group: GroupId, now: Instant) {
         let active = self.groups.get(group).active();
         for ty in self.watched_wildcards(store, group) {
@@ -59,7 +59,7 @@ impl Authorities {
         }
     }
 
-    /// The same of one type that the server did not answer in time.
+    /// Like the above, for one type that the server did not answer in time.
     pub(super) fn warn_timed_out(&mut self, store: &mut Store, server: ServerId, ty: TypeId) {
         if self.servers[server].machine.has_timed_out_all(ty) {
             self.on_all_timed_out(store, server, ty);
@@ -73,7 +73,7 @@ impl Authorities {
         (server, id): (ServerId, EntryId),
         now: Instant,
     ) {
-        // Something may be known of it already.
+        // It may have a state already.
         let Some(entry) = store.get(id).filter(|entry| entry.is_waiting()) else { return };
         let (ty, active) = (entry.ty, self.active_for(entry));
         if let Some(failure) = self.why_unanswered(server, ty).filter(|_| active == server) {
@@ -97,7 +97,7 @@ impl Authorities {
         Some(Failure::new(machine.source_key(), reason).of_type(is_held_back))
     }
 
-    /// A server has sent something of a type: it is not silent on its wildcard.
+    /// A server has sent something of a type: its wildcard is answered.
     pub(in crate::engine) fn on_wildcard_answered(
         &mut self,
         store: &mut Store,
@@ -122,13 +122,13 @@ impl Authorities {
         let type_url = store.type_url(ty);
         let about = Subject { type_url, name: "*".into(), node: store.node_id().clone() };
         let warning = WatchError::new(code, Blame::Peer, about, message);
-        // What is complete was answered before.
+        // A complete collection was answered before.
         let Some(all) = store.members.get_mut(&key).filter(|all| !all.complete) else { return };
         all.warning = Some(warning);
         store.members.touch(&key);
     }
 
-    /// The wildcard of a type whose members a server decides on at the moment.
+    /// The wildcard of a type whose active server is this one.
     pub(super) fn wildcard_at(&self, store: &Store, server: ServerId, ty: TypeId) -> Option<CollectionKey> {
         let mut groups = self.groups.with(server).into_iter();
         groups.find_map(|group| {

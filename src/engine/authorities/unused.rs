@@ -1,11 +1,11 @@
-//! What nobody needs any more of sources that came with resources: their groups, and their machines.
+//! Unused sources that came with resources: their groups, and their machines.
 
 use std::{collections::BTreeSet, mem};
 
 use super::{super::store::Store, Authorities};
 use crate::protocol::{GroupId, ServerId};
 
-/// What something was taken from that may have been the last. There is little of it at a time.
+/// The candidates for removal: few at a time.
 #[derive(Debug, Default)]
 pub(super) struct Unused {
     groups: BTreeSet<GroupId>,
@@ -13,7 +13,7 @@ pub(super) struct Unused {
 }
 
 impl Unused {
-    /// A watch or a resource of it has ended, or it has just been made.
+    /// A watch or a resource of it has ended, or it has just been added.
     pub(super) fn note_group(&mut self, id: GroupId) {
         self.groups.insert(id);
     }
@@ -25,7 +25,7 @@ impl Unused {
 }
 
 impl Authorities {
-    /// Removes what nothing needs any more, at the end of each step. A server that `is_busy` is kept until it is not.
+    /// Removes the unused sources, at the end of each step. A server that `is_busy` is kept until it is not.
     pub(in crate::engine) fn sweep(
         &mut self,
         store: &mut Store,

@@ -1,4 +1,4 @@
-//! What a server calls the state of a resource, in the incremental variant.
+//! The versions of resources at a server, in the incremental variant.
 
 use std::{collections::BTreeSet, time::Instant};
 
@@ -9,8 +9,8 @@ use crate::{
 };
 
 impl Authorities {
-    /// Remembers what a server calls the state of a resource that is held now. What other servers called theirs does not
-    /// matter any more.
+    /// Records the server's version of a resource that is held now. The versions of other servers do not matter any
+    /// more.
     pub(in crate::engine) fn note_version(
         &mut self,
         store: &Store,
@@ -18,7 +18,7 @@ impl Authorities {
         id: EntryId,
         version: &Version,
     ) {
-        // Most resources have one place, and in the state of the world that needs no version.
+        // Most resources have one subscription, and in the state of the world that needs no version.
         let Some(entry) = store.get(id).filter(|entry| is_delta || entry.places.are_several()) else {
             return;
         };
@@ -30,9 +30,9 @@ impl Authorities {
         }
     }
 
-    /// Another server takes over, so that those above it have to send everything when they are back: that is how they
-    /// are known to be. One that was told versions, but has not answered yet, may have nothing to say to them, and is asked
-    /// anew on another stream.
+    /// Another server is fallen back to, so that those above it have to send everything on their return: that is how
+    /// recovery is detected. One that was sent versions, but has not answered yet, may have nothing to send, and gets
+    /// the request again on another stream.
     pub(super) fn forget_versions(&mut self, store: &mut Store, group: GroupId, now: Instant) {
         let types: Vec<_> = self.watched_wildcards(store, group);
         let mut types: BTreeSet<_> = types.into_iter().collect();
@@ -48,7 +48,7 @@ impl Authorities {
         }
         for server in &self.groups.get(group).open {
             let machine = &mut self.servers[*server].machine;
-            // All of them, whether or not one was told.
+            // All of them, whether or not one was sent.
             if types.iter().filter(|ty| machine.forget_type_version(**ty)).count() > 0 {
                 told.insert(*server);
             }

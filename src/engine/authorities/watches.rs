@@ -1,4 +1,4 @@
-//! What is requested from servers when a name or a wildcard is watched, and when it is watched no more.
+//! The subscriptions of a watch of a name or a wildcard at servers, and their end.
 
 use std::{collections::BTreeSet, time::Instant};
 
@@ -17,17 +17,17 @@ use crate::{
     resource::config_source::ResourceConfigSource,
 };
 
-/// A name that is to be requested.
+/// A name to request.
 #[derive(Debug)]
 pub(in crate::engine) struct RequestedName<'a> {
     pub(in crate::engine) ty: TypeId,
     pub(in crate::engine) name: &'a ResourceName,
-    /// Where it is to be had, if not where the bootstrap says.
+    /// The source, if it is not the one of the bootstrap.
     pub(in crate::engine) source: Option<&'a ResourceConfigSource>,
 }
 
 impl Authorities {
-    /// Asks for a name: a resource, or a glob.
+    /// Subscribes to a name: a resource, or a glob.
     pub(in crate::engine) fn subscribe_name(
         &mut self,
         store: &mut Store,
@@ -46,7 +46,7 @@ impl Authorities {
         if name.is_glob() {
             self.begin_glob(store, entry);
         }
-        // It may be one that is watched as a name of another group with the same server.
+        // The name may be watched under another group with the same server.
         let group = store.get(entry).map_or(group, |entry| entry.group);
         self.groups.get_mut(group).views += 1;
         self.subscribe_everywhere(store, entry, now);
@@ -142,7 +142,7 @@ impl Authorities {
         self.groups.get_mut(group).views -= 1;
     }
 
-    /// Asks one server for everything of a type. What others sent has a place there, too, so that its absence is seen.
+    /// Requests the wildcard of a type from one server. Members from others get a subscription there, too, to detect absence.
     pub(in crate::engine) fn subscribe_wildcard_at(
         &mut self,
         store: &mut Store,
@@ -162,7 +162,7 @@ impl Authorities {
         self.servers[server].machine.subscribe_all((ty, type_url), now);
     }
 
-    /// What the active server has sent under a wildcard that was not watched for a while are its members.
+    /// The resources that the active server has sent under a wildcard without a watch are its members.
     fn join_known(&mut self, store: &mut Store, (group, ty): (GroupId, TypeId), now: Instant) {
         let active = self.groups.get(group).active();
         // A type that was never requested has no members.

@@ -15,14 +15,14 @@ use crate::{
     protocol::{TypeId, WatchId},
 };
 
-/// A name that has another one for when its source is unreachable.
+/// A name with an alternative for an unreachable source.
 #[derive(Debug)]
 pub(super) struct Alternative {
     ty: TypeId,
     name: ResourceName,
     pub(super) primary: WatchId,
     pub(super) other: Other,
-    /// What was published last.
+    /// The last published state.
     published: Option<ErasedObserved>,
 }
 
@@ -30,9 +30,9 @@ pub(super) struct Alternative {
 pub(super) enum Other {
     Unused,
     Watched(WatchId),
-    /// It would lead back.
+    /// It would close a ring.
     Ring,
-    /// Too many others are in use on behalf of the same watch.
+    /// Too many others are in use for the same watch.
     TooMany,
 }
 
@@ -59,8 +59,8 @@ impl Indirections {
         }
     }
 
-    /// Uses the alternative while the source of the name is unreachable and nothing of it is cached; until then, and once
-    /// that delivers anything, the name itself.
+    /// Uses the alternative while the source of the name is unreachable and nothing of it is cached; until then, and
+    /// once it delivers anything, the name itself.
     pub(super) fn update_alternative(&mut self, store: &Store, delivery: &mut Delivery, view: WatchId) {
         // It may have ended meanwhile.
         let Some(&Alternative { primary, other, .. }) = self.alternatives.get(&view) else { return };
@@ -81,7 +81,7 @@ impl Indirections {
         self.publish_alternative(store, delivery, view);
     }
 
-    /// A watch that belongs to an alternative has begun.
+    /// The watch of an alternative has begun.
     pub(super) fn on_alternative_subscribed(
         &mut self,
         store: &Store,
@@ -125,7 +125,7 @@ impl Indirections {
         Other::Watched(watch)
     }
 
-    /// How many alternatives are in use on behalf of the application's watch that is nearest above one of them.
+    /// The number of alternatives in use for the nearest watch of an application above one of them.
     fn alternatives_around(&self, store: &Store, delivery: &Delivery, view: WatchId) -> usize {
         let Some((_, watch)) = self.nearest_watch(store, vec![view]) else { return MAX_ALTERNATIVES };
         let below = self.below(delivery, watch);
@@ -137,7 +137,7 @@ impl Indirections {
         alternative.is_some_and(|alternative| matches!(alternative.other, Other::Watched(_)))
     }
 
-    /// How many alternatives are in use.
+    /// The number of alternatives in use.
     #[cfg(test)]
     pub(in crate::engine) fn alternatives_in_use(&self) -> usize {
         self.alternatives.keys().filter(|view| self.is_in_use(**view)).count()
@@ -165,13 +165,13 @@ impl Alternative {
         [self.primary].into_iter().chain(other)
     }
 
-    /// What an error about the name names.
+    /// The name in an error about it.
     pub(super) fn subject(&self, store: &Store) -> Subject {
         store.subject_of(self.ty, self.name.canonical())
     }
 }
 
-/// Whether nothing can be had of a source, whatever it may have: no server of it can be reached, or none is known.
+/// Whether nothing can be requested from a source: none of its servers can be reached, or none is known.
 pub(super) fn is_unreachable(seen: &ErasedObserved) -> bool {
     match seen {
         ErasedObserved::Absent { reason } => {
@@ -182,10 +182,10 @@ pub(super) fn is_unreachable(seen: &ErasedObserved) -> bool {
     }
 }
 
-/// How many alternatives are used at a time on behalf of one watch.
+/// The maximum number of alternatives in use for one watch.
 ///
-/// Redirects and alternatives multiply: what a server leads to may lead to several others. The limit is far beyond any sensible
-/// configuration, and bounds what a server can make a client request.
+/// Redirects and alternatives multiply: each target of a redirect may have several alternatives. The limit is far
+/// beyond any sensible configuration, and bounds the requests that a server can cause.
 pub(in crate::engine) const MAX_ALTERNATIVES: usize = 64;
 
 pub(super) const TOO_MANY: &str = "its alternative is not used since 64 alternatives are in use already";

@@ -24,7 +24,7 @@ use crate::{
     resource::{Inline, List, ListEntry, Version},
 };
 
-/// All lists that are watched, or an entry of which.
+/// All watched lists, and lists with a watched entry.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     lists: BTreeMap<CollectionKey, Members>,
@@ -39,7 +39,7 @@ struct Members {
     /// The name of the list as it was requested.
     name: Arc<str>,
     members: BTreeMap<Arc<str>, Member>,
-    /// How many members nothing is known of yet.
+    /// The number of members without a state yet.
     unknown: usize,
 }
 
@@ -49,7 +49,7 @@ enum Member {
     Inline { bytes: Bytes, version: Version, warning: Option<WatchError> },
 }
 
-/// One inline entry that is watched by itself.
+/// One inline entry with a watch of its own.
 #[derive(Debug)]
 pub(super) struct InlineEntry {
     ty: TypeId,
@@ -63,7 +63,7 @@ pub(super) struct InlineEntry {
 type ListState<'a> = (&'a Version, &'a Option<WatchError>);
 
 impl Lists {
-    /// An inline entry that is watched.
+    /// A watched inline entry.
     pub(super) fn inline_entry(&self, view: WatchId) -> Option<&InlineEntry> {
         self.entries.get(&view)
     }
@@ -122,7 +122,7 @@ impl Indirections {
         }
     }
 
-    /// The list, or what is wrong with it, is known.
+    /// The list, or its error, is known.
     pub(super) fn update_list(&mut self, store: &mut Store, delivery: &mut Delivery, key: &CollectionKey) {
         // It may have ended meanwhile.
         let Some(view) = self.lists.lists.get(key).map(|list| list.view) else { return };
@@ -145,7 +145,7 @@ impl Indirections {
         }
     }
 
-    /// Sets the members of a list: the watches of those that left are ended, the new ones are watched.
+    /// Sets the members of a list: ends the watches of removed ones, and begins those of new ones.
     fn update_members(
         &mut self,
         store: &mut Store,
@@ -197,7 +197,7 @@ impl Indirections {
         old: Option<Member>,
         locator: &ResourceName,
     ) -> Member {
-        // A member is requested as it is located: it need not have the context parameters of its list (X12).
+        // A member is requested by its locator: it need not have the context parameters of its list (X12).
         let target = locator.clone();
         match old {
             Some(Member::Located { target: held, view, known }) if held == target => {
@@ -213,7 +213,7 @@ impl Indirections {
         }
     }
 
-    /// Something is known of a member that is fetched.
+    /// The state of a fetched member has changed.
     pub(super) fn update_member(
         &mut self,
         store: &mut Store,
@@ -327,7 +327,7 @@ impl Member {
     }
 }
 
-/// By which name an entry is a member.
+/// The name under which an entry is a member.
 fn entry_name(list: &str, index: usize, entry: &ListEntry) -> Arc<str> {
     match entry {
         ListEntry::Locator(locator) => locator.to_string().into(),

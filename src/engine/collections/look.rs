@@ -1,4 +1,4 @@
-//! What is seen of a watch, wherever it leads: nothing of it is stored, so that it is always that of the entries.
+//! The state that a watch sees by way of indirections: it is derived from the entries each time, and never stored.
 
 use std::collections::BTreeMap;
 
@@ -18,8 +18,8 @@ use crate::{
     resource::List,
 };
 
-/// One look. Several paths may lead to the same resource, and each is looked at once for each number of redirects that led
-/// there, since the number of looks would else double with each alternative on the way.
+/// One derivation. Several paths may lead to the same resource, and each is derived once for each number of redirects
+/// above it, since their number would else double with each alternative on the way.
 pub(super) struct Look<'a> {
     indirections: &'a Indirections,
     store: &'a Store,
@@ -33,7 +33,7 @@ impl<'a> Look<'a> {
         Self { indirections, store, delivery, redirects: BTreeMap::new(), alternatives: BTreeMap::new() }
     }
 
-    /// What a watch of one resource sees, behind `depth` redirects; `None` when nothing is known.
+    /// The state that a watch of one resource sees, behind `depth` redirects; `None` when nothing is known.
     pub(super) fn at_watch(&mut self, view: WatchId, depth: usize) -> Option<ErasedObserved> {
         match self.delivery.target(view)? {
             WatchTarget::Entry(id) => self.at_entry(*id, depth),
@@ -52,7 +52,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// What is seen of an entry.
+    /// The state of an entry as a watch sees it.
     pub(super) fn at_entry(&mut self, id: EntryId, depth: usize) -> Option<ErasedObserved> {
         self.indirections.count_look();
         let entry = self.store.get(id)?;
@@ -107,14 +107,14 @@ impl<'a> Look<'a> {
         match (primary, self.at_watch(other, depth)) {
             (Some(seen), _) if !is_unreachable(&seen) => Some(seen),
             (_, Some(seen @ ErasedObserved::Present { .. })) => Some(seen),
-            // Until something is known of the alternative, an unreachable source is not reported.
+            // Until the state of the alternative is known, an unreachable source is not reported.
             (_, None) => None,
             (None, Some(seen)) => Some(seen),
             (Some(seen), Some(other)) => Some(self.neither(alternative, (seen, other))),
         }
     }
 
-    /// What is seen when a name cannot be had, and its alternative is one too many.
+    /// The error of an unreachable name whose alternative exceeds the limit.
     fn without_alternative(&self, alternative: &Alternative, primary: ErasedObserved) -> ErasedObserved {
         match primary {
             ErasedObserved::Absent { reason } => {
@@ -124,7 +124,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    /// What is seen when neither a name nor its alternative can be had.
+    /// The error of a name that is unreachable, as is its alternative.
     fn neither(
         &self,
         alternative: &Alternative,
@@ -167,5 +167,5 @@ impl<'a> Look<'a> {
     }
 }
 
-/// How much of a target's name an error repeats, in bytes.
+/// The maximum length of a target's name in an error, in bytes.
 const LONGEST_NAME: usize = 256;

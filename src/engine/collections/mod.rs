@@ -1,7 +1,7 @@
-//! What is seen by way of something else: redirects (X20), alternatives (X21), and list collections (X12 to X14).
+//! Indirections: redirects (X20), alternatives (X21), and list collections (X12 to X14).
 //!
-//! Each indirection has a watch of its own on what it leads to, as a resolution has. Nothing of what is seen there is stored: a
-//! [`Look`] goes along the watches, and when one of them changes, what leads there is published anew.
+//! Each indirection has a watch of its own on its target, as a resolution has. The state behind it is not stored: a
+//! [`Look`] goes along the watches, and when one of them changes, the watches above it are published anew.
 //!
 //! ```text
 //!   watch ─▶ entry A ─▶ redirect ─▶ watch ─▶ entry B
@@ -9,7 +9,7 @@
 //!                         └─▶ watch ─▶ entry B        else
 //! ```
 //!
-//! There is no ring in it: what would close one is not followed, and seen as an error.
+//! There is no ring in it: an indirection that would close one is not followed, and is an error.
 //!
 //! The watches are begun and ended by the engine, which takes the orders for that ([`WatchOrder`]) and reports each that it has
 //! begun ([`on_subscribed`](Indirections::on_subscribed)).
@@ -45,28 +45,28 @@ use crate::{
     resource::{Erased, ResourceType},
 };
 
-/// All redirects, alternatives and lists that are watched. See the [module's](self) documentation.
+/// All watched redirects, alternatives and lists. See the [module's](self) documentation.
 #[derive(Debug, Default)]
 pub(super) struct Indirections {
-    /// What leads to a watch.
+    /// The indirection that each watch belongs to.
     edges: BTreeMap<WatchId, Follower>,
     redirects: BTreeMap<EntryId, Followed>,
     alternatives: BTreeMap<WatchId, Alternative>,
     lists: Lists,
     orders: Vec<WatchOrder>,
-    /// How often something was looked at, for tests of the work.
+    /// The number of derivations of each entry, for tests of the work.
     #[cfg(test)]
     looks: std::cell::Cell<u64>,
 }
 
-/// A watch that is to be begun or ended.
+/// A watch to begin or to end.
 #[derive(Debug)]
 pub(super) enum WatchOrder {
     Subscribe { view: WatchId, ty: ResourceType, names: Selection },
     Unsubscribe(WatchId),
 }
 
-/// What is published anew when a watch sees something else.
+/// The publication that a change of a watch causes.
 #[derive(Debug, Clone)]
 enum Follower {
     /// A resource that redirects.
@@ -81,19 +81,19 @@ enum Follower {
     Member(CollectionKey, Arc<str>),
 }
 
-/// Where a resource leads.
+/// The target of a resource.
 #[derive(Debug)]
 struct Followed {
     target: ResourceName,
     view: WatchId,
-    /// Why it is not followed.
+    /// The reason for not following it.
     broken: Option<&'static str>,
-    /// Where it led before, and why it was not followed.
+    /// Its last target, and the reason for not following it.
     before: Option<(ResourceName, Option<&'static str>)>,
 }
 
 impl Indirections {
-    /// The watches that are to be begun and ended, in their order.
+    /// The watches to begin and to end, in their order.
     pub(super) fn take_orders(&mut self) -> Vec<WatchOrder> {
         mem::take(&mut self.orders)
     }
@@ -103,7 +103,7 @@ impl Indirections {
         self.edges.contains_key(&view)
     }
 
-    /// A watch that was ordered is begun: what would close a ring is seen now.
+    /// An ordered watch has begun: a ring is detected now.
     pub(super) fn on_subscribed(&mut self, store: &mut Store, delivery: &mut Delivery, view: WatchId) {
         match self.edges.get(&view) {
             Some(Follower::Redirect(id)) => {
@@ -120,17 +120,17 @@ impl Indirections {
                 let above = *above;
                 self.on_alternative_subscribed(store, delivery, above, view);
             }
-            // Lists do not lead back: they are of another type than their members. What was ended meanwhile leads nowhere.
+            // Lists do not lead back: they are of another type than their members. A watch that ended meanwhile leads nowhere.
             Some(Follower::Inline(_) | Follower::List(_) | Follower::Member(..)) | None => {}
         }
     }
 
-    /// Something is seen by a watch. False when it belongs to no indirection.
+    /// Handles a change of a watch. False when it belongs to no indirection.
     pub(super) fn on_observed(&mut self, store: &mut Store, delivery: &mut Delivery, view: WatchId) -> bool {
         let Some(follower) = self.edges.get(&view).cloned() else { return false };
         match follower {
             Follower::Redirect(id) => {
-                // It may lead elsewhere by now, or nowhere.
+                // Its target may have changed or ended.
                 let followed = self.redirects.get(&id).filter(|followed| followed.view == view);
                 let target = store.get(id).and_then(Entry::redirect).map(|redirect| &redirect.target);
                 if followed.is_some_and(|followed| Some(&followed.target) == target) {
@@ -160,7 +160,7 @@ impl Indirections {
         let before = old.as_ref().map(|old| (old.target.clone(), old.broken));
         match target {
             Some(target) => self.redirect(store, delivery, id, (target, before)),
-            // It leads nowhere any more, so that rings that it was a part of are open.
+            // It has no target any more, so that rings through it are open.
             None => self.retry_broken(store, id),
         }
         if let Some(old) = old {
@@ -193,7 +193,7 @@ impl Indirections {
         self.subscribe(view, store.ty(ty), target);
     }
 
-    /// It is known whether a redirect is followed.
+    /// The decision on following a redirect is made.
     fn on_redirect_changed(&mut self, store: &mut Store, id: EntryId) {
         // It may have been replaced while its watch began.
         let Some(followed) = self.redirects.get_mut(&id) else { return };
@@ -208,7 +208,7 @@ impl Indirections {
         }
     }
 
-    /// A redirect has changed: what would have closed a ring with it may be open now.
+    /// A redirect has changed: a ring through it may be open now.
     fn retry_broken(&self, store: &mut Store, id: EntryId) {
         let broken = self.redirects.iter().filter(|(_, known)| known.broken.is_some());
         store.note_redirects(broken.map(|(id, _)| *id).filter(|other| *other != id));
@@ -227,12 +227,12 @@ impl Indirections {
         }
     }
 
-    /// What a watch of one resource sees at the moment.
+    /// The state that a watch of one resource sees at the moment.
     pub(super) fn look(&self, store: &Store, delivery: &Delivery, view: WatchId) -> Option<ErasedObserved> {
         Look::new(self, store, delivery).at_watch(view, 0)
     }
 
-    /// What watches of an entry see at the moment, as a value of its type.
+    /// The state that watches of an entry see at the moment, as a value of its type.
     pub(super) fn observe(&self, store: &Store, delivery: &Delivery, id: EntryId) -> Option<Erased> {
         let entry = store.get(id)?;
         let observed = Look::new(self, store, delivery).at_entry(id, 0)?;
@@ -244,7 +244,7 @@ impl Indirections {
         self.looks.set(self.looks.get() + 1);
     }
 
-    /// How often an entry was looked at.
+    /// The number of derivations of an entry.
     #[cfg(test)]
     pub(super) fn looks(&self) -> u64 {
         self.looks.get()
@@ -280,7 +280,7 @@ impl Indirections {
         self.below(delivery, view).contains(&view)
     }
 
-    /// All the watches that the watch of one resource depends on, directly or by way of others.
+    /// All the watches that the watch of one resource depends on, directly or through others.
     fn below(&self, delivery: &Delivery, view: WatchId) -> BTreeSet<WatchId> {
         let (mut open, mut seen) = (self.next_watches(delivery, view), BTreeSet::new());
         while let Some(next) = open.pop() {
@@ -291,8 +291,8 @@ impl Indirections {
         seen
     }
 
-    /// How many redirects lead to an entry, one after the other, on the shortest path from an application's watch; counted up
-    /// to the limit.
+    /// The number of redirects in a row to an entry, on the shortest path from an application's watch; counted up to
+    /// the limit.
     fn depth_of(&self, store: &Store, id: EntryId) -> usize {
         let views = store.get(id).map(|entry| entry.views.to_vec()).unwrap_or_default();
         if views.is_empty() {
@@ -301,8 +301,8 @@ impl Indirections {
         self.nearest_watch(store, views).map_or(MAX_REDIRECTS, |(depth, _)| depth)
     }
 
-    /// The application's watch that is nearest above some watches, and how many redirects are between them, if these are fewer
-    /// than the limit. Each entry on the path is looked at once.
+    /// The nearest watch of an application above some watches, and the number of redirects between them, if it is below
+    /// the limit. Each entry on the path is visited once.
     fn nearest_watch(&self, store: &Store, mut views: Vec<WatchId>) -> Option<(usize, WatchId)> {
         let mut seen = BTreeSet::new();
         for depth in 0..MAX_REDIRECTS {
@@ -312,10 +312,10 @@ impl Indirections {
                     Above::Redirect(id) => id,
                     Above::Watch(watch) => return Some((depth, watch)),
                 };
-                // It was looked at by another path.
+                // It was visited on another path.
                 let Some(entry) = store.get(id).filter(|_| seen.insert(id)) else { continue };
                 if entry.views.is_empty() {
-                    // It is a member of a collection that is watched.
+                    // It is a member of a watched collection.
                     return Some((depth + 1, view));
                 }
                 above.extend(entry.views.iter().copied());
@@ -336,20 +336,20 @@ impl Indirections {
     }
 }
 
-/// What leads to a watch, be it by an alternative or a list.
+/// The indirections above a watch, including alternatives and lists.
 enum Above {
-    /// A resource that redirects there.
+    /// A resource with a redirect to it.
     Redirect(EntryId),
     /// An application, a resolution or a list.
     Watch(WatchId),
 }
 
-/// Publishes what is seen to a watch that has no entry of its own.
+/// Publishes the state of a watch without an entry of its own.
 fn publish_seen(store: &Store, delivery: &mut Delivery, (view, ty): (WatchId, TypeId), seen: ErasedObserved) {
     delivery.deliver(view, store.ty(ty).observe(seen));
 }
 
-/// How many redirects are followed one after the other.
+/// The maximum number of redirects in a row.
 const MAX_REDIRECTS: usize = 16;
 
 const TOO_DEEP: &str = "is the last of more than 16, one after the other";

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::protocol::{ConnectionState, ServerId};
 
-/// Which servers have a working stream, and how often each has failed.
+/// The servers with a working stream, and the number of failures of each.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionCounts {
     connected: BTreeMap<ServerId, bool>,
@@ -11,18 +11,18 @@ pub(crate) struct ConnectionCounts {
     is_read: bool,
 }
 
-/// A change of a server's connection since it was read last.
+/// A change of a server's connection since the last read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConnectionChange {
-    /// Whether there is a working stream; `None` when none is wanted.
+    /// Whether there is a working stream; `None` when nothing is requested.
     Connected(ServerId, Option<bool>),
-    /// How often the server has failed.
+    /// The number of failures of the server.
     Failures(ServerId, u64),
 }
 
 impl ConnectionCounts {
-    /// Notes the state of a stream (A78-2): it counts as connected from the first attempt on, until one fails that gave no
-    /// response; and then again with the first response.
+    /// Records the state of a stream (A78-2): it counts as connected from the first attempt on, until one fails that
+    /// gave no response; and then again with the first response.
     pub(crate) fn note(&mut self, id: ServerId, state: ConnectionState, has_failed: bool) {
         let connected = match state {
             ConnectionState::Idle => None,

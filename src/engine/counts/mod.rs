@@ -1,7 +1,7 @@
-//! Counters for metrics (A78, A88): each event costs the same whatever the cache holds, and the cache is never walked.
+//! Counters for metrics (A78, A88): each event costs the same whatever the cache holds; nothing iterates over the cache.
 //!
-//! Changes are coalesced until they are read. If they never are, what waits is bounded by the number of servers, types and
-//! states, and is dropped with the server or group that it is about.
+//! Changes are coalesced until they are read. If they never are, the backlog is bounded by the number of servers, types
+//! and states, and is dropped with its server or group.
 
 mod connections;
 mod resources;

@@ -1,4 +1,4 @@
-//! How many resources are in each state of the cache (A78, A88): each change costs the same whatever the cache holds.
+//! The number of resources in each state of the cache (A78, A88): each change costs the same whatever the cache holds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,14 +7,14 @@ use crate::{
     protocol::{GroupId, TypeId},
 };
 
-/// What is known of a resource, and whether a good one is held.
+/// The state of a resource, and whether a good one is held.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct CacheState {
     state: ResourceState,
     held: bool,
 }
 
-/// The numbers, and which of them have changed since they were read.
+/// The numbers, and the ones that have changed since they were read.
 #[derive(Debug, Default)]
 pub(crate) struct ResourceCounts {
     resources: BTreeMap<ResourceKey, u64>,
@@ -50,7 +50,7 @@ impl CacheState {
 }
 
 impl ResourceCounts {
-    /// What an entry is counted as.
+    /// The counter of an entry.
     pub(crate) fn key(entry: &Entry) -> ResourceKey {
         (entry.group, entry.ty, CacheState::of(entry))
     }
@@ -91,7 +91,7 @@ impl ResourceCounts {
         Some((key, self.resources.get(&key).copied().unwrap_or_default()))
     }
 
-    /// A group is over: what has changed of it is not read any more.
+    /// A group was removed: its changes are not read any more.
     pub(crate) fn forget_group(&mut self, group: GroupId) {
         let of_group = self.changed.range((group, TypeId(0), CacheState::FIRST)..);
         for key in of_group.copied().take_while(|key| key.0 == group).collect::<Vec<_>>() {

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use crate::protocol::{ServerId, TypeId};
 
-/// How many resources of each type a server has sent since they were read last.
+/// The number of resources of each type that a server has sent since they were read last.
 #[derive(Debug, Default)]
 pub(crate) struct UpdateCounts {
     /// Valid and invalid ones.

@@ -4,8 +4,8 @@ use super::Step;
 use crate::invariant;
 
 impl Step<'_> {
-    /// What a response of a full-state type does not speak of is deleted (B1.10), unless the response is a heartbeat
-    /// (B1.19), or holds something without a name that may be just what is missed.
+    /// Deletes the resources that a response of a full-state type does not contain (B1.10), unless the response is a heartbeat
+    /// (B1.19), or holds something without a name that may be the missing resource.
     pub(super) fn apply_absence(&mut self) {
         if self.authorities.server_mut(self.response.server()).machine.source_key().is_file() {
             self.give_up_unwritten();
@@ -45,7 +45,7 @@ impl Step<'_> {
         );
     }
 
-    /// What was never there and does not stand in a file does not exist, without waiting for it: all there is stands in it.
+    /// A resource that was never received and is not in a file does not exist, without a timer: the file is complete.
     fn give_up_unwritten(&mut self) {
         if self.response.nameless {
             return;

@@ -1,4 +1,4 @@
-//! Aliases: other names that a resource of the incremental variant comes for (B2.19).
+//! Aliases: other names that a resource of the incremental variant is sent for (B2.19).
 
 use super::{
     Step,
@@ -7,9 +7,9 @@ use super::{
 use crate::invariant;
 
 impl Step<'_> {
-    /// Finds the places of the aliases in a response, as far as somebody asks for them (B2.19). They are looked for behind all names:
-    /// a name belongs to the resource that has it for its own, and otherwise to the first that has it for an alias. Another one
-    /// cannot have it, and only that claim is rejected (A46); an alias twice on one resource means no more than once.
+    /// Finds the subscriptions of the aliases in a response (B2.19). They are looked for behind all names: a name belongs to the
+    /// resource that has it for its own, and otherwise to the first that has it for an alias. Another one cannot have it, and
+    /// only that claim is rejected (A46); an alias twice on one resource means no more than once.
     pub(super) fn locate_aliases(&mut self) {
         let envelope = self.response.envelope.clone();
         for Aliased { own, found } in std::mem::take(&mut self.response.aliased) {
@@ -26,14 +26,14 @@ impl Step<'_> {
         }
     }
 
-    /// Finds the place of one alias. `own` is the name of the element; empty if there is none, so that it stands for nothing.
+    /// Finds the subscription of one alias. `own` is the name of the element; empty if it stands for nothing.
     fn locate_alias(&mut self, (own, alias): (&str, &str), found: LocatedResource) {
         let (server, ty) = (self.response.server(), self.response.ty());
         let Some(subscriptions) = self.authorities.subscriptions(server, ty) else {
             invariant::broken("a type that is answered was requested");
             return;
         };
-        // Nothing is subscribed to by the alias.
+        // The alias has no subscription.
         let Some(id) = subscriptions.find(alias) else { return };
         let Some(sub) = subscriptions.get_mut(id) else {
             invariant::broken("a name that is found has a subscription");
@@ -56,7 +56,7 @@ impl Step<'_> {
         }
     }
 
-    /// A resource came by its own name: that is no alias of another one, if it was.
+    /// A resource was sent by its own name: that is no alias of another one, if it was.
     pub(super) fn note_own_name(&mut self, name: &str) {
         let subscriptions = self.authorities.subscriptions(self.response.server(), self.response.ty);
         if let Some(subscriptions) = subscriptions.filter(|subscriptions| !subscriptions.aliases.is_empty()) {
@@ -64,8 +64,8 @@ impl Step<'_> {
         }
     }
 
-    /// What is removed by its own name is so for those as well who ask for it by another. They are looked for behind all
-    /// others, since the response may say what else they stand for.
+    /// A removal by the resource's own name applies to its subscribed aliases as well. They are looked for behind all
+    /// others, since the response may redefine them.
     pub(super) fn locate_removed_aliases(&mut self) {
         let subscriptions = self.authorities.subscriptions(self.response.server(), self.response.ty);
         if subscriptions.is_none_or(|subscriptions| subscriptions.aliases.is_empty()) {
@@ -79,7 +79,7 @@ impl Step<'_> {
         }
     }
 
-    /// Finds the places of the names that a resource came for before, unless the response has spoken of them.
+    /// Finds the subscriptions of the names that a resource was sent for before, unless the response contains them.
     fn find_known_aliases(&mut self, own: &str, found: LocatedResource) {
         let Some(subscriptions) = self.authorities.subscriptions(self.response.server(), self.response.ty)
         else {

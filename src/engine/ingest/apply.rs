@@ -1,4 +1,4 @@
-//! Then the resources are compared with what is held, and parsed where they differ.
+//! The second phase: the resources are compared with the held ones, and parsed where they differ.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -20,7 +20,7 @@ use crate::{
 };
 
 impl Step<'_> {
-    /// Takes over some resources.
+    /// Applies some resources.
     pub(super) fn apply(&mut self, from: usize) {
         let mut spent = 0;
         let mut next = from;
@@ -31,7 +31,7 @@ impl Step<'_> {
             next = quick;
             let Some(located) = self.response.located.get(next).copied() else { break };
             spent += match located.sub {
-                // It may have gone between two steps, and another one may have taken its place.
+                // It may have been removed between two steps, and another one may have taken its slot.
                 Some(sub) if !self.is_there(sub) => 1,
                 Some(sub) => match located.op {
                     ResourceOp::Resource | ResourceOp::Redirect => self.apply_to(sub, located),
@@ -42,7 +42,7 @@ impl Step<'_> {
                 None => match located.op {
                     ResourceOp::Resource | ResourceOp::Redirect => self.apply_unknown(next, located),
                     ResourceOp::Heartbeat => self.apply_unknown_heartbeat(next),
-                    // What nobody has cannot be removed (B2.13).
+                    // A resource that is not held cannot be removed (B2.13).
                     ResourceOp::Removed | ResourceOp::Same => 1,
                 },
             };
@@ -59,7 +59,7 @@ impl Step<'_> {
             .is_some_and(|sub| sub.is_mentioned_in(self.response.number))
     }
 
-    /// Takes over a resource that somebody asked for, or that is a member already. Returns what it cost, in bytes parsed.
+    /// Applies a resource that is subscribed by name, or is a member already. Returns the cost, in bytes parsed.
     pub(super) fn apply_to(&mut self, place: SubId, located: LocatedResource) -> usize {
         let state = self.authorities.server_mut(self.response.stream.server);
         let Some(subscriptions) = state.machine.subscriptions_mut(self.response.ty) else {
@@ -67,7 +67,7 @@ impl Step<'_> {
             return 1;
         };
         let wildcard = subscriptions.takes_all();
-        // It may have gone between two steps.
+        // It may have been removed between two steps.
         let Some(sub) = subscriptions.get_mut(place).filter(|sub| sub.is_mentioned_in(self.response.number))
         else {
             return 1;
@@ -108,7 +108,7 @@ impl Step<'_> {
         cost
     }
 
-    /// Takes over a resource that nobody asked for by name: a new member, or nothing of ours (B0.12).
+    /// Applies a resource that was not requested by name: a new member, or one to ignore (B0.12).
     pub(super) fn apply_unknown(&mut self, next: usize, located: LocatedResource) -> usize {
         let Some(group) = self.group_of_unknown(next) else {
             trace!(resource = located.index, "resource without subscription skipped");
@@ -137,7 +137,7 @@ impl Step<'_> {
         self.apply_to(sub, located)
     }
 
-    /// The servers of the wildcard or glob that a resource without a place is a member of.
+    /// The servers of the wildcard or glob that a resource without a subscription is a member of.
     pub(super) fn group_of_unknown(&mut self, next: usize) -> Option<GroupId> {
         let server = self.response.server();
         let takes_all = self
@@ -157,7 +157,7 @@ impl Step<'_> {
         group.filter(|group| self.authorities.active(*group) == server)
     }
 
-    /// Parses a resource that differs from what is held. True when there is something new to see.
+    /// Parses a resource that differs from the held one. True when there is a change to publish.
     pub(super) fn parse(&mut self, (id, located): (EntryId, LocatedResource), update: Update) -> bool {
         self.work.parsed += 1;
         let Some(name) = self.store.get(id).map(|entry| entry.name.clone()) else {
@@ -203,7 +203,7 @@ impl Step<'_> {
         changed
     }
 
-    /// There is no such resource (any more): known at once, without a timer (B2.14). Returns what it cost.
+    /// There is no such resource (any more): known at once, without a timer (B2.14). Returns the cost.
     pub(super) fn apply_removed(&mut self, id: SubId) -> usize {
         let (server, ty) = (self.response.server(), self.response.ty());
         let state = self.authorities.server_mut(server);
@@ -215,7 +215,7 @@ impl Step<'_> {
         };
         sub.forget_version();
         let entry_id = sub.entry();
-        // It may be said because it was not wanted for a while (GO12).
+        // The removal may be the answer to a recent unsubscription (GO12).
         if !self.authorities.server_mut(server).machine.is_gone(ty, id, self.now) {
             return 1;
         }
@@ -226,7 +226,7 @@ impl Step<'_> {
         {
             sub.on_removed(counts);
         }
-        // Another server counts at the moment.
+        // Another server is active at the moment.
         let Some(entry) = self.store.get(entry_id).filter(|_| counts) else { return 1 };
         let uri = self.authorities.server(server).machine.source();
         let message = match entry.is_held() {
@@ -240,7 +240,7 @@ impl Step<'_> {
         64
     }
 
-    /// Takes over what the server says of resources that it does not send (TP3).
+    /// Applies the errors of resources that the server does not send (TP3).
     pub(super) fn apply_errors(&mut self) {
         let errors: Vec<_> = self.response.envelope.errors().collect();
         for (index, error) in errors.into_iter().enumerate() {
@@ -268,12 +268,12 @@ impl Step<'_> {
                 invariant::broken("a type that is answered was requested");
                 continue;
             };
-            // Nothing is subscribed to by the name.
+            // The name has no subscription.
             let Some(sub) = subscriptions.find(&name).and_then(|sub| subscriptions.get_mut(sub)) else {
                 continue;
             };
             sub.on_answered_in(self.response.number);
-            // That the trouble is over is seen by its being sent again, so the next stream asks for that.
+            // The recovery is detected by its being sent again, so the next stream requests that.
             sub.forget_version();
             let id = sub.entry();
             state.machine.on_dropped(self.response.ty);
@@ -300,7 +300,7 @@ impl Step<'_> {
         }
     }
 
-    /// Does something that may end in a resource not being held any more which the server takes to be held.
+    /// Runs an operation after which a resource may not be held any more that the server considers held.
     pub(super) fn note_dropped<T>(&mut self, id: EntryId, act: impl FnOnce(&mut Self) -> T) -> T {
         let was_held = self.store.get(id).is_some_and(Entry::is_held);
         let done = act(self);
@@ -312,7 +312,7 @@ impl Step<'_> {
         done
     }
 
-    /// What an entry is told to be unchanged by. `parsed` is what was given to its parser, which may have kept some of it.
+    /// The bytes that an entry detects changes by. `parsed` is the input of its parser, which may have kept some of it.
     pub(super) fn raw(&mut self, (id, located): (EntryId, &LocatedResource), parsed: Bytes) -> Raw {
         if !parsed.is_unique() {
             return parsed.into();
@@ -330,8 +330,8 @@ impl Step<'_> {
     }
 }
 
-/// How much is parsed in one step: some milliseconds; what is only compared counts a sixteenth.
+/// The cost of one step: some milliseconds of parsing; a comparison counts a sixteenth.
 const BYTES_PER_STEP: usize = 256 << 10;
 
-/// What it counts to apply a resource that is unchanged.
+/// The cost of an unchanged resource.
 pub(super) const UNCHANGED: usize = 16;

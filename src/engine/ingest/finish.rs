@@ -1,4 +1,4 @@
-//! At last the collections are complete, and the server is answered.
+//! The last phase: the collections are completed, and the server is answered.
 
 use super::Step;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
 };
 
 impl Step<'_> {
-    /// The server has told all it has of a type that is wanted as a whole.
+    /// The server has sent all its resources of a type with a wildcard.
     pub(super) fn complete(&mut self) {
         let server = self.response.server();
         let Some(subscriptions) = self.authorities.subscriptions(server, self.response.ty) else {
@@ -18,7 +18,7 @@ impl Step<'_> {
             return self.authorities.on_wildcard_answered(self.store, server, self.response.ty);
         }
         let told_before = subscriptions.told_all && self.response.envelope.is_delta();
-        // Also while the end of the wildcard is not written: it may be wanted again before.
+        // Also while the end of the wildcard is not written: it may be subscribed again before.
         subscriptions.told_all = subscriptions.takes_all()
             && subscriptions.sends_all
             && (told_before || self.response.tells_all());
@@ -28,7 +28,7 @@ impl Step<'_> {
         if told_all {
             self.authorities.complete_all(self.store, server, self.response.ty);
         } else if undecided {
-            // It may be all, and may be not: known when nothing follows.
+            // It may be complete or not: known when nothing follows.
             self.authorities.server_mut(server).machine.await_quiet(self.response.ty, self.response.since());
         }
     }
@@ -64,5 +64,5 @@ impl Step<'_> {
     }
 }
 
-/// A place that no subscription has.
+/// A slot that no subscription has.
 const NOWHERE: SubId = SubId(u32::MAX);

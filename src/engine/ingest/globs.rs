@@ -14,14 +14,14 @@ pub(super) struct MatchedGlob {
     pattern: GlobPattern,
     sub: SubId,
     entry: EntryId,
-    /// It was noted that the response has members of it.
+    /// Its members in the response are recorded already.
     answered: bool,
-    /// It is to be requested once more.
+    /// It is to be requested again.
     asked_again: bool,
 }
 
 impl Step<'_> {
-    /// The glob at a server that a resource which came from there is a member of. What is found is kept in the self.job.
+    /// The glob at a server that encloses a received resource. The result is kept in the job.
     pub(super) fn enclosing(&mut self, name: &str) -> Option<EntryId> {
         if !self.store.members.has_globs() || !name.starts_with("xdstp:") {
             return None;
@@ -45,7 +45,7 @@ impl Step<'_> {
         self.response.glob.as_ref().map(|glob| glob.entry)
     }
 
-    /// Takes note that a response speaks of a glob: some of its members. True when the resource is a new member.
+    /// Records that a response contains members of a glob. True when the resource is a new member.
     pub(super) fn on_member(&mut self, id: SubId) -> bool {
         if !self.store.members.has_globs() {
             return false;
@@ -66,7 +66,7 @@ impl Step<'_> {
         sub.is_some_and(Subscription::join_glob)
     }
 
-    /// The server confirms a member of a glob that has expired: the glob is requested once more, since its members are not.
+    /// The server confirms a member of a glob that has expired: the glob is requested again, since its members are not.
     pub(super) fn ask_glob_again(&mut self, name: &str) {
         if !self
             .enclosing(name)
@@ -84,7 +84,7 @@ impl Step<'_> {
 
     /// The server has sent something of a glob, so there is such a collection.
     pub(super) fn on_glob_answered(&mut self) {
-        // It is noted already.
+        // It is recorded already.
         let Some(glob) = self.response.glob.as_mut().filter(|glob| !glob.answered) else { return };
         glob.answered = true;
         let (sub, entry) = (glob.sub, glob.entry);

@@ -1,4 +1,4 @@
-//! Heartbeats: responses that confirm resources with a time to live (B1.18, B2.16).
+//! Heartbeats: responses that confirm resources with a TTL (B1.18, B2.16).
 
 use super::{
     Step,
@@ -7,8 +7,8 @@ use super::{
 use crate::{cache::Entry, invariant, protocol::SubId};
 
 impl Step<'_> {
-    /// What is held is good still, for as long as it says; nobody is told (B1.18, B2.16). Of what is not held it says nothing:
-    /// it is about a state that was not accepted, or has expired. The server does not know that, and has to be asked again.
+    /// Extends the TTL of a held resource, without a notification (B1.18, B2.16). For others it has no effect: it refers to a
+    /// state that was not accepted, or has expired. The server does not know that, and the request has to be repeated.
     pub(super) fn apply_heartbeat(&mut self, place: SubId, located: LocatedResource) -> usize {
         let (server, ty) = (self.response.server(), self.response.ty());
         let is_delta = self.response.envelope.is_delta();
@@ -40,7 +40,7 @@ impl Step<'_> {
         1
     }
 
-    /// A heartbeat for a name that nobody asked for: under a wildcard or a glob, that of a member that has expired.
+    /// A heartbeat for a name that was not requested: under a wildcard or a glob, that of a member that has expired.
     pub(super) fn apply_unknown_heartbeat(&mut self, next: usize) -> usize {
         let (server, ty) = (self.response.server(), self.response.ty());
         if self.response.ttl_of(&self.response.located[next]).is_none() {

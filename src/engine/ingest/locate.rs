@@ -1,4 +1,4 @@
-//! First all names of a response are read and located, which finds duplicates before anything is applied.
+//! The first phase: all names of a response are read and located, which finds duplicates before anything is applied.
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Step<'_> {
-    /// Reads the names of some resources, and finds their places.
+    /// Reads the names of some resources, and finds their subscriptions.
     pub(super) fn locate(&mut self, from: usize) {
         let envelope = self.response.envelope.clone();
         let all = envelope.len() + envelope.removed().len();
@@ -43,7 +43,7 @@ impl Step<'_> {
         let item = envelope.item(index);
         let (value, op) = match item.body {
             Body::Resource(value) => (value, ResourceOp::Resource),
-            // There is no name in it.
+            // It contains no name.
             Body::Redirect(_) if item.wrapper_name.is_empty() => {
                 return self.response.add_nameless(index, &"a redirect without a name");
             }
@@ -59,7 +59,7 @@ impl Step<'_> {
         };
         let found = LocatedResource { value, is_wrapped: item.is_wrapped, ..LocatedResource::new(index, op) };
         match name_of(self.store.ty(self.response.ty), envelope, (item.wrapper_name, value)) {
-            // On the wire that name would stand for all resources. Other resources that are missing are missing still.
+            // On the wire that name would stand for all resources. The absence of other resources is not affected.
             Ok(name) if *name == *WILDCARD => {
                 self.response.invalid += 1;
                 self.response
@@ -79,7 +79,7 @@ impl Step<'_> {
         }
     }
 
-    /// Finds the place of a name that a response speaks of, and notes what is said of it.
+    /// Finds the subscription of a name in a response, and records the operation on it.
     pub(super) fn find_place(&mut self, name: &str, found: LocatedResource) {
         let ServerState { machine, types, .. } = self.authorities.server_mut(self.response.stream.server);
         let order = types.get(self.response.ty.index()).map_or(&[][..], |known| &known.order);
@@ -116,7 +116,7 @@ impl Step<'_> {
         self.response.located.push(LocatedResource { sub, ..found });
     }
 
-    /// The groups that use a lower server at the moment, and find in a response what they want.
+    /// The groups on a lower server at the moment whose subscribed resources are in a response.
     pub(super) fn returning(&mut self) -> BTreeSet<GroupId> {
         let server = self.response.server();
         if !self.authorities.groups().is_higher(server) {
@@ -142,11 +142,11 @@ impl Step<'_> {
         found
     }
 
-    /// The same of those that find new members of their globs.
+    /// The same of groups with new members of their globs.
     pub(super) fn returning_members(&mut self) -> BTreeSet<GroupId> {
         let mut found = BTreeSet::new();
         for next in 0..self.response.located.len() {
-            // Its name is subscribed to, or nothing is there.
+            // Its name is subscribed to, or it contains no resource.
             let Some(name) = self.unknown_name(next) else { continue };
             let glob = self.enclosing(&name).and_then(|glob| self.store.get(glob));
             found.extend(
@@ -157,7 +157,7 @@ impl Step<'_> {
         found
     }
 
-    /// The name of a resource that nobody asked for by that.
+    /// The name of a resource that was not requested by that name.
     pub(super) fn unknown_name(&mut self, next: usize) -> Option<Arc<str>> {
         let LocatedResource { value, index, op, sub, .. } = self.response.located[next];
         if sub.is_some() || !op.is_there() {
@@ -169,11 +169,11 @@ impl Step<'_> {
             .map(Into::into)
     }
 
-    /// Finds the place of a name in `removed_resources`.
+    /// Finds the subscription of a name in `removed_resources`.
     pub(super) fn locate_removed(&mut self, index: usize, name: Span) {
         let envelope = self.response.envelope.clone();
         match canonical(envelope.text(name)) {
-            // A server that knows no `*` takes it for a name, of which it has nothing (MS4).
+            // A server without support for `*` considers it a name, of which it has nothing (MS4).
             Ok(name) if *name == *WILDCARD => {
                 let subscriptions =
                     self.authorities.subscriptions(self.response.server(), self.response.ty());
@@ -189,8 +189,8 @@ impl Step<'_> {
         }
     }
 
-    /// An element without a resource: the heartbeat of the version that is held (B2.16), an alias that was not found (B2.18),
-    /// or what older servers say of what does not exist (B2.17).
+    /// An element without a resource: the heartbeat of the version that is held (B2.16), an alias that was not found
+    /// (B2.18), or the form in which older servers report that a resource does not exist (B2.17).
     pub(super) fn locate_unset(&mut self, index: usize, item: &Item) {
         let envelope = self.response.envelope.clone();
         let name = match canonical(envelope.text(item.wrapper_name)) {
@@ -204,16 +204,16 @@ impl Step<'_> {
         let subscriptions = self.authorities.subscriptions(self.response.server(), self.response.ty());
         let sub = subscriptions.and_then(|subscriptions| subscriptions.get(subscriptions.find(&name)?));
         let held = sub.filter(|sub| sub.is_held() && sub.version().as_str() == envelope.text(item.version));
-        // Versions that are not told do not tell heartbeats from removals.
+        // Without versions in requests, heartbeats cannot be distinguished from removals.
         let held = held.filter(|sub| !sub.version().is_empty() || item.ttl.is_some());
         let (held, id) = (held.map(|sub| sub.entry()), sub.map(|sub| sub.entry()));
-        // What was rejected in this version is not held, and not removed either: the last good one stays.
+        // A resource that was rejected in this version is not held, and not removed either: the last known good one is kept.
         let rejected = id.and_then(|id| self.store.get(id)).and_then(Entry::rejected_version);
         let is_rejected = rejected.is_some_and(|version| version.as_str() == envelope.text(item.version));
-        // A glob has members, but nothing of its own that could be confirmed.
+        // A glob has members, but no resource of its own to confirm.
         let is_held = held.is_some_and(|id| self.store.get(id).is_some_and(|entry| !entry.is_glob));
         let is_held = is_held || is_rejected;
-        // Old servers know no time to live: what has one is confirmed, be it something that is not held.
+        // Old servers have no TTL: an element with one is a confirmation, even of a resource that is not held.
         let found = match is_held || item.ttl.is_some() {
             true => {
                 LocatedResource { is_wrapped: true, ..LocatedResource::new(index, ResourceOp::Heartbeat) }
@@ -236,5 +236,5 @@ fn unusable_reason(unusable: Unusable, envelope: &Envelope) -> String {
     }
 }
 
-/// How many names are read in one step: some milliseconds.
+/// The number of names in one step: some milliseconds.
 const NAMES_PER_STEP: usize = 16_384;

@@ -35,7 +35,7 @@ use crate::{
     resource::Context,
 };
 
-/// The responses that are being applied, or wait for that, in their order.
+/// The responses in progress, and those that wait, in their order.
 #[derive(Debug)]
 pub(super) struct Ingest {
     pending: VecDeque<PendingResponse>,
@@ -44,7 +44,7 @@ pub(super) struct Ingest {
     updates: UpdateCounts,
 }
 
-/// What resources are parsed with.
+/// The context for parsing resources.
 #[derive(Debug)]
 struct ParserSettings {
     bootstrap: Arc<Bootstrap>,
@@ -53,14 +53,14 @@ struct ParserSettings {
     providers: BTreeSet<String>,
 }
 
-/// What was done so far, for tests and benches of the work per response.
+/// Counts of the work, for tests and benches of the work per response.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct WorkCounters {
     /// Responses that were applied.
     pub(crate) responses: u64,
     /// Resources that were parsed.
     pub(crate) parsed: u64,
-    /// Resources whose bytes were those that are held, so that they were not parsed.
+    /// Resources with the same bytes as the held ones, so that they were not parsed.
     pub(crate) unchanged: u64,
 }
 
@@ -87,7 +87,7 @@ impl Ingest {
         }
     }
 
-    /// Adds a response that has come. True when it is the only one, so that it can be worked on at once.
+    /// Adds a received response. True when it is the only one, so that it can be worked on at once.
     pub(super) fn push(
         &mut self,
         (stream, ty): (StreamId, TypeId),
@@ -133,7 +133,7 @@ impl Ingest {
         self.pending.is_empty()
     }
 
-    /// When the oldest response came.
+    /// The arrival time of the oldest response.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         self.pending.front().map(PendingResponse::since)
     }
@@ -143,7 +143,7 @@ impl Ingest {
         self.pending.iter().any(|response| response.server() == server)
     }
 
-    /// The same, or what was counted of its resources is not read yet.
+    /// The same, or the counts of its resources are not read yet.
     pub(super) fn is_busy_with(&self, server: ServerId) -> bool {
         self.has_response_of(server) || self.updates.has_unread_of(server)
     }
@@ -153,7 +153,7 @@ impl Ingest {
         self.pending.iter().any(|response| response.server() == server && response.ty() == ty)
     }
 
-    /// What was done so far.
+    /// The counts of the work.
     #[cfg(test)]
     pub(super) fn work_counters(&self) -> WorkCounters {
         self.work
@@ -163,7 +163,7 @@ impl Ingest {
         &mut self.updates
     }
 
-    /// What the resources of a server are parsed with, by whether it is trusted.
+    /// The context for parsing the resources of a server, by whether it is trusted.
     #[cfg(test)]
     pub(super) fn context(&self, trusted: bool) -> Context<'_> {
         self.parser.context(trusted)
@@ -213,7 +213,7 @@ impl Step<'_> {
         self.response.stage = Stage::Done;
     }
 
-    /// Before the first response, the order that is expected is that of the request.
+    /// Before the first response, the expected order is that of the request.
     pub(super) fn expect_order(&mut self) {
         let state = self.authorities.server_mut(self.response.server());
         state.of_type(self.response.ty());
@@ -227,7 +227,7 @@ impl Step<'_> {
     }
 }
 
-/// What is logged of a response is found in this span, however many steps it takes.
+/// The log events of a response are in this span, however many steps it takes.
 fn span(response: &PendingResponse, authorities: &Authorities) -> tracing::Span {
     let server = authorities.server(response.server()).machine.source();
     let (type_url, nonce) = (response.envelope.type_url(), response.envelope.nonce());

@@ -1,31 +1,31 @@
-//! Where a resource of a response is looked for first: behind the one before it, in the order of the last response.
+//! The predicted position of a resource of a response: behind the one before it, in the order of the last response.
 
 use crate::protocol::SubId;
 
-/// What the order of the last response tells of the next resource.
+/// The prediction of the next resource by the order of the last response.
 ///
-/// Whatever was added, taken away or moved costs a search by name or two, and then the order is followed again from where the
-/// resource that was found stood. An order that is random is not followed, so that nothing is looked at in vain.
+/// Each resource that was added, removed or moved costs a search by name or two, and then the order is followed again
+/// from the position of the one that was found. A random order is not followed, so that no prediction is made in vain.
 #[derive(Debug, Default)]
 pub(super) struct OrderPredictor {
-    /// Where the next resource should have stood.
+    /// The predicted position of the next resource.
     next: usize,
-    /// How many in a row stood elsewhere.
+    /// The number of wrong predictions in a row.
     wrong: u8,
 }
 
 impl OrderPredictor {
-    /// The one that should come next, if the order can be relied on.
+    /// The predicted resource, if the order is reliable.
     pub(super) fn next(&self, order: &[SubId]) -> Option<SubId> {
         if self.wrong < MAX_WRONG { order.get(self.next).copied() } else { None }
     }
 
-    /// It was that one.
+    /// The prediction was right.
     pub(super) fn on_right(&mut self) {
         (self.next, self.wrong) = (self.next + 1, 0);
     }
 
-    /// It had to be searched for, and `stood` there in the last response that spoke of it.
+    /// It had to be searched for, and its position in the last response that contained it was `stood`.
     pub(super) fn on_found(&mut self, found: SubId, stood: u32, order: &[SubId]) {
         if order.get(self.next) == Some(&found) {
             return self.on_right();
@@ -38,14 +38,14 @@ impl OrderPredictor {
     }
 }
 
-/// How many in a row may stand elsewhere before the order is not relied on, until it foretells one that was searched for.
+/// The number of wrong predictions in a row after which the order is unreliable, until a prediction would have been right.
 const MAX_WRONG: u8 = 2;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// How many had to be searched for when what stood in `order` comes in another one.
+    /// The number of searches when the resources of `order` come in another one.
     fn searched(order: &[u32], comes: &[u32]) -> usize {
         let order: Vec<_> = order.iter().copied().map(SubId).collect();
         let mut predictor = OrderPredictor::default();

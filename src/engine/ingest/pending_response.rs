@@ -16,10 +16,10 @@ use crate::{
     resource::{Invalid, ResourceType, Version},
 };
 
-/// A response that is being worked off, slice by slice, so that no step takes long.
+/// A response in progress, slice by slice, so that no step takes long.
 ///
 /// First all names are read and located, which finds duplicates before anything is applied; then the resources are
-/// compared with what is held, and parsed where they differ; at last absence is looked for, and the server is answered.
+/// compared with the held ones, and parsed where they differ; at last absence is detected, and the server is answered.
 #[derive(Debug)]
 pub(crate) struct PendingResponse {
     pub(super) stream: StreamId,
@@ -27,36 +27,36 @@ pub(crate) struct PendingResponse {
     pub(super) envelope: Arc<Envelope>,
     since: Instant,
     pub(super) version: Version,
-    /// Marks what this response speaks of.
+    /// The mark of the resources in this response.
     pub(super) number: u64,
     pub(super) stage: Stage,
     pub(super) located: Vec<LocatedResource>,
-    /// Which resource comes next.
+    /// The index of the next resource.
     pub(super) predictor: OrderPredictor,
     pub(super) unknown: Unknown,
     /// The elements with aliases, which are located behind all names.
     pub(super) aliased: Vec<Aliased>,
-    /// The elements that confirm what is held under aliases, too.
+    /// The elements that confirm resources under aliases, too.
     pub(super) confirmed: Vec<Aliased>,
     pub(super) heartbeats: usize,
     /// A name that came twice: nothing of the response counts (rule B1.14).
     pub(super) duplicate: bool,
-    /// It confirms something that is not held: its version was rejected, or what it stands for has expired.
+    /// It confirms a resource that is not held: its version was rejected, or has expired.
     pub(super) outdated: bool,
-    /// It speaks of something that was not asked for before everything was.
+    /// It contains something that was not requested before the wildcard was.
     pub(super) of_all: bool,
-    /// Something came that has no name, so that absence proves nothing.
+    /// It contains a resource without a name, so that absence proves nothing.
     pub(super) nameless: bool,
-    /// The server has taken the wildcard for a name that it has nothing of.
+    /// The server considered the wildcard a name without a resource.
     pub(super) lacks_wildcard: bool,
     pub(super) problems: Problems,
     /// The glob that a resource of it was a member of.
     pub(super) glob: Option<MatchedGlob>,
-    /// Itself, once something was taken from it, and for which entries.
+    /// The shared buffer of the response, once a resource holds a part of it, and the entries of the parts.
     pub(super) origin: Option<(Arc<ResponseBuffer>, Vec<EntryId>)>,
-    /// For what is logged of it.
+    /// For its log events.
     pub(super) span: tracing::Span,
-    /// How many resources could be used, and how many not.
+    /// The number of valid resources, and of invalid ones.
     pub(super) valid: u64,
     pub(super) invalid: u64,
 }
@@ -70,30 +70,30 @@ pub(super) enum Stage {
     Done,
 }
 
-/// A resource of the response, and the place of its name.
+/// A resource of the response, and the subscription of its name.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LocatedResource {
     pub(super) value: Span,
-    /// The place of the resource in the response; behind all of them, those of the removed names.
+    /// The index of the resource in the response; behind all of them, those of the removed names.
     pub(super) index: u32,
     pub(super) op: ResourceOp,
-    /// It came in a wrapper, which may say more of it.
+    /// It came in a wrapper, which may hold more fields of it.
     pub(super) is_wrapped: bool,
-    /// `None` when nobody has asked for the name.
+    /// `None` when the name was not requested.
     pub(super) sub: Option<SubId>,
 }
 
-/// What a response says of a name.
+/// The operation of a response on a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ResourceOp {
     Resource,
-    /// The resource that is held, byte for byte. It has no wrapper; where its bytes are was not looked for.
+    /// The held resource, byte for byte. It has no wrapper; the offset of its bytes was not determined.
     Same,
-    /// It is to be had elsewhere (X20).
+    /// A redirect to another name (X20).
     Redirect,
     /// There is none (B2.14, B2.17, B2.18).
     Removed,
-    /// What is held is good still.
+    /// The held resource is still valid.
     Heartbeat,
 }
 
@@ -115,13 +115,13 @@ pub(super) struct Aliased {
     pub(super) found: LocatedResource,
 }
 
-/// What to tell the server.
+/// The answer to the server.
 #[derive(Debug, Default)]
 pub(super) struct Problems {
     pub(super) text: String,
 }
 
-/// The names that nobody asked for: they may be members of a wildcard, and come twice.
+/// The names that were not requested: they may be members of a wildcard, and come twice.
 #[derive(Debug, Default)]
 pub(super) struct Unknown {
     /// The indices of names by their hash; two names with one hash are rare.
@@ -163,7 +163,7 @@ impl PendingResponse {
         self.stream.server
     }
 
-    /// The server, and whether it speaks the incremental variant.
+    /// The server, and whether its variant is the incremental one.
     pub(super) fn sender(&self) -> (ServerId, bool) {
         (self.stream.server, self.envelope.is_delta())
     }
@@ -172,18 +172,18 @@ impl PendingResponse {
         self.ty
     }
 
-    /// When it came.
+    /// Its arrival time.
     pub(crate) fn since(&self) -> Instant {
         self.since
     }
 
-    /// What it is for the resources that it speaks of.
+    /// The update that the response is for its resources.
     pub(super) fn update(&self) -> Update {
         Update { version: self.version.clone(), at: self.since }
     }
 
-    /// What it is for one resource, whose version was `known` before. In the incremental variant the version of a response is for
-    /// people (B2.31), so that an empty one stays empty.
+    /// The update that it is for one resource, whose version was `known` before. In the incremental variant the version
+    /// of a response is for people (B2.31), so that an empty one stays empty.
     pub(super) fn update_of(&self, located: &LocatedResource, known: &Version) -> Update {
         let version = match self.version_of(located) {
             "" if self.envelope.is_delta() => Version::default(),
@@ -194,12 +194,12 @@ impl PendingResponse {
         Update { version, at: self.since }
     }
 
-    /// How long a resource is good.
+    /// The TTL of a resource.
     pub(super) fn ttl_of(&self, located: &LocatedResource) -> Option<Duration> {
         if located.is_wrapped { self.item_of(located).ttl } else { None }
     }
 
-    /// Whether a resource came by itself, without a wrapper, so that its name is the one in it.
+    /// Whether a resource was sent without a wrapper, so that its name is the one in it.
     pub(super) fn is_bare(&self, located: &LocatedResource) -> bool {
         located.op == ResourceOp::Resource && !located.is_wrapped
     }
@@ -209,7 +209,7 @@ impl PendingResponse {
         if located.is_wrapped { self.envelope.text(self.item_of(located).version) } else { "" }
     }
 
-    /// What was found to be unchanged, as if that had not been looked for.
+    /// A resource that was found unchanged, located as if it had not been compared.
     pub(super) fn again(&self, located: LocatedResource) -> LocatedResource {
         match self.item_of(&located).body {
             Body::Resource(value) => LocatedResource { value, op: ResourceOp::Resource, ..located },
@@ -222,14 +222,14 @@ impl PendingResponse {
         self.envelope.item(located.index as usize)
     }
 
-    /// Notes an element that is not known to be of any name.
+    /// Records an element whose name is not known.
     pub(super) fn add_nameless(&mut self, index: usize, reason: &dyn std::fmt::Display) {
         self.nameless = true;
         self.invalid += 1;
         self.problems.add(&format_args!("resources[{index}]"), reason);
     }
 
-    /// Notes that an element has an alias that belongs to the first one.
+    /// Records that an element has an alias that belongs to the first one.
     pub(super) fn reject_alias(
         &mut self,
         alias: &str,
@@ -244,8 +244,8 @@ impl PendingResponse {
         self.problems.add(&place, &format_args!("{alias:?} belongs to {first} of the response"));
     }
 
-    /// Whether it is what the server had to say when it was asked for everything. One response says it all, or where there are
-    /// several, the first of them counts: there is no end of them in the protocol.
+    /// Whether it is the server's answer to a wildcard request. One response is the whole answer, or where there are
+    /// several, the first of them counts: the protocol does not mark the last one.
     pub(super) fn tells_all(&self) -> bool {
         let is_empty = self.envelope.len() == 0 && self.envelope.removed().is_empty();
         !self.envelope.is_delta() || self.of_all || (is_empty && self.envelope.errors().next().is_none())
@@ -269,7 +269,7 @@ impl LocatedResource {
 
 impl Problems {
     pub(super) fn add(&mut self, place: &dyn std::fmt::Display, reason: &dyn std::fmt::Display) {
-        // One bad resource more makes no difference to an error that is cut anyway.
+        // One bad resource more makes no difference to an error that is truncated anyway.
         if self.text.len() <= LONGEST_ERROR {
             let glue = if self.text.is_empty() { "" } else { "; " };
             // Writing to a string cannot fail.
@@ -289,7 +289,7 @@ impl Problems {
 }
 
 impl Unknown {
-    /// Notes a name, and says whether it was there before.
+    /// Records a name; returns whether it was there before.
     pub(super) fn is_seen(
         &mut self,
         name: &str,

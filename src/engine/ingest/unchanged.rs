@@ -1,9 +1,9 @@
-//! The quick way for what has not changed: most of a response of the state of the world is as it was in the last one, in the
-//! same order.
+//! The fast path for unchanged resources: most of a response of the state of the world is as it was in the last one, in
+//! the same order.
 //!
-//! An element that is, byte for byte, what is held of the resource that should come next is that resource: its name is in those
-//! bytes. So one comparison finds out both whose it is and that nothing is new, and nothing else of it is looked at. In another
-//! order its name is searched for, and the comparison is what is left to do.
+//! An element that is, byte for byte, the held bytes of the predicted resource is that resource: its name is in those
+//! bytes. So one comparison determines both its name and that it is unchanged, and nothing else of it is read. In
+//! another order its name is searched for, and only the comparison remains.
 
 use tracing::trace;
 
@@ -15,8 +15,8 @@ use super::{
 use crate::{escape::Escaped, invariant};
 
 impl Step<'_> {
-    /// Notes elements from a place on, before another one, as long as they are unchanged. Gives the place of the first that may
-    /// not be.
+    /// Records elements from a place on, before another one, as long as they are unchanged. Returns the place of the
+    /// first that may not be.
     pub(super) fn locate_unchanged(&mut self, from: usize, to: usize) -> usize {
         let ServerState { machine, types, .. } = self.authorities.server_mut(self.response.stream.server);
         let Some(known) = types.get(self.response.ty.index()).filter(|_| !self.response.envelope.is_delta())
@@ -29,7 +29,7 @@ impl Step<'_> {
         };
         let to = to.min(self.response.envelope.len());
         for index in from..to {
-            // What is not predicted is searched for by its name.
+            // A resource that is not predicted is searched for by its name.
             let Some(sub_id) = self.response.predictor.next(&known.order) else { return index };
             let Some(sub) = subscriptions.get_mut(sub_id) else { return index };
             let held = self.store.get(sub.entry()).and_then(|entry| entry.bare_bytes());
@@ -47,8 +47,8 @@ impl Step<'_> {
         to
     }
 
-    /// Takes over what is unchanged from a place in the list of what was located on, as long as nothing else follows from it.
-    /// Gives the place of the first that more is to be done for, and that is before some other one.
+    /// Confirms the unchanged resources from a place in the list of located ones on, as long as nothing else follows
+    /// from that. Returns the place of the first that needs more, and that is before some other one.
     pub(super) fn apply_unchanged(&mut self, from: usize, to: usize) -> usize {
         let server = self.response.server();
         if self.store.members.has_globs() || self.store.has_ttls() {
@@ -62,9 +62,9 @@ impl Step<'_> {
         let wildcard = subscriptions.takes_all();
         for (place, located) in self.response.located[from..to].iter().enumerate() {
             let next = from + place;
-            // It is not subscribed to.
+            // It has no subscription.
             let Some(sub) = located.sub else { return next };
-            // It may have gone between two steps.
+            // It may have been removed between two steps.
             let Some(sub) =
                 subscriptions.get_mut(sub).filter(|sub| sub.is_mentioned_in(self.response.number))
             else {

@@ -1,4 +1,4 @@
-//! What has changed of the counters, for metrics (A78, A88).
+//! Changes of the counters, for metrics (A78, A88).
 
 use std::sync::Arc;
 
@@ -15,8 +15,8 @@ use crate::{
 /// A change of a counter.
 #[derive(Debug)]
 pub(crate) enum Metric {
-    /// How many resources of an authority and a type are in a state of the cache now. Those of one authority may be in several
-    /// groups.
+    /// The number of resources of an authority and a type in a state of the cache now. Those of one authority may be in
+    /// several groups.
     Resources {
         group: GroupId,
         authority: Option<Arc<str>>,
@@ -24,17 +24,17 @@ pub(crate) enum Metric {
         state: CacheState,
         count: u64,
     },
-    /// How many resources of a type a server has sent since the last time, valid and invalid ones.
+    /// The number of resources of a type that a server has sent since the last read, valid and invalid ones.
     Updates { source: ConfigSource, type_url: &'static str, valid: u64, invalid: u64 },
-    /// Whether there is a working stream to a server, by its number, since a server has several where types have streams of
-    /// their own; `None` when none is wanted.
+    /// Whether there is a working stream to a server, by its number, since a server has several where types have
+    /// streams of their own; `None` when nothing is requested.
     Connected { stream: ServerId, source: ConfigSource, connected: Option<bool> },
-    /// How often a server has failed since the last time.
+    /// The number of failures of a server since the last read.
     Failures { source: ConfigSource, count: u64 },
 }
 
 impl Metric {
-    /// The next change; `None` when there was none since the last time.
+    /// The next change; `None` when there was none since the last read.
     pub(in crate::engine) fn poll(
         authorities: &mut Authorities,
         store: &mut Store,

@@ -1,4 +1,4 @@
-//! What operators see of a client: its status at a moment (A40), and its metrics (A78, A88).
+//! Observability for operators: the status of a client at a moment (A40), and its metrics (A78, A88).
 
 #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "metrics alone read them"))]
 mod metrics;

@@ -1,4 +1,4 @@
-//! What a client knows and does at a moment, for its operators (A40).
+//! The state of a client at a moment, for its operators (A40).
 
 use std::{sync::Arc, time::Instant};
 
@@ -20,22 +20,22 @@ use crate::{
 pub(crate) struct Status {
     /// In the order of first use.
     pub(crate) servers: Vec<ServerReport>,
-    /// Those that somebody wants, in no order that means anything.
+    /// The subscribed resources, in no defined order.
     pub(crate) resources: Vec<ResourceReport>,
 }
 
-/// What is known of a management server, or a file.
+/// The state of a management server, or a file.
 #[derive(Debug)]
 pub(crate) struct ServerReport {
     pub(crate) uri: String,
-    /// The one type that this is about, unless all types share it.
+    /// The one type of this source, unless all types share it.
     pub(crate) type_url: Option<&'static str>,
     pub(crate) connection: ConnectionState,
-    /// Why nothing can be had of it.
+    /// The server error, if nothing can be fetched from it.
     pub(crate) failure: Option<String>,
 }
 
-/// What is known of a resource.
+/// The state of a resource.
 #[derive(Debug)]
 pub(crate) struct ResourceReport {
     /// The number of the type, in the order of first use.
@@ -43,15 +43,15 @@ pub(crate) struct ResourceReport {
     pub(crate) type_url: &'static str,
     pub(crate) name: Arc<str>,
     pub(crate) state: ResourceState,
-    /// The version that is held, and when it came.
+    /// The version that is held, and the time of its arrival.
     pub(crate) held: Option<(Version, Instant)>,
-    /// The bytes that are held, unless they are not to be shown.
+    /// The held bytes, unless they are not to be shown.
     pub(crate) bytes: Option<Bytes>,
     pub(crate) ambient_error: Option<AmbientError>,
 }
 
 impl Status {
-    /// What is known at the moment. It costs a walk of the cache.
+    /// The current state. It costs an iteration over the cache.
     pub(in crate::engine) fn of(authorities: &Authorities, store: &Store) -> Self {
         let servers = authorities.servers().iter().map(|server| ServerReport {
             uri: server.machine.source().to_string(),
@@ -75,7 +75,7 @@ impl Status {
     }
 }
 
-/// What is wrong with a file as a whole is wrong with each resource in it (D7): there is no other update of one.
+/// An error of a file as a whole is an error of each resource in it (D7): they are not updated separately.
 fn file_error(authorities: &Authorities, store: &Store, entry: &Entry) -> Option<AmbientError> {
     let server = authorities.server(authorities.active_for(entry));
     let (failure, at) = server.failure.as_ref().zip(server.failed_at)?;
@@ -94,7 +94,7 @@ fn is_subscribed(authorities: &Authorities, entry: &Entry) -> bool {
         || place.and_then(|sub| machine.sub(entry.ty, sub)).is_some_and(Subscription::is_member)
 }
 
-/// A server that is polled has no connection that could end: it is as its last poll was.
+/// A polled server has no connection that could end: its state is that of its last poll.
 fn connection(server: &ServerState) -> ConnectionState {
     let is_failing = server.machine.source_key().polling().is_some() && server.failure.is_some();
     match server.machine.stream().connection() {

@@ -5,7 +5,7 @@ use crate::{
     protocol::{EntryId, Output},
 };
 
-/// What follows from a step, in the order in which it came about.
+/// The effects of a step, in their order.
 #[derive(Debug)]
 pub(crate) enum Effect {
     /// An entry is to be published.
@@ -14,18 +14,18 @@ pub(crate) enum Effect {
     Output(Output),
 }
 
-/// Why an entry is to be published.
+/// The reason for publishing an entry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Change {
-    /// Its watches see something else than before.
+    /// The state that its watches see has changed.
     pub(crate) changed: bool,
     /// It is a new member of a collection.
     pub(crate) joins: bool,
-    /// Some of its watches have been notified of nothing yet.
+    /// Nothing was published yet to some of its watches.
     pub(crate) unnotified: bool,
 }
 
-/// The effects that the engine has not acted on yet. Several changes of an entry are one, in the place of the first.
+/// The effects that the engine has not handled yet. Several changes of an entry are one, in the place of the first.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
     order: VecDeque<Queued>,

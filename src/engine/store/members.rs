@@ -16,38 +16,38 @@ use crate::{
     resource::Erased,
 };
 
-/// All collections that are watched, or that a server has not been told the end of.
+/// All collections that are watched, or whose end a server was not notified of.
 #[derive(Debug, Default)]
 pub(crate) struct Members {
     map: BTreeMap<CollectionKey, Collection>,
-    /// Those that have something to publish.
+    /// The collections to publish.
     touched: BTreeSet<CollectionKey>,
     globs: usize,
 }
 
-/// A collection: the servers, the type, and which of its resources.
+/// A collection: the group of servers, the type, and the selection of its resources.
 pub(crate) type CollectionKey = (GroupId, TypeId, Which);
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Which {
     /// Everything that the server of the group has: a wildcard.
     All,
-    /// What a glob matches, by its canonical name.
+    /// The names that a glob matches, by its canonical name.
     Glob(Arc<str>),
-    /// What a list holds, by its canonical name.
+    /// The entries of a list, by its canonical name.
     List(Arc<str>),
 }
 
-/// What is known of the members of a collection.
+/// The state of the members of a collection.
 #[derive(Debug, Default)]
 pub(crate) struct Collection {
-    /// Who watches a wildcard or a list. Those who watch a glob stand in the entry of its name.
+    /// The watches of a wildcard or a list. Those of a glob are in the entry of its name.
     pub(crate) views: Vec<WatchId>,
     /// The entry of a glob's name.
     pub(crate) entry: Option<EntryId>,
     pub(crate) members: OrdMap<Arc<str>, Member>,
     pub(crate) complete: bool,
-    /// What is wrong with a list, or that nothing comes for a wildcard. What is wrong with a glob is known of its entry.
+    /// The error of a list, or of a wildcard without an answer. The error of a glob is in its entry.
     pub(crate) warning: Option<WatchError>,
 }
 
@@ -60,7 +60,7 @@ impl Members {
         self.map.get_mut(key)
     }
 
-    /// Whether there is any glob, so that the names that come have to be looked at for it.
+    /// Whether there is any glob, so that received names have to be matched.
     pub(crate) fn has_globs(&self) -> bool {
         self.globs > 0
     }
@@ -113,19 +113,19 @@ impl Members {
         self.touch(key);
     }
 
-    /// The server has told all it has.
+    /// The server has sent all its resources.
     pub(crate) fn complete(&mut self, key: &CollectionKey) {
-        // Nothing watches it.
+        // It has no watch.
         let Some(all) = self.map.get_mut(key) else { return };
         let is_news = !mem::replace(&mut all.complete, true);
-        // A list may be complete with something wrong.
+        // A list may be complete with an error.
         let is_answered = key.2 == Which::All && all.warning.take().is_some();
         if is_news || is_answered {
             self.touched.insert(key.clone());
         }
     }
 
-    /// The collections that have something to publish, but for those that are still being filled.
+    /// The collections to publish, but for those that are still being filled.
     pub(crate) fn take_touched(&mut self, is_filling: impl Fn(&CollectionKey) -> bool) -> Vec<CollectionKey> {
         let ready: Vec<_> = self.touched.iter().filter(|key| !is_filling(key)).cloned().collect();
         for key in &ready {
@@ -134,7 +134,7 @@ impl Members {
         ready
     }
 
-    /// The wildcards of a group that are watched, by their types. Globs are watched as names are.
+    /// The watched wildcards of a group, by their types. Globs are watched as names are.
     pub(crate) fn watched_wildcards(&self, id: GroupId) -> impl Iterator<Item = (TypeId, &Collection)> {
         let all = self.map.iter().filter(move |((group, _, which), all)| {
             *group == id && *which == Which::All && !all.views.is_empty()
@@ -148,7 +148,7 @@ impl Members {
         self.has_globs() && self.map.keys().any(is_glob)
     }
 
-    /// A glob is to be published: its state has changed, or there is something to see for its first watch.
+    /// A glob is to be published: its state has changed, or there is a state for its first watch.
     pub(crate) fn publish_glob(&mut self, key: &CollectionKey, is_known: bool) {
         let has_members = |glob: &Collection| !glob.members.is_empty() || glob.complete;
         if is_known || self.get(key).is_some_and(has_members) {
@@ -168,7 +168,7 @@ impl Members {
         self.touched.extend(self.map.keys().filter(|(group, ..)| *group == id).cloned());
     }
 
-    /// An entry is forgotten: it is no member any more, and if it is that of a glob, that is over.
+    /// An entry is removed: it is no member any more, and if it is that of a glob, the collection ends.
     pub(crate) fn forget(&mut self, entry: &Entry) {
         match entry.is_glob {
             true => self.end(&(entry.group, entry.ty, Which::Glob(entry.name.clone()))),

@@ -1,8 +1,8 @@
-//! What the client knows: the entry of each resource, the members of collections, and what is wrong with servers as a whole.
+//! The state of the client: the entry of each resource, the members of collections, and the errors of servers as a whole.
 //!
-//! Every change of an entry's state goes through [`apply`](Store::apply), which keeps the counters, the times to live and the
-//! redirects in step. What is to be published is noted as a [`Change`] and taken by the engine, so that a change costs the
-//! same whether or not anything is watched.
+//! Every change of an entry's state goes through [`apply`](Store::apply), which keeps the counters, the TTLs and the
+//! redirects in step. The necessary publications are recorded as a [`Change`] and taken by the engine, so that a change
+//! costs the same whether or not anything is watched.
 
 mod effects;
 mod members;
@@ -38,7 +38,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Store {
     node_id: Arc<str>,
-    /// What goes to servers with each name.
+    /// The bytes that are sent to servers with each name.
     additions: Additions,
     /// By [`TypeId`].
     types: Vec<ResourceType>,
@@ -51,7 +51,7 @@ pub(super) struct Store {
     effects: Effects,
     /// Entries that may redirect to another name than before.
     redirected: BTreeSet<EntryId>,
-    /// Groups that have lost an entry.
+    /// Groups with removed entries.
     emptied: BTreeSet<GroupId>,
 }
 
@@ -80,7 +80,7 @@ impl Store {
         &self.additions
     }
 
-    /// The number of a type, which it gets with its first use.
+    /// The number of a type, which is assigned at its first use.
     pub(super) fn type_id(&mut self, ty: ResourceType) -> TypeId {
         let known = self.types.iter().position(|known| known.type_url() == ty.type_url());
         TypeId(known.unwrap_or_else(|| {
@@ -116,7 +116,7 @@ impl Store {
         self.table.iter()
     }
 
-    /// The entries of a group, found by a walk of the table.
+    /// The entries of a group, found by iterating over the table.
     pub(super) fn entries_of(&self, group: GroupId) -> Vec<EntryId> {
         self.table.iter().filter(|(_, entry)| entry.group == group).map(|(id, _)| id).collect()
     }
@@ -151,12 +151,12 @@ impl Store {
         self.counts.has_any_of(group)
     }
 
-    /// The groups that have lost an entry since the last time.
+    /// The groups with removed entries since the last time.
     pub(super) fn take_emptied(&mut self) -> BTreeSet<GroupId> {
         mem::take(&mut self.emptied)
     }
 
-    /// Changes the state of an entry. True when watches see something else than before.
+    /// Changes the state of an entry. True when the state that watches see has changed.
     pub(super) fn apply(&mut self, id: EntryId, change: impl FnOnce(&mut Entry) -> Changed) -> bool {
         let Some(entry) = self.table.get_mut(id) else {
             invariant::broken("a resource that is acted on has an entry");
@@ -176,7 +176,7 @@ impl Store {
         changed.into()
     }
 
-    /// Moves what is known from one entry to another one of the same name. True when watches of that see something new.
+    /// Moves the state of one entry to another one of the same name. True when its watches see a change.
     pub(super) fn hand_over(&mut self, from: EntryId, to: EntryId) -> bool {
         let expires = self.ttls.get(from);
         let mut known = None;
@@ -184,14 +184,14 @@ impl Store {
             known = Some(entry.hand_over());
             Changed::No
         });
-        // An entry that does not exist has nothing to hand over.
+        // An entry that does not exist has no state to move.
         let Some(known) = known else { return false };
         let changed = self.apply(to, |entry| entry.adopt(known));
         self.ttls.set(to, expires);
         changed
     }
 
-    /// The entry may lead to another name than before, or may be led on where it was not.
+    /// The entry may redirect to another name than before, or a redirect may be followed that was not.
     pub(super) fn note_redirect(&mut self, id: EntryId) {
         if self.table.get(id).is_some_and(|entry| entry.redirect().is_some()) {
             self.redirected.insert(id);
@@ -208,14 +208,14 @@ impl Store {
         self.redirected.pop_first()
     }
 
-    /// Notes that a resource has changed, or that it `joins` the members of a collection.
+    /// Records that a resource has changed, or that it `joins` the members of a collection.
     pub(super) fn note_change(&mut self, id: EntryId, changed: bool, joins: bool) {
         if changed || joins {
             self.effects.push_change(id, Change { changed, joins, unnotified: false });
         }
     }
 
-    /// Notes that there are watches of a resource that nothing was published to.
+    /// Records that there are watches of a resource that nothing was published to.
     pub(super) fn note_unnotified(&mut self, id: EntryId) {
         self.effects.push_change(id, Change { changed: false, joins: false, unnotified: true });
     }
@@ -225,14 +225,14 @@ impl Store {
         self.effects.push_output(output);
     }
 
-    /// The next effect of what was done.
+    /// The next effect of a step.
     pub(super) fn poll_effect(&mut self) -> Option<Effect> {
         self.effects.pop()
     }
 
-    /// Sets when a resource that came at `since` expires, if it does.
+    /// Sets the time at which a resource that was received at `since` expires, if it does.
     pub(super) fn set_ttl(&mut self, id: EntryId, since: Instant, ttl: Option<Duration>) {
-        // What lives longer than clocks can tell does not expire.
+        // A TTL beyond the range of the clock does not expire.
         self.ttls.set(id, ttl.and_then(|ttl| since.checked_add(ttl)));
     }
 
@@ -241,7 +241,7 @@ impl Store {
         !self.ttls.is_empty()
     }
 
-    /// When the first resource expires.
+    /// The earliest expiry of a resource.
     pub(super) fn next_expiry(&self) -> Option<Instant> {
         self.ttls.next()
     }
@@ -251,7 +251,7 @@ impl Store {
         self.ttls.pop(now)
     }
 
-    /// What an error about a resource names.
+    /// The name of a resource in its errors.
     pub(super) fn subject(&self, entry: &Entry) -> Subject {
         self.subject_of(entry.ty, entry.name.clone())
     }
@@ -261,12 +261,12 @@ impl Store {
         Subject { type_url: self.type_url(ty), name, node: self.node_id.clone() }
     }
 
-    /// Why nothing can be had of a group at the moment.
+    /// The server error of a group at the moment.
     pub(super) fn server_error(&self, group: GroupId) -> Option<&Failure> {
         self.server_errors.get(&group)
     }
 
-    /// Sets it, and notes what is to be published. The errors of the servers above the active one are not shown (A71-4).
+    /// Sets it, and records the necessary publications. The errors of the servers above the active one are not shown (A71-4).
     pub(super) fn set_server_error(&mut self, group: GroupId, error: Option<Failure>) {
         if self.server_errors.get(&group) == error.as_ref() {
             return;
@@ -277,7 +277,7 @@ impl Store {
         }
         for id in self.entries_of(group) {
             let error = self.server_error_of(id);
-            // Something worse is known of others.
+            // Others have an error of their own.
             let Some(entry) = self.table.get_mut(id).filter(|entry| entry.shows_failure()) else { continue };
             match entry.on_failure(error) {
                 Changed::Yes => self.note_change(id, true, false),
@@ -287,7 +287,7 @@ impl Store {
         self.members.touch_all(group);
     }
 
-    /// A group is over.
+    /// A group was removed.
     pub(super) fn forget_group(&mut self, group: GroupId) {
         self.server_errors.remove(&group);
         self.counts.forget_group(group);
@@ -304,7 +304,7 @@ impl Store {
         self.table.begin_origin(message)
     }
 
-    /// Keeps a response that entries may have parts of, and copies what is held of those of which most is not held any more.
+    /// Keeps a response that entries may have parts of, and copies the held parts of responses that are mostly not held any more.
     pub(super) fn keep_buffer(&mut self, buffer: Option<(Arc<ResponseBuffer>, Vec<EntryId>)>) {
         if let Some((buffer, parts)) = buffer {
             self.table.keep_origin(buffer, parts);
@@ -332,7 +332,7 @@ fn log(entry: &Entry, type_url: &'static str, change: Changed) {
             (Changed::No, Some((version, _))) => {
                 trace!(type_url, %name, version = %Escaped(version), "resource unchanged");
             }
-            // Nothing is held and nothing is wrong: there is no event to log.
+            // Nothing is held and there is no error: there is no event to log.
             (Changed::Yes | Changed::No, None) => {}
         };
     };

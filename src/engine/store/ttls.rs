@@ -5,7 +5,7 @@ use std::{
 
 use crate::protocol::EntryId;
 
-/// When resources expire: one deadline for any number of them. Setting one takes O(log n).
+/// The expiry of resources: one deadline for any number of them. Setting one takes O(log n).
 #[derive(Debug, Default)]
 pub(super) struct Ttls {
     by_entry: BTreeMap<EntryId, Instant>,
@@ -28,7 +28,7 @@ impl Ttls {
         self.queue.extend(at.map(|at| (at, id)));
     }
 
-    /// When a resource expires, if it does.
+    /// The expiry of a resource, if it has one.
     pub(super) fn get(&self, id: EntryId) -> Option<Instant> {
         self.by_entry.get(&id).copied()
     }
@@ -38,7 +38,7 @@ impl Ttls {
         self.by_entry.is_empty()
     }
 
-    /// When the first of them expires.
+    /// The earliest expiry.
     pub(super) fn next(&self) -> Option<Instant> {
         self.queue.first().map(|(at, _)| *at)
     }

@@ -1,4 +1,4 @@
-//! How the last exchange with a source without streams ended, and what an operator reads of that.
+//! The outcome of the last exchange with a source without streams, and its texts for an operator.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use crate::protocol::{
     request::put_text,
 };
 
-/// The outcome of the last exchange. A change of it is a warning; what repeats is not.
+/// The outcome of the last exchange. A change of it is logged as a warning; a repetition is not.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(super) enum LastPoll {
     /// A response, or nothing new; also before the first exchange.
@@ -42,7 +42,7 @@ impl Machine {
         opened
     }
 
-    /// The path that the last poll found nothing at.
+    /// The path of the last poll that returned nothing.
     pub(crate) fn not_found_at(&self) -> Option<&str> {
         match self.last_poll {
             LastPoll::NotFound => self.source_key.path(),

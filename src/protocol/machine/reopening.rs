@@ -1,12 +1,12 @@
-//! Asking again on another stream, where there is no way to ask on this one.
+//! Requests that are repeated on another stream, because they have no effect on the current one.
 
 use std::time::{Duration, Instant};
 
 use super::Machine;
 use crate::protocol::TypeId;
 
-/// When a stream is opened anew because of something that the server takes to be held, or for a name: at most once in the
-/// does-not-exist time. What is found before that waits for its end.
+/// The schedule of reopening a stream because of resources that the server considers held, or for a name: at most once in
+/// the does-not-exist time. A need before that waits for its end.
 #[derive(Debug, Default)]
 pub(super) struct Reopening {
     last: Option<Instant>,
@@ -17,17 +17,17 @@ pub(super) struct Reopening {
 struct PendingReopen {
     at: Instant,
     why: &'static str,
-    /// The type whose wildcard it is for, and is not needed without; `None` if it is for something else, or for several.
+    /// The type of the wildcard that it is for, and is not needed without; `None` if it is for something else, or for several.
     wildcard: Option<TypeId>,
 }
 
 impl Reopening {
-    /// When a stream is opened anew; nothing waits after that.
+    /// The time of reopening; nothing waits after that.
     pub(super) fn due(&self) -> Option<Instant> {
         self.waiting.map(|waiting| waiting.at)
     }
 
-    /// The stream is gone, and the next one is another stream for everything.
+    /// The stream has ended, and the next one is another stream for all needs.
     pub(super) fn on_stream_gone(&mut self) {
         self.waiting = None;
     }
@@ -45,18 +45,18 @@ impl Reopening {
     }
 }
 
-/// Why another stream is opened, and the type whose wildcard it is for, if it is for one.
+/// The reason for another stream, and the type of the wildcard that it is for, if it is for one.
 type Why = (&'static str, Option<TypeId>);
 
 impl Machine {
-    /// The server takes something to be held that is not: what is not told by its version on the next stream is sent there. At
-    /// most one stream is opened for that in the does-not-exist time.
+    /// The server considers something held that is not: a resource without its version in the requests of the next
+    /// stream is sent there. At most one stream is opened for that in the does-not-exist time.
     pub(crate) fn ask_again_on_another_stream(&mut self, ty: TypeId, now: Instant) {
         self.ask_on_another_stream(ty, ("the server confirms a resource that has expired", None), now);
     }
 
-    /// The server has taken the wildcard for a name: it needs none in the first request of a type on a stream (B2.4). Until
-    /// then it does not send everything.
+    /// The server considered the wildcard a name: it needs none in the first request of a type on a stream (B2.4).
+    /// Until then it does not send everything.
     pub(crate) fn ask_for_all_on_another_stream(&mut self, ty: TypeId, now: Instant) {
         let Some(channel) = self.channel(ty) else { return };
         channel.variant.on_wildcard_refused(&mut channel.subscriptions);
@@ -75,7 +75,7 @@ impl Machine {
         }
     }
 
-    /// Opens the stream anew for what has waited for that, if it is wanted still.
+    /// Opens the stream anew for the names that have waited for that, if they are still subscribed.
     pub(super) fn reopen_if_due(&mut self, now: Instant) {
         let Some(waiting) = self.reopening.waiting.take_if(|waiting| waiting.at <= now) else { return };
         let lacks_all = |ty| {

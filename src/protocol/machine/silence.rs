@@ -14,7 +14,7 @@ use crate::protocol::{
 };
 
 impl Machine {
-    /// Whether the server owes something that was asked for and is not held; not of a type that is not requested.
+    /// Whether the server owes a requested resource that is not held; not of a type that is not requested.
     pub(super) fn is_owed(&self) -> bool {
         let types =
             self.types.iter().enumerate().filter_map(|(index, channel)| Some((index, channel.as_ref()?)));
@@ -22,8 +22,8 @@ impl Machine {
         requested.any(|(_, channel)| channel.subscriptions.is_owed_something())
     }
 
-    /// Whether the does-not-exist time of something is over without anything that was read from the connection. That says nothing of
-    /// the resource: a frozen server's kernel accepts connections.
+    /// Whether a does-not-exist time has passed without bytes from the connection. That proves nothing of the resource:
+    /// a frozen server's kernel accepts connections.
     pub(super) fn has_waited_for_nobody(&mut self, now: Instant) -> bool {
         if self.source_key.is_polled() || self.stream.as_open().is_none() || self.stream.is_alive() {
             return false;
@@ -53,7 +53,7 @@ impl Machine {
         }
     }
 
-    /// Whether everything of a type was asked for, and nothing of it came in time.
+    /// Whether everything of a type was requested, and nothing of it was received in time.
     pub(crate) fn has_timed_out_all(&self, ty: TypeId) -> bool {
         let channel = self.types.get(ty.index()).and_then(Option::as_ref);
         channel.is_some_and(|channel| channel.all == AllDue::TimedOut && channel.subscriptions.sends_all)
@@ -74,7 +74,7 @@ impl Machine {
         }
     }
 
-    /// Why streams ended on which a type was asked for, if nothing of it ever came; and whether it is held back for that.
+    /// The reason of the last end of a stream with a request of a type, if it was never answered; and whether it is held back.
     pub(crate) fn unanswered(&self, ty: TypeId) -> Option<(&Disconnect, bool)> {
         let channel = self.types.get(ty.index())?.as_ref()?;
         Some((channel.unanswered.as_ref()?, self.quarantine.is_held_back(ty)))

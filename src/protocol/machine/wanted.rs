@@ -1,4 +1,4 @@
-//! What is wanted of a server, and what is known of each name there.
+//! The subscriptions at a server, and the state of each name there.
 
 use std::{sync::Arc, time::Instant};
 
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Machine {
-    /// Asks for a name that has its place.
+    /// Subscribes to a name that has its slot.
     pub(crate) fn subscribe(&mut self, (ty, type_url): (TypeId, &'static str), sub: SubId, now: Instant) {
         let channel = self.channel_or_new(ty, type_url);
         if channel.subscriptions.name(sub) {
@@ -35,7 +35,7 @@ impl Machine {
         self.proceed(now);
     }
 
-    /// What the last response lacked while it was let go has its time again when it is asked for (B1.13).
+    /// A name that the last response lacked while it was unsubscribed gets its time again when it is resubscribed (B1.13).
     fn doubt_missed(&mut self, ty: TypeId, id: SubId, now: Instant) {
         let length = self.resource_timeout();
         let is_delta = self.is_delta();
@@ -47,7 +47,7 @@ impl Machine {
         }
     }
 
-    /// Makes room for a name that nothing is known of; it is not asked for yet.
+    /// Adds a name without a state; it is not requested yet.
     pub(crate) fn insert(
         &mut self,
         (ty, type_url): (TypeId, &'static str),
@@ -57,13 +57,13 @@ impl Machine {
         self.channel_or_new(ty, type_url).subscriptions.insert(name, entry)
     }
 
-    /// Asks for a name no longer. It is released at once, or when the server was told.
+    /// Unsubscribes from a name. It is released at once, or when the server was notified.
     pub(crate) fn unsubscribe(&mut self, ty: TypeId, sub: SubId, now: Instant) {
         self.withdraw(ty, sub, now);
         self.proceed(now);
     }
 
-    /// The same without acting on it yet: others follow, and then [`rest`](Self::rest).
+    /// The same as part of a batch: others follow, and then [`rest`](Self::rest).
     pub(crate) fn withdraw(&mut self, ty: TypeId, sub: SubId, now: Instant) {
         let told = self.stream.as_open().is_some();
         let Some(channel) = self.channel(ty) else { return };
@@ -78,7 +78,7 @@ impl Machine {
         }
     }
 
-    /// Asks for everything of a type.
+    /// Subscribes to everything of a type.
     pub(crate) fn subscribe_all(&mut self, (ty, type_url): (TypeId, &'static str), now: Instant) {
         let channel = self.channel_or_new(ty, type_url);
         let stuck = channel.variant.is_wildcard_stuck(&channel.subscriptions);
@@ -91,14 +91,14 @@ impl Machine {
         self.proceed(now);
     }
 
-    /// Asks for everything of a type no longer. What came only because of that is released at once, or when the server
-    /// was told.
+    /// Unsubscribes from everything of a type. The resources that were sent only because of that are released at once,
+    /// or when the server was notified.
     pub(crate) fn unsubscribe_all(&mut self, ty: TypeId, now: Instant) {
         self.withdraw_all(ty, now);
         self.proceed(now);
     }
 
-    /// The same without acting on it yet: others follow, and then [`rest`](Self::rest).
+    /// The same as part of a batch: others follow, and then [`rest`](Self::rest).
     pub(crate) fn withdraw_all(&mut self, ty: TypeId, now: Instant) {
         let told = self.stream.as_open().is_some();
         let Some(channel) = self.channel(ty).filter(|channel| channel.subscriptions.wildcard) else { return };
@@ -108,7 +108,7 @@ impl Machine {
         }
     }
 
-    /// Whether something is not wanted any more that the server has not been told of.
+    /// Whether the server was not notified of some unsubscription yet.
     pub(crate) fn has_unwritten_ends(&self) -> bool {
         let has_ends = |subscriptions: &Subscriptions| {
             subscriptions.wildcard_leaving
@@ -118,7 +118,7 @@ impl Machine {
             && self.types.iter().flatten().any(|channel| has_ends(&channel.subscriptions))
     }
 
-    /// Closes the stream at once if nothing is wanted of it: another server has taken over.
+    /// Closes the stream at once if it has no subscriptions: another server is active.
     pub(crate) fn rest(&mut self, now: Instant) {
         if !self.is_wanted() && self.stream.is_current(self.stream.id()) {
             self.close("a server of higher priority took over");
@@ -127,7 +127,7 @@ impl Machine {
         self.proceed(now);
     }
 
-    /// Nothing is left of what was asked of it, and there is no stream to it.
+    /// Whether no subscription is left, and there is no stream to it.
     pub(crate) fn is_unused(&self) -> bool {
         let has_nothing =
             |subscriptions: &Subscriptions| subscriptions.iter().next().is_none() && subscriptions.is_empty();
@@ -142,8 +142,8 @@ impl Machine {
         self.stream.count_from(attempts);
     }
 
-    /// Forgets a name that is neither asked for nor a member any more, such as a member that was deleted. What the server has
-    /// to be told of first is forgotten then.
+    /// Forgets a name that is neither requested nor a member any more, such as a member that was deleted. If the server
+    /// has to be notified first, it is forgotten then.
     pub(crate) fn release(&mut self, ty: TypeId, subs: &[SubId]) {
         let Some(Some(channel)) = self.types.get_mut(ty.index()) else { return };
         let subscriptions = &mut channel.subscriptions;
@@ -155,7 +155,7 @@ impl Machine {
         }
     }
 
-    /// Forgets what came only because everything was asked for.
+    /// Forgets the resources that were sent only because of the wildcard.
     pub(super) fn release_all(&mut self, ty: TypeId) {
         let Some(channel) = self.channel(ty) else { return };
         let subscriptions = &mut channel.subscriptions;
@@ -166,7 +166,7 @@ impl Machine {
         self.events.push_back(Event::ReleasedAll(ty));
     }
 
-    /// What was held under a name is not any more, so that no version stands for it (B1.20).
+    /// The resource of a name is not held any more, so that no version stands for it (B1.20).
     pub(crate) fn forget_version(&mut self, ty: TypeId, id: SubId) {
         let Some(channel) = self.channel(ty) else { return };
         channel.variant.forget_version();
@@ -175,7 +175,7 @@ impl Machine {
         }
     }
 
-    /// A resource that is subscribed to is not held any more, although the server takes it to be: the version of the type does
+    /// A subscribed resource is not held any more, although the server considers it held: the version of the type does
     /// not stand for it.
     pub(crate) fn on_dropped(&mut self, ty: TypeId) {
         if let Some(channel) = self.channel(ty) {
@@ -192,14 +192,14 @@ impl Machine {
         }
     }
 
-    /// What the version of a type stands for is not held any more, so that the server has to send everything again. True when
-    /// the version was told on this stream, which cannot be taken back.
+    /// The resources of a type's version are not held any more, so that the server has to send everything again. True
+    /// when the version was sent on this stream, which is final.
     pub(crate) fn forget_type_version(&mut self, ty: TypeId) -> bool {
         self.channel(ty).is_some_and(|channel| channel.variant.forget_version())
     }
 
-    /// The server takes a name to be held that is not. Where names that are repeated are sent again, that is asked for (B2.8).
-    /// In the other variant there is no way to say so on the stream, so that another one is opened.
+    /// The server considers a name held that is not. Where repeated names are sent again, the name is repeated (B2.8).
+    /// In the other variant this cannot be expressed on the stream, so that another one is opened.
     pub(crate) fn ask_again(&mut self, ty: TypeId, id: SubId, now: Instant) {
         if !self.is_delta() {
             return self.ask_again_on_another_stream(ty, now);
@@ -218,8 +218,8 @@ impl Machine {
         channel.is_some_and(|channel| channel.rejections.is_newest(version))
     }
 
-    /// What is held under a name is a member here because another server, or nobody in a known version, has sent it: this
-    /// server has to send it as well. Where each response has everything (`full_state`), it has said that it will not.
+    /// A held resource is a member here because another server has sent it, or its version is unknown: this server has to
+    /// send it as well. Where each response has everything (`full_state`), its last response shows that it will not.
     pub(crate) fn on_joined(&mut self, (ty, full_state): (TypeId, bool), id: SubId, now: Instant) {
         let is_delta = self.is_delta();
         let Some(channel) = self.channel(ty) else { return };
@@ -229,8 +229,8 @@ impl Machine {
         }
     }
 
-    /// The version of a resource does not count any more, so that the server has to send it again. True when it was told
-    /// on this stream, which cannot be taken back.
+    /// The version of a resource does not count any more, so that the server has to send it again. True when it was
+    /// sent on this stream, which is final.
     pub(crate) fn take_back_version(&mut self, ty: TypeId, id: SubId) -> bool {
         let Some(channel) = self.channel(ty) else { return false };
         let is_requested = channel.variant.is_requested();
@@ -240,15 +240,15 @@ impl Machine {
         told
     }
 
-    /// What the server has said of a type is decided on when it has been quiet for a while.
+    /// The responses of a type are decided on when the server has been quiet for a while.
     pub(crate) fn await_quiet(&mut self, ty: TypeId, now: Instant) {
         if let Some(channel) = self.channel(ty) {
             channel.variant.on_undecided(now);
         }
     }
 
-    /// Something is held under a name that another server has sent. Its absence here proves nothing until this server
-    /// has had its time.
+    /// A resource from another server is held under a name. Its absence here proves nothing until the does-not-exist
+    /// time of this server has passed.
     pub(crate) fn doubt(&mut self, ty: TypeId, id: SubId, now: Instant) {
         let length = self.resource_timeout();
         if let Some(sub) = self.subscriptions_mut(ty).and_then(|subscriptions| subscriptions.get_mut(id)) {
@@ -256,7 +256,7 @@ impl Machine {
         }
     }
 
-    /// A name is missing from a response: true when that means that it is gone. Otherwise a timer decides.
+    /// A name is missing from a response: true when the resource is gone. Otherwise a timer decides.
     pub(crate) fn is_gone(&mut self, ty: TypeId, id: SubId, now: Instant) -> bool {
         let length = self.resource_timeout();
         let Self { types, waiting, .. } = self;

@@ -1,4 +1,4 @@
-//! What is written, and when: one request at a time, answers before changes of subscription.
+//! The schedule of writing: one request at a time, answers before changes of subscription.
 
 use std::time::Instant;
 
@@ -14,7 +14,7 @@ impl Machine {
         due.min().map(|at| (at, Timer::Write))
     }
 
-    /// When there is something to write of a type that may be written.
+    /// The time of the next write of a type that may be written.
     fn due(&self, ty: TypeId, channel: &Channel) -> Option<Instant> {
         let due = channel.due()?;
         match channel.variant.is_requested() {
@@ -45,7 +45,7 @@ impl Machine {
                     }
                     let type_url = channel.type_url;
                     trace!(server = %self.source_key.source(), type_url, bytes = message.len(), "request sent");
-                    // Each question of a poll stands for itself.
+                    // Each poll is an exchange of its own.
                     open.node_sent = !self.source_key.is_polled();
                     open.pending = Some(written);
                     self.outputs.push_back(Output::Send { stream, message });
@@ -58,7 +58,7 @@ impl Machine {
         }
     }
 
-    /// The type to write for next, if something is due.
+    /// The type to write for next, if one is due.
     fn next_type(&self, now: Instant) -> Option<usize> {
         let types = self.types.iter().enumerate().filter_map(|(index, c)| Some((index, c.as_ref()?)));
         let ready = types.filter(|(i, c)| self.due(TypeId(*i as u16), c).is_some_and(|at| at <= now));

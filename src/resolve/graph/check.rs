@@ -1,22 +1,22 @@
-//! What holds between two calls of a graph, whatever happens.
+//! The invariants of a graph between two calls.
 
 use std::collections::BTreeSet;
 
 use super::*;
 
 impl Graph {
-    /// How many clusters were examined so far.
+    /// The number of examined clusters so far.
     pub(in super::super) fn work(&self) -> u64 {
         self.counters.work
     }
 
-    /// How often something was found that cannot be.
+    /// The number of detected inconsistencies.
     pub(in super::super) fn broken_invariants(&self) -> u64 {
         self.counters.broken_invariants
     }
 
-    /// Compares what is derived from the nodes with the nodes. Large graphs are left out: the tests that count work have
-    /// them.
+    /// Compares the indexes with the nodes that they are derived from. Large graphs are left out: the tests that count
+    /// work use them.
     pub(super) fn check(&self) {
         assert_eq!(self.counters.broken_invariants, 0);
         if self.nodes.iter().count() > LARGEST {
@@ -52,5 +52,5 @@ impl Graph {
     }
 }
 
-/// How many nodes are compared.
+/// The number of nodes to compare.
 const LARGEST: usize = 256;
