@@ -7,7 +7,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "a bench looks at the clock")]
 
-#[path = "../tests/common/meshes/mod.rs"]
+#[path = "../tests/it/common/meshes/mod.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod meshes;
 #[allow(dead_code, reason = "other benches use more of it")]

@@ -4,9 +4,12 @@
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 
+#[path = "it/common/mod.rs"]
 mod common;
-
-const API_TYPE: xdskit::config::ApiType = xdskit::config::ApiType::AggregatedGrpc;
+#[allow(unused_macros, dead_code, reason = "of the other test program")]
+#[macro_use]
+#[path = "it/transport.rs"]
+mod transport;
 
 use std::{
     alloc::System,
@@ -20,6 +23,7 @@ use std::{
 use common::*;
 use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 use tokio::{runtime::Handle, sync::Mutex, time};
+use transport::Transport;
 use xdskit::{
     Client,
     control_plane::{ControlPlane, Event, ServerHandle},
@@ -35,7 +39,7 @@ static TURN: Mutex<()> = Mutex::const_new(());
 async fn ten_thousand_watches_leave_nothing() {
     let _turn = TURN.lock().await;
     let world = World::start().await;
-    let client = builder(world.server.uri()).resource_timeout(DOUBT).build().unwrap();
+    let client = Transport::Sotw.builder(world.server.uri()).resource_timeout(DOUBT).build().unwrap();
     let mut anchor = client.watch::<Cluster>("anchor");
     soon(anchor.ready()).await.unwrap();
     // The first ones make room that the others use again.
@@ -58,7 +62,7 @@ async fn a_thousand_clients_leave_nothing() {
         let world = &world;
         async move {
             for _ in 0..count {
-                let builder = builder(world.server.uri());
+                let builder = Transport::Sotw.builder(world.server.uri());
                 let client = if shared { builder.shared() } else { builder.build() }.unwrap();
                 let (mut shop, mut all) =
                     (client.watch::<Cluster>("shop-1"), client.watch::<Cluster>("shop-2"));

@@ -2,7 +2,7 @@
 //!
 //! Each message sets most of the fields that its type reads, so that a mutation of one byte reaches them.
 
-#[path = "../../tests/common/meshes/mod.rs"]
+#[path = "../../tests/it/common/meshes/mod.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod meshes;
 #[path = "seeds/texts.rs"]

@@ -1,0 +1,8 @@
+//! The embedded control plane over real connections, with a client that knows nothing but gRPC.
+mod delta;
+mod peer;
+mod rest;
+mod service;
+mod services;
+mod testing;
+mod wanted;

@@ -1,0 +1,154 @@
+//! gRPC's metrics of xDS clients as OpenTelemetry's SDK collects them: A78.
+
+use crate::transport::Transport;
+use macro_rules_attribute::apply;
+use std::collections::BTreeMap;
+
+use crate::common::*;
+use opentelemetry::metrics::MeterProvider;
+use opentelemetry_sdk::metrics::{
+    InMemoryMetricExporter, SdkMeterProvider,
+    data::{AggregatedMetrics, MetricData},
+};
+use xdskit::{Client, control_plane::type_url, metrics::Metrics, testing::ControlPlane};
+
+#[apply(servers)]
+async fn a78_1_the_instruments_have_their_labels(transport: Transport) {
+    let server = ControlPlane::start().await;
+    server.set(cluster("shop", "one"));
+    let collected = Collected::new();
+    let client =
+        transport.builder(server.uri()).scope("xds:///shop").metrics(&collected.metrics).build().unwrap();
+    let mut shop = client.watch::<Cluster>("shop");
+    soon(shop.ready()).await.unwrap();
+    server.set(cluster("shop", BAD));
+    soon(shop.wait_for(|seen| seen.error().is_some())).await.unwrap();
+    let _waiting = client.watch::<Cluster>("waiting");
+    settle(&client).await;
+    let uri = server.uri();
+    let to_server = format!("grpc.target=xds:///shop grpc.xds.server={uri}");
+    let of_type = "grpc.xds.resource_type=envoy.config.cluster.v3.Cluster";
+    let in_cache = "grpc.target=xds:///shop grpc.xds.authority=#old grpc.xds.cache_state=";
+    let expected = BTreeMap::from([
+        (format!("connected {to_server}"), 1),
+        (format!("resource_updates_valid grpc.target=xds:///shop {of_type} grpc.xds.server={uri}"), 1),
+        (format!("resource_updates_invalid grpc.target=xds:///shop {of_type} grpc.xds.server={uri}"), 1),
+        (format!("resources {in_cache}nacked_but_cached {of_type}"), 1),
+        (format!("resources {in_cache}requested {of_type}"), 1),
+    ]);
+    assert_eq!(collected.values(), expected);
+}
+
+#[apply(servers)]
+async fn a78_2_a_server_that_fails_is_counted_and_not_connected(transport: Transport) {
+    let collected = Collected::new();
+    let client = transport.builder("127.0.0.1:1").metrics(&collected.metrics).build().unwrap();
+    let mut shop = client.watch::<Cluster>("shop");
+    soon(shop.next()).await.unwrap();
+    let values = collected.values();
+    let labels = "grpc.target= grpc.xds.server=127.0.0.1:1";
+    assert_eq!(values.get(&format!("server_failure {labels}")), Some(&1), "{values:?}");
+    assert_eq!(values.get(&format!("connected {labels}")), Some(&0), "{values:?}");
+}
+
+#[apply(servers)]
+async fn what_is_gone_is_not_recorded_any_more_and_equal_scopes_add_up(transport: Transport) {
+    let server = ControlPlane::start().await;
+    server.set(cluster("shop", "one"));
+    let collected = Collected::new();
+    let client =
+        || transport.builder(server.uri()).scope("shop").metrics(&collected.metrics).build().unwrap();
+    let (first, second) = (client(), client());
+    let mut watches = [first.watch::<Cluster>("shop"), second.watch::<Cluster>("shop")];
+    for watch in &mut watches {
+        soon(watch.ready()).await.unwrap();
+    }
+    assert_eq!(collected.sum("resources"), 2);
+    assert_eq!(collected.sum("connected"), 1);
+    first.shutdown().await;
+    assert_eq!(collected.sum("resources"), 1);
+    second.shutdown().await;
+    assert_eq!(collected.sum("resources") + collected.sum("connected"), 0);
+    assert_eq!(collected.sum("resource_updates_valid"), 2, "what was counted stays");
+}
+
+#[apply(servers)]
+async fn a_resource_that_is_deleted_changes_its_state(transport: Transport) {
+    let server = ControlPlane::start().await;
+    server.set(cluster("shop", "one"));
+    let collected = Collected::new();
+    let client = transport.builder(server.uri()).metrics(&collected.metrics).build().unwrap();
+    let mut shop = client.watch::<Cluster>("shop");
+    soon(shop.ready()).await.unwrap();
+    assert_eq!(collected.states(), ["acked"]);
+    server.remove(type_url::CLUSTER, "shop");
+    soon(shop.wait_for(|seen| seen.is_absent())).await.unwrap();
+    assert_eq!(collected.states(), ["does_not_exist"]);
+}
+
+/// Waits until the driver has done all that was asked of it so far.
+async fn settle(client: &Client) {
+    client.status().await;
+    // What the status came after is recorded by now, and what it came with needs one more turn.
+    client.status().await;
+}
+
+/// A meter, and what its exporter got.
+struct Collected {
+    metrics: Metrics,
+    provider: SdkMeterProvider,
+    exporter: InMemoryMetricExporter,
+}
+
+impl Collected {
+    fn new() -> Self {
+        let exporter = InMemoryMetricExporter::default();
+        let provider = SdkMeterProvider::builder().with_periodic_exporter(exporter.clone()).build();
+        Self { metrics: Metrics::new(&provider.meter("test")), provider, exporter }
+    }
+
+    /// All values at the moment, by name and sorted labels.
+    fn values(&self) -> BTreeMap<String, u64> {
+        self.exporter.reset();
+        self.provider.force_flush().unwrap();
+        let mut values = BTreeMap::new();
+        for resource in self.exporter.get_finished_metrics().unwrap() {
+            for metric in resource.scope_metrics().flat_map(|scope| scope.metrics()) {
+                let name = metric.name().strip_prefix("grpc.xds_client.").unwrap();
+                let AggregatedMetrics::U64(data) = metric.data() else { panic!("{metric:?}") };
+                let points: Vec<(Vec<_>, u64)> = match data {
+                    MetricData::Gauge(gauge) => gauge
+                        .data_points()
+                        .map(|point| (point.attributes().collect(), point.value()))
+                        .collect(),
+                    MetricData::Sum(sum) => {
+                        sum.data_points().map(|point| (point.attributes().collect(), point.value())).collect()
+                    }
+                    other @ (MetricData::Histogram(_) | MetricData::ExponentialHistogram(_)) => {
+                        panic!("{other:?}")
+                    }
+                };
+                for (attributes, value) in points {
+                    let mut labels: Vec<_> =
+                        attributes.iter().map(|label| format!("{}={}", label.key, label.value)).collect();
+                    labels.sort();
+                    values.insert(format!("{name} {}", labels.join(" ")), value);
+                }
+            }
+        }
+        values
+    }
+
+    /// The sum of an instrument's values.
+    fn sum(&self, name: &str) -> u64 {
+        let values = self.values();
+        values.iter().filter(|(key, _)| key.split(' ').next() == Some(name)).map(|(_, value)| value).sum()
+    }
+
+    /// The states of the cache that there are.
+    fn states(&self) -> Vec<String> {
+        let values = self.values();
+        let state = |key: &String| Some(key.split_once("cache_state=")?.1.split(' ').next()?.to_owned());
+        values.keys().filter_map(state).collect()
+    }
+}
