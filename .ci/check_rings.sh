@@ -64,10 +64,8 @@ for my $line (split /\n/, $ENV{FLOORS}) {
 my %upward = (
   # The plugins of certificate providers are parsed by the registry of extensions, which resources use as well.
   "src/config/certificates.rs" => "resource",
-  # The same, and the servers that a configuration source in a resource may name.
+  # The same.
   "src/config/bootstrap.rs" => "resource",
-  # Sources are configured by the types of resources.
-  "src/config/source.rs" => "resource",
 );
 
 my $bad = 0;

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod invalid;
+pub mod type_url;
 mod version;
 
 use std::{any::Any, sync::Arc};
@@ -16,6 +17,3 @@ pub trait TypeUrl {
     /// The type URL, such as `type.googleapis.com/envoy.config.cluster.v3.Cluster`.
     fn type_url() -> &'static str;
 }
-
-/// The type URL of the wrapper that resources may come in.
-pub(crate) const WRAPPER: &str = "type.googleapis.com/envoy.service.discovery.v3.Resource";

@@ -2,12 +2,12 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     name::{Additions, ResourceName},
-    resource::{Registry, config_source::NamedServers},
+    resource::Registry,
 };
 
 use super::{
     Authority, BootstrapBuilder, CallCredentials, CertificateProvider, ChannelCredentials, ConfigError,
-    ConfigSource, Node, Server, Sources, Template, UnknownAuthority, ValidationError,
+    ConfigSource, Node, Server, Sources, Template, UnknownAuthority, ValidationError, server::NamedServers,
 };
 
 /// The bootstrap of a client: its management servers, its identity, and the templates of resource names.

@@ -61,6 +61,7 @@ pub(crate) use self::{
     builder::{NO_SERVERS, check_connection, check_polling, foreign_template, full_type_url},
     credentials::FilesError,
     duration::bounded,
+    server::NamedServers,
     source::Sources,
     validation_error::write_errors,
 };

@@ -1,10 +1,13 @@
-use std::{fmt, time::Duration};
+use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use super::{
     AllowedGrpcService, ServerBuilder, bounded,
     credentials::{CallCredentials, ChannelCredentials},
     uri::{Security, ServerUri},
 };
+
+/// Management servers by the names under which configuration sources refer to them.
+pub(crate) type NamedServers = BTreeMap<String, Arc<Server>>;
 
 /// A management server.
 ///

@@ -6,13 +6,7 @@ use std::{
 };
 
 use super::{Server, ServerFeatures};
-use crate::{
-    escape::Escaped,
-    resource::{
-        Cluster, ClusterLoadAssignment, Listener, Resource, RouteConfiguration, ScopedRouteConfiguration,
-        VirtualHost,
-    },
-};
+use crate::{base::type_url, escape::Escaped};
 
 /// A source of resources, as in `envoy.config.core.v3.ConfigSource`.
 ///
@@ -218,10 +212,10 @@ impl Sources {
 /// The type whose resources name those of another.
 fn naming(type_url: &str) -> Option<&'static str> {
     match type_url {
-        RouteConfiguration::TYPE_URL | ScopedRouteConfiguration::TYPE_URL | VirtualHost::TYPE_URL => {
-            Some(Listener::TYPE_URL)
+        type_url::ROUTE_CONFIGURATION | type_url::SCOPED_ROUTE_CONFIGURATION | type_url::VIRTUAL_HOST => {
+            Some(type_url::LISTENER)
         }
-        ClusterLoadAssignment::TYPE_URL => Some(Cluster::TYPE_URL),
+        type_url::ENDPOINTS => Some(type_url::CLUSTER),
         _ => None,
     }
 }

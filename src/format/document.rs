@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{Read, error::FormatError, parse::Parser, scalar::found, text::Text, types::Types};
 use crate::{
-    base::WRAPPER,
+    base::type_url::WRAPPER,
     pb::{
         envoy::service::discovery::v3::{DiscoveryResponse, Resource},
         google::protobuf::Any,

@@ -9,6 +9,7 @@ use super::{
     Context, HealthStatus, Invalid, LbPolicy, Metadata, OutlierDetection, Resource, UpstreamTls,
     config_source::ResourceConfigSource, parts,
 };
+use crate::base::type_url;
 use crate::pb::{
     envoy::{
         config::{
@@ -132,7 +133,7 @@ pub struct OverrideHostStatus {
 }
 
 impl Resource for Cluster {
-    const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
+    const TYPE_URL: &'static str = type_url::CLUSTER;
     const COLLECTION_TYPE_URL: Option<&'static str> =
         Some("type.googleapis.com/envoy.config.cluster.v3.ClusterCollection");
     const FULL_STATE: bool = true;

@@ -1,13 +1,15 @@
 //! Where resources that others name are to be had.
 
-use std::{cmp::Ordering, collections::BTreeMap, hash, sync::Arc};
+use std::{cmp::Ordering, hash, sync::Arc};
 
 use bytes::Bytes;
 use prost::Message;
 
 use super::{Context, Invalid, parts};
 use crate::{
-    config::{ApiType, ConfigSource, PathSource, Polling, Server, ServerUri, TransportApiVersion},
+    config::{
+        ApiType, ConfigSource, NamedServers, PathSource, Polling, Server, ServerUri, TransportApiVersion,
+    },
     pb::envoy::config::core::v3::{
         self as pb, api_config_source::ApiType as WrittenType, config_source::ConfigSourceSpecifier,
         grpc_service::TargetSpecifier,
@@ -25,9 +27,6 @@ pub struct ResourceConfigSource {
     sources: Box<[ConfigSource]>,
     authorities: Box<[Box<str>]>,
 }
-
-/// What a client that follows config sources may reach, beside files: servers by the names that sources have for them.
-pub(crate) type NamedServers = BTreeMap<String, Arc<Server>>;
 
 impl ResourceConfigSource {
     /// The sources in the order in which they are tried; never empty.

@@ -7,6 +7,7 @@ use prost::Message;
 use serde::Serialize;
 
 use super::{Context, Invalid, Metadata, Resource, matcher::Fraction, parts};
+use crate::base::type_url;
 use crate::{
     pb::envoy::config::endpoint::v3::{self as pb, cluster_load_assignment::policy},
     wire::Fields,
@@ -64,7 +65,7 @@ pub struct DropOverload {
 }
 
 impl Resource for ClusterLoadAssignment {
-    const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment";
+    const TYPE_URL: &'static str = type_url::ENDPOINTS;
 
     fn parse(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
         parts::read::<pb::ClusterLoadAssignment, _>(bytes, |bytes| Self::read(bytes, cx))

@@ -14,6 +14,7 @@ use super::{
     parts,
     scope::ScopedRoutes,
 };
+use crate::base::type_url;
 use crate::pb::{
     envoy::{
         config::listener::v3 as pb,
@@ -105,7 +106,7 @@ impl Listener {
 }
 
 impl Resource for Listener {
-    const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.listener.v3.Listener";
+    const TYPE_URL: &'static str = type_url::LISTENER;
     const COLLECTION_TYPE_URL: Option<&'static str> =
         Some("type.googleapis.com/envoy.config.listener.v3.ListenerCollection");
     const FULL_STATE: bool = true;

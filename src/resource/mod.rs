@@ -15,7 +15,12 @@ use std::{
 
 use bytes::Bytes;
 
-use crate::{config::AllowedGrpcService, name::ResourceName, observed::ErasedObserved, wire};
+use crate::{
+    config::{AllowedGrpcService, NamedServers},
+    name::ResourceName,
+    observed::ErasedObserved,
+    wire,
+};
 
 mod collection;
 mod extension;
@@ -148,7 +153,7 @@ pub struct Context<'a> {
     /// The extensions of the application.
     pub registry: &'a Registry,
     /// Sources other than `ads` and `self` are followed, to files and to these servers; `None` follows none.
-    pub(crate) named_servers: Option<&'a config_source::NamedServers>,
+    pub(crate) named_servers: Option<&'a NamedServers>,
     /// The directory of the files that sources may name; any without it.
     pub(crate) file_root: Option<&'a Arc<Path>>,
     /// The time to live that was sent with these bytes; `None` for no limit.
@@ -220,10 +225,7 @@ impl<'a> Context<'a> {
 
     /// Follows sources other than `ads` and `self`, to files and to servers of these names.
     #[must_use]
-    pub(crate) const fn with_named_servers(
-        mut self,
-        servers: Option<&'a config_source::NamedServers>,
-    ) -> Self {
+    pub(crate) const fn with_named_servers(mut self, servers: Option<&'a NamedServers>) -> Self {
         self.named_servers = servers;
         self
     }

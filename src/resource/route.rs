@@ -14,6 +14,7 @@ use super::{
     route_action::{ForwardAction, RouteAction, Scope},
     route_match::RouteMatch,
 };
+use crate::base::type_url;
 use crate::pb::envoy::config::route::v3::{self as pb, route::Action};
 
 mod host_index;
@@ -87,7 +88,7 @@ impl RouteConfiguration {
 }
 
 impl Resource for RouteConfiguration {
-    const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration";
+    const TYPE_URL: &'static str = type_url::ROUTE_CONFIGURATION;
 
     fn parse(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
         let message = pb::RouteConfiguration::decode(bytes.clone())?;

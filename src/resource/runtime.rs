@@ -8,6 +8,7 @@ use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{Context, Invalid, Resource, parts};
+use crate::base::type_url;
 use crate::pb::envoy::service::runtime::v3 as runtime;
 
 /// A layer of settings.
@@ -21,7 +22,7 @@ pub struct Runtime {
 }
 
 impl Resource for Runtime {
-    const TYPE_URL: &'static str = "type.googleapis.com/envoy.service.runtime.v3.Runtime";
+    const TYPE_URL: &'static str = type_url::RUNTIME;
 
     fn parse(bytes: &Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
         let runtime::Runtime { name, layer } = Message::decode(bytes.clone())?;

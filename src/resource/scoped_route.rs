@@ -7,6 +7,7 @@ use prost::Message;
 use serde::Serialize;
 
 use super::{Context, Invalid, Resource, RouteConfiguration};
+use crate::base::type_url;
 use crate::pb::envoy::config::route::v3::{self as pb, scoped_route_configuration::key::fragment};
 
 /// Chooses a route configuration by a key, whose parts are built from the request.
@@ -73,7 +74,7 @@ impl ScopedRouteConfiguration {
 }
 
 impl Resource for ScopedRouteConfiguration {
-    const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.route.v3.ScopedRouteConfiguration";
+    const TYPE_URL: &'static str = type_url::SCOPED_ROUTE_CONFIGURATION;
 
     fn parse(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
         Self::parse_message(pb::ScopedRouteConfiguration::decode(bytes.clone())?, cx)

@@ -10,6 +10,7 @@ use super::{
     Context, Invalid, Resource, parts,
     tls::{ProviderInstance, SanMatcher},
 };
+use crate::base::type_url;
 use crate::pb::envoy::{
     config::core::v3::{self as core, data_source::Specifier},
     extensions::transport_sockets::tls::v3::{self as tls, certificate_validation_context as validation},
@@ -131,7 +132,7 @@ pub enum DataSource {
 pub struct Sensitive(DataSource);
 
 impl Resource for Secret {
-    const TYPE_URL: &'static str = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret";
+    const TYPE_URL: &'static str = type_url::SECRET;
     const SENSITIVE: bool = true;
 
     fn parse(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {

@@ -99,7 +99,7 @@ impl Methods {
 }
 
 /// The wrapper that gives a resource a name and a version of its own.
-pub(crate) use crate::base::WRAPPER;
+pub(crate) use crate::base::type_url::WRAPPER;
 
 /// The same in V2.
 pub(crate) const WRAPPER_V2: &str = "type.googleapis.com/envoy.api.v2.Resource";

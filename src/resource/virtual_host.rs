@@ -16,6 +16,7 @@ use super::{
     route::{Route, Routes},
     route_action::Scope,
 };
+use crate::base::type_url;
 use crate::{name::ResourceName, pb::envoy::config::route::v3 as pb};
 
 /// The routes of some hosts: a part of a [`RouteConfiguration`](super::RouteConfiguration), or a resource by itself.
@@ -89,7 +90,7 @@ impl VirtualHost {
 }
 
 impl Resource for VirtualHost {
-    const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.route.v3.VirtualHost";
+    const TYPE_URL: &'static str = type_url::VIRTUAL_HOST;
 
     fn parse(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
         let message = pb::VirtualHost::decode(bytes.clone())?;

@@ -14,10 +14,7 @@ use super::{
     message::Message,
     tls,
 };
-use crate::{
-    config::{ChannelCredentials, Keepalive, Server, ServerUri, check_connection},
-    resource::config_source::NamedServers,
-};
+use crate::config::{ChannelCredentials, Keepalive, NamedServers, Server, ServerUri, check_connection};
 
 /// The static clusters. Each is read when the first source names it: those of the data plane may say what they like.
 #[derive(Debug, Default)]
