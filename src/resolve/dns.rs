@@ -13,6 +13,7 @@ use crate::{
     capacity::Shrink,
     config::bounded,
     escape::Escaped,
+    invariant,
     protocol::{Backoff, LookupId, Settings, WatchId},
     resource::{
         ClusterLoadAssignment, Endpoint, Locality, Metadata,
@@ -46,8 +47,6 @@ pub(crate) struct DnsResolver {
     lookups: u64,
     queued: u64,
     orders: VecDeque<HostOrder>,
-    /// The number of detected inconsistencies.
-    broken_invariants: u64,
 }
 
 /// A lookup that has ended.
@@ -123,7 +122,6 @@ impl DnsResolver {
             lookups: 0,
             queued: 0,
             orders: VecDeque::new(),
-            broken_invariants: 0,
         }
     }
 
@@ -151,7 +149,7 @@ impl DnsResolver {
     pub(crate) fn unwatch(&mut self, view: WatchId, address: &HostPort) {
         self.by_view.remove(&view);
         let Some(host) = self.hosts.get_mut(&address.host) else {
-            return self.broken("a watched host is known");
+            return invariant::broken("a watched host is known");
         };
         if let Some(views) = host.users.get_mut(address) {
             views.remove(&view);
@@ -198,7 +196,7 @@ impl DnsResolver {
 
     fn on_answer(&mut self, name: &Arc<str>, answer: Answer, now: Instant, random: &mut fastrand::Rng) {
         let Some(host) = self.hosts.get_mut(name) else {
-            return self.broken("a lookup is detached when its host is removed");
+            return invariant::broken("a lookup is detached when its host is removed");
         };
         let Answer { result, since } = answer;
         let result = match result {
@@ -290,7 +288,7 @@ impl DnsResolver {
     /// Whether each host is in the index of its state, and in no other.
     #[cfg(test)]
     pub(crate) fn check(&self) {
-        assert_eq!(self.broken_invariants, 0);
+        assert_eq!(invariant::count(), 0);
         let (mut resting, mut queued, mut looking_up) = (0, 0, 0);
         for (name, host) in &self.hosts {
             match host.state {
@@ -317,15 +315,10 @@ impl DnsResolver {
         assert_eq!(self.by_view.len(), views.sum::<usize>());
     }
 
-    fn broken(&mut self, invariant: &'static str) {
-        self.broken_invariants += 1;
-        debug_assert!(false, "{invariant}");
-    }
-
     /// Puts a host into a state, and into the index of that.
     fn set_state(&mut self, name: &Arc<str>, state: State) {
         let Some(host) = self.hosts.get_mut(name) else {
-            return self.broken("only a known host changes its state");
+            return invariant::broken("only a known host changes its state");
         };
         match host.state {
             State::LookingUp { lookup } => {

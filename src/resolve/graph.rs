@@ -20,7 +20,7 @@ use super::{
     routed::{Next, RoutedClusters},
     usage::Usage,
 };
-use crate::{error::WatchError, observed::Observed, resource::Cluster};
+use crate::{error::WatchError, invariant, observed::Observed, resource::Cluster};
 
 /// The clusters of a resolution: their users, their readiness, and their entries in snapshots.
 ///
@@ -39,7 +39,8 @@ pub(super) struct Graph {
     pending: Pending,
     settings: Settings,
     orders: Vec<Order>,
-    counters: Counters,
+    /// The number of examined clusters, for tests of costs.
+    work: u64,
 }
 
 /// The pending work of earlier changes.
@@ -59,14 +60,6 @@ struct Pending {
 struct Settings {
     grace: Duration,
     node_id: Arc<str>,
-}
-
-#[derive(Debug, Default)]
-struct Counters {
-    /// The number of examined clusters.
-    work: u64,
-    /// The number of detected inconsistencies.
-    broken_invariants: u64,
 }
 
 /// The latest configuration of a cluster with endpoints of its own.
@@ -89,7 +82,7 @@ impl Graph {
             pending: Pending::default(),
             settings: Settings { grace, node_id },
             orders: Vec::new(),
-            counters: Counters::default(),
+            work: 0,
         }
     }
 
@@ -134,7 +127,7 @@ impl Graph {
     /// Puts the next routes into use.
     pub(super) fn commit(&mut self) {
         let Some(committed) = self.routed.commit() else {
-            return self.counters.broken("only prepared routes are put into use");
+            return invariant::broken("only prepared routes are put into use");
         };
         let mut known = true;
         for name in committed.before {
@@ -150,7 +143,7 @@ impl Graph {
             known &= update.is_some();
             self.pending.touched.insert(name.clone());
         }
-        self.counters.check(known, "routes lead to nodes");
+        check(known, "routes lead to nodes");
         self.pending.unlinked |= !self.nodes.index().aggregates().is_empty();
     }
 
@@ -211,7 +204,7 @@ impl Graph {
 
     /// Shows what the tree shows of a cluster. Returns whether that is something else than before.
     fn update_entry(&mut self, name: Arc<str>) -> bool {
-        self.counters.work += 1;
+        self.work += 1;
         let shown = self.nodes.get(&name).filter(|_| self.usage().is_in_tree(&name)).and_then(Node::shown);
         match (shown, self.entries.get(&name)) {
             (Some(shown), Some(entry)) if Arc::ptr_eq(shown, entry) => false,
@@ -228,7 +221,7 @@ impl Graph {
     fn examine_graces(&mut self, now: Instant) {
         for (name, examined) in self.usage().examined_graces(self.settings.grace, now) {
             let is_noted = self.update(&name, |node| node.phase_mut().on_grace_examined(examined.grace));
-            self.counters.check(is_noted == Some(true), "a grace was found in a phase that has one");
+            check(is_noted == Some(true), "a grace was found in a phase that has one");
             if examined.is_due {
                 self.pending.dirty.insert(name);
             }
@@ -252,9 +245,9 @@ impl Graph {
 
     /// Decides on the entry of a cluster, by its state.
     fn update_cluster(&mut self, name: &Arc<str>, now: Instant) {
-        self.counters.work += 1;
+        self.work += 1;
         let Some(latest) = self.nodes.get(name).and_then(|node| node.latest().cloned()) else {
-            return self.counters.broken("only a cluster that is known changes");
+            return invariant::broken("only a cluster that is known changes");
         };
         match &*latest {
             Observed::Pending => {}
@@ -368,7 +361,7 @@ impl Graph {
         for name in &latest.all {
             self.require(name);
         }
-        self.counters.work += latest.visits as u64;
+        self.work += latest.visits as u64;
         let linker = Linker {
             topology: Topology::new(&self.nodes),
             before: &self.descendants,
@@ -390,7 +383,7 @@ impl Graph {
                 self.release_sources(name);
             }
             let is_legal = self.update(name, |node| node.phase_mut().on_linked(aggregate.is_linked));
-            self.counters.check(is_legal == Some(true), "only aggregates are linked");
+            check(is_legal == Some(true), "only aggregates are linked");
         }
         let before = mem::replace(&mut self.descendants, links.descendants);
         self.pending.orphaned.extend(before.not_in(&self.descendants));
@@ -419,7 +412,7 @@ impl Graph {
     /// Changes an existing node.
     fn update<R>(&mut self, name: &Arc<str>, change: impl FnOnce(&mut Node) -> R) -> Option<R> {
         let result = self.nodes.update(name, change);
-        self.counters.check(result.is_some(), "only a cluster of the graph changes");
+        check(result.is_some(), "only a cluster of the graph changes");
         result
     }
 
@@ -458,21 +451,15 @@ impl Graph {
         match self.sources.leave(source, name) {
             Left::InUse => {}
             Left::Unused => self.orders.push(Order::Unwatch(source.into())),
-            Left::NotAUser => self.counters.broken("a cluster leaves sources that it uses"),
+            Left::NotAUser => invariant::broken("a cluster leaves sources that it uses"),
         }
     }
 }
 
-impl Counters {
-    fn check(&mut self, holds: bool, invariant: &'static str) {
-        if !holds {
-            self.broken(invariant);
-        }
-    }
-
-    fn broken(&mut self, invariant: &'static str) {
-        self.broken_invariants += 1;
-        debug_assert!(false, "{invariant}");
+/// Checks an invariant of two collections that are kept in step.
+fn check(holds: bool, invariant: &'static str) {
+    if !holds {
+        invariant::broken(invariant);
     }
 }
 

@@ -94,12 +94,6 @@ impl Resolver {
         self.graph.work()
     }
 
-    /// The number of detected inconsistencies.
-    #[cfg(test)]
-    pub(crate) fn broken_invariants(&self) -> u64 {
-        self.graph.broken_invariants()
-    }
-
     /// Resolves the routing configuration. Returns whether the tree in use, as shown above its clusters, has changed.
     fn resolve_routing(&mut self, now: Instant) -> bool {
         let found = self.route_resolver.resolve(self.current.as_deref(), now);

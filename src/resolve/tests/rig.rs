@@ -10,6 +10,7 @@ use prost::Message;
 use super::super::{cluster_entry::ClusterEntry, dns::HostSeen, snapshot::HostChoice, *};
 use crate::{
     error::{Blame, Code, Subject, WatchError},
+    invariant,
     observed::{ErasedMembers, Member, Observed},
     pb::envoy::config::route::v3::VirtualHost,
     resource::{Context, Resource, ScopedRouteConfiguration, Version, cluster::HostPort},
@@ -145,7 +146,7 @@ impl Rig {
     /// Lets the resolver work, and says what it orders: `+cluster a`, `-routes r`, `routes: a=10.0.0.1:80 b!NOT_FOUND`.
     pub(super) fn orders(&mut self) -> Vec<String> {
         self.resolver.process(self.now);
-        assert_eq!(self.resolver.broken_invariants(), 0);
+        assert_eq!(invariant::count(), 0);
         let mut said = Vec::new();
         while let Some(order) = self.resolver.poll_order() {
             said.push(match order {
