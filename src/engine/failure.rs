@@ -3,7 +3,6 @@
 use std::fmt::Display;
 
 use crate::{
-    config::ConfigSource,
     error::{Blame, Code, Subject, WatchError},
     protocol::{Disconnect, DisconnectKind, Machine, SourceKey},
 };
@@ -18,10 +17,11 @@ pub(crate) struct Failure {
 
 impl Failure {
     pub(super) fn new(source_key: &SourceKey, reason: &Disconnect) -> Self {
-        if source_key.is_file() {
-            return Self::of_file(source_key.source(), reason);
+        let capabilities = source_key.capabilities();
+        if !capabilities.remote {
+            return Self::of_file(source_key, reason);
         }
-        let (text, uri) = (&reason.message, source_key.source());
+        let (text, uri) = (&reason.message, source_key);
         let (code, blame, message) = match reason.kind {
             DisconnectKind::Unreachable => {
                 (Code::Unavailable, Blame::Network, format!("cannot connect to xDS server {uri}: {text}"))
@@ -31,7 +31,7 @@ impl Failure {
                 Blame::Peer,
                 format!("xDS server {uri} ended the stream without a response"),
             ),
-            DisconnectKind::Failed(code) if source_key.is_polled() => (
+            DisconnectKind::Failed(code) if !capabilities.streaming => (
                 Code::Unavailable,
                 Blame::Network,
                 format!("xDS server {uri} did not answer: {code}: {text}"),
@@ -65,7 +65,7 @@ impl Failure {
         Self { code, blame, message }
     }
 
-    fn of_file(file: &ConfigSource, reason: &Disconnect) -> Self {
+    fn of_file(file: &SourceKey, reason: &Disconnect) -> Self {
         let text = &reason.message;
         let (code, message) = match reason.kind {
             DisconnectKind::Unusable => (Code::InvalidArgument, format!("{file} cannot be used: {text}")),

@@ -51,9 +51,10 @@ impl Channel {
         random: &mut fastrand::Rng,
     ) -> Self {
         let type_url = source_key.api_version().spell(type_url);
-        let variant: Box<dyn Variant> = if source_key.is_polled() {
-            Box::new(Poll::new(type_url, source_key.polling(), random.u64(..)))
-        } else if source_key.is_delta() {
+        let capabilities = source_key.capabilities();
+        let variant: Box<dyn Variant> = if !capabilities.streaming {
+            Box::new(Poll::new(type_url, capabilities.polling, random.u64(..)))
+        } else if capabilities.incremental {
             Box::new(Delta::new(type_url, doubt, limit))
         } else {
             Box::new(Sotw::new(type_url, doubt))

@@ -86,7 +86,7 @@ impl Machine {
         &self.source_key
     }
 
-    pub(crate) fn source(&self) -> &ConfigSource {
+    pub(crate) fn source(&self) -> ConfigSource {
         self.source_key.source()
     }
 
@@ -165,13 +165,13 @@ impl Machine {
             Ok(envelope) => envelope,
             Err(malformed) => {
                 // Without type and nonce there is nothing to answer; good data is kept, and so is the stream.
-                warn!(server = %self.source_key.source(), %malformed, "malformed response ignored");
+                warn!(server = %self.source_key, %malformed, "malformed response ignored");
                 return None;
             }
         };
         let api_version = self.source_key.api_version();
         if self.stream.on_response() {
-            debug!(server = %self.source_key.source(), "server responded");
+            debug!(server = %self.source_key, "server responded");
             self.events.push_back(Event::Recovered);
         }
         let type_url = api_version.spell(api_version.unspell(envelope.type_url()));
@@ -182,11 +182,11 @@ impl Machine {
         });
         let Some((index, channel)) = found else {
             // Rule B0.7: dropped without an answer.
-            warn!(server = %self.source_key.source(), type_url = envelope.type_url(), "response of an unrequested type ignored");
+            warn!(server = %self.source_key, type_url = envelope.type_url(), "response of an unrequested type ignored");
             return None;
         };
         trace!(
-            server = %self.source_key.source(), type_url = envelope.type_url(), version = envelope.version(),
+            server = %self.source_key, type_url = envelope.type_url(), version = envelope.version(),
             nonce = envelope.nonce(), resources = envelope.len(), bytes = envelope.size(), "response received"
         );
         channel.variant.on_response(now);
@@ -214,9 +214,9 @@ impl Machine {
             let delay = channel.rejections.on_rejected(response, now, random);
             let type_url = channel.type_url;
             if delay.is_zero() {
-                warn!(server = %self.source_key.source(), type_url, version = %Escaped(&version), error = %Escaped(&error), "response rejected");
+                warn!(server = %self.source_key, type_url, version = %Escaped(&version), error = %Escaped(&error), "response rejected");
             } else {
-                debug!(server = %self.source_key.source(), type_url, version = %Escaped(&version), ?delay, "response rejected again, NACK delayed");
+                debug!(server = %self.source_key, type_url, version = %Escaped(&version), ?delay, "response rejected again, NACK delayed");
             }
             not_before += delay;
         }
@@ -305,7 +305,7 @@ impl Machine {
     }
 
     fn on_connected(&mut self, now: Instant) {
-        info!(server = %self.source_key.source(), "stream opened");
+        info!(server = %self.source_key, "stream opened");
         self.stream.on_connected(now);
         self.quarantine.on_stream_opened(now);
         for channel in self.types.iter_mut().flatten() {
@@ -341,7 +341,7 @@ impl Machine {
     fn on_unchanged(&mut self, now: Instant) {
         self.last_poll = LastPoll::Answered;
         if self.stream.on_response() {
-            debug!(server = %self.source_key.source(), "server responded");
+            debug!(server = %self.source_key, "server responded");
             self.events.push_back(Event::Recovered);
         }
         for channel in self.types.iter_mut().flatten() {
@@ -370,7 +370,7 @@ impl Machine {
     }
 
     fn close(&mut self, why: &'static str) {
-        info!(server = %self.source_key.source(), why, "closing stream");
+        info!(server = %self.source_key, why, "closing stream");
         let stream = self.stream.id();
         self.on_stream_gone();
         self.quarantine.on_stream_closed();
@@ -385,10 +385,10 @@ impl Machine {
         let end = self.stream.on_disconnected((&reason, left), now, &mut self.random);
         match end {
             End::Silent => {
-                info!(server = %self.source_key.source(), reason = reason.message, "stream closed")
+                info!(server = %self.source_key, reason = reason.message, "stream closed")
             }
             End::Failure => {
-                warn!(server = %self.source_key.source(), reason = reason.message, "stream failed")
+                warn!(server = %self.source_key, reason = reason.message, "stream failed")
             }
         }
         if end == End::Failure {
@@ -428,14 +428,18 @@ impl Machine {
     fn proceed(&mut self, now: Instant) {
         if self.stream.may_be_good() && !self.is_owed() {
             self.stream.on_good();
-            debug!(server = %self.source_key.source(), "stream healthy without a response");
+            debug!(server = %self.source_key, "stream healthy without a response");
             self.events.push_back(Event::Recovered);
         }
         let wanted = self.is_wanted();
         if wanted && let Some(stream) = self.stream.connect() {
-            debug!(server = %self.source_key.source(), %stream, "opening stream");
+            debug!(server = %self.source_key, %stream, "opening stream");
             let keepalive = self.stream.keepalive();
-            self.outputs.push_back(Output::Connect { stream, to: self.source_key.place(), keepalive });
+            self.outputs.push_back(Output::Connect {
+                stream,
+                to: self.source_key.connect_target(),
+                keepalive,
+            });
         }
         self.write(now);
         let unwritten =
@@ -454,7 +458,7 @@ impl Machine {
 
     /// Whether the server's variant of the protocol is the incremental one.
     pub(crate) fn is_delta(&self) -> bool {
-        self.source_key.is_delta()
+        self.source_key.capabilities().incremental
     }
 
     fn resource_timeout(&self) -> Duration {

@@ -1,4 +1,6 @@
-use std::{borrow::Cow, sync::Arc, time::Duration};
+//! What a machine exchanges messages with, and how.
+
+use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 
 use super::settings::Settings;
 use crate::{
@@ -8,31 +10,43 @@ use crate::{
     resource::services::Service,
 };
 
-/// The server of a [`Machine`](super::Machine), and the fetch mode.
+/// A source, and how it is fetched. There is one [`Machine`](super::Machine) for each.
 ///
-/// Over an aggregated stream all types are requested; every other mode is for one type alone, so that a source has as
-/// many keys as requested types.
+/// An aggregated stream carries all types. Everything else carries one type, so that a source has as many keys as there are
+/// requested types. The settings of a server are those that are in use: omitted fields have their defaults.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct SourceKey {
-    source: ConfigSource,
-    manner: FetchMode,
-    /// The one type, unless all share it.
-    only: Option<&'static str>,
+pub(crate) enum SourceKey {
+    /// One stream for all types (ADS).
+    AggregatedStream { server: Arc<Server>, variant: StreamVariant, method: &'static str },
+    /// A stream for one type.
+    TypeStream { server: Arc<Server>, variant: StreamVariant, method: &'static str, type_url: &'static str },
+    /// Polls for one type.
+    Rest { server: Arc<Server>, path: Arc<str>, polling: Polling, type_url: &'static str },
+    /// A file with the resources of one type. The file system reports its changes.
+    File { file: Arc<PathSource>, type_url: &'static str },
 }
 
-/// How a source is fetched.
-#[derive(Debug, Clone, PartialEq)]
-enum FetchMode {
-    Stream {
-        api_type: ApiType,
-        method: &'static str,
-    },
-    Poll {
-        path: Arc<str>,
-        polling: Polling,
-    },
-    /// Its changes are reported by the file system.
-    File,
+/// The variant of the protocol on a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum StreamVariant {
+    StateOfTheWorld,
+    Incremental,
+}
+
+/// What the rules of the protocol depend on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Capabilities {
+    /// Messages are those of the incremental variant.
+    pub(crate) incremental: bool,
+    /// Messages belong to a stream, on which responses are acknowledged. Elsewhere each request is an exchange of its own.
+    pub(crate) streaming: bool,
+    /// There is a management server, which can be unreachable or silent, and may not know a resource yet. Without one, a
+    /// response is complete: a missing resource does not exist.
+    pub(crate) remote: bool,
+    /// The schedule of requests that the client repeats by itself.
+    pub(crate) polling: Option<Polling>,
+    /// The one type that is carried; `None` for all types.
+    pub(crate) type_url: Option<&'static str>,
 }
 
 /// The destination of a transport.
@@ -52,148 +66,158 @@ pub(crate) enum ConnectTarget {
 }
 
 impl SourceKey {
-    /// The fetch mode of a source for a type; an error in words if there is none.
+    /// The key of a source for a type; the text of an error if the source cannot have the type.
     pub(crate) fn new(
         source: &ConfigSource,
         type_url: &'static str,
         settings: &Settings,
     ) -> Result<Self, String> {
-        let (manner, only) = match source {
-            ConfigSource::Path(_) => (FetchMode::File, Some(type_url)),
-            ConfigSource::Server(server) => {
-                let api_type = server.api_type.unwrap_or(settings.api_type);
-                let manner = manner(server, api_type, type_url, settings)?;
-                (manner, (!api_type.is_aggregated()).then_some(type_url))
-            }
-        };
-        Ok(Self { source: said(source, &manner), manner, only })
+        match source {
+            ConfigSource::Path(file) => Ok(Self::File { file: file.clone(), type_url }),
+            ConfigSource::Server(server) => Self::of_server(server, type_url, settings),
+        }
     }
 
-    pub(crate) fn source(&self) -> &ConfigSource {
-        &self.source
+    fn of_server(server: &Arc<Server>, type_url: &'static str, settings: &Settings) -> Result<Self, String> {
+        let api_type = server.api_type.unwrap_or(settings.api_type);
+        let cannot = |why| format!("api_type {api_type} of xDS server {} does not fit: {why}", server.uri);
+        let api_version = server.transport_api_version;
+        let variant = match api_type.is_delta() {
+            true => StreamVariant::Incremental,
+            false => StreamVariant::StateOfTheWorld,
+        };
+        if api_type.is_aggregated() {
+            let method = api_version.ads().of_variant(api_type.is_delta());
+            let method = method.ok_or_else(|| cannot("there is no such method"))?;
+            return Ok(Self::AggregatedStream { server: with(server, api_type, None), variant, method });
+        }
+        let service = Service::of(type_url).ok_or_else(|| cannot("the type has no service of its own"))?;
+        let spelling = service.spelling(api_version).ok_or_else(|| cannot("the type is not in V2"))?;
+        if api_type == ApiType::Rest {
+            let path = service.rest.ok_or_else(|| cannot("the type cannot be had over REST"))?;
+            let path = format!("{}{path}", api_version.rest_prefix()).into();
+            let polling = server.polling.unwrap_or(settings.polling).bounded();
+            return Ok(Self::Rest { server: with(server, api_type, Some(polling)), path, polling, type_url });
+        }
+        let method = spelling.methods.of_variant(api_type.is_delta());
+        let method = method.ok_or_else(|| cannot("the type is in the incremental variant alone"))?;
+        Ok(Self::TypeStream { server: with(server, api_type, None), variant, method, type_url })
+    }
+
+    pub(crate) fn capabilities(&self) -> Capabilities {
+        let of_stream = |variant: StreamVariant, type_url| Capabilities {
+            incremental: variant == StreamVariant::Incremental,
+            streaming: true,
+            remote: true,
+            polling: None,
+            type_url,
+        };
+        match self {
+            Self::AggregatedStream { variant, .. } => of_stream(*variant, None),
+            Self::TypeStream { variant, type_url, .. } => of_stream(*variant, Some(type_url)),
+            Self::Rest { polling, type_url, .. } => Capabilities {
+                incremental: false,
+                streaming: false,
+                remote: true,
+                polling: Some(*polling),
+                type_url: Some(type_url),
+            },
+            Self::File { type_url, .. } => Capabilities {
+                incremental: false,
+                streaming: false,
+                remote: false,
+                polling: None,
+                type_url: Some(type_url),
+            },
+        }
+    }
+
+    pub(crate) fn source(&self) -> ConfigSource {
+        match self.server() {
+            Ok(server) => ConfigSource::Server(server.clone()),
+            Err(file) => ConfigSource::Path(file.clone()),
+        }
     }
 
     pub(crate) fn features(&self) -> ServerFeatures {
-        self.source.features()
-    }
-
-    /// Whether the server's variant of the protocol is the incremental one.
-    pub(crate) fn is_delta(&self) -> bool {
-        match &self.manner {
-            FetchMode::Stream { api_type, .. } => api_type.is_delta(),
-            FetchMode::Poll { .. } | FetchMode::File => false,
+        match self.server() {
+            Ok(server) => server.features,
+            Err(file) => file.features,
         }
     }
 
-    /// Whether each request is an exchange of its own, without answers to responses.
-    pub(crate) fn is_polled(&self) -> bool {
-        match self.manner {
-            FetchMode::Stream { .. } => false,
-            FetchMode::Poll { .. } | FetchMode::File => true,
-        }
-    }
-
-    /// Whether it is a file, which is always complete.
-    pub(crate) fn is_file(&self) -> bool {
-        self.manner == FetchMode::File
-    }
-
-    /// The polling of the source, where that is needed.
-    pub(crate) fn polling(&self) -> Option<Polling> {
-        match self.manner {
-            FetchMode::Poll { polling, .. } => Some(polling),
-            FetchMode::Stream { .. } | FetchMode::File => None,
-        }
-    }
-
-    /// The path that is polled, where one is.
+    /// The path of the polls, for logs and errors.
     pub(crate) fn path(&self) -> Option<&str> {
-        match &self.manner {
-            FetchMode::Poll { path, .. } => Some(path),
-            FetchMode::Stream { .. } | FetchMode::File => None,
-        }
-    }
-
-    /// The interval of its keepalive pings, where it has one of its own.
-    pub(crate) fn keepalive(&self) -> Option<Duration> {
-        self.source.server()?.keepalive.map(|own| bounded(own.interval))
-    }
-
-    /// The one type that is requested from it, unless all types share it.
-    pub(crate) fn only(&self) -> Option<&'static str> {
-        self.only
-    }
-
-    /// The names of types there.
-    pub(crate) fn api_version(&self) -> TransportApiVersion {
-        self.source.server().map_or(TransportApiVersion::V3, |server| server.transport_api_version)
-    }
-
-    pub(crate) fn place(&self) -> ConnectTarget {
-        let (server, api_type, path) = match (&self.source, &self.manner) {
-            (ConfigSource::Path(file), _) => {
-                let type_url = self.only.expect("a file is asked for one type");
-                return ConnectTarget::File { file: file.clone(), type_url };
-            }
-            (ConfigSource::Server(server), FetchMode::Stream { api_type, method }) => {
-                (server, *api_type, Cow::Borrowed(*method))
-            }
-            (ConfigSource::Server(server), FetchMode::Poll { path, .. }) => {
-                (server, ApiType::Rest, Cow::Owned(path.to_string()))
-            }
-            (ConfigSource::Server(_), FetchMode::File) => unreachable!("only a path is asked as a file"),
-        };
-        ConnectTarget::Server { server: server.clone(), api_type, path, polling: self.polling() }
-    }
-}
-
-/// The source as it is fetched: omitted fields are equal to their defaults.
-fn said(source: &ConfigSource, manner: &FetchMode) -> ConfigSource {
-    let (ConfigSource::Server(server), Some((api_type, polling))) = (source, manner.settings()) else {
-        return source.clone();
-    };
-    if (server.api_type, server.polling) == (Some(api_type), polling) {
-        return source.clone();
-    }
-    ConfigSource::Server(Arc::new(Server { api_type: Some(api_type), polling, ..Server::clone(server) }))
-}
-
-impl FetchMode {
-    /// The settings that a server's entry in a bootstrap can have.
-    fn settings(&self) -> Option<(ApiType, Option<Polling>)> {
         match self {
-            Self::Stream { api_type, .. } => Some((*api_type, None)),
-            Self::Poll { polling, .. } => Some((ApiType::Rest, Some(*polling))),
-            Self::File => None,
+            Self::Rest { path, .. } => Some(path),
+            Self::AggregatedStream { .. } | Self::TypeStream { .. } | Self::File { .. } => None,
+        }
+    }
+
+    /// The interval of the keepalive pings, if the server has one of its own.
+    pub(crate) fn keepalive(&self) -> Option<Duration> {
+        self.server().ok()?.keepalive.map(|own| bounded(own.interval))
+    }
+
+    /// The version of the API, which decides how type URLs are spelled.
+    pub(crate) fn api_version(&self) -> TransportApiVersion {
+        self.server().map_or(TransportApiVersion::V3, |server| server.transport_api_version)
+    }
+
+    pub(crate) fn connect_target(&self) -> ConnectTarget {
+        let stream = |server: &Arc<Server>, api_type, method| ConnectTarget::Server {
+            server: server.clone(),
+            api_type,
+            path: Cow::Borrowed(method),
+            polling: None,
+        };
+        match self {
+            Self::AggregatedStream { server, variant, method } => {
+                let api_type = match variant {
+                    StreamVariant::StateOfTheWorld => ApiType::AggregatedGrpc,
+                    StreamVariant::Incremental => ApiType::AggregatedDeltaGrpc,
+                };
+                stream(server, api_type, *method)
+            }
+            Self::TypeStream { server, variant, method, .. } => {
+                let api_type = match variant {
+                    StreamVariant::StateOfTheWorld => ApiType::Grpc,
+                    StreamVariant::Incremental => ApiType::DeltaGrpc,
+                };
+                stream(server, api_type, *method)
+            }
+            Self::Rest { server, path, polling, .. } => ConnectTarget::Server {
+                server: server.clone(),
+                api_type: ApiType::Rest,
+                path: Cow::Owned(path.to_string()),
+                polling: Some(*polling),
+            },
+            Self::File { file, type_url } => ConnectTarget::File { file: file.clone(), type_url },
+        }
+    }
+
+    /// The management server, or the file in place of one.
+    fn server(&self) -> Result<&Arc<Server>, &Arc<PathSource>> {
+        match self {
+            Self::AggregatedStream { server, .. }
+            | Self::TypeStream { server, .. }
+            | Self::Rest { server, .. } => Ok(server),
+            Self::File { file, .. } => Err(file),
         }
     }
 }
 
-fn manner(
-    server: &Server,
-    api_type: ApiType,
-    type_url: &'static str,
-    settings: &Settings,
-) -> Result<FetchMode, String> {
-    let api_version = server.transport_api_version;
-    let stream = |method| FetchMode::Stream { api_type, method };
-    let cannot = |why| format!("api_type {api_type} of xDS server {} does not fit: {why}", server.uri);
-    if api_type.is_aggregated() {
-        let methods = api_version.ads();
-        let method = methods.of_variant(api_type.is_delta());
-        return method.map(stream).ok_or_else(|| cannot("there is no such method"));
+/// The server's URI, or the file's path.
+impl fmt::Display for SourceKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.source().fmt(f)
     }
-    let service = Service::of(type_url).ok_or_else(|| cannot("the type has no service of its own"))?;
-    let spelling = service.spelling(api_version).ok_or_else(|| cannot("the type is not in V2"))?;
-    match api_type {
-        ApiType::Rest => {
-            let path = service.rest.ok_or_else(|| cannot("the type cannot be had over REST"))?;
-            let path = format!("{}{path}", api_version.rest_prefix()).into();
-            Ok(FetchMode::Poll { path, polling: server.polling.unwrap_or(settings.polling).bounded() })
-        }
-        ApiType::Grpc | ApiType::DeltaGrpc | ApiType::AggregatedGrpc | ApiType::AggregatedDeltaGrpc => {
-            let method = spelling.methods.of_variant(api_type.is_delta());
-            method.map(stream).ok_or_else(|| cannot("the type is in the incremental variant alone"))
-        }
+}
+
+/// The server with the settings in use, so that omitted fields are equal to their defaults.
+fn with(server: &Arc<Server>, api_type: ApiType, polling: Option<Polling>) -> Arc<Server> {
+    if (server.api_type, server.polling) == (Some(api_type), polling) {
+        return server.clone();
     }
+    Arc::new(Server { api_type: Some(api_type), polling, ..Server::clone(server) })
 }

@@ -49,9 +49,9 @@ impl Authorities {
             };
             let machine = &self.servers[server].machine;
             let source = machine.source();
-            let message = match machine.source_key().is_file() {
-                true => format!("{source} does not hold it any more"),
-                false => format!("xDS server {source} {why}{}", not_found_hint(machine)),
+            let message = match machine.source_key().capabilities().remote {
+                true => format!("xDS server {source} {why}{}", not_found_hint(machine)),
+                false => format!("{source} does not hold it any more"),
             };
             let error = WatchError::new(Code::NotFound, Blame::Peer, store.subject(entry), message);
             self.update(store, id, |entry| entry.on_deleted(error, policy, update.clone()));

@@ -47,7 +47,7 @@ impl Authorities {
     pub(crate) fn on_answered(&mut self, store: &mut Store, server: ServerId, now: Instant) {
         self.on_recovered(store, server);
         let source = self.servers[server].machine.source();
-        let others: Vec<_> = self.servers.of_source(source).filter(|other| *other != server).collect();
+        let others: Vec<_> = self.servers.of_source(&source).filter(|other| *other != server).collect();
         for other in others {
             self.servers[other].machine.hasten(now);
         }
@@ -93,11 +93,11 @@ impl Authorities {
         let uri = state.machine.source();
         let sub = entry.places.at(server).and_then(|sub| state.machine.sub(entry.ty, sub));
         let is_transient = state.machine.source().features().resource_timer_is_transient_error;
-        let (code, message) = if state.machine.source_key().is_file() {
+        let (code, message) = if !state.machine.source_key().capabilities().remote {
             (Code::NotFound, format!("does not exist: {uri} does not hold it"))
         } else if state.machine.is_delta() && sub.is_some_and(Subscription::is_known_missing) {
             // The server reported its absence while its answers did not count.
-            (Code::NotFound, no_such(uri))
+            (Code::NotFound, no_such(&uri))
         } else {
             let (code, prefix) = match is_transient {
                 true => (Code::Unavailable, ""),
@@ -126,7 +126,8 @@ impl Authorities {
         if !machine.stream().has_answered() {
             return "; the server accepted the stream but has sent no response (is this node known to it?)";
         }
-        let is_sotw = !machine.is_delta() && !machine.source_key().is_polled();
+        let capabilities = machine.source_key().capabilities();
+        let is_sotw = capabilities.streaming && !capabilities.incremental;
         let is_full_state = store.ty(entry.ty).full_state();
         let is_unanswered =
             || entry.places.at(server).is_some_and(|sub| machine.is_unanswered(entry.ty, sub));

@@ -298,13 +298,13 @@ impl Authorities {
         let group = self.group_for(store, (ty, &name), now)?;
         let sources = &self.groups.get(group).source_keys;
         match sources.first() {
-            Some(first) if !sources.iter().any(SourceKey::is_delta) => Err(Refusal {
+            Some(first) if !sources.iter().any(|source| source.capabilities().incremental) => Err(Refusal {
                 code: Code::Unimplemented,
                 message: format!(
                     "virtual hosts on demand (VHDS) need an api_type of {} or {}, which that of xDS server {} is not",
                     ApiType::AggregatedDeltaGrpc,
                     ApiType::DeltaGrpc,
-                    first.source(),
+                    first,
                 ),
             }),
             Some(_) | None => Ok(()),

@@ -72,7 +72,8 @@ impl ServerState {
 impl Servers {
     /// The slot of a source, if it has one.
     pub(in crate::engine) fn find(&self, source_key: &SourceKey) -> Option<ServerId> {
-        self.of_source(source_key.source()).find(|id| self[*id].machine.source_key() == source_key)
+        let source = source_key.source();
+        self.of_source(&source).find(|id| self[*id].machine.source_key() == source_key)
     }
 
     /// All slots of the same source.
@@ -84,7 +85,7 @@ impl Servers {
         ids.filter(move |id| {
             #[cfg(test)]
             crate::scans::note();
-            self[*id].machine.source() == source
+            self[*id].machine.source() == *source
         })
     }
 

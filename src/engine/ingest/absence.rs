@@ -7,7 +7,7 @@ impl Step<'_> {
     /// Deletes the resources that a response of a full-state type does not contain (B1.10), unless the response is a heartbeat
     /// (B1.19), or holds something without a name that may be the missing resource.
     pub(super) fn apply_absence(&mut self) {
-        if self.authorities.server_mut(self.response.server()).machine.source_key().is_file() {
+        if !self.authorities.server(self.response.server()).machine.source_key().capabilities().remote {
             self.give_up_unwritten();
         }
         let full_state = self.store.ty(self.response.ty).full_state() && !self.response.envelope.is_delta();

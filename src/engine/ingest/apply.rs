@@ -231,7 +231,7 @@ impl Step<'_> {
         let uri = self.authorities.server(server).machine.source();
         let message = match entry.is_held() {
             true => format!("xDS server {uri} has deleted it"),
-            false => no_such(uri),
+            false => no_such(&uri),
         };
         let error = WatchError::new(Code::NotFound, Blame::Peer, self.store.subject(entry), message);
         self.authorities

@@ -61,5 +61,5 @@ impl Metric {
 }
 
 fn source(authorities: &Authorities, id: ServerId) -> ConfigSource {
-    authorities.server(id).machine.source().clone()
+    authorities.server(id).machine.source()
 }

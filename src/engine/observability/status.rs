@@ -55,7 +55,7 @@ impl Status {
     pub(in crate::engine) fn of(authorities: &Authorities, store: &Store) -> Self {
         let servers = authorities.servers().iter().map(|server| ServerReport {
             uri: server.machine.source().to_string(),
-            type_url: server.machine.source_key().only(),
+            type_url: server.machine.source_key().capabilities().type_url,
             connection: connection(server),
             failure: server.failure.as_ref().map(|failure| failure.message().to_owned()),
         });
@@ -81,7 +81,7 @@ fn file_error(authorities: &Authorities, store: &Store, entry: &Entry) -> Option
     let (failure, at) = server.failure.as_ref().zip(server.failed_at)?;
     let error = failure.about(store.subject(entry));
     let update = Update { version: Version::default(), at };
-    let is_file = server.machine.source_key().is_file();
+    let is_file = !server.machine.source_key().capabilities().remote;
     is_file.then_some(AmbientError { state: ResourceState::Nacked, error, update })
 }
 
@@ -96,7 +96,7 @@ fn is_subscribed(authorities: &Authorities, entry: &Entry) -> bool {
 
 /// A polled server has no connection that could end: its state is that of its last poll.
 fn connection(server: &ServerState) -> ConnectionState {
-    let is_failing = server.machine.source_key().polling().is_some() && server.failure.is_some();
+    let is_failing = server.machine.source_key().capabilities().polling.is_some() && server.failure.is_some();
     match server.machine.stream().connection() {
         ConnectionState::Connected if is_failing => ConnectionState::BackingOff,
         state @ (ConnectionState::Idle

@@ -32,9 +32,9 @@ impl Machine {
         if opened.is_some() {
             self.last_poll = LastPoll::NotFound;
             if before != LastPoll::NotFound {
-                let (type_url, path) = (self.source_key.only(), self.source_key.path());
+                let (type_url, path) = (self.source_key.capabilities().type_url, self.source_key.path());
                 warn!(
-                    server = %self.source_key.source(), type_url, path,
+                    server = %self.source_key, type_url, path,
                     "HTTP status 404: the server has none of the requested resources, or nothing is served at this path"
                 );
             }
@@ -51,19 +51,19 @@ impl Machine {
     }
 
     pub(super) fn note_poll_failed(&mut self, reason: &Disconnect) {
-        let (type_url, path) = (self.source_key.only(), self.source_key.path());
+        let (type_url, path) = (self.source_key.capabilities().type_url, self.source_key.path());
         let failed = LastPoll::Failed(reason.clone());
         if self.last_poll == failed {
-            debug!(server = %self.source_key.source(), type_url, path, reason = reason.message, "poll failed again");
+            debug!(server = %self.source_key, type_url, path, reason = reason.message, "poll failed again");
         } else {
-            warn!(server = %self.source_key.source(), type_url, path, reason = reason.message, "poll failed");
+            warn!(server = %self.source_key, type_url, path, reason = reason.message, "poll failed");
         }
         self.last_poll = failed;
     }
 
     fn empty_response(&self) -> Bytes {
         let mut response = BytesMut::new();
-        put_text(TYPE_URL, self.source_key.only().unwrap_or_default(), &mut response);
+        put_text(TYPE_URL, self.source_key.capabilities().type_url.unwrap_or_default(), &mut response);
         response.freeze()
     }
 }

@@ -65,7 +65,7 @@ impl Machine {
 
     fn ask_on_another_stream(&mut self, ty: TypeId, why: Why, now: Instant) {
         let pause = self.resource_timeout();
-        if self.source_key().is_polled() {
+        if !self.source_key.capabilities().streaming {
             return;
         }
         let Some(channel) = self.channel(ty) else { return };

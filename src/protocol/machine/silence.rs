@@ -25,7 +25,10 @@ impl Machine {
     /// Whether a does-not-exist time has passed without bytes from the connection. That proves nothing of the resource:
     /// a frozen server's kernel accepts connections.
     pub(super) fn has_waited_for_nobody(&mut self, now: Instant) -> bool {
-        if self.source_key.is_polled() || self.stream.as_open().is_none() || self.stream.is_alive() {
+        if !self.source_key.capabilities().streaming
+            || self.stream.as_open().is_none()
+            || self.stream.is_alive()
+        {
             return false;
         }
         self.waiting.settle(|wait| is_awaited(&self.types, wait));
@@ -65,7 +68,7 @@ impl Machine {
         for ty in types {
             let is_held_back = self.quarantine.is_held_back(ty);
             let Some(channel) = self.types.get_mut(ty.index()).and_then(Option::as_mut) else { continue };
-            let (type_url, server) = (channel.type_url, self.source_key.source());
+            let (type_url, server) = (channel.type_url, &self.source_key);
             if channel.unanswered.as_ref() != Some(reason) || is_held_back {
                 warn!(%server, type_url, reason = reason.message, is_held_back, "no response for the type on repeated streams");
             }

@@ -44,9 +44,9 @@ impl Machine {
                         self.quarantine.on_requested(ty, now);
                     }
                     let type_url = channel.type_url;
-                    trace!(server = %self.source_key.source(), type_url, bytes = message.len(), "request sent");
+                    trace!(server = %self.source_key, type_url, bytes = message.len(), "request sent");
                     // Each poll is an exchange of its own.
-                    open.node_sent = !self.source_key.is_polled();
+                    open.node_sent = self.source_key.capabilities().streaming;
                     open.pending = Some(written);
                     self.outputs.push_back(Output::Send { stream, message });
                 }
