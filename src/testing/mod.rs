@@ -28,13 +28,13 @@
 //! }
 //! ```
 //!
-//! Clients of both variants of the protocol are served. Resources may have a time to live
+//! Both variants of the protocol are supported. Resources may have a time to live
 //! ([`AnyResource::with_ttl`](crate::control_plane::AnyResource::with_ttl)), which the server confirms unless it is
-//! [held](ControlPlane::hold), be redirects ([`AnyResource::redirect`](crate::control_plane::AnyResource::redirect)), list
-//! collections ([`resources::collection`]), or errors ([`ControlPlane::set_error`]); clients may ask for globs of `xdstp:`
-//! names.
+//! [held](ControlPlane::hold), be redirects ([`AnyResource::redirect`](crate::control_plane::AnyResource::redirect)),
+//! list collections ([`resources::collection`]), or errors ([`ControlPlane::set_error`]). Clients may subscribe to
+//! globs of `xdstp:` names.
 //!
-//! Nothing here sleeps: a test waits for an event, and fails with a reason when the event does not occur in time.
+//! Nothing here sleeps: a test waits for an event, and fails with a reason if the event does not occur in time.
 
 mod control_plane;
 mod expect;
