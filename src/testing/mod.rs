@@ -28,11 +28,11 @@
 //! }
 //! ```
 //!
-//! Both variants of the protocol are supported. Resources may have a time to live
-//! ([`AnyResource::with_ttl`](crate::control_plane::AnyResource::with_ttl)), which the server confirms unless it is
-//! [held](ControlPlane::hold), be redirects ([`AnyResource::redirect`](crate::control_plane::AnyResource::redirect)),
-//! list collections ([`resources::collection`]), or errors ([`ControlPlane::set_error`]). Clients may subscribe to
-//! globs of `xdstp:` names.
+//! Both variants of the protocol are supported. The server confirms resources with a time to live
+//! ([`AnyResource::with_ttl`](crate::control_plane::AnyResource::with_ttl)), unless it is [held](ControlPlane::hold).
+//! It also supports redirects ([`AnyResource::redirect`](crate::control_plane::AnyResource::redirect)), list
+//! collections ([`resources::collection`]), errors in place of resources ([`ControlPlane::set_error`]), and globs of
+//! `xdstp:` names.
 //!
 //! Nothing here sleeps: a test waits for an event, and fails with a reason if the event does not occur in time.
 
