@@ -25,7 +25,7 @@ use crate::{
 ///
 /// Created by [`Client::resolve`](super::Client::resolve). Dropping the last resolution of a target unsubscribes from
 /// its resources. Resolutions of equal targets share their subscriptions and state, so cloning is cheap. A new
-/// resolution or clone has yielded no state yet, and begins with the current one first.
+/// resolution or clone has yielded no state yet, and begins with the current one.
 ///
 /// As a [`Stream`] it yields each state that this resolution has not yielded yet. States are not queued: a slow
 /// watcher skips intermediate states, never the latest one, and does not delay others. The stream ends when the
