@@ -1,4 +1,4 @@
-//! What an application registers, as it works on a real connection.
+//! Extensions of an application, on a real connection.
 
 use serde::Serialize;
 use serde_json::json;
@@ -27,7 +27,7 @@ use xdskit::{
 
 use crate::common::{builder_from, soon};
 
-/// A plugin for certificates, and metadata too.
+/// A certificate provider plugin, and a type of metadata.
 #[derive(Debug, PartialEq, Serialize)]
 struct Vault {
     address: String,
@@ -45,14 +45,14 @@ impl Extension for Vault {
     }
 }
 
-/// A client to be of a server, whose bootstrap has an instance of the plugin.
+/// A builder of a client of a server, whose bootstrap has an instance of the plugin.
 fn with_vault(server: &ControlPlane, config: serde_json::Value) -> ClientBuilder {
     let provider = CertificateProvider::Unknown { plugin_name: "example.Vault".into(), config };
     let bootstrap = Bootstrap::builder().server(Server::new(server.uri()).insecure());
     builder_from(bootstrap.certificate_provider("mesh-ca", provider).build().unwrap())
 }
 
-/// A cluster whose trusted certificates come from the instance, with metadata.
+/// A cluster with CA certificates from the instance, and with metadata.
 fn cluster(metadata: &'static [u8]) -> AnyResource {
     let ca = tls::CertificateProviderPluginInstance { instance_name: "mesh-ca".into(), ..Default::default() };
     let context = tls::CertificateValidationContext {

@@ -1,5 +1,5 @@
-//! The tests that apply to files: those of what resources say and what becomes of them. A file has nobody who could be away, be
-//! asked for a name, say why there is none, or hear of a rejection.
+//! The tests that apply to files: those about the contents of resources. Not those about unavailable servers,
+//! subscriptions to names, reported errors, and NACKs, which files do not have.
 
 mod resolve {
     mod content;

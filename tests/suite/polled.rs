@@ -1,4 +1,4 @@
-//! The tests that apply to servers that are polled: all but those of streams (`scale`, `sharing` and `streams`), and those of
+//! The tests that apply to polled servers: all but those of streams (`scale`, `sharing` and `streams`), and those of
 //! polls alone.
 
 mod csds;

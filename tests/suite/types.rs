@@ -1,4 +1,5 @@
-//! The types of resources that no target leads to, watched on a real connection: what comes, changes, is rejected and goes.
+//! The resource types that are not part of a resolution, watched on a real connection: additions, changes, rejections
+//! and removals.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -27,7 +28,7 @@ use xdskit::{
 use super::builder_of;
 use crate::common::{has_virtual_hosts, soon};
 
-/// Versions of one resource: two good ones with their JSON, and one that is rejected for a reason.
+/// Versions of one resource: two good ones with their JSON, and an invalid one with the reason.
 struct Versions {
     good: [(AnyResource, Value); 2],
     bad: (AnyResource, &'static str),
@@ -37,7 +38,7 @@ fn json_of<T: Resource + Serialize>(seen: &Observed<T>) -> Option<Value> {
     seen.resource().map(|resource| serde_json::to_value(&**resource).unwrap())
 }
 
-/// Watches a resource by its name and by the wildcard while it comes, changes, is rejected and goes.
+/// Watches a resource by its name and by the wildcard while it is added, changed, rejected and removed.
 async fn follow<T: Resource + Serialize>(versions: Versions) {
     let Versions { good: [(first, first_json), (second, second_json)], bad: (bad, reason) } = versions;
     let server = ControlPlane::start().await;
@@ -107,7 +108,7 @@ async fn runtimes_are_watched() {
         )
     };
     let unnamed = runtime::Runtime::default();
-    // In a wrapper, since nobody could tell otherwise whose it is.
+    // In a wrapper, since the message has no name.
     let unnamed = AnyResource::from(unnamed).with_name("rt");
     follow::<Runtime>(Versions { good: [layer(1.0), layer(2.0)], bad: (unnamed, "name: must not be empty") })
         .await;
@@ -184,7 +185,7 @@ async fn no_private_key_is_shown_anywhere() {
         tls::secret::Type::TlsCertificate(tls::TlsCertificate { pkcs12: key(), ..Default::default() }),
         tls::secret::Type::SessionTicketKeys(tls::TlsSessionTicketKeys { keys: key().into_iter().collect() }),
         tls::secret::Type::GenericSecret(tls::GenericSecret { secret: key(), ..Default::default() }),
-        // Rejected for the lack of a certificate.
+        // Rejected since there is no certificate.
         tls::secret::Type::TlsCertificate(tls::TlsCertificate { private_key: key(), ..Default::default() }),
     ];
     for kind in kinds {

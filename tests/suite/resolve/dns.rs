@@ -1,4 +1,4 @@
-//! Clusters of the kind `LOGICAL_DNS` (A37), with a resolver that asks the test.
+//! `LOGICAL_DNS` clusters (A37), with a resolver that the test answers.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use xdskit::{
 
 use super::*;
 
-/// Asks the test.
+/// A resolver that passes lookups to the test.
 #[derive(Debug)]
 struct Asking(mpsc::UnboundedSender<Question>);
 
@@ -35,7 +35,7 @@ impl Questions {
     }
 
     async fn answer(&mut self, host: &str, ips: &[&str]) {
-        // It holds for long, so that nothing is asked again unless the test wants it.
+        // The TTL is long, so that only the test causes new lookups.
         let addresses = Addresses::new(ips.iter().map(|ip| ip.parse().unwrap()));
         self.next(host).await.send(Ok(addresses.with_ttl(Duration::from_secs(3600)))).unwrap();
     }
@@ -45,7 +45,7 @@ impl Questions {
     }
 }
 
-/// A server whose cluster `cart` is a host, and a client that may look it up as often as it likes.
+/// A server whose cluster `cart` is a host, and a client without a limit on the rate of lookups.
 async fn dns_shop() -> (ControlPlane, Client, Questions) {
     let server = shop().await;
     server.set(cluster("cart").logical_dns("cart.example", 8080));
@@ -159,7 +159,7 @@ async fn a_host_that_is_an_address_and_the_systems_resolver() {
     assert!(soon(resolution.wait_for(localhost)).await.is_some());
 }
 
-/// A37: there is a lookup a host, however many clusters, ports and resolutions want it.
+/// A37: there is one lookup per host, whatever the number of clusters, ports and resolutions.
 #[tokio::test]
 async fn one_host_is_looked_up_once_for_all() {
     let (server, client, mut questions) = dns_shop().await;

@@ -1,4 +1,4 @@
-//! Clusters that calls hold (A74-6, A74-7).
+//! Clusters with subscriptions of calls (A74-6, A74-7).
 
 use futures_util::FutureExt;
 use xdskit::control_plane::type_url;
@@ -27,14 +27,14 @@ async fn a74_6_a_cluster_that_is_held_is_in_the_snapshots() {
     server.expect_names(type_url::ENDPOINTS, &["cart"]).await.unwrap();
 }
 
-/// F7: what is only held, and not there, holds up nobody.
+/// F7: a missing cluster with a subscription alone does not delay snapshots.
 #[tokio::test]
 async fn a_cluster_that_is_held_and_not_known_is_not_waited_for() {
     let server = shop().await;
     let client = client_of(&server);
     let mut resolution = client.resolve("xds:///shop");
     let _hold = resolution.subscribe_cluster("unknown");
-    // The incremental variant has a way to say that there is none.
+    // The incremental variant reports absence.
     let tree = if crate::API_TYPE.is_delta() {
         "cart: 10.0.0.1:80, unknown: NOT_FOUND"
     } else {

@@ -1,4 +1,4 @@
-//! Virtual hosts that a server is asked for on demand (VHDS), which only the incremental variant knows.
+//! Virtual hosts on demand (VHDS), in the incremental variant alone.
 
 use xdskit::{
     Resource, Target,
@@ -11,7 +11,7 @@ use xdskit::{
 use super::*;
 use crate::API_TYPE;
 
-/// The service `shop`, whose routes hold no virtual host, and a second cluster.
+/// The service `shop`, with routes without virtual hosts, and a second cluster.
 async fn on_demand() -> ControlPlane {
     let server = shop().await;
     server.update(|tx| {
@@ -76,7 +76,7 @@ async fn b2_19_a_virtual_host_of_another_name_is_found_by_its_alias() {
     }
 }
 
-/// Aliases that are not found are said so by the server (B2.18), and removals by the own names of resources.
+/// The server reports unknown aliases (B2.18), and removals by the own names of resources.
 #[tokio::test]
 async fn b2_18_b2_19_an_alias_is_followed_through_outages_and_removal() {
     if !API_TYPE.is_delta() {

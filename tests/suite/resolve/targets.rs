@@ -1,4 +1,4 @@
-//! What targets mean.
+//! The meaning of targets.
 
 use xdskit::{
     config::{AuthorityBuilder, Server},

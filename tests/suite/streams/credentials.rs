@@ -1,4 +1,4 @@
-//! The credentials of streams, and which servers share one.
+//! The credentials of streams, and the sharing of streams between servers.
 
 use std::fs;
 
@@ -36,7 +36,8 @@ async fn a97_each_stream_has_the_token_of_its_time() {
     assert_eq!(server.tokens(), tokens.map(|token| Some(format!("Bearer {token}"))));
 }
 
-/// A47-6, A97: equal URI, channel credentials with their files, call credentials and features, or a stream of its own.
+/// A47-6, A97: equal URI, channel credentials with their files, call credentials and features, or a stream of its
+/// own.
 #[tokio::test]
 async fn only_servers_that_are_equal_in_everything_share_a_stream() {
     let files = Files::new();
