@@ -17,7 +17,7 @@ use crate::{
 /// use std::{io, net::Ipv4Addr};
 /// use xdskit::client::{Addresses, Dns, Lookup};
 ///
-/// /// Knows one host.
+/// /// A resolver of one host.
 /// #[derive(Debug)]
 /// struct Hosts;
 ///

@@ -138,7 +138,7 @@ impl<T: Resource> Members<T> {
         self.inner.map.is_empty()
     }
 
-    /// Whether all members were received, as far as the protocol permits to know. A wildcard or a glob is complete after
+    /// Whether all members were received, as far as the protocol indicates. A wildcard or a glob is complete after
     /// the first response for it, since the protocol does not mark the end of a set; a list is complete when the state of
     /// each entry is known. A collection that does not exist is complete, with a [`warning`](Self::warning).
     pub fn is_complete(&self) -> bool {

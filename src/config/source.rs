@@ -34,7 +34,7 @@ pub enum ConfigSource {
 /// ```
 /// use xdskit::config::PathSource;
 ///
-/// // As Kubernetes mounts it: the file is a link into a directory that is swapped as a whole.
+/// // A Kubernetes mount: the file is a link into a directory that is swapped as a whole.
 /// let clusters = PathSource::new("/etc/xds/clusters.yaml").with_watched_directory("/etc/xds");
 /// assert_eq!(clusters.to_string(), "/etc/xds/clusters.yaml");
 /// ```

@@ -44,7 +44,7 @@ use crate::escape::Escaped;
 ///     let server = control_plane.serve("127.0.0.1:0").await?;
 ///     println!("clients may connect to {}", server.addr());
 ///     control_plane.update(|tx| {
-///         tx.remove(type_url::CLUSTER, "shop"); // Clients that are connected are told at once.
+///         tx.remove(type_url::CLUSTER, "shop"); // Connected clients are updated at once.
 ///     });
 ///     server.shutdown().await;
 ///     Ok(())
@@ -149,14 +149,14 @@ impl ControlPlane {
     ///                 Some(bytes) => tx.set(AnyResource::new(type_url, name, bytes)),
     ///                 None if change.wanted => tx.set_absent(type_url, name),
     ///                 None if control_plane.wanted().streams(type_url, name) == 0 => tx.remove(type_url, name),
-    ///                 None => tx, // Somebody wants it again, which is told next.
+    ///                 None => tx, // A new subscription, whose change follows.
     ///             };
     ///         });
     ///     }
     ///     Ok(())
     /// }
     ///
-    /// /// The resource's message, from wherever it is kept.
+    /// /// Returns the message of the resource from its storage.
     /// async fn look_up(name: &str) -> Option<Vec<u8>> {
     ///     std::fs::read(format!("/var/lib/mesh/{name}")).ok()
     /// }

@@ -124,7 +124,7 @@ impl SocketListener {
     /// ```
     /// use xdskit::resource::filter_chain::{Connection, FilterChain, SocketListener};
     ///
-    /// /// What an accepted connection goes through.
+    /// /// The name of the chain for an accepted connection.
     /// fn choose<'a>(
     ///     listener: &'a SocketListener,
     ///     socket: &std::net::TcpStream,

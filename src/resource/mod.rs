@@ -83,7 +83,7 @@ pub use virtual_host::VirtualHost;
 /// use bytes::Bytes;
 /// use xdskit::resource::{Context, Invalid, Resource};
 ///
-/// /// A resource that holds nothing but its name, in field 1.
+/// /// A resource with a name alone, in field 1.
 /// #[derive(Debug)]
 /// struct Banner(Bytes);
 ///

@@ -23,7 +23,7 @@
 //!     let bootstrap = control_plane.bootstrap_json(); // for the application
 //!     assert!(bootstrap.contains(&control_plane.addr().to_string()));
 //!     control_plane.set(endpoints("shop").locality("eu", "a", ["10.0.0.1:80"]).draining("10.0.0.1:80"));
-//!     control_plane.stop().await; // What does the application do now?
+//!     control_plane.stop().await; // Check the application without its server.
 //!     control_plane.restart().await;
 //! }
 //! ```

@@ -30,7 +30,7 @@ use crate::{
 /// use bytes::Bytes;
 /// use xdskit::transport::{Connection, Disconnect, DisconnectKind, ConnectionEvents, ConnectRequest, Transport};
 ///
-/// /// A network in which nobody can be reached.
+/// /// A network in which all servers are unreachable.
 /// #[derive(Debug)]
 /// struct Island;
 ///

@@ -200,7 +200,7 @@ impl Serialize for Endpoint {
 }
 
 impl More {
-    /// Reads an `Endpoint`: its main address, and what else it has.
+    /// Reads an `Endpoint`: its addresses and its name.
     fn read(bytes: &[u8]) -> Result<(SocketAddr, Self), Invalid> {
         let (mut address, mut hostname, mut additional) = (None, "", 0);
         for field in Fields::of(bytes) {
