@@ -31,7 +31,7 @@ pub(super) struct Subscription {
     initial: BTreeMap<String, String>,
     /// New names of resources, globs or aliases, as subscribed to, whose state must be sent.
     fresh: BTreeSet<String>,
-    /// Those of the due names that the client subscribed to, does not have, and that do not exist.
+    /// Due names that are subscribed to, unknown to the client, and absent from the store.
     unknown: BTreeSet<String>,
     /// Whether all resources of the wildcard must be sent.
     everything: bool,
@@ -252,7 +252,7 @@ impl Subscription {
                         self.beating.insert(name);
                     }
                 }
-                // It is already due if it is new.
+                // It is already due by its subscription.
                 Some(_) => {}
                 None if self.is_settled(&name, now) => drop(self.due.insert(name)),
                 // Its version is compared once its state is known.
