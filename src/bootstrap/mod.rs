@@ -42,7 +42,7 @@
 //! | `xds_servers[].server_features` | list | `ignore_resource_deletion` (A53), `trusted_xds_server` (A81), `fail_on_data_errors`, `resource_timer_is_transient_error` (A88); other entries, whatever their type, are ignored |
 //! | `xds_servers[].api_type` | string | an extension: the variant of the protocol, as in Envoy's `ApiConfigSource`: `AGGREGATED_GRPC`, `AGGREGATED_DELTA_GRPC`, `GRPC` and `DELTA_GRPC` (a stream for each type), `REST` |
 //! | `xds_servers[].refresh_delay` | duration such as `"5s"`, required for `REST` | an extension: the minimum time between two polls, at least 1 ms; a random delay of up to the same time is added |
-//! | `xds_servers[].request_timeout` | duration, `"1s"` by default | an extension: the timeout of a response |
+//! | `xds_servers[].request_timeout` | duration, `"1s"` by default | an extension: the timeout of the response to a poll |
 //! | `xds_servers[].transport_api_version` | `V3` (the default), `AUTO` or `V2` | an extension: the version of the methods and type URLs that the server supports |
 //! | `type_sources` | map of lists | an extension: the sources of single types, by their names such as `envoy.config.cluster.v3.Cluster`, in place of `xds_servers`; each is like an entry of these, or a file |
 //! | `type_sources[][].path_config_source` | object | a file in the format of its extension: `path`, and `watched_directory` with `path` and `watch_modify`, if only moves into that directory count as changes; see [`PathSource`](crate::config::PathSource). `server_features` is on the same level |
@@ -51,8 +51,8 @@
 //! | `node` | object | `id`, `cluster`: strings; `locality`: `region`, `zone`, `sub_zone`; `metadata`: any object |
 //! | `certificate_providers` | map of `{plugin_name, config}` | sources of certificates by the names that resources use (A29); unknown plugins are kept, for [those that an application registers](crate::resource::Registry::with_certificate_provider) |
 //! | `certificate_providers[].config` of `file_watcher` | object | as of `tls`, but with at least one file |
-//! | `client_default_listener_resource_name_template` | string | the listener name of a target without authority; `%s` by default (A47) |
-//! | `server_listener_resource_name_template` | string | the listener name of a server's address (A36); no default |
+//! | `client_default_listener_resource_name_template` | string | the template of listener names for targets without authority; `%s` by default (A47) |
+//! | `server_listener_resource_name_template` | string | the template of listener names for the addresses of servers (A36); no default |
 //! | `authorities` | map | authorities of `xdstp:` names; the key may be empty (A47) |
 //! | `authorities[].xds_servers`, `authorities[].type_sources` | list, map | as above; both empty or absent: those of the top level |
 //! | `authorities[].client_listener_resource_name_template` | string | must start with `xdstp://<authority>/`; by default `xdstp://<authority>/envoy.config.listener.v3.Listener/%s` |
