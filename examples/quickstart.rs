@@ -1,11 +1,11 @@
-//! A management server and a client of it in one process: what a service sees while its mesh changes.
+//! A management server and a client of it in one process: the states of a service while its mesh changes.
 //!
 //! ```console
 //! $ cargo run --example quickstart
 //! ```
 //!
-//! It plays five acts on loopback, waits in each for what it tells, and ends by itself; its exit code is 1 if anything did
-//! not happen as told. Read it top-down: `main` is the playbill, each act a function, the props are below.
+//! It runs five acts on loopback, waits in each for the announced states, and ends by itself; its exit code is 1 if
+//! one does not occur. Read it top-down: `main` lists the acts, each of which is a function, and the helpers follow.
 
 use std::{
     env,
@@ -46,7 +46,7 @@ async fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// There is nothing to choose.
+/// There are no options.
 fn usage(argument: Option<&str>) -> Option<ExitCode> {
     let usage = "usage: quickstart\n\nPlays what a service sees while its mesh changes, on loopback, and ends by itself.";
     match argument? {
@@ -65,8 +65,8 @@ async fn play() -> Result<(), Box<dyn Error>> {
     let mut stage = Stage::new();
     let server = ControlPlane::start().await;
     let bootstrap = Bootstrap::builder()
-        .node(Node::new("quickstart")) // who we are, for the server
-        .server(Server::new(server.uri()).insecure()) // and where it is
+        .node(Node::new("quickstart")) // the identity of this client
+        .server(Server::new(server.uri()).insecure()) // and its address
         .build()?;
     let client = Client::builder(bootstrap).scope(SHOP).build()?;
 
@@ -148,7 +148,7 @@ async fn a_canary(
     });
     stage.server("adds the cluster cart-canary, and splits 90 to 10");
 
-    // The new routes are not there before all is known of the clusters that they lead to.
+    // New routes are published once all of their clusters are known.
     let snapshot = see(shop, "the canary", |snapshot| snapshot.cluster("cart-canary").is_some()).await?;
     stage.client("sees new routes, with the cluster that they lead to");
     stage.tree(&snapshot);
@@ -198,7 +198,7 @@ async fn a_restart(
     server.stop().await;
     stage.server("stops");
     let snapshot = see(shop, "the lost connection", |snapshot| {
-        // It is told for one resource after the other.
+        // The error is reported for each resource.
         snapshot.warnings().filter(|why| why.is_transient()).count() == 2 + 2 * snapshot.clusters().count()
     });
     let snapshot = snapshot.await?;
@@ -223,7 +223,7 @@ async fn a_restart(
     Ok(())
 }
 
-/// Chooses the endpoint of a request: by its route, then by the weights of clusters, localities and endpoints.
+/// Selects the endpoint of a request: by its route, then by the weights of clusters, localities and endpoints.
 fn choose(snapshot: &Snapshot, path: &str, random: u64) -> Result<String, Box<dyn Error>> {
     let route = snapshot.route(&RouteQuery::new(path, random)).ok_or("no route")?;
     let cluster = route.pick_cluster().ok_or("a route without clusters")?;
@@ -231,7 +231,7 @@ fn choose(snapshot: &Snapshot, path: &str, random: u64) -> Result<String, Box<dy
     Ok(endpoint.address().to_string())
 }
 
-/// Waits for a tree as it should be, but not for ever.
+/// Waits for a tree that fulfils a condition, with a timeout.
 async fn see(
     shop: &mut Resolution,
     what: &str,
@@ -244,7 +244,7 @@ async fn see(
     }
 }
 
-/// What is known of an endpoint's health; `None` if there is no such endpoint.
+/// The health of an endpoint; `None` if there is no such endpoint.
 fn health(snapshot: &Snapshot, address: &str) -> Option<HealthStatus> {
     let mut endpoints = snapshot.clusters().flat_map(ClusterView::endpoints);
     endpoints.find(|endpoint| endpoint.address().to_string() == address).map(|endpoint| endpoint.health())
@@ -254,19 +254,19 @@ fn warns(snapshot: &Snapshot, condition: impl Fn(&WatchError) -> bool) -> bool {
     snapshot.warnings().any(condition)
 }
 
-/// What there is to work with.
+/// Describes the usable endpoints.
 fn inventory(snapshot: &Snapshot) -> String {
     let endpoints = snapshot.clusters().flat_map(ClusterView::endpoints).count();
     let routes = snapshot.virtual_host().routes.len();
     format!("{routes} routes, {} clusters, {endpoints} endpoints", snapshot.clusters().count())
 }
 
-/// Where the play is shown.
+/// The output.
 struct Stage {
     artist: Artist,
     is_terminal: bool,
     begin: Instant,
-    /// The tree as it was drawn last.
+    /// The last drawn tree.
     drawn: Vec<String>,
 }
 
@@ -285,7 +285,7 @@ impl Stage {
         say(format_args!("\n{}  {}", self.paint().bold(title), self.paint().dim(tells)));
     }
 
-    /// Gives a reader time, where there is one.
+    /// Pauses for the reader of a terminal, if the output is one.
     async fn pause(&self) {
         if self.is_terminal {
             sleep(READING).await;
@@ -300,7 +300,7 @@ impl Stage {
         say(format_args!("   {} {does}", self.paint().green("client")));
     }
 
-    /// Draws the tree, and points at what is new in it.
+    /// Draws the tree, and marks its new lines.
     fn tree(&mut self, snapshot: &Arc<Snapshot>) {
         let lines = self.artist.draw(SHOP, &Ok(snapshot.clone()), |_| None);
         let is_first = self.drawn.is_empty();
@@ -313,7 +313,7 @@ impl Stage {
         self.drawn = lines;
     }
 
-    /// Shows what an operator sees of the client.
+    /// Prints the status of the client for operators.
     fn table(&self, status: &ClientStatus) {
         for line in status.to_string().lines() {
             let is_bad = line.starts_with('!') || line.contains("NACKED");
@@ -331,7 +331,7 @@ impl Stage {
     }
 }
 
-/// What a line of a tree says, however it is indented and aligned.
+/// The words of a line, without its indentation and alignment.
 fn words(line: &str) -> impl Iterator<Item = &str> {
     line.trim_start_matches(['│', '├', '└', '─', ' ']).split_whitespace()
 }
@@ -345,9 +345,9 @@ const CANARY: &str = "10.0.2.1:8080";
 const WEB_1: &str = "10.0.3.1:8080";
 const WEB_2: &str = "10.0.3.2:8080";
 
-/// How long something may take that should happen at once, or after a reconnect.
+/// The timeout of an expected state, with or without a reconnection.
 const PATIENCE: Duration = Duration::from_secs(6);
-/// For the whole play.
+/// The timeout of the whole example.
 const CURFEW: Duration = Duration::from_secs(14);
-/// A pause for the reader of a terminal.
+/// The pause for the reader of a terminal.
 const READING: Duration = Duration::from_millis(900);

@@ -1,11 +1,12 @@
-//! A management server that gets all it serves from another one: each name once, however many clients subscribe to it.
+//! A management server that gets all of its resources from another one: each name once, whatever the number of
+//! clients.
 //!
 //! ```console
 //! $ cargo run --example mesh
 //! $ cargo run --example relay -- --bootstrap examples/mesh/bootstrap.json --listen 127.0.0.1:18001
 //! ```
 //!
-//! `--help` has the rest. It is `xdskit relay`, whose code is in `src/cli/relay`.
+//! `--help` prints the options. It is `xdskit relay`, whose code is in `src/cli/relay`.
 
 use std::process::ExitCode;
 

@@ -1,11 +1,10 @@
-//! Walks from targets over listeners, routes and clusters to endpoints, and prints trees, on each change, for people or as
-//! JSON.
+//! Resolves targets to listeners, routes, clusters and endpoints, and prints each change, as trees or as JSON.
 //!
 //! ```console
 //! $ cargo run --example walk -- --bootstrap bootstrap.json xds:///shop xds:///payments
 //! ```
 //!
-//! `--help` has the rest. It is `xdskit walk`, whose code is in `src/cli/walk`.
+//! `--help` prints the options. It is `xdskit walk`, whose code is in `src/cli/walk`.
 
 use std::process::ExitCode;
 

@@ -1,10 +1,10 @@
-//! Prints the resources that a management server sends, on each change, for people or as JSON.
+//! Prints the resources that a management server sends, on each change, as text or as JSON.
 //!
 //! ```console
 //! $ cargo run --example watch -- --bootstrap bootstrap.json 'listener=*' cluster=shop
 //! ```
 //!
-//! `--help` has the rest. It is `xdskit watch`, whose code is in `src/cli/watch`.
+//! `--help` prints the options. It is `xdskit watch`, whose code is in `src/cli/watch`.
 
 use std::process::ExitCode;
 

@@ -1,18 +1,18 @@
-//! Room that a burst has needed is given back.
+//! The release of capacity that a burst has needed.
 
 use std::{
     collections::{HashMap, VecDeque},
     hash::{BuildHasher, Hash},
 };
 
-/// Something that keeps room for more than it holds.
+/// A container that may have more capacity than it needs.
 pub(crate) trait Shrink {
-    /// Gives back most of the room if little of it is used. To be called after something was taken out; that costs nothing that
-    /// depends on the size, taken over all calls.
+    /// Releases most of the capacity if little of it is used. To be called after a removal; the amortized cost is
+    /// constant.
     fn shrink_if_sparse(&mut self);
 }
 
-/// The room to keep, if it is worth while to give some back.
+/// The capacity to keep, if a release is worthwhile.
 fn target(len: usize, capacity: usize) -> Option<usize> {
     (capacity > LEAST && len < capacity / 8).then_some((2 * len).max(LEAST / 2))
 }
@@ -41,7 +41,7 @@ impl<K: Eq + Hash, V, S: BuildHasher> Shrink for HashMap<K, V, S> {
     }
 }
 
-/// Less room than this is not worth the work.
+/// The minimum capacity for which a release is worthwhile.
 const LEAST: usize = 256;
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
-//! Many things of one kind, in numbered places.
+//! A slab: many values of one type, at stable indices.
 
 use std::{collections::BTreeSet, mem};
 
 use crate::capacity::Shrink;
 
-/// Things in places that stay theirs until they are removed; what comes then may get a place that was left.
+/// A slab of values. An index stays valid until its value is removed, and is reused after that.
 ///
-/// It grows by chunks of fixed size: nothing is moved for it, and no room is made for twice as many. The first chunk with room is
-/// filled first, and a chunk in which nothing is left gives its room back.
+/// It grows by chunks of fixed size, without moving values or doubling its capacity. The first chunk with a free
+/// place is filled first, and an empty chunk releases its memory.
 #[derive(Debug)]
 pub(crate) struct ChunkedSlab<T> {
     chunks: Vec<Chunk<T>>,
-    /// The chunks in which there is room, or room to make.
+    /// The chunks with free places or without allocated memory.
     with_room: BTreeSet<usize>,
     taken: usize,
 }
@@ -19,7 +19,7 @@ pub(crate) struct ChunkedSlab<T> {
 #[derive(Debug)]
 struct Chunk<T> {
     places: Vec<Slot<T>>,
-    /// Where the next one goes: a place that was left, or the one behind all others.
+    /// The next free place in the chunk: a vacated one, or the one after all others.
     next: u32,
     taken: u32,
 }
@@ -27,7 +27,7 @@ struct Chunk<T> {
 #[derive(Debug)]
 enum Slot<T> {
     Taken(T),
-    /// It was left, and so was this one before it, unless that is behind all others.
+    /// Vacated; the number is the place that was vacated before it, or the one after all others.
     Left(u32),
 }
 
@@ -37,7 +37,7 @@ impl<T> ChunkedSlab<T> {
         self.taken
     }
 
-    /// For how many there is room.
+    /// The number of allocated places.
     #[cfg(test)]
     pub(crate) fn room(&self) -> usize {
         self.chunks.iter().map(|chunk| chunk.places.capacity()).sum()
@@ -56,7 +56,7 @@ impl<T> ChunkedSlab<T> {
         }
     }
 
-    /// Gives the place.
+    /// Inserts a value and returns its index.
     pub(crate) fn insert(&mut self, thing: T) -> u32 {
         let index = self.with_room.first().copied().unwrap_or_else(|| {
             self.chunks.push(Chunk::default());
@@ -64,7 +64,7 @@ impl<T> ChunkedSlab<T> {
             self.chunks.len() - 1
         });
         let chunk = &mut self.chunks[index];
-        // The first one grows as it is used: most clients have little of anything.
+        // The first chunk grows as it is used: most clients have few values of any type.
         if index > 0 && chunk.places.capacity() == 0 {
             chunk.places.reserve_exact(CHUNK);
         }
@@ -76,7 +76,7 @@ impl<T> ChunkedSlab<T> {
         (index * CHUNK) as u32 + place
     }
 
-    /// `None` when nothing is there.
+    /// Removes a value; `None` if there is none.
     pub(crate) fn remove(&mut self, at: u32) -> Option<T> {
         let (index, place) = split(at);
         let chunk = self.chunks.get_mut(index)?;
@@ -94,7 +94,7 @@ impl<T> ChunkedSlab<T> {
         Some(removed)
     }
 
-    /// All, in the order of their places.
+    /// Iterates over all values, in the order of their indices.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> + Clone {
         self.chunks.iter().zip(0..).flat_map(|(chunk, index)| {
             let places = chunk.places.iter().zip(index * CHUNK as u32..);
@@ -102,7 +102,7 @@ impl<T> ChunkedSlab<T> {
         })
     }
 
-    /// All, in the order of their places.
+    /// Iterates over all values, in the order of their indices.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
         self.chunks.iter_mut().zip(0..).flat_map(|(chunk, index)| {
             let places = chunk.places.iter_mut().zip(index * CHUNK as u32..);
@@ -173,7 +173,7 @@ fn split(at: u32) -> (usize, usize) {
     (at as usize / CHUNK, at as usize % CHUNK)
 }
 
-/// So many are some kilobytes.
+/// The number of places in a chunk, which amounts to some kilobytes.
 const CHUNK: usize = 128;
 
 #[cfg(test)]
@@ -226,7 +226,7 @@ mod tests {
         assert_eq!(things.insert(3), 0);
     }
 
-    /// Beside a plain map.
+    /// Compares a slab with a plain map.
     #[test]
     fn places_hold_what_was_put_there_whatever_comes_and_goes() {
         let mut random = fastrand::Rng::with_seed(7);

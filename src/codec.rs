@@ -4,8 +4,8 @@ use tonic::{
     codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
 };
 
-/// Messages as bytes. It cannot fail, which tonic's streams do not survive: what a message says, or that it says nothing, is
-/// judged by whoever reads it. And a server can be made to send anything.
+/// A codec of messages as bytes. It never fails, since tonic's streams end with an error of their codec: the reader
+/// of a message decides about invalid and empty ones. It also allows a server in a test to send arbitrary bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RawCodec;
 

@@ -80,12 +80,12 @@ struct Inner {
 #[derive(Debug, Clone, PartialEq)]
 enum Reason {
     Text(Arc<str>),
-    /// Trouble with the server as a whole.
+    /// An error of the server as a whole.
     Server(Arc<str>),
     Invalid(Invalid),
 }
 
-/// What an error is about: the resource, and the node that asked for it.
+/// The subject of an error: the resource, and the node that requested it.
 #[derive(Debug, Clone)]
 pub(crate) struct Subject {
     pub(crate) type_url: &'static str,
@@ -98,7 +98,7 @@ impl WatchError {
         Self::with_reason(code, blame, about, Reason::Text(reason.into()))
     }
 
-    /// Trouble with the server as a whole: nothing is said of the resource by itself.
+    /// An error of the server as a whole, not of the resource.
     pub(crate) fn of_server(code: Code, blame: Blame, about: Subject, reason: impl Into<Arc<str>>) -> Self {
         Self::with_reason(code, blame, about, Reason::Server(reason.into()))
     }
@@ -107,8 +107,8 @@ impl WatchError {
         Self::with_reason(Code::InvalidArgument, Blame::Peer, about, Reason::Invalid(invalid))
     }
 
-    /// The same about something that leads to what it is about. What is told of the way is bounded, however long that is and
-    /// however often this is done.
+    /// The same error for a resource that depends on the failed one. The text of the path to it is bounded, whatever
+    /// its length and the number of calls.
     pub(crate) fn via(&self, about: Subject, way: &str) -> Self {
         let told = |text: &str| {
             format!("{}: {}", shortened(way, LONGEST_WAY), shortened(text, LONGEST_REASON)).into()
@@ -177,13 +177,13 @@ impl WatchError {
         matches!(self.inner.reason, Reason::Invalid(_))
     }
 
-    /// Whether it is the server that cannot be reached or used, and not something about the resource.
+    /// Whether the error is that of the server, and not of the resource.
     pub(crate) fn is_of_server(&self) -> bool {
         matches!(self.inner.reason, Reason::Server(_))
     }
 
-    /// Whether the error may disappear without a change of configuration: the server is unreachable, or temporarily unable to
-    /// answer.
+    /// Whether the error may disappear without a change of configuration: the server is unreachable, or temporarily
+    /// unable to respond.
     pub fn is_transient(&self) -> bool {
         self.inner.blame == Blame::Network
             || matches!(
@@ -254,8 +254,8 @@ pub(crate) fn short_type(type_url: &str) -> &str {
     type_url.rsplit(['.', '/']).next().unwrap_or(type_url)
 }
 
-/// Text of at most so many bytes: the middle of a longer one is left out, between characters. What leads to an error stands at its
-/// beginning, and the cause at its end.
+/// Shortens text to at most so many bytes: the middle of a longer one is omitted, between characters. The path to an
+/// error is at its beginning, and the cause at its end.
 pub(crate) fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     if text.len() <= most {
         return text.into();
@@ -266,13 +266,13 @@ pub(crate) fn shortened(text: &str, most: usize) -> Cow<'_, str> {
     format!("{}{LEFT_OUT}{}", &text[..start], &text[end..]).into()
 }
 
-/// Stands for what was left out.
+/// The mark of the omitted part.
 const LEFT_OUT: &str = " … ";
 
-/// The longest text of what leads to an error, in bytes.
+/// The maximum length of the path to an error, in bytes.
 const LONGEST_WAY: usize = 1024;
 
-/// The longest text of an error that something leads to, in bytes.
+/// The maximum length of an error at the end of a path, in bytes.
 const LONGEST_REASON: usize = 2048;
 
 const ALL: [Code; 17] = [

@@ -1,11 +1,11 @@
 use std::fmt::{self, Display, Write};
 
-/// Shows text that comes from elsewhere so that it can neither break a line nor control a terminal.
+/// Displays text from other parties so that it can neither break a line nor control a terminal.
 ///
-/// Control characters (line ends and ESC among them), line separators and what changes the direction of text are written as
-/// escapes, `\n` or `\u{1b}`; all else is shown as it is. Names, versions, error messages and whatever else a server, a
-/// file or a resolver of names has sent belong in this when they go to a log or to a terminal. The [`Display`] form of this
-/// crate's errors and statuses does so by itself.
+/// Control characters (including line feeds and ESC), line separators and bidirectional controls are replaced by
+/// escapes, `\n` or `\u{1b}`; other characters are unchanged. Wrap names, versions, error messages and any other text
+/// from a server, a file or a DNS resolver in this before it is written to a log or a terminal. The [`Display`] form
+/// of this crate's errors and statuses does so already.
 ///
 /// ```
 /// use xdskit::error::Escaped;
@@ -22,7 +22,7 @@ impl<T: Display> Display for Escaped<T> {
     }
 }
 
-/// Escapes what is written through it.
+/// A writer that escapes its input.
 struct Escape<'a, 'b>(&'a mut fmt::Formatter<'b>);
 
 impl Write for Escape<'_, '_> {
@@ -42,8 +42,8 @@ fn is_odd(c: char) -> bool {
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// Implements `Debug` for errors as `Type(message)`: that is what is seen of an error that `main` returns, or that is
-/// unwrapped, and a dump of the fields leaves out what the message explains.
+/// Implements `Debug` for errors as `Type(message)`, the output for an error that `main` returns or that is
+/// unwrapped: a derived dump of the fields would lack the explanations in the message.
 macro_rules! debug_as_message {
     ($($error:ident),+) => {$(
         impl ::std::fmt::Debug for $error {

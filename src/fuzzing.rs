@@ -1,4 +1,4 @@
-//! What the fuzzer needs of the inside: the engine in a simulated world, and alone with a server. No part of the API.
+//! Internals for the fuzz targets: the engine in a simulated world, and alone with a server. Not a part of the API.
 
 use std::{
     collections::BTreeMap,
@@ -18,28 +18,28 @@ use crate::{
     resource::{Resource, ResourceType},
 };
 
-/// Plays a script; gives how often what happened.
+/// Plays a script; returns the number of occurrences of each event.
 ///
 /// # Panics
-/// When something happens that must not.
+/// An invariant is violated.
 pub fn play(script: &Script) -> BTreeMap<&'static str, u64> {
     crate::engine::simulation::play(script)
 }
 
-/// A client's engine with an open stream to a server, which says anything.
+/// A client's engine with an open stream to a server, which may send anything.
 #[derive(Debug)]
 pub struct Receiver {
     engine: Engine,
     now: Instant,
     views: u64,
     stream: Option<StreamId>,
-    /// What was published of each view last.
+    /// The last published value of each watch.
     published: BTreeMap<WatchId, crate::resource::Erased>,
     requests: usize,
 }
 
 impl Receiver {
-    /// The engine of a client that watches nothing yet, in either variant of the protocol.
+    /// The engine of a client without watches, in either variant of the protocol.
     ///
     /// # Panics
     /// Never: the bootstrap is valid.
@@ -54,12 +54,12 @@ impl Receiver {
         Self { engine, now, views: 0, stream: None, published, requests: 0 }
     }
 
-    /// Watches a resource; gives the number of the view.
+    /// Watches a resource; returns the id of the watch.
     pub fn watch<T: Resource>(&mut self, name: &str) -> u64 {
         self.subscribe(ResourceType::of::<T>(), Selection::One(name.into()))
     }
 
-    /// Watches everything of a type, or a collection.
+    /// Watches all resources of a type, or a collection.
     pub fn watch_all<T: Resource>(&mut self, collection: Option<&str>) -> u64 {
         let names = collection.map_or(Selection::All, |name| Selection::Collection(name.into()));
         self.subscribe(ResourceType::of::<T>(), names)
@@ -72,7 +72,7 @@ impl Receiver {
         self.views
     }
 
-    /// A message comes from the server, and is worked off to its end.
+    /// Receives a message from the server, and processes it completely.
     pub fn receive(&mut self, message: Bytes) {
         if let Some(stream) = self.stream {
             self.input(Input::Received { stream, message });
@@ -83,7 +83,7 @@ impl Receiver {
         }
     }
 
-    /// Lets time pass, with everything that is due in it.
+    /// Advances the time, and handles all deadlines on the way.
     pub fn pass(&mut self, time: Duration) {
         let until = self.now + time;
         while let Some((at, _)) = self.engine.poll_timeout().filter(|(at, _)| *at <= until) {
@@ -94,13 +94,13 @@ impl Receiver {
         self.now = until;
     }
 
-    /// What a view of one resource sees, in words; `None` before there is anything.
+    /// The value of a watch of one resource, as text; `None` before the first one.
     pub fn seen<T: Resource>(&self, view: u64) -> Option<String> {
         let published = self.published.get(&WatchId::new(view))?;
         published.downcast_ref::<crate::Observed<T>>().map(|observed| format!("{observed:?}"))
     }
 
-    /// Requests that were written so far.
+    /// The number of requests so far.
     pub fn requests(&self) -> usize {
         self.requests
     }
@@ -110,7 +110,7 @@ impl Receiver {
         self.drain();
     }
 
-    /// Connections come about and requests are written at once.
+    /// Connections are established and requests written at once.
     fn drain(&mut self) {
         let mut inputs = Vec::new();
         while let Some(output) = self.engine.poll_output() {
@@ -134,7 +134,8 @@ impl Receiver {
     }
 }
 
-/// Reads a document as it stands in a file: binary, text, YAML or JSON by the number, modulo 4. Gives a `DiscoveryResponse`.
+/// Reads a document in the format of a file: binary, text, YAML or JSON by the number, modulo 4. Returns a
+/// `DiscoveryResponse`.
 #[cfg(feature = "json")]
 pub fn read_document(format: u8, document: &[u8]) -> Option<Bytes> {
     let format = [Format::Binary, Format::Text, Format::Yaml, Format::Json][usize::from(format % 4)];
@@ -148,7 +149,7 @@ pub fn read_document(format: u8, document: &[u8]) -> Option<Bytes> {
     }
 }
 
-/// Writes a `DiscoveryResponse` as JSON.
+/// Converts a `DiscoveryResponse` to JSON.
 #[cfg(feature = "json")]
 pub fn show_response(response: &[u8]) -> Option<String> {
     crate::format::encode_json("envoy.service.discovery.v3.DiscoveryResponse", response).ok()

@@ -96,7 +96,7 @@
 //!
 //! Without features the crate consists of the bootstrap, names, typed resources and snapshots, and does not depend on tokio.
 
-// Marks each public item that is behind a feature with the feature.
+// Marks each public item behind a feature with the feature.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     not(feature = "client"),
@@ -211,22 +211,22 @@ pub use observed::Observed;
 pub use resolve::{RouteQuery, Snapshot};
 pub use resource::Resource;
 
-/// Compiles the examples of the README.
+/// The examples of the README, compiled.
 #[cfg(all(doctest, feature = "tower"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-/// Compiles the examples of the document.
+/// The examples of the document, compiled.
 #[cfg(all(doctest, feature = "csds", feature = "metrics"))]
 #[doc = include_str!("../docs/OPERATING.md")]
 struct Operating;
 
-/// Compiles and runs the example of the document.
+/// The example of the document, compiled and run.
 #[cfg(all(doctest, feature = "client", feature = "test-util"))]
 #[doc = include_str!("../docs/TESTING.md")]
 struct Testing;
 
-/// Compiles the example of the guide.
+/// The example of the guide, compiled.
 #[cfg(all(doctest, feature = "client"))]
 #[doc = include_str!("../docs/guides/traffic-director.md")]
 struct TrafficDirector;

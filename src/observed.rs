@@ -52,7 +52,7 @@ impl<T> Observed<T> {
         matches!(self, Self::Present { .. })
     }
 
-    /// Whether it is known that there is no resource.
+    /// Whether the absence of the resource is known.
     pub fn is_absent(&self) -> bool {
         matches!(self, Self::Absent { .. })
     }
@@ -63,7 +63,7 @@ impl<T> Observed<T> {
     }
 }
 
-/// [`Observed`] before its type is known.
+/// The type-erased form of [`Observed`].
 #[derive(Debug, Clone)]
 pub(crate) enum ErasedObserved {
     Present { resource: Erased, version: Version, warning: Option<WatchError> },
@@ -71,7 +71,7 @@ pub(crate) enum ErasedObserved {
 }
 
 impl ErasedObserved {
-    /// Whether there is nothing new to see in another one.
+    /// Whether another state is the same to a watch.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Absent { reason }, Self::Absent { reason: other }) => reason == other,
@@ -85,7 +85,7 @@ impl ErasedObserved {
         }
     }
 
-    /// Gives the type back. The type registry makes sure that it is the one that parsed the resource.
+    /// Restores the type. The registry of types ensures that it is the type that parsed the resource.
     pub(crate) fn typed<T: Send + Sync + 'static>(self) -> Observed<T> {
         match self {
             Self::Absent { reason } => Observed::Absent { reason },
@@ -99,16 +99,16 @@ impl ErasedObserved {
     }
 }
 
-/// What a wildcard sees: its members by name, before their type is known.
+/// The state of a wildcard or collection: its members by name, with their type erased.
 #[derive(Debug, Clone)]
 pub(crate) struct ErasedMembers {
     /// Present, or absent because it was rejected.
     pub(crate) map: imbl::OrdMap<Arc<str>, Member>,
-    /// The server has answered, so what is not here does not exist.
+    /// Whether the server has responded, so that a missing member does not exist.
     pub(crate) complete: bool,
-    /// Why all of it may be stale.
+    /// The reason why all members may be stale.
     pub(crate) warning: Option<WatchError>,
-    /// What errors about members name.
+    /// The type URL for errors of members.
     pub(crate) type_url: &'static str,
     /// The name of the collection; `*` for everything of the type.
     pub(crate) name: Arc<str>,
@@ -116,7 +116,7 @@ pub(crate) struct ErasedMembers {
 }
 
 impl ErasedMembers {
-    /// None, for a reason.
+    /// No members, with the reason.
     pub(crate) fn refused(reason: WatchError) -> Self {
         Self {
             map: imbl::OrdMap::new(),
@@ -129,19 +129,19 @@ impl ErasedMembers {
     }
 }
 
-/// One of [`ErasedMembers`]: an `Arc<Observed<T>>`.
+/// A member of [`ErasedMembers`]: an `Arc<Observed<T>>`.
 ///
 /// Two are equal if they are the same allocation, so that states of a wildcard can be compared without their type.
 #[derive(Debug, Clone)]
 pub(crate) struct Member(pub(crate) Erased);
 
 impl Member {
-    /// Gives the type back, as [`ErasedObserved::typed`] does.
+    /// Restores the type, as [`ErasedObserved::typed`] does.
     pub(crate) fn typed<T: Send + Sync + 'static>(&self) -> &Observed<T> {
         self.0.downcast_ref().expect("a member was made by the type of its wildcard")
     }
 
-    /// The same, shared.
+    /// Like [`typed`](Self::typed), shared.
     #[cfg(feature = "client")]
     pub(crate) fn to_typed<T: Send + Sync + 'static>(&self) -> Arc<Observed<T>> {
         self.0.clone().downcast().expect("a member was made by the type of its wildcard")

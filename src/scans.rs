@@ -1,4 +1,4 @@
-//! Counts, in tests, how many places are gone through one by one to find something: what must not grow with how much is held.
+//! A count, in tests, of the entries that linear searches visit, which must not grow with the size of the state.
 
 use std::cell::Cell;
 
@@ -6,12 +6,12 @@ thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// How many on this thread so far.
+/// The count of this thread so far.
 pub(crate) fn count() -> u64 {
     COUNT.get()
 }
 
-/// One more.
+/// Adds one.
 pub(crate) fn note() {
     COUNT.set(COUNT.get() + 1);
 }

@@ -1,16 +1,16 @@
 //! A reader of the protobuf wire format that slices instead of decoding.
 //!
-//! The envelope of a response and the name of a resource are all that must be known before it is clear whether a
-//! resource has changed; both are found here without allocating.
+//! The envelope of a response and the name of a resource suffice to find whether a resource has changed; both are
+//! read here without allocating.
 
 use std::{error::Error, fmt, ops::Range};
 
-/// One field of a message: its number and what it holds.
+/// One field of a message: its number and its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Field<'a> {
     pub(crate) number: u32,
     pub(crate) value: Value<'a>,
-    /// Where the payload starts in the message that is read.
+    /// The position of the payload in the message.
     pub(crate) start: usize,
 }
 
@@ -21,11 +21,11 @@ pub(crate) enum Value<'a> {
     Fixed64(u64),
     Fixed32(u32),
     Bytes(&'a [u8]),
-    /// Of an old way to write messages, which none of ours is written in.
+    /// A deprecated encoding, which no message of the protocol uses.
     Group,
 }
 
-/// Bytes that are no protobuf message, and where they cease to be one.
+/// The position at which bytes are not a protobuf message, and the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed {
     pub(crate) offset: usize,
@@ -47,7 +47,7 @@ impl<'a> Fields<'a> {
     #[inline(always)]
     fn varint(&mut self) -> Result<u64, Malformed> {
         let (value, at) = match self.bytes.get(self.at) {
-            // Nearly all of them.
+            // The common case.
             Some(&byte) if byte < 0x80 => (byte.into(), self.at + 1),
             Some(_) | None => long_varint(self.bytes, self.at)?,
         };
@@ -65,7 +65,7 @@ impl<'a> Fields<'a> {
         Ok(taken)
     }
 
-    /// The number and the wire type of the field that is next.
+    /// Reads the number and the wire type of the next field.
     #[inline(always)]
     fn key(&mut self) -> Result<(u32, u64), Malformed> {
         let key = self.varint()?;
@@ -99,7 +99,7 @@ impl<'a> Fields<'a> {
         Ok(Field { number, value, start: self.at })
     }
 
-    /// Skips what is left of a group, with the groups in it.
+    /// Skips the rest of a group, including nested groups.
     #[cold]
     fn skip_group(&mut self, number: u32) -> Result<(), Malformed> {
         let mut open = vec![number];
@@ -170,7 +170,7 @@ impl<'a> Field<'a> {
         std::str::from_utf8(self.bytes()?).map_err(|_| self.malformed("text is not UTF-8"))
     }
 
-    /// The payload of a field that is a number of any size, a truth value or an enum.
+    /// The payload of an integer, boolean or enum field.
     #[inline]
     pub(crate) fn varint(&self) -> Result<u64, Malformed> {
         match self.value {
@@ -181,8 +181,8 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// Puts the payload of a message that is there at most once into `slot`. A second one is not expected: as protobuf has
-    /// it, both are parts of one message.
+    /// Stores the payload of a message that occurs at most once in `slot`. A second one is an error here: in
+    /// protobuf, both would be parts of one message.
     #[inline]
     pub(crate) fn once(&self, slot: &mut Option<&'a [u8]>) -> Result<(), Malformed> {
         match slot.replace(self.bytes()?) {
@@ -191,7 +191,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The error for a field that is there again.
+    /// The error of a repeated occurrence of a field.
     #[cold]
     pub(crate) fn again(&self) -> Malformed {
         self.malformed("a message is written in two parts")
@@ -202,13 +202,13 @@ impl<'a> Field<'a> {
         Malformed { offset: self.start, what }
     }
 
-    /// Where the payload of a length-delimited field lies in the message that is read.
+    /// The range of the payload of a length-delimited field in the message.
     pub(crate) fn range(&self) -> Result<Range<usize>, Malformed> {
         Ok(self.start..self.start + self.bytes()?.len())
     }
 }
 
-/// A varint of any length, and where it ends.
+/// Reads a varint of any length; also returns its end.
 fn long_varint(bytes: &[u8], start: usize) -> Result<(u64, usize), Malformed> {
     let mut value = 0u64;
     for (shift, at) in (0..64).step_by(7).zip(start..) {
@@ -234,7 +234,7 @@ impl fmt::Display for Malformed {
 
 impl Error for Malformed {}
 
-/// The last occurrence of the string field `number`, empty when it is not there: what a decoder would make of it.
+/// Returns the last occurrence of the string field `number`, as a decoder does; empty if there is none.
 pub(crate) fn string_field(bytes: &[u8], number: u32) -> Result<&str, Malformed> {
     let mut found = "";
     for field in Fields::of(bytes) {
@@ -246,7 +246,7 @@ pub(crate) fn string_field(bytes: &[u8], number: u32) -> Result<&str, Malformed>
     Ok(found)
 }
 
-/// How deep groups may be nested: as deep as the decoder of whole messages lets them.
+/// The maximum nesting of groups, as in the decoder of whole messages.
 const MAX_GROUPS: usize = 100;
 
 #[cfg(test)]

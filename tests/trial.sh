@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Tries the examples of the README and of the documents beside it as a reader does: each Rust block becomes the `main.rs` of an
+# Tests the examples of the README and of the other documents as a reader would use them: each Rust block becomes the `main.rs` of an
 # application of its own, with the dependencies that its document names, and runs against an embedded management server; its
 # output is checked. From the project's root: tests/trial.sh
 #
@@ -10,10 +10,10 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . .ci/functions.sh
 
-# The documents with whole programs; those without a Rust block are here so that one that is added is tried. The guides are not:
-# their blocks need other servers, or none, and documentation tests compile them.
+# The documents with whole programs; those without a Rust block are listed so that a new one is tested. The guides are not
+# listed: their blocks need other servers, or none, and documentation tests compile them.
 documents=(README.md docs/{TRANSPORTS,BOOTSTRAP,OPERATING,TESTING,CLI,RELAY}.md)
-# What `expect` knows.
+# The blocks in `expect`.
 examples=(resolve balance watch csds metrics observe testing)
 
 applications=()
@@ -22,7 +22,7 @@ main() {
   root=$PWD
   CARGO_TARGET_DIR=$(target_directory)
   export CARGO_TARGET_DIR
-  # Always the same, so that what was compiled once is used again.
+  # A fixed directory, so that compiled crates are reused.
   scratch=$CARGO_TARGET_DIR/trial
   rm -rf "$scratch"
   mkdir -p "$scratch"
@@ -88,7 +88,7 @@ add_application() {
   shift 2
   mkdir -p "$scratch/$name/src"
   cp "$main" "$scratch/$name/src/main.rs"
-  # The versions, and what is compiled already, are those of the crate's own tests.
+  # The versions and the compiled crates are those of the crate's own tests.
   cp "$root/Cargo.lock" "$scratch/$name/"
   {
     printf '[package]\nname = "trial-%s"\nversion = "0.0.0"\nedition = "2024"\n\n[workspace]\n\n[dependencies]\n' "$name"
@@ -104,7 +104,7 @@ start_server() {
   until_true 10 test -e "$scratch/bootstrap.json" || fail "the server does not start"
 }
 
-# try BLOCK: builds it, runs it, and looks at what it does.
+# try BLOCK: builds it, runs it, and checks its behavior.
 try() {
   local name main=$1 dependencies
   name=$(basename "$main" .rs)
@@ -115,7 +115,7 @@ try() {
   "$check" "$name"
 }
 
-# expect BLOCK: what it is, how it is checked, and what it has to print.
+# expect BLOCK: its description, its check, and its expected output.
 expect() {
   case $(cat "$1") in
     *'Inspected<'*) what=observe check=ends expected='cart, version ' ;;
@@ -129,14 +129,14 @@ expect() {
   esac
 }
 
-# prints NAME: it goes on until it is stopped, and prints what is expected before.
+# prints NAME: it runs until it is stopped, and prints the expected output before.
 prints() {
   run "$1" bootstrap.json
   until_true 10 grep --quiet --fixed-strings "$expected" "$scratch/$1.out" || show "$1" "it does not print: $expected"
   stop
 }
 
-# listens NAME: it goes on until it is stopped, and listens on the port that is expected.
+# listens NAME: it runs until it is stopped, and listens on the expected port.
 listens() {
   run "$1" bootstrap.json
   until_true 10 connects "$expected" || show "$1" "nobody listens on port $expected"
@@ -144,14 +144,14 @@ listens() {
   stop
 }
 
-# ends NAME: it ends by itself without an error, and prints what is expected.
+# ends NAME: it ends by itself without an error, and prints the expected output.
 ends() {
   run "$1" bootstrap.json
   await 30 || show "$1" "exit code $code"
   [ -z "$expected" ] || grep --quiet --fixed-strings "$expected" "$scratch/$1.out" || show "$1" "it does not print: $expected"
 }
 
-# balances NAME: it ends, and where no call can be sent it fails within 30 s, with the reason.
+# balances NAME: it ends, and if no call can be sent it fails within 30 s, with the reason.
 balances() {
   ends "$1"
   printf '{"xds_servers": [{"server_uri": "127.0.0.1:1", "channel_creds": [{"type": "insecure"}]}]}' >"$scratch/down.json"
@@ -222,7 +222,7 @@ until_true() {
   done
 }
 
-# show NAME REASON: fails with what the application has printed.
+# show NAME REASON: fails with the output of the application.
 show() {
   tail -n 20 "$scratch/$1.out" "$scratch/$1.err" >&2 || true
   fail "$(place "$1"): $2"

@@ -1,4 +1,4 @@
-//! A gRPC service by hand, without code made from a `.proto` file: its messages are texts.
+//! A hand-written gRPC service, without code generated from a `.proto` file: its messages are plain text.
 
 use std::{
     convert::Infallible,
@@ -19,10 +19,10 @@ use tonic::{
     transport::{self, Server, server::TcpIncoming},
 };
 
-/// The method: it answers with the name of the backend.
+/// The method: it responds with the name of the backend.
 pub(crate) const GREET: &str = "/example.Greeter/Greet";
 
-/// A server of the method.
+/// A server with the method.
 pub(crate) struct Backend {
     pub(crate) address: SocketAddr,
     stop: oneshot::Sender<()>,
@@ -41,7 +41,7 @@ impl Backend {
         Ok(Self { address, stop, server })
     }
 
-    /// Accepts no more connections, answers all calls that are under way, and ends.
+    /// Accepts no new connections, completes all running calls, and ends.
     pub(crate) async fn shut_down(self) -> Result<(), Box<dyn Error>> {
         let _ = self.stop.send(());
         Ok(self.server.await??)
@@ -91,7 +91,7 @@ impl UnaryService<String> for Greeter {
     }
 }
 
-/// Messages as texts.
+/// A codec of messages as text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Texts;
 

@@ -1,4 +1,4 @@
-//! Calls without a break, counted by who answered them and when they were begun.
+//! A constant load of calls, counted by backend and by the phase of their beginning.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -17,7 +17,7 @@ use super::{
 pub(crate) const EACH_PHASE: usize = 1_000;
 pub(crate) const AT_A_TIME: usize = 32;
 
-/// Callers at work.
+/// The running callers.
 pub(crate) struct Load {
     state: Arc<State>,
     callers: JoinSet<()>,
@@ -29,11 +29,11 @@ struct State {
     shares: Mutex<Shares>,
 }
 
-/// Calls belong to the phase in which they begin.
+/// The progress of calls, which belong to the phase in which they begin.
 #[derive(Debug, Default)]
 struct Progress {
     phase: usize,
-    /// The calls of each phase that are under way.
+    /// The running calls of each phase.
     open: [usize; PHASES],
     answered: usize,
 }
@@ -49,18 +49,19 @@ impl Load {
         Self { callers: (0..AT_A_TIME).map(caller).collect(), state }
     }
 
-    /// Waits until this many calls are answered.
+    /// Waits until this many calls are completed.
     pub(crate) async fn wait_for(&self, calls: usize) {
         self.state.wait_for(|progress| progress.answered >= calls).await;
     }
 
-    /// Begins a phase, and waits until all calls that began before are answered. The others go on meanwhile.
+    /// Begins a phase, and waits until all calls of earlier phases are completed. Other calls continue in the
+    /// meantime.
     pub(crate) async fn begin(&self, phase: usize) {
         self.state.progress.send_modify(|progress| progress.phase = phase);
         self.state.wait_for(|progress| progress.open[..phase].iter().all(|open| *open == 0)).await;
     }
 
-    /// Waits until all calls are answered.
+    /// Waits until all calls are completed.
     pub(crate) async fn end(mut self) -> Result<Shares, tokio::task::JoinError> {
         while let Some(caller) = self.callers.join_next().await {
             caller?;
@@ -81,7 +82,7 @@ impl State {
             if number >= EACH_PHASE * PHASES {
                 return;
             }
-            // Were the client very slow to learn of a change, the calls of the next phase would have to wait for it.
+            // If the client receives a change very late, the calls of the next phase must wait for it.
             self.wait_for(|progress| number < EACH_PHASE * (progress.phase + 1)).await;
             let mut phase = 0;
             self.progress.send_modify(|progress| {

@@ -1,15 +1,15 @@
-//! A mesh-aware application: a client with a load balancer of tower, which follows the endpoints that a control plane tells.
+//! A mesh-aware application: a client with a load balancer of tower, which follows the endpoints of a control plane.
 //!
 //! ```console
 //! $ cargo run --example balance
 //! ```
 //!
-//! The backends, the control plane and the application run in this process, on loopback. The application sends 3,000 calls,
-//! 32 at a time, without a break: through the drain of a backend, which is then shut down, and through the addition of
-//! another. It prints what share of the calls each backend got, and ends by itself; its exit code is 1 if a call failed, or
-//! if the drained backend got one that was begun after the drain was known.
+//! The backends, the control plane and the application run in this process, on loopback. The application sends 3,000
+//! calls, 32 at a time, without a break: while a backend is drained and then shut down, and while another one is
+//! added. It prints each backend's share of the calls, and ends by itself; its exit code is 1 if a call failed, or if
+//! the drained backend received a call that was begun after the drain had reached the client.
 //!
-//! What an application would write is in `balanced`; the rest is the stage for it.
+//! The code of an application would be that in `balanced`; the rest is its environment.
 
 mod backend;
 mod load;
@@ -66,7 +66,7 @@ async fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// There is nothing to choose.
+/// There are no options.
 fn usage(argument: Option<&str>) -> Option<ExitCode> {
     let usage = "usage: balance\n\nSends 3,000 calls through a load balancer while backends are drained and added, and ends by itself.";
     match argument? {
@@ -124,21 +124,21 @@ async fn run() -> Result<(), Box<dyn Error>> {
     Ok(shares.check()?)
 }
 
-/// What calls go through.
+/// The service that calls use.
 type Balanced = BoxCloneService<http::Request<Body>, http::Response<Body>, Status>;
 
-/// What tower makes of the endpoints of a cluster: a service that takes the less busy one of two, and can be cloned.
+/// Builds a clonable tower service from the endpoints of a cluster; it selects the less loaded one of two.
 fn balanced(greeter: Resolution, cluster: &str) -> Balanced {
     let connections = discover(greeter, cluster, |endpoint| {
         let uri = format!("http://{}", endpoint.address());
-        // It connects with the first call, and again whenever it has to.
+        // It connects with the first call, and reconnects when necessary.
         let channel = Endpoint::from_shared(uri).expect("an address is a URI").connect_lazy();
         PendingRequests::new(channel, CompleteOnResponse::default())
     });
     Buffer::new(Balance::new(connections), load::AT_A_TIME).map_err(Status::from_error).boxed_clone()
 }
 
-/// Asks the routes which cluster our calls go to.
+/// Returns the cluster that the routes select for the calls.
 async fn where_greetings_go(greeter: &mut Resolution) -> Result<String, Box<dyn Error>> {
     let snapshot = greeter.ready().await?;
     let route = snapshot.route(&RouteQuery::new(GREET, 0)).ok_or("no route for greetings")?;
@@ -174,7 +174,7 @@ fn endpoints_of(backends: &[&Backend]) -> EndpointsBuilder {
     endpoints("greetings").locality("eu", "a", addresses.iter().map(String::as_str))
 }
 
-/// Waits until the client knows that these, and no others, are to be used.
+/// Waits until exactly these endpoints are usable in the client's snapshot.
 async fn see(greeter: &mut Resolution, backends: &[&Backend]) -> Result<(), &'static str> {
     let expected: BTreeSet<_> = backends.iter().map(|backend| backend.address).collect();
     let is_seen =
@@ -190,8 +190,8 @@ fn usable(snapshot: &Snapshot) -> BTreeSet<SocketAddr> {
     endpoints.map(|endpoint| endpoint.address()).collect()
 }
 
-/// How long backends take for an answer.
+/// The response time of backends.
 const FAST: Duration = Duration::from_millis(3);
 const SLOW: Duration = Duration::from_millis(6);
-/// For the whole of it.
+/// The timeout of the whole example.
 const CURFEW: Duration = Duration::from_secs(30);

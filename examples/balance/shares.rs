@@ -1,4 +1,4 @@
-//! Who got how many of the calls.
+//! The share of each backend in the calls.
 
 use std::fmt::Write;
 
@@ -9,14 +9,14 @@ pub(crate) const DRAINED: usize = 1;
 pub(crate) const ADDED: usize = 2;
 
 const TITLES: [&str; PHASES] = ["before", "after the drain", "after the addition"];
-/// The backends, and in which phases each of them is to get calls that begin then: some, or none.
+/// The backends, and the phases in which each of them must receive some of the calls that begin then, or none.
 const BACKENDS: [(&str, [bool; PHASES]); 4] = [
     ("one", [true, true, true]),
     ("two", [true, false, false]),
     ("three", [true, true, true]),
     ("four", [false, false, true]),
 ];
-/// Of a column: a percentage, and a bar.
+/// The width of a column: a percentage, and a bar.
 const WIDTH: usize = "100 % ".len() + BAR;
 const BAR: usize = 17;
 
@@ -46,7 +46,7 @@ impl Shares {
         self.failed.len()
     }
 
-    /// A line for each backend, with its share of the calls of each phase.
+    /// Formats a line for each backend, with its share of the calls of each phase.
     pub(crate) fn table(&self, paint: Paint) -> String {
         let mut table = String::new();
         let titles = TITLES.map(|title| format!("{title:<WIDTH$}")).concat();
@@ -70,7 +70,7 @@ impl Shares {
         table
     }
 
-    /// Whether all went as it should.
+    /// Checks the expected shares.
     pub(crate) fn check(&self) -> Result<(), String> {
         if let Some(first) = self.failed.first() {
             return Err(format!("{} calls failed, the first of them: {first}", self.failed.len()));

@@ -1,11 +1,12 @@
-//! A management server with a mesh of 25 services that keeps changing, to look at with `walk` and `watch`.
+//! A management server with a mesh of 25 services that changes continuously, for `walk` and `watch`.
 //!
 //! ```console
 //! $ cargo run --example mesh
 //! $ cargo run --example walk -- --bootstrap examples/mesh/bootstrap.json xds:///cart xds:///orders xds:///mail
 //! ```
 //!
-//! It runs until it is interrupted. The first argument is where it listens, 127.0.0.1:18000 by default; `--help` has the usage.
+//! It runs until it is interrupted. The first argument is the listening address, 127.0.0.1:18000 by default; `--help`
+//! prints the usage.
 
 use std::{env, io, process::ExitCode, time::Duration};
 
@@ -54,7 +55,7 @@ async fn serve(address: &str) -> io::Result<()> {
     }
 }
 
-/// A service with two endpoints.
+/// Sets a service with two endpoints.
 fn set_service(tx: &mut Transaction<'_>, number: usize, name: &str) {
     tx.set(listener(name).rds(format!("{name}-routes")));
     tx.set(route_config(format!("{name}-routes")).virtual_host([name], [route::prefix("/").cluster(name)]));
@@ -63,7 +64,7 @@ fn set_service(tx: &mut Transaction<'_>, number: usize, name: &str) {
     tx.set(endpoints(name).locality("eu", "a", [&*first]).locality("eu", "b", [&*second]));
 }
 
-/// A few clusters for a glob, and a list of some of them.
+/// Sets some clusters for a glob, and a list of some of them.
 fn set_collections(tx: &mut Transaction<'_>) {
     for name in ["cart", "mail"] {
         let endpoints = cluster(name).eds_service(name);
@@ -73,7 +74,7 @@ fn set_collections(tx: &mut Transaction<'_>) {
     tx.set(list.inline("users", "7", cluster("users").eds_service("users")));
 }
 
-/// Changes the mesh, over and over.
+/// Changes the mesh in a loop.
 async fn play(mesh: &ControlPlane) {
     loop {
         for (tells, change) in SCENES {
@@ -154,5 +155,5 @@ usage: mesh [ADDRESS]
 Serves a mesh of 25 services that keeps changing, on 127.0.0.1:18000 or the ADDRESS. It runs until it is interrupted (Ctrl-C).
 ";
 
-/// How long each change is to be looked at.
+/// The time between changes.
 const SCENE: Duration = Duration::from_secs(4);

@@ -3,7 +3,7 @@ use std::{
     time::Duration,
 };
 
-/// What the command line says.
+/// The parsed command line.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Args {
     pub(crate) time: Duration,
@@ -11,7 +11,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Reads the command line, without the name of the program; `None` if it asks for help.
+    /// Parses the command line, without the name of the program; `None` if it requests help.
     pub(crate) fn parse(mut args: impl Iterator<Item = String>) -> Result<Option<Self>, String> {
         let mut parsed = Self { time: Duration::from_secs(600), seed: RandomState::new().hash_one(()) };
         while let Some(option) = args.next() {

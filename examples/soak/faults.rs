@@ -1,4 +1,4 @@
-//! What goes wrong.
+//! The injected faults.
 
 use std::{
     sync::Arc,
@@ -11,7 +11,7 @@ use xdskit::{control_plane::session::Held, testing::Direction};
 
 use crate::world::{Kind, Site, World};
 
-/// What can happen to a server, or to the way to it.
+/// A fault of a server, or of the network to it.
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     Cut,
@@ -25,7 +25,7 @@ enum Fault {
     Restart,
 }
 
-/// Breaks a server now and then; at the end it is whole.
+/// Injects faults into a server at random times; at the end it is healthy.
 pub(crate) async fn break_site(world: Arc<World>, site: usize, mut random: fastrand::Rng, deadline: Instant) {
     loop {
         sleep(Duration::from_millis(random.u64(200..4000))).await;
@@ -39,7 +39,7 @@ pub(crate) async fn break_site(world: Arc<World>, site: usize, mut random: fastr
     }
 }
 
-/// Makes resources bad, or deletes them, for a while.
+/// Invalidates or deletes resources for a while.
 pub(crate) async fn spoil(world: Arc<World>, mut random: fastrand::Rng, deadline: Instant) {
     let items = world.items();
     while Instant::now() < deadline {
@@ -80,7 +80,7 @@ impl Fault {
         }
     }
 
-    /// Lets it happen, and heals it.
+    /// Injects the fault, and repairs it.
     async fn strike(self, site: &Site, time: Duration, bytes: u64) {
         let (proxy, control_plane) = (&site.proxy, &site.control_plane);
         match self {

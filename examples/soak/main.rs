@@ -1,13 +1,14 @@
-//! A client under fire: real sockets, real time, and faults at random.
+//! A soak test of the client: real sockets, real time, and random faults.
 //!
 //! ```console
 //! $ cargo run --release --example soak -- --minutes 10
 //! ```
 //!
-//! Two authorities have a primary and a fallback server each, behind proxies, all in this process. Their resources change all
-//! the time, while connections are cut and stalled, servers freeze, stop and restart, and resources go bad, are deleted and
-//! come back. In the end everything is healed, and every watcher must agree with its primary server within the time that the
-//! backoff may take. The exit code is 1 if one does not, or if one ever lost a good value that nobody had deleted.
+//! Two authorities have a primary and a fallback server each, behind proxies, all in this process. Their resources
+//! change all the time, while connections are cut and stalled, servers freeze, stop and restart, and resources are
+//! invalidated, deleted and restored. In the end all faults are repaired, and every watcher must agree with its
+//! primary server within the maximum backoff. The exit code is 1 if one does not, or if one ever lost a good value
+//! that was not deleted.
 
 mod args;
 mod faults;
@@ -81,7 +82,7 @@ async fn soak(args: Args) -> Result<Report, String> {
     busy.spawn(world::keep_visiting(world.clone(), client.clone(), random.fork(), deadline));
     while busy.join_next().await.is_some() {}
 
-    // All is healed: what comes now must come to everybody.
+    // All faults are repaired: from here on, every change must reach every watcher.
     let bound = recovery(watchers.longest_silence());
     let healed = Instant::now();
     world.finish();
@@ -97,15 +98,16 @@ async fn soak(args: Args) -> Result<Report, String> {
     Ok(Report { updates: world.updates(), visits: world.visits(), tally, faults, agreement, memory, left })
 }
 
-/// How long it may take until a client that heard nothing of a server for this long hears of it again: it notices a dead
-/// connection by its keepalive, and by then has waited through delays of 1 s, 1.6 s, 1.6² s …, of which the next is at most
-/// three quarters of their sum, and one second; all 20 % more or less. A second is for the work itself.
+/// The maximum time until a client that received nothing from a server for this long receives from it again. It
+/// detects a dead connection by its keepalive, and by then has waited through delays of 1 s, 1.6 s, 1.6² s …, of
+/// which the next is at most three quarters of their sum, and one second; all 20 % more or less. One second is for
+/// the processing itself.
 fn recovery(silence: Duration) -> Duration {
     let delay = (1.0 + 0.75 * silence.as_secs_f64()).min(120.0);
     KEEPALIVE + KEEPALIVE_TIMEOUT + Duration::from_secs_f64(1.2 * delay) + Duration::from_secs(1)
 }
 
-/// Waits a moment for what takes its time to end, and counts what does not.
+/// Waits briefly for tasks and connections to end, and counts those that do not.
 async fn left(world: &World, tasks_before: usize) -> Left {
     let begin = Instant::now();
     loop {

@@ -1,4 +1,4 @@
-//! The figures at the end.
+//! The final report.
 
 use std::{
     collections::BTreeMap,
@@ -9,39 +9,39 @@ use std::{
 
 use crate::watchers::Tally;
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Report {
     pub(crate) updates: u64,
-    /// Watches for a moment, and those of them that were served in it.
+    /// Short watches, and those of them that received a value.
     pub(crate) visits: (u64, u64),
     pub(crate) tally: Arc<Tally>,
     pub(crate) faults: BTreeMap<&'static str, u64>,
     pub(crate) agreement: Agreement,
-    /// When all was watched at the start, and when it was at the end.
+    /// The memory usage with all watches, at the start and at the end.
     pub(crate) memory: (Memory, Memory),
     pub(crate) left: Left,
 }
 
-/// How all came to agree after the last fault.
+/// The agreement of all watchers after the last fault.
 #[derive(Debug)]
 pub(crate) struct Agreement {
     pub(crate) time: Duration,
-    /// What it may take.
+    /// The maximum time.
     pub(crate) bound: Duration,
     pub(crate) watchers: usize,
-    /// Those who did not.
+    /// The watchers that do not agree.
     pub(crate) disagreeing: Vec<String>,
 }
 
-/// What the process uses, in KiB; `None` where the system does not say.
+/// The memory usage of the process, in KiB; `None` if the system does not report it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Memory {
     resident: Option<u64>,
     peak: Option<u64>,
 }
 
-/// What is there after the client's end that was not before its beginning.
+/// Resources that remain after the client's end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Left {
     pub(crate) tasks: usize,
@@ -103,7 +103,7 @@ impl fmt::Display for Report {
 }
 
 impl Memory {
-    /// As Linux tells it.
+    /// Reads it from Linux's `/proc`.
     pub(crate) fn now() -> Self {
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         let field = |name: &str| {
@@ -114,5 +114,5 @@ impl Memory {
     }
 }
 
-/// How many of what is wrong are shown.
+/// The maximum number of printed errors.
 const SOME: usize = 10;

@@ -1,4 +1,4 @@
-//! Those who watch, and mind what they see.
+//! The watchers, and their checks.
 
 use std::{
     sync::{
@@ -20,21 +20,21 @@ use crate::world::{Item, Kind, Value, World};
 /// Several watchers of each item.
 pub(crate) struct Watchers {
     tasks: JoinSet<()>,
-    /// For each item what is seen of it now, if it is good.
+    /// For each item its current value, if it is good.
     latest: Vec<Box<dyn Fn() -> Option<Value> + Send + Sync>>,
     count: usize,
     tally: Arc<Tally>,
 }
 
-/// What watchers saw.
+/// The counts of observed values.
 #[derive(Debug)]
 pub(crate) struct Tally {
     pub(crate) delivered: AtomicU64,
-    /// Of these, from a fallback server.
+    /// Those from a fallback server.
     pub(crate) from_fallback: AtomicU64,
-    /// Good values that were lost, and how.
+    /// Good values that were lost, with the reason.
     pub(crate) lost: Mutex<Vec<String>>,
-    /// When something of the primary server of each authority came last.
+    /// The time of the last value from the primary server of each authority.
     heard: [Mutex<Instant>; 2],
 }
 
@@ -88,12 +88,12 @@ impl Watchers {
         }));
     }
 
-    /// How many there are.
+    /// The number of watchers.
     pub(crate) fn count(&self) -> usize {
         self.count
     }
 
-    /// Waits until all agree with the primary servers, or tells who does not.
+    /// Waits until all agree with the primary servers, or returns those that do not.
     pub(crate) async fn agree(&self, world: &World, patience: Duration) -> Result<(), Vec<String>> {
         let begin = Instant::now();
         let items = world.items();
@@ -114,7 +114,7 @@ impl Watchers {
         }
     }
 
-    /// For how long nothing has come of a primary server, of that of which it is the longest.
+    /// The longest time since a value from a primary server.
     pub(crate) fn longest_silence(&self) -> Duration {
         let heard = self.tally.heard.iter();
         let silence = heard.map(|heard| heard.lock().unwrap_or_else(PoisonError::into_inner).elapsed());
@@ -202,5 +202,5 @@ fn of_snapshot(snapshot: &Snapshot) -> Option<Value> {
     Value::from_address(endpoint.address())
 }
 
-/// Watchers of each item.
+/// The number of watchers of each item.
 const EACH: usize = 2;

@@ -1,4 +1,4 @@
-//! The servers, and what they have to say.
+//! The servers, and their resources.
 
 use std::{
     collections::BTreeMap,
@@ -39,7 +39,7 @@ pub(crate) struct Site {
     server: AsyncMutex<Option<control_plane::ServerHandle>>,
 }
 
-/// Something that changes, and is watched.
+/// A resource, or a target, that changes and is watched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Item {
     pub(crate) is_federated: bool,
@@ -50,23 +50,23 @@ pub(crate) struct Item {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Cluster,
-    /// The same, and it may be deleted.
+    /// A changing cluster that may also be deleted.
     PassingCluster,
     Endpoints,
-    /// A cluster that is watched now and then, and never changes.
+    /// A cluster that is watched from time to time, and never changes.
     VisitedCluster,
     /// A listener with routes to a cluster whose endpoints change.
     Target,
 }
 
-/// What one server says of an item: how far it is from the primary server, and the number of the change.
+/// One server's value of an item: the rank of the server after the primary one, and the number of the change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Value {
     pub(crate) rank: u64,
     pub(crate) change: u64,
 }
 
-/// What the servers have to say.
+/// The state of all servers' resources.
 struct Truth {
     items: Vec<(Item, State)>,
     updates: u64,
@@ -125,7 +125,7 @@ impl World {
         self.lock().items.iter().map(|(item, _)| *item).collect()
     }
 
-    /// What a watcher of an item must see in the end.
+    /// The value that a watcher of an item must have in the end.
     pub(crate) fn expected(&self, index: usize) -> Value {
         Value { rank: 0, change: self.lock().items[index].1.change }
     }
@@ -152,7 +152,7 @@ impl World {
         }
     }
 
-    /// The last change of all items, after which all are good.
+    /// Changes all items for the last time; all are good after that.
     pub(crate) fn finish(&self) {
         let count = self.items().len();
         (0..count)
@@ -173,7 +173,7 @@ impl World {
         truth.visits.1 += u64::from(served);
     }
 
-    /// How many watches were started for a moment, and how many of them were served within it.
+    /// The number of short watches, and of those that received a value.
     pub(crate) fn visits(&self) -> (u64, u64) {
         self.lock().visits
     }
@@ -200,8 +200,8 @@ pub(crate) async fn keep_changing(world: Arc<World>, mut random: fastrand::Rng, 
     }
 }
 
-/// Watches something that nobody else watches, for a moment: if it comes to that while the primary server cannot be reached,
-/// the fallback server takes over (A71).
+/// Watches a cluster without other watchers for a short time: if that happens while the primary server is
+/// unreachable, the client falls back to the other server (A71).
 pub(crate) async fn keep_visiting(
     world: Arc<World>,
     client: Client,
@@ -245,7 +245,7 @@ impl Item {
         Self { is_federated, kind: Kind::VisitedCluster, number }
     }
 
-    /// Its name as one of a type.
+    /// The name in a type.
     pub(crate) fn name(self, ty: &str) -> String {
         let prefix = if self.is_federated { format!("xdstp://{AUTHORITY}/{ty}/") } else { String::new() };
         format!("{prefix}{:?}-{}", self.kind, self.number)
@@ -285,7 +285,7 @@ impl Item {
     }
 }
 
-/// A value is told as a name, or as an address.
+/// A value is encoded as a name, or as an address.
 impl Value {
     fn to_text(self) -> String {
         format!("{}-{}", self.rank, self.change)
@@ -318,8 +318,8 @@ fn items() -> impl Iterator<Item = Item> {
     })
 }
 
-/// How many clusters of each authority are visited.
+/// The number of briefly watched clusters of each authority.
 const VISITED: usize = 50;
 
-/// The authority whose names have servers of their own.
+/// The authority with servers of its own.
 const AUTHORITY: &str = "other.example.com";

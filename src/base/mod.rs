@@ -1,4 +1,4 @@
-//! What every floor above uses: versions, errors of fields, and values of a type that only the ends know.
+//! The shared basis of all floors above: versions, errors of fields, and type-erased values.
 
 mod addresses;
 mod invalid;
@@ -9,7 +9,7 @@ use std::{any::Any, sync::Arc};
 
 pub use self::{addresses::Addresses, invalid::Invalid, version::Version};
 
-/// A value whose type only the ends know: the parsed resource, or what a watch publishes.
+/// A type-erased value: a parsed resource, or the value that a watch publishes.
 pub(crate) type Erased = Arc<dyn Any + Send + Sync>;
 
 /// A type with a type URL: every [`Resource`](crate::resource::Resource).

@@ -1,6 +1,6 @@
 use std::{fmt, sync::Arc};
 
-/// A version as a server assigned it: opaque text, empty before the first.
+/// The version of a resource, assigned by the server: opaque text, empty before the first one.
 ///
 /// All resources of a state-of-the-world response share one allocation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]

@@ -1,4 +1,4 @@
-//! gRPC's bootstrap format. Each function reads one object, tells every problem in it, and gives what is usable.
+//! gRPC's bootstrap format. Each function reads one object, reports every error in it, and returns the usable part.
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
@@ -43,7 +43,7 @@ fn parts(root: &Fields<'_>, types: &CredentialTypes) -> Parts {
     }
 }
 
-/// Reads a map whose values are objects.
+/// Reads a map with objects as values.
 fn map<T>(
     parent: &Fields<'_>,
     key: &str,
@@ -53,7 +53,7 @@ fn map<T>(
     entries.filter_map(|(name, value)| Some((name.to_owned(), read(name, &value.fields()?)?))).collect()
 }
 
-/// Servers may be missing where each type has sources of its own.
+/// Servers may be missing if each type has sources of its own.
 fn required_sources(root: &Fields<'_>, types: &CredentialTypes) -> Sources {
     if root.get("type_sources").is_none()
         && let Some(list) = root.required("xds_servers")
@@ -124,8 +124,8 @@ fn server(fields: &Fields<'_>, types: &CredentialTypes) -> Option<Server> {
     })
 }
 
-/// The first entry of a supported type is used (A27-7); the configuration of the others must be valid too, as in gRPC's
-/// C core.
+/// The first entry of a supported type is used (A27-7); the configuration of the others must be valid, too, as in
+/// gRPC's C core.
 fn channel_credentials(fields: &Fields<'_>, types: &CredentialTypes) -> Option<ChannelCredentials> {
     let list = fields.required("channel_creds")?;
     let items = list.items()?;
@@ -167,13 +167,13 @@ fn custom(name: &str, entry: &Fields<'_>) -> CustomCredentials {
     CustomCredentials::new(name, entry.get("config").map_or(Value::Null, |config| config.value().clone()))
 }
 
-/// `{type, config}`
+/// Reads `{type, config}`.
 fn credentials<'a>(entry: &Reader<'a>) -> Option<(&'a str, Fields<'a>)> {
     let fields = entry.fields()?;
     Some((fields.required_text("type")?, fields))
 }
 
-/// Entries of any type are tolerated, so that later features can be more than names.
+/// Entries of any JSON type are tolerated, since later features may not be strings.
 fn server_features(fields: &Fields<'_>) -> ServerFeatures {
     fields.items("server_features").iter().filter_map(|entry| entry.value().as_str()).collect()
 }
@@ -188,7 +188,7 @@ fn api_type(fields: &Fields<'_>) -> Option<ApiType> {
     api_type
 }
 
-/// The names of `ApiConfigSource`'s fields.
+/// Fields have the names of `ApiConfigSource`'s fields.
 fn polling(fields: &Fields<'_>) -> Option<Polling> {
     let timeout = fields.get("request_timeout").and_then(|field| field.duration());
     let delay = fields.get("refresh_delay").and_then(|field| field.duration());
@@ -257,7 +257,7 @@ fn report(config: &Fields<'_>, checked: Result<(), FilesError>) {
     }
 }
 
-/// The JSON form of the `Node` message, so both spellings of `sub_zone` are right.
+/// The JSON form of the `Node` message, in which both spellings of `sub_zone` are valid.
 fn node(fields: &Fields<'_>) -> Node {
     let mut node = Node::new(fields.text("id").unwrap_or_default());
     node.cluster = fields.text("cluster").unwrap_or_default().to_owned();

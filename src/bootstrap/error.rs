@@ -5,7 +5,7 @@ use crate::{
     escape::{Escaped, debug_as_message},
 };
 
-/// The reason why a bootstrap cannot be used: its origin, and all of its errors.
+/// The reason why a bootstrap is unusable: its origin, and all of its errors.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BootstrapError {
     origin: Origin,
@@ -20,9 +20,9 @@ pub enum Origin {
     Text,
     /// A file.
     File {
-        /// Its path.
+        /// The path.
         path: PathBuf,
-        /// The environment variable with its path, if there was one.
+        /// The environment variable that contains the path, if there was one.
         variable: Option<&'static str>,
     },
     /// The contents of an environment variable.
@@ -53,7 +53,7 @@ impl BootstrapError {
         let text = error.to_string();
         let reason =
             text.strip_suffix(&format!(" at line {line} column {column}")).unwrap_or(&text).to_owned();
-        // The column is that of the last byte that was read: 0 where the text ends with a line end.
+        // The column is that of the last byte that was read, and 0 if the text ends with a line feed.
         let column = column.max(1);
         Self { origin, kind: Kind::Syntax { language: "JSON", line, column, reason } }
     }

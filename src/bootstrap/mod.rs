@@ -41,30 +41,31 @@
 //! | `xds_servers[].call_creds` | list of `{type, config}` | all entries of a supported type are used: `jwt_token_file`, with the path in its `config.jwt_token_file` (A97), and those of the application |
 //! | `xds_servers[].server_features` | list | `ignore_resource_deletion` (A53), `trusted_xds_server` (A81), `fail_on_data_errors`, `resource_timer_is_transient_error` (A88); other entries, whatever their type, are ignored |
 //! | `xds_servers[].api_type` | string | an extension: the variant of the protocol, as in Envoy's `ApiConfigSource`: `AGGREGATED_GRPC`, `AGGREGATED_DELTA_GRPC`, `GRPC` and `DELTA_GRPC` (a stream for each type), `REST` |
-//! | `xds_servers[].refresh_delay` | duration such as `"5s"`, required for `REST` | an extension: the least time between two polls, at least 1 ms; as much again is added at random |
-//! | `xds_servers[].request_timeout` | duration, `"1s"` by default | an extension: how long the answer to a poll may take |
-//! | `xds_servers[].transport_api_version` | `V3` (the default), `AUTO` or `V2` | an extension: the version of the methods and type URLs that the server knows |
-//! | `type_sources` | map of lists | an extension: the sources of single types, by their names such as `envoy.config.cluster.v3.Cluster`, in the place of `xds_servers`; each is like an entry of these, or a file |
-//! | `type_sources[][].path_config_source` | object | a file in the form that its extension says: `path`, and `watched_directory` with `path` and `watch_modify` if only what is moved there counts as a change; see [`PathSource`](crate::config::PathSource). `server_features` stand beside it |
-//! | `default_authority` | object | an extension: as an entry of `authorities`, for all that are not among these (X11) |
-//! | `named_servers` | map | an extension: servers, as in `xds_servers`, by the names that config sources of resources have for them |
+//! | `xds_servers[].refresh_delay` | duration such as `"5s"`, required for `REST` | an extension: the minimum time between two polls, at least 1 ms; a random delay of up to the same time is added |
+//! | `xds_servers[].request_timeout` | duration, `"1s"` by default | an extension: the timeout of the response to a poll |
+//! | `xds_servers[].transport_api_version` | `V3` (the default), `AUTO` or `V2` | an extension: the version of the methods and type URLs that the server supports |
+//! | `type_sources` | map of lists | an extension: the sources of single types, by their names such as `envoy.config.cluster.v3.Cluster`, in place of `xds_servers`; each is like an entry of these, or a file |
+//! | `type_sources[][].path_config_source` | object | a file in the format of its extension: `path`, and `watched_directory` with `path` and `watch_modify`, if only moves into that directory count as changes; see [`PathSource`](crate::config::PathSource). `server_features` is on the same level |
+//! | `default_authority` | object | an extension: as an entry of `authorities`, for all other authorities (X11) |
+//! | `named_servers` | map | an extension: servers, as in `xds_servers`, by their names in config sources of resources |
 //! | `node` | object | `id`, `cluster`: strings; `locality`: `region`, `zone`, `sub_zone`; `metadata`: any object |
 //! | `certificate_providers` | map of `{plugin_name, config}` | sources of certificates by the names that resources use (A29); unknown plugins are kept, for [those that an application registers](crate::resource::Registry::with_certificate_provider) |
 //! | `certificate_providers[].config` of `file_watcher` | object | as of `tls`, but with at least one file |
-//! | `client_default_listener_resource_name_template` | string | makes a listener's name from a target without authority; `%s` by default (A47) |
-//! | `server_listener_resource_name_template` | string | makes a listener's name from a server's address (A36); no default |
+//! | `client_default_listener_resource_name_template` | string | the template of listener names for targets without authority; `%s` by default (A47) |
+//! | `server_listener_resource_name_template` | string | the template of listener names for the addresses of servers (A36); no default |
 //! | `authorities` | map | authorities of `xdstp:` names; the key may be empty (A47) |
 //! | `authorities[].xds_servers`, `authorities[].type_sources` | list, map | as above; both empty or absent: those of the top level |
 //! | `authorities[].client_listener_resource_name_template` | string | must start with `xdstp://<authority>/`; by default `xdstp://<authority>/envoy.config.listener.v3.Listener/%s` |
 //! | `authorities[].fallback_on_reachability_only` | boolean | fall back only when a server is unreachable (A95) |
 //! | `allowed_grpc_services` | map of `{channel_creds, call_creds}` | the gRPC services that resources may name, by target (A102) |
 //!
-//! Templates that are empty strings, and files whose names are, count as absent.
+//! Templates and file names that are empty strings count as absent.
 //!
 //! # Envoy's format
 //!
-//! [`Bootstrap::from_envoy_file`], [`Bootstrap::from_envoy_text`] and [`Bootstrap::from_file`], which tells the formats apart, read
-//! what Envoy's bootstrap says of where resources come from, in YAML (feature `json`) or JSON, with names in either spelling.
+//! [`Bootstrap::from_envoy_file`], [`Bootstrap::from_envoy_text`] and [`Bootstrap::from_file`], which detects the
+//! format, read the sources of resources from Envoy's bootstrap, in YAML (feature `json`) or JSON, with names in
+//! either spelling.
 //!
 //! ```
 //! use xdskit::config::{ApiType, Bootstrap};
@@ -93,26 +94,26 @@
 //! # Ok::<(), xdskit::bootstrap::BootstrapError>(())
 //! ```
 //!
-//! Nothing is passed over in silence. What asks for something that is not done and would change what a client does, such as
-//! credentials, checks or retries that are not known, is an error; what has no meaning for a client, or for this one, is a
+//! Nothing is ignored silently. An unsupported setting that would change the behavior of a client, such as
+//! credentials, validation or retries, is an error; a setting without a meaning for a client, or for this one, is a
 //! [warning](Bootstrap::warnings), which is logged, too.
 //!
 //! | field | meaning |
 //! |---|---|
 //! | `node` | `id`, `cluster`, `locality`, `metadata`; the user agent is the library's own |
 //! | `node_context_params` | parts of the node that are added to the names of collections (rule X7); `metadata` is all of it |
-//! | `dynamic_resources.ads_config` | the sources of all types that have none of their own: an aggregated stream, state of the world (`GRPC`) or incremental (`DELTA_GRPC`) |
-//! | `dynamic_resources.lds_config`, `.cds_config` | a source of listeners or clusters; its `authorities` have it for the type before all others |
-//! | `dynamic_resources.lds_resources_locator`, `.cds_resources_locator` | which resources of the type are meant by [all](crate::config::Bootstrap::collection_of): a collection by its `xdstp://` URL, whose authority must have a source, or a file (`file:///path`) |
-//! | `config_sources[]` | sources of the `authorities` that they name, the first one that does (rule X11) |
+//! | `dynamic_resources.ads_config` | the sources of all types without sources of their own: an aggregated stream, state of the world (`GRPC`) or incremental (`DELTA_GRPC`) |
+//! | `dynamic_resources.lds_config`, `.cds_config` | a source of listeners or clusters; for its `authorities` it takes precedence for the type |
+//! | `dynamic_resources.lds_resources_locator`, `.cds_resources_locator` | the collection that replaces the [wildcard](crate::config::Bootstrap::collection_of) of the type, by its `xdstp://` URL, whose authority must have a source, or a file (`file:///path`) |
+//! | `config_sources[]` | sources of the `authorities` that they name; the first one for an authority is used (rule X11) |
 //! | `default_config_source` | the source of all other authorities |
 //! | a `ConfigSource` | one of `api_config_source`, `path_config_source` or `path`, and `ads` or `self`, which are the sources of `ads_config` |
-//! | `api_config_source` | `api_type`: `GRPC` and `DELTA_GRPC` (a stream for the type alone), `AGGREGATED_GRPC`, `AGGREGATED_DELTA_GRPC`, `REST`; `transport_api_version`; `grpc_services`, or for REST `cluster_names`, `refresh_delay` (required) and `request_timeout`. Later services stand in for those before them, as in `xds_servers` |
+//! | `api_config_source` | `api_type`: `GRPC` and `DELTA_GRPC` (a stream for the type alone), `AGGREGATED_GRPC`, `AGGREGATED_DELTA_GRPC`, `REST`; `transport_api_version`; `grpc_services`, or for REST `cluster_names`, `refresh_delay` (required) and `request_timeout`. Later services are fallbacks for earlier ones, as in `xds_servers` |
 //! | `grpc_services[]` | `envoy_grpc` with `cluster_name` and `authority`, which is the host and port of the server by default; or `google_grpc` with `target_uri` and `channel_credentials.ssl_credentials` by files, in plain text without |
-//! | `static_resources.clusters[]` | looked at if a source names them; the others are servers that [resources may name](Bootstrap::named_servers), if they can be, and nothing otherwise |
+//! | `static_resources.clusters[]` | read if a source names them; the others are servers that [resources may name](Bootstrap::named_servers), if they are valid as such, and ignored otherwise |
 //! | … `type` | `STATIC`, `STRICT_DNS`, `LOGICAL_DNS` |
-//! | … `load_assignment` | `socket_address` or `pipe`. Addresses of one family are tried in turn; names, each a server by itself, stand in for those before them, by `priority` |
-//! | … `transport_socket` | `UpstreamTlsContext` by files: `trusted_ca` (the system's roots without it), one of `tls_certificates`, `sni`. The certificate of the server must have the name in `sni`, or its host's: more than Envoy asks for by default |
+//! | … `load_assignment` | `socket_address` or `pipe`. Addresses of one family are tried in turn; host names are separate servers in fallback order, by `priority` |
+//! | … `transport_socket` | `UpstreamTlsContext` by files: `trusted_ca` (the system's roots by default), one of `tls_certificates`, `sni`. The certificate of the server must be valid for the name in `sni`, or for its host, which is stricter than Envoy's default |
 //! | … `typed_extension_protocol_options` | `connection_keepalive` of HTTP/2 |
 
 use std::{
@@ -144,7 +145,8 @@ impl Bootstrap {
         Self::from_json_with(text, &CredentialTypes::default())
     }
 
-    /// The same for a bootstrap that may name further types of credentials, which the application implements.
+    /// Like [`from_json`](Self::from_json), for a bootstrap with further types of credentials, which the application
+    /// implements.
     ///
     /// # Errors
     ///
@@ -158,8 +160,8 @@ impl Bootstrap {
     ///
     /// # Errors
     ///
-    /// The text is neither, with line and column, or has errors, each with its path. Ignored parts of it are no errors, but
-    /// among the [`warnings`](Self::warnings).
+    /// The text is neither, with line and column, or has errors, each with its path. Ignored parts of it are not
+    /// errors, but [`warnings`](Self::warnings).
     pub fn from_envoy_text(text: &str) -> Result<Self, BootstrapError> {
         let is_yaml = !text.trim_start().starts_with('{');
         Self::parse(text, Origin::Text, (Dialect::Envoy, is_yaml), &CredentialTypes::default())
@@ -187,8 +189,8 @@ impl Bootstrap {
         Self::from_file_with(path, &CredentialTypes::default())
     }
 
-    /// The same for a bootstrap that may name further types of credentials, which the application implements. Envoy's format
-    /// has none.
+    /// Like [`from_file`](Self::from_file), for a bootstrap with further types of credentials, which the application
+    /// implements. Envoy's format has none.
     ///
     /// # Errors
     ///
@@ -207,7 +209,8 @@ impl Bootstrap {
         Self::from_env_with(&CredentialTypes::default())
     }
 
-    /// The same for a bootstrap that may name further types of credentials, which the application implements.
+    /// Like [`from_env`](Self::from_env), for a bootstrap with further types of credentials, which the application
+    /// implements.
     ///
     /// # Errors
     ///
@@ -216,7 +219,7 @@ impl Bootstrap {
         Self::from_variables(|name| env::var_os(name), types)
     }
 
-    /// The environment as an argument, so that tests need not change the process's.
+    /// Takes the environment as an argument, so that tests need not change that of the process.
     fn from_variables(
         lookup: impl Fn(&str) -> Option<OsString>,
         types: &CredentialTypes,
@@ -276,12 +279,12 @@ impl Bootstrap {
     }
 }
 
-/// Whose format a document is expected to be in.
+/// The expected format of a document.
 #[derive(Debug, Clone, Copy)]
 enum Dialect {
     Grpc,
     Envoy,
-    /// Its fields tell.
+    /// Detected by its fields.
     Either,
 }
 
@@ -302,10 +305,10 @@ fn yaml(_: &str, origin: &Origin) -> Result<Value, BootstrapError> {
     ))
 }
 
-/// Names a file with a bootstrap.
+/// The variable with the path of a bootstrap file.
 const FILE_VARIABLE: &str = "GRPC_XDS_BOOTSTRAP";
 
-/// Holds a bootstrap.
+/// The variable with a bootstrap.
 const TEXT_VARIABLE: &str = "GRPC_XDS_BOOTSTRAP_CONFIG";
 
 const NOT_UTF8: &str = "it is not UTF-8";

@@ -1,4 +1,4 @@
-//! JSON values that know their path, so that each mistake can be told with it and reading goes on after it.
+//! JSON values with their paths. Errors are collected with the path, and reading continues after them.
 
 use std::{cell::RefCell, time::Duration};
 
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::config::ValidationError;
 
-/// Collects what is wrong.
+/// A collection of errors.
 #[derive(Debug, Default)]
 pub(super) struct Problems(RefCell<Vec<ValidationError>>);
 
@@ -18,7 +18,7 @@ pub(super) struct Reader<'a> {
     problems: &'a Problems,
 }
 
-/// An object of the document with fields of fixed names.
+/// An object of the document with fixed field names.
 #[derive(Debug, Clone)]
 pub(super) struct Fields<'a> {
     map: &'a Map<String, Value>,
@@ -50,33 +50,33 @@ impl<'a> Reader<'a> {
         self.value
     }
 
-    /// The value as an object; anything else is a problem.
+    /// The value as an object; anything else is an error.
     pub(super) fn fields(&self) -> Option<Fields<'a>> {
         let Value::Object(map) = self.value else { return self.mismatch("an object") };
         Some(Fields { map, path: self.path.clone(), problems: self.problems })
     }
 
-    /// The value as a string; anything else is a problem.
+    /// The value as a string; anything else is an error.
     pub(super) fn text(&self) -> Option<&'a str> {
         let Value::String(text) = self.value else { return self.mismatch("a string") };
         Some(text)
     }
 
-    /// The elements of a list; anything else is a problem.
+    /// The elements of a list; anything else is an error.
     pub(super) fn items(&self) -> Option<Vec<Self>> {
         let Value::Array(items) = self.value else { return self.mismatch("a list") };
         let reader = |(index, value)| self.child(value, format!("[{index}]"));
         Some(items.iter().enumerate().map(reader).collect())
     }
 
-    /// The keys and values of a map; anything else is a problem.
+    /// The keys and values of a map; anything else is an error.
     pub(super) fn entries(&self) -> Option<Vec<(&'a str, Self)>> {
         let Value::Object(map) = self.value else { return self.mismatch("an object") };
         let reader = |(key, value)| (String::as_str(key), self.child(value, format!("[{key:?}]")));
         Some(map.iter().map(reader).collect())
     }
 
-    /// A duration as protobuf writes it in JSON: `"600s"`, `"1.5s"`.
+    /// A duration in protobuf's JSON form: `"600s"`, `"1.5s"`.
     pub(super) fn duration(&self) -> Option<Duration> {
         let text = self.text()?;
         let duration = parse_duration(text);
@@ -86,7 +86,7 @@ impl<'a> Reader<'a> {
         duration
     }
 
-    /// A boolean; anything else is a problem.
+    /// A boolean; anything else is an error.
     pub(super) fn boolean(&self) -> Option<bool> {
         self.value.as_bool().or_else(|| self.mismatch("a boolean"))
     }
@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
         self.problems.add(ValidationError::new(&self.path, reason));
     }
 
-    /// Tells somewhere else than of problems that the value is not heeded.
+    /// Adds a warning that the value is ignored.
     pub(super) fn warn(&self, warnings: &Problems, reason: &str) {
         warnings.add(ValidationError::new(&self.path, reason));
     }
@@ -119,13 +119,13 @@ impl<'a> Reader<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// A field that is there and not `null`.
+    /// A field that is present and not `null`.
     pub(super) fn get(&self, key: &str) -> Option<Reader<'a>> {
         let value = self.map.get(key).filter(|value| !value.is_null())?;
         Some(Reader { value, path: self.path_of(key), problems: self.problems })
     }
 
-    /// A field that must be there.
+    /// A required field.
     pub(super) fn required(&self, key: &str) -> Option<Reader<'a>> {
         let found = self.get(key);
         if found.is_none() {
@@ -134,17 +134,17 @@ impl<'a> Fields<'a> {
         found
     }
 
-    /// A string, if it is there.
+    /// A string, if present.
     pub(super) fn text(&self, key: &str) -> Option<&'a str> {
         self.get(key)?.text()
     }
 
-    /// A string, if it is there and not empty.
+    /// A string, if present and not empty.
     pub(super) fn filled(&self, key: &str) -> Option<&'a str> {
         self.text(key).filter(|text| !text.is_empty())
     }
 
-    /// A string that must be there and not empty.
+    /// A required, non-empty string.
     pub(super) fn required_text(&self, key: &str) -> Option<&'a str> {
         let field = self.required(key)?;
         let text = field.text()?;
@@ -160,7 +160,7 @@ impl<'a> Fields<'a> {
         self.get(key).and_then(|field| field.boolean()).unwrap_or(false)
     }
 
-    /// An object, if it is there.
+    /// An object, if present.
     pub(super) fn fields(&self, key: &str) -> Option<Self> {
         self.get(key)?.fields()
     }
@@ -175,7 +175,7 @@ impl<'a> Fields<'a> {
         self.get(key).and_then(|field| field.entries()).unwrap_or_default()
     }
 
-    /// The names of the fields that are there and not `null`.
+    /// The names of the fields that are present and not `null`.
     pub(super) fn names(&self) -> impl Iterator<Item = &'a str> {
         self.map.iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name.as_str())
     }
@@ -194,7 +194,7 @@ impl<'a> Fields<'a> {
 
     pub(super) fn path_of(&self, key: &str) -> String {
         match (&*self.path, key) {
-            // A field without a name has a place still.
+            // A field with an empty name has a path, too.
             (path, "") => format!("{path}[\"\"]"),
             ("", key) => key.to_owned(),
             (path, key) => format!("{path}.{key}"),
@@ -202,7 +202,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// Seconds with at most nine decimals, and `s`. Negative durations have no use here.
+/// Parses seconds with at most nine decimals, and `s`. Negative durations are invalid here.
 fn parse_duration(text: &str) -> Option<Duration> {
     let number = text.strip_suffix('s')?;
     let (whole, decimals) = number.split_once('.').unwrap_or((number, ""));

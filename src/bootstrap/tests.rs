@@ -16,14 +16,14 @@ use super::*;
 
 mod servers;
 
-/// A document with one good server, and `fields` beside or instead of its own.
+/// A document with one valid server, extended or overridden by `fields`.
 fn with(fields: Value) -> Value {
     let mut document = json!({ "xds_servers": [server(json!({}))] });
     merge(&mut document, fields);
     document
 }
 
-/// A good server, and `fields` beside or instead of its own.
+/// A valid server, extended or overridden by `fields`.
 fn server(fields: Value) -> Value {
     let mut server = json!({ "server_uri": "localhost:18000", "channel_creds": [{ "type": "insecure" }] });
     merge(&mut server, fields);
@@ -418,7 +418,7 @@ fn a102_allowed_grpc_services_need_credentials() {
     );
 }
 
-/// Values whose fields have the names of the format, so that the reader looks into them.
+/// Values with field names of the format, so that the reader descends into them.
 fn documents() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

@@ -1,4 +1,4 @@
-//! The flags that several subcommands have, and what their values may be.
+//! The flags that several subcommands have in common, and their values.
 
 use std::{path::PathBuf, str::FromStr, time::Duration};
 
@@ -68,7 +68,7 @@ impl FromStr for Header {
     }
 }
 
-/// A duration in seconds.
+/// Parses a duration in seconds.
 pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0 && *seconds <= LONGEST);
     seconds
@@ -76,5 +76,5 @@ pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| "must be a number of seconds over 0, such as 2.5".to_owned())
 }
 
-/// Seconds; some 30 years, so that adding it to a time cannot overflow.
+/// The maximum in seconds; some 30 years, so that adding it to a time cannot overflow.
 const LONGEST: f64 = 1e9;

@@ -1,4 +1,4 @@
-//! Which resources are shown: by type and by the shape of their names.
+//! Filters of the shown resources: by type and by patterns of names.
 
 use std::{
     fmt,
@@ -11,12 +11,12 @@ use regex::Regex;
 
 use super::kind::Kind;
 
-/// A pattern for names: `*` is any text, `?` any one character, and `\` takes what follows as it is.
+/// A pattern of names: `*` is any text, `?` any character, and `\` escapes the next character.
 #[derive(Debug, Clone)]
 pub(crate) struct Glob {
     text: Arc<str>,
     regex: Regex,
-    /// The name that it is, if it leaves no choice.
+    /// The name, if the pattern matches a single one.
     literal: Option<String>,
 }
 
@@ -28,12 +28,12 @@ pub(crate) struct Filter {
 }
 
 impl Glob {
-    /// Whether the whole name is of this shape.
+    /// Whether the whole name matches.
     pub(crate) fn matches(&self, name: &str) -> bool {
         self.regex.is_match(name)
     }
 
-    /// The name that it is, if it leaves no choice.
+    /// The name, if the pattern matches a single one.
     pub(crate) fn literal(&self) -> Option<&str> {
         self.literal.as_deref()
     }
@@ -66,7 +66,7 @@ impl FromStr for Glob {
     }
 }
 
-/// Two are equal if they are written the same.
+/// Equality is that of the text.
 impl PartialEq for Glob {
     fn eq(&self, other: &Self) -> bool {
         self.text == other.text
@@ -88,12 +88,12 @@ impl fmt::Display for Glob {
 }
 
 impl Filter {
-    /// Whether a resource passes. Of a type that has no [`Kind`] it can only pass those for all types.
+    /// Whether a resource passes. A resource of a type without a [`Kind`] can only pass filters for all types.
     pub(crate) fn passes(&self, kind: Option<Kind>, name: &str) -> bool {
         self.kind.is_none_or(|wanted| Some(wanted) == kind) && self.glob.matches(name)
     }
 
-    /// Whether it passes one of several, or there are none.
+    /// Whether a resource passes one of several filters, or there are none.
     pub(crate) fn any_passes(filters: &[Self], kind: Option<Kind>, name: &str) -> bool {
         filters.is_empty() || filters.iter().any(|filter| filter.passes(kind, name))
     }
@@ -102,7 +102,7 @@ impl Filter {
 impl FromStr for Filter {
     type Err = String;
 
-    /// What stands before `=` is a type if it looks like one. Names may have a `=`, too.
+    /// Text before `=` is a type if it looks like one: names may contain `=`, too.
     fn from_str(text: &str) -> Result<Self, String> {
         let looks_like_type = |text: &str| {
             !text.is_empty() && text.chars().all(|c| c.is_ascii_alphabetic() || c == '-' || c == '_')

@@ -1,10 +1,10 @@
-//! The objects that `watch` and `walk` write for scripts.
+//! The JSON objects that `watch` and `walk` write for scripts.
 
 use serde::Serialize;
 
 use crate::WatchError;
 
-/// Why something is not there, or may be stale.
+/// The reason why a resource is absent, or may be stale.
 #[derive(Debug, Serialize)]
 pub(crate) struct Problem {
     pub(crate) code: &'static str,
@@ -17,7 +17,7 @@ impl From<&WatchError> for Problem {
     }
 }
 
-/// An object, with the end of its line.
+/// An object on a line, including the line end.
 pub(crate) fn json(line: &impl Serialize) -> String {
     serde_json::to_string(line).expect(TEXT_KEYS) + "\n"
 }

@@ -1,11 +1,11 @@
-//! Types of resources, by the names that they have on the command line.
+//! Resource types, by their names on the command line.
 
 use std::str::FromStr;
 
 use super::usage::{closest, did_you_mean};
 use crate::control_plane::type_url;
 
-/// A type of resource.
+/// A resource type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
     Listener,

@@ -1,4 +1,5 @@
-//! The code of the command-line tool `xdskit`. This is no stable API: its functions are for the tool and the examples.
+//! The code of the command-line tool `xdskit`. This is not a stable API: its functions are for the tool and the
+//! examples.
 
 #![allow(clippy::disallowed_methods, reason = "the tool has a runtime and a clock")]
 
@@ -96,7 +97,7 @@ impl ToolCommand {
     }
 }
 
-/// The subcommand that is asked for, for errors that are about it.
+/// The requested subcommand, for errors about it.
 fn subcommand(first: Option<&OsString>) -> Option<&'static str> {
     let first = first?.to_str()?;
     SUBCOMMANDS.into_iter().find(|name| *name == first)

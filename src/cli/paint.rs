@@ -1,4 +1,4 @@
-//! Colours for a terminal, and none elsewhere.
+//! Colours for a terminal, and plain text elsewhere.
 
 use std::{
     env,
@@ -6,13 +6,13 @@ use std::{
     io::IsTerminal,
 };
 
-/// Colours text, or leaves it as it is.
+/// A painter that colours text, or leaves it unchanged.
 #[derive(Debug, Clone, Copy)]
 pub struct Paint {
     on: bool,
 }
 
-/// How text looks on a terminal.
+/// The style of text on a terminal.
 #[derive(Debug, Clone, Copy)]
 enum Style {
     Bold,
@@ -24,7 +24,7 @@ enum Style {
 }
 
 impl Paint {
-    /// Colours what goes to a terminal, unless the user wants none (`NO_COLOR`).
+    /// A painter that uses colours for terminals, unless the user disables them (`NO_COLOR`).
     pub fn for_output(output: &impl IsTerminal) -> Self {
         let unwanted = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Self { on: output.is_terminal() && !unwanted }

@@ -1,4 +1,4 @@
-//! How the tool and its examples begin and end, and how they write.
+//! The start, the end and the output of the tool and its examples.
 
 use std::{
     env,
@@ -22,28 +22,28 @@ use super::{
 };
 use crate::{Client, client::Validation, config::Bootstrap};
 
-/// A command as its user calls it.
+/// A command as it was called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Program {
     /// The tool itself, or one of its subcommands.
     Tool(Option<&'static str>),
-    /// An example. It takes what has always been taken, though there may be a better way to write it.
+    /// An example. It continues to accept arguments for which there is a better form.
     Example(&'static str),
 }
 
-/// Why a command ends early.
+/// The reason why a command ends early.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The command line or the bootstrap is wrong: what to write instead.
+    /// The command line or the bootstrap is invalid; contains a correction.
     Usage(String),
-    /// Something cannot be done.
+    /// An operation failed.
     Failed(String),
-    /// Something is missing, which the output has.
+    /// A resource is missing, which the output contains.
     Missing,
     Io(io::Error),
 }
 
-/// The end of a program, which can be wanted while nobody reads what it prints.
+/// A request to end the program, which also takes effect while its output is not being read.
 #[derive(Debug, Clone)]
 pub(crate) struct Stop(Arc<Notify>);
 
@@ -61,7 +61,7 @@ impl Program {
         }
     }
 
-    /// Reads a command line without the name of the program; `None` if it asks for help, which is printed then.
+    /// Parses a command line without the name of the program; `None` if it requests help, which is printed.
     pub(crate) fn parse<T: Parser>(
         self,
         args: impl IntoIterator<Item = OsString>,
@@ -81,11 +81,11 @@ impl Program {
         Ok(None)
     }
 
-    /// Prints why a command ended early, and says it by the exit code.
+    /// Prints the reason why a command ended early, and returns its exit code.
     pub(crate) fn end(self, ended: Result<(), Failure>) -> ExitCode {
         match ended {
             Ok(()) => ExitCode::SUCCESS,
-            // Whoever was reading has seen enough.
+            // The reader of the output has closed it.
             Err(Failure::Io(error)) if error.kind() == ErrorKind::BrokenPipe => ExitCode::SUCCESS,
             Err(Failure::Io(error)) => {
                 self.complain(&error.to_string());
@@ -103,12 +103,12 @@ impl Program {
         }
     }
 
-    /// Writes an error for people.
+    /// Writes an error to standard error.
     pub(crate) fn complain(self, error: &str) {
         note(&format!("{self}: {error}"));
     }
 
-    /// Whether what an example has always taken is refused if there is a better way to write it.
+    /// Whether arguments with a better form are rejected, which an example still accepts.
     pub(crate) fn is_strict(self) -> bool {
         match self {
             Self::Tool(_) => true,
@@ -134,12 +134,12 @@ impl From<io::Error> for Failure {
 }
 
 impl Stop {
-    /// Is wanted when the user interrupts the program.
+    /// A request by an interrupt of the user.
     pub(crate) fn on_interrupt() -> Self {
         let stop = Self(Arc::default());
         let wanted = stop.clone();
         let mut interrupt = Box::pin(tokio::signal::ctrl_c());
-        // It listens from the first poll on, which must not be later than the first line that is printed.
+        // It must be polled once before the first line is printed, since it listens from the first poll on.
         let first = interrupt.as_mut().poll(&mut Context::from_waker(Waker::noop()));
         tokio::spawn(async move {
             let interrupted = match first {
@@ -153,7 +153,7 @@ impl Stop {
         stop
     }
 
-    /// Ends the program. What it is just printing has a moment to be read.
+    /// Requests the end of the program. Output in progress has a moment to be read.
     pub(crate) fn want(&self) {
         self.0.notify_one();
         thread::spawn(|| {
@@ -162,14 +162,14 @@ impl Stop {
         });
     }
 
-    /// Waits until the end is wanted.
+    /// Waits until the end is requested.
     pub(crate) async fn wanted(&self) {
         self.0.notified().await;
     }
 }
 
 impl Connect {
-    /// That of the command line, or that of the environment.
+    /// The bootstrap of the command line, or that of the environment.
     pub(crate) fn bootstrap(&self) -> Result<Bootstrap, Failure> {
         let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
         let read = match &self.bootstrap {
@@ -191,7 +191,7 @@ impl Connect {
 }
 
 impl Look {
-    /// The client that the command line asks for.
+    /// The client with the settings of the command line.
     pub(crate) fn client(&self, bootstrap: Bootstrap, validation: Validation) -> Result<Client, Failure> {
         let mut builder =
             Client::builder(bootstrap).api_type(self.connect.protocol.into()).validation(validation);
@@ -202,19 +202,19 @@ impl Look {
     }
 }
 
-/// Prints, so that it is read at once.
+/// Prints, and flushes the output.
 pub(crate) fn print(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()
 }
 
-/// Prints a line in an example that goes on to its end, whether or not somebody reads it.
+/// Prints a line in an example, ignoring errors.
 pub fn say(line: impl Display) {
     let _ = print(&format!("{line}\n"));
 }
 
-/// Writes lines on the standard error. If nobody reads them, that is no reason to end.
+/// Writes lines to standard error, ignoring errors.
 pub(crate) fn note(lines: &str) {
     let _ = writeln!(io::stderr(), "{}", wrap::for_output(lines, &io::stderr()));
 }
@@ -229,12 +229,12 @@ pub(crate) fn log_to_stderr() {
         .init();
 }
 
-/// How long a line may take to be printed that nobody reads, when the program shall end.
+/// The grace period for output in progress when the program is to end.
 const GRACE: Duration = Duration::from_secs(1);
 
-/// That of a file, and that of JSON.
+/// The variables for a file and for JSON.
 const VARIABLES: [&str; 2] = ["GRPC_XDS_BOOTSTRAP", "GRPC_XDS_BOOTSTRAP_CONFIG"];
 
-/// What to write instead of no bootstrap, or half of one.
+/// The correction for a missing or incomplete bootstrap.
 const MINIMAL: &str = "a bootstrap has at least {\"xds_servers\": [{\"server_uri\": \"127.0.0.1:18000\", \
                        \"channel_creds\": [{\"type\": \"insecure\"}]}]}, or {\"type\": \"tls\"}";

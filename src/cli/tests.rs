@@ -2,7 +2,7 @@ use clap::ValueEnum;
 
 use super::*;
 
-/// What is wrong with the command line, or the arguments.
+/// Returns the error of the command line, or the arguments.
 fn parse(line: &str) -> Result<ToolCommand, String> {
     let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
     match Program::Tool(subcommand(args.first())).parse::<Tool>(args) {

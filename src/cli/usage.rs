@@ -1,11 +1,11 @@
-//! What is wrong with a command line, in one sentence that says what to write instead.
+//! The errors of a command line, in one sentence with the correction.
 
 use clap::{
     Error,
     error::{ContextKind, ContextValue, ErrorKind},
 };
 
-/// One line without the usage, which `--help` has.
+/// One line without the usage, which `--help` prints.
 #[expect(clippy::wildcard_enum_match_arm, reason = "it is clap's, and has kinds that do not occur here")]
 pub(crate) fn explain(error: &Error) -> String {
     let context = |kind| match error.get(kind) {
@@ -51,7 +51,7 @@ pub(crate) fn explain(error: &Error) -> String {
                 Some(_) | None => reason,
             }
         }
-        // Nothing else is asked of the parser; if it ever is, its own words will do.
+        // The parser has no other errors with these arguments; if it ever has, its own text is printed.
         _ => {
             let text = error.to_string();
             let first = text.lines().next().unwrap_or_default();
@@ -60,7 +60,7 @@ pub(crate) fn explain(error: &Error) -> String {
     }
 }
 
-/// `one, two or three`.
+/// Formats `one, two or three`.
 fn alternatives(texts: &[String]) -> String {
     match texts {
         [] => String::new(),
@@ -69,19 +69,19 @@ fn alternatives(texts: &[String]) -> String {
     }
 }
 
-/// The closest of some names, for a hint, if one is close.
+/// Returns the closest of some names, for a hint, if one is close enough.
 pub(crate) fn closest<'a>(text: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let scored = names.into_iter().map(|name| (strsim::jaro(&text.to_lowercase(), name), name));
     let best = scored.max_by(|(one, _), (other, _)| one.total_cmp(other));
     best.filter(|(score, _)| *score > CLOSE).map(|(_, name)| name)
 }
 
-/// The hint, behind what is unknown.
+/// The hint after an unknown name.
 pub(crate) fn did_you_mean(name: Option<&str>) -> String {
     name.map(|name| format!("; did you mean {name}?")).unwrap_or_default()
 }
 
-/// `--flag` of `--flag <VALUE>`, and `ADDR` of `<ADDR>`.
+/// Returns `--flag` of `--flag <VALUE>`, and `ADDR` of `<ADDR>`.
 fn name_of(shown: &str) -> &str {
     match shown.split_once(' ') {
         Some((option, _)) if option.starts_with('-') => option,
@@ -89,7 +89,7 @@ fn name_of(shown: &str) -> &str {
     }
 }
 
-/// Of 1, which is the same text.
+/// The minimum similarity of a hint; 1 is equality.
 const CLOSE: f64 = 0.7;
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::os::windows::io::AsHandle;
 use terminal_size::{Height, Width, terminal_size_of};
 use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 
-/// Of a terminal, in characters.
+/// The size of a terminal, in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Size {
     pub(crate) columns: usize,
@@ -26,7 +26,7 @@ pub(crate) trait Output: IsTerminal + AsHandle {}
 impl<T: IsTerminal + AsHandle> Output for T {}
 
 impl Size {
-    /// That of the terminal that an output is; something usual if it does not tell.
+    /// The size of the terminal of an output, or a default if it is unknown.
     pub(crate) fn of_terminal(output: &impl Output) -> Self {
         match terminal_size_of(output) {
             Some((Width(columns), Height(rows))) if columns > 0 && rows > 0 => {
@@ -37,7 +37,7 @@ impl Size {
     }
 }
 
-/// The lines as they are shown: wrapped on a terminal, and as they are elsewhere.
+/// The lines for an output: wrapped for a terminal, and unchanged otherwise.
 pub(crate) fn for_output(lines: &str, output: &impl Output) -> String {
     if !output.is_terminal() {
         return lines.to_owned();
@@ -46,13 +46,13 @@ pub(crate) fn for_output(lines: &str, output: &impl Output) -> String {
     lines.split('\n').flat_map(|line| wrap(line, columns)).collect::<Vec<_>>().join("\n")
 }
 
-/// One line as several, none wider than that, as far as there are words to wrap at. What it is indented by, and the guides of
-/// a tree, go on below; so do colours.
+/// Wraps a line at words to this width, as far as there are words. The indentation, the guides of a tree, and colours
+/// continue on the following lines.
 pub(crate) fn wrap(line: &str, columns: usize) -> Vec<String> {
     if textwrap::core::display_width(line) <= columns {
         return vec![line.to_owned()];
     }
-    // Behind a mark of a change, if there is one.
+    // After the mark of a change, if there is one.
     let unmarked = line.strip_prefix(['+', '~', '-']).filter(|rest| rest.starts_with(' ')).unwrap_or(line);
     let guides = &line[..line.len() - unmarked.trim_start_matches(is_guide).len()];
     let below: String = guides.chars().map(continued).collect();
@@ -73,7 +73,7 @@ pub(crate) fn wrap(line: &str, columns: usize) -> Vec<String> {
         .collect()
 }
 
-/// A line in the colour in which the one before has ended, behind its indentation.
+/// A line in the colour at the end of the previous one, after its indentation.
 fn dyed(line: &str, indent: Option<&str>, colour: &mut String) -> String {
     let (indent, text) = match indent {
         Some(indent) => (indent, line.strip_prefix(indent).unwrap_or(line)),
@@ -95,12 +95,12 @@ fn dyed(line: &str, indent: Option<&str>, colour: &mut String) -> String {
     dyed
 }
 
-/// What a line of a tree begins with.
+/// The characters of the guides of a tree.
 fn is_guide(c: char) -> bool {
     matches!(c, '│' | '├' | '└' | '─' | ' ')
 }
 
-/// What stands below a guide.
+/// The character below a guide.
 fn continued(guide: char) -> char {
     match guide {
         '│' | '├' => '│',
@@ -109,9 +109,9 @@ fn continued(guide: char) -> char {
 }
 
 const ESCAPE: char = '\u{1b}';
-/// The end of a colour, behind the escape.
+/// The end of a colour, after the escape character.
 const RESET: &str = "[0m";
-/// Narrower than that, words do not help.
+/// The minimum width, below which wrapping is not helpful.
 const NARROWEST: usize = 20;
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ use crate::{
     transport::{GrpcTransport, Transport, Transports, credentials::CredentialsRegistry},
 };
 
-/// The settings of a [`Client`], to build one. Made by [`Client::builder`].
+/// The settings for building a [`Client`]. Created by [`Client::builder`].
 ///
 /// Durations of more than 30 years are shortened to 30 years, so `Duration::MAX` means never.
 #[derive(Debug, Clone)]
@@ -125,7 +125,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Makes it that of the watches that observe, which are not counted.
+    /// Makes the client the observing part of another one, which is not counted.
     pub(super) fn observe(&mut self) {
         self.validation = Validation::Observe;
         #[cfg(feature = "metrics")]
@@ -135,9 +135,10 @@ impl ClientBuilder {
     }
 
     /// Sets the variant of the protocol for servers without one in the bootstrap
-    /// ([`Server::api_type`](crate::config::Server)): [`ApiType::AggregatedGrpc`] by default. The variants look the same to
-    /// an application, but differ in the types that they support: types of the application need an aggregated stream, and
-    /// virtual hosts an incremental variant. Resources of unsupported types are absent with `UNIMPLEMENTED`.
+    /// ([`Server::api_type`](crate::config::Server)): [`ApiType::AggregatedGrpc`] by default. The variants provide
+    /// the same states to an application, but differ in the types that they support: types of the application need an
+    /// aggregated stream, and virtual hosts an incremental variant. Resources of unsupported types are absent with
+    /// `UNIMPLEMENTED`.
     ///
     /// Only an aggregated stream preserves the order of updates across types, which allows make-before-break. With a stream
     /// for each type, or with polling, types are eventually consistent: routes may briefly refer to a cluster that was not
@@ -151,11 +152,12 @@ impl ClientBuilder {
     /// a cluster. By default, as in gRPC, only `ads` and `self` are accepted, and a resource with another source is
     /// rejected.
     ///
-    /// This permits management servers to make the client read files and contact other servers. The latter are limited to
-    /// the [`named_servers`](Bootstrap::named_servers) and [`allowed_grpc_services`](Bootstrap::allowed_grpc_services) of
-    /// the bootstrap, which contain their addresses and credentials. Only [resolutions](Client::resolve) follow sources; a
-    /// watch uses the servers of its name. Set a [directory](Self::config_source_root) for the files, unless the servers
-    /// are trusted with any file that the process can read.
+    /// Followed sources allow management servers to direct the client to files and to other servers. The latter are
+    /// limited to the [`named_servers`](Bootstrap::named_servers) and
+    /// [`allowed_grpc_services`](Bootstrap::allowed_grpc_services) of the bootstrap, which contain their addresses
+    /// and credentials. Only [resolutions](Client::resolve) follow sources; a watch uses the servers of its name. Set
+    /// a [directory](Self::config_source_root) for the files, unless the servers are trusted with any file that the
+    /// process can read.
     pub fn follow_config_sources(mut self, follow: bool) -> Self {
         self.settings.follow_config_sources = follow;
         self
@@ -215,8 +217,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the interval of HTTP/2 keepalive pings, 30 s by default, and the timeout of their answers, 10 s by default. The
-    /// interval is increased for a server that reports too many pings.
+    /// Sets the interval of HTTP/2 keepalive pings, 30 s by default, and the timeout of their acknowledgements, 10 s
+    /// by default. The interval is increased for a server that reports too many pings.
     pub fn keepalive(mut self, interval: Duration, timeout: Duration) -> Self {
         self.settings.keepalive = interval;
         self.grpc = self.grpc.with_keepalive_timeout(timeout);
@@ -276,7 +278,7 @@ impl ClientBuilder {
     /// Builds the client and spawns its driver on the current tokio runtime.
     ///
     /// # Errors
-    /// There is no current tokio runtime, or the bootstrap does not fit the extensions.
+    /// There is no current tokio runtime, or the bootstrap does not match the extensions.
     pub fn build(self) -> Result<Client, BuildError> {
         let (client, driver) = self.build_with_driver()?;
         client.runtime.spawn(driver);
@@ -306,7 +308,7 @@ impl ClientBuilder {
     /// ```
     ///
     /// # Errors
-    /// There is no current tokio runtime, or the bootstrap does not fit the extensions.
+    /// There is no current tokio runtime, or the bootstrap does not match the extensions.
     pub fn shared(self) -> Result<Client, BuildError> {
         let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
         let Self { bootstrap, settings, grpc, transport: None, dns: None, scope, validation, .. } = &self
@@ -343,8 +345,8 @@ impl ClientBuilder {
     /// ```
     ///
     /// # Errors
-    /// There is no current tokio runtime: the callbacks of [`Client::on_change`] run on it. Or the bootstrap does not fit the
-    /// extensions.
+    /// There is no current tokio runtime: the callbacks of [`Client::on_change`] run on it. Or the bootstrap does not
+    /// match the extensions.
     pub fn build_with_driver(
         self,
     ) -> Result<(Client, impl Future<Output = ()> + Send + 'static), BuildError> {
@@ -362,7 +364,7 @@ impl ClientBuilder {
         Ok((Client { registry, runtime, share: None }, driver))
     }
 
-    /// Builds a client, or the part of one with watches that observe.
+    /// Builds a client, or the observing part of one.
     pub(super) fn build_part(
         self,
         role: Role,

@@ -18,10 +18,10 @@ use crate::{
 
 /// The members of a wildcard or a collection as a stream of changes: first all current members, then each changed one.
 ///
-/// Made by [`WatchAll::changes`]. It compares the latest state with the one that was yielded last, so a slow watcher skips
-/// intermediate states: a member that was added and removed in between is not yielded. Without members, the reason is
-/// yielded as a change [of the collection](MemberChange::of_collection): the server is unreachable, does not answer, or has
-/// none.
+/// Created by [`WatchAll::changes`]. It compares the latest state with the one that was yielded last, so a slow
+/// watcher skips intermediate states: a member that was added and removed in between is not yielded. Without members,
+/// the reason is yielded as a change [of the collection](MemberChange::of_collection): the server is unreachable,
+/// does not respond, or has none.
 ///
 /// ```no_run
 /// use xdskit::{Client, ResourceSelector, Observed, resource::Cluster};

@@ -7,7 +7,7 @@ use std::{
 use super::registry::{Command, View};
 use crate::resolve::Resolved;
 
-/// A subscription to a cluster within a resolution; made by
+/// A subscription to a cluster within a resolution; created by
 /// [`Resolution::subscribe_cluster`](super::Resolution::subscribe_cluster) (A74).
 ///
 /// All subscriptions to the same cluster are shared; the cluster is unsubscribed from when the last of them is dropped. A
@@ -18,14 +18,14 @@ pub struct ClusterSubscription {
     shared: Arc<Shared>,
 }
 
-/// The clusters that are subscribed to within one resolution.
+/// The subscribed clusters of one resolution.
 #[derive(Default)]
 pub(super) struct ClusterSubscriptions {
-    /// Each entry was sent to the driver. The upgrade of an entry fails while its last holder is being dropped.
+    /// Each entry was sent to the driver. The upgrade of an entry fails while its last handle is being dropped.
     by_name: Mutex<HashMap<Arc<str>, Weak<Shared>>>,
 }
 
-/// One subscription, shared by all that were made for the name.
+/// The state that all subscriptions to one name share.
 struct Shared {
     name: Arc<str>,
     view: Arc<View<Resolved>>,
@@ -57,7 +57,7 @@ impl ClusterSubscription {
 impl Drop for Shared {
     fn drop(&mut self) {
         let mut by_name = self.view.shared().lock();
-        // Another subscription may have replaced this one meanwhile.
+        // Another subscription may have replaced this one in the meantime.
         if by_name.get(&self.name).is_some_and(|shared| ptr::eq(shared.as_ptr(), self)) {
             by_name.remove(&self.name);
             self.view.order(|view| Command::UnsubscribeCluster { view, name: self.name.clone() });

@@ -7,17 +7,17 @@ use crate::{
     resolve::Addresses,
 };
 
-/// Looks up the addresses of hosts, for clusters of the kind `LOGICAL_DNS` (A37).
+/// A resolver of host names, for `LOGICAL_DNS` clusters (A37).
 ///
 /// The client starts lookups: when a cluster needs a host, after the TTL of the addresses, and when the application
-/// [requests it](super::Resolution::request_reresolution). A failed lookup is repeated; the last known good addresses are
-/// kept in the meantime.
+/// [requests it](super::Resolution::request_reresolution). A failed lookup is repeated; the last known good addresses
+/// are kept in the meantime.
 ///
 /// ```
 /// use std::{io, net::Ipv4Addr};
 /// use xdskit::client::{Addresses, Dns, Lookup};
 ///
-/// /// Knows one host.
+/// /// A resolver of one host.
 /// #[derive(Debug)]
 /// struct Hosts;
 ///
@@ -53,7 +53,7 @@ impl Dns for SystemDns {
         Box::pin(async move {
             let mut ips = Vec::new();
             for found in net::lookup_host((host, 0)).await? {
-                // Some systems give an address once for each kind of socket.
+                // Some systems return an address once per socket type.
                 if !ips.contains(&found.ip()) {
                     ips.push(found.ip());
                 }
@@ -63,7 +63,7 @@ impl Dns for SystemDns {
     }
 }
 
-/// Carries out orders to look up hosts, each in a task of its own; all of them end with this.
+/// Executes lookups, each in a task of its own; dropping it aborts them.
 #[derive(Debug)]
 pub(super) struct Lookups {
     dns: Arc<dyn Dns>,
@@ -76,7 +76,7 @@ impl Lookups {
         Self { dns, patience, tasks: JoinSet::new() }
     }
 
-    /// Begins a lookup. Whatever becomes of it is reported, once.
+    /// Begins a lookup, whose outcome is reported exactly once.
     pub(super) fn begin(&mut self, lookup: LookupId, host: Arc<str>, reports: UnboundedSender<Input>) {
         while self.tasks.try_join_next().is_some() {}
         let report = Report { lookup, reports: Some(reports) };
@@ -91,7 +91,7 @@ impl Lookups {
     }
 }
 
-/// Reports what became of a lookup, even if that is a panic.
+/// Reports the outcome of a lookup, even of a panicking one.
 #[derive(Debug)]
 struct Report {
     lookup: LookupId,
@@ -125,7 +125,7 @@ mod tests {
 
     use super::*;
 
-    /// Does what the host's name says.
+    /// A resolver whose outcome depends on the name of the host.
     #[derive(Debug)]
     struct Fake;
 

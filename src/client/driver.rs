@@ -27,18 +27,18 @@ use crate::{
     transport::{Connection, ConnectionEvents, Transports},
 };
 
-/// The only task of a client: waits for something to happen, lets the engine judge it, carries out its orders.
+/// The only task of a client: waits for an event, passes it to the engine, and executes the engine's outputs.
 ///
-/// It never waits for a user, a connection or a server. Connecting, writing and reading are the transport's; it reports
-/// back as [`Input`]s.
+/// It never waits for a user, a connection or a server. The transport connects, writes and reads, and reports
+/// [`Input`]s.
 #[derive(Debug)]
 pub(super) struct Driver {
     engine: Engine,
     transports: Transports,
     commands: UnboundedReceiver<Command>,
     events: UnboundedReceiver<Input>,
-    /// Lent to the transport and to lookups. Holds few events: a stream reads one message for each order to read, and a
-    /// lookup has one end.
+    /// Cloned for the transport and for lookups. It contains few events: a stream reads one message per order to
+    /// read, and a lookup ends once.
     reports: UnboundedSender<Input>,
     views: ByWatch<Weak<dyn Publish>>,
     connections: HashMap<StreamId, Box<dyn Connection>>,
@@ -47,14 +47,14 @@ pub(super) struct Driver {
     recorder: Option<Recorder>,
 }
 
-/// What there is to do.
+/// The work after a wait.
 #[derive(Debug)]
 enum Work {
     Commands,
     Event(Input),
-    /// The engine's nearest deadline is over, or it has divided its work and there is more of it.
+    /// The engine's next deadline has passed, or the engine has split its work and the rest is pending.
     Deadline,
-    /// Nobody is left who could want anything.
+    /// All handles and watches are gone.
     Nothing,
 }
 
@@ -79,7 +79,7 @@ impl Driver {
         }
     }
 
-    /// Records what is counted.
+    /// Records the metrics.
     #[cfg(feature = "metrics")]
     pub(super) fn with_recorder(mut self, recorder: Option<Recorder>) -> Self {
         self.recorder = recorder;
@@ -103,7 +103,8 @@ impl Driver {
                 Work::Deadline => {
                     self.engine.handle_timeout(now());
                     self.carry_out();
-                    // Slices of a large response may follow each other; others must be able to run in between.
+                    // The parts of a large response may follow each other without a wait; other tasks must be able to
+                    // run in between.
                     tokio::task::yield_now().await;
                 }
                 Work::Nothing => return,
@@ -111,7 +112,7 @@ impl Driver {
         }
     }
 
-    /// Waits for work. The choice among several kinds of it is random, so that none starves another.
+    /// Waits for work. The choice among several kinds is random, so that none starves another.
     async fn next_work(&mut self, batch: &mut Vec<Command>, mut sleep: Pin<&mut Sleep>) -> Work {
         let deadline = self.engine.poll_timeout().map(|(at, _)| time::Instant::from_std(at));
         let is_over = deadline.is_some_and(|at| at <= time::Instant::now());
@@ -143,7 +144,7 @@ impl Driver {
             Command::UnsubscribeCluster { view, name } => self.engine.unsubscribe_cluster(view, &name, now()),
             Command::RequestReresolution { view } => self.engine.request_reresolution(view, now()),
             Command::Unwatch { view } => {
-                // A view that was refused never came to the engine.
+                // A refused view was never passed to the engine.
                 let was_known = self.views.remove(&view).is_some();
                 self.views.shrink_if_sparse();
                 if was_known {
@@ -151,7 +152,7 @@ impl Driver {
                 }
             }
             Command::Status { reply } => {
-                // Who asked may be gone.
+                // The caller may be gone.
                 let _ = reply.send(self.engine.status());
             }
             Command::Shutdown => return ControlFlow::Break(()),
@@ -174,9 +175,9 @@ impl Driver {
         self.carry_out();
     }
 
-    /// Carries out all that the engine orders.
+    /// Executes all outputs of the engine.
     fn carry_out(&mut self) {
-        // What is counted is known before what came of it is seen.
+        // Metrics are updated before watches see the effects.
         #[cfg(feature = "metrics")]
         self.record();
         while let Some(order) = self.engine.poll_output() {
@@ -212,7 +213,8 @@ impl Driver {
         }
     }
 
-    /// A connection may have ended just before the engine ordered something; the report of it is on its way.
+    /// Runs a command on a connection. A connection that has just ended is skipped: the report of its end is in the
+    /// queue.
     fn with_connection(&mut self, stream: StreamId, order: impl FnOnce(&mut dyn Connection)) {
         if let Some(connection) = self.connections.get_mut(&stream) {
             order(connection.as_mut());
@@ -220,7 +222,7 @@ impl Driver {
     }
 }
 
-/// Ends all watches, also those that were started too late for the driver to see.
+/// Closes all watches, including those that were started too late to reach the driver.
 impl Drop for Driver {
     fn drop(&mut self) {
         self.commands.close();
@@ -242,10 +244,10 @@ impl Drop for Driver {
     }
 }
 
-/// The time, as the runtime tells it.
+/// The current time of the runtime.
 pub(super) fn now() -> Instant {
     time::Instant::now().into_std()
 }
 
-/// How many commands are taken before events and deadlines are looked at again.
+/// The maximum number of commands to process before events and deadlines are checked again.
 const MAX_BATCH: usize = 256;

@@ -4,10 +4,11 @@ use tonic::Status;
 
 use crate::error::WatchError;
 
-/// The same code, the message of the error, and the error itself as the [source](std::error::Error::source).
+/// A status with the same code, the message of the error, and the error itself as the
+/// [source](std::error::Error::source).
 ///
-/// It is for what reports on the configuration, such as an admin service or a test. Calls of an application that find no
-/// configuration fail with `UNAVAILABLE`, whatever the code of the error is (A54): make their status by
+/// It is intended for reports on the configuration, such as an admin service or a test. Calls of an application
+/// without a configuration fail with `UNAVAILABLE`, whatever the code of the error is (A54): create their status with
 /// `Status::unavailable(error.to_string())`.
 ///
 /// ```
@@ -49,7 +50,7 @@ mod tests {
             assert_eq!((status.code() as i32, code as i32), (number, number));
             assert_eq!(status.message(), "Cluster \"shop\": it is broken [node id: n1]");
         }
-        // The names agree as well.
+        // The names of the codes are equal, too.
         for (code, expected) in [
             (Code::Cancelled, tonic::Code::Cancelled),
             (Code::InvalidArgument, tonic::Code::InvalidArgument),

@@ -22,9 +22,9 @@ use crate::{
 
 /// A watch of all resources of a type, or of the members of a collection.
 ///
-/// Made by [`Client::watch_all`](super::Client::watch_all). As a [`Stream`] it yields the latest state of all [`Members`]
-/// whenever this watch has not seen it; [`changes`](Self::changes) yields single members instead. The stream ends when the
-/// client is shut down. A clone is a new watch that has seen no state yet.
+/// Created by [`Client::watch_all`](super::Client::watch_all). As a [`Stream`] it yields the latest state of all
+/// [`Members`] whenever this watch has not yielded it; [`changes`](Self::changes) yields single members instead. The
+/// stream ends when the client is shut down. A clone is a new watch that has yielded no state yet.
 ///
 /// ```no_run
 /// use xdskit::{Client, ResourceSelector, resource::Cluster};
@@ -118,7 +118,7 @@ impl<T: Resource> Clone for WatchAll<T> {
 }
 
 impl<T: Resource> Members<T> {
-    /// The members with their names, in the order of the names.
+    /// Iterates over the members with their names, in the order of the names.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Arc<str>, &Observed<T>)> {
         self.inner.map.iter().map(|(name, member)| (name, member.typed()))
     }
@@ -133,12 +133,12 @@ impl<T: Resource> Members<T> {
         self.inner.map.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no members.
     pub fn is_empty(&self) -> bool {
         self.inner.map.is_empty()
     }
 
-    /// Whether all members were received, as far as the protocol permits to know. A wildcard or a glob is complete after
+    /// Whether all members were received, as far as the protocol indicates. A wildcard or a glob is complete after
     /// the first response for it, since the protocol does not mark the end of a set; a list is complete when the state of
     /// each entry is known. A collection that does not exist is complete, with a [`warning`](Self::warning).
     pub fn is_complete(&self) -> bool {
@@ -150,8 +150,8 @@ impl<T: Resource> Members<T> {
         self.inner.warning.as_ref()
     }
 
-    /// The reason why there are no members: the [`warning`](Self::warning), or `NOT_FOUND` if the server answered without
-    /// any. `None` if there are members, and while nothing is known.
+    /// The reason why there are no members: the [`warning`](Self::warning), or `NOT_FOUND` if the server responded
+    /// without any. `None` if there are members, and while nothing is known.
     pub fn absence(&self) -> Option<WatchError> {
         let ErasedMembers { map, complete, warning, type_url, name, node } = &*self.inner;
         if !map.is_empty() {

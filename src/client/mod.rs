@@ -84,7 +84,7 @@ use crate::{
 #[derive(Clone)]
 pub struct Client {
     registry: Arc<Registry>,
-    /// Where callbacks run.
+    /// The runtime of the callbacks.
     runtime: Handle,
     /// The share of this handle, if the client is shared.
     share: Option<Arc<Share>>,
@@ -188,7 +188,7 @@ impl Client {
         on_change::call(&self.runtime, self.watch_all(names), callback)
     }
 
-    /// The part of the client that has the streams for the type's profile of validation.
+    /// The part of the client with the streams for the type's validation profile.
     fn registry_of<T: Resource>(&self) -> Arc<Registry> {
         match T::VALIDATION {
             Validation::Grpc => self.registry.clone(),

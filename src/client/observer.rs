@@ -11,8 +11,8 @@ use super::{
 };
 use crate::resource::Validation;
 
-/// How a client with gRPC's rules observes: by streams of their own, so that its servers get the verdict of each profile
-/// apart. They begin with the first watch that observes, and end with the last one.
+/// The observing part of a client with gRPC's rules. It has streams of its own, so that servers receive the ACK or
+/// NACK of each profile separately. It starts with the first observing watch, and ends with the last one.
 pub(super) struct Observer {
     builder: ClientBuilder,
     /// Closed when the driver of the client has ended.
@@ -21,13 +21,13 @@ pub(super) struct Observer {
 }
 
 impl Observer {
-    /// For the client that this builder makes.
+    /// An observer for the client that this builder builds.
     pub(super) fn new(mut builder: ClientBuilder, ended: watch::Receiver<()>) -> Self {
         builder.observe();
         Self { builder, ended, registry: Mutex::default() }
     }
 
-    /// The part that observes, if something is observed.
+    /// The observing part, if it has been started.
     pub(super) fn registry(&self) -> Option<Arc<Registry>> {
         self.known().upgrade()
     }
@@ -37,10 +37,10 @@ impl Observer {
     }
 }
 
-/// The part of a client that observes, begun if need be.
+/// The observing part of a client, started if necessary.
 pub(super) fn of(client: &Arc<Registry>, runtime: &Handle) -> Arc<Registry> {
     let observer = match client.role() {
-        // What has ended shows nothing, whatever its profile is.
+        // An ended client refuses watches of all profiles.
         Role::Client(_) if client.has_ended() => return client.clone(),
         Role::Client(observer) => observer,
         Role::Observer { .. } => return client.clone(),
@@ -57,7 +57,7 @@ pub(super) fn of(client: &Arc<Registry>, runtime: &Handle) -> Arc<Registry> {
     runtime.spawn(async move {
         tokio::select! {
             () = driver => {}
-            // An error means that the client has ended, and so has all of it.
+            // An error means that the client has ended, including all its parts.
             _ = ended.changed() => {}
         }
     });
@@ -66,7 +66,7 @@ pub(super) fn of(client: &Arc<Registry>, runtime: &Handle) -> Arc<Registry> {
 }
 
 impl Role {
-    /// The profile of all watches of this part.
+    /// The validation profile of all watches of this part.
     pub(super) fn validation(&self) -> Validation {
         match self {
             Self::Client(_) => Validation::Grpc,

@@ -13,15 +13,16 @@ use tokio::{runtime::Handle, task::AbortHandle};
 
 /// The registration of a callback, which ends when this guard is dropped.
 ///
-/// Made by [`Client::on_change`](super::Client::on_change) and [`Client::on_change_all`](super::Client::on_change_all). No
-/// call begins after the guard is dropped; a running one is completed. The runtime drops the callback itself soon after.
+/// Created by [`Client::on_change`](super::Client::on_change) and
+/// [`Client::on_change_all`](super::Client::on_change_all). No call begins after the guard is dropped; a running one
+/// is completed. The runtime drops the callback itself soon after.
 #[must_use = "dropping the guard ends the calls"]
 pub struct ChangeGuard {
     dropped: Arc<AtomicBool>,
     task: AbortHandle,
 }
 
-/// Calls back, in a task of its own, for each state that a watch gives.
+/// Calls back, in a task of its own, with each state that a watch yields.
 pub(super) fn call<S, F>(runtime: &Handle, mut watch: S, mut callback: F) -> ChangeGuard
 where
     S: Stream + Unpin + Send + 'static,

@@ -11,15 +11,15 @@ use tokio::runtime;
 use super::registry::Registry;
 use crate::{config::Bootstrap, protocol::Settings, resource::Validation, transport::GrpcTransport};
 
-/// Clients that can be shared, each by those who ask for the same.
+/// Shared clients by their configurations.
 pub(super) struct Pool {
     clients: Mutex<Vec<Pooled>>,
 }
 
-/// What clients must have in common to be one.
+/// The configuration that all sharers of a client have in common.
 #[derive(Debug, PartialEq)]
 pub(super) struct Key {
-    /// A driver ends with its runtime, and stands still with it, which must be no trouble for anybody else.
+    /// A driver ends with its runtime, and stalls with it, which must not affect other runtimes.
     pub(super) runtime: runtime::Id,
     pub(super) bootstrap: Arc<Bootstrap>,
     pub(super) settings: Settings,
@@ -30,7 +30,7 @@ pub(super) struct Key {
     pub(super) metrics: Option<crate::metrics::Metrics>,
 }
 
-/// A part in a client: that of one who asked for it, with the clones of that handle and their watches.
+/// A share in a client: that of one caller, with the clones of that handle and their watches.
 pub(super) struct Share {
     pool: &'static Pool,
     sharers: Arc<AtomicUsize>,
@@ -39,9 +39,9 @@ pub(super) struct Share {
 
 struct Pooled {
     key: Key,
-    /// Kept by handles and watches, so that the client ends with the last of them.
+    /// Held by handles and watches, so that the client ends with the last of them.
     registry: Weak<Registry>,
-    /// How many shares there are that were not left.
+    /// The number of shares that have not been given up.
     sharers: Arc<AtomicUsize>,
 }
 
@@ -50,7 +50,7 @@ impl Pool {
         Self { clients: Mutex::new(Vec::new()) }
     }
 
-    /// The client of a key: the one that there is, or one that is built now.
+    /// The client of a key: an existing one, or one that is built now.
     pub(super) fn share<E>(
         &'static self,
         key: Key,
@@ -80,9 +80,9 @@ impl Pool {
 }
 
 impl Share {
-    /// Gives it up; returns whether it was the last one, so that nobody may join the client any more.
+    /// Gives up the share; returns whether it was the last one, after which the client accepts no new sharers.
     pub(super) fn leave(&self) -> bool {
-        // Nobody can join while this is held.
+        // No sharer can be added while the lock is held.
         let mut clients = self.pool.lock();
         if !self.is_left.swap(true, Ordering::Relaxed) {
             self.sharers.fetch_sub(1, Ordering::Relaxed);
@@ -110,11 +110,11 @@ impl fmt::Debug for Share {
 }
 
 impl Pooled {
-    /// The client, if it has not ended: by its last handle, by a shutdown, or with its runtime.
+    /// The client, if it has not ended with its last handle, by a shutdown, or with its runtime.
     fn registry(&self) -> Option<Arc<Registry>> {
         self.registry.upgrade().filter(|registry| !registry.has_ended())
     }
 }
 
-/// The clients of this process, of all of its runtimes.
+/// The shared clients of this process, in all of its runtimes.
 pub(super) static PROCESS: Pool = Pool::new();

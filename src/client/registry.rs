@@ -26,10 +26,10 @@ use crate::{
     resource::{Erased, Listener, Resource, ResourceType, Validation},
 };
 
-/// The views of a client that somebody watches.
+/// The views of a client with at least one watcher.
 ///
-/// One view is shared by all who watch the same thing. It begins with its first watcher and ends with its last; what is
-/// watched again after that is another view, so the two cannot be taken for each other.
+/// All watchers of the same subject share one view. A view begins with its first watcher and ends with its last; a
+/// later watch of the subject creates another view with an id of its own.
 pub(super) struct Registry {
     commands: UnboundedSender<Command>,
     identity: Identity,
@@ -38,7 +38,7 @@ pub(super) struct Registry {
     state: Mutex<State>,
 }
 
-/// What is asked of the driver.
+/// A command to the driver.
 #[derive(Debug)]
 pub(super) enum Command {
     Watch {
@@ -52,7 +52,7 @@ pub(super) enum Command {
         target: Target,
         publish: Weak<dyn Publish>,
     },
-    /// Ends a view, of whatever kind.
+    /// Ends a view of any kind.
     Unwatch {
         view: WatchId,
     },
@@ -69,39 +69,39 @@ pub(super) enum Command {
     RequestReresolution {
         view: WatchId,
     },
-    /// Says what there is at the moment.
+    /// Returns the current status.
     Status {
         reply: oneshot::Sender<Status>,
     },
     Shutdown,
 }
 
-/// A view as the driver sees it, whatever its type is.
+/// A view with its type erased, for the driver.
 pub(super) trait Publish: fmt::Debug + Send + Sync {
     fn publish(&self, observed: Erased) -> Wakers;
 
-    /// Ends it: nothing will be published any more.
+    /// Closes the view: nothing is published after this.
     fn close(&self) -> Wakers;
 }
 
-/// What a view publishes.
+/// The value that a view publishes.
 pub(super) trait Viewed: Send + Sync + Sized + 'static {
-    /// What the watchers of a view share beside what they see.
+    /// State that the watchers of a view share beside the value.
     type Shared: Default + Send + Sync;
 
-    /// Gives the type back to what the engine publishes.
+    /// Restores the type of a value that the engine publishes.
     fn from_erased(erased: Erased) -> Arc<Self>;
 }
 
-/// What a view of resources publishes: the one that it names, or the members that there are.
+/// The value of a view of resources: one resource, or all members.
 pub(super) trait ViewedResource: Viewed {
     type Resource: Resource;
 
-    /// What is seen if there cannot be anything to see.
+    /// The value of a view that was refused.
     fn refused(reason: WatchError) -> Self;
 }
 
-/// Something that is watched, shared by its watchers.
+/// The latest value of a watched subject, shared by its watchers.
 pub(super) struct View<V: Viewed> {
     slot: Slot<V>,
     id: WatchId,
@@ -110,21 +110,21 @@ pub(super) struct View<V: Viewed> {
     registry: Arc<Registry>,
 }
 
-/// What a view is about.
+/// The subject of a view.
 #[derive(Debug, Clone)]
 pub(super) enum About {
     /// Resources of the type with this URL.
     Resources(&'static str, Selection),
-    /// What a target resolves to.
+    /// The resolution of a target.
     Target(Target),
 }
 
-/// Which watches of a client these are.
+/// The part of a client that watches belong to.
 #[derive(Debug)]
 pub(super) enum Role {
-    /// All but those that observe, which it begins.
+    /// All watches but the observing ones, for which it starts the observer.
     Client(Box<Observer>),
-    /// Those that observe. They keep the client that they are part of, unless they are all of it.
+    /// Observing watches. This part keeps the client that it belongs to alive, unless it is the whole client.
     Observer {
         #[expect(dead_code, reason = "it is kept, and nobody asks for it")]
         client: Option<Arc<Registry>>,
@@ -138,9 +138,9 @@ struct State {
     targets: HashMap<Target, Entry>,
 }
 
-/// The views of one type of resource.
+/// The views of one resource type.
 struct Type {
-    /// The Rust type that was watched first under the type URL.
+    /// The Rust type that was first watched under the type URL.
     rust: TypeId,
     rust_name: &'static str,
     all: Option<Entry>,
@@ -151,7 +151,7 @@ struct Type {
 #[derive(Clone)]
 struct Entry {
     id: WatchId,
-    /// A `View` of the type's resource, or of what a target resolves to.
+    /// A `View` of the type's resource, or of a resolution.
     view: Weak<dyn Any + Send + Sync>,
 }
 
@@ -176,12 +176,12 @@ impl Registry {
         &self.identity
     }
 
-    /// Asks something of the driver. An error means that the driver has ended.
+    /// Sends a command to the driver. An error means that the driver has ended.
     pub(super) fn order(&self, command: Command) -> Result<(), SendError<Command>> {
         self.commands.send(command)
     }
 
-    /// The view of these names: the one that is watched already, or a new one.
+    /// The view of these names: an existing one, or a new one.
     pub(super) fn resources<V: ViewedResource>(self: &Arc<Self>, names: WatchedNames<'_>) -> Arc<View<V>> {
         let ty = ResourceType::of::<V::Resource>();
         let mut state = self.lock();
@@ -208,7 +208,7 @@ impl Registry {
         view
     }
 
-    /// The view of what a target resolves to: the one that is watched already, or a new one.
+    /// The view of a target's resolution: an existing one, or a new one.
     pub(super) fn resolution(self: &Arc<Self>, target: Target) -> Arc<View<Resolved>> {
         let mut state = self.lock();
         if let Some(view) = state.targets.get(&target).and_then(|entry| entry.view.upgrade()) {
@@ -234,7 +234,7 @@ impl Registry {
         Arc::new(View { slot: Slot::new(), id, about, shared: V::Shared::default(), registry: self.clone() })
     }
 
-    /// Tells the driver of a view. Called with the lock held, so that nobody who joins can be heard of before.
+    /// Sends the first command of a view. Called with the lock held, so that commands of later watchers follow it.
     fn begin<V: Viewed>(&self, view: &View<V>, command: Command) {
         if self.commands.send(command).is_err() {
             view.slot.close().wake();
@@ -246,7 +246,7 @@ impl Registry {
         self.commands.is_closed()
     }
 
-    /// Tells the driver to end, and waits until it has.
+    /// Ends the driver, and waits until it has ended.
     pub(super) async fn shutdown(&self) {
         if self.commands.send(Command::Shutdown).is_ok() {
             self.commands.closed().await;
@@ -254,12 +254,12 @@ impl Registry {
         if let Role::Client(observer) = &self.role
             && let Some(observing) = observer.registry()
         {
-            // It ends with the driver.
+            // The observing part ends with the driver.
             observing.commands.closed().await;
         }
     }
 
-    /// A view that is over before it begins, for a reason.
+    /// A view that is closed from the beginning, with a reason.
     fn refused<V: ViewedResource>(
         self: &Arc<Self>,
         id: WatchId,
@@ -273,14 +273,14 @@ impl Registry {
         view
     }
 
-    /// Ends a view whose last watcher is gone, unless a new one took its place, and tells the driver.
+    /// Ends a view whose last watcher is gone, unless a new view has replaced it, and informs the driver.
     pub(super) fn forget(&self, about: &About, id: WatchId) {
         self.lock().remove(about, id);
-        // An error means that the driver ended, and all interest with it.
+        // An error means that the driver ended, and all subscriptions with it.
         let _ = self.commands.send(Command::Unwatch { view: id });
     }
 
-    /// How many targets are resolved.
+    /// The number of resolved targets.
     #[cfg(test)]
     pub(super) fn targets(&self) -> usize {
         self.lock().targets.len()
@@ -297,12 +297,12 @@ impl fmt::Debug for Registry {
     }
 }
 
-/// [`Selection`], borrowed: joining a view that is there allocates nothing.
+/// A borrowed [`Selection`]: joining an existing view does not allocate.
 #[derive(Debug)]
 pub(super) enum WatchedNames<'a> {
     All,
     One(&'a str),
-    /// What is rare enough to be owned.
+    /// A rarer selection, which may be owned.
     Other(Selection),
 }
 
@@ -395,13 +395,13 @@ impl<V: Viewed> View<V> {
         &self.shared
     }
 
-    /// Asks something of the driver that is about this view.
+    /// Sends a command about this view to the driver.
     pub(super) fn order(&self, command: impl FnOnce(WatchId) -> Command) {
-        // An error means that the driver ended, and all interest with it.
+        // An error means that the driver ended, and all subscriptions with it.
         let _ = self.registry.commands.send(command(self.id));
     }
 
-    /// Why a watcher that waits for something waits in vain.
+    /// The error of a wait that can no longer succeed.
     pub(super) fn shut_down(&self) -> WatchError {
         WatchError::new(Code::Cancelled, Blame::Local, self.subject(), "the client was shut down")
     }

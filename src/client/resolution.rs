@@ -23,12 +23,13 @@ use crate::{
 /// The resolution of a target, which provides the latest [`Snapshot`] of listener, routes, clusters and endpoints, or the
 /// reason why there is none (A74).
 ///
-/// Made by [`Client::resolve`](super::Client::resolve). Dropping the last resolution of a target unsubscribes from its resources.
-/// Resolutions of equal targets share their subscriptions and state, so cloning is cheap. A new resolution or clone has seen no
-/// state yet, and yields the current one first.
+/// Created by [`Client::resolve`](super::Client::resolve). Dropping the last resolution of a target unsubscribes from
+/// its resources. Resolutions of equal targets share their subscriptions and state, so cloning is cheap. A new
+/// resolution or clone has yielded no state yet, and begins with the current one.
 ///
-/// As a [`Stream`] it yields each state that this resolution has not seen. States are not queued: a slow watcher skips
-/// intermediate states, never the latest one, and does not delay others. The stream ends when the client is shut down.
+/// As a [`Stream`] it yields each state that this resolution has not yielded yet. States are not queued: a slow
+/// watcher skips intermediate states, never the latest one, and does not delay others. The stream ends when the
+/// client is shut down.
 ///
 /// A snapshot is published when all clusters of its routes are known, each ready or with an error of its own; until then the
 /// previous snapshot remains. An error concerns the target as a whole (A74-3): there is no listener, no route
@@ -135,13 +136,13 @@ impl Resolution {
         ClusterSubscription::new(self.watcher.shared_view(), name.as_ref())
     }
 
-    /// What an error of the target is about.
+    /// The subject of the target's errors.
     #[cfg(feature = "tower")]
     pub(crate) fn subject(&self) -> Subject {
         self.watcher.view().subject()
     }
 
-    /// Why nothing more comes.
+    /// The error after the client was shut down.
     #[cfg(feature = "tower")]
     pub(crate) fn shut_down(&self) -> WatchError {
         self.watcher.view().shut_down()
@@ -176,7 +177,7 @@ impl Viewed for Resolved {
     }
 }
 
-/// Both sides of it are cheap to clone.
+/// Clones the result; both variants are cheap to clone.
 fn owned(seen: Arc<Resolved>) -> Resolved {
     (*seen).clone()
 }

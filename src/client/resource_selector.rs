@@ -18,13 +18,13 @@ pub enum ResourceSelector {
     /// `xdstp://mesh.example/envoy.config.cluster.v3.ClusterCollection/shop`, has its entries: they are named by their locators, or
     /// `<list>#entry=<name>` and `<list>#<index>` if they are inline.
     Collection(String),
-    /// The members of a collection with a name built in code, possibly with
+    /// The members of a collection with a name constructed in code, possibly with
     /// [attributes](ResourceName::with_resource_attribute).
     Exactly(ResourceName),
 }
 
-/// A name for [`Client::watch`](super::Client::watch): text, or a [`ResourceName`] that was built in code, possibly with
-/// [attributes](ResourceName::with_resource_attribute).
+/// A name for [`Client::watch`](super::Client::watch): text, or a [`ResourceName`] that was constructed in code,
+/// possibly with [attributes](ResourceName::with_resource_attribute).
 ///
 /// It is sealed: it has no methods and cannot be implemented outside of this crate.
 pub trait WatchName: sealed::AsName {}
@@ -76,7 +76,7 @@ impl WatchName for ResourceName {}
 
 impl WatchName for &ResourceName {}
 
-/// The names of one resource.
+/// The selection of one resource by its name.
 pub(super) fn one<N: WatchName + ?Sized>(name: &N) -> WatchedNames<'_> {
     match name.as_name() {
         Name::Text(text) => WatchedNames::One(text),
@@ -89,12 +89,12 @@ pub(super) fn one<N: WatchName + ?Sized>(name: &N) -> WatchedNames<'_> {
 mod sealed {
     use super::ResourceName;
 
-    /// A name as the application gave it.
+    /// A name in the form that the application passed.
     #[derive(Debug)]
     pub enum Name<'a> {
         /// Text that is parsed when the watch begins.
         Text(&'a str),
-        /// A name that was made in code.
+        /// A name that was constructed in code.
         Parsed(&'a ResourceName),
     }
 

@@ -6,41 +6,41 @@ use std::{
 
 use slab::Slab;
 
-/// The latest value of a view, and who waits for the next one.
+/// The latest value of a view, and the wakers of its waiting watchers.
 ///
-/// It holds one value, never a queue of them: a watcher that is slow skips what came between, never what came last,
-/// and costs nobody anything.
+/// It stores one value, never a queue: a slow watcher skips intermediate values, never the latest one, and does not
+/// delay others.
 pub(super) struct Slot<V> {
     state: Mutex<State<V>>,
 }
 
 struct State<V> {
     value: Option<Arc<V>>,
-    /// Counts publications and skips 0, which a watcher that has seen nothing stands at. Wrapping round is harmless: a
-    /// watcher would have to sleep through exactly 2³² − 1 publications to miss one.
+    /// Counts publications. It skips 0, the initial value of a watcher that has yielded nothing. It may wrap around:
+    /// a watcher would have to miss exactly 2³² − 1 publications to skip one.
     revision: u32,
     closed: bool,
-    /// Those who wait for the revision after this one.
+    /// The watchers waiting for the next revision.
     waiting: Waiting,
 }
 
-/// Those who wait, in places of their own: mostly one.
+/// The wakers of waiting watchers by their index: usually one.
 #[derive(Debug)]
 enum Waiting {
-    /// In the place 0.
+    /// At index 0.
     One(Waker),
     Other(Option<Box<Slab<Waker>>>),
 }
 
-/// Where a watcher stands: what it saw last, and its place among those who wait.
+/// The position of a watcher: the last revision that it has seen, and its index among the waiting ones.
 #[derive(Debug, Default)]
 pub(super) struct Cursor {
     seen: u32,
-    /// Valid as long as `seen` is the slot's revision: a publication takes all wakers out.
+    /// Valid as long as `seen` is the slot's revision: a publication removes all wakers.
     place: Option<usize>,
 }
 
-/// Those whom a publication wakes. To be woken without a lock held.
+/// The wakers that a publication removes, to be woken without a lock held.
 #[must_use = "watchers wait until they are woken"]
 #[derive(Debug, Default)]
 pub(super) struct Wakers(Waiting);
@@ -62,19 +62,19 @@ impl<V> Slot<V> {
         Wakers(wakers)
     }
 
-    /// Says that nothing will be published any more.
+    /// Closes the slot: nothing is published after this.
     pub(super) fn close(&self) -> Wakers {
         let mut state = self.lock();
         state.closed = true;
         Wakers(mem::take(&mut state.waiting))
     }
 
-    /// The value, seen or not.
+    /// The value, without marking it as seen.
     pub(super) fn latest(&self) -> Option<Arc<V>> {
         self.lock().value.clone()
     }
 
-    /// The value, which counts as seen from now on.
+    /// The value, which is marked as seen.
     pub(super) fn take(&self, cursor: &mut Cursor) -> Option<Arc<V>> {
         let mut state = self.lock();
         state.leave(cursor);
@@ -82,7 +82,7 @@ impl<V> Slot<V> {
         state.value.clone()
     }
 
-    /// The value if the watcher has not seen it, or `None` if none will come any more.
+    /// The value if the watcher has not seen it, or `None` if the slot is closed.
     pub(super) fn poll(&self, cursor: &mut Cursor, cx: &Context<'_>) -> Poll<Option<Arc<V>>> {
         let mut state = self.lock();
         if cursor.seen != state.revision {
@@ -100,7 +100,7 @@ impl<V> Slot<V> {
         Poll::Pending
     }
 
-    /// Gives up a watcher's place among those who wait.
+    /// Removes a watcher from the waiting ones.
     pub(super) fn leave(&self, cursor: &mut Cursor) {
         if cursor.place.is_some() {
             self.lock().leave(cursor);
@@ -140,7 +140,7 @@ impl<V> fmt::Debug for Slot<V> {
 }
 
 impl Wakers {
-    /// Wakes them: here if they are few, else in a task of their own so that the caller is not held up.
+    /// Wakes the watchers: directly if they are few, otherwise in a separate task so that the caller is not delayed.
     pub(super) fn wake(self) {
         let Self(wakers) = self;
         if wakers.len() <= MAX_WOKEN_IN_PLACE {
@@ -161,7 +161,7 @@ impl Waiting {
         }
     }
 
-    /// Gives the place.
+    /// Adds a waker and returns its index.
     fn add(&mut self, new: Waker) -> usize {
         match mem::take(self) {
             Self::Other(None) => {
@@ -223,7 +223,7 @@ impl Default for Waiting {
     }
 }
 
-/// Waking one takes about 100 ns, so that these take some ten microseconds.
+/// The maximum number of watchers to wake directly. Waking one takes about 100 ns, so these take about 25 µs.
 const MAX_WOKEN_IN_PLACE: usize = 256;
 
 #[cfg(test)]

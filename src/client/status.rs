@@ -26,9 +26,9 @@ pub(crate) mod table;
 /// The state of all servers and resources of a client at one time: the contents of the client status service (CSDS, gRFC A40)
 /// as values.
 ///
-/// Made by [`Client::status`]. It agrees with the watches: a resource with a warning has the bytes that are in use and an
-/// [error](ResourceStatus::error). The error of a server as a whole is reported for the [server](ServerStatus::error) alone; the
-/// error of a file as a whole is reported for each of its resources, too.
+/// Created by [`Client::status`]. It agrees with the watches: a resource with a warning has the bytes that are in use
+/// and an [error](ResourceStatus::error). The error of a server as a whole is reported for the
+/// [server](ServerStatus::error) alone; the error of a file as a whole is reported for each of its resources, too.
 ///
 /// Its [`Display`](std::fmt::Display) form is a table for operators, followed by the errors.
 #[derive(Debug, Clone)]
@@ -36,16 +36,17 @@ pub(crate) mod table;
 pub struct ClientStatus {
     /// The id of the node in the bootstrap.
     pub node_id: Arc<str>,
-    /// Tells the clients of a process apart; see [`ClientBuilder::scope`](super::ClientBuilder::scope).
+    /// The name that distinguishes the clients of a process; see
+    /// [`ClientBuilder::scope`](super::ClientBuilder::scope).
     pub scope: Arc<str>,
     /// The time of this status.
     pub taken_at: SystemTime,
     /// The management servers that were contacted so far. Empty after the client was shut down.
     pub servers: Vec<ServerStatus>,
-    /// The resources that are watched, by whatever kind of watch: the types in the order of their first use, each in the
-    /// order of names. Empty after the client was shut down.
+    /// The watched resources, with any kind of watch: types in the order of their first use, resources in the order
+    /// of names. Empty after the client was shut down.
     pub resources: Vec<ResourceStatus>,
-    /// The node as it goes on the wire.
+    /// The encoded node.
     #[cfg(feature = "csds")]
     pub(crate) node: Bytes,
 }
@@ -54,7 +55,7 @@ pub struct ClientStatus {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerStatus {
-    /// Its URI, as in the bootstrap; the path if it is a file.
+    /// The URI, as in the bootstrap, or the path of a file.
     pub uri: String,
     /// The type URL of the only type on this stream; `None` for an aggregated stream.
     pub type_url: Option<&'static str>,
@@ -70,18 +71,18 @@ pub struct ServerStatus {
 pub struct ResourceStatus {
     /// The type URL, such as `type.googleapis.com/envoy.config.cluster.v3.Cluster`.
     pub type_url: &'static str,
-    /// Its name; an `xdstp://` name in canonical form.
+    /// The name; an `xdstp://` name in canonical form.
     pub name: Arc<str>,
     /// The state after the last request or response.
     pub state: ResourceState,
     /// The version of the resource in use; empty if there is none.
     pub version: Version,
-    /// The last time when the server sent the resource in use, changed or not.
+    /// The time at which the server last sent the resource in use, changed or not.
     pub last_updated: Option<SystemTime>,
     /// The bytes of the resource in use, exactly as received. `None` if there is none, and for types whose bytes
     /// are [sensitive](crate::Resource::SENSITIVE), such as [`Secret`](crate::resource::Secret).
     pub bytes: Option<Bytes>,
-    /// The failure of the last update, until a successful one (A40-2).
+    /// The failure of the last update, until an update succeeds (A40-2).
     pub error: Option<UpdateError>,
 }
 
@@ -97,17 +98,17 @@ pub struct UpdateError {
     pub details: WatchError,
 }
 
-/// Who a client is.
+/// The identity of a client.
 #[derive(Debug)]
 pub(super) struct Identity {
     pub(super) node_id: Arc<str>,
     pub(super) scope: Arc<str>,
-    /// The node as it goes on the wire.
+    /// The encoded node.
     #[cfg(feature = "csds")]
     node: Bytes,
 }
 
-/// A client that is not kept alive by this.
+/// A reference that does not keep the client alive.
 #[cfg(feature = "csds")]
 #[derive(Debug, Clone)]
 pub(crate) struct WeakClient(Weak<Registry>);
@@ -118,14 +119,14 @@ impl WeakClient {
         self.0.upgrade().is_none_or(|registry| registry.has_ended())
     }
 
-    /// What it knows, unless it has ended.
+    /// The status of the client, unless it has ended.
     pub(crate) async fn status(&self) -> Option<ClientStatus> {
         let registry = self.0.upgrade().filter(|registry| !registry.has_ended())?;
         Some(registry.status().await)
     }
 }
 
-/// Whether they are of the same client.
+/// Equality is that of the clients.
 #[cfg(feature = "csds")]
 impl PartialEq for WeakClient {
     fn eq(&self, other: &Self) -> bool {
@@ -158,7 +159,7 @@ impl Client {
 impl Registry {
     pub(super) async fn status(&self) -> ClientStatus {
         let (reply, replied) = oneshot::channel();
-        // Where there is no driver any more, there is nothing to tell.
+        // Without a driver, the status is empty.
         let status = match self.order(Command::Status { reply }) {
             Ok(()) => replied.await.unwrap_or_default(),
             Err(_) => Status::default(),
@@ -225,7 +226,7 @@ impl UpdateError {
     }
 }
 
-/// One moment on both clocks.
+/// One point in time on both clocks.
 struct Clock {
     now: Instant,
     wall: SystemTime,

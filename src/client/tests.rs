@@ -1,4 +1,4 @@
-//! Views and watches with a driver made by hand.
+//! Views and watches with a hand-written driver.
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "tests")]
 
@@ -68,7 +68,7 @@ async fn a_name_that_is_watched_again_is_another_view() {
     assert_eq!(text(&joined.latest()), Some("one"));
 }
 
-/// The last watcher leaves while another one comes: the new one must not be forgotten with the old.
+/// The last watcher is dropped while another one is created: the new view must stay registered.
 #[tokio::test]
 async fn a_view_that_ends_does_not_take_its_successor_along() {
     let (client, mut driver) = client();
@@ -78,7 +78,7 @@ async fn a_view_that_ends_does_not_take_its_successor_along() {
     driver.unwatched();
     let _new = client.watch::<Text>("a");
     driver.watched("a");
-    // As if the old view's end had been slower than the new one's beginning.
+    // Simulates that the old view's end is processed after the new one's beginning.
     client.registry.forget(&About::Resources(Text::TYPE_URL, Selection::One("a".into())), old_view);
     assert_eq!(driver.unwatched(), old_view);
     let _joined = client.watch::<Text>("a");
@@ -96,7 +96,7 @@ async fn a_type_url_belongs_to_the_type_that_was_first() {
     let error =
         client.watch_all::<Impostor>(ResourceSelector::All).ready().now_or_never().unwrap().unwrap_err();
     assert_eq!(error.code(), Code::FailedPrecondition);
-    // The driver ignores the end of views that it never heard of.
+    // The driver ignores the end of unknown views.
     driver.unwatched();
     driver.unwatched();
     driver.expect_nothing();
@@ -151,7 +151,7 @@ async fn on_change_begins_no_call_after_its_guard_is_dropped() {
     view.publish(present("one")).wake();
     tokio::task::yield_now().await;
     assert_eq!(called.try_recv().unwrap(), "one");
-    // The task is woken, and then finds that the guard is gone.
+    // The task is woken, and finds the guard dropped.
     view.publish(present("two")).wake();
     drop(guard);
     drop(view);
@@ -196,7 +196,7 @@ async fn changes_skip_what_came_and_went_unseen() {
     assert_eq!(changes.members().unwrap().len(), 2);
 }
 
-/// The commands that a driver gets.
+/// The commands that a driver receives.
 struct Commands(UnboundedReceiver<Command>);
 
 impl Commands {

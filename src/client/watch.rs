@@ -19,12 +19,13 @@ use crate::{
 
 /// A watch of one resource, which provides its latest state.
 ///
-/// Made by [`Client::watch`](super::Client::watch). Dropping the last watch of a resource unsubscribes from it. Watches of the same
-/// name share one subscription and its state, so cloning is cheap. A new watch or clone has seen no state yet, and yields the
-/// current one first.
+/// Created by [`Client::watch`](super::Client::watch). Dropping the last watch of a resource unsubscribes from it.
+/// Watches of the same name share one subscription and its state, so cloning is cheap. A new watch or clone has
+/// yielded no state yet, and begins with the current one.
 ///
-/// As a [`Stream`] it yields each state that this watch has not seen. States are not queued: a slow watcher skips
-/// intermediate states, never the latest one, and does not delay others. The stream ends when the client is shut down.
+/// As a [`Stream`] it yields each state that this watch has not yielded yet. States are not queued: a slow watcher
+/// skips intermediate states, never the latest one, and does not delay others. The stream ends when the client is
+/// shut down.
 ///
 /// ```no_run
 /// use xdskit::{Client, Observed, resource::Cluster};

@@ -15,7 +15,7 @@ use super::{
 pub(super) struct Watcher<V: Viewed> {
     view: Arc<View<V>>,
     cursor: Cursor,
-    /// The part in a shared client that it belongs to.
+    /// The share in a shared client that it belongs to.
     share: Option<Arc<Share>>,
 }
 
@@ -44,7 +44,7 @@ impl<V: Viewed> Watcher<V> {
         poll_fn(|cx| self.poll_next(cx)).await
     }
 
-    /// The latest value, or the first one; `None` if none will come.
+    /// The latest value, or the first one; `None` if the view is closed without one.
     pub(super) async fn current(&mut self) -> Option<Arc<V>> {
         match self.view.slot().take(&mut self.cursor) {
             None => self.next().await,
@@ -52,7 +52,7 @@ impl<V: Viewed> Watcher<V> {
         }
     }
 
-    /// The first value that fulfils a condition, beginning with the latest; `None` if none will come.
+    /// The first value that fulfils a condition, beginning with the latest; `None` if the view is closed first.
     pub(super) async fn wait_for(&mut self, mut condition: impl FnMut(&V) -> bool) -> Option<Arc<V>> {
         let mut value = self.current().await?;
         while !condition(&value) {
@@ -62,7 +62,7 @@ impl<V: Viewed> Watcher<V> {
     }
 }
 
-/// A watcher of its own, that has seen nothing yet.
+/// A clone is a separate watcher that has seen nothing yet.
 impl<V: Viewed> Clone for Watcher<V> {
     fn clone(&self) -> Self {
         Self::new(self.view.clone(), self.share.clone())

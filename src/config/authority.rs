@@ -1,7 +1,7 @@
 use super::{ConfigSource, Sources, Template};
 use crate::escape::debug_as_message;
 
-/// The sources of resources whose `xdstp:` names have a certain authority (A47).
+/// The sources of resources whose `xdstp:` names have a given authority (A47).
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Authority {

@@ -17,7 +17,7 @@ use super::{
 pub struct Bootstrap {
     sources: Sources,
     authorities: BTreeMap<String, Authority>,
-    /// For authorities that are not among these.
+    /// For all other authorities.
     default_authority: Option<Authority>,
     node: Node,
     context: ContextParamKeys,
@@ -41,7 +41,7 @@ pub struct AllowedGrpcService {
     pub call_credentials: Vec<CallCredentials>,
 }
 
-/// Which context parameters a client adds to `xdstp:` names (rule X7). gRPC does not know of these fields.
+/// The context parameters that a client adds to `xdstp:` names (rule X7). gRPC ignores these fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct ContextParamKeys {
     /// Keys of the node: each is one of [`Node::context_params`].
@@ -50,7 +50,7 @@ pub(crate) struct ContextParamKeys {
     pub(crate) features: Vec<String>,
 }
 
-/// What a bootstrap is made of, checked part by part, before authorities are given the default servers.
+/// The parts of a bootstrap, validated one by one, before authorities get the default servers.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
     pub(crate) sources: Sources,
@@ -96,7 +96,7 @@ impl Bootstrap {
         self.tables().any(Sources::differ)
     }
 
-    /// Each source that anything can come from.
+    /// Iterates over all sources.
     pub(crate) fn all_sources(&self) -> impl Iterator<Item = &ConfigSource> {
         self.tables().flat_map(Sources::iter)
     }
@@ -106,7 +106,7 @@ impl Bootstrap {
         authorities.map(|authority| &authority.sources).chain([&self.sources])
     }
 
-    /// The management servers of all types among these sources.
+    /// Iterates over the management servers among these sources, of all types.
     pub fn servers(&self) -> impl Iterator<Item = &Arc<Server>> {
         self.sources.iter().filter_map(ConfigSource::server)
     }
@@ -116,8 +116,8 @@ impl Bootstrap {
         &self.authorities
     }
 
-    /// The sources of names with any other authority than the [authorities](Self::authorities) (`default_config_source`);
-    /// without it such names are rejected.
+    /// The sources of names with an authority that is not one of the [authorities](Self::authorities)
+    /// (`default_config_source`); without it such names are rejected.
     pub fn default_authority(&self) -> Option<&Authority> {
         self.default_authority.as_ref()
     }
@@ -139,7 +139,7 @@ impl Bootstrap {
         &self.context.features
     }
 
-    /// What is added to a name on its way to a server (rule X7).
+    /// The context parameters to add to names in requests (rule X7).
     pub(crate) fn additions(&self) -> Additions {
         let keys: Vec<_> = self.context.node.iter().map(String::as_str).collect();
         Additions::new(self.node.context_params(&keys), self.context.features.clone())
@@ -150,7 +150,7 @@ impl Bootstrap {
         &self.certificate_providers
     }
 
-    /// The same with the certificate providers of registered plugins parsed; itself if there are none.
+    /// The bootstrap with the certificate providers of registered plugins parsed; unchanged if there are none.
     pub(crate) fn plug(self: Arc<Self>, registry: &Registry) -> Result<Arc<Self>, ConfigError> {
         let mut plugged = BTreeMap::new();
         let mut problems = Vec::new();
@@ -190,8 +190,8 @@ impl Bootstrap {
         &self.allowed_grpc_services
     }
 
-    /// Management servers by their names in config sources of resources (`cluster_name`, `cluster_names`), for a client
-    /// that follows these.
+    /// Management servers by their names in config sources of resources (`cluster_name`, `cluster_names`), for
+    /// clients that follow these.
     pub fn named_servers(&self) -> &BTreeMap<String, Arc<Server>> {
         &self.named_servers
     }
@@ -224,13 +224,13 @@ impl Bootstrap {
         }
     }
 
-    /// What is said of an authority, or of those of which nothing is said.
+    /// The configuration of an authority, or else the default one.
     pub(crate) fn authority(&self, name: &str) -> Result<&Authority, UnknownAuthority> {
         let known = self.authorities.get(name).or(self.default_authority.as_ref());
         known.ok_or_else(|| UnknownAuthority { authority: name.to_owned() })
     }
 
-    /// Makes the name of a listener from a target with this authority.
+    /// The template of listener names for targets with this authority.
     pub(super) fn template_of(&self, authority: &str) -> Result<Template, UnknownAuthority> {
         match self.authorities.get(authority) {
             Some(known) => Ok(known.client_listener_template().clone()),
@@ -270,7 +270,7 @@ impl Bootstrap {
 }
 
 impl ContextParamKeys {
-    /// What is wrong with them, with the paths that they have in gRPC's JSON.
+    /// Checks the parts; errors have the paths of gRPC's JSON format.
     pub(crate) fn check(&self) -> Vec<ValidationError> {
         let unknown = self.node.iter().enumerate().filter(|(_, key)| !Node::is_context_param(key));
         let unknown = unknown.map(|(index, key)| {

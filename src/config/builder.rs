@@ -18,7 +18,7 @@ pub(crate) use self::{
     sources::full_type_url,
 };
 
-/// Builds a [`Bootstrap`] in code. All errors are reported together by [`build`](Self::build).
+/// A builder of a [`Bootstrap`] in code. All errors are reported together by [`build`](Self::build).
 #[derive(Debug, Clone, Default)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct BootstrapBuilder {
@@ -34,7 +34,7 @@ pub struct BootstrapBuilder {
     named_servers: BTreeMap<String, ServerBuilder>,
 }
 
-/// Builds an authority. By default it has the servers of the bootstrap, and the template
+/// A builder of an authority. By default it has the servers of the bootstrap, and the template
 /// `xdstp://<authority>/envoy.config.listener.v3.Listener/%s` for its listeners.
 #[derive(Debug, Clone, Default)]
 #[must_use = "a builder does nothing until it is given to a bootstrap's"]
@@ -45,15 +45,15 @@ pub struct AuthorityBuilder {
 }
 
 impl BootstrapBuilder {
-    /// Adds a server. It is a fallback for the servers that were added before (A71).
+    /// Adds a server, as a fallback for those added before (A71).
     pub fn server(mut self, server: ServerBuilder) -> Self {
         self.sources.all.push(server);
         self
     }
 
-    /// Adds a source for a single type, as a fallback for those that were added for it before. The [servers](Self::server)
-    /// are not used for a type with its own sources. Without any server, routes are requested from the source of listeners,
-    /// and endpoints from the source of clusters, if these are servers.
+    /// Adds a source for a single type, as a fallback for those added for it before. The [servers](Self::server) are
+    /// not used for a type with its own sources. Without any server, routes are requested from the source of
+    /// listeners, and endpoints from the source of clusters, if these are servers.
     ///
     /// ```
     /// use xdskit::config::{ApiType, Bootstrap, PathSource, Server};
@@ -135,7 +135,7 @@ impl BootstrapBuilder {
         self
     }
 
-    /// Adds a server by its name in config sources of resources (`cluster_name`), for a client that follows these.
+    /// Adds a server by its name in config sources of resources (`cluster_name`), for clients that follow these.
     pub fn named_server(mut self, name: impl Into<String>, server: ServerBuilder) -> Self {
         self.named_servers.insert(name.into(), server);
         self
@@ -210,7 +210,7 @@ impl BootstrapBuilder {
 }
 
 impl AuthorityBuilder {
-    /// Adds a server of the authority. It is a fallback for those that were added before.
+    /// Adds a server of the authority, as a fallback for those added before.
     pub fn server(mut self, server: ServerBuilder) -> Self {
         self.sources.all.push(server);
         self
@@ -259,7 +259,7 @@ impl FilesError {
     }
 }
 
-/// What is wrong with a template of another authority's names.
+/// The error of a template whose names have another authority.
 pub(crate) fn foreign_template(authority: &str) -> String {
     let prefix = Template::of_authority(authority);
     let prefix = prefix.as_str().trim_end_matches("envoy.config.listener.v3.Listener/%s");

@@ -8,7 +8,7 @@ use crate::{
     resource::{Custom, Registry},
 };
 
-/// A source of certificates that resources refer to by the name of its instance (A29).
+/// A certificate provider instance, to which resources refer by its name (A29).
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum CertificateProvider {
@@ -17,8 +17,8 @@ pub enum CertificateProvider {
     /// A plugin that the application has registered, with its configuration
     /// ([`Registry::with_certificate_provider`](crate::resource::Registry::with_certificate_provider)).
     Custom(Custom),
-    /// A plugin that this library does not know. Resources that name the instance are rejected, unless the application
-    /// registers the plugin: then it becomes `Custom` when the client is built.
+    /// A plugin that this library does not support. Resources that name the instance are rejected, unless the
+    /// application registers the plugin: then it becomes `Custom` when the client is built.
     Unknown {
         /// The plugin's name.
         plugin_name: String,
@@ -27,7 +27,7 @@ pub enum CertificateProvider {
     },
 }
 
-/// What the plugin `file_watcher` reads (A29, A65, A87). At least one file is set.
+/// The files of the plugin `file_watcher` (A29, A65, A87). At least one file is set.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct FileWatcherConfig {
@@ -39,7 +39,7 @@ pub struct FileWatcherConfig {
     pub private_key_file: Option<PathBuf>,
     /// JSON file of a SPIFFE trust bundle map, used in place of the roots (A87).
     pub spiffe_trust_bundle_map_file: Option<PathBuf>,
-    /// How often the files are read again.
+    /// The interval at which the files are read again.
     pub refresh_interval: Duration,
 }
 
@@ -53,7 +53,7 @@ impl CertificateProvider {
         }
     }
 
-    /// Whether this library can use it, and so a resource may refer to it.
+    /// Whether this library supports the plugin, so that a resource may refer to it.
     pub fn is_known(&self) -> bool {
         match self {
             Self::FileWatcher(_) | Self::Custom(_) => true,
@@ -61,7 +61,7 @@ impl CertificateProvider {
         }
     }
 
-    /// The same with its configuration parsed, if the plugin is registered. An error has its path below `config`.
+    /// The instance with its configuration parsed, if the plugin is registered. An error has its path below `config`.
     pub(super) fn plug(&self, registry: &Registry) -> Option<Result<Self, Invalid>> {
         let Self::Unknown { plugin_name, config } = self else { return None };
         let (config, misplaced) = match config {

@@ -36,10 +36,10 @@ pub struct TlsConfig {
     pub private_key_file: Option<PathBuf>,
     /// JSON file of a SPIFFE trust bundle map, used in place of the roots (A87).
     pub spiffe_trust_bundle_map_file: Option<PathBuf>,
-    /// The server name for SNI and for the check of its certificate; `None` for its host.
+    /// The server name for SNI and for the validation of its certificate; `None` for its host.
     pub server_name: Option<String>,
-    /// The maximum age of the contents of the files when a connection is made. Since they are read for each connection, it
-    /// has no effect; an open connection keeps the contents it was made with.
+    /// The maximum age of the contents of the files when a connection is made. Since they are read for each
+    /// connection, it has no effect; an open connection keeps the contents that it was opened with.
     pub refresh_interval: Duration,
 }
 
@@ -49,9 +49,10 @@ pub struct TlsConfig {
 pub enum CallCredentials {
     /// A JSON web token from a file, sent as `Authorization: Bearer`, on secured connections only.
     ///
-    /// The file is read for each stream that is opened, so a token can be replaced at any time. It must say when it expires
-    /// (claim `exp`). One that has expired, or cannot be read, is an error of the watches; nothing is sent, and the next
-    /// attempt reads the file again. A stream that is open stays when its token expires, unless the server ends it.
+    /// The file is read whenever a stream is opened, so a token can be replaced at any time. The token must contain
+    /// an expiration time (claim `exp`). An expired or unreadable token is an error of the watches; no request is
+    /// sent, and the next attempt reads the file again. An open stream outlives the expiration of its token, unless
+    /// the server ends it.
     JwtTokenFile(PathBuf),
     /// A type that the application implements; see [`CredentialTypes`].
     Custom(CustomCredentials),
@@ -59,8 +60,8 @@ pub enum CallCredentials {
 
 /// Credentials of a type that the application implements: the type and its configuration.
 ///
-/// Two are equal if both are, and then their servers share one stream. The configuration may hold secrets, so `Debug` shows
-/// the type only.
+/// Equal credentials allow servers to share one stream. The configuration may contain secrets, so `Debug` shows the
+/// type only.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct CustomCredentials {
     type_name: String,
@@ -69,10 +70,9 @@ pub struct CustomCredentials {
 
 /// The types of credentials that a bootstrap may name in addition to `insecure`, `tls` and `jwt_token_file`.
 ///
-/// A type that is not known is skipped; a server with no known type of channel credentials is an error of the bootstrap
-/// (A27). Credentials of these types become [`ChannelCredentials::Custom`] and [`CallCredentials::Custom`], which the
-/// implementations that the client is given act on
-/// (`ClientBuilder::credentials`).
+/// Unknown types are skipped; a server without a known type of channel credentials is an error of the bootstrap
+/// (A27). Credentials of these types become [`ChannelCredentials::Custom`] and [`CallCredentials::Custom`], for the
+/// implementations that are passed to the client (`ClientBuilder::credentials`).
 ///
 /// ```
 /// use xdskit::config::{Bootstrap, ChannelCredentials, CredentialTypes};
@@ -119,14 +119,14 @@ impl fmt::Debug for CustomCredentials {
 }
 
 impl CredentialTypes {
-    /// Adds a type of `channel_creds`. The built-in types stay what they are.
+    /// Adds a type of `channel_creds`. Built-in types cannot be replaced.
     #[must_use]
     pub fn with_channel(mut self, type_name: impl Into<String>) -> Self {
         self.channel.insert(type_name.into());
         self
     }
 
-    /// Adds a type of `call_creds`. The built-in type stays what it is.
+    /// Adds a type of `call_creds`. The built-in type cannot be replaced.
     #[must_use]
     pub fn with_call(mut self, type_name: impl Into<String>) -> Self {
         self.call.insert(type_name.into());
@@ -149,7 +149,7 @@ impl CredentialTypes {
 }
 
 impl TlsConfig {
-    /// Checks the server's certificate with the roots in a PEM file.
+    /// Validates the server's certificate with the root certificates in a PEM file.
     #[must_use]
     pub fn with_ca_certificate_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.ca_certificate_file = Some(path.into());
@@ -164,14 +164,14 @@ impl TlsConfig {
         self
     }
 
-    /// Asks the server for this name (SNI), which its certificate must have, in the place of its host.
+    /// Sets the server name for SNI and for the validation of the certificate, in place of the server's host.
     #[must_use]
     pub fn with_server_name(mut self, name: impl Into<String>) -> Self {
         self.server_name = Some(name.into());
         self
     }
 
-    /// Sets how old the contents of the files may be when a connection is made.
+    /// Sets the maximum age of the contents of the files when a connection is made.
     #[must_use]
     pub fn with_refresh_interval(mut self, interval: Duration) -> Self {
         self.refresh_interval = interval;
@@ -197,14 +197,14 @@ impl Default for TlsConfig {
     }
 }
 
-/// The field of a set of certificate files that is wrong, and why.
+/// The invalid field of a set of certificate files, and the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FilesError {
     pub(crate) field: &'static str,
     pub(crate) reason: &'static str,
 }
 
-/// Certificate and key come together and from one directory: a rotation replaces both by switching one link.
+/// Certificate and key must be in one directory: a rotation replaces both by switching one symbolic link.
 pub(crate) fn check_identity(certificate: Option<&Path>, key: Option<&Path>) -> Result<(), FilesError> {
     match (certificate, key) {
         (Some(_), None) => {
@@ -227,5 +227,5 @@ pub(crate) fn check_interval(interval: Duration) -> Result<(), FilesError> {
     Ok(())
 }
 
-/// How often certificate files are read again where a bootstrap does not say (A65).
+/// The interval at which certificate files are read again, unless a bootstrap sets it (A65).
 pub const DEFAULT_REFRESH_INTERVAL: Duration = Duration::from_secs(600);

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-/// The longest duration that anything is timed by: 30 years. A longer one counts as that, so that it can be added to any time, and
+/// The maximum duration: 30 years. Longer ones are reduced to it, so that they can be added to any time, and
 /// `Duration::MAX` means never.
 pub(crate) const LONGEST_DURATION: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
 

@@ -2,15 +2,16 @@ use std::{cmp::Ordering, fmt};
 
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
-/// A locality: the place of a client ([`Node::locality`](super::Node::locality)) or of endpoints
-/// ([`LocalityEndpoints`](crate::resource::endpoints::LocalityEndpoints)), from large to small. Each part may be empty.
+/// A locality: the location of a client ([`Node::locality`](super::Node::locality)) or of endpoints
+/// ([`LocalityEndpoints`](crate::resource::endpoints::LocalityEndpoints)), by region, zone and sub-zone. Each part
+/// may be empty.
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Locality {
-    /// All parts, one after the other: there are many localities, and this takes one allocation, or none.
+    /// All parts, concatenated: there are many localities, and this takes one allocation, or none.
     text: Box<str>,
-    /// Where in the text the zone starts.
+    /// The start of the zone in the text.
     zone: u32,
-    /// Where in the text the part of the zone starts.
+    /// The start of the sub-zone in the text.
     sub_zone: u32,
 }
 
@@ -18,7 +19,7 @@ impl Locality {
     /// A locality by its parts.
     ///
     /// # Panics
-    /// When a region and its zone are longer than 4 GiB.
+    /// A region and its zone are longer than 4 GiB together.
     pub fn new(region: &str, zone: &str, sub_zone: &str) -> Self {
         let start =
             |length: usize| u32::try_from(length).expect("names of localities are shorter than 4 GiB");
@@ -39,7 +40,7 @@ impl Locality {
         &self.text[self.zone as usize..self.sub_zone as usize]
     }
 
-    /// The part of the zone, such as a rack.
+    /// The sub-zone, such as a rack.
     pub fn sub_zone(&self) -> &str {
         &self.text[self.sub_zone as usize..]
     }
@@ -49,7 +50,7 @@ impl Locality {
     }
 }
 
-/// By region, then zone, then the part of the zone.
+/// By region, then zone, then sub-zone.
 impl Ord for Locality {
     fn cmp(&self, other: &Self) -> Ordering {
         self.parts().cmp(&other.parts())
@@ -70,7 +71,7 @@ impl fmt::Debug for Locality {
     }
 }
 
-/// As in gRPC's metrics: `{region="R", zone="Z", sub_zone="S"}` (A78).
+/// The form of gRPC's metrics: `{region="R", zone="Z", sub_zone="S"}` (A78).
 impl fmt::Display for Locality {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [region, zone, sub_zone] = self.parts();

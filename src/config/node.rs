@@ -3,7 +3,7 @@ use serde_json::{Map, Value};
 use super::Locality;
 use crate::name::ContextParams;
 
-/// The identity of this client, which is part of the first request of each stream.
+/// The identity of this client, sent in the first request of each stream.
 ///
 /// The user agent and the client features are those of the library ([`USER_AGENT_NAME`], [`USER_AGENT_VERSION`],
 /// [`CLIENT_FEATURES`]) and cannot be configured (A27-2).
@@ -47,8 +47,8 @@ impl Node {
         self
     }
 
-    /// The context parameters of this node (rule X7) for those of `keys` that have a value. Keys have no prefix
-    /// `xds.node.`, such as `cluster`, `locality.zone` or `metadata.team`. Metadata values are written as JSON.
+    /// The context parameters of this node (rule X7) for those of `keys` that have a value. Keys, such as `cluster`,
+    /// `locality.zone` or `metadata.team`, have no prefix `xds.node.`. Metadata values are written as JSON.
     ///
     /// ```
     /// use xdskit::config::Node;
@@ -66,7 +66,7 @@ impl Node {
             .collect()
     }
 
-    /// Whether [`context_params`](Self::context_params) takes a key, set or not.
+    /// Whether [`context_params`](Self::context_params) accepts a key, set or not.
     pub(crate) fn is_context_param(key: &str) -> bool {
         matches!(
             key,

@@ -17,13 +17,13 @@ pub(crate) type NamedServers = BTreeMap<String, Arc<Server>>;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Server {
-    /// Its URI.
+    /// The URI.
     pub uri: ServerUri,
     /// The channel credentials.
     pub channel_credentials: ChannelCredentials,
     /// The call credentials, in the order of the bootstrap.
     pub call_credentials: Vec<CallCredentials>,
-    /// Its features.
+    /// The features.
     pub features: ServerFeatures,
     /// The variant of the protocol; `None` for the default of the client.
     pub api_type: Option<ApiType>,
@@ -43,7 +43,7 @@ pub struct Server {
 pub struct Keepalive {
     /// The time between two pings, limited to 30 years. It is doubled when the server reports too many pings.
     pub interval: Duration,
-    /// The timeout of the answer to a ping.
+    /// The timeout of the acknowledgement of a ping.
     pub timeout: Duration,
 }
 
@@ -60,8 +60,8 @@ pub struct Polling {
 
 /// A version of the transport protocol: of its methods and type URLs.
 ///
-/// Resources are the same in both: a resource of version 2 is parsed as one of version 3, with which it is compatible on
-/// the wire.
+/// Resources are the same in both versions: a resource of version 2 is parsed as one of version 3, with which it is
+/// compatible on the wire.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum TransportApiVersion {
@@ -78,7 +78,7 @@ pub enum TransportApiVersion {
 pub struct ServerFeatures {
     /// `ignore_resource_deletion` (A53): a Listener or Cluster that is missing from a response remains in use.
     pub ignore_resource_deletion: bool,
-    /// `trusted_xds_server` (A81): fields that touch security are honoured.
+    /// `trusted_xds_server` (A81): fields that affect security are honoured.
     pub trusted_xds_server: bool,
     /// `fail_on_data_errors` (A88): a resource with a data error is dropped instead of kept.
     pub fail_on_data_errors: bool,
@@ -130,7 +130,7 @@ impl Server {
         ServerBuilder::new(uri)
     }
 
-    /// A server that a resource names, with what the bootstrap says of it.
+    /// A server that a resource names, with the credentials of an allowed gRPC service.
     pub(crate) fn reached(uri: ServerUri, by: &AllowedGrpcService) -> Self {
         Self {
             uri,
@@ -145,12 +145,12 @@ impl Server {
         }
     }
 
-    /// What HTTP's `:authority` says to it.
+    /// The `:authority` of requests to it.
     pub(crate) fn http_authority(&self) -> String {
         self.authority.clone().unwrap_or_else(|| self.uri.address().authority())
     }
 
-    /// An `http://` URI with TLS, or `https://` without, is a mistake that would go unnoticed for long.
+    /// Rejects an `http://` URI with TLS, and `https://` without: such mistakes would be hard to notice.
     pub(crate) fn check_scheme(uri: &ServerUri, credentials: &ChannelCredentials) -> Result<(), String> {
         match (uri.security(), credentials) {
             (Some(Security::Tls), ChannelCredentials::Insecure) => {
@@ -170,7 +170,7 @@ impl Server {
 }
 
 impl ServerFeatures {
-    /// Sets the feature that a bootstrap calls `name`. Others have no effect.
+    /// Enables the feature that a bootstrap calls `name`. Unknown names have no effect.
     pub(crate) fn insert(&mut self, name: &str) {
         match name {
             "ignore_resource_deletion" => self.ignore_resource_deletion = true,
@@ -192,7 +192,7 @@ impl<'a> FromIterator<&'a str> for ServerFeatures {
 }
 
 impl Polling {
-    /// The same with durations that can be added to any time.
+    /// The settings with bounded durations, which can be added to any time.
     pub(crate) fn bounded(self) -> Self {
         Self { refresh_delay: bounded(self.refresh_delay), request_timeout: bounded(self.request_timeout) }
     }

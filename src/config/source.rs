@@ -28,7 +28,7 @@ pub enum ConfigSource {
 /// ```
 /// use xdskit::config::PathSource;
 ///
-/// // As Kubernetes mounts it: the file is a link into a directory that is swapped as a whole.
+/// // A Kubernetes mount: the file is a link into a directory that is swapped as a whole.
 /// let clusters = PathSource::new("/etc/xds/clusters.yaml").with_watched_directory("/etc/xds");
 /// assert_eq!(clusters.to_string(), "/etc/xds/clusters.yaml");
 /// ```
@@ -41,13 +41,13 @@ pub struct PathSource {
     pub watched_directory: Option<PathBuf>,
     /// With a watched directory, reads the file again also when it is written in place (`watch_modify`).
     pub watch_modify: bool,
-    /// How its resources are treated, as for a server.
+    /// The features, as for a server.
     pub features: ServerFeatures,
-    /// The directory that it has to be in, also behind links: set for a path that a server chose.
+    /// The directory that must contain it, with links resolved: set for a path from a server.
     pub(crate) root: Option<Arc<Path>>,
 }
 
-/// Where resources come from: by type where something is said of the type, else the same for all types.
+/// The sources of resources: by type for types with their own, else the same for all types.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Sources {
     all: Vec<ConfigSource>,
@@ -72,7 +72,7 @@ impl ConfigSource {
         }
     }
 
-    /// How its resources are treated.
+    /// The features, as for a server.
     pub fn features(&self) -> ServerFeatures {
         match self {
             Self::Server(server) => server.features,
@@ -92,7 +92,7 @@ impl fmt::Display for ConfigSource {
 }
 
 impl PathSource {
-    /// A file of this path, which is relative to the working directory if it is not absolute.
+    /// A file with this path, which is relative to the working directory if it is not absolute.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self {
             path: path.into(),
@@ -103,11 +103,11 @@ impl PathSource {
         }
     }
 
-    /// Allows only paths in this directory. Relative ones begin there.
+    /// Limits the paths to this directory, where relative ones begin.
     ///
     /// # Errors
-    /// The field whose path leads out of the directory, without a look at the file system; links are followed when the file is
-    /// read.
+    /// The field whose path leads out of the directory. The file system is not accessed; links are resolved when the
+    /// file is read.
     pub(crate) fn within(mut self, root: &Arc<Path>) -> Result<Self, &'static str> {
         self.path = inside(root, &self.path).ok_or("path")?;
         if let Some(directory) = &self.watched_directory {
@@ -131,7 +131,7 @@ impl PathSource {
         self
     }
 
-    /// Asks for features, by the names that they have in a bootstrap's `server_features`; unknown ones are ignored.
+    /// Enables features, by their names in a bootstrap's `server_features`; unknown ones are ignored.
     #[must_use]
     pub fn with_features<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
         self.features = names.into_iter().collect();
@@ -140,7 +140,7 @@ impl PathSource {
 }
 
 impl PathSource {
-    /// The field that is wrong, and why.
+    /// Checks the paths; returns the invalid field and the reason.
     pub(crate) fn check(&self) -> Result<(), (&'static str, &'static str)> {
         if self.path.as_os_str().is_empty() {
             return Err(("path", "empty"));
@@ -164,13 +164,13 @@ impl Sources {
         Self { all, by_type }
     }
 
-    /// Those of the types that have none of their own.
+    /// The sources of types without their own.
     pub(super) fn all(&self) -> &[ConfigSource] {
         &self.all
     }
 
-    /// A type that nothing is said of, and nothing of all types, comes from where the type comes from that names it (`self`),
-    /// if that is a server: a file has one type alone.
+    /// The sources of a type. Without any of its own or for all types, a type has the sources of the type that refers
+    /// to it (`self`), if these are servers: a file contains one type alone.
     pub(super) fn of(&self, type_url: &str) -> &[ConfigSource] {
         let own = self.by_type.get(type_url).unwrap_or(&self.all);
         let naming = naming(type_url).filter(|_| own.is_empty()).and_then(|naming| self.by_type.get(naming));
@@ -182,17 +182,17 @@ impl Sources {
         self.all.is_empty() && self.by_type.is_empty()
     }
 
-    /// Whether something is said of single types.
+    /// Whether any type has its own sources.
     pub(super) fn differ(&self) -> bool {
         !self.by_type.is_empty()
     }
 
-    /// Each source, those of all types first.
+    /// Iterates over all sources, those for all types first.
     pub(super) fn iter(&self) -> impl Iterator<Item = &ConfigSource> {
         self.all.iter().chain(self.by_type.values().flatten())
     }
 
-    /// Makes equal sources one value, which makes comparing and keeping them cheap.
+    /// Deduplicates equal sources, which makes comparing and keeping them cheap.
     pub(super) fn share(self, known: &mut Vec<ConfigSource>) -> Self {
         let mut shared = |sources: Vec<ConfigSource>| -> Vec<ConfigSource> {
             let share = |source| match known.iter().find(|other| **other == source) {
@@ -209,7 +209,7 @@ impl Sources {
     }
 }
 
-/// The type whose resources name those of another.
+/// The type whose resources refer to those of another.
 fn naming(type_url: &str) -> Option<&'static str> {
     match type_url {
         type_url::ROUTE_CONFIGURATION | type_url::SCOPED_ROUTE_CONFIGURATION | type_url::VIRTUAL_HOST => {
@@ -220,13 +220,13 @@ fn naming(type_url: &str) -> Option<&'static str> {
     }
 }
 
-/// A path in a directory, if it does not lead out of it by `..`.
+/// A path in a directory, unless it leads out of it by `..`.
 fn inside(root: &Path, path: &Path) -> Option<PathBuf> {
     let whole = plain(&root.join(path))?;
     whole.starts_with(plain(root)?).then_some(whole)
 }
 
-/// A path without `.` and `..`; `None` if it leads above where it begins.
+/// A path without `.` and `..`; `None` if it leads above its beginning.
 fn plain(path: &Path) -> Option<PathBuf> {
     let mut plain = PathBuf::new();
     for part in path.components() {

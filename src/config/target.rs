@@ -10,7 +10,8 @@ use super::{Bootstrap, UnknownAuthority};
 /// The target of a resolution: the text `xds:///service` or `xds://authority/service` (A27, A47), with optional properties
 /// of the requests.
 ///
-/// It is parsed when it is resolved. Characters that are not permitted in a URI must be percent-encoded.
+/// The text is parsed when the target is resolved. Characters that are not permitted in a URI must be
+/// percent-encoded.
 ///
 /// ```
 /// use xdskit::config::Target;
@@ -34,15 +35,15 @@ pub enum TargetError {
     Invalid {
         /// The target as given.
         target: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// Its authority, or that of the name made from it, is not in the bootstrap.
+    /// Its authority, or that of the resulting name, is not in the bootstrap.
     #[error("target {target:?}: {error}")]
     UnknownAuthority {
         /// The target, or the address of the server, as given.
         target: String,
-        /// Which authority.
+        /// The unknown authority.
         error: UnknownAuthority,
     },
     /// The result of the template is an `xdstp:` name that cannot be parsed.
@@ -50,7 +51,7 @@ pub enum TargetError {
     Name {
         /// The target, or the address of the server, as given.
         target: String,
-        /// What is wrong with the name.
+        /// The error of the name.
         error: NameError,
     },
     /// The bootstrap has no `server_listener_resource_name_template`, which a server needs (A36).
@@ -71,8 +72,8 @@ impl Target {
         self
     }
 
-    /// Adds a header of the requests, which selects the route configuration if the listener has scoped routes (SRDS). Names
-    /// are compared without regard to case; of several values, the first one applies.
+    /// Adds a header of the requests, which selects the route configuration if the listener has scoped routes (SRDS).
+    /// Names are case-insensitive; of several values, the first one applies.
     ///
     /// A resolution is for requests with the same scope. `:authority` and `host` are the [authority](Self::with_authority)
     /// unless they are added here. Routes do not match these headers, but those of each
@@ -90,7 +91,7 @@ impl Target {
         self
     }
 
-    /// The headers that choose the scope, in the order in which they were added.
+    /// The headers that select the scope, in the order in which they were added.
     pub(crate) fn headers(&self) -> &Arc<[(Arc<str>, Arc<str>)]> {
         &self.headers
     }
@@ -158,7 +159,7 @@ impl Bootstrap {
         self.read_target(target).map(|(name, _)| name)
     }
 
-    /// The name of the listener, and the host that the target names: its service, without slashes (A47-4).
+    /// The name of the listener, and the host in the target: its service, without slashes (A47-4).
     pub(crate) fn read_target(&self, target: &str) -> Result<(ResourceName, String), TargetError> {
         let parsed = Parsed::parse(target)
             .map_err(|reason| TargetError::Invalid { target: target.to_owned(), reason })?;

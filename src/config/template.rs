@@ -5,10 +5,10 @@ use crate::name::{
     encoding::{self, encode_into},
 };
 
-/// Makes resource names: a text in which every `%s` stands for a value.
+/// A template of resource names: a text in which every `%s` stands for a value.
 ///
-/// If the text starts with `xdstp:`, characters of the value that a URI's path cannot hold are percent-encoded (A47-3);
-/// otherwise the value goes in as it is.
+/// If the text starts with `xdstp:`, characters of the value that are not allowed in a URI's path are percent-encoded
+/// (A47-3); otherwise the value is inserted unchanged.
 ///
 /// ```
 /// use xdskit::config::Template;
@@ -24,15 +24,15 @@ pub struct Template {
 }
 
 impl Template {
-    /// Reads a template.
+    /// Parses a template.
     ///
     /// # Errors
     ///
-    /// A text that starts with `xdstp:` and would make no name of whatever value.
+    /// A text that starts with `xdstp:` and would not result in a name for any value.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         let template = Self { text: Arc::from(text) };
         match ResourceName::parse(&template.expand("name")) {
-            // The position is that in the template: nothing before the first `%s` differs.
+            // The position is valid for the template, too: the text before the first `%s` is the same.
             Err(error) => Err(error),
             Ok(_) => Ok(template),
         }
@@ -43,7 +43,7 @@ impl Template {
         &self.text
     }
 
-    /// Puts a value into the places of `%s`; a template without any is the result itself.
+    /// Replaces each `%s` with a value; a template without any is the result itself.
     pub fn expand(&self, value: &str) -> String {
         if !self.text.starts_with("xdstp:") {
             return self.text.replace(PLACEHOLDER, value);
@@ -58,7 +58,7 @@ impl Template {
         Self { text: Arc::from(PLACEHOLDER) }
     }
 
-    /// What an authority uses that has no template of its own.
+    /// The default template of an authority.
     pub(crate) fn of_authority(authority: &str) -> Self {
         let mut text = String::from("xdstp://");
         encode_into(&mut text, authority, encoding::AUTHORITY);
@@ -66,7 +66,7 @@ impl Template {
         Self { text: text.into() }
     }
 
-    /// Whether every name that the template makes has this authority (A47-5).
+    /// Whether all names from the template have this authority (A47-5).
     pub(crate) fn belongs_to(&self, authority: &str) -> bool {
         let rest = self.text.strip_prefix("xdstp://");
         let written = rest.and_then(|rest| rest.split_once('/')).map(|(written, _)| written);

@@ -304,7 +304,7 @@ fn a47_2_a_target_without_authority_uses_the_default_template() {
     };
     let name = xdstp("a").listener_name("xds:///svc").unwrap();
     assert_eq!(name.as_str(), "xdstp://a/envoy.config.listener.v3.Listener/svc");
-    // A47-11: the name's authority must be known.
+    // A47-11: the name's authority must be configured.
     assert!(matches!(xdstp("b").listener_name("xds:///svc"), Err(TargetError::UnknownAuthority { .. })));
 }
 

@@ -61,7 +61,7 @@ pub struct InvalidUri {
     reason: String,
 }
 
-/// What the scheme promises about the connection.
+/// The security that the scheme implies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Security {
     /// `http://`
@@ -129,7 +129,7 @@ impl ServerAddress {
 }
 
 impl InvalidUri {
-    /// What is wrong with it.
+    /// The reason.
     pub fn reason(&self) -> &str {
         &self.reason
     }
@@ -172,7 +172,7 @@ fn parse(text: &str) -> Result<Parsed, String> {
     }
 }
 
-/// `http://host:port`: the scheme decides the default port, and nothing may follow, since gRPC has no base path.
+/// `http://host:port`: the scheme determines the default port. Nothing may follow, since gRPC has no base path.
 fn http_endpoint(text: &str, security: Security) -> Result<Parsed, String> {
     if !text.contains("://") {
         return Err("`//` is missing after the scheme".to_owned());
@@ -270,10 +270,10 @@ fn unix_path(rest: &str) -> Result<PathBuf, String> {
     Ok(Path::new(path).to_owned())
 }
 
-/// The port of gRPC's DNS resolver where a target has none.
+/// The default port of gRPC's DNS resolver.
 const DEFAULT_PORT: u16 = 443;
 const BAD_PORT: &str = "a port is a number from 1 to 65535";
 const FORMS: &str = "known are host:port, dns:, ipv4:, ipv6:, unix:, http:// and https://";
-/// gRPC's schemes that need no `//`, which would otherwise be taken for a host.
+/// gRPC's schemes without `//`, which would otherwise be taken for a host.
 const KNOWN_SCHEMES: &[&str] =
     &["unix-abstract", "vsock", "passthrough", "google-c2p", "google-c2p-experimental"];

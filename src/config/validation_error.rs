@@ -20,13 +20,13 @@ impl ValidationError {
         Self { path: path.into(), reason: reason.into() }
     }
 
-    /// The field, as a path in the document, which is gRPC's bootstrap JSON where there is none, such as `xds_servers[1].server_uri` or
-    /// `authorities["a.example"].xds_servers`. Empty for the document itself.
+    /// The field, as a path in the document, or in gRPC's bootstrap JSON for a configuration built in code, such as
+    /// `xds_servers[1].server_uri` or `authorities["a.example"].xds_servers`. Empty for the document itself.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// What is wrong with it.
+    /// The reason.
     pub fn reason(&self) -> &str {
         &self.reason
     }

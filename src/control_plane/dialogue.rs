@@ -12,7 +12,7 @@ use super::{
 };
 use crate::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest};
 
-/// The session of a stream, of either variant. It knows types by their names of v3.
+/// The session of a stream, of either variant. Types have their v3 type URLs.
 #[derive(Debug)]
 pub(super) enum Dialogue {
     Sotw(Session),
@@ -27,7 +27,7 @@ impl Dialogue {
         }
     }
 
-    /// Takes in a request that came by a method.
+    /// Handles a request that was received by a method.
     pub(super) fn handle_request(
         &mut self,
         message: Bytes,
@@ -69,7 +69,7 @@ impl Dialogue {
         }
     }
 
-    /// Takes note of a response that somebody else put on the stream; returns whether it is of the stream's variant.
+    /// Records a response that was sent outside of the session; returns whether it is of the stream's variant.
     pub(super) fn note_sent(&mut self, response: &Response) -> bool {
         match (self, response) {
             (Self::Sotw(session), Response::Sotw(response)) => session.note_sent(response),
@@ -79,7 +79,7 @@ impl Dialogue {
         true
     }
 
-    /// What the last request changed of what is wanted.
+    /// The changes of the subscribed names by the last request.
     pub(super) fn changes(&self) -> &NameChanges {
         match self {
             Self::Sotw(session) => session.changes(),
@@ -87,7 +87,7 @@ impl Dialogue {
         }
     }
 
-    /// Types and names that are wanted.
+    /// Iterates over the subscribed types and names.
     pub(super) fn wanted(&self) -> Box<dyn Iterator<Item = (&str, &str)> + '_> {
         match self {
             Self::Sotw(session) => Box::new(session.wanted()),

@@ -6,22 +6,22 @@ use super::{
 };
 use crate::config::TransportApiVersion;
 
-/// Something that happened on a stream of a [`ControlPlane`](super::ControlPlane).
+/// An event on a stream of a [`ControlPlane`](super::ControlPlane).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Event {
     /// A client opened a stream.
     #[non_exhaustive]
     Opened {
-        /// Counts the streams of the control plane, from 1.
+        /// The number of the stream, counted from 1 over the control plane.
         stream: u64,
-        /// Where the client is, if it is known.
+        /// The address of the client, if known.
         peer: Option<SocketAddr>,
         /// The variant of the protocol.
         variant: Variant,
         /// The version of the transport.
         api_version: TransportApiVersion,
-        /// The type, by its URL of v3, of a stream of one type; an aggregated stream (ADS) has any.
+        /// The v3 type URL of a stream of one type; `None` for an aggregated stream (ADS).
         type_url: Option<&'static str>,
     },
     /// A client sent a request.
@@ -29,27 +29,27 @@ pub enum Event {
     Request {
         /// The stream.
         stream: u64,
-        /// The request as it came, but that its type URL is that of v3, also if it was of v2 or left out.
+        /// The request as it was received, except that its type URL is that of v3, also if it was of v2 or missing.
         request: Request,
-        /// How many bytes the message had.
+        /// The size of the message in bytes.
         bytes: usize,
-        /// What the server made of it.
+        /// The outcome of the request.
         handled: Handled,
     },
-    /// The server sent a response, or something in its place.
+    /// The server sent a response, or raw bytes in place of one.
     #[non_exhaustive]
     Response {
         /// The stream.
         stream: u64,
-        /// The type, by its URL of v3; empty when the server was told to send raw bytes.
+        /// The v3 type URL; empty for raw bytes.
         type_url: String,
         /// The version.
         version: String,
-        /// How many resources it holds, heartbeats included.
+        /// The number of resources in it, including heartbeats.
         resources: usize,
-        /// How many names it says are gone.
+        /// The number of removed names in it.
         removed: usize,
-        /// How many bytes the message has.
+        /// The size of the message in bytes.
         bytes: usize,
     },
     /// A stream ended.

@@ -17,7 +17,7 @@ use super::{
     wanted::Wanted,
 };
 
-/// What all streams of a control plane share.
+/// The state that all streams of a control plane share.
 pub(super) struct Hub {
     pub(super) settings: Settings,
     state: watch::Sender<State>,
@@ -28,25 +28,25 @@ pub(super) struct Hub {
 
 pub(super) type Observer = Box<dyn Fn(&Event) + Send + Sync>;
 
-/// What streams follow: they look at it anew whenever it changes.
+/// The state that streams follow: each change of it wakes them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct State {
     pub(super) store: Store,
     pub(super) held: Held,
     pub(super) headers: Headers,
-    /// Requests are left unread.
+    /// Whether requests are left unread.
     pub(super) deaf: bool,
-    /// What requests of REST are answered by in place of what they ask for.
+    /// The status of all REST responses, in place of the resources.
     #[cfg(feature = "json")]
     pub(super) rest_status: Option<http::StatusCode>,
-    /// Requests of REST for what does not exist are answered by 404 in place of a response without resources.
+    /// Whether REST requests without matching resources get a 404 in place of an empty response.
     #[cfg(feature = "json")]
     pub(super) rest_not_found: bool,
 }
 
-/// When a server sends the headers of its response.
+/// The time at which a server sends the response headers.
 ///
-/// Real servers differ: some send them when the stream opens, some with their first message. A client must cope with all.
+/// Servers differ: some send them when the stream opens, some with their first message. A client must support both.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Headers {
@@ -55,7 +55,7 @@ pub enum Headers {
     AtOnce,
     /// With the first response.
     WithFirstResponse,
-    /// Never, until the stream ends. Responses wait for them.
+    /// Never, until the stream ends. Responses are delayed with them.
     Never,
 }
 
@@ -65,14 +65,14 @@ struct Streams {
     open: BTreeMap<u64, (Method, mpsc::UnboundedSender<Command>)>,
 }
 
-/// An order to a stream.
+/// A command to a stream.
 #[derive(Debug, Clone)]
 pub(super) enum Command {
-    /// Send this response as it is. It goes to streams of its variant only, and of its type if they have one.
+    /// Sends this response unchanged, to streams of its variant and, for streams of one type, of its type.
     Send(Response),
-    /// Send these bytes as if they were a response.
+    /// Sends these bytes in place of a response.
     SendRaw(Bytes),
-    /// End with this status.
+    /// Ends the stream with this status.
     End(Status),
 }
 
@@ -95,7 +95,7 @@ impl Hub {
         Self { settings, state, streams: Mutex::default(), wanted, observers }
     }
 
-    /// Changes the state; `change` says whether there is anything that streams must look at.
+    /// Changes the state; `change` returns whether streams must be woken.
     pub(super) fn change(&self, change: impl FnOnce(&mut State) -> bool) -> bool {
         self.state.send_if_modified(change)
     }
@@ -121,7 +121,7 @@ impl Hub {
         self.streams().open.remove(&id);
     }
 
-    /// Gives an order to all streams that are open and that it is for; returns how many these are.
+    /// Sends a command to all open streams that it applies to; returns their number.
     pub(super) fn command(&self, command: &Command) -> usize {
         let streams = self.streams();
         let addressed = streams.open.values().filter(|(method, _)| command.is_for(method));
@@ -140,14 +140,14 @@ impl Hub {
         self.wanted.subscribe()
     }
 
-    /// A stream wants other names of a type than before.
+    /// Records a change of the names of a type that a stream subscribes to.
     pub(super) fn want(&self, type_url: &str, changes: &NameChanges) {
         if !changes.is_empty() {
             self.wanted.send_modify(|wanted| wanted.change(type_url, changes));
         }
     }
 
-    /// A stream that wanted these names has ended.
+    /// Records the end of a stream with subscriptions to these names.
     pub(super) fn want_no_longer<'a>(&self, names: impl Iterator<Item = (&'a str, &'a str)>) {
         self.wanted.send_modify(|wanted| wanted.forget(names));
     }
@@ -157,7 +157,7 @@ impl Hub {
     }
 
     fn streams(&self) -> MutexGuard<'_, Streams> {
-        // The map is whole after each statement, so a panic elsewhere does not spoil it.
+        // The map is consistent after each statement, so a panic elsewhere does not corrupt it.
         self.streams.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -20,27 +20,27 @@ use crate::{
 /// The two variants of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Variant {
-    /// State of the world: each request lists all names, and a response may stand for everything there is.
+    /// State of the world: each request lists all names, and a response may list all resources.
     Sotw,
-    /// Incremental: requests and responses say what changes.
+    /// Incremental: requests and responses contain changes.
     Delta,
 }
 
 /// A request of a client. A clone shares the message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Request {
-    /// Of the state-of-the-world variant.
+    /// A request of the state-of-the-world variant.
     Sotw(Arc<DiscoveryRequest>),
-    /// Of the incremental variant.
+    /// A request of the incremental variant.
     Delta(Arc<DeltaDiscoveryRequest>),
 }
 
 /// A response to a client. A clone shares the message.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Response {
-    /// Of the state-of-the-world variant.
+    /// A response of the state-of-the-world variant.
     Sotw(Arc<DiscoveryResponse>),
-    /// Of the incremental variant.
+    /// A response of the incremental variant.
     Delta(Arc<DeltaDiscoveryResponse>),
 }
 
@@ -53,7 +53,7 @@ impl Request {
         }
     }
 
-    /// Who the client is, if it says so.
+    /// The node of the client, if the request contains it.
     pub fn node(&self) -> Option<&Node> {
         match self {
             Self::Sotw(request) => request.node.as_ref(),
@@ -61,7 +61,7 @@ impl Request {
         }
     }
 
-    /// The names as they are written: all that are wanted, or in the incremental variant those that are subscribed to.
+    /// The names as written: all subscribed ones, or in the incremental variant the newly subscribed ones.
     pub fn names(&self) -> &[String] {
         match self {
             Self::Sotw(request) => &request.resource_names,
@@ -69,7 +69,8 @@ impl Request {
         }
     }
 
-    /// The nonce of the response that it answers; in the state-of-the-world variant that of the last one in any case.
+    /// The nonce of the response that the request acknowledges; in the state-of-the-world variant always that of the
+    /// last response.
     pub fn nonce(&self) -> &str {
         match self {
             Self::Sotw(request) => &request.response_nonce,
@@ -77,7 +78,7 @@ impl Request {
         }
     }
 
-    /// What is wrong with the response that it answers (NACK).
+    /// The reason for the rejection of a response (NACK).
     pub fn error(&self) -> Option<&Status> {
         match self {
             Self::Sotw(request) => request.error_detail.as_ref(),
@@ -127,7 +128,7 @@ impl Response {
         }
     }
 
-    /// The message as it is written in a version. Types within resources are extensions, whose names are the same in both.
+    /// Encodes the message for a version. Types inside resources are extensions, whose names are the same in both.
     pub(super) fn encode(&self, api_version: TransportApiVersion) -> Bytes {
         match (api_version, self) {
             (TransportApiVersion::V3, Self::Sotw(response)) => response.encode_to_vec(),

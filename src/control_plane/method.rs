@@ -6,12 +6,12 @@ use crate::{
     resource::services::{Methods, Service},
 };
 
-/// What a client called: which stream it is.
+/// A method of a discovery service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Method {
     pub(super) variant: Variant,
     pub(super) api_version: TransportApiVersion,
-    /// The only type of the stream, by its name of v3; an aggregated one has any.
+    /// The v3 type URL of a stream of one type; `None` for an aggregated one.
     pub(super) type_url: Option<&'static str>,
 }
 
@@ -30,8 +30,7 @@ impl Method {
         })
     }
 
-    /// The type that a request is about, by its name of v3: what is left out on a stream of one type is that type. It is
-    /// empty where an aggregated stream was not told.
+    /// The v3 type URL of a request. A missing one is that of the stream, and an error on an aggregated stream.
     pub(super) fn type_of<'a>(&self, written: &'a str) -> Result<&'a str, Status> {
         let type_url = match self.type_url {
             Some(implied) if written.is_empty() => return Ok(implied),

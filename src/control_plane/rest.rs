@@ -1,6 +1,6 @@
-//! REST: polls by `POST` with canonical JSON both ways (D10, D11).
+//! REST: polls by `POST` with canonical JSON in both directions (D10, D11).
 //!
-//! A poll is over with its answer, so that it counts for nothing in what all clients together want.
+//! A poll ends with its response, so it is not counted as a subscription.
 
 use std::{net::SocketAddr, sync::Arc};
 
@@ -27,18 +27,18 @@ use crate::{
     resource::services::Service,
 };
 
-/// What a request other than of gRPC is.
+/// The kind of a request that is not of gRPC.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Route {
-    /// For the resources of a type.
+    /// A poll of a type.
     Poll(Method),
-    /// Not a `POST`.
+    /// A method other than `POST`.
     WrongMethod,
     Unknown,
 }
 
 impl Route {
-    /// Nothing for a request of gRPC.
+    /// `None` for a request of gRPC.
     pub(super) fn of<B>(request: &Request<B>) -> Option<Self> {
         match poll(request.uri().path()) {
             Some(method) if request.method() == HttpMethod::POST => return Some(Self::Poll(method)),
@@ -70,7 +70,7 @@ impl Route {
     }
 }
 
-/// What a path asks for.
+/// The method that a path stands for.
 fn poll(path: &str) -> Option<Method> {
     [TransportApiVersion::V3, TransportApiVersion::V2].into_iter().find_map(|api_version| {
         let name = path.strip_prefix(api_version.rest_prefix())?;
@@ -80,7 +80,7 @@ fn poll(path: &str) -> Option<Method> {
     })
 }
 
-/// A request that was understood. To observers it is a stream of its own.
+/// A parsed request. Observers see it as a stream of its own.
 #[derive(Debug)]
 struct Poll {
     id: u64,
@@ -133,7 +133,7 @@ impl Poll {
                 return response;
             }
             tokio::select! {
-                // The hub keeps the sender of both.
+                // The hub holds the senders of both.
                 _ = state.changed() => {}
                 command = self.commands.recv() => if let Some(command) = command {
                     return self.obey(command);
@@ -142,7 +142,7 @@ impl Poll {
         }
     }
 
-    /// The answer, unless it is held back.
+    /// The response, unless the type is held.
     fn due(&self, state: &mut watch::Receiver<State>) -> Option<Response<Body>> {
         let State { store, held, rest_status, rest_not_found, .. } = state.borrow_and_update().clone();
         if held.holds(&self.request.type_url) {
@@ -151,7 +151,7 @@ impl Poll {
         if let Some(status) = rest_status {
             return Some(text(status, "as the test has it"));
         }
-        // It has no version, so that one who knows that there is nothing is told so again.
+        // The request has no version, so that an unchanged empty result is found again.
         let request =
             DiscoveryRequest { version_info: String::new(), ..DiscoveryRequest::clone(&self.request) };
         let has_none = || {
@@ -215,5 +215,5 @@ fn respond(status: StatusCode, content_type: &'static str, body: Bytes) -> Respo
 const REQUEST: &str = "envoy.service.discovery.v3.DiscoveryRequest";
 const RESPONSE: &str = "envoy.service.discovery.v3.DiscoveryResponse";
 const JSON: &str = "application/json";
-/// How many bytes a request may have.
+/// The maximum size of a request, in bytes.
 const MAX_REQUEST: usize = 16 << 20;

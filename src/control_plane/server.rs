@@ -24,8 +24,8 @@ use super::{
 };
 use crate::escape::Escaped;
 
-/// A management server: it gives the resources that it is told to any number of clients, over ADS or the services of single
-/// types, in the variant of the protocol and the version of the transport (v3 or v2) that each asks for.
+/// A management server: serves resources to any number of clients, over ADS or the services of single types, in both
+/// variants of the protocol and both versions of the transport (v3 and v2).
 ///
 /// It is a handle: clones are the same control plane. It does nothing until it [serves](Self::serve).
 ///
@@ -44,7 +44,7 @@ use crate::escape::Escaped;
 ///     let server = control_plane.serve("127.0.0.1:0").await?;
 ///     println!("clients may connect to {}", server.addr());
 ///     control_plane.update(|tx| {
-///         tx.remove(type_url::CLUSTER, "shop"); // Clients that are connected are told at once.
+///         tx.remove(type_url::CLUSTER, "shop"); // Connected clients are updated at once.
 ///     });
 ///     server.shutdown().await;
 ///     Ok(())
@@ -61,29 +61,30 @@ impl ControlPlane {
         Self::builder().build()
     }
 
-    /// Settings first.
+    /// A builder with settings.
     pub fn builder() -> ControlPlaneBuilder {
         ControlPlaneBuilder { store: Store::new(), settings: Settings::default(), observers: Vec::new() }
     }
 
-    /// Serves on an address without TLS; port 0 picks a free port. Must be called on a tokio runtime.
+    /// Serves on an address without TLS; port 0 selects a free port. Must be called on a tokio runtime.
     ///
     /// A control plane may serve on several addresses. For TLS, add its [`routes`](Self::routes) to a
-    /// [`tonic::transport::Server`] of your own.
+    /// [`tonic::transport::Server`].
     ///
     /// # Errors
-    /// When the address cannot be listened on.
+    /// The address cannot be bound.
     pub async fn serve(&self, addr: impl ToSocketAddrs) -> io::Result<ServerHandle> {
         ServerHandle::start(self.clone(), TcpListener::bind(addr).await?)
     }
 
-    /// The services for a gRPC server of one's own, told apart by the path of a request; see [`routes`](Self::routes) for a
+    /// The services for a custom gRPC server, routed by the path of a request; see [`routes`](Self::routes) for a
     /// tonic server. They have no limit on the size of messages.
     pub fn service(&self) -> DiscoveryServices {
         DiscoveryServices::new(self.hub.clone())
     }
 
-    /// The same as routes for a [`tonic::transport::Server`]: what no other service of it answers comes here.
+    /// The services as routes for a [`tonic::transport::Server`]: they handle requests that no other service of it
+    /// handles.
     ///
     /// ```
     /// use tonic::transport::Server;
@@ -99,36 +100,36 @@ impl ControlPlane {
         routes
     }
 
-    /// Changes resources; clients are told of all changes of one call at once. Returns whether anything is different now.
+    /// Changes resources; all changes of one call are sent together. Returns whether anything changed.
     pub fn update(&self, change: impl FnOnce(&mut Transaction<'_>)) -> bool {
         self.hub.change(|state| state.store.update(change))
     }
 
-    /// Adds or replaces one resource. Returns whether anything is different now.
+    /// Adds or replaces one resource. Returns whether anything changed.
     pub fn set(&self, resource: impl Into<AnyResource>) -> bool {
         self.update(|tx| {
             tx.set(resource);
         })
     }
 
-    /// Removes one resource. Returns whether it was there.
+    /// Removes one resource. Returns whether it existed.
     pub fn remove(&self, type_url: &str, name: &str) -> bool {
         self.update(|tx| {
             tx.remove(type_url, name);
         })
     }
 
-    /// What there is at this moment.
+    /// The current resources.
     pub fn store(&self) -> Store {
         self.hub.state().store
     }
 
-    /// What all clients together want at this moment.
+    /// The current subscriptions of all clients together.
     pub fn wanted(&self) -> Wanted {
         self.hub.wanted()
     }
 
-    /// Follows what all clients together want, for a server that gets resources as they are asked for; see
+    /// The changes of all clients' subscriptions, for a server that fetches resources on demand; see
     /// [`ControlPlaneBuilder::on_demand`].
     ///
     /// ```no_run
@@ -148,14 +149,14 @@ impl ControlPlane {
     ///                 Some(bytes) => tx.set(AnyResource::new(type_url, name, bytes)),
     ///                 None if change.wanted => tx.set_absent(type_url, name),
     ///                 None if control_plane.wanted().streams(type_url, name) == 0 => tx.remove(type_url, name),
-    ///                 None => tx, // Somebody wants it again, which is told next.
+    ///                 None => tx, // A new subscription, whose change follows.
     ///             };
     ///         });
     ///     }
     ///     Ok(())
     /// }
     ///
-    /// /// The resource's message, from wherever it is kept.
+    /// /// Returns the message of the resource from its storage.
     /// async fn look_up(name: &str) -> Option<Vec<u8>> {
     ///     std::fs::read(format!("/var/lib/mesh/{name}")).ok()
     /// }
@@ -164,7 +165,7 @@ impl ControlPlane {
         WantedChanges::new(self.hub.follow_wanted())
     }
 
-    /// Sends nothing of the held types from now on, on all streams. Requests are read as ever.
+    /// Stops sending the held types, on all streams. Requests are still read.
     pub fn set_held(&self, held: Held) {
         self.hub.change(|state| {
             state.held = held;
@@ -172,13 +173,13 @@ impl ControlPlane {
         });
     }
 
-    /// The types that are held.
+    /// The held types.
     pub fn held(&self) -> Held {
         self.hub.state().held
     }
 
-    /// Says when streams get the headers of the response, those that open later and those that have none yet. Meant for
-    /// tests of clients.
+    /// Sets the time at which streams get the response headers, for new streams and those without headers. Intended
+    /// for tests of clients.
     pub fn set_headers(&self, headers: Headers) {
         self.hub.change(|state| {
             state.headers = headers;
@@ -186,8 +187,8 @@ impl ControlPlane {
         });
     }
 
-    /// Says whether requests are read. A client whose requests are not read notices when its window is full. Meant for tests
-    /// of clients.
+    /// Sets whether requests are read. Unread requests block a client once its flow-control window is full. Intended
+    /// for tests of clients.
     pub fn set_reading(&self, reading: bool) {
         self.hub.change(|state| {
             state.deaf = !reading;
@@ -195,7 +196,7 @@ impl ControlPlane {
         });
     }
 
-    /// Answers all requests of REST by a status and without a response, until it is told otherwise. Meant for tests of clients.
+    /// Sets a status for all REST responses, in place of resources; `None` ends this. Intended for tests of clients.
     #[cfg(feature = "json")]
     pub fn set_rest_status(&self, status: Option<http::StatusCode>) {
         self.hub.change(|state| {
@@ -204,8 +205,8 @@ impl ControlPlane {
         });
     }
 
-    /// Answers requests of REST for which there are no resources by the status 404, as sovereign does, and not by a response
-    /// without resources. Meant for tests of clients.
+    /// Sets whether REST requests without matching resources get the status 404, as with sovereign, in place of an
+    /// empty response. Intended for tests of clients.
     #[cfg(feature = "json")]
     pub fn set_rest_not_found(&self, not_found: bool) {
         self.hub.change(|state| {
@@ -214,26 +215,28 @@ impl ControlPlane {
         });
     }
 
-    /// Sends a response as it is, right or wrong, on all open streams of its variant that are aggregated or of its type;
-    /// returns how many these are. Meant for tests of clients. It is a `DiscoveryResponse` or a `DeltaDiscoveryResponse`.
+    /// Sends a response unchanged, valid or not, on all open streams of its variant that are aggregated or of its
+    /// type; returns their number. It is a `DiscoveryResponse` or a `DeltaDiscoveryResponse`. Intended for tests of
+    /// clients.
     ///
-    /// The client's answer is understood if the response has a nonce of its own and a type that the client has asked for.
+    /// The client's ACK or NACK is recognized if the response has a unique nonce and a type that the client has
+    /// requested.
     pub fn inject(&self, response: impl Into<Response>) -> usize {
         self.hub.command(&Command::Send(response.into()))
     }
 
-    /// Sends bytes in place of a response on all streams that are open; returns how many these are. Meant for tests of clients.
+    /// Sends bytes in place of a response on all open streams; returns their number. Intended for tests of clients.
     pub fn inject_raw(&self, bytes: impl Into<Bytes>) -> usize {
         self.hub.command(&Command::SendRaw(bytes.into()))
     }
 
-    /// How many streams are open.
+    /// The number of open streams.
     pub fn streams(&self) -> usize {
         self.hub.open_streams()
     }
 
-    /// Ends all streams that are open, with a status; returns how many these are. Connections stay, and clients may open
-    /// streams again.
+    /// Ends all open streams with a status; returns their number. Connections stay, and clients may open streams
+    /// again.
     pub fn disconnect(&self, status: Status) -> usize {
         self.hub.command(&Command::End(status))
     }
@@ -245,7 +248,7 @@ impl Default for ControlPlane {
     }
 }
 
-/// Settings of a [`ControlPlane`].
+/// The settings of a [`ControlPlane`].
 #[must_use]
 pub struct ControlPlaneBuilder {
     store: Store,
@@ -254,45 +257,45 @@ pub struct ControlPlaneBuilder {
 }
 
 impl ControlPlaneBuilder {
-    /// Says how versions are written; see [`Store::with_versions`].
+    /// Sets the form of versions; see [`Store::with_versions`].
     pub fn versions(mut self, versions: Versions) -> Self {
         self.store = self.store.with_versions(versions);
         self
     }
 
-    /// Puts a text before every version; see [`Store::with_version_prefix`].
+    /// Sets a prefix of all versions; see [`Store::with_version_prefix`].
     pub fn version_prefix(mut self, prefix: impl Into<Arc<str>>) -> Self {
         self.store = self.store.with_version_prefix(prefix);
         self
     }
 
-    /// Puts each resource into the wrapper that gives it a name and a version of its own. The default is no.
+    /// Sets whether each resource is wrapped in a `Resource` message with its name and version. By default it is not.
     pub fn wrap_resources(mut self, wrap: bool) -> Self {
         self.settings.wrap_resources = wrap;
         self
     }
 
-    /// Says in each response what the server is (`control_plane.identifier`).
+    /// Sets the identifier of the server in each response (`control_plane.identifier`).
     pub fn identifier(mut self, identifier: impl Into<String>) -> Self {
         self.settings.identifier = Some(identifier.into());
         self
     }
 
-    /// Splits what is larger over several responses, in the incremental variant: how many resources and removed names together
-    /// one holds at most.
+    /// Sets the maximum number of resources and removed names together in a response of the incremental variant.
+    /// Larger responses are split.
     pub fn max_per_response(mut self, resources: usize) -> Self {
         self.settings.max_per_response = Some(resources);
         self
     }
 
-    /// Sends everything that a client of the incremental variant asks for when it comes back, also what it says that it
-    /// holds. The default is no.
+    /// Sets whether a reconnecting client of the incremental variant gets all resources, including those in its
+    /// initial versions. By default it does not.
     pub fn ignore_initial_versions(mut self, ignore: bool) -> Self {
         self.settings.ignore_initial_versions = ignore;
         self
     }
 
-    /// Takes freedoms of the protocol that make it harder for clients, for tests of these.
+    /// Sets permitted but unusual behavior of the server, for tests of clients.
     ///
     /// ```
     /// use xdskit::control_plane::{ControlPlane, session::Behavior};
@@ -306,20 +309,20 @@ impl ControlPlaneBuilder {
         self
     }
 
-    /// What the control plane does not hold is not known, rather than absent, as for a server that gets resources when they are
-    /// asked for; see [`Store::with_on_demand`]. The default is no.
+    /// Sets whether missing resources are unknown rather than absent, for a server that fetches resources on demand;
+    /// see [`Store::with_on_demand`]. By default they are absent.
     pub fn on_demand(mut self, on_demand: bool) -> Self {
         self.store = self.store.with_on_demand(on_demand);
         self
     }
 
-    /// Calls a function for each event on a stream, in order, on the stream's task. It must not block.
+    /// Adds a function that is called for each event on a stream, in order, on the stream's task. It must not block.
     pub fn observe(mut self, observer: impl Fn(&Event) + Send + Sync + 'static) -> Self {
         self.observers.push(Box::new(observer));
         self
     }
 
-    /// The control plane.
+    /// Builds the control plane.
     pub fn build(self) -> ControlPlane {
         let Self { store, settings, observers } = self;
         ControlPlane { hub: Arc::new(Hub::new(store, settings, observers)) }
@@ -332,7 +335,8 @@ impl std::fmt::Debug for ControlPlaneBuilder {
     }
 }
 
-/// A [`ControlPlane`] that serves on an address. When it is dropped it shuts down, without waiting for the end.
+/// A [`ControlPlane`] that serves on an address. Dropping it shuts down the control plane, without waiting for the
+/// end.
 #[derive(Debug)]
 pub struct ServerHandle {
     control_plane: ControlPlane,
@@ -352,34 +356,34 @@ impl ServerHandle {
             .initial_stream_window_size(WINDOW)
             .initial_connection_window_size(WINDOW)
             .max_concurrent_streams(u32::MAX)
-            // REST is spoken by HTTP/1.1 as well.
+            // REST uses HTTP/1.1 as well.
             .accept_http1(cfg!(feature = "json"));
         let service = control_plane.service();
         let task = tokio::spawn(server.serve_with_incoming_shutdown(service, incoming, async move {
-            // Dropping the sender is the signal as well.
+            // Dropping the sender is a signal, too.
             let _ = stopped.await;
         }));
         Ok(Self { control_plane, addr, stop: Mutex::new(Some(stop)), task: Some(task) })
     }
 
-    /// The address that it listens on.
+    /// The listening address.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
 
-    /// The address as clients write it in a bootstrap.
+    /// The address as a URI for bootstraps.
     pub fn uri(&self) -> String {
         format!("http://{}", self.addr)
     }
 
-    /// What it serves.
+    /// The control plane.
     pub fn control_plane(&self) -> &ControlPlane {
         &self.control_plane
     }
 
-    /// Ends all streams of the control plane with `UNAVAILABLE`, closes all connections and gives the address back.
+    /// Ends all streams of the control plane with `UNAVAILABLE`, closes all connections and releases the address.
     ///
-    /// Waits until all is closed, but for a client that does not read no longer than some seconds.
+    /// Waits until all is closed, but only for some seconds if a client does not read.
     pub async fn shutdown(mut self) {
         self.begin_shutdown();
         let Some(mut task) = self.task.take() else { return };
@@ -409,9 +413,9 @@ impl Drop for ServerHandle {
     }
 }
 
-/// How often a client is asked whether it is there, and how long it has to answer.
+/// The interval of keepalive pings.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes of requests that may be on the way.
+/// The flow-control window for requests, in bytes.
 const WINDOW: u32 = 1 << 20;
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);

@@ -13,11 +13,12 @@ use tonic::{
 use super::{event::Event, hub::Hub, method::Method, stream::Stream};
 use crate::codec::RawCodec;
 
-/// The services of a [`ControlPlane`](super::ControlPlane), told apart by the path of a request: ADS and that of each type, of v3
-/// and v2.
+/// The services of a [`ControlPlane`](super::ControlPlane), routed by the path of a request: ADS and the service of
+/// each type, of v3 and v2.
 ///
-/// As a tonic server of one's own routes by the name of a service, it is added to one by
-/// [`ControlPlane::routes`](super::ControlPlane::routes). By `add_service` only ADS of v3 comes to it.
+/// A tonic server routes by the name of a service, so the services are added to one by
+/// [`ControlPlane::routes`](super::ControlPlane::routes). With `add_service`, they receive requests for ADS of v3
+/// alone.
 #[derive(Debug, Clone)]
 pub struct DiscoveryServices {
     hub: Arc<Hub>,
@@ -89,7 +90,7 @@ impl StreamingService<Bytes> for Opener {
         let stream = Stream::new((id, self.method), self.hub.clone(), responses, headers);
         tokio::spawn(stream.run(request.into_inner(), commands));
         Box::pin(async move {
-            // The sender is dropped when the headers are due: nothing else is ever said.
+            // The sender is dropped when the headers are due; it never sends a value.
             let _ = headers_due.await;
             Ok(Response::new(UnboundedReceiverStream::new(responses_out)))
         })

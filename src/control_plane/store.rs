@@ -17,12 +17,12 @@ pub use self::{
     of_type::{Stored, StoredError, Type},
 };
 
-/// The resources that a management server has to give, with their versions.
+/// The resources of a management server, with their versions.
 ///
-/// A store is a value: a clone costs nothing and shares what does not change later, so a reader works on a consistent
-/// state while a writer goes on. A change costs time for what it changes, not for what there is.
+/// A store is a value: a clone is cheap and shares unchanged parts, so a reader has a consistent state while a writer
+/// continues. The cost of a change depends on its size, not on that of the store.
 ///
-/// Each type has a version of its own, a counter that moves when a transaction changes the type.
+/// Each type has a version of its own, a counter that is incremented by each transaction that changes the type.
 ///
 /// ```
 /// use xdskit::control_plane::{AnyResource, Store};
@@ -50,26 +50,27 @@ impl Store {
         Self::default()
     }
 
-    /// Puts a text before the counter of every version that clients see.
+    /// Sets a prefix of the versions in responses.
     ///
-    /// With a prefix that differs from run to run, a restarted server does not reuse the versions of the one before.
+    /// With a prefix that differs from run to run, a restarted server does not reuse the versions of the previous
+    /// run.
     #[must_use]
     pub fn with_version_prefix(mut self, prefix: impl Into<Arc<str>>) -> Self {
         self.version_prefix = prefix.into();
         self
     }
 
-    /// Says how versions are written.
+    /// Sets the form of versions.
     #[must_use]
     pub fn with_versions(mut self, versions: Versions) -> Self {
         self.versions = versions;
         self
     }
 
-    /// Makes it the store of a server that gets resources as they are asked for: what it does not hold is not known, and does not
-    /// exist only if that was [said](Transaction::set_absent). Of what is not known clients are told nothing; a wildcard is not
-    /// answered before it is [complete](Transaction::set_complete). In the state-of-the-world variant types whose responses
-    /// hold everything wait for all names of a stream's first request, since absence says that there is none.
+    /// Sets whether this is the store of a server that fetches resources on demand: a missing resource is unknown,
+    /// and absent only if [set](Transaction::set_absent) so. Nothing is sent about unknown resources; a wildcard gets
+    /// no response before it is [complete](Transaction::set_complete). In the state-of-the-world variant, types with
+    /// complete responses wait for all names of a stream's first request, since absence means deletion.
     #[must_use]
     pub fn with_on_demand(mut self, on_demand: bool) -> Self {
         self.on_demand = on_demand;
@@ -78,10 +79,10 @@ impl Store {
         self
     }
 
-    /// Changes any number of resources of any types, all at once; returns whether anything is different now.
+    /// Changes any number of resources of any types in one step; returns whether anything changed.
     ///
-    /// Setting a resource to what it is changes nothing, nor does removing one that is not there. The version
-    /// of a type moves by one if any of its resources changed.
+    /// Setting a resource to its current value changes nothing, nor does removing a missing one. The version of a
+    /// type is incremented once if any of its resources changed.
     pub fn update(&mut self, change: impl FnOnce(&mut Transaction<'_>)) -> bool {
         let mut transaction = Transaction { store: self, changes: BTreeMap::new() };
         change(&mut transaction);
@@ -89,18 +90,18 @@ impl Store {
         changes.into_iter().fold(false, |changed, (type_url, names)| self.apply(type_url, names) || changed)
     }
 
-    /// The resources of one type as they are now; none and version 0 for a type that never had any.
+    /// The current resources of one type; none and version 0 for a type that never had any.
     pub fn get(&self, type_url: &str) -> Type {
         let nothing = || Type::default().on_demand(self.on_demand);
         self.types.get(type_url).cloned().unwrap_or_else(nothing)
     }
 
-    /// The type URLs that have, or once had, resources, in order.
+    /// Iterates over the type URLs that have, or once had, resources, in order.
     pub fn type_urls(&self) -> impl Iterator<Item = &str> {
         self.types.keys().map(|type_url| &**type_url)
     }
 
-    /// A version as clients see it.
+    /// A version in the form of responses.
     pub fn version(&self, counter: u64) -> String {
         let counter = match self.versions {
             Versions::Falling => u64::MAX - counter,
@@ -109,7 +110,7 @@ impl Store {
         format!("{}{counter}", self.version_prefix)
     }
 
-    /// The version of the resources of a type as clients see it.
+    /// The version of the resources of a type in the form of responses.
     pub fn version_of_type(&self, of_type: &Type) -> String {
         match self.versions {
             Versions::OneForAll => self.version(self.types.values().map(Type::version).sum()),
@@ -117,7 +118,7 @@ impl Store {
         }
     }
 
-    /// The version of a resource as clients see it: its own, or that of the type when it last changed.
+    /// The version of a resource in the form of responses: its own, or that of the type at its last change.
     pub fn version_of(&self, stored: &Stored) -> String {
         stored.own_version().map_or_else(|| self.version(stored.version()), str::to_owned)
     }
@@ -143,17 +144,17 @@ impl Store {
     }
 }
 
-/// How the versions of a store are written. To clients they are opaque: only whether two of them are equal says anything.
+/// The form of a store's versions. Versions are opaque to clients, which only compare them for equality.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Versions {
-    /// A counter for each type, which rises with each change of it.
+    /// A counter for each type, incremented by each change of it.
     #[default]
     Rising,
-    /// The same, falling from [`u64::MAX`].
+    /// Such a counter that decreases from [`u64::MAX`].
     Falling,
-    /// A counter for all types together, as istiod has it: the version of a type changes with the others. Resources keep the
-    /// counter of their type.
+    /// One counter for all types, as in istiod: the version of a type changes with those of the others. Resources
+    /// keep the counter of their type.
     OneForAll,
 }
 
@@ -175,39 +176,40 @@ enum Change {
 }
 
 impl Transaction<'_> {
-    /// Adds a resource, or replaces the one of its type and name. The last word on a name counts.
+    /// Adds a resource, or replaces the one of its type and name. The last change of a name applies.
     pub fn set(&mut self, resource: impl Into<AnyResource>) -> &mut Self {
         let resource = resource.into();
         let (type_url, name) = (resource.type_url.clone(), resource.name.clone());
         self.change(type_url, &name, Change::Set(resource))
     }
 
-    /// Says instead of a resource why it cannot be had (`resource_errors`): the number of a gRPC status code, and a reason for
-    /// people. The resource is removed, if it is there; setting or removing it takes the error back.
+    /// Sets an error in place of a resource (`resource_errors`): the number of a gRPC status code, and a reason for
+    /// display. An existing resource is removed; setting or removing the resource removes the error.
     pub fn set_error(&mut self, type_url: &str, name: &str, code: i32, message: &str) -> &mut Self {
         let error = StoredError { name: name.into(), code, message: message.into() };
         self.change(type_url.into(), &name.into(), Change::Fail(error))
     }
 
-    /// Removes a resource, if it is there, or the error in its place. In a store [on demand](Store::with_on_demand) nothing is known
-    /// of it from then on, which is of use when nobody wants it.
+    /// Removes a resource, or the error in its place. In a store [on demand](Store::with_on_demand) its state becomes
+    /// unknown, which is appropriate for a resource without subscriptions.
     pub fn remove(&mut self, type_url: &str, name: &str) -> &mut Self {
         self.change(type_url.into(), &name.into(), Change::Remove)
     }
 
-    /// Removes a resource, and says that there is none: in a store [on demand](Store::with_on_demand) that is more than that it is not
-    /// known.
+    /// Removes a resource and marks it as absent, which differs from unknown in a store [on
+    /// demand](Store::with_on_demand).
     pub fn set_absent(&mut self, type_url: &str, name: &str) -> &mut Self {
         self.change(type_url.into(), &name.into(), Change::Absent)
     }
 
-    /// Says that the store holds all that a glob collection, or the wildcard `*`, stands for; [`remove`](Self::remove) takes it
-    /// back. It is of use in a store [on demand](Store::with_on_demand).
+    /// Marks a glob collection, or the wildcard `*`, as complete; [`remove`](Self::remove) takes it back. It is
+    /// needed in a store [on demand](Store::with_on_demand) alone.
     pub fn set_complete(&mut self, type_url: &str, collection: &str) -> &mut Self {
         self.change(type_url.into(), &collection.into(), Change::Complete)
     }
 
-    /// Removes all resources and errors of a type, and what is said to be absent or complete, those that this transaction set as well.
+    /// Removes all resources and errors of a type, and its marks of absence and completeness, including those of this
+    /// transaction.
     pub fn clear(&mut self, type_url: &str) -> &mut Self {
         let held = self.store.get(type_url);
         let names = held.resources.keys().chain(held.errors.keys()).chain(held.settled.iter());

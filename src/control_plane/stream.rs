@@ -15,9 +15,9 @@ use super::{
     method::Method,
 };
 
-/// One stream of one client: a task that lets a session speak.
+/// One stream of one client: a task that runs a session.
 ///
-/// There is no bound on what waits to be written, because there is never more than one response of each type.
+/// The queue of responses is unbounded, since there is at most one response per type in it.
 #[derive(Debug)]
 pub(super) struct Stream {
     id: u64,
@@ -25,7 +25,7 @@ pub(super) struct Stream {
     hub: Arc<Hub>,
     dialogue: Dialogue,
     responses: mpsc::UnboundedSender<Result<Bytes, Status>>,
-    /// Taken when the headers may be sent; dropping it lets them go as well.
+    /// Taken when the headers may be sent; dropping it sends them, too.
     headers: Option<oneshot::Sender<()>>,
 }
 
@@ -52,7 +52,7 @@ impl Stream {
             let deaf = state.borrow().deaf;
             let step = tokio::select! {
                 request = requests.message(), if !deaf => self.on_request(request),
-                // The hub keeps the sender.
+                // The hub holds the sender.
                 _ = state.changed() => Ok(()),
                 command = commands.recv() => self.on_command(command),
                 () = self.responses.closed() => Err(None),
@@ -72,7 +72,7 @@ impl Stream {
 
     fn on_request(&mut self, received: Result<Option<Bytes>, Status>) -> Result<(), Option<Status>> {
         let Ok(Some(message)) = received else {
-            // The client ended the stream, or is gone.
+            // The client ended the stream, or disconnected.
             return Err(None);
         };
         let bytes = message.len();
@@ -101,14 +101,14 @@ impl Stream {
         }
     }
 
-    /// Looks at the state and sends all that is due. Returns when to do so again even if nothing happens.
+    /// Reads the state and sends all due responses. Returns the time of the next call if no event occurs.
     fn follow(&mut self, state: &mut watch::Receiver<State>) -> Option<Instant> {
         let State { store, held, headers, .. } = state.borrow_and_update().clone();
         if headers == Headers::AtOnce {
             self.headers = None;
         }
         self.dialogue.set_held(held);
-        // The clock of the runtime, which a test may have stopped.
+        // The clock of the runtime, which a test may have paused.
         let alarm = self.dialogue.handle_time(Instant::now().into_std(), &store);
         while let Some(response) = self.dialogue.poll_response(&store) {
             self.send(&response);
@@ -126,7 +126,7 @@ impl Stream {
         if self.hub.state().headers == Headers::WithFirstResponse {
             self.headers = None;
         }
-        // When the receiver is gone, so is the client, which `run` notices next.
+        // If the receiver is gone, so is the client, which `run` detects next.
         let _ = self.responses.send(item);
     }
 
@@ -144,7 +144,7 @@ async fn ring(at: Option<Instant>) {
     }
 }
 
-/// What is told of a response.
+/// The properties of a response for observers.
 #[derive(Debug, Default)]
 struct Summary {
     type_url: String,

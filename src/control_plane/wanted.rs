@@ -5,32 +5,32 @@ use tokio::sync::watch;
 
 use super::{session::NameChanges, store::canonical};
 
-/// What all clients of a control plane together want at one moment. A clone shares it.
+/// The subscriptions of all clients of a control plane at one time. Clones share the state.
 #[derive(Debug, Clone, Default)]
 pub struct Wanted {
     types: OrdSet<Arc<str>>,
-    /// By type and canonical name: on how many streams it is wanted.
+    /// By type and canonical name: the number of streams with a subscription.
     names: OrdMap<Name, usize>,
 }
 
 type Name = (Arc<str>, Arc<str>);
 
-/// A name that clients began or ceased to want.
+/// A name that gained its first subscription, or lost its last one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WantedChange {
-    /// The type URL, that of v3.
+    /// The v3 type URL.
     pub type_url: Arc<str>,
     /// The canonical name of a resource or a collection, or `*` for the wildcard.
     pub name: Arc<str>,
-    /// Whether at least one client wants it now.
+    /// Whether at least one client is subscribed now.
     pub wanted: bool,
 }
 
-/// Follows what all clients of a control plane together want: first all names that are wanted, then each that comes or goes. It is
-/// made by [`ControlPlane::wanted_changes`](super::ControlPlane::wanted_changes).
+/// The changes of all clients' subscriptions: first all subscribed names, then each that is added or removed. Created
+/// by [`ControlPlane::wanted_changes`](super::ControlPlane::wanted_changes).
 ///
-/// It compares the latest state with what was told last, so that who is slow skips what came and went meanwhile.
+/// It compares the latest state with the one that was yielded last, so a slow reader skips intermediate changes.
 #[derive(Debug)]
 pub struct WantedChanges {
     states: watch::Receiver<Wanted>,
@@ -39,31 +39,31 @@ pub struct WantedChanges {
 }
 
 impl Wanted {
-    /// Type URLs and names that at least one client wants, each with the number of streams on which it is wanted.
+    /// Iterates over the type URLs and names with subscriptions, each with the number of streams.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str, usize)> {
         self.names.iter().map(|((type_url, name), streams)| (&**type_url, &**name, *streams))
     }
 
-    /// On how many streams a name is wanted, which is that of a resource, of a collection, or `*`.
+    /// The number of streams with a subscription to a name, which is that of a resource, of a collection, or `*`.
     ///
-    /// Who asks this within [`ControlPlane::update`](super::ControlPlane::update) is not overtaken by a client: one that wants the
-    /// name later sees what the update made of it.
+    /// Within [`ControlPlane::update`](super::ControlPlane::update) the number is consistent with the update: a
+    /// client that subscribes to the name later receives the result of the update.
     pub fn streams(&self, type_url: &str, name: &str) -> usize {
         let key = (type_url.into(), canonical(name).into());
         self.names.get(&key).copied().unwrap_or_default()
     }
 
-    /// How many names are wanted, however many clients want them.
+    /// The number of subscribed names, however many clients subscribe to each.
     pub fn len(&self) -> usize {
         self.names.len()
     }
 
-    /// Whether nothing is wanted.
+    /// Whether there are no subscriptions.
     pub fn is_empty(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// How many subscriptions there are: each name as often as it is wanted. Takes time for all of them.
+    /// The number of subscriptions: each name counts once per stream. Takes time linear in the names.
     pub fn subscriptions(&self) -> usize {
         self.names.values().sum()
     }
@@ -76,7 +76,7 @@ impl Wanted {
         changes.let_go.iter().for_each(|name| self.let_go(&of_type, name));
     }
 
-    /// All that a stream wanted ends with it.
+    /// Removes all subscriptions of a stream that has ended.
     pub(super) fn forget<'a>(&mut self, names: impl Iterator<Item = (&'a str, &'a str)>) {
         for (type_url, name) in names {
             let of_type = self.type_of(type_url);
@@ -93,7 +93,7 @@ impl Wanted {
         }
     }
 
-    /// The same allocation for all names of a type.
+    /// Shares one allocation between all names of a type.
     fn type_of(&mut self, type_url: &str) -> Arc<str> {
         if let Some(known) = self.types.get(type_url) {
             return known.clone();
@@ -109,7 +109,7 @@ impl WantedChanges {
         Self { states, told: Wanted::default(), pending: VecDeque::new() }
     }
 
-    /// Waits for a change; `None` when there is no handle of the control plane any more.
+    /// Waits for a change; `None` when all handles of the control plane are gone.
     ///
     /// # Cancel safety
     /// No change is lost if the future is dropped.

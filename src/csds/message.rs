@@ -14,11 +14,11 @@ use crate::{
     },
 };
 
-/// What a client knows, on the wire (A40-5); `contents` asks for the resources themselves.
+/// Converts the status of a client to its message (A40-5); `contents` includes the resources themselves.
 pub(super) fn client_config(status: ClientStatus, contents: bool) -> ClientConfig {
     let ClientStatus { scope, resources, node, .. } = status;
     ClientConfig {
-        // The one that is sent to the servers (A40-4), made by ourselves.
+        // The encoded node that is sent to the servers (A40-4), which is valid.
         node: Node::decode(node).ok(),
         xds_config: Vec::new(),
         generic_xds_configs: resources.into_iter().map(|resource| generic(resource, contents)).collect(),
@@ -60,7 +60,7 @@ fn error_state(error: UpdateError) -> UpdateFailureState {
     }
 }
 
-/// Times before 1970 do not occur, but with a clock that is not set.
+/// Times before 1970 only occur with a clock that is not set.
 fn timestamp(at: SystemTime) -> Timestamp {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     Timestamp {

@@ -52,7 +52,7 @@ impl ClientStatusService {
         clients.push(client);
     }
 
-    /// What all clients know, in the order in which they were added.
+    /// The status of all clients, in the order in which they were added.
     async fn statuses(&self) -> Vec<ClientStatus> {
         let clients = {
             let mut clients = self.lock();

@@ -17,11 +17,11 @@ use crate::{
 };
 
 impl ClientStatusService {
-    /// Answers a request.
+    /// Responds to a request.
     async fn answer(&self, request: Bytes) -> Result<Bytes, Status> {
         let request = ClientStatusRequest::decode(request)
             .map_err(|error| Status::invalid_argument(format!("not a ClientStatusRequest: {error}")))?;
-        // They choose among the clients of a management server (A40-4).
+        // Node matchers select among the clients of a management server (A40-4).
         if !request.node_matchers.is_empty() {
             return Err(Status::invalid_argument("node_matchers are not supported: this is a client"));
         }
@@ -62,7 +62,7 @@ impl NamedService for ClientStatusService {
     const NAME: &'static str = "envoy.service.status.v3.ClientStatusDiscoveryService";
 }
 
-/// One answer.
+/// The unary method.
 struct Fetch(ClientStatusService);
 
 impl UnaryService<Bytes> for Fetch {
@@ -75,7 +75,7 @@ impl UnaryService<Bytes> for Fetch {
     }
 }
 
-/// An answer to each request, and none without one (A40-3).
+/// The streaming method: one response to each request (A40-3).
 struct Watch(ClientStatusService);
 
 impl StreamingService<Bytes> for Watch {

@@ -7,11 +7,11 @@ use std::{
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// The time that a set of endpoints may be empty.
+/// The deadline of an empty set of endpoints.
 #[derive(Debug)]
 pub(super) struct Deadline {
     limit: Duration,
-    /// Since when there is no endpoint, or when the deadline has passed the last time; `None` while there is one.
+    /// The time since which there is no endpoint, or at which the deadline last passed; `None` while there is one.
     empty_since: Option<Instant>,
     timer: Option<Pin<Box<Sleep>>>,
 }
@@ -22,12 +22,12 @@ impl Deadline {
     }
 
     pub(super) fn set_limit(&mut self, limit: Duration) {
-        // One without any length would be over again whenever it is looked at.
+        // A zero duration would expire at each poll.
         self.limit = limit.max(SHORTEST);
         self.timer = None;
     }
 
-    /// Takes note of whether the set is empty now.
+    /// Updates whether the set is empty.
     pub(super) fn observe(&mut self, is_empty: bool) {
         match (is_empty, self.empty_since) {
             (true, Some(_)) | (false, None) => {}
@@ -36,9 +36,9 @@ impl Deadline {
         }
     }
 
-    /// Ready when the set has been empty for too long, and again after the same time.
+    /// Ready when the set has been empty for too long, and again after each further period.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Duration> {
-        // One that is further away than time can tell is never reached.
+        // A deadline beyond the range of the clock is never reached.
         let at = self.empty_since.and_then(|since| since.checked_add(self.limit));
         let Some(at) = at else { return Poll::Pending };
         let timer = self.timer.get_or_insert_with(|| Box::pin(sleep_until(at)));
@@ -48,7 +48,8 @@ impl Deadline {
     }
 }
 
-/// Longer than the 15 s after which a resource that no server has sent counts as non-existent: by then the reason is known.
+/// The default. It exceeds the 15 s after which a resource that no server has sent counts as non-existent: by then
+/// the reason is known.
 const DEFAULT: Duration = Duration::from_secs(20);
 
 /// The resolution of tokio's timers.

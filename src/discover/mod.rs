@@ -104,8 +104,8 @@ impl Client {
     }
 }
 
-/// Converts a resolution to changes of a set of services: one for each usable endpoint of a cluster, made by `make`.
-/// [`Client::discover`] does the same for a target.
+/// Converts a resolution to changes of a set of services: one for each usable endpoint of a cluster, created by
+/// `make`. [`Client::discover`] does the same for a target.
 ///
 /// The services are those of the usable endpoints of the
 /// [first usable priority](crate::resolve::ClusterView::first_usable_priority). The cluster is
@@ -156,7 +156,7 @@ where
     }
 }
 
-/// The usable endpoints of a cluster, as a stream of changes; made by [`discover`].
+/// The usable endpoints of a cluster, as a stream of changes; created by [`discover`].
 ///
 /// It is a [`tower::discover::Discover`], keyed by the main address of the endpoint.
 ///
@@ -193,8 +193,8 @@ where
     /// Sets the time without services after which an error is yielded, and between such errors: 20 s by default. The minimum is
     /// a millisecond; [`Duration::MAX`] means never.
     ///
-    /// A shorter time than the client's [`resource_timeout`](crate::client::ClientBuilder::resource_timeout) also fails calls
-    /// while a server has not yet answered.
+    /// A shorter time than the client's [`resource_timeout`](crate::client::ClientBuilder::resource_timeout) also
+    /// fails calls while a server has not yet responded.
     pub fn with_empty_timeout(mut self, limit: Duration) -> Self {
         self.deadline.set_limit(limit);
         self
@@ -203,11 +203,12 @@ where
     /// Waits for the next change; `None` when the client is shut down.
     ///
     /// # Errors
-    /// Why there has been no service for [some time](Self::with_empty_timeout):
+    /// The reason for the absence of services for [some time](Self::with_empty_timeout):
     ///
-    /// - the error of the target, such as `NOT_FOUND` for one without a listener, or that of the cluster or of its endpoints;
+    /// - the error of the target, such as `NOT_FOUND` for one without a listener, or that of the cluster or of its
+    ///   endpoints;
     /// - `UNAVAILABLE` for a cluster without usable endpoints;
-    /// - `DEADLINE_EXCEEDED` as long as nothing is known of them.
+    /// - `DEADLINE_EXCEEDED` as long as their state is unknown.
     ///
     /// # Cancel safety
     /// No change is lost if the future is dropped.
@@ -247,7 +248,7 @@ where
         self.deadline.observe(self.usable.is_empty());
     }
 
-    /// Why there is no endpoint.
+    /// The reason for the absence of endpoints.
     fn why_empty(&self, waited: Duration) -> WatchError {
         let target = self.resolution.subject();
         let about = |type_url| Subject { type_url, name: self.hold.name().into(), ..target.clone() };
@@ -282,7 +283,7 @@ where
     }
 }
 
-/// Nothing in it is ever pinned.
+/// No field is ever pinned.
 impl<S, F> Unpin for Discover<S, F> {}
 
 impl<S, F> fmt::Debug for Discover<S, F> {

@@ -9,21 +9,22 @@ use crate::{
     resource::{Endpoint, Metadata},
 };
 
-/// The endpoints of a cluster that requests are sent to.
+/// The usable endpoints of a cluster.
 #[derive(Debug, Default)]
 pub(super) struct Usable {
     endpoints: BTreeMap<SocketAddr, Identity>,
 }
 
-/// From one set of endpoints to the next one.
+/// The changes from one set of endpoints to the next one.
 #[derive(Debug, Default)]
 pub(super) struct Changes<'a> {
-    /// Those that are new, or not the same as before.
+    /// New endpoints, and those with a changed identity.
     pub(super) inserted: Vec<&'a Endpoint>,
     pub(super) removed: Vec<SocketAddr>,
 }
 
-/// What a service for an endpoint may be made of, its address aside. Health and weight are no part of it: they come and go.
+/// The properties of an endpoint that a service may depend on, apart from its address. Health and weight are
+/// excluded: they change often.
 #[derive(Debug, PartialEq)]
 struct Identity {
     additional_addresses: Box<[SocketAddr]>,
@@ -32,16 +33,16 @@ struct Identity {
 }
 
 impl Usable {
-    /// Whether there is no endpoint to send requests to.
+    /// Whether there are no usable endpoints.
     pub(super) fn is_empty(&self) -> bool {
         self.endpoints.is_empty()
     }
 
-    /// Takes over what is to be used of a cluster now, and says what is different.
+    /// Updates the usable endpoints of a cluster, and returns the changes.
     pub(super) fn update<'a>(&mut self, seen: &'a Resolved, cluster: &str) -> Changes<'a> {
         let priority = match seen {
             Ok(snapshot) => match snapshot.cluster(cluster) {
-                // It is held, so nothing is known of it yet.
+                // The cluster is subscribed to, so its state is just not known yet.
                 None => return Changes::default(),
                 Some(cluster) => match cluster.first_usable_priority() {
                     None if may_pass(cluster) => return Changes::default(),
@@ -90,12 +91,12 @@ impl Identity {
     }
 }
 
-/// Whether a cluster without usable endpoints has none for a reason that may pass, its own or that of a leaf.
+/// Whether the absence of usable endpoints has a transient reason, that of the cluster or of a leaf.
 fn may_pass(cluster: ClusterView<'_>) -> bool {
     problems(cluster).any(WatchError::is_transient)
 }
 
-/// Why nothing can be sent to a cluster: its own reason, and those of its leaves.
+/// The reasons for which a cluster is unusable: its own, and those of its leaves.
 pub(super) fn problems(cluster: ClusterView<'_>) -> impl Iterator<Item = &WatchError> {
     cluster.unusable_reason().into_iter().chain(cluster.leaves().filter_map(ClusterView::unusable_reason))
 }

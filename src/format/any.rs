@@ -3,12 +3,12 @@
 //! | form | for |
 //! |---|---|
 //! | `{"@type": URL, FIELD: …}` | a message |
-//! | `{"@type": URL, "value": …}` | a message that JSON has a form of its own for, such as a duration |
-//! | `{"@type": URL, "@bytes": BASE64}` | what cannot be shown as a message. Other programs don't know this form |
+//! | `{"@type": URL, "value": …}` | a message with a special JSON form, such as a duration |
+//! | `{"@type": URL, "@bytes": BASE64}` | bytes that cannot be represented as a message; a form of this crate alone |
 //!
-//! A message of a type that is not known here is kept as it was written: its bytes are one that no protobuf message begins
-//! with, and then its JSON. So it fails where it would have to be understood, and only there, differs when it was changed,
-//! and is never taken for an empty message.
+//! A message of an unknown type is kept as it was written: its bytes are one that no protobuf message begins with,
+//! followed by its JSON. So it fails only where it would have to be decoded, differs if it was changed, and is never
+//! mistaken for an empty message.
 
 use prost_reflect::MessageDescriptor;
 use serde_json::{Map, Value};
@@ -18,7 +18,7 @@ use super::{
     types::WellKnown,
 };
 
-/// What the object of an `Any` holds.
+/// The content of the object of an `Any`.
 #[derive(Debug)]
 pub(super) enum AnyForm<'m, 'a> {
     Bytes(Vec<u8>),
@@ -27,7 +27,7 @@ pub(super) enum AnyForm<'m, 'a> {
     Fields(&'m MessageDescriptor),
 }
 
-/// The type of an `Any`; none for one that is empty.
+/// The type URL of an `Any`; `None` for an empty one.
 pub(super) fn type_url(object: &Map<String, Value>) -> Result<Option<&str>, String> {
     match object.get(TYPE) {
         Some(Value::String(type_url)) => Ok(Some(type_url)),
@@ -57,7 +57,7 @@ pub(super) fn form<'m, 'a>(
     }
 }
 
-/// The bytes that stand for a message of an unknown type.
+/// The bytes that represent a message of an unknown type.
 fn opaque(object: &Map<String, Value>) -> Vec<u8> {
     let mut rest = object.clone();
     rest.remove(TYPE);
@@ -66,19 +66,20 @@ fn opaque(object: &Map<String, Value>) -> Vec<u8> {
     [&[OPAQUE][..], rest.to_string().as_bytes()].concat()
 }
 
-/// The JSON that bytes stand for which no message begins with.
+/// Returns the JSON in the bytes that represent a message of an unknown type.
 pub(super) fn revealed(value: &[u8]) -> Option<Map<String, Value>> {
     let object: Map<String, Value> = serde_json::from_slice(value.strip_prefix(&[OPAQUE])?).ok()?;
     let faithful = !object.contains_key(TYPE) && !object.contains_key(BYTES) && opaque(&object) == value;
     faithful.then_some(object)
 }
 
-/// What cannot be shown as a message.
+/// The form of bytes that cannot be represented as a message.
 pub(super) fn as_bytes(value: &[u8]) -> Map<String, Value> {
     Map::from_iter([(BYTES.to_owned(), Value::String(encode_base64(value)))])
 }
 
-/// Stands for the name of an enum's value that is not known here: a number that none has, and the same for the same name.
+/// The number that represents an unknown name of an enum value: no defined value has it, and equal names have equal
+/// numbers.
 pub(super) fn unknown_number(name: &str) -> i32 {
     let hash = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     (name.bytes().fold(0x811c_9dc5, hash) | 1 << 31).cast_signed()
@@ -87,5 +88,5 @@ pub(super) fn unknown_number(name: &str) -> i32 {
 pub(super) const TYPE: &str = "@type";
 pub(super) const VALUE: &str = "value";
 const BYTES: &str = "@bytes";
-/// As the key of a field it would be that of number 0 and of wire type 7, and there are neither.
+/// As a field key it would have field number 0 and wire type 7, both of which are invalid.
 pub(super) const OPAQUE: u8 = 0x07;

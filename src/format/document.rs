@@ -1,4 +1,4 @@
-//! Whole documents: which message one is, and that it says something.
+//! Whole documents: the detection of their message, and checks that they are not empty.
 
 use prost::Message;
 use prost_reflect::MessageDescriptor;
@@ -13,7 +13,7 @@ use crate::{
     },
 };
 
-/// From a value of JSON, whatever language it was written in.
+/// Reads a JSON value, whatever the language of the document.
 pub(super) fn value(value: &Value) -> Result<Read, FormatError> {
     let Value::Object(object) = value else {
         return Err(FormatError::document(format!("must be an object, not {}", found(value))));
@@ -27,7 +27,7 @@ pub(super) fn value(value: &Value) -> Result<Read, FormatError> {
     shape.finish(types, (message, lists), parser.into_warnings())
 }
 
-/// From protobuf's text format.
+/// Reads protobuf's text format.
 pub(super) fn text(text: &str) -> Result<Read, FormatError> {
     let text = Text::read(text)?;
     let has = |names: &[&str]| names.iter().any(|name| text.names(name));
@@ -37,7 +37,7 @@ pub(super) fn text(text: &str) -> Result<Read, FormatError> {
     shape.finish(types, (message, lists), warnings)
 }
 
-/// From the wire format. Nearly everything can be taken for a message of unknown fields, so that what is known must be in it.
+/// Reads the wire format. Almost any bytes can be decoded as a message of unknown fields, so known ones are required.
 pub(super) fn binary(document: &[u8]) -> Result<Read, FormatError> {
     let not_one = |why: &str| FormatError::document(format!("is not a DiscoveryResponse: {why}"));
     let response = DiscoveryResponse::decode(document).map_err(|e| not_one(&e.to_string()))?;
@@ -47,12 +47,12 @@ pub(super) fn binary(document: &[u8]) -> Result<Read, FormatError> {
     if let Some(index) = response.resources.iter().position(|any| !any.type_url.contains('/')) {
         return Err(not_one(&format!("resources[{index}] has no type URL")));
     }
-    // The type is written behind the resources: what was cut off before both has neither.
+    // The type is written after the resources: a document that was cut off before both has neither.
     let lists_resources = !response.type_url.is_empty() || !response.resources.is_empty();
     Ok(Read { message: document.to_vec().into(), warnings: Vec::new(), lists_resources })
 }
 
-/// What a document can be.
+/// The message of a document.
 #[derive(Debug, Clone, Copy)]
 enum Shape {
     Response,
@@ -99,7 +99,7 @@ impl Shape {
     }
 }
 
-/// A response whose only resource is a list collection in its wrapper.
+/// A response with a list collection in its wrapper as its only resource.
 fn around(types: Types, wrapper: Vec<u8>) -> Result<Vec<u8>, FormatError> {
     let read = Resource::decode(&*wrapper);
     let Resource { version, resource, .. } =

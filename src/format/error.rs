@@ -2,17 +2,17 @@ use std::{error::Error, fmt};
 
 use crate::escape::Escaped;
 
-/// Why a document cannot be read, and where in it.
+/// The reason why a document cannot be read, and the position of the error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FormatError {
     place: Place,
     why: String,
 }
 
-/// A place in a document.
+/// A position in a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Place {
-    /// All of it.
+    /// The document as a whole.
     Document,
     /// Line and column, both from 1.
     Text { line: usize, column: usize },
@@ -21,7 +21,7 @@ pub(super) enum Place {
 }
 
 impl Place {
-    /// Where a byte of a text stands.
+    /// The position of a byte in a text.
     pub(super) fn of_byte(text: &str, at: usize) -> Self {
         let before = text.get(..at).unwrap_or(text);
         let line = before.rsplit('\n').next().unwrap_or_default();
@@ -30,7 +30,7 @@ impl Place {
 }
 
 impl FormatError {
-    /// The document as a whole is wrong.
+    /// An error of the document as a whole.
     pub(super) fn document(why: impl Into<String>) -> Self {
         Self { place: Place::Document, why: why.into() }
     }
@@ -41,7 +41,7 @@ impl FormatError {
 }
 
 impl FormatError {
-    /// Line and column in a text, both from 1, where they are known.
+    /// Line and column in a text, both from 1, if known.
     pub(crate) fn position(&self) -> Option<(usize, usize)> {
         match self.place {
             Place::Text { line, column } => Some((line, column)),
@@ -49,7 +49,7 @@ impl FormatError {
         }
     }
 
-    /// What is wrong there.
+    /// The reason.
     pub(crate) fn why(&self) -> &str {
         &self.why
     }
@@ -67,7 +67,7 @@ impl fmt::Display for FormatError {
 
 impl Error for FormatError {}
 
-/// One step from a message to what is in it.
+/// One step from a message to its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step<'a> {
     Field(&'a str),
@@ -75,7 +75,7 @@ pub(super) enum Step<'a> {
     Key(&'a str),
 }
 
-/// Where a reader is, and what it has to tell of the way.
+/// The current path of a reader, and its warnings.
 #[derive(Debug, Default)]
 pub(super) struct Trail<'a> {
     steps: Vec<Step<'a>>,
@@ -92,7 +92,7 @@ impl<'a> Trail<'a> {
         self.steps.pop();
     }
 
-    /// Notes what is passed over here. Of very many only the first are told.
+    /// Adds a warning at the current path. Only the first ones are kept.
     pub(super) fn warn(&mut self, what: impl fmt::Display) {
         match self.warnings.len() < MAX_WARNINGS {
             true => self.warnings.push(format!("{}: {what}", self.path())),
@@ -128,5 +128,5 @@ impl<'a> Trail<'a> {
     }
 }
 
-/// How many warnings of one document are told.
+/// The maximum number of warnings of one document.
 const MAX_WARNINGS: usize = 64;

@@ -1,4 +1,4 @@
-//! The messages of `google.protobuf` that JSON has a form of its own for, and that hold nothing of ours.
+//! The messages of `google.protobuf` with special JSON forms and without nested messages of other packages.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::wire::{Field, Fields, Malformed, Value as Wire};
 
-/// Writes what a value of JSON means. The depth of the value bounds how deep this goes.
+/// Encodes a JSON value. The depth of the value bounds the recursion.
 pub(super) fn parse(known: WellKnown, value: &Value) -> Result<Vec<u8>, String> {
     match (known, value) {
         (WellKnown::Duration, Value::String(text)) => time::parse_duration(text).map(write_time),
@@ -76,7 +76,7 @@ fn write_value(value: &Value) -> Vec<u8> {
     out
 }
 
-/// What there is no JSON for, and why.
+/// The reason why a message has no JSON form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unshown {
     Malformed(Malformed),
@@ -90,7 +90,7 @@ impl From<Malformed> for Unshown {
     }
 }
 
-/// Shows a duration or a time.
+/// Converts a duration or a timestamp to JSON.
 pub(super) fn show_time(known: WellKnown, bytes: &[u8]) -> Result<Value, Unshown> {
     let (mut seconds, mut nanos) = (0, 0);
     for field in Fields::of(bytes) {
@@ -109,7 +109,7 @@ pub(super) fn show_time(known: WellKnown, bytes: &[u8]) -> Result<Value, Unshown
     shown.map(Value::String).map_err(Unshown::OutOfRange)
 }
 
-/// Shows a struct, as deep as `depth`.
+/// Converts a struct to JSON, to the depth `depth`.
 pub(super) fn show_struct(bytes: &[u8], depth: usize) -> Result<Value, Unshown> {
     let mut fields = Map::new();
     for entry in Fields::of(bytes) {
@@ -131,7 +131,7 @@ pub(super) fn show_struct(bytes: &[u8], depth: usize) -> Result<Value, Unshown> 
     Ok(Value::Object(fields))
 }
 
-/// Shows a list, as deep as `depth`.
+/// Converts a list to JSON, to the depth `depth`.
 pub(super) fn show_list(bytes: &[u8], depth: usize) -> Result<Value, Unshown> {
     let mut values = Vec::new();
     for field in Fields::of(bytes) {
@@ -143,10 +143,10 @@ pub(super) fn show_list(bytes: &[u8], depth: usize) -> Result<Value, Unshown> {
     Ok(Value::Array(values))
 }
 
-/// Shows a value, as deep as `depth`.
+/// Converts a value to JSON, to the depth `depth`.
 pub(super) fn show_value(bytes: &[u8], depth: usize) -> Result<Value, Unshown> {
     let depth = depth.checked_sub(1).ok_or(Unshown::TooDeep)?;
-    // The last one counts; structs and lists in parts are one.
+    // The last field counts; structs and lists in parts are merged.
     let (mut kind, mut nested) = (None, Vec::new());
     for field in Fields::of(bytes) {
         let field = field?;
@@ -178,7 +178,7 @@ pub(super) fn show_value(bytes: &[u8], depth: usize) -> Result<Value, Unshown> {
     })
 }
 
-/// A number, or the word for what JSON has no number for.
+/// A number, or its name if JSON has no number for it.
 pub(super) fn show_number(number: f64) -> Value {
     match Number::from_f64(number) {
         Some(number) => Value::Number(number),

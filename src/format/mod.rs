@@ -1,18 +1,19 @@
-//! Messages as canonical JSON, YAML and protobuf's text format, by the descriptors of `proto/`.
+//! Conversions of messages from canonical JSON, YAML and protobuf's text format, and to canonical JSON, by the
+//! descriptors of `proto/`.
 //!
 //! ```text
 //!   YAML ──▶ value of JSON ──▶ parse ──▶ bytes ──▶ print ──▶ value of JSON
 //!   text ──▶ entries ────────────────────▶
 //! ```
 //!
-//! Values are written as bytes at once, in the order of their numbers, and not as dynamic messages: these hold maps in no
-//! order, so that the same document would look changed each time that it is read.
+//! Values are encoded directly, in the order of field numbers, and not by dynamic messages: these have unordered
+//! maps, so that the encoding of the same document would change with each reading.
 //!
-//! - Fields that are not known are passed over, with a warning that has their path: `proto/` has no more of the published
-//!   messages than is used, and binary documents are read so, too. Names of enums' values that are not known become a
-//!   number that none has.
+//! - Unknown fields are skipped, with a warning that has their path: `proto/` contains only the used parts of the
+//!   published messages, and unknown fields are skipped in binary documents, too. Unknown names of enum values become
+//!   a number without a defined value.
 //! - An [`Any`](any) of an unknown type is kept as it is, and fails only where it would in binary.
-//! - What is read is limited in size and in depth, and what calls itself has that depth as its bound.
+//! - Documents are limited in size and in depth; the depth bounds recursion.
 
 mod any;
 mod document;
@@ -37,10 +38,10 @@ use serde_json::Value;
 pub(crate) use self::error::FormatError;
 use self::{known::Unshown, parse::Parser, print::Printer, types::Types};
 
-/// What a file is written in.
+/// The format of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// Protobuf's own, by the extension `pb`.
+    /// Protobuf's wire format, by the extension `pb`.
     Binary,
     /// Protobuf's text format, by the extension `pb_text`.
     Text,
@@ -51,7 +52,7 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    /// The format that a file's extension says it is written in (D5).
+    /// The format of a file by its extension (D5).
     pub(crate) fn from_path(path: &Path) -> Self {
         let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
         match extension.as_deref() {
@@ -63,21 +64,21 @@ impl Format {
     }
 }
 
-/// What was read, as a protobuf message.
+/// The result of reading, as a protobuf message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Read {
     pub(crate) message: Bytes,
-    /// What was passed over, each with its path; of very many the first.
+    /// Warnings about skipped parts, each with its path; limited to the first ones.
     pub(crate) warnings: Vec<String>,
-    /// It says which resources there are, and be it none: more than what a document that was cut off may say.
+    /// Whether it contains a list of resources, possibly empty, which a truncated document may not.
     pub(crate) lists_resources: bool,
 }
 
-/// Reads a `DiscoveryResponse`, or a `Resource` that is a list collection, which becomes the only resource of a response
+/// Reads a `DiscoveryResponse`, or a `Resource` with a list collection, which becomes the only resource of a response
 /// (D6, D9).
 ///
 /// # Errors
-/// When it is neither. What says nothing at all is an error, too, and never a response without resources (D7).
+/// The document is neither. An empty document is an error, too, and never a response without resources (D7).
 pub(crate) fn read(document: &[u8], format: Format) -> Result<Read, FormatError> {
     if document.len() > MAX_SIZE {
         return Err(FormatError::document(format!("is larger than {MAX_SIZE} bytes")));
@@ -93,7 +94,7 @@ pub(crate) fn read(document: &[u8], format: Format) -> Result<Read, FormatError>
 /// Reads a message from canonical JSON.
 ///
 /// # Errors
-/// When it is not JSON, or not of that message.
+/// The text is not JSON, or not of that message.
 pub(crate) fn decode_json(message: &str, json_text: &[u8]) -> Result<Read, FormatError> {
     let types = Types::load();
     let message = types.message(message).ok_or_else(|| unknown(message))?;
@@ -103,10 +104,10 @@ pub(crate) fn decode_json(message: &str, json_text: &[u8]) -> Result<Read, Forma
     Ok(Read { message: bytes.into(), warnings: parser.into_warnings(), lists_resources: true })
 }
 
-/// Writes a message as canonical JSON, with the names of fields as in their definition (D10).
+/// Converts a message to canonical JSON, with the names of fields as in their definition (D10).
 ///
 /// # Errors
-/// When the bytes are not of that message, or too deep. What is within an `Any` is never an error.
+/// The bytes are not of that message, or too deep. The content of an `Any` is never an error.
 pub(crate) fn encode_json(message: &str, bytes: &[u8]) -> Result<String, FormatError> {
     let types = Types::load();
     let message = types.message(message).ok_or_else(|| unknown(message))?;
@@ -120,12 +121,13 @@ pub(crate) fn encode_json(message: &str, bytes: &[u8]) -> Result<String, FormatE
     Ok(shown.to_string())
 }
 
-/// Shows a message of a type URL as an `Any` is shown: what is not known, malformed or too deep is shown as its bytes.
+/// Converts a message of a type URL to the JSON form of an `Any`; an unknown, malformed or too deep message is
+/// represented by its bytes.
 pub(crate) fn show_any(type_url: &str, bytes: &[u8]) -> Value {
     Printer::new(Types::load()).show_any(type_url, bytes)
 }
 
-/// Reads YAML as a value of JSON.
+/// Reads YAML as a JSON value.
 pub(crate) fn read_yaml(document: &str) -> Result<Value, FormatError> {
     yaml::read(document)
 }
@@ -135,7 +137,7 @@ fn json(document: &[u8]) -> Result<Value, FormatError> {
         return Err(FormatError::document("there is nothing in it"));
     }
     serde_json::from_slice(document).map_err(|e| {
-        // The column is that of the last byte that was read: 0 where the text ends with a line end.
+        // The column is that of the last byte that was read, and 0 if the text ends with a line feed.
         let place = error::Place::Text { line: e.line(), column: e.column().max(1) };
         let why = e.to_string();
         let why = why.rsplit_once(" at line ").map_or(&*why, |(why, _)| why);
@@ -152,5 +154,5 @@ fn unknown(message: &str) -> FormatError {
     FormatError::document(format!("{message} is not a known message"))
 }
 
-/// As much as a response may have on a stream.
+/// The maximum size of a document, as of a response on a stream, in bytes.
 const MAX_SIZE: usize = 256 << 20;

@@ -1,4 +1,4 @@
-//! Messages from canonical JSON, whoever has read it into a value.
+//! Encoding of messages from canonical JSON values.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use super::{
     types::{Types, WellKnown},
 };
 
-/// Writes messages. Fields are written in the order of their numbers and maps in that of their keys, so that the same
-/// document always gives the same bytes.
+/// An encoder of messages. Fields are encoded in the order of their numbers and maps in that of their keys, so that
+/// the same document always results in the same bytes.
 ///
-/// What calls itself is bounded by the depth of the value, which its reader has limited.
+/// The depth of the value bounds recursion; its reader has limited it.
 #[derive(Debug)]
 pub(super) struct Parser<'a> {
     types: Types,
@@ -32,7 +32,7 @@ impl<'a> Parser<'a> {
         self.trail.into_warnings()
     }
 
-    /// A message in any form that JSON has for it.
+    /// Encodes a message from any of its JSON forms.
     pub(super) fn message(
         &mut self,
         message: &MessageDescriptor,
@@ -107,7 +107,7 @@ impl<'a> Parser<'a> {
     ) -> Result<(), FormatError> {
         let Kind::Message(entry) = field.kind() else { return Ok(()) };
         let (key_field, value_field) = (entry.map_entry_key_field(), entry.map_entry_value_field());
-        // A map of JSON need not be sorted.
+        // A JSON map need not be sorted.
         for (key, value) in map.iter().collect::<BTreeMap<_, _>>() {
             self.trail.enter(Step::Key(key));
             let mut entry = Vec::new();
@@ -156,7 +156,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// One value; `always` also when it is what a field has that is not there.
+    /// Encodes one value; with `always`, even if it is the default value.
     fn single(
         &mut self,
         field: &FieldDescriptor,
@@ -207,7 +207,7 @@ impl<'a> Parser<'a> {
         Ok(out)
     }
 
-    /// An `Any` in its expanded form.
+    /// Encodes an `Any` in its expanded form.
     fn any(&mut self, object: &'a Map<String, Value>) -> Result<Vec<u8>, FormatError> {
         let Some(type_url) = any::type_url(object).map_err(|why| self.trail.error(why))? else {
             return Ok(Vec::new());
@@ -234,7 +234,7 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Whether `null` is a value of a field, and not its absence.
+/// Whether `null` is a value of a field rather than its absence.
 fn takes_null(field: &FieldDescriptor) -> bool {
     let kind = field.kind();
     let value = kind.as_message().is_some_and(|message| WellKnown::of(message) == Some(WellKnown::Value));

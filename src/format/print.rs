@@ -1,4 +1,4 @@
-//! Canonical JSON of messages, with the names of fields as in their definition: Envoy and go-control-plane write it so.
+//! Canonical JSON of messages, with the names of fields as in their definition, as from Envoy and go-control-plane.
 
 use std::collections::BTreeMap;
 
@@ -14,13 +14,13 @@ use super::{
 };
 use crate::wire::{Field, Fields, Malformed, Value as Wire};
 
-/// Shows messages. What the descriptors don't know is left out, as a decoder leaves it out.
+/// A converter of messages to JSON. Fields that are not in the descriptors are omitted, as in a decoder.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Printer {
     types: Types,
 }
 
-/// What there is of one field, in the order in which it came.
+/// All occurrences of one field, in the order of the message.
 type Found<'b> = Vec<Field<'b>>;
 
 impl Printer {
@@ -28,7 +28,7 @@ impl Printer {
         Self { types }
     }
 
-    /// A message that may be as deep as [`MAX_DEPTH`].
+    /// Converts a message of at most [`MAX_DEPTH`].
     pub(super) fn show(self, message: &MessageDescriptor, bytes: &[u8]) -> Result<Value, Unshown> {
         self.message(message, bytes, MAX_DEPTH)
     }
@@ -61,7 +61,7 @@ impl Printer {
         Ok(shown)
     }
 
-    /// A field, unless it has the value of one that is not there.
+    /// Converts a field, unless it has the default value.
     fn field(
         self,
         field: &FieldDescriptor,
@@ -76,7 +76,7 @@ impl Printer {
             return self.list(field, found, inner).map(|list| Some(Value::Array(list)));
         }
         if let Kind::Message(message) = field.kind() {
-            // A message in parts is one.
+            // A message in parts is merged.
             let mut whole = Vec::new();
             for part in found {
                 whole.extend(part.bytes()?);
@@ -145,7 +145,7 @@ impl Printer {
         Ok(shown.unwrap_or_else(|| default_of(&field.kind())))
     }
 
-    /// Every `Any` can be shown, if only as bytes.
+    /// Converts an `Any`, which is represented by its bytes if necessary.
     fn any(self, bytes: &[u8], depth: usize) -> Result<Value, Unshown> {
         let (mut type_url, mut value) = ("", &[][..]);
         for field in Fields::of(bytes) {
@@ -162,7 +162,7 @@ impl Printer {
         Ok(Value::Object(self.typed(type_url, value, depth)))
     }
 
-    /// A message of a type URL, as deep as [`MAX_DEPTH`] at most.
+    /// Converts a message of a type URL, to the depth [`MAX_DEPTH`].
     pub(super) fn show_any(self, type_url: &str, value: &[u8]) -> Value {
         Value::Object(self.typed(type_url, value, MAX_DEPTH))
     }
@@ -188,7 +188,7 @@ impl Printer {
     }
 }
 
-/// The fields of a message that are known, by their numbers. Of several of a oneof the last counts.
+/// Collects the known fields of a message, by their numbers. The last field of a oneof counts.
 fn gather<'b>(
     message: &MessageDescriptor,
     bytes: &'b [u8],
@@ -262,12 +262,12 @@ fn scalar(kind: &Kind, field: &Field<'_>) -> Result<Value, Malformed> {
     })
 }
 
-/// With the digits that tell it from other numbers of its size, not those of a larger size.
+/// With the shortest digits that identify an `f32`, not those of an `f64`.
 fn show_float(number: f32) -> Value {
     show_number(number.to_string().parse().unwrap_or_else(|_| number.into()))
 }
 
-/// The value of a field that is not there.
+/// The default value of a field.
 fn default_of(kind: &Kind) -> Value {
     match kind {
         Kind::String | Kind::Bytes => "".into(),
@@ -307,7 +307,7 @@ fn unpack(kind: &Kind, packed: &[u8], list: &mut Vec<Value>) -> Result<(), Malfo
     Ok(())
 }
 
-/// Whether what an object holds is no deeper than that.
+/// Whether the content of an object is no deeper than this.
 fn is_within(object: &Map<String, Value>, depth: usize) -> bool {
     let mut level: Vec<&Value> = object.values().collect();
     for _ in 0..depth {
@@ -327,5 +327,5 @@ fn is_within(object: &Map<String, Value>, depth: usize) -> bool {
     false
 }
 
-/// How many objects and lists may be within each other. Parsers of JSON give up at 128, and others at less.
+/// The maximum nesting of objects and lists. JSON parsers stop at 128, some at less.
 pub(super) const MAX_DEPTH: usize = 100;

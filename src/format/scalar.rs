@@ -1,4 +1,4 @@
-//! Values that are no messages, and how they are written.
+//! Values that are not messages, and their encodings.
 
 use base64::{
     Engine as _, alphabet,
@@ -8,7 +8,7 @@ use prost::encoding::{WireType, encode_key, encode_varint};
 use prost_reflect::Kind;
 use serde_json::Value;
 
-/// A value as it is written.
+/// A value by its encoding.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Scalar {
     Varint(u64),
@@ -18,7 +18,7 @@ pub(super) enum Scalar {
 }
 
 impl Scalar {
-    /// A number, if the kind has such numbers.
+    /// An integer, if it is in the range of the kind.
     pub(super) fn of_integer(kind: &Kind, number: i128) -> Result<Self, String> {
         let out_of_range = || format!("{number} is out of range");
         macro_rules! fit {
@@ -51,7 +51,7 @@ impl Scalar {
         })
     }
 
-    /// A number with a point, if the kind has such numbers.
+    /// A floating-point number, if it is in the range of the kind.
     pub(super) fn of_float(kind: &Kind, number: f64) -> Result<Self, String> {
         if matches!(kind, Kind::Double) {
             return Ok(Self::Fixed64(number.to_bits()));
@@ -71,7 +71,7 @@ impl Scalar {
         }
     }
 
-    /// What a value of JSON means for a field of a kind that is neither an enum nor a message.
+    /// Converts a JSON value for a field of a kind that is neither an enum nor a message.
     pub(super) fn of_json(kind: &Kind, value: &Value) -> Result<Self, String> {
         match (kind, value) {
             (Kind::Bool, Value::Bool(value)) => Ok(Self::Varint((*value).into())),
@@ -95,7 +95,7 @@ impl Scalar {
         }
     }
 
-    /// What a number in quotes means; nothing if it is none.
+    /// Converts a number in a string; `None` if it is not a number.
     pub(super) fn of_number_text(kind: &Kind, text: &str) -> Option<Result<Self, String>> {
         let floats = matches!(kind, Kind::Float | Kind::Double);
         match text {
@@ -104,7 +104,7 @@ impl Scalar {
             "-Infinity" if floats => return Some(Self::of_float(kind, f64::NEG_INFINITY)),
             _ => {}
         }
-        // What Rust reads beyond numbers are signs and words.
+        // Rust also parses a plus sign, and words such as `inf`.
         if !text.ends_with(|c: char| c.is_ascii_digit()) || text.starts_with('+') {
             return None;
         }
@@ -114,7 +114,7 @@ impl Scalar {
         Some(Self::of_float(kind, text.parse().ok()?))
     }
 
-    /// Whether it is what a field has that is not there.
+    /// Whether it is the default value of a field.
     pub(super) fn is_default(&self) -> bool {
         match self {
             Self::Varint(value) | Self::Fixed64(value) => *value == 0,
@@ -123,7 +123,7 @@ impl Scalar {
         }
     }
 
-    /// Writes it as a field.
+    /// Encodes it as a field.
     pub(super) fn write_field(&self, number: u32, out: &mut Vec<u8>) {
         let wire_type = match self {
             Self::Varint(_) => WireType::Varint,
@@ -135,7 +135,7 @@ impl Scalar {
         self.write(out);
     }
 
-    /// Writes it bare, as in a packed list.
+    /// Encodes it without a field key, as in a packed list.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
         match self {
             Self::Varint(value) => encode_varint(*value, out),
@@ -149,21 +149,21 @@ impl Scalar {
     }
 }
 
-/// Writes what is inside of a field: a message, or a packed list.
+/// Encodes a length-delimited field: a message, or a packed list.
 pub(super) fn write_nested(number: u32, inside: &[u8], out: &mut Vec<u8>) {
     encode_key(number, WireType::LengthDelimited, out);
     encode_varint(inside.len() as u64, out);
     out.extend(inside);
 }
 
-/// Writes a text unless it is empty.
+/// Encodes a string unless it is empty.
 pub(super) fn write_text(number: u32, text: &str, out: &mut Vec<u8>) {
     if !text.is_empty() {
         write_nested(number, text.as_bytes(), out);
     }
 }
 
-/// Of either alphabet, with or without padding, as protobuf's JSON is read.
+/// Decodes Base64 of either alphabet, with or without padding, as parsers of protobuf's JSON do.
 pub(super) fn decode_base64(text: &str) -> Result<Vec<u8>, String> {
     let url_safe = text.contains(['-', '_']);
     let alphabet = if url_safe { &alphabet::URL_SAFE } else { &alphabet::STANDARD };
@@ -177,12 +177,12 @@ pub(super) fn encode_base64(bytes: &[u8]) -> String {
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }
 
-/// What is said of a value of the wrong kind.
+/// The error of a value of the wrong kind.
 pub(super) fn mismatch(kind: &Kind, value: &Value) -> String {
     format!("must be {}, not {}", wanted(kind), found(value))
 }
 
-/// What a value is, without what is in it.
+/// A description of a value without its content.
 pub(super) fn found(value: &Value) -> String {
     match value {
         Value::Null => "null".to_owned(),
@@ -216,7 +216,7 @@ fn wanted(kind: &Kind) -> &'static str {
     }
 }
 
-/// Below it every whole number is one of 128 bits.
+/// Below it, the integer part of a number fits into 128 bits.
 const MAX_WHOLE: f64 = 1e30;
-/// How many characters of a wrong value an error shows.
+/// The maximum number of characters of a wrong value in an error.
 const MAX_SHOWN: usize = 60;

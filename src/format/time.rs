@@ -1,6 +1,6 @@
-//! Durations and times as JSON has them.
+//! The JSON forms of durations and timestamps.
 
-/// `1.5s`, with up to nine digits after the point.
+/// Parses `1.5s`, with up to nine digits after the point.
 pub(super) fn parse_duration(text: &str) -> Result<(i64, i32), String> {
     let parse = || {
         let number = text.strip_suffix('s')?;
@@ -25,7 +25,7 @@ pub(super) fn show_duration(seconds: i64, nanos: i32) -> Option<String> {
     Some(format!("{sign}{}{}s", seconds.unsigned_abs(), show_fraction(nanos.unsigned_abs())))
 }
 
-/// `1972-01-01T10:00:20.021Z`, or with an offset in the place of `Z`.
+/// Parses `1972-01-01T10:00:20.021Z`, or with an offset in place of `Z`.
 pub(super) fn parse_timestamp(text: &str) -> Result<(i64, i32), String> {
     let parse = || {
         let (date, rest) = text.split_once(['T', 't'])?;
@@ -66,7 +66,7 @@ pub(super) fn show_timestamp(seconds: i64, nanos: i32) -> Option<String> {
         return None;
     }
     let (mut days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    // Not too late, since a year has 365 or 366 days.
+    // The estimate is not too late, since a year has 365 or 366 days.
     let mut year = 1970 + days.div_euclid(366).min(days.div_euclid(365));
     while days_before(year + 1, 1, 1) <= days {
         year += 1;
@@ -87,7 +87,7 @@ fn digits(text: &str) -> Option<i64> {
     all.then(|| text.parse().ok())?
 }
 
-/// Nanoseconds of the digits after a point.
+/// The nanoseconds of the digits after a point.
 fn fraction_of(digits_after: &str) -> Option<i32> {
     if digits_after.is_empty() {
         return Some(0);
@@ -96,7 +96,7 @@ fn fraction_of(digits_after: &str) -> Option<i32> {
     i32::try_from(digits(&padded)?).ok()
 }
 
-/// None, three, six or nine digits.
+/// Formats with no, three, six or nine digits.
 fn show_fraction(nanos: u32) -> String {
     match nanos {
         0 => String::new(),
@@ -106,7 +106,7 @@ fn show_fraction(nanos: u32) -> String {
     }
 }
 
-/// Numbers of two digits, or of four for the first of three.
+/// Parses numbers of two digits, or of four for the first of three.
 fn numbers<const N: usize>(text: &str, separator: char) -> Option<[i64; N]> {
     let mut parts = text.split(separator);
     let mut numbers = [0; N];
@@ -130,7 +130,7 @@ fn days_of(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days from 1970 to a date.
+/// The number of days from 1970 to a date.
 fn days_before(year: i64, month: i64, day: i64) -> i64 {
     let past = year - 1;
     let years = past * 365 + past.div_euclid(4) - past.div_euclid(100) + past.div_euclid(400);
@@ -142,12 +142,12 @@ fn cut(text: &str) -> String {
     text.chars().take(40).collect()
 }
 
-/// About 10,000 years, as protobuf has it.
+/// About 10,000 years, the range of protobuf.
 const MAX_SECONDS: i64 = 315_576_000_000;
 /// The years 1 to 9999.
 const MIN_TIME: i64 = -62_135_596_800;
 const MAX_TIME: i64 = 253_402_300_799;
-/// Days from the year 1 to 1970.
+/// The number of days from the year 1 to 1970.
 const DAYS_TO_1970: i64 = 719_162;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What messages consist of.
+//! The descriptors of messages.
 
 use std::sync::OnceLock;
 
@@ -24,14 +24,14 @@ impl Types {
         self.pool.get_message_by_name(name).filter(|found| !found.is_map_entry())
     }
 
-    /// The message that a type URL names; resources of v2 are those of v3.
+    /// The message of a type URL; resources of v2 have the messages of v3.
     pub(super) fn of_url(self, type_url: &str) -> Option<MessageDescriptor> {
         let (_, name) = TransportApiVersion::V2.unspell(type_url).rsplit_once('/')?;
         self.message(name)
     }
 }
 
-/// The messages that JSON has a form of its own for.
+/// The messages with special JSON forms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WellKnown {
     Any,

@@ -1,6 +1,6 @@
-//! YAML as a value of JSON, by the core schema of YAML 1.2.
+//! YAML as JSON values, by the core schema of YAML 1.2.
 //!
-//! Aliases are copied where they stand, within a budget, so that a small text cannot become a large value.
+//! Aliases are expanded by copies, within a budget, so that a small text cannot become a large value.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Number, Value};
 
 use super::error::{FormatError, Place};
 
-/// Reads the only document of a text.
+/// Reads a text with a single document.
 pub(super) fn read(text: &str) -> Result<Value, FormatError> {
     let mut reader = Reader::default();
     let mut events: Parser<'_, StrInput<'_>> = Parser::new_from_str(text);
@@ -25,15 +25,15 @@ struct Reader {
     open: Vec<Open>,
     document: Option<Value>,
     anchors: HashMap<usize, Anchored>,
-    /// How much was copied.
+    /// The total weight of copied values.
     copied: usize,
 }
 
-/// A list or an object that is not yet at its end.
+/// A list or an object whose end has not been read.
 #[derive(Debug)]
 struct Open {
     anchor: usize,
-    /// How many lists and objects are within each other in it.
+    /// The depth of nested lists and objects in it.
     height: usize,
     kind: Kind,
 }
@@ -75,7 +75,7 @@ impl Reader {
                 self.open(anchor, kind, (tag.as_deref(), "map"), at)
             }
             Event::SequenceEnd | Event::MappingEnd => {
-                // The parser closes only what it has opened.
+                // The parser closes only open events.
                 let Some(Open { anchor, height, kind }) = self.open.pop() else { return Ok(()) };
                 let value = match kind {
                     Kind::List(values) => Value::Array(values),
@@ -127,7 +127,7 @@ impl Reader {
         if self.wants_key() {
             return Err(error(at, "a key that is an alias"));
         }
-        // An anchor around its own alias is not yet known.
+        // An anchor that contains its own alias is not registered yet.
         let Some(Anchored { value, height, weight }) = self.anchors.get(&anchor) else {
             return Err(error(at, "an alias of what is not there"));
         };
@@ -150,7 +150,7 @@ impl Reader {
     ) -> Result<(), FormatError> {
         if anchor != 0 {
             let weight = weight(&value);
-            // What has an anchor is kept beside.
+            // Anchored values are stored in addition.
             self.copied = self.copied.saturating_add(weight);
             if self.copied > MAX_COPIED {
                 return Err(error(at, "too much has an anchor"));
@@ -174,13 +174,13 @@ impl Reader {
     }
 }
 
-/// What a scalar is: a text if it is in quotes or in a block, and otherwise what it looks like.
+/// The value of a scalar: a string if it is quoted or a block, otherwise by its syntax.
 fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, String> {
     let plain = matches!(style, ScalarStyle::Plain);
     let tag = match tag {
         None => None,
         Some(tag) if tag.is_yaml_core_schema() => Some(&*tag.suffix),
-        // The tag of what is in quotes.
+        // The non-specific tag of quoted scalars.
         Some(tag) if tag.handle.is_empty() && tag.suffix == "!" => Some("str"),
         Some(tag) => return Err(format!("unknown tag {tag}")),
     };
@@ -207,7 +207,7 @@ fn plain_scalar(text: &str) -> Value {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
         "true" | "True" | "TRUE" => return Value::Bool(true),
         "false" | "False" | "FALSE" => return Value::Bool(false),
-        // As protobuf's JSON has them.
+        // The names in protobuf's JSON.
         ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => return "Infinity".into(),
         "-.inf" | "-.Inf" | "-.INF" => return "-Infinity".into(),
         ".nan" | ".NaN" | ".NAN" => return "NaN".into(),
@@ -243,7 +243,7 @@ fn number(text: &str) -> Option<Number> {
     Number::from_f64(text.parse().ok()?)
 }
 
-/// Roughly how many bytes a value takes.
+/// The approximate size of a value in bytes.
 fn weight(value: &Value) -> usize {
     let inside = match value {
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
@@ -263,8 +263,8 @@ fn error(at: Marker, why: impl Into<String>) -> FormatError {
 }
 
 const TOO_DEEP: &str = "lists and objects are nested too deep";
-/// How many lists and objects may be within each other, as in JSON.
+/// The maximum nesting of lists and objects, as in JSON.
 const MAX_DEPTH: usize = 127;
-/// How many bytes anchors and aliases may stand for.
+/// The maximum size of values with anchors and aliases, in bytes.
 const MAX_COPIED: usize = 64 << 20;
 const NODE: usize = 64;

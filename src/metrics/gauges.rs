@@ -7,13 +7,13 @@ use opentelemetry::{KeyValue, metrics::Meter};
 
 use super::type_label;
 
-/// What the gauges show: the sums over all clients that have not ended.
+/// The values of the gauges: the sums over all clients that have not ended.
 #[derive(Debug, Default)]
 pub(super) struct Gauges {
     clients: Mutex<Vec<Weak<ClientGauges>>>,
 }
 
-/// What the gauges show of one client, while it lives.
+/// The values of one client, as long as it lives.
 #[derive(Debug)]
 pub(super) struct ClientGauges {
     target: KeyValue,
@@ -26,11 +26,11 @@ struct Values {
     resources: BTreeMap<(ResourceKey, u32), u64>,
 }
 
-/// The authority, `None` for old-style names; the type; and the state in the cache.
+/// The authority (`None` for old-style names), the type, and the state in the cache.
 type ResourceKey = (Option<Arc<str>>, &'static str, &'static str);
 
 impl Gauges {
-    /// Registers the gauges with a meter, which keeps what observes them for ever.
+    /// Registers the gauges with a meter, which keeps their callbacks forever.
     pub(super) fn new(meter: &Meter) -> Arc<Self> {
         let gauges = Arc::new(Self::default());
         let observed = Arc::downgrade(&gauges);
@@ -60,7 +60,7 @@ impl Gauges {
         gauges
     }
 
-    /// The part of a new client.
+    /// The values of a new client.
     pub(super) fn client(&self, target: KeyValue) -> Arc<ClientGauges> {
         let client = Arc::new(ClientGauges { target, values: Mutex::default() });
         let mut clients = lock(&self.clients);
@@ -69,7 +69,7 @@ impl Gauges {
         client
     }
 
-    /// Clients of one scope are connected when all of them are, and a server's streams likewise.
+    /// Clients with one scope are connected if all of them are, and likewise the streams to a server.
     fn connected(&self) -> Vec<([KeyValue; 2], bool)> {
         let mut all = BTreeMap::<(String, String), bool>::new();
         for client in self.clients() {
@@ -108,7 +108,8 @@ impl Gauges {
 }
 
 impl ClientGauges {
-    /// `None` when no stream is wanted. The stream is told by its server and a number.
+    /// Sets whether a stream is connected; `None` without subscriptions. A stream is identified by its server and a
+    /// number.
     pub(super) fn set_connected(&self, stream: (String, u32), connected: Option<bool>) {
         let all = &mut lock(&self.values).connected;
         match connected {
@@ -117,7 +118,7 @@ impl ClientGauges {
         }
     }
 
-    /// The key is told apart by a number where there are several of it.
+    /// Sets the number of resources. A number distinguishes equal keys.
     pub(super) fn set_resources(&self, key: (ResourceKey, u32), count: u64) {
         let all = &mut lock(&self.values).resources;
         match count {
@@ -131,5 +132,5 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The authority of names that have none (A78).
+/// The authority of old-style names (A78).
 const OLD_STYLE: &str = "#old";

@@ -1,9 +1,9 @@
 //! gRPC's metrics of xDS clients (gRFC A78, with the states of A88), by the API of OpenTelemetry.
 //!
-//! | instrument | kind | labels | what |
+//! | instrument | kind | labels | meaning |
 //! |---|---|---|---|
 //! | `grpc.xds_client.connected` | gauge | target, server | 1 when the client has a working stream to the server, else 0 |
-//! | `grpc.xds_client.server_failure` | counter | target, server | how often the server became unreachable, or ended a stream without a response |
+//! | `grpc.xds_client.server_failure` | counter | target, server | the number of times that the server became unreachable, or ended a stream without a response |
 //! | `grpc.xds_client.resource_updates_valid` | counter | target, server, resource type | resources received and accepted, unchanged ones too |
 //! | `grpc.xds_client.resource_updates_invalid` | counter | target, server, resource type | resources received and rejected |
 //! | `grpc.xds_client.resources` | gauge | target, authority, cache state, resource type | resources in the cache |
@@ -55,7 +55,7 @@ struct Inner {
     gauges: Arc<Gauges>,
 }
 
-/// Records what one client counts.
+/// The recorder of one client's metrics.
 #[derive(Debug)]
 pub(crate) struct Recorder {
     metrics: Metrics,
@@ -89,7 +89,7 @@ impl Metrics {
         Self { inner: Arc::new(inner) }
     }
 
-    /// What records for a client of this scope.
+    /// The recorder of a client with this scope.
     pub(crate) fn recorder(&self, scope: &str) -> Recorder {
         let target = KeyValue::new("grpc.target", scope.to_owned());
         let gauges = self.inner.gauges.client(target.clone());
@@ -97,7 +97,7 @@ impl Metrics {
     }
 }
 
-/// Whether they are handles of the same.
+/// Whether they are handles of the same instruments.
 impl PartialEq for Metrics {
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.inner, &other.inner)
@@ -144,7 +144,7 @@ fn type_label(name: &'static str) -> KeyValue {
     KeyValue::new("grpc.xds.resource_type", name)
 }
 
-/// The type's name without where it is described.
+/// The type's name without its prefix.
 fn short(type_url: &'static str) -> &'static str {
     type_url.strip_prefix("type.googleapis.com/").unwrap_or(type_url)
 }

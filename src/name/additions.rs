@@ -2,10 +2,10 @@ use std::sync::Arc;
 
 use super::{ContextParams, ResourceName};
 
-/// What a client adds to the context parameters of the names that it asks for (rule X7).
+/// The context parameters that a client adds to names in requests (rule X7).
 ///
-/// The parameters of the node go to collections alone, as in Envoy: for single resources they would make a name of its
-/// own for each client, and nothing could be shared.
+/// The parameters of the node are added to collections alone, as in Envoy: with them, the name of a single resource
+/// would differ for each client, and resources could not be shared.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Additions {
     node: ContextParams,
@@ -17,17 +17,17 @@ impl Additions {
         Self { node, features }
     }
 
-    /// The name that a server is asked for when an application wants this one. An opaque name stays as it is.
+    /// The name in requests for a name that an application uses. An opaque name is unchanged.
     pub(crate) fn add_to(&self, name: &ResourceName) -> ResourceName {
         let Some(written) = name.context_params().filter(|_| !self.is_empty()) else { return name.clone() };
         let nothing = ContextParams::default();
         let node = if name.is_collection() { &self.node } else { &nothing };
         let features: Vec<_> = self.features.iter().map(String::as_str).collect();
-        // Attributes of the resource are in the name already, and no other source has any.
+        // Attributes of the resource are in the name already, and have no other source.
         name.with_context_params(written.composed(node, &features, &[]))
     }
 
-    /// The name by which an application knows a resource: without what was added.
+    /// The name that an application uses for a resource: without the added parameters.
     pub(crate) fn take_from(&self, canonical: &Arc<str>) -> Arc<str> {
         if self.is_empty() || !canonical.contains(PREFIX) {
             return canonical.clone();
@@ -48,7 +48,7 @@ impl Additions {
     }
 }
 
-/// What the keys of all that is added begin with.
+/// The common prefix of all added keys.
 const PREFIX: &str = "xds.";
 
 const FEATURE: &str = "xds.client_feature.";

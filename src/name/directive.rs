@@ -23,7 +23,7 @@ impl Directives {
         self.entry.as_deref()
     }
 
-    /// Whether there are none.
+    /// Whether there are no directives.
     pub fn is_empty(&self) -> bool {
         self.alt.is_none() && self.entry.is_none()
     }
@@ -47,7 +47,8 @@ impl Directives {
         }
     }
 
-    /// Reads what follows `#`. The error says where (in bytes from the start of `text`) and why.
+    /// Parses the text after `#`. An error consists of the position (in bytes from the start of `text`) and the
+    /// reason.
     pub(super) fn parse(text: &str, rules: Rules, depth: usize) -> Result<Self, (usize, String)> {
         let mut directives = Self::default();
         let mut at = 0;
@@ -103,6 +104,6 @@ pub(crate) fn is_entry_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-./~:".contains(&b))
 }
 
-/// Each nesting doubles the escapes of the one before, so nobody writes deep ones by hand; without a limit a hostile
-/// name could exhaust the stack.
+/// The maximum nesting of alternatives. Each level doubles the escapes of the one before, so deep ones are not
+/// written by hand; without a limit a hostile name could exhaust the stack.
 const MAX_ALT_DEPTH: usize = 16;

@@ -1,20 +1,20 @@
-//! Percent-encoding as `xdstp:` names need it: one set of characters to escape for each part (rule X2), and a
-//! decoder that refuses what it cannot give back.
+//! Percent-encoding for `xdstp:` names: a set of characters to escape for each part (rule X2), and a decoder that
+//! rejects text whose decoding cannot be represented.
 
 use std::borrow::Cow;
 
-/// What an authority escapes beside the characters that no URI may hold.
+/// The characters to escape in an authority, beside those that no URI may contain.
 pub(crate) const AUTHORITY: &[u8] = b"/?#";
-/// What an id escapes; `/` separates its segments.
+/// The characters to escape in an id; `/` separates its segments.
 pub(crate) const ID: &[u8] = b":?#[]";
-/// What the keys and values of context parameters escape.
+/// The characters to escape in keys and values of context parameters.
 pub(crate) const PARAM: &[u8] = b"#[]&=";
-/// What the value of a directive escapes.
+/// The characters to escape in the value of a directive.
 pub(crate) const DIRECTIVE: &[u8] = b"#[],";
-/// What a value put into a template escapes: all but the characters of an RFC 3986 path (A47-3).
+/// The characters to escape in a value for a template: all but those of an RFC 3986 path (A47-3).
 pub(crate) const PATH: &[u8] = b"?#[]";
 
-/// Why a text cannot be decoded, and where (in bytes from its start).
+/// The reason why a text cannot be decoded, and the position in bytes from its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DecodeError {
     pub(crate) at: usize,
@@ -34,7 +34,7 @@ pub(crate) fn encode_into(out: &mut String, text: &str, escape: &[u8]) {
     }
 }
 
-/// Replaces each `%XX` by its byte. Characters that should have been escaped are accepted as they are.
+/// Replaces each `%XX` by its byte. Unescaped characters are accepted unchanged.
 pub(crate) fn decode(text: &str) -> Result<Cow<'_, str>, DecodeError> {
     if !text.contains('%') {
         return Ok(Cow::Borrowed(text));
@@ -59,7 +59,7 @@ pub(crate) fn decode(text: &str) -> Result<Cow<'_, str>, DecodeError> {
     decoded.map(Cow::Owned).map_err(|_| DecodeError { at: 0, reason: "its escapes do not make UTF-8" })
 }
 
-/// Whether RFC 3986 allows the byte as itself anywhere in a URI (unreserved or reserved; `%` is neither).
+/// Whether RFC 3986 allows the byte unescaped anywhere in a URI (unreserved or reserved; `%` is neither).
 fn is_uri_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~:/?#[]@!$&'()*+,;=".contains(&byte)
 }

@@ -11,7 +11,7 @@ pub struct NameError {
     reason: Cow<'static, str>,
 }
 
-/// A part of an `xdstp:` name, in the order in which they are written.
+/// A part of an `xdstp:` name, in the order of the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum NamePart {
@@ -21,7 +21,7 @@ pub enum NamePart {
     Authority,
     /// The type, such as `envoy.config.listener.v3.Listener`.
     ResourceType,
-    /// What follows the type, up to `?` or `#`.
+    /// The text after the type, up to `?` or `#`.
     Id,
     /// The context parameters after `?`.
     ContextParams,
@@ -79,7 +79,7 @@ impl fmt::Display for NamePart {
     }
 }
 
-/// Names come from servers too, so an error must not carry megabytes of them into every log line.
+/// Names come from servers, too, so the length in an error and in its log line is limited.
 fn shortened(name: &str) -> String {
     match name.char_indices().nth(MAX_NAME_CHARS) {
         Some((end, _)) => format!("{}…", &name[..end]),

@@ -7,8 +7,9 @@ pub(super) fn is_glob(id: &str) -> bool {
     split_last(id).1 == "*"
 }
 
-/// Whether `name` is a member of the glob: the same authority, type and context parameters, and the same id but for
-/// one segment in the place of `*` (rule X16). A glob is no member of itself, nor is an empty segment one.
+/// Whether `name` is a member of the glob: the same authority, type and context parameters, and the same id except
+/// for one segment in place of `*` (rule X16). A glob is not a member of itself, and an empty segment is not one
+/// either.
 pub(super) fn matches(glob: &XdstpName, name: &XdstpName) -> bool {
     let (path, star) = split_last(glob.id());
     let (parent, member) = split_last(name.id());
@@ -21,13 +22,13 @@ pub(super) fn matches(glob: &XdstpName, name: &XdstpName) -> bool {
         && glob.context_params() == name.context_params()
 }
 
-/// The id of the only glob that the id may be a member of.
+/// The id of the only glob of which the id can be a member.
 pub(super) fn enclosing(id: &str) -> Option<String> {
     let (parent, member) = split_last(id);
     (member != "*" && !member.is_empty()).then(|| format!("{parent}*"))
 }
 
-/// The same for a canonical name, without parsing it: the only glob that it may be a member of.
+/// The only glob of which a canonical name can be a member, found without parsing the name.
 pub(crate) fn glob_of(canonical: &str) -> Option<String> {
     let path_end = canonical.find('?').unwrap_or(canonical.len());
     let (path, params) = canonical.split_at(path_end);
@@ -37,7 +38,7 @@ pub(crate) fn glob_of(canonical: &str) -> Option<String> {
     (member != "*" && !member.is_empty()).then(|| format!("{parent}*{params}"))
 }
 
-/// The id up to and with its last `/`, and the segment after it.
+/// The id up to its last `/`, inclusive, and the segment after it.
 fn split_last(id: &str) -> (&str, &str) {
     id.split_at(id.rfind('/').map_or(0, |slash| slash + 1))
 }

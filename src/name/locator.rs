@@ -1,4 +1,4 @@
-//! Locators: names as servers write them into resources, as a message or as text.
+//! Locators: the names in resources, as a message or as text.
 
 use prost::Message;
 
@@ -15,11 +15,10 @@ use crate::{
 };
 
 impl ResourceName {
-    /// Reads what stands where a `ResourceLocator` is expected: the message, or the text of it, which the proposal TP1 has
-    /// in the same place.
+    /// Reads a `ResourceLocator`, as a message or, as in proposal TP1, as text.
     ///
-    /// The rules are those of names that an application wrote: a locator is a URL and no answer to a request, so the context
-    /// parameters `xds.*`, which the client adds to each request by itself, are an error in it (X8).
+    /// The rules are those for names in applications: a locator is a URL and not a response to a request, so the
+    /// context parameters `xds.*`, which the client itself adds to requests, are an error in it (X8).
     pub(crate) fn of_locator(bytes: &[u8]) -> Result<Self, Invalid> {
         if bytes.starts_with(SCHEME.as_bytes()) {
             let text = str::from_utf8(bytes).map_err(|_| Invalid::new("neither a locator nor text"))?;
@@ -31,7 +30,7 @@ impl ResourceName {
     }
 }
 
-/// The text that stands for the message.
+/// The text form of the message.
 fn text_of(locator: &ResourceLocator, depth: usize) -> Result<String, Invalid> {
     match Scheme::try_from(locator.scheme) {
         Ok(Scheme::Xdstp) => {}
@@ -84,7 +83,7 @@ fn text_of_directive(directive: &Directive, depth: usize) -> Result<String, Inva
     Ok(text)
 }
 
-/// As deep as alternatives may be nested in the text.
+/// The maximum nesting, as of alternatives in the text form.
 const MAX_DEPTH: usize = 16;
 
 #[cfg(test)]

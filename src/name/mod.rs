@@ -60,7 +60,7 @@ pub(crate) use self::{additions::Additions, directive::is_entry_name, glob::glob
 
 /// The name of a resource: an opaque string, or a parsed `xdstp:` name.
 ///
-/// Cheap to clone. Equality, order and hash are those of the canonical string and the directives.
+/// It is cheap to clone. Equality, order and hash are those of the canonical string and the directives.
 #[derive(Clone)]
 pub struct ResourceName {
     canonical: Arc<str>,
@@ -161,12 +161,12 @@ impl ResourceName {
         self.is_glob() || self.is_list()
     }
 
-    /// Whether `name` is a member of this glob: one non-empty segment in the place of `*`, all else equal (X16).
+    /// Whether `name` is a member of this glob: one non-empty segment in place of `*`, all else equal (X16).
     pub fn matches(&self, name: &Self) -> bool {
         self.xdstp().zip(name.xdstp()).is_some_and(|(glob, name)| glob::matches(glob, name))
     }
 
-    /// The glob that this name would be a member of, so that members find their collection by one look-up.
+    /// The glob of which this name would be a member, so that members find their collection by one lookup.
     pub fn enclosing_glob(&self) -> Option<Self> {
         let xdstp = self.xdstp()?;
         let id = glob::enclosing(xdstp.id())?;
@@ -198,8 +198,8 @@ impl ResourceName {
         self.with_context_params(params.composed(&ContextParams::default(), &[], &[(attribute, value)]))
     }
 
-    /// The name of a part of what has this name, as a resource of its own type: one segment longer, and without directives.
-    /// That of an opaque name is an opaque name.
+    /// The name of a part of this resource, as a resource of another type: one segment longer, and without
+    /// directives. That of an opaque name is an opaque name.
     pub(crate) fn part(&self, resource_type: &str, segment: &str) -> Self {
         match self.xdstp() {
             Some(xdstp) => Self::from_xdstp(xdstp.part(resource_type, segment)),
@@ -215,7 +215,7 @@ impl ResourceName {
         }
     }
 
-    /// This name without its directives: the resource that it means, however it is to be got.
+    /// This name without its directives, which identifies the resource.
     pub fn without_directives(&self) -> Self {
         match self.xdstp().filter(|xdstp| !xdstp.directives().is_empty()) {
             Some(xdstp) => {
@@ -225,7 +225,7 @@ impl ResourceName {
         }
     }
 
-    /// [`parse`](Self::parse) of shared text, of which an opaque name is no copy.
+    /// Like [`parse`](Self::parse), for shared text, which an opaque name does not copy.
     pub(crate) fn parse_shared(text: &Arc<str>) -> Result<Self, NameError> {
         match Self::has_xdstp_scheme(text) {
             true => Self::parse(text),

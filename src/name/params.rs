@@ -4,8 +4,8 @@ use super::encoding::{self, encode_into};
 
 /// The context parameters of an `xdstp:` name: unordered keys with one value each, part of the name's identity.
 ///
-/// They are held decoded. Two sets are equal when all their keys and values are, whatever order or spelling they
-/// were written in (rules X4, X9).
+/// They are stored decoded. Sets with the same keys and values are equal, whatever their order or spelling in the
+/// name (rules X4, X9).
 ///
 /// ```
 /// use xdskit::name::ResourceName;
@@ -25,29 +25,29 @@ impl ContextParams {
         self.0.get(key).map(String::as_str)
     }
 
-    /// Keys and values, decoded, sorted by key.
+    /// Iterates over keys and values, decoded, sorted by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (key.as_str(), value.as_str()))
     }
 
-    /// How many parameters there are.
+    /// The number of parameters.
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no parameters.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Sets a key, replacing the value it had.
+    /// Sets a key, replacing a previous value.
     pub fn insert(&mut self, key: impl Into<String>, value: impl Into<String>) {
         self.0.insert(key.into(), value.into());
     }
 
-    /// Composes the parameters that a request carries (rule X7), later sources winning: those of the node, those
-    /// written in the name (`self`), `xds.client_feature.<feature>=true` for each feature, and
-    /// `xds.resource.<attribute>` for each attribute that the client adds for this resource.
+    /// Composes the parameters of a request (rule X7), with later sources taking precedence: those of the node, those
+    /// in the name (`self`), `xds.client_feature.<feature>=true` for each feature, and `xds.resource.<attribute>` for
+    /// each attribute that the client adds for this resource.
     pub fn composed(&self, node: &Self, client_features: &[&str], attributes: &[(&str, &str)]) -> Self {
         let mut all = node.clone();
         all.extend(self.iter());
@@ -70,7 +70,8 @@ impl ContextParams {
         }
     }
 
-    /// Reads what stands between `?` and `#`. The error says where (in bytes from the start of `text`) and why.
+    /// Parses the text between `?` and `#`. An error consists of the position (in bytes from the start of `text`) and
+    /// the reason.
     pub(super) fn parse(text: &str, reserved: Reserved) -> Result<Self, (usize, String)> {
         let mut params = BTreeMap::new();
         let mut at = 0;
@@ -107,8 +108,8 @@ impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for ContextParams {
     }
 }
 
-/// What becomes of keys that start with `xds.`: the client sets them itself, so a name that was written by hand must
-/// not have them (X8), but a name that comes from a server does, since it repeats the request's.
+/// The handling of keys that start with `xds.`: the client sets them, so a name in an application must not have them
+/// (X8), but a name from a server does, since it repeats that of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reserved {
     Rejected,

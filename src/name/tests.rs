@@ -12,7 +12,7 @@ fn xdstp(name: &ResourceName) -> &XdstpName {
     name.xdstp().expect("an xdstp name")
 }
 
-/// Part, position and reason of the error.
+/// Returns part, position and reason of the error.
 fn error(text: &str) -> (NamePart, usize, String) {
     match ResourceName::parse(text) {
         Ok(name) => panic!("{text} is {name:?}"),
@@ -111,7 +111,7 @@ fn x1_x2_every_part_is_decoded_and_escaped_again() {
 fn x1_alternatives_nest_with_their_escapes() {
     let text = "xdstp://a/t/x#entry=some_en%25%23%5B%5D%2Ctry,alt=xdstp://fo%2525%252F%253F%2523o/bar\
                 %23alt=xdstp://bar/baz%2Centry=h%2525%2523%255B%255D%252Cuh";
-    // Such an entry can be decoded, but nobody may write one (X10).
+    // Such an entry can be decoded, but is not valid in a name in an application (X10).
     assert_eq!(error(text).0, NamePart::Directives);
     let name = ResourceName::parse_received(text).unwrap();
     let outer = name.directives().unwrap();

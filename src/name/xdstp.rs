@@ -11,7 +11,7 @@ use super::{
 /// The parts of an `xdstp:` name, decoded:
 /// `xdstp://[authority]/{resource type}/{id}?{context parameters}#{directives}`.
 ///
-/// It is parsed by code of its own, since a URL parser would rewrite ids such as `/a/../b`.
+/// It has a parser of its own, since a URL parser would rewrite ids such as `/a/../b`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct XdstpName {
     authority: String,
@@ -107,12 +107,12 @@ impl XdstpName {
     }
 }
 
-/// Who wrote a name, and so what it may hold.
+/// The origin of a name, which determines the rules for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rules {
-    /// An application or a configuration: no `xds.*` parameters, entry names as the specification wants them.
+    /// An application or a configuration: no `xds.*` parameters, entry names as in the specification.
     Written,
-    /// A server, in answer to a request: all that can be decoded.
+    /// A response of a server: all that can be decoded.
     Received,
 }
 
@@ -156,7 +156,7 @@ impl<'a> Parts<'a> {
     }
 }
 
-/// The type is never escaped, so only characters that need no escape can be in it.
+/// The type is never escaped, so it can only contain characters that need no escape.
 fn check_type(text: &str, resource_type: &str, at: usize) -> Result<(), NameError> {
     if resource_type.is_empty() {
         return Err(NameError::new(text, NamePart::ResourceType, at.min(text.len()), "missing"));

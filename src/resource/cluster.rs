@@ -33,84 +33,85 @@ mod host_port;
 use self::fields::{ClusterFields, Discovery, EdsFields};
 pub use self::host_port::HostPort;
 
-/// A group of endpoints that requests are sent to, and how to send them.
+/// A group of endpoints that requests are sent to, with the settings of its connections and load balancing.
 ///
-/// In JSON, the fields of [`ClusterKind`] stand beside the others, with the kind's name as `kind`.
+/// In JSON, the fields of [`ClusterKind`] are on the same level as the others, with the kind's name as `kind`.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Cluster {
-    /// Its name, not empty.
+    /// The name, not empty.
     pub name: Arc<str>,
-    /// Where its endpoints come from.
+    /// The source of the endpoints.
     pub kind: ClusterKind,
-    /// How requests are spread over its endpoints; an aggregate's is not used (A75).
+    /// The load balancing policy of the endpoints; not used for an aggregate (A75).
     pub lb_policy: LbPolicy,
-    /// The most requests that may be under way at a time, 1024 if not said (A32).
+    /// The maximum number of concurrent requests, 1024 by default (A32).
     pub max_requests: u32,
-    /// When endpoints are taken out of use for answering worse than others; `None` is never.
+    /// The conditions for ejecting endpoints whose responses are worse than those of others; `None` disables
+    /// ejection.
     pub outlier_detection: Option<Box<OutlierDetection>>,
-    /// TLS towards the endpoints; `None` leaves it to the application's own credentials.
+    /// TLS settings of connections to the endpoints; `None` leaves TLS to the application's own credentials.
     pub tls: Option<Box<UpstreamTls>>,
-    /// Whether connections go through the HTTP proxy that the metadata of an endpoint or of its locality names,
-    /// where it names one (A86).
+    /// Whether connections go through the HTTP proxy in the metadata of the endpoint or of its locality, if there is
+    /// one (A86).
     pub http_connect: bool,
-    /// For how long a connection without requests is kept, 3600 s if not said (A75).
+    /// The time for which a connection without requests is kept, 3600 s by default (A75).
     pub idle_timeout: Duration,
-    /// Whether the load on the cluster is to be reported to the server that sent it.
+    /// Whether load on the cluster is reported to the server that sent it.
     pub report_load: bool,
-    /// The metrics of endpoints that the load report passes on (A85).
+    /// The metrics of endpoints to include in load reports (A85).
     pub reported_metrics: ReportedMetrics,
-    /// The health that an endpoint may have for session affinity to prefer it (A55).
+    /// The health states in which session affinity prefers an endpoint (A55).
     pub override_host_status: OverrideHostStatus,
-    /// What else the server says about it.
+    /// The metadata of the cluster.
     pub metadata: Metadata,
 }
 
-/// Where a cluster's endpoints come from.
+/// The source of a cluster's endpoints.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ClusterKind {
-    /// From a `ClusterLoadAssignment`.
+    /// EDS: the endpoints of a `ClusterLoadAssignment`.
     #[non_exhaustive]
     Eds {
-        /// Its name: the cluster's where the server gives no other.
+        /// The name of the `ClusterLoadAssignment`; by default, the name of the cluster.
         service_name: Arc<str>,
-        /// Where it is to be had, if not from the same server.
+        /// The config source of the `ClusterLoadAssignment`, if it is not the server of the cluster.
         #[serde(skip)]
         source: Option<Arc<ResourceConfigSource>>,
     },
-    /// From DNS: all addresses of one name.
+    /// DNS: all addresses of one name.
     #[non_exhaustive]
     LogicalDns {
         /// The name and the port.
         address: HostPort,
     },
-    /// From other clusters, the first usable one first (A37).
+    /// An aggregate of other clusters, in order of priority (A37).
     #[non_exhaustive]
     Aggregate {
-        /// Their names, at least one.
+        /// The names of the clusters, at least one.
         clusters: Box<[Arc<str>]>,
     },
 }
 
-/// Metrics of endpoints for load reports.
+/// The metrics of endpoints to include in load reports.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ReportedMetrics {
-    /// The use of the processor.
+    /// The CPU utilization.
     pub cpu_utilization: bool,
-    /// The use of memory.
+    /// The memory utilization.
     pub mem_utilization: bool,
-    /// The use of what the application counts.
+    /// The utilization as defined by the application.
     pub application_utilization: bool,
-    /// All metrics of the application's own names.
+    /// All metrics with names of the application's own.
     pub all_named_metrics: bool,
-    /// Metrics of these names, without the prefix `named_metrics.`; empty where all are reported.
+    /// Metrics with these names, without the prefix `named_metrics.`; empty if all are reported.
     pub named_metrics: Box<[Box<str>]>,
 }
 
-/// Labels for the application's metrics; `unknown` where the server gives none.
+/// Labels for the application's metrics; `unknown` where the cluster's metadata has none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct TelemetryLabels<'a> {
@@ -120,15 +121,15 @@ pub struct TelemetryLabels<'a> {
     pub service_namespace: &'a str,
 }
 
-/// States of health.
+/// A set of health states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct OverrideHostStatus {
-    /// Endpoints whose health is not known.
+    /// Endpoints of unknown health.
     pub unknown: bool,
     /// Healthy endpoints.
     pub healthy: bool,
-    /// Endpoints that are being drained.
+    /// Draining endpoints.
     pub draining: bool,
 }
 
@@ -148,7 +149,7 @@ impl Resource for Cluster {
 }
 
 impl Cluster {
-    /// Labels for the application's metrics (A89).
+    /// Returns the labels for the application's metrics (A89).
     pub fn telemetry_labels(&self) -> TelemetryLabels<'_> {
         TelemetryLabels::of(&self.metadata)
     }
@@ -161,7 +162,7 @@ impl Cluster {
         let kind = ClusterKind::of(from, &name, cx)?;
         let lb_policy = LbPolicy::parse(&from.choice()?, cx)?;
         if from.has_socket_matches {
-            // Ignoring it would send in plain text what was meant for TLS (A29-1, A29-8).
+            // Ignoring it would send in plain text what the server configured for TLS (A29-1, A29-8).
             return Err(Invalid::field("transport_socket_matches", "is not supported; use transport_socket"));
         }
         let outlier_detection = from
@@ -219,7 +220,7 @@ impl Serialize for Cluster {
     }
 }
 
-/// A cluster as it is in JSON.
+/// The JSON form of a cluster.
 #[derive(Serialize)]
 struct ClusterJson<'a> {
     name: &'a str,
@@ -242,7 +243,7 @@ struct ClusterJson<'a> {
 impl ClusterKind {
     /// Rules C1 to C5.
     fn of(from: &ClusterFields<'_>, name: &Arc<str>, cx: &Context<'_>) -> Result<Self, Invalid> {
-        // Whatever kind it is, what is there must be well-formed.
+        // Fields that the kind does not use must be well-formed, too.
         let load_assignment = from.decode(from.load_assignment)?;
         let source = from.eds_config.as_ref().map(|eds| parts::read_source(eds.source, cx)).transpose()?;
         let number = match from.discovery {
@@ -297,7 +298,7 @@ impl ReportedMetrics {
         metrics
     }
 
-    /// Whether a metric of the application's own, by its name without prefix, is reported.
+    /// Returns whether a metric of the application's own is reported, by its name without prefix.
     pub fn includes_named(&self, name: &str) -> bool {
         self.all_named_metrics || self.named_metrics.binary_search_by(|at| (**at).cmp(name)).is_ok()
     }
@@ -312,7 +313,7 @@ impl<'a> TelemetryLabels<'a> {
 }
 
 impl OverrideHostStatus {
-    /// Whether a state of health is among them.
+    /// Returns whether a health state is in the set.
     pub const fn contains(&self, health: HealthStatus) -> bool {
         match health {
             HealthStatus::Unknown => self.unknown,
@@ -339,7 +340,7 @@ impl OverrideHostStatus {
     }
 }
 
-/// Rules C1 and C2; the name of its endpoints is that of the cluster, too, where both are the same.
+/// Rules C1 and C2; an equal name of the cluster and its endpoints is stored once.
 fn eds(
     config: &EdsFields<'_>,
     source: Result<Option<Arc<ResourceConfigSource>>, Invalid>,
@@ -370,7 +371,7 @@ fn aggregate(from: &CustomClusterType) -> Result<ClusterKind, Invalid> {
     Ok(ClusterKind::Aggregate { clusters: config.clusters.into_iter().map(Into::into).collect() })
 }
 
-/// Rules C20 to C22 and A86: TLS, perhaps through an HTTP proxy.
+/// Rules C20 to C22 and A86: TLS, with an HTTP proxy below it or without.
 fn transport(
     socket: &core::TransportSocket,
     cx: &Context<'_>,

@@ -1,4 +1,4 @@
-//! List collections: resources that list others, by their locators or inline (rules X12 to X14).
+//! List collections: resources that list others, by locator or inline (rules X12 to X14).
 
 use std::{collections::BTreeSet, sync::Arc};
 
@@ -10,7 +10,7 @@ use crate::{
     wire::{Fields, Malformed},
 };
 
-/// What a list collection holds, in its order.
+/// The entries of a list collection, in their order.
 #[derive(Debug)]
 pub(crate) struct List {
     pub(crate) entries: Vec<ListEntry>,
@@ -19,27 +19,27 @@ pub(crate) struct List {
 /// An entry of a [`List`].
 #[derive(Debug)]
 pub(crate) enum ListEntry {
-    /// Where the resource is to be had.
+    /// The locator of the resource.
     Locator(ResourceName),
     /// The resource itself.
     Inline(Inline),
 }
 
-/// A resource in a [`List`].
+/// An inline resource of a [`List`].
 #[derive(Debug)]
 pub(crate) struct Inline {
-    /// Empty if it cannot be addressed.
+    /// The name, empty if the resource cannot be addressed.
     pub(crate) name: Arc<str>,
-    /// Empty if it has that of the list.
+    /// The version, empty if it is that of the list.
     pub(crate) version: Version,
-    /// What it was parsed from.
+    /// The encoded resource.
     pub(crate) bytes: Bytes,
     pub(crate) resource: Erased,
 }
 
 impl List {
-    /// Parses a message whose field 1 has the entries, as all collections have them. A list with an entry that cannot be
-    /// used is rejected as a whole: a resource is never half applied.
+    /// Parses a message with the entries in field 1, as in all collections. A list with an unusable entry is rejected
+    /// as a whole: a resource is never applied partially.
     pub(super) fn parse<T: Resource>(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
         let mut entries = Vec::new();
         let mut names = BTreeSet::new();
@@ -62,7 +62,7 @@ impl List {
         Ok(Self { entries })
     }
 
-    /// The inline entry of a name.
+    /// Returns the inline entry of a name.
     pub(crate) fn inline(&self, wanted: &str) -> Option<&Inline> {
         self.entries.iter().find_map(|entry| match entry {
             ListEntry::Inline(inline) if *inline.name == *wanted => Some(inline),
@@ -118,7 +118,7 @@ impl Inline {
     }
 }
 
-/// The value of an `Any` of a type.
+/// Returns the value of an `Any` if it has the type URL of `T`.
 fn value_of<T: Resource>(any: &Bytes) -> Result<Bytes, Invalid> {
     let (mut type_url, mut value) = ("", Bytes::new());
     for field in Fields::of(any) {
@@ -185,7 +185,7 @@ mod tests {
         CollectionEntry { resource_specifier: Some(ResourceSpecifier::Locator(locator)) }
     }
 
-    /// All collections look alike on the wire.
+    /// All collections have the same encoding.
     fn parse(entries: Vec<CollectionEntry>) -> Result<List, String> {
         let bytes = ClusterCollection { entries }.encode_to_vec().into();
         List::parse::<Thing>(&bytes, &Context::new()).map_err(|invalid| invalid.to_string())
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn x12_a_locator_may_be_text() {
         let name = "xdstp://a/test.Thing/x?b=2&a=1";
-        // An entry with a text in field 1, in a list.
+        // An entry with a string in field 1, in a list.
         let mut bytes = vec![0x0a, name.len() as u8 + 2, 0x0a, name.len() as u8];
         bytes.extend(name.bytes());
         let list = List::parse::<Thing>(&bytes.into(), &Context::new()).unwrap();

@@ -1,4 +1,4 @@
-//! Where resources that others name are to be had.
+//! Config sources that resources name for other resources.
 
 use std::{cmp::Ordering, hash, sync::Arc};
 
@@ -16,11 +16,11 @@ use crate::{
     },
 };
 
-/// A source other than `ads` and `self` that came with a resource, for the resource that it names.
+/// A source other than `ads` and `self` that a resource names for another resource.
 ///
-/// It is only taken from a server when the client is built to follow such (`ClientBuilder::follow_config_sources`).
+/// It is only accepted from a server if the client follows config sources (`ClientBuilder::follow_config_sources`).
 ///
-/// Equality and order are those of the message that it was read from.
+/// Equality and order are those of the encoded message.
 #[derive(Debug, Clone)]
 pub struct ResourceConfigSource {
     written: Bytes,
@@ -29,17 +29,18 @@ pub struct ResourceConfigSource {
 }
 
 impl ResourceConfigSource {
-    /// The sources in the order in which they are tried; never empty.
+    /// Returns the sources in the order in which they are tried; never empty.
     pub fn sources(&self) -> &[ConfigSource] {
         &self.sources
     }
 
-    /// Whether a name of this authority is to be had here (X11). Names of the older form have none, and are.
+    /// Returns whether names of this authority are in the source's scope (X11). Names of the older form have no
+    /// authority and always are.
     pub fn is_for(&self, authority: Option<&str>) -> bool {
         authority.is_none_or(|authority| self.authorities.iter().any(|own| **own == *authority))
     }
 
-    /// Reads a `ConfigSource`; `None` for `ads` and `self`, which are where names come from anyway (L7, C1).
+    /// Reads a `ConfigSource`; `None` for `ads` and `self`, the default sources of names (L7, C1).
     pub(super) fn parse(
         source: Option<&pb::ConfigSource>,
         cx: &Context<'_>,
@@ -114,7 +115,7 @@ fn file(
     Ok([ConfigSource::Path(Arc::new(file))].into())
 }
 
-/// The servers of an `ApiConfigSource`, each of which stands in for those before it.
+/// The servers of an `ApiConfigSource`, in fallback order.
 fn servers(
     from: &pb::ApiConfigSource,
     (named, cx): (&NamedServers, &Context<'_>),
@@ -180,7 +181,7 @@ fn by_name(named: &NamedServers, name: &str) -> Result<Server, Invalid> {
     }
 }
 
-/// A server by its name, or one that the bootstrap lets resources name (A102), which says how it is reached.
+/// A server by its name, or one of the bootstrap's allowed gRPC services by its target (A102).
 fn by_service(
     service: &pb::GrpcService,
     (named, cx): (&NamedServers, &Context<'_>),

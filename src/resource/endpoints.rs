@@ -20,23 +20,23 @@ pub use crate::config::Locality;
 
 /// The endpoints of one cluster, by priority and locality.
 ///
-/// An assignment without endpoints is valid; the cluster is unreachable then.
+/// An assignment without endpoints is valid; the cluster is then unreachable.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ClusterLoadAssignment {
-    /// Its name, not empty: the `service_name` of clusters.
+    /// The name, not empty: the `service_name` of clusters.
     pub cluster_name: Arc<str>,
-    /// The priorities, the preferred one first.
+    /// The priorities, the most preferred one first.
     pub priorities: Box<[Priority]>,
-    /// The shares of requests to drop.
+    /// The fractions of requests to drop.
     pub drops: Box<[DropOverload]>,
 }
 
-/// Localities that are used together.
+/// A priority: localities that are used together.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Priority {
-    /// At least one; localities are unique, and their weights add up to `u32::MAX` at most.
+    /// The localities, at least one; they are unique, and the sum of their weights is `u32::MAX` at most.
     pub localities: Box<[LocalityEndpoints]>,
 }
 
@@ -46,21 +46,21 @@ pub struct Priority {
 pub struct LocalityEndpoints {
     /// The locality.
     pub locality: Locality,
-    /// Its share of the requests, in proportion to the other localities of the priority.
+    /// The share of the requests, relative to the other localities of the priority.
     pub weight: NonZeroU32,
-    /// Its endpoints, of every health; their weights add up to `u32::MAX` at most.
+    /// The endpoints in any health state; the sum of their weights is `u32::MAX` at most.
     pub endpoints: Box<[Endpoint]>,
     /// The metadata of the locality.
     pub metadata: Metadata,
 }
 
-/// A share of requests to drop, such as for load shedding.
+/// A fraction of requests to drop, such as for load shedding.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct DropOverload {
-    /// The category by which drops are counted; not empty.
+    /// The category by which dropped requests are counted; not empty.
     pub category: Box<str>,
-    /// The share of requests, 0 to 1,000,000.
+    /// The fraction in parts per million, 0 to 1,000,000.
     pub requests_per_million: u32,
 }
 
@@ -94,19 +94,19 @@ impl ClusterLoadAssignment {
         Ok(Self { cluster_name: cx.share(name), drops, priorities: priorities(count, bytes, cx)? })
     }
 
-    /// All localities, the highest priority first.
+    /// Returns all localities, the highest priority first.
     pub fn localities(&self) -> impl Iterator<Item = &LocalityEndpoints> {
         self.priorities.iter().flat_map(|priority| &priority.localities)
     }
 
-    /// All endpoints of every health, the highest priority first.
+    /// Returns all endpoints in any health state, the highest priority first.
     pub fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
         self.localities().flat_map(|locality| &locality.endpoints)
     }
 }
 
 impl DropOverload {
-    /// Those in a `Policy`.
+    /// Reads the drops in a `Policy`.
     fn read(policy: &[u8]) -> Result<Box<[Self]>, Invalid> {
         let drops = pb::cluster_load_assignment::Policy::decode(policy)?.drop_overloads;
         parts::each("drop_overloads", drops, Self::parse)
@@ -127,7 +127,7 @@ impl DropOverload {
 }
 
 impl LocalityEndpoints {
-    /// Rules E2, E7 to E12 and E14 to E16; `whole` is what everything is a part of.
+    /// Rules E2, E7 to E12 and E14 to E16; the locality is a part of `whole`.
     fn parse(
         from: &LocalityFields<'_>,
         weight: NonZeroU32,
@@ -151,7 +151,7 @@ impl LocalityEndpoints {
     }
 }
 
-/// A `LocalityLbEndpoints` as it is on the wire.
+/// The fields of an encoded `LocalityLbEndpoints`.
 struct LocalityFields<'a> {
     bytes: &'a [u8],
     locality: Option<&'a [u8]>,
@@ -159,7 +159,7 @@ struct LocalityFields<'a> {
     /// 0 if there is none.
     weight: u32,
     priority: u32,
-    /// Its endpoints.
+    /// The number of endpoints.
     count: usize,
 }
 
@@ -177,7 +177,7 @@ impl<'a> LocalityFields<'a> {
                 }
                 3 => field.once(&mut weight)?,
                 5 => fields.priority = field.varint()? as u32,
-                // What is not supported is not used, but it must be well-formed.
+                // Not supported and not used, but the message must be well-formed.
                 7 => drop(pb::locality_lb_endpoints::LbEndpointList::decode(field.bytes()?)?),
                 8 => drop(pb::LedsClusterLocalityConfig::decode(field.bytes()?)?),
                 9 => field.once(&mut fields.metadata)?,
@@ -206,14 +206,14 @@ fn read_locality(bytes: &[u8]) -> Result<Locality, Invalid> {
     Ok(Locality::new(region, zone, sub_zone))
 }
 
-/// A locality with its priority, and its place in the message.
+/// A locality with its priority, and its position in the message.
 struct Draft {
     priority: u32,
     place: usize,
     locality: LocalityEndpoints,
 }
 
-/// Rules E1 to E6 and E9, of so many localities in an assignment.
+/// Rules E1 to E6 and E9, for an assignment of `count` localities.
 fn priorities(count: usize, assignment: &Bytes, cx: &Context<'_>) -> Result<Box<[Priority]>, Invalid> {
     let mut drafts = Vec::with_capacity(count);
     for (place, bytes) in parts::repeated(assignment, 2).enumerate() {
@@ -227,7 +227,7 @@ fn priorities(count: usize, assignment: &Bytes, cx: &Context<'_>) -> Result<Box<
         let locality = locality.map_err(|e| e.at_index("endpoints", place))?;
         drafts.push(Draft { priority: fields.priority, place, locality });
     }
-    // Those of a priority stay in their order.
+    // A stable sort keeps the order of localities within a priority.
     drafts.sort_by_key(|draft| draft.priority);
     for (expected, drafts) in (0..).zip(drafts.chunk_by(|one, next| one.priority == next.priority)) {
         let Draft { priority, place, .. } = drafts[0];
@@ -241,7 +241,7 @@ fn priorities(count: usize, assignment: &Bytes, cx: &Context<'_>) -> Result<Box<
     Ok(grouped(drafts))
 }
 
-/// What is sorted by priority, none of which is left out.
+/// Groups localities that are sorted by priority, without gaps.
 fn grouped(drafts: Vec<Draft>) -> Box<[Priority]> {
     let mut priorities = Vec::with_capacity(drafts.last().map_or(0, |last| last.priority as usize + 1));
     let mut drafts = drafts.into_iter();
@@ -278,7 +278,7 @@ fn check_localities(drafts: &[Draft]) -> Result<(), Invalid> {
     Ok(())
 }
 
-/// Rule E9. Where an address is there twice, its place is looked for, and nowhere else.
+/// Rule E9. The position of a duplicate is only searched for once a duplicate is found.
 fn check_addresses(drafts: &[Draft]) -> Result<(), Invalid> {
     let endpoints = drafts.iter().flat_map(|draft| &draft.locality.endpoints);
     if are_distinct(endpoints.flat_map(Endpoint::addresses)) {
@@ -295,7 +295,7 @@ fn check_addresses(drafts: &[Draft]) -> Result<(), Invalid> {
 }
 
 fn are_distinct<T: Ord>(all: impl Iterator<Item = T> + Clone) -> bool {
-    // Servers often write them in their order, or only one.
+    // Servers often send addresses in order, or a single one.
     if all.clone().is_sorted_by(|one, next| one < next) {
         return true;
     }

@@ -1,4 +1,4 @@
-//! The listeners of servers: filter chains, and which connections they are for.
+//! The listeners of servers: filter chains, and the choice of one for a connection.
 
 use std::{collections::BTreeSet, net::SocketAddr};
 
@@ -17,63 +17,63 @@ use crate::pb::envoy::config::{
     listener::v3::{self as pb, filter::ConfigType, filter_chain_match::ConnectionSourceType},
 };
 
-/// A server's socket, and what its connections go through.
+/// The listening socket of a server, with the filter chains of its connections.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SocketListener {
     /// The address that the server must be listening on (A36-2).
     pub address: SocketAddr,
-    /// The chains, in the order of the message; no two are for the same connections. Those that can never be chosen are
-    /// left out.
+    /// The filter chains, in the order of the message; no two have the same conditions. Chains that can never be
+    /// chosen are omitted.
     pub filter_chains: Box<[FilterChain]>,
-    /// Where only chains that can never be chosen are for: connections there go through the default chain, even if there
-    /// is one for a wider range (S25).
+    /// Destinations for which all chains are unusable: connections to them use the default chain, even if another
+    /// chain matches a wider range (S25).
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub unserved_ranges: Box<[Cidr]>,
-    /// The chain for connections that no other is for; without it they are closed.
+    /// The chain for connections that match no other; without it they are closed.
     pub default_filter_chain: Option<Box<FilterChain>>,
     #[serde(skip)]
     by_connection: Chains,
 }
 
-/// What some of the connections go through.
+/// The handling of the connections that match its conditions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct FilterChain {
-    /// Its name, for people; often empty.
+    /// The name, for display; often empty.
     pub name: Box<str>,
-    /// Which connections it is for; not looked at in a default chain.
+    /// The connections that the chain is for; ignored for a default chain.
     #[serde(rename = "match")]
     pub conditions: FilterChainMatch,
-    /// How the requests of the connections are handled.
+    /// The handling of requests on the connections.
     pub connection_manager: HttpConnectionManager,
-    /// How connections are secured; `None` is plaintext.
+    /// TLS settings of the connections; `None` is plaintext.
     pub tls: Option<DownstreamTls>,
 }
 
-/// Which connections a [`FilterChain`] is for. An empty list says nothing about what it lists.
+/// The conditions on connections of a [`FilterChain`]. An empty list matches everything.
 #[derive(Debug, Clone, PartialEq, Default, Serialize)]
 #[non_exhaustive]
 pub struct FilterChainMatch {
-    /// Where they go to.
+    /// Ranges of destination addresses.
     pub prefix_ranges: Box<[Cidr]>,
-    /// What kind of peer they come from.
+    /// The type of source.
     pub source_type: SourceType,
-    /// Where they come from.
+    /// Ranges of source addresses.
     pub source_prefix_ranges: Box<[Cidr]>,
-    /// The ports they come from.
+    /// Source ports.
     pub source_ports: Box<[u32]>,
 }
 
-/// What kind of peer a connection comes from.
+/// The type of a connection's source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum SourceType {
-    /// Any.
+    /// Any source.
     #[default]
     Any,
-    /// The same address as its own, or the loopback one.
+    /// The same address as the destination, or a loopback address.
     SameIpOrLoopback,
     /// Another host.
     External,
@@ -114,18 +114,17 @@ impl SocketListener {
         })
     }
 
-    /// The chain that a connection goes through: the most specific one, or else the default one (A36-9); `None` if it is to
-    /// be closed without an answer.
+    /// Returns the chain for a connection: the most specific one, or else the default one (A36-9); `None` if the
+    /// connection is to be closed without a response.
     ///
-    /// What a chain asks for is looked at in this order: where the connection goes to, whether the chain names plaintext,
-    /// what kind of peer the connection comes from, where from, and from which port. At each step the most specific that
-    /// fits is taken, and there is no way back: a chain for `10.0.0.0/8` that does not fit otherwise keeps one for everywhere
-    /// from being used.
+    /// Conditions are evaluated in this order: destination address, plaintext by name, type of source, source
+    /// address, source port. Each step takes the most specific condition that matches, without backtracking: a chain
+    /// for `10.0.0.0/8` whose other conditions do not match still takes precedence over a chain for all addresses.
     ///
     /// ```
     /// use xdskit::resource::filter_chain::{Connection, FilterChain, SocketListener};
     ///
-    /// /// What an accepted connection goes through.
+    /// /// The name of the chain for an accepted connection.
     /// fn choose<'a>(
     ///     listener: &'a SocketListener,
     ///     socket: &std::net::TcpStream,
@@ -152,28 +151,29 @@ fn address(address: Option<&core::Address>) -> Result<SocketAddr, Invalid> {
     parts::socket_addr(address)
 }
 
-/// A chain that may turn out never to be chosen.
+/// A chain that may turn out to be unusable.
 struct Candidate {
-    /// In the message.
+    /// The position in the message.
     position: usize,
     chain: FilterChain,
-    /// It asks for plaintext by name, and so wins over one that does not ask (S17).
+    /// Its conditions name plaintext, so it takes precedence over chains whose conditions do not (S17).
     raw_buffer: bool,
-    /// It asks for what no connection has (S15, S16, S18).
+    /// Its conditions match no connection (S15, S16, S18).
     never: bool,
-    /// Where its connections go to; `None` is anywhere.
+    /// The ranges of destination addresses; `None` is any address.
     destinations: Vec<Option<Cidr>>,
 }
 
 impl Candidate {
-    /// `None` for a chain that is for another port (S14), whose content must be valid all the same, as C-core has it.
+    /// Returns `None` for a chain with a destination port (S14), whose content must be valid all the same, as in
+    /// C-core.
     fn parse(position: usize, message: pb::FilterChain, cx: &Context<'_>) -> Result<Option<Self>, Invalid> {
         let conditions = message.filter_chain_match.clone().unwrap_or_default();
         let chain = FilterChain::parse(message, cx)?;
         if conditions.destination_port.is_some_and(|port| port.value != 0) {
             return Ok(None);
         }
-        // Names are looked at before the transport protocol, and those of applications after it.
+        // Names are evaluated before the transport protocol, application protocols after it.
         let named = !conditions.server_names.is_empty();
         let (raw_buffer, never) = match &*conditions.transport_protocol {
             "" => (false, named || !conditions.application_protocols.is_empty()),
@@ -185,18 +185,18 @@ impl Candidate {
     }
 }
 
-/// The chains that can be chosen.
+/// The usable chains.
 #[derive(Default)]
 struct Selection {
     chains: Vec<FilterChain>,
     by_connection: Chains,
     unserved: Vec<Cidr>,
-    /// How many combinations of conditions there are in `by_connection`.
+    /// The number of combinations of conditions in `by_connection`.
     combinations: usize,
 }
 
 impl Selection {
-    /// Leaves out what can never be chosen, and finds chains for the same connections (S15 to S18, S23 to S25).
+    /// Omits chains that can never be chosen, and rejects chains with the same conditions (S15 to S18, S23 to S25).
     fn of(candidates: Vec<Candidate>) -> Result<Self, Invalid> {
         let destinations_of = |candidates: &mut dyn Iterator<Item = &Candidate>| -> BTreeSet<Option<Cidr>> {
             candidates.flat_map(|candidate| candidate.destinations.iter().copied()).collect()
@@ -241,7 +241,7 @@ impl Selection {
     }
 }
 
-/// All combinations of what a chain is chosen by.
+/// Returns all combinations of a chain's conditions.
 fn combinations(
     destinations: &[Option<Cidr>],
     conditions: &FilterChainMatch,
@@ -257,7 +257,7 @@ fn combinations(
     })
 }
 
-/// What a list of conditions allows; an empty one allows anything.
+/// Returns the values that a list of conditions allows; an empty one allows any.
 fn any_of<T: Copy>(list: &[T]) -> Vec<Option<T>> {
     if list.is_empty() { vec![None] } else { list.iter().copied().map(Some).collect() }
 }
@@ -295,7 +295,7 @@ impl FilterChainMatch {
     }
 }
 
-/// The one filter that a chain must have (A36-3).
+/// Returns the only filter that a chain must have (A36-3).
 fn connection_manager(filters: Vec<pb::Filter>, cx: &Context<'_>) -> Result<HttpConnectionManager, Invalid> {
     let count = filters.len();
     let Ok([filter]) = <[pb::Filter; 1]>::try_from(filters) else {
@@ -313,7 +313,7 @@ fn connection_manager(filters: Vec<pb::Filter>, cx: &Context<'_>) -> Result<Http
     parsed.map_err(|e| e.at_index("filters", 0))
 }
 
-/// Chains are compared by all combinations of their conditions, so those must be bounded.
+/// The maximum number of combinations of conditions, by which chains are compared.
 const MAX_COMBINATIONS: usize = 1 << 18;
 
 #[cfg(test)]

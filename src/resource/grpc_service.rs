@@ -13,26 +13,26 @@ use crate::pb::{
 
 /// A gRPC service that a resource names.
 ///
-/// How it is called is only taken from a server that the bootstrap trusts (`trusted_xds_server`). What another server names
-/// must be among the bootstrap's [`allowed_grpc_services`](crate::Bootstrap::allowed_grpc_services), which say how
-/// then.
+/// Its settings are only accepted from a server that the bootstrap trusts (`trusted_xds_server`). A service that
+/// another server names must be among the bootstrap's
+/// [`allowed_grpc_services`](crate::Bootstrap::allowed_grpc_services), whose settings apply.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct GrpcService {
-    /// What a channel is made for, such as `dns:///authz.example:443`; not empty.
+    /// The target URI of the channel, such as `dns:///authz.example:443`; not empty.
     pub target_uri: Box<str>,
-    /// How long a call may take, more than 0; `None` is without a limit. In JSON as seconds: `"1.5s"`.
+    /// The timeout of a call, more than 0; `None` is no limit. In JSON as seconds: `"1.5s"`.
     #[serde(serialize_with = "parts::serialize_some_seconds")]
     pub timeout: Option<Duration>,
-    /// What each call carries, from a trusted server alone.
+    /// The metadata of each call, from a trusted server alone.
     pub initial_metadata: Box<[MetadataEntry]>,
-    /// How the channel is secured: the first of a type that the application knows. Empty if the bootstrap says it.
+    /// The credentials of the channel, the first supported one to be used. Empty if the bootstrap configures them.
     pub channel_credentials: Box<[CredentialsPlugin]>,
-    /// What goes with each call: those of types that the application knows.
+    /// The call credentials of types that the application supports.
     pub call_credentials: Box<[CredentialsPlugin]>,
 }
 
-/// One entry of a call's metadata. Neither logs nor JSON show the value, which may be secret.
+/// An entry of a call's metadata. The value is excluded from logs and JSON, since it may be secret.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct MetadataEntry {
@@ -43,19 +43,19 @@ pub struct MetadataEntry {
     pub value: Bytes,
 }
 
-/// Credentials of a type that the protocol leaves open. Neither logs nor JSON show the configuration, which may be secret.
+/// Credentials of an extension type. The configuration is excluded from logs and JSON, since it may be secret.
 #[derive(Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CredentialsPlugin {
-    /// The full name of the message that configures them.
+    /// The full name of the configuration message.
     pub type_name: Box<str>,
-    /// The message.
+    /// The configuration message.
     #[serde(skip)]
     pub config: Bytes,
 }
 
 impl GrpcService {
-    /// What H11 and H12 need of a service.
+    /// Checks the parts of H11 and H12 that concern a service.
     pub(super) fn parse(message: pb::GrpcService, cx: &Context<'_>) -> Result<Self, Invalid> {
         let google = match message.target_specifier {
             Some(TargetSpecifier::GoogleGrpc(google)) => google,
@@ -134,5 +134,5 @@ fn plugins(all: Vec<Any>) -> Box<[CredentialsPlugin]> {
     all.into_iter().map(plugin).collect()
 }
 
-/// In bytes, of a key or a value (A93).
+/// The maximum length of a key or a value, in bytes (A93).
 const MAX_HEADER: usize = 16_384;

@@ -112,7 +112,7 @@ impl<T> Clone for Inspected<T> {
     }
 }
 
-/// Two are equal if their messages are.
+/// Equality is that of the messages.
 impl<T> PartialEq for Inspected<T> {
     fn eq(&self, other: &Self) -> bool {
         self.bytes == other.bytes
@@ -121,7 +121,7 @@ impl<T> PartialEq for Inspected<T> {
 
 impl<T> Eq for Inspected<T> {}
 
-/// The bytes may be secret, so they are not shown.
+/// The bytes may be secret, so they are omitted.
 impl<T: fmt::Debug> fmt::Debug for Inspected<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Inspected")
@@ -165,7 +165,7 @@ mod tests {
     fn what_is_no_message_is_not_accepted() {
         let error = inspect::<Cluster>(b"\x0a\x04shop\xff".as_slice()).unwrap_err();
         assert!(error.to_string().starts_with("not a valid message: "), "{error}");
-        // The garbage is within a field: that is for the typed value to say.
+        // The malformed bytes are within a field, so the error is that of the typed value.
         let seen = inspect::<Cluster>(b"\x0a\x04shop\x1a\x01\xff".as_slice()).unwrap();
         assert!(seen.typed().unwrap_err().to_string().contains("not a valid message"));
     }

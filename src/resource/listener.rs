@@ -25,67 +25,68 @@ use crate::pb::{
     google::protobuf::Any,
 };
 
-/// Where requests begin: the filters and routes of a client's target, or of a server's socket.
+/// The entry point of requests: the HTTP filters and routes of a client's target, or the filter chains of a server's
+/// socket.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Listener {
-    /// Its name.
+    /// The name.
     pub name: Arc<str>,
-    /// Whose it is.
+    /// The kind, client or server.
     #[serde(flatten)]
     pub kind: ListenerKind,
 }
 
-/// Whose requests a [`Listener`] is for.
+/// The kind of a [`Listener`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ListenerKind {
-    /// A client's: what its requests to a target go through.
+    /// A client's listener: the handling of its requests to a target.
     #[serde(rename = "api_listener")]
     Api(HttpConnectionManager),
-    /// A server's: what the connections to a socket go through.
+    /// A server's listener: the handling of the connections to a socket.
     Socket(SocketListener),
 }
 
-/// How HTTP requests are handled.
+/// The handling of HTTP requests.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct HttpConnectionManager {
-    /// Where the routes are.
+    /// The source of the routes.
     #[serde(flatten)]
     pub routes: RouteSource,
-    /// The steps of handling a request, in order; the last is a router.
+    /// The HTTP filters, in order; the last is a router.
     pub http_filters: Box<[HttpFilter]>,
-    /// The longest time that a request may take where the route does not say; 0 and `None` are without a limit (A31-1).
-    /// In JSON as seconds: `"1.5s"`.
+    /// The maximum duration of a request, if the route has none; 0 and `None` are no limit (A31-1). In JSON as
+    /// seconds: `"1.5s"`.
     #[serde(serialize_with = "parts::serialize_some_seconds")]
     pub max_stream_duration: Option<Duration>,
 }
 
-/// Where the routes of a listener are.
+/// The source of a listener's routes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RouteSource {
-    /// In a resource of its own.
+    /// RDS: a route configuration that is a resource of its own.
     #[serde(rename = "route_config_name")]
     Rds(RouteConfigRef),
-    /// In the listener itself.
+    /// A route configuration in the listener itself.
     #[serde(rename = "route_config")]
     Inline(Arc<RouteConfiguration>),
-    /// Chosen by the headers of a request. Only a client's listener has such.
+    /// SRDS: a route configuration chosen by the headers of a request. Only a client's listener can have it.
     #[serde(rename = "scoped_routes")]
     Scoped(Arc<ScopedRoutes>),
 }
 
-/// A route configuration that is a resource of its own. In JSON it is its name.
+/// A reference to a route configuration resource. In JSON it is the name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RouteConfigRef {
-    /// Its name, not empty.
+    /// The name, not empty.
     pub name: Arc<str>,
-    /// Where it is to be had, if not from the server that sent the listener.
+    /// The config source, if it is not the server of the listener.
     pub source: Option<Arc<ResourceConfigSource>>,
 }
 
@@ -96,7 +97,7 @@ impl Serialize for RouteConfigRef {
 }
 
 impl Listener {
-    /// The handling of a client's requests; `None` for a server's listener (L22).
+    /// Returns the handling of a client's requests; `None` for a server's listener (L22).
     pub fn api(&self) -> Option<&HttpConnectionManager> {
         match &self.kind {
             ListenerKind::Api(manager) => Some(manager),
@@ -133,7 +134,7 @@ impl Resource for Listener {
 }
 
 impl HttpConnectionManager {
-    /// Rules L1 to L20, and S8, S9, S12 and S13 for a server's.
+    /// Rules L1 to L20, and S8, S9, S12 and S13 for a server's listener.
     pub(super) fn parse(any: &Any, side: Side, cx: &Context<'_>) -> Result<Self, Invalid> {
         let message: hcm::HttpConnectionManager = match parts::extension(any)? {
             (name, Payload::Message(bytes)) if name == CONNECTION_MANAGER => Message::decode(bytes)?,

@@ -15,8 +15,8 @@ use crate::pb::{
 
 /// Metadata by key.
 ///
-/// A key of `typed_filter_metadata` whose type is known wins over the same key of `filter_metadata`; values of other
-/// types are skipped (rule C32).
+/// A key in `typed_filter_metadata` of a supported type takes precedence over the same key in `filter_metadata`;
+/// values of other types are skipped (rule C32).
 #[derive(Clone, Default, PartialEq)]
 pub struct Metadata(Option<Box<Entries>>);
 
@@ -24,7 +24,7 @@ pub struct Metadata(Option<Box<Entries>>);
 #[derive(Clone, PartialEq)]
 struct Entries(Box<[(Box<str>, MetadataValue)]>);
 
-/// One value of [`Metadata`]; in JSON an object, or `ip:port` for an address. An application may add types of its own:
+/// A value of [`Metadata`]; in JSON an object, or `ip:port` for an address. Applications can add types:
 /// [`Registry::with_metadata`](super::Registry::with_metadata).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
@@ -39,29 +39,29 @@ pub enum MetadataValue {
     Address(SocketAddr),
     /// A value of a type that the application has registered.
     Custom(Custom),
-    /// Anything that `filter_metadata` holds.
+    /// A value of `filter_metadata`.
     Struct(Map<String, Value>),
 }
 
 impl Metadata {
-    /// No keys.
+    /// Metadata without keys.
     pub(crate) const fn none() -> Self {
         Self(None)
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get(&self, key: &str) -> Option<&MetadataValue> {
         let entries = self.entries();
         let found = entries.binary_search_by(|(at, _)| (**at).cmp(key)).ok()?;
         Some(&entries[found].1)
     }
 
-    /// All keys, sorted, with their values.
+    /// Iterates over all keys and values, sorted by key.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &MetadataValue)> {
         self.entries().iter().map(|(key, value)| (&**key, value))
     }
 
-    /// The value of a key, if it is of a type `T` that the application has registered.
+    /// Returns the value of a key, if it is of a type `T` that the application has registered.
     pub fn custom<T: Extension>(&self, key: &str) -> Option<&T> {
         match self.get(key)? {
             MetadataValue::Custom(custom) => custom.get(),
@@ -69,12 +69,12 @@ impl Metadata {
         }
     }
 
-    /// Whether there is none.
+    /// Returns whether there are no keys.
     pub fn is_empty(&self) -> bool {
         self.0.is_none()
     }
 
-    /// The address of the HTTP proxy to connect through (A86).
+    /// Returns the address of the HTTP proxy to connect through (A86).
     pub fn proxy_address(&self) -> Option<SocketAddr> {
         match self.get(PROXY_ADDRESS) {
             Some(MetadataValue::Address(address)) => Some(*address),
@@ -83,7 +83,7 @@ impl Metadata {
         }
     }
 
-    /// A text in the object that `key` holds.
+    /// Returns a text field of the object at `key`.
     pub(super) fn text(&self, key: &str, field: &str) -> Option<&str> {
         match self.get(key) {
             Some(MetadataValue::Struct(object)) => object.get(field)?.as_str(),
@@ -144,9 +144,9 @@ impl Serialize for Metadata {
     }
 }
 
-/// The value, if its type is known.
+/// Returns the value, if its type is supported.
 fn typed(any: &google::Any, cx: &Context<'_>) -> Result<Option<MetadataValue>, Invalid> {
-    // What cannot even be named is of no type that is known.
+    // A type URL that cannot be parsed is of no supported type.
     if let Ok((name, payload)) = parts::extension(any)
         && let Ok(custom) = cx.registry.metadata().parse((&name, payload), cx)
     {
@@ -275,7 +275,7 @@ mod tests {
         assert_eq!(e.path(), format!("typed_filter_metadata[{PROXY_ADDRESS:?}].value"));
     }
 
-    /// A type of an application, which takes the place of the crate's.
+    /// An application's type, which replaces the crate's.
     #[derive(Debug, PartialEq, Serialize)]
     struct Mine {
         bytes: usize,

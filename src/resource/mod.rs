@@ -1,7 +1,7 @@
 //! Typed resources: parsed and validated values of the messages of a management server.
 //!
-//! A value of one of these types has passed all rules of validation and is usable as it is. Fields of a message without a
-//! counterpart in these types are ignored.
+//! A value of one of these types has passed all validation rules and is usable as it is. Fields of a message without
+//! a counterpart in these types are ignored.
 
 use std::{
     borrow::Cow,
@@ -27,7 +27,7 @@ mod extension;
 mod inspected;
 mod parts;
 mod registry;
-// The transports and the control plane use it, each by its feature.
+// Used by the tests of the transports and of the control plane, each behind its feature.
 #[cfg(test)]
 mod samples;
 #[allow(dead_code)]
@@ -88,7 +88,7 @@ pub use virtual_host::VirtualHost;
 /// use bytes::Bytes;
 /// use xdskit::resource::{Context, Invalid, Resource};
 ///
-/// /// A resource that holds nothing but its name, in field 1.
+/// /// A resource with a name alone, in field 1.
 /// #[derive(Debug)]
 /// struct Banner(Bytes);
 ///
@@ -108,15 +108,17 @@ pub trait Resource: fmt::Debug + Send + Sync + Sized + 'static {
     /// deletion (rule B1.10): true only for Listener and Cluster.
     const FULL_STATE: bool = false;
 
-    /// Whether the bytes may contain secrets, such as private keys. They are not included in the status of a client then.
+    /// Whether the bytes may contain secrets, such as private keys. Such bytes are excluded from the status of a
+    /// client.
     const SENSITIVE: bool = false;
 
     /// The type URL of list collections of these resources, if there is such a type: a message with the entries in its
     /// field 1 (rule X12).
     const COLLECTION_TYPE_URL: Option<&'static str> = None;
 
-    /// The resources of the type that are accepted: those that a gRPC client could use, or all that are well-formed
-    /// ([`Observe`](Validation::Observe)), as for [`Inspected`]. The watches of an observing type have streams of their own.
+    /// The validation profile: accepts resources that a gRPC client could use, or all that are well-formed
+    /// ([`Observe`](Validation::Observe)), as for [`Inspected`]. The watches of an observing type have streams of
+    /// their own.
     const VALIDATION: Validation = Validation::Grpc;
 
     /// The name in the message: string field 1, as in every type of the protocol document.
@@ -139,26 +141,26 @@ pub trait Resource: fmt::Debug + Send + Sync + Sized + 'static {
     fn parse(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid>;
 }
 
-/// The context of validation: what the rules depend on in addition to the bytes of a resource.
+/// The context of validation: the inputs of the rules in addition to the bytes of a resource.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct Context<'a> {
     /// Names of the usable certificate provider instances in the bootstrap.
     pub certificate_providers: Option<&'a BTreeSet<String>>,
-    /// Whether the server has the feature `trusted_xds_server`, so that fields with effects on security are honoured
+    /// Whether the server has the feature `trusted_xds_server`, so that fields that affect security are honoured
     /// (A81-1).
     pub trusted_server: bool,
     /// The gRPC services in the bootstrap that any server may refer to, by target (A102).
     pub allowed_grpc_services: Option<&'a BTreeMap<String, AllowedGrpcService>>,
     /// The extensions of the application.
     pub registry: &'a Registry,
-    /// Sources other than `ads` and `self` are followed, to files and to these servers; `None` follows none.
+    /// The servers that config sources may name, beside files; `None` follows no sources other than `ads` and `self`.
     pub(crate) named_servers: Option<&'a NamedServers>,
-    /// The directory of the files that sources may name; any without it.
+    /// The directory of the files that sources may name; `None` allows any.
     pub(crate) file_root: Option<&'a Arc<Path>>,
     /// The time to live that was sent with these bytes; `None` for no limit.
     pub ttl: Option<Duration>,
-    /// The name that the resource has.
+    /// The name of the resource.
     name: Option<&'a Arc<str>>,
 }
 
@@ -178,7 +180,7 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Says which name the resource has, so that its fields can share it.
+    /// Sets the name of the resource, for its fields to share.
     pub(crate) const fn with_name(mut self, name: &'a Arc<str>) -> Self {
         self.name = Some(name);
         self
@@ -191,7 +193,7 @@ impl<'a> Context<'a> {
         self
     }
 
-    /// Text as a shared string: the name of the resource if it is that.
+    /// Converts text to a shared string, which is the name of the resource if equal to it.
     pub(crate) fn share(&self, text: &str) -> Arc<str> {
         match self.name {
             Some(name) if **name == *text => name.clone(),
@@ -230,7 +232,7 @@ impl<'a> Context<'a> {
         self
     }
 
-    /// Says in which directory the files of sources have to be.
+    /// Sets the directory of the files that sources may name.
     #[must_use]
     pub(crate) const fn with_file_root(mut self, root: Option<&'a Arc<Path>>) -> Self {
         self.file_root = root;
@@ -244,12 +246,12 @@ impl<'a> Context<'a> {
         self
     }
 
-    /// Whether the bootstrap has a usable certificate provider instance of this name.
+    /// Returns whether the bootstrap has a usable certificate provider instance of this name.
     pub fn has_certificate_provider(&self, name: &str) -> bool {
         self.certificate_providers.is_some_and(|names| names.contains(name))
     }
 
-    /// Whether any server may refer to the gRPC service with this target.
+    /// Returns whether any server may refer to the gRPC service with this target.
     pub fn is_grpc_service_allowed(&self, target: &str) -> bool {
         self.allowed_grpc_services.is_some_and(|services| services.contains_key(target))
     }
@@ -270,7 +272,7 @@ pub struct ResourceType {
     name: fn(&[u8]) -> Result<Cow<'_, str>, Invalid>,
     parse: fn(&Bytes, &Context<'_>) -> Result<Erased, Invalid>,
     observe: fn(ErasedObserved) -> Erased,
-    /// That of lists of these resources.
+    /// The type of lists of these resources.
     list: Option<fn() -> Self>,
     is_list: bool,
 }
@@ -290,7 +292,7 @@ impl ResourceType {
         }
     }
 
-    /// Lists of resources that `T` describes. What is observed of them stays in the client.
+    /// The type of lists of resources of type `T`.
     fn list_of<T: Resource>() -> Self {
         Self {
             type_url: T::COLLECTION_TYPE_URL.unwrap_or_default(),
@@ -311,12 +313,13 @@ impl ResourceType {
         self.list.map(|list| list())
     }
 
-    /// Whether the resources are lists of others.
+    /// Returns whether the resources are lists of others.
     pub(crate) fn is_list(&self) -> bool {
         self.is_list
     }
 
-    /// Checks where a server leads for a resource of the type: to another one, or an entry in a list of them (X22).
+    /// Checks the target of a redirect for a resource of the type: a resource of the type, or an entry in a list of
+    /// them (X22).
     pub(crate) fn check_locator(&self, locator: &ResourceName) -> Result<(), String> {
         let own = parts::message_name(self.type_url);
         let named = locator.resource_type().unwrap_or("none");
@@ -329,17 +332,17 @@ impl ResourceType {
         }
     }
 
-    /// The type URL on the wire.
+    /// Returns the type URL on the wire.
     pub const fn type_url(&self) -> &'static str {
         self.type_url
     }
 
-    /// Whether absence from a state-of-the-world response means deletion.
+    /// Returns whether absence from a state-of-the-world response means deletion.
     pub const fn full_state(&self) -> bool {
         self.full_state
     }
 
-    /// Whether the bytes are excluded from the status of a client.
+    /// Returns whether the bytes are excluded from the status of a client.
     pub const fn is_sensitive(&self) -> bool {
         self.sensitive
     }
@@ -349,7 +352,7 @@ impl ResourceType {
     }
 
     pub(crate) fn parse(&self, bytes: &Bytes, cx: &Context<'_>) -> Result<Erased, Invalid> {
-        // A parser may be an application's own. One that is at fault must not end what all others need (G7).
+        // The parser may be an application's. A panic in it must not affect other resources (G7).
         panic::catch_unwind(AssertUnwindSafe(|| matcher::with_regex_budget(|| (self.parse)(bytes, cx))))
             .unwrap_or_else(|_| Err(Invalid::new("the parser of this type has panicked")))
     }
@@ -375,7 +378,7 @@ impl<T: Resource> TypeUrl for T {
 mod tests {
     use super::*;
 
-    /// A resource of an application with a mistake in its parser.
+    /// An application's resource type with a faulty parser.
     #[derive(Debug)]
     struct Trap(u8);
 

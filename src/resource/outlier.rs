@@ -7,54 +7,56 @@ use serde::Serialize;
 use super::{Invalid, parts};
 use crate::pb::{envoy::config::cluster::v3 as cluster, google::protobuf as google};
 
-/// When endpoints that answer worse than others are taken out of use for a time.
+/// The conditions for ejecting endpoints whose responses are worse than those of others.
 ///
-/// Fields that the server leaves out have the defaults of A50-1.
+/// Unset fields have the defaults of A50-1.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct OutlierDetection {
-    /// How long each look at the endpoints takes, 10 s if not said.
+    /// The interval between evaluations, 10 s by default.
     #[serde(serialize_with = "parts::serialize_seconds")]
     pub interval: Duration,
-    /// For how long an endpoint is ejected, times the number of its ejections; 30 s if not said.
+    /// The base duration of an ejection, multiplied by the number of the endpoint's ejections; 30 s by default.
     #[serde(serialize_with = "parts::serialize_seconds")]
     pub base_ejection_time: Duration,
-    /// The longest ejection; if not said, 300 s or `base_ejection_time`, whichever is longer.
+    /// The maximum duration of an ejection; by default, 300 s or `base_ejection_time`, whichever is longer.
     #[serde(serialize_with = "parts::serialize_seconds")]
     pub max_ejection_time: Duration,
-    /// The most endpoints ejected at a time, in percent (0 to 100); one can be ejected always. 10 if not said.
+    /// The maximum share of ejected endpoints, in percent (0 to 100), 10 by default; one endpoint can always be
+    /// ejected.
     pub max_ejection_percent: u8,
-    /// Ejection of endpoints whose rate of success is below the others'; `None` is off.
+    /// Ejection of endpoints by their success rate; `None` disables it.
     pub success_rate: Option<SuccessRate>,
-    /// Ejection of endpoints that fail too many requests; `None` is off.
+    /// Ejection of endpoints by their failure percentage; `None` disables it.
     pub failure_percentage: Option<FailurePercentage>,
 }
 
-/// Ejects endpoints whose rate of success lies far below the mean.
+/// Ejection of endpoints with a success rate far below the mean.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SuccessRate {
-    /// Thousandths of standard deviations below the mean, from where on an endpoint is an outlier; 1900 if not said.
+    /// The distance from the mean below which an endpoint is an outlier, in thousandths of the standard deviation;
+    /// 1900 by default.
     pub stdev_factor: u32,
-    /// The chance that an outlier is ejected, in percent (1 to 100); 100 if not said.
+    /// The probability that an outlier is ejected, in percent (1 to 100); 100 by default.
     pub enforcement_percent: u8,
-    /// Endpoints with enough requests that it takes to look at all; 5 if not said.
+    /// The minimum number of endpoints with `request_volume` requests for an evaluation; 5 by default.
     pub minimum_hosts: u32,
-    /// Requests in an interval that it takes to look at an endpoint; 100 if not said.
+    /// The minimum number of requests of an endpoint in an interval for its evaluation; 100 by default.
     pub request_volume: u32,
 }
 
-/// Ejects endpoints that fail more than a fixed part of their requests.
+/// Ejection of endpoints with more than a fixed percentage of failed requests.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct FailurePercentage {
-    /// Failed requests in percent (0 to 100), above which an endpoint is an outlier; 85 if not said.
+    /// The percentage of failed requests (0 to 100) above which an endpoint is an outlier; 85 by default.
     pub threshold: u8,
-    /// The chance that an outlier is ejected, in percent (1 to 100).
+    /// The probability that an outlier is ejected, in percent (1 to 100).
     pub enforcement_percent: u8,
-    /// Endpoints with enough requests that it takes to look at all; 5 if not said.
+    /// The minimum number of endpoints with `request_volume` requests for an evaluation; 5 by default.
     pub minimum_hosts: u32,
-    /// Requests in an interval that it takes to look at an endpoint; 50 if not said.
+    /// The minimum number of requests of an endpoint in an interval for its evaluation; 50 by default.
     pub request_volume: u32,
 }
 
@@ -67,7 +69,7 @@ impl OutlierDetection {
         let longest = base_ejection_time.max(Duration::from_secs(300));
         let max_ejection_time = duration(from.max_ejection_time, "max_ejection_time", longest)?;
         let max_ejection_percent = percent(from.max_ejection_percent, "max_ejection_percent", 10)?;
-        // Unset means on for the first and off for the second: Envoy's defaults, kept by A50-2.
+        // Unset enables the first and disables the second: Envoy's defaults, kept by A50-2.
         let enforce_rate = percent(from.enforcing_success_rate, "enforcing_success_rate", 100)?;
         let enforce_percentage =
             percent(from.enforcing_failure_percentage, "enforcing_failure_percentage", 0)?;
@@ -221,7 +223,7 @@ mod tests {
         let expected =
             FailurePercentage { threshold: 60, enforcement_percent: 7, minimum_hosts: 5, request_volume: 50 };
         assert_eq!(parsed.failure_percentage, Some(expected));
-        // Unset is on for the one and off for the other, unlike in C-core (A50-2).
+        // Unset enables the one and disables the other, unlike in C-core (A50-2).
         assert_eq!(parsed.success_rate.map(|rate| rate.enforcement_percent), Some(100));
     }
 

@@ -1,4 +1,4 @@
-//! Parts that messages of several resources have in common.
+//! Parsers of messages that several resources have in common.
 
 use std::{
     borrow::Cow,
@@ -18,12 +18,13 @@ use crate::{
     wire::{self, Fields, Malformed},
 };
 
-/// The name of a message in a type URL: what follows the last slash.
+/// Returns the message name of a type URL: the part after the last slash.
 pub(crate) fn message_name(type_url: &str) -> &str {
     type_url.rsplit('/').next().unwrap_or(type_url)
 }
 
-/// An `Any` at an extension point with `TypedStruct` resolved: the name of the message that is meant, and its payload.
+/// Resolves the `TypedStruct` in an `Any` at an extension point: returns the name of the configuration message, and
+/// the payload.
 pub(crate) fn extension(any: &google::Any) -> Result<(Cow<'_, str>, Payload), Invalid> {
     let (type_url, value) = match message_name(&any.type_url) {
         "xds.type.v3.TypedStruct" => {
@@ -40,16 +41,16 @@ pub(crate) fn extension(any: &google::Any) -> Result<(Cow<'_, str>, Payload), In
     Ok((Cow::Owned(name), Payload::Struct(json_object(value.unwrap_or_default()))))
 }
 
-/// Decodes the value of an `Any` whose type has been looked at.
+/// Decodes the value of an `Any` whose type has been checked.
 pub(crate) fn decode<M: Message + Default>(any: &google::Any) -> Result<M, Invalid> {
     M::decode(any.value.clone()).map_err(|e| Invalid::from(e).at("value"))
 }
 
-/// Reads a resource from its bytes as they are.
+/// Reads a resource from its bytes without decoding it as a whole.
 ///
-/// `read` expects what encoders write: each message in one part, and of a oneof only what counts. What is not so, and what is
-/// rejected, is written anew by way of the message `M` and read again; so all means what it means to decoders of protobuf, and
-/// of what is no message they say why.
+/// `read` expects the output of encoders: each message in one part, and one field of a oneof. Other bytes, and
+/// rejected ones, are decoded as the message `M`, encoded again and read again. So every encoding has the meaning
+/// that protobuf decoders give it, and malformed messages get the errors of a decoder.
 pub(crate) fn read<M: Message + Default, T>(
     bytes: &Bytes,
     read: impl Fn(&Bytes) -> Result<T, Invalid>,
@@ -57,7 +58,7 @@ pub(crate) fn read<M: Message + Default, T>(
     read(bytes).or_else(|_| read(&M::decode(bytes.clone())?.encode_to_vec().into()))
 }
 
-/// The entries of a repeated field of messages, all of which have been seen before.
+/// Returns the entries of a repeated message field, whose encoding has been checked.
 pub(crate) fn repeated(bytes: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
     let of_number = Fields::of(bytes).filter_map(Result::ok).filter(move |field| field.number == number);
     of_number.filter_map(|field| field.bytes().ok())
@@ -75,7 +76,7 @@ pub(crate) fn uint32_value(bytes: &[u8]) -> Result<u32, Malformed> {
     Ok(value)
 }
 
-/// Parses each entry of a repeated field. What there will be is known, so it is allocated once.
+/// Parses each entry of a repeated field into an exactly allocated slice.
 pub(crate) fn each<F, T>(
     field: &str,
     from: Vec<F>,
@@ -88,7 +89,7 @@ pub(crate) fn each<F, T>(
     Ok(parsed.into())
 }
 
-/// A span of time that may not be negative.
+/// A duration that must not be negative.
 pub(crate) fn duration(proto: &google::Duration) -> Result<Duration, Invalid> {
     let seconds = u64::try_from(proto.seconds).ok().filter(|s| *s <= MAX_SECONDS);
     let seconds = seconds.ok_or_else(|| {
@@ -100,7 +101,7 @@ pub(crate) fn duration(proto: &google::Duration) -> Result<Duration, Invalid> {
     Ok(Duration::new(seconds, nanos))
 }
 
-/// A span of time that must be more than nothing.
+/// A duration that must be positive.
 pub(crate) fn positive(proto: &google::Duration) -> Result<Duration, Invalid> {
     match duration(proto)? {
         Duration::ZERO => Err(Invalid::new("must be more than 0")),
@@ -108,7 +109,7 @@ pub(crate) fn positive(proto: &google::Duration) -> Result<Duration, Invalid> {
     }
 }
 
-/// A span of time as protobuf's JSON writes it: decimal seconds and an `s`.
+/// A duration in protobuf's JSON form: decimal seconds and an `s`.
 pub(crate) fn seconds(duration: Duration) -> String {
     let (seconds, nanos) = (duration.as_secs(), duration.subsec_nanos());
     if nanos == 0 {
@@ -118,12 +119,12 @@ pub(crate) fn seconds(duration: Duration) -> String {
     format!("{seconds}.{}s", fraction.trim_end_matches('0'))
 }
 
-/// For `#[serde(serialize_with = "..")]` on a `Duration`.
+/// A serializer for `#[serde(serialize_with = "..")]` on a `Duration`.
 pub(crate) fn serialize_seconds<S: Serializer>(duration: &Duration, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&seconds(*duration))
 }
 
-/// For `#[serde(serialize_with = "..")]` on an `Option<Duration>`.
+/// A serializer for `#[serde(serialize_with = "..")]` on an `Option<Duration>`.
 pub(crate) fn serialize_some_seconds<S: Serializer>(
     duration: &Option<Duration>,
     to: S,
@@ -134,12 +135,12 @@ pub(crate) fn serialize_some_seconds<S: Serializer>(
     }
 }
 
-/// Accepts the sources that stay on the stream of the resource that names them alone: `ads` and `self`.
+/// Accepts only the config sources on the stream of the referring resource: `ads` and `self`.
 pub(crate) fn same_stream(source: Option<&core::ConfigSource>) -> Result<(), Invalid> {
     ResourceConfigSource::parse(source, &Context::new()).map(drop)
 }
 
-/// A source from the bytes of a `ConfigSource`; an error outside if they are none.
+/// Reads a config source; the outer error is that of bytes that are not a `ConfigSource`.
 #[allow(clippy::type_complexity, reason = "the first is of the bytes, the second of what they say")]
 pub(crate) fn read_source(
     bytes: Option<&[u8]>,
@@ -150,7 +151,7 @@ pub(crate) fn read_source(
     for field in Fields::of(bytes) {
         let field = field?;
         match (field.number, field.value) {
-            // `ads` and `self`, with nothing in them, and the version, which does not matter.
+            // Empty `ads` and `self`, and the version, which is ignored.
             (3 | 5, wire::Value::Bytes([])) => sources += 1,
             (6, wire::Value::Varint(_)) => {}
             _ => others += 1,
@@ -162,7 +163,7 @@ pub(crate) fn read_source(
     Ok(ResourceConfigSource::parse(Some(&core::ConfigSource::decode(bytes)?), cx))
 }
 
-/// An address that can be connected to or listened on: an IP literal and a port (E10, S3).
+/// An address to connect to or listen on: an IP literal and a port (E10, S3).
 pub(crate) fn socket_addr(address: Option<&core::Address>) -> Result<SocketAddr, Invalid> {
     let socket = socket_address(address)?;
     let ip: IpAddr = socket.address.parse().map_err(|_| {
@@ -172,7 +173,7 @@ pub(crate) fn socket_addr(address: Option<&core::Address>) -> Result<SocketAddr,
     Ok(SocketAddr::new(ip, port))
 }
 
-/// The same from the bytes of an `Address`.
+/// Like [`socket_addr`], from the encoded `Address`.
 pub(crate) fn read_socket_addr(bytes: Option<&[u8]>) -> Result<SocketAddr, Invalid> {
     match bytes.map(|bytes| plain_socket_addr(bytes).ok_or(bytes)) {
         Some(Ok(address)) => Ok(address),
@@ -181,7 +182,7 @@ pub(crate) fn read_socket_addr(bytes: Option<&[u8]>) -> Result<SocketAddr, Inval
     }
 }
 
-/// One that has its parts and no others, each once; most are so.
+/// Reads the common encoding of an address: the expected fields and no others, each once.
 fn plain_socket_addr(bytes: &[u8]) -> Option<SocketAddr> {
     let mut fields = Fields::of(bytes);
     let (Some(Ok(wire::Field { number: 1, value: wire::Value::Bytes(socket), .. })), None) =
@@ -207,7 +208,7 @@ fn plain_socket_addr(bytes: &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::new(ip, port?.try_into().ok()?))
 }
 
-/// Four numbers without leading zeros; quicker than to look for all that an address can be.
+/// Parses four numbers without leading zeros; faster than the general parser of addresses.
 fn plain_ipv4(text: &[u8]) -> Option<Ipv4Addr> {
     let mut octets = [0u8; 4];
     let mut parts = text.split(|byte| *byte == b'.');
@@ -225,7 +226,7 @@ fn plain_ipv4(text: &[u8]) -> Option<Ipv4Addr> {
     parts.next().is_none().then(|| octets.into())
 }
 
-/// The `socket_address` in an address, whatever it holds.
+/// Returns the `socket_address` of an address, with any content.
 pub(crate) fn socket_address(address: Option<&core::Address>) -> Result<&core::SocketAddress, Invalid> {
     let address = address.ok_or(Invalid::new("must be set"))?;
     match &address.address {
@@ -235,7 +236,7 @@ pub(crate) fn socket_address(address: Option<&core::Address>) -> Result<&core::S
     }
 }
 
-/// The port of a `socket_address`, which must be a number.
+/// Returns the port of a `socket_address`, which must be a number.
 pub(crate) fn port(socket: &core::SocketAddress) -> Result<u16, Invalid> {
     use core::socket_address::PortSpecifier;
     match &socket.port_specifier {
@@ -248,7 +249,7 @@ pub(crate) fn port(socket: &core::SocketAddress) -> Result<u16, Invalid> {
     }
 }
 
-/// A protobuf `Struct` as the JSON object that it stands for.
+/// Converts a protobuf `Struct` to the equivalent JSON object.
 pub(crate) fn json_object(from: google::Struct) -> serde_json::Map<String, Value> {
     from.fields.into_iter().map(|(key, value)| (key, json_value(value))).collect()
 }
@@ -265,7 +266,7 @@ fn json_value(from: google::Value) -> Value {
     }
 }
 
-/// Whole numbers are written without a fraction, as protobuf's JSON does; JSON has no word for NaN and infinity.
+/// Whole numbers are written without a fraction, as in protobuf's JSON; JSON cannot represent NaN and infinity.
 fn json_number(number: f64) -> Value {
     if number.fract() == 0.0 && number.abs() < EXACT_INTEGERS {
         return Value::from(number as i64);
@@ -276,7 +277,7 @@ fn json_number(number: f64) -> Value {
 /// The longest duration of protobuf, some 10,000 years.
 const MAX_SECONDS: u64 = 315_576_000_000;
 const MAX_NANOS: u32 = 999_999_999;
-/// Below it, a double holds every integer exactly.
+/// A double represents all integers below it exactly.
 const EXACT_INTEGERS: f64 = 9_007_199_254_740_992.0;
 
 #[cfg(test)]

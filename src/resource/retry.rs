@@ -7,24 +7,24 @@ use serde::Serialize;
 use super::{Invalid, parts};
 use crate::pb::{envoy::config::route::v3 as route, google::protobuf::Duration as Proto};
 
-/// When and how a failed request is tried again (A44).
+/// The conditions and the backoff of retries (A44).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RetryPolicy {
-    /// The failures that are retried, in a fixed order and each once. Empty means that nothing is retried, even where
-    /// the virtual host has a policy (RP5).
+    /// The failures to retry, in a fixed order and without duplicates. If empty, nothing is retried, even if the
+    /// virtual host has a policy (RP5).
     pub retry_on: Box<[RetryOn]>,
-    /// Tries after the first one; at least 1.
+    /// The maximum number of retries, at least 1.
     pub num_retries: u32,
-    /// The wait before the first retry, at least 1 ms. In JSON as seconds: `"0.025s"`.
+    /// The backoff before the first retry, at least 1 ms. In JSON as seconds: `"0.025s"`.
     #[serde(serialize_with = "parts::serialize_seconds")]
     pub base_interval: Duration,
-    /// The longest wait between tries, not below `base_interval`. In JSON as seconds.
+    /// The maximum backoff, not below `base_interval`. In JSON as seconds.
     #[serde(serialize_with = "parts::serialize_seconds")]
     pub max_interval: Duration,
 }
 
-/// A failure that a [`RetryPolicy`] retries: a status code of gRPC.
+/// A failure that a [`RetryPolicy`] retries: a gRPC status code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[non_exhaustive]
@@ -42,7 +42,7 @@ pub enum RetryOn {
 }
 
 impl RetryPolicy {
-    /// Rules RP1 to RP5. What is wrong is wrong even where nothing is to be retried.
+    /// Rules RP1 to RP5. Invalid fields are rejected even if nothing is retried.
     pub(super) fn parse(message: &route::RetryPolicy) -> Result<Self, Invalid> {
         let num_retries = match message.num_retries.map(|retries| retries.value) {
             None => 1,
@@ -57,15 +57,14 @@ impl RetryPolicy {
         Ok(Self { retry_on, num_retries, base_interval, max_interval })
     }
 
-    /// Whether a failure is retried.
+    /// Returns whether a failure is retried.
     pub fn retries(&self, failure: RetryOn) -> bool {
         self.retry_on.contains(&failure)
     }
 }
 
 impl RetryOn {
-    /// Each that is named, once. Envoy has conditions that mean nothing to a client that is no proxy; they are ignored
-    /// (RP1).
+    /// Parses the list, without duplicates. Envoy's conditions that apply only to proxies are ignored (RP1).
     fn parse_list(text: &str) -> Box<[Self]> {
         let mut is_named = [false; Self::ALL.len()];
         for name in text.split(',').map(str::trim) {
@@ -78,7 +77,7 @@ impl RetryOn {
         named.into()
     }
 
-    /// All with their names, in the order of [`RetryPolicy::retry_on`].
+    /// All conditions with their names, in the order of [`RetryPolicy::retry_on`].
     const ALL: [(&str, Self); 5] = [
         ("cancelled", Self::Cancelled),
         ("deadline-exceeded", Self::DeadlineExceeded),
@@ -111,7 +110,7 @@ fn intervals(back_off: &route::retry_policy::RetryBackOff) -> Result<(Duration, 
 const DEFAULT_BASE_INTERVAL: Duration = Duration::from_millis(25);
 const DEFAULT_MAX_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Shorter intervals count as this one (A44-3).
+/// The minimum interval; shorter ones are raised to it (A44-3).
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(1);
 
 #[cfg(test)]

@@ -23,36 +23,36 @@ mod path_index;
 
 pub use self::list::{Routes, VirtualHosts};
 
-/// Which requests go where.
+/// A route configuration: virtual hosts with their routes.
 ///
-/// It is of use as it is: every virtual host and every route in it can be applied. Routes that a client can never follow
-/// are left out instead of making the whole unusable (R11, R20, R21).
+/// Every virtual host and every route in it is usable. Routes that a client can never use are omitted instead of
+/// invalidating the whole (R11, R20, R21).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RouteConfiguration {
-    /// Its name; empty only for one that a listener holds.
+    /// The name; empty only for one inside a listener.
     pub name: Arc<str>,
     /// The virtual hosts, in the order of the message; there may be none.
     pub virtual_hosts: VirtualHosts,
-    /// Whether the server has more virtual hosts, that are resources by themselves (VHDS): see
-    /// [`VirtualHost::resource_name`]. A resolution asks for the one that it needs.
+    /// Whether the server has more virtual hosts as resources of their own (VHDS): see
+    /// [`VirtualHost::resource_name`]. A resolution requests the one that it needs.
     #[serde(skip_serializing_if = "Not::not")]
     pub vhds: bool,
 }
 
-/// A route: what a request must look like, and what then happens to it.
+/// A route: conditions on a request, and the action on matching requests.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Route {
-    /// Its name, for people; often empty.
+    /// The name, for display; often empty.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub name: Box<str>,
-    /// What a request must look like. In JSON `match`.
+    /// The conditions on a request. In JSON `match`.
     #[serde(rename = "match")]
     pub matcher: RouteMatch,
-    /// What happens to it.
+    /// The action on matching requests.
     pub action: RouteAction,
-    /// Settings of HTTP filters, sorted by filter; those of a weighted cluster win over them.
+    /// Settings of HTTP filters, sorted by filter; those of a weighted cluster take precedence.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub filter_overrides: Box<[FilterOverride]>,
 }
@@ -75,13 +75,13 @@ impl RouteConfiguration {
         Ok(Self { name: message.name.into(), virtual_hosts, vhds: message.vhds.is_some() })
     }
 
-    /// The virtual host for a host, by the domain that fits it best (A28-1, see [`Fit`](super::matcher::Fit)); the first
-    /// among equals.
+    /// Returns the virtual host of a host, by the domain that matches best (A28-1, see [`Fit`](super::matcher::Fit));
+    /// the first among equals.
     pub fn virtual_host(&self, host: &str) -> Option<&VirtualHost> {
         self.virtual_host_index(host).map(|index| &self.virtual_hosts[index])
     }
 
-    /// The index of [`virtual_host`](Self::virtual_host) in `virtual_hosts`.
+    /// Returns the index of [`virtual_host`](Self::virtual_host) in `virtual_hosts`.
     pub fn virtual_host_index(&self, host: &str) -> Option<usize> {
         self.virtual_hosts.best(host)
     }
@@ -100,7 +100,7 @@ impl Resource for RouteConfiguration {
 }
 
 impl Route {
-    /// Rules R10 to R27; `None` for a route to be left out.
+    /// Rules R10 to R27; `None` for a route to be omitted.
     pub(super) fn parse(message: pb::Route, scope: &Scope<'_>) -> Result<Option<Self>, Invalid> {
         let Some(matcher) = message.r#match else {
             return Err(Invalid::field("match", "must be set"));

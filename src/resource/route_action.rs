@@ -1,4 +1,4 @@
-//! What a route does with a request.
+//! The actions of routes.
 
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
@@ -22,53 +22,53 @@ use crate::pb::envoy::{
     r#type::matcher::v3::RegexMatchAndSubstitute,
 };
 
-/// What a route does with a request.
+/// The action of a route on a request.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum RouteAction {
-    /// Sends it to a cluster; what a client needs.
+    /// Forwards the request to a cluster; for clients.
     #[serde(rename = "route")]
     Forward(ForwardAction),
-    /// Serves it here; what a server needs.
+    /// Serves the request locally; for servers.
     NonForwarding,
-    /// Something that only a proxy does: a request that matches the route fails (R27).
+    /// An action for proxies alone: a request that matches the route fails (R27).
     Unsupported,
 }
 
-/// How a request is sent to a cluster.
+/// The forwarding of a request to a cluster.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ForwardAction {
-    /// Where to.
+    /// The choice of the cluster.
     #[serde(flatten)]
     pub clusters: ClusterChoice,
-    /// How the request's hash is computed, for clusters that choose endpoints by it.
+    /// The computation of the request's hash, for load balancing by hash.
     pub hash_policies: Box<[HashPolicy]>,
-    /// The longest time that the request may take (A31-2). 0 is without a limit; `None` leaves it to the listener.
-    /// In JSON as seconds: `"1.5s"`.
+    /// The maximum duration of the request (A31-2). 0 is no limit; `None` defers to the listener. In JSON as seconds:
+    /// `"1.5s"`.
     #[serde(serialize_with = "parts::serialize_some_seconds")]
     pub max_stream_duration: Option<Duration>,
-    /// When it is tried again; `None` leaves it to the virtual host.
+    /// The retry policy; `None` defers to the virtual host.
     pub retry_policy: Option<RetryPolicy>,
-    /// Whether the authority becomes the endpoint's hostname; only ever set by a trusted server (A81-1).
+    /// Whether the authority becomes the endpoint's hostname; only set by a trusted server (A81-1).
     pub auto_host_rewrite: bool,
 }
 
-/// The clusters that requests of a route go to.
+/// The choice of a route's cluster.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ClusterChoice {
     /// One cluster.
     Cluster(Arc<str>),
-    /// One of several, drawn by weight.
+    /// One of several, chosen at random by weight.
     WeightedClusters(WeightedClusters),
-    /// What the application's plugin chooses for each request. No cluster of it is known in advance.
+    /// The choice of the application's plugin for each request. Its clusters are not known in advance.
     Plugin(Arc<ClusterPlugin>),
 }
 
-/// Clusters to draw from: at least one, none with weight 0, and the sum of their weights is a `u32` (R19).
+/// Clusters to choose from: at least one, none with weight 0; the sum of their weights is a `u32` (R19).
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct WeightedClusters {
@@ -78,31 +78,32 @@ pub struct WeightedClusters {
     pub total_weight: u32,
 }
 
-/// A cluster to draw.
+/// A cluster with a weight.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct WeightedCluster {
     /// The cluster's name.
     pub name: Arc<str>,
-    /// Its weight; the chance is this part of the sum of all.
+    /// The weight; the probability is its share of the sum of all.
     pub weight: u32,
-    /// Settings of HTTP filters for requests that go to it, sorted by filter; they win over those of the route.
+    /// Settings of HTTP filters for requests to the cluster, sorted by filter; they take precedence over those of the
+    /// route.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub filter_overrides: Arc<[FilterOverride]>,
 }
 
-/// One step of computing the hash of a request (A42-1).
+/// One step in the computation of a request's hash (A42-1).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct HashPolicy {
-    /// What is hashed.
+    /// The input of the hash.
     #[serde(flatten)]
     pub source: HashSource,
-    /// Whether the steps after this one are skipped when there is a hash already.
+    /// Whether later steps are skipped if there is a hash already.
     pub terminal: bool,
 }
 
-/// What a [`HashPolicy`] hashes. Sources that only a proxy has are left out of the list.
+/// The input of a [`HashPolicy`]. Inputs that only a proxy has are omitted from the list.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -112,19 +113,19 @@ pub enum HashSource {
     Header {
         /// The header's name.
         name: Box<str>,
-        /// What is replaced in the value before it is hashed.
+        /// A substitution in the value before it is hashed.
         regex_rewrite: Option<RegexRewrite>,
     },
-    /// An identity of the client's connection to the service: requests of one channel have one hash.
+    /// The identity of the client's channel: all requests of a channel have the same hash.
     ChannelId,
 }
 
-/// Replaces each match of a regular expression.
+/// The replacement of all matches of a regular expression.
 #[derive(Debug, Clone, Serialize)]
 pub struct RegexRewrite {
     pattern: Box<str>,
     substitution: Box<str>,
-    /// The substitution as the `regex` crate writes it.
+    /// The substitution in the syntax of the `regex` crate.
     #[serde(skip)]
     template: Box<str>,
     #[serde(skip)]
@@ -132,7 +133,7 @@ pub struct RegexRewrite {
 }
 
 impl RouteAction {
-    /// The clusters that requests may be sent to, as far as they are known: not those of a plugin.
+    /// Returns the clusters that are known in advance: not those of a plugin.
     pub fn clusters(&self) -> impl Iterator<Item = &Arc<str>> {
         let (one, several) = match self {
             Self::Forward(ForwardAction { clusters: ClusterChoice::Cluster(name), .. }) => (Some(name), None),
@@ -148,8 +149,7 @@ impl RouteAction {
 }
 
 impl ForwardAction {
-    /// Rules R18 to R26; `None` when the route is to be dropped because it says where to in a way that is not supported
-    /// (R21).
+    /// Rules R18 to R26; `None` for a route to be dropped because its cluster specifier is not supported (R21).
     pub(super) fn parse(message: route::RouteAction, scope: &Scope<'_>) -> Result<Option<Self>, Invalid> {
         let Some(clusters) = ClusterChoice::parse(message.cluster_specifier, scope)? else {
             return Ok(None);
@@ -175,7 +175,7 @@ impl ForwardAction {
     }
 }
 
-/// What the routes of a route configuration are parsed with.
+/// The context in which routes of a route configuration are parsed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scope<'a> {
     pub(super) cx: &'a Context<'a>,
@@ -225,7 +225,7 @@ impl WeightedClusters {
         }
     }
 
-    /// The cluster that a drawn number chooses; `draw` is below `total_weight` and uniform.
+    /// Returns the cluster for a random number; `draw` is uniformly distributed below `total_weight`.
     pub fn pick(&self, draw: u32) -> Option<&WeightedCluster> {
         let mut left = draw;
         self.clusters.iter().find(|cluster| match left.checked_sub(cluster.weight) {
@@ -259,14 +259,14 @@ impl WeightedCluster {
             return Err(Invalid::field("name", reason));
         }
         let overrides = http_filter::parse_overrides(message.typed_per_filter_config, cx)?;
-        // The default does not allocate.
+        // The default value does not allocate.
         let filter_overrides = if overrides.is_empty() { Arc::default() } else { overrides.into() };
         Ok(Self { name: message.name.into(), weight, filter_overrides })
     }
 }
 
 impl HashPolicy {
-    /// Rules R22 and R23; `None` for a source that is not supported.
+    /// Rules R22 and R23; `None` for an unsupported input.
     fn parse(message: Policy) -> Result<Option<Self>, Invalid> {
         let source = match message.policy_specifier {
             Some(PolicySpecifier::Header(header)) => {
@@ -316,12 +316,12 @@ impl RegexRewrite {
         })
     }
 
-    /// The pattern, as written.
+    /// Returns the pattern, as written.
     pub fn pattern(&self) -> &str {
         &self.pattern
     }
 
-    /// What a match is replaced by, as written: `\N` stands for the text of capture group N.
+    /// Returns the replacement of a match, as written: `\N` stands for the text of capture group N.
     pub fn substitution(&self) -> &str {
         &self.substitution
     }
@@ -338,7 +338,7 @@ impl PartialEq for RegexRewrite {
     }
 }
 
-/// Rule R24: a limit of the timeout that the request asks for wins over one of the stream.
+/// Rule R24: a limit on the timeout of the request takes precedence over one on the stream.
 fn max_stream_duration(message: &MaxStreamDuration) -> Result<Option<Duration>, Invalid> {
     let MaxStreamDuration { max_stream_duration, grpc_timeout_header_max } = message;
     let at = |field, limit: &Option<_>| {
@@ -348,7 +348,7 @@ fn max_stream_duration(message: &MaxStreamDuration) -> Result<Option<Duration>, 
     Ok(at("grpc_timeout_header_max", grpc_timeout_header_max)?.or(stream))
 }
 
-/// Rewrites `\1` to `${1}`, which the `regex` crate reads; a dollar stands for itself in the message.
+/// Rewrites `\1` to `${1}`, the syntax of the `regex` crate; a dollar in the message is literal.
 fn template(substitution: &str) -> String {
     let mut template = String::with_capacity(substitution.len());
     let mut rest = substitution.chars();
@@ -369,7 +369,7 @@ fn template(substitution: &str) -> String {
     template
 }
 
-/// The only filter state that a client has (R23).
+/// The only filter state that clients have (R23).
 const CHANNEL_ID: &str = "io.grpc.channel_id";
 
 #[cfg(test)]

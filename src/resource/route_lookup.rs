@@ -12,41 +12,42 @@ use url::{ParseError, Url};
 use super::{Context, Extension, Invalid, Payload, parts};
 use crate::pb::{google::protobuf as google, grpc::lookup::v1 as pb};
 
-/// How a lookup service chooses the cluster of a request (rule H10).
+/// The configuration of a lookup service that chooses the cluster of a request (rule H10).
 ///
-/// The crate checks what is written here, and does no lookups: an application that does them makes the type known by
-/// `Registry::new().with_cluster_specifier::<RouteLookup>()`, and finds it in
+/// The crate validates the configuration, and does no lookups: an application that does them registers the type by
+/// `Registry::new().with_cluster_specifier::<RouteLookup>()`, and reads it from
 /// [`ClusterChoice::Plugin`](super::route_action::ClusterChoice::Plugin).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RouteLookup {
-    /// How keys are made from requests; at least one. No two are for the same method.
+    /// The construction of keys from requests; at least one. No two have a method in common.
     pub key_builders: Box<[KeyBuilder]>,
     /// The lookup service, as a gRPC target; not empty.
     pub lookup_service: Box<str>,
-    /// The longest time that a lookup may take, longer than 0; 10 s if the server does not say. In JSON as seconds.
+    /// The timeout of a lookup, longer than 0; 10 s by default. In JSON as seconds.
     #[serde(serialize_with = "parts::serialize_seconds")]
     pub lookup_service_timeout: Duration,
-    /// How long an answer may be used: longer than 0, at most 5 min, which is also the default. In JSON as seconds.
+    /// The maximum age of a cached response: longer than 0, at most 5 min, which is also the default. In JSON as
+    /// seconds.
     #[serde(serialize_with = "parts::serialize_seconds")]
     pub max_age: Duration,
-    /// From when on an answer is asked for anew while it is used, shorter than `max_age`; `None` for not before it ends. In
-    /// JSON as seconds.
+    /// The age from which a cached response is refreshed while it is used, shorter than `max_age`; `None` disables
+    /// early refreshes. In JSON as seconds.
     #[serde(serialize_with = "parts::serialize_some_seconds")]
     pub stale_age: Option<Duration>,
-    /// How much memory the answers may take, in bytes: 1 to 5 MiB.
+    /// The maximum size of the cache, in bytes: 1 to 5 MiB.
     pub cache_size_bytes: u32,
-    /// The cluster to use when a lookup fails; `None` fails the request.
+    /// The cluster for requests whose lookup fails; `None` fails the request.
     pub default_target: Option<Box<str>>,
 }
 
-/// How keys are made from the requests of some methods.
+/// The construction of keys from the requests of some methods.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct KeyBuilder {
     /// The methods; at least one.
     pub methods: Box<[MethodName]>,
-    /// Keys whose values are those of headers.
+    /// Keys with values from headers.
     pub headers: Box<[HeaderKey]>,
     /// The key for the host of the request, if any.
     pub host: Option<Box<str>>,
@@ -54,32 +55,33 @@ pub struct KeyBuilder {
     pub service: Option<Box<str>>,
     /// The key for the method of the request, if any.
     pub method: Option<Box<str>>,
-    /// Keys whose values are always the same.
+    /// Keys with constant values.
     pub constants: BTreeMap<Box<str>, Box<str>>,
 }
 
-/// A method of gRPC, or all of a service.
+/// A gRPC method, or all methods of a service.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[non_exhaustive]
 pub struct MethodName {
     /// The full name of the service, not empty.
     pub service: Box<str>,
-    /// The method, without a slash; `None` for all of the service.
+    /// The method, without a slash; `None` for all methods of the service.
     pub method: Option<Box<str>>,
 }
 
-/// A key whose value is that of a header.
+/// A key with a value from a header.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct HeaderKey {
     /// The key, not empty.
     pub key: Box<str>,
-    /// The headers; the first that is there gives the value.
+    /// The header names; the first header that is present gives the value.
     pub names: Box<[Box<str>]>,
 }
 
 impl RouteLookup {
-    /// How keys are made for a method by its path (`/service/method`): as for that method, or else as for all of its service.
+    /// Returns the key builder of a method by its path (`/service/method`): that of the method, or else that of its
+    /// service.
     pub fn key_builder(&self, path: &str) -> Option<&KeyBuilder> {
         let (service, method) = path.strip_prefix('/')?.split_once('/')?;
         let of = |method: Option<&str>| {
@@ -131,7 +133,7 @@ fn parse_config(from: pb::RouteLookupConfig) -> Result<RouteLookup, Invalid> {
         lookup_service: from.lookup_service.into(),
         lookup_service_timeout: timeout.unwrap_or(DEFAULT_TIMEOUT),
         max_age,
-        // One that is not shorter would never come to be.
+        // An age that is not shorter would never be reached.
         stale_age: stale_age.filter(|age| *age < max_age),
         cache_size_bytes,
         default_target: non_empty(from.default_target),
@@ -139,7 +141,7 @@ fn parse_config(from: pb::RouteLookupConfig) -> Result<RouteLookup, Invalid> {
 }
 
 impl KeyBuilder {
-    /// `taken` are the methods of the builders before.
+    /// Parses a key builder; `taken` are the methods of the previous ones.
     fn parse(from: pb::GrpcKeyBuilder, taken: &mut BTreeSet<MethodName>) -> Result<Self, Invalid> {
         if from.names.is_empty() {
             return Err(Invalid::field("names", "must not be empty"));
@@ -196,7 +198,7 @@ impl MethodName {
     }
 }
 
-/// No key is empty or there twice.
+/// Checks that a key is not empty and unique.
 fn check_key(key: &str, keys: &mut BTreeSet<String>) -> Result<(), Invalid> {
     match key {
         "" => Err(Invalid::new("must not be empty")),
@@ -205,12 +207,12 @@ fn check_key(key: &str, keys: &mut BTreeSet<String>) -> Result<(), Invalid> {
     }
 }
 
-/// What schemes there are is the application's business.
+/// The supported schemes depend on the application, so they are not checked.
 fn check_target(target: &str) -> Result<(), Invalid> {
     if target.is_empty() {
         return Err(Invalid::new("must not be empty"));
     }
-    // Without a scheme it is a name for DNS, such as `lookup.example:443`.
+    // Without a scheme it is a DNS name, such as `lookup.example:443`.
     let parsed = match Url::parse(target) {
         Err(ParseError::RelativeUrlWithoutBase) => Url::parse(&format!("dns:///{target}")),
         parsed => parsed,

@@ -1,4 +1,4 @@
-//! What a request must look like for a route.
+//! The conditions of routes on requests.
 
 use serde::Serialize;
 
@@ -9,22 +9,22 @@ use super::{
 };
 use crate::pb::envoy::config::route::v3 as pb;
 
-/// What a request must look like for a route: all of it must be true.
+/// The conditions of a route on a request, all of which must hold.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RouteMatch {
-    /// The path, without the query: a prefix, all of it, a regular expression, or a prefix of whole segments, which
-    /// gRPC does not support.
+    /// The path, without the query: a prefix, an exact path, a regular expression, or a prefix of whole segments,
+    /// which gRPC does not support.
     #[serde(flatten)]
     pub path: PathMatcher,
     /// The headers.
     pub headers: Box<[HeaderMatcher]>,
-    /// The part of the requests that match; `None` is all of them.
+    /// The fraction of requests that match; `None` is all of them.
     pub fraction: Option<Fraction>,
 }
 
 impl RouteMatch {
-    /// Rules R12 to R17. Query parameters are the caller's (R11).
+    /// Rules R12 to R17. The caller handles query parameters (R11).
     pub(super) fn parse(message: pb::RouteMatch) -> Result<Self, Invalid> {
         let case_sensitive = message.case_sensitive.is_none_or(|sensitive| sensitive.value);
         let path = PathMatcher::parse(message.path_specifier, case_sensitive)?;

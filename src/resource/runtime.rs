@@ -1,4 +1,4 @@
-//! Layers of settings that can be changed while an application runs.
+//! Runtimes: layers of settings that can be changed while an application runs.
 
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ use crate::pb::envoy::service::runtime::v3 as runtime;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Runtime {
-    /// Its name, not empty.
+    /// The name, not empty.
     pub name: Arc<str>,
-    /// The settings as a JSON object; a key may be a path with dots or lead to another object, as the server wrote it.
+    /// The settings as a JSON object, as the server sent it; a key may be a dotted path or lead to a nested object.
     pub layer: Map<String, Value>,
 }
 
@@ -34,7 +34,7 @@ impl Resource for Runtime {
 }
 
 impl Runtime {
-    /// The value of a key, which is looked for as it is and then as a path: `a.b` in `{"a": {"b": 1}}`.
+    /// Returns the value of a key, as it is or else as a path: `a.b` in `{"a": {"b": 1}}`.
     pub fn get(&self, key: &str) -> Option<&Value> {
         find(&self.layer, key)
     }
@@ -80,7 +80,7 @@ mod tests {
         assert!(parsed.get("a.b").is_none() && parsed.get("").is_none() && parsed.get("a..b.c").is_none());
     }
 
-    /// The bytes of a runtime whose layer holds lists, one in another, so many times.
+    /// The bytes of a runtime with lists nested this many times.
     fn nested(times: usize) -> Bytes {
         let field = |number: u8, bytes: Vec<u8>| {
             let mut whole = vec![number << 3 | 2];

@@ -1,4 +1,4 @@
-//! Messages that are accepted as they are, for tests to spoil.
+//! Valid messages, for tests to modify.
 
 use bytes::Bytes;
 use prost::Message;
@@ -32,7 +32,7 @@ pub(super) fn any(type_name: &str, value: impl Into<Bytes>) -> Any {
     Any { type_url: format!("type.googleapis.com/{type_name}"), value: value.into() }
 }
 
-/// As a client parses it that knows nothing beside.
+/// Parses a message in a default context.
 pub(super) fn parse<T: Resource>(message: &impl Message) -> Result<T, Invalid> {
     parse_in(message, &Context::new())
 }
@@ -41,12 +41,12 @@ pub(super) fn parse_in<T: Resource>(message: &impl Message, cx: &Context<'_>) ->
     T::parse(&message.encode_to_vec().into(), cx)
 }
 
-/// What a client is told of a message that is rejected.
+/// Returns the error of a rejected message.
 pub(super) fn rejection<T: Resource>(message: &impl Message) -> String {
     parse::<T>(message).unwrap_err().to_string()
 }
 
-/// A route configuration of one virtual host for everything.
+/// A route configuration with one virtual host for all domains.
 pub(super) fn routes(routes: Vec<route::Route>) -> route::RouteConfiguration {
     configuration(vec![virtual_host(&["*"], routes)])
 }
@@ -60,13 +60,13 @@ pub(super) fn virtual_host(domains: &[&str], routes: Vec<route::Route>) -> route
     route::VirtualHost { name: domains.join(" "), domains, routes, ..Default::default() }
 }
 
-/// A route of requests that match, to the cluster `shop`.
+/// A route with these conditions, to the cluster `shop`.
 pub(super) fn matching(matcher: route::RouteMatch) -> route::Route {
     let action = Some(Action::Route(to("shop")));
     route::Route { r#match: Some(matcher), action, ..Default::default() }
 }
 
-/// A route of all requests.
+/// A route of all requests, with this action.
 pub(super) fn acting(action: route::RouteAction) -> route::Route {
     route::Route { action: Some(Action::Route(action)), ..matching(prefix("/")) }
 }
@@ -87,21 +87,21 @@ pub(super) fn path(specifier: PathSpecifier) -> route::RouteMatch {
     route::RouteMatch { path_specifier: Some(specifier), ..Default::default() }
 }
 
-/// The routes of the only virtual host.
+/// Returns the routes of the only virtual host.
 pub(super) fn parse_routes(message: &route::RouteConfiguration) -> super::route::Routes {
     let parsed: RouteConfiguration = parse(message).unwrap();
     let [host] = &*parsed.virtual_hosts else { panic!("{parsed:?}") };
     host.routes.clone()
 }
 
-/// The only route of the only virtual host.
+/// Returns the only route of the only virtual host.
 pub(super) fn only_route(message: &route::RouteConfiguration) -> super::route::Route {
     let routes = parse_routes(message);
     let [route] = &*routes else { panic!("{routes:?}") };
     route.clone()
 }
 
-/// A connection manager whose routes are in another resource.
+/// A connection manager with RDS.
 pub(super) fn manager() -> hcm::HttpConnectionManager {
     let specifier = Some(ConfigSourceSpecifier::Ads(AggregatedConfigSource {}));
     hcm::HttpConnectionManager {
@@ -111,7 +111,7 @@ pub(super) fn manager() -> hcm::HttpConnectionManager {
     }
 }
 
-/// Routes of this name, of the same server.
+/// An RDS source of this name, on the same server.
 pub(super) fn by_rds(name: &str) -> crate::resource::listener::RouteSource {
     let routes = crate::resource::listener::RouteConfigRef { name: name.into(), source: None };
     crate::resource::listener::RouteSource::Rds(routes)
@@ -122,7 +122,7 @@ pub(super) fn rds(source: Option<ConfigSourceSpecifier>, name: &str) -> RouteSpe
     RouteSpecifier::Rds(hcm::Rds { config_source, route_config_name: name.into() })
 }
 
-/// An HTTP filter whose message is empty.
+/// An HTTP filter with an empty message.
 pub(super) fn http_filter(name: &str, type_name: &str) -> hcm::HttpFilter {
     hcm::HttpFilter {
         name: name.into(),
@@ -162,7 +162,7 @@ pub(super) fn network_filter(name: &str, any: Any) -> listener::Filter {
     listener::Filter { name: name.into(), config_type }
 }
 
-/// What is left of a server's listener.
+/// Returns the parsed listener of a server.
 pub(super) fn parse_socket(message: &listener::Listener) -> super::filter_chain::SocketListener {
     match parse::<Listener>(message).unwrap().kind {
         ListenerKind::Socket(socket) => socket,

@@ -1,4 +1,4 @@
-//! How a listener chooses the routes of a request by its scope.
+//! Scoped routes (SRDS): the choice of a route configuration by a key of the request.
 
 use std::{fmt, sync::Arc};
 
@@ -19,59 +19,59 @@ use crate::{
     },
 };
 
-/// Routes that are chosen by a key, which is built from the headers of a request: those of the
-/// [scope](ScopedRouteConfiguration) whose key is equal.
+/// The choice of a route configuration by a key, which is built from the headers of a request: that of the
+/// [scope](ScopedRouteConfiguration) with an equal key.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ScopedRoutes {
-    /// The name of this choice, for people.
+    /// The name of the scoped routes, for display.
     pub name: Arc<str>,
-    /// How the fragments of the key are got from the headers of a request, in order; at least one.
+    /// The fragments of the key, each taken from a header of a request, in order; at least one.
     pub key_builder: Box<[ScopeKeyFragment]>,
-    /// Where the scopes are.
+    /// The source of the scopes.
     #[serde(flatten)]
     pub scopes: ScopeSource,
 }
 
-/// Where the scopes of a listener are.
+/// The source of a listener's scopes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ScopeSource {
-    /// In the listener itself; at least one. Of two with the same key, the first counts.
+    /// Scopes in the listener itself; at least one. Of two with the same key, the first is used.
     #[serde(rename = "scoped_route_configurations")]
     Inline(Box<[Arc<ScopedRouteConfiguration>]>),
-    /// Resources by themselves, from the server that sent the listener: the members of the collection of this name, or all
+    /// Scopes that are resources, from the server of the listener: the members of the collection of this name, or all
     /// that the server has.
     #[serde(rename = "scoped_rds")]
     Srds(Option<Arc<str>>),
 }
 
-/// A part of a scope's key: an element of the first value of a header.
+/// A fragment of a scope's key: an element of the first value of a header.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ScopeKeyFragment {
     /// The name of the header.
     pub header: Box<str>,
-    /// What is between the elements; empty, the whole value is the only one.
+    /// The separator of elements; if empty, the whole value is the only element.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub element_separator: Box<str>,
-    /// Which of the elements.
+    /// The selected element.
     #[serde(flatten)]
     pub element: HeaderElement,
 }
 
-/// Which element of a header's value is a part of a scope's key.
+/// The element of a header's value that is a fragment of a scope's key.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum HeaderElement {
-    /// The one at this place, counted from 0.
+    /// The element at this index, from 0.
     Index(u32),
-    /// The value of the first one that is a pair with this key, or that is the key alone; the value is then empty.
+    /// The value of the first element that is a pair with this key, or empty if the element is the key alone.
     #[serde(rename = "element")]
     Pair {
-        /// What is between a key and its value.
+        /// The separator of key and value.
         separator: Box<str>,
         /// The key.
         key: Box<str>,
@@ -92,17 +92,18 @@ impl ScopedRoutes {
             .map_err(|e| e.at("scope_key_builder"))?;
         let source = message.rds_config_source.as_ref();
         let scopes = ScopeSource::parse(message.config_specifier, cx)?;
-        // Unset, it matters to those alone whose routes are resources by themselves, which are then from the same server, too.
+        // Unset is accepted. It only concerns scopes with RDS, whose routes are always requested from the same
+        // server.
         if source.is_some() {
             parts::same_stream(source).map_err(|e| e.at("rds_config_source"))?;
         }
         Ok(Self { name: message.name.into(), key_builder, scopes })
     }
 
-    /// The key of a request; `header` gives the first value of a header by its name.
+    /// Builds the key of a request; `header` returns the first value of a header by its name.
     ///
     /// # Errors
-    /// The fragment that the request has nothing for: it is then of no scope.
+    /// The fragment that the request has no value for; the request is then in no scope.
     pub fn key<'h>(
         &self,
         header: impl Fn(&str) -> Option<&'h str>,
@@ -170,7 +171,7 @@ impl ScopeKeyFragment {
         Ok(Self { header, element_separator, element })
     }
 
-    /// What it takes of the value of its header; `None` if there is no such element.
+    /// Returns the selected element of a header's value; `None` if there is no such element.
     fn of<'v>(&self, value: &'v str) -> Option<&'v str> {
         match &self.element {
             HeaderElement::Index(0) if self.element_separator.is_empty() => Some(value),
@@ -185,7 +186,7 @@ impl ScopeKeyFragment {
     }
 }
 
-/// In words, for errors: `element 1 of the header "x-scope"`.
+/// The description in errors: `element 1 of the header "x-scope"`.
 impl fmt::Display for ScopeKeyFragment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.element {
@@ -197,13 +198,13 @@ impl fmt::Display for ScopeKeyFragment {
     }
 }
 
-/// The value of a pair with this key. What has no separator is all key.
+/// Returns the value of a pair with this key. An element without the separator is a key.
 fn pair<'v>(element: &'v str, separator: &str, key: &str) -> Option<&'v str> {
     let (found, value) = element.split_once(separator).unwrap_or((element, ""));
     (found == key).then_some(value)
 }
 
-/// The name of a collection of scopes, if there is one.
+/// Parses the name of a collection of scopes, if there is one.
 fn collection(locator: String) -> Result<Option<Arc<str>>, Invalid> {
     if locator.is_empty() {
         return Ok(None);

@@ -10,31 +10,31 @@ use super::{Context, Invalid, Resource, RouteConfiguration};
 use crate::base::type_url;
 use crate::pb::envoy::config::route::v3::{self as pb, scoped_route_configuration::key::fragment};
 
-/// Chooses a route configuration by a key, whose parts are built from the request.
+/// A route configuration with the key that chooses it; keys are built from requests.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ScopedRouteConfiguration {
-    /// Its name.
+    /// The name.
     pub name: Arc<str>,
     /// The parts of the key, in order; at least one.
     pub key: Box<[Box<str>]>,
-    /// The routes of requests that have the key.
+    /// The routes of requests with the key.
     #[serde(flatten)]
     pub routes: ScopedRouteSource,
-    /// Whether the routes are only needed once a request has the key. Resolutions ask for those of their own scope alone,
-    /// whatever it says.
+    /// Whether the routes are only needed once a request has the key. Resolutions request only the routes of their
+    /// own scope, whatever the value.
     pub on_demand: bool,
 }
 
-/// Where the routes of a scope are.
+/// The source of a scope's routes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum ScopedRouteSource {
-    /// In a resource of this name, from the server that sent the scope.
+    /// A route configuration resource of this name, from the server of the scope.
     #[serde(rename = "route_config_name")]
     Rds(Arc<str>),
-    /// In the scope itself.
+    /// A route configuration in the scope itself.
     #[serde(rename = "route_config")]
     Inline(Arc<RouteConfiguration>),
 }

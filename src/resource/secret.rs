@@ -16,118 +16,118 @@ use crate::pb::envoy::{
     extensions::transport_sockets::tls::v3::{self as tls, certificate_validation_context as validation},
 };
 
-/// A secret that a management server hands out.
+/// A secret from a management server.
 ///
-/// What must stay secret is [`Sensitive`]: neither `Debug` nor JSON shows it.
+/// Confidential data is [`Sensitive`]: excluded from `Debug` and JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Secret {
-    /// Its name, not empty.
+    /// The name, not empty.
     pub name: Arc<str>,
-    /// What it holds.
+    /// The content.
     #[serde(flatten)]
     pub kind: SecretKind,
 }
 
-/// What a [`Secret`] holds.
+/// The content of a [`Secret`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum SecretKind {
-    /// A certificate and its key.
+    /// A certificate and its private key.
     TlsCertificate(TlsCertificate),
-    /// How to check a peer's certificate.
+    /// The conditions for accepting a peer's certificate.
     ValidationContext(Box<ValidationContext>),
-    /// Keys for tickets of TLS sessions, at least one, the one to be used first in front.
+    /// Keys for TLS session tickets, at least one; the first one encrypts new tickets.
     SessionTicketKeys(Box<[Sensitive]>),
     /// A secret of any other kind, such as a password.
     GenericSecret(Sensitive),
-    /// Several of them by their names, at least one.
+    /// Several generic secrets by name, at least one.
     GenericSecrets(BTreeMap<Box<str>, Sensitive>),
 }
 
-/// A certificate and its key.
+/// A certificate and its private key.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct TlsCertificate {
-    /// The two themselves.
+    /// The certificate and the key.
     #[serde(flatten)]
     pub identity: Identity,
-    /// The password of the key or of the archive, where it has one.
+    /// The password of the key or of the archive, if it has one.
     pub password: Option<Sensitive>,
-    /// What the authority said of the certificate's validity (an OCSP response in DER), to be sent with it.
+    /// An OCSP response in DER to staple to the certificate.
     pub ocsp_staple: Option<DataSource>,
-    /// Proofs that the certificate was logged, to be sent with it.
+    /// Signed certificate timestamps to send with the certificate.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub signed_certificate_timestamps: Box<[DataSource]>,
 }
 
-/// How a [`TlsCertificate`] comes.
+/// The encoding of a [`TlsCertificate`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 #[non_exhaustive]
 pub enum Identity {
-    /// As two texts.
+    /// Two PEM texts.
     #[non_exhaustive]
     Pem {
-        /// The certificate and those that signed it, in PEM.
+        /// The certificate and its chain, in PEM.
         certificate_chain: DataSource,
-        /// The key, in PEM.
+        /// The private key, in PEM.
         private_key: Sensitive,
     },
-    /// As one archive.
+    /// A PKCS #12 archive.
     #[non_exhaustive]
     Pkcs12 {
-        /// The archive of certificate, key and those that signed it, in DER.
+        /// The archive of certificate, key and chain, in DER.
         pkcs12: Sensitive,
     },
 }
 
-/// How to check a peer's certificate. Every condition must hold.
+/// The conditions for accepting a peer's certificate; all must hold.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ValidationContext {
-    /// Certificates that the peer's must be signed by, in PEM.
+    /// The trusted CA certificates, in PEM.
     pub trusted_ca: Option<DataSource>,
-    /// The certificate provider instance that brings them instead.
+    /// The certificate provider instance of the CA certificates, in place of `trusted_ca`.
     pub provider: Option<ProviderInstance>,
-    /// Whether the operating system's certificates are trusted, where there is no `provider`.
+    /// Whether the operating system's CA certificates are trusted, if there is no `provider`.
     pub system_roots: bool,
-    /// Certificates that were revoked, in PEM.
+    /// Certificate revocation lists, in PEM.
     pub crl: Option<DataSource>,
-    /// Whether only the peer's own certificate is looked for among them, and not those that signed it.
+    /// Whether only the peer's own certificate is checked for revocation, and not its chain.
     pub only_verify_leaf_cert_crl: bool,
-    /// How many certificates there may be between the peer's and a trusted one; `None` leaves it to the TLS library.
+    /// The maximum number of certificates between the peer's and a trusted one; `None` defers to the TLS library.
     pub max_verify_depth: Option<u32>,
-    /// Hashes of public keys of which the peer's must be one (Base64 of SHA-256); empty accepts every key.
+    /// Hashes of accepted public keys (Base64 of SHA-256); empty accepts all.
     pub verify_certificate_spki: Box<[Box<str>]>,
-    /// Hashes of certificates of which the peer's must be one (hexadecimal SHA-256); empty accepts every certificate.
+    /// Hashes of accepted certificates (hexadecimal SHA-256); empty accepts all.
     pub verify_certificate_hash: Box<[Box<str>]>,
-    /// One of the names in the certificate must match one of these; empty accepts every name.
+    /// Matchers of the names in the certificate, one of which must match; empty accepts all.
     pub san_matchers: Box<[SanMatcher]>,
-    /// Whether there must be a proof that the certificate was logged.
+    /// Whether a signed certificate timestamp is required.
     pub require_signed_certificate_timestamp: bool,
-    /// Whether certificates that have expired are accepted.
+    /// Whether expired certificates are accepted.
     pub allow_expired_certificate: bool,
-    /// Whether certificates that are not trusted are accepted.
+    /// Whether untrusted certificates are accepted.
     pub accept_untrusted: bool,
 }
 
-/// Where data comes from.
+/// A source of data.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum DataSource {
-    /// A file of this path, not empty.
+    /// A file with this path, not empty.
     Filename(Box<str>),
-    /// The message itself. In JSON as text; bytes that are no text are replaced there.
+    /// Inline data. In JSON as text; bytes that are not UTF-8 are replaced there.
     #[serde(serialize_with = "text")]
     Inline(Bytes),
-    /// An environment variable of this name, not empty.
+    /// An environment variable with this name, not empty.
     EnvironmentVariable(Box<str>),
 }
 
-/// Data that must not be shown: what is inline is hidden from `Debug` and JSON, where to find it is not.
+/// Confidential data: inline data is hidden in `Debug` and JSON, the location of other data is not.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Sensitive(DataSource);
 
@@ -274,12 +274,12 @@ impl Sensitive {
         DataSource::parse(from).map(Self)
     }
 
-    /// The data, for those who use it.
+    /// Returns the data itself.
     pub fn expose(&self) -> &DataSource {
         &self.0
     }
 
-    /// The same without anything that must not be shown.
+    /// Returns the source with inline data hidden.
     fn shown(&self) -> DataSource {
         match &self.0 {
             DataSource::Inline(_) => DataSource::Inline(Bytes::from_static(b"[hidden]")),

@@ -1,34 +1,35 @@
-//! The services by which each type of the protocol is got: one table for clients and servers, in both versions of the transport protocol.
+//! The discovery services of all resource types: one table for clients and servers, in both versions of the transport
+//! protocol.
 
 use crate::config::TransportApiVersion;
 
-/// How one type is got other than by the aggregated service.
+/// The discovery service of one type, beside the aggregated service.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Service {
     pub(crate) v3: Spelling,
-    /// Types that came later have none.
+    /// The names in v2; types that were added later have none.
     pub(crate) v2: Option<Spelling>,
-    /// What follows `/v3/discovery:` or `/v2/discovery:` in the path of REST, where the type can be got so (D10).
+    /// The last part of the REST path, after `/v3/discovery:` or `/v2/discovery:`, if the type has one (D10).
     pub(crate) rest: Option<&'static str>,
 }
 
-/// What a type and its methods are called in one version.
+/// The names of a type and its methods in one version.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Spelling {
     pub(crate) type_url: &'static str,
     pub(crate) methods: Methods,
 }
 
-/// The methods of a service, as paths of requests.
+/// The methods of a service, as request paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Methods {
-    /// Some types are in the incremental variant only (B3.5).
+    /// `None` for types of the incremental variant alone (B3.5).
     pub(crate) sotw: Option<&'static str>,
     pub(crate) delta: &'static str,
 }
 
 impl TransportApiVersion {
-    /// The methods of the aggregated service.
+    /// Returns the methods of the aggregated service.
     pub(crate) const fn ads(self) -> &'static Methods {
         match self {
             Self::V2 => &ADS_V2,
@@ -36,7 +37,7 @@ impl TransportApiVersion {
         }
     }
 
-    /// What stands before the [`rest`](Service::rest) of a service in the path of REST.
+    /// Returns the prefix of a service's REST path, before its [`rest`](Service::rest).
     pub(crate) const fn rest_prefix(self) -> &'static str {
         match self {
             Self::V2 => "/v2/discovery:",
@@ -44,7 +45,7 @@ impl TransportApiVersion {
         }
     }
 
-    /// What a type is called on the wire in this version, by its name of v3. What has no name of its own in v2 keeps that of v3.
+    /// Returns the type URL on the wire in this version, from that of v3. A type without a v2 name keeps that of v3.
     pub(crate) fn spell(self, type_url: &str) -> &str {
         match self {
             Self::V2 if type_url == WRAPPER => WRAPPER_V2,
@@ -56,7 +57,7 @@ impl TransportApiVersion {
         }
     }
 
-    /// The name of v3 of a type that came over the wire in this version. Names that are not of v2 are left as they are.
+    /// Returns the v3 type URL for one that was received in this version. Type URLs that are not of v2 are unchanged.
     pub(crate) fn unspell(self, type_url: &str) -> &str {
         match self {
             Self::V2 if type_url == WRAPPER_V2 => WRAPPER,
@@ -67,22 +68,22 @@ impl TransportApiVersion {
 }
 
 impl Service {
-    /// The service of a type, by the type's URL of v3. Types of an application's own have none.
+    /// Returns the service of a type, by the type's v3 type URL. Types of applications have none.
     pub(crate) fn of(type_url: &str) -> Option<&'static Self> {
         SERVICES.iter().find(|service| service.v3.type_url == type_url)
     }
 
-    /// The service of a type, by the type's URL of v2.
+    /// Returns the service of a type, by the type's v2 type URL.
     pub(crate) fn of_v2(type_url: &str) -> Option<&'static Self> {
         SERVICES.iter().find(|service| service.v2.as_ref().is_some_and(|v2| v2.type_url == type_url))
     }
 
-    /// All services.
+    /// Returns all services.
     pub(crate) fn all() -> &'static [Self] {
         &SERVICES
     }
 
-    /// What it is called in a version, if it is in it.
+    /// Returns the names in a version, if the type is in it.
     pub(crate) fn spelling(&self, version: TransportApiVersion) -> Option<&Spelling> {
         match version {
             TransportApiVersion::V2 => self.v2.as_ref(),
@@ -92,13 +93,13 @@ impl Service {
 }
 
 impl Methods {
-    /// The method of a variant, if the service has it.
+    /// Returns the method of a variant, if the service has it.
     pub(crate) fn of_variant(&self, is_delta: bool) -> Option<&'static str> {
         if is_delta { Some(self.delta) } else { self.sotw }
     }
 }
 
-/// The wrapper that gives a resource a name and a version of its own.
+/// The wrapper with a name and a version for a resource.
 pub(crate) use crate::base::type_url::WRAPPER;
 
 /// The same in V2.

@@ -1,5 +1,5 @@
-//! Messages as no encoder writes them but every decoder reads them: fields in any order, numbers twice, messages in parts, and
-//! among them what nobody knows.
+//! Messages in encodings that no encoder produces but every decoder accepts: fields in any order, repeated scalars,
+//! messages in parts, and unknown fields among them.
 
 use bytes::Bytes;
 use proptest::{prelude::*, sample::select};
@@ -7,7 +7,7 @@ use prost::Message;
 
 use super::{Context, Invalid, Resource};
 
-/// What a field may hold.
+/// The content of a field.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Shape {
     Number(&'static [u64]),
@@ -15,7 +15,7 @@ pub(super) enum Shape {
     Message(&'static [Field]),
 }
 
-/// A field: its number, how often it is chosen beside the others, and what is in it.
+/// A field: its number, its weight in the random choice, and its content.
 pub(super) type Field = (u32, u32, Shape);
 
 /// Bytes of a message with some of these fields.
@@ -39,8 +39,7 @@ fn field(number: u32, shape: Shape) -> BoxedStrategy<Vec<u8>> {
     }
 }
 
-/// A field that nobody knows, of any wire type; now and then one of those that are known, with a wrong one, or bytes that are
-/// no field.
+/// An unknown field of any wire type; sometimes a known field with a wrong wire type, or bytes that are not a field.
 fn strange(fields: &'static [Field]) -> BoxedStrategy<Vec<u8>> {
     let known = fields.iter().map(|(number, ..)| *number);
     let numbers: Vec<_> = known.chain([1000; 60]).collect();
@@ -76,7 +75,8 @@ fn varint(mut value: u64) -> Vec<u8> {
     bytes
 }
 
-/// Bytes are what the message `M` is that a decoder makes of them: the same value, or the same rejection.
+/// Checks that bytes are parsed like the message `M` that a decoder reads from them: to the same value, or the same
+/// rejection.
 pub(super) fn is_read_as_decoded<T, M>(
     bytes: Vec<u8>,
     cx: &Context<'_>,

@@ -1,7 +1,7 @@
 //! TLS between the application and its peers (A29, A82, A101).
 //!
-//! Keys and certificates never come in these messages: they name *certificate provider instances*, which the bootstrap
-//! defines. A field that is not supported is skipped only where that does not weaken security (A29-8).
+//! These messages never contain keys and certificates: they name *certificate provider instances*, which the
+//! bootstrap defines. Unsupported fields are only skipped if that does not weaken security (A29-8).
 
 use std::net::IpAddr;
 
@@ -20,33 +20,34 @@ use crate::pb::envoy::{
     },
 };
 
-/// TLS towards the endpoints of a cluster.
+/// TLS settings of connections to the endpoints of a cluster.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct UpstreamTls {
-    /// Where the client's own certificate and key come from; `None` is TLS without a client certificate.
+    /// The provider of the client's certificate and key; `None` is TLS without a client certificate.
     pub identity: Option<ProviderInstance>,
-    /// Where the certificates come from that the server's must be signed by.
+    /// The source of the CA certificates for the server's certificate.
     pub roots: Roots,
-    /// One of the names in the server's certificate must match one of these; empty accepts every name (A29-13).
+    /// Matchers of the names in the server's certificate, one of which must match; empty accepts all (A29-13).
     pub san_matchers: Box<[SanMatcher]>,
-    /// The server name to send, if no better is known: at most 255 bytes, `None` to send none (A101).
+    /// The server name to send (SNI) unless `auto_host_sni` provides one: at most 255 bytes, `None` for none (A101).
     pub sni: Option<Box<str>>,
-    /// Whether the endpoint's hostname, where it has one, is the server name to send (A101).
+    /// Whether the server name to send is the endpoint's hostname, if it has one (A101).
     pub auto_host_sni: bool,
-    /// Whether the server's certificate must be for the server name that was sent, in place of `san_matchers` (A101).
+    /// Whether the server's certificate must be valid for the server name that was sent, in place of `san_matchers`
+    /// (A101).
     pub auto_sni_san_validation: bool,
 }
 
-/// TLS towards the clients of a listener.
+/// TLS settings of connections from the clients of a listener.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct DownstreamTls {
-    /// Where the server's certificate and key come from.
+    /// The provider of the server's certificate and key.
     pub identity: ProviderInstance,
-    /// Where the certificates come from that a client's must be signed by; `None` looks at no client certificate.
+    /// The provider of the CA certificates for client certificates; `None` ignores client certificates.
     pub roots: Option<ProviderInstance>,
-    /// Whether clients without a certificate are turned away; set only where there are `roots`.
+    /// Whether clients without a certificate are rejected; only set if there are `roots`.
     pub require_client_certificate: bool,
 }
 
@@ -54,13 +55,13 @@ pub struct DownstreamTls {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ProviderInstance {
-    /// Its name in `certificate_providers`, which has it.
+    /// The name, a key of the bootstrap's `certificate_providers`.
     pub instance_name: Box<str>,
-    /// Which of its certificates, where it has several; may be empty.
+    /// The name of a certificate of the instance; may be empty.
     pub certificate_name: Box<str>,
 }
 
-/// Where trusted certificates come from.
+/// The source of CA certificates.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -71,17 +72,17 @@ pub enum Roots {
     System,
 }
 
-/// Matches a subject alternative name of a certificate.
+/// A matcher for the subject alternative names of a certificate.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SanMatcher {
-    /// The kind of name to look at; `None` looks at all of them.
+    /// The type of names to match; `None` is all types.
     pub san_type: Option<SanType>,
-    /// What the name must be.
+    /// The condition on the name.
     pub matcher: StringMatcher,
 }
 
-/// A kind of subject alternative name.
+/// The type of a subject alternative name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[non_exhaustive]
@@ -94,18 +95,18 @@ pub enum SanType {
 }
 
 impl UpstreamTls {
-    /// The server name to send to an endpoint (A101): with `auto_host_sni` its hostname without the port, where it has one;
-    /// otherwise `sni`. `None` is to send none.
+    /// Returns the server name to send to an endpoint (A101): with `auto_host_sni` its hostname without the port, if
+    /// it has one; otherwise `sni`. `None` sends none.
     pub fn server_name<'a>(&'a self, hostname: Option<&'a str>) -> Option<&'a str> {
         let host = hostname.map(without_port).filter(|host| self.auto_host_sni && !host.is_empty());
         host.or(self.sni.as_deref())
     }
 
-    /// Whether a server may have a certificate with these names, if its signature is good (A29-13, A101). `sent` is the
-    /// server name that was sent to it, see [`server_name`](Self::server_name).
+    /// Returns whether a server certificate with these names is accepted, apart from its signature (A29-13, A101).
+    /// `sent` is the server name that was sent, see [`server_name`](Self::server_name).
     ///
-    /// With `auto_sni_san_validation` and a name that was sent, one of the DNS names must be for it. Otherwise one of the
-    /// names must match one of `san_matchers`, if there are any.
+    /// With `auto_sni_san_validation` and a server name that was sent, one of the DNS names must match it. Otherwise
+    /// one of the names must match one of `san_matchers`, if there are any.
     pub fn accepts_names<'a>(
         &self,
         sent: Option<&str>,
@@ -121,8 +122,8 @@ impl UpstreamTls {
         }
     }
 
-    /// Rules C20, C22, C23 and T1 to T17; of a `TransportSocket`, whose name means nothing: for clusters no proposal says
-    /// that it does, and C-core does not look at it.
+    /// Rules C20, C22, C23 and T1 to T17. The name of the `TransportSocket` is ignored: no proposal gives it a
+    /// meaning for clusters, and C-core does not check it.
     pub(super) fn parse(socket: &core::TransportSocket, cx: &Context<'_>) -> Result<Self, Invalid> {
         let message: tls::UpstreamTlsContext = typed_config(socket, UPSTREAM)?;
         Self::from_message(message, cx).map_err(|e| e.at("typed_config"))
@@ -157,7 +158,7 @@ impl UpstreamTls {
 }
 
 impl DownstreamTls {
-    /// Rules S27 to S35 and T1 to T17; of a `TransportSocket`, whose name counts for servers (A29).
+    /// Rules S27 to S35 and T1 to T17. The name of the `TransportSocket` is checked for servers (A29).
     pub(super) fn parse(socket: &core::TransportSocket, cx: &Context<'_>) -> Result<Self, Invalid> {
         if socket.name != TLS_SOCKET {
             return Err(Invalid::field("name", format!("must be {TLS_SOCKET:?}, is {:?}", socket.name)));
@@ -186,7 +187,7 @@ impl DownstreamTls {
                 return Err(at("match_subject_alt_names", "is not supported for listeners"));
             }
             if common.roots.is_none() {
-                // Also with system_root_certs, which are not for servers (T13).
+                // Even with system_root_certs, which are not supported for servers (T13).
                 return Err(at("ca_certificate_provider_instance", "must be set"));
             }
         }
@@ -216,16 +217,16 @@ impl ProviderInstance {
         Self::parse(from.instance_name, from.certificate_name, cx)
     }
 
-    /// The same message by its older name.
+    /// Reads the same reference in the older message.
     fn of_instance(from: CertificateProviderInstance, cx: &Context<'_>) -> Result<Self, Invalid> {
         Self::parse(from.instance_name, from.certificate_name, cx)
     }
 }
 
-/// What both sides have in common.
+/// The settings common to clients and servers.
 struct Common {
     identity: Option<ProviderInstance>,
-    /// Where the validation of the peer is described, if it is.
+    /// The path of the validation context, if there is one.
     context: Option<&'static str>,
     roots: Option<ProviderInstance>,
     system_roots: bool,
@@ -310,8 +311,8 @@ impl Common {
 }
 
 impl SanMatcher {
-    /// Whether a name of a certificate matches: an address by its text as in RFC 5952, an exact pattern also by a DNS name
-    /// with a wildcard, and an empty name never (A29-13).
+    /// Returns whether a name of a certificate matches. An address is compared in the form of RFC 5952, an exact
+    /// pattern also matches a DNS name with a wildcard, and an empty name never matches (A29-13).
     pub fn matches(&self, san_type: SanType, name: &str) -> bool {
         if name.is_empty() || self.san_type.is_some_and(|own| own != san_type) {
             return false;
@@ -326,7 +327,7 @@ impl SanMatcher {
         }
     }
 
-    /// Rule T15. Either field may be used, not both: as in Envoy.
+    /// Rule T15. Either field may be used, but not both, as in Envoy.
     pub(super) fn parse_all(
         any: Vec<crate::pb::envoy::r#type::matcher::v3::StringMatcher>,
         typed: Vec<tls::SubjectAltNameMatcher>,
@@ -363,8 +364,8 @@ impl SanMatcher {
     }
 }
 
-/// Whether a DNS name of a certificate is for a host. The first label of the name may be a wildcard, which stands for one
-/// label; a dot at the end and the case of letters mean nothing.
+/// Returns whether a DNS name of a certificate is valid for a host. The first label of the name may be a wildcard,
+/// which stands for one label; a trailing dot and case are ignored.
 fn is_for(name: &str, host: &str) -> bool {
     let [name, host] = [name, host].map(|name| name.strip_suffix('.').unwrap_or(name));
     let Some(parent) = name.strip_prefix("*.") else { return name.eq_ignore_ascii_case(host) };
@@ -372,7 +373,7 @@ fn is_for(name: &str, host: &str) -> bool {
     !parent.is_empty() && covered.is_some_and(|(_, of)| of.eq_ignore_ascii_case(parent))
 }
 
-/// A hostname without the port behind it, and without the brackets of an IPv6 address.
+/// Returns a hostname without its port, and without the brackets of an IPv6 address.
 fn without_port(hostname: &str) -> &str {
     if let Some((address, _)) = hostname.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         return address;

@@ -1,4 +1,4 @@
-//! Virtual hosts: the routes of some hosts.
+//! Virtual hosts: the routes of some domains.
 
 use std::sync::Arc;
 
@@ -19,20 +19,22 @@ use super::{
 use crate::base::type_url;
 use crate::{name::ResourceName, pb::envoy::config::route::v3 as pb};
 
-/// The routes of some hosts: a part of a [`RouteConfiguration`](super::RouteConfiguration), or a resource by itself.
+/// The routes of some domains: a part of a [`RouteConfiguration`](super::RouteConfiguration), or a resource of its
+/// own.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct VirtualHost {
-    /// Its name, for people. As a resource by itself it is asked for by [`resource_name`](Self::resource_name) or, from
-    /// servers that know no other, by this.
+    /// The name, for display. A virtual host that is a resource of its own is requested by
+    /// [`resource_name`](Self::resource_name) or, from servers that support no other name, by this one.
     pub name: Arc<str>,
-    /// The hosts; at least one.
+    /// The domains; at least one.
     pub domains: Box<[DomainPattern]>,
-    /// The routes; the first that matches a request wins. Those that can never match here are left out (R11, R21).
+    /// The routes, of which the first that matches a request is used. Routes that can never match are omitted (R11,
+    /// R21).
     pub routes: Routes,
-    /// When requests are tried again, where the route does not say.
+    /// The retry policy of routes without one.
     pub retry_policy: Option<RetryPolicy>,
-    /// Settings of HTTP filters, sorted by filter; those of a route win over them.
+    /// Settings of HTTP filters, sorted by filter; those of a route take precedence.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub filter_overrides: Box<[FilterOverride]>,
 }
@@ -58,15 +60,15 @@ impl VirtualHost {
         })
     }
 
-    /// The name to ask for the virtual host of a host by, in the service for virtual hosts (VHDS): the name of the route
-    /// configuration and the host, `routes/shop.example`. The host is what requests have in `:authority`, with its port if they
-    /// have one there, in lower case, as hosts of other cases are the same.
+    /// Returns the resource name of a host's virtual host in VHDS: the name of the route configuration and the host,
+    /// `routes/shop.example`. The host is that of `:authority`, with its port if it has one, in lower case since
+    /// hosts are case-insensitive.
     ///
-    /// Where the route configuration has an `xdstp:` name, that of the virtual host has the same authority and context
+    /// If the route configuration has an `xdstp:` name, that of the virtual host has the same authority and context
     /// parameters, and the host is the last segment of its id.
     ///
-    /// The server need not have a resource of that name: in the incremental variant it sends the one that has it for an alias,
-    /// and a watch of the alias shows that.
+    /// The server need not have a resource of that name: in the incremental variant it can send another one with that
+    /// alias, which a watch of the alias receives.
     ///
     /// ```
     /// use xdskit::{Client, Watch, resource::VirtualHost};
@@ -83,7 +85,7 @@ impl VirtualHost {
         }
     }
 
-    /// How well the best of the domains fits a host; `None` if none does.
+    /// Returns how well the best of the domains matches a host; `None` if none does.
     pub fn fit(&self, host: &str) -> Option<Fit> {
         self.domains.iter().filter_map(|domain| domain.fit(host)).max()
     }

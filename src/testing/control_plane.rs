@@ -21,8 +21,9 @@ use crate::control_plane::{
 
 /// A management server on loopback for the tests of an application, with faults and expectations.
 ///
-/// It is the real [`control_plane::ControlPlane`], so a client cannot tell it from one in production. Requests are recorded from
-/// the start. All `expect_*` wait for what they expect, and fail with what was there instead when it does not come in time.
+/// It is the real [`control_plane::ControlPlane`], so a client cannot distinguish it from a production server.
+/// Requests are recorded from the start. Each `expect_*` method waits for an event, and fails with a description of
+/// the actual events if it does not occur in time.
 ///
 /// ```
 /// use xdskit::{
@@ -58,15 +59,15 @@ impl ControlPlane {
     /// Starts a server on a free loopback port, without resources.
     ///
     /// # Panics
-    /// When there is no port to listen on.
+    /// There is no free port.
     pub async fn start() -> Self {
         Self::start_with(control_plane::ControlPlane::builder()).await
     }
 
-    /// Starts a server with settings of one's own.
+    /// Starts a server with custom settings.
     ///
     /// # Panics
-    /// When there is no port to listen on.
+    /// There is no free port.
     pub async fn start_with(settings: control_plane::ControlPlaneBuilder) -> Self {
         let recorder = Arc::new(Recorder::new());
         let observer = recorder.clone();
@@ -75,7 +76,7 @@ impl ControlPlane {
         Self { inner, recorder, addr: server.addr(), server: Mutex::new(Some(server)), timeout: TIMEOUT }
     }
 
-    /// Sets how long expectations wait, 10 s if it is never said.
+    /// Sets the timeout of expectations, 10 s by default.
     #[must_use]
     pub fn with_timeout(mut self, timeout: Duration) -> Self {
         self.timeout = timeout;
@@ -87,7 +88,7 @@ impl ControlPlane {
         &self.inner
     }
 
-    /// The address, the same for as long as this lives.
+    /// The address, which never changes.
     pub fn addr(&self) -> SocketAddr {
         self.addr
     }
@@ -97,15 +98,15 @@ impl ControlPlane {
         format!("http://{}", self.addr)
     }
 
-    /// A bootstrap that leads a client here, as node `test`.
+    /// A bootstrap for clients of this server, with the node `test`.
     pub fn bootstrap_json(&self) -> String {
         bootstrap_json(self.addr)
     }
 
-    /// A proxy to connect through, which breaks connections when it is told to.
+    /// Starts a proxy to this server, which can break connections.
     ///
     /// # Panics
-    /// When there is no port to listen on.
+    /// There is no free port.
     pub async fn proxy(&self) -> FaultyProxy {
         FaultyProxy::start(self.addr).await
     }
@@ -113,42 +114,42 @@ impl ControlPlane {
 
 /// # Resources
 impl ControlPlane {
-    /// Changes resources; clients are told of all changes of one call at once. Returns whether anything is different now.
+    /// Changes resources; all changes of one call are sent together. Returns whether anything changed.
     pub fn update(&self, change: impl FnOnce(&mut Transaction<'_>)) -> bool {
         self.inner.update(change)
     }
 
-    /// Adds or replaces one resource: a builder, a message, or an [`AnyResource`]. Returns whether anything is different now.
+    /// Adds or replaces one resource: a builder, a message, or an [`AnyResource`]. Returns whether anything changed.
     pub fn set(&self, resource: impl Into<AnyResource>) -> bool {
         self.inner.set(resource)
     }
 
-    /// Removes one resource. Returns whether it was there.
+    /// Removes one resource. Returns whether it existed.
     pub fn remove(&self, type_url: &str, name: &str) -> bool {
         self.inner.remove(type_url, name)
     }
 
-    /// Says instead of a resource why it cannot be had, with the number of a gRPC status code; see
-    /// [`Transaction::set_error`]. Returns whether anything is different now.
+    /// Sets an error in place of a resource, with the number of a gRPC status code; see [`Transaction::set_error`].
+    /// Returns whether anything changed.
     pub fn set_error(&self, type_url: &str, name: &str, code: i32, message: &str) -> bool {
         self.inner.update(|tx| {
             tx.set_error(type_url, name, code, message);
         })
     }
 
-    /// The version that clients see of a type now.
+    /// The current version of a type in responses.
     pub fn version(&self, type_url: &str) -> String {
         let store = self.inner.store();
         store.version(store.get(type_url).version())
     }
 }
 
-/// # What clients did
+/// # Expectations
 impl ControlPlane {
     /// Waits for the next ACK of a type: the first that no expectation has returned yet.
     ///
     /// # Errors
-    /// When none comes in time.
+    /// None is received in time.
     pub async fn expect_ack(&self, type_url: &str) -> Result<Ack, ExpectTimeout> {
         let take = |log: &mut Log| {
             let request = log.take_answer(type_url, Wanted::Accepted)?;
@@ -161,7 +162,7 @@ impl ControlPlane {
     /// Waits for the next NACK of a type: the first that no expectation has returned yet.
     ///
     /// # Errors
-    /// When none comes in time.
+    /// None is received in time.
     pub async fn expect_nack(&self, type_url: &str) -> Result<Nack, ExpectTimeout> {
         let take = |log: &mut Log| {
             let request = log.take_answer(type_url, Wanted::Rejected)?;
@@ -178,11 +179,11 @@ impl ControlPlane {
         self.expect(|| format!("NACK of {type_url}"), Some(type_url), take).await
     }
 
-    /// Waits until exactly these resources of a type are wanted according to its newest request, in any order; `*` stands for
-    /// the wildcard, however a client writes it. Returns that request.
+    /// Waits until the newest request of a type results in a subscription to exactly these resources, in any order;
+    /// `*` stands for the wildcard in any form. Returns that request.
     ///
     /// # Errors
-    /// When that does not happen in time.
+    /// There is no such request in time.
     pub async fn expect_names(
         &self,
         type_url: &str,
@@ -202,23 +203,23 @@ impl ControlPlane {
     /// Waits until this many streams are open.
     ///
     /// # Errors
-    /// When that does not happen in time.
+    /// The number is not reached in time.
     pub async fn expect_clients(&self, clients: usize) -> Result<(), ExpectTimeout> {
         let look = |log: &mut Log| (log.open == clients).then_some(());
         self.expect(|| format!("moment with {clients} open streams"), None, look).await
     }
 
-    /// How many streams are open.
+    /// The number of open streams.
     pub fn clients(&self) -> usize {
         self.inner.streams()
     }
 
-    /// All requests that came, since the start or the last [`clear_requests`](Self::clear_requests).
+    /// All requests since the start or the last [`clear_requests`](Self::clear_requests).
     pub fn requests(&self) -> Requests {
         self.recorder.requests()
     }
 
-    /// Forgets the requests that came so far, also those that no expectation has returned.
+    /// Forgets all previous requests, including those that no expectation has returned.
     pub fn clear_requests(&self) {
         self.recorder.clear();
     }
@@ -239,13 +240,13 @@ impl ControlPlane {
 
 /// # Faults
 impl ControlPlane {
-    /// Sends nothing until [`release`](Self::release), not even what confirms resources with a time to live. Requests are read
-    /// as ever.
+    /// Sends nothing until [`release`](Self::release), not even heartbeats of resources with a time to live. Requests
+    /// are still read.
     pub fn hold(&self) {
         self.inner.set_held(Held::all());
     }
 
-    /// Sends all that is due, of every type.
+    /// Sends everything that is due, of all types.
     pub fn release(&self) {
         self.inner.set_held(Held::none());
     }
@@ -257,19 +258,20 @@ impl ControlPlane {
         self.inner.set_held(held);
     }
 
-    /// Sends all that is due of one type, unless everything is held.
+    /// Sends everything that is due of one type, unless all types are held.
     pub fn release_type(&self, type_url: &str) {
         let mut held = self.inner.held();
         held.release(type_url);
         self.inner.set_held(held);
     }
 
-    /// Ends all streams with `UNAVAILABLE`; clients may come back at once.
+    /// Ends all streams with `UNAVAILABLE`; clients may reconnect at once.
     pub fn disconnect(&self) {
         self.inner.disconnect(Status::unavailable("disconnected by the test"));
     }
 
-    /// Stops the server: streams end, connections close, and nobody listens on the address. Does nothing if it is stopped.
+    /// Stops the server: streams end, connections are closed, and the port is released. Does nothing if it is
+    /// stopped.
     pub async fn stop(&self) {
         if let Some(server) = self.server.lock().await.take() {
             server.shutdown().await;
@@ -279,46 +281,47 @@ impl ControlPlane {
     /// Stops the server if it runs, and starts it again on the same address, with the same resources and versions.
     ///
     /// # Panics
-    /// When somebody else has taken the port meanwhile.
+    /// Another process has bound the port in the meantime.
     pub async fn restart(&self) {
         self.stop().await;
         *self.server.lock().await = Some(serve(&self.inner, self.addr).await);
     }
 
-    /// Says when streams get the headers of the response, those that open later and those that have none yet.
+    /// Sets the time at which streams get the response headers, for new streams and those without headers.
     pub fn set_headers(&self, headers: Headers) {
         self.inner.set_headers(headers);
     }
 
-    /// Says whether requests are read.
+    /// Sets whether requests are read.
     pub fn set_reading(&self, reading: bool) {
         self.inner.set_reading(reading);
     }
 
-    /// Answers all requests of REST by a status and without a response, until it is told otherwise.
+    /// Sets a status for all REST responses, in place of resources; `None` ends this.
     ///
-    /// A request of REST is a stream of its own, which ends with its answer: one that is [held](Self::hold) can be answered by
-    /// [`inject`](Self::inject), [`inject_raw`](Self::inject_raw) and [`disconnect`](Self::disconnect), too.
+    /// A REST request is a stream of its own, which ends with its response: a request for a [held](Self::hold) type
+    /// can be completed by [`inject`](Self::inject), [`inject_raw`](Self::inject_raw) and
+    /// [`disconnect`](Self::disconnect), too.
     #[cfg(feature = "json")]
     pub fn set_rest_status(&self, status: Option<http::StatusCode>) {
         self.inner.set_rest_status(status);
     }
 
-    /// Answers requests of REST for which there are no resources by the status 404, as sovereign does.
+    /// Sets whether REST requests without matching resources get the status 404, as with sovereign.
     #[cfg(feature = "json")]
     pub fn set_rest_not_found(&self, not_found: bool) {
         self.inner.set_rest_not_found(not_found);
     }
 
-    /// Sends a response as it is on all open streams of its variant that are aggregated or of its type; returns how many these
-    /// are. It is a `DiscoveryResponse` or a `DeltaDiscoveryResponse`.
+    /// Sends a response unchanged on all open streams of its variant that are aggregated or of its type; returns
+    /// their number. It is a `DiscoveryResponse` or a `DeltaDiscoveryResponse`.
     ///
-    /// Give it a nonce of its own (such as `"injected-1"`): the client's answer is understood by it.
+    /// It should have a unique nonce (such as `"injected-1"`), by which the client's ACK or NACK is recognized.
     pub fn inject(&self, response: impl Into<Response>) -> usize {
         self.inner.inject(response)
     }
 
-    /// Sends bytes in place of a response on all open streams; returns how many these are.
+    /// Sends bytes in place of a response on all open streams; returns their number.
     pub fn inject_raw(&self, bytes: impl Into<Bytes>) -> usize {
         self.inner.inject_raw(bytes)
     }
@@ -337,5 +340,5 @@ async fn serve(control_plane: &control_plane::ControlPlane, addr: SocketAddr) ->
     }
 }
 
-/// How long expectations wait.
+/// The default timeout of expectations.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -2,37 +2,38 @@ use std::time::Duration;
 
 use crate::escape::debug_as_message;
 
-/// A client accepted a response (ACK).
+/// The acceptance of a response by a client (ACK).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Ack {
-    /// The stream that the answer came on.
+    /// The stream of the request.
     pub stream: u64,
     /// The version of the response; in the incremental variant its `system_version_info`.
     pub version: String,
-    /// The names that the client wants; see [`RecordedRequest::names`](super::RecordedRequest::names).
+    /// The names that the client subscribes to; see [`RecordedRequest::names`](super::RecordedRequest::names).
     pub names: Vec<String>,
 }
 
-/// A client rejected a response (NACK).
+/// The rejection of a response by a client (NACK).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Nack {
-    /// The stream that the answer came on.
+    /// The stream of the request.
     pub stream: u64,
     /// The version of the response; in the incremental variant its `system_version_info`.
     pub version: String,
-    /// The version that the client holds on to, empty if it has none. Requests of the incremental variant do not say it.
+    /// The last version that the client accepted, empty if there is none. Requests of the incremental variant do not
+    /// contain it.
     pub accepted_version: String,
-    /// The names that the client wants; see [`RecordedRequest::names`](super::RecordedRequest::names).
+    /// The names that the client subscribes to; see [`RecordedRequest::names`](super::RecordedRequest::names).
     pub names: Vec<String>,
     /// The number of a gRPC status code.
     pub code: i32,
-    /// What the client says is wrong.
+    /// The reason from the client.
     pub message: String,
 }
 
-/// What was expected did not come in time.
+/// The error of an expectation that was not met in time.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no {expected} within {waited:?}: {seen}")]
 pub struct ExpectTimeout {

@@ -23,18 +23,18 @@
 //!     let bootstrap = control_plane.bootstrap_json(); // for the application
 //!     assert!(bootstrap.contains(&control_plane.addr().to_string()));
 //!     control_plane.set(endpoints("shop").locality("eu", "a", ["10.0.0.1:80"]).draining("10.0.0.1:80"));
-//!     control_plane.stop().await; // What does the application do now?
+//!     control_plane.stop().await; // Check the application without its server.
 //!     control_plane.restart().await;
 //! }
 //! ```
 //!
-//! Clients of both variants of the protocol are served. Resources may have a time to live
-//! ([`AnyResource::with_ttl`](crate::control_plane::AnyResource::with_ttl)), which the server confirms unless it is
-//! [held](ControlPlane::hold), be redirects ([`AnyResource::redirect`](crate::control_plane::AnyResource::redirect)), list
-//! collections ([`resources::collection`]), or errors ([`ControlPlane::set_error`]); clients may ask for globs of `xdstp:`
-//! names.
+//! Both variants of the protocol are supported. The server confirms resources with a time to live
+//! ([`AnyResource::with_ttl`](crate::control_plane::AnyResource::with_ttl)), unless it is [held](ControlPlane::hold).
+//! It also supports redirects ([`AnyResource::redirect`](crate::control_plane::AnyResource::redirect)), list
+//! collections ([`resources::collection`]), errors in place of resources ([`ControlPlane::set_error`]), and globs of
+//! `xdstp:` names.
 //!
-//! Nothing here sleeps: a test waits for an event, and fails with a reason when the event does not occur in time.
+//! Nothing here sleeps: a test waits for an event, and fails with a reason if the event does not occur in time.
 
 mod control_plane;
 mod expect;

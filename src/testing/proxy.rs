@@ -16,7 +16,7 @@ use tokio::{
 
 use super::control_plane::bootstrap_json;
 
-/// A TCP proxy on loopback that breaks connections when it is told to, at the byte that it is told.
+/// A TCP proxy on loopback that breaks connections on command, or at a given byte.
 ///
 /// ```no_run
 /// use xdskit::{control_plane::type_url, testing::ControlPlane};
@@ -34,7 +34,7 @@ use super::control_plane::bootstrap_json;
 pub struct FaultyProxy {
     addr: SocketAddr,
     control: Arc<watch::Sender<Control>>,
-    /// Ends the connections with it.
+    /// Ends the connections when dropped.
     task: JoinHandle<()>,
 }
 
@@ -49,9 +49,9 @@ pub enum Direction {
 
 #[derive(Debug, Default)]
 struct Control {
-    /// How often all connections were cut.
+    /// The number of cuts of all connections.
     cuts: u64,
-    /// How many bytes may still go to clients before the next cut.
+    /// The number of bytes to clients before the next cut.
     budget: Option<u64>,
     stalled: [bool; 2],
     connections: usize,
@@ -62,7 +62,7 @@ impl FaultyProxy {
     /// Starts a proxy to a server on a free loopback port.
     ///
     /// # Panics
-    /// When there is no port to listen on.
+    /// There is no free port.
     pub async fn start(server: SocketAddr) -> Self {
         match Self::try_start(server).await {
             Ok(proxy) => proxy,
@@ -88,19 +88,20 @@ impl FaultyProxy {
         format!("http://{}", self.addr)
     }
 
-    /// A bootstrap that leads a client here, as node `test`.
+    /// A bootstrap for clients of this proxy, with the node `test`.
     pub fn bootstrap_json(&self) -> String {
         bootstrap_json(self.addr)
     }
 
-    /// Cuts all connections now. Those that come later work.
+    /// Cuts all connections now. Later connections work.
     pub fn cut(&self) {
         self.control.send_modify(Control::cut);
     }
 
-    /// Cuts all connections as soon as this many bytes more have gone to clients, at once if it is 0. The bytes are those of HTTP/2.
+    /// Cuts all connections once this many further bytes were sent to clients, or at once if it is 0. The bytes are
+    /// those of HTTP/2.
     ///
-    /// Connections that come after the cut work. Calling it again replaces the number. Returns how many bytes have
+    /// Connections after the cut work. Another call replaces the number. Returns the number of bytes that have
     /// [`passed`](Self::passed) to clients so far.
     pub fn cut_after(&self, bytes: u64) -> u64 {
         let mut passed = 0;
@@ -114,35 +115,35 @@ impl FaultyProxy {
         passed
     }
 
-    /// Takes back [`cut_after`](Self::cut_after) if the cut has not come; returns whether it was so.
+    /// Cancels [`cut_after`](Self::cut_after) if the cut has not occurred; returns whether there was one to cancel.
     pub fn cancel_cut(&self) -> bool {
         self.control.send_if_modified(|control| control.budget.take().is_some())
     }
 
-    /// Waits until no cut is due any more.
+    /// Waits until no cut is pending.
     pub async fn expect_cut(&self) {
         let mut control = self.control.subscribe();
-        // The sender is ours.
+        // The sender is a field of `self`.
         let _ = control.wait_for(|control| control.budget.is_none()).await;
     }
 
-    /// Reads nothing more in a direction, so that whoever writes sees the connection's buffers fill up, until
-    /// [`resume`](Self::resume).
+    /// Stops reading in a direction until [`resume`](Self::resume), so that the sender fills the connection's
+    /// buffers.
     pub fn stall(&self, direction: Direction) {
         self.control.send_modify(|control| control.stalled[direction.index()] = true);
     }
 
-    /// Goes on in a direction; nothing was lost.
+    /// Resumes a direction; no bytes were lost.
     pub fn resume(&self, direction: Direction) {
         self.control.send_modify(|control| control.stalled[direction.index()] = false);
     }
 
-    /// How many connections are open.
+    /// The number of open connections.
     pub fn connections(&self) -> usize {
         self.control.borrow().connections
     }
 
-    /// How many bytes have passed in a direction so far, over all connections.
+    /// The number of bytes that have passed in a direction so far, over all connections.
     pub fn passed(&self, direction: Direction) -> u64 {
         self.control.borrow().passed[direction.index()]
     }
@@ -169,7 +170,7 @@ impl Control {
         self.budget = None;
     }
 
-    /// How many of some bytes may pass.
+    /// Returns how many of these bytes may pass.
     fn pass(&self, direction: Direction, bytes: usize) -> usize {
         match (direction, self.budget) {
             (Direction::ToClient, Some(budget)) => {
@@ -179,7 +180,7 @@ impl Control {
         }
     }
 
-    /// Takes note that bytes have passed, and cuts if they were the last that may; returns whether there was a cut.
+    /// Counts passed bytes, and cuts if the budget is used up; returns whether there was a cut.
     fn passed(&mut self, direction: Direction, bytes: usize) -> bool {
         let bytes = bytes as u64;
         self.passed[direction.index()] += bytes;
@@ -227,7 +228,7 @@ async fn connection(client: TcpStream, server: SocketAddr, control: Arc<watch::S
     control.send_modify(|control| control.connections -= 1);
 }
 
-/// Passes bytes on until one side is gone.
+/// Forwards bytes until one side is closed.
 async fn pump(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
@@ -237,7 +238,7 @@ async fn pump(
     let mut changes = control.subscribe();
     let mut buffer = vec![0; 16 * 1024];
     loop {
-        // The sender is borrowed, so it lives.
+        // The sender is borrowed, so it is alive.
         let _ = changes.wait_for(|control| !control.stalled[direction.index()]).await;
         let read = tokio::select! {
             biased;

@@ -11,7 +11,7 @@ use crate::control_plane::{
     session::{Answer, Handled},
 };
 
-/// A request as a [`ControlPlane`](super::ControlPlane) got it.
+/// A request that a [`ControlPlane`](super::ControlPlane) received.
 #[derive(Debug, Clone)]
 pub struct RecordedRequest {
     stream: u64,
@@ -22,7 +22,7 @@ pub struct RecordedRequest {
 }
 
 impl RecordedRequest {
-    /// The stream that it came on; streams count from 1.
+    /// The number of the stream, from 1.
     pub fn stream(&self) -> u64 {
         self.stream
     }
@@ -37,18 +37,18 @@ impl RecordedRequest {
         self.request.type_url()
     }
 
-    /// The names that the client wants of the type by this request, with those it wanted before in the incremental variant.
-    /// `*` is among them for the wildcard, however the client wrote it.
+    /// The names of the type that the client subscribes to with this request, including earlier ones in the
+    /// incremental variant. `*` is the wildcard in any form.
     pub fn names(&self) -> Vec<&str> {
         self.names.list(&self.request)
     }
 
-    /// How many bytes the message had, without gRPC's five for its length.
+    /// The size of the message in bytes, without gRPC's five for its length.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// What the server made of it.
+    /// The outcome of the request at the server.
     pub fn handled(&self) -> &Handled {
         &self.handled
     }
@@ -57,7 +57,7 @@ impl RecordedRequest {
         self.names().into_iter().map(str::to_owned).collect()
     }
 
-    /// The version that the client says it holds on to.
+    /// The last version that the client accepted.
     pub(super) fn accepted_version(&self) -> &str {
         self.request.sotw().map_or("", |request| &request.version_info)
     }
@@ -70,41 +70,41 @@ impl RecordedRequest {
     }
 }
 
-/// Requests that a [`ControlPlane`](super::ControlPlane) got, in order.
+/// Requests that a [`ControlPlane`](super::ControlPlane) received, in order.
 #[derive(Debug, Clone, Default)]
 pub struct Requests {
     list: Vec<RecordedRequest>,
 }
 
 impl Requests {
-    /// Those of one type.
+    /// The requests of one type.
     #[must_use]
     pub fn of(&self, type_url: &str) -> Self {
         let list = self.list.iter().filter(|request| request.type_url() == type_url).cloned().collect();
         Self { list }
     }
 
-    /// How many there are.
+    /// The number of requests.
     pub fn len(&self) -> usize {
         self.list.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no requests.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
 
-    /// How many bytes their messages had together.
+    /// The total size of the messages in bytes.
     pub fn bytes(&self) -> usize {
         self.list.iter().map(RecordedRequest::bytes).sum()
     }
 
-    /// The newest.
+    /// The newest request.
     pub fn last(&self) -> Option<&RecordedRequest> {
         self.list.last()
     }
 
-    /// One after the other.
+    /// Iterates over the requests, in order.
     pub fn iter(&self) -> std::slice::Iter<'_, RecordedRequest> {
         self.list.iter()
     }
@@ -119,7 +119,7 @@ impl<'a> IntoIterator for &'a Requests {
     }
 }
 
-/// All that a control plane observed, and who waits for more.
+/// The events of a control plane, and a notification of new ones.
 #[derive(Debug)]
 pub(super) struct Recorder {
     log: Mutex<Log>,
@@ -131,7 +131,7 @@ pub(super) struct Log {
     pub(super) requests: Vec<RecordedRequest>,
     pub(super) open: usize,
     wishes: Wishes,
-    /// Up to where answers of a type were expected already; see [`Log::take_answer`].
+    /// The number of requests up to the last expected answer of a type; see [`Log::take_answer`].
     taken: BTreeMap<(String, Wanted), usize>,
 }
 
@@ -167,7 +167,7 @@ impl Recorder {
         self.events.send_replace(());
     }
 
-    /// Waits until the log holds what is looked for. Dropping the future takes nothing.
+    /// Waits until `look` finds a value in the log. Dropping the future consumes nothing.
     pub(super) async fn find<T>(&self, mut look: impl FnMut(&mut Log) -> Option<T>) -> T {
         let mut events = self.events.subscribe();
         loop {
@@ -190,13 +190,13 @@ impl Recorder {
     }
 
     fn log(&self) -> MutexGuard<'_, Log> {
-        // The log is whole after each statement, so a test's panic does not spoil it.
+        // The log is consistent after each statement, so a test's panic does not corrupt it.
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Log {
-    /// The first answer of a type and kind that was not taken before.
+    /// Takes the first answer of a type and kind that was not taken before.
     pub(super) fn take_answer(&mut self, type_url: &str, wanted: Wanted) -> Option<RecordedRequest> {
         let from = self.taken.entry((type_url.to_owned(), wanted)).or_default();
         let found = self.requests.iter().enumerate().skip(*from).find(|(_, request)| {
@@ -207,7 +207,7 @@ impl Log {
         Some(request.clone())
     }
 
-    /// What there is, and of a type if one is given, for people.
+    /// Describes the events, of a type if one is given.
     pub(super) fn describe(&self, type_url: Option<&str>) -> String {
         let streams = match self.open {
             1 => "1 stream is open".to_owned(),

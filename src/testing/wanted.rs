@@ -4,7 +4,7 @@ use imbl::OrdSet;
 
 use crate::control_plane::Request;
 
-/// What clients want, by stream and type.
+/// The subscriptions of clients, by stream and type.
 #[derive(Debug, Default)]
 pub(super) struct Wishes {
     types: BTreeMap<(u64, String), Wish>,
@@ -12,22 +12,22 @@ pub(super) struct Wishes {
 
 #[derive(Debug, Default)]
 struct Wish {
-    /// A first request came.
+    /// Whether a request was received.
     begun: bool,
-    /// A name was sent, so that an empty list means nothing from then on (state of the world).
+    /// Whether a name was sent, after which an empty list has no special meaning (state of the world).
     ever_named: bool,
-    /// What is wanted (incremental).
+    /// The subscribed names (incremental).
     names: OrdSet<Arc<str>>,
 }
 
-/// The names that a client wants by a request.
+/// The names that a client subscribes to with a request.
 #[derive(Debug, Clone)]
 pub(super) enum Names {
-    /// Those that it lists.
+    /// The names in the request.
     Listed,
-    /// All there are, said by an empty list.
+    /// The wildcard, as an empty list.
     Wildcard,
-    /// Those that it and the requests before it lead to.
+    /// The names that result from this request and earlier ones.
     Set(OrdSet<Arc<str>>),
 }
 

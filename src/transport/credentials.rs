@@ -1,4 +1,4 @@
-//! Credentials that an application brings: [`CredentialsRegistry`].
+//! Credentials of an application: [`CredentialsRegistry`].
 
 use std::{collections::BTreeMap, error::Error, fmt, pin::Pin, sync::Arc};
 
@@ -8,7 +8,8 @@ use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::config::{CredentialTypes, Server, TlsConfig};
 
-/// The types of credentials that an application implements, for bootstraps that name others than the built-in ones (A27, A97).
+/// The types of credentials that an application implements, for bootstraps with other than the built-in ones (A27,
+/// A97).
 ///
 /// The bootstrap is read with its [`types`](Self::types), and the client is built with the registry itself.
 ///
@@ -54,30 +55,29 @@ pub struct CredentialsRegistry {
     call: BTreeMap<String, Arc<dyn CallCredentialsPlugin>>,
 }
 
-/// A type of channel credentials: how connections to management servers are secured.
+/// A type of channel credentials: the security of connections to management servers.
 pub trait ChannelCredentialsPlugin: fmt::Debug + Send + Sync + 'static {
-    /// Gives the credentials of one connection. It is called for each attempt to connect, and for each request of REST, so
-    /// what takes long is cached here. An error ends the attempt; the client reports it to the watches and tries again with
-    /// backoff.
+    /// Loads the credentials of one connection. It is called for each connection attempt, and for each REST request,
+    /// so the implementation should cache slow results. An error ends the attempt; the client reports it to the
+    /// watches and retries with backoff.
     ///
-    /// It is dropped when the time to connect has passed
-    /// ([`connect_timeout`](crate::client::ClientBuilder::connect_timeout)).
+    /// The future is dropped when the [`connect_timeout`](crate::client::ClientBuilder::connect_timeout) expires.
     fn load<'a>(&'a self, context: CredentialsContext<'a>) -> Loading<'a, ConnectionCredentials>;
 }
 
-/// A type of call credentials: headers that go with each call to a management server (A97).
+/// A type of call credentials: headers of each call to a management server (A97).
 ///
 /// They are sent over secured connections only.
 pub trait CallCredentialsPlugin: fmt::Debug + Send + Sync + 'static {
-    /// Gives the headers of one call: of each stream that is opened, and of each request of REST. An error ends the attempt;
-    /// the client reports it to the watches and tries again with backoff.
+    /// Loads the headers of one call: of each new stream, and of each REST request. An error ends the attempt; the
+    /// client reports it to the watches and retries with backoff.
     fn load<'a>(&'a self, context: CredentialsContext<'a>) -> Loading<'a, HeaderMap>;
 }
 
-/// Secures a connection by other means than the library's TLS.
+/// A handshake that secures a connection, in place of the library's TLS.
 pub trait Handshake: fmt::Debug + Send + Sync + 'static {
-    /// Performs the handshake on a connection to the host of this name or address, and gives the connection on which
-    /// HTTP/2, or HTTP/1.1 in REST, is spoken.
+    /// Performs the handshake on a connection to the host with this name or address, and returns the connection for
+    /// HTTP/2, or HTTP/1.1 in REST.
     fn handshake<'a>(&'a self, io: Box<dyn Io>, host: &'a str) -> Loading<'a, Box<dyn Io>>;
 }
 
@@ -89,7 +89,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 /// The result of a plugin. The error is reported with its sources.
 pub type Loading<'a, T> = Pin<Box<dyn Future<Output = Result<T, Box<dyn Error + Send + Sync>>> + Send + 'a>>;
 
-/// What credentials are loaded for.
+/// The context for loading credentials.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct CredentialsContext<'a> {
@@ -114,8 +114,8 @@ pub(super) enum ConnectionSecurity {
 }
 
 impl CredentialsRegistry {
-    /// Adds an implementation of a type of `channel_creds`, in the place of another one of the type. The built-in types
-    /// `insecure` and `tls` stay what they are.
+    /// Adds an implementation of a type of `channel_creds`, replacing a previous one. The built-in types `insecure`
+    /// and `tls` cannot be replaced.
     #[must_use]
     pub fn with_channel(
         mut self,
@@ -126,16 +126,15 @@ impl CredentialsRegistry {
         self
     }
 
-    /// Adds an implementation of a type of `call_creds`, in the place of another one of the type. The built-in type
-    /// `jwt_token_file` stays what it is.
+    /// Adds an implementation of a type of `call_creds`, replacing a previous one. The built-in type `jwt_token_file`
+    /// cannot be replaced.
     #[must_use]
     pub fn with_call(mut self, type_name: impl Into<String>, plugin: impl CallCredentialsPlugin) -> Self {
         self.call.insert(type_name.into(), Arc::new(plugin));
         self
     }
 
-    /// The types, to read a bootstrap with
-    /// ([`Bootstrap::from_env_with`](crate::config::Bootstrap::from_env_with)).
+    /// The types, for reading a bootstrap ([`Bootstrap::from_env_with`](crate::config::Bootstrap::from_env_with)).
     pub fn types(&self) -> CredentialTypes {
         let types = self.channel.keys().fold(CredentialTypes::default(), CredentialTypes::with_channel);
         self.call.keys().fold(types, CredentialTypes::with_call)
@@ -162,7 +161,7 @@ impl PartialEq for CredentialsRegistry {
 }
 
 impl ConnectionCredentials {
-    /// A connection in plain text. It carries no [headers](Self::with_header), and no call credentials.
+    /// A connection in plain text. It has no [headers](Self::with_header), and no call credentials.
     pub fn plaintext() -> Self {
         Self::new(ConnectionSecurity::Plaintext)
     }
@@ -187,7 +186,7 @@ impl ConnectionCredentials {
     /// Adds `authorization: Bearer <token>` to the calls on the connection.
     ///
     /// # Errors
-    /// The token has characters that a header cannot have.
+    /// The token has characters that are invalid in a header.
     pub fn with_bearer_token(self, token: &str) -> Result<Self, http::header::InvalidHeaderValue> {
         let mut value = HeaderValue::try_from(format!("Bearer {token}"))?;
         value.set_sensitive(true);

@@ -24,13 +24,13 @@ use crate::{
     protocol::{ConnectTarget, Input, StreamId},
 };
 
-/// Makes connections to management servers.
+/// A factory of connections to management servers.
 ///
 /// ```
 /// use bytes::Bytes;
 /// use xdskit::transport::{Connection, Disconnect, DisconnectKind, ConnectionEvents, ConnectRequest, Transport};
 ///
-/// /// A network in which nobody can be reached.
+/// /// A network in which all servers are unreachable.
 /// #[derive(Debug)]
 /// struct Island;
 ///
@@ -51,51 +51,53 @@ use crate::{
 /// }
 /// ```
 pub trait Transport: fmt::Debug + Send + Sync + 'static {
-    /// Begins to connect to a server and to open a stream for discovery there, and returns at once.
+    /// Starts to connect to a server and to open a discovery stream, and returns at once.
     ///
-    /// It is called within a tokio runtime. What comes of it is reported as `events`: [`connected`](ConnectionEvents::connected)
-    /// when requests can be written, without waiting for any answer of the server, [`alive`](ConnectionEvents::alive) when something was
-    /// read, and at the end [`disconnected`](ConnectionEvents::disconnected).
+    /// It is called within a tokio runtime. The outcome is reported to `events`:
+    /// [`connected`](ConnectionEvents::connected) when requests can be written, without waiting for a response of the
+    /// server, [`alive`](ConnectionEvents::alive) when the first bytes were read, and
+    /// [`disconnected`](ConnectionEvents::disconnected) at the end.
     ///
-    /// A server with [`ConnectRequest::polling`] has no stream. Each message is a question, which ends in one of
-    /// [`received`](ConnectionEvents::received), [`unchanged`](ConnectionEvents::unchanged), [`not_found`](ConnectionEvents::not_found) and [`failed`](ConnectionEvents::failed); when to ask is decided
-    /// by the client.
+    /// A server with [`ConnectRequest::polling`] has no stream. Each message is a poll, which ends in one of
+    /// [`received`](ConnectionEvents::received), [`unchanged`](ConnectionEvents::unchanged),
+    /// [`not_found`](ConnectionEvents::not_found) and [`failed`](ConnectionEvents::failed); the client decides when
+    /// to poll.
     fn connect(&self, target: ConnectRequest, events: ConnectionEvents) -> Box<dyn Connection>;
 }
 
-/// A connection, from the first attempt to make it until it is dropped, which aborts it.
+/// A connection, from the first attempt to open it until it is dropped, which aborts it.
 pub trait Connection: fmt::Debug + Send {
-    /// Writes a message. No other follows until [`ConnectionEvents::request_sent`] was reported for it, which is when the network
-    /// took it, not when it was queued.
+    /// Writes a message. No other message follows until [`ConnectionEvents::request_sent`] was reported for it, which
+    /// must be when the network accepted it, not when it was queued.
     fn send(&mut self, message: Bytes);
 
-    /// Reads one more message, to be reported as [`ConnectionEvents::received`]. As many are read as this is called; what a
-    /// server sends beyond that has to wait in the network.
+    /// Reads one more message, to be reported as [`ConnectionEvents::received`]. One message is read per call;
+    /// further messages wait in the network.
     fn read(&mut self);
 }
 
-/// The server and the stream that a connection is made for.
+/// The server and the stream of a connection.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ConnectRequest {
     /// The server with its credentials.
     pub server: Arc<Server>,
-    /// The variant of the protocol that is spoken there.
+    /// The variant of the protocol.
     pub api_type: ApiType,
-    /// The path of the method to call, such as `/envoy.service.cluster.v3.ClusterDiscoveryService/StreamClusters`, or of
+    /// The path of the gRPC method, such as `/envoy.service.cluster.v3.ClusterDiscoveryService/StreamClusters`, or of
     /// REST, such as `/v3/discovery:clusters`.
     pub path: Cow<'static, str>,
-    /// How a server is polled; `None` where there is a stream.
+    /// The settings of polling; `None` for a stream.
     pub polling: Option<Polling>,
-    /// The interval at which to find out whether the server is still there.
+    /// The interval of keepalive pings.
     pub keepalive: Duration,
 }
 
-/// What a client connects with: transports for servers with streams and for those that are polled, and another for files.
+/// The transports of a client: for servers with streams, for polled servers, and for files.
 #[derive(Debug)]
 pub(crate) struct Transports {
     servers: Arc<dyn Transport>,
-    /// None if the build lacks it.
+    /// `None` without the feature.
     polled: Option<Arc<dyn Transport>>,
     #[cfg(feature = "files")]
     files: files::Files,
@@ -149,7 +151,7 @@ impl Transports {
     }
 }
 
-/// What a build without the feature that is needed can say.
+/// The connection of a build without the required feature.
 fn unsupported(why: &str, events: &ConnectionEvents) -> Box<dyn Connection> {
     events.disconnected(Disconnect::new(DisconnectKind::Unreachable, why));
     Box::new(Unsupported)
@@ -163,9 +165,9 @@ impl Connection for Unsupported {
     fn read(&mut self) {}
 }
 
-/// Reports what happens to one connection. Clones report of the same one.
+/// Reports the events of one connection. Clones report for the same connection.
 ///
-/// When the last clone is dropped without a report of the end, the connection counts as ended by the server.
+/// If the last clone is dropped without a report of the end, the connection counts as ended by the server.
 #[derive(Debug, Clone)]
 pub struct ConnectionEvents {
     reporter: Arc<Reporter>,
@@ -182,48 +184,49 @@ impl ConnectionEvents {
         Self { reporter: Arc::new(Reporter { stream, reports }) }
     }
 
-    /// The connection is up, and requests can be written.
+    /// Reports that the connection is established, and requests can be written.
     pub fn connected(&self) {
         self.reporter.report(Input::Connected { stream: self.reporter.stream });
     }
 
-    /// The first bytes of the server were read from the connection, be they a response or not: with HTTP/2, its settings. To be
-    /// reported once, also before [`connected`](Self::connected).
+    /// Reports the first bytes read from the connection, whether they belong to a response or not: with HTTP/2, the
+    /// server's settings. To be called once, possibly before [`connected`](Self::connected).
     ///
-    /// The kernel of a frozen server accepts connections, so that only this tells it from one that has nothing to send. Without it
-    /// a stream counts as good when its first response has come; where none comes within the does-not-exist time, the connection is
-    /// given up as one to a frozen server. It is not needed where servers are polled.
+    /// The kernel of a frozen server accepts connections, so only this report distinguishes it from a server without
+    /// anything to send. Without it, a stream counts as working after its first response; if none is received within
+    /// the does-not-exist timeout, the connection is treated as one to a frozen server and closed. It is not needed
+    /// for polled servers.
     pub fn alive(&self) {
         self.reporter.report(Input::Alive { stream: self.reporter.stream });
     }
 
-    /// The message that was to be sent was taken by the network.
+    /// Reports that the network has accepted the message of [`Connection::send`].
     pub fn request_sent(&self) {
         self.reporter.report(Input::RequestSent { stream: self.reporter.stream });
     }
 
-    /// A message came.
+    /// Reports a received message.
     pub fn received(&self, message: Bytes) {
         self.reporter.report(Input::Received { stream: self.reporter.stream, message });
     }
 
-    /// The server was asked, and has nothing else to say than before (a poll's status 304).
+    /// Reports the result of a poll: nothing has changed (status 304).
     pub fn unchanged(&self) {
         self.reporter.report(Input::Unchanged { stream: self.reporter.stream });
     }
 
-    /// The server was asked, and has none of what it was asked for (a poll's status 404): the same as a response without
-    /// resources.
+    /// Reports the result of a poll: the server has none of the resources (status 404), which is equivalent to a
+    /// response without resources.
     pub fn not_found(&self) {
         self.reporter.report(Input::NotFound { stream: self.reporter.stream });
     }
 
-    /// The server was asked, and did not answer with what can be used. The connection goes on.
+    /// Reports the failure of a poll: there was no usable response. The connection continues.
     pub fn failed(&self, reason: Disconnect) {
         self.reporter.report(Input::Failed { stream: self.reporter.stream, reason });
     }
 
-    /// The connection could not be made, or has ended. Reports that follow are ignored.
+    /// Reports that the connection could not be opened, or has ended. Later reports are ignored.
     pub fn disconnected(&self, reason: Disconnect) {
         self.reporter.report(Input::Disconnected { stream: self.reporter.stream, reason });
     }
@@ -243,5 +246,5 @@ impl Drop for Reporter {
     }
 }
 
-/// What the client says that it is in HTTP.
+/// The user agent of HTTP requests.
 const AGENT: &str = concat!("xdskit/", env!("CARGO_PKG_VERSION"));

@@ -1,5 +1,5 @@
-//! go-control-plane's snapshots in ADS mode: a request of the state of the world that names resources is answered only if it names
-//! all that the snapshot has of the type.
+//! go-control-plane's snapshots in ADS mode: a state-of-the-world request with names only gets a response if it
+//! contains the names of all resources of the type in the snapshot.
 
 use std::{
     collections::BTreeSet,
@@ -38,7 +38,7 @@ async fn endpoints_of_a_partial_mesh_are_not_found_with_a_hint(setup: Setup) {
     let seen = until(&mut endpoints, |seen| seen.error().is_some()).await;
     assert!(seen.is_absent(), "{seen:?}");
     expect_hint(seen.error().expect("it was waited for"));
-    // All of them come.
+    // All of them are received.
     let names = mesh::endpoint_clusters().into_iter().map(|cluster| format!("{cluster}-endpoints"));
     let mut all: Vec<_> = names.map(|name| client.watch::<ClusterLoadAssignment>(name)).collect();
     for watch in &mut all {
@@ -67,7 +67,7 @@ async fn endpoints_of_a_partial_mesh_come_in_the_incremental_variant(setup: Setu
     assert_eq!(email.usable_endpoints_of_all_priorities().count(), 8);
 }
 
-/// go-control-plane answers each NACK with the same resources, in the order of a map, which is another one each time.
+/// go-control-plane responds to each NACK with the same resources, in the iteration order of a map, which varies.
 async fn go1_a_nack_loop_in_shuffled_order_is_paced_and_new_clusters_come(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let client = client_of(&peer);
@@ -86,7 +86,7 @@ async fn go1_a_nack_loop_in_shuffled_order_is_paced_and_new_clusters_come(setup:
     let is_beside = |all: &Members<Cluster>| all.get("inventory").is_some_and(is_new);
     within("the good change beside it", clusters.wait_for(is_beside)).await.expect("it runs");
 
-    // The server hears of nothing before the NACK that is held back.
+    // The server receives nothing before the delayed NACK.
     let pushed = Instant::now();
     peer.command("clusters 3").await;
     let has_new = |all: &Members<Cluster>| all.get("bulk-00002").is_some_and(is_good);
@@ -101,7 +101,7 @@ async fn go1_a_nack_loop_in_shuffled_order_is_paced_and_new_clusters_come(setup:
     assert!(rejections <= 12, "{rejections} rejections in all");
 }
 
-/// All of a type by the wildcard, when they are there.
+/// Waits for all resources of a type by the wildcard.
 async fn all<T: xdskit::Resource>(client: &Client) -> WatchAll<T> {
     let mut all = client.watch_all::<T>(ResourceSelector::All);
     let is_whole = |all: &Members<T>| all.is_complete() && !all.is_empty();
@@ -116,7 +116,7 @@ fn expect_hint(why: &WatchError) {
     }
 }
 
-/// A client that waits two seconds for each resource.
+/// A client with a resource timeout of two seconds.
 fn client_of(peer: &Peer) -> TestClient {
     let bootstrap = Bootstrap::from_json(&peer.bootstrap()).expect("the bootstrap is valid");
     peer.setup().client(Client::builder(bootstrap).resource_timeout(Duration::from_secs(2)))

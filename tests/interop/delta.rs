@@ -1,4 +1,4 @@
-//! What only the incremental variant has, and what is special about the servers' half of it.
+//! Features of the incremental variant alone, and peculiarities of servers in it.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ async fn what_is_removed_while_the_client_is_away_is_gone_when_it_is_back(setup:
     let mut left = mesh::clusters();
     left.retain(|name| name != "audit");
     within("all clusters but one", all.wait_for(|members| present(members) == left)).await.expect("it runs");
-    // It said what it held of each type, and once.
+    // The initial versions of each type were sent, once.
     let held = left.len() + 1;
     peer.event("who holds all clusters", |event| is_request(event, "Cluster") && event["held"] == held).await;
     let events = peer.events_for(Duration::ZERO).await;
@@ -98,7 +98,7 @@ async fn go5_a_name_that_was_let_go_is_sent_again(setup: Setup) {
     let mut other = client.watch::<Cluster>("inventory");
     ready(&mut other).await;
     for _ in 0..3 {
-        // Nobody is told that it is let go for as long as nothing is written, and it can be had again at once.
+        // The unsubscription is not sent as long as nothing else is, and a new watch gets the resource at once.
         ready(&mut client.watch::<Cluster>("payments")).await;
         ready(&mut client.watch::<Cluster>("payments")).await;
     }
@@ -150,7 +150,7 @@ async fn go12_the_end_of_a_wildcard_leaves_what_is_asked_for_by_name(setup: Setu
     peer.command("invalid").await;
     until(&mut inventory, |seen| is_good(seen) && seen.resource().is_some_and(|now| now.max_requests == 77))
         .await;
-    // And all can be had again.
+    // And all can be received again.
     peer.command("valid").await;
     let mut all = client.watch_all::<Cluster>(ResourceSelector::All);
     let is_whole = |members: &Members<Cluster>| present(members) == mesh::clusters();

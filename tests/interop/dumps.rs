@@ -1,5 +1,5 @@
-//! What istiod, Consul and Envoy Gateway send, observed: all of it is shown, none of it is rejected, and what gRPC's rules say of it stands beside each
-//! resource. `dumps/README.md` tells where it comes from.
+//! The resources of istiod, Consul and Envoy Gateway, observed: all are provided, none is rejected, and each has the
+//! result of gRPC's rules. `dumps/README.md` describes their origin.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,7 +26,7 @@ use xdskit::{
 
 use crate::peer::program;
 
-/// All that a server sent to a node.
+/// All resources that a server sent to a node.
 #[derive(Deserialize)]
 struct Dump {
     server: String,
@@ -54,7 +54,7 @@ fn file(name: &str, extension: &str) -> PathBuf {
     directory.join(name).with_extension(extension)
 }
 
-/// What gRPC's rules say of resources, by type and name: nothing if they accept it.
+/// The results of gRPC's rules, by type and name: `None` for an accepted resource.
 type Verdicts = BTreeMap<(String, String), Option<String>>;
 
 #[tokio::test]
@@ -89,7 +89,7 @@ async fn everything_that_envoy_gateway_sends_is_shown() {
     check("envoy-gateway/gateway").await;
 }
 
-/// The tool shows a mesh of proxies, with the reasons why it is not for gRPC clients, and the messages in a pipe.
+/// The tool prints a mesh of proxies, with the reasons why gRPC clients cannot use it, and the messages in a pipe.
 #[tokio::test]
 async fn watch_observes_what_istiod_sends_to_a_sidecar() {
     let dump = Dump::read("istio/sidecar");
@@ -116,7 +116,7 @@ async fn watch_observes_what_istiod_sends_to_a_sidecar() {
     assert!(types.iter().all(|found| of_types.iter().any(|of_type| found == of_type)), "{types:?}");
 }
 
-/// What `watch` prints of all listeners and clusters.
+/// Returns the output of `watch` for all listeners and clusters.
 async fn watch(bootstrap: &Path, options: &[&str]) -> String {
     let mut command = Command::new(program("XDSKIT_INTEROP_WATCH"));
     command.arg("--bootstrap").arg(bootstrap).args(options).arg("--once");
@@ -126,7 +126,7 @@ async fn watch(bootstrap: &Path, options: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("it prints text")
 }
 
-/// Observes a dump in both variants of the protocol, and compares what gRPC's rules say with what was written down.
+/// Observes a dump in both variants of the protocol, and compares the results of gRPC's rules with the recorded ones.
 async fn check(name: &str) -> Verdicts {
     let dump = Dump::read(name);
     println!("{} to {}: {} resources", dump.server, dump.node, dump.resources.len());
@@ -140,7 +140,7 @@ async fn check(name: &str) -> Verdicts {
     incremental
 }
 
-/// A server like Consul's, which sends nothing more after a rejection.
+/// A server like Consul's, which sends nothing after a rejection.
 async fn serve(dump: &Dump) -> ControlPlane {
     let mut behavior = Behavior::default();
     behavior.after_nack = AfterNack::Silence;
@@ -158,7 +158,7 @@ async fn serve(dump: &Dump) -> ControlPlane {
 async fn observe(dump: &Dump, api_type: ApiType) -> Verdicts {
     let server = serve(dump).await;
     let mut bootstrap: Value = serde_json::from_str(&server.bootstrap_json()).expect("it is JSON");
-    // As in the bootstrap of istio's agent, which istiod relies on. The files are not read before something uses them.
+    // As in the bootstrap of Istio's agent, which istiod relies on. The files are only read when they are used.
     bootstrap["certificate_providers"] = json!({ "default": { "plugin_name": "file_watcher", "config": {
         "certificate_file": "cert-chain.pem", "private_key_file": "key.pem", "ca_certificate_file": "root-cert.pem",
     } } });
@@ -209,7 +209,8 @@ fn note<T: Resource>(name: &str, seen: &Observed<Inspected<T>>, verdicts: &mut V
     verdicts.insert((T::TYPE_URL.to_owned(), name.to_owned()), reason);
 }
 
-/// The file has a line for each resource. With `XDSKIT_INTEROP_WRITE_VERDICTS` set it is written anew.
+/// Compares with the file, which has a line for each resource. With `XDSKIT_INTEROP_WRITE_VERDICTS` set, the file is
+/// rewritten.
 fn compare(path: &PathBuf, verdicts: &Verdicts) {
     let mut lines = String::new();
     for ((type_url, name), reason) in verdicts {

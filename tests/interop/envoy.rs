@@ -28,7 +28,7 @@ use crate::{
     process::Process,
 };
 
-/// Makes tests of functions, in both variants of the protocol.
+/// Generates tests from functions, in both variants of the protocol.
 macro_rules! in_both_variants {
     ($($test:ident),+ $(,)?) => { $(
         mod $test {
@@ -84,7 +84,7 @@ async fn what_it_rejects_is_seen_and_the_rest_goes_on(variant: Variant) {
     let nack = control_plane.expect_nack(CLUSTER).await.expect("Envoy rejects it");
     assert_eq!(nack.version, control_plane.version(CLUSTER));
     assert!(nack.message.contains("green"), "{nack:?}");
-    // The routes are of another type, and what was there before is still there.
+    // The routes are of another type, and the previous cluster still exists.
     control_plane.set(routes_to("green"));
     until_answer(edge, "green").await;
 
@@ -118,7 +118,7 @@ async fn it_rides_out_a_restart_and_forgets_what_is_removed(variant: Variant) {
     .await;
 }
 
-/// A control plane whose only listener leads to `blue`.
+/// A control plane with a listener that routes to `blue`.
 pub(crate) async fn mesh(blue: SocketAddr, green: SocketAddr) -> ControlPlane {
     let control_plane = ControlPlane::start().await;
     control_plane.update(|tx| {
@@ -130,7 +130,7 @@ pub(crate) async fn mesh(blue: SocketAddr, green: SocketAddr) -> ControlPlane {
     control_plane
 }
 
-/// A listener on a free port of loopback, with the HTTP connection manager that one for clients of gRPC has.
+/// A listener on a free port of loopback, with the HTTP connection manager of a listener for gRPC clients.
 fn edge() -> AnyResource {
     let mut made = listener("edge").rds("routes").into_message();
     let api = made.api_listener.take().and_then(|api| api.api_listener);
@@ -148,7 +148,7 @@ fn edge() -> AnyResource {
     made.into()
 }
 
-/// A field of the connection manager that proxies need, and clients do not know.
+/// A field of the connection manager that proxies require, and clients ignore.
 #[derive(Clone, PartialEq, Message)]
 struct StatPrefix {
     #[prost(string, tag = "2")]
@@ -171,7 +171,7 @@ impl Envoy {
         let folder = tempfile::tempdir().expect("a folder for the bootstrap");
         let path = folder.path().join("envoy.json");
         fs::write(&path, bootstrap(control_plane, variant).to_string()).expect("the folder can be written");
-        // It does not outlive the test, whatever becomes of that.
+        // It does not outlive the test, even if the test is killed.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--"]).arg(program("XDSKIT_INTEROP_ENVOY"));
         command.args(["--disable-hot-restart", "--concurrency", "1", "--log-format", "%v", "-c"]).arg(path);
@@ -200,7 +200,7 @@ impl Envoy {
         self.shown("/listeners?format=json", "listener_statuses").await
     }
 
-    /// Its clusters that are in use, that of the control plane among them.
+    /// The active clusters, including that of the control plane.
     pub(crate) async fn clusters(&self) -> Vec<Value> {
         self.shown("/clusters?format=json", "cluster_statuses").await
     }
@@ -214,7 +214,7 @@ impl Envoy {
     }
 }
 
-/// Leads Envoy to a control plane, for all types.
+/// A bootstrap of Envoy with a control plane for all types.
 fn bootstrap(control_plane: SocketAddr, variant: Variant) -> Value {
     let api_type = match variant {
         Variant::Sotw => "GRPC",
@@ -254,7 +254,7 @@ fn bootstrap(control_plane: SocketAddr, variant: Variant) -> Value {
     })
 }
 
-/// Asks again and again until the answer is the wanted one.
+/// Repeats a request until the expected response.
 pub(crate) async fn until_answer(from: SocketAddr, wanted: &str) {
     within(wanted, async {
         while !get(from, "/").await.ends_with(wanted) {

@@ -1,4 +1,4 @@
-//! Resources with a time to live, as go-control-plane's snapshots have them: in the state of the world alone (GO6).
+//! Resources with a time to live in go-control-plane's snapshots: in the state-of-the-world variant alone (GO6).
 
 use serde_json::Value;
 use xdskit::{
@@ -30,7 +30,8 @@ async fn go7_heartbeats_keep_what_would_expire_and_delete_nothing(setup: Setup) 
     ready(&mut client.watch::<Cluster>("payments")).await;
     ready(&mut client.watch::<Cluster>("inventory")).await;
     ready(&mut client.watch::<ClusterLoadAssignment>("payments-endpoints")).await;
-    // Five a second at most: these take longer than the time to live. The next comes when one is accepted.
+    // The server sends at most five per second: these take longer than the time to live. The next is sent when one is
+    // accepted.
     for type_name in ["Cluster", "ClusterLoadAssignment"] {
         peer.nth_event(25, "heartbeats", |event| is_heartbeat(event, type_name)).await;
     }
@@ -54,7 +55,7 @@ async fn go7_what_is_not_confirmed_expires_and_comes_back(setup: Setup) {
     until(&mut endpoints, |seen| seen.is_absent() && seen.error().is_some_and(|why| why.is_not_found()))
         .await;
     peer.thaw();
-    // A heartbeat does not bring it back, but the next response with all of it does.
+    // A heartbeat does not restore it, but the next complete response does.
     peer.command("ttl payments 60000").await;
     until(&mut cluster, is_good).await;
     until(&mut endpoints, is_good).await;
@@ -66,7 +67,7 @@ fn client_of(peer: &Peer) -> TestClient {
     peer.setup().client(Client::builder(bootstrap))
 }
 
-/// Of the two clusters that are watched, one would expire.
+/// A heartbeat of the two watched clusters, of which one would expire.
 fn is_heartbeat(event: &Value, type_name: &str) -> bool {
     event["event"] == "response" && event["type"] == type_name && event["resources"] == 1
 }

@@ -1,4 +1,4 @@
-//! What the crate makes of go-control-plane's worst days: killed, frozen, replaced, behind a bad network, one of two.
+//! Faults of go-control-plane: crashes, freezes, replacements, a bad network, and fallback to another server.
 
 use std::{
     sync::{Arc, Mutex},
@@ -32,7 +32,7 @@ on_all! {
     a71_with_everything_cached_a_dead_primary_is_waited_for,
     a_network_that_cuts_delays_and_swallows_loses_nothing,
 }
-// java-control-plane does not look at what a client says that it holds.
+// java-control-plane ignores the initial versions of a client.
 on_all_but_java_delta! {
     replaced_by_one_with_other_content_what_it_lacks_is_gone_and_all_else_is_new,
 }
@@ -79,7 +79,7 @@ async fn replaced_by_one_with_other_content_what_it_lacks_is_gone_and_all_else_i
     ready(&mut payments).await;
     let port = peer.kill().await;
     until(&mut bulk, |seen| seen.error().is_some()).await;
-    // It counts its versions from 1 again, and has no such cluster.
+    // It counts its versions from 1 again, and does not have this cluster.
     let mut peer = Peer::start_on(setup, port).await;
     peer.command("update canary 61 39").await;
     let gone =
@@ -103,7 +103,7 @@ async fn frozen_it_is_given_up_and_resumed_it_serves(setup: Setup) {
     for part in ["keep-alive timed out", "accepts connections but sends nothing", &peer.addr().to_string()] {
         assert!(why.reason().contains(part), "{part:?} is not in {why}");
     }
-    // What is asked for now has to wait.
+    // A new request has to wait.
     let mut late = client.watch::<Cluster>("payments");
     until(&mut late, |seen| seen.error().is_some_and(|why| why.is_transient())).await;
     peer.thaw();
@@ -129,7 +129,7 @@ async fn a71_the_fallback_serves_until_the_primary_is_there(setup: Setup) {
     let mut primary = Peer::start_on(setup, port).await;
     until(&mut routes, |seen| is_good(seen) && canary(seen.resource()) == Some(1)).await;
     fallback.event("the end of its stream", |event| event["event"] == "closed").await;
-    // What was first watched during the fallback is the primary's now, too.
+    // Resources first watched during the fallback are the primary's now, too.
     primary.accepted("ClusterLoadAssignment", &"1".into()).await;
     primary.command("drain 10.1.5.3:8080").await;
     let drained =
@@ -152,7 +152,7 @@ async fn a71_with_everything_cached_a_dead_primary_is_waited_for(setup: Setup) {
     assert_eq!(canary(stale.resource()), Some(1), "A71-6: what the primary said stays");
     assert!(fallback.events_for(Duration::ZERO).await.iter().all(|event| event["event"] != "opened"));
 
-    // Something that nobody has said makes the difference, for everything.
+    // A watch of an unknown resource triggers the fallback, for everything.
     let mut late = client.watch::<ClusterLoadAssignment>("payments-endpoints");
     ready(&mut late).await;
     until(&mut routes, |seen| is_good(seen) && canary(seen.resource()) == Some(30)).await;
@@ -174,7 +174,7 @@ async fn a_frozen_primary_is_left_for_the_fallback_and_returned_to(setup: Setup)
     let cart = routes.get_mut("cart-routes").expect("it is watched");
     primary.accepted("RouteConfiguration", &"1".into()).await;
     primary.freeze();
-    // Nothing is cached of these (A71-6).
+    // None of these is cached (A71-6).
     let mut endpoints = all_endpoints(&client).await;
     until(cart, |seen| is_good(seen) && canary(seen.resource()) == Some(30)).await;
     primary.thaw();
@@ -186,7 +186,7 @@ async fn a_frozen_primary_is_left_for_the_fallback_and_returned_to(setup: Setup)
     seen.expect_no_loss();
 }
 
-/// A server that knows the version of the client has nothing to send.
+/// A server sends nothing to a client with the current version.
 async fn a71_a_primary_that_is_back_in_the_same_version_is_returned_to(setup: Setup) {
     let (mut primary, mut fallback) = (Peer::start(setup).await, Peer::start(setup).await);
     fallback.command("update canary 70 30").await;
@@ -229,13 +229,13 @@ async fn a_network_that_cuts_delays_and_swallows_loses_nothing(setup: Setup) {
         within("the cut", proxy.expect_cut()).await;
         until(&mut routes, |seen| is_good(seen) && canary(seen.resource()) == Some(weight)).await;
     }
-    // A delay is not even noticed.
+    // A short delay has no effect.
     proxy.stall(Direction::ToClient);
     peer.command("update canary 70 30").await;
     proxy.resume(Direction::ToClient);
     let late = until(&mut routes, |seen| canary(seen.resource()) == Some(30)).await;
     assert!(late.error().is_none());
-    // A black hole is, by the keepalive.
+    // A black hole is detected by the keepalive.
     [Direction::ToClient, Direction::ToServer].into_iter().for_each(|direction| proxy.stall(direction));
     peer.command("update canary 60 40").await;
     let stale = until(&mut routes, |seen| seen.error().is_some()).await;
@@ -245,7 +245,7 @@ async fn a_network_that_cuts_delays_and_swallows_loses_nothing(setup: Setup) {
     seen.expect_no_loss();
 }
 
-/// go-control-plane sends a rejected response again and again, each time it is answered.
+/// go-control-plane sends a rejected response again after each NACK.
 async fn go1_rejections_are_paced_and_a_fixed_snapshot_comes_with_the_next(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let client = client_of(setup, [peer.addr()]);
@@ -267,18 +267,18 @@ async fn go1_rejections_are_paced_and_a_fixed_snapshot_comes_with_the_next(setup
     peer.command("valid").await;
     until(&mut payments, is_good).await;
     let rejections = peer.events_for(Duration::ZERO).await.iter().filter(|event| is_rejection(event)).count();
-    // The first of them may have been read with the answer to the command.
+    // The first of them may have been read with the acknowledgement of the command.
     assert!(rejections <= at.len() + 2, "{rejections} in all, {} before it was fixed", at.len());
 }
 
-/// States of a resource that has been there, and is said to be absent.
+/// The states of a resource that existed before and is reported as absent.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Seen {
     lost: Arc<Mutex<Vec<String>>>,
 }
 
 impl Seen {
-    /// Minds each state of a resource.
+    /// Records each state of a resource.
     pub(crate) fn note<T: Resource>(&self, client: &Client, name: &str) -> ChangeGuard {
         let (lost, mut was_there) = (self.lost.clone(), false);
         client.on_change::<T, _>(name, move |seen| {
@@ -295,7 +295,7 @@ impl Seen {
     }
 }
 
-/// A client of one server, or of several, one after the other, that notices a dead connection within two seconds.
+/// A client of one server, or of several in fallback order, that detects a dead connection within two seconds.
 fn client_of(setup: Setup, servers: impl IntoIterator<Item = std::net::SocketAddr>) -> TestClient {
     let server = |addr: std::net::SocketAddr| {
         let server = Server::new(addr.to_string()).insecure().api_type(setup.api_type);
@@ -307,7 +307,7 @@ fn client_of(setup: Setup, servers: impl IntoIterator<Item = std::net::SocketAdd
     setup.client(builder.keepalive(Duration::from_secs(1), Duration::from_secs(1)))
 }
 
-/// How many of 100 requests go to the canary of the service cart.
+/// The percentage of requests to the canary of the service cart.
 fn canary(routes: Option<&Arc<RouteConfiguration>>) -> Option<u32> {
     Some(weights(routes?, "cart")[1].1)
 }

@@ -1,4 +1,4 @@
-//! Just enough of HTTP/1.1 to ask a proxy, and to answer behind it.
+//! A minimal HTTP/1.1 client for a proxy, and a server behind it.
 
 use std::net::SocketAddr;
 
@@ -21,7 +21,7 @@ pub(crate) async fn backend(name: &'static str) -> SocketAddr {
     addr
 }
 
-/// Answers the requests of one connection, which have no bodies.
+/// Responds to the requests of one connection, which have no bodies.
 async fn answer(stream: TcpStream, name: &str) -> std::io::Result<()> {
     let mut stream = BufReader::new(stream);
     let mut line = String::new();
@@ -35,7 +35,7 @@ async fn answer(stream: TcpStream, name: &str) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Gets something. Returns the response, headers and all.
+/// Sends a GET request. Returns the response, including the headers.
 pub(crate) async fn get(from: SocketAddr, path: &str) -> String {
     within("an answer to a request", async {
         let mut stream = TcpStream::connect(from).await.expect("the server listens");

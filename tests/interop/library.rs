@@ -1,4 +1,4 @@
-//! What the crate shows of go-control-plane's mesh.
+//! The resources of go-control-plane's mesh in the crate's watches.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -38,7 +38,7 @@ on_all! {
     an_aggregate_names_its_clusters_in_order,
     a_shutdown_ends_the_stream,
 }
-// Not with java-control-plane's incremental variant, see the same in observer.rs.
+// Not with java-control-plane's incremental variant; see the same in observer.rs.
 on! { [
     snapshot_sotw, snapshot_delta, linear_sotw, linear_delta, java_sotw, snapshot_types_sotw, snapshot_types_delta,
     linear_types_sotw, linear_types_delta, snapshot_rest
@@ -146,7 +146,7 @@ async fn a_restart_is_ridden_out(setup: Setup) {
 
     peer.command("stop").await;
     until(&mut payments, |seen| seen.error().is_some_and(|why| why.code() == Code::Unavailable)).await;
-    // What is not known yet cannot be had now.
+    // A new resource cannot be received now.
     let mut late = client.watch::<Cluster>("inventory");
     until(&mut late, |seen| seen.error().is_some_and(|why| why.is_transient())).await;
 
@@ -240,13 +240,13 @@ fn client_of(peer: &Peer) -> TestClient {
     peer.setup().client(Client::builder(bootstrap))
 }
 
-/// All routes of the mesh by their names, when they are there. In ADS mode none comes before all are named.
+/// Waits for all routes of the mesh by their names. In ADS mode none is sent before all are requested.
 pub(crate) async fn all_routes(client: &Client) -> BTreeMap<String, Watch<RouteConfiguration>> {
     let names = mesh::services_with_rds().into_iter().map(|service| format!("{service}-routes"));
     all_named(client, names).await
 }
 
-/// The same of all endpoints.
+/// Waits for all endpoints likewise.
 pub(crate) async fn all_endpoints(client: &Client) -> BTreeMap<String, Watch<ClusterLoadAssignment>> {
     let names = mesh::endpoint_clusters().into_iter().map(|cluster| format!("{cluster}-endpoints"));
     all_named(client, names).await
@@ -314,7 +314,7 @@ pub(crate) fn weights(routes: &RouteConfiguration, service: &str) -> Vec<(String
     }
 }
 
-/// The addresses of a cluster, or of those that it aggregates, with their ports.
+/// The addresses of a cluster, or of the clusters that it aggregates, with their ports.
 async fn endpoints_of(client: &Client, name: &str) -> Vec<String> {
     let mut names = vec![name.to_owned()];
     let mut all = Vec::new();

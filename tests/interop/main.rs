@@ -1,4 +1,5 @@
-//! The client against management servers that others wrote. Run by `tests/interop/run.sh`; `README.md` tells what it needs.
+//! The client with management servers of other projects. Run by `tests/interop/run.sh`; `README.md` lists the
+//! requirements.
 
 mod ads;
 mod delta;

@@ -1,4 +1,4 @@
-//! What `gcp/mesh.go` serves, as the tests know it.
+//! The mesh of `gcp/mesh.go`, as the tests expect it.
 
 pub(crate) const SERVICES: [&str; 25] = [
     "shop",
@@ -28,7 +28,7 @@ pub(crate) const SERVICES: [&str; 25] = [
     "reports",
 ];
 
-/// Names of the services whose listeners ask for their routes.
+/// Names of the services with RDS in their listeners.
 pub(crate) fn services_with_rds() -> Vec<&'static str> {
     let numbered = SERVICES.into_iter().enumerate();
     numbered.filter(|(number, _)| number % 3 != 0).map(|(_, service)| service).collect()

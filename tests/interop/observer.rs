@@ -1,4 +1,4 @@
-//! What `watch --json` shows of go-control-plane's mesh.
+//! The output of `watch --json` for go-control-plane's mesh.
 
 use std::time::Duration;
 
@@ -15,11 +15,12 @@ on_all! {
     the_whole_mesh_is_seen,
     a_crash_of_the_server_loses_nothing,
 }
-// java-control-plane never sends again what it has removed from a client, if that asked for it by name.
+// java-control-plane never sends a resource again after its removal, if the client subscribed to it by name.
 on_all_but_java_delta! {
     what_is_removed_is_absent,
 }
-// java-control-plane takes it that a client that rejects a response has got nothing of it, and does not correct the rest.
+// java-control-plane assumes that a client that rejects a response has received nothing of it, and does not correct
+// the rest.
 on_all_but_java_delta! {
     an_invalid_cluster_keeps_its_last_good_and_holds_up_no_other,
     five_thousand_clusters_come_and_go,
@@ -78,7 +79,7 @@ async fn a_drained_endpoint_and_a_canary_show_at_once(setup: Setup) {
         assert_eq!(*version, versions["ClusterLoadAssignment"]);
     }
 
-    // One canary's routes come by themselves, the other's stand in its listener.
+    // One canary has RDS, the other inline routes.
     peer.command("update canary 83 17").await;
     let weighs = |seen: &Seen, watched: &str| {
         holds_number(latest(seen, watched), 83) && holds_number(latest(seen, watched), 17)
@@ -132,7 +133,8 @@ async fn an_invalid_cluster_keeps_its_last_good_and_holds_up_no_other(setup: Set
         .await;
 }
 
-/// go-control-plane sends a rejected response again at once, for ever: an unpaced client answers thousands a second.
+/// go-control-plane sends a rejected response again at once, without limit: a client without pacing would send
+/// thousands of NACKs a second.
 async fn go1_the_nack_loop_is_paced(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let mut watch = Watch::start(&peer, ["cluster=payments"]);
@@ -172,7 +174,7 @@ async fn a_crash_of_the_server_loses_nothing(setup: Setup) {
 async fn what_is_removed_is_absent(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let mut watch = Watch::start(&peer, ["listener=audit", "cluster=audit", "route=audit-routes"]);
-    // Not of the same client: asked for `*` beside a name, this release takes it for a name, too (GO3).
+    // Not in the same client: with `*` beside a name, this release treats it as a name, too (GO3).
     let mut all = Watch::start(&peer, ["cluster=*"]);
     watch.until("the start", |seen| seen.len() == 3 && seen.values().all(is_good)).await;
     all.until("all clusters", |seen| seen.len() == mesh::clusters().len() && seen.values().all(is_good))
@@ -188,7 +190,7 @@ async fn what_is_removed_is_absent(setup: Setup) {
     if setup.is_delta() {
         watch.until("the removal", |seen| gone(latest(seen, "route=audit-routes"))).await;
     } else {
-        // B1.11: what a response of routes leaves out is not removed.
+        // B1.11: a route configuration that a response omits is not removed.
         assert!(is_good(watch.latest("route=audit-routes")));
     }
     all.until("the removal", |seen| gone(&seen[&("cluster=*".to_owned(), "audit".to_owned())])).await;
@@ -209,7 +211,7 @@ async fn five_thousand_clusters_come_and_go(setup: Setup) {
     assert!(watch.seen().values().all(is_good));
     peer.accepted("Cluster", &versions["Cluster"]).await;
 
-    // One change among them is one line.
+    // Each change is one line.
     peer.command("invalid").await;
     let changed = |seen: &Seen, name: &str| seen[&("cluster=*".to_owned(), name.to_owned())].clone();
     let lines = watch
@@ -231,7 +233,7 @@ async fn commands_add_and_end_watches(setup: Setup) {
     watch.say("watch cluster=payments").await;
     watch.say("watch cluster=no-such-cluster").await;
     watch.until("the cluster", |seen| is_good(latest(seen, "cluster=payments"))).await;
-    // The server does not answer for what it does not have: the does-not-exist timer does.
+    // The server sends no response for missing resources: the does-not-exist timer expires.
     watch
         .until("the missing cluster", |seen| {
             latest(seen, "cluster=no-such-cluster")["error"]["code"] == "NOT_FOUND"

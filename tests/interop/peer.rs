@@ -20,12 +20,12 @@ use crate::{
     setup::{Server, Setup},
 };
 
-/// A management server that runs, with the mesh of `gcp/mesh.go`; one of `strict/` has nothing before it is added.
+/// A running management server, with the mesh of `gcp/mesh.go`; one of `strict/` is initially empty.
 pub(crate) struct Peer {
     setup: Setup,
     process: Process,
     port: u16,
-    /// Where it serves REST; 0 if it does not.
+    /// The port of REST; 0 without it.
     gateway: u16,
     events: Vec<Value>,
     streams: Streams,
@@ -37,7 +37,7 @@ impl Peer {
         Self::start_on(setup, free_port()).await
     }
 
-    /// Starts it on a port that was its own before.
+    /// Starts it on a port that it had before.
     pub(crate) async fn start_on(setup: Setup, port: u16) -> Self {
         let mut process = match setup.server {
             Server::Snapshot => gcp("snapshot", setup, port),
@@ -60,7 +60,7 @@ impl Peer {
         peer
     }
 
-    /// Gives a command and waits until it is done. Returns the versions by type.
+    /// Sends a command and waits until it is done. Returns the versions by type.
     pub(crate) async fn command(&mut self, command: &str) -> Value {
         self.process.say(command).await;
         loop {
@@ -74,12 +74,12 @@ impl Peer {
         }
     }
 
-    /// Waits until a client did something, from the start on. Returns the event.
+    /// Waits for an event of a client, including past ones. Returns the event.
     pub(crate) async fn event(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
         self.nth_event(1, what, wanted).await
     }
 
-    /// Waits until something has happened so many times, from the start on. Returns the last of these events.
+    /// Waits until there are this many such events, including past ones. Returns the last of them.
     pub(crate) async fn nth_event(
         &mut self,
         count: usize,
@@ -113,7 +113,7 @@ impl Peer {
         .await
     }
 
-    /// All events so far, and those of the next `window`.
+    /// Returns all events so far, and those of the next `window`.
     pub(crate) async fn events_for(&mut self, window: Duration) -> &[Value] {
         let deadline = Instant::now() + window;
         while let Some(event) = self.process.line(deadline.saturating_duration_since(Instant::now())).await {
@@ -122,7 +122,7 @@ impl Peer {
         &self.events
     }
 
-    /// The next event, if it comes within the time that is left.
+    /// Returns the next event, if it occurs before the deadline.
     pub(crate) async fn next_event(&mut self, deadline: Instant) -> Option<Value> {
         let event = self.process.line(deadline.saturating_duration_since(Instant::now())).await?;
         self.see(event);
@@ -134,19 +134,19 @@ impl Peer {
         self.events.push(event);
     }
 
-    /// Kills it, as a crash would. Returns the port that clients of its setup ask.
+    /// Kills it, as a crash would. Returns the port for clients of its setup.
     pub(crate) async fn kill(self) -> u16 {
         let port = self.addr().port();
         self.process.kill().await;
         port
     }
 
-    /// Stops all that it does, as if its machine were frozen, until [`thaw`](Self::thaw).
+    /// Stops the process, as if its machine were frozen, until [`thaw`](Self::thaw).
     pub(crate) fn freeze(&self) {
         self.process.stop();
     }
 
-    /// Lets it go on.
+    /// Continues the process.
     pub(crate) fn thaw(&self) {
         self.process.signal("CONT");
     }
@@ -155,7 +155,7 @@ impl Peer {
         self.setup
     }
 
-    /// Where clients of its setup ask.
+    /// The address for clients of its setup.
     pub(crate) fn addr(&self) -> SocketAddr {
         self.addr_for(self.setup.api_type)
     }
@@ -170,7 +170,7 @@ impl Peer {
         self.bootstrap_for(self.setup.api_type)
     }
 
-    /// A bootstrap for clients that ask it in another way.
+    /// A bootstrap for clients with another variant of the protocol.
     pub(crate) fn bootstrap_for(&self, api_type: ApiType) -> String {
         let mut server = json!({
             "server_uri": self.addr_for(api_type).to_string(),
@@ -185,14 +185,14 @@ impl Peer {
         json!({"xds_servers": [server], "node": node}).to_string()
     }
 
-    /// The same in a file.
+    /// A bootstrap in a file.
     pub(crate) fn bootstrap_path(&self) -> std::path::PathBuf {
         self.folder.path().join("bootstrap.json")
     }
 }
 
-/// A port that nobody listens on, and that no connection of anybody is given while a server is away from it: the system
-/// gives those from 32768 on.
+/// A port without a listener, outside the range that the system assigns to outgoing connections, which is that from
+/// 32768 on.
 fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let first = process::id().wrapping_mul(500);
@@ -204,7 +204,7 @@ fn free_port() -> u16 {
     }
 }
 
-/// What was said on streams of the incremental variant, by stream and type.
+/// The requests on streams of the incremental variant, by stream and type.
 #[derive(Default)]
 struct Streams {
     names: BTreeMap<(u64, String), BTreeSet<String>>,
@@ -212,8 +212,8 @@ struct Streams {
 }
 
 impl Streams {
-    /// Puts into a request of the incremental variant what one of the other says: how many names are wanted now, and the
-    /// version that is answered, be it accepted or rejected.
+    /// Adds fields of the other variant to a request of the incremental one: the number of subscribed names, and the
+    /// version that is accepted or rejected.
     fn complete(&mut self, event: &mut Value) {
         let text = |field: &str| event[field].as_str().unwrap_or_default().to_owned();
         let (type_name, nonce) = (text("type"), text("nonce"));
@@ -255,7 +255,7 @@ pub(crate) fn is_request(event: &Value, short_type: &str) -> bool {
     event["event"] == "request" && event["type"] == short_type
 }
 
-/// A program that `run.sh` built.
+/// The path of a program that `run.sh` built.
 pub(crate) fn program(variable: &str) -> String {
     match env::var(variable) {
         Ok(path) if Path::new(&path).exists() => path,
@@ -264,8 +264,8 @@ pub(crate) fn program(variable: &str) -> String {
     }
 }
 
-/// How often clients ask over REST, at most.
+/// The minimum polling interval of clients over REST.
 pub(crate) const REFRESH: Duration = Duration::from_millis(50);
 
-/// The id by which the clients of these tests go.
+/// The node id of the clients in these tests.
 pub(crate) const NODE: &str = "interop-node";

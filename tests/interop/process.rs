@@ -1,4 +1,4 @@
-//! A program that talks in lines of JSON.
+//! A program with an interface of JSON lines.
 
 use std::{
     collections::VecDeque,
@@ -17,8 +17,8 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-/// A running program: JSON lines come from it, commands go to it. It is killed when dropped, and if the test failed, the
-/// last lines that it wrote are shown.
+/// A running program: it writes JSON lines, and reads commands. It is killed when dropped, and if the test failed,
+/// its last lines are printed.
 pub(crate) struct Process {
     name: &'static str,
     child: Child,
@@ -32,7 +32,7 @@ impl Process {
         Self::start_reading(name, command, Output::Standard)
     }
 
-    /// Starts a program that writes a log instead, to its standard error.
+    /// Starts a program that writes a log to its standard error instead.
     pub(crate) fn start_logging(name: &'static str, command: &mut Command) -> Self {
         Self::start_reading(name, command, Output::Error)
     }
@@ -49,7 +49,7 @@ impl Process {
         let (sender, lines) = mpsc::unbounded_channel();
         let keep = move |line: &str| {
             let value = serde_json::from_str(line).unwrap_or_else(|_| Value::String(line.to_owned()));
-            let _ = sender.send(value); // the test may have seen enough
+            let _ = sender.send(value); // the test may have ended
         };
         let stdout = child.stdout.take().expect("stdout is piped");
         let stderr = child.stderr.take().expect("stderr is piped");
@@ -67,14 +67,14 @@ impl Process {
         Self { name, child, stdin, lines, log }
     }
 
-    /// The next line, which must be a JSON object. `None` when there is none for the time of `patience`, or never will be.
+    /// Returns the next line, which must be a JSON object. `None` if there is none within `patience`, or at the end.
     pub(crate) async fn line(&mut self, patience: Duration) -> Option<Value> {
         let line = timeout(patience, self.lines.recv()).await.ok()??;
         assert!(line.is_object(), "{} wrote a line that is no JSON object: {line}", self.name);
         Some(line)
     }
 
-    /// The next line, if it is there already.
+    /// Returns the next line, if there is one already.
     pub(crate) fn ready_line(&mut self) -> Option<Value> {
         self.lines.try_recv().ok()
     }
@@ -116,7 +116,8 @@ impl Process {
         assert!(sent.expect("kill is there").success());
     }
 
-    /// Stops it, and waits until none of its threads runs: the signal alone leaves them time for a few responses.
+    /// Stops it, and waits until all of its threads are stopped: after the signal alone they could still send some
+    /// responses.
     pub(crate) fn stop(&self) {
         self.signal("STOP");
         let tasks = format!("/proc/{}/task", self.child.id().expect("it runs"));
@@ -125,7 +126,7 @@ impl Process {
             let threads = fs::read_dir(&tasks).expect("it runs");
             let states = threads.map(|thread| {
                 let status = thread.and_then(|thread| fs::read_to_string(thread.path().join("stat")));
-                // The state follows the name, which is in parentheses and may have any character.
+                // The state follows the name, which is in parentheses and may contain any character.
                 status.ok().and_then(|status| status.rsplit_once(") ")?.1.chars().next())
             });
             if states.into_iter().all(|state| state == Some('T')) {
@@ -141,7 +142,7 @@ impl Process {
     }
 }
 
-/// Where a program writes what is of interest.
+/// The stream with the output of interest.
 enum Output {
     Standard,
     Error,
@@ -182,7 +183,7 @@ impl Log {
     }
 }
 
-/// How long a test waits for what must come. The longest legitimate wait is for a reconnect, some seconds.
+/// The timeout of an expected event. The longest legitimate wait is for a reconnection, some seconds.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 const LINES: usize = 60;

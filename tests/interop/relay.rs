@@ -43,7 +43,7 @@ async fn it_routes_requests_as_what_is_behind_the_relay_says_and_rides_out_its_a
     });
     envoy.until_clusters("the end of one", |names| !names.contains("blue")).await;
 
-    // It goes on, and another one comes up, with what the relay has.
+    // It continues, and another Envoy starts, with the resources of the relay.
     upstream.stop().await;
     assert_answer(&get(edge, "/").await, "blue");
     let mut late = Envoy::start(relay.addr, variant).await;
@@ -69,7 +69,7 @@ async fn it_has_the_clusters_of_go_control_plane_by_a_relay(setup: Setup) {
     let relay = Relay::start(peer.addr(), variant).await;
     let mut envoy = Envoy::start(relay.addr, variant).await;
     envoy.becomes_ready().await;
-    // Envoy rejects the aggregate, which is one that gRPC takes.
+    // Envoy rejects this aggregate, which gRPC accepts.
     let mut wanted: BTreeSet<_> = mesh::clusters().into_iter().filter(|name| name != "orders").collect();
     wanted.insert("control-plane".to_owned());
     envoy.until_clusters("the clusters of the mesh", |names| *names == wanted).await;
@@ -95,7 +95,7 @@ async fn it_has_the_clusters_of_go_control_plane_by_a_relay(setup: Setup) {
     envoy.until_hosts("paid", |hosts| *hosts == drained).await;
 }
 
-/// What Envoy says of the health of endpoints, by their addresses.
+/// Envoy's health states of endpoints, by their addresses.
 type Hosts = std::collections::BTreeMap<String, String>;
 
 fn healthy(addresses: Vec<String>) -> Hosts {
@@ -150,7 +150,7 @@ struct Relay {
 }
 
 impl Relay {
-    /// Asks the management server at an address, in a variant of the protocol.
+    /// Starts a relay of the management server at an address, in a variant of the protocol.
     async fn start(upstream: SocketAddr, variant: Variant) -> Self {
         let folder = tempfile::tempdir().expect("a folder for the bootstrap");
         let path = folder.path().join("bootstrap.json");

@@ -1,5 +1,5 @@
-//! Watches that end and begin again, on servers that do not send again what a client had at the same version: over a new stream,
-//! after the idle one was closed, and over the stream that others still need.
+//! Watches that end and begin again, on servers that do not send resources again that a client had in the same
+//! version: over a new stream, after the idle one was closed, and over the stream of other watches.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ on! { [snapshot_sotw, snapshot_delta, ads_sotw, ads_delta, linear_sotw, linear_d
     a_name_that_ended_beside_others_comes_again,
     names_of_a_wildcard_that_ended_come_again,
 }
-// In ADS mode a single name is not answered in the state of the world.
+// In ADS mode a single name gets no response in the state-of-the-world variant.
 on! { [snapshot_sotw, snapshot_delta, ads_delta, linear_sotw, linear_delta]: a_name_of_a_wildcard_that_ended_comes_again }
 
 async fn a_wildcard_comes_again_after_its_idle_stream_was_closed(setup: Setup) {
@@ -89,7 +89,7 @@ async fn a_name_that_ended_beside_others_comes_again(setup: Setup) {
     }
 }
 
-/// What was held for the wildcard is not held for the names that are watched after it.
+/// Resources that were received by the wildcard must be received again by the names that are watched after it.
 async fn names_of_a_wildcard_that_ended_come_again(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let client = client_of(&peer);
@@ -117,7 +117,7 @@ async fn a_name_of_a_wildcard_that_ended_comes_again(setup: Setup) {
     ready(&mut client.watch::<Cluster>("payments")).await;
 }
 
-/// All clusters by the wildcard, when they are there.
+/// Waits for all clusters by the wildcard.
 async fn all_clusters(client: &Client) -> WatchAll<Cluster> {
     let mut all = client.watch_all::<Cluster>(ResourceSelector::All);
     let is_whole = |all: &Members<Cluster>| all.is_complete() && present(all) == mesh::clusters().len();
@@ -125,7 +125,7 @@ async fn all_clusters(client: &Client) -> WatchAll<Cluster> {
     all
 }
 
-/// Waits until a client holds nothing of a type: the end of its watches was written, where it can be.
+/// Waits until a client has no resources of a type: the unsubscriptions were sent, if the variant has them.
 async fn released<T: Resource>(client: &Client) {
     let released = async {
         while client.status().await.resources.iter().any(|held| held.type_url == T::TYPE_URL) {
@@ -135,7 +135,7 @@ async fn released<T: Resource>(client: &Client) {
     within("the release", released).await;
 }
 
-/// A client that closes a stream at once when no watch needs it.
+/// A client that closes a stream without watches at once.
 fn client_of(peer: &Peer) -> TestClient {
     let bootstrap = Bootstrap::from_json(&peer.bootstrap()).expect("the bootstrap is valid");
     peer.setup().client(Client::builder(bootstrap).idle_stream_timeout(Duration::from_millis(20)))

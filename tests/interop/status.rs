@@ -1,4 +1,4 @@
-//! The client status service as gRPC's own implementation in Go sees it, with the messages of Envoy's API.
+//! The client status service, read by gRPC's own implementation in Go with the messages of Envoy's API.
 
 use std::collections::BTreeSet;
 
@@ -40,7 +40,7 @@ async fn csds_shows_a_client_in_go_what_this_one_knows(setup: Setup) {
     let states: BTreeSet<_> = resources.iter().map(|shown| shown["clientStatus"].to_string()).collect();
     assert_eq!(states, BTreeSet::from(["\"ACKED\"".to_owned()]), "{config}");
     let shown = the(resources, "payments");
-    // Go knows the type, and has decoded the bytes.
+    // Go has the type, and has decoded the bytes.
     assert_eq!(shown["xdsConfig"]["name"], "payments");
     assert_eq!(shown["xdsConfig"]["@type"], shown["typeUrl"]);
     assert!(shown["versionInfo"].is_string() && shown["lastUpdated"].is_string(), "{shown}");
@@ -60,7 +60,7 @@ async fn csds_shows_a_client_in_go_what_this_one_knows(setup: Setup) {
     assert!(error["lastUpdateAttempt"].is_string() && error["versionInfo"].is_string(), "{shown}");
 }
 
-/// `xdskit status` asks gRPC's own client status service.
+/// `xdskit status` with gRPC's own client status service.
 async fn the_tool_shows_what_a_grpc_client_in_go_knows(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let mut command = Command::new(program("XDSKIT_INTEROP_GRPC_GO"));
@@ -75,7 +75,7 @@ async fn the_tool_shows_what_a_grpc_client_in_go_knows(setup: Setup) {
     })
     .await;
 
-    // The client tells nobody when it has worked off a response.
+    // A client does not report the end of processing a response.
     let shown = timeout(PATIENCE, async {
         loop {
             let shown = status(address).await;
@@ -100,7 +100,7 @@ async fn the_tool_shows_what_a_grpc_client_in_go_knows(setup: Setup) {
     }
 }
 
-/// The table of the tool.
+/// Returns the table of the tool.
 async fn status(address: &str) -> String {
     let mut command = Command::new(program("XDSKIT_INTEROP_TOOL"));
     let output = command.args(["status", address]).kill_on_drop(true).output();
@@ -109,7 +109,7 @@ async fn status(address: &str) -> String {
     String::from_utf8(output.stdout).expect("UTF-8")
 }
 
-/// What the only client of a process says.
+/// Returns the status of the only client of a process.
 async fn ask(address: &str) -> Value {
     let mut command = Command::new(program("XDSKIT_INTEROP_GCP"));
     let mut asking = Process::start("gcp -csds", command.args(["-csds", address]));

@@ -1,4 +1,4 @@
-//! Servers that leave out what real ones leave out, such as istiod and Consul: the small management server of `strict/`.
+//! Servers with the restrictions of real ones, such as istiod and Consul: the small management server of `strict/`.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ on! { [legacy_wildcard_delta]: a_legacy_wildcard_beside_a_name_has_all_members_a
 on! { [legacy_wildcard_sotw, legacy_wildcard_delta]: a_legacy_wildcard_has_all_members_also_on_the_next_stream }
 on! { [unknown_type_sotw, unknown_type_delta]: a_type_that_ends_the_stream_takes_no_other_with_it }
 
-/// The server reads nothing but the error of a NACK, and a push with the rejected cluster comes before each name.
+/// The server reads nothing but the error of a NACK, and a push with the rejected cluster precedes each name.
 async fn names_watched_while_a_cluster_is_rejected_come(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     peer.command("add bad").await;
@@ -66,7 +66,7 @@ async fn a_legacy_wildcard_beside_a_name_has_all_members_also_on_the_next_stream
     is_shown(&mut all, &["b", "c", "d", "e", "f"]).await;
 }
 
-/// Alone it has its older form in the state of the world, too.
+/// Alone, the wildcard has its older form in the state-of-the-world variant, too.
 async fn a_legacy_wildcard_has_all_members_also_on_the_next_stream(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     add(&mut peer, &["a", "b"]).await;
@@ -100,7 +100,7 @@ async fn a_type_that_ends_the_stream_takes_no_other_with_it(setup: Setup) {
     }
     until(&mut cluster, is_good).await;
     is_shown(&mut listeners, &["a", "b"]).await;
-    // Updates come, and so does what is watched only now.
+    // Updates are received, and so are resources that are only watched now.
     peer.command("change a").await;
     until(&mut cluster, |seen| is_good(seen) && seen.resource().is_some_and(|now| now.max_requests == 101))
         .await;
@@ -118,7 +118,7 @@ async fn add(peer: &mut Peer, names: &[&str]) {
     }
 }
 
-/// Waits until the members that are present are these, all of them good.
+/// Waits until the present members are these, all of them good.
 async fn is_shown(all: &mut WatchAll<Listener>, wanted: &[&str]) {
     let present = |members: &Members<Listener>| {
         let present = members.iter().filter(|(_, seen)| is_good(seen));

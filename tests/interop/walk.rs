@@ -1,4 +1,4 @@
-//! What targets in go-control-plane's mesh resolve to, by way of the crate.
+//! The resolution of targets in go-control-plane's mesh, by the crate.
 
 use std::{
     collections::BTreeSet,
@@ -37,7 +37,8 @@ on_all! {
     a_renamed_route_configuration_is_never_missed,
     an_aggregate_fails_over_and_back,
 }
-// Not with java-control-plane, which does not send again what a client lets go and asks for again at the same version.
+// Not with java-control-plane, which does not send a resource again after an unsubscription and a new subscription at
+// the same version.
 on! { [snapshot_sotw, snapshot_delta, linear_sotw, linear_delta, java_delta]: routes_to_a_missing_cluster_wait_for_it_and_then_say_so }
 
 async fn every_service_is_walked_to_its_endpoints(setup: Setup) {
@@ -82,7 +83,7 @@ async fn a_canary_moves_from_0_to_100_without_a_torn_snapshot(setup: Setup) {
         for service in services {
             peer.command(&format!("canary {service} {canary}")).await;
         }
-        // Two steps of three follow one another at once.
+        // Two of three steps follow each other without a pause.
         if steps.len() % 3 == 0 || canary == 100 {
             for (service, resolution) in services.iter().zip(&mut shown) {
                 let wanted = named(service, (100 - canary, canary));
@@ -105,7 +106,7 @@ async fn a_canary_moves_from_0_to_100_without_a_torn_snapshot(setup: Setup) {
 async fn a_renamed_cluster_is_never_missed(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let client = client_of(&peer);
-    // Behind a route configuration, within a listener, and below an aggregate.
+    // Of a route configuration, of a listener, and below an aggregate.
     let clusters = [("payments", "payments"), ("email", "email"), ("orders", "orders-primary")];
     let observers = clusters.map(|(service, _)| {
         let own = mesh::addresses_of(service);
@@ -152,7 +153,7 @@ async fn routes_to_a_missing_cluster_wait_for_it_and_then_say_so(setup: Setup) {
     let other = until(&mut ratings, |_| true).await;
 
     peer.command("lose users").await;
-    // The old routes serve until the server has had its time to send the cluster.
+    // The old routes stay in use until the timer of the missing cluster expires.
     let lost = within("the missing cluster", users.next()).await.expect("the client runs");
     let lost = lost.expect("the target is there");
     let route = lost.route(&RouteQuery::new("/users.Users/Get", 0)).expect("there is a route");
@@ -192,7 +193,7 @@ async fn an_aggregate_fails_over_and_back(setup: Setup) {
         let healed = until(&mut orders, |snapshot| used(snapshot) == primary).await;
         assert_whole(&healed);
     }
-    // Without any address of the fallback nothing is left, and it is the fallback that says why.
+    // Without any address of the fallback there are no endpoints, and the reason is that of the fallback.
     peer.command("fail orders-primary").await;
     peer.command("fallback nowhere.example").await;
     let gone = until(&mut orders, |snapshot| used(snapshot).is_empty()).await;
@@ -230,7 +231,7 @@ async fn a_target_that_is_removed_or_never_was_says_so(setup: Setup) {
     let mut audit = client.resolve("xds:///audit");
     ready(&mut audit).await;
     peer.command("remove audit").await;
-    // Its routes may be gone before it.
+    // Its routes may be removed before it.
     let wait = audit.wait_for(|seen| seen.as_ref().is_err_and(|why| why.name() == "audit"));
     let gone = within("an error", wait).await.expect("the client runs");
     assert!(gone.is_err_and(|why| why.code() == Code::NotFound));
@@ -238,12 +239,12 @@ async fn a_target_that_is_removed_or_never_was_says_so(setup: Setup) {
     assert_eq!((never.code(), never.name()), (Code::NotFound, "no-such-service"));
 
     peer.command("set base").await;
-    // The server may tell of the listener before it tells that the cluster is there again.
+    // The listener may be sent before the restored cluster.
     let back = until(&mut audit, |snapshot| used(snapshot) == mesh::addresses_of("audit")).await;
     assert_whole(&back);
 }
 
-/// Looks at every snapshot that a resolution comes by, in a task of its own.
+/// Checks every snapshot that a resolution yields, in a task of its own.
 struct Observer<T> {
     task: JoinHandle<Vec<T>>,
     end: oneshot::Sender<Infallible>,
@@ -269,14 +270,14 @@ impl<T: Send + 'static> Observer<T> {
         Self { task, end }
     }
 
-    /// What was seen, up to the latest.
+    /// Returns all results, up to the latest.
     async fn stop(self) -> Vec<T> {
         drop(self.end);
         within("the observer", self.task).await.expect("what it saw was right")
     }
 }
 
-/// The only host that there is.
+/// The only DNS host.
 #[derive(Debug)]
 pub(crate) struct Hosts;
 
@@ -296,7 +297,7 @@ fn client_of(peer: &Peer) -> TestClient {
     peer.setup().client(Client::builder(bootstrap).dns(Hosts))
 }
 
-/// A client that waits three seconds for each resource.
+/// A client with a resource timeout of three seconds.
 fn impatient_client_of(peer: &Peer) -> TestClient {
     let bootstrap = Bootstrap::from_json(&peer.bootstrap()).expect("the bootstrap is valid");
     peer.setup().client(Client::builder(bootstrap).resource_timeout(Duration::from_secs(3)))
@@ -317,7 +318,7 @@ async fn until_error(resolution: &mut Resolution) -> WatchError {
     found.expect("the client runs").expect_err("it was an error that was waited for")
 }
 
-/// Whatever a route names is in the snapshot and can be used.
+/// Checks that all clusters of routes are in the snapshot and usable.
 fn assert_whole(snapshot: &Snapshot) {
     for route in &snapshot.virtual_host().routes {
         let names: Vec<_> = route.action.clusters().collect();
@@ -330,19 +331,19 @@ fn assert_whole(snapshot: &Snapshot) {
     }
 }
 
-/// The clusters that requests to the target's host are split over, with their weights.
+/// The weighted clusters of requests to the target's host.
 pub(crate) fn weights(snapshot: &Snapshot) -> Vec<(String, u32)> {
     let route = snapshot.route(&RouteQuery::new("/any.Service/Call", 0)).expect("each service has a route");
     route.weighted_clusters().map(|(weight, cluster)| (cluster.name().to_owned(), weight)).collect()
 }
 
-/// The weights of a service, as a snapshot has them: clusters without weight are left out.
+/// The weights of a service in a snapshot: clusters without weight are omitted.
 fn named(service: &str, (stable, canary): (u32, u32)) -> Vec<(String, u32)> {
     let both = [(format!("{service}-stable"), stable), (format!("{service}-canary"), canary)];
     both.into_iter().filter(|(_, weight)| *weight > 0).collect()
 }
 
-/// The addresses that requests of a target with one cluster go to, sorted as text.
+/// The addresses of a target with one cluster, sorted as text.
 fn used(snapshot: &Snapshot) -> Vec<String> {
     let route = snapshot.route(&RouteQuery::new("/any.Service/Call", 0)).expect("each service has a route");
     let cluster = route.pick_cluster().expect("it leads to a cluster");
@@ -358,7 +359,7 @@ fn addresses(cluster: ClusterView<'_>) -> Vec<String> {
     cluster.usable_endpoints_of_all_priorities().map(|endpoint| endpoint.address().to_string()).collect()
 }
 
-/// Whether a cluster goes by another name of `cluster` than the newest.
+/// Whether a cluster has an older name of `cluster` than the newest.
 fn is_older(name: &str, cluster: &str, newest: &str) -> bool {
     name.starts_with(cluster) && name != newest && name != "orders" && name != "orders-fallback"
 }

@@ -1,4 +1,4 @@
-//! What `walk --json` shows of go-control-plane's mesh, driven as a script would.
+//! The output of `walk --json` for go-control-plane's mesh, driven by a script.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,8 @@ on_all_but_java_delta! {
     no_line_is_torn_while_canaries_move_and_clusters_are_renamed,
     an_aggregate_is_seen_to_fail_over,
 }
-// Not with java-control-plane, which does not send again what a client lets go and asks for again at the same version.
+// Not with java-control-plane, which does not send a resource again after an unsubscription and a new subscription at
+// the same version.
 on! { [snapshot_sotw, snapshot_delta, linear_sotw, linear_delta]: a_missing_cluster_a_missing_target_and_a_server_that_is_down_are_told }
 
 async fn the_whole_mesh_is_walked(setup: Setup) {
@@ -62,7 +63,7 @@ async fn no_line_is_torn_while_canaries_move_and_clusters_are_renamed(setup: Set
         let wanted = |seen: &Seen| alone(seen, "payments") && alone(seen, "email");
         walk.until("the new names", wanted, assert_whole).await;
     }
-    // A cluster without weight is none that routes lead to.
+    // A cluster without weight is not a cluster of the routes.
     let moved = |seen: &Seen| {
         names(&seen["shop"]) == ["shop-canary".to_owned()]
             && names(&seen["cart"]) == ["cart-canary".to_owned()]
@@ -121,7 +122,7 @@ impl Walk {
         Self::start_with(&[], peer, services)
     }
 
-    /// Waits three seconds for each resource.
+    /// Starts it with a resource timeout of three seconds.
     fn start_impatient<'a>(peer: &Peer, services: impl IntoIterator<Item = &'a str>) -> Self {
         Self::start_with(&["--resource-timeout", "3"], peer, services)
     }
@@ -133,7 +134,7 @@ impl Walk {
         Self { process: Process::start("walk", &mut command), seen: Seen::new() }
     }
 
-    /// Waits until what is seen is as wanted; `mind` looks at each line on the way.
+    /// Waits until the lines fulfil a condition; `mind` checks each line.
     async fn until(&mut self, what: &str, wanted: impl Fn(&Seen) -> bool, mind: impl Fn(&Value)) {
         let deadline = Instant::now() + PATIENCE;
         while !wanted(&self.seen) {
@@ -149,7 +150,7 @@ impl Walk {
     }
 }
 
-/// All of a target's clusters can be used.
+/// Checks that all of a target's clusters are usable.
 fn assert_whole(line: &Value) {
     assert!(line["error"].is_null() && !clusters_of(line).is_empty(), "{line}");
     for (name, cluster) in clusters_of(line) {

@@ -1,4 +1,4 @@
-//! The example `watch`, driven as a script would.
+//! The example `watch`, driven by a script.
 
 use std::{collections::BTreeMap, process::ExitStatus};
 
@@ -10,23 +10,23 @@ use crate::{
     process::{PATIENCE, Process},
 };
 
-/// A running `watch --json`, and the latest line for each thing that it observes.
+/// A running `watch --json`, and the latest line for each resource.
 pub(crate) struct Watch {
     process: Process,
     seen: Seen,
     lines: usize,
 }
 
-/// The latest line by what was asked for and the name in it.
+/// The latest line by the target and the name in it.
 pub(crate) type Seen = BTreeMap<(String, String), Value>;
 
 impl Watch {
-    /// Watches what `wanted` lists, each as TYPE=NAME.
+    /// Watches the targets in `wanted`, each as TYPE=NAME.
     pub(crate) fn start<S: AsRef<str>>(peer: &Peer, wanted: impl IntoIterator<Item = S>) -> Self {
         Self::start_with(&[], peer, wanted)
     }
 
-    /// Waits three seconds for each.
+    /// Starts it with a resource timeout of three seconds.
     pub(crate) fn start_impatient<S: AsRef<str>>(peer: &Peer, wanted: impl IntoIterator<Item = S>) -> Self {
         Self::start_with(&["--resource-timeout", "3"], peer, wanted)
     }
@@ -46,12 +46,12 @@ impl Watch {
         self.process.exit().await
     }
 
-    /// Waits until what is seen is as wanted. Returns how many lines there were since the start.
+    /// Waits until the lines fulfil a condition. Returns the number of lines since the start.
     pub(crate) async fn until(&mut self, what: &str, wanted: impl Fn(&Seen) -> bool) -> usize {
         self.until_minding(what, wanted, |_| {}).await
     }
 
-    /// The same, and `mind` looks at each line on the way.
+    /// Like [`until`](Self::until); `mind` checks each line.
     pub(crate) async fn until_minding(
         &mut self,
         what: &str,
@@ -65,7 +65,7 @@ impl Watch {
                 panic!("watch does not show {what}; the latest of {}: {:#?}", self.seen.len(), self.brief())
             };
             self.see(line, &mind);
-            // Thousands may come at once, and it takes time to look at thousands.
+            // Thousands of lines may be pending, and checking thousands takes time.
             while let Some(line) = self.process.ready_line() {
                 self.see(line, &mind);
             }
@@ -84,7 +84,7 @@ impl Watch {
         &self.seen
     }
 
-    /// The latest line of something watched by its name, as TYPE=NAME.
+    /// The latest line of a target by name, as TYPE=NAME.
     pub(crate) fn latest(&self, watched: &str) -> &Value {
         latest(&self.seen, watched)
     }
@@ -95,18 +95,18 @@ impl Watch {
     }
 }
 
-/// The latest line of something watched by its name, as TYPE=NAME; null when there was none.
+/// The latest line of a target by name, as TYPE=NAME; null if there was none.
 pub(crate) fn latest<'a>(seen: &'a Seen, watched: &str) -> &'a Value {
     let name = watched.split_once('=').expect("TYPE=NAME").1;
     seen.get(&(watched.to_owned(), name.to_owned())).unwrap_or(&Value::Null)
 }
 
-/// Whether a line shows a resource and no bad news.
+/// Whether a line has a resource without a warning.
 pub(crate) fn is_good(line: &Value) -> bool {
     line["state"] == "present" && line["warning"].is_null()
 }
 
-/// All text in a line's resource.
+/// All strings in a line's resource.
 pub(crate) fn texts(line: &Value) -> Vec<&str> {
     let (mut found, mut rest) = (Vec::new(), vec![&line["resource"]]);
     while let Some(value) = rest.pop() {
@@ -120,7 +120,7 @@ pub(crate) fn texts(line: &Value) -> Vec<&str> {
     found
 }
 
-/// Whether a number stands anywhere in a line's resource.
+/// Whether a number occurs in a line's resource.
 pub(crate) fn holds_number(line: &Value, wanted: u64) -> bool {
     let mut rest = vec![&line["resource"]];
     while let Some(value) = rest.pop() {

@@ -1,4 +1,4 @@
-//! go-control-plane asked in other ways than over one aggregated stream: with a stream for each type, and over REST.
+//! go-control-plane in other variants than one aggregated stream: with a stream for each type, and over REST.
 
 use std::{collections::BTreeMap, fmt::Write, time::Duration};
 
@@ -83,7 +83,7 @@ async fn go16_what_is_new_comes_over_rest_though_its_version_is_not(setup: Setup
     let client = client_by(&peer, setup.api_type);
     let mut cart = client.watch::<RouteConfiguration>("cart-routes");
     ready(&mut cart).await;
-    // It asks on and on, with the version, and is answered that nothing is new.
+    // Polls continue, with the version, and the response is that nothing has changed.
     let confirms = |event: &Value| is_request(event, "RouteConfiguration") && event["version"] == "1";
     peer.nth_event(3, "that it asks on", confirms).await;
     assert_eq!(answers(peer.events_for(Duration::ZERO).await), 1);
@@ -121,7 +121,8 @@ async fn a_rejection_is_not_told_over_rest(setup: Setup) {
 async fn a_type_that_the_server_has_nothing_of_does_not_exist_over_rest(setup: Setup) {
     let peer = Peer::start(setup).await;
     let client = client_by(&peer, setup.api_type);
-    // The version of nothing is that of a client that has nothing, so the answer is that nothing is new.
+    // The version without resources is that of a client without resources, so the response is that nothing has
+    // changed.
     let mut secret = client.watch::<Secret>("certificate");
     let seen = until(&mut secret, |seen| seen.error().is_some()).await;
     assert_eq!(seen.error().map(|why| why.code()), Some(Code::NotFound), "{seen:?}");
@@ -137,14 +138,14 @@ async fn a_server_that_refuses_to_be_polled_says_why(setup: Setup) {
     assert!(why.is_transient() && why.to_string().contains("fetch is not implemented"), "{why}");
 }
 
-/// A client that asks a server in one of the ways.
+/// A client of a server with one of the variants.
 fn client_by(peer: &Peer, api_type: ApiType) -> Client {
     let bootstrap = Bootstrap::from_json(&peer.bootstrap_for(api_type)).expect("the bootstrap is valid");
     let builder = Client::builder(bootstrap).dns(Hosts).resource_timeout(Duration::from_secs(3));
     builder.build().expect("a client can be built")
 }
 
-/// All that a snapshot says, as text.
+/// The contents of a snapshot, as text.
 fn tree(snapshot: &Snapshot) -> String {
     let (listener, routes) = (snapshot.listener(), snapshot.route_config());
     let host = &snapshot.virtual_host().name;
@@ -155,7 +156,7 @@ fn tree(snapshot: &Snapshot) -> String {
     text
 }
 
-/// Whether a snapshot of a service is of the time after a command, if that concerns it.
+/// Whether a snapshot of a service reflects a command, if the command affects it.
 fn is_after(snapshot: &Snapshot, command: &str, service: &str) -> bool {
     let cluster = |name: &str| snapshot.cluster(name);
     match (command, service) {
@@ -169,7 +170,7 @@ fn is_after(snapshot: &Snapshot, command: &str, service: &str) -> bool {
     }
 }
 
-/// How often the gateway sent something.
+/// The number of responses of the gateway.
 fn answers(events: &[Value]) -> usize {
     events.iter().filter(|event| event["event"] == "response").count()
 }

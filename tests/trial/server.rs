@@ -1,5 +1,6 @@
-//! What the examples of the documents run against: a management server with the service `shop`, whose cluster `cart` has one backend,
-//! and a cluster `empty` that has none. Its argument is the file to which the bootstrap is written when it is ready.
+//! The server for the examples of the documents: a management server with the service `shop`, whose cluster `cart`
+//! has one backend, and a cluster `empty` without any. Its argument is the file for the bootstrap, which is written
+//! when the server is ready.
 
 use std::{env, error::Error, fs, net::SocketAddr};
 
@@ -28,7 +29,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     std::future::pending().await
 }
 
-/// Answers each call, if only by `UNIMPLEMENTED`.
+/// Responds to each call with `UNIMPLEMENTED`.
 async fn backend() -> Result<SocketAddr, Box<dyn Error>> {
     let socket = TcpListener::bind("127.0.0.1:0").await?;
     let address = socket.local_addr()?;

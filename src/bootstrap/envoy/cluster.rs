@@ -1,4 +1,4 @@
-//! Clusters that are management servers.
+//! Clusters as management servers.
 
 use std::{
     cell::RefCell,
@@ -16,14 +16,14 @@ use super::{
 };
 use crate::config::{ChannelCredentials, Keepalive, NamedServers, Server, ServerUri, check_connection};
 
-/// The static clusters. Each is read when the first source names it: those of the data plane may say what they like.
+/// The static clusters. Each is read when the first source names it: clusters of the data plane are not validated.
 #[derive(Debug, Default)]
 pub(super) struct Clusters<'a> {
     by_name: BTreeMap<&'a str, Message<'a>>,
     read: RefCell<BTreeMap<&'a str, Option<Vec<Upstream>>>>,
 }
 
-/// How a management server is reached.
+/// The address and the connection settings of a management server.
 #[derive(Debug, Clone)]
 pub(super) struct Upstream {
     pub(super) uri: ServerUri,
@@ -31,8 +31,8 @@ pub(super) struct Upstream {
     pub(super) keepalive: Option<Keepalive>,
 }
 
-/// The management servers that config sources of resources may name: those of the static clusters that can be one. Nothing is
-/// said of the others, which are of the data plane.
+/// The management servers that config sources of resources may name: the static clusters with supported settings. The
+/// others, which are of the data plane, cause no errors or warnings.
 pub(super) fn named_servers(document: &Value) -> NamedServers {
     let ignored = Problems::default();
     let root = Message::new(&Reader::new(document, &ignored), &ignored);
@@ -62,8 +62,8 @@ impl<'a> Clusters<'a> {
         clusters
     }
 
-    /// How the management server is reached that a cluster is, in order: none if something is wrong, which is told once, or if
-    /// there is no such cluster, which is told where it is named.
+    /// The addresses of the management server that a cluster defines, in order. The list is empty if the cluster is
+    /// invalid, which is reported once, or missing, which is reported at the reference.
     pub(super) fn find(&self, name: &str, named_at: &Reader<'_>) -> Vec<Upstream> {
         let Some((name, cluster)) = self.by_name.get_key_value(name) else {
             named_at.fail(format!("there is no cluster {name:?} in static_resources"));
@@ -96,11 +96,11 @@ fn upstreams(cluster: &Message<'_>) -> Option<Vec<Upstream>> {
     Some(uris.into_iter().map(upstream).collect())
 }
 
-/// Where the endpoints are, by their priority. Those that are addresses of one family are one server, which is tried at each of
-/// them; otherwise each is a server, and a later one stands in for those before it.
+/// The addresses of the endpoints, by priority. If all are IP addresses of one family, they form one server with
+/// several addresses; otherwise each is a server, in fallback order.
 fn uris(cluster: &Message<'_>) -> Vec<ServerUri> {
     let mut endpoints = Vec::new();
-    // As it was in version 2.
+    // The form of version 2.
     for host in cluster.messages("hosts") {
         endpoints.extend(address(&host).map(|address| (0, address)));
     }
@@ -188,12 +188,12 @@ fn host_and_port(host: &str, port: u32) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// Reads a URI that was made of a field.
+/// Parses a URI that was built from a field.
 pub(super) fn parse(message: &Message<'_>, field: &str, text: &str) -> Option<ServerUri> {
     text.parse().map_err(|error: crate::config::InvalidUri| message.fail(field, error.to_string())).ok()
 }
 
-/// `connection_keepalive`, where version 3 has it or where version 2 had it.
+/// `connection_keepalive`, at its place in version 3 or in version 2.
 fn keepalive(cluster: &Message<'_>) -> Option<Keepalive> {
     let mut found = cluster.message("http2_protocol_options").and_then(|options| http2(&options));
     if let Some(options) = cluster.get("typed_extension_protocol_options") {
@@ -239,7 +239,7 @@ fn http2(options: &Message<'_>) -> Option<Keepalive> {
 }
 
 impl Upstream {
-    /// The server, if its URI does not contradict its credentials.
+    /// The server, unless its URI contradicts its credentials.
     pub(super) fn into_server(self, authority: Option<&str>) -> Server {
         Server {
             uri: self.uri,
@@ -255,9 +255,9 @@ impl Upstream {
     }
 }
 
-/// The same as a type of their own.
+/// The names of these types as custom cluster types.
 const CUSTOM_TYPES: [&str; 4] =
     ["envoy.cluster.static", "envoy.cluster.dns", "envoy.cluster.strict_dns", "envoy.cluster.logical_dns"];
 const HTTP_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
-/// Where only the timeout of a ping is said: the client's default.
+/// The interval if only a timeout is set: the client's default.
 const INTERVAL: Duration = Duration::from_secs(30);

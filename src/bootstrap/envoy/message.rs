@@ -1,12 +1,12 @@
-//! A message in canonical JSON, as far as it is read: its fields by the names of their definition or in camel case, and of
-//! those that nobody asked for, that they were not used.
+//! Messages in canonical JSON. Fields are read by the names of their definition or in camel case; unread fields are
+//! reported as ignored.
 
 use std::{cell::RefCell, collections::BTreeSet, time::Duration};
 
 use super::super::reader::{Fields, Problems, Reader};
 use crate::config::ValidationError;
 
-/// An object of the document, and which of its fields were asked for.
+/// An object of the document, with a record of the fields that were read.
 #[derive(Debug)]
 pub(super) struct Message<'a> {
     fields: Fields<'a>,
@@ -15,12 +15,12 @@ pub(super) struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// The value as a message; anything else than an object is a problem.
+    /// The value as a message; anything other than an object is an error.
     pub(super) fn new(reader: &Reader<'a>, warnings: &'a Problems) -> Option<Self> {
         Some(Self { fields: reader.fields()?, read: RefCell::default(), warnings })
     }
 
-    /// A field that is there and not `null`.
+    /// A field that is present and not `null`.
     pub(super) fn get(&self, name: &str) -> Option<Reader<'a>> {
         let camel = camel_case(name);
         let mut read = self.read.borrow_mut();
@@ -33,12 +33,12 @@ impl<'a> Message<'a> {
         plain.or(other)
     }
 
-    /// Whether a field is there.
+    /// Whether a field is present.
     pub(super) fn has(&self, name: &str) -> bool {
         self.get(name).is_some()
     }
 
-    /// A field that must be there.
+    /// A required field.
     pub(super) fn required(&self, name: &str) -> Option<Reader<'a>> {
         let found = self.get(name);
         if found.is_none() {
@@ -47,12 +47,12 @@ impl<'a> Message<'a> {
         found
     }
 
-    /// A string, if it is there and not empty.
+    /// A string, if present and not empty.
     pub(super) fn text(&self, name: &str) -> Option<&'a str> {
         self.get(name)?.text().filter(|text| !text.is_empty())
     }
 
-    /// A string that must be there and not empty.
+    /// A required, non-empty string.
     pub(super) fn required_text(&self, name: &str) -> Option<&'a str> {
         let field = self.required(name)?;
         let text = field.text()?;
@@ -75,7 +75,8 @@ impl<'a> Message<'a> {
         self.items(name).iter().filter_map(|item| self.of(item)).collect()
     }
 
-    /// The elements of a list. A single object counts as a list of one, as older documents write `grpc_services`.
+    /// The elements of a list. A single object counts as a list of one, the form of `grpc_services` in older
+    /// documents.
     pub(super) fn items(&self, name: &str) -> Vec<Reader<'a>> {
         let Some(field) = self.get(name) else { return Vec::new() };
         match field.value().is_object() {
@@ -84,7 +85,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// Another value as a message.
+    /// Reads another value as a message.
     pub(super) fn of(&self, reader: &Reader<'a>) -> Option<Self> {
         Self::new(reader, self.warnings)
     }
@@ -94,7 +95,7 @@ impl<'a> Message<'a> {
         self.get(name).is_some_and(|field| field.boolean().unwrap_or(false))
     }
 
-    /// A whole number, which JSON may have as a string.
+    /// An integer, which may be a string in JSON.
     pub(super) fn number(&self, name: &str) -> Option<u32> {
         let field = self.get(name)?;
         let number = match field.value().as_str() {
@@ -107,7 +108,7 @@ impl<'a> Message<'a> {
         number
     }
 
-    /// `"1.5s"`, or `{seconds, nanos}` as older documents write it.
+    /// `"1.5s"`, or `{seconds, nanos}` as in older documents.
     pub(super) fn duration(&self, name: &str) -> Option<Duration> {
         let field = self.get(name)?;
         if !field.value().is_object() {
@@ -137,41 +138,41 @@ impl<'a> Message<'a> {
         chosen.map(|(.., value)| *value)
     }
 
-    /// Refuses fields that would change what a client does if they were heeded.
+    /// Reports unsupported fields that would change the behavior of the client.
     pub(super) fn refuse(&self, names: &[&str]) {
         for name in names.iter().filter(|name| self.has(name)) {
             self.fail(name, "not supported");
         }
     }
 
-    /// Takes note of fields that ask for what is done anyway.
+    /// Marks fields as read whose effect is the default behavior.
     pub(super) fn heed(&self, names: &[&str]) {
         names.iter().for_each(|name| drop(self.get(name)));
     }
 
-    /// Tells of a field that it is wrong.
+    /// Reports an error in a field.
     pub(super) fn fail(&self, name: &str, reason: impl Into<String>) {
         self.fields.fail(&self.spelling(name), reason);
     }
 
-    /// Tells of the message that it is wrong.
+    /// Reports an error in the message.
     pub(super) fn fail_whole(&self, reason: impl Into<String>) {
         self.fields.problems().add(ValidationError::new(self.fields.path(), reason));
     }
 
-    /// Tells of a field, if it is there, that it is not heeded, and why.
+    /// Reports that a field, if present, is ignored, with the reason.
     pub(super) fn warn(&self, name: &str, reason: &str) {
         if self.has(name) {
             self.warnings.add(ValidationError::new(self.fields.path_of(&self.spelling(name)), reason));
         }
     }
 
-    /// Tells of the message that something of it is not heeded.
+    /// Reports that a part of the message is ignored.
     pub(super) fn warn_whole(&self, reason: &str) {
         self.warnings.add(ValidationError::new(self.fields.path(), reason));
     }
 
-    /// Tells of the fields that nobody asked for.
+    /// Reports the fields that were not read.
     pub(super) fn end(&self) {
         let read = self.read.borrow();
         for name in self.fields.names().filter(|name| !read.contains(*name)) {
@@ -183,7 +184,7 @@ impl<'a> Message<'a> {
         self.warnings
     }
 
-    /// The name that a field has in the document.
+    /// The spelling of a field's name in the document.
     fn spelling(&self, name: &str) -> String {
         let camel = camel_case(name);
         match self.fields.get(name).is_none() && self.fields.get(&camel).is_some() {

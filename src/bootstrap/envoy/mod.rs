@@ -1,8 +1,9 @@
-//! Envoy's bootstrap format, as far as it tells a client where resources come from. Each function reads one message, tells every
-//! problem in it, and gives what is usable.
+//! Envoy's bootstrap format: the parts that configure the sources of resources. Each function reads one message,
+//! reports every error in it, and returns the usable part.
 //!
-//! What would change what the client does, such as credentials and retries that it does not know, is an error; what has no
-//! meaning for it, such as listeners of its own or an admin port, is a warning. Nothing is passed over in silence.
+//! Settings that would change the behavior of the client, such as unsupported credentials and retries, are errors;
+//! settings without a meaning for it, such as static listeners or an admin port, are warnings. Nothing is ignored
+//! silently.
 
 mod cluster;
 mod message;
@@ -30,7 +31,7 @@ use crate::{
     resource::{Cluster, Listener, Resource},
 };
 
-/// Whether a document is of this format and not gRPC's.
+/// Returns whether a document is in this format and not gRPC's.
 pub(super) fn is_envoys(document: &Value) -> bool {
     let has = |names: &[&str]| names.iter().any(|name| document.get(name).is_some());
     has(&MARKS) && !has(&["xds_servers", "authorities", "type_sources"])
@@ -84,14 +85,14 @@ fn parts(root: &Message<'_>) -> Parts {
     }
 }
 
-/// What is found out about sources, beside those of `ads_config`.
+/// The configured sources, beside those of `ads_config`.
 #[derive(Debug, Default)]
 struct Table {
     by_type: BTreeMap<String, Vec<ConfigSource>>,
     authorities: BTreeMap<String, OfAuthority>,
     default: Option<Vec<ConfigSource>>,
     collections: BTreeMap<String, ResourceName>,
-    /// Something was said, if it was not understood.
+    /// Whether any source was configured, even an invalid one.
     said: bool,
 }
 
@@ -102,7 +103,7 @@ struct OfAuthority {
 }
 
 impl Table {
-    /// `config_sources` in their order, of which the first that names an authority is its, and `default_config_source`
+    /// Reads `config_sources`, of which the first that names an authority is used for it, and `default_config_source`
     /// (X11).
     fn read<'a>(root: &Message<'a>, origin: &Origin<'a>) -> Self {
         let mut table = Self::default();
@@ -126,7 +127,7 @@ impl Table {
         }
         if let Some(source) = root.message("default_config_source") {
             table.said = true;
-            // What they would come from anyway.
+            // It applies to all other authorities, so its own list of them has no effect.
             drop(authorities(&source));
             table.default = origin.config_source(&source).map(Found::into_sources);
         }
@@ -147,7 +148,7 @@ impl Table {
         }
     }
 
-    /// A source of a type, which is also that of the authorities that it names, before all others (X11).
+    /// Adds a source of a type. For this type it takes precedence in the authorities that it names, too (X11).
     fn add_type<'a>(&mut self, kind: &Kind, source: &Message<'a>, origin: &Origin<'a>) {
         self.said = true;
         let names = authorities(source);
@@ -168,7 +169,7 @@ impl Table {
         }
     }
 
-    /// Which resources of a type are meant by all.
+    /// Reads the collection that replaces the wildcard of a type.
     fn add_collection(&mut self, kind: &Kind, (place, text): &(Reader<'_>, &str), dynamic: &Message<'_>) {
         if let Some(rest) = text.strip_prefix("file://") {
             match file_path(rest) {
@@ -218,7 +219,7 @@ impl From<OfAuthority> for AuthorityParts {
     }
 }
 
-/// A type that the bootstrap has sources of.
+/// A type with sources in the bootstrap.
 #[derive(Debug, Clone, Copy)]
 struct Kind {
     config: &'static str,
@@ -231,7 +232,7 @@ const LISTENERS: Kind =
 const CLUSTERS: Kind =
     Kind { config: "cds_config", locator: "cds_resources_locator", type_url: Cluster::TYPE_URL };
 
-/// A URL, or an object that has it as its `name`, as the proposal has it.
+/// Reads a URL, or an object with the URL as its `name`, the form of the proposal.
 fn locator<'a>(dynamic: &Message<'a>, name: &str) -> Option<(Reader<'a>, &'a str)> {
     let field = dynamic.get(name)?;
     let field = if field.value().is_object() {
@@ -246,7 +247,7 @@ fn locator<'a>(dynamic: &Message<'a>, name: &str) -> Option<(Reader<'a>, &'a str
     Some((field, text))
 }
 
-/// The path of a `file://` URL, of which the scheme is gone.
+/// Reads the path of a `file://` URL without its scheme.
 fn file_path(rest: &str) -> Result<String, String> {
     if !rest.starts_with('/') || rest.len() == 1 {
         return Err("the form is `file:///path`, with three slashes".to_owned());
@@ -277,7 +278,7 @@ fn node(message: &Message<'_>) -> Node {
     node
 }
 
-/// The parts of the node that go into the names of collections. `metadata` means all of it.
+/// Reads the properties of the node for the names of collections. `metadata` means all of it.
 fn context(root: &Message<'_>, node: &Node) -> ContextParamKeys {
     let mut keys = ContextParamKeys::default();
     for (place, key) in root.texts("node_context_params") {
@@ -293,7 +294,7 @@ fn context(root: &Message<'_>, node: &Node) -> ContextParamKeys {
     keys
 }
 
-/// What only this format has at the top.
+/// Top-level fields that only this format has.
 const MARKS: [&str; 8] = [
     "dynamic_resources",
     "dynamicResources",

@@ -1,4 +1,4 @@
-//! Where resources come from: `ConfigSource`, `ApiConfigSource` and `GrpcService`.
+//! Sources of resources: `ConfigSource`, `ApiConfigSource` and `GrpcService`.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ use crate::config::{
     check_connection, check_polling,
 };
 
-/// What sources are made of.
+/// The context of sources.
 #[derive(Debug)]
 pub(super) struct Origin<'a> {
     pub(super) clusters: Clusters<'a>,
-    /// What `ads_config` says, if it is there.
+    /// The sources in `ads_config`, if present.
     pub(super) ads: Option<Vec<ConfigSource>>,
 }
 
-/// What a `ConfigSource` says.
+/// The sources in a `ConfigSource`.
 #[derive(Debug)]
 pub(super) enum Found {
     /// The sources of `ads_config`.
@@ -38,7 +38,7 @@ impl Found {
 }
 
 impl<'a> Origin<'a> {
-    /// The sources of a `ConfigSource`; `None` if something is wrong with it.
+    /// The sources of a `ConfigSource`; `None` if it is invalid.
     pub(super) fn config_source(&self, source: &Message<'a>) -> Option<Found> {
         source.heed(&["authorities"]);
         source.warn("initial_fetch_timeout", "not used: the time to wait is the client's resource_timeout");
@@ -79,7 +79,7 @@ impl<'a> Origin<'a> {
         self.ads.clone().map(Found::Ads)
     }
 
-    /// The servers of an `ApiConfigSource`, in order; none if something is wrong with it.
+    /// The servers of an `ApiConfigSource`, in order; none if it is invalid.
     pub(super) fn api_config_source(
         &self,
         source: &Message<'a>,
@@ -88,7 +88,7 @@ impl<'a> Origin<'a> {
     ) -> Vec<ConfigSource> {
         source.refuse(&["config_validators"]);
         source.warn("rate_limit_settings", "not used: requests are coalesced");
-        // It is what this client does.
+        // This is the default behavior of the client.
         source.heed(&["set_node_on_first_message_only"]);
         let transport = version(source, "transport_api_version");
         if resources.zip(transport).is_some_and(|(resources, transport)| resources != transport) {
@@ -117,7 +117,7 @@ impl<'a> Origin<'a> {
         known
     }
 
-    /// What `cluster_names` says: a later cluster stands in for those before it.
+    /// The servers of `cluster_names`, in fallback order.
     fn rest(&self, source: &Message<'a>) -> Vec<Server> {
         if source.has("grpc_services") {
             source.fail("grpc_services", "not valid for REST: use cluster_names");
@@ -233,7 +233,7 @@ pub(super) fn file(path: PathSource) -> ConfigSource {
     ConfigSource::Path(Arc::new(path))
 }
 
-/// REST is asked again and again, which `refresh_delay` has to say (rule D12).
+/// REST needs a polling interval, `refresh_delay` (rule D12).
 fn polling(source: &Message<'_>) -> Option<Polling> {
     let delay = source.duration("refresh_delay");
     let timeout = source.duration("request_timeout");
@@ -250,7 +250,7 @@ fn polling(source: &Message<'_>) -> Option<Polling> {
     polling
 }
 
-/// `ads_config` is about an aggregated stream, whether it says so or not.
+/// `ads_config` always means an aggregated stream, whatever its type.
 fn of_ads(source: &Message<'_>, api_type: ApiType) -> ApiType {
     match api_type {
         ApiType::Grpc | ApiType::AggregatedGrpc => ApiType::AggregatedGrpc,
@@ -262,18 +262,18 @@ fn of_ads(source: &Message<'_>, api_type: ApiType) -> ApiType {
     }
 }
 
-/// A version, unless it is left to the client.
+/// A version, unless the client chooses it.
 fn version(message: &Message<'_>, name: &str) -> Option<TransportApiVersion> {
     let (v2, v3) = (TransportApiVersion::V2, TransportApiVersion::V3);
     message.choice(name, &[("AUTO", 0, None), ("V2", 1, Some(v2)), ("V3", 2, Some(v3))]).flatten()
 }
 
-/// The names of authorities that a `ConfigSource` is for, each with its place.
+/// The names of the authorities of a `ConfigSource`, each with its path.
 pub(super) fn authorities<'a>(source: &Message<'a>) -> Vec<(Reader<'a>, String)> {
     let mut names: Vec<(Reader<'a>, String)> = Vec::new();
     for item in source.items("authorities") {
         let Some(authority) = source.of(&item) else { continue };
-        // Empty is the name of those that start with `xdstp:///`.
+        // The empty name is for names that start with `xdstp:///`.
         let Some(name) = authority.required("name").and_then(|name| name.text()) else { continue };
         authority.end();
         match names.iter().any(|(_, known)| known == name) {

@@ -15,7 +15,7 @@ use crate::{
 mod clusters;
 mod sources;
 
-/// A document with an aggregated stream to the cluster `xds`, and `fields` beside or instead of its own.
+/// A document with an aggregated stream to the cluster `xds`, extended or overridden by `fields`.
 fn with(fields: Value) -> Value {
     let mut document = json!({
         "dynamic_resources": { "ads_config": api("GRPC") },
@@ -34,7 +34,7 @@ fn api(api_type: &str) -> Value {
     })
 }
 
-/// The cluster `xds`, and `fields` beside or instead of its own.
+/// The cluster `xds`, extended or overridden by `fields`.
 fn cluster(fields: Value) -> Value {
     let mut cluster = json!({
         "name": "xds",
@@ -227,7 +227,7 @@ fn yaml_that_cannot_be_read_is_an_error_with_line_and_column() {
     assert_eq!(text.to_string(), "bootstrap: expected an object, found a string");
 }
 
-/// Values whose fields have the names of the format, so that the reader looks into them.
+/// Values with field names of the format, so that the reader descends into them.
 fn documents() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),

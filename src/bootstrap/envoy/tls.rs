@@ -1,14 +1,14 @@
-//! What secures the connection to a management server.
+//! The security of connections to a management server.
 
 use std::path::PathBuf;
 
 use super::message::Message;
 use crate::config::{ChannelCredentials, TlsConfig};
 
-/// Reads a cluster's transport socket. `None` if something is wrong with it.
+/// Reads a cluster's transport socket. `None` if it is invalid.
 pub(super) fn credentials(cluster: &Message<'_>) -> Option<ChannelCredentials> {
     cluster.refuse(&["transport_socket_matches"]);
-    // As it was in version 2.
+    // The form of version 2.
     if let Some(context) = cluster.message("tls_context") {
         return upstream(&context).map(ChannelCredentials::Tls);
     }
@@ -84,7 +84,7 @@ fn common_context(common: &Message<'_>, server_name: Option<String>) -> Option<T
     Some(tls)
 }
 
-/// The files of a certificate's chain and of its private key.
+/// The files of a certificate chain and of its private key.
 fn identity(certificate: &Message<'_>) -> Option<(PathBuf, PathBuf)> {
     certificate.refuse(&["password", "private_key_provider", "pkcs12", "ocsp_staple"]);
     // The files are read for each connection anyway.
@@ -94,7 +94,8 @@ fn identity(certificate: &Message<'_>) -> Option<(PathBuf, PathBuf)> {
     files.0.zip(files.1)
 }
 
-/// The file of the roots, if there is one. What asks for more than is checked, or for less, is a problem.
+/// The file of the CA certificates, if there is one. Settings for a stricter or a weaker validation than the
+/// supported one are errors.
 fn validate(validation: &Message<'_>, server_name: Option<&str>) -> Option<PathBuf> {
     validation.refuse(UNSUPPORTED_CHECKS);
     validation.heed(&["watched_directory", "system_root_certs"]);
@@ -126,7 +127,7 @@ fn validate(validation: &Message<'_>, server_name: Option<&str>) -> Option<PathB
     roots
 }
 
-/// The certificate must have the name that the server is asked for, so that no other can be demanded.
+/// The validated name is always the server name, so no other name can be configured.
 fn check_name(alternative: &Message<'_>, exact: Option<&str>, server_name: Option<&str>) {
     if exact.is_none() || exact != server_name {
         alternative.fail_whole("not supported: the certificate must have the name that is in `sni`, exactly");
@@ -140,7 +141,7 @@ fn required_file(parent: &Message<'_>, name: &str) -> Option<PathBuf> {
     file(parent, name)
 }
 
-/// The file that a `DataSource` names.
+/// The file of a `DataSource`.
 pub(super) fn file(parent: &Message<'_>, name: &str) -> Option<PathBuf> {
     let source = parent.message(name)?;
     source.heed(&["watched_directory"]);

@@ -1,4 +1,4 @@
-//! What a server of the bootstrap may say.
+//! The settings of servers in a bootstrap.
 
 use super::*;
 use crate::{
@@ -162,7 +162,7 @@ fn a97_1_all_supported_call_credentials_are_used_in_order() {
     let server = read_server(json!({ "call_creds": [jwt("b"), { "type": "x", "config": 1 }, jwt("a")] }));
     let expected = ["b", "a"].map(|path| CallCredentials::JwtTokenFile(path.into()));
     assert_eq!(server.call_credentials, expected);
-    // Parsed with insecure channel credentials too: it is the connection that refuses to send a token in plain text.
+    // Accepted with insecure channel credentials, too: the connection refuses to send a token in plain text.
     assert_eq!(server.channel_credentials, ChannelCredentials::Insecure);
     assert!(read_server(json!({})).call_credentials.is_empty());
 }

@@ -1,4 +1,4 @@
-//! What a relay does, in numbers.
+//! The statistics of a relay.
 
 use std::{
     net::SocketAddr,
@@ -23,25 +23,25 @@ pub(crate) struct Figures {
     complaint: watch::Sender<Option<String>>,
 }
 
-/// Towards the management server.
+/// The statistics of the management server's side.
 #[derive(Debug, Default)]
 struct Up {
     subscriptions: AtomicU64,
     updates: AtomicU64,
     removals: AtomicU64,
-    /// Of resources, without what is around them in a message.
+    /// The size of resources, without their envelopes.
     bytes: AtomicU64,
     resources: AtomicU64,
     stale: AtomicU64,
 }
 
-/// Towards the clients.
+/// The statistics of the clients' side.
 #[derive(Debug, Default)]
 struct Down {
     responses: AtomicU64,
     updates: AtomicU64,
     removals: AtomicU64,
-    /// Of messages.
+    /// The size of messages.
     bytes: AtomicU64,
     rejections: AtomicU64,
 }
@@ -52,7 +52,7 @@ impl Figures {
         Self { start: Instant::now(), up, down, complaint: watch::Sender::new(None) }
     }
 
-    /// What is wrong with clients, for people: the latest. Who is slow skips some.
+    /// The latest error of a client, for display. A slow reader skips some.
     pub(crate) fn complaints(&self) -> watch::Receiver<Option<String>> {
         self.complaint.subscribe()
     }
@@ -61,7 +61,7 @@ impl Figures {
         self.complaint.send_replace(Some(complaint));
     }
 
-    /// Takes note of what happens to the clients.
+    /// Counts an event of a client.
     pub(crate) fn observe(&self, event: &Event) {
         match event {
             Event::Response { resources, removed, bytes, .. } => {
@@ -103,7 +103,7 @@ impl Figures {
         }
     }
 
-    /// One line.
+    /// Formats one report.
     pub(crate) fn report(&self, control_plane: &ControlPlane, json: bool) -> String {
         let wanted = control_plane.wanted();
         let Self { up, down, .. } = self;

@@ -1,4 +1,4 @@
-//! The relay: it asks for what its clients ask for, and gives them what it gets.
+//! The relay: it subscribes to the resources that its clients subscribe to, and passes them on.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -23,9 +23,10 @@ use crate::{
     control_plane::{ControlPlane, WantedChange},
 };
 
-/// Serves what its clients get.
+/// A relay, which serves the resources that its clients receive.
 pub(crate) struct Relay {
-    /// They have a stream each: on one alone what was sent for a name would look like a member of the wildcard, too.
+    /// The two clients have separate streams: on a shared one, a resource for a name would look like a member of the
+    /// wildcard, too.
     names: Client,
     collections: Client,
     control_plane: ControlPlane,
@@ -34,24 +35,24 @@ pub(crate) struct Relay {
     stock: Stock,
     topics: BTreeMap<Topic, Asked>,
     sources: ReadyChunks<SelectAll<Abortable<Source>>>,
-    /// Topics that nobody wants, by the time when they are let go.
+    /// Topics without subscriptions, by the time at which they are unsubscribed from.
     unwanted: VecDeque<(Instant, Topic)>,
 }
 
-/// A topic that is asked for.
+/// A subscribed topic.
 struct Asked {
     source: AbortHandle,
-    /// When it is let go, if nobody wants it.
+    /// The time at which it is unsubscribed from, if it has no subscriptions.
     until: Option<Instant>,
 }
 
 impl Relay {
-    /// A relay of what two clients of a management server get, one for names and one for wildcards and other collections. What
-    /// nobody wants any more is kept for a while.
+    /// A relay with two clients of a management server, one for names and one for wildcards and other collections. A
+    /// topic without subscriptions is kept for `linger`.
     pub(crate) fn new([names, collections]: [Client; 2], linger: Duration) -> Self {
         let figures = Arc::new(Figures::new());
         let observer = figures.clone();
-        // Versions of the state-of-the-world variant that no run before has used.
+        // Versions of the state-of-the-world variant that differ from those of previous runs.
         let run = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         let control_plane = ControlPlane::builder()
             .on_demand(true)
@@ -59,7 +60,7 @@ impl Relay {
             .version_prefix(format!("{run:x}-"))
             .observe(move |event| observer.observe(event))
             .build();
-        // With a source that never ends there is always something to wait for.
+        // With a source that never ends, the set of sources is never empty.
         let never: Source = stream::pending().boxed();
         let sources = SelectAll::from_iter([Abortable::new(never, AbortHandle::new_pair().1)]);
         Self {
@@ -127,7 +128,7 @@ impl Relay {
         }
     }
 
-    /// All news of a batch get to the clients at once.
+    /// Applies a batch of updates, which are sent to the clients together.
     fn on_news(&mut self, batch: Vec<(Topic, News)>) {
         let Self { stock, topics, control_plane, figures, .. } = self;
         let mut tally = Tally::default();
@@ -141,7 +142,7 @@ impl Relay {
         figures.note_news(tally);
     }
 
-    /// Lets go what nobody wanted for long enough.
+    /// Unsubscribes from topics that have had no subscriptions for long enough.
     fn let_go(&mut self) {
         let now = Instant::now();
         let Self { stock, topics, unwanted, control_plane, linger, .. } = self;
@@ -153,7 +154,7 @@ impl Relay {
                     continue;
                 };
                 if control_plane.wanted().streams(TYPES[topic.of_type], &topic.name) > 0 {
-                    // Somebody wants it again, of which we have not been told.
+                    // There is a new subscription whose event has not been processed yet.
                     asked.until = Some(now + *linger);
                     unwanted.push_back((now + *linger, topic));
                     continue;
@@ -166,5 +167,5 @@ impl Relay {
     }
 }
 
-/// How many news are passed on at once, if there are as many.
+/// The maximum number of updates in a batch.
 const BATCH: usize = 1000;

@@ -1,4 +1,5 @@
-//! A management server that gets all it serves from another one: each name once, however many clients want it.
+//! A management server that gets all of its resources from another one: each name once, whatever the number of
+//! clients.
 
 mod args;
 mod figures;

@@ -1,4 +1,4 @@
-//! Resources as they came: a relay has no opinion of what is in them.
+//! Unparsed resources: a relay does not validate their content.
 
 use std::{fmt, time::Duration};
 
@@ -14,7 +14,7 @@ use crate::{
     resource::{Context, Invalid},
 };
 
-/// The types that are passed on.
+/// The relayed types.
 pub(crate) const TYPES: [&str; 8] = [
     LISTENER,
     ROUTE_CONFIGURATION,
@@ -26,7 +26,7 @@ pub(crate) const TYPES: [&str; 8] = [
     RUNTIME,
 ];
 
-/// A resource of one of [`TYPES`]: its bytes, and how long it lives.
+/// A resource of one of [`TYPES`]: its bytes, and its time to live.
 pub(crate) struct Raw<const TYPE: usize> {
     bytes: Bytes,
     ttl: Option<Duration>,
@@ -49,22 +49,22 @@ impl<const TYPE: usize> fmt::Debug for Raw<TYPE> {
     }
 }
 
-/// What the management server says of a resource, without its type.
+/// The state of a resource at the management server, without its type.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) enum State {
-    /// It is there.
+    /// It exists.
     Present {
         bytes: Bytes,
         ttl: Option<Duration>,
         version: String,
-        /// Not confirmed, since the server is away or has bad news.
+        /// Not confirmed, since the server is unreachable or sent an error.
         stale: bool,
     },
     /// It does not exist.
     Absent,
-    /// The server says that it cannot be had: a code of gRPC, and why.
+    /// The server sent an error in its place: a gRPC status code, and the reason.
     Refused(i32, String),
-    /// Nothing can be said of it, which may pass.
+    /// Its state is unknown, possibly temporarily.
     #[default]
     Unknown,
 }
@@ -87,7 +87,7 @@ impl<const TYPE: usize> From<&Observed<Raw<TYPE>>> for State {
     }
 }
 
-/// The name that the message of a resource has by itself.
+/// The name in the message of a resource.
 pub(crate) fn own_name(bytes: &Bytes) -> Option<String> {
     Raw::<0>::name(bytes).ok().map(|name| name.into_owned())
 }

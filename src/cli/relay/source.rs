@@ -1,4 +1,4 @@
-//! What the management server has to say, as a stream of news for each name that is asked for there.
+//! The management server's resources, as a stream of updates for each subscribed name.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use futures_util::{
 use super::raw::{Raw, State};
 use crate::{Client, client::WatchAll, name::ResourceName};
 
-/// A name that is asked for.
+/// A subscribed name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Topic {
-    /// The place of its type in [`TYPES`](super::raw::TYPES).
+    /// The index of its type in [`TYPES`](super::raw::TYPES).
     pub(crate) of_type: usize,
-    /// Of a resource or a collection, or `*`.
+    /// The name of a resource or a collection, or `*`.
     pub(crate) name: Arc<str>,
 }
 
-/// Something that is known of a topic.
+/// An update of a topic.
 #[derive(Debug)]
 pub(crate) enum News {
-    /// How a resource fares: that of the name, or a member of the collection.
+    /// The state of a resource: that of the name, or a member of the collection.
     Resource { name: Arc<str>, state: State },
-    /// All members of the collection were told.
+    /// All members of the collection were received.
     Complete,
 }
 
@@ -38,7 +38,7 @@ impl Topic {
     }
 }
 
-/// Asks for a topic, for as long as the stream is kept.
+/// Subscribes to a topic, until the stream is dropped.
 pub(crate) fn source(client: &Client, topic: &Topic) -> Source {
     match topic.of_type {
         0 => source_of::<0>(client, topic),
@@ -70,7 +70,7 @@ fn source_of<const TYPE: usize>(client: &Client, topic: &Topic) -> Source {
 
 fn members<const TYPE: usize>(all: WatchAll<Raw<TYPE>>) -> BoxStream<'static, News> {
     let mut whole = all.clone();
-    // That there is nothing is the only state of a complete collection that comes without a change.
+    // A complete collection without members is the only complete state without a change of a member.
     let nothing =
         stream::once(
             async move { whole.wait_for(|members| members.is_complete() && members.is_empty()).await },

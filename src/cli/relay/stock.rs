@@ -1,4 +1,4 @@
-//! What the relay knows, and how it gets to the control plane.
+//! The resources of the relay, and their transfer to the control plane.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -11,7 +11,7 @@ use super::{
 };
 use crate::control_plane::{AnyResource, store::Transaction};
 
-/// All resources that something is known of, by type and name.
+/// All resources with a known state, by type and name.
 #[derive(Debug, Default)]
 pub(crate) struct Stock {
     slots: BTreeMap<Topic, Slot>,
@@ -19,17 +19,18 @@ pub(crate) struct Stock {
     stale: usize,
 }
 
-/// What is known of a resource. By its name and by collections it is asked for on two streams, which may differ for a moment.
+/// The state of a resource. It may be subscribed to on two streams, by its name and by collections, whose states may
+/// differ for a moment.
 #[derive(Debug, Default)]
 struct Slot {
-    /// What was said of its name, if that is asked for.
+    /// The state by its name, if the name is subscribed to.
     named: Option<State>,
-    /// The collections that have it, and what was said of it there.
+    /// The collections that contain it, and its state there.
     member_of: BTreeSet<Arc<str>>,
     member: State,
 }
 
-/// What an update was, for the figures.
+/// The effect of an update on the statistics.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tally {
     pub(crate) updates: u64,
@@ -38,17 +39,17 @@ pub(crate) struct Tally {
 }
 
 impl Stock {
-    /// How many resources there are.
+    /// The number of resources.
     pub(crate) fn present(&self) -> usize {
         self.present
     }
 
-    /// How many of them nobody has confirmed.
+    /// The number of unconfirmed resources.
     pub(crate) fn stale(&self) -> usize {
         self.stale
     }
 
-    /// Takes in news of a topic.
+    /// Applies an update of a topic.
     pub(crate) fn take(&mut self, topic: &Topic, news: News, tx: &mut Transaction<'_>) -> Tally {
         match news {
             News::Complete => {
@@ -86,7 +87,7 @@ impl Stock {
         self.stale = self.stale + now.1 - before.1;
     }
 
-    /// A topic is not asked for any more: what it alone stood for is forgotten.
+    /// Removes a topic that is no longer subscribed to, with the resources that it alone stands for.
     pub(crate) fn let_go(&mut self, topic: &Topic, tx: &mut Transaction<'_>) {
         tx.remove(TYPES[topic.of_type], &topic.name);
         let is_of = |slot: &mut Slot, id: &Topic| match topic.is_collection() {
@@ -110,7 +111,7 @@ impl Stock {
         }
     }
 
-    /// Has the control plane give what there is, if there is still a reason to.
+    /// Updates the control plane with the state of a resource, or removes it if nothing refers to it.
     fn settle(&mut self, id: &Topic, tx: &mut Transaction<'_>) {
         let Some(slot) = self.slots.get(id) else { return };
         let type_url = TYPES[id.of_type];
@@ -146,7 +147,7 @@ impl Stock {
 }
 
 impl Slot {
-    /// What clients are told: what was said of the name, or else of the member.
+    /// The state for clients: that by the name, or else that as a member.
     fn shown(&self) -> &State {
         match &self.named {
             Some(State::Unknown) | None if self.member_of.is_empty() => &State::Unknown,
@@ -155,7 +156,7 @@ impl Slot {
         }
     }
 
-    /// Returns whether it becomes a member, or ceases to be one, and what it was.
+    /// Returns whether it becomes a member, or ceases to be one, and its previous state.
     fn take_member(&mut self, collection: &Arc<str>, state: State) -> (bool, Tally) {
         if !state.is_present() {
             let leaves = self.member_of.remove(collection);
@@ -166,10 +167,10 @@ impl Slot {
         (self.member_of.insert(collection.clone()), tally)
     }
 
-    /// Returns whether it is the first that is known by its name, and what it was.
+    /// Returns whether its name was unknown before, and its previous state.
     fn take_named(&mut self, state: State) -> (bool, Tally) {
         match (&mut self.named, state) {
-            // What was good is kept.
+            // A known resource is kept.
             (Some(State::Present { stale, .. }), State::Unknown) => {
                 *stale = true;
                 (false, Tally::default())
@@ -192,7 +193,7 @@ impl State {
         matches!(self, Self::Present { .. })
     }
 
-    /// As numbers, to be counted.
+    /// As numbers, for sums.
     fn is_present_and_stale(&self) -> (usize, usize) {
         let is_stale = matches!(self, Self::Present { stale: true, .. });
         (usize::from(self.is_present()), usize::from(is_stale))

@@ -16,10 +16,10 @@ use crate::{
     pb::envoy::service::status::v3::{ClientStatusRequest, ClientStatusResponse},
 };
 
-/// A server that has the client status service.
+/// A server with the client status service.
 #[derive(Debug, Clone)]
 pub(super) struct Server {
-    /// As it was written.
+    /// The address as written.
     addr: String,
     endpoint: Endpoint,
 }
@@ -28,7 +28,7 @@ impl Server {
     /// The server at an address, `HOST:PORT` or a URI.
     ///
     /// # Errors
-    /// What to write instead.
+    /// The correction of an invalid address.
     pub(super) fn new(addr: &str, tls: bool) -> Result<Self, String> {
         let hint = "write HOST:PORT, such as 127.0.0.1:18001";
         let uri = match addr.split_once("://") {
@@ -53,10 +53,10 @@ impl Server {
         Ok(Self { addr: addr.to_owned(), endpoint })
     }
 
-    /// Asks once, with or without the resources themselves.
+    /// Requests the status once, with or without the resources themselves.
     ///
     /// # Errors
-    /// Why there is no answer.
+    /// The reason why there is no response.
     pub(super) async fn ask(&self, contents: bool) -> Result<ClientStatusResponse, String> {
         let cannot = |error: &(dyn Error + 'static)| format!("cannot connect: {}", innermost(error));
         let channel = self.endpoint.connect().await.map_err(|error| cannot(&error))?;
@@ -92,7 +92,7 @@ async fn fetch(grpc: &mut Grpc<Channel>, request: Bytes) -> Result<Bytes, Status
     Ok(answer.into_inner())
 }
 
-/// For servers that have the stream alone.
+/// For servers that only support the streaming method.
 async fn stream_one(grpc: &mut Grpc<Channel>, request: Bytes) -> Result<Bytes, Status> {
     ready(grpc).await?;
     let requests = Request::new(stream::iter([request]));
@@ -105,7 +105,7 @@ async fn ready(grpc: &mut Grpc<Channel>) -> Result<(), Status> {
     grpc.ready().await.map_err(|error| Status::unavailable(innermost(&error)))
 }
 
-/// What is behind "transport error".
+/// The innermost source of a "transport error".
 fn innermost(error: &(dyn Error + 'static)) -> String {
     let mut innermost = error;
     while let Some(source) = innermost.source() {

@@ -1,4 +1,4 @@
-//! Asks xDS clients what they know, by the client status service (CSDS, gRFC A40).
+//! Requests the status of xDS clients from the client status service (CSDS, gRFC A40).
 
 mod ask;
 mod show;
@@ -52,7 +52,7 @@ pub(super) fn run(program: Program, args: &StatusArgs) -> Result<(), Failure> {
     status(program, args, &servers.map_err(Failure::Usage)?)
 }
 
-/// One server that does not answer does not hide what the others have to say.
+/// Prints the status of all servers: one that does not respond does not hide the others.
 #[tokio::main(flavor = "current_thread")]
 async fn status(program: Program, args: &StatusArgs, servers: &[Server]) -> Result<(), Failure> {
     let answers = join_all(servers.iter().map(|server| timeout(args.timeout, server.ask(args.json)))).await;
@@ -91,7 +91,7 @@ impl StatusArgs {
             }
             let gap = if *is_first { "" } else { "\n" };
             let text = show::table(&config, &server.to_string(), SystemTime::now());
-            // Only what is wrong is prose; tables keep their columns.
+            // Only errors are wrapped; tables keep their columns.
             let lines = text.lines().map(|line| match line.starts_with('!') {
                 true => wrap::for_output(line, &io::stdout()),
                 false => line.to_owned(),

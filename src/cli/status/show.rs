@@ -1,4 +1,4 @@
-//! The status of a client, as a table for people and as JSON.
+//! The status of a client, as a table and as JSON.
 
 use std::{
     fmt::{self, Write},
@@ -25,7 +25,7 @@ pub(super) fn json(config: &ClientConfig) -> Result<String, FormatError> {
     encode_json("envoy.service.status.v3.ClientConfig", &config.encode_to_vec())
 }
 
-/// The resources as a table, and what is wrong with them below it.
+/// The resources as a table, with the errors below it.
 pub(super) fn table(config: &ClientConfig, server: &str, now: SystemTime) -> String {
     let mut text = String::new();
     write(&mut text, config, (server, now)).expect("writing to a String cannot fail");
@@ -49,7 +49,7 @@ fn write(text: &mut String, config: &ClientConfig, (server, now): (&str, SystemT
     write_table(text, &rows)?;
     for resource in resources {
         let Some(error) = &resource.error_state else { continue };
-        // Most errors say what they are about.
+        // Most errors contain the name of the resource.
         let name = match error.details.contains(&resource.name) {
             true => String::new(),
             false => format!("{}: ", Escaped(&resource.name)),
@@ -77,7 +77,7 @@ fn row(resource: &GenericXdsConfig, now: SystemTime) -> Row {
     ]
 }
 
-/// Before 1970 is 1970.
+/// Times before 1970 become 1970.
 fn time(at: &Timestamp) -> SystemTime {
     let seconds = Duration::from_secs(at.seconds.try_into().unwrap_or_default());
     let since = seconds + Duration::from_nanos(at.nanos.try_into().unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Clusters with their endpoints, in the order in which the routes lead to them.
+//! Clusters with their endpoints, in the order of the routes to them.
 
 use std::collections::BTreeSet;
 
@@ -12,20 +12,20 @@ use crate::{
     },
 };
 
-/// The clusters of a tree while they are drawn.
+/// The state of drawing the clusters of a tree.
 struct Clusters<'a> {
     artist: Artist,
     snapshot: &'a Snapshot,
-    /// Those of single clusters.
+    /// The warnings of single clusters.
     troubles: &'a [Trouble<'a>],
-    /// Of the column of names.
+    /// The width of the column of names.
     width: usize,
-    /// Each is drawn once.
+    /// Each cluster is drawn once.
     drawn: BTreeSet<&'a str>,
 }
 
 impl Artist {
-    /// `troubles` are those of single clusters.
+    /// `troubles` are the warnings of single clusters.
     pub(super) fn clusters(self, snapshot: &Snapshot, troubles: &[Trouble<'_>]) -> Vec<Branch> {
         let routes = snapshot.virtual_host().routes.iter();
         let mut seen = BTreeSet::new();
@@ -38,13 +38,13 @@ impl Artist {
 }
 
 impl<'a> Clusters<'a> {
-    /// `used` is the leaf that requests to the aggregate above go to.
+    /// `used` is the leaf of the aggregate above that requests are sent to.
     fn draw(&mut self, name: &'a str, used: Option<&str>) -> Branch {
         let Artist { paint } = self.artist;
         let title = format!("{}{}", paint.bold(Escaped(name)), padding(name, self.width));
         let in_use = if used == Some(name) { format!("  {}", paint.green("in use")) } else { String::new() };
         let Some(cluster) = self.snapshot.cluster(name) else {
-            // A child of an aggregate that the server has only just begun to speak of.
+            // A child that the aggregate has only just added.
             return Branch::leaf(format!("{} {title}  {}", self.artist.bad_mark(), paint.red("not known")));
         };
         if !self.drawn.insert(name) {
@@ -77,7 +77,7 @@ impl<'a> Clusters<'a> {
             Some(_) | None => {
                 text += &self.emptiness(cluster);
                 let mut places = self.places(cluster);
-                // What fits into the line of the cluster needs none of its own.
+                // A single short entry is appended to the line of the cluster.
                 if places.len() == 1 && below.is_empty() && !places[0].text.contains('\n') {
                     text += &format!("  {}", places.remove(0).text);
                 }
@@ -129,7 +129,7 @@ impl<'a> Clusters<'a> {
         (!drops.is_empty()).then(|| Branch::leaf(self.artist.paint.yellow(text).to_string()))
     }
 
-    /// Says it if there is nothing to send to, though all is known.
+    /// The notice of a cluster without usable endpoints, if its state is known.
     fn emptiness(&self, cluster: ClusterView<'_>) -> String {
         let Some(assignment) = cluster.assignment() else { return String::new() };
         let text = match assignment.endpoints().count() {
@@ -169,7 +169,7 @@ impl<'a> Clusters<'a> {
         Branch::leaf(format!("{text}{separator}{}", endpoints.join("\n  ")))
     }
 
-    /// In lines.
+    /// The endpoints, split into lines.
     fn endpoints(&self, place: &LocalityEndpoints) -> Vec<String> {
         let first = place.endpoints.first().map(|endpoint| endpoint.weight);
         let is_weighted = place.endpoints.iter().any(|endpoint| Some(endpoint.weight) != first);
@@ -205,12 +205,12 @@ impl<'a> Clusters<'a> {
     }
 }
 
-/// Region, zone and sub-zone, as far as there are any.
+/// The non-empty parts of region, zone and sub-zone.
 fn name(locality: &Locality) -> String {
     let parts = [locality.region(), locality.zone(), locality.sub_zone()];
     join(parts.into_iter().filter(|part| !part.is_empty()), "/")
 }
 
-/// How many endpoints of a locality are shown, and how many in a line.
+/// The maximum number of shown endpoints of a locality, and of endpoints in a line.
 const SHOWN_ENDPOINTS: usize = 12;
 const IN_LINE: usize = 4;

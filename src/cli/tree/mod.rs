@@ -1,4 +1,4 @@
-//! What a target resolves to, drawn as a tree of text.
+//! The resolution of a target, drawn as a tree of text.
 //!
 //! ```text
 //! ● xds:///shop  listener shop → routes shop-routes → virtual host shop (shop.example)
@@ -26,22 +26,22 @@ use crate::{
     resource::{listener::RouteSource, scoped_route::ScopedRouteSource},
 };
 
-/// Draws trees, each as its lines.
+/// A renderer of trees, each as its lines.
 #[derive(Debug, Clone, Copy)]
 pub struct Artist {
     /// The colours of the trees.
     pub paint: Paint,
 }
 
-/// A part of a tree, and what is below it.
+/// A branch of a tree.
 struct Branch {
-    /// It may be too long for one line; then the others stand below it.
+    /// It may be several lines, of which all but the first are indented below it.
     text: String,
     below: Vec<Self>,
 }
 
 impl Artist {
-    /// The tree, or why there is none. `since` tells when a trouble began, if that is known.
+    /// Draws the tree, or the reason why there is none. `since` returns the start of a problem, if known.
     pub fn draw(
         self,
         target: &str,
@@ -61,7 +61,7 @@ impl Artist {
         lines
     }
 
-    /// From the listener to the virtual host.
+    /// Draws the line from the listener to the virtual host.
     fn stem(self, snapshot: &Snapshot) -> String {
         let listener = snapshot.listener();
         let by_name = |name: &str| format!("routes {}", self.paint.cyan(Escaped(name)));
@@ -90,7 +90,7 @@ impl Artist {
         )
     }
 
-    /// All below the virtual host, and the mark for how it stands.
+    /// Draws everything below the virtual host; also returns the mark of its state.
     fn tree(
         self,
         snapshot: &Snapshot,
@@ -111,7 +111,7 @@ impl Artist {
         (mark, below)
     }
 
-    /// Why something is not there.
+    /// The reason for an absence.
     fn failure(self, error: &WatchError) -> String {
         self.paint.red(format_args!("{}: {error}", error.code())).to_string()
     }
@@ -146,18 +146,18 @@ fn render(branches: &[Branch], guide: &str, lines: &mut Vec<String>) {
     }
 }
 
-/// A part of a whole, to the tenth of a percent where that matters.
+/// A percentage, with a decimal if it is not whole.
 fn percent(part: f64, whole: f64) -> String {
     let percent = part / whole * 100.0;
     if percent.fract().abs() < 0.05 { format!("{percent:.0} %") } else { format!("{percent:.1} %") }
 }
 
-/// Spaces that make a text as wide as a column.
+/// The spaces that pad a text to the width of a column.
 fn padding(text: impl AsRef<str>, width: usize) -> String {
     " ".repeat(width.saturating_sub(text.as_ref().chars().count()))
 }
 
-/// The width of a column for some texts, if they are not too wide for one.
+/// The width of a column for some texts, excluding texts that are too wide.
 fn column<T: AsRef<str>>(texts: impl Iterator<Item = T>) -> usize {
     let widths = texts.map(|text| text.as_ref().chars().count());
     widths.filter(|width| *width <= WIDEST_COLUMN).max().unwrap_or(0)
@@ -167,8 +167,8 @@ fn join<T: Display>(parts: impl IntoIterator<Item = T>, separator: &str) -> Stri
     parts.into_iter().map(|part| part.to_string()).collect::<Vec<_>>().join(separator)
 }
 
-/// How many domains of a virtual host are shown.
+/// The maximum number of shown domains of a virtual host.
 const SHOWN_DOMAINS: usize = 3;
 
-/// Characters.
+/// In characters.
 const WIDEST_COLUMN: usize = 40;

@@ -1,4 +1,4 @@
-//! Routes, each in a line: what a request must look like, and where it goes.
+//! Routes, one on each line: the conditions on requests, and the action.
 
 use super::{Artist, Branch, column, join, padding, percent};
 use crate::{
@@ -48,7 +48,7 @@ impl Artist {
         }
     }
 
-    /// A cluster that cannot be used is marked where routes lead to it.
+    /// The name of a cluster, marked if it is unusable.
     fn cluster_name(self, name: &str, snapshot: &Snapshot) -> String {
         match snapshot.cluster(name) {
             Some(cluster) if cluster.first_usable_priority().is_some() => Escaped(name).to_string(),
@@ -61,7 +61,7 @@ impl Artist {
     }
 }
 
-/// What requests must look like.
+/// The conditions on requests.
 fn requests(matcher: &RouteMatch) -> String {
     let mut text = match &matcher.path.pattern {
         PathPattern::Prefix(prefix) => format!("{prefix}*"),

@@ -1,4 +1,4 @@
-//! What may be stale in a tree, and why.
+//! The warnings of a tree, about parts that may be stale.
 
 use std::fmt;
 
@@ -8,17 +8,17 @@ use crate::{
     resolve::{ClusterView, Snapshot},
 };
 
-/// A reason why something in the tree may be stale. When a server is gone, it is the same for all that comes from there.
+/// A reason why parts of the tree may be stale. When a server is unreachable, all its resources have the same one.
 #[derive(Debug, Clone)]
 pub struct Trouble<'a> {
-    /// That of the first resource.
+    /// The error of the first resource.
     pub error: &'a WatchError,
-    /// How many resources it concerns.
+    /// The number of affected resources.
     pub resources: usize,
 }
 
 impl<'a> Trouble<'a> {
-    /// All of a tree. A rejection tells of its resource alone, however alike others are.
+    /// All warnings of a tree. Rejections are never merged, even if they are equal.
     pub fn of(snapshot: &'a Snapshot) -> Vec<Self> {
         let mut seen: Vec<&WatchError> = Vec::new();
         let mut troubles: Vec<Self> = Vec::new();
@@ -36,12 +36,12 @@ impl<'a> Trouble<'a> {
         troubles
     }
 
-    /// Whether it is that of a cluster or its endpoints alone, and not of the tree above them.
+    /// Whether it concerns a cluster or its endpoints alone, and not the tree above them.
     pub fn is_local(&self, snapshot: &Snapshot) -> bool {
         snapshot.clusters().any(|cluster| self.is_about(cluster))
     }
 
-    /// Whether it is that of this cluster, and no other resource has it.
+    /// Whether it concerns this cluster alone.
     pub fn is_about(&self, cluster: ClusterView<'_>) -> bool {
         self.resources == 1 && [cluster.warning(), cluster.endpoints_error()].contains(&Some(self.error))
     }

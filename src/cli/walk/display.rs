@@ -1,4 +1,4 @@
-//! All targets as trees, for people.
+//! All targets as trees on a terminal or in a text.
 
 use std::{
     io,
@@ -15,8 +15,8 @@ use crate::{
     },
 };
 
-/// The trees of all targets. On a terminal all are drawn anew when one changes; elsewhere, those that have changed are
-/// added to the output.
+/// The trees of all targets. On a terminal all are redrawn when one changes; elsewhere, changed trees are appended to
+/// the output.
 pub(crate) struct Display {
     artist: Artist,
     is_terminal: bool,
@@ -28,10 +28,10 @@ struct Target {
     name: String,
     lines: Vec<String>,
     has_changed: bool,
-    /// As it was drawn last, and what had changed then; nothing before the first tree.
+    /// The last drawn lines and their marks; `None` before the first tree.
     drawn: Option<Vec<String>>,
     marks: Vec<char>,
-    /// What may be stale, why, and when that began.
+    /// The warnings, with the time at which each began.
     troubles: Vec<(WatchError, SystemTime)>,
 }
 
@@ -45,12 +45,12 @@ impl Display {
         Self { artist, is_terminal: output.is_terminal(), targets: targets.collect(), is_begun: false }
     }
 
-    /// Draws once: one tree below the other, without what drawing again is for.
+    /// Draws once: one tree below the other, without support for redrawing.
     pub(crate) fn once(self) -> Self {
         Self { is_terminal: false, ..self }
     }
 
-    /// What is now seen of a target.
+    /// Updates the state of a target.
     pub(crate) fn show(&mut self, index: usize, seen: Seen, now: SystemTime) {
         let target = &mut self.targets[index];
         target.date(&seen, now);
@@ -59,7 +59,7 @@ impl Display {
         target.lines = lines;
     }
 
-    /// What is to be printed.
+    /// Returns the text to print.
     pub(crate) fn draw(&mut self) -> String {
         if !self.targets.iter().any(|target| target.has_changed) {
             return String::new();
@@ -78,7 +78,7 @@ impl Display {
         text
     }
 
-    /// The same again, for a terminal that may have another size.
+    /// Returns the same content for a terminal whose size may have changed.
     pub(crate) fn redraw(&self) -> String {
         let trees: Vec<_> = self.targets.iter().map(Target::marked).collect();
         let trees: Vec<_> = trees.iter().map(Vec::as_slice).collect();
@@ -87,7 +87,7 @@ impl Display {
 }
 
 impl Target {
-    /// Notes what has changed since it was drawn last.
+    /// Marks the changes since the last drawing.
     fn mark(&mut self) {
         self.marks = match &self.drawn {
             Some(drawn) if self.has_changed => marks(drawn, &self.lines),
@@ -98,13 +98,13 @@ impl Target {
         }
     }
 
-    /// The lines, each behind its mark.
+    /// The lines, each with its mark.
     fn marked(&self) -> Vec<String> {
         let marks = self.marks.iter().chain(std::iter::repeat(&' '));
         self.lines.iter().zip(marks).map(|(line, mark)| format!("{mark} {line}")).collect()
     }
 
-    /// Notes what is in trouble, and since when.
+    /// Updates the warnings with their times.
     fn date(&mut self, seen: &Seen, now: SystemTime) {
         let Ok(snapshot) = seen else { return self.troubles.clear() };
         let troubles = Trouble::of(snapshot).into_iter();
@@ -113,7 +113,7 @@ impl Target {
     }
 
     fn since(&self, trouble: &Trouble<'_>) -> Option<SystemTime> {
-        // While a server is gone, the attempts to reach it may fail for one reason after the other.
+        // While a server is unreachable, the reason may change with each attempt.
         let goes_on = |before: &WatchError| {
             trouble.error == before || (trouble.error.is_transient() && before.is_transient())
         };
@@ -121,14 +121,14 @@ impl Target {
     }
 }
 
-/// As operators' logs have it.
+/// Formats a time as in operators' logs.
 fn time_of_day(time: SystemTime) -> String {
     let since_1970 = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or(Duration::ZERO);
     let second = since_1970.as_secs() % 86_400;
     format!("{:02}:{:02}:{:02} UTC", second / 3600, second / 60 % 60, second % 60)
 }
 
-/// Clears the terminal and begins at its top.
+/// Clears the terminal and moves to its top.
 const CLEAR: &str = "\x1b[2J\x1b[H";
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! What has changed in a tree since it was drawn last.
+//! Marks of the changes between two drawings of a tree.
 
 use similar::{Algorithm, DiffTag, capture_diff_slices};
 
-/// The marks of the lines: `+` new, `~` changed, `-` if something below is gone, and a space.
+/// The marks of the lines: `+` new, `~` changed, `-` if a line below was removed, and a space.
 pub(crate) fn marks(before: &[String], now: &[String]) -> Vec<char> {
     let lines = |lines: &[String]| lines.iter().map(|line| Line::new(line)).collect::<Vec<_>>();
     let (old, new) = (lines(before), lines(now));
@@ -16,7 +16,7 @@ pub(crate) fn marks(before: &[String], now: &[String]) -> Vec<char> {
     marks
 }
 
-/// What a line of a tree says, however it is coloured and aligned.
+/// The content of a line, apart from its colours and alignment.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Line {
     depth: usize,
@@ -38,7 +38,7 @@ impl Line {
     }
 }
 
-/// Marks what stands between two lines in common. A line of the same depth as an old one is that one, changed.
+/// Marks the lines between two common ones. A line with the same depth as an old one counts as its changed form.
 fn mark_gap(old: &[Line], new: &[Line], (marks, first): (&mut [char], usize)) {
     let mut left: Vec<_> = old.iter().collect();
     for (at, line) in new.iter().enumerate() {

@@ -1,5 +1,4 @@
-//! Walks from targets over listeners, routes and clusters to endpoints, and shows what it finds, on each change, as trees
-//! for people or as JSON.
+//! Resolves targets to listeners, routes, clusters and endpoints, and prints each change, as trees or as JSON.
 
 mod display;
 mod marks;
@@ -54,7 +53,7 @@ pub(super) fn run(program: Program, args: &WalkArgs) -> Result<(), Failure> {
             )));
         }
     }
-    // What a bootstrap has to say beside errors is logged.
+    // The warnings of a bootstrap are logged.
     program::log_to_stderr();
     let bootstrap = args.look.connect.bootstrap()?;
     if args.targets.is_empty() {
@@ -66,7 +65,7 @@ pub(super) fn run(program: Program, args: &WalkArgs) -> Result<(), Failure> {
     walk(args, bootstrap)
 }
 
-/// What can never be resolved is refused, with what to write instead.
+/// Rejects a target that can never be resolved, with a correction.
 fn check(target: &str, bootstrap: &Bootstrap) -> Result<(), Failure> {
     let Err(error) = bootstrap.listener_name(target) else { return Ok(()) };
     let hint = match error {
@@ -82,8 +81,8 @@ fn check(target: &str, bootstrap: &Bootstrap) -> Result<(), Failure> {
     Err(Failure::Usage(format!("{error}{hint}")))
 }
 
-/// The client works on the runtime's thread. This one looks and prints: if nobody reads what it prints, the client is not
-/// held up, and states that nobody saw are skipped.
+/// The client runs on the thread of the runtime, and printing on this one: slow output does not delay the client, but
+/// skips states.
 #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
 async fn walk(args: &WalkArgs, bootstrap: Bootstrap) -> Result<(), Failure> {
     let client = args.look.client(bootstrap, Validation::Grpc)?;
@@ -108,7 +107,7 @@ async fn walk(args: &WalkArgs, bootstrap: Bootstrap) -> Result<(), Failure> {
             () = resizes.next() => output.redraw()?,
             Some(first) = seen.next() => {
                 output.show(first)?;
-                // What is there already is drawn at once.
+                // All targets that are resolved already are drawn at once.
                 for _ in 1..args.targets.len() {
                     let Some(Some(next)) = seen.next().now_or_never() else { break };
                     output.show(next)?;
@@ -145,9 +144,9 @@ impl WalkArgs {
     }
 }
 
-/// What is shown of the targets, which go by their numbers.
+/// The output for the targets, which are identified by their indexes.
 enum Output {
-    /// The last line of each.
+    /// The last line of each target.
     Json {
         targets: Vec<String>,
         told: Vec<String>,
@@ -189,7 +188,7 @@ impl Output {
         }
     }
 
-    /// The same, for a terminal of another size.
+    /// Redraws for a changed size of the terminal.
     fn redraw(&mut self) -> io::Result<()> {
         match self {
             Self::Json { .. } => Ok(()),
@@ -203,7 +202,7 @@ impl Output {
     }
 }
 
-/// The changes of the size of the terminal, where trees are drawn on one.
+/// The size changes of the terminal, if trees are drawn on one.
 struct Resizes {
     #[cfg(unix)]
     signal: Option<tokio::signal::unix::Signal>,
@@ -234,7 +233,7 @@ impl Resizes {
     }
 }
 
-/// What a target resolves to.
+/// The result of resolving a target.
 type Seen = Result<Arc<Snapshot>, WatchError>;
 
 const HELP: &str = "\

@@ -1,4 +1,4 @@
-//! What a target resolves to, as JSON for scripts.
+//! The result of resolving a target, as JSON for scripts.
 
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
@@ -68,7 +68,7 @@ impl<'a> Tree<'a> {
 
 impl<'a> Group<'a> {
     fn new(cluster: ClusterView<'a>) -> Self {
-        // An aggregate's are those of its leaves, which have entries of their own.
+        // An aggregate has the endpoints of its leaves, which have entries of their own.
         let (kind, endpoints, leaves) = match cluster.kind() {
             Some(ClusterKind::Eds { .. }) => (Some("eds"), usable_addresses(cluster), Vec::new()),
             Some(ClusterKind::LogicalDns { .. }) => {
@@ -83,8 +83,8 @@ impl<'a> Group<'a> {
     }
 }
 
-/// Those that new requests may be sent to, in the order of their priorities. A host that is looked up has one endpoint
-/// with all of its addresses.
+/// The addresses of usable endpoints, in the order of priorities. A host of logical DNS is one endpoint with all of
+/// its addresses.
 fn usable_addresses(cluster: ClusterView<'_>) -> Vec<SocketAddr> {
     let is_host = matches!(cluster.kind(), Some(ClusterKind::LogicalDns { .. }));
     let addresses = |endpoint: EndpointView<'_>| {

@@ -1,13 +1,14 @@
-//! Trees side by side, so that as many as possible are seen at once.
+//! Trees side by side, to show as many as possible at once.
 
 use std::collections::BTreeSet;
 
 use crate::cli::wrap::{Size, wrap};
 
-/// Puts trees into the fewest columns with which all of them fit, or if none does, into as many as are readable. Only in
-/// several columns, lines that are too long are cut; errors among them stand below, in full. In one, they are wrapped.
+/// Arranges trees in the fewest columns in which all of them fit, or if none suffice, in as many as are readable.
+/// With several columns, lines that are too long are truncated, and truncated errors are repeated in full below the
+/// trees. In one column, lines are wrapped.
 pub(crate) fn arrange(trees: &[&[String]], size: Size) -> String {
-    // The last line is the cursor's.
+    // The cursor is on the last line.
     let rows = size.rows.saturating_sub(1).max(1);
     let most = (size.columns + GAP) / (NARROWEST + GAP);
     let wrapped = |tree: &[String]| tree.iter().flat_map(|line| wrap(line, size.columns)).collect::<Vec<_>>();
@@ -27,12 +28,12 @@ pub(crate) fn arrange(trees: &[&[String]], size: Size) -> String {
     side_by_side(&columns, width) + &below(&cut_errors(trees, width), size.columns)
 }
 
-/// That of one of several columns.
+/// The width of one of several columns.
 fn width_of(size: Size, columns: usize) -> usize {
     (size.columns - GAP * (columns - 1)) / columns
 }
 
-/// Fills one column of this height after the other. No tree is divided.
+/// Fills one column of this height after the other, without splitting trees.
 fn flow(trees: &[&[String]], rows: usize) -> Vec<Vec<String>> {
     let mut columns: Vec<Vec<String>> = Vec::new();
     for tree in trees {
@@ -47,7 +48,7 @@ fn flow(trees: &[&[String]], rows: usize) -> Vec<Vec<String>> {
     columns
 }
 
-/// The same, but if there were more columns than `most`, they are higher: by as little as can be.
+/// Like [`flow`], but with at most `most` columns, which are as high as necessary.
 fn flow_into(trees: &[&[String]], rows: usize, most: usize) -> Vec<Vec<String>> {
     let all: usize = trees.iter().map(|tree| tree.len() + 1).sum();
     let mut heights = rows.min(all)..=all;
@@ -55,19 +56,19 @@ fn flow_into(trees: &[&[String]], rows: usize, most: usize) -> Vec<Vec<String>> 
     columns.expect("they all fit into one that is as high as all of them")
 }
 
-/// The errors that cannot be read in columns of this width. One that several trees have is there once.
+/// The errors that do not fit into columns of this width. One that several trees share is returned once.
 fn cut_errors<'a>(trees: &[&'a [String]], column_width: usize) -> Vec<&'a str> {
     let mut reasons = BTreeSet::new();
     let lines = trees.iter().flat_map(|tree| tree.iter());
-    // An error names the node.
+    // Errors contain the node.
     let errors = lines.filter(|line| line.contains("[node id: ") && width(line) > column_width);
     let errors = errors.map(|line| line.trim_start_matches(['+', '~', '-', '│', '├', '└', '─', ' ']));
-    // A server that is gone concerns all, each with other resources.
+    // An unreachable server affects all trees, each with other resources.
     let reason = |error: &'a str| error.split_once(" more resource").map_or(error, |(_, rest)| rest);
     errors.filter(|error| reasons.insert(reason(error).trim_start_matches('s'))).collect()
 }
 
-/// Each error in lines of this width, behind an empty line.
+/// Formats errors in lines of this width, after an empty line.
 fn below(errors: &[&str], columns: usize) -> String {
     let mut text = String::new();
     for error in errors.iter().take(SHOWN_ERRORS) {
@@ -96,7 +97,7 @@ fn side_by_side(columns: &[Vec<String>], column_width: usize) -> String {
     text
 }
 
-/// The text, or if it is wider than this, its beginning.
+/// The text, truncated to this width.
 fn cut(text: &str, most: usize) -> String {
     if width(text) <= most {
         return text.to_owned();
@@ -114,12 +115,12 @@ fn cut(text: &str, most: usize) -> String {
     format!("{kept}…{end}")
 }
 
-/// How many characters of a text are seen. All that is drawn is one column wide.
+/// The number of visible characters of a text, each of which is one column wide.
 fn width(text: &str) -> usize {
     parts(text).filter(|(_, is_seen)| *is_seen).count()
 }
 
-/// The characters of a text; those of the codes for colours are not seen.
+/// The characters of a text, and whether each is visible: those of colour codes are not.
 fn parts(text: &str) -> impl Iterator<Item = (char, bool)> {
     let mut in_code = false;
     text.chars().map(move |c| {
@@ -132,13 +133,13 @@ fn parts(text: &str) -> impl Iterator<Item = (char, bool)> {
 
 const ESCAPE: char = '\u{1b}';
 
-/// Between columns.
+/// The gap between columns.
 const GAP: usize = 3;
 
-/// How many errors stand below the columns.
+/// The maximum number of errors below the columns.
 const SHOWN_ERRORS: usize = 6;
 
-/// The narrowest column that can be read.
+/// The minimum width of a readable column.
 const NARROWEST: usize = 45;
 
 #[cfg(test)]

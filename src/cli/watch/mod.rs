@@ -1,6 +1,6 @@
-//! Prints what a management server sends, on each change, for people or as JSON.
+//! Prints the resources that a management server sends, on each change, as text or as JSON.
 //!
-//! Watches can be added and ended on the standard input while it runs.
+//! Commands on standard input add and end watches while it runs.
 
 mod observe;
 mod print;
@@ -57,14 +57,14 @@ pub(crate) struct WatchArgs {
     targets: Vec<Target>,
 }
 
-/// How resources are validated and shown.
+/// The validation and the form of resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
-    /// Those that a gRPC client could use.
+    /// Resources that a gRPC client could use.
     Typed,
-    /// All of them, with the typed value or the reason why there is none.
+    /// All resources, with the typed value or the reason why there is none.
     Observed,
-    /// All of them, as messages.
+    /// All resources, as messages.
     Raw,
 }
 
@@ -76,7 +76,7 @@ pub(super) fn run(program: Program, args: &WatchArgs) -> Result<(), Failure> {
     if args.targets.is_empty() && program.is_strict() {
         return Err(Failure::Usage(NO_TARGET.to_owned()));
     }
-    // What a bootstrap has to say beside errors is logged.
+    // The warnings of a bootstrap are logged.
     program::log_to_stderr();
     let bootstrap = args.look.connect.bootstrap()?;
     if args.targets.is_empty() && args.look.once {
@@ -85,8 +85,8 @@ pub(super) fn run(program: Program, args: &WatchArgs) -> Result<(), Failure> {
     watch(program, args, bootstrap)
 }
 
-/// The client works on the runtime's thread. This one looks and prints: if nobody reads what it prints, the client is not
-/// held up, and states that nobody saw are skipped.
+/// The client runs on the thread of the runtime, and printing on this one: slow output does not delay the client, but
+/// skips states.
 #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
 async fn watch(program: Program, args: &WatchArgs, bootstrap: Bootstrap) -> Result<(), Failure> {
     let form = args.form();
@@ -137,7 +137,7 @@ impl WatchArgs {
     }
 }
 
-/// What is watched, and what is to be printed about it.
+/// The watches, and their pending output.
 struct Watches {
     client: Client,
     form: Form,
@@ -148,7 +148,7 @@ struct Watches {
 }
 
 impl Watches {
-    /// Does nothing if it is watched already.
+    /// Begins a watch, unless it exists already.
     fn watch(&mut self, target: &Target) {
         if self.handles.contains_key(target) {
             return;
@@ -188,11 +188,11 @@ impl Watches {
     }
 }
 
-/// Reads the commands on the standard input, and says on stderr what is wrong with them. The end of the input is not the
-/// end of the program.
+/// Reads the commands on standard input, and reports invalid ones on standard error. EOF on standard input does not
+/// stop the program.
 fn read_commands(program: Program, stop: Stop) -> mpsc::UnboundedReceiver<Command> {
     let (sender, receiver) = mpsc::unbounded_channel();
-    // A thread of its own, since reading cannot be cancelled: it ends with the process.
+    // A separate thread, since reading cannot be cancelled: it ends with the process.
     thread::spawn(move || {
         for line in io::stdin().lock().split(b'\n') {
             let command = line.map_err(|error| format!("the standard input cannot be read: {error}"));

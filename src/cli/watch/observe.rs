@@ -1,4 +1,4 @@
-//! Watches of all types as one kind of stream: that of what is to be printed.
+//! Watches of all types as streams of their output.
 
 use std::{future::ready, sync::Arc};
 
@@ -20,7 +20,7 @@ use crate::{
     },
 };
 
-/// A target, and how it is shown.
+/// A target, and the form of its output.
 #[derive(Debug, Clone)]
 pub(crate) struct Watched {
     pub(crate) target: Target,
@@ -33,14 +33,14 @@ pub(crate) struct Watched {
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) lines: Vec<Lines>,
-    /// Whether there is none of something.
+    /// Whether a resource is missing.
     pub(crate) missing: bool,
 }
 
-/// What is printed of a resource.
+/// Converts a resource to its output.
 type ContentOf<R, T> = fn(&R, Form) -> Content<'_, T>;
 
-/// How one type is watched.
+/// The functions that watch one type.
 struct Watching {
     changes: fn(Watched, &Client) -> BoxStream<'static, Lines>,
     first: for<'a> fn(&'a Watched, &Client) -> BoxFuture<'a, State>,
@@ -66,12 +66,12 @@ impl Watching {
 }
 
 impl Watched {
-    /// Each change, for as long as the stream is kept.
+    /// The output of each change, until the stream is dropped.
     pub(crate) fn changes(self, client: &Client) -> BoxStream<'static, Lines> {
         (Watching::of(self.target.kind).changes)(self, client)
     }
 
-    /// The first complete state.
+    /// The output of the first complete state.
     pub(crate) fn first(&self, client: &Client) -> BoxFuture<'_, State> {
         (Watching::of(self.target.kind).first)(self, client)
     }
@@ -99,7 +99,7 @@ impl Watched {
         if self.target.is_many() {
             let members = client.watch_all::<R>(self.target.subscribed()).changes();
             let lines = move |change: MemberChange<R>| match change.of_collection {
-                // What is known of the collection as a whole has the name that was asked for.
+                // The state of a collection as a whole has the name of the target.
                 true => self.lines(&self.target.name, &change.observed, content),
                 false if !self.shows(&change.name) => None,
                 false => self.lines(&change.name, &change.observed, content),

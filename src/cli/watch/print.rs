@@ -1,4 +1,4 @@
-//! What was seen, as JSON for scripts and as text for people.
+//! The output of watches, as JSON for scripts and as text.
 
 use std::{
     fmt::{Display, Write},
@@ -21,31 +21,31 @@ use crate::{
     resource::{Invalid, Version},
 };
 
-/// Makes lines of what is observed.
+/// A formatter of states.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Printer {
     Json,
     Text {
         paint: Paint,
         is_terminal: bool,
-        /// Whether the output is JSON alone, and all else goes to the standard error.
+        /// Whether the output is JSON alone, and all other text is written to standard error.
         is_raw: bool,
     },
 }
 
-/// What is printed, each with the end of its last line.
+/// The output, each part with the end of its last line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lines {
     text: String,
-    /// On the standard error: what would disturb the reader of the text.
+    /// For standard error: text that would disturb the standard output.
     note: String,
 }
 
-/// What is shown of a resource.
+/// The shown content of a resource.
 #[derive(Debug)]
 pub(crate) struct Content<'a, T> {
     body: Body<'a, T>,
-    /// Whether gRPC's rules reject it, and why; unless it is known that they do not.
+    /// Whether gRPC's rules reject the resource, with the reason; `None` if it is known that they do not.
     verdict: Option<Option<&'a Invalid>>,
 }
 
@@ -58,14 +58,14 @@ enum Body<'a, T> {
 }
 
 impl Printer {
-    /// For people who read the standard output. If it is no terminal, there is JSON alone of messages.
+    /// For readers of the standard output. If it is not a terminal, messages are printed as JSON alone.
     pub(crate) fn text(messages: bool) -> Self {
         let output = io::stdout();
         let is_terminal = output.is_terminal();
         Self::Text { paint: Paint::for_output(&output), is_terminal, is_raw: messages && !is_terminal }
     }
 
-    /// A resource as it is now; nothing while nothing is known.
+    /// The current state of a resource; empty if it is unknown.
     pub(crate) fn observed<'a, R, T: Serialize + 'a>(
         self,
         target: &Target,
@@ -84,7 +84,7 @@ impl Printer {
         }
     }
 
-    /// That there is none, and why.
+    /// The absence of a resource, with the reason.
     fn absent(self, target: &Target, name: &str, error: &WatchError) -> Lines {
         match self {
             Self::Json => Lines::text(json(&AbsentLine {
@@ -117,7 +117,7 @@ impl Printer {
             Self::Text { paint, is_terminal, is_raw } => {
                 let title = paint.bold(format!("{} {}", target.kind.as_str(), Escaped(name)));
                 let version = paint.dim(format!("version {}", Escaped(version)));
-                // What is kept was shown when it came.
+                // The kept resource was printed before.
                 if let Some(why) = warning {
                     let state = paint.yellow(format!("kept, may be stale: {}", why.code()));
                     let why = wrapped(&paint.yellow(why), is_terminal);
@@ -161,7 +161,7 @@ impl Lines {
         Self { text: String::new(), note }
     }
 
-    /// What is no JSON is for the standard error if the output is JSON alone.
+    /// Moves text to standard error if the output is JSON alone.
     fn into_text_unless(self, is_raw: bool) -> Self {
         if is_raw { self } else { Self::text(self.note) }
     }
@@ -180,12 +180,12 @@ impl<'a, T> Content<'a, T> {
         Self { body: Body::Typed(resource), verdict: None }
     }
 
-    /// A resource if gRPC's rules accept it, or else the reason.
+    /// A resource that gRPC's rules accept, or else the reason.
     pub(crate) fn observed(typed: Result<&'a T, &'a Invalid>) -> Self {
         Self { body: typed.map_or(Body::Nothing, Body::Typed), verdict: Some(typed.err()) }
     }
 
-    /// A message, unless it is secret, and what gRPC's rules say of it.
+    /// A message, unless it is secret, and the result of gRPC's rules.
     pub(crate) fn raw(message: Result<Value, Invalid>, invalid: Option<&'a Invalid>) -> Self {
         Self { body: message.map_or(Body::Nothing, Body::Message), verdict: Some(invalid) }
     }
@@ -206,7 +206,7 @@ struct PresentLine<'a, T> {
     version: &'a str,
     resource: Body<'a, T>,
     warning: Option<Problem>,
-    /// Where resources are observed: null, or why gRPC's rules reject it.
+    /// For observed resources: null, or the reason why gRPC's rules reject it.
     #[serde(skip_serializing_if = "Option::is_none")]
     invalid: Option<Option<String>>,
 }
@@ -219,7 +219,7 @@ struct AbsentLine<'a> {
     error: Problem,
 }
 
-/// Indented, and on a terminal wrapped at words.
+/// Indented, and wrapped at words on a terminal.
 fn wrapped(text: &impl Display, is_terminal: bool) -> String {
     let line = format!("  {text}");
     match is_terminal {
@@ -232,7 +232,7 @@ fn pretty(message: &Value) -> String {
     serde_json::to_string_pretty(message).expect(TEXT_KEYS) + "\n"
 }
 
-/// Writes what a value holds in indented lines, without what is empty or unset.
+/// Writes the content of a value in indented lines, without empty and unset fields.
 fn write_value(out: &mut String, value: &Value, depth: usize, paint: Paint) {
     match value {
         Value::Object(fields) => write_fields(out, fields, depth, paint),
@@ -266,13 +266,13 @@ fn write_item(out: &mut String, item: &Value, depth: usize, paint: Paint) {
         *out += &format!("{text}\n");
         return;
     }
-    // The first line of the item has the dash in place of its last indentation.
+    // The first line of the item has a dash in place of its last indentation.
     let mut lines = String::new();
     write_value(&mut lines, item, depth + 1, paint);
     *out += lines.strip_prefix(&"  ".repeat(depth + 1)).unwrap_or(&lines);
 }
 
-/// A value that is small enough for one line: one or several without a structure of their own.
+/// A value for one line: a scalar, or a short list or object of scalars.
 fn one_line(value: &Value) -> Option<String> {
     let text = match value {
         Value::Array(items) => {
@@ -296,12 +296,12 @@ fn is_plain(value: &Value) -> bool {
     !value.is_array() && !value.is_object()
 }
 
-/// Text without quotes where they say nothing.
+/// Text, without quotes if they are not necessary.
 fn scalar(value: &Value) -> String {
     let is_odd = |text: &str| text.is_empty() || text.contains(|c: char| c.is_control() || c.is_whitespace());
     match value.as_str() {
         Some(text) if !is_odd(text) => Escaped(text).to_string(),
-        // JSON leaves some control characters as they are.
+        // JSON leaves some control characters unescaped.
         Some(_) | None => Escaped(value).to_string(),
     }
 }
@@ -319,5 +319,5 @@ fn indent(out: &mut String, depth: usize) {
     *out += &"  ".repeat(depth);
 }
 
-/// Characters of a structure that is written in one line.
+/// The maximum length in characters of a structure on one line.
 const ONE_LINE: usize = 80;

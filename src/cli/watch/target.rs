@@ -1,4 +1,4 @@
-//! What `watch` is asked to watch: on the command line, and by the commands that it reads.
+//! The targets of `watch`: on the command line, and in commands on standard input.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -7,27 +7,27 @@ use crate::{
     name::ResourceName,
 };
 
-/// What is watched, as it was typed: TYPE=NAME.
+/// A target as it was written: TYPE=NAME.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Target {
     pub(crate) kind: Kind,
-    /// A name, that of a collection, `*` for all, or a glob for the names of some of all.
+    /// A name, that of a collection, `*` for all, or a glob that selects some of all by their names.
     pub(crate) name: Arc<str>,
-    /// What is subscribed to.
+    /// The subscription.
     subscribed: Subscribed,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Subscribed {
-    /// The name, as it is.
+    /// The name as written.
     Name,
     /// A name that was written with backslashes before `*` or `?`.
     Unescaped(Arc<str>),
-    /// All of the type; what matches is shown.
+    /// All resources of the type, of which the matching ones are shown.
     Matching(Glob),
 }
 
-/// A line of the standard input.
+/// A line of standard input.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Command {
     Watch(Target),
@@ -45,7 +45,7 @@ impl Target {
         name == "*" || ResourceName::parse(name).is_ok_and(is_collection)
     }
 
-    /// The name that the server is asked for.
+    /// The name in the subscription.
     pub(crate) fn subscribed(&self) -> &str {
         match &self.subscribed {
             Subscribed::Name => &self.name,
@@ -54,7 +54,7 @@ impl Target {
         }
     }
 
-    /// Whether a resource is meant, of those that the subscription brings.
+    /// Whether a resource of the subscription is to be shown.
     pub(crate) fn matches(&self, name: &str) -> bool {
         match &self.subscribed {
             Subscribed::Name | Subscribed::Unescaped(_) => true,
@@ -66,7 +66,7 @@ impl Target {
 impl FromStr for Target {
     type Err = String;
 
-    /// The first `=` separates: names may have more.
+    /// The first `=` is the separator, since names may contain others.
     fn from_str(text: &str) -> Result<Self, String> {
         let (kind, name) = text
             .split_once('=')
@@ -88,7 +88,7 @@ impl FromStr for Target {
     }
 }
 
-/// What to write instead of a type or a name alone.
+/// The correction of a type or a name alone.
 fn example(text: &str) -> String {
     let kind = Kind::ALL.into_iter().find(|kind| kind.as_str() == text);
     match kind {
@@ -104,7 +104,7 @@ impl fmt::Display for Target {
 }
 
 impl Command {
-    /// Reads a line; `None` if there is nothing on it.
+    /// Parses a line; `None` if it is empty.
     pub(crate) fn parse(line: &[u8]) -> Result<Option<Self>, String> {
         let Ok(line) = str::from_utf8(line) else {
             return Err(format!("{:?} is not UTF-8", String::from_utf8_lossy(line)));

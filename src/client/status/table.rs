@@ -60,10 +60,10 @@ impl fmt::Display for ServerStatus {
     }
 }
 
-/// What is shown of a resource: its name, status, version and type, and its age.
+/// The cells of a resource: its name, status, version and type, and its age.
 pub(crate) type Row = [String; 5];
 
-/// The rows below the names of their columns, without the end of the last line.
+/// Writes the rows below the column names, without the end of the last line.
 pub(crate) fn write_table(f: &mut impl fmt::Write, rows: &[Row]) -> fmt::Result {
     let mut widths = HEAD.map(str::len);
     for row in rows {
@@ -79,7 +79,7 @@ pub(crate) fn write_table(f: &mut impl fmt::Write, rows: &[Row]) -> fmt::Result 
     Ok(())
 }
 
-/// Which update failed, and when, behind what was wrong with it.
+/// Writes the version and the age of the failed update, after its error.
 pub(crate) fn write_occasion(f: &mut impl fmt::Write, version: &str, age: &str) -> fmt::Result {
     if version.is_empty() {
         write!(f, " ({age})")
@@ -93,7 +93,7 @@ pub(crate) fn type_name(type_url: &str) -> &str {
     type_url.rsplit('/').next().unwrap_or(type_url)
 }
 
-/// How long ago something was.
+/// The time since an event.
 pub(crate) fn age(at: SystemTime, now: SystemTime) -> String {
     let age = now.duration_since(at).unwrap_or(Duration::ZERO).as_secs();
     match age {

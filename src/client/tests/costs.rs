@@ -1,4 +1,4 @@
-//! What a client costs while little or much is asked of it, on a clock that is turned by hand.
+//! The costs of an idle client and of a busy one, in virtual time.
 
 use std::{
     future::{Future, poll_fn},
@@ -28,7 +28,7 @@ async fn nothing_wakes_an_idle_client() {
     let polls = Arc::new(AtomicU64::new(0));
     tokio::spawn(counted(driver, polls.clone()));
     let watches: Vec<_> = ["a", "b"].map(|name| client.watch::<Text>(name)).into();
-    // The resources do not come, and their times are over.
+    // The resources are not sent, and their timers expire.
     sleep(Duration::from_secs(60)).await;
     assert_eq!(network.sent().len(), 1);
     let before = polls.load(Ordering::Relaxed);

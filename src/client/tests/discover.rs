@@ -1,4 +1,4 @@
-//! Services of endpoints when there are none, in virtual time, with a driver made by hand.
+//! Endpoint discovery services without endpoints, in virtual time, with a hand-written driver.
 
 use std::{future::Ready, net::SocketAddr, sync::Weak, task::Context, time::Duration};
 
@@ -165,7 +165,7 @@ async fn a_buffer_fails_all_its_calls_with_the_reason() {
     }
 }
 
-/// Answers with the address that it was made for.
+/// A service that responds with its own address.
 struct Echo(SocketAddr);
 
 impl Service<()> for Echo {
@@ -189,7 +189,7 @@ where
     service.ready().await?.call(()).await
 }
 
-/// The error of this crate among the causes of another one.
+/// Returns the error of this crate in the source chain of another error.
 fn reason<'a>(mut error: &'a (dyn std::error::Error + 'static)) -> &'a WatchError {
     loop {
         match error.downcast_ref::<WatchError>() {
@@ -213,7 +213,7 @@ fn services(client: &Client) -> Echoes {
     })
 }
 
-/// The next error, and how long it took.
+/// Returns the next error, and the time until it.
 async fn failure(carts: &mut Carts) -> (WatchError, Duration) {
     let begin = Instant::now();
     let error = timeout(HOUR, carts.next()).await.expect("an error within the hour");
@@ -221,7 +221,7 @@ async fn failure(carts: &mut Carts) -> (WatchError, Duration) {
 }
 
 impl Commands {
-    /// The view of the target, which was just asked for.
+    /// Returns the view of the target that was just resolved.
     fn resolved_target(&mut self) -> Weak<dyn Publish> {
         self.resolved().2
     }

@@ -1,4 +1,4 @@
-//! How long connections live, on a clock that is turned by hand.
+//! The lifetime of connections, in virtual time.
 
 use std::{
     sync::{
@@ -16,13 +16,13 @@ use crate::{
     transport::{ConnectRequest, Connection, ConnectionEvents, Transport},
 };
 
-/// A network in which everybody is there, and nobody answers.
+/// A network in which all servers are reachable, and none responds.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Network {
     open: Arc<AtomicUsize>,
     /// The lengths of all requests.
     sent: Arc<Mutex<Vec<usize>>>,
-    /// For each connection that was ever made.
+    /// The events of each connection, in the order of connecting.
     events: Arc<Mutex<Vec<ConnectionEvents>>>,
 }
 

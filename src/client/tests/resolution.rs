@@ -1,4 +1,4 @@
-//! Resolutions and their holds with a driver made by hand.
+//! Resolutions and their cluster subscriptions with a hand-written driver.
 
 use super::*;
 use crate::{
@@ -131,7 +131,8 @@ async fn a_hold_keeps_the_resolution() {
     assert_eq!(driver.unwatched(), view);
 }
 
-/// Holds come and go in several threads at once: what the driver is told alternates, and ends with the release.
+/// Subscriptions are created and dropped in several threads at once: the commands to the driver alternate, and end
+/// with the unsubscription.
 #[test]
 fn a74_7_holds_of_calls_that_run_at_once_are_told_in_order() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -5,7 +5,7 @@ use crate::config::{
     ServerFeatures, ServerUri, TlsConfig, TransportApiVersion, ValidationError, uri::Security,
 };
 
-/// A server in the making; see [`Server::new`].
+/// A builder of a server; see [`Server::new`].
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until it is given to a bootstrap's, or `build`"]
 pub struct ServerBuilder {
@@ -54,53 +54,53 @@ impl ServerBuilder {
         self
     }
 
-    /// Adds credentials that go with each call.
+    /// Adds credentials to each call.
     pub fn call_credentials(mut self, credentials: CallCredentials) -> Self {
         self.call_credentials.push(credentials);
         self
     }
 
-    /// Asks for features, by the names that they have in a bootstrap's `server_features`; unknown ones are ignored.
+    /// Enables features, by their names in a bootstrap's `server_features`; unknown ones are ignored.
     pub fn features<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
         self.features = names.into_iter().collect();
         self
     }
 
-    /// Sets the variant of the protocol to speak with this server.
+    /// Sets the variant of the protocol for this server.
     pub fn api_type(mut self, api_type: ApiType) -> Self {
         self.api_type = Some(api_type);
         self
     }
 
-    /// Sets how often this server is asked where it is polled: [`ApiType::Rest`], which needs it.
+    /// Sets the polling interval and timeout; required for [`ApiType::Rest`].
     pub fn polling(mut self, polling: Polling) -> Self {
         self.polling = Some(polling);
         self
     }
 
-    /// Sets the version of the transport protocol that this server speaks: [`TransportApiVersion::V3`] by default.
+    /// Sets the version of the transport protocol of this server: [`TransportApiVersion::V3`] by default.
     pub fn transport_api_version(mut self, version: TransportApiVersion) -> Self {
         self.transport_api_version = version;
         self
     }
 
-    /// Sets what HTTP/2's `:authority` says to this server: its host and port by default.
+    /// Sets the `:authority` of requests to this server: its host and port by default.
     pub fn authority(mut self, authority: impl Into<String>) -> Self {
         self.authority = Some(authority.into());
         self
     }
 
-    /// Sets how the connections to this server are kept alive, in the place of the client's settings.
+    /// Sets the keepalive of connections to this server, in place of the client's settings.
     pub fn keepalive(mut self, keepalive: Keepalive) -> Self {
         self.keepalive = Some(keepalive);
         self
     }
 
-    /// Checks the server alone.
+    /// Validates and builds the server alone.
     ///
     /// # Errors
     ///
-    /// A URI that is not understood or contradicts the credentials, credentials that are missing or incomplete.
+    /// The URI is malformed or contradicts the credentials, or credentials are missing or incomplete.
     pub fn build(self) -> Result<Server, ConfigError> {
         let mut problems = Vec::new();
         match self.build_at("server", &mut problems) {
@@ -109,7 +109,7 @@ impl ServerBuilder {
         }
     }
 
-    /// `None` exactly if a problem was added.
+    /// `None` if and only if an error was added.
     pub(super) fn build_at(self, path: &str, problems: &mut Vec<ValidationError>) -> Option<Server> {
         let before = problems.len();
         let uri_path = format!("{path}.server_uri");
@@ -162,8 +162,8 @@ impl ServerBuilder {
     }
 }
 
-/// A server that is polled has to say how often, and some time has to pass in between (rule D12): the field that is wrong,
-/// and why.
+/// Checks the polling settings: REST needs an interval (rule D12), and the durations are at least 1 ms. Returns the
+/// invalid field and the reason.
 pub(crate) fn check_polling(
     api_type: Option<ApiType>,
     polling: Option<Polling>,
@@ -180,8 +180,8 @@ pub(crate) fn check_polling(
     }
 }
 
-/// What goes into the head of each request must fit in there, and a ping must have some time: the field that is wrong, and
-/// why.
+/// Checks the connection settings: the characters of the authority, and the durations of the keepalive, which are at
+/// least 1 ms. Returns the invalid field and the reason.
 pub(crate) fn check_connection(
     authority: Option<&str>,
     keepalive: Option<Keepalive>,

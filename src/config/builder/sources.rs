@@ -2,7 +2,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use crate::config::{ConfigSource, PathSource, ServerBuilder, Sources, ValidationError};
 
-/// A source in the making: a [server](ServerBuilder) or a [file](PathSource), either of which can be given in its place.
+/// A builder of a source: a [server](ServerBuilder) or a [file](PathSource), both of which convert to it.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum SourceBuilder {
@@ -32,7 +32,7 @@ impl From<PathSource> for SourceBuilder {
 }
 
 impl SourceBuilder {
-    /// `None` exactly if a problem was added.
+    /// `None` if and only if an error was added.
     fn build_at(self, path: &str, problems: &mut Vec<ValidationError>) -> Option<ConfigSource> {
         match self {
             Self::Server(server) => {
@@ -58,7 +58,7 @@ impl SourcesBuilder {
         self.all.is_empty() && self.by_type.is_empty()
     }
 
-    /// `prefix` is the path of what they are the sources of, with its dot.
+    /// `prefix` is the path of the owner of the sources, with its dot.
     pub(super) fn build(self, prefix: &str, problems: &mut Vec<ValidationError>) -> Sources {
         let all = self.all.into_iter().map(SourceBuilder::from).collect();
         let all = build(all, &format!("{prefix}xds_servers"), problems);
@@ -80,7 +80,7 @@ fn short_type_url(type_url: &str) -> &str {
     type_url.strip_prefix(PREFIX).unwrap_or(type_url)
 }
 
-/// The type URL of a message type that may be written without its prefix.
+/// Adds the prefix of type URLs to a message type without it.
 pub(crate) fn full_type_url(name: &str) -> String {
     match name.contains('/') {
         true => name.to_owned(),

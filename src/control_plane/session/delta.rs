@@ -13,29 +13,33 @@ use self::subscription::Subscription;
 
 mod subscription;
 
-/// What the server says on one stream of the incremental variant.
+/// The server side of one stream of the incremental variant.
 ///
-/// It is used as a [`Session`](super::Session) is: hand over each request with
-/// [`handle_request`](Self::handle_request), and call [`poll_response`](Self::poll_response) until it gives `None` after each
-/// request, after each change of the store and after [`set_held`](Self::set_held).
+/// It is used like a [`Session`](super::Session): pass each request to [`handle_request`](Self::handle_request), and
+/// call [`poll_response`](Self::poll_response) until it returns `None` after each request, after each change of the
+/// store and after [`set_held`](Self::set_held).
 ///
-/// The rules: each request is understood, whatever its nonce, and changes what is wanted: first the names to subscribe to
-/// are taken, then those to unsubscribe from. A name that is subscribed to is sent, also if it was wanted before; that it
-/// does not exist is said in `removed_resources`, or of a virtual host by its name as an alias without a resource, as is the
-/// manner of VHDS. From then on changes are sent, as they happen. A type has one response on
-/// its way; what comes up meanwhile waits for the answer to it. What a client rejected is not sent again until it changes
-/// or is subscribed to again. What a client holds from an earlier stream (`initial_resource_versions`) is sent only if it
-/// differs. A name that is let go while the wildcard, or a glob, goes on is settled by sending the resource, or that there
-/// is none. A glob stands for its members as they come and go; that it has none is said by its own name in
-/// `removed_resources`. Resources with a time to live are confirmed three times within it, by
-/// [`handle_time`](Self::handle_time). Types are sent in the order of [`Session`](super::Session).
+/// - Each request is processed, whatever its nonce, and changes the subscription: first the names to subscribe to are
+///   added, then those to unsubscribe from are removed.
+/// - The resource of a subscribed name is sent, also if the name was subscribed to before. If it does not exist, the
+///   name is in `removed_resources`; that of a virtual host is an alias without a resource, as in VHDS. Later changes
+///   are sent as they occur.
+/// - A type has at most one unacknowledged response; later changes wait for its ACK or NACK. A rejected resource is
+///   not sent again until it changes or is subscribed to again.
+/// - A resource that a client has from an earlier stream (`initial_resource_versions`) is only sent if it differs.
+/// - If a name is unsubscribed from while the wildcard or a glob covers it, the session sends its current state: the
+///   resource, or its removal.
+/// - A glob stands for its members, present and future. An empty glob is reported by its own name in
+///   `removed_resources`.
+/// - Resources with a time to live get three heartbeats within it, by [`handle_time`](Self::handle_time).
+/// - Types are sent in the order of [`Session`](super::Session).
 ///
-/// The legacy wildcard is a first request of a type without names. The document asks for it of a client that has never sent
-/// a non-empty list of names to subscribe to, which, read by the letter, a first request with names to unsubscribe from
-/// satisfies. What it is meant for are clients that know no names; a client that unsubscribes from one, be it as the rest of
-/// another stream, does. So it asks for nothing, and gets nothing.
+/// The legacy wildcard is a first request of a type without names. By the letter of the protocol document, a client
+/// that has never sent a non-empty list of names to subscribe to uses it, which includes a first request with names
+/// to unsubscribe from. It is intended for clients without names, though, and a client that unsubscribes from a name,
+/// possibly from an earlier stream, has names. Such a request therefore subscribes to nothing.
 ///
-/// A session follows one store through its changes; it keeps nothing alive but what the client was last told.
+/// A session follows one store through its changes; it keeps only the resources in memory that were last sent.
 #[derive(Debug, Clone, Default)]
 pub struct DeltaSession {
     settings: Settings,
@@ -48,15 +52,16 @@ pub struct DeltaSession {
 }
 
 impl DeltaSession {
-    /// A session for a fresh stream.
+    /// A session for a new stream.
     pub fn new(settings: Settings) -> Self {
         Self { settings, ..Self::default() }
     }
 
-    /// Takes in a request.
+    /// Handles a request.
     ///
     /// # Errors
-    /// When the request breaks the protocol, or is for a type for which the server ends the stream. The session is as it was before.
+    /// The request violates the protocol, or is for a type for which the server ends the stream. The session is
+    /// unchanged.
     pub fn handle_request(&mut self, request: DeltaDiscoveryRequest) -> Result<Handled, Misuse> {
         if request.type_url.is_empty() {
             return Err(Misuse::NoTypeUrl);
@@ -79,7 +84,7 @@ impl DeltaSession {
         }
         let named =
             !(request.resource_names_subscribe.is_empty() && request.resource_names_unsubscribe.is_empty());
-        // In this order, so that a name in both lists ends up unsubscribed from (B2.9).
+        // In this order, so that a name in both lists ends up unsubscribed (B2.9).
         for name in request.resource_names_subscribe {
             changes.wanted.extend(subscription.subscribe(name, behavior));
         }
@@ -93,7 +98,7 @@ impl DeltaSession {
         Ok(Handled::Understood { answer, names_changed: !self.changes.is_empty() })
     }
 
-    /// The next response that is due, if any.
+    /// Returns the next response to send, if any.
     pub fn poll_response(&mut self, store: &Store) -> Option<DeltaDiscoveryResponse> {
         if self.settings.behavior.after_nack == AfterNack::Silence {
             let versions = self.types.keys().map(|key| store.get(&key.type_url).version());
@@ -118,51 +123,51 @@ impl DeltaSession {
         Some(DeltaDiscoveryResponse { control_plane, ..response })
     }
 
-    /// Takes note of the time, by which resources with a time to live are confirmed. Returns when it is to be called again, if
-    /// there are any; also call it before [`poll_response`](Self::poll_response) when the store changed. Without it nothing is
-    /// ever confirmed.
+    /// Updates the time, which determines the heartbeats of resources with a time to live. Returns the time of the
+    /// next call, if there are any such resources; also call it before [`poll_response`](Self::poll_response) when
+    /// the store has changed. Without calls there are no heartbeats.
     pub fn handle_time(&mut self, now: Instant, store: &Store) -> Option<Instant> {
         let types = self.types.iter_mut();
         types.filter_map(|(key, subscription)| subscription.handle_time(now, &store.get(&key.type_url))).min()
     }
 
-    /// Takes note of a response that somebody else put on the stream, so that the client's answer to it is understood.
+    /// Records a response that was sent outside of the session, so that the client's ACK or NACK of it is recognized.
     ///
-    /// It changes nothing of what the client will be told, but that waits for the answer.
+    /// It does not change the responses of the session, but delays them until then.
     pub fn note_sent(&mut self, response: &DeltaDiscoveryResponse) {
         if let Some(subscription) = self.types.get_mut(&TypeKey::of(&response.type_url)) {
             subscription.note_sent(&response.nonce, &response.system_version_info);
         }
     }
 
-    /// Says which types the session is silent on from now on.
+    /// Sets the types for which the session sends no responses.
     pub fn set_held(&mut self, held: Held) {
         self.held = held;
     }
 
-    /// What the client said that it is, once it has.
+    /// The node of the client, if received.
     pub fn node(&self) -> Option<&Node> {
         self.node.as_ref()
     }
 
-    /// What the last request that was understood changed of the names that are wanted of its type.
+    /// The changes of the subscribed names of its type by the last valid request.
     pub fn changes(&self) -> &NameChanges {
         &self.changes
     }
 
-    /// All that the client wants: type URLs, each with its names as in [`subscribed`](Self::subscribed).
+    /// Iterates over all subscriptions: type URLs, each with its names as in [`subscribed`](Self::subscribed).
     pub fn wanted(&self) -> impl Iterator<Item = (&str, &str)> {
         let types = self.types.iter();
         types.flat_map(|(key, wanted)| wanted.names().map(|name| (key.type_url.as_str(), name)))
     }
 
-    /// The names that the client wants of a type, in order; `*` is among them, however the client wrote it.
+    /// The subscribed names of a type, in order; `*` is the wildcard in any form.
     pub fn subscribed(&self, type_url: &str) -> Vec<&str> {
         let subscription = self.types.get(&TypeKey::of(type_url));
         subscription.into_iter().flat_map(Subscription::names).collect()
     }
 
-    /// Whether a response of the type is on its way that the client has not answered.
+    /// Whether there is an unacknowledged response of the type.
     pub fn is_awaiting(&self, type_url: &str) -> bool {
         self.types.get(&TypeKey::of(type_url)).is_some_and(Subscription::is_awaiting)
     }

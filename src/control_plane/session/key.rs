@@ -1,6 +1,6 @@
 use super::super::type_url;
 
-/// A type URL, ordered as types are sent: what is referred to comes before what refers to it (B3.3).
+/// A type URL. Its order is the order of sending: types come before those that refer to them (B3.3).
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TypeKey {
     rank: usize,
@@ -13,7 +13,7 @@ impl TypeKey {
         Self { rank, type_url: type_url.to_owned() }
     }
 
-    /// Whether a response holds all that was asked for, so that absence says that there is none (B1.10).
+    /// Whether responses of the type are complete, so that absence means deletion (B1.10).
     pub(super) fn full_state(&self) -> bool {
         [type_url::CLUSTER, type_url::LISTENER].contains(&self.type_url.as_str())
     }

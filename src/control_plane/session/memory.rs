@@ -2,22 +2,22 @@ use std::collections::BTreeSet;
 
 use super::super::store::{Stored, canonical};
 
-/// Which resources of a type a client holds, as its ACKs prove; see
+/// The resources of a type that a client has, as proven by its ACKs; see
 /// [`skip_known_versions`](super::Behavior::skip_known_versions). All names are canonical.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Memory {
     /// The version of the first request on the stream, until it is compared.
     claimed: String,
-    /// What was accepted on earlier streams and was subscribed to until their end.
+    /// The resources that were accepted on earlier streams and subscribed to until their end.
     before: BTreeSet<String>,
-    /// The same on this stream.
+    /// The same for this stream.
     accepted: BTreeSet<String>,
-    /// The resources of the response without an answer.
+    /// The resources of the unacknowledged response.
     sent: Vec<String>,
 }
 
 impl Memory {
-    /// What a new stream begins with.
+    /// The state at the beginning of a new stream.
     pub(super) fn resumed(&self) -> Self {
         let before = self.before.union(&self.accepted).cloned().collect();
         Self { before, ..Self::default() }
@@ -27,7 +27,7 @@ impl Memory {
         version.clone_into(&mut self.claimed);
     }
 
-    /// More is wanted than in the first request, for which the version was told.
+    /// Forgets the version of the first request, since the subscription has grown beyond its names.
     pub(super) fn forget_claim(&mut self) {
         self.claimed.clear();
     }
@@ -52,7 +52,7 @@ impl Memory {
         }
     }
 
-    /// Whether nothing has to be sent for the first request, since the client holds all of it.
+    /// Whether the first request needs no response, since the client has all of its resources.
     pub(super) fn take_skip(&mut self, version: &str, (wildcard, names): (bool, &[String])) -> bool {
         let claimed = std::mem::take(&mut self.claimed);
         let is_held = |name: &String| wildcard || self.before.contains(name);

@@ -1,4 +1,4 @@
-//! The server's half of one ADS stream, without I/O, in both variants of the protocol.
+//! The server side of one ADS stream, without I/O, in both variants of the protocol.
 
 use std::collections::BTreeSet;
 
@@ -24,24 +24,24 @@ pub use self::{
     sotw::Session,
 };
 
-/// How a server writes its responses.
+/// The settings of a server's responses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Settings {
-    /// Puts each resource into the wrapper that gives it a name and a version of its own.
+    /// Whether each resource is wrapped in a `Resource` message with its name and version.
     pub wrap_resources: bool,
-    /// What the server says that it is.
+    /// The identifier of the server.
     pub identifier: Option<String>,
-    /// URLs of types beside Listener and Cluster whose responses are complete, so that absence means deletion: those of
-    /// an application's own with [`FULL_STATE`](crate::Resource::FULL_STATE).
+    /// Type URLs besides those of Listener and Cluster whose responses are complete, so that absence means deletion:
+    /// those of application types with [`FULL_STATE`](crate::Resource::FULL_STATE).
     pub full_state_types: BTreeSet<String>,
-    /// How many resources and removed names together a response of the incremental variant holds at most; what is left
-    /// goes into the next, after the client's answer. There is no limit unless one is set; 0 counts as 1.
+    /// The maximum number of resources and removed names together in a response of the incremental variant; the rest
+    /// goes into the next one, after the client's ACK or NACK. `None` is no limit; 0 counts as 1.
     pub max_per_response: Option<usize>,
-    /// Sends everything that a client asks for on a new stream, also what it holds according to its
-    /// `initial_resource_versions`, as some servers do (B2.35).
+    /// Whether a client gets all subscribed resources on a new stream, including those in its
+    /// `initial_resource_versions`, as from some servers (B2.35).
     pub ignore_initial_versions: bool,
-    /// What else the server does as others do that make it harder for clients.
+    /// Permitted but unusual behavior that makes it harder for clients.
     pub behavior: Behavior,
 }
 
@@ -51,37 +51,38 @@ impl Settings {
     }
 }
 
-/// Types that a session is silent on. Requests are understood as ever; only responses are held back.
+/// The types for which a session sends no responses. Requests are still processed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Held {
     all: bool,
     types: BTreeSet<String>,
 }
 
-/// What a request was.
+/// The outcome of a request.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Handled {
-    /// It carried an outdated nonce and was ignored, names included (B1.8). It does not happen in the incremental variant.
+    /// It had an outdated nonce and was ignored, including its names (B1.8). This does not occur in the incremental
+    /// variant.
     Outdated,
-    /// It asked for resources, or answers a response, or both.
+    /// It was processed as a subscription, as an ACK or NACK, or both.
     #[non_exhaustive]
     Understood {
-        /// The answer to the response that was on its way, if this is it.
+        /// The ACK or NACK of the unacknowledged response, if it is one.
         answer: Option<Answer>,
-        /// Whether other resources are wanted than before.
+        /// Whether the subscribed names changed.
         names_changed: bool,
     },
 }
 
-/// What a request of a client changed of the names that it wants of a type; see [`Session::changes`]. Names are canonical, and
-/// `*` is the wildcard, however the client wrote it.
+/// The change of a type's subscribed names by a request; see [`Session::changes`]. Names are canonical, and `*` is
+/// the wildcard in any form.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NameChanges {
-    /// Names that were not wanted before.
+    /// Newly subscribed names.
     pub wanted: Vec<String>,
-    /// Names that were, and may be among those that were not before.
+    /// Names that are no longer subscribed, possibly including some that were not before.
     pub let_go: Vec<String>,
 }
 
@@ -92,7 +93,7 @@ impl NameChanges {
     }
 }
 
-/// A client's answer to a response.
+/// The ACK or NACK of a response.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Answer {
@@ -109,7 +110,7 @@ pub enum Answer {
         version: String,
         /// The number of a gRPC status code.
         code: i32,
-        /// What is wrong with it.
+        /// The reason.
         message: String,
     },
 }
@@ -118,22 +119,21 @@ pub enum Answer {
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Misuse {
-    /// A request of an aggregated stream does not say its type.
+    /// A request on an aggregated stream has no type URL.
     #[error("type_url: missing on an aggregated stream")]
     NoTypeUrl,
-    /// The server does not know the type, and is one that ends the stream for that; see
-    /// [`unknown_types`](Behavior::unknown_types).
+    /// The type is unknown, and the server ends the stream for it; see [`unknown_types`](Behavior::unknown_types).
     #[error("type_url: the server does not know the type")]
     UnknownType,
 }
 
 impl Held {
-    /// Nothing is held.
+    /// Holds no type.
     pub const fn none() -> Self {
         Self { all: false, types: BTreeSet::new() }
     }
 
-    /// Everything is held.
+    /// Holds all types.
     pub const fn all() -> Self {
         Self { all: true, types: BTreeSet::new() }
     }
@@ -143,7 +143,7 @@ impl Held {
         self.types.insert(type_url.to_owned());
     }
 
-    /// Releases one type; nothing changes while everything is held.
+    /// Releases one type; without effect while all types are held.
     pub fn release(&mut self, type_url: &str) {
         self.types.remove(type_url);
     }

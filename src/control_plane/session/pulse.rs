@@ -6,9 +6,10 @@ use std::{
 use super::{super::store::Type, Settings};
 use crate::config::bounded;
 
-/// When the resources of a type that have a time to live are confirmed on one stream.
+/// The times of the heartbeats of a type's resources on one stream.
 ///
-/// There is a beat for each time to live, not for each resource: at every beat all resources with it are confirmed.
+/// There is one timer for each time to live, not for each resource: it confirms all resources with this time to live
+/// together.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pulse {
     first: Option<Instant>,
@@ -20,22 +21,22 @@ pub(super) struct Pulse {
 #[derive(Debug, Clone)]
 struct Beat {
     next: Instant,
-    /// The last time that clients heard of all the resources; before the first beat, when it was begun to look.
+    /// The last time at which all the resources were confirmed; before the first time, the beginning of the timer.
     confirmed: Instant,
     due: bool,
 }
 
-/// What is due of the resources with a time to live.
+/// The way in which resources with a time to live are confirmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Confirm {
-    /// They are told to be as they were.
+    /// With a heartbeat.
     Heartbeat,
-    /// The client may have dropped them meanwhile, so that they must be sent again.
+    /// With the resource itself, since the client may have dropped it in the meantime.
     Again,
 }
 
 impl Pulse {
-    /// Takes note of the time. Returns when the next beat is.
+    /// Updates the time. Returns the time of the next heartbeat.
     pub(super) fn handle_time(&mut self, now: Instant, of_type: &Type) -> Option<Instant> {
         self.first.get_or_insert(now);
         self.now = Some(now);
@@ -53,19 +54,20 @@ impl Pulse {
         self.beats.values().map(|beat| beat.next).min()
     }
 
-    /// Whether no time has passed since the client came.
+    /// Whether no time has passed since the client connected.
     pub(super) fn is_fresh(&self) -> bool {
         self.first == self.now
     }
 
-    /// How many times its time to live the next heartbeat gives a resource; see
+    /// The factor for the time to live in the next heartbeat; see
     /// [`heartbeats_change_ttl`](super::Behavior::heartbeats_change_ttl).
     pub(super) fn factor(&mut self, settings: &Settings) -> u32 {
         self.confirmed = self.confirmed.wrapping_add(1);
         if settings.behavior.heartbeats_change_ttl { 1 + self.confirmed % 2 } else { 1 }
     }
 
-    /// What is due, each time to live once; it is taken as said. `blindly`, nothing counts as late.
+    /// Returns the times to live whose resources are due, which then count as confirmed. With `blindly`, none is
+    /// treated as expired.
     pub(super) fn take_due(&mut self, blindly: bool) -> Vec<(Duration, Confirm)> {
         let Some(now) = self.now else { return Vec::new() };
         let due = self.beats.iter_mut().filter(|(_, beat)| beat.due);
@@ -78,7 +80,7 @@ impl Pulse {
     }
 }
 
-/// How often a resource is confirmed within its time to live.
+/// The number of heartbeats within a time to live.
 const BEATS: u32 = 3;
-/// A bound on what very short times to live cost.
+/// The minimum interval, which bounds the cost of very short times to live.
 const SHORTEST: Duration = Duration::from_millis(1);

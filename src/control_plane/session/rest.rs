@@ -6,12 +6,12 @@ use crate::{
     pb::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
 };
 
-/// Answers a request of REST, or finds that the client has what there is (D10, D11).
+/// Responds to a REST request, or returns `None` if the client's version is current (D10, D11).
 ///
-/// REST has no streams, so that every request stands alone: one without names asks for everything of the type, as one for
-/// `*` does, and one with names gets all of them, whatever the client was told before. The version of a response to names
-/// ends with a digest of what they stand for, by which the next request shows whether that is still so; beside that it is
-/// the version of the type, as on streams.
+/// REST has no streams, so each request is independent: one without names requests all resources of the type, as one
+/// for `*` does, and one with names gets all of them, whatever was sent before. The version of a response to names
+/// ends with a digest of the resources, by which the next request is compared; the rest is the version of the type,
+/// as on streams.
 pub(in crate::control_plane) fn answer(
     request: &DiscoveryRequest,
     store: &Store,
@@ -29,7 +29,7 @@ pub(in crate::control_plane) fn answer(
     (response.version_info != request.version_info).then_some(response)
 }
 
-/// Tells answers to names apart.
+/// A digest that distinguishes responses to names.
 fn digest(names: &[String], versions: &[(String, String)], response: &DiscoveryResponse) -> String {
     let mut hash = Fnv::default();
     names.iter().for_each(|name| hash.part(name.as_bytes()));
@@ -42,7 +42,7 @@ fn digest(names: &[String], versions: &[(String, String)], response: &DiscoveryR
     format!("{:016x}", hash.0)
 }
 
-/// FNV-1a, which is the same everywhere and always.
+/// FNV-1a, which is stable across platforms and runs.
 #[derive(Debug)]
 struct Fnv(u64);
 
@@ -53,7 +53,7 @@ impl Default for Fnv {
 }
 
 impl Fnv {
-    /// Parts have an end, so that they cannot be mistaken for others.
+    /// Adds a delimited part, so that different parts have different digests.
     fn part(&mut self, bytes: &[u8]) {
         for byte in (bytes.len() as u64).to_le_bytes().iter().chain(bytes) {
             self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
@@ -95,7 +95,7 @@ mod tests {
             });
         }
 
-        /// The bytes of the resources, or nothing if all is as it was.
+        /// Returns the bytes of the resources, or `None` if unchanged.
         fn poll(&mut self, names: &[&str]) -> Option<Vec<String>> {
             let request = DiscoveryRequest {
                 version_info: self.version.clone(),

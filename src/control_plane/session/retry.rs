@@ -2,12 +2,12 @@ use std::time::{Duration, Instant};
 
 use super::AfterNack;
 
-/// When something that was rejected is sent again; see [`AfterNack::SameResourcesLater`].
+/// The time at which rejected resources are sent again; see [`AfterNack::SameResourcesLater`].
 #[derive(Debug, Clone, Default)]
 pub(super) enum Retry {
     #[default]
     None,
-    /// The time begins when somebody says what time it is.
+    /// The timer starts with the next known time.
     Begun,
     At(Instant),
 }
@@ -18,7 +18,7 @@ impl Retry {
         *self = if is_due { Self::Begun } else { Self::None };
     }
 
-    /// Takes note of the time. Returns when the next time is, and whether it is now.
+    /// Updates the time. Returns the time of the next retry, and whether one is due now.
     pub(super) fn handle_time(&mut self, now: Instant) -> (Option<Instant>, bool) {
         match *self {
             Self::None => (None, false),

@@ -1,8 +1,8 @@
-/// Whether a session is silent after a NACK; see [`AfterNack::Silence`](super::AfterNack::Silence).
+/// Whether a session sends nothing after a NACK; see [`AfterNack::Silence`](super::AfterNack::Silence).
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Silence {
     is_on: bool,
-    /// The state of the resources when it was last asked for.
+    /// The state of the resources at the last call.
     state: u64,
 }
 

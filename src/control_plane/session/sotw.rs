@@ -14,20 +14,25 @@ use crate::pb::envoy::{
 
 mod subscription;
 
-/// What the server says on one stream.
+/// The server side of one stream of the state-of-the-world variant.
 ///
-/// Whoever owns the stream hands over each request with [`handle_request`](Self::handle_request), and calls
-/// [`poll_response`](Self::poll_response) until it gives `None` after each request, after each change of the store and after
-/// [`set_held`](Self::set_held). What it gives is to be sent in that order.
+/// The owner of the stream passes each request to [`handle_request`](Self::handle_request), and calls
+/// [`poll_response`](Self::poll_response) until it returns `None` after each request, after each change of the store
+/// and after [`set_held`](Self::set_held). Responses must be sent in this order.
 ///
-/// The rules: a type is answered once it was asked for, and again when something of what was asked for changes, or more is
-/// asked for. A type has one response on its way; the next waits for the answer to it. Listeners and clusters are sent
-/// complete, so that absence says that there is none; of other types a response holds what is new. What a client rejected
-/// is not sent again until it changes or the client asks for more. Requests with an outdated nonce are ignored. A glob stands
-/// for its members. Resources with a time to live are confirmed three times within it, by
-/// [`handle_time`](Self::handle_time). Everything is sent in one order: clusters, endpoints, listeners, route configurations, then other types by their URLs.
+/// - A response of a type is sent when the type is first requested, and again when a subscribed resource changes, or
+///   names are added.
+/// - A type has at most one unacknowledged response; the next one waits for its ACK or NACK. Rejected resources are
+///   not sent again until they change or the client adds names.
+/// - Listeners and clusters are sent completely, so that absence means deletion; a response of another type contains
+///   the new resources.
+/// - Requests with an outdated nonce are ignored.
+/// - A glob stands for its members.
+/// - Resources with a time to live get three heartbeats within it, by [`handle_time`](Self::handle_time).
+/// - Types are sent in a fixed order: clusters, endpoints, listeners, route configurations, then other types by their
+///   URLs.
 ///
-/// A session follows one store through its changes; it keeps nothing alive but what the client was last told.
+/// A session follows one store through its changes; it keeps only the resources in memory that were last sent.
 #[derive(Debug, Clone, Default)]
 pub struct Session {
     settings: Settings,
@@ -37,17 +42,17 @@ pub struct Session {
     types: BTreeMap<TypeKey, Subscription>,
     changes: NameChanges,
     silence: Silence,
-    /// What the client held of types that this stream has not asked for yet.
+    /// The resources that the client has of types that have not been requested on this stream.
     before: BTreeMap<TypeKey, Memory>,
 }
 
 impl Session {
-    /// A session for a fresh stream.
+    /// A session for a new stream.
     pub fn new(settings: Settings) -> Self {
         Self { settings, ..Self::default() }
     }
 
-    /// A session for a fresh stream of a client whose last stream had another session, which matters with
+    /// A session for a new stream of a client with a previous session, which matters for
     /// [`skip_known_versions`](super::Behavior::skip_known_versions).
     pub fn resume(settings: Settings, previous: &Self) -> Self {
         let mut before = previous.before.clone();
@@ -56,10 +61,11 @@ impl Session {
         Self { before, ..Self::new(settings) }
     }
 
-    /// Takes in a request.
+    /// Handles a request.
     ///
     /// # Errors
-    /// When the request breaks the protocol, or is for a type for which the server ends the stream. The session is as it was before.
+    /// The request violates the protocol, or is for a type for which the server ends the stream. The session is
+    /// unchanged.
     pub fn handle_request(&mut self, request: DiscoveryRequest) -> Result<Handled, Misuse> {
         if request.type_url.is_empty() {
             return Err(Misuse::NoTypeUrl);
@@ -98,7 +104,7 @@ impl Session {
         Ok(Handled::Understood { answer, names_changed: !self.changes.is_empty() })
     }
 
-    /// The next response that is due, if any.
+    /// Returns the next response to send, if any.
     pub fn poll_response(&mut self, store: &Store) -> Option<DiscoveryResponse> {
         if self.settings.behavior.after_nack == AfterNack::Silence {
             let versions = self.types.keys().map(|key| store.get(&key.type_url).version());
@@ -125,18 +131,18 @@ impl Session {
         Some(response)
     }
 
-    /// Takes note of the time, by which resources with a time to live are confirmed. Returns when it is to be called again, if
-    /// there are any; also call it before [`poll_response`](Self::poll_response) when the store changed. Without it nothing is
-    /// ever confirmed.
+    /// Updates the time, which determines the heartbeats of resources with a time to live. Returns the time of the
+    /// next call, if there are any such resources; also call it before [`poll_response`](Self::poll_response) when
+    /// the store has changed. Without calls there are no heartbeats.
     pub fn handle_time(&mut self, now: Instant, store: &Store) -> Option<Instant> {
         let types = self.types.iter_mut();
         types.filter_map(|(key, subscription)| subscription.handle_time(now, &store.get(&key.type_url))).min()
     }
 
-    /// Takes note of a response that somebody else put on the stream, so that the client's answer to it is understood.
+    /// Records a response that was sent outside of the session, so that the client's ACK or NACK of it is recognized.
     ///
-    /// It changes nothing of what the client will be told. The answer to a response that was on its way will be ignored,
-    /// because the client has a newer nonce by then.
+    /// It does not change the later responses of the session. The ACK or NACK of an earlier, unacknowledged response
+    /// will be ignored, since the client has received a newer nonce by then.
     pub fn note_sent(&mut self, response: &DiscoveryResponse) {
         if let Some(subscription) = self.types.get_mut(&TypeKey::of(&response.type_url)) {
             subscription.nonce.clone_from(&response.nonce);
@@ -144,34 +150,34 @@ impl Session {
         }
     }
 
-    /// Says which types the session is silent on from now on.
+    /// Sets the types for which the session sends no responses.
     pub fn set_held(&mut self, held: Held) {
         self.held = held;
     }
 
-    /// What the client said that it is, once it has.
+    /// The node of the client, if received.
     pub fn node(&self) -> Option<&Node> {
         self.node.as_ref()
     }
 
-    /// What the last request changed of the names that are wanted of its type.
+    /// The changes of the subscribed names of its type by the last request.
     pub fn changes(&self) -> &NameChanges {
         &self.changes
     }
 
-    /// All that the client wants: type URLs, each with its names as in [`subscribed`](Self::subscribed).
+    /// Iterates over all subscriptions: type URLs, each with its names as in [`subscribed`](Self::subscribed).
     pub fn wanted(&self) -> impl Iterator<Item = (&str, &str)> {
         let types = self.types.iter();
         types.flat_map(|(key, wanted)| wanted.names().map(|name| (key.type_url.as_str(), name)))
     }
 
-    /// The names that the client wants of a type, in order; `*` is among them, however the client wrote it.
+    /// The subscribed names of a type, in order; `*` is the wildcard in any form.
     pub fn subscribed(&self, type_url: &str) -> Vec<&str> {
         let subscription = self.types.get(&TypeKey::of(type_url));
         subscription.into_iter().flat_map(Subscription::names).collect()
     }
 
-    /// Whether a response of the type is on its way that the client has not answered.
+    /// Whether there is an unacknowledged response of the type.
     pub fn is_awaiting(&self, type_url: &str) -> bool {
         self.types.get(&TypeKey::of(type_url)).is_some_and(|subscription| subscription.awaiting.is_some())
     }

@@ -6,7 +6,7 @@ use crate::pb::{
     google::{protobuf, rpc::Status},
 };
 
-/// A resource with all that is said of it.
+/// A resource with all fields of its wrapper.
 pub(super) fn whole(type_url: &str, stored: &Stored, store: &Store) -> Resource {
     let body = protobuf::Any {
         type_url: stored.body_type().unwrap_or(type_url).to_owned(),
@@ -19,7 +19,7 @@ pub(super) fn whole(type_url: &str, stored: &Stored, store: &Store) -> Resource 
     }
 }
 
-/// That a resource is what it was, and lives on (B1.18, B2.16), for so many times its time to live.
+/// A heartbeat, which confirms that a resource is unchanged (B1.18, B2.16), for its time to live times `factor`.
 pub(super) fn heartbeat(stored: &Stored, store: &Store, factor: u32) -> Resource {
     Resource {
         name: stored.name().to_owned(),
@@ -29,7 +29,7 @@ pub(super) fn heartbeat(stored: &Stored, store: &Store, factor: u32) -> Resource
     }
 }
 
-/// That a name that was asked for stands for nothing (B2.18).
+/// A wrapper without a resource for a requested name that is unknown (B2.18).
 pub(super) fn unknown_alias(name: String) -> Resource {
     Resource { aliases: vec![name.clone()], name, ..Resource::default() }
 }

@@ -9,9 +9,9 @@ use crate::{
     name::{NameError, NamePart, ResourceName},
 };
 
-/// A resource as a management server holds it: its type, its name and the bytes of its message.
+/// A resource of a management server: its type, its name and its encoded message.
 ///
-/// The messages of the protocol's own resource types in [`crate::pb`] turn into it by themselves, and so do the builders of
+/// The messages of the protocol's own resource types in [`crate::pb`] convert to it, and so do the builders of
 /// `xdskit::testing::resources`:
 ///
 /// ```
@@ -30,26 +30,26 @@ pub struct AnyResource {
     pub(super) manner: Manner,
 }
 
-/// What is said of a resource beside its bytes; usually nothing, which is kept small.
+/// The attributes of a resource beside its bytes; usually none, so they are kept out of line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Manner(Option<Arc<Said>>);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Said {
     pub(super) ttl: Option<Duration>,
-    /// The message has another name, or none.
+    /// Whether the name differs from that in the message.
     pub(super) renamed: bool,
     pub(super) aliases: Vec<Arc<str>>,
     /// The type of the message, if it is not that of the resource.
     pub(super) body_type_url: Option<Arc<str>>,
-    /// In place of the counter of the type.
+    /// The version, in place of the counter of the type.
     pub(super) version: Option<Arc<str>>,
-    /// Wildcards do not have it.
+    /// Whether wildcards exclude it.
     pub(super) unlisted: bool,
 }
 
 impl AnyResource {
-    /// A resource of any type, with the bytes of its message, which may as well be no message at all.
+    /// A resource of any type, with the bytes of its message, which need not be valid.
     pub fn new(type_url: impl Into<Arc<str>>, name: impl Into<Arc<str>>, bytes: impl Into<Bytes>) -> Self {
         let (type_url, name, bytes) = (type_url.into(), name.into(), bytes.into());
         Self { type_url, name, bytes, manner: Manner::default() }
@@ -60,10 +60,10 @@ impl AnyResource {
         Self::new(type_url, name, message.encode_to_vec())
     }
 
-    /// A redirect: in the place of a resource, where else it is to be got (X20).
+    /// A redirect: the location of another resource in place of this one (X20).
     ///
     /// # Errors
-    /// When `target` is not an `xdstp:` name.
+    /// `target` is not an `xdstp:` name.
     pub fn redirect(
         type_url: impl Into<Arc<str>>,
         name: impl Into<Arc<str>>,
@@ -76,8 +76,8 @@ impl AnyResource {
         Ok(Self::encode(type_url, name, &message).with_body_type(LOCATOR))
     }
 
-    /// The type URL of the message, when it is not that of the resource, as in a redirect. Such a resource is always
-    /// wrapped.
+    /// Sets the type URL of the message, if it is not that of the resource, as in a redirect. Such a resource is
+    /// always wrapped.
     #[must_use]
     pub fn with_body_type(mut self, type_url: impl Into<Arc<str>>) -> Self {
         let type_url = type_url.into();
@@ -85,9 +85,9 @@ impl AnyResource {
         self
     }
 
-    /// Another name, by which clients know the resource in place of the one in its message.
+    /// Sets another name for the resource, in place of the one in its message.
     ///
-    /// Clients see it in the wrapper of the resource, so that it is wrapped in the state-of-the-world variant, too.
+    /// It is in the wrapper of the resource, so the resource is wrapped in the state-of-the-world variant, too.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = name.into();
@@ -95,17 +95,17 @@ impl AnyResource {
         self
     }
 
-    /// The time after which clients drop the resource unless the server confirms it, which a
-    /// [`ControlPlane`](super::super::ControlPlane) does several times within it. It is cut to whole nanoseconds that the
-    /// protocol can carry, at most 315,576,000,000 s.
+    /// Sets the time to live: the time after which clients drop the resource unless the server confirms it, which a
+    /// [`ControlPlane`](super::super::ControlPlane) does several times within it. It is truncated to the range and
+    /// the nanoseconds of the protocol, at most 315,576,000,000 s.
     #[must_use]
     pub fn with_ttl(mut self, ttl: Duration) -> Self {
         self.manner.edit(|said| said.ttl = Some(ttl.min(MAX_TTL)));
         self
     }
 
-    /// Other names by which clients may subscribe to the resource; a response names it by its own (B2.19). They are known in
-    /// the incremental variant only.
+    /// Adds names by which clients may subscribe to the resource; a response has its own name (B2.19). Aliases exist
+    /// in the incremental variant only.
     #[must_use]
     pub fn with_aliases<A: Into<Arc<str>>>(mut self, aliases: impl IntoIterator<Item = A>) -> Self {
         let aliases = aliases.into_iter().map(Into::into).collect();
@@ -113,8 +113,8 @@ impl AnyResource {
         self
     }
 
-    /// A version of its own, which clients see in place of that by which the type is counted. It must change with the bytes: a
-    /// client that says that it holds this version is not sent the resource again.
+    /// Sets a version for the resource, in place of the counter of its type. It must change with the bytes: a client
+    /// with this initial version is not sent the resource again.
     #[must_use]
     pub fn with_version(mut self, version: impl Into<Arc<str>>) -> Self {
         let version = version.into();
@@ -135,7 +135,7 @@ impl AnyResource {
         &self.type_url
     }
 
-    /// The name that clients subscribe to.
+    /// The name for subscriptions.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -146,7 +146,7 @@ impl AnyResource {
     }
 }
 
-/// The bytes of secrets are not shown.
+/// The bytes of secrets are omitted.
 impl fmt::Debug for AnyResource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { type_url, name, bytes, manner } = self;
@@ -170,7 +170,7 @@ impl Manner {
         self.said().map_or(&[], |said| &said.aliases)
     }
 
-    /// Whether only the wrapper can say it.
+    /// Whether the resource needs the wrapper.
     pub(super) fn must_be_wrapped(&self) -> bool {
         self.said().is_some_and(|Said { ttl, renamed, aliases, body_type_url, .. }| {
             ttl.is_some() || *renamed || !aliases.is_empty() || body_type_url.is_some()
@@ -183,5 +183,5 @@ impl Manner {
 }
 
 const LOCATOR: &str = "type.googleapis.com/xds.core.v3.ResourceLocator";
-/// The longest duration of protobuf's.
+/// The maximum duration in protobuf.
 const MAX_TTL: Duration = Duration::from_secs(315_576_000_000);

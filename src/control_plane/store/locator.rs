@@ -6,7 +6,7 @@ use crate::{
     },
 };
 
-/// An `xdstp:` name in its other form, as a message; `None` for an opaque name.
+/// An `xdstp:` name as a `ResourceLocator`; `None` for an opaque name.
 pub(crate) fn locator(name: &ResourceName) -> Option<ResourceLocator> {
     name.xdstp().map(locator_of)
 }

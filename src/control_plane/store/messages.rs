@@ -1,4 +1,4 @@
-//! The messages of the protocol document's resource types, as resources.
+//! Conversions of the messages of the protocol's resource types to resources.
 
 use prost::Message;
 

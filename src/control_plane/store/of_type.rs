@@ -6,24 +6,24 @@ use imbl::{OrdMap, OrdSet, ordmap::DiffItem};
 use super::any_resource::{AnyResource, Manner};
 use crate::name::ResourceName;
 
-/// The resources of one type at one moment.
+/// The resources of one type at one time.
 ///
-/// Names are compared as the protocol does: `xdstp:` names that differ in the order of their parameters only are the same.
+/// Names are compared as in the protocol: `xdstp:` names that only differ in the order of their parameters are equal.
 #[derive(Debug, Clone, Default)]
 pub struct Type {
     pub(super) version: u64,
     /// By canonical name.
     pub(super) resources: OrdMap<Arc<str>, Stored>,
-    /// Why there is no resource, by canonical name.
+    /// The errors in place of resources, by canonical name.
     pub(super) errors: OrdMap<Arc<str>, StoredError>,
-    /// What is not here is not known, unless it is settled.
+    /// Whether missing resources are unknown unless they are settled.
     on_demand: bool,
-    /// Canonical names that stand for all that is here and nothing else: of resources that do not exist, of collections, or `*`.
+    /// Canonical names whose state is completely known: those of absent resources, of complete collections, or `*`.
     pub(super) settled: OrdSet<Arc<str>>,
     index: Index,
 }
 
-/// How resources are found by other things than their names. All names are canonical.
+/// Indexes of the resources by other keys than their names. All names are canonical.
 #[derive(Debug, Clone, Default)]
 struct Index {
     globs: Names<Arc<str>>,
@@ -36,14 +36,14 @@ struct Index {
 pub struct Stored {
     pub(super) bytes: Bytes,
     pub(super) version: u64,
-    /// As it was written.
+    /// The name as it was written.
     pub(super) name: Arc<str>,
     pub(super) manner: Manner,
-    /// The only glob collection that it may be a member of.
+    /// The only glob collection of which it can be a member.
     pub(super) glob: Option<Arc<str>>,
 }
 
-/// Why a server cannot give a resource, in a [`Store`](super::Store).
+/// The error in place of a resource in a [`Store`](super::Store).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredError {
     pub(super) name: Arc<str>,
@@ -52,43 +52,43 @@ pub struct StoredError {
 }
 
 impl Type {
-    /// How often the type changed so far.
+    /// The number of changes of the type.
     pub fn version(&self) -> u64 {
         self.version
     }
 
-    /// One resource.
+    /// The resource of a name.
     pub fn resource(&self, name: &str) -> Option<&Stored> {
         self.resources.get(&*canonical(name))
     }
 
-    /// Why there is no resource of a name, if a reason was given.
+    /// The error in place of the resource of a name, if one was set.
     pub fn error(&self, name: &str) -> Option<&StoredError> {
         self.errors.get(&*canonical(name))
     }
 
-    /// All resources in the order of their names, each with its name as it was written.
+    /// Iterates over all resources in the order of their names, each with its name as it was written.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Stored)> {
         self.resources.values().map(|stored| (stored.name(), stored))
     }
 
-    /// How many there are.
+    /// The number of resources.
     pub fn len(&self) -> usize {
         self.resources.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no resources.
     pub fn is_empty(&self) -> bool {
         self.resources.is_empty()
     }
 
-    /// The canonical names, in order, of resources that differ from those of another moment: added, changed or removed. Takes
-    /// time for the differences, as far as both moments share their past.
+    /// The canonical names, in order, of resources that differ from those at another time: added, changed or removed.
+    /// Takes time linear in the differences, if both states have a common past.
     pub fn changed_since<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = &'a str> {
         self.differences(before).map(|difference| difference.name)
     }
 
-    /// The same, with what there was and what there is.
+    /// Like [`changed_since`](Self::changed_since), with the resource before and after.
     pub(crate) fn differences<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = Difference<'a>> {
         before.resources.diff(&self.resources).map(|item| match item {
             DiffItem::Add(name, stored) => Difference { name, before: None, now: Some(stored) },
@@ -99,7 +99,7 @@ impl Type {
         })
     }
 
-    /// The canonical names of resources whose errors differ from those of another moment.
+    /// The canonical names of resources whose errors differ from those at another time.
     pub(crate) fn errors_changed_since<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = &'a str> {
         before.errors.diff(&self.errors).map(|item| match item {
             DiffItem::Add(name, _) | DiffItem::Remove(name, _) => &**name,
@@ -107,7 +107,7 @@ impl Type {
         })
     }
 
-    /// Whether it is known what a canonical name stands for, be it nothing.
+    /// Whether the state of a canonical name is known, including absence.
     pub(crate) fn knows(&self, name: &str) -> bool {
         !self.on_demand
             || self.resources.contains_key(name)
@@ -115,7 +115,7 @@ impl Type {
             || self.settled.contains(name)
     }
 
-    /// The canonical names that are settled now and were not at another moment.
+    /// The canonical names that are settled now and were not at another time.
     pub(crate) fn settled_since<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = &'a str> {
         before.settled.diff(&self.settled).filter_map(|item| match item {
             imbl::ordset::DiffItem::Add(name) => Some(&**name),
@@ -123,7 +123,7 @@ impl Type {
         })
     }
 
-    /// The resources with their canonical names, in order.
+    /// Iterates over the resources with their canonical names, in order.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (&str, &Stored)> {
         self.resources.iter().map(|(name, stored)| (&**name, stored))
     }
@@ -138,7 +138,7 @@ impl Type {
         self.errors.get_key_value(name).map(|(name, error)| (&**name, error))
     }
 
-    /// The errors with their canonical names, in order.
+    /// Iterates over the errors with their canonical names, in order.
     pub(crate) fn errors(&self) -> impl Iterator<Item = (&str, &StoredError)> {
         self.errors.iter().map(|(name, error)| (&**name, error))
     }
@@ -148,12 +148,12 @@ impl Type {
         self.index.globs.get(glob).into_iter().flatten().map(|name| &**name)
     }
 
-    /// The canonical names of the resources that have an alias.
+    /// The canonical names of the resources with an alias.
     pub(crate) fn aliased(&self, alias: &str) -> impl Iterator<Item = &str> {
         self.index.aliases.get(alias).into_iter().flatten().map(|name| &**name)
     }
 
-    /// The times to live that there are.
+    /// All times to live of resources.
     pub(crate) fn ttls(&self) -> impl Iterator<Item = Duration> {
         self.index.ttls.keys().copied()
     }
@@ -163,7 +163,7 @@ impl Type {
         self.index.ttls.get(&ttl).into_iter().flatten().map(|name| &**name)
     }
 
-    /// Returns whether anything is different now, as the other changes do.
+    /// Returns whether anything changed, as do the other changes.
     pub(super) fn set(&mut self, name: Arc<str>, resource: AnyResource, version: u64) -> bool {
         if self.resources.get(&name).is_some_and(|held| held.is(&resource)) {
             return false;
@@ -183,7 +183,7 @@ impl Type {
         self
     }
 
-    /// Says whether all that a name stands for is here, if that is not so anyway.
+    /// Sets whether the state of a name is completely known. Without effect unless the store is on demand.
     pub(super) fn settle(&mut self, name: Arc<str>, settled: bool) -> bool {
         let settled = settled && self.on_demand;
         if settled { self.settled.insert(name).is_none() } else { self.settled.remove(&name).is_some() }
@@ -211,7 +211,7 @@ impl Stored {
         &self.bytes
     }
 
-    /// The version of the type at which the resource last changed.
+    /// The version of the type at the last change of the resource.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -221,12 +221,12 @@ impl Stored {
         &self.name
     }
 
-    /// How long clients keep the resource without hearing of it; without one for ever.
+    /// The time to live; `None` is no limit.
     pub fn ttl(&self) -> Option<Duration> {
         self.manner.ttl()
     }
 
-    /// Other names that clients know the resource by.
+    /// The aliases of the resource.
     pub fn aliases(&self) -> impl Iterator<Item = &str> {
         self.manner.aliases().iter().map(|alias| &**alias)
     }
@@ -236,12 +236,12 @@ impl Stored {
         self.manner.said().and_then(|said| said.body_type_url.as_deref())
     }
 
-    /// Whether only the wrapper can say all there is to say.
+    /// Whether the resource needs the wrapper.
     pub(crate) fn must_be_wrapped(&self) -> bool {
         self.manner.must_be_wrapped()
     }
 
-    /// Whether a wildcard has it.
+    /// Whether wildcards include it.
     pub(crate) fn is_listed(&self) -> bool {
         self.manner.said().is_none_or(|said| !said.unlisted)
     }
@@ -254,7 +254,7 @@ impl Stored {
         self.bytes == resource.bytes && self.manner == resource.manner && self.name == resource.name
     }
 
-    /// The canonical name of the only glob collection that it may be a member of.
+    /// The canonical name of the only glob collection of which it can be a member.
     pub(crate) fn glob(&self) -> Option<&str> {
         self.glob.as_deref()
     }
@@ -271,7 +271,7 @@ impl StoredError {
         self.code
     }
 
-    /// Why, for people.
+    /// The reason, for display.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -293,7 +293,7 @@ impl Index {
     }
 }
 
-/// A resource that differs between two moments.
+/// A resource that differs between two times.
 #[derive(Debug)]
 pub(crate) struct Difference<'a> {
     pub(crate) name: &'a str,
@@ -301,7 +301,7 @@ pub(crate) struct Difference<'a> {
     pub(crate) now: Option<&'a Stored>,
 }
 
-/// The string by which a name is known; what cannot be parsed is known as it is written.
+/// The canonical form of a name; a name that cannot be parsed is unchanged.
 pub(crate) fn canonical(name: &str) -> Cow<'_, str> {
     ResourceName::canonicalize(name).unwrap_or(Cow::Borrowed(name))
 }

@@ -121,7 +121,8 @@ fn an_endpoint_that_is_told_to_be_another_is_inserted_again() {
 }
 
 proptest! {
-    /// Whatever comes, the changes lead to what is usable, do nothing that is not needed, and never run empty in between.
+    /// After any sequence of states, the changes lead to the usable endpoints, are minimal, and never leave the set
+    /// empty in between.
     #[test]
     fn all_changes_together_give_what_is_usable(
         updates in proptest::collection::vec(proptest::collection::vec((0..3_u32, 0..6_u8, 0..4_u8), 0..12), 1..12)
@@ -154,7 +155,7 @@ proptest! {
 
 type Edit = fn(&mut LbEndpoint);
 
-/// Endpoints by priority, number, and what they are like; of those that are there twice only the first counts.
+/// Generates endpoints by priority, number, and properties; only the first of duplicates counts.
 fn generated(endpoints: &[(u32, u8, u8)]) -> Resolved {
     let mut known = BTreeSet::new();
     let mut priorities = vec![Vec::new(); 3];
@@ -198,7 +199,7 @@ fn host(endpoint: &mut LbEndpoint) -> &mut crate::pb::envoy::config::endpoint::v
     endpoint
 }
 
-/// As text: `+` for those that are inserted, `-` for those that are removed.
+/// Returns changes as text: `+` for inserted endpoints, `-` for removed ones.
 fn update(usable: &mut Usable, seen: &Resolved) -> String {
     let changes = usable.update(seen, "cart");
     let inserted = changes.inserted.iter().map(|endpoint| format!("+{}", endpoint.address()));

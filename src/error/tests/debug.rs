@@ -1,4 +1,4 @@
-//! What `main` prints of an error that it returns: the `Debug` form of each public error type.
+//! The output of `main` for a returned error: the `Debug` form of each public error type.
 
 use std::{
     collections::BTreeSet,
@@ -18,13 +18,13 @@ use crate::{
     testing::ControlPlane,
 };
 
-/// What an error is when `?` has turned it into the result of `main`.
+/// Returns the output for an error that `?` has converted to the result of `main`.
 fn printed(error: impl Error + 'static) -> String {
     let result: Result<(), Box<dyn Error>> = Err(error.into());
     result.map_err(|error| format!("Error: {error:?}")).unwrap_err()
 }
 
-/// An error of each public type.
+/// One error of each public type.
 async fn errors() -> Vec<String> {
     let invalid = Invalid::field("lb_policy", "unsupported");
     let unknown = UnknownAuthority { authority: "a".into() };
@@ -63,7 +63,7 @@ async fn main_prints_the_message_of_each_public_error() {
     assert_eq!(errors().await, expected.map(|error| format!("Error: {error}")));
 }
 
-/// A new public error has to be among those above.
+/// Each new public error type must be in the list above.
 #[tokio::test]
 async fn all_public_errors_are_among_those_that_main_is_tested_with() {
     let errors = errors().await;
@@ -72,7 +72,7 @@ async fn all_public_errors_are_among_those_that_main_is_tested_with() {
     assert_eq!(tested, public_errors());
 }
 
-/// The public types with an implementation of `Error`, by hand or derived.
+/// The public types that implement `Error`, manually or derived.
 fn public_errors() -> BTreeSet<String> {
     let by_hand = Regex::new(r"\bError for (\w+)").unwrap();
     let derived =

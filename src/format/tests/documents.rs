@@ -181,7 +181,7 @@ fn what_is_cut_off_is_no_response() {
     }];
     let whole =
         DiscoveryResponse { version_info: "1".into(), resources, ..Default::default() }.encode_to_vec();
-    // Behind the version it looks whole, and nobody can tell.
+    // Cut off after the version, it is a complete document.
     for length in (0..3).chain(4..whole.len()) {
         assert!(read(&whole[..length], Format::Binary).is_err(), "{length}");
     }

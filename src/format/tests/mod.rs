@@ -40,7 +40,7 @@ fn url(name: &str) -> String {
     format!("type.googleapis.com/{name}")
 }
 
-/// The response that a document is read as, without warnings.
+/// Reads a document as a response, without warnings.
 fn response(document: &str, format: Format) -> DiscoveryResponse {
     let read = read(document.as_bytes(), format).unwrap();
     assert!(read.warnings.is_empty(), "{:?}", read.warnings);

@@ -14,7 +14,7 @@ use super::{
     types::{Types, WellKnown},
 };
 
-/// What a text says, not yet as bytes.
+/// A parsed text, before it is encoded.
 #[derive(Debug)]
 pub(super) struct Text<'t> {
     text: &'t str,
@@ -26,12 +26,12 @@ impl<'t> Text<'t> {
         Ok(Self { text, root: read::message(text)? })
     }
 
-    /// Whether a field is named in the outermost message.
+    /// Whether the outermost message has a field.
     pub(super) fn names(&self, field: &str) -> bool {
         self.root.entries.iter().any(|entry| entry.name == Name::Field(field))
     }
 
-    /// Writes it as a message, and gives the warnings.
+    /// Encodes it as a message, and returns the warnings.
     pub(super) fn write(
         &self,
         types: Types,
@@ -181,7 +181,7 @@ impl<'t> Writer<'t> {
         };
         let value = match self.types.of_url(type_url) {
             Some(message) => self.message(&message, read)?,
-            // As in JSON, but for the language.
+            // As in JSON, but in the text format.
             None => [&[any::OPAQUE][..], read.source.as_bytes()].concat(),
         };
         let mut out = Vec::new();

@@ -2,14 +2,14 @@
 
 use crate::format::error::{FormatError, Place};
 
-/// Entries and the text between the braces around them.
+/// The entries of a message, and their source text.
 #[derive(Debug)]
 pub(super) struct Message<'t> {
     pub(super) entries: Vec<Entry<'t>>,
     pub(super) source: &'t str,
 }
 
-/// A name, its value, and where it stands.
+/// A name, its value, and its position.
 #[derive(Debug)]
 pub(super) struct Entry<'t> {
     pub(super) name: Name<'t>,
@@ -28,7 +28,7 @@ pub(super) enum Name<'t> {
 pub(super) enum Node<'t> {
     Message(Message<'t>),
     List(Vec<Self>),
-    /// What is in quotes.
+    /// A quoted string.
     Text(Vec<u8>),
     /// A number or a name, with its sign.
     Word(&'t str),
@@ -48,7 +48,7 @@ struct Reader<'t> {
 }
 
 impl<'t> Reader<'t> {
-    /// Entries up to what closes them, which is taken.
+    /// Reads entries up to the closing character, which is consumed.
     fn entries(&mut self, close: Option<char>) -> Result<Vec<Entry<'t>>, FormatError> {
         let mut entries = Vec::new();
         loop {
@@ -152,7 +152,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// Texts that follow each other are one.
+    /// Adjacent strings are concatenated.
     fn texts(&mut self) -> Result<Vec<u8>, FormatError> {
         let mut bytes = Vec::new();
         while let Some(quote @ ('"' | '\'')) = self.peek() {
@@ -275,5 +275,5 @@ fn negated(mut part: impl FnMut(char) -> bool) -> impl FnMut(char) -> bool {
     move |c| !part(c)
 }
 
-/// How many messages and lists may be within each other, as in a decoder.
+/// The maximum nesting of messages and lists, as in a decoder.
 const MAX_DEPTH: usize = 100;

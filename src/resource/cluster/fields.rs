@@ -10,7 +10,8 @@ use crate::{
     wire::{Field, Fields, Malformed},
 };
 
-/// A `Cluster` as it is on the wire: what most clusters have is read, the messages that few have are only found.
+/// The fields of an encoded `Cluster`: fields that most clusters have are read, messages that few have are only
+/// located.
 #[derive(Debug)]
 pub(super) struct ClusterFields<'a> {
     whole: &'a Bytes,
@@ -33,16 +34,16 @@ pub(super) struct ClusterFields<'a> {
     pub(super) reported_metrics: Vec<&'a str>,
 }
 
-/// Where the endpoints come from.
+/// The field that determines the source of the endpoints.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Discovery<'a> {
-    /// The number of the type.
+    /// The number of the discovery type.
     Type(i32),
     /// A `CustomClusterType`.
     Custom(&'a [u8]),
 }
 
-/// An `EdsClusterConfig` as it is on the wire.
+/// The fields of an encoded `EdsClusterConfig`.
 #[derive(Debug, Default)]
 pub(super) struct EdsFields<'a> {
     pub(super) service_name: &'a str,
@@ -97,7 +98,7 @@ impl<'a> ClusterFields<'a> {
             24 => field.once(&mut self.transport_socket)?,
             25 => field.once(&mut self.metadata)?,
             27 => field.once(&mut self.common_lb_config)?,
-            // Not used, but it must be well-formed.
+            // Not used, but the message must be well-formed.
             29 => drop(core::HttpProtocolOptions::decode(field.bytes()?)?),
             33 => field.once(&mut self.load_assignment)?,
             37 => field.once(&mut self.least_request)?,
@@ -114,7 +115,8 @@ impl<'a> ClusterFields<'a> {
         Ok(())
     }
 
-    /// A oneof. Of a number and a message, or of messages in parts, a decoder knows which counts.
+    /// Adds a field of the oneof. If a message occurs beside another field of it, a full decoder determines which one
+    /// counts.
     fn add_discovery(&mut self, field: &Field<'a>) -> Result<(), Malformed> {
         self.discovery = match (&self.discovery, field.number) {
             (None | Some(Discovery::Type(_)), 2) => Some(Discovery::Type(field.varint()? as i32)),
@@ -124,7 +126,7 @@ impl<'a> ClusterFields<'a> {
         Ok(())
     }
 
-    /// Decodes the message of a field; what it holds as bytes is not copied.
+    /// Decodes the message of a field; its `bytes` fields are not copied.
     #[inline(always)]
     pub(super) fn decode<M: Message + Default>(&self, field: Option<&[u8]>) -> Result<Option<M>, Invalid> {
         match field {
@@ -142,7 +144,7 @@ impl<'a> ClusterFields<'a> {
         (self.metadata, self.whole)
     }
 
-    /// What is said of load balancing.
+    /// Returns the load balancing settings.
     pub(super) fn choice(&self) -> Result<Choice, Invalid> {
         let config = match (self.ring_hash, self.least_request) {
             (None, None) => None,

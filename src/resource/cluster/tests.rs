@@ -40,7 +40,7 @@ fn of_type(discovery: DiscoveryType) -> cluster::Cluster {
     }
 }
 
-/// What is accepted, as the start of variations.
+/// A valid EDS cluster, the basis of variations.
 fn eds() -> cluster::Cluster {
     let config = EdsClusterConfig { eds_config: Some(ads()), service_name: "shop-eds".into() };
     cluster::Cluster { eds_cluster_config: Some(config), ..of_type(DiscoveryType::Eds) }
@@ -134,7 +134,7 @@ fn g6_rejects_an_empty_name() {
 #[test]
 fn g9_accepts_fields_that_are_not_known() {
     let mut bytes = eds().encode_to_vec();
-    // Field 2000, of which nobody knows.
+    // Field 2000, which is unknown.
     bytes.extend([0x82, 0x7d, 2, b'h', b'i']);
     assert_eq!(Cluster::parse(&bytes.into(), &Context::new()).map_err(|e| e.to_string()), parse(eds()));
 }

@@ -19,17 +19,17 @@ use crate::{
 #[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Endpoint {
-    /// Its health, as reported by the management server.
+    /// The health, as reported by the management server.
     pub health: HealthStatus,
-    /// Its share of the requests, in proportion to the other endpoints of the locality; 1 by default.
+    /// The share of the requests, relative to the other endpoints of the locality; 1 by default.
     pub weight: NonZeroU32,
     ip: IpAddr,
     port: u16,
-    /// `None` if there is nothing in it.
+    /// Rare fields; `None` if all are empty.
     more: Option<Box<More>>,
 }
 
-/// What few endpoints have.
+/// Fields that few endpoints have.
 #[derive(Clone, Default, PartialEq)]
 struct More {
     additional_addresses: Box<[SocketAddr]>,
@@ -46,25 +46,25 @@ pub enum HealthStatus {
     Unknown,
     /// Healthy.
     Healthy,
-    /// Unhealthy: it fails health checks.
+    /// Unhealthy: health checks fail.
     Unhealthy,
     /// Draining: no new requests are sent to it.
     Draining,
-    /// Its health checks time out.
+    /// Health checks time out.
     Timeout,
     /// Degraded: other endpoints should be preferred.
     Degraded,
-    /// A state that is unknown to this client.
+    /// A state unknown to this client.
     Unrecognized,
 }
 
-/// An endpoint as a resource, for members of collections.
+/// The resource type of endpoints, for members of collections.
 impl Resource for Endpoint {
     const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.endpoint.v3.LbEndpoint";
     const COLLECTION_TYPE_URL: Option<&'static str> =
         Some("type.googleapis.com/envoy.config.endpoint.v3.LbEndpointCollection");
 
-    /// There is none in the message: endpoints come wrapped.
+    /// The message has no name: endpoints are wrapped.
     fn name(_: &[u8]) -> Result<Cow<'_, str>, Invalid> {
         Err(Invalid::new("an endpoint has no name in it, and must be wrapped in a Resource"))
     }
@@ -79,7 +79,7 @@ impl Resource for Endpoint {
 }
 
 impl Endpoint {
-    /// One that nothing is known of but where it is and what it is called; its weight is 1.
+    /// An endpoint with addresses and a hostname alone, of weight 1.
     pub(crate) fn new(address: SocketAddr, additional_addresses: Box<[SocketAddr]>, hostname: &str) -> Self {
         Self {
             health: HealthStatus::Unknown,
@@ -90,43 +90,43 @@ impl Endpoint {
         }
     }
 
-    /// Its main address.
+    /// Returns the main address.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::new(self.ip, self.port)
     }
 
-    /// Its further addresses, such as an IPv6 address (A61).
+    /// Returns the additional addresses, such as an IPv6 address (A61).
     pub fn additional_addresses(&self) -> &[SocketAddr] {
         self.more.as_ref().map_or(&[], |more| &more.additional_addresses)
     }
 
-    /// All its addresses, the main one first.
+    /// Returns all addresses, the main one first.
     pub fn addresses(&self) -> impl Iterator<Item = SocketAddr> + Clone {
         iter::once(self.address()).chain(self.additional_addresses().iter().copied())
     }
 
-    /// Its name for TLS and for authority rewriting (A81), not empty.
+    /// Returns the name for TLS and for authority rewriting (A81), not empty.
     pub fn hostname(&self) -> Option<&str> {
         self.more.as_ref().map(|more| &*more.hostname).filter(|name| !name.is_empty())
     }
 
-    /// Its key on a hash ring, in place of its address (A76); not empty.
+    /// Returns the key on a hash ring, which replaces the address (A76); not empty.
     pub fn hash_key(&self) -> Option<&str> {
         self.metadata().text("envoy.lb", "hash_key").filter(|key| !key.is_empty())
     }
 
-    /// Its metadata.
+    /// Returns the metadata.
     pub fn metadata(&self) -> &Metadata {
         const NONE: &Metadata = &Metadata::none();
         self.more.as_ref().map_or(NONE, |more| &more.metadata)
     }
 
-    /// Whether new requests may be sent to it: it is healthy, or its health is unknown.
+    /// Returns whether new requests may be sent to the endpoint: it is healthy, or its health is unknown.
     pub fn is_healthy(&self) -> bool {
         matches!(self.health, HealthStatus::Healthy | HealthStatus::Unknown)
     }
 
-    /// Reads an `LbEndpoint` by rules E7 and E10 to E16; `whole` is what it is a part of.
+    /// Reads an `LbEndpoint` by rules E7 and E10 to E16; it is a part of `whole`.
     pub(super) fn read(bytes: &[u8], whole: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
         let (mut host, mut name, mut metadata, mut weight) = (None, None, None, None);
         let mut health = 0;
@@ -141,7 +141,7 @@ impl Endpoint {
                 _ => {}
             }
         }
-        // A name in place of the endpoint is not supported. Of both, the last one would count.
+        // A name in place of the endpoint is not supported. If the message has both, the last one counts.
         let host =
             host.filter(|_| name.is_none()).ok_or_else(|| Invalid::field("endpoint", "must be set"))?;
         let (address, mut more) = More::read(host).map_err(|e| e.at("endpoint"))?;
@@ -200,7 +200,7 @@ impl Serialize for Endpoint {
 }
 
 impl More {
-    /// Reads an `Endpoint`: its main address, and what else it has.
+    /// Reads an `Endpoint`: its addresses and its name.
     fn read(bytes: &[u8]) -> Result<(SocketAddr, Self), Invalid> {
         let (mut address, mut hostname, mut additional) = (None, "", 0);
         for field in Fields::of(bytes) {

@@ -34,7 +34,7 @@ fn from(sources: &[&str], ports: &[u32]) -> pb::FilterChainMatch {
     pb::FilterChainMatch { source_prefix_ranges: ranges(sources), source_ports: ports.to_vec(), ..anywhere() }
 }
 
-/// The names of the chains that are left.
+/// Returns the names of the remaining chains.
 fn names(chains: Vec<pb::FilterChain>) -> Vec<String> {
     names_in(&parse_socket(&socket_listener(chains)))
 }
@@ -43,7 +43,7 @@ fn names_in(listener: &SocketListener) -> Vec<String> {
     listener.filter_chains.iter().map(|chain| chain.name.to_string()).collect()
 }
 
-/// What a client is told of a listener with these chains.
+/// Returns the error of a listener with these chains.
 fn rejected(chains: Vec<pb::FilterChain>) -> String {
     rejection::<Listener>(&socket_listener(chains))
 }

@@ -47,7 +47,7 @@ fn accepted(manager: &hcm::HttpConnectionManager) -> HttpConnectionManager {
     parsed.api().expect("an API listener").clone()
 }
 
-/// What a client is told, behind the path of the connection manager.
+/// Returns the reason of the error, behind the path of the connection manager.
 fn told(manager: &hcm::HttpConnectionManager) -> String {
     let told = rejection::<Listener>(&api_listener(manager));
     let below = told.strip_prefix("api_listener.api_listener").expect(&told);
@@ -69,7 +69,7 @@ fn l1_rejects_what_is_no_connection_manager() {
     for (bad, name) in [
         (None, ""),
         (Some(any("x.Other", "")), "x.Other"),
-        // The message has no form as JSON here.
+        // The message has no JSON form here.
         (Some(any("xds.type.v3.TypedStruct", typed.encode_to_vec())), MANAGER),
     ] {
         let expected =
@@ -130,7 +130,7 @@ fn l7_rejects_routes_from_elsewhere() {
     }
 }
 
-/// As in grpc-go; C-core does not look at it.
+/// As in grpc-go; C-core does not check it.
 #[test]
 fn l8_rejects_routes_without_a_name() {
     assert_eq!(told(&routed(Some(rds(ads(), "")))), "rds.route_config_name: must not be empty");
@@ -157,7 +157,7 @@ fn l10_accepts_any_limit_of_streams() {
     }
 }
 
-/// As in C-core: what is no duration by the rules of protobuf.
+/// As in C-core: a value outside protobuf's range of durations.
 #[test]
 fn l10_rejects_a_limit_of_streams_that_is_no_duration() {
     let at = "common_http_protocol_options.max_stream_duration";
@@ -183,7 +183,7 @@ fn l21_accepts_a_listener_of_a_client_of_a_server_and_the_clients_part_of_both()
     assert!(parse::<Listener>(&both).unwrap().api().is_some());
 }
 
-/// Conditions that are none.
+/// Conditions without any constraint.
 fn anywhere() -> pb::FilterChainMatch {
     pb::FilterChainMatch::default()
 }

@@ -10,7 +10,7 @@ use serde::{Serialize, Serializer};
 use super::Invalid;
 use crate::pb::envoy::config::core::v3::CidrRange;
 
-/// A range of addresses, in JSON as text: `10.0.0.0/8`. The bits behind the prefix are 0.
+/// A range of addresses, in JSON as text: `10.0.0.0/8`. The bits after the prefix are 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cidr {
     address: IpAddr,
@@ -18,9 +18,11 @@ pub struct Cidr {
 }
 
 impl Cidr {
-    /// The addresses that have the first `prefix_len` bits in common with this one; if it has no more, only itself.
+    /// The range of addresses with the same first `prefix_len` bits as this one; with too long a prefix, the address
+    /// alone.
     ///
-    /// IPv4 written as IPv6 is IPv4, as long as no bit of the prefix is beyond it: `::ffff:10.0.0.0/104` is `10.0.0.0/8`.
+    /// IPv4-mapped IPv6 is converted to IPv4 if the prefix includes the mapping: `::ffff:10.0.0.0/104` is
+    /// `10.0.0.0/8`.
     pub fn new(address: IpAddr, prefix_len: u8) -> Self {
         match (address, address.to_canonical()) {
             (IpAddr::V6(_), v4 @ IpAddr::V4(_)) if prefix_len >= MAPPED => {
@@ -30,22 +32,22 @@ impl Cidr {
         }
     }
 
-    /// The first address of the range.
+    /// Returns the first address of the range.
     pub fn address(&self) -> IpAddr {
         self.address
     }
 
-    /// How many bits all addresses of the range have in common: at most 32 of IPv4, 128 of IPv6.
+    /// Returns the length of the prefix in bits: at most 32 for IPv4, 128 for IPv6.
     pub fn prefix_len(&self) -> u8 {
         self.prefix_len
     }
 
-    /// Whether an address is in the range; an IPv4 address that is written as an IPv6 one counts as IPv4.
+    /// Returns whether an address is in the range; an IPv4-mapped IPv6 address counts as IPv4.
     pub fn contains(&self, address: IpAddr) -> bool {
         Self::masked(address.to_canonical(), self.prefix_len).address == self.address
     }
 
-    /// Rules S19 to S21; each range once, sorted.
+    /// Rules S19 to S21; the ranges are sorted, without duplicates.
     pub(crate) fn parse_list(field: &str, ranges: &[CidrRange]) -> Result<Box<[Self]>, Invalid> {
         let ranges = ranges.iter().enumerate();
         let parsed: BTreeSet<_> = ranges
@@ -54,7 +56,7 @@ impl Cidr {
         Ok(parsed.into_iter().collect())
     }
 
-    /// A prefix longer than the address is the whole address, one that is not set is empty (A36-9).
+    /// A prefix longer than the address is the whole address; an unset prefix is empty (A36-9).
     pub(crate) fn parse(range: &CidrRange) -> Result<Self, Invalid> {
         let address = range.address_prefix.parse().map_err(|_| {
             Invalid::field("address_prefix", format!("{:?} is no IP address", range.address_prefix))
@@ -82,7 +84,7 @@ impl Cidr {
 impl FromStr for Cidr {
     type Err = Invalid;
 
-    /// Reads `10.0.0.0/8`, or a single address: `10.1.2.3`.
+    /// Parses `10.0.0.0/8`, or a single address: `10.1.2.3`.
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let invalid = || Invalid::new(format!("{text:?} is no range of addresses"));
         let (address, bits) = match text.split_once('/') {
@@ -105,5 +107,5 @@ impl Serialize for Cidr {
     }
 }
 
-/// The bits before an IPv4 address that is written as an IPv6 one.
+/// The number of bits before the IPv4 address in an IPv4-mapped IPv6 address.
 const MAPPED: u8 = 96;

@@ -2,22 +2,22 @@ use serde::Serialize;
 
 use super::Invalid;
 
-/// Hosts that a virtual host is for: `a.example`, `*.example`, `a.*` or `*`.
+/// A domain of a virtual host: `a.example`, `*.example`, `a.*` or `*`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
 #[serde(transparent)]
 pub struct DomainPattern(Box<str>);
 
-/// How well a pattern fits a host (A28-1); the greater is the better.
+/// The precedence of a matching pattern (A28-1); greater is better.
 ///
-/// An exact domain fits better than one with the wildcard in front, that better than one with it at the end, and that
-/// better than `*`; among the same kind the longest fits best.
+/// Exact domains precede patterns with a leading wildcard, those precede patterns with a trailing wildcard, and those
+/// precede `*`; within a kind, the longest pattern precedes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fit {
     kind: u8,
     length: usize,
 }
 
-/// What a [`DomainPattern`] says of a host.
+/// The kind of a [`DomainPattern`], with its text.
 pub(in crate::resource) enum DomainKind<'a> {
     Everything,
     StartsWith(&'a [u8]),
@@ -26,10 +26,10 @@ pub(in crate::resource) enum DomainKind<'a> {
 }
 
 impl DomainPattern {
-    /// Checks a pattern (R7).
+    /// Creates a pattern (R7).
     ///
     /// # Errors
-    /// When it is empty, or has a `*` but neither at its beginning nor at its end.
+    /// The pattern is empty, or has a `*` that is neither at its beginning nor at its end.
     pub fn new(pattern: impl Into<Box<str>>) -> Result<Self, Invalid> {
         let pattern = pattern.into();
         if pattern.is_empty() {
@@ -42,12 +42,12 @@ impl DomainPattern {
         Ok(Self(pattern))
     }
 
-    /// The pattern, as written.
+    /// Returns the pattern, as written.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// How well the pattern fits a host, whatever the case of its letters; `None` if it does not.
+    /// Returns how well the pattern matches a host, ignoring case; `None` if it does not match.
     pub fn fit(&self, host: &str) -> Option<Fit> {
         let host = host.as_bytes();
         let (kind, fits) = match self.kind() {
@@ -65,7 +65,7 @@ impl DomainPattern {
         fits.then_some(Fit { kind, length: self.0.len() })
     }
 
-    /// What the pattern says, without its wildcard.
+    /// Returns the kind of the pattern, with its text without the wildcard.
     pub(in crate::resource) fn kind(&self) -> DomainKind<'_> {
         match self.0.as_bytes() {
             b"*" => DomainKind::Everything,

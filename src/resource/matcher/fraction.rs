@@ -6,33 +6,33 @@ use crate::pb::envoy::{
     r#type::v3::{FractionalPercent, fractional_percent::DenominatorType},
 };
 
-/// A part of all, such as of the requests: at most the whole, which larger numerators count as.
+/// A fraction, such as of requests; larger numerators than the denominator count as all.
 ///
 /// In JSON as in the message: `{"numerator": 5, "denominator": "HUNDRED"}`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Fraction {
-    /// How many, of the denominator.
+    /// The numerator, in units of the denominator.
     pub numerator: u32,
-    /// Of how many.
+    /// The denominator.
     pub denominator: Denominator,
 }
 
-/// What a [`Fraction`] counts in.
+/// The denominator of a [`Fraction`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[non_exhaustive]
 pub enum Denominator {
     /// Percent.
     Hundred,
-    /// Parts of ten thousand.
+    /// Parts per ten thousand.
     TenThousand,
-    /// Parts of a million.
+    /// Parts per million.
     Million,
 }
 
 impl Fraction {
-    /// A number of parts.
+    /// A fraction with a numerator and a denominator.
     pub const fn new(numerator: u32, denominator: Denominator) -> Self {
         Self { numerator, denominator }
     }
@@ -51,25 +51,25 @@ impl Fraction {
         Ok(Self::new(message.numerator, denominator))
     }
 
-    /// What applies without a runtime. The key to override it by is for proxies alone; without a default it says nothing
-    /// (A28-4).
+    /// Returns the default value. The runtime key, which may override it, is for proxies alone; without a default
+    /// value the message has no effect (A28-4).
     pub(crate) fn parse_default(message: RuntimeFractionalPercent) -> Result<Option<Self>, Invalid> {
         message.default_value.map(Self::parse).transpose().map_err(|e| e.at("default_value"))
     }
 
-    /// In parts of a million, at most 1,000,000 (R17).
+    /// Returns the fraction in parts per million, at most 1,000,000 (R17).
     pub fn per_million(self) -> u32 {
         self.numerator.saturating_mul(MILLION / self.denominator.get()).min(MILLION)
     }
 
-    /// Whether a drawn number is within the part; `draw` is below 1,000,000 and uniform.
+    /// Returns whether a random number is within the fraction; `draw` is uniformly distributed below 1,000,000.
     pub fn matches(self, draw: u32) -> bool {
         draw < self.per_million()
     }
 }
 
 impl Denominator {
-    /// The number.
+    /// The value of the denominator.
     pub const fn get(self) -> u32 {
         match self {
             Self::Hundred => 100,

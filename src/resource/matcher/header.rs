@@ -3,32 +3,32 @@ use serde::Serialize;
 use super::{Invalid, Regex, StringMatcher, StringPattern, is_false, non_empty};
 use crate::pb::envoy::config::route::v3::{self as pb, header_matcher::HeaderMatchSpecifier};
 
-/// Matches one header of a request.
+/// A matcher for one header of a request.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct HeaderMatcher {
     /// The header's name, as written.
     pub name: Box<str>,
-    /// What must be true of the header.
+    /// The condition on the header.
     #[serde(flatten)]
     pub condition: HeaderCondition,
-    /// Whether the condition must not be true instead.
+    /// Whether the result of the condition is inverted.
     #[serde(skip_serializing_if = "is_false")]
     pub invert: bool,
-    /// Whether a header that is not there counts as an empty one.
+    /// Whether a missing header counts as an empty one.
     #[serde(skip_serializing_if = "is_false")]
     pub missing_is_empty: bool,
 }
 
-/// What a [`HeaderMatcher`] says of a header.
+/// The condition of a [`HeaderMatcher`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum HeaderCondition {
-    /// Its value matches.
+    /// The value matches.
     #[serde(rename = "string_match")]
     Value(StringMatcher),
-    /// Its value is a decimal integer of this range.
+    /// The value is a decimal integer in this range.
     #[serde(rename = "range_match")]
     #[non_exhaustive]
     Range {
@@ -37,7 +37,7 @@ pub enum HeaderCondition {
         /// The first integer after the range; not before `start`.
         end: i64,
     },
-    /// It is there (`true`), or is not (`false`).
+    /// The header is present (`true`) or absent (`false`).
     #[serde(rename = "present_match")]
     Present(bool),
 }
@@ -57,19 +57,19 @@ impl HeaderMatcher {
         })
     }
 
-    /// Whether the header matches, whose value is `value`; `None` if it is not there.
+    /// Returns whether the header with this value matches; `None` is a missing header.
     ///
-    /// The values of a header that is there several times are joined with commas by the caller (A41-3).
+    /// The caller joins the values of a repeated header with commas (A41-3).
     pub fn matches(&self, value: Option<&str>) -> bool {
         self.matches_bytes(value.map(str::as_bytes))
     }
 
-    /// The same for a value that need not be UTF-8.
+    /// Like [`matches`](Self::matches), for a value that need not be UTF-8.
     pub fn matches_bytes(&self, value: Option<&[u8]>) -> bool {
         let value = value.or(self.missing_is_empty.then_some(b""));
         let holds = match (&self.condition, value) {
             (HeaderCondition::Present(present), value) => value.is_some() == *present,
-            // A value that is not there matches nothing, inverted or not.
+            // A missing value does not match, inverted or not.
             (HeaderCondition::Value(_) | HeaderCondition::Range { .. }, None) => return false,
             (HeaderCondition::Value(matcher), Some(value)) => matcher.matches_bytes(value),
             (HeaderCondition::Range { start, end }, Some(value)) => {

@@ -1,7 +1,6 @@
-//! Matchers: of text, headers, paths, addresses and hosts, and of a part of all requests.
+//! Matchers of strings, headers, paths, addresses and domains, and fractions of requests.
 //!
-//! Each is a value that was checked when it was parsed, and says of what it is given whether it matches. To do so none
-//! allocates, and regular expressions take linear time.
+//! Each is validated when it is parsed. Matching does not allocate, and regular expressions take linear time.
 //!
 //! ```
 //! use xdskit::resource::{

@@ -1,4 +1,4 @@
-//! Matchers that were written for being read, not for being quick: what the real ones are tested against.
+//! Reference models of the matchers, written for readability rather than speed.
 
 use proptest::prelude::*;
 
@@ -10,7 +10,7 @@ use crate::pb::envoy::{
     },
 };
 
-/// The kinds of domains that fit a host, the worst first.
+/// The kinds of matching domains, in ascending precedence.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
     Everything,
@@ -33,7 +33,7 @@ pub(crate) fn rank(domain: &str, host: &str) -> Option<Rank> {
     (domain == host).then_some(Rank::Exactly)
 }
 
-/// A pattern of characters, `.` for any, each of which is there once or, if said so, any number of times.
+/// A sequence of characters, `.` for any; those marked so may occur any number of times, the others occur once.
 #[derive(Debug, Clone)]
 pub(crate) struct Pattern(Vec<(char, bool)>);
 
@@ -59,7 +59,7 @@ impl Pattern {
 pub(crate) enum Text {
     Exact(String),
     Prefix(String),
-    /// Of paths alone.
+    /// For paths only.
     PathSeparatedPrefix(String),
     Suffix(String),
     Contains(String),
@@ -138,7 +138,7 @@ pub(crate) fn a_pattern() -> impl Strategy<Value = Pattern> {
     prop::collection::vec(part, 0..4).prop_map(Pattern)
 }
 
-/// What to look for, and whether case is ignored; a regex says that itself.
+/// A string condition, and whether case is ignored; a regex contains that itself.
 pub(crate) fn a_text() -> impl Strategy<Value = (Text, bool)> {
     let text = prop_oneof![
         "[aB1,]{0,2}".prop_map(Text::Exact),
@@ -161,7 +161,7 @@ pub(crate) fn a_condition() -> impl Strategy<Value = Condition> {
     ]
 }
 
-/// What a path must look like, and whether case is ignored.
+/// A path condition, and whether case is ignored.
 pub(crate) fn a_path() -> impl Strategy<Value = (Text, bool)> {
     let path = prop_oneof![
         "/?[aB/]{0,2}".prop_map(Text::Exact),

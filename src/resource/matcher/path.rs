@@ -3,36 +3,36 @@ use serde::Serialize;
 use super::{Invalid, Regex};
 use crate::pb::envoy::config::route::v3::route_match::PathSpecifier;
 
-/// Matches the path of a request, without its query.
+/// A matcher for the path of a request, without its query.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct PathMatcher {
-    /// What to look for.
+    /// The pattern.
     #[serde(flatten)]
     pub pattern: PathPattern,
-    /// Whether upper and lower case of ASCII letters differ; a regex ignores it (R15).
+    /// Whether case differences of ASCII letters matter; ignored for a regex (R15).
     pub case_sensitive: bool,
 }
 
-/// What a [`PathMatcher`] looks for.
+/// The pattern of a [`PathMatcher`].
 ///
-/// Any shape of a prefix and a path is kept: one without a leading slash never matches. A prefix of whole segments must
-/// have the shape that Envoy demands.
+/// Prefixes and paths of any form are accepted: one without a leading slash never matches. A path-separated prefix
+/// must have the form that Envoy requires.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum PathPattern {
-    /// How it begins; empty matches every path.
+    /// A prefix; an empty one matches every path.
     Prefix(Box<str>),
-    /// All of it.
+    /// The exact path.
     #[serde(rename = "path")]
     Exact(Box<str>),
-    /// How it begins, in whole segments: `/api/dev` matches `/api/dev`, `/api/dev/` and `/api/dev/v1`, but not
+    /// A prefix of whole segments: `/api/dev` matches `/api/dev`, `/api/dev/` and `/api/dev/v1`, but not
     /// `/api/developer`. It has at least two characters, does not contain `?` or `#` and does not end with `/`.
     ///
     /// An extension, as in Envoy: gRPC's clients reject a route with it.
     PathSeparatedPrefix(Box<str>),
-    /// A regular expression for all of it.
+    /// A regular expression for the whole path.
     SafeRegex(Regex),
 }
 
@@ -42,7 +42,7 @@ impl PathMatcher {
         Ok(Self { pattern: PathPattern::parse(specifier)?, case_sensitive })
     }
 
-    /// Whether the path of a request matches, without its query.
+    /// Returns whether the path of a request matches, without its query.
     pub fn matches(&self, path: &str) -> bool {
         match &self.pattern {
             PathPattern::Prefix(prefix) => self.after(prefix, path).is_some(),
@@ -54,7 +54,7 @@ impl PathMatcher {
         }
     }
 
-    /// What follows a prefix, if the path begins with it.
+    /// Returns the rest of a path that begins with a prefix.
     fn after<'a>(&self, prefix: &str, path: &'a str) -> Option<&'a [u8]> {
         let (start, rest) = path.as_bytes().split_at_checked(prefix.len())?;
         self.same(start, prefix.as_bytes()).then_some(rest)
@@ -83,7 +83,7 @@ impl PathPattern {
     }
 }
 
-/// What Envoy demands of it, which is `^[^?#]+[^?#/]$` as a regular expression: a leading slash is not among it.
+/// Checks Envoy's rule, `^[^?#]+[^?#/]$` as a regular expression; it does not require a leading slash.
 fn path_separated_prefix(prefix: String) -> Result<PathPattern, Invalid> {
     let wrong = match prefix.chars().nth(1) {
         _ if prefix.contains(['?', '#']) => "must not contain `?` or `#`",

@@ -7,9 +7,9 @@ use crate::pb::envoy::r#type::matcher::v3::RegexMatcher;
 
 /// A regular expression that matches a whole text, in time linear in the text.
 ///
-/// The classes `\d`, `\w` and `\s` are those of ASCII, as in RE2, which other clients use. A pattern whose compiled
-/// form is over 1 MiB is rejected, and so is a resource the compiled forms of whose patterns are over 16 MiB together. Two
-/// regexes are equal when their patterns are.
+/// The classes `\d`, `\w` and `\s` are those of ASCII, as in RE2, which other clients use. A pattern is rejected if
+/// its compiled form exceeds 1 MiB, and so is a resource if the compiled forms of all its patterns exceed 16 MiB. Two
+/// regexes are equal if their patterns are.
 #[derive(Clone)]
 pub struct Regex {
     pattern: Box<str>,
@@ -20,9 +20,9 @@ impl Regex {
     /// Compiles a pattern (M6, R13).
     ///
     /// # Errors
-    /// When the pattern is no regular expression, needs what takes more than linear time, or is too large.
+    /// The pattern is not a regular expression, has a feature that requires more than linear time, or is too large.
     pub fn new(pattern: &str) -> Result<Self, Invalid> {
-        // By itself first: `a)|(b` would otherwise become valid by the parentheses that anchor it.
+        // Compiled without anchors first: in the anchored form, `a)|(b` would become valid.
         compile_within(pattern, limit())?;
         let compiled = compile(&format!(r"\A(?:{pattern})\z"))?;
         Ok(Self { pattern: pattern.into(), compiled })
@@ -32,16 +32,16 @@ impl Regex {
         Self::new(&message.regex).map_err(|e| e.at("regex"))
     }
 
-    /// The pattern, as written.
+    /// Returns the pattern, as written.
     pub fn as_str(&self) -> &str {
         &self.pattern
     }
 
-    /// What each text that matches begins with, as far as that can be seen at a glance.
+    /// Returns a literal prefix of all matching texts, as far as a simple scan finds it.
     pub(in crate::resource) fn literal_start(&self) -> Vec<u8> {
         let pattern = self.pattern.as_bytes();
         let mut start = Vec::new();
-        // With alternatives, only one of them would be seen.
+        // With alternatives, it would be the prefix of only one of them.
         let mut rest = if pattern.contains(&b'|') { &[] } else { pattern };
         loop {
             let (byte, after) = match rest {
@@ -54,7 +54,7 @@ impl Regex {
                 [byte, after @ ..] if byte.is_ascii_alphanumeric() => (*byte, after),
                 _ => return start,
             };
-            // What is repeated may not be there at all.
+            // A repeated character may occur zero times.
             if matches!(after, [b'*' | b'+' | b'?' | b'{', ..]) {
                 return start;
             }
@@ -63,12 +63,12 @@ impl Regex {
         }
     }
 
-    /// Whether the whole text matches.
+    /// Returns whether the whole text matches.
     pub fn matches(&self, text: &str) -> bool {
         self.matches_bytes(text.as_bytes())
     }
 
-    /// The same for what need not be UTF-8.
+    /// Like [`matches`](Self::matches), for a text that need not be UTF-8.
     pub fn matches_bytes(&self, text: &[u8]) -> bool {
         self.compiled.is_match(text)
     }
@@ -94,8 +94,8 @@ impl Serialize for Regex {
     }
 }
 
-/// Parses a resource. All regexes in it together have a budget, which is counted by thread since they may be anywhere in it; a parser
-/// does not change threads.
+/// Parses a resource with a budget for all regexes in it. The budget is per thread, since regexes may be anywhere in
+/// the resource; a parser does not change threads.
 pub(in crate::resource) fn with_regex_budget<T>(parse: impl FnOnce() -> T) -> T {
     struct Before(Option<usize>);
 
@@ -109,7 +109,7 @@ pub(in crate::resource) fn with_regex_budget<T>(parse: impl FnOnce() -> T) -> T 
     parse()
 }
 
-/// Compiles a pattern as it stands, without anchors, and takes its size from the budget of the resource.
+/// Compiles a pattern without anchors, and subtracts its size from the budget of the resource.
 pub(in crate::resource) fn compile(pattern: &str) -> Result<regex::bytes::Regex, Invalid> {
     let (compiled, size) = compile_within(pattern, limit())?;
     if let Some(left) = BUDGET.get() {
@@ -118,13 +118,13 @@ pub(in crate::resource) fn compile(pattern: &str) -> Result<regex::bytes::Regex,
     Ok(compiled)
 }
 
-/// What one regex may take now, in bytes.
+/// Returns the current maximum size of a regex, in bytes.
 fn limit() -> usize {
     BUDGET.get().map_or(REGEX_SIZE_LIMIT, |left| left.min(REGEX_SIZE_LIMIT))
 }
 
-/// Compiles a pattern within a limit, and tells how large it is. That is not known of a regex, and found out by limits: each is twice
-/// the one before, so that what is too large costs no more than what fits.
+/// Compiles a pattern within a limit, and returns its approximate size. The library does not report sizes, so limits
+/// are tried: each is twice the previous one, so that a pattern that is too large costs no more than one that fits.
 fn compile_within(pattern: &str, limit: usize) -> Result<(regex::bytes::Regex, usize), Invalid> {
     let mut size = SMALLEST.min(limit);
     loop {
@@ -143,7 +143,7 @@ fn compile_within(pattern: &str, limit: usize) -> Result<(regex::bytes::Regex, u
 
 fn build(pattern: &str, limit: usize) -> Result<regex::bytes::Regex, regex::Error> {
     let build = |unicode| regex::bytes::RegexBuilder::new(pattern).unicode(unicode).size_limit(limit).build();
-    // Only patterns that cannot do without Unicode, such as `\p{L}` or `é`, pay for it.
+    // Unicode tables are only compiled in for patterns that need them, such as `\p{L}` or `é`.
     match build(false) {
         Err(regex::Error::Syntax(_)) => build(true),
         other => other,
@@ -154,23 +154,23 @@ fn invalid(pattern: &str, error: &regex::Error) -> Invalid {
     if let regex::Error::CompiledTooBig(limit) = error {
         return Invalid::new(format!("the regex is over the size limit of {limit} bytes when compiled"));
     }
-    // The text of the error repeats the pattern over several lines; its last line says what is wrong.
+    // The error text repeats the pattern over several lines; its last line is the reason.
     let text = error.to_string();
     let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
     Invalid::new(format!("{pattern:?} is no regex: {reason}"))
 }
 
 thread_local! {
-    /// What is left for the regexes of the resource that is being parsed; `None` when none is.
+    /// The rest of the budget of the resource that is being parsed; `None` outside of parsing.
     static BUDGET: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// In bytes, of a compiled regex.
+/// The maximum size of a compiled regex, in bytes.
 const REGEX_SIZE_LIMIT: usize = 1 << 20;
 
-/// In bytes, of all compiled regexes of a resource. A simple pattern, such as `/api/v[0-9]+/.*`, takes 4 KiB of it
-/// at most.
+/// The maximum size of all compiled regexes of a resource, in bytes. A simple pattern, such as `/api/v[0-9]+/.*`, has
+/// at most 4 KiB.
 pub(in crate::resource) const REGEX_BUDGET: usize = 16 << 20;
 
-/// The first limit that a pattern is tried with, in bytes.
+/// The first limit to try for a pattern, in bytes.
 const SMALLEST: usize = 1 << 10;

@@ -3,30 +3,30 @@ use serde::Serialize;
 use super::{Invalid, Regex, is_false, non_empty};
 use crate::pb::envoy::r#type::matcher::v3::{self as pb, string_matcher::MatchPattern};
 
-/// Matches text.
+/// A matcher for text.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct StringMatcher {
-    /// What to look for.
+    /// The pattern.
     #[serde(flatten)]
     pub pattern: StringPattern,
-    /// Whether upper and lower case of ASCII letters are the same; never set for a regex, which ignores it (M7).
+    /// Whether case differences of ASCII letters are ignored; never set for a regex, which has its own flags (M7).
     #[serde(skip_serializing_if = "is_false")]
     pub ignore_case: bool,
 }
 
-/// What a [`StringMatcher`] looks for.
+/// The pattern of a [`StringMatcher`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum StringPattern {
     /// The whole text; may be empty.
     Exact(Box<str>),
-    /// The beginning, not empty.
+    /// A prefix, not empty.
     Prefix(Box<str>),
-    /// The end, not empty.
+    /// A suffix, not empty.
     Suffix(Box<str>),
-    /// Any part, not empty.
+    /// A substring, not empty.
     Contains(Box<str>),
     /// A regular expression for the whole text.
     SafeRegex(Regex),
@@ -50,12 +50,12 @@ impl StringMatcher {
         Ok(Self { pattern, ignore_case })
     }
 
-    /// Whether the text matches.
+    /// Returns whether the text matches.
     pub fn matches(&self, text: &str) -> bool {
         self.matches_bytes(text.as_bytes())
     }
 
-    /// The same for what need not be UTF-8, as the value of a header.
+    /// Like [`matches`](Self::matches), for bytes that need not be UTF-8, such as a header value.
     pub fn matches_bytes(&self, text: &[u8]) -> bool {
         match &self.pattern {
             StringPattern::Exact(exact) => self.same(text, exact.as_bytes()),

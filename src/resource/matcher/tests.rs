@@ -42,17 +42,17 @@ fn the_text_that_a_regex_begins_with_is_seen() {
         ("/Shop/Get", "/Shop/Get"),
         (r"/shop\.v1\.Cart/.*", "/shop.v1.Cart/"),
         (r"/a\*b", "/a*b"),
-        // What is repeated may not be there.
+        // A repeated character may occur zero times.
         ("/carts?/x", "/cart"),
         ("/carts*", "/cart"),
         ("/carts+", "/cart"),
         ("/carts{0}", "/cart"),
         (r"/a\.?b", "/a"),
-        // Any of several may be there.
+        // Any of several alternatives may match.
         ("/a|/b", ""),
         ("/a(b|c)", ""),
         (r"/a\|b", ""),
-        // Something else begins.
+        // The literal ends where another construct begins.
         ("/a[bc]", "/a"),
         ("/a(b)", "/a"),
         ("/a.b", "/a"),
@@ -104,7 +104,7 @@ fn case_can_be_ignored() {
         assert!(!text(pattern.clone()).matches("AbC"));
         assert!(!ignoring_case(pattern).matches("xyz"));
     }
-    // A part of a longer character is no match, and no panic.
+    // A part of a multi-byte character is not a match, and does not panic.
     assert!(!ignoring_case(MatchPattern::Prefix("a".into())).matches("é"));
 }
 
@@ -130,7 +130,7 @@ fn regexes_match_the_whole_text() {
         ("a+|b", "a\n", false),
         ("(?m)a$", "a", true),
         ("(?m)a$", "a\nb", false),
-        // Classes are those of ASCII, unless the pattern cannot do without Unicode.
+        // Classes are those of ASCII, unless the pattern needs Unicode.
         (r"\w", "é", false),
         (r"\p{L}", "é", true),
         ("[é]", "é", true),

@@ -1,8 +1,8 @@
-/// Byte strings as a tree, so that one walk along a text finds those that it begins with: it takes as long as the text,
-/// however many there are.
+/// A radix tree of byte strings. It finds the keys that a text begins with in time linear in the text, whatever the
+/// number of keys.
 #[derive(Debug, Default)]
 pub(in crate::resource) struct Trie {
-    /// The root first; the children of a node stand side by side, sorted by the first byte of their labels.
+    /// The root first; the children of a node are adjacent, sorted by the first byte of their labels.
     nodes: Box<[Node]>,
     /// The first byte of each node's label, in the order of the nodes.
     firsts: Box<[u8]>,
@@ -11,15 +11,15 @@ pub(in crate::resource) struct Trie {
 
 #[derive(Debug, Default)]
 struct Node {
-    /// What the node adds to its parent, in `labels`.
+    /// The bytes that the node adds to its parent's, in `labels`.
     label: Span,
-    /// In `nodes`.
+    /// The range of children in `nodes`.
     children: Span,
     /// The number of the key that ends here.
     key: Option<u32>,
 }
 
-/// A part of a list of at most 2³² entries.
+/// A range in a list of at most 2³² entries.
 #[derive(Debug, Default, Clone, Copy)]
 pub(in crate::resource) struct Span {
     start: u32,
@@ -27,14 +27,14 @@ pub(in crate::resource) struct Span {
 }
 
 impl Trie {
-    /// The tree of keys that are sorted, each of which is there once; they are numbered in this order.
+    /// Builds the tree of sorted, unique keys; keys are numbered in their order.
     ///
-    /// `None` if it needs more numbers than there are of 32 bits.
+    /// Returns `None` if the tree would need numbers beyond 32 bits.
     pub(in crate::resource) fn new(keys: &[impl AsRef<[u8]>]) -> Option<Self> {
         let keys = || keys.iter().map(AsRef::as_ref);
         let keys: Vec<&[u8]> = keys().collect();
         let (mut nodes, mut firsts, mut labels) = (vec![Node::default()], vec![0], Vec::new());
-        // The keys below each node, and how long what they have in common is.
+        // The keys below each node, and the length of their common prefix.
         let mut below = vec![(0..keys.len(), 0)];
         let mut node = 0;
         while let Some((mut range, depth)) = below.get(node).cloned() {
@@ -60,8 +60,8 @@ impl Trie {
         Some(Self { nodes: nodes.into(), firsts: firsts.into(), labels: labels.into() })
     }
 
-    /// The number and the length of the longest key that a text begins with. The text has this length, and `at` gives the byte
-    /// at each place.
+    /// Returns the number and the length of the longest key that a text begins with. `length` is that of the text,
+    /// and `at` returns its byte at a position.
     pub(in crate::resource) fn longest(
         &self,
         length: usize,

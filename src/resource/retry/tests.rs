@@ -15,7 +15,7 @@ fn retries(value: u32) -> route::RetryPolicy {
     route::RetryPolicy { num_retries: Some(UInt32Value { value }), ..policy("internal") }
 }
 
-/// A policy whose intervals are in microseconds.
+/// A policy with intervals in microseconds.
 fn back_off(base: Option<i64>, max: Option<i64>) -> route::RetryPolicy {
     let duration = |micros: i64| Proto {
         seconds: micros / 1_000_000,
@@ -39,19 +39,19 @@ fn accepted(policy: route::RetryPolicy) -> RetryPolicy {
     parsed.virtual_hosts[0].retry_policy.clone().unwrap()
 }
 
-/// The intervals in microseconds.
+/// Returns the intervals in microseconds.
 fn intervals_of(policy: route::RetryPolicy) -> (u128, u128) {
     let parsed = accepted(policy);
     (parsed.base_interval.as_micros(), parsed.max_interval.as_micros())
 }
 
-/// What a client is told, behind the path of the policy.
+/// Returns the reason of the error, behind the path of the policy.
 fn told(policy: route::RetryPolicy) -> String {
     let told = rejection::<RouteConfiguration>(&message(policy));
     told.strip_prefix("virtual_hosts[0].retry_policy.").expect(&told).to_owned()
 }
 
-/// As in grpc-go and Envoy, spaces do not matter; nor does case, as in grpc-go.
+/// As in grpc-go and Envoy, spaces are ignored; so is case, as in grpc-go.
 #[test]
 fn rp1_accepts_known_conditions() {
     let parsed = accepted(policy("unavailable, Cancelled ,cancelled"));
@@ -105,12 +105,12 @@ fn rp3_rejects_a_back_off_without_a_positive_base_interval() {
 #[test]
 fn rp4_accepts_a_longest_interval() {
     assert_eq!(intervals_of(back_off(Some(40_000), Some(40_000))), (40_000, 40_000));
-    // Below a millisecond they count as one (A44-3).
+    // Intervals below a millisecond are raised to it (A44-3).
     assert_eq!(intervals_of(back_off(Some(1), Some(2))), (1000, 1000));
     assert_eq!(intervals_of(back_off(Some(1), Some(2000))), (1000, 2000));
 }
 
-/// A44 wants it not to be below the base; grpc-go does not look.
+/// A44 requires it not to be below the base; grpc-go does not check.
 #[test]
 fn rp4_rejects_a_longest_interval_of_0_or_below_the_base() {
     for (max, expected) in [
@@ -130,7 +130,7 @@ fn rp5_accepts_a_policy_that_retries_nothing() {
     }
 }
 
-/// What is wrong is wrong even where nothing is to be retried (RP4).
+/// Invalid fields are rejected even if nothing is retried (RP4).
 #[test]
 fn rp4_rp5_rejects_a_policy_that_retries_nothing_but_is_wrong() {
     let none = |policy| route::RetryPolicy { retry_on: "5xx".into(), ..policy };

@@ -1,4 +1,4 @@
-//! Finds the virtual host of a host without looking at all domains.
+//! An index that finds the virtual host of a host without a scan of all domains.
 
 use std::borrow::Cow;
 
@@ -7,19 +7,19 @@ use crate::resource::{
     matcher::{DomainKind, Trie},
 };
 
-/// The places of virtual hosts by their domains.
+/// The indexes of virtual hosts by their domains.
 #[derive(Debug)]
 pub(super) struct HostIndex {
     exact: Places,
-    /// By what follows the wildcard, backwards.
+    /// By the text after the wildcard, reversed.
     by_end: Places,
-    /// By what is before the wildcard.
+    /// By the text before the wildcard.
     by_start: Places,
-    /// The one for all other hosts.
+    /// The virtual host of the domain `*`.
     everything: Option<u32>,
 }
 
-/// The first place of each of some texts.
+/// The first virtual host of each of several texts.
 #[derive(Debug)]
 struct Places {
     keys: Trie,
@@ -27,7 +27,7 @@ struct Places {
 }
 
 impl HostIndex {
-    /// `None` for lists that are searched as quickly without.
+    /// Builds the index; `None` for lists that are scanned as quickly.
     pub(super) fn new(hosts: &[VirtualHost]) -> Option<Self> {
         if hosts.iter().map(|host| host.domains.len()).sum::<usize>() <= FEW {
             return None;
@@ -55,7 +55,7 @@ impl HostIndex {
         })
     }
 
-    /// The place of the virtual host whose domain fits best, see [`Fit`](crate::resource::matcher::Fit).
+    /// Returns the index of the virtual host whose domain matches best, see [`Fit`](crate::resource::matcher::Fit).
     pub(super) fn best(&self, host: &str) -> Option<usize> {
         let host = host.as_bytes();
         let forwards = |i: usize| host[i].to_ascii_lowercase();
@@ -78,16 +78,16 @@ impl Places {
         Some(Self { keys: Trie::new(&keys)?, places: places.into() })
     }
 
-    /// The place of the longest text that something begins with, and how long that is.
+    /// Returns the virtual host of the longest text that the input begins with, and the length of that text.
     fn longest(&self, length: usize, at: impl Fn(usize) -> u8) -> Option<(u32, usize)> {
         self.keys.longest(length, at).map(|(key, length)| (self.places[key as usize], length))
     }
 }
 
-/// Most names are in lower case as they are.
+/// Most names are in lower case already.
 fn in_lower_case(text: &[u8]) -> Cow<'_, [u8]> {
     if text.iter().any(u8::is_ascii_uppercase) { text.to_ascii_lowercase().into() } else { text.into() }
 }
 
-/// To look at as many domains one by one takes about as long as a search.
+/// The number of domains up to which a scan takes about as long as a search.
 const FEW: usize = 8;

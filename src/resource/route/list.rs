@@ -1,4 +1,4 @@
-//! Lists that are searched for each request.
+//! Lists with an index for the search of each request.
 
 use std::{
     fmt,
@@ -12,24 +12,24 @@ use serde::{Serialize, Serializer};
 use super::{Route, host_index::HostIndex, path_index::PathIndex};
 use crate::resource::VirtualHost;
 
-/// The routes of a [`VirtualHost`]: a slice, and a search in it that takes no longer when there are more of them.
+/// The routes of a [`VirtualHost`]: a slice, with a search whose time does not grow with its length.
 ///
-/// They cannot be changed: from some routes on, the first search makes an index of their paths, and clones share it.
+/// It is immutable: above a certain length, the first search builds an index of the paths, which clones share.
 #[derive(Clone)]
 pub struct Routes {
     all: Box<[Route]>,
-    /// `None` for so few that there is no use in one.
+    /// `None` for a list too short for an index.
     index: OnceLock<Option<Arc<PathIndex>>>,
 }
 
-/// The virtual hosts of a [`RouteConfiguration`](super::RouteConfiguration): a slice, and a search in it that takes no
-/// longer when there are more of them.
+/// The virtual hosts of a [`RouteConfiguration`](super::RouteConfiguration): a slice, with a search whose time does
+/// not grow with its length.
 ///
-/// They cannot be changed: from some domains on, the first search makes an index of them, and clones share it.
+/// It is immutable: above a certain number of domains, the first search builds an index of them, which clones share.
 #[derive(Clone)]
 pub struct VirtualHosts {
     all: Box<[VirtualHost]>,
-    /// `None` for so few that there is no use in one.
+    /// `None` for a list too short for an index.
     index: OnceLock<Option<Arc<HostIndex>>>,
 }
 
@@ -38,8 +38,8 @@ impl Routes {
         Self { all, index: OnceLock::new() }
     }
 
-    /// The first route that `matches` says a request for a path matches; it is told the route's place as well, and asked in
-    /// their order, but not about routes for other paths.
+    /// Returns the first route for which `matches` returns true. `matches` is called with the index of each route in
+    /// order, except for routes whose path cannot match.
     pub(crate) fn first(&self, path: &str, matches: impl Fn(usize, &Route) -> bool) -> Option<&Route> {
         let place = match self.index.get_or_init(|| PathIndex::new(&self.all).map(Arc::new)) {
             Some(index) => index.first(path, |place| matches(place, &self.all[place])),
@@ -54,7 +54,7 @@ impl VirtualHosts {
         Self { all, index: OnceLock::new() }
     }
 
-    /// The place of the one whose domain fits a host best; the first among equals.
+    /// Returns the index of the virtual host whose domain matches a host best; the first among equals.
     pub(super) fn best(&self, host: &str) -> Option<usize> {
         if let Some(index) = self.index.get_or_init(|| HostIndex::new(&self.all).map(Arc::new)) {
             return index.best(host);
@@ -64,7 +64,7 @@ impl VirtualHosts {
     }
 }
 
-/// What a list does as the slice that it holds.
+/// Implements the traits that give a list the behavior of its slice.
 macro_rules! as_slice {
     ($($list:ident of $entry:ty;)*) => {$(
         impl Deref for $list {

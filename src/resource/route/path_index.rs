@@ -1,4 +1,4 @@
-//! Finds the routes whose paths may fit without looking at the others.
+//! An index that finds the routes whose paths may match, without a scan of the others.
 
 use std::{
     borrow::Cow,
@@ -9,51 +9,51 @@ use std::{
 use super::Route;
 use crate::resource::matcher::{PathPattern, Span, Trie};
 
-/// The places of the routes of a table by what their paths are or begin with.
+/// The routes of a table by their paths or prefixes.
 ///
-/// It says which routes to look at, in their order, and never leaves out one that matches.
+/// It returns candidates in order, and never omits a route that matches.
 #[derive(Debug)]
 pub(super) struct PathIndex {
-    /// The paths whose case matters; by how they begin, regular expressions as well.
+    /// Case-sensitive paths, and regular expressions by their literal prefixes.
     as_written: Paths,
-    /// The others, in lower case.
+    /// Case-insensitive paths, in lower case.
     in_lower_case: Paths,
-    /// Regular expressions that may begin with anything.
+    /// Regular expressions without a literal prefix.
     rest: Box<[u32]>,
 }
 
-/// Places by the beginnings of paths.
+/// The positions of routes by keys, which are paths or prefixes.
 #[derive(Debug)]
 struct Paths {
     keys: Trie,
-    /// Of each key.
+    /// By the number of the key.
     spots: Box<[Spot]>,
     places: Box<[u32]>,
 }
 
-/// The routes of one key; spans are in `places`, each in ascending order.
+/// The routes of one key; spans are ranges of `places`, each in ascending order.
 #[derive(Debug)]
 struct Spot {
-    /// Those for which the key is the whole path.
+    /// The routes for which the key is the whole path.
     whole: Span,
-    /// Those for which it is the beginning.
+    /// The routes for which the key is a prefix.
     prefix: Span,
-    /// The longest shorter key that the key begins with and that has prefixes which can still win.
+    /// The longest shorter key that is a prefix of the key and has routes that can still win.
     shorter: Option<u32>,
 }
 
-/// What is to be known of a route.
+/// The indexed properties of a route.
 struct Entry<'a> {
     key: Cow<'a, [u8]>,
     place: u32,
     /// Whether the key is the whole path.
     is_whole: bool,
-    /// Whether nothing but the key decides whether the route matches.
+    /// Whether the route has no conditions beside the key.
     is_all: bool,
 }
 
 impl PathIndex {
-    /// `None` for tables that are searched as quickly without.
+    /// Builds the index; `None` for tables that are scanned as quickly.
     pub(super) fn new(routes: &[Route]) -> Option<Self> {
         if routes.len() <= FEW {
             return None;
@@ -65,7 +65,7 @@ impl PathIndex {
             let keys: [Option<(Cow<'_, [u8]>, bool)>; 2] = match &matcher.path.pattern {
                 PathPattern::Exact(text) => [Some((text.as_bytes().into(), true)), None],
                 PathPattern::Prefix(text) => [Some((text.as_bytes().into(), false)), None],
-                // Two keys, of which no path fits both.
+                // Two keys; no path matches both.
                 PathPattern::PathSeparatedPrefix(text) => {
                     let below = format!("{text}/").into_bytes();
                     [Some((text.as_bytes().into(), true)), Some((below.into(), false))]
@@ -103,7 +103,7 @@ impl PathIndex {
         })
     }
 
-    /// The place of the first route that `accepts` says matches.
+    /// Returns the position of the first route that `accepts` accepts.
     pub(super) fn first(&self, path: &str, accepts: impl FnMut(usize) -> bool) -> Option<usize> {
         let path = path.as_bytes();
         let mut candidates = Candidates::default();
@@ -118,9 +118,9 @@ impl Paths {
     fn new(mut entries: Vec<Entry<'_>>) -> Option<Self> {
         entries.sort_unstable_by(|a, b| (&a.key, a.place).cmp(&(&b.key, b.place)));
         let (mut keys, mut spots, mut places) = (Vec::<&[u8]>::new(), Vec::<Spot>::new(), Vec::new());
-        // Of each key the last place that can win, of its prefixes and those of what it begins with.
+        // For each key, the last position that can win, given its prefixes and those of shorter keys.
         let mut bounds = Vec::new();
-        // The keys that this one begins with.
+        // The shorter keys that are prefixes of the current one.
         let mut above: Vec<usize> = Vec::new();
         for group in entries.chunk_by(|a, b| a.key == b.key) {
             let key = &*group[0].key;
@@ -132,7 +132,7 @@ impl Paths {
             let whole =
                 Self::add(&mut places, group.iter().filter(|entry| entry.is_whole), &mut bound_of_whole)?;
             let mut shorter = parent;
-            // What the one above skips cannot win here either: its bound is no lower.
+            // Keys that the shorter key skips cannot win here either: its bound is no lower.
             while let Some(above) = shorter.map(|shorter| &spots[shorter])
                 && above.prefix.of(&places).first().is_none_or(|first| *first > bound)
             {
@@ -146,7 +146,7 @@ impl Paths {
         Some(Self { keys: Trie::new(&keys)?, spots: spots.into(), places: places.into() })
     }
 
-    /// Adds the places before the bound, which the first one that always matches becomes.
+    /// Adds the positions below the bound, and lowers the bound to the first route without further conditions.
     fn add<'e, 'k: 'e>(
         places: &mut Vec<u32>,
         entries: impl Iterator<Item = &'e Entry<'k>>,
@@ -163,7 +163,7 @@ impl Paths {
         Span::new(start..places.len())
     }
 
-    /// Adds the routes for a path. `at` gives its bytes as the keys are written.
+    /// Adds the routes for a path. `at` returns its bytes in the case of the keys.
     fn add_to<'a>(&'a self, candidates: &mut Candidates<'a>, path: &[u8], at: impl Fn(usize) -> u8) {
         let Some((key, length)) = self.keys.longest(path.len(), at) else { return };
         let mut spot = &self.spots[key as usize];
@@ -178,13 +178,13 @@ impl Paths {
     }
 }
 
-/// Lists of places, each in ascending order, none of which is in two of them.
+/// Disjoint lists of positions, each in ascending order.
 #[derive(Default)]
 struct Candidates<'a> {
     few: [&'a [u32]; LISTS],
-    /// How many of `few` there are.
+    /// The number of used elements of `few`.
     count: usize,
-    /// What does not fit into `few`: only paths that many prefixes with conditions of their own fit have any.
+    /// The overflow of `few`, used only for paths that match many prefixes whose routes have further conditions.
     more: Vec<&'a [u32]>,
 }
 
@@ -202,7 +202,7 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// The lowest place that is accepted; higher ones are not asked about.
+    /// Returns the lowest accepted position; `accepts` is not called with higher ones.
     fn first(mut self, mut accepts: impl FnMut(usize) -> bool) -> Option<usize> {
         let few = &mut self.few[..self.count];
         if self.more.is_empty() {
@@ -228,8 +228,8 @@ impl<'a> Candidates<'a> {
     }
 }
 
-/// To look at as many routes one by one takes about as long as a search.
+/// The number of routes up to which a scan takes about as long as a search.
 const FEW: usize = 32;
 
-/// Paths with more lists of candidates are rare, and allocate.
+/// The number of lists of candidates without an allocation; more are rare.
 const LISTS: usize = 8;

@@ -99,7 +99,7 @@ fn r6_accepts_domains() {
     assert_eq!(domains, ["a", "*.b"]);
 }
 
-/// As in C-core: decided so.
+/// As in C-core, deliberately.
 #[test]
 fn r6_rejects_a_virtual_host_without_domains() {
     let message = configuration(vec![virtual_host(&["a"], Vec::new()), virtual_host(&[], Vec::new())]);
@@ -117,7 +117,7 @@ fn r7_accepts_wildcards_at_an_end() {
     }
 }
 
-/// As in C-core: decided so.
+/// As in C-core, deliberately.
 #[test]
 fn r7_rejects_other_patterns() {
     for (bad, expected) in [
@@ -147,7 +147,7 @@ fn r8_rejects_a_bad_retry_policy_of_a_virtual_host() {
     assert_eq!(rejected(&configuration(vec![retrying(0)])), expected);
 }
 
-/// Overrides of one filter, on a virtual host, its route, and a cluster of that.
+/// Overrides of one filter, on a virtual host, its route, and a cluster of that route.
 fn overridden([host, route, cluster]: [Option<&str>; 3]) -> pb::RouteConfiguration {
     let overrides =
         |type_name: Option<&str>| type_name.map(|name| ("f".to_owned(), any(name, ""))).into_iter().collect();

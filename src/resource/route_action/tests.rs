@@ -26,7 +26,7 @@ fn accepted(action: route::RouteAction) -> ForwardAction {
     }
 }
 
-/// What a client is told, behind the path of the action.
+/// Returns the reason of the error, behind the path of the action.
 fn told(action: route::RouteAction) -> String {
     let told = rejection::<RouteConfiguration>(&routes(vec![acting(action)]));
     told.strip_prefix("virtual_hosts[0].routes[0].route.").expect(&told).to_owned()
@@ -40,7 +40,7 @@ fn weighted(clusters: &[(&str, Option<u32>)]) -> route::RouteAction {
     });
     by(ClusterSpecifier::WeightedClusters(route::WeightedCluster {
         clusters: clusters.collect(),
-        // Deprecated, and not looked at.
+        // Deprecated and ignored.
         total_weight: Some(UInt32Value { value: 1 }),
     }))
 }
@@ -90,14 +90,14 @@ fn r17_accepts_a_fraction_of_the_requests() {
         assert_eq!(parsed, Fraction::new(numerator, denominator));
         assert_eq!(parsed.per_million(), per_million);
     }
-    // Without a default, and without a fraction, it is for all.
+    // Without a default value, and without a fraction, all requests match.
     let runtime_fraction = Some(RuntimeFractionalPercent::default());
     for matcher in [route::RouteMatch { runtime_fraction, ..prefix("/") }, prefix("/")] {
         assert_eq!(only_route(&routes(vec![matching(matcher)])).matcher.fraction, None);
     }
 }
 
-/// As in C-core; grpc-go takes it for a million.
+/// As in C-core; grpc-go treats it as a million.
 #[test]
 fn r17_rejects_an_unknown_denominator() {
     assert_eq!(
@@ -114,7 +114,7 @@ fn r18_accepts_a_cluster() {
     assert_eq!(action.clusters().map(|name| &**name).collect::<Vec<_>>(), ["shop"]);
 }
 
-/// As in C-core: decided so.
+/// As in C-core, deliberately.
 #[test]
 fn r18_rejects_a_cluster_without_a_name() {
     assert_eq!(told(to("")), "cluster: must not be empty");
@@ -187,7 +187,7 @@ fn r22_accepts_a_header_and_what_is_rewritten_in_it() {
     assert_eq!(&*rewrite.apply("u1-u2-x"), b"<1$>-<2$>-x");
 }
 
-/// As in C-core, which wants a name and a pattern.
+/// As in C-core, which requires a name and a pattern.
 #[test]
 fn r22_rejects_a_header_without_a_name_and_what_is_no_regex() {
     for (action, expected) in [
@@ -279,7 +279,7 @@ fn r25_rejects_a_bad_retry_policy_of_a_route() {
     assert_eq!(told(retrying(0)), "retry_policy.num_retries: must be at least 1, is 0");
 }
 
-/// Whether the authority is rewritten that a server says so of.
+/// Returns whether the authority is rewritten, by the trust in the server and the field's value.
 fn rewritten(trusted: bool, value: bool) -> bool {
     let rewrite = Some(HostRewriteSpecifier::AutoHostRewrite(BoolValue { value }));
     let message = routes(vec![acting(route::RouteAction { host_rewrite_specifier: rewrite, ..to("shop") })]);

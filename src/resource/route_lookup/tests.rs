@@ -43,7 +43,7 @@ fn seconds(seconds: i64) -> Option<Proto> {
     Some(Proto { seconds, nanos: 0 })
 }
 
-/// A route configuration with one route, by the plugin.
+/// A route configuration with one route, which uses the plugin.
 fn message(config: Option<pb::RouteLookupConfig>) -> route::RouteConfiguration {
     let lookup = pb::RouteLookupClusterSpecifier { route_lookup_config: config };
     let typed_config = Some(any(RouteLookup::TYPE_NAME, lookup.encode_to_vec()));
@@ -72,7 +72,7 @@ fn accepted(config: pb::RouteLookupConfig) -> RouteLookup {
     parse(Some(config)).unwrap()
 }
 
-/// What a client is told, behind the path of the plugin.
+/// Returns the reason of the error, behind the path of the plugin.
 fn told(config: Option<pb::RouteLookupConfig>) -> String {
     let told = parse(config).unwrap_err();
     let below = told.strip_prefix("cluster_specifier_plugins[0].extension.typed_config.").expect(&told);
@@ -218,7 +218,7 @@ fn h10_rejects_what_cannot_be_looked_up() {
     }
 }
 
-/// It is not known by default: what is not done must not be promised.
+/// It is not registered by default: the crate does no lookups, so it must not accept them.
 #[test]
 fn h10_rejects_a_lookup_that_the_application_does_not_handle() {
     let error = parse_in::<RouteConfiguration>(&message(Some(config())), &Context::new()).unwrap_err();

@@ -92,7 +92,7 @@ fn accepted(message: hcm::ScopedRoutes) -> Arc<ScopedRoutes> {
     }
 }
 
-/// What a client is told, behind the path of the scoped routes.
+/// Returns the reason of the error, behind the path of the scoped routes.
 fn told(message: hcm::ScopedRoutes) -> String {
     let told = rejection::<Listener>(&listener(message));
     told.strip_prefix("api_listener.api_listener.scoped_routes")
@@ -101,7 +101,7 @@ fn told(message: hcm::ScopedRoutes) -> String {
         .to_owned()
 }
 
-/// The key of a request with one header, in words.
+/// Returns the key of a request with one header, as text.
 fn key(fragments: Vec<HeaderValueExtractor>, value: &str) -> String {
     let scoped = accepted(with(fragments.into_iter().map(fragment).collect()));
     match scoped.key(|name| (name == "x").then_some(value)) {

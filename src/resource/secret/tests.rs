@@ -67,7 +67,7 @@ fn keys_are_held_but_neither_printed_nor_written_as_json() {
         let parsed = parse(Some(kind)).unwrap();
         for shown in [json(&parsed), format!("{parsed:?}"), format!("{parsed:#?}")] {
             assert!(!shown.contains("PRIVATE") && !shown.contains("PASSWORD"), "{shown}");
-            // Nor as the numbers of its bytes.
+            // Nor the numeric values of its bytes.
             assert!(!shown.contains("80, 82, 73") && shown.contains("[hidden]"), "{shown}");
         }
     }

@@ -63,7 +63,7 @@ fn validation(context: CertificateValidationContext) -> Option<ValidationContext
     Some(ValidationContextType::ValidationContext(context))
 }
 
-/// What a client accepts, as the start of variations.
+/// A valid validation context, the basis of variations.
 fn roots() -> CertificateValidationContext {
     CertificateValidationContext { ca_certificate_provider_instance: plugin("ca"), ..Default::default() }
 }
@@ -174,7 +174,7 @@ fn t1_t2_rejects_settings_of_the_handshake() {
     }
 }
 
-/// With certificates in the message, and with secrets that bring them.
+/// Contexts with certificates in the message, and with secrets for them.
 fn other_certificates() -> [(CommonTlsContext, &'static str); 2] {
     let inline = CommonTlsContext { tls_certificates: vec![tls::TlsCertificate::default()], ..common() };
     let sds = CommonTlsContext {
@@ -307,7 +307,7 @@ fn t7_t8_t9_t10_t11_rejects_checks_that_cannot_be_done() {
         let e = format!("{AT}.validation_context.{field}: {LESS_SECURE}");
         assert_eq!(upstream(validated(validation(context.clone()))).unwrap_err(), e);
         assert_eq!(downstream(validated(validation(context.clone()))).unwrap_err(), e);
-        // Also where the older field brings the roots: what the message asks for is not done then either.
+        // Also if the older field provides the roots: the validation would be ignored there, too.
         let e = format!("{AT}.combined_validation_context.default_validation_context.{field}: {LESS_SECURE}");
         assert_eq!(upstream(validated(combined(Some(context), Some(older("ca"))))).unwrap_err(), e);
     }

@@ -28,7 +28,7 @@ fn a_virtual_host_by_itself_is_the_same_as_in_a_route_configuration() {
     assert_eq!(parse::<VirtualHost>(&message).unwrap(), config.virtual_hosts[0]);
 }
 
-/// The plugins are declared in a route configuration, of which it knows nothing.
+/// Plugins are declared in a route configuration, which is not available to it.
 #[test]
 fn r20_rejects_a_plugin_in_a_virtual_host_by_itself() {
     use pb::route_action::ClusterSpecifier::ClusterSpecifierPlugin;

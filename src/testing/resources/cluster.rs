@@ -13,25 +13,25 @@ use crate::pb::envoy::{
     extensions::clusters::aggregate::v3::ClusterConfig,
 };
 
-/// A cluster; it gets its endpoints by its own name from the same server unless told otherwise.
+/// A cluster; by default with EDS by its own name, from the same server.
 pub fn cluster(name: impl Into<String>) -> ClusterBuilder {
     ClusterBuilder { message: Cluster { name: name.into(), ..Cluster::default() } }.eds()
 }
 
-/// Builds a Cluster; see [`cluster`].
+/// A builder of a Cluster; see [`cluster`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClusterBuilder {
     message: Cluster,
 }
 
 impl ClusterBuilder {
-    /// Gets the endpoints by the cluster's name, from the same server.
+    /// Uses EDS by the cluster's name, from the same server.
     #[must_use]
     pub fn eds(self) -> Self {
         self.eds_service("")
     }
 
-    /// Gets the endpoints by another name, from the same server.
+    /// Uses EDS by another name, from the same server.
     #[must_use]
     pub fn eds_service(mut self, service: impl Into<String>) -> Self {
         self.message.eds_cluster_config =
@@ -40,14 +40,14 @@ impl ClusterBuilder {
         self.discovery(ClusterDiscoveryType::Type(DiscoveryType::Eds.into()))
     }
 
-    /// Gets the endpoints from this source, under the name that they have so far.
+    /// Uses EDS from this source, by the current name.
     #[must_use]
     pub fn eds_from(mut self, source: ConfigSource) -> Self {
         self.message.eds_cluster_config.get_or_insert_default().eds_config = Some(source);
         self
     }
 
-    /// Has one endpoint, a host to be resolved.
+    /// Uses logical DNS with one host.
     #[must_use]
     pub fn logical_dns(mut self, host: &str, port: u16) -> Self {
         let endpoint = Endpoint { address: Some(socket_address(host, port)), ..Endpoint::default() };
@@ -62,7 +62,7 @@ impl ClusterBuilder {
         self.discovery(ClusterDiscoveryType::Type(DiscoveryType::LogicalDns.into()))
     }
 
-    /// Tries other clusters in order.
+    /// Makes it an aggregate of other clusters, in order of priority.
     #[must_use]
     pub fn aggregate<N: Into<String>>(mut self, clusters: impl IntoIterator<Item = N>) -> Self {
         let config = ClusterConfig { clusters: clusters.into_iter().map(Into::into).collect() };

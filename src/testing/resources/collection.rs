@@ -11,7 +11,8 @@ use crate::{
     },
 };
 
-/// A list collection, of nothing yet: a resource that names others, or holds them. Its type is that of its name.
+/// An empty list collection: a resource whose entries are other resources, by name or inline. Its type is that of its
+/// name.
 ///
 /// ```
 /// use xdskit::{
@@ -26,13 +27,13 @@ use crate::{
 /// ```
 ///
 /// # Panics
-/// When the name is not an `xdstp:` name.
+/// The name is not an `xdstp:` name.
 #[track_caller]
 pub fn collection(name: &str) -> CollectionBuilder {
     CollectionBuilder { name: parse(name), entries: Vec::new() }
 }
 
-/// Builds a list collection; see [`collection`].
+/// A builder of a list collection; see [`collection`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct CollectionBuilder {
     name: ResourceName,
@@ -40,10 +41,10 @@ pub struct CollectionBuilder {
 }
 
 impl CollectionBuilder {
-    /// Adds a member that clients fetch by its name.
+    /// Adds an entry by name, which clients subscribe to.
     ///
     /// # Panics
-    /// When that is not an `xdstp:` name.
+    /// The name is not an `xdstp:` name.
     #[must_use]
     #[track_caller]
     pub fn locator(self, name: &str) -> Self {
@@ -51,7 +52,7 @@ impl CollectionBuilder {
         self.entry(locator.map(ResourceSpecifier::Locator))
     }
 
-    /// Adds a member that the collection holds, with a version of its own. Without a name it cannot be addressed.
+    /// Adds an inline entry with a version of its own. Without a name it cannot be addressed.
     #[must_use]
     pub fn inline(
         self,
@@ -65,7 +66,7 @@ impl CollectionBuilder {
         self.entry(Some(ResourceSpecifier::InlineEntry(entry)))
     }
 
-    /// Changes the entries themselves.
+    /// Edits the entries directly.
     #[must_use]
     pub fn edit(mut self, edit: impl FnOnce(&mut Vec<CollectionEntry>)) -> Self {
         edit(&mut self.entries);
@@ -81,7 +82,7 @@ impl CollectionBuilder {
 impl From<CollectionBuilder> for AnyResource {
     fn from(CollectionBuilder { name, entries }: CollectionBuilder) -> Self {
         let type_url = format!("type.googleapis.com/{}", name.resource_type().unwrap_or_default());
-        // The collections of all types look alike on the wire. None of them holds its name.
+        // The collections of all types have the same encoding. None of them contains its name.
         let collection = ListenerCollection { entries };
         Self::encode(type_url, "", &collection).with_name(name.canonical())
     }

@@ -16,13 +16,13 @@ use crate::pb::{
     google::protobuf::UInt32Value,
 };
 
-/// The endpoints of a cluster, none yet.
+/// The endpoints of a cluster, initially none.
 pub fn endpoints(cluster: impl Into<String>) -> EndpointsBuilder {
     let message = ClusterLoadAssignment { cluster_name: cluster.into(), ..ClusterLoadAssignment::default() };
     EndpointsBuilder { message }
 }
 
-/// Builds a ClusterLoadAssignment; see [`endpoints`].
+/// A builder of a ClusterLoadAssignment; see [`endpoints`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct EndpointsBuilder {
     message: ClusterLoadAssignment,
@@ -32,7 +32,7 @@ impl EndpointsBuilder {
     /// Adds a locality of weight 1 and priority 0 with endpoints, each an IP address with a port.
     ///
     /// # Panics
-    /// When an address cannot be parsed.
+    /// An address cannot be parsed.
     #[must_use]
     #[track_caller]
     pub fn locality<'a>(
@@ -55,10 +55,10 @@ impl EndpointsBuilder {
         self
     }
 
-    /// Sets the priority of the locality that was added last; 0 is used first, and there must be no gaps.
+    /// Sets the priority of the last locality; 0 is the highest, and there must be no gaps.
     ///
     /// # Panics
-    /// When there is no locality.
+    /// There is no locality.
     #[must_use]
     #[track_caller]
     pub fn priority(mut self, priority: u32) -> Self {
@@ -66,10 +66,10 @@ impl EndpointsBuilder {
         self
     }
 
-    /// Sets the weight of the locality that was added last. One of weight 0 is not used.
+    /// Sets the weight of the last locality. A locality with weight 0 is not used.
     ///
     /// # Panics
-    /// When there is no locality.
+    /// There is no locality.
     #[must_use]
     #[track_caller]
     pub fn weight(mut self, weight: u32) -> Self {
@@ -77,40 +77,40 @@ impl EndpointsBuilder {
         self
     }
 
-    /// Says that an endpoint is healthy.
+    /// Sets the health of an endpoint to healthy.
     ///
     /// # Panics
-    /// When there is no such endpoint.
+    /// There is no such endpoint.
     #[must_use]
     #[track_caller]
     pub fn healthy(self, address: &str) -> Self {
         self.health(address, HealthStatus::Healthy)
     }
 
-    /// Says that an endpoint is unhealthy.
+    /// Sets the health of an endpoint to unhealthy.
     ///
     /// # Panics
-    /// When there is no such endpoint.
+    /// There is no such endpoint.
     #[must_use]
     #[track_caller]
     pub fn unhealthy(self, address: &str) -> Self {
         self.health(address, HealthStatus::Unhealthy)
     }
 
-    /// Says that an endpoint finishes what it has and takes nothing new.
+    /// Sets the health of an endpoint to draining: it completes running requests and gets no new ones.
     ///
     /// # Panics
-    /// When there is no such endpoint.
+    /// There is no such endpoint.
     #[must_use]
     #[track_caller]
     pub fn draining(self, address: &str) -> Self {
         self.health(address, HealthStatus::Draining)
     }
 
-    /// Sets the weight of an endpoint within its locality, 1 if it is never said.
+    /// Sets the weight of an endpoint within its locality, 1 by default.
     ///
     /// # Panics
-    /// When there is no such endpoint.
+    /// There is no such endpoint.
     #[must_use]
     #[track_caller]
     pub fn endpoint_weight(mut self, address: &str, weight: u32) -> Self {
@@ -118,7 +118,7 @@ impl EndpointsBuilder {
         self
     }
 
-    /// Drops this many of a hundred requests, under the name of a category.
+    /// Drops this percentage of requests, in a category.
     #[must_use]
     pub fn drop_percent(mut self, category: impl Into<String>, percent: u32) -> Self {
         let drop_percentage = FractionalPercent { numerator: percent, ..FractionalPercent::default() };

@@ -21,46 +21,46 @@ use crate::pb::envoy::{
     },
 };
 
-/// A listener for clients; it gets its routes from the route configuration of its own name unless told otherwise.
+/// A listener for clients; by default with RDS by its own name.
 pub fn listener(name: impl Into<String>) -> ListenerBuilder {
     let name = name.into();
     let routes = name.clone();
     ListenerBuilder { message: Listener { name, ..Listener::default() } }.rds(routes)
 }
 
-/// Builds a Listener; see [`listener`].
+/// A builder of a Listener; see [`listener`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListenerBuilder {
     message: Listener,
 }
 
 impl ListenerBuilder {
-    /// Gets the routes by name, from the same server.
+    /// Uses RDS by name, from the same server.
     #[must_use]
     pub fn rds(self, route_config: impl Into<String>) -> Self {
         self.rds_from(route_config, ads())
     }
 
-    /// Gets the routes by name, from this source.
+    /// Uses RDS by name, from this source.
     #[must_use]
     pub fn rds_from(self, route_config: impl Into<String>, source: ConfigSource) -> Self {
         let rds = Rds { config_source: Some(source), route_config_name: route_config.into() };
         self.routes(RouteSpecifier::Rds(rds))
     }
 
-    /// Carries the routes itself.
+    /// Contains the routes inline.
     #[must_use]
     pub fn inline_routes(self, routes: RouteConfigBuilder) -> Self {
         self.routes(RouteSpecifier::RouteConfig(routes.into_message()))
     }
 
-    /// Chooses the routes by a scope whose key is built from these headers: all scopes that the same server has (SRDS).
+    /// Uses SRDS: the routes of the scope whose key is built from these headers, among all scopes of the same server.
     #[must_use]
     pub fn srds<N: Into<String>>(self, headers: impl IntoIterator<Item = N>) -> Self {
         self.srds_in("", headers)
     }
 
-    /// The same of the scopes of a collection, by its `xdstp:` name.
+    /// Uses SRDS with the scopes of a collection, by its `xdstp:` name.
     #[must_use]
     pub fn srds_in<N: Into<String>>(
         self,
@@ -72,7 +72,7 @@ impl ListenerBuilder {
         self.scoped(headers, ConfigSpecifier::ScopedRds(scoped_rds))
     }
 
-    /// Chooses the routes by a scope whose key is built from these headers, and carries the scopes itself.
+    /// Contains scopes inline, with keys that are built from these headers.
     #[must_use]
     pub fn inline_scopes<N: Into<String>>(
         self,

@@ -22,7 +22,8 @@
 //! ];
 //! ```
 //!
-//! Each builder holds a message of [`crate::pb`]; `edit` changes what it has no method for, and can break it on purpose.
+//! Each builder contains a message of [`crate::pb`]; `edit` gives access to fields without a method, and can
+//! invalidate the message on purpose.
 
 mod cluster;
 mod collection;
@@ -49,11 +50,11 @@ use crate::pb::{
     google::protobuf::Any,
 };
 
-/// What every builder can do.
+/// The methods of every builder.
 macro_rules! builder {
     ($builder:ident: $message:ident) => {
         impl $builder {
-            /// Changes the message itself.
+            /// Edits the message directly.
             #[must_use]
             pub fn edit(mut self, edit: impl FnOnce(&mut $message)) -> Self {
                 edit(&mut self.message);
@@ -75,7 +76,7 @@ macro_rules! builder {
 }
 use builder;
 
-/// The stream on which the resource came is where its dependency is to be got.
+/// The config source `ads`: the stream of the referring resource.
 fn ads() -> ConfigSource {
     ConfigSource {
         config_source_specifier: Some(ConfigSourceSpecifier::Ads(AggregatedConfigSource {})),

@@ -22,14 +22,14 @@ pub fn route_config(name: impl Into<String>) -> RouteConfigBuilder {
     RouteConfigBuilder { message: RouteConfiguration { name: name.into(), ..RouteConfiguration::default() } }
 }
 
-/// Builds a RouteConfiguration; see [`route_config`].
+/// A builder of a RouteConfiguration; see [`route_config`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct RouteConfigBuilder {
     message: RouteConfiguration,
 }
 
 impl RouteConfigBuilder {
-    /// Adds a virtual host for some domains, with routes of which the first that matches wins. It is named by its first domain.
+    /// Adds a virtual host for some domains, with its routes in order of precedence. Its name is its first domain.
     #[must_use]
     pub fn virtual_host<D: Into<String>>(
         mut self,
@@ -46,7 +46,7 @@ impl RouteConfigBuilder {
         self
     }
 
-    /// Lets clients ask the same server for further virtual hosts, each as a resource by itself (VHDS).
+    /// Enables VHDS: clients request further virtual hosts, each as a resource of its own, from the same server.
     #[must_use]
     pub fn vhds(mut self) -> Self {
         self.message.vhds = Some(Vhds { config_source: Some(ads()) });
@@ -56,7 +56,7 @@ impl RouteConfigBuilder {
 
 builder!(RouteConfigBuilder: RouteConfiguration);
 
-/// Routes, starting with what they match.
+/// Routes, beginning with their conditions.
 pub mod route {
     use super::RouteMatchBuilder;
     use crate::pb::envoy::{
@@ -74,9 +74,10 @@ pub mod route {
         path_specifier(PathSpecifier::Path(path.into()))
     }
 
-    /// Matches paths that start with a prefix of whole segments: with `/api`, `/api` and `/api/dev`, but not `/apis`.
+    /// Matches paths that start with a prefix of whole segments: `/api` matches `/api` and `/api/dev`, but not
+    /// `/apis`.
     ///
-    /// Clients of gRPC reject it; xdskit and Envoy know it.
+    /// gRPC's clients reject it; xdskit and Envoy support it.
     pub fn path_separated_prefix(prefix: impl Into<String>) -> RouteMatchBuilder {
         path_specifier(PathSpecifier::PathSeparatedPrefix(prefix.into()))
     }
@@ -91,14 +92,14 @@ pub mod route {
     }
 }
 
-/// What a route matches; see [`route`].
+/// The conditions of a route; see [`route`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct RouteMatchBuilder {
     message: RouteMatch,
 }
 
 impl RouteMatchBuilder {
-    /// Matches requests only whose header has this value.
+    /// Requires a header with this value.
     #[must_use]
     pub fn header(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let exact = StringMatcher {
@@ -113,7 +114,7 @@ impl RouteMatchBuilder {
         self
     }
 
-    /// Matches only this many in a million of the requests that match otherwise.
+    /// Limits the route to a fraction of the matching requests, in parts per million.
     #[must_use]
     pub fn per_million(mut self, requests: u32) -> Self {
         let default_value =
@@ -123,12 +124,12 @@ impl RouteMatchBuilder {
         self
     }
 
-    /// Sends what matches to a cluster.
+    /// Routes to a cluster.
     pub fn cluster(self, name: impl Into<String>) -> RouteBuilder {
         self.forward(ClusterSpecifier::Cluster(name.into()))
     }
 
-    /// Splits what matches over clusters by weight.
+    /// Routes to weighted clusters.
     pub fn weighted<N: Into<String>>(self, clusters: impl IntoIterator<Item = (N, u32)>) -> RouteBuilder {
         let weight = |(name, weight): (N, u32)| ClusterWeight {
             name: name.into(),
@@ -139,7 +140,7 @@ impl RouteMatchBuilder {
         self.forward(ClusterSpecifier::WeightedClusters(WeightedCluster { clusters, ..Default::default() }))
     }
 
-    /// Serves what matches here instead of forwarding it.
+    /// Serves requests locally instead of forwarding them.
     pub fn non_forwarding(self) -> RouteBuilder {
         self.action(Action::NonForwardingAction(NonForwardingAction {}))
     }
@@ -165,14 +166,14 @@ pub struct RouteBuilder {
 }
 
 impl RouteBuilder {
-    /// Names the route.
+    /// Sets the name of the route.
     #[must_use]
     pub fn named(mut self, name: impl Into<String>) -> Self {
         self.message.name = name.into();
         self
     }
 
-    /// Changes the message itself.
+    /// Edits the message directly.
     #[must_use]
     pub fn edit(mut self, edit: impl FnOnce(&mut Route)) -> Self {
         edit(&mut self.message);

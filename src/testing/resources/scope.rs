@@ -7,7 +7,7 @@ use crate::pb::envoy::config::route::v3::{
     },
 };
 
-/// A scope whose requests have this key; it gets its routes from the route configuration of its own name unless told otherwise.
+/// A scope with this key; by default with RDS by its own name.
 ///
 /// ```
 /// use xdskit::{
@@ -30,14 +30,14 @@ pub fn scope<K: Into<String>>(name: impl Into<String>, key: impl IntoIterator<It
     ScopeBuilder { message }
 }
 
-/// Builds a ScopedRouteConfiguration; see [`scope`].
+/// A builder of a ScopedRouteConfiguration; see [`scope`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScopeBuilder {
     message: ScopedRouteConfiguration,
 }
 
 impl ScopeBuilder {
-    /// Gets the routes by name, from the same server.
+    /// Uses RDS by name, from the same server.
     #[must_use]
     pub fn rds(mut self, route_config: impl Into<String>) -> Self {
         self.message.route_configuration_name = route_config.into();
@@ -45,7 +45,7 @@ impl ScopeBuilder {
         self
     }
 
-    /// Carries the routes itself.
+    /// Contains the routes inline.
     #[must_use]
     pub fn inline_routes(mut self, routes: RouteConfigBuilder) -> Self {
         self.message.route_configuration_name.clear();

@@ -1,4 +1,4 @@
-//! What a file says, as a response for the type that is wanted.
+//! The content of a file, as a response for the subscribed type.
 
 use std::path::Path;
 
@@ -22,23 +22,23 @@ use crate::{
     resource::services::WRAPPER,
 };
 
-/// Reads a document: a `DiscoveryResponse`, or a list collection whose entries are inline (rules D5 to D9). What it passes over
-/// are its warnings.
+/// Reads a document: a `DiscoveryResponse`, or a list collection with inline entries (rules D5 to D9). Skipped parts
+/// are in its warnings.
 ///
 /// # Errors
-/// In words, when it is neither, or of another type.
+/// The document is neither, or of another type.
 pub(super) fn read(document: &[u8], path: &Path, type_url: &str) -> Result<Read, String> {
     let read = format::read(document, Format::from_path(path)).map_err(|error| error.to_string())?;
     let response = DiscoveryResponse::decode(read.message).map_err(|error| error.to_string())?;
     if !read.lists_resources && response.type_url.is_empty() {
-        // What is left of a document that was cut off may be a version alone.
+        // A document that was cut off may have a version alone.
         return Err("it has neither resources, be they an empty list, nor a type_url".to_owned());
     }
     let message = of_type(response, type_url)?.encode_to_vec().into();
     Ok(Read { message, ..read })
 }
 
-/// The type need not be written where the resources tell it, and older files tell that of v2.
+/// The type URL may be missing if the resources have it, and older files have that of v2.
 fn of_type(mut response: DiscoveryResponse, type_url: &str) -> Result<DiscoveryResponse, String> {
     if let [only] = &response.resources[..]
         && only.type_url == WRAPPER
@@ -63,7 +63,8 @@ fn of_type(mut response: DiscoveryResponse, type_url: &str) -> Result<DiscoveryR
     Ok(response)
 }
 
-/// The entries of a list as resources of their own, by their names (D9). Those of other places cannot be had from a file.
+/// The entries of a list as resources of their own, by their names (D9). Entries by locator are not available from a
+/// file.
 fn entries(list: &Bytes) -> Result<Vec<Any>, String> {
     // All collections have their entries in field 1.
     let list = ListenerCollection::decode(list.clone()).map_err(|error| error.to_string())?;
@@ -85,7 +86,7 @@ fn entries(list: &Bytes) -> Result<Vec<Any>, String> {
     wrapped.collect()
 }
 
-/// The name of a type that may be that of v2.
+/// The v3 name of a type.
 fn v3(type_url: &str) -> String {
     TransportApiVersion::V2.unspell(type_url).to_owned()
 }

@@ -1,4 +1,4 @@
-//! Files in the place of servers (rules D1 to D9).
+//! Files in place of servers (rules D1 to D9).
 //!
 //! ```text
 //!   send ────────▶ ┌──────┐ read ┌─────────┐ DiscoveryResponse
@@ -6,8 +6,9 @@
 //!   (settled)      └──────┘      └─────────┘ ──▶ failed
 //! ```
 //!
-//! A file is read when it is asked for, and when it has changed and it has been quiet for a moment since: what is half written is
-//! never an update. What cannot be read or used is reported, and the next change is waited for.
+//! A file is read for each request, and when it has changed and no further change has followed for a moment: a
+//! partially written file is never an update. A file that is unreadable or unusable is reported, and read again after
+//! the next change.
 
 mod content;
 mod read;
@@ -27,11 +28,11 @@ use self::watch::{Hub, Watch};
 use super::{Connection, ConnectionEvents, Disconnect, DisconnectKind};
 use crate::{config::PathSource, escape::Escaped, format::Read};
 
-/// Reads files, and follows what becomes of them.
+/// The transport for files.
 #[derive(Debug)]
 pub(super) struct Files {
     hub: Arc<Hub>,
-    /// The size in bytes of the largest file that is read.
+    /// The maximum size of a file in bytes.
     limit: usize,
 }
 
@@ -63,7 +64,7 @@ impl Files {
     }
 }
 
-/// The driver's end.
+/// The driver's end of an opened file.
 #[derive(Debug)]
 struct Opened {
     questions: mpsc::UnboundedSender<()>,
@@ -72,9 +73,9 @@ struct Opened {
 }
 
 impl Connection for Opened {
-    /// What is asked for does not matter: the answer is all that stands in the file (D8).
+    /// The content of the request is ignored: the response is always the whole file (D8).
     fn send(&mut self, _: Bytes) {
-        // An error means that the task has ended, which it does when it is told to.
+        // An error means that the task has ended, which happens on request alone.
         let _ = self.questions.send(());
     }
 
@@ -97,12 +98,12 @@ struct Reader {
     events: ConnectionEvents,
     asked: mpsc::UnboundedReceiver<()>,
     permits: Arc<Semaphore>,
-    /// Lent to the thread that reads.
+    /// Lent to the reading thread.
     watch: Option<Watch>,
     last: Last,
 }
 
-/// What was reported last.
+/// The last report.
 #[derive(Debug, PartialEq)]
 enum Last {
     Nothing,
@@ -121,7 +122,7 @@ impl Reader {
                     Some(()) => true,
                     None => return,
                 },
-                // Nothing is read before it is asked for.
+                // Nothing is read before the first request.
                 () = watch.changed(), if self.last != Last::Nothing => false,
             };
             if !is_asked {
@@ -129,14 +130,14 @@ impl Reader {
             }
             let Some(read) = self.read().await else { return };
             if is_asked {
-                // Not before: what is not known yet would be said not to be there when its time is over.
+                // Only now: the does-not-exist timer starts here, and must not expire before the file was read.
                 self.events.request_sent();
             }
             self.report(read, is_asked).await;
         }
     }
 
-    /// Reads the file as it is when nobody is writing it; `None` when the runtime ends.
+    /// Reads the file between writes; `None` when the runtime ends.
     async fn read(&mut self) -> Option<Result<Read, Disconnect>> {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -161,7 +162,7 @@ impl Reader {
         }
     }
 
-    /// Reports what was read, unless it is what was reported before and nobody has asked.
+    /// Reports the content, unless it equals the last report and was not requested.
     async fn report(&mut self, read: Result<Read, Disconnect>, is_asked: bool) {
         let last = match read {
             Ok(Read { message, warnings, .. }) => {
@@ -194,7 +195,7 @@ impl Reader {
     }
 }
 
-/// Reads the file once; `None` when it was, or may be, written meanwhile.
+/// Reads the file once; `None` if it was, or may have been, written in the meantime.
 fn look(file: &PathSource, type_url: &str, limit: usize) -> Option<Result<Read, Disconnect>> {
     match read::steady(file, limit) {
         Ok(None) => None,
@@ -207,7 +208,7 @@ fn unusable(why: String) -> Disconnect {
     Disconnect::new(DisconnectKind::Unusable, why)
 }
 
-/// Waits until nothing has happened for a while, and the one who wrote has closed the file.
+/// Waits until no event has occurred for a while, and the writer has closed the file.
 async fn settle(watch: &Watch) {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -221,8 +222,8 @@ async fn settle(watch: &Watch) {
     }
 }
 
-/// How long a file has to be quiet to be read.
+/// The time without events after which a file is read.
 const SETTLE: Duration = Duration::from_millis(100);
 
-/// How long one that is written all the time, or that a writer keeps open, is waited for.
+/// The maximum wait for a file that is written continuously, or that a writer keeps open.
 const PATIENCE: Duration = Duration::from_secs(10);

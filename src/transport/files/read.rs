@@ -1,4 +1,4 @@
-//! Reading a file, which a server may have chosen: only regular files, up to a size, and within a directory.
+//! Reading a file, whose path may come from a server: only regular files, up to a size, and within a directory.
 
 use std::{
     fs::{self, File, Metadata},
@@ -12,10 +12,10 @@ use crate::{
     protocol::{Disconnect, DisconnectKind},
 };
 
-/// The content of a file; `None` when it was, or may be, written meanwhile.
+/// The content of a file; `None` if it was, or may have been, written in the meantime.
 ///
 /// # Errors
-/// It cannot be read, is no regular file, is larger than the limit, or leads out of the directory in which it has to be.
+/// The file is unreadable, not regular, larger than the limit, or outside of its required directory.
 pub(super) fn steady(file: &PathSource, limit: usize) -> Result<Option<Vec<u8>>, Disconnect> {
     let path = resolved(file)?;
     let before = Stamp::of(&path).map_err(unreadable)?;
@@ -24,12 +24,12 @@ pub(super) fn steady(file: &PathSource, limit: usize) -> Result<Option<Vec<u8>>,
     Ok(is_steady.then_some(document))
 }
 
-/// The path to read. Where links may not lead out of a directory, it has none.
+/// The path to read. If a directory is required, the path is free of links.
 fn resolved(file: &PathSource) -> Result<PathBuf, Disconnect> {
     let Some(root) = &file.root else { return Ok(file.path.clone()) };
     let root = root.canonicalize().map_err(unreadable)?;
     let path = file.path.canonicalize().map_err(unreadable)?;
-    // What is not there yet is not watched beyond its nearest parent, and looked at again when it is there.
+    // A missing directory is not watched beyond its nearest existing parent, and checked again once it exists.
     let directory = file.watched_directory.as_ref().and_then(|directory| directory.canonicalize().ok());
     let outside =
         [Some(&path), directory.as_ref()].into_iter().flatten().find(|path| !path.starts_with(&root));
@@ -43,10 +43,10 @@ fn resolved(file: &PathSource) -> Result<PathBuf, Disconnect> {
 }
 
 fn whole(path: &Path, limit: usize) -> Result<Vec<u8>, Disconnect> {
-    // Before it is opened: that would wait for the writer of a FIFO, and have effects on some devices.
+    // Checked before opening, which would wait for the writer of a FIFO, and has side effects on some devices.
     check(&fs::metadata(path).map_err(unreadable)?)?;
     let file = File::open(path).map_err(unreadable)?;
-    // It may have been replaced.
+    // The file may have been replaced.
     check(&file.metadata().map_err(unreadable)?)?;
     let mut document = Vec::new();
     let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
@@ -88,7 +88,7 @@ mod tests {
 
     const LIMIT: usize = 1 << 20;
 
-    /// Reads a file, and does not wait for ever.
+    /// Reads a file, with a timeout.
     fn read(file: PathSource, limit: usize) -> Result<Vec<u8>, Disconnect> {
         let (sender, outcome) = mpsc::channel();
         thread::spawn(move || sender.send(steady(&file, limit)));
@@ -96,7 +96,7 @@ mod tests {
         outcome.map(|document| document.expect("nobody writes it"))
     }
 
-    /// A file that was written some time ago.
+    /// Writes a file with a modification time in the past.
     fn write(path: &Path, content: &[u8]) {
         fs::write(path, content).unwrap();
         let before = SystemTime::now() - Duration::from_secs(10);

@@ -1,7 +1,8 @@
-//! Which changes of the file system concern a file.
+//! The file system events that concern a file.
 //!
-//! Directories are watched and not files, since a file that is replaced is another one. For a file behind links these are all
-//! the directories in which a part of its path is a link: Kubernetes swaps a link between the file and its content.
+//! Watches are on directories and not on files, since a replaced file is a different one. For a file behind symbolic
+//! links these are all directories in which a part of its path is a link: Kubernetes swaps a link between the file
+//! and its content.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,7 +19,7 @@ use tokio::sync::Notify;
 
 use crate::config::PathSource;
 
-/// What all files of a client are watched with: systems have few of it.
+/// The system's watcher, shared by all files of a client, since systems limit the number of watchers.
 #[derive(Debug, Default)]
 pub(super) struct Hub {
     directories: Mutex<Directories>,
@@ -28,14 +29,14 @@ pub(super) struct Hub {
 #[derive(Debug, Default)]
 struct Directories {
     system: Option<RecommendedWatcher>,
-    /// Which directory it was, and how many watches need it.
+    /// The identity of the directory, and the number of watches that need it.
     watched: BTreeMap<PathBuf, (Identity, usize)>,
 }
 
-/// Tells a directory from another that took its place.
+/// Distinguishes a directory from another one in its place.
 type Identity = Option<(u64, u64)>;
 
-/// Watches one file.
+/// A watch of one file.
 #[derive(Debug)]
 pub(super) struct Watch {
     hub: Arc<Hub>,
@@ -53,11 +54,11 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The file, and the links that lead to it.
+    /// The file, and the links in its path.
     parts: BTreeSet<PathBuf>,
-    /// Something has happened that was not looked at.
+    /// Whether an event has occurred since the last check.
     changed: bool,
-    /// Somebody has written and has not closed the file.
+    /// Whether a writer has written and not closed the file.
     writing: bool,
 }
 
@@ -72,7 +73,7 @@ impl Watch {
         Self { hub, shared, file, directories: BTreeSet::new() }
     }
 
-    /// Watches what leads to the file now, so that no later change goes unnoticed. Blocks shortly.
+    /// Watches all directories on the current path of the file, so that no later change is missed. Blocks briefly.
     pub(super) fn follow(&mut self) -> Result<(), notify::Error> {
         let mut way = self.way();
         for _ in 0..MAX_TURNS {
@@ -80,7 +81,7 @@ impl Watch {
             lock(&self.shared.state).parts = parts;
             let new = self.hub.exchange(&self.directories, &directories, &self.shared);
             self.directories = directories;
-            // What leads there may have become another before it was watched.
+            // The path may have changed before its directories were watched.
             let now = self.way();
             if now == way {
                 return new;
@@ -101,7 +102,7 @@ impl Watch {
     /// Waits for a change.
     ///
     /// # Cancel safety
-    /// Nothing is lost.
+    /// No change is lost.
     pub(super) async fn changed(&self) {
         loop {
             let notified = self.shared.changed.notified();
@@ -112,12 +113,12 @@ impl Watch {
         }
     }
 
-    /// Whether somebody is writing.
+    /// Whether the file is being written.
     pub(super) fn is_being_written(&self) -> bool {
         lock(&self.shared.state).writing
     }
 
-    /// A writer that does not close the file is not waited for any longer.
+    /// Stops waiting for a writer that does not close the file.
     pub(super) fn forget_writer(&self) {
         lock(&self.shared.state).writing = false;
     }
@@ -125,13 +126,13 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        // What could not be ended ends with the hub.
+        // A watch that could not be ended ends with the hub.
         let _ = self.hub.exchange(&self.directories, &BTreeSet::new(), &self.shared);
     }
 }
 
 impl Hub {
-    /// Watches other directories for somebody than before.
+    /// Replaces the watched directories of a watch.
     fn exchange(
         &self,
         before: &BTreeSet<PathBuf>,
@@ -178,7 +179,7 @@ impl Directories {
                 none.insert(notify::recommended_watcher(move |event| tell(&watches, event))?)
             }
         };
-        // A watch of the directory that was there before.
+        // Removes a watch of a previous directory with this path.
         let _ = system.unwatch(directory);
         system.watch(directory, RecursiveMode::NonRecursive)
     }
@@ -189,14 +190,14 @@ impl Directories {
         if *count == 0 {
             self.watched.remove(directory);
             if let Some(system) = &mut self.system {
-                // It may be gone, and its watch with it.
+                // The directory may be gone, and its watch with it.
                 let _ = system.unwatch(directory);
             }
         }
     }
 }
 
-/// Tells everybody whom an event concerns. Runs on the thread of the system's watcher.
+/// Passes an event to all watches. Runs on the thread of the system's watcher.
 fn tell(watches: &Mutex<Vec<Weak<Shared>>>, event: notify::Result<Event>) {
     let watches: Vec<_> = lock(watches).iter().filter_map(Weak::upgrade).collect();
     for watch in watches {
@@ -205,7 +206,7 @@ fn tell(watches: &Mutex<Vec<Weak<Shared>>>, event: notify::Result<Event>) {
 }
 
 impl Shared {
-    /// Without an event some were lost, and anything may have happened.
+    /// `None` stands for lost events, after which anything may have changed.
     fn handle(&self, event: Option<&Event>) {
         let mut state = lock(&self.state);
         let Some(event) = event.filter(|event| !event.need_rescan()) else {
@@ -214,7 +215,7 @@ impl Shared {
         };
         let is_part = event.paths.iter().any(|path| state.parts.contains(path));
         let is_whole = match &self.file.watched_directory {
-            // D3: whatever is moved there, and nothing else.
+            // D3: moves into the directory, and nothing else.
             Some(directory) => {
                 let in_it = event.paths.iter().any(|path| path.parent() == Some(directory));
                 (in_it && is_move(event.kind))
@@ -228,7 +229,7 @@ impl Shared {
         }
         match event.kind {
             EventKind::Access(AccessKind::Close(AccessMode::Write)) => state.writing = false,
-            // By ourselves, too.
+            // Includes access by this process.
             EventKind::Access(_) => return,
             EventKind::Modify(ModifyKind::Data(_)) if cfg!(target_os = "linux") => state.writing = true,
             EventKind::Modify(_) | EventKind::Remove(_) => state.writing = false,
@@ -239,7 +240,7 @@ impl Shared {
     }
 }
 
-/// Whether something was moved into a directory. Some systems tell only that something is there.
+/// Whether an entry was moved into a directory. Some systems only report the existence of the entry.
 fn is_move(kind: EventKind) -> bool {
     match kind {
         EventKind::Modify(ModifyKind::Name(mode)) => mode != RenameMode::From,
@@ -252,7 +253,8 @@ fn is_move(kind: EventKind) -> bool {
     }
 }
 
-/// The file and the links that lead to it, and the directories in which these are. Of what is not there, where it would come.
+/// The file and the links in its path, and the directories that contain these. For a missing file or link, the path
+/// where it would be created.
 fn trace(path: &Path) -> (BTreeSet<PathBuf>, BTreeSet<PathBuf>) {
     let (mut parts, mut directories) = (BTreeSet::new(), BTreeSet::new());
     let mut ahead = vec![absolute(path)];
@@ -271,7 +273,7 @@ fn trace(path: &Path) -> (BTreeSet<PathBuf>, BTreeSet<PathBuf>) {
             }
             if let Some(target) = target {
                 links += 1;
-                // The rest is looked for behind the link.
+                // The rest of the path continues behind the link.
                 ahead.push(parent.join(target).join(steps.as_path()));
                 break;
             }
@@ -280,7 +282,7 @@ fn trace(path: &Path) -> (BTreeSet<PathBuf>, BTreeSet<PathBuf>) {
     (parts, directories)
 }
 
-/// The nearest directory that there is.
+/// The nearest existing directory.
 fn existing(directory: &Path) -> PathBuf {
     let directory = absolute(directory);
     let found = directory.ancestors().find(|ancestor| ancestor.is_dir());
@@ -297,7 +299,7 @@ fn identity(directory: &Path) -> Identity {
     fs::metadata(directory).ok().map(|of| (of.dev(), of.ino()))
 }
 
-/// Never the same, so that it is always watched anew.
+/// Never equal, so that it is always watched anew.
 #[cfg(not(unix))]
 fn identity(_: &Path) -> Identity {
     None
@@ -307,7 +309,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a file is like: equal before and after it was read, it was not written meanwhile.
+/// The metadata of a file: if equal before and after reading, the file was not written in the meantime.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Stamp {
     length: u64,
@@ -321,14 +323,14 @@ impl Stamp {
         Ok(Self { length: of.len(), modified: of.modified().ok(), identity: identity(path) })
     }
 
-    /// Whether it was written so lately that more may follow.
+    /// Whether the file was written so recently that more may follow.
     pub(super) fn is_newer_than(&self, age: std::time::Duration) -> bool {
         self.modified.is_some_and(|at| at.elapsed().is_ok_and(|elapsed| elapsed < age))
     }
 }
 
-/// How often the way to a file is looked for until it stays the same.
+/// The maximum number of attempts to find a stable path to a file.
 const MAX_TURNS: usize = 8;
 
-/// As many as systems follow.
+/// The maximum number of links to follow, as in operating systems.
 const MAX_LINKS: usize = 40;

@@ -39,11 +39,11 @@ use crate::{
     transport::{AGENT, ConnectionEvents, Disconnect, DisconnectKind},
 };
 
-/// The one call on a connection: the stream of requests and responses.
+/// The single call on a connection: the stream of requests and responses.
 #[derive(Debug)]
 pub(super) struct Call {
     pub(super) events: ConnectionEvents,
-    /// How many messages may be read.
+    /// One permit for each message that may be read.
     pub(super) permits: Arc<Semaphore>,
     pub(super) max_message_size: usize,
     pub(super) server: Arc<Server>,
@@ -51,7 +51,7 @@ pub(super) struct Call {
 }
 
 impl Call {
-    /// Makes the call, reports what comes, and tells why it ended.
+    /// Makes the call, reports its events, and returns the reason for its end.
     pub(super) async fn run(self, link: Link, outbound: mpsc::UnboundedReceiver<Bytes>) -> Disconnect {
         let Link { requests, mut end, origin, headers } = link;
         let (hang_up, hung_up) = oneshot::channel();
@@ -63,8 +63,8 @@ impl Call {
         let mut grpc = Grpc::with_origin(service, origin)
             .max_decoding_message_size(self.max_message_size)
             .max_encoding_message_size(usize::MAX);
-        // The response begins when the server sends headers, for which real servers wait until their first message.
-        // Requests are on their way before that.
+        // The response begins with the headers of the server, which some servers delay until their first message.
+        // Requests are sent before that.
         let unanswered = |status| {
             Failure::new(status, self.max_message_size, self.path.clone())
                 .without_answer(&self.server.channel_credentials)
@@ -105,7 +105,7 @@ impl Call {
         end: &mut End,
     ) -> Result<(), Status> {
         loop {
-            // A message that nobody wants yet stays in the network, but the end of the stream must not go unnoticed.
+            // Without a permit, messages stay in the network, but the end of the stream must be detected.
             tokio::select! {
                 biased;
                 permit = self.permits.acquire() => permit.expect("the semaphore is never closed").forget(),
@@ -120,7 +120,7 @@ impl Call {
     }
 }
 
-/// Reads to the end of a stream that has ended, to learn why.
+/// Reads to the end of a stream that has ended, for the reason of the end.
 async fn drain(mut inbound: Streaming<Bytes>) -> Result<(), Status> {
     let end = async {
         while inbound.message().await?.is_some() {}
@@ -133,9 +133,9 @@ async fn drain(mut inbound: Streaming<Bytes>) -> Result<(), Status> {
 #[derive(Debug)]
 struct Outbound {
     messages: mpsc::UnboundedReceiver<Bytes>,
-    /// Set when there is a message in the body of the request that was not there before.
+    /// Set when the body of the request has taken a new message.
     taken: Arc<AtomicBool>,
-    /// Dropped when HTTP/2 takes no more.
+    /// Dropped when HTTP/2 accepts no more messages.
     _hang_up: oneshot::Sender<Infallible>,
 }
 
@@ -151,8 +151,8 @@ impl Stream for Outbound {
     }
 }
 
-/// The body of the request. It tells when HTTP/2 has found room for a message, which is later than when it asked for it:
-/// it holds one back while the server's window is closed, and comes for the next only after that.
+/// The body of the request. It reports when HTTP/2 has room for a message, which is later than when HTTP/2 takes it:
+/// a message is held back while the server's window is closed, and the next one is only polled for after that.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     body: Body,
@@ -179,7 +179,7 @@ impl hyper::body::Body for Outgoing {
     }
 }
 
-/// Makes a connection a service.
+/// A service on one connection.
 #[derive(Debug)]
 struct Http2 {
     requests: SendRequest<Outgoing>,
@@ -210,7 +210,7 @@ impl Service<Request<Body>> for Http2 {
     }
 }
 
-/// What a status of HTTP means in gRPC, by its document on the mapping.
+/// The gRPC status for an HTTP status, by gRPC's document on the mapping.
 fn not_grpc(status: StatusCode) -> Status {
     let code = match status.as_u16() {
         400 => tonic::Code::Internal,
@@ -223,5 +223,5 @@ fn not_grpc(status: StatusCode) -> Status {
     Status::new(code, format!("HTTP status {status}, not gRPC"))
 }
 
-/// How long to wait for the reason of an end that has been noticed.
+/// The maximum wait for the reason of a detected end.
 const LAST_WORDS: Duration = Duration::from_secs(1);

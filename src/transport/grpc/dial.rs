@@ -23,7 +23,7 @@ use crate::{
     },
 };
 
-/// Makes a connection to a server.
+/// The parameters for connecting to a server.
 #[derive(Debug)]
 pub(super) struct Dial<'a> {
     pub(super) server: &'a Server,
@@ -31,13 +31,13 @@ pub(super) struct Dial<'a> {
     pub(super) keepalive: Duration,
     pub(super) keepalive_timeout: Duration,
     pub(super) connect_timeout: Duration,
-    /// Where the first read is reported.
+    /// Receives the report of the first read.
     pub(super) events: &'a ConnectionEvents,
-    /// Where the tasks of the connection go.
+    /// Collects the tasks of the connection.
     pub(super) tasks: Tasks,
 }
 
-/// A connection that speaks HTTP/2.
+/// An HTTP/2 connection.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) requests: SendRequest<Outgoing>,
@@ -79,7 +79,7 @@ impl Dial<'_> {
         Ok(Link { requests, end, origin, headers: credentials.headers })
     }
 
-    /// Waits for a step, within what is left of the time for all of them.
+    /// Waits for a step, within the remaining time of the common timeout.
     async fn bounded<T>(
         &self,
         begin: Instant,
@@ -109,10 +109,10 @@ impl Dial<'_> {
 }
 
 impl End {
-    /// Waits for it; gives the error that it came with.
+    /// Waits for the end; returns its error.
     ///
     /// # Cancel safety
-    /// It can be waited for again.
+    /// It can be called again.
     pub(super) async fn wait(&mut self) -> Option<&hyper::Error> {
         if let Self::ToCome(connection) = self {
             *self = Self::Come(connection.await.ok().and_then(Result::err));
@@ -124,14 +124,14 @@ impl End {
     }
 }
 
-/// The tasks of one connection. hyper spawns its own here, so that none can outlive the connection for long.
+/// The tasks of one connection. hyper spawns its tasks here, so that none outlives the connection for long.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Tasks {
     handles: Arc<Mutex<Vec<AbortHandle>>>,
 }
 
 impl Tasks {
-    /// Lets them say farewell, and aborts those that cannot, because the server does not listen.
+    /// Gives the tasks time to close the connection, then aborts those that cannot because the server does not read.
     pub(super) fn end(&self) {
         let tasks = self.clone();
         match Handle::try_current() {
@@ -165,14 +165,14 @@ where
     }
 }
 
-/// Why it can take too long to connect.
+/// The probable cause of a connect timeout.
 const NO_ANSWER: &str = "no reply from its address, which may be wrong or blocked by a firewall";
 const FROZEN: &str = "the server accepts connections but sends nothing";
 
-/// Large enough that a response of a large mesh comes at the speed of the network; small enough that a server that sends
-/// faster than we work cannot fill the memory.
+/// The receive window of a stream: large enough that the response of a large mesh arrives at network speed, and small
+/// enough that a server that sends faster than the client processes cannot fill the memory.
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
 
-/// What it may take to tell a server that a stream and its connection have ended.
+/// The maximum time for informing a server that a stream and its connection have ended.
 const FAREWELL: Duration = Duration::from_secs(1);

@@ -11,14 +11,14 @@ use crate::{
     },
 };
 
-/// How a stream ended, if it did not end well.
+/// The unsuccessful end of a stream.
 #[derive(Debug)]
 pub(super) struct Failure {
     status: Status,
     limit: usize,
-    /// The path of the method that was called.
+    /// The path of the method.
     method: Cow<'static, str>,
-    /// How the connection was secured, if it has never given an answer.
+    /// The credentials of the connection, if the server has never responded.
     unanswered: Option<ChannelCredentials>,
 }
 
@@ -27,18 +27,18 @@ impl Failure {
         Self { status, limit, method, unanswered: None }
     }
 
-    /// The server has not sent as much as headers.
+    /// The server has sent nothing, not even headers.
     pub(super) fn without_answer(mut self, channel: &ChannelCredentials) -> Self {
         self.unanswered = Some(channel.clone());
         self
     }
 
-    /// Whether the connection itself may have failed, and knows better why.
+    /// Whether the connection itself may have failed, and has a more precise reason.
     pub(super) fn may_be_the_connections(&self) -> bool {
         self.status.source().is_some() && self.reset().is_none()
     }
 
-    /// `end` is how the connection ended, if it has.
+    /// `end` is the error of the connection, if it has ended.
     pub(super) fn into_disconnect(self, end: Option<&hyper::Error>) -> Disconnect {
         if let Some(end) = end
             && is_too_many_pings(end)
@@ -59,10 +59,10 @@ impl Failure {
         Disconnect::new(DisconnectKind::Failed(code), message)
     }
 
-    /// What the server says of it.
+    /// The message of the server.
     fn message(&self) -> Cow<'_, str> {
         match (self.status.code(), self.status.message()) {
-            // So says every gRPC server of services that it does not have, without a word.
+            // The status of all gRPC servers for a service that they do not have, without a message.
             (tonic::Code::Unimplemented, "") if self.method.contains("AggregatedDiscoveryService") => {
                 "no aggregated discovery service (ADS) there; is this its port?".into()
             }
@@ -80,13 +80,13 @@ impl Failure {
         }
     }
 
-    /// The reason of HTTP/2 if it was the stream that was reset, and not the connection.
+    /// The reason in HTTP/2, if the stream was reset and not the connection.
     fn reset(&self) -> Option<h2::Reason> {
         let error = h2_error(self.status.source()?)?;
         if error.is_reset() { error.reason() } else { None }
     }
 
-    /// The size of a message that was over the limit: tonic tells of it by a status of these words alone.
+    /// The size of a message over the limit: tonic reports it by a status with these words alone.
     fn too_large(&self) -> Option<usize> {
         let text = self.status.message().strip_prefix("Error, decoded message length too large: found ")?;
         let (size, limit) = text.strip_suffix(" bytes")?.split_once(" bytes, the limit is: ")?;
@@ -96,14 +96,14 @@ impl Failure {
     }
 }
 
-/// `ENHANCE_YOUR_CALM` is what gRPC servers say to clients that ping more than they allow (A8).
+/// `ENHANCE_YOUR_CALM` is the reason of gRPC servers for clients with more pings than they allow (A8).
 fn is_too_many_pings(end: &hyper::Error) -> bool {
     h2_error(end).is_some_and(|error| {
         error.is_go_away() && error.is_remote() && error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM)
     })
 }
 
-/// gRPC's codes for streams that are reset.
+/// gRPC's codes for reset streams.
 fn code_of(reset: h2::Reason) -> Code {
     match reset {
         h2::Reason::REFUSED_STREAM => Code::Unavailable,

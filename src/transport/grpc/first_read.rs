@@ -8,11 +8,11 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::transport::{ConnectionEvents, socket::BoxedIo};
 
-/// Bytes below HTTP/2, of which the first that are read are reported: the kernel of a frozen server accepts connections, but
+/// The byte stream below HTTP/2, which reports its first read: the kernel of a frozen server accepts connections, but
 /// sends nothing on them.
 pub(super) struct FirstRead {
     io: BoxedIo,
-    /// `None` once it was reported.
+    /// `None` after the report.
     events: Option<ConnectionEvents>,
 }
 

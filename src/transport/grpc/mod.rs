@@ -9,9 +9,9 @@
 //!                               ConnectionEvents
 //! ```
 //!
-//! Each attempt has a connection and a task of its own; a broken one is never used again, and files of certificates are
-//! read anew. HTTP/2 is spoken with hyper and not with tonic's channel, because a channel keeps to itself why a
-//! connection ended, and the difference between a crash and "too many pings" is needed.
+//! Each attempt has a connection and a task of its own; a broken connection is never reused, and certificate files
+//! are read for each one. HTTP/2 uses hyper directly and not tonic's channel, because a channel does not expose the
+//! reason for the end of a connection, which distinguishes a crash from "too many pings".
 
 mod call;
 mod dial;
@@ -51,28 +51,28 @@ struct Settings {
 }
 
 impl GrpcTransport {
-    /// Sets the largest message that is accepted, in bytes: 256 MiB by default.
+    /// Sets the maximum size of a received message in bytes: 256 MiB by default.
     #[must_use]
     pub fn with_max_message_size(mut self, bytes: usize) -> Self {
         self.settings.max_message_size = bytes;
         self
     }
 
-    /// Sets how long the answer to a keepalive ping may take: 10 s by default.
+    /// Sets the timeout of the acknowledgement of a keepalive ping: 10 s by default.
     #[must_use]
     pub fn with_keepalive_timeout(mut self, timeout: Duration) -> Self {
         self.settings.keepalive_timeout = timeout;
         self
     }
 
-    /// Sets how long it may take to connect, TLS included: 20 s by default.
+    /// Sets the timeout of connecting, including TLS: 20 s by default.
     #[must_use]
     pub fn with_connect_timeout(mut self, timeout: Duration) -> Self {
         self.settings.connect_timeout = timeout;
         self
     }
 
-    /// Sets the implementations of credentials that the bootstrap names besides the built-in ones.
+    /// Sets the implementations of further types of credentials in the bootstrap.
     #[must_use]
     pub fn with_credentials(mut self, credentials: CredentialsRegistry) -> Self {
         self.settings.credentials = credentials;
@@ -133,7 +133,7 @@ struct GrpcConnection {
 
 impl Connection for GrpcConnection {
     fn send(&mut self, message: Bytes) {
-        // An error means that the connection has ended, which is reported by the reader.
+        // An error means that the connection has ended, which the reader reports.
         let _ = self.messages.send(message);
     }
 
@@ -149,7 +149,7 @@ impl Drop for GrpcConnection {
     }
 }
 
-/// One attempt to hold a stream.
+/// One attempt to open a stream, and the stream.
 #[derive(Debug)]
 struct Attempt {
     target: ConnectRequest,
@@ -169,7 +169,7 @@ impl Attempt {
         events.disconnected(reason);
     }
 
-    /// Connects, and holds the stream as long as it can.
+    /// Connects, and runs the stream until its end.
     async fn hold(self) -> Result<Disconnect, Disconnect> {
         let server = &self.target.server;
         let dial = Dial {

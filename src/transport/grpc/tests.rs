@@ -1,4 +1,4 @@
-//! Connections as the driver sees them, to real and to scripted servers.
+//! Connections from the driver's point of view, to real and to scripted servers.
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "tests")]
 
@@ -33,7 +33,7 @@ async fn nobody_listens() {
 
 #[tokio::test]
 async fn a_server_that_does_not_speak_is_given_up() {
-    // It is connected by the kernel, and says nothing, where TLS would begin with an answer.
+    // The kernel accepts the connection, and sends nothing, where TLS would begin with a response.
     let listener = TcpListener::bind(LOOPBACK).await.unwrap();
     let server = Server::new(listener.local_addr().unwrap().to_string()).tls(Default::default());
     let transport = GrpcTransport::default().with_connect_timeout(Duration::from_millis(500));
@@ -116,7 +116,7 @@ async fn a_connection_cut_at_any_byte_gives_whole_messages_and_an_end() {
     let proxy = FaultyProxy::start(server.addr()).await;
     let message = "a message of some length";
     let (mut whole, mut cut) = (0, 0);
-    // What comes before the message: settings, headers. After it: a reset. All are cut through somewhere.
+    // Before the message there are settings and headers, after it a reset. Each is cut at some byte.
     for byte in 1..200 {
         proxy.cut_after(byte);
         let mut peer = Peer::connect(&proxy.uri());
@@ -184,7 +184,7 @@ async fn a_server_that_does_not_read_stops_what_is_sent() {
     let (control_plane, mut events, server) = serve().await;
     control_plane.set_reading(false);
     let mut peer = Peer::opened(&server.uri(), &mut events).await;
-    // More than the windows of HTTP/2 hold: the first is taken as a whole, the second has to wait.
+    // The first message fits into the windows of HTTP/2, the second has to wait.
     let message = Bytes::from(vec![0; 8 << 20]);
     peer.connection.send(message.clone());
     assert!(matches!(peer.input().await, Input::RequestSent { .. }));
@@ -296,7 +296,7 @@ async fn a_unix_socket_is_reached() {
     serving.abort();
 }
 
-/// A connection and what it reports.
+/// A connection and its reports.
 struct Peer {
     connection: Box<dyn Connection>,
     inputs: UnboundedReceiver<Input>,
@@ -318,7 +318,7 @@ impl Peer {
         Self { connection: transport.connect(target, events), inputs }
     }
 
-    /// A connection whose stream the server has seen.
+    /// A connection whose stream the server has accepted.
     async fn opened(uri: &str, events: &mut UnboundedReceiver<Event>) -> Self {
         let mut peer = Self::connect(uri);
         peer.open(events).await;
@@ -330,7 +330,7 @@ impl Peer {
         assert!(matches!(soon(events.recv()).await, Some(Event::Opened { .. })));
     }
 
-    /// What is reported next, but that something was read, which may come before or after other things.
+    /// Returns the next report other than the first read, whose position varies.
     async fn input(&mut self) -> Input {
         loop {
             let input = soon(self.inputs.recv()).await.expect("an end comes before the channel is closed");
@@ -368,10 +368,10 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
     timeout(Duration::from_secs(20), future).await.expect("it takes too long")
 }
 
-/// The other end of a connection, which speaks HTTP/2 frame by frame.
+/// The other end of a connection, with HTTP/2 frame by frame.
 struct Client(TcpStream);
 
-/// Serves one connection by a script; gives the URI.
+/// Serves one connection by a script; returns the URI.
 async fn scripted<F: Future<Output = ()> + Send>(
     script: impl FnOnce(Client) -> F + Send + 'static,
 ) -> String {
@@ -382,7 +382,7 @@ async fn scripted<F: Future<Output = ()> + Send>(
 }
 
 impl Client {
-    /// Reads until the client has opened a stream, number 1.
+    /// Reads until the client has opened stream 1.
     async fn open_stream(&mut self) {
         self.frame(SETTINGS, 0, 0, &[]).await;
         let mut preface = [0; 24];
@@ -406,7 +406,7 @@ impl Client {
         self.0.write_all(&frame).await.unwrap();
     }
 
-    /// Says why the connection ends, as real servers do also for the stream that is open, and closes it.
+    /// Sends the reason for closing the connection, as real servers do for the open stream, too, and closes it.
     async fn goaway(&mut self, reason: u32, debug: &[u8]) {
         let mut payload = 1_u32.to_be_bytes().to_vec();
         payload.extend(reason.to_be_bytes());

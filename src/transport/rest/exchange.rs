@@ -34,7 +34,7 @@ use crate::{
     wire,
 };
 
-/// One question and its answer.
+/// One request and its response.
 #[derive(Debug)]
 pub(super) struct Exchange<'a> {
     pub(super) pool: &'a Pool,
@@ -45,27 +45,27 @@ pub(super) struct Exchange<'a> {
     pub(super) max_message_size: usize,
 }
 
-/// What the server answers.
+/// The outcome of an exchange.
 #[derive(Debug)]
 pub(super) enum Answer {
     /// A `DiscoveryResponse`.
     Response(Bytes),
-    /// There is nothing that the client does not have.
+    /// The client's resources are current.
     Unchanged,
-    /// There is nothing of what was asked for.
+    /// There are no such resources.
     NotFound,
 }
 
-/// Why there is no answer.
+/// The reason why there is no usable response.
 #[derive(Debug)]
 pub(super) struct Failure {
     pub(super) reason: Disconnect,
-    /// The connection that it was asked on is not to be used again.
+    /// Whether the connection must not be used again.
     pub(super) is_of_connection: bool,
 }
 
 impl Exchange<'_> {
-    /// Asks.
+    /// Sends the request and reads the response.
     pub(super) async fn run(&self) -> Result<Answer, Failure> {
         let request = self.request().await.map_err(Failure::of_answer)?;
         let response = self.pool.client().request(request).await.map_err(|e| self.broken(&e))?;
@@ -76,7 +76,7 @@ impl Exchange<'_> {
         let body = self.body(response).await?;
         match status {
             StatusCode::OK => self.read(&body).map(Answer::Response).map_err(Failure::of_answer),
-            // So says sovereign where it has nothing to send (MS6).
+            // The response of sovereign without resources (MS6).
             StatusCode::NOT_FOUND => Ok(Answer::NotFound),
             _ => Err(Failure::of_answer(refused(status, &body))),
         }
@@ -130,7 +130,7 @@ impl Exchange<'_> {
         }
     }
 
-    /// What is in a response, as a message. It is about the type that was asked for, whether it says so or not.
+    /// Converts the response to a message. A missing type URL is that of the request.
     fn read(&self, body: &[u8]) -> Result<Bytes, Disconnect> {
         let unusable = |why: String| Disconnect::new(DisconnectKind::Unusable, why);
         let read = format::read(body, Format::Json)
@@ -170,7 +170,7 @@ impl Failure {
     }
 }
 
-/// What another status than 200, 304 and 404 means (D11).
+/// The reason for a status other than 200, 304 and 404 (D11).
 fn refused(status: StatusCode, body: &[u8]) -> Disconnect {
     let code = match status.as_u16() {
         400 => Code::Internal,
@@ -207,13 +207,13 @@ impl Sent {
         }
     }
 
-    /// It is over, and nothing is to be reported any more.
+    /// Disables the report after the end of the exchange.
     pub(super) fn forget(&self) {
         self.is_settled.store(true, Ordering::Relaxed);
     }
 }
 
-/// The body of a request, in one piece. It counts as sent when HTTP has taken it and asks for more, or wants no more.
+/// The body of a request, in one piece. It counts as sent when HTTP has taken it and polls for more, or drops it.
 #[derive(Debug)]
 pub(super) struct Outgoing {
     json: Option<Bytes>,
@@ -252,5 +252,5 @@ impl Drop for Outgoing {
 
 const REQUEST: &str = "envoy.service.discovery.v3.DiscoveryRequest";
 const JSON: &str = "application/json";
-/// How many characters of what a server says with a bad status are told.
+/// The maximum number of characters of a response with an error status in a reason.
 const MAX_SAID: usize = 200;

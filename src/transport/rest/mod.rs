@@ -1,4 +1,4 @@
-//! REST: each message is one `POST`, with canonical JSON both ways (rules D10, D11).
+//! REST: each message is one `POST`, with canonical JSON in both directions (rules D10, D11).
 //!
 //! ```text
 //!   RestConnection ── messages ──▶ Asker ── POST ──▶ Pool ──▶ server
@@ -7,9 +7,9 @@
 //!                                  ConnectionEvents
 //! ```
 //!
-//! The types of one server share a pool of connections, over HTTP/1.1 or what TLS agrees on. A pool in which a connection
-//! has broken is given up as a whole, so that no other question is put to what is dead. Files of certificates are read anew
-//! for each connection, and tokens for each request.
+//! The types of one server share a pool of connections, over HTTP/1.1 or the protocol that TLS negotiates. A pool
+//! with a broken connection is dropped as a whole, so that no other request uses a dead connection. Certificate files
+//! are read for each connection, and tokens for each request.
 
 mod exchange;
 mod pool;
@@ -25,7 +25,7 @@ use self::{
 };
 use super::{ConnectRequest, Connection, ConnectionEvents, GrpcTransport, Transport};
 
-/// Polls over HTTP, with or without TLS, over TCP or Unix sockets.
+/// The transport for polling over HTTP, with or without TLS, over TCP or Unix sockets.
 #[derive(Debug)]
 pub(super) struct RestTransport {
     max_message_size: usize,
@@ -33,7 +33,7 @@ pub(super) struct RestTransport {
 }
 
 impl RestTransport {
-    /// With the settings of the transport for servers with streams.
+    /// A transport with the settings of the one for streams.
     pub(super) fn new(grpc: &GrpcTransport) -> Self {
         Self { max_message_size: grpc.max_message_size(), pools: Pools::new(grpc.credentials().clone()) }
     }
@@ -42,7 +42,7 @@ impl RestTransport {
 impl Transport for RestTransport {
     fn connect(&self, target: ConnectRequest, events: ConnectionEvents) -> Box<dyn Connection> {
         let (messages, questions) = mpsc::unbounded_channel();
-        // Whether the server is there shows when it is asked.
+        // Only a poll shows whether the server is reachable.
         events.connected();
         let asker = Asker {
             pool: self.pools.of(&target.server),
@@ -65,11 +65,11 @@ struct RestConnection {
 
 impl Connection for RestConnection {
     fn send(&mut self, message: Bytes) {
-        // The task waits for messages for as long as there is a sender.
+        // The task runs as long as there is a sender.
         let _ = self.messages.send(message);
     }
 
-    /// An answer comes for each question, and never by itself.
+    /// Each poll has one response, so there is nothing to read in between.
     fn read(&mut self) {}
 }
 
@@ -79,7 +79,7 @@ impl Drop for RestConnection {
     }
 }
 
-/// Asks for one type, one question after the other.
+/// The task that polls one type, one request after the other.
 #[derive(Debug)]
 struct Asker {
     pool: Arc<Pool>,

@@ -28,7 +28,7 @@ use crate::{
     },
 };
 
-/// The pools of all servers that are asked.
+/// The pools of all polled servers.
 #[derive(Debug)]
 pub(super) struct Pools {
     credentials: Arc<CredentialsRegistry>,
@@ -40,7 +40,7 @@ impl Pools {
         Self { credentials: Arc::new(credentials), list: Mutex::default() }
     }
 
-    /// The pool of a server. It lives for as long as someone has it.
+    /// The pool of a server. It lives as long as it is in use.
     pub(super) fn of(&self, server: &Arc<Server>) -> Arc<Pool> {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         list.retain(|pool| pool.strong_count() > 0);
@@ -66,7 +66,7 @@ impl Pool {
         self.lock().clone()
     }
 
-    /// Gives up all connections; what is under way on them goes on.
+    /// Drops all connections; running requests on them continue.
     pub(super) fn renew(&self) {
         *self.lock() = self.dialer.client();
     }
@@ -76,7 +76,7 @@ impl Pool {
     }
 }
 
-/// Connects to a server, whatever is asked of it there.
+/// The parameters for connecting to a server, for all types.
 #[derive(Debug, Clone)]
 pub(super) struct Dialer {
     pub(super) server: Arc<Server>,
@@ -123,7 +123,7 @@ impl Service<Uri> for Dialer {
     }
 }
 
-/// Why there is no connection, for whoever looks for it among the causes of an error.
+/// The reason why there is no connection, found in the source chain of an error.
 #[derive(Debug)]
 pub(super) struct Unconnected(pub(super) Disconnect);
 
@@ -135,7 +135,7 @@ impl fmt::Display for Unconnected {
 
 impl Error for Unconnected {}
 
-/// A connection as hyper has it.
+/// A connection in the form that hyper requires.
 pub(super) struct Socket {
     io: TokioIo<BoxedIo>,
     selected_http2: bool,

@@ -1,4 +1,4 @@
-//! Polls as the driver sees them, of the control plane's gateway and of scripted servers.
+//! Polls from the driver's point of view, of the control plane's gateway and of scripted servers.
 
 #![allow(clippy::unwrap_used, clippy::wildcard_enum_match_arm, reason = "tests")]
 
@@ -153,7 +153,7 @@ async fn d11_an_answer_has_its_time_and_no_more() {
     assert_eq!(failure.kind, DisconnectKind::Failed(Code::DeadlineExceeded));
     assert_eq!(failure.message, "no answer within 1s (request_timeout)");
     assert_eq!(begin.elapsed().as_secs(), 1);
-    // What was left without an answer is not used again.
+    // A connection with an unanswered request is not reused.
     peer.ask(&request("")).await.unwrap_err();
     accepted.recv().await.unwrap();
     accepted.recv().await.unwrap();
@@ -227,8 +227,8 @@ impl Peer {
         peer
     }
 
-    /// Asks, and gives what is reported, which comes once and after the request was sent. That nothing was found is an empty
-    /// response.
+    /// Polls, and returns the report, which must be a single one after that of the sent request. "Not found" is an
+    /// empty response.
     async fn ask(&mut self, question: &DiscoveryRequest) -> Result<Option<DiscoveryResponse>, Disconnect> {
         self.connection.send(question.encode_to_vec().into());
         let mut is_sent = false;
@@ -264,7 +264,7 @@ fn request(version: &str) -> DiscoveryRequest {
     }
 }
 
-/// A server that gives each request the same answer.
+/// A server that sends the same response to each request.
 async fn answering(status: u16, body: &str) -> String {
     let listener = TcpListener::bind(LOOPBACK).await.unwrap();
     let addr = listener.local_addr().unwrap();
@@ -278,7 +278,7 @@ async fn answering(status: u16, body: &str) -> String {
     format!("http://{addr}")
 }
 
-/// A server that accepts connections, and says nothing.
+/// A server that accepts connections, and sends nothing.
 async fn listening() -> (std::net::SocketAddr, UnboundedReceiver<()>) {
     let listener = TcpListener::bind(LOOPBACK).await.unwrap();
     let addr = listener.local_addr().unwrap();

@@ -18,35 +18,35 @@ use crate::{
 mod tls;
 mod token;
 
-/// What a connection is secured with, loaded for this one connection.
+/// The loaded credentials of one connection.
 pub(in crate::transport) struct Credentials {
     channel: Channel,
-    /// What goes with the call.
+    /// The headers of calls.
     pub(in crate::transport) headers: HeaderMap,
 }
 
-/// Loads the credentials of a server.
+/// The loader of the credentials of a server.
 #[derive(Clone, Copy)]
 pub(in crate::transport) struct Loader<'a> {
     pub(in crate::transport) server: &'a Server,
-    /// What the application implements.
+    /// The implementations of the application.
     pub(in crate::transport) registry: &'a CredentialsRegistry,
 }
 
-/// What is spoken on a connection, as far as TLS lets both sides agree on it.
+/// The protocols to negotiate by TLS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::transport) enum Alpn {
-    /// HTTP/2 and nothing else.
+    /// HTTP/2 alone.
     Http2,
-    /// HTTP/2 or HTTP/1.1, as the server likes it.
+    /// HTTP/2 or HTTP/1.1, by the server's choice.
     #[cfg(feature = "rest")]
     Http2OrHttp1,
 }
 
-/// A connection that is as secure as was asked for.
+/// A connection with the required security.
 pub(in crate::transport) struct Secured {
     pub(in crate::transport) io: BoxedIo,
-    /// By TLS both sides have agreed on HTTP/2.
+    /// Whether TLS has negotiated HTTP/2.
     #[cfg_attr(not(feature = "rest"), allow(dead_code, reason = "gRPC is HTTP/2 in any case"))]
     pub(in crate::transport) selected_http2: bool,
 }
@@ -59,8 +59,7 @@ enum Channel {
 }
 
 impl Loader<'_> {
-    /// Loads what the server's credentials name. What cannot be loaded is an error: there is no way to get less security than
-    /// was asked for.
+    /// Loads the server's credentials. Any failure is an error: the security is never weaker than required.
     pub(in crate::transport) async fn load(self, alpn: Alpn) -> Result<Credentials, Disconnect> {
         let ConnectionCredentials { security, headers } = self.connection().await?;
         let is_plaintext = matches!(security, ConnectionSecurity::Plaintext);
@@ -73,7 +72,7 @@ impl Loader<'_> {
         Ok(Credentials { channel, headers })
     }
 
-    /// What goes with a call by itself.
+    /// Loads the headers of one call alone.
     #[cfg(feature = "rest")]
     pub(in crate::transport) async fn headers(self) -> Result<HeaderMap, Disconnect> {
         let is_custom = matches!(self.server.channel_credentials, ChannelCredentials::Custom(_));
@@ -84,7 +83,7 @@ impl Loader<'_> {
         self.call_headers(matches!(security, ConnectionSecurity::Plaintext), headers).await
     }
 
-    /// How the connection is secured, and the headers that come with that.
+    /// Loads the security of the connection, and its headers.
     async fn connection(self) -> Result<ConnectionCredentials, Disconnect> {
         match &self.server.channel_credentials {
             ChannelCredentials::Insecure => Ok(ConnectionCredentials::plaintext()),
@@ -173,7 +172,7 @@ impl Channel {
     }
 }
 
-/// Reads files where that holds up nobody.
+/// Reads files on a thread for blocking operations.
 async fn in_background<T: Send + 'static>(
     read: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, Disconnect> {

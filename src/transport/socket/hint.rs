@@ -5,10 +5,10 @@ use tokio_rustls::rustls::{self, CertificateError};
 
 use crate::config::ChannelCredentials;
 
-/// What went wrong with all of its causes, and what to look at.
+/// Describes an error with its source chain, and suggests what to check.
 ///
-/// This is for connections that never gave an answer: most of them are configured wrongly, and what the layers below say of
-/// that, such as "frame with invalid size", helps nobody who does not know them.
+/// It is for connections on which the server has never responded: most of them are misconfigured, and the messages of
+/// lower layers, such as "frame with invalid size", do not explain the mistake.
 pub(in crate::transport) fn explain(error: &(dyn Error + 'static), channel: &ChannelCredentials) -> String {
     let text = with_causes(error);
     match causes(error).find_map(|cause| hint(cause, channel)) {
@@ -17,7 +17,7 @@ pub(in crate::transport) fn explain(error: &(dyn Error + 'static), channel: &Cha
     }
 }
 
-/// An error with all of its causes: `http2 error: keep-alive timed out: operation timed out`.
+/// Formats an error with its source chain: `http2 error: keep-alive timed out: operation timed out`.
 pub(in crate::transport) fn with_causes(error: &(dyn Error + 'static)) -> String {
     let mut text = error.to_string();
     for cause in causes(error).skip(1) {
@@ -106,7 +106,7 @@ fn of_tls(error: &rustls::Error, channel: &ChannelCredentials) -> Option<String>
     None
 }
 
-/// How a connection ends whose other side wants no more of it.
+/// The errors of a connection that the other end has closed.
 const CLOSED: [io::ErrorKind; 5] = [
     io::ErrorKind::BrokenPipe,
     io::ErrorKind::ConnectionReset,

@@ -1,4 +1,4 @@
-//! Connections by TCP or Unix sockets, with or without TLS: what all transports to servers have in common.
+//! Connections over TCP or Unix sockets, with or without TLS: the common basis of all transports to servers.
 
 mod credentials;
 mod hint;
@@ -14,10 +14,11 @@ pub(super) use self::{
 use super::credentials::Io;
 use crate::config::ServerAddress;
 
-/// A byte stream, whatever carries it.
+/// A byte stream of any kind.
 pub(super) type BoxedIo = Box<dyn Io>;
 
-/// Connects to one of the addresses of a management server; gives the name for the check of its certificate, too.
+/// Connects to one of the addresses of a management server; also returns the name for the validation of its
+/// certificate.
 pub(super) async fn open(address: &ServerAddress) -> io::Result<(BoxedIo, String)> {
     match address {
         ServerAddress::Host { host, port } => {
@@ -43,8 +44,8 @@ pub(super) async fn open(address: &ServerAddress) -> io::Result<(BoxedIo, String
     }
 }
 
-/// Tries addresses in their order, beginning with another one before the one before it has failed if that takes long
-/// (as in RFC 8305), so that an address that swallows packets costs little.
+/// Tries addresses in order. If an attempt takes long, the next one starts before it has failed (as in RFC 8305), so
+/// that an address that drops packets costs little.
 async fn open_first(addresses: Vec<SocketAddr>) -> io::Result<(BoxedIo, SocketAddr)> {
     let mut attempts = tokio::task::JoinSet::new();
     let mut addresses = addresses.into_iter();
@@ -71,5 +72,5 @@ async fn open_first(addresses: Vec<SocketAddr>) -> io::Result<(BoxedIo, SocketAd
     }
 }
 
-/// How long an address is tried alone.
+/// The time before the next address is tried in addition.
 const HEAD_START: Duration = Duration::from_millis(250);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Records what servers send, by their own code: see README.md. Without arguments, all of them.
+# Records the resources that servers send, by their own code: see README.md. Without arguments, those of all servers.
 #
 #   tests/interop/dumps/make.sh [istio|consul|envoy-gateway]...
 set -euo pipefail

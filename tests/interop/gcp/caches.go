@@ -32,8 +32,8 @@ func newServed(kind string) (served, error) {
 // snapshots holds the mesh as a snapshot, the same for all clients.
 type snapshots struct{ cache.SnapshotCache }
 
-// newSnapshots serves them in ADS mode or not. In ADS mode a request of the state-of-the-world variant that names resources is
-// answered only if it names all that the snapshot has of the type.
+// newSnapshots serves them in ADS mode or not. In ADS mode a state-of-the-world request with names only gets a response if it
+// contains the names of all resources of the type in the snapshot.
 func newSnapshots(ads bool) snapshots {
 	return snapshots{cache.NewSnapshotCacheWithHeartbeating(context.Background(), ads, everyNode{}, nil, heartbeat)}
 }
@@ -54,14 +54,14 @@ func (s snapshots) publish(changes []change) error {
 	return s.SetSnapshot(context.Background(), meshKey, snapshot)
 }
 
-// everyNode gives the same mesh to all clients.
+// everyNode selects the same mesh for all clients.
 type everyNode struct{}
 
 func (everyNode) ID(*core.Node) string { return meshKey }
 
 const meshKey = "mesh"
 
-// heartbeat is how often resources that would expire are confirmed.
+// heartbeat is the interval of heartbeats of resources with a time to live.
 const heartbeat = 200 * time.Millisecond
 
 // linears holds each type in a collection of its own, which counts its updates.

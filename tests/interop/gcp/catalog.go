@@ -23,18 +23,18 @@ type typeState struct {
 	bodies  map[string][]byte // by name, with the time to live
 }
 
-// change is a type as it is now, and what is new.
+// change is the current state of a type, and its changes.
 type change struct {
 	url       string
 	version   string
 	resources []types.Resource
-	ttls      map[string]time.Duration // by name, of those that expire
+	ttls      map[string]time.Duration // by name, for those that expire
 	updated   map[string]types.Resource
 	removed   []string
 	isNew     bool // there is a new version
 }
 
-// Parents come after what they lead to.
+// Parents are sent after their children.
 var typeOrder = []string{resource.ClusterType, resource.EndpointType, resource.ListenerType, resource.RouteType}
 
 func newCatalog() *catalog {
@@ -45,7 +45,7 @@ func newCatalog() *catalog {
 	return made
 }
 
-// command changes the mesh, and says what is different by that.
+// command changes the mesh, and returns the changes.
 func (c *catalog) command(line string) ([]change, error) {
 	words := strings.Fields(line)
 	if words[0] == "set" {
@@ -60,7 +60,7 @@ func (c *catalog) command(line string) ([]change, error) {
 	return c.update(c.mesh), nil
 }
 
-// update tells of each type how it is with this mesh.
+// update returns the changes of each type with this mesh.
 func (c *catalog) update(mesh *mesh) []change {
 	c.mesh = mesh
 	resources := mesh.resources()
@@ -95,7 +95,7 @@ func (t *typeState) update(url string, resources []types.Resource, ttls map[stri
 	return next
 }
 
-// versions are those of the types by their short names.
+// versions returns the versions of the types by their short names.
 func (c *catalog) versions() map[string]string {
 	versions := map[string]string{}
 	for url, state := range c.types {
@@ -104,7 +104,7 @@ func (c *catalog) versions() map[string]string {
 	return versions
 }
 
-// short is the last part of a type URL: Cluster.
+// short returns the last part of a type URL: Cluster.
 func short(url string) string {
 	return url[strings.LastIndexAny(url, "./")+1:]
 }

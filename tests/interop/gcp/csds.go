@@ -11,8 +11,8 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 )
 
-// askForStatus asks the client status service of a process, as grpcdebug does, and writes the answer as one line of JSON. It
-// knows the types of the resources, so they are decoded.
+// askForStatus requests the client status of a process, as grpcdebug does, and writes the response as one line of JSON. The types
+// of the resources are linked in, so they are decoded.
 func askForStatus(address string) error {
 	connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// callbacks tell of streams, requests and responses.
+// callbacks report streams, requests and responses.
 func callbacks() xds.Callbacks {
 	return xds.CallbackFuncs{
 		StreamOpenFunc:          opened,
@@ -29,7 +29,7 @@ func callbacks() xds.Callbacks {
 	}
 }
 
-// opened tells the type of a stream, if it is for one alone.
+// opened reports a stream, with its type if it is for one type alone.
 func opened(_ context.Context, stream int64, url string) error {
 	emit(map[string]any{"event": "opened", "stream": stream, "type": short(url)})
 	return nil
@@ -58,7 +58,7 @@ func responded(
 	})
 }
 
-// order tells a response from another one with the same resources in another order.
+// order returns a digest that distinguishes responses with the same resources in different orders.
 func order(resources []*anypb.Any) string {
 	digest := fnv.New64a()
 	for _, one := range resources {
@@ -67,7 +67,7 @@ func order(resources []*anypb.Any) string {
 	return strconv.FormatUint(digest.Sum64(), 16)
 }
 
-// polled tells of a request to the gateway, which is on no stream.
+// polled reports a request to the gateway, which has no stream.
 func polled(_ context.Context, request *discovery.DiscoveryRequest) error {
 	emit(withError(map[string]any{
 		"event": "request", "type": short(request.GetTypeUrl()), "node": request.GetNode().GetId(),
@@ -77,7 +77,7 @@ func polled(_ context.Context, request *discovery.DiscoveryRequest) error {
 	return nil
 }
 
-// answered tells of an answer that says more than that nothing is new.
+// answered reports a response other than "not modified".
 func answered(_ *discovery.DiscoveryRequest, response *discovery.DiscoveryResponse) {
 	emit(map[string]any{
 		"event": "response", "type": short(response.GetTypeUrl()), "version": response.GetVersionInfo(),

@@ -11,11 +11,11 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// feed gives the mesh to a server in another language, so that there is one source of it: as it is at the start, and again
+// feed passes the mesh to a server in another language, so that there is one source of it: its initial state, and the state
 // after each command. Each time it writes messages, each after its length:
 //
-//   - a google.rpc.Status, which says whether the command was carried out;
-//   - if it was, a DiscoveryResponse for each type, with all its resources and the version;
+//   - a google.rpc.Status, the result of the command;
+//   - on success, a DiscoveryResponse for each type, with all its resources and the version;
 //   - an empty DiscoveryResponse.
 func feed(commands io.Reader, to io.Writer) error {
 	out := bufio.NewWriter(to)

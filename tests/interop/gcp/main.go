@@ -4,30 +4,30 @@
 //
 //	gcp [-port N] [-gateway N] [-cache snapshot|ads|linear]
 //	                    serves the mesh in both variants of the protocol, aggregated and with a stream for each type, and
-//	                    over REST behind the gateway, which a linear cache refuses
-//	gcp -feed           gives the mesh to a server in another language, see feed.go
-//	gcp -csds ADDRESS   asks a client for its status, writes the answer as JSON, and ends
+//	                    over REST behind the gateway, which a linear cache does not support
+//	gcp -feed           passes the mesh to a server in another language, see feed.go
+//	gcp -csds ADDRESS   requests the status of a client, writes the response as JSON, and ends
 //
-// The first line on standard output is {"port":N,"gateway":N}. Then it takes commands on standard input, one a line, and answers each
-// by one line with "done" or "failed" when the mesh is served; lines with "event" tell what the clients do meanwhile.
+// The first line on standard output is {"port":N,"gateway":N}. Then it reads commands on standard input, one a line, and responds to
+// each by one line with "done" or "failed" when the mesh is served; lines with "event" report events of clients in between.
 //
-//	set base              the mesh as it was at the start
+//	set base              the initial mesh
 //	update canary W1 W2   other weights for the stable and the canary clusters
 //	canary SERVICE W      W of 100 requests to the canary cluster of one service, the others to the stable one
 //	drain ADDRESS         this endpoint (10.1.0.1:8080) is draining
 //	fail CLUSTER          all endpoints of the cluster are unhealthy
 //	heal CLUSTER          the end of that
 //	fallback HOST         another host for the cluster orders-fallback
-//	rename CLUSTER NAME   the cluster, its endpoints and the routes to it go by another name, all at once
-//	reroute SERVICE NAME  its routes go by another name, and its listener asks for that
+//	rename CLUSTER NAME   renames the cluster, its endpoints and the routes to it, all at once
+//	reroute SERVICE NAME  renames its routes, and the reference in its listener
 //	ttl CLUSTER N         the cluster and its endpoints live for N milliseconds unless they are confirmed, which a snapshot
 //	                      does five times a second
-//	lose SERVICE          the routes of the service lead to the cluster SERVICE-lost, which there is not
+//	lose SERVICE          the routes of the service lead to the missing cluster SERVICE-lost
 //	find SERVICE          the end of that
-//	invalid               a cluster that gRPC clients must reject, and a good change beside it
+//	invalid               a cluster that gRPC clients must reject, and a valid change in addition
 //	valid                 the end of that
 //	clusters N            N more clusters: bulk-00000, bulk-00001 ...
-//	remove SERVICE        the service with all that belongs to it
+//	remove SERVICE        removes the service with all of its resources
 //	stop, start, restart  of the server, on the same ports
 //	quit
 package main
@@ -81,7 +81,7 @@ func run(port, gateway int, kind string) error {
 	if err := server.start(); err != nil {
 		return err
 	}
-	defer server.stop() // at the latest when whoever started us is gone
+	defer server.stop() // at the latest when the parent process is gone
 	emit(map[string]any{"port": server.port, "gateway": server.gateway})
 	return eachCommand(os.Stdin, func(line string) bool {
 		if line == "quit" {
@@ -98,7 +98,7 @@ func run(port, gateway int, kind string) error {
 	})
 }
 
-// eachCommand reads lines until one is answered by false.
+// eachCommand reads lines until the function returns false.
 func eachCommand(from io.Reader, do func(line string) bool) error {
 	commands := bufio.NewScanner(from)
 	for commands.Scan() {
@@ -109,7 +109,7 @@ func eachCommand(from io.Reader, do func(line string) bool) error {
 	return commands.Err()
 }
 
-// apply carries out one command.
+// apply executes one command.
 func apply(server *server, catalog *catalog, line string) error {
 	switch line {
 	case "stop":

@@ -9,25 +9,25 @@ import (
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
 )
 
-// mesh is what the server serves: 25 services with 200 endpoints in three localities.
+// mesh is the state of the mesh: 25 services with 200 endpoints in three localities.
 //
-//   - Each service has a listener of its name. Every third listener holds its routes, the others ask for SERVICE-routes.
+//   - Each service has a listener of its name. Every third listener has inline routes, the others have RDS with SERVICE-routes.
 //   - A canary (shop, cart, checkout) has the clusters SERVICE-stable and SERVICE-canary, behind weights.
 //   - orders has a cluster that aggregates orders-primary (endpoints) and orders-fallback (a DNS name).
 //   - Each other service has one cluster of its name. The endpoints of cluster C are called C-endpoints.
 type mesh struct {
 	services []string
 	weights  [2]uint32                // of the stable and the canary cluster
-	canary   map[string]uint32        // by service: of 100 requests, where that is said
+	canary   map[string]uint32        // by service: of 100 requests, if it is set
 	draining map[string]bool          // by address
 	failing  map[string]bool          // by cluster: all its endpoints are unhealthy
 	fallback string                   // the host of orders-fallback
-	renamed  map[string]string        // by cluster: the name it goes by
-	rerouted map[string]string        // by service: the name that its routes go by
+	renamed  map[string]string        // by cluster: its current name
+	rerouted map[string]string        // by service: the current name of its routes
 	ttls     map[string]time.Duration // by name of a cluster, or of its endpoints
-	lost     map[string]bool          // by service: its routes lead to a cluster that there is not
-	invalid  bool                     // payments breaks a rule, and inventory is changed beside it
-	bulk     int                      // so many clusters more
+	lost     map[string]bool          // by service: its routes lead to a missing cluster
+	invalid  bool                     // payments is invalid, and inventory is changed in addition
+	bulk     int                      // the number of additional clusters
 }
 
 var names = []string{
@@ -60,7 +60,7 @@ func (m *mesh) weigh(service string, weight uint32) error {
 	return nil
 }
 
-// weightsOf are those of the service's stable and canary clusters.
+// weightsOf returns the weights of the service's stable and canary clusters.
 func (m *mesh) weightsOf(service string) [2]uint32 {
 	if weight, ok := m.canary[service]; ok {
 		return [2]uint32{100 - weight, weight}
@@ -84,7 +84,7 @@ func (m *mesh) rename(cluster, name string) error {
 	return nil
 }
 
-// nameOf is what a cluster goes by.
+// nameOf returns the current name of a cluster.
 func (m *mesh) nameOf(cluster string) string {
 	if name, ok := m.renamed[cluster]; ok {
 		return name
@@ -100,7 +100,7 @@ func (m *mesh) reroute(service, name string) error {
 	return nil
 }
 
-// routesName is what the routes of a service go by.
+// routesName returns the current name of a service's routes.
 func (m *mesh) routesName(service string) string {
 	if name, ok := m.rerouted[service]; ok {
 		return name
@@ -153,7 +153,7 @@ func (m *mesh) remove(service string) error {
 	return nil
 }
 
-// resources are all resources by type URL.
+// resources returns all resources by type URL.
 func (m *mesh) resources() map[string][]types.Resource {
 	all := map[string][]types.Resource{
 		resource.ListenerType: nil, resource.RouteType: nil, resource.ClusterType: nil, resource.EndpointType: nil,
@@ -182,7 +182,7 @@ func (m *mesh) resources() map[string][]types.Resource {
 	return all
 }
 
-// endpointClusters are the service's clusters that have endpoints.
+// endpointClusters returns the service's clusters with endpoints.
 func endpointClusters(service string) []string {
 	switch {
 	case slices.Contains(canaries, service):
@@ -198,7 +198,7 @@ func hasInlineRoutes(service string) bool {
 	return slices.Index(names, service)%3 == 0
 }
 
-// addresses are the cluster's endpoints, eight a service; a canary has two of them. The third part of an address is the
+// addresses returns the cluster's endpoints, eight a service; a canary has two of them. The third part of an address is the
 // number of the service, from one.
 func addresses(cluster string) []string {
 	var all []string

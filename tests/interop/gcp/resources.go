@@ -40,7 +40,7 @@ func apiListener(name string, http *manager.HttpConnectionManager) *listener.Lis
 	return &listener.Listener{Name: name, ApiListener: &listener.ApiListener{ApiListener: packed(http)}}
 }
 
-// routes send everything to the service's cluster, or to a canary's two; payments keeps a second route for refunds.
+// routes forward all requests to the service's cluster, or to a canary's two; payments has a second route for refunds.
 func (m *mesh) routes(service string) *route.RouteConfiguration {
 	action := &route.RouteAction{Timeout: durationpb.New(15e9)}
 	if clusters := endpointClusters(service); len(clusters) == 2 {
@@ -117,7 +117,7 @@ func aggregateCluster(name string, children ...string) *cluster.Cluster {
 			Name:        "envoy.clusters.aggregate",
 			TypedConfig: packed(&aggregate.ClusterConfig{Clusters: children}),
 		}},
-		// Envoy wants CLUSTER_PROVIDED here, which gRPC rejects; gRPC does not use an aggregate's policy.
+		// Envoy requires CLUSTER_PROVIDED here, which gRPC rejects; gRPC does not use an aggregate's policy.
 		LbPolicy: cluster.Cluster_ROUND_ROBIN,
 	}
 }

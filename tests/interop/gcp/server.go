@@ -43,7 +43,7 @@ func newServer(port, gateway int, cache served) (*server, error) {
 		if err != nil {
 			return nil, err
 		}
-		defer listener.Close() // when both are known, so that they differ
+		defer listener.Close() // when both ports are known, so that they differ
 		*one.port = listener.Addr().(*net.TCPAddr).Port
 	}
 	return made, nil
@@ -103,7 +103,7 @@ func grpcServer(served xds.Server) *grpc.Server {
 	return made
 }
 
-// gateway is go-control-plane's, as a handler.
+// gateway is go-control-plane's gateway, as a handler.
 type gateway struct{ xds.HTTPGateway }
 
 func (g gateway) ServeHTTP(to http.ResponseWriter, request *http.Request) {
@@ -114,7 +114,7 @@ func (g gateway) ServeHTTP(to http.ResponseWriter, request *http.Request) {
 	}
 	to.Header().Set("Content-Type", "application/json")
 	to.WriteHeader(code)
-	to.Write(body) // a client that is gone needs no answer
+	to.Write(body) // a client that is gone needs no response
 }
 
 // stop breaks all connections at once, as a crash would.

@@ -8,7 +8,7 @@ import io.envoyproxy.envoy.service.discovery.v3.DiscoveryRequest;
 import io.envoyproxy.envoy.service.discovery.v3.DiscoveryResponse;
 import java.util.List;
 
-/** Tells of streams, requests and responses, as gcp/events.go does. */
+/** Reports streams, requests and responses, as gcp/events.go does. */
 final class Events implements DiscoveryServerCallbacks {
   @Override
   public void onStreamOpen(long stream, String typeUrl) {

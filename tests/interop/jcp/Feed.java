@@ -10,14 +10,14 @@ import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.TreeMap;
 
-/** The mesh, as the program of gcp/ feeds it: see gcp/feed.go. */
+/** The mesh from the program of gcp/: see gcp/feed.go. */
 final class Feed {
   private final OutputStream commands;
   private final InputStream answers;
   private final Map<String, String> versions = new TreeMap<>();
 
   Feed(String gcp) throws IOException {
-    // It ends when its standard input does, so with this process.
+    // It ends at EOF of its standard input, and so with this process.
     Process process = new ProcessBuilder(gcp, "-feed").redirectError(ProcessBuilder.Redirect.INHERIT).start();
     commands = process.getOutputStream();
     answers = new BufferedInputStream(process.getInputStream());
@@ -30,7 +30,7 @@ final class Feed {
     return next();
   }
 
-  /** All resources by type URL, as they are now. */
+  /** All current resources by type URL. */
   Map<String, DiscoveryResponse> next() throws IOException {
     Status status = Status.parseDelimitedFrom(answers);
     if (status == null) {

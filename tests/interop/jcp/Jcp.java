@@ -9,7 +9,7 @@ import java.util.Map;
 /**
  * A management server for the interoperability tests: java-control-plane around the mesh of gcp/mesh.go.
  *
- * <p>Usage: Jcp PORT GCP, where PORT may be 0 and GCP is the program of gcp/, which feeds the mesh. The commands on standard
+ * <p>Usage: Jcp PORT GCP, where PORT may be 0 and GCP is the program of gcp/, the source of the mesh. The commands on standard
  * input and the lines on standard output are those of that program: see gcp/main.go.
  */
 public final class Jcp {
@@ -29,7 +29,7 @@ public final class Jcp {
       System.exit(2);
     }
     new Jcp(Integer.parseInt(args[0]), args[1]).run();
-    System.exit(0); // threads of gRPC may be left
+    System.exit(0); // threads of gRPC may still run
   }
 
   private void run() throws IOException {
@@ -64,7 +64,7 @@ public final class Jcp {
         Events.emit(failed);
       }
     }
-    server.stop(); // whoever started us is gone
+    server.stop(); // the parent process is gone
   }
 
   private void carryOut(String line) throws IOException {

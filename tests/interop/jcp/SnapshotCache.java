@@ -40,7 +40,7 @@ final class SnapshotCache extends SimpleCache<String> {
         List.of(), "1"));
   }
 
-  /** Not in ADS mode, which answers no request that names something that is not in the snapshot. */
+  /** Not in ADS mode, in which a request with a name outside of the snapshot gets no response. */
   @Override
   public Watch createWatch(
       boolean ads,

@@ -14,8 +14,8 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 
 /**
- * Lets a server answer once in each variant, before anybody waits for it: the first answer of a process loads more than a
- * thousand classes, which may take longer than a test's client waits for a resource.
+ * Sends a request to a server in each variant before the test begins: the first response of a process loads more than a
+ * thousand classes, which may take longer than the resource timeout of a test's client.
  */
 final class WarmUp {
   private WarmUp() {}

@@ -16,13 +16,13 @@ type deltaSession struct {
 	types    map[string]*deltaType // by type URL
 }
 
-// deltaType is what the client subscribes to of one type, and what it holds.
+// deltaType is the state of one type: the client's subscriptions and resources.
 type deltaType struct {
 	names    map[string]bool
 	wildcard bool
 	held     map[string]string // versions by name
-	due      bool              // the wildcard has begun, which is answered though there may be nothing
-	missing  map[string]bool   // names that were subscribed to and not answered yet
+	due      bool              // the wildcard has begun, which gets a response even without resources
+	missing  map[string]bool   // names that were subscribed to and are not in a response yet
 }
 
 func (s *deltaSession) handle(request *discovery.DeltaDiscoveryRequest) error {
@@ -68,7 +68,7 @@ func (t *deltaType) subscribe(request *discovery.DeltaDiscoveryRequest, behavior
 			continue
 		}
 		delete(t.names, name)
-		// The client does not know whether it is in the wildcard.
+		// The client cannot tell whether the wildcard includes it.
 		t.missing[name] = t.wildcard
 	}
 	for name := range t.held {
@@ -78,7 +78,7 @@ func (t *deltaType) subscribe(request *discovery.DeltaDiscoveryRequest, behavior
 	}
 }
 
-// respond sends each type in which something is new for the client.
+// respond sends each type with changes for the client.
 func (s *deltaSession) respond(store *store, send func(*discovery.DeltaDiscoveryResponse) error) error {
 	for _, url := range slices.Sorted(maps.Keys(s.types)) {
 		state, now := s.types[url], store.get(url)
@@ -100,7 +100,7 @@ func (s *deltaSession) respond(store *store, send func(*discovery.DeltaDiscovery
 	return nil
 }
 
-// changes are what the client does not hold, and what it holds and is not there. It is taken to hold them then.
+// changes returns the resources that the client lacks, and those that it has and that were removed. They then count as sent.
 func (t *deltaType) changes(now resources) *discovery.DeltaDiscoveryResponse {
 	response := &discovery.DeltaDiscoveryResponse{}
 	for name, resource := range now.byName {

@@ -1,16 +1,16 @@
-// Command strict is a small management server for the interoperability tests, written from the protocol document. By its flags it
-// leaves out what real servers leave out, in both variants of the protocol, over aggregated streams:
+// Command strict is a small management server for the interoperability tests, written from the protocol document. Its flags select
+// restrictions of real servers, in both variants of the protocol, over aggregated streams:
 //
-//	-ignore-names-in-nack  takes no names from a request with error_detail (istiod, Consul)
-//	-legacy-wildcard       takes * for a name like others; the wildcard is a first request without names (Consul)
+//	-ignore-names-in-nack  ignores the names of a request with error_detail (istiod, Consul)
+//	-legacy-wildcard       treats * as an ordinary name; the wildcard is a first request without names (Consul)
 //	-unknown-type URL      ends the stream with an error when this type is requested (istiod does so for Runtime)
 //
-// The first line on standard output is {"port":N}. Then it takes commands on standard input, one a line, and answers each by one
-// line with "done" or "failed"; lines with "event" tell what the clients do meanwhile.
+// The first line on standard output is {"port":N}. Then it reads commands on standard input, one a line, and responds to each by
+// one line with "done" or "failed"; lines with "event" report events of clients in between.
 //
 //	add NAME              a listener and a cluster of that name
 //	change NAME           another value in both
-//	reject NAME           the cluster breaks a rule from now on, so that gRPC clients reject it
+//	reject NAME           the cluster becomes invalid, so that gRPC clients reject it
 //	repair NAME           the end of that
 //	remove NAME           both are removed
 //	stop, start, restart  of the server, on the same port
@@ -27,7 +27,7 @@ import (
 	"sync"
 )
 
-// behavior is what the server leaves out.
+// behavior contains the restrictions of the server.
 type behavior struct {
 	ignoreNamesInNack bool
 	legacyWildcard    bool
@@ -53,7 +53,7 @@ func run(port int, left behavior) error {
 	if err := server.start(); err != nil {
 		return err
 	}
-	defer server.stop() // at the latest when whoever started us is gone
+	defer server.stop() // at the latest when the parent process is gone
 	emit(map[string]any{"port": server.port})
 	commands := bufio.NewScanner(os.Stdin)
 	for commands.Scan() {
@@ -73,7 +73,7 @@ func run(port int, left behavior) error {
 	return commands.Err()
 }
 
-// apply carries out one command.
+// apply executes one command.
 func apply(server *server, words []string) error {
 	verb := words[0]
 	switch {
@@ -105,7 +105,7 @@ func emit(fields map[string]any) {
 	os.Stdout.Write(append(line, '\n'))
 }
 
-// short is the last part of a type URL: Cluster.
+// short returns the last part of a type URL: Cluster.
 func short(url string) string {
 	return url[strings.LastIndexAny(url, "./")+1:]
 }

@@ -76,7 +76,7 @@ func (s *server) DeltaAggregatedResources(
 	})
 }
 
-// serve calls for each request of a stream, and with nil after each change of the store.
+// serve calls the function for each request of a stream, and with nil after each change of the store.
 func serve[R any](store *store, receive func() (*R, error), act func(*R) error) error {
 	changed, end := store.watch()
 	defer end()
@@ -112,7 +112,7 @@ func serve[R any](store *store, receive func() (*R, error), act func(*R) error) 
 	}
 }
 
-// check refuses the type that the server does not know.
+// check rejects the type that is unknown to the server.
 func (b behavior) check(url string) error {
 	if url == b.unknownType {
 		return status.Errorf(codes.Unimplemented, "no generator for %s", url)

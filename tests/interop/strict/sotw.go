@@ -16,14 +16,14 @@ type sotwSession struct {
 	types    map[string]*sotwType // by type URL
 }
 
-// sotwType is what the client has requested of one type, and what it was sent.
+// sotwType is the state of one type: the client's subscriptions, and the resources that were sent.
 type sotwType struct {
 	names    map[string]bool
 	wildcard bool
-	named    bool // an empty list of names is no wildcard any more
+	named    bool // an empty list of names is no longer a wildcard
 	nonce    string
 	version  int
-	due      bool // something is subscribed to anew
+	due      bool // there are new subscriptions
 }
 
 func (s *sotwSession) handle(request *discovery.DiscoveryRequest) error {
@@ -52,7 +52,7 @@ func (s *sotwSession) handle(request *discovery.DiscoveryRequest) error {
 	return nil
 }
 
-// subscribe takes the names of a request, which are all that the client subscribes to from now on.
+// subscribe replaces the subscribed names by those of a request.
 func (t *sotwType) subscribe(names []string, behavior behavior) {
 	before, hadAll := t.names, t.wildcard
 	t.names = map[string]bool{}
@@ -69,7 +69,7 @@ func (t *sotwType) subscribe(names []string, behavior behavior) {
 	t.due = t.due || t.wildcard && !hadAll
 }
 
-// respond sends each type in which something is new for the client.
+// respond sends each type with changes for the client.
 func (s *sotwSession) respond(store *store, send func(*discovery.DiscoveryResponse) error) error {
 	for _, url := range slices.Sorted(maps.Keys(s.types)) {
 		state, now := s.types[url], store.get(url)

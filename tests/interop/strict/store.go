@@ -21,7 +21,7 @@ const (
 	listenerType = "type.googleapis.com/envoy.config.listener.v3.Listener"
 )
 
-// store holds the resources. Versions count the changes of a type.
+// store contains the resources. Versions count the changes of a type.
 type store struct {
 	mutex    sync.Mutex
 	services map[string]service
@@ -29,19 +29,19 @@ type store struct {
 	watchers map[chan struct{}]bool
 }
 
-// service is what a listener and a cluster of one name are made from.
+// service is the source of a listener and a cluster with one name.
 type service struct {
 	value    uint32
 	rejected bool
 }
 
-// resources are those of one type. They are replaced and never changed.
+// resources are the resources of one type. They are replaced and never modified.
 type resources struct {
 	version int
 	byName  map[string]versioned
 }
 
-// versioned is a resource with the version of its type in which it changed last.
+// versioned is a resource with the version of its type at its last change.
 type versioned struct {
 	version string
 	body    *anypb.Any
@@ -79,13 +79,13 @@ func (s *store) alter(verb, name string) error {
 	for watcher := range s.watchers {
 		select {
 		case watcher <- struct{}{}:
-		default: // it has not come to the last change yet
+		default: // the last notification has not been received yet
 		}
 	}
 	return nil
 }
 
-// update makes the resources of a type anew, if one is different.
+// update rebuilds the resources of a type, if one has changed.
 func (s *store) update(url string, build func(string, service) proto.Message) {
 	before := s.types[url]
 	after := resources{version: before.version + 1, byName: map[string]versioned{}}
@@ -119,7 +119,7 @@ func (s *store) versions() map[string]string {
 	return versions
 }
 
-// watch gives a channel that is readable after changes, and what ends that.
+// watch returns a channel that is readable after changes, and a function that ends the watch.
 func (s *store) watch() (<-chan struct{}, func()) {
 	watcher := make(chan struct{}, 1)
 	s.mutex.Lock()

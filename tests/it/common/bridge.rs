@@ -1,4 +1,4 @@
-//! Files that hold what a control plane holds, for clients that have no server at all.
+//! Files with the resources of a control plane, for clients without a server.
 //!
 //! ```text
 //!   control plane ──change──▶ bridge ──one file a type──▶ client
@@ -31,7 +31,8 @@ use xdskit::{
 use super::Serves;
 use crate::transport::Transport;
 
-/// A client to be that reads files, which follow what the control plane of a server holds while the runtime lives.
+/// A builder of a client that reads files, which follow the resources of a server's control plane while the runtime
+/// lives.
 pub(crate) fn builder_of(server: &impl Serves) -> ClientBuilder {
     let mut bridge = Bridge::new(server.control_plane().clone());
     let bootstrap = Bootstrap::builder()
@@ -43,7 +44,7 @@ pub(crate) fn builder_of(server: &impl Serves) -> ClientBuilder {
         .source_for::<Secret>(bridge.file::<Secret>("json"))
         .source_for::<Runtime>(bridge.file::<Runtime>("yaml"))
         .source_for::<ScopedRouteConfiguration>(bridge.file::<ScopedRouteConfiguration>("json"))
-        // The type has no JSON over REST, which the bridge gets it from.
+        // The type has no service over REST, the bridge's source of JSON.
         .source_for::<VirtualHost>(bridge.file::<VirtualHost>("pb"))
         .build()
         .unwrap();
@@ -53,12 +54,12 @@ pub(crate) fn builder_of(server: &impl Serves) -> ClientBuilder {
     Client::builder(bootstrap)
 }
 
-/// Writes files of a control plane.
+/// Writes the resources of a control plane to files.
 struct Bridge {
     control_plane: ControlPlane,
     dir: TempDir,
     files: BTreeMap<&'static str, PathBuf>,
-    /// What was written of each type.
+    /// The last content of each type.
     written: BTreeMap<&'static str, Vec<u8>>,
 }
 
@@ -81,7 +82,7 @@ impl Bridge {
         }
     }
 
-    /// Puts into place what is new, each file as a whole.
+    /// Replaces changed files, each as a whole.
     fn write(&mut self) {
         for (type_url, path) in &self.files {
             let content = match path.extension().and_then(|extension| extension.to_str()) {
@@ -99,7 +100,7 @@ impl Bridge {
         }
     }
 
-    /// What a poll for everything is answered.
+    /// Returns the response to a poll for all resources.
     fn json(&self, type_url: &str) -> Vec<u8> {
         let path = REST.iter().find(|(of, _)| type_url.ends_with(of)).expect("it has a path").1;
         let question = Full::new(Bytes::from_static(br#"{"resource_names": ["*"]}"#));
@@ -130,7 +131,7 @@ impl Bridge {
     }
 }
 
-/// Whenever something is different, as a client of the server sees it.
+/// Yields an item for each change, as a client of the server sees it.
 fn changes(server: &impl Serves) -> stream::BoxStream<'static, ()> {
     let client = Transport::Delta.builder_of(server).build().unwrap();
     let all = [
@@ -150,7 +151,7 @@ fn of<T: Resource>(client: &Client) -> stream::BoxStream<'static, ()> {
     client.watch_all::<Anything<T>>(ResourceSelector::All).map(drop).boxed()
 }
 
-/// A resource that is never rejected.
+/// A resource type that accepts all bytes.
 #[derive(Debug)]
 struct Anything<T>(PhantomData<fn() -> T>);
 
@@ -162,7 +163,7 @@ impl<T: Resource> Resource for Anything<T> {
     }
 }
 
-/// The ends of types, and of their paths.
+/// The last parts of types, and of their paths.
 const REST: [(&str, &str); 6] = [
     (".Listener", "listeners"),
     (".RouteConfiguration", "routes"),

@@ -1,4 +1,4 @@
-//! Servers with TLS, authorities that make certificates, and files of those.
+//! Servers with TLS, certificate authorities, and certificate files.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -15,7 +15,7 @@ use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::{Certificate, Identity, ServerTlsConfig};
 use xdskit::control_plane::ControlPlane;
 
-/// A control plane behind TLS that takes note of the tokens that it is shown.
+/// A control plane behind TLS that records the tokens of its clients.
 pub(crate) struct TlsServer {
     pub(crate) control_plane: ControlPlane,
     addr: SocketAddr,
@@ -25,7 +25,7 @@ pub(crate) struct TlsServer {
 }
 
 impl TlsServer {
-    /// Serves on an address that was its own before, or on a free port.
+    /// Serves on an address that it had before, or on a free port.
     pub(crate) async fn start(
         control_plane: ControlPlane,
         addr: Option<SocketAddr>,
@@ -58,16 +58,16 @@ impl TlsServer {
         self.addr.to_string()
     }
 
-    /// The `authorization` of each stream that was opened, in order.
+    /// The `authorization` of each opened stream, in order.
     pub(crate) fn tokens(&self) -> Vec<Option<String>> {
         self.tokens.lock().unwrap().clone()
     }
 
-    /// Closes the listener, the streams and the connections; gives the address.
+    /// Closes the listener, the streams and the connections; returns the address.
     pub(crate) async fn stop(mut self) -> SocketAddr {
         drop(self.shutdown.take());
         while !self.task.is_finished() {
-            // Also those that opened meanwhile.
+            // Including those that were opened in the meantime.
             self.control_plane.disconnect(tonic::Status::unavailable("stopped"));
             tokio::task::yield_now().await;
         }
@@ -81,7 +81,7 @@ impl Drop for TlsServer {
     }
 }
 
-/// An authority that makes certificates.
+/// A certificate authority.
 pub(crate) struct Ca(CertifiedIssuer<'static, KeyPair>);
 
 impl Ca {
@@ -114,7 +114,7 @@ impl Ca {
         ServerTlsConfig::new().identity(Identity::from_pem(chain, private))
     }
 
-    /// A server's that asks its clients for certificates of another authority.
+    /// The configuration of a server that requests client certificates of another authority.
     pub(crate) fn mutual_config(&self, clients: &Self) -> ServerTlsConfig {
         self.server_config().client_ca_root(Certificate::from_pem(clients.root()))
     }
@@ -126,7 +126,7 @@ impl Ca {
     }
 }
 
-/// A directory for files of certificates.
+/// A directory for certificate files.
 pub(crate) struct Files(tempfile::TempDir);
 
 impl Files {

@@ -173,7 +173,7 @@ async fn resources_with_a_time_to_live_are_confirmed_in_both_variants() {
     delta.change(CLUSTER, &["a", "b"], &[]);
     let mut response = delta.response().await;
     assert_eq!(response.resources[0].ttl.as_ref().unwrap().nanos, 90_000_000);
-    // A machine that is too slow for that time gets the whole resource instead.
+    // A machine that is too slow for this time to live gets the whole resource instead.
     while response.resources[0].resource.is_some() {
         delta.answer(&response, None);
         response = delta.response().await;

@@ -1,4 +1,4 @@
-//! A gRPC client that sends and receives what the test says.
+//! A gRPC client that sends and receives under the control of the test.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ use xdskit::pb::{
     google::rpc,
 };
 
-/// One stream to a management server. It remembers nonces and versions, and answers when it is told to.
+/// One stream to a management server. It tracks nonces and versions, and sends an ACK or NACK only on request.
 pub(crate) struct Peer {
     requests: mpsc::UnboundedSender<Bytes>,
     responses: Streaming<Bytes>,
@@ -35,7 +35,7 @@ impl Peer {
         Self::call(uri, STATE_OF_THE_WORLD).await
     }
 
-    /// A stream by another method than that of ADS.
+    /// A stream by a method other than that of ADS.
     pub(crate) async fn call(uri: &str, path: &'static str) -> Self {
         Opening::start_at(uri, path).await.finish().await
     }
@@ -57,7 +57,7 @@ impl Peer {
     }
 
     pub(crate) fn send_raw(&mut self, message: impl Into<Bytes>) {
-        // The test sees the end of the stream where it reads.
+        // The test detects the end of the stream when it reads.
         let _ = self.requests.send(message.into());
     }
 
@@ -74,7 +74,7 @@ impl Peer {
     }
 }
 
-/// One stream of the incremental variant. It answers when it is told to.
+/// One stream of the incremental variant. It sends an ACK or NACK only on request.
 pub(crate) struct DeltaPeer {
     requests: mpsc::UnboundedSender<Bytes>,
     responses: Streaming<Bytes>,
@@ -85,7 +85,7 @@ impl DeltaPeer {
         Self::call(uri, INCREMENTAL).await
     }
 
-    /// A stream by another method than that of ADS.
+    /// A stream by a method other than that of ADS.
     pub(crate) async fn call(uri: &str, path: &'static str) -> Self {
         let channel = Channel::from_shared(uri.to_owned()).unwrap().connect().await.expect("a connection");
         let (requests, outgoing) = mpsc::unbounded_channel();
@@ -97,7 +97,7 @@ impl DeltaPeer {
         self.send(&delta_request(type_url, subscribe, unsubscribe));
     }
 
-    /// Answers a response.
+    /// Sends the ACK or NACK of a response.
     pub(crate) fn answer(&mut self, response: &DeltaDiscoveryResponse, error: Option<&str>) {
         let status = |message: &str| rpc::Status { code: 3, message: message.into(), details: Vec::new() };
         let request = DeltaDiscoveryRequest {
@@ -113,7 +113,7 @@ impl DeltaPeer {
     }
 
     pub(crate) fn send_raw(&mut self, message: impl Into<Bytes>) {
-        // The test sees the end of the stream where it reads.
+        // The test detects the end of the stream when it reads.
         let _ = self.requests.send(message.into());
     }
 
@@ -142,7 +142,7 @@ pub(crate) fn delta_request(
     }
 }
 
-/// A stream whose headers have not come.
+/// A stream whose headers have not been received.
 pub(crate) struct Opening {
     requests: mpsc::UnboundedSender<Bytes>,
     pub(crate) headers: tokio::task::JoinHandle<Result<Streaming<Bytes>, Status>>,

@@ -25,10 +25,10 @@ use xdskit::{
     },
 };
 
-/// What came back: the status, and the body.
+/// A response: the status, and the body.
 type Answer = (u16, String);
 
-/// Asks by HTTP/1.1.
+/// Sends a request over HTTP/1.1.
 async fn ask(server: &str, method: &str, path: &str, body: &str) -> Answer {
     let mut stream = TcpStream::connect(server.trim_start_matches("http://")).await.unwrap();
     let length = body.len();

@@ -11,7 +11,7 @@ use xdskit::{
 
 use super::peer::{Opening, Peer, method};
 
-/// A control plane on a free port whose events the test can wait for.
+/// A control plane on a free port, with its events.
 pub(crate) async fn start() -> (ControlPlane, ServerHandle, mpsc::UnboundedReceiver<Event>) {
     let (sender, events) = mpsc::unbounded_channel();
     let control_plane = ControlPlane::builder()

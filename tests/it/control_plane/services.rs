@@ -20,7 +20,7 @@ use super::{
     service::{start, text},
 };
 
-/// What the next event says of a stream that opens.
+/// Checks the next event, of a stream that opens.
 async fn opened(
     events: &mut mpsc::UnboundedReceiver<Event>,
 ) -> (Variant, TransportApiVersion, Option<&'static str>) {
@@ -203,7 +203,7 @@ async fn a_server_of_ones_own_has_all_services_by_their_routes() {
 
 const ADS_V2: &str = "/envoy.service.discovery.v2.AggregatedDiscoveryService/StreamAggregatedResources";
 
-/// Type, type of v2, and the methods of both.
+/// Type URL, v2 type URL, and the methods of both.
 type Row = (&'static str, &'static str, &'static str, &'static str);
 
 const SOTW: [Row; 7] = [

@@ -1,4 +1,4 @@
-//! What all clients of a control plane together want.
+//! The subscriptions of all clients of a control plane together.
 
 use xdskit::control_plane::{
     AnyResource, ControlPlane, WantedChange,

@@ -13,7 +13,7 @@ use super::{Server, brief};
 const GLOB: &str = "xdstp://mesh/envoy.config.cluster.v3.Cluster/shop/*";
 const LIST: &str = "xdstp://mesh/envoy.config.cluster.v3.ClusterCollection/all";
 
-/// A server whose bootstrap has an authority.
+/// A server with an authority in its bootstrap.
 async fn start() -> Server {
     let server = Server::start().await;
     let bootstrap = fs::read_to_string(server.bootstrap()).expect("a file");

@@ -1,4 +1,4 @@
-//! What `watch` tells an operator when something is wrong: what, where and why, and what to look at.
+//! The error messages of `watch` for operators: the error, its place, its reason, and what to check.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -175,7 +175,7 @@ async fn a_server_that_wants_a_certificate() {
     let (files, ca) = (Files::new(), Ca::new());
     ca.write_root(&files.ca());
     let server = TlsServer::start(ControlPlane::new(), None, ca.mutual_config(&Ca::new())).await;
-    // By its alert, or by the end of the connection, whichever is seen first.
+    // By its alert, or by the end of the connection, whichever is detected first.
     says(&Client::tls(&server, &files.ca()), &["ertificate"]).await;
 }
 
@@ -214,7 +214,7 @@ async fn a_server_for_something_else() {
     .await;
 }
 
-/// What a client knows of its server.
+/// A client's settings for its server.
 struct Client {
     server: Value,
 }
@@ -233,7 +233,7 @@ impl Client {
     }
 }
 
-/// Runs `watch` for the cluster shop, and looks for the parts of a message in the first thing that it tells.
+/// Runs `watch` for the cluster shop, and checks the parts of its first message.
 async fn says(client: &Client, parts: &[&str]) {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("bootstrap.json");

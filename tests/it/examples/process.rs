@@ -24,7 +24,7 @@ pub(crate) struct Process {
     stderr: mpsc::UnboundedReceiver<String>,
 }
 
-/// Kept open, but nobody reads.
+/// Kept open without being read.
 type Unread = Option<ChildStdout>;
 
 impl Process {
@@ -36,7 +36,7 @@ impl Process {
         process
     }
 
-    /// Starts it without a reader for what it writes on stdout.
+    /// Starts it without a reader of its standard output.
     pub(crate) fn start_unread<S: AsRef<str>>(example: &str, args: impl IntoIterator<Item = S>) -> Self {
         Self::spawn(command(&["examples", example], args).stdout(Stdio::piped()))
     }
@@ -51,12 +51,12 @@ impl Process {
         process
     }
 
-    /// Starts the tool with an output that nobody will ever read.
+    /// Starts the tool with a closed output.
     pub(crate) fn tool_into_a_broken_pipe<S: AsRef<str>>(args: impl IntoIterator<Item = S>) -> Self {
         Self::spawn(command(&["xdskit"], args).stdout(broken_pipe()))
     }
 
-    /// The same of an example.
+    /// Starts an example with a closed output.
     pub(crate) fn into_a_broken_pipe<S: AsRef<str>>(
         example: &str,
         args: impl IntoIterator<Item = S>,
@@ -77,7 +77,7 @@ impl Process {
         Self { child, stdin, stdout, stderr }
     }
 
-    /// All that comes on stdout until its end.
+    /// Reads standard output to its end.
     pub(crate) async fn text(&mut self) -> String {
         let mut text = String::new();
         while let Some(line) = self.line().await {
@@ -87,7 +87,7 @@ impl Process {
         text
     }
 
-    /// All that comes on stderr until its end.
+    /// Reads standard error to its end.
     pub(crate) async fn complaints(&mut self) -> String {
         let mut text = String::new();
         while let Some(line) = timeout(PATIENCE, self.stderr.recv()).await.expect("the end of stderr") {
@@ -97,19 +97,19 @@ impl Process {
         text
     }
 
-    /// The next line on stdout; `None` at its end.
+    /// Reads the next line of standard output; `None` at its end.
     pub(crate) async fn line(&mut self) -> Option<String> {
         let Ok(stdout) = &mut self.stdout else { panic!("it is not read") };
         timeout(PATIENCE, stdout.recv()).await.expect("a line on stdout")
     }
 
-    /// The next line on stdout, which is JSON.
+    /// Reads the next line of standard output, which is JSON.
     pub(crate) async fn json(&mut self) -> Value {
         let line = self.line().await.expect("a line before the end");
         serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line}"))
     }
 
-    /// Reads stdout until a line is as wanted.
+    /// Reads standard output until a line fulfils a condition.
     pub(crate) async fn json_until(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
         loop {
             let line = self.json().await;
@@ -119,12 +119,12 @@ impl Process {
         }
     }
 
-    /// Whether anything has come on stdout that was not read.
+    /// Whether there is unread standard output.
     pub(crate) fn has_line(&mut self) -> bool {
         self.stdout.as_ref().is_ok_and(|stdout| !stdout.is_empty())
     }
 
-    /// Reads stderr until a line contains `part`.
+    /// Reads standard error until a line contains `part`.
     pub(crate) async fn complaint(&mut self, part: &str) -> String {
         let mut seen = Vec::new();
         loop {
@@ -161,7 +161,7 @@ impl Process {
     }
 }
 
-/// A pipe that nobody reads.
+/// A pipe without a reader.
 fn broken_pipe() -> std::io::PipeWriter {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
@@ -191,7 +191,7 @@ fn lines(from: impl AsyncRead + Unpin + Send + 'static) -> mpsc::UnboundedReceiv
     receiver
 }
 
-/// A program that finds nothing in its environment.
+/// A program with an empty environment.
 fn command<S: AsRef<str>>(program: &[&str], args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(path_of(program));
     for name in VARIABLES {
@@ -201,7 +201,7 @@ fn command<S: AsRef<str>>(program: &[&str], args: impl IntoIterator<Item = S>) -
     command
 }
 
-/// Cargo puts programs, and the folder of examples, beside the folder of the test programs.
+/// Cargo's directories of programs and examples are next to that of the test programs.
 fn path_of(program: &[&str]) -> PathBuf {
     let mut path = env::current_exe().expect("a test knows where it is");
     path.pop();
@@ -216,8 +216,8 @@ fn path_of(program: &[&str]) -> PathBuf {
     path
 }
 
-/// What programs read.
+/// The environment variables that programs read.
 const VARIABLES: [&str; 3] = ["GRPC_XDS_BOOTSTRAP", "GRPC_XDS_BOOTSTRAP_CONFIG", "RUST_LOG"];
 
-/// How long a test waits for what must come; the longest legitimate wait is for some reconnects.
+/// The timeout of an expected event; the longest legitimate wait is for some reconnections.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);

@@ -21,7 +21,7 @@ use xdskit::{
 
 use super::{Server, process::Process};
 
-/// A relay of what a control plane has, and where it listens.
+/// A relay of a control plane's resources, and its address.
 async fn start(server: &Server, options: &str) -> (Process, String) {
     let mut relay =
         Process::start("relay", server.args(&format!("--listen 127.0.0.1:0 --json --report 0.1 {options}")));
@@ -36,7 +36,7 @@ fn client(addr: &str, api_type: ApiType) -> Client {
     Client::builder(bootstrap).api_type(api_type).build().expect("a client")
 }
 
-/// Both variants in turns.
+/// Alternates between both variants.
 fn variant(number: usize) -> ApiType {
     if number.is_multiple_of(2) { ApiType::AggregatedGrpc } else { ApiType::AggregatedDeltaGrpc }
 }
@@ -56,7 +56,7 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(30), future).await.expect("it takes too long")
 }
 
-/// All of them see a note, or the absence of the resource.
+/// Checks that all watches receive a note, or the absence of the resource.
 async fn all_see(watches: impl IntoIterator<Item = &mut Watch<Cluster>>, wanted: Option<&str>) {
     let waits = watches.into_iter().map(|watch| {
         watch.wait_for(|seen| match wanted {
@@ -77,8 +77,8 @@ fn number(report: &Value, side: &str, key: &str) -> u64 {
     report[side][key].as_u64().unwrap_or_else(|| panic!("no {side} {key} in {report}"))
 }
 
-/// A relay with 200 clients, half of them of each variant. Each watches a cluster that all want and one of ten, and some want
-/// all endpoints.
+/// A relay with 200 clients, half of them of each variant. Each watches a common cluster and one of ten, and some
+/// watch all endpoints.
 struct Crowd {
     relay: Process,
     addr: String,
@@ -117,7 +117,7 @@ impl Crowd {
         crowd
     }
 
-    /// The next report in which a figure has reached a number.
+    /// Returns the next report in which a figure has reached a number.
     async fn report(&mut self, side: &str, key: &str, reached: u64) -> Value {
         soon(self.relay.json_until(|report| number(report, side, key) >= reached)).await
     }
@@ -139,7 +139,7 @@ async fn two_hundred_clients_are_served_from_one_subscription_to_each_name() {
     assert_eq!([up("subscriptions"), up("resources"), up("updates"), up("stale")], [12, 12, 12, 0]);
     assert!(down("bytes") > 20 * up("bytes"), "{report}");
 
-    // An update of one resource reaches those who want it, with its version.
+    // An update of one resource reaches its watches, with its version.
     upstream.set(noted("shared", "2"));
     all_see(&mut crowd.shared, Some("2")).await;
     let version = upstream.version(CLUSTER);
@@ -174,7 +174,7 @@ async fn two_hundred_clients_are_served_what_was_good_while_the_upstream_is_away
     soon(crowd.relay.json_until(|report| number(report, "upstream", "stale") == 0)).await;
     assert_eq!(upstream.control_plane().wanted().subscriptions(), 12);
 
-    // Rejections of clients are counted, and stay down here.
+    // Rejections of clients are counted, and not passed on to the upstream server.
     upstream.set(cluster("c9").edit(|cluster| cluster.eds_cluster_config = None));
     crowd.report("downstream", "rejections", 20).await;
     assert!(crowd.relay.complaint("rejects").await.contains("c9"));
@@ -237,7 +237,7 @@ async fn a_type_that_is_not_relayed_is_told_of() {
     assert!(line.contains(Banner::TYPE_URL) && line.contains("\"shop\""), "{line}");
 }
 
-/// A type of an application's own.
+/// An application's resource type.
 #[derive(Debug)]
 struct Banner;
 

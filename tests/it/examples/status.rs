@@ -1,4 +1,4 @@
-//! `xdskit status`: what clients know, by their status services.
+//! `xdskit status`: the status of clients, from their status services.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -43,7 +43,7 @@ where
     addr
 }
 
-/// A client that knows a tree, and a cluster whose update it has rejected.
+/// A client with a resolved target, and a cluster with a rejected update.
 async fn client(server: &Server, scope: &str) -> Client {
     serve(&server.control_plane, "shop", "10.0.0.1:80");
     let bootstrap = Bootstrap::from_json(&server.control_plane.bootstrap_json()).unwrap();
@@ -142,7 +142,7 @@ async fn what_cannot_be_asked_is_exit_code_1_and_why() {
     }
 }
 
-/// A status service as some servers have it.
+/// A status service without the unary method, as in some servers.
 #[derive(Clone)]
 struct StreamAlone(ClientStatusService);
 

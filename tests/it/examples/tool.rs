@@ -1,4 +1,4 @@
-//! The tool `xdskit`, beyond what the examples do as well.
+//! The tool `xdskit`, beyond the functions of the examples.
 
 use std::fs;
 
@@ -119,7 +119,7 @@ async fn the_bootstrap_may_come_from_the_environment() {
         assert_eq!(brief(&watch.json().await), "cluster=shop shop present");
         assert_eq!(watch.exit().await.code(), Some(0));
     }
-    // What the command line names counts before.
+    // A path on the command line takes precedence.
     let mut watch = Process::tool(
         ["watch", "--bootstrap", &path, "--once", "cluster=shop"],
         &[("GRPC_XDS_BOOTSTRAP", "no/such/file")],

@@ -1,4 +1,4 @@
-//! `walk` over each transport: the same mesh is the same tree.
+//! `walk` over each transport: the same mesh results in the same tree.
 
 use std::{fs, path::Path};
 
@@ -19,7 +19,7 @@ use xdskit::{
 
 use super::process::Process;
 
-/// Where each kind of thing that a tree is made of can be seen: splits, priorities, health, weights, aggregates.
+/// A mesh with all elements of trees: weighted clusters, priorities, health, weights, aggregates.
 fn fill(control_plane: &ControlPlane) {
     control_plane.update(|tx| {
         tx.set(listener("shop").rds("routes"));
@@ -50,13 +50,13 @@ fn clusters() -> [AnyResource; 5] {
     ]
 }
 
-/// The tree that `walk --json` shows in the end with a bootstrap.
+/// Returns the final tree of `walk --json` with a bootstrap.
 async fn tree(folder: &Path, name: &str, bootstrap: &Value) -> Value {
     let path = folder.join(format!("{name}.json"));
     fs::write(&path, bootstrap.to_string()).expect("a file");
     let path = path.to_str().expect("temporary folders have names in UTF-8");
     let mut walk = Process::start("walk", ["--bootstrap", path, "--json", "xds:///shop"]);
-    // While endpoints are on their way, clusters have errors; the tree is whole when none has.
+    // Clusters have errors until their endpoints are received; the complete tree has none.
     let is_whole = |line: &Value| {
         let clusters = line["clusters"].as_object();
         clusters.is_some_and(|all| all.len() == 5 && all.values().all(|cluster| cluster["error"].is_null()))
@@ -86,7 +86,7 @@ async fn the_same_mesh_is_the_same_tree_over_each_of_the_six_transports() {
         ("per-type", json!({ "api_type": "GRPC" })),
         ("per-type-delta", json!({ "api_type": "DELTA_GRPC" })),
         ("rest", json!({ "api_type": "REST", "refresh_delay": "0.02s" })),
-        // And the older names of all this.
+        // And with the names of v2.
         ("ads-v2", json!({ "transport_api_version": "V2" })),
         ("per-type-delta-v2", json!({ "api_type": "DELTA_GRPC", "transport_api_version": "V2" })),
         ("rest-v2", json!({ "api_type": "REST", "refresh_delay": "0.02s", "transport_api_version": "V2" })),
@@ -97,7 +97,7 @@ async fn the_same_mesh_is_the_same_tree_over_each_of_the_six_transports() {
     assert_eq!(tree(folder.path(), "files", &files).await, expected, "files");
 }
 
-/// Writes what a control plane has into files, each in another format; gives a bootstrap that leads to them.
+/// Writes the resources of a control plane to files in different formats; returns a bootstrap with these files.
 async fn write_files(control_plane: &ControlPlane, folder: &Path) -> Value {
     let listeners = poll(control_plane, "listeners").await;
     fs::write(folder.join("listeners.json"), &listeners).expect("a file");
@@ -118,7 +118,7 @@ async fn write_files(control_plane: &ControlPlane, folder: &Path) -> Value {
     })
 }
 
-/// All resources of a type, by the control plane's gateway.
+/// Returns all resources of a type, from the control plane's gateway.
 async fn poll(control_plane: &ControlPlane, types: &str) -> String {
     let mut gateway = TcpStream::connect(control_plane.addr()).await.expect("a connection");
     let request = format!(
@@ -143,7 +143,7 @@ fn binary(resources: &[AnyResource]) -> Vec<u8> {
     response.encode_to_vec()
 }
 
-/// As somebody would write it by hand.
+/// A file in the form in which it would be written by hand.
 const ENDPOINTS: &str = r#"
 version_info: "1"
 resources {

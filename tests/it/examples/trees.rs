@@ -1,4 +1,4 @@
-//! `walk` without `--json`: trees for people.
+//! `walk` without `--json`: trees as text.
 
 use xdskit::{
     control_plane::type_url,
@@ -7,7 +7,7 @@ use xdskit::{
 
 use super::{Server, process::Process, walk::serve};
 
-/// Reads one tree and the blank line in front of it, if there must be one.
+/// Reads one tree, and the blank line before it, if there must be one.
 async fn expect_tree(walk: &mut Process, tree: &[&str]) {
     for (index, wanted) in tree.iter().enumerate() {
         let line = walk.line().await.expect("a line before the end");

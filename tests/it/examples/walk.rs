@@ -17,7 +17,7 @@ impl Server {
     }
 }
 
-/// A service whose requests all go to one cluster, which has one endpoint.
+/// Serves a target whose requests all go to one cluster with one endpoint.
 pub(crate) fn serve(control_plane: &ControlPlane, name: &str, endpoint: &str) {
     control_plane.update(|tx| {
         tx.set(listener(name).rds(name));
@@ -143,7 +143,7 @@ async fn each_change_of_a_tree_is_a_line() {
     cart("cart", "10.0.0.2:80");
     assert_eq!(walk.json().await["clusters"]["cart"]["endpoints"], json!(["10.0.0.2:80"]));
 
-    // A change that is not shown is no line: the next one is that of the routes.
+    // A change without an effect on the tree prints no line: the next line is that of the routes.
     server.control_plane.set(endpoints("cart").locality("eu", "b", ["10.0.0.2:80"]));
     cart("other", "10.0.0.3:80");
     routes("other");

@@ -1,4 +1,4 @@
-//! Servers that take the freedoms of the protocol which are met in practice.
+//! Servers with permitted behavior that occurs in practice.
 
 use crate::transport::Transport;
 use macro_rules_attribute::apply;
@@ -10,7 +10,7 @@ use xdskit::{
     control_plane::{Event, ServerHandle, session::Behavior},
 };
 
-/// A control plane that behaves in some way and serves clusters, each with its note.
+/// A control plane with a behavior and with clusters, each with its note.
 async fn serve_as(behavior: Behavior, clusters: &[(&str, &str)]) -> (ServerHandle, Events) {
     let (control_plane, events) = observed_as(behavior);
     control_plane.update(|tx| {
@@ -21,12 +21,12 @@ async fn serve_as(behavior: Behavior, clusters: &[(&str, &str)]) -> (ServerHandl
     (control_plane.serve("127.0.0.1:0").await.unwrap(), events)
 }
 
-/// A client whose streams end as soon as nothing is watched.
+/// A client whose streams end as soon as there are no watches.
 fn restless_client(transport: Transport, server: &ServerHandle) -> Client {
     transport.builder(server.uri()).idle_stream_timeout(Duration::ZERO).build().unwrap()
 }
 
-/// go-control-plane and java-control-plane send nothing for a wildcard whose version is told.
+/// go-control-plane and java-control-plane send nothing for a wildcard with the current version.
 fn skipping() -> Behavior {
     let mut behavior = Behavior::default();
     behavior.skip_known_versions = true;
@@ -64,7 +64,7 @@ async fn b1_6_a_wildcard_that_is_watched_again_after_an_idle_stream_comes_from_a
     }
 }
 
-/// istiod and Consul read no names from a NACK.
+/// istiod and Consul ignore the names in a NACK.
 #[apply(streams)]
 async fn names_that_are_watched_while_a_cluster_is_rejected_come_from_a_server_that_ignores_names_in_nacks(
     transport: Transport,

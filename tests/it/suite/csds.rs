@@ -1,4 +1,4 @@
-//! The client status service, asked by a gRPC client over loopback: A40, A71-7.
+//! The client status service, read by a gRPC client over loopback: A40, A71-7.
 
 use crate::transport::Transport;
 use macro_rules_attribute::apply;
@@ -88,7 +88,7 @@ async fn a40_6_the_states_and_their_errors(transport: Transport) {
     let _asked = client.watch::<Secret>("asked");
     soon(good.ready()).await.unwrap();
     soon(deleted.ready()).await.unwrap();
-    // The state of the world has one version for all.
+    // The state-of-the-world variant has one version for all resources.
     let good_version =
         if transport.api_type().is_delta() { "1".into() } else { server.version(type_url::CLUSTER) };
     server.update(|tx| {
@@ -162,7 +162,7 @@ async fn a71_7_clients_are_told_apart_by_scope_and_are_shown_while_they_live(tra
     one.shutdown().await;
     assert_eq!(admin.scopes().await, ["two"]);
     drop(two);
-    // It was the last handle: the service keeps no client alive.
+    // It was the last handle: the service does not keep clients alive.
     assert_eq!(admin.scopes().await, [""; 0]);
 }
 
@@ -176,7 +176,7 @@ async fn another_version_of_the_service_is_not_there() {
     assert_eq!(answer.unwrap_err().code(), Code::Unimplemented);
 }
 
-/// An operator's tool, and the server that it asks.
+/// An operator's tool, and its server.
 struct Admin {
     grpc: Grpc<Channel>,
 }
@@ -238,7 +238,7 @@ fn the<'a>(config: &'a ClientConfig, name: &str) -> &'a GenericXdsConfig {
     config.generic_xds_configs.iter().find(|shown| shown.name == name).unwrap()
 }
 
-/// Messages of the client status service.
+/// A codec of the messages of the client status service.
 struct Prost;
 
 impl Codec for Prost {

@@ -82,7 +82,7 @@ async fn services_go_with_their_cluster_and_come_back_with_it(transport: Transpo
     assert_eq!(next(&mut carts).await, format!("+{A}"));
 }
 
-/// A74-6: it is held.
+/// A74-6: it is subscribed to.
 #[apply(servers)]
 async fn no_route_has_to_lead_to_the_cluster(transport: Transport) {
     let server = shop(&[A]).await;
@@ -115,7 +115,7 @@ async fn the_stream_ends_with_the_client_alone(transport: Transport) {
     assert!(soon(carts.next()).await.is_none() && soon(carts.next()).await.is_none());
 }
 
-/// Whatever the server sends, and however much of it is skipped, the changes lead to what is usable in the end.
+/// After any sequence of responses, with intermediate states skipped, the changes lead to the usable endpoints.
 #[apply(servers)]
 async fn all_changes_together_give_what_is_usable(transport: Transport) {
     let server = shop(&[A]).await;
@@ -154,7 +154,7 @@ async fn all_changes_together_give_what_is_usable(transport: Transport) {
     }
 }
 
-/// Targets and clusters that lead nowhere fail calls with the reason.
+/// Calls to targets and clusters without endpoints fail with the reason.
 #[apply(servers)]
 async fn a_balancer_without_endpoints_fails_its_calls(transport: Transport) {
     let server = shop(&[A]).await;
@@ -202,7 +202,7 @@ async fn a_balancer_of_tower_calls_what_is_usable(transport: Transport) {
     }
 }
 
-/// Answers with the address that it was made for.
+/// A service that responds with its own address.
 #[derive(Debug)]
 struct Echo(SocketAddr);
 
@@ -227,7 +227,7 @@ where
     service.ready().await?.call(()).await
 }
 
-/// A server of one service, whose routes lead to the cluster `cart`.
+/// A server of one service, with routes to the cluster `cart`.
 async fn shop(addresses: &[&str]) -> ControlPlane {
     let server = ControlPlane::start().await;
     server.update(|tx| {
@@ -243,8 +243,8 @@ fn cart(addresses: &[&str]) -> EndpointsBuilder {
     endpoints("cart").locality("eu", "a", addresses.iter().copied())
 }
 
-/// Up to six endpoints in two priorities, some of them not usable; and those that are to be used. One that never is tells
-/// the rounds apart.
+/// Up to six endpoints in two priorities, some of them unusable; and the expected ones. One that is never usable
+/// distinguishes the rounds.
 fn random_carts(random: &mut fastrand::Rng, round: usize) -> (EndpointsBuilder, BTreeSet<SocketAddr>) {
     let marker = format!("10.9.9.9:{}", 1000 + round);
     let mut carts = endpoints("cart");
@@ -283,7 +283,7 @@ fn address(endpoint: &Endpoint) -> SocketAddr {
     endpoint.address()
 }
 
-/// The next change: `+` for an insertion, `-` for a removal.
+/// Returns the next change: `+` for an insertion, `-` for a removal.
 async fn next<F: FnMut(&Endpoint) -> SocketAddr>(services: &mut Discover<SocketAddr, F>) -> String {
     match soon(StreamExt::next(services)).await.unwrap().unwrap() {
         Change::Insert(address, service) => {

@@ -1,4 +1,4 @@
-//! What an application registers, as it works on a real connection.
+//! Extensions of an application, on a real connection.
 
 use crate::transport::Transport;
 use macro_rules_attribute::apply;
@@ -29,7 +29,7 @@ use xdskit::{
 
 use crate::common::soon;
 
-/// A plugin for certificates, and metadata too.
+/// A certificate provider plugin, and a type of metadata.
 #[derive(Debug, PartialEq, Serialize)]
 struct Vault {
     address: String,
@@ -47,14 +47,14 @@ impl Extension for Vault {
     }
 }
 
-/// A client to be of a server, whose bootstrap has an instance of the plugin.
+/// A builder of a client of a server, whose bootstrap has an instance of the plugin.
 fn with_vault(transport: Transport, server: &ControlPlane, config: serde_json::Value) -> ClientBuilder {
     let provider = CertificateProvider::Unknown { plugin_name: "example.Vault".into(), config };
     let bootstrap = Bootstrap::builder().server(Server::new(server.uri()).insecure());
     transport.builder_from(bootstrap.certificate_provider("mesh-ca", provider).build().unwrap())
 }
 
-/// A cluster whose trusted certificates come from the instance, with metadata.
+/// A cluster with CA certificates from the instance, and with metadata.
 fn cluster(metadata: &'static [u8]) -> AnyResource {
     let ca = tls::CertificateProviderPluginInstance { instance_name: "mesh-ca".into(), ..Default::default() };
     let context = tls::CertificateValidationContext {

@@ -1,4 +1,4 @@
-//! Several management servers: authorities that have servers of their own (A47), and fallback from one server to the next
+//! Several management servers: authorities with servers of their own (A47), and fallback from one server to the next
 //! (A71), on real connections to embedded control planes.
 
 use crate::transport::Transport;

@@ -1,4 +1,4 @@
-//! The configurations of whole meshes, as their servers send them, are accepted as they are.
+//! Complete configurations of meshes, which are accepted as their servers send them.
 
 use crate::transport::Transport;
 use macro_rules_attribute::apply;
@@ -27,7 +27,7 @@ async fn the_mesh_of_traffic_director_is_accepted_as_a_whole(transport: Transpor
     accepts(transport, traffic_director::mesh()).await;
 }
 
-/// Every target leads to endpoints, and every resource is there: no error, no warning, no rejection.
+/// Checks that every target has endpoints, and every resource is present: no error, no warning, no rejection.
 async fn accepts(transport: Transport, mesh: Mesh) {
     let server = ControlPlane::start().await;
     let bootstrap = bootstrap_of(&mesh, &server);
@@ -53,7 +53,7 @@ async fn accepts(transport: Transport, mesh: Mesh) {
     assert!(rejected.is_empty() && !requests.is_empty(), "{rejected:?}");
 }
 
-/// The application's bootstrap with the server in it.
+/// The application's bootstrap, completed by the server.
 fn bootstrap_of(mesh: &Mesh, server: &ControlPlane) -> Bootstrap {
     let mut bootstrap: Value = serde_json::from_str(mesh.bootstrap).unwrap();
     let of_server: Value = serde_json::from_str(&server.bootstrap_json()).unwrap();

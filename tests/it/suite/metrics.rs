@@ -86,14 +86,15 @@ async fn a_resource_that_is_deleted_changes_its_state(transport: Transport) {
     assert_eq!(collected.states(), ["does_not_exist"]);
 }
 
-/// Waits until the driver has done all that was asked of it so far.
+/// Waits until the driver has processed all earlier commands.
 async fn settle(client: &Client) {
     client.status().await;
-    // What the status came after is recorded by now, and what it came with needs one more turn.
+    // Everything before the status has been recorded by now, but the batch of the status itself needs another turn of
+    // the driver.
     client.status().await;
 }
 
-/// A meter, and what its exporter got.
+/// A meter, and the output of its exporter.
 struct Collected {
     metrics: Metrics,
     provider: SdkMeterProvider,
@@ -107,7 +108,7 @@ impl Collected {
         Self { metrics: Metrics::new(&provider.meter("test")), provider, exporter }
     }
 
-    /// All values at the moment, by name and sorted labels.
+    /// All current values, by name and sorted labels.
     fn values(&self) -> BTreeMap<String, u64> {
         self.exporter.reset();
         self.provider.force_flush().unwrap();
@@ -145,7 +146,7 @@ impl Collected {
         values.iter().filter(|(key, _)| key.split(' ').next() == Some(name)).map(|(_, value)| value).sum()
     }
 
-    /// The states of the cache that there are.
+    /// All states of the cache with resources.
     fn states(&self) -> Vec<String> {
         let values = self.values();
         let state = |key: &String| Some(key.split_once("cache_state=")?.1.split(' ').next()?.to_owned());

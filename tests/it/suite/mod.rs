@@ -1,4 +1,5 @@
-//! The behaviour of a client on each [`Transport`](crate::transport::Transport).
+//! The tests that apply to polled servers: all but those of streams (`scale`, `sharing` and `streams`), and those of
+//! polls alone.
 
 mod behaviors;
 mod csds;

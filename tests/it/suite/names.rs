@@ -1,4 +1,5 @@
-//! What `xdstp:` names can do, on real connections to embedded control planes: globs, lists, redirects and alternatives.
+//! The features of `xdstp:` names, on real connections to embedded control planes: globs, lists, redirects and
+//! alternatives.
 
 use crate::transport::Transport;
 use macro_rules_attribute::apply;
@@ -30,7 +31,7 @@ fn there(id: &str) -> String {
     format!("xdstp://there/envoy.config.cluster.v3.Cluster/{id}")
 }
 
-/// A cluster under another name, with something to tell it from others.
+/// A cluster under another name, with a note to distinguish it.
 fn named(name: String, note: &str) -> AnyResource {
     AnyResource::from(cluster("c").eds_service(note)).with_name(name)
 }

@@ -1,4 +1,4 @@
-//! What a client sees that observes, and what its servers hear of it (profile `Observe`).
+//! The watches of an observing client, and the answers that its servers receive (profile `Observe`).
 
 use crate::transport::Transport;
 use macro_rules_attribute::apply;
@@ -18,7 +18,8 @@ use crate::common::*;
 
 type Seen = Observed<Inspected<Cluster>>;
 
-/// A server with these clusters that sends nothing more of a type after a NACK until something of it changes, as Consul does.
+/// A server with these clusters that sends nothing more of a type after a NACK until a resource of it changes, as
+/// Consul does.
 async fn server_with(clusters: &[(&str, &str)]) -> ControlPlane {
     let mut behavior = Behavior::default();
     behavior.after_nack = AfterNack::Silence;
@@ -36,7 +37,7 @@ fn observer_of(transport: Transport, server: &ControlPlane) -> Client {
     transport.builder_of(server).validation(Validation::Observe).build().unwrap()
 }
 
-/// The version, and the note or why there is none.
+/// The version, and the note or the reason for its absence.
 fn verdict(seen: &Seen) -> Option<Result<&str, String>> {
     let inspected = seen.resource()?;
     Some(inspected.typed().map(|cluster| cluster.note.as_str()).map_err(|invalid| invalid.to_string()))
@@ -88,7 +89,7 @@ async fn both_profiles_in_one_client_have_streams_of_their_own(transport: Transp
         drop(observed);
         server.expect_clients(1).await.unwrap();
     }
-    // It is begun anew.
+    // The observing part is started again.
     soon(client.watch::<Inspected<Cluster>>("shop").ready()).await.unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! What an application sees of polls.
+//! Polls from an application's point of view.
 
 use crate::transport::Transport;
 use macro_rules_attribute::apply;
@@ -143,7 +143,7 @@ async fn a97_each_poll_has_the_token_of_its_time(transport: Transport) {
     assert_eq!(server.tokens()[0], Some(format!("Bearer {}", token("one"))));
 }
 
-/// TLS with a root from the bootstrap, and a token of its own with each request.
+/// TLS with a root from the bootstrap, and a new token with each request.
 #[derive(Debug, Default)]
 struct Tokens {
     made: AtomicUsize,

@@ -1,4 +1,4 @@
-//! What watches see of servers that come and go, what servers see of watches, and how watches end.
+//! Watches during changes of servers, the subscriptions that servers receive, and the end of watches.
 
 use crate::common::*;
 use crate::transport::Transport;
@@ -129,7 +129,7 @@ fn a_client_needs_a_runtime(transport: Transport) {
     assert_eq!(transport.builder("127.0.0.1:1").build().unwrap_err(), BuildError::NoRuntime);
 }
 
-/// Waits for something that nobody tells of.
+/// Waits for a condition without a notification.
 async fn until(mut condition: impl FnMut() -> bool) {
     while !condition() {
         tokio::task::yield_now().await;

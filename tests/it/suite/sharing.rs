@@ -1,4 +1,4 @@
-//! Clients that are built with equal bootstraps and settings, and ask to be one.
+//! Clients with equal bootstraps and settings that are shared.
 
 use crate::transport::Transport;
 use macro_rules_attribute::apply;
@@ -114,7 +114,7 @@ fn a_runtime_that_ends_ends_no_client_of_another_runtime(transport: Transport) {
     });
 }
 
-/// As tests do, of which each has a runtime that nobody drives between its tasks.
+/// As with tests, each of which has a runtime that is not driven between its tasks.
 #[apply(streams)]
 fn a_runtime_that_stands_still_holds_up_no_client_of_another_runtime(transport: Transport) {
     let (serving, first, second) = (threads(), runtime(), runtime());
@@ -146,8 +146,8 @@ fn callbacks_of_a_shared_client_run_on_its_runtime(transport: Transport) {
     });
 }
 
-/// They come, join, leave and end at the same time, and all are served: some on one runtime, whose client they share, others
-/// each on a runtime that ends with them.
+/// Sharers are created, cloned, shut down and dropped at the same time, and all are served: some on one runtime,
+/// whose client they share, others each on a runtime that ends with them.
 #[apply(streams)]
 fn many_who_come_and_go_at_once_are_all_served(transport: Transport) {
     let serving = threads();
@@ -193,12 +193,12 @@ async fn ended(control_plane: &ControlPlane) {
     }
 }
 
-/// A runtime that is driven by who blocks on it.
+/// A runtime that is driven by the thread that blocks on it.
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().unwrap()
 }
 
-/// A runtime that drives itself.
+/// A runtime with threads of its own.
 fn threads() -> Runtime {
     Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }

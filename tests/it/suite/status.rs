@@ -1,4 +1,4 @@
-//! What operators see of a client on a real connection: A40.
+//! The status of a client on a real connection, for operators: A40.
 
 use crate::transport::Transport;
 use macro_rules_attribute::apply;
@@ -32,7 +32,7 @@ async fn a40_5_versions_times_and_bytes_are_those_of_what_is_in_use(transport: T
     assert_eq!(version(shown.version.as_str()), server.version(type_url::CLUSTER));
     assert_eq!(shown.bytes.as_ref(), Some(cluster("shop", "one").bytes()));
     let updated = shown.last_updated.unwrap();
-    // The two clocks may differ by a little.
+    // The two clocks may differ slightly.
     assert!(updated >= before - TICK && updated <= status.taken_at, "{before:?} {updated:?}");
     assert_eq!(shown.error, None);
 }

@@ -1,4 +1,4 @@
-//! What an application and servers see of streams.
+//! Streams from the point of view of an application and of servers.
 
 mod credentials;
 

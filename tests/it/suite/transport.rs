@@ -1,4 +1,4 @@
-//! What connections are made of: TLS, credentials, limits, and servers that behave badly, as an application sees them.
+//! Connections from an application's point of view: TLS, credentials, limits, and misbehaving servers.
 
 #![cfg(feature = "tls")]
 pub(super) mod credentials;
@@ -74,7 +74,7 @@ async fn a_server_that_never_reads_stalls_nothing_else(transport: Transport) {
         .unwrap();
     let client =
         transport.builder_from(bootstrap).resource_timeout(Duration::from_millis(50)).build().unwrap();
-    // Far more than the server's window holds.
+    // Far more than the server's flow-control window.
     let names: Vec<_> = (0..40).map(|i| format!("{i}-{}", "x".repeat(100_000))).collect();
     let watches: Vec<_> = names.iter().map(|name| client.watch::<Cluster>(name)).collect();
     assert_eq!(soon(client.watch::<Cluster>(name).ready()).await.unwrap().note, "one");

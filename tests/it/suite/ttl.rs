@@ -15,7 +15,7 @@ use xdskit::{
     testing::ControlPlane,
 };
 
-/// A cluster that knows how long it lives.
+/// A cluster that stores its time to live.
 #[derive(Debug)]
 struct Mortal(Option<Duration>);
 

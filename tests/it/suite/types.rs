@@ -1,4 +1,5 @@
-//! The types of resources that no target leads to, watched on a real connection: what comes, changes, is rejected and goes.
+//! The resource types that are not part of a resolution, watched on a real connection: additions, changes, rejections
+//! and removals.
 
 use crate::transport::Transport;
 use macro_rules_attribute::apply;
@@ -28,7 +29,7 @@ use xdskit::{
 
 use crate::common::soon;
 
-/// Versions of one resource: two good ones with their JSON, and one that is rejected for a reason.
+/// Versions of one resource: two good ones with their JSON, and an invalid one with the reason.
 struct Versions {
     good: [(AnyResource, Value); 2],
     bad: (AnyResource, &'static str),
@@ -38,7 +39,7 @@ fn json_of<T: Resource + Serialize>(seen: &Observed<T>) -> Option<Value> {
     seen.resource().map(|resource| serde_json::to_value(&**resource).unwrap())
 }
 
-/// Watches a resource by its name and by the wildcard while it comes, changes, is rejected and goes.
+/// Watches a resource by its name and by the wildcard while it is added, changed, rejected and removed.
 async fn follow<T: Resource + Serialize>(transport: Transport, versions: Versions) {
     let Versions { good: [(first, first_json), (second, second_json)], bad: (bad, reason) } = versions;
     let server = ControlPlane::start().await;
@@ -111,7 +112,7 @@ async fn runtimes_are_watched(transport: Transport) {
         )
     };
     let unnamed = runtime::Runtime::default();
-    // In a wrapper, since nobody could tell otherwise whose it is.
+    // In a wrapper, since the message has no name.
     let unnamed = AnyResource::from(unnamed).with_name("rt");
     follow::<Runtime>(
         transport,
@@ -194,7 +195,7 @@ async fn no_private_key_is_shown_anywhere(transport: Transport) {
         tls::secret::Type::TlsCertificate(tls::TlsCertificate { pkcs12: key(), ..Default::default() }),
         tls::secret::Type::SessionTicketKeys(tls::TlsSessionTicketKeys { keys: key().into_iter().collect() }),
         tls::secret::Type::GenericSecret(tls::GenericSecret { secret: key(), ..Default::default() }),
-        // Rejected for the lack of a certificate.
+        // Rejected since there is no certificate.
         tls::secret::Type::TlsCertificate(tls::TlsCertificate { private_key: key(), ..Default::default() }),
     ];
     for kind in kinds {

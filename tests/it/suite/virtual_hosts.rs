@@ -1,4 +1,4 @@
-//! Virtual hosts as resources by themselves, as VHDS names them: `<route configuration>/<host>`.
+//! Virtual hosts as resources of their own, by the names of VHDS: `<route configuration>/<host>`.
 
 use crate::transport::Transport;
 use macro_rules_attribute::apply;
@@ -21,7 +21,7 @@ fn shop(transport: Transport, cluster: &str) -> AnyResource {
     let message = route_config("routes").virtual_host(["*.shop", "shop"], routes).into_message();
     let host = pb::VirtualHost { name: "shop".into(), ..message.virtual_hosts[0].clone() };
     let host = AnyResource::encode(VirtualHost::TYPE_URL, "shop", &host);
-    // There are no other names of a resource in the state-of-the-world variant.
+    // The state-of-the-world variant has no aliases.
     if transport.api_type().is_delta() {
         host.with_name("routes/shop").with_aliases(["routes/a.shop", "routes/b.shop"])
     } else {

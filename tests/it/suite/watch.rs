@@ -1,4 +1,4 @@
-//! Watches of what an embedded control plane holds, however a client gets at it.
+//! Watches of the resources of an embedded control plane, over any transport.
 
 use crate::transport::Transport;
 use macro_rules_attribute::apply;

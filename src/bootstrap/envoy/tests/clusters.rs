@@ -1,4 +1,4 @@
-//! How a cluster is a management server.
+//! Clusters as management servers.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Which source each resource has.
+//! The sources of each resource type.
 
 use super::*;
 

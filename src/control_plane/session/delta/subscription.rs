@@ -19,51 +19,51 @@ use crate::{
     pb::{envoy::service::discovery::v3::DeltaDiscoveryResponse, google::rpc::Status},
 };
 
-/// One type on one stream. All names are canonical.
+/// The subscription of one type on one stream. All names are canonical.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Subscription {
-    /// Names that are wanted, without `*`.
+    /// The subscribed names, without `*`.
     names: BTreeSet<String>,
     wildcard: bool,
-    /// A first request came (B2.4).
+    /// Whether the first request was received (B2.4).
     begun: bool,
-    /// What the client says that it holds, by name: the versions. Empty once it was compared with what there is.
+    /// The client's initial versions, by name. Empty once they were compared with the resources.
     initial: BTreeMap<String, String>,
-    /// Names of resources, globs or aliases of which something must be said, as they were asked for.
+    /// New names of resources, globs or aliases, as subscribed to, whose state must be sent.
     fresh: BTreeSet<String>,
-    /// Names among those that are due which the client asked for, does not have, and are not there.
+    /// Due names that are subscribed to, unknown to the client, and absent from the store.
     unknown: BTreeSet<String>,
-    /// Everything that is wanted by the wildcard must be said.
+    /// Whether all resources of the wildcard must be sent.
     everything: bool,
-    /// Names of resources, and of empty globs, of which something must be said.
+    /// Names of resources, and of empty globs, whose state must be sent.
     due: BTreeSet<String>,
-    /// Resources that must be confirmed.
+    /// Resources that need a heartbeat.
     beating: BTreeSet<String>,
     pulse: Pulse,
     retry: Retry,
-    /// Resources that were rejected, and are sent again later.
+    /// Rejected resources that are sent again later.
     rejected: BTreeSet<String>,
-    /// Resources with a time to live that came in responses which were rejected. Which of them the client has is not known,
-    /// so that they are sent again in place of a heartbeat.
+    /// Resources with a time to live in rejected responses. The client may have them or not, so they are sent again
+    /// in place of a heartbeat.
     doubtful: BTreeSet<String>,
-    /// The resources when it was last decided what to say.
+    /// The resources at the time of the last response.
     seen: Option<Type>,
-    /// The response without an answer is one that is sent again because it was accepted.
+    /// Whether the unacknowledged response is a repetition of an accepted one.
     is_second: bool,
-    /// Responses that the client has not answered, by nonce.
+    /// The unacknowledged responses, by nonce.
     awaiting: BTreeMap<String, Awaited>,
 }
 
 #[derive(Debug, Clone)]
 struct Awaited {
     version: String,
-    /// The resources in it that have a time to live.
+    /// The resources in it with a time to live.
     perishable: Vec<String>,
     /// All resources in it, if they may be sent again.
     resources: Vec<String>,
 }
 
-/// A response in the making.
+/// A response under construction.
 #[derive(Debug, Default)]
 struct Draft {
     response: DeltaDiscoveryResponse,
@@ -71,7 +71,7 @@ struct Draft {
 }
 
 impl Subscription {
-    /// The answer to a response on its way, if this is one. Other nonces mean nothing (B2.11).
+    /// Takes the ACK or NACK of an unacknowledged response from a request. Other nonces are ignored (B2.11).
     pub(super) fn take_answer(
         &mut self,
         (nonce, error_detail): (&str, Option<Status>),
@@ -111,7 +111,7 @@ impl Subscription {
         !self.awaiting.is_empty()
     }
 
-    /// Returns the canonical name if it was not wanted before.
+    /// Returns the canonical name if it is newly subscribed.
     pub(super) fn subscribe(&mut self, name: String, behavior: &Behavior) -> Option<String> {
         if name == WILDCARD && !behavior.legacy_wildcard_only {
             self.distrust(WILDCARD);
@@ -124,8 +124,8 @@ impl Subscription {
         self.names.insert(name.clone()).then_some(name)
     }
 
-    /// Takes in what only the first request says, after the names to subscribe to; others may say it and are not heard
-    /// (B2.2). Returns whether it turned out to be the wildcard.
+    /// Handles the parts that only the first request has, after the names to subscribe to; they are ignored in others
+    /// (B2.2). Returns whether it is a wildcard request.
     pub(super) fn begin(&mut self, named: bool, versions: BTreeMap<String, String>) -> bool {
         if std::mem::replace(&mut self.begun, true) {
             return false;
@@ -136,7 +136,7 @@ impl Subscription {
         !named
     }
 
-    /// Returns the canonical name if it was wanted before.
+    /// Returns the canonical name if it was subscribed before.
     pub(super) fn unsubscribe(&mut self, name: String, behavior: &Behavior) -> Option<String> {
         if name == WILDCARD && behavior.keeps_wildcard {
             return None;
@@ -151,7 +151,7 @@ impl Subscription {
         let wanted = self.names.remove(&name);
         self.fresh.remove(&name);
         if wanted && self.is_covered(&name) {
-            // The client cannot know whether the wildcard, or the glob, has it (B2.20).
+            // The client cannot tell whether the wildcard or the glob covers it (B2.20).
             self.fresh.insert(name.clone());
         } else if wanted {
             self.due.remove(&name);
@@ -171,7 +171,7 @@ impl Subscription {
         self.pulse.handle_time(now, of_type).into_iter().chain(retry).min()
     }
 
-    /// The response that is due, with its nonce. What is in it is taken as said.
+    /// Returns the response that is due, with its nonce. Its contents count as sent.
     pub(super) fn poll(
         &mut self,
         (type_url, nonce): (&str, String),
@@ -180,10 +180,10 @@ impl Subscription {
     ) -> Option<DeltaDiscoveryResponse> {
         let now = store.get(type_url);
         if self.wildcard && !now.knows(WILDCARD) {
-            // The answer to a wildcard is everything that it stands for.
+            // The response to a wildcard is complete.
             return None;
         }
-        // The answer to a wildcard may hold nothing, which says that there is nothing (B2.28).
+        // The response to a wildcard may be empty, which reports that there are no resources (B2.28).
         let owed = self.everything;
         self.look(&now, |stored| store.version_of(stored), settings);
         let mut draft = Draft::default();
@@ -219,14 +219,14 @@ impl Subscription {
         Some(DeltaDiscoveryResponse { type_url, system_version_info, nonce, ..response })
     }
 
-    /// Finds out what must be said of what there is now.
+    /// Determines the names whose state must be sent.
     fn look(&mut self, now: &Type, version: impl Fn(&Stored) -> String, settings: &Settings) {
         if let Some(seen) = self.seen.replace(now.clone()) {
             self.compare(now, &seen, &settings.behavior);
         }
         for name in std::mem::take(&mut self.fresh) {
             let mut found = now.members(&name).chain(now.aliased(&name)).map(str::to_owned).peekable();
-            // Of what is not there it is said that it is not, if that is known.
+            // Absence is reported once it is known.
             let is_missing = found.peek().is_none() && self.is_settled(&name, now);
             self.due.extend(found);
             if is_missing && self.names.contains(&name) && !self.initial.contains_key(&name) {
@@ -242,9 +242,9 @@ impl Subscription {
         }
         for (name, held) in std::mem::take(&mut self.initial) {
             match now.entry(&name) {
-                // The wildcard, by which it was held, has it no longer.
+                // The client has it by a wildcard that no longer includes it.
                 Some((_, stored)) if !self.wants(&name, stored) => drop(self.due.insert(name)),
-                // What it said that it holds may have expired meanwhile.
+                // The client's copy may have expired in the meantime.
                 Some((_, stored)) if stored.ttl().is_some() && !self.pulse.is_fresh() => {}
                 Some((_, stored)) if !settings.ignore_initial_versions && version(stored) == held => {
                     self.due.remove(&name);
@@ -252,17 +252,18 @@ impl Subscription {
                         self.beating.insert(name);
                     }
                 }
-                // It is due by whatever it is wanted.
+                // It is already due by its subscription.
                 Some(_) => {}
                 None if self.is_settled(&name, now) => drop(self.due.insert(name)),
-                // It is compared when something is known of it.
+                // Its version is compared once its state is known.
                 None => drop(self.initial.insert(name, held)),
             }
         }
         self.beat(now, &settings.behavior);
     }
 
-    /// Finds what changed of what is wanted. Takes time for the changes, however many names and globs are wanted.
+    /// Finds the changes of subscribed resources. Takes time linear in the changes, whatever the number of names and
+    /// globs.
     fn compare(&mut self, now: &Type, seen: &Type, behavior: &Behavior) {
         for difference in now.differences(seen) {
             if behavior.unsolicited_removals && difference.now.is_none() {
@@ -274,12 +275,12 @@ impl Subscription {
                 continue;
             }
             if difference.now.is_none() && !self.is_settled(difference.name, now) {
-                // It is compared when something is known of it; no version is the same as none.
+                // Its version is compared once its state is known; an empty version equals none.
                 self.initial.insert(difference.name.to_owned(), String::new());
             } else {
                 self.due.insert(difference.name.to_owned());
             }
-            // The last member of a glob is gone.
+            // The last member of a glob was removed.
             let glob = difference.before.and_then(Stored::glob).filter(|glob| self.names.contains(*glob));
             if let Some(glob) = glob.filter(|glob| now.knows(glob) && now.members(glob).next().is_none()) {
                 self.due.insert(glob.to_owned());
@@ -297,7 +298,7 @@ impl Subscription {
         }
     }
 
-    /// Finds which resources must be confirmed.
+    /// Determines the resources that need a heartbeat.
     fn beat(&mut self, now: &Type, behavior: &Behavior) {
         for (ttl, confirm) in self.pulse.take_due(behavior.heartbeats_after_expiry) {
             for name in now.of_ttl(ttl) {
@@ -329,7 +330,7 @@ impl Subscription {
             Some((_, stored)) if self.wildcard && !stored.is_listed() => {
                 response.removed_resources.push(name);
             }
-            // It was let go meanwhile.
+            // It was unsubscribed from in the meantime.
             Some(_) => {}
             None => match now.error_entry(&name).map(|(_, error)| error) {
                 Some(error) if self.names.contains(&name) || self.is_covered_by_glob(&name) => {
@@ -338,7 +339,7 @@ impl Subscription {
                 Some(_) => response.removed_resources.push(name),
                 // A glob that was empty has members again.
                 None if now.members(&name).next().is_some() => {}
-                // What hosts are asked for by may be aliases (B2.18).
+                // The name of a host may be an alias (B2.18).
                 None if is_unknown && type_url == type_url::VIRTUAL_HOST => {
                     response.resources.push(wrap::unknown_alias(name));
                 }
@@ -355,8 +356,8 @@ impl Subscription {
         draft.response.resources.push(wrap::heartbeat(stored, store, factor));
     }
 
-    /// What the client holds by a name is sent again if it is wanted, even if it is the same: the client asked for it again, or
-    /// dropped it meanwhile.
+    /// Invalidates the initial version of a name, so that its resource is sent even if unchanged: the client has
+    /// subscribed to it again, or has dropped it in the meantime.
     fn distrust(&mut self, name: &str) {
         if self.initial.is_empty() {
             return;
@@ -369,7 +370,7 @@ impl Subscription {
         }
     }
 
-    /// Whether it is known what there is of a name, be it nothing, as far as it is wanted.
+    /// Whether the state of a name is known, including absence, through the subscription that covers it.
     fn is_settled(&self, name: &str, now: &Type) -> bool {
         if now.knows(name) || self.names.contains(name) {
             return now.knows(name);

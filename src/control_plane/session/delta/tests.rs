@@ -10,7 +10,7 @@ const LDS: &str = type_url::LISTENER;
 const CDS: &str = type_url::CLUSTER;
 const EDS: &str = type_url::ENDPOINTS;
 
-/// A session with its store, and the nonces that the client has to answer.
+/// A session with its store, and the nonces of unacknowledged responses.
 #[derive(Default)]
 struct Pair {
     session: DeltaSession,
@@ -39,12 +39,12 @@ impl Pair {
         });
     }
 
-    /// A change of what is wanted, which answers nothing.
+    /// A request that changes the subscription and acknowledges nothing.
     fn change(&mut self, type_url: &str, subscribe: &[&str], unsubscribe: &[&str]) -> Handled {
         self.session.handle_request(request(type_url, subscribe, unsubscribe)).unwrap()
     }
 
-    /// The first request of a stream that is not the first.
+    /// The first request on a stream after a reconnection.
     fn reconnect(&mut self, type_url: &str, subscribe: &[&str], held: &[(&str, &str)]) -> Vec<String> {
         let owned = |(name, version): &(&str, &str)| ((*name).to_owned(), (*version).to_owned());
         let request = DeltaDiscoveryRequest {
@@ -57,7 +57,7 @@ impl Pair {
         self.responses()
     }
 
-    /// The answer to the response on its way.
+    /// The ACK or NACK of the unacknowledged response.
     fn answer(&mut self, type_url: &str, error: Option<&str>) -> Handled {
         let nonce = self.nonces.remove(type_url).expect("a response on its way");
         let status = |message: &str| Status { code: 3, message: message.into(), details: Vec::new() };
@@ -76,18 +76,18 @@ impl Pair {
         Some(response)
     }
 
-    /// All that is due; see [`text`].
+    /// Returns all due responses; see [`text`].
     fn responses(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.poll()).map(|response| text(&response)).collect()
     }
 
-    /// What follows from a change, with an answer to each response.
+    /// Changes the subscription, and returns all responses, each of which is acknowledged.
     fn exchange(&mut self, type_url: &str, subscribe: &[&str], unsubscribe: &[&str]) -> Vec<String> {
         self.change(type_url, subscribe, unsubscribe);
         self.settle()
     }
 
-    /// All that is due, each response answered.
+    /// Returns all due responses, each of which is acknowledged.
     fn settle(&mut self) -> Vec<String> {
         let mut said = Vec::new();
         while let Some(response) = self.poll() {

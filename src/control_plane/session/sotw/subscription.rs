@@ -26,52 +26,52 @@ use crate::{
     },
 };
 
-/// One type on one stream. All names are canonical.
+/// The subscription of one type on one stream. All names are canonical.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Subscription {
-    /// Names that are wanted, without `*`: sorted, each once.
+    /// The subscribed names, without `*`: sorted, each once.
     names: Vec<String>,
     wildcard: bool,
-    /// An empty list of names means `*` until a name was sent (B1.2).
+    /// Whether a name was ever sent; before that, an empty list of names means `*` (B1.2).
     ever_named: bool,
-    /// Names of the first request of which nothing was known so far.
+    /// Those names of the first request whose state is still unknown.
     first: Option<Vec<String>>,
     added: Added,
-    /// The resources when it was last decided what to say.
+    /// The resources at the time of the last response.
     seen: Option<Type>,
     /// The nonce of the newest response.
     pub(super) nonce: String,
-    /// The version of the response that the client has not answered.
+    /// The version of the unacknowledged response.
     pub(super) awaiting: Option<String>,
-    /// The newest answer was a rejection.
+    /// Whether the last answer was a rejection.
     rejected: bool,
-    /// What was rejected, or accepted once, must be sent again.
+    /// Whether rejected resources, or those accepted once, must be sent again.
     again: bool,
-    /// The newest response is one that was sent again because it was accepted.
+    /// Whether the newest response is a repetition of an accepted one.
     is_second: bool,
     pub(super) memory: Memory,
-    /// The version of the newest response of the session's own.
+    /// The version of the newest response of the session itself.
     version: String,
     pulse: Pulse,
     retry: Retry,
 }
 
-/// What was asked for since the last response.
+/// The names that were added since the last response.
 #[derive(Debug, Clone, Default)]
 struct Added {
     names: Vec<String>,
     wildcard: bool,
 }
 
-/// All that names stand for, for whom nothing was told before.
+/// All resources of some names, for a client without previous responses.
 #[cfg(feature = "json")]
 #[derive(Debug)]
 pub(in super::super) struct Whole {
-    /// Without a nonce, and with the version of the type.
+    /// The response, without a nonce, and with the version of the type.
     pub(in super::super) response: DiscoveryResponse,
-    /// The names, in order; none is everything.
+    /// The names, in order; `None` is the wildcard.
     pub(in super::super) names: Option<Vec<String>>,
-    /// The names of the resources in it, with their versions.
+    /// The names and versions of the resources in it.
     pub(in super::super) versions: Vec<(String, String)>,
 }
 
@@ -99,7 +99,7 @@ impl Whole {
     }
 }
 
-/// What a response says.
+/// The contents of a response.
 #[derive(Debug)]
 enum News<'a> {
     Whole { resources: Vec<&'a Stored>, errors: Vec<&'a StoredError> },
@@ -107,7 +107,7 @@ enum News<'a> {
 }
 
 impl Subscription {
-    /// That of a client which holds something already, with the version of its first request.
+    /// The subscription of a client that may have resources already, with the version of its first request.
     pub(super) fn new(mut memory: Memory, version: &str) -> Self {
         memory.on_first_request(version);
         Self { memory, ..Self::default() }
@@ -121,21 +121,21 @@ impl Subscription {
         self.again |= self.is_second || (!accepted && behavior.after_nack == AfterNack::SameResources);
     }
 
-    /// A request tells no version. Who may have sent what nobody asked for sends everything that is wanted again, as
-    /// go-control-plane does by comparing versions.
+    /// Handles a request without a version. A server that may have sent unsubscribed resources sends all subscribed
+    /// ones again, as go-control-plane does by comparing versions.
     pub(super) fn on_forgotten_version(&mut self, behavior: &Behavior) {
         self.again |=
             !self.version.is_empty() && (behavior.empty_list_is_wildcard || behavior.keeps_wildcard);
     }
 
-    /// Takes note of the time; returns when it matters next.
+    /// Updates the time; returns the next deadline.
     pub(super) fn handle_time(&mut self, now: Instant, of_type: &Type) -> Option<Instant> {
         let (retry, is_due) = self.retry.handle_time(now);
         self.again |= is_due;
         self.pulse.handle_time(now, of_type).into_iter().chain(retry).min()
     }
 
-    /// Replaces what is wanted (B1.1); returns what of it is other than before.
+    /// Replaces the subscribed names (B1.1); returns the changes.
     pub(super) fn subscribe(&mut self, mut names: Vec<String>, behavior: &Behavior) -> NameChanges {
         for name in &mut names {
             if let Cow::Owned(canonical) = canonical(name) {
@@ -181,7 +181,7 @@ impl Subscription {
         self.wildcard.then_some(WILDCARD).into_iter().chain(self.names.iter().map(String::as_str))
     }
 
-    /// The response that is due, without its nonce. What is in it is taken as said.
+    /// Returns the response that is due, without its nonce. Its contents count as sent.
     pub(super) fn poll(
         &mut self,
         (type_url, full_state): (&str, bool),
@@ -235,8 +235,8 @@ impl Subscription {
         })
     }
 
-    /// Whether a response would say of something that it does not exist of which that is not known. What is asked for later on
-    /// a stream is not known to the client, which takes no note that it is missing at first.
+    /// Whether a response would imply the absence of resources whose state is unknown. Only the names of the first
+    /// request count: the absence of names that are added later on a stream has no effect on the client at first.
     fn must_wait(&mut self, full_state: bool, now: &Type) -> bool {
         let mut first = self.first.take().unwrap_or_default();
         first.retain(|name| full_state && self.has(name) && !now.knows(name));
@@ -245,7 +245,7 @@ impl Subscription {
         waits
     }
 
-    /// Sends nothing of what the client says that it holds.
+    /// Skips the response to a client that has all resources.
     fn skip(&mut self, now: &Type, version: String) {
         if self.memory.take_skip(&version, (self.wildcard, &self.names)) {
             self.added = Added::default();
@@ -253,7 +253,7 @@ impl Subscription {
         }
     }
 
-    /// What a response must hold now; `None` when there is nothing to say. What is due is taken as said.
+    /// Returns the contents of the next response, which then count as sent; `None` if nothing has changed.
     fn changes<'a>(&mut self, (full_state, behavior): (bool, &Behavior), now: &'a Type) -> Option<News<'a>> {
         let is_same_version = self.seen.as_ref().is_some_and(|seen| seen.version() == now.version());
         let mut added = match behavior.new_names_with_next_version && is_same_version {
@@ -266,10 +266,10 @@ impl Subscription {
         let everything = added.wildcard && self.wildcard;
         let added = added.names.into_iter().filter(|name| self.has(name)).collect::<Vec<_>>();
         let seen = self.seen.replace(now.clone());
-        // Before the first response everything that is wanted counts as added.
+        // Before the first response, all subscribed names count as added.
         let changed = seen.as_ref().map_or_else(Vec::new, |seen| self.changed(now, seen));
         if full_state {
-            // It may hold nothing, which says that there is nothing (B1.10).
+            // It may be empty, which reports that there are no resources (B1.10).
             return (everything || !added.is_empty() || !changed.is_empty()).then(|| self.complete(now));
         }
         let mut due = Due::new(now);
@@ -279,11 +279,11 @@ impl Subscription {
         added.iter().for_each(|name| due.add_all(name));
         let wanted = |name: &&str| now.entry(name).is_none_or(|(_, stored)| self.wants(name, stored));
         changed.into_iter().filter(wanted).for_each(|name| due.add(name));
-        // A response that holds nothing would say nothing (B1.11). What appears later is a change since now.
+        // An empty response would have no meaning (B1.11). Resources that appear later are changes since now.
         due.into_news()
     }
 
-    /// The resources that must be confirmed, if nothing else is due.
+    /// Returns the resources that must be confirmed, if nothing else is due.
     fn beat<'a>(&mut self, (full_state, behavior): (bool, &Behavior), now: &'a Type) -> Option<News<'a>> {
         let mut again = (self.rejected && !behavior.heartbeats_after_nack) || self.version.is_empty();
         let mut names = BTreeSet::new();
@@ -302,7 +302,7 @@ impl Subscription {
         }
     }
 
-    /// The names of resources and errors that changed and are wanted.
+    /// The subscribed names of resources and errors that changed.
     fn changed<'a>(&self, now: &'a Type, seen: &'a Type) -> Vec<&'a str> {
         let resources = now.differences(seen).filter(|difference| {
             let any = [difference.now, difference.before];
@@ -312,7 +312,7 @@ impl Subscription {
         resources.map(|difference| difference.name).chain(errors).collect()
     }
 
-    /// All that is wanted.
+    /// All subscribed resources.
     fn complete<'a>(&mut self, now: &'a Type) -> News<'a> {
         // It confirms all resources, too.
         self.pulse.take_due(false);
@@ -349,7 +349,7 @@ fn has(names: &[String], name: &str) -> bool {
     names.binary_search_by(|wanted| wanted.as_str().cmp(name)).is_ok()
 }
 
-/// What a response will hold, by canonical name.
+/// The contents of a response under construction, by canonical name.
 struct Due<'a> {
     now: &'a Type,
     resources: BTreeMap<&'a str, &'a Stored>,
@@ -367,12 +367,12 @@ impl<'a> Due<'a> {
         self.errors.extend(self.now.error_entry(name));
     }
 
-    /// Adds what a wildcard stands for.
+    /// Adds the resources of a wildcard.
     fn add_listed(&mut self) {
         self.resources.extend(self.now.entries().filter(|(_, stored)| stored.is_listed()));
     }
 
-    /// The same for a name that may as well be that of a glob.
+    /// Adds the resources of a name, which may be a glob.
     fn add_all(&mut self, name: &str) {
         self.add(name);
         let now = self.now;

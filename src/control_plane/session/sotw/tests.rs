@@ -12,7 +12,7 @@ const RDS: &str = type_url::ROUTE_CONFIGURATION;
 const CDS: &str = type_url::CLUSTER;
 const EDS: &str = type_url::ENDPOINTS;
 
-/// A session with its store, and the client as far as it must be there: it knows the newest nonce and version.
+/// A session with its store, and the state of a client: the newest nonce and version.
 #[derive(Default)]
 struct Pair {
     session: Session,
@@ -42,7 +42,7 @@ impl Pair {
         });
     }
 
-    /// A request with the newest nonce, whatever it means to the session.
+    /// A request with the newest nonce.
     fn request(&mut self, type_url: &str, names: &[&str]) -> Handled {
         self.send(type_url, names, None)
     }
@@ -70,12 +70,12 @@ impl Pair {
         Some(response)
     }
 
-    /// All that is due, as `TYPE VERSION: BYTES...`.
+    /// Returns all due responses, as `TYPE VERSION: BYTES...`.
     fn responses(&mut self) -> Vec<String> {
         std::iter::from_fn(|| self.poll()).map(|response| text(&response)).collect()
     }
 
-    /// A request, and what follows from it.
+    /// Sends a request, and returns the responses to it.
     fn exchange(&mut self, type_url: &str, names: &[&str]) -> Vec<String> {
         assert_ne!(self.request(type_url, names), Handled::Outdated);
         self.responses()
@@ -361,7 +361,7 @@ mod manners;
 mod on_demand;
 mod ttl;
 
-/// What may happen to a stream.
+/// An event on a stream.
 #[derive(Debug, Clone)]
 enum Step {
     Set(u8, u8),
@@ -389,7 +389,7 @@ fn named(name: u8) -> String {
 }
 
 proptest! {
-    /// A client that does what responses say agrees with the store in the end, whatever happened on the way.
+    /// A client that only follows responses agrees with the store in the end, after any sequence of events.
     #[test]
     fn the_client_agrees_with_the_store_in_the_end(steps in steps(), full_state: bool) {
         let type_url = if full_state { CDS } else { EDS };

@@ -1,4 +1,4 @@
-//! Where endpoints come from: rules C1 to C5.
+//! Sources of endpoints: rules C1 to C5.
 
 use super::*;
 
@@ -49,7 +49,7 @@ fn xdstp(service_name: &str) -> cluster::Cluster {
 
 #[test]
 fn c3_accepts_one_host_to_look_up() {
-    // Also port 0, since only its presence counts in C-core.
+    // Port 0, too: C-core checks its presence alone.
     for (host, port, expected) in [("shop.local", 443, "shop.local:443"), ("::1", 0, "[::1]:0")] {
         let parsed = serde_json::to_value(parse(dns(host, Some(port))).unwrap()).unwrap();
         assert_eq!((&parsed["kind"], &parsed["address"]), (&"logical_dns".into(), &expected.into()));
@@ -124,7 +124,7 @@ fn socket_of(of: &mut endpoint::ClusterLoadAssignment) -> &mut core::SocketAddre
 
 #[test]
 fn c4_accepts_an_aggregate_by_its_type_url() {
-    // Not by the name of the extension (A37-3).
+    // The type of the message decides, not the name of the extension (A37-3).
     let parsed = parse(custom(Some(clusters(&["a", "b"])))).unwrap();
     assert_eq!(parsed.kind, ClusterKind::Aggregate { clusters: ["a".into(), "b".into()].into() });
     let json = serde_json::to_value(&parsed).unwrap();

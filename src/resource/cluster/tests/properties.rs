@@ -1,4 +1,4 @@
-//! Clusters as no encoder writes them.
+//! Clusters in encodings that no encoder produces.
 
 use std::cell::Cell;
 
@@ -64,7 +64,7 @@ fn clusters_are_read_as_they_are_decoded() {
     let accepted = Cell::new(0);
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config::with_cases(1000), rng);
-    // Half of them with a good one before, which what follows changes.
+    // Half of them begin with a valid cluster, which the following bytes change.
     let before = proptest::sample::select(vec![vec![], prost::Message::encode_to_vec(&eds())]);
     runner
         .run(&(before, message(CLUSTER)), |(before, fields)| {

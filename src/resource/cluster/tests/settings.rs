@@ -1,4 +1,4 @@
-//! What else a cluster says: rules C24 to C33.
+//! Other settings of clusters: rules C24 to C33.
 
 use super::*;
 

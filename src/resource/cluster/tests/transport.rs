@@ -1,4 +1,4 @@
-//! How endpoints are connected to: rules C19 to C23, as far as they are not those of TLS.
+//! Connections to endpoints: those of the rules C19 to C23 that are not about TLS.
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn c19_rejects_transport_socket_matches() {
 #[test]
 fn c20_accepts_tls_and_the_absence_of_a_transport_socket() {
     assert_eq!(with(None).unwrap().tls, None);
-    // Whatever its name is, which is not told to be looked at for clusters (as in C-core).
+    // The name is not checked for clusters (as in C-core).
     for name in ["envoy.transport_sockets.tls", "", "mine"] {
         let named = core::TransportSocket { name: name.into(), ..socket(tls_context()).unwrap() };
         let parsed = with(Some(named)).unwrap();

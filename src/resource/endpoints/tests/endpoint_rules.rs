@@ -1,4 +1,4 @@
-//! What is inside of a locality, and policies: rules E9 to E17.
+//! Fields of localities, and policies: rules E9 to E17.
 
 use super::*;
 

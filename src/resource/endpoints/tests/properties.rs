@@ -1,4 +1,4 @@
-//! Assignments as no encoder writes them.
+//! Assignments in encodings that no encoder produces.
 
 use std::cell::Cell;
 
@@ -71,7 +71,7 @@ const POLICY: &[Field] = &[
 const ASSIGNMENT: &[Field] =
     &[(1, 9, Text(&["shop", "cart", ""])), (2, 9, Message(LOCALITY)), (4, 1, Message(POLICY))];
 
-/// Tries many messages; gives how many were accepted, with how many endpoints.
+/// Parses many messages; returns the number of accepted ones, and of the endpoints in them.
 fn try_all<T: Resource + PartialEq + Clone, M: prost::Message + Default>(
     fields: &'static [Field],
     count: impl Fn(&T) -> usize,

@@ -1,4 +1,4 @@
-//! Which chain a connection goes through.
+//! The choice of a chain for a connection.
 
 use std::net::Ipv4Addr;
 
@@ -10,7 +10,7 @@ fn connection(local: &str, peer: &str) -> Connection {
     Connection::new(local.parse().unwrap(), peer.parse().unwrap())
 }
 
-/// The name of the chain for a connection from a peer to an address at port 8080.
+/// Returns the name of the chain for a connection from a peer to an address at port 8080.
 fn chosen<'a>(listener: &'a SocketListener, local: &str, peer: &str) -> Option<&'a str> {
     let local = if local.contains(':') { format!("[{local}]:8080") } else { format!("{local}:8080") };
     listener.filter_chain(&connection(&local, peer)).map(|chain| &*chain.name)
@@ -81,7 +81,7 @@ fn a36_9_the_smallest_range_of_sources_wins_and_then_the_port() {
         ("192.0.2.1:1", Some("net")),
         ("192.0.2.1:8", Some("net port")),
         ("192.0.2.9:9", Some("host port")),
-        // There is no way back from the host to its net.
+        // There is no backtracking from the host to its network.
         ("192.0.2.9:7", None),
         ("[2001:db8::1]:7", Some("port")),
     ] {
@@ -105,7 +105,7 @@ fn a36_9_the_default_chain_is_for_all_others() {
     }
 }
 
-/// A chain as few would write it: everything that matters, in lists.
+/// A chain in general form: all conditions are lists.
 #[derive(Debug, Clone)]
 struct Model {
     destinations: Vec<(Ipv4Addr, u8)>,
@@ -138,7 +138,8 @@ impl Model {
     }
 }
 
-/// How well ranges fit an address: the length of the best, -1 if there are none; `None` if none fits.
+/// Returns how well ranges match an address: the longest matching prefix, -1 if there are no ranges; `None` if none
+/// matches.
 fn fit(ranges: &[(Ipv4Addr, u8)], address: Ipv4Addr) -> Option<i32> {
     let bits = |address: Ipv4Addr| format!("{:032b}", u32::from(address));
     let fitting = ranges
@@ -147,13 +148,13 @@ fn fit(ranges: &[(Ipv4Addr, u8)], address: Ipv4Addr) -> Option<i32> {
     if ranges.is_empty() { Some(-1) } else { fitting.map(|(_, length)| i32::from(*length)).max() }
 }
 
-/// Takes those for which the number is the greatest.
+/// Returns the chains with the greatest number.
 fn best(chains: Vec<(usize, &Model)>, number: impl Fn(&Model) -> Option<i32>) -> Vec<(usize, &Model)> {
     let greatest = chains.iter().filter_map(|(_, chain)| number(chain)).max();
     chains.into_iter().filter(|(_, chain)| number(chain).is_some() && number(chain) == greatest).collect()
 }
 
-/// The chain for a connection, by the steps of A36 one after the other.
+/// Returns the chain for a connection by the steps of A36 in sequence.
 fn expected(chains: &[Model], destination: Ipv4Addr, source: Ipv4Addr, port: u16) -> Option<usize> {
     let local = source.is_loopback() || source == destination;
     let own = if local { ConnectionSourceType::SameIpOrLoopback } else { ConnectionSourceType::External };
@@ -211,7 +212,7 @@ proptest! {
         models in prop::collection::vec(a_chain(), 1..6),
         connections in prop::collection::vec((an_address(), an_address(), 1..5u16), 1..12),
     ) {
-        // Those for the same connections as an earlier one would make the whole invalid.
+        // A chain with the same conditions as an earlier one would invalidate the listener.
         let mut chains: Vec<Model> = Vec::new();
         for model in models {
             chains.push(model);

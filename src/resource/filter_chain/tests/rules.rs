@@ -28,7 +28,7 @@ fn with_manager(manager: &hcm::HttpConnectionManager) -> pb::FilterChain {
     with_filters(vec![network_filter("http", any(MANAGER, manager.encode_to_vec()))])
 }
 
-/// A chain with the connection manager of the others.
+/// The HTTP connection manager filter of the other tests.
 fn http() -> pb::Filter {
     network_filter("http", any(MANAGER, manager().encode_to_vec()))
 }
@@ -156,7 +156,7 @@ fn s10_rejects_a_chain_without_filters() {
     assert_eq!(rejected(vec![with_filters(Vec::new())]), expected);
 }
 
-/// As in C-core, and in the text of A36; grpc-go accepts and ignores all but the first. With it no name can be there twice.
+/// As in C-core, and in the text of A36; grpc-go accepts and ignores all but the first. So names cannot be repeated.
 #[test]
 fn s6_s11_rejects_a_second_filter() {
     let second = network_filter("other", any(MANAGER, manager().encode_to_vec()));
@@ -166,7 +166,7 @@ fn s6_s11_rejects_a_second_filter() {
     }
 }
 
-/// Both sources are accepted on this side too: decided so.
+/// A deliberate decision: both sources are accepted for servers, too.
 #[test]
 fn s12_accepts_routes_from_the_same_server() {
     for source in [
@@ -274,7 +274,8 @@ fn s17_ignores_a_chain_that_does_not_name_plaintext_where_one_does() {
         }
         assert_eq!(names(chains), ["raw"]);
     }
-    // Also where the one that does asks for more afterwards, but not where it asks for a name before.
+    // Also where the chain that names plaintext has a condition that is evaluated later (application protocols), but
+    // not where it has one that is evaluated earlier (server names).
     let h2 = pb::FilterChainMatch { application_protocols: vec!["h2".into()], ..raw(to(&["10.0.0.0/8"])) };
     let named = pb::FilterChainMatch { server_names: vec!["a".into()], ..raw(to(&["10.0.0.0/8"])) };
     let any = || vec![chain("any", to(&["10.0.0.0/8", "11.0.0.0/8"]))];
@@ -290,7 +291,7 @@ fn s17_ignores_a_chain_that_does_not_name_plaintext_where_one_does() {
 fn s19_s20_s21_accepts_ranges_and_normalises_them() {
     for (written, expected) in [
         ("10.1.2.3/8", "10.0.0.0/8"),
-        // Too long a prefix is the whole address: A36 and C-core decide so, grpc-go rejects it.
+        // A prefix that is too long is the whole address, as in A36 and C-core; grpc-go rejects it.
         ("10.1.2.3/33", "10.1.2.3/32"),
         ("2001:db8::1/999", "2001:db8::1/128"),
         ("::ffff:10.1.2.3/104", "10.0.0.0/8"),
@@ -321,7 +322,7 @@ fn s19_rejects_a_range_without_an_address() {
     }
 }
 
-/// Written differently, they are one and the same.
+/// The same range in two notations.
 #[test]
 fn s21_rejects_equal_ranges_of_two_chains() {
     let chains =
@@ -400,7 +401,7 @@ fn s25_accepts_destinations_some_of_whose_chains_can_be_chosen() {
     assert!(parsed.unserved_ranges.is_empty());
 }
 
-/// As in C-core; in grpc-go the chain for a wider range serves them.
+/// As in C-core; in grpc-go the chain for a wider range applies.
 #[test]
 fn s25_ignores_the_wider_range_where_no_chain_of_a_destination_can_be_chosen() {
     let named = pb::FilterChainMatch { server_names: vec!["a".into()], ..to(&["10.0.0.0/8"]) };
@@ -410,7 +411,7 @@ fn s25_ignores_the_wider_range_where_no_chain_of_a_destination_can_be_chosen() {
     let to = |address: [u8; 4]| Connection::new((address, 80).into(), ([192, 0, 2, 1], 1).into());
     assert_eq!(parsed.filter_chain(&to([10, 0, 0, 1])), None);
     assert_eq!(parsed.filter_chain(&to([11, 0, 0, 1])).map(|chain| &*chain.name), Some("all"));
-    // Ports are looked at before destinations, so a chain for another port is as if it were not there.
+    // Ports are evaluated before destinations, so a chain for another port has no effect.
     let other_port = pb::FilterChainMatch {
         destination_port: Some(UInt32Value { value: 80 }),
         prefix_ranges: ranges(&["10.0.0.0/8"]),

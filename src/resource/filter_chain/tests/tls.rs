@@ -27,7 +27,7 @@ fn instance(name: &str) -> Option<CertificateProviderPluginInstance> {
     Some(CertificateProviderPluginInstance { instance_name: name.into(), ..Default::default() })
 }
 
-/// A server's own certificate, and nothing about those of clients.
+/// A server's own certificate, and no validation of client certificates.
 fn common() -> CommonTlsContext {
     CommonTlsContext { tls_certificate_provider_instance: instance("mine"), ..Default::default() }
 }
@@ -53,7 +53,7 @@ fn secured(context: &DownstreamTlsContext) -> pb::FilterChain {
     socket(TLS, Some(any(DOWNSTREAM, context.encode_to_vec())))
 }
 
-/// As a client with the providers `mine` and `theirs` parses a listener with this chain.
+/// Parses a listener with this chain, with the providers `mine` and `theirs` in the bootstrap.
 fn parse_chain(chain: pb::FilterChain) -> Result<DownstreamTls, String> {
     let providers = BTreeSet::from(["mine".to_owned(), "theirs".to_owned()]);
     let context = Context::new().with_certificate_providers(&providers);
@@ -70,7 +70,7 @@ fn accepted(context: &DownstreamTlsContext) -> DownstreamTls {
     parse_chain(secured(context)).unwrap()
 }
 
-/// What a client is told, behind the path of the message.
+/// Returns the reason of the error, behind the path of the message.
 fn told(context: &DownstreamTlsContext) -> String {
     let told = parse_chain(secured(context)).unwrap_err();
     let below = told.strip_prefix("filter_chains[0].transport_socket.typed_config.").expect(&told);

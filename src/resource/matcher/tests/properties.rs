@@ -1,4 +1,4 @@
-//! Each matcher against one that was written for being read.
+//! Comparisons of the matchers with their reference models.
 
 use std::net::IpAddr;
 
@@ -9,7 +9,7 @@ use super::{
     *,
 };
 
-/// The bits of an address, those of IPv4 written as IPv6 without what is before them.
+/// The bits of an address; IPv4-mapped addresses are converted to IPv4.
 fn bits(address: IpAddr) -> String {
     match address {
         IpAddr::V4(v4) => format!("4:{:032b}", u32::from(v4)),
@@ -24,7 +24,7 @@ fn mapped() -> String {
     "0".repeat(80) + &"1".repeat(16)
 }
 
-/// Addresses that have much in common.
+/// Addresses with long common prefixes.
 fn an_address() -> impl Strategy<Value = IpAddr> {
     let byte = prop::sample::select(vec![0u8, 1, 128, 255]);
     let v4 = prop::array::uniform4(byte);
@@ -41,7 +41,7 @@ proptest! {
     #[test]
     fn texts_match_as_in_the_model((model, ignore_case) in a_text(), texts in texts()) {
         let matcher = StringMatcher::parse(model.message(ignore_case));
-        // What is empty is no part of anything (M2 to M4); the model makes none.
+        // Empty patterns are rejected (M2 to M4); the model generates none.
         let matcher = matcher.unwrap();
         for text in texts {
             prop_assert_eq!(matcher.matches(&text), model.matches(&text, ignore_case), "{:?}", text);
@@ -84,7 +84,7 @@ proptest! {
         let range = Cidr::new(network, length);
         let is_v6 = matches!(network, IpAddr::V6(_));
         for address in addresses {
-            // A prefix of IPv6 that ends within what precedes an IPv4 address is one of IPv6.
+            // An IPv6 prefix that ends within the IPv4 mapping stays IPv6.
             let (mine, other) = if is_v6 && length < 96 {
                 (format!("6:{:0128b}", u128::from(v6(network))), bits(address))
             } else {

@@ -24,7 +24,7 @@ fn by_string(match_pattern: Option<MatchPattern>, ignore_case: bool) -> route::R
     by_header(Some(HeaderMatchSpecifier::StringMatch(matcher)))
 }
 
-/// What is left of the message.
+/// Returns the header matcher of the parsed message.
 fn accepted(message: &route::RouteConfiguration) -> HeaderMatcher {
     only_route(message).matcher.headers[0].clone()
 }
@@ -36,7 +36,7 @@ fn accepted_string(pattern: MatchPattern, ignore_case: bool) -> StringMatcher {
     }
 }
 
-/// What a client is told, behind the path of the header matcher.
+/// Returns the reason of the error, behind the path of the header matcher.
 fn rejected(message: &route::RouteConfiguration) -> String {
     let told = rejection::<RouteConfiguration>(message);
     let told = told.strip_prefix("virtual_hosts[0].routes[0].match.headers[0]").expect(&told);
@@ -105,7 +105,7 @@ fn m6_accepts_a_regex_for_the_whole_text() {
     for (text, expected) in [("a", true), ("bb", true), ("ab", false), ("xa", false), ("a\n", false)] {
         assert_eq!(parsed.matches(text), expected, "{text:?}");
     }
-    // Large for its length, and under the limit.
+    // Large for its length, but under the limit.
     let parsed = accepted_string(MatchPattern::SafeRegex(regex("[a-z0-9-]{1,253}")), false);
     assert!(parsed.matches("shop-1"));
 }
@@ -168,7 +168,7 @@ fn m8_accepts_each_condition() {
     assert!(parsed.invert && parsed.missing_is_empty);
 }
 
-/// A range that ends before it starts is rejected, as C-core does.
+/// A range that ends before it starts is rejected, as in C-core.
 #[test]
 fn m8_rejects_conditions_that_make_no_sense() {
     assert_eq!(rejected(&by_header(None)), ": no match specifier that is supported");
@@ -224,7 +224,7 @@ fn r12_rejects_a_route_without_a_path_that_is_supported() {
     }
 }
 
-/// The shapes of Envoy's rule, `^[^?#]+[^?#/]$`, which does not demand a leading slash.
+/// The forms that Envoy's rule allows, `^[^?#]+[^?#/]$`, which does not require a leading slash.
 #[test]
 fn r30_accepts_path_separated_prefixes_of_two_characters_or_more() {
     for shape in ["/a", "//a", "/a/b", "/a//b", "/é", "ab", "\n\n"] {
@@ -272,7 +272,7 @@ fn r13_rejects_what_is_no_regex() {
     );
 }
 
-/// Decided otherwise than in gRPC, where such a path drops the route: plain HTTP applications are users too.
+/// A deliberate deviation from gRPC, where such a path drops the route: plain HTTP applications use these types, too.
 #[test]
 fn r14_accepts_any_shape_of_a_path() {
     for shape in ["", "a", "//", "/a/b/c", "/a//"] {

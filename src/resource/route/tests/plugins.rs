@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::*;
 
-/// A plugin that sends all to the cluster that it names.
+/// A plugin that routes all requests to one cluster.
 #[derive(Debug, PartialEq, Serialize)]
 struct Always {
     cluster: String,
@@ -24,7 +24,7 @@ fn plugin(name: &str, any: Option<Any>, is_optional: bool) -> pb::ClusterSpecifi
     pb::ClusterSpecifierPlugin { extension: Some(extension), is_optional }
 }
 
-/// Declares plugins, and has one route by each of the names.
+/// A route configuration that declares plugins, with one route for each of the names.
 fn message(plugins: Vec<pb::ClusterSpecifierPlugin>, names: &[&str]) -> pb::RouteConfiguration {
     let by_plugin = |name: &&str| acting(by(ClusterSpecifier::ClusterSpecifierPlugin((*name).into())));
     pb::RouteConfiguration {
@@ -33,13 +33,13 @@ fn message(plugins: Vec<pb::ClusterSpecifierPlugin>, names: &[&str]) -> pb::Rout
     }
 }
 
-/// As an application that handles `x.Always` parses it.
+/// Parses a message in an application that handles `x.Always`.
 fn parse_known(message: &pb::RouteConfiguration) -> Result<RouteConfiguration, String> {
     let registry = Registry::new().with_cluster_specifier::<Always>();
     parse_in(message, &Context::new().with_registry(&registry)).map_err(|error| error.to_string())
 }
 
-/// The plugins that the routes name: name and cluster of each.
+/// Returns the plugins of the routes: name and cluster of each.
 fn named(parsed: &RouteConfiguration) -> Vec<(String, String)> {
     let plugin = |route: &Route| {
         let RouteAction::Forward(action) = &route.action else { panic!("{route:?}") };
@@ -74,7 +74,7 @@ fn r1_r2_r3_r20_accepts_plugins_that_the_application_handles() {
 fn r1_ignores_an_optional_plugin_that_is_not_supported() {
     let message = message(vec![unknown("other", true), known("p", "a")], &["p"]);
     assert_eq!(named(&parse_known(&message).unwrap()), [pair("p", "a")]);
-    // Also one that says nothing at all.
+    // An empty plugin, too.
     let empty = pb::RouteConfiguration {
         cluster_specifier_plugins: vec![pb::ClusterSpecifierPlugin { extension: None, is_optional: true }],
         ..message
@@ -89,7 +89,7 @@ fn r1_rejects_a_plugin_that_is_not_supported() {
         parse_known(&message).unwrap_err(),
         "cluster_specifier_plugins[1].extension.typed_config: plugin type \"x.Other\" is not supported"
     );
-    // Without an application that handles it, the first is no better.
+    // Without an application that handles it, the first plugin is not supported either.
     assert_eq!(
         rejected(&message),
         "cluster_specifier_plugins[0].extension.typed_config: plugin type \"x.Always\" is not supported"

@@ -13,7 +13,7 @@ fn by_regex(regex: String) -> pb::Route {
     matching(pb::RouteMatch { path_specifier, ..pb::RouteMatch::default() })
 }
 
-/// Parses a route table with these patterns for paths, as a client does.
+/// Parses a route table with these path patterns, as a client does.
 fn parse_patterns(patterns: impl Iterator<Item = String>) -> (usize, Result<(), Invalid>) {
     let message = configuration(vec![virtual_host(&["*"], patterns.map(by_regex).collect())]);
     let bytes: Bytes = message.encode_to_vec().into();
@@ -35,7 +35,7 @@ fn m6_rejects_the_regex_with_which_a_resource_is_over_its_budget() {
     assert!(error.path().ends_with("].match.safe_regex.regex"), "{error}");
     assert!(parse_patterns(large(8)).1.is_ok(), "each resource has its own");
     assert!(parse_patterns(large(8)).1.is_ok());
-    // What an application parses by itself is its own affair.
+    // The budget does not apply to resources that an application parses by itself.
     let table = configuration(vec![virtual_host(&["*"], large(40).map(by_regex).collect())]);
     assert!(RouteConfiguration::parse(&table.encode_to_vec().into(), &Context::new()).is_ok());
 }

@@ -104,7 +104,7 @@ fn a101_a_server_name_that_was_sent_takes_the_place_of_the_matchers() {
     assert!(auto.accepts_names(Some("a.example"), dns) && !auto.accepts_names(Some("a.example"), spiffe));
     assert!(auto.accepts_names(None, spiffe) && !auto.accepts_names(None, dns));
     assert!(plain.accepts_names(Some("a.example"), spiffe) && !plain.accepts_names(Some("a.example"), dns));
-    // Names of another kind are no server names, whatever they say.
+    // Names of other types are not server names, whatever their content.
     assert!(!auto.accepts_names(Some("a.example"), [(SanType::Uri, "a.example")]));
 }
 

@@ -17,11 +17,11 @@ use tonic::codegen::StdError;
 use super::{super::BoxedIo, Alpn, Secured, in_file};
 use crate::config::TlsConfig;
 
-/// TLS with the certificates of one time.
+/// A TLS configuration with certificates as of one time.
 pub(super) struct Tls {
     connector: TlsConnector,
     alpn: Alpn,
-    /// In the place of the host's.
+    /// The server name, in place of the host.
     server_name: Option<String>,
 }
 
@@ -71,7 +71,7 @@ impl Tls {
     }
 }
 
-/// What a client shows of itself. Certificate and key are two files, which a rotation may have replaced one of.
+/// The client's identity. Certificate and key are two files, of which a rotation may have replaced only one.
 fn identity(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Result<SingleCertAndKey, String> {
     let chain = certificates_of("certificate_file", certificate)?;
     let private = PrivateKeyDer::from_pem_file(key)
@@ -120,7 +120,7 @@ fn certificates_of(field: &str, path: &Path) -> Result<Vec<CertificateDer<'stati
     Ok(certificates)
 }
 
-/// Why there is no such thing in a PEM file.
+/// The reason why a PEM file has no such item.
 fn pem_problem(error: &pem::Error, wanted: &str) -> String {
     if let pem::Error::Io(error) = error {
         return error.to_string();
@@ -131,7 +131,7 @@ fn pem_problem(error: &pem::Error, wanted: &str) -> String {
     format!("not a PEM file: {error}")
 }
 
-/// rustls says "invalid peer certificate" of our own ones, too.
+/// rustls uses "invalid peer certificate" for own certificates, too.
 fn unusable(error: &Error) -> String {
     if let Error::InvalidCertificate(why) = error {
         return format!("a certificate that cannot be used: {why:?}");

@@ -7,10 +7,10 @@ use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use http::HeaderValue;
 use serde_json::Value;
 
-/// Reads a JSON web token, and gives it as the value of `authorization` (A97).
+/// Reads a JSON web token, and returns it as the value of `authorization` (A97).
 ///
-/// A stream is one call, so there is one token for it: the one that is in the file when the stream is opened. The
-/// signature is the server's to check; what is checked here is that it would not be refused for its age.
+/// A stream is one call, so it has one token: that in the file when the stream is opened. The server checks the
+/// signature; the check here is that the token has not expired.
 pub(super) fn read(path: &Path, now: SystemTime) -> Result<HeaderValue, String> {
     let text = std::fs::read_to_string(path).map_err(|e| e.to_string())?;
     let token = text.trim();
@@ -44,7 +44,7 @@ fn is_base64url(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')
 }
 
-/// Seconds since 1970 as a date in UTC, such as `2026-11-20T19:30:00Z`.
+/// Formats seconds since 1970 as a date in UTC, such as `2026-11-20T19:30:00Z`.
 fn date(seconds: f64) -> String {
     let seconds = Duration::try_from_secs_f64(seconds).unwrap_or_default().as_secs();
     let (mut days, time) = (seconds / DAY, seconds % DAY);

@@ -23,14 +23,14 @@ const (
 	trustDomain = connect.TestClusterID + ".consul"
 )
 
-// Consul puts certificates and keys into its messages. It does not look into them there, so they need not be real.
+// Consul puts certificates and keys into its messages. It does not parse them, so they need not be real.
 const (
 	certificate = "-----BEGIN CERTIFICATE-----\nthe certificate of web\n-----END CERTIFICATE-----\n"
 	privateKey  = "the private key of web\n"
 	root        = "-----BEGIN CERTIFICATE-----\nthe root certificate\n-----END CERTIFICATE-----\n"
 )
 
-// snapshots are all that Consul knows for these proxies, by their ids.
+// snapshots are the complete configurations of these proxies in Consul, by their ids.
 func snapshots() source {
 	upstreams := structs.Upstreams{
 		{DestinationName: "cart", LocalBindPort: 9191},
@@ -42,8 +42,8 @@ func snapshots() source {
 	}
 }
 
-// snapshot lets Consul's handlers work with the events that its servers would send to the agent. The handlers cannot be called
-// from outside, but for this function, whose own events are replaced.
+// snapshot runs Consul's handlers with the events that its servers would send to the agent. The handlers are only accessible by
+// this function, whose own events are replaced.
 func snapshot(id string, config structs.ConnectProxyConfig) *proxycfg.ConfigSnapshot {
 	config.DestinationServiceID = "web"
 	config.DestinationServiceName = "web"
@@ -60,7 +60,7 @@ func snapshot(id string, config structs.ConnectProxyConfig) *proxycfg.ConfigSnap
 	}, append(events, withdrawn()...))
 }
 
-// withdrawn are the events of that function itself which have no counterpart here.
+// withdrawn are the events of that function without a counterpart here.
 func withdrawn() []cache.UpdateEvent {
 	return []cache.UpdateEvent{
 		{CorrelationID: "upstream:prepared_query:geo-cache"},
@@ -69,7 +69,7 @@ func withdrawn() []cache.UpdateEvent {
 	}
 }
 
-// mesh is what does not depend on upstreams. Only client may call web, and only to read.
+// mesh is the part that does not depend on upstreams. Only client may call web, and only to read.
 func mesh() []cache.UpdateEvent {
 	intentions := structs.Intentions{{
 		SourceNS: "default", SourceName: "client", SourceType: structs.IntentionSourceConsul,

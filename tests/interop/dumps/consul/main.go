@@ -1,4 +1,4 @@
-// Writes what Consul sends to a sidecar and to a transparent proxy: its own xDS server runs in this process, with the catalog in
+// Writes the resources that Consul sends to a sidecar and to a transparent proxy: its own xDS server runs in this process, with the catalog in
 // catalog.go and without an agent. consul DIRECTORY
 package main
 
@@ -63,7 +63,7 @@ func serve(ctx context.Context, proxies source) (*grpc.ClientConn, error) {
 	return grpc.DialContext(ctx, endpoint.Addr().String(), grpc.WithInsecure())
 }
 
-// source is where the server finds the configuration of proxies, by their ids.
+// source is the server's source of the configuration of proxies, by their ids.
 type source map[string]*proxycfg.ConfigSnapshot
 
 func (s source) Watch(id structs.ServiceID) (<-chan *proxycfg.ConfigSnapshot, proxycfg.CancelFunc) {
@@ -77,12 +77,12 @@ type noChecks struct{}
 
 func (noChecks) ServiceHTTPBasedChecks(structs.ServiceID) []structs.CheckType { return nil }
 
-// agent is that on the proxies' host.
+// agent is the agent on the proxies' host.
 type agent struct{}
 
 func (agent) AdvertiseAddrLAN() string { return "10.2.0.1" }
 
-// record asks for everything, as Envoy does, and adds it once all that was referred to is there.
+// record subscribes to everything, as Envoy does, and adds the resources once all references are resolved.
 func record(ctx context.Context, connection *grpc.ClientConn, out *dump.Dump) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

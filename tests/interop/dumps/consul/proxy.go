@@ -27,7 +27,7 @@ func (r resources) values() []*anypb.Any {
 	return slices.Collect(maps.Values(r))
 }
 
-// proxy asks for resources as Envoy does: all listeners and clusters, and what these refer to.
+// proxy subscribes to resources as Envoy does: all listeners and clusters, and the resources that these refer to.
 type proxy struct {
 	stream     discovery.AggregatedDiscoveryService_DeltaAggregatedResourcesClient
 	received   map[string]resources
@@ -87,7 +87,7 @@ func (p *proxy) routeNames() ([]string, error) {
 	return dump.RouteNames(p.received[listenerType].values())
 }
 
-// isComplete tells whether all is there that listeners and clusters refer to.
+// isComplete returns whether all resources that listeners and clusters refer to were received.
 func (p *proxy) isComplete() bool {
 	if len(p.received[clusterType]) == 0 || len(p.received[listenerType]) == 0 {
 		return false

@@ -1,4 +1,4 @@
-// Package dump writes what a management server sends to a node as a file for the tests.
+// Package dump writes the resources that a management server sends to a node as a file for the tests.
 package dump
 
 import (
@@ -12,9 +12,9 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// Dump is all that was sent to a node.
+// Dump contains all resources that were sent to a node.
 type Dump struct {
-	// Server is who sent it, with its version.
+	// Server is the name of the server, with its version.
 	Server    string     `json:"server"`
 	Node      string     `json:"node"`
 	Resources []Resource `json:"resources"`
@@ -27,12 +27,12 @@ type Resource struct {
 	Value   []byte `json:"value"`
 }
 
-// New is an empty dump.
+// New returns an empty dump.
 func New(server, version, node string) *Dump {
 	return &Dump{Server: server + " " + version, Node: node}
 }
 
-// Version is that of a module in this program.
+// Version returns the version of a module in this program.
 func Version(path string) string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -46,7 +46,7 @@ func Version(path string) string {
 	return "unknown"
 }
 
-// Add takes the resources of a response. They are serialized anew, so that maps have one order.
+// Add adds the resources of a response. They are serialized again, so that maps have a fixed order.
 func (d *Dump) Add(_ string, resources []*anypb.Any) error {
 	for _, resource := range resources {
 		message, err := resource.UnmarshalNew()
@@ -62,7 +62,7 @@ func (d *Dump) Add(_ string, resources []*anypb.Any) error {
 	return nil
 }
 
-// The name of a resource is its field 1, whatever that is called.
+// The name of a resource is its field 1, whose own name varies.
 func name(message proto.Message) string {
 	reflected := message.ProtoReflect()
 	field := reflected.Descriptor().Fields().ByNumber(1)
@@ -72,7 +72,7 @@ func name(message proto.Message) string {
 	return reflected.Get(field).String()
 }
 
-// Write writes it, in the order of types and names.
+// Write writes the dump, in the order of types and names.
 func (d *Dump) Write(path string) error {
 	slices.SortFunc(d.Resources, func(a, b Resource) int {
 		if a.TypeURL != b.TypeURL {

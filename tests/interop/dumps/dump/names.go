@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 )
 
-// EndpointNames are those that the endpoints of EDS clusters are asked for by.
+// EndpointNames returns the names of the endpoints of EDS clusters.
 func EndpointNames(clusters []*anypb.Any) []string {
 	var names []string
 	for _, resource := range clusters {
@@ -28,7 +28,7 @@ func EndpointNames(clusters []*anypb.Any) []string {
 	return Unique(names)
 }
 
-// RouteNames are those that the HTTP filters of listeners refer to.
+// RouteNames returns the names of the routes in the HTTP filters of listeners.
 func RouteNames(listeners []*anypb.Any) ([]string, error) {
 	var names []string
 	for _, resource := range listeners {

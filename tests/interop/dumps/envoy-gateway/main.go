@@ -1,5 +1,5 @@
-// Writes what Envoy Gateway sends to the proxies of a Gateway: its own tool egctl translates gateway.yaml, by the code that its
-// server runs, and without Kubernetes. envoy-gateway DIRECTORY
+// Writes the resources that Envoy Gateway sends to the proxies of a Gateway: its own tool egctl translates gateway.yaml, with the
+// code of its server, and without Kubernetes. envoy-gateway DIRECTORY
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	// What the resources contain.
+	// The types inside the resources.
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/access_loggers/file/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dns/v3"
 	_ "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/health_check/v3"
@@ -72,7 +72,7 @@ func goCommand(arguments ...string) ([]byte, error) {
 	return output, nil
 }
 
-// parse takes the resources out of what egctl writes, which has the form of Envoy's config_dump.
+// parse extracts the resources from the output of egctl, which has the form of Envoy's config_dump.
 func parse(translated []byte) ([]*anypb.Any, error) {
 	var output struct {
 		XDS map[string]struct {

@@ -1,4 +1,4 @@
-// Writes what istiod sends to a sidecar, to a router and to a proxyless gRPC client: its own discovery server runs in this
+// Writes the resources that istiod sends to a sidecar, to a router and to a proxyless gRPC client: its own discovery server runs in this
 // process, with the configuration in mesh.yaml and without Kubernetes. istio DIRECTORY
 package main
 
@@ -25,12 +25,12 @@ import (
 //go:embed mesh.yaml
 var mesh string
 
-// A node that asks istiod for everything that it is sent.
+// A node that subscribes to all of its resources at istiod.
 type node struct {
 	file     string
 	id       string
 	metadata map[string]any
-	// What a gRPC client asks for by name; proxies ask for all listeners and clusters.
+	// The names that a gRPC client subscribes to; proxies subscribe to all listeners and clusters.
 	listeners []string
 }
 
@@ -79,7 +79,7 @@ func write(t test.Failer, ads *xds.AdsTest, node node) error {
 		response := ads.RequestResponseAck(t, request)
 		return response.Resources, out.Add(response.VersionInfo, response.Resources)
 	}
-	// Proxies ask for clusters before listeners.
+	// Proxies request clusters before listeners.
 	if len(node.listeners) == 0 {
 		clusters, err := ask(v3.ClusterType, nil)
 		if err != nil {
@@ -111,7 +111,7 @@ func write(t test.Failer, ads *xds.AdsTest, node node) error {
 	return out.Write(filepath.Join(os.Args[1], node.file+".json"))
 }
 
-// A gRPC client asks for the clusters of its routes, and for their endpoints.
+// A gRPC client subscribes to the clusters of its routes, and to their endpoints.
 func askForGrpc(node node, routes []*anypb.Any, ask func(string, []string) ([]*anypb.Any, error)) error {
 	if len(node.listeners) == 0 {
 		return nil

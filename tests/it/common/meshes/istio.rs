@@ -1,5 +1,5 @@
-//! What Istio sends to gRPC without a proxy: names of services in listeners, `outbound|port|subset|host` below them, and mutual
-//! TLS by the older fields.
+//! The configuration that Istio sends to proxyless gRPC: listeners with names of services, below them
+//! `outbound|port|subset|host`, and mutual TLS by the older fields.
 
 use super::*;
 use xdskit::pb::{
@@ -90,7 +90,7 @@ fn outbound(host: &str, port: u32) -> Sent {
     });
     let listener = Listener {
         name: format!("{host}:{port}"),
-        // Beside the listener for clients, the address that proxies would intercept.
+        // In addition to the listener for clients, the address that proxies would intercept.
         address: address("10.96.0.17", port),
         api_listener: Some(ApiListener { api_listener: Some(manager) }),
         ..Listener::default()
@@ -98,7 +98,7 @@ fn outbound(host: &str, port: u32) -> Sent {
     resource(LISTENER, &listener.name, &listener, b"\x80\x01\x02")
 }
 
-/// A virtual service with two subsets: a header leads to one, and a tenth of the others.
+/// A virtual service with two subsets: a header selects one, which also gets a tenth of the other requests.
 fn subsets(host: &str, port: u32) -> Sent {
     let name = |subset: &str| format!("outbound|{port}|{subset}|{host}");
     let mut canary = forward(&name("v2"));
@@ -201,11 +201,11 @@ fn cluster(name: &str) -> Sent {
         }),
         ..Cluster::default()
     };
-    // With a timeout for connecting, which is the application's here.
+    // With a connect timeout, which is a setting of the application here.
     resource(CLUSTER, name, &cluster, &[0x22, 0x02, 0x08, 0x0a])
 }
 
-/// STRICT: the workload's own certificate, and the peer must be of the service's account.
+/// STRICT: the workload's own certificate, and a peer with the service's account.
 fn upstream_tls(account: &str) -> UpstreamTlsContext {
     UpstreamTlsContext { common_tls_context: Some(common_tls(&[account])), ..UpstreamTlsContext::default() }
 }
@@ -286,7 +286,7 @@ fn endpoint(host: &str) -> LbEndpoint {
     }
 }
 
-/// A server's listener: one chain for everything, whose routes are in it.
+/// A server's listener: one chain for all connections, with inline routes.
 fn inbound(port: u32, tls_context: Option<DownstreamTlsContext>) -> Sent {
     let routes = everything("inbound");
     let manager = manager(&HttpConnectionManager {
@@ -312,7 +312,7 @@ fn inbound(port: u32, tls_context: Option<DownstreamTlsContext>) -> Sent {
     resource(LISTENER, &listener.name, &listener, b"\x80\x01\x01")
 }
 
-/// One account is kept out of one method.
+/// Denies one account one method.
 fn denied() -> HttpFilter {
     let method = Permission {
         rule: Some(permission::Rule::UrlPath(PathMatcher {
@@ -322,7 +322,7 @@ fn denied() -> HttpFilter {
     http_filter("envoy.filters.http.rbac.DENY", rules(RbacAction::Deny, method, "reporter"))
 }
 
-/// Another one is let in, whatever it calls.
+/// Allows another account all methods.
 fn allowed() -> HttpFilter {
     let anything = Permission { rule: Some(permission::Rule::Any(true)) };
     http_filter("envoy.filters.http.rbac.ALLOW", rules(RbacAction::Allow, anything, "client"))
@@ -353,7 +353,7 @@ fn exactly(text: &str) -> StringMatcher {
 
 const RBAC: &str = "envoy.extensions.filters.http.rbac.v3.RBAC";
 
-/// The bootstrap that Istio's agent writes, but for the server.
+/// The bootstrap of Istio's agent, without the server.
 const BOOTSTRAP: &str = r#"{
     "node": {
         "id": "sidecar~10.1.0.9~client.shop~shop.svc.cluster.local",

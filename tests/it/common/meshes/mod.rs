@@ -1,4 +1,4 @@
-//! Whole configurations as the servers of known meshes send them, field by field.
+//! Complete configurations as the servers of known meshes send them, field by field.
 
 pub(crate) mod istio;
 pub(crate) mod traffic_director;
@@ -28,22 +28,22 @@ use xdskit::pb::{
     google::protobuf::{Any, Struct, UInt32Value, Value, value::Kind},
 };
 
-/// A resource as a server sends it.
+/// A resource in the form in which a server sends it.
 pub(crate) struct Sent {
     pub(crate) type_url: String,
     pub(crate) name: String,
     pub(crate) bytes: Bytes,
 }
 
-/// What a server has for one application.
+/// A server's configuration for one application.
 pub(crate) struct Mesh {
-    /// All of it.
+    /// All resources.
     pub(crate) resources: Vec<Sent>,
-    /// The application's bootstrap but for its servers.
+    /// The application's bootstrap, without its servers.
     pub(crate) bootstrap: &'static str,
-    /// Targets that the application calls, each with the clusters behind it, in order.
+    /// The targets of the application, each with its clusters, in order.
     pub(crate) targets: Vec<(&'static str, Vec<&'static str>)>,
-    /// The listeners that the application serves by itself.
+    /// The listeners of the application as a server.
     pub(crate) served: Vec<&'static str>,
 }
 
@@ -51,7 +51,7 @@ fn any(type_name: &str, message: &impl Message) -> Any {
     Any { type_url: format!("type.googleapis.com/{type_name}"), value: message.encode_to_vec().into() }
 }
 
-/// A message with fields behind it that this crate has no use for, as every server sends them.
+/// A message followed by fields that this crate does not use, as real servers send them.
 fn with_unknown(any: Any, unknown: &[u8]) -> Any {
     Any { value: Bytes::from([&any.value[..], unknown].concat()), ..any }
 }
@@ -61,11 +61,11 @@ fn resource(type_name: &str, name: &str, message: &impl Message, unknown: &[u8])
     Sent { type_url: any.type_url, name: name.to_owned(), bytes: any.value }
 }
 
-/// A field of bytes or text.
+/// A length-delimited field.
 fn field(number: u8, bytes: &[u8]) -> Vec<u8> {
     assert!(bytes.len() < 128 && number < 32, "one byte each is enough here");
     let tag = [u32::from(number) << 3 | 2, bytes.len() as u32].map(|byte| byte as u8);
-    // Numbers from 16 on take two bytes.
+    // Field numbers from 16 on take two bytes.
     match number {
         0..16 => [&tag[..], bytes].concat(),
         _ => [&[tag[0] | 0x80, number >> 4], &tag[1..], bytes].concat(),
@@ -102,7 +102,7 @@ fn fault() -> HttpFilter {
 }
 
 fn router() -> HttpFilter {
-    // That a router shall not count what it does is nothing to a client.
+    // With a setting of the router's statistics, which clients ignore.
     http_filter("envoy.filters.http.router", with_unknown(any(ROUTER, &Router {}), &[0x08, 0x00]))
 }
 
@@ -114,7 +114,7 @@ fn http_filter(name: &str, config: Any) -> HttpFilter {
     }
 }
 
-/// With the prefix of its statistics, which is required of proxies.
+/// With the prefix of statistics, which proxies require.
 fn manager(message: &HttpConnectionManager) -> Any {
     with_unknown(any(MANAGER, message), &field(2, b"mesh"))
 }
@@ -126,7 +126,7 @@ fn tls(type_name: &str, message: &impl Message) -> Option<TransportSocket> {
     })
 }
 
-/// The routes of a server that takes every request.
+/// The routes of a server that accepts all requests.
 fn everything(name: &str) -> RouteConfiguration {
     let everything = Route {
         r#match: Some(RouteMatch {
@@ -149,7 +149,7 @@ fn number(value: u32) -> Option<UInt32Value> {
     Some(UInt32Value { value })
 }
 
-/// An object of texts.
+/// A struct of strings.
 fn texts<const N: usize>(fields: [(&str, &str); N]) -> Struct {
     let fields = fields.map(|(key, text)| {
         let kind = Some(Kind::StringValue(text.into()));

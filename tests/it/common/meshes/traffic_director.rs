@@ -1,4 +1,5 @@
-//! What Traffic Director sends to gRPC without a proxy: opaque cluster names, load reports to itself, names of its own authority.
+//! The configuration that Traffic Director sends to proxyless gRPC: opaque cluster names, load reports to itself,
+//! names of its own authority.
 
 use super::*;
 use xdskit::pb::{
@@ -95,7 +96,7 @@ fn client_listener(name: &str, routes: &str) -> Sent {
     resource(LISTENER, name, &listener, b"")
 }
 
-/// Nine of ten requests of one method to a service, by weight; what is left to a service with a failover.
+/// Nine of ten requests of one method to a service, by weight; other requests to a service with a failover.
 fn split() -> Sent {
     let part = |name: &str, weight| ClusterWeight {
         name: name.into(),
@@ -201,7 +202,7 @@ fn service(name: &str, edit: impl FnOnce(&mut Cluster)) -> Sent {
     resource(CLUSTER, name, &cluster, &[0x22, 0x02, 0x08, 0x1e])
 }
 
-/// By the load that endpoints report, with the plainest of policies for clients that cannot.
+/// Weighted by the load that endpoints report, with the simplest policy for clients that do not support it.
 fn weighted_by_load() -> impl FnOnce(&mut Cluster) {
     let policy = |name: &str, config: Any| Policy {
         typed_extension_config: Some(TypedExtensionConfig { name: name.into(), typed_config: Some(config) }),
@@ -272,7 +273,7 @@ fn external() -> Sent {
     resource(CLUSTER, EXTERNAL, &cluster, b"")
 }
 
-/// Two zones, then another region; some requests are dropped; an endpoint is being drained.
+/// Two zones, then another region; some requests are dropped; one endpoint is draining.
 fn assignment(name: &str, number_of_it: usize) -> Sent {
     let locality = |zone: &str, priority: u32, hosts: &[u32]| LocalityLbEndpoints {
         locality: Some(Locality {
@@ -353,7 +354,7 @@ fn common_tls(match_subject_alt_names: Vec<StringMatcher>) -> CommonTlsContext {
     }
 }
 
-/// Plaintext for health checks from the host itself, mutual TLS for the rest.
+/// Plaintext for health checks from the host itself, mutual TLS for other connections.
 fn server_listener() -> Sent {
     use xdskit::pb::envoy::config::listener::v3::filter_chain_match::ConnectionSourceType;
     let context = DownstreamTlsContext {
@@ -412,7 +413,7 @@ const WRR_LOCALITY: &str = "envoy.extensions.load_balancing_policies.wrr_localit
 const BY_LOAD: &str = "envoy.extensions.load_balancing_policies.client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin";
 const ROUND_ROBIN: &str = "envoy.extensions.load_balancing_policies.round_robin.v3.RoundRobin";
 
-/// The bootstrap that its generator writes, but for the server.
+/// The bootstrap of its generator, without the server.
 const BOOTSTRAP: &str = r#"{
     "node": {
         "id": "projects/123456/networks/default/nodes/6f3a",

@@ -1,4 +1,4 @@
-//! What follows from the resources alone, wherever they come from.
+//! Results of the resources alone, from any kind of source.
 
 use crate::transport::Transport;
 use macro_rules_attribute::apply;

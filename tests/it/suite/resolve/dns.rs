@@ -1,4 +1,4 @@
-//! Clusters of the kind `LOGICAL_DNS` (A37), with a resolver that asks the test.
+//! `LOGICAL_DNS` clusters (A37), with a resolver that the test answers.
 
 use crate::transport::Transport;
 use macro_rules_attribute::apply;
@@ -12,7 +12,7 @@ use xdskit::{
 
 use super::*;
 
-/// Asks the test.
+/// A resolver that passes lookups to the test.
 #[derive(Debug)]
 struct Asking(mpsc::UnboundedSender<Question>);
 
@@ -37,7 +37,7 @@ impl Questions {
     }
 
     async fn answer(&mut self, host: &str, ips: &[&str]) {
-        // It holds for long, so that nothing is asked again unless the test wants it.
+        // The TTL is long, so that only the test causes new lookups.
         let addresses = Addresses::new(ips.iter().map(|ip| ip.parse().unwrap()));
         self.next(host).await.send(Ok(addresses.with_ttl(Duration::from_secs(3600)))).unwrap();
     }
@@ -47,7 +47,7 @@ impl Questions {
     }
 }
 
-/// A server whose cluster `cart` is a host, and a client that may look it up as often as it likes.
+/// A server whose cluster `cart` is a host, and a client without a limit on the rate of lookups.
 async fn dns_shop(transport: Transport) -> (ControlPlane, Client, Questions) {
     let server = shop().await;
     server.set(cluster("cart").logical_dns("cart.example", 8080));
@@ -161,7 +161,7 @@ async fn a_host_that_is_an_address_and_the_systems_resolver(transport: Transport
     assert!(soon(resolution.wait_for(localhost)).await.is_some());
 }
 
-/// A37: there is a lookup a host, however many clusters, ports and resolutions want it.
+/// A37: there is one lookup per host, whatever the number of clusters, ports and resolutions.
 #[apply(servers)]
 async fn one_host_is_looked_up_once_for_all(transport: Transport) {
     let (server, client, mut questions) = dns_shop(transport).await;

@@ -1,4 +1,4 @@
-//! What is wrong, as an operator reads it.
+//! Errors as an operator reads them.
 
 use crate::transport::Transport;
 use macro_rules_attribute::apply;
@@ -112,17 +112,17 @@ async fn the_server_is_down(transport: Transport) {
     assert_eq!(stale, types.map(|type_url| (type_url, Code::Unavailable)));
 }
 
-/// What is said of something that the server does not have.
+/// The reason for a resource that the server does not have.
 fn late(transport: Transport, server: &ControlPlane, type_url: &str) -> String {
     let server = server.uri();
-    // The incremental variant has a way to say it.
+    // The incremental variant reports absence.
     let why = if transport.api_type().is_delta() { "does not have it" } else { "did not send it in time" };
-    // A stream of its own has nothing to say of names that it does not know, unless it tells all.
+    // On a stream of its own, a type gets no response for unknown names, unless responses are complete.
     let is_told = transport.api_type().is_aggregated()
         || transport.api_type().is_delta()
         || transport.is_polled()
         || [type_url::LISTENER, type_url::CLUSTER].contains(&type_url);
-    // Routes and endpoints of other names would be sent, if there were any that are asked for.
+    // Routes and endpoints of other names would be sent, if there were any with a subscription.
     let is_of_part = ![type_url::LISTENER, type_url::CLUSTER].contains(&type_url);
     let hint = match is_told {
         true if is_of_part && !transport.api_type().is_delta() && !transport.is_polled() => ALL_NAMES_HINT,
@@ -132,7 +132,7 @@ fn late(transport: Transport, server: &ControlPlane, type_url: &str) -> String {
     format!("does not exist: xDS server {server} {why}{hint}")
 }
 
-/// The hint where a server of the state of the world has sent nothing of a type.
+/// The hint if a server of the state-of-the-world variant has sent nothing of a type.
 const ALL_NAMES_HINT: &str = ", nor any other resource of the type; is the name correct and visible to this node? Some servers \
     respond only to requests that name all resources of a type, as go-control-plane does in ADS mode (watch all of them, or use \
     the incremental variant, api_type AGGREGATED_DELTA_GRPC)";

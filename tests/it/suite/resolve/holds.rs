@@ -1,4 +1,4 @@
-//! Clusters that calls hold (A74-6, A74-7).
+//! Clusters with subscriptions of calls (A74-6, A74-7).
 
 use crate::transport::Transport;
 use futures_util::FutureExt;
@@ -29,14 +29,14 @@ async fn a74_6_a_cluster_that_is_held_is_in_the_snapshots(transport: Transport) 
     server.expect_names(type_url::ENDPOINTS, &["cart"]).await.unwrap();
 }
 
-/// F7: what is only held, and not there, holds up nobody.
+/// F7: a missing cluster with a subscription alone does not delay snapshots.
 #[apply(servers)]
 async fn a_cluster_that_is_held_and_not_known_is_not_waited_for(transport: Transport) {
     let server = shop().await;
     let client = client_of(transport, &server);
     let mut resolution = client.resolve("xds:///shop");
     let _hold = resolution.subscribe_cluster("unknown");
-    // The incremental variant has a way to say that there is none.
+    // The incremental variant reports absence.
     let tree = if transport.api_type().is_delta() {
         "cart: 10.0.0.1:80, unknown: NOT_FOUND"
     } else {

@@ -1,4 +1,4 @@
-//! A mesh of one service, and how its resolutions are told.
+//! A mesh of one service, and the text form of its resolutions.
 
 use crate::transport::Transport;
 use std::{sync::Arc, time::Duration};
@@ -12,7 +12,7 @@ use xdskit::{
     },
 };
 
-/// A server of one service: the listener `shop`, whose routes lead to the cluster `cart` with one endpoint.
+/// A server of one service: the listener `shop`, with routes to the cluster `cart`, which has one endpoint.
 pub(super) async fn shop() -> ControlPlane {
     let server = ControlPlane::start().await;
     server.update(|tx| {
@@ -24,7 +24,7 @@ pub(super) async fn shop() -> ControlPlane {
     server
 }
 
-/// Routes of `shop` that split requests over clusters.
+/// Routes of `shop` with weighted clusters.
 pub(super) fn shop_routes(clusters: &[&str]) -> RouteConfigBuilder {
     let split = clusters.iter().map(|name| (*name, 1));
     route_config("shop").virtual_host(["*"], [route::prefix("/").weighted(split)])
@@ -34,12 +34,12 @@ pub(super) fn client_of(transport: Transport, server: &ControlPlane) -> Client {
     transport.builder_of(server).build().unwrap()
 }
 
-/// A client that does not wait long for what is not there.
+/// A client with a short resource timeout.
 pub(super) fn impatient_client_of(transport: Transport, server: &ControlPlane) -> Client {
     transport.builder_of(server).resource_timeout(Duration::from_millis(50)).build().unwrap()
 }
 
-/// Waits for a tree that is as told, whatever comes before.
+/// Waits for a tree with this text, skipping others.
 pub(super) async fn see(resolution: &mut Resolution, expected: &str) -> Arc<Snapshot> {
     let is_it = |seen: &Result<Arc<Snapshot>, WatchError>| text(seen) == expected;
     match tokio::time::timeout(Duration::from_secs(20), resolution.wait_for(is_it)).await {
@@ -50,7 +50,7 @@ pub(super) async fn see(resolution: &mut Resolution, expected: &str) -> Arc<Snap
     }
 }
 
-/// The clusters by name, each with its endpoints in the order of use, or the code of what is wrong.
+/// The clusters by name, each with its endpoints in the order of use, or the code of its error.
 pub(super) fn text(seen: &Result<Arc<Snapshot>, WatchError>) -> String {
     match seen {
         Ok(snapshot) => snapshot.clusters().map(cluster_text).collect::<Vec<_>>().join(", "),

@@ -1,4 +1,4 @@
-//! Virtual hosts that a server is asked for on demand (VHDS), which only the incremental variant knows.
+//! Virtual hosts on demand (VHDS), in the incremental variant alone.
 
 use crate::transport::Transport;
 use macro_rules_attribute::apply;
@@ -12,7 +12,7 @@ use xdskit::{
 
 use super::*;
 
-/// The service `shop`, whose routes hold no virtual host, and a second cluster.
+/// The service `shop`, with routes without virtual hosts, and a second cluster.
 async fn on_demand() -> ControlPlane {
     let server = shop().await;
     server.update(|tx| {
@@ -77,7 +77,7 @@ async fn b2_19_a_virtual_host_of_another_name_is_found_by_its_alias(transport: T
     }
 }
 
-/// Aliases that are not found are said so by the server (B2.18), and removals by the own names of resources.
+/// The server reports unknown aliases (B2.18), and removals by the own names of resources.
 #[apply(servers)]
 async fn b2_18_b2_19_an_alias_is_followed_through_outages_and_removal(transport: Transport) {
     if !transport.api_type().is_delta() {

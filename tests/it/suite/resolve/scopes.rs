@@ -1,4 +1,4 @@
-//! Routes that are chosen by a scope (SRDS).
+//! Routes selected by a scope (SRDS).
 
 use crate::transport::Transport;
 use macro_rules_attribute::apply;
@@ -14,7 +14,7 @@ use super::*;
 
 const COLLECTION: &str = "xdstp://mesh.example/envoy.config.route.v3.ScopedRouteConfiguration/shop/*";
 
-/// The service `shop`, whose routes are those of a region, each with a cluster of its own.
+/// The service `shop`, with the routes of a region, each with a cluster of its own.
 async fn regions(listener: ListenerBuilder) -> ControlPlane {
     let server = ControlPlane::start().await;
     server.update(|tx| {
@@ -33,7 +33,7 @@ fn target(region: &str) -> Target {
     Target::new("xds:///shop").with_header("x-region", region)
 }
 
-/// Waits for an error of the target, whatever comes before.
+/// Waits for an error of the target, skipping other states.
 async fn fails(resolution: &mut Resolution) -> WatchError {
     soon(resolution.wait_for(|seen| seen.is_err())).await.expect("the client is there").unwrap_err()
 }
@@ -88,7 +88,7 @@ async fn scopes_are_followed_through_changes(transport: Transport) {
         tx.set(route_config("asia").virtual_host(["*"], [route::prefix("/").cluster("eu")]));
     });
     see(&mut asia, "eu: 10.0.0.1:80").await;
-    // Without the incremental variant a server cannot say that a scope is gone, but that it has another key.
+    // Only the incremental variant reports the removal of a scope; in the other one, its key changes.
     if transport.api_type().is_delta() {
         server.remove(type_url::SCOPED_ROUTE_CONFIGURATION, "eu");
     } else {

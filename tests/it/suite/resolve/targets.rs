@@ -1,4 +1,4 @@
-//! What targets mean.
+//! The meaning of targets.
 
 use crate::transport::Transport;
 use macro_rules_attribute::apply;

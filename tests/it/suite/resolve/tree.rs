@@ -9,7 +9,7 @@ use super::*;
 
 #[apply(servers)]
 async fn new_routes_serve_when_their_clusters_are_there(transport: Transport) {
-    // What is held would be a poll, and the next one tells what is wanted then.
+    // A held response would be a poll, and the next poll has the new names.
     if transport.is_polled() {
         return;
     }
@@ -24,7 +24,7 @@ async fn new_routes_serve_when_their_clusters_are_there(transport: Transport) {
         tx.set(endpoints("next").locality("eu", "a", ["10.0.0.2:80"]));
         tx.set(shop_routes(&["next"]));
     });
-    // The client has got the cluster and asks for its endpoints; the old ones are wanted, too.
+    // The client has received the cluster and requests its endpoints; the old ones are still subscribed to.
     server.expect_names(type_url::ENDPOINTS, &["cart", "next"]).await.unwrap();
     server.expect_names(type_url::CLUSTER, &["cart", "next"]).await.unwrap();
     assert!(resolution.next().now_or_never().is_none(), "the old routes serve");
@@ -33,12 +33,12 @@ async fn new_routes_serve_when_their_clusters_are_there(transport: Transport) {
     server.release_type(type_url::ENDPOINTS);
     let snapshot = soon(resolution.next()).await.unwrap();
     assert_eq!(text(&snapshot), "next: 10.0.0.2:80", "all at once");
-    // Only now is the old cluster let go.
+    // Only now is the old cluster unsubscribed from.
     server.expect_names(type_url::CLUSTER, &["next"]).await.unwrap();
     server.expect_names(type_url::ENDPOINTS, &["next"]).await.unwrap();
 }
 
-/// The server replaces a cluster: a client is told of its end before it is told of the routes that lead elsewhere.
+/// The server replaces a cluster: a client receives its removal before the routes to the other one.
 #[apply(servers)]
 async fn a_cluster_that_is_replaced_leaves_no_gap(transport: Transport) {
     let server = shop().await;

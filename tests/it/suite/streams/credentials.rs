@@ -1,4 +1,4 @@
-//! The credentials of streams, and which servers share one.
+//! The credentials of streams, and the sharing of streams between servers.
 
 use crate::transport::Transport;
 use macro_rules_attribute::apply;
@@ -38,7 +38,8 @@ async fn a97_each_stream_has_the_token_of_its_time(transport: Transport) {
     assert_eq!(server.tokens(), tokens.map(|token| Some(format!("Bearer {token}"))));
 }
 
-/// A47-6, A97: equal URI, channel credentials with their files, call credentials and features, or a stream of its own.
+/// A47-6, A97: equal URI, channel credentials with their files, call credentials and features, or a stream of its
+/// own.
 #[apply(streams)]
 async fn only_servers_that_are_equal_in_everything_share_a_stream(transport: Transport) {
     let files = Files::new();

@@ -1,4 +1,4 @@
-//! TLS, certificates and tokens: what is rotated, what is broken, and who gets which.
+//! TLS, certificates and tokens: rotation, errors, and the use of each.
 
 use crate::transport::Transport;
 use macro_rules_attribute::apply;
@@ -140,7 +140,8 @@ async fn a_token_goes_with_the_call_over_tls_alone(transport: Transport) {
     assert!(error.blame() == Blame::Local && error.reason().contains("secured connections only"), "{error}");
 }
 
-/// The server comes back under another authority and trusts clients of another one only: all three files are new.
+/// The server restarts with a certificate of another authority and trusts only clients of another one: all three
+/// files are new.
 #[apply(servers)]
 async fn a65_all_files_can_be_rotated_while_the_client_runs(transport: Transport) {
     let files = Files::new();
@@ -174,7 +175,7 @@ async fn a65_half_a_rotation_is_an_error_until_the_other_half_comes(transport: T
     let client = with_server(transport, Server::new(server.uri()).tls(mutual(&files)));
     let mut shop = client.watch::<Cluster>("shop");
     soon(shop.ready()).await.unwrap();
-    // Another certificate with the key of the one before.
+    // Another certificate with the previous key.
     let key = fs::read(files.key()).unwrap();
     clients.write_identity(&files.certificate(), &files.key());
     let other_key = fs::read(files.key()).unwrap();
@@ -231,7 +232,7 @@ async fn a_server_gets_no_credentials_but_its_own(transport: Transport) {
         clients.write_identity(&files.certificate(), &files.key());
         fs::write(files.path("token"), jwt(name, LATER)).unwrap();
     }
-    // Each refuses the other's certificate, and would be refused with the other's roots.
+    // Each rejects the other's certificate, and would be rejected with the other's roots.
     let first = serve(cas[0].mutual_config(&cas[1])).await;
     let second = serve(cas[2].mutual_config(&cas[3])).await;
     let plain = ControlPlane::new();
@@ -259,7 +260,7 @@ pub(crate) async fn serve(tls: ServerTlsConfig) -> TlsServer {
     serve_on(None, tls).await
 }
 
-/// The same on an address that was another one's before.
+/// The same on an address that another server had before.
 async fn serve_at(addr: SocketAddr, tls: ServerTlsConfig) -> TlsServer {
     serve_on(Some(addr), tls).await
 }
@@ -275,14 +276,14 @@ fn mutual(files: &Files) -> TlsConfig {
     TlsConfig::default().with_ca_certificate_file(files.ca()).with_identity(files.certificate(), files.key())
 }
 
-/// A server that is trusted by the root of these files, and is shown a token of them.
+/// A server whose certificate the root of these files signed, with a token in these files.
 pub(crate) fn with_token(server: &TlsServer, files: &Files, token: &str) -> ServerBuilder {
     let tls = TlsConfig::default().with_ca_certificate_file(files.ca());
     let token = CallCredentials::JwtTokenFile(files.path(token));
     Server::new(server.uri()).tls(tls).call_credentials(token)
 }
 
-/// A JSON web token; nobody checks its signature.
+/// A JSON web token, whose signature is not checked.
 pub(crate) fn jwt(subject: &str, expiry: u64) -> String {
     let [head, claims] = [r#"{"alg":"none"}"#, &format!(r#"{{"sub":"{subject}","exp":{expiry}}}"#)]
         .map(|part| BASE64_URL_SAFE_NO_PAD.encode(part));
@@ -293,7 +294,7 @@ pub(crate) fn with_server(transport: Transport, server: ServerBuilder) -> Client
     transport.builder_from(Bootstrap::builder().server(server).build().unwrap()).build().unwrap()
 }
 
-/// What a watch says that cannot be served.
+/// Returns the error of a watch that cannot be served.
 async fn failure(transport: Transport, server: ServerBuilder) -> WatchError {
     soon(with_server(transport, server).watch::<Cluster>("shop").ready()).await.unwrap_err()
 }

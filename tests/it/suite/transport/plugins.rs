@@ -29,11 +29,11 @@ use crate::common::{
     *,
 };
 
-/// TLS with a root from the bootstrap, and an access token, as Google's default credentials are.
+/// TLS with a root from the bootstrap, and an access token, as with Google's default credentials.
 #[derive(Debug, Default)]
 struct Tokens {
     made: AtomicUsize,
-    /// There is no token to be had.
+    /// Whether loading a token fails.
     is_down: Arc<AtomicBool>,
 }
 
@@ -170,7 +170,7 @@ async fn credentials_without_an_implementation_are_an_error_that_names_them(tran
     assert!(error.reason().contains("channel credentials `alts` have no implementation"), "{error}");
 }
 
-/// A client whose bootstrap asks for `google_default` with a root, and for nothing else.
+/// A client whose bootstrap has `google_default` with a root as its only credentials.
 fn read_from_bootstrap(
     transport: Transport,
     server: &TlsServer,

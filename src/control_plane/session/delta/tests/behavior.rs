@@ -1,4 +1,4 @@
-//! What servers are free to do.
+//! The freedoms of servers.
 
 #![allow(clippy::disallowed_methods, reason = "the clock that the tests turn begins some time")]
 
@@ -13,7 +13,7 @@ fn pair(behavior: Behavior, resources: &[(&str, &str, &str)]) -> Pair {
 }
 
 impl Pair {
-    /// A NACK that changes the subscription, too.
+    /// A NACK that also changes the subscription.
     fn reject_and_subscribe(&mut self, type_url: &str, subscribe: &[&str]) -> Handled {
         let status = Status { code: 3, message: "bad".into(), details: Vec::new() };
         let request = DeltaDiscoveryRequest {

@@ -1,10 +1,10 @@
-//! A client that does what responses say, and nothing else, beside sessions and their store.
+//! Sessions with their store, and a model client that only follows responses.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 
-/// What may happen.
+/// An event.
 #[derive(Debug, Clone)]
 enum Step {
     Set(u8, u8),
@@ -21,7 +21,7 @@ enum Step {
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
     let name = 0..6u8;
-    // Beside the names of resources the wildcard and the glob.
+    // The names of resources, the wildcard and the glob.
     let names = || proptest::collection::vec(0..8u8, 0..3);
     let step = prop_oneof![
         2 => (name.clone(), 0..3u8).prop_map(|(name, value)| Step::Set(name, value)),
@@ -56,12 +56,12 @@ const GLOB: &str = "xdstp://auth/T/foo/*?x=1&y=2";
 struct Client {
     pair: Pair,
     wanted: BTreeSet<String>,
-    /// A request of the stream was sent.
+    /// Whether a request was sent on the stream.
     begun: bool,
     held: BTreeMap<String, (String, Vec<u8>)>,
-    /// What the server said of the glob last since it was asked for.
+    /// The state of the glob in the last response since its subscription.
     is_empty: Option<bool>,
-    /// The response that was sent and has not arrived.
+    /// The response in flight.
     under_way: Option<DeltaDiscoveryResponse>,
 }
 
@@ -161,7 +161,7 @@ impl Client {
             self.held.remove(&name);
             if name == GLOB {
                 self.is_empty = Some(true);
-                // It says of all members that they are gone (X18).
+                // It reports the removal of all members (X18).
                 let wanted = self.wanted.clone();
                 let otherwise = |name: &String| wanted.contains("*") || wanted.contains(name);
                 self.held.retain(|name, _| !is_member(name) || otherwise(name));
@@ -193,7 +193,7 @@ proptest! {
         for step in steps {
             match step {
                 Step::Set(name, value) => client.pair.set(&[(CDS, &named(name), &format!("{name}={value}"))]),
-                // It is forgotten, if the store is one on demand.
+                // In a store on demand, its state becomes unknown.
                 Step::Remove(name) => client.pair.remove(CDS, &named(name)),
                 Step::Absent(name) => drop(client.pair.store.update(|tx| {
                     tx.set_absent(CDS, &named(name));

@@ -10,7 +10,7 @@ fn with_members() -> Pair {
     Pair::with(&[(EDS, A, "a"), (EDS, B, "b")])
 }
 
-/// What is said, with `A`, `B` and `GLOB` for their names.
+/// Replaces the names of the members and of the glob by `A`, `B` and `GLOB`.
 fn short(said: Vec<String>) -> Vec<String> {
     let short = |said: String| said.replace(GLOB, "GLOB").replace(A, "A").replace(B, "B");
     said.into_iter().map(|said| short(said).replace("ClusterLoadAssignment", "EDS")).collect()
@@ -104,7 +104,7 @@ fn x18_a_glob_that_has_members_again_is_not_said_to_be_empty() {
     pair.set(&[(EDS, A, "a")]);
     pair.answer(EDS, None);
     assert_eq!(short(pair.settle()), ["EDS 5: A@5=a", "EDS 5: -B"]);
-    // And when it was emptied behind something else that is due.
+    // The glob becomes empty while another response is due.
     pair.set(&[(EDS, "a", "2")]);
     pair.responses();
     pair.remove(EDS, A);

@@ -1,4 +1,4 @@
-//! A store that is filled as names are asked for.
+//! A store that is filled on demand.
 
 use super::*;
 use crate::control_plane::session::NameChanges;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 
-/// A pair whose clock the test turns.
+/// A pair with a clock that the test advances.
 struct Clocked {
     pair: Pair,
     now: Instant,
@@ -27,13 +27,13 @@ impl Clocked {
         });
     }
 
-    /// Seconds until the session wants to be told the time again.
+    /// Updates the time; returns the seconds until the session's next deadline.
     fn tell(&mut self) -> Option<u64> {
         let Pair { session, store, .. } = &mut self.pair;
         session.handle_time(self.now, store).map(|at| (at - self.now).as_secs())
     }
 
-    /// What is due now, with an answer to each response.
+    /// Returns all due responses, each of which is acknowledged.
     fn settle(&mut self) -> Vec<String> {
         self.tell();
         self.pair.settle()

@@ -1,4 +1,4 @@
-//! What servers are free to do.
+//! The freedoms of servers.
 
 #![allow(clippy::disallowed_methods, reason = "the clock that the tests turn begins some time")]
 
@@ -16,7 +16,7 @@ fn pair(behavior: Behavior, resources: &[(&str, &str, &str)]) -> Pair {
 }
 
 impl Pair {
-    /// The client opens another stream; it knows the versions.
+    /// Opens another stream, with the versions of the last one.
     fn reconnect(&mut self) {
         let settings = self.session.settings.clone();
         self.session = Session::resume(settings, &self.session);
