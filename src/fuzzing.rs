@@ -12,9 +12,10 @@ pub use crate::engine::simulation::Script;
 #[cfg(feature = "json")]
 use crate::format::Format;
 use crate::{
+    base::WatchId,
     config::{ApiType, Bootstrap, Node, Server},
-    engine::{Engine, Selection},
-    protocol::{Input, Output, Settings, StreamId, Timer, WatchId},
+    engine::{Engine, Output, Selection, Timer},
+    protocol::{self, StreamCommand, StreamEvent, StreamId},
     resource::{Resource, ResourceType},
 };
 
@@ -48,7 +49,7 @@ impl Receiver {
         let server = Server::new("127.0.0.1:1").insecure();
         let bootstrap = Bootstrap::builder().node(Node::new("n")).server(server).build();
         let api_type = if delta { ApiType::AggregatedDeltaGrpc } else { ApiType::AggregatedGrpc };
-        let settings = Settings { api_type, ..Settings::default() };
+        let settings = protocol::Settings { api_type, ..protocol::Settings::default() };
         let engine = Engine::new(Arc::new(bootstrap.expect("it is valid")), settings, 1);
         let (published, now) = (BTreeMap::new(), Instant::now());
         Self { engine, now, views: 0, stream: None, published, requests: 0 }
@@ -75,7 +76,7 @@ impl Receiver {
     /// Receives a message from the server, and processes it completely.
     pub fn receive(&mut self, message: Bytes) {
         if let Some(stream) = self.stream {
-            self.input(Input::Received { stream, message });
+            self.input(StreamEvent::Received { stream, message });
         }
         while let Some((_, Timer::Work)) = self.engine.poll_timeout() {
             self.engine.handle_timeout(self.now);
@@ -105,7 +106,7 @@ impl Receiver {
         self.requests
     }
 
-    fn input(&mut self, input: Input) {
+    fn input(&mut self, input: StreamEvent) {
         self.engine.handle_input(input, self.now);
         self.drain();
     }
@@ -115,17 +116,17 @@ impl Receiver {
         let mut inputs = Vec::new();
         while let Some(output) = self.engine.poll_output() {
             match output {
-                Output::Connect { stream, .. } => {
+                Output::Transport(StreamCommand::Connect { stream, .. }) => {
                     self.stream = Some(stream);
-                    inputs.extend([Input::Alive { stream }, Input::Connected { stream }]);
+                    inputs.extend([StreamEvent::Alive { stream }, StreamEvent::Connected { stream }]);
                 }
-                Output::Send { stream, .. } => {
+                Output::Transport(StreamCommand::Send { stream, .. }) => {
                     self.requests += 1;
-                    inputs.push(Input::RequestSent { stream });
+                    inputs.push(StreamEvent::RequestSent { stream });
                 }
-                Output::Disconnect { .. } => self.stream = None,
+                Output::Transport(StreamCommand::Disconnect { .. }) => self.stream = None,
                 Output::Notify { view, observed } => drop(self.published.insert(view, observed)),
-                Output::Read { .. } | Output::Lookup { .. } => {}
+                Output::Transport(StreamCommand::Read { .. }) | Output::Lookup { .. } => {}
             }
         }
         for input in inputs {

@@ -4,9 +4,11 @@ mod addresses;
 mod invalid;
 pub mod type_url;
 mod version;
+mod watch_id;
 
 use std::{any::Any, sync::Arc};
 
+pub(crate) use self::watch_id::{ByWatch, WatchId};
 pub use self::{addresses::Addresses, invalid::Invalid, version::Version};
 
 /// A type-erased value: a parsed resource, or the value that a watch publishes.

@@ -2,9 +2,10 @@ use std::{sync::Arc, time::Instant};
 
 use super::{AmbientError, OneOrMany, Places, Raw, Redirect, ResourceState, Update};
 use crate::{
+    base::WatchId,
     error::WatchError,
     observed::ErasedObserved,
-    protocol::{GroupId, TypeId, WatchId},
+    protocol::{GroupId, TypeId},
     resource::{Erased, Version},
 };
 

@@ -26,9 +26,8 @@ use super::{
 use crate::metrics::Metrics;
 use crate::{
     config::{ApiType, Bootstrap, ConfigError, Polling},
-    engine::Engine,
+    engine::{Engine, OnDeletion, Settings},
     escape::debug_as_message,
-    protocol::{OnDeletion, Settings},
     resource::{self, Validation},
     transport::{GrpcTransport, Transport, Transports, credentials::CredentialsRegistry},
 };
@@ -144,7 +143,7 @@ impl ClientBuilder {
     /// for each type, or with polling, types are eventually consistent: routes may briefly refer to a cluster that was not
     /// received yet. A [resolution](Client::resolve) waits for such a cluster.
     pub fn api_type(mut self, api_type: ApiType) -> Self {
-        self.settings.api_type = api_type;
+        self.settings.protocol.api_type = api_type;
         self
     }
 
@@ -176,7 +175,7 @@ impl ClientBuilder {
     /// Sets the interval of polling for REST servers without one in the bootstrap: by default 30 s, plus a random delay of
     /// up to 30 s.
     pub fn polling(mut self, polling: Polling) -> Self {
-        self.settings.polling = polling;
+        self.settings.protocol.polling = polling;
         self
     }
 
@@ -184,7 +183,7 @@ impl ClientBuilder {
     /// MiB. Longer lists of names are split over several requests; a single longer name exceeds it. Initial versions that
     /// do not fit are omitted, so that the server sends these resources again.
     pub fn max_request_size(mut self, bytes: usize) -> Self {
-        self.settings.max_request_size = bytes;
+        self.settings.protocol.max_request_size = bytes;
         self
     }
 
@@ -192,7 +191,7 @@ impl ClientBuilder {
     /// non-existent. 15 s by default; doubled for a server with the feature `resource_timer_is_transient_error` (A57, A88).
     /// It also limits DNS lookups.
     pub fn resource_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.resource_timeout = timeout;
+        self.settings.protocol.resource_timeout = timeout;
         self
     }
 
@@ -205,7 +204,7 @@ impl ClientBuilder {
 
     /// Sets the time for which a stream without subscriptions is kept open: 30 s by default.
     pub fn idle_stream_timeout(mut self, time: Duration) -> Self {
-        self.settings.idle_stream_timeout = time;
+        self.settings.protocol.idle_stream_timeout = time;
         self
     }
 
@@ -220,7 +219,7 @@ impl ClientBuilder {
     /// Sets the interval of HTTP/2 keepalive pings, 30 s by default, and the timeout of their acknowledgements, 10 s
     /// by default. The interval is increased for a server that reports too many pings.
     pub fn keepalive(mut self, interval: Duration, timeout: Duration) -> Self {
-        self.settings.keepalive = interval;
+        self.settings.protocol.keepalive = interval;
         self.grpc = self.grpc.with_keepalive_timeout(timeout);
         self
     }
@@ -373,7 +372,7 @@ impl ClientBuilder {
         let identity = Identity::new(self.bootstrap.node(), &self.scope);
         let transports = Transports::new(self.grpc, self.transport);
         let dns = self.dns.unwrap_or_else(|| Arc::new(SystemDns));
-        let lookups = Lookups::new(dns, self.settings.resource_timeout);
+        let lookups = Lookups::new(dns, self.settings.protocol.resource_timeout);
         let bootstrap = self.bootstrap.plug(&self.settings.registry).map_err(BuildError::Bootstrap)?;
         let engine = Engine::new(bootstrap.clone(), self.settings, random_seed());
         let driver = Driver::new(engine, (transports, lookups), received);

@@ -2,10 +2,7 @@ use std::{fmt, future::Future, io, pin::Pin, sync::Arc, time::Duration};
 
 use tokio::{net, sync::mpsc::UnboundedSender, task::JoinSet, time::timeout};
 
-use crate::{
-    protocol::{Input, LookupId},
-    resolve::Addresses,
-};
+use crate::{engine::Input, resolve::Addresses, resolve::LookupId};
 
 /// A resolver of host names, for `LOGICAL_DNS` clusters (A37).
 ///

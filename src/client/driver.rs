@@ -20,10 +20,11 @@ use super::{
 #[cfg(feature = "metrics")]
 use crate::metrics::Recorder;
 use crate::{
+    base::ByWatch,
     capacity::Shrink,
-    engine::Engine,
+    engine::{Engine, Input, Output},
     escape::Escaped,
-    protocol::{ByWatch, Input, Output, StreamId},
+    protocol::{StreamCommand, StreamEvent, StreamId},
     transport::{Connection, ConnectionEvents, Transports},
 };
 
@@ -162,14 +163,15 @@ impl Driver {
     }
 
     fn handle_event(&mut self, event: Input) {
-        if let Some(stream) = event.stream()
-            && !self.connections.contains_key(&stream)
-        {
-            return trace!(%stream, "event of a cancelled stream ignored");
-        }
-        if let Input::Disconnected { stream, reason } = &event {
-            debug!(%stream, kind = ?reason.kind, reason = reason.message, "stream ended");
-            self.connections.remove(stream);
+        if let Input::Transport(event) = &event {
+            let stream = event.stream();
+            if !self.connections.contains_key(&stream) {
+                return trace!(%stream, "event of a cancelled stream ignored");
+            }
+            if let StreamEvent::Disconnected { reason, .. } = event {
+                debug!(%stream, kind = ?reason.kind, reason = reason.message, "stream ended");
+                self.connections.remove(&stream);
+            }
         }
         self.engine.handle_input(event, now());
         self.carry_out();
@@ -182,15 +184,19 @@ impl Driver {
         self.record();
         while let Some(order) = self.engine.poll_output() {
             match order {
-                Output::Connect { stream, to, keepalive } => {
+                Output::Transport(StreamCommand::Connect { stream, to, keepalive }) => {
                     let events = ConnectionEvents::new(stream, self.reports.clone());
                     self.connections.insert(stream, self.transports.connect(to, keepalive, events));
                 }
-                Output::Send { stream, message } => {
+                Output::Transport(StreamCommand::Send { stream, message }) => {
                     self.with_connection(stream, |connection| connection.send(message));
                 }
-                Output::Read { stream } => self.with_connection(stream, |connection| connection.read()),
-                Output::Disconnect { stream } => drop(self.connections.remove(&stream)),
+                Output::Transport(StreamCommand::Read { stream }) => {
+                    self.with_connection(stream, |connection| connection.read())
+                }
+                Output::Transport(StreamCommand::Disconnect { stream }) => {
+                    drop(self.connections.remove(&stream))
+                }
                 Output::Lookup { lookup, host } => {
                     trace!(?lookup, host = %Escaped(&host), "dns lookup started");
                     self.lookups.begin(lookup, host, self.reports.clone());

@@ -46,9 +46,7 @@ pub use self::{
     watch::Watch,
 };
 pub use crate::{
-    cache::ResourceState,
-    protocol::{ConnectionState, OnDeletion},
-    resolve::Addresses,
+    cache::ResourceState, engine::OnDeletion, protocol::ConnectionState, resolve::Addresses,
     resource::Validation,
 };
 

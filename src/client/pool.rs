@@ -9,7 +9,7 @@ use std::{
 use tokio::runtime;
 
 use super::registry::Registry;
-use crate::{config::Bootstrap, protocol::Settings, resource::Validation, transport::GrpcTransport};
+use crate::{config::Bootstrap, engine::Settings, resource::Validation, transport::GrpcTransport};
 
 /// Shared clients by their configurations.
 pub(super) struct Pool {

@@ -17,11 +17,11 @@ use super::{
     status::Identity,
 };
 use crate::{
+    base::WatchId,
     capacity::Shrink,
     config::{Bootstrap, Target},
     engine::{Selection, Status, Wanted},
     error::{Blame, Code, Subject, WatchError},
-    protocol::WatchId,
     resolve::Resolved,
     resource::{Erased, Listener, Resource, ResourceType, Validation},
 };

@@ -21,11 +21,11 @@ use super::{
     *,
 };
 use crate::{
+    base::WatchId,
     config::{Bootstrap, Node, Server},
     engine::{Selection, Wanted},
     error::{Blame, Code},
     observed::{ErasedMembers, ErasedObserved, Member},
-    protocol::WatchId,
     resource::{Context, Erased, Invalid, ResourceType, Version},
 };
 

@@ -43,6 +43,7 @@ pub use self::{
     service::DiscoveryServices,
     wanted::{Wanted, WantedChange, WantedChanges},
 };
+#[doc(no_inline)]
 pub use crate::base::type_url;
 pub use session::{DeltaSession, Session};
 pub use store::{AnyResource, Store, Versions};

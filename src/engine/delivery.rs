@@ -6,13 +6,15 @@ use tracing::trace;
 
 use super::store::{Change, CollectionKey, Store, Which};
 use crate::{
+    base::{ByWatch, WatchId},
     cache::Entry,
     capacity::Shrink,
+    engine::Output,
     error::WatchError,
     escape::Escaped,
     invariant,
     observed::ErasedMembers,
-    protocol::{ByWatch, EntryId, GroupId, Output, TypeId, WatchId},
+    protocol::{EntryId, GroupId, TypeId},
     resource::Erased,
 };
 

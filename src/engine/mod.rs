@@ -22,6 +22,7 @@ mod counts;
 mod delivery;
 mod failure;
 mod ingest;
+mod io;
 #[cfg_attr(
     not(any(feature = "metrics", feature = "client")),
     allow(dead_code, reason = "nothing reads them")
@@ -29,6 +30,7 @@ mod ingest;
 mod observability;
 mod resolutions;
 mod selection;
+mod settings;
 #[cfg(any(test, feature = "fuzzing"))]
 #[allow(clippy::disallowed_methods, reason = "the simulated clock begins some time")]
 #[cfg_attr(
@@ -48,7 +50,7 @@ pub(crate) use self::observability::Metric;
 pub(crate) use self::observability::Status;
 #[cfg(any(test, feature = "client"))]
 pub(crate) use self::observability::{ResourceReport, ServerReport};
-pub(crate) use self::selection::{Selection, Wanted};
+pub use self::settings::OnDeletion;
 use self::{
     authorities::{Authorities, RequestedName},
     collections::{Indirections, WatchOrder, list_type},
@@ -58,13 +60,19 @@ use self::{
     selection::{Refusal, accept_collection, accept_one, check_types},
     store::{Change, Effect, Store, Which},
 };
+pub(crate) use self::{
+    io::{Input, Output, Timer},
+    selection::{Selection, Wanted},
+    settings::Settings,
+};
 use crate::{
+    base::WatchId,
     config::{Bootstrap, Target},
     error::{Blame, Code, Subject, WatchError},
     escape::Escaped,
     name::ResourceName,
     observed::{ErasedMembers, ErasedObserved},
-    protocol::{EntryId, Input, Output, Settings, StreamId, Timer, TypeId, WatchId},
+    protocol::{EntryId, StreamEvent, TypeId},
     resolve::About,
     resource::{Listener, Resource, ResourceType, VirtualHost},
 };
@@ -82,8 +90,8 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    pub(crate) fn new(bootstrap: Arc<Bootstrap>, settings: Settings, seed: u64) -> Self {
-        let settings = Arc::new(settings.bounded());
+    pub(crate) fn new(bootstrap: Arc<Bootstrap>, settings: impl Into<Settings>, seed: u64) -> Self {
+        let settings = Arc::new(settings.into().bounded());
         Self {
             store: Store::new(bootstrap.node().id.as_str().into(), bootstrap.additions()),
             authorities: Authorities::new(bootstrap.clone(), settings.clone(), seed),
@@ -152,24 +160,18 @@ impl Engine {
     }
 
     /// Handles an input.
-    pub(crate) fn handle_input(&mut self, input: Input, now: Instant) {
+    pub(crate) fn handle_input(&mut self, input: impl Into<Input>, now: Instant) {
         debug_assert!(self.delivery.is_drained(), "outputs are polled until there is none");
-        match input {
+        match input.into() {
+            Input::Transport(event) => self.on_stream(event, now),
             Input::Resolved { lookup, result } => self.resolutions.on_resolved(lookup, result, now),
-            Input::Connected { stream }
-            | Input::Alive { stream }
-            | Input::RequestSent { stream }
-            | Input::Received { stream, .. }
-            | Input::Unchanged { stream }
-            | Input::NotFound { stream }
-            | Input::Failed { stream, .. }
-            | Input::Disconnected { stream, .. } => self.on_stream(stream, input, now),
         }
         self.proceed(now);
     }
 
-    fn on_stream(&mut self, stream: StreamId, input: Input, now: Instant) {
-        let response = self.authorities.handle_input(&mut self.store, stream, input, now);
+    fn on_stream(&mut self, event: StreamEvent, now: Instant) {
+        let stream = event.stream();
+        let response = self.authorities.handle_event(&mut self.store, event, now);
         if let Some((ty, envelope)) = response
             && self.ingest.push((stream, ty), envelope, now)
         {
@@ -209,6 +211,7 @@ impl Engine {
     pub(crate) fn poll_timeout(&self) -> Option<(Instant, Timer)> {
         let work = self.ingest.next_timeout().map(|at| (at, Timer::Work));
         let server = self.authorities.next_timeout(|server| self.ingest.has_response_of(server));
+        let server = server.map(|(at, timer)| (at, Timer::Server(timer)));
         // A response in progress may confirm a resource that would expire.
         let expiry = self.store.next_expiry().filter(|_| self.ingest.is_empty());
         let expiry = expiry.map(|at| (at, Timer::Expiry));
@@ -278,7 +281,7 @@ impl Engine {
         loop {
             match self.store.poll_effect() {
                 Some(Effect::Publish(id, change)) => self.publish(id, change),
-                Some(Effect::Output(output)) => self.delivery.push_output(output),
+                Some(Effect::Command(command)) => self.delivery.push_output(Output::Transport(command)),
                 None => {
                     let orders = self.indirections.take_orders();
                     if orders.is_empty() {

@@ -14,12 +14,13 @@ use super::{
     selection::{Selection, Wanted},
 };
 use crate::{
+    base::WatchId,
+    engine::{Output, Settings},
     invariant,
     observed::Observed,
-    protocol::{Output, Settings, WatchId},
     resolve::{
-        About, Addresses, DnsResolver, Endpoints, HostOrder, Order, Resolved, Resolver, Seen, Source, Times,
-        WatchKey,
+        About, Addresses, DnsResolver, Endpoints, HostOrder, LookupId, Order, Resolved, Resolver, Seen,
+        Source, Times, WatchKey,
     },
     resource::{
         Cluster, ClusterLoadAssignment, Erased, Listener, Resource, ResourceType, RouteConfiguration,
@@ -75,9 +76,9 @@ impl Resolutions {
             touched: BTreeSet::new(),
             timers: BTreeMap::new(),
             sources: BTreeMap::new(),
-            hosts: DnsResolver::new(settings),
+            hosts: DnsResolver::new(settings.dns_refresh, settings.protocol.resource_timeout),
             random: fastrand::Rng::with_seed(seed),
-            times: Times { grace: settings.deletion_grace, timeout: settings.resource_timeout },
+            times: Times { grace: settings.deletion_grace, timeout: settings.protocol.resource_timeout },
         }
     }
 
@@ -119,12 +120,7 @@ impl Resolutions {
     }
 
     /// The answer to a lookup.
-    pub(super) fn on_resolved(
-        &mut self,
-        lookup: crate::protocol::LookupId,
-        result: Result<Addresses, String>,
-        now: Instant,
-    ) {
+    pub(super) fn on_resolved(&mut self, lookup: LookupId, result: Result<Addresses, String>, now: Instant) {
         self.hosts.on_resolved(lookup, result, now, &mut self.random);
     }
 

@@ -1,8 +1,8 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    delta::Delta, input::Disconnect, poll::Poll, rejections::Rejections, sotw::Sotw, source_key::SourceKey,
-    subscriptions::Subscriptions, timers::Wait, variant::Variant,
+    delta::Delta, poll::Poll, rejections::Rejections, sotw::Sotw, source_key::SourceKey,
+    stream_event::Disconnect, subscriptions::Subscriptions, timers::Wait, variant::Variant,
 };
 
 /// Whether a stream owes the answer to a wildcard.

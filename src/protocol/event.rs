@@ -1,7 +1,7 @@
 use super::{
     digests::Digests,
     id::{EntryId, StreamId, TypeId},
-    input::Disconnect,
+    stream_event::Disconnect,
 };
 use crate::resource::Version;
 
@@ -33,22 +33,14 @@ pub(crate) enum Event {
 /// The owner of a deadline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Timer {
-    /// A response is in progress.
-    Work,
     /// A request or an answer may be written.
     Write,
     /// The does-not-exist time of a requested resource ends.
     DoesNotExist,
-    /// A resource expires that was not confirmed.
-    Expiry,
     /// The next attempt to connect.
     Reconnect,
     /// A stream without subscriptions.
     IdleStream,
-    /// A host is looked up again, or its lookup is cancelled.
-    Lookup,
-    /// A deletion that a resolution has postponed.
-    Grace,
 }
 
 /// The outcome of a response.

@@ -12,13 +12,13 @@ use super::{
     envelope::Envelope,
     event::{Event, ResponseOutcome, Timer},
     id::{ServerId, StreamId, TypeId},
-    input::{Disconnect, Input},
-    output::Output,
     quarantine::Quarantine,
     rejections::Fingerprint,
     settings::Settings,
     source_key::SourceKey,
     stream::{End, Left, Stream},
+    stream_command::StreamCommand,
+    stream_event::{Disconnect, StreamEvent},
     subscription::Subscription,
     subscriptions::{SubId, Subscriptions},
     timers::DoesNotExistTimers,
@@ -49,7 +49,7 @@ pub(crate) struct Machine {
     waiting: DoesNotExistTimers,
     reopening: Reopening,
     last_poll: LastPoll,
-    outputs: VecDeque<Output>,
+    commands: VecDeque<StreamCommand>,
     events: VecDeque<Event>,
 }
 
@@ -73,7 +73,7 @@ impl Machine {
             waiting: DoesNotExistTimers::default(),
             reopening: Reopening::default(),
             last_poll: LastPoll::default(),
-            outputs: VecDeque::new(),
+            commands: VecDeque::new(),
             events: VecDeque::new(),
         }
     }
@@ -112,49 +112,34 @@ impl Machine {
         Some(&mut self.channel(ty)?.subscriptions)
     }
 
-    /// Handles events of streams, but for [`Input::Received`].
-    pub(crate) fn handle_input(&mut self, input: Input, now: Instant) {
-        match input {
-            Input::Connected { stream } if self.stream.is_current(stream) => self.on_connected(now),
-            Input::Alive { stream } if self.stream.is_current(stream) => self.stream.on_alive(),
-            Input::RequestSent { stream } if self.stream.is_current(stream) => self.on_request_sent(now),
-            Input::Disconnected { stream, reason } if self.stream.is_current(stream) => {
-                self.on_disconnected(reason, now);
-            }
-            Input::Unchanged { stream } if self.stream.is_current(stream) => self.on_unchanged(now),
-            Input::Failed { stream, reason } if self.stream.is_current(stream) => {
-                self.on_exchange_failed(reason, now);
-            }
-            // Of a stream that was cancelled meanwhile.
-            Input::Connected { .. }
-            | Input::Alive { .. }
-            | Input::RequestSent { .. }
-            | Input::Unchanged { .. }
-            | Input::Failed { .. }
-            | Input::Disconnected { .. } => {}
-            Input::Received { .. } | Input::NotFound { .. } => {
-                debug_assert!(false, "responses go through `receive`");
-            }
-            Input::Resolved { .. } => debug_assert!(false, "lookups are not a server's"),
+    /// Handles an event of a stream. Returns the type and the envelope of a response that is to be applied; the caller
+    /// concludes it. Events of a stream that was cancelled meanwhile have no effect.
+    pub(crate) fn handle_event(&mut self, event: StreamEvent, now: Instant) -> Option<(TypeId, Envelope)> {
+        if !self.stream.is_current(event.stream()) {
+            self.proceed(now);
+            return None;
+        }
+        match event {
+            StreamEvent::Connected { .. } => self.on_connected(now),
+            StreamEvent::Alive { .. } => self.stream.on_alive(),
+            StreamEvent::RequestSent { .. } => self.on_request_sent(now),
+            StreamEvent::Received { stream, message } => return self.on_received(stream, message, now),
+            StreamEvent::NotFound { stream } => return self.on_not_found(stream, now),
+            StreamEvent::Unchanged { .. } => self.on_unchanged(now),
+            StreamEvent::Failed { reason, .. } => self.on_exchange_failed(reason, now),
+            StreamEvent::Disconnected { reason, .. } => self.on_disconnected(reason, now),
         }
         self.proceed(now);
+        None
     }
 
     /// Opens a response and finds its type; `None` when there is nothing in it for us. The caller that gets one concludes it.
-    pub(crate) fn receive(
-        &mut self,
-        stream: StreamId,
-        message: Bytes,
-        now: Instant,
-    ) -> Option<(TypeId, Envelope)> {
-        if !self.stream.is_current(stream) {
-            return None;
-        }
+    fn on_received(&mut self, stream: StreamId, message: Bytes, now: Instant) -> Option<(TypeId, Envelope)> {
         self.last_poll = LastPoll::Answered;
         let opened = self.open(message, now);
         if opened.is_none() {
             // Nothing will be concluded, so reading goes on here: no response, however odd, stalls the stream.
-            self.outputs.push_back(Output::Read { stream });
+            self.commands.push_back(StreamCommand::Read { stream });
         }
         self.proceed(now);
         opened
@@ -223,7 +208,7 @@ impl Machine {
         if current {
             let error = (!error.is_empty()).then_some(error);
             channel.variant.on_answer(Answer { nonce, error, not_before }, now);
-            self.outputs.push_back(Output::Read { stream });
+            self.commands.push_back(StreamCommand::Read { stream });
         }
         self.proceed(now);
     }
@@ -296,8 +281,8 @@ impl Machine {
         self.stream.hasten(now);
     }
 
-    pub(crate) fn poll_output(&mut self) -> Option<Output> {
-        self.outputs.pop_front()
+    pub(crate) fn poll_command(&mut self) -> Option<StreamCommand> {
+        self.commands.pop_front()
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<Event> {
@@ -311,7 +296,7 @@ impl Machine {
         for channel in self.types.iter_mut().flatten() {
             channel.variant.on_stream_opened(&mut channel.subscriptions, now);
         }
-        self.outputs.push_back(Output::Read { stream: self.stream.id() });
+        self.commands.push_back(StreamCommand::Read { stream: self.stream.id() });
     }
 
     fn on_request_sent(&mut self, now: Instant) {
@@ -375,7 +360,7 @@ impl Machine {
         self.on_stream_gone();
         self.quarantine.on_stream_closed();
         self.stream.close();
-        self.outputs.push_back(Output::Disconnect { stream });
+        self.commands.push_back(StreamCommand::Disconnect { stream });
     }
 
     fn on_disconnected(&mut self, reason: Disconnect, now: Instant) {
@@ -435,7 +420,7 @@ impl Machine {
         if wanted && let Some(stream) = self.stream.connect() {
             debug!(server = %self.source_key, %stream, "opening stream");
             let keepalive = self.stream.keepalive();
-            self.outputs.push_back(Output::Connect {
+            self.commands.push_back(StreamCommand::Connect {
                 stream,
                 to: self.source_key.connect_target(),
                 keepalive,

@@ -1,7 +1,7 @@
 //! The protocol with one management server, without I/O: streams, versions, nonces, requests, answers, timers.
 //!
-//! A [`Machine`] is driven by inputs (`handle_*`) and subscriptions (`subscribe`, `unsubscribe`), and yields orders
-//! (`poll_output`), events for its owner (`poll_event`), and its next deadline (`next_timeout`). Each mutation is
+//! A [`Machine`] is driven by the events of its streams (`handle_event`), timers (`handle_timeout`) and subscriptions
+//! (`subscribe`, `unsubscribe`), and yields commands for the transport (`poll_command`), events for its owner (`poll_event`), and its next deadline (`next_timeout`). Each mutation is
 //! followed by polling until `None`. It knows names, not resources: the content of a response is validated outside, and
 //! the outcome is passed to `conclude`.
 //!
@@ -22,10 +22,8 @@ mod digests;
 mod envelope;
 mod event;
 mod id;
-mod input;
 mod machine;
 mod node;
-mod output;
 mod poll;
 mod quarantine;
 mod recent_unsubscribes;
@@ -36,6 +34,8 @@ mod settings;
 mod sotw;
 mod source_key;
 mod stream;
+mod stream_command;
+mod stream_event;
 mod subscription;
 mod subscriptions;
 mod timers;
@@ -48,18 +48,17 @@ pub(crate) use self::{
     digests::Digests,
     envelope::{Body, Envelope, Item, Span, Unusable},
     event::{Event, ResponseOutcome, Timer},
-    id::{ByWatch, EntryId, GroupId, LookupId, ServerId, StreamId, TypeId, WatchId},
-    input::Input,
+    id::{EntryId, GroupId, ServerId, StreamId, TypeId},
     machine::Machine,
     node::encode as encode_node,
-    output::Output,
     settings::Settings,
     source_key::SourceKey,
+    stream_command::StreamCommand,
+    stream_event::StreamEvent,
     subscription::Subscription,
     subscriptions::{SubId, Subscriptions},
 };
 pub use self::{
-    input::{Disconnect, DisconnectKind},
-    settings::OnDeletion,
     stream::ConnectionState,
+    stream_event::{Disconnect, DisconnectKind},
 };

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     id::TypeId,
-    input::{Disconnect, DisconnectKind},
+    stream_event::{Disconnect, DisconnectKind},
 };
 
 /// Finds the type for which a server ends the stream, and holds it back so that the others are served.

@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 use super::{
     backoff::Backoff,
     id::{ServerId, StreamId},
-    input::{Disconnect, DisconnectKind},
+    stream_event::{Disconnect, DisconnectKind},
     variant::Written,
 };
 

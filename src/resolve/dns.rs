@@ -9,12 +9,12 @@ use std::{
 use tracing::debug;
 
 use crate::{
-    base::Addresses,
+    base::{Addresses, WatchId},
     capacity::Shrink,
     config::bounded,
     escape::Escaped,
     invariant,
-    protocol::{Backoff, LookupId, Settings, WatchId},
+    protocol::Backoff,
     resource::{
         ClusterLoadAssignment, Endpoint, Locality, Metadata,
         cluster::HostPort,
@@ -109,16 +109,22 @@ enum State {
     Final,
 }
 
+/// A host whose addresses are looked up. Never used twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct LookupId(pub(crate) u64);
+
 impl DnsResolver {
-    pub(crate) fn new(settings: &Settings) -> Self {
+    /// A resolver that looks a host up again after `refresh`, or the TTL of its addresses if that is longer, and waits
+    /// `lookup_timeout` for the answer of a lookup.
+    pub(crate) fn new(refresh: Duration, lookup_timeout: Duration) -> Self {
         Self {
             hosts: BTreeMap::new(),
             by_view: BTreeMap::new(),
             resting: BTreeSet::new(),
             queue: BTreeMap::new(),
             under_way: BTreeMap::new(),
-            refresh: settings.dns_refresh.min(LONGEST),
-            lookup_timeout: settings.resource_timeout.min(LONGEST),
+            refresh: refresh.min(LONGEST),
+            lookup_timeout: lookup_timeout.min(LONGEST),
             lookups: 0,
             queued: 0,
             orders: VecDeque::new(),

@@ -45,7 +45,7 @@ pub use self::{
 pub use crate::base::Addresses;
 
 pub(crate) use self::{
-    dns::{DnsResolver, HostOrder},
+    dns::{DnsResolver, HostOrder, LookupId},
     endpoints::{Endpoints, Source},
     orders::{About, Order, Resolved, Seen, Times, WatchKey},
     resolver::Resolver,

@@ -62,7 +62,7 @@ pub mod virtual_host;
 pub(crate) use collection::{Inline, List, ListEntry};
 
 pub(crate) use crate::base::Erased;
-pub use crate::base::{Invalid, TypeUrl, Version};
+pub use crate::base::{Invalid, TypeUrl, Version, type_url};
 pub use cluster::{Cluster, ClusterKind};
 pub use endpoints::{ClusterLoadAssignment, Endpoint, HealthStatus, Locality};
 pub use extension::{Custom, Extension, Payload};

@@ -21,7 +21,8 @@ pub use crate::protocol::{Disconnect, DisconnectKind};
 
 use crate::{
     config::{ApiType, Polling, Server},
-    protocol::{ConnectTarget, Input, StreamId},
+    engine::Input,
+    protocol::{ConnectTarget, StreamEvent, StreamId},
 };
 
 /// A factory of connections to management servers.
@@ -186,7 +187,7 @@ impl ConnectionEvents {
 
     /// Reports that the connection is established, and requests can be written.
     pub fn connected(&self) {
-        self.reporter.report(Input::Connected { stream: self.reporter.stream });
+        self.reporter.report(StreamEvent::Connected { stream: self.reporter.stream });
     }
 
     /// Reports the first bytes read from the connection, whether they belong to a response or not: with HTTP/2, the
@@ -197,52 +198,52 @@ impl ConnectionEvents {
     /// the does-not-exist timeout, the connection is treated as one to a frozen server and closed. It is not needed
     /// for polled servers.
     pub fn alive(&self) {
-        self.reporter.report(Input::Alive { stream: self.reporter.stream });
+        self.reporter.report(StreamEvent::Alive { stream: self.reporter.stream });
     }
 
     /// Reports that the network has accepted the message of [`Connection::send`].
     pub fn request_sent(&self) {
-        self.reporter.report(Input::RequestSent { stream: self.reporter.stream });
+        self.reporter.report(StreamEvent::RequestSent { stream: self.reporter.stream });
     }
 
     /// Reports a received message.
     pub fn received(&self, message: Bytes) {
-        self.reporter.report(Input::Received { stream: self.reporter.stream, message });
+        self.reporter.report(StreamEvent::Received { stream: self.reporter.stream, message });
     }
 
     /// Reports the result of a poll: nothing has changed (status 304).
     pub fn unchanged(&self) {
-        self.reporter.report(Input::Unchanged { stream: self.reporter.stream });
+        self.reporter.report(StreamEvent::Unchanged { stream: self.reporter.stream });
     }
 
     /// Reports the result of a poll: the server has none of the resources (status 404), which is equivalent to a
     /// response without resources.
     pub fn not_found(&self) {
-        self.reporter.report(Input::NotFound { stream: self.reporter.stream });
+        self.reporter.report(StreamEvent::NotFound { stream: self.reporter.stream });
     }
 
     /// Reports the failure of a poll: there was no usable response. The connection continues.
     pub fn failed(&self, reason: Disconnect) {
-        self.reporter.report(Input::Failed { stream: self.reporter.stream, reason });
+        self.reporter.report(StreamEvent::Failed { stream: self.reporter.stream, reason });
     }
 
     /// Reports that the connection could not be opened, or has ended. Later reports are ignored.
     pub fn disconnected(&self, reason: Disconnect) {
-        self.reporter.report(Input::Disconnected { stream: self.reporter.stream, reason });
+        self.reporter.report(StreamEvent::Disconnected { stream: self.reporter.stream, reason });
     }
 }
 
 impl Reporter {
-    fn report(&self, event: Input) {
+    fn report(&self, event: StreamEvent) {
         // An error means that the client has ended.
-        let _ = self.reports.send(event);
+        let _ = self.reports.send(Input::Transport(event));
     }
 }
 
 impl Drop for Reporter {
     fn drop(&mut self) {
         let reason = Disconnect::new(DisconnectKind::Closed, "the transport dropped the connection");
-        self.report(Input::Disconnected { stream: self.stream, reason });
+        self.report(StreamEvent::Disconnected { stream: self.stream, reason });
     }
 }
 

@@ -7,8 +7,9 @@ use std::{
 
 use crate::{
     config::{Bootstrap, ConfigSource},
+    engine::Settings,
     invariant,
-    protocol::{GroupId, ServerId, Settings, SourceKey, TypeId},
+    protocol::{GroupId, ServerId, SourceKey, TypeId},
 };
 
 /// The sources of one authority, in the order of their priority, and the depth of the fallback (A71-2).
@@ -84,7 +85,9 @@ impl AuthorityState {
 impl Groups {
     pub(super) fn new(bootstrap: &Bootstrap, settings: &Settings) -> Self {
         let is_aggregated = |source: &ConfigSource| match source {
-            ConfigSource::Server(server) => server.api_type.unwrap_or(settings.api_type).is_aggregated(),
+            ConfigSource::Server(server) => {
+                server.api_type.unwrap_or(settings.protocol.api_type).is_aggregated()
+            }
             ConfigSource::Path(_) => false,
         };
         let are_by_type = bootstrap.has_sources_by_type() || !bootstrap.all_sources().all(is_aggregated);

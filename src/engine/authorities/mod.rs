@@ -44,11 +44,12 @@ use super::{Refusal, Selection, counts::ConnectionCounts, store::Store};
 use crate::{
     cache::Entry,
     config::{ApiType, Authority, Bootstrap, ConfigSource},
+    engine::Settings,
     error::Code,
     name::ResourceName,
     protocol::{
-        Envelope, Event, GroupId, Input, Machine, ServerId, Settings, SourceKey, StreamId, Subscriptions,
-        Timer, TypeId, encode_node,
+        self, Envelope, Event, GroupId, Machine, ServerId, SourceKey, StreamEvent, Subscriptions, Timer,
+        TypeId, encode_node,
     },
     resource::config_source::ResourceConfigSource,
 };
@@ -58,6 +59,8 @@ use crate::{
 pub(super) struct Authorities {
     bootstrap: Arc<Bootstrap>,
     settings: Arc<Settings>,
+    /// A part of the settings, which the machines share.
+    protocol: Arc<protocol::Settings>,
     node: Bytes,
     random: fastrand::Rng,
     /// By [`ServerId`].
@@ -76,6 +79,7 @@ impl Authorities {
             groups: Groups::new(&bootstrap, &settings),
             unused: Unused::default(),
             connections: ConnectionCounts::default(),
+            protocol: Arc::new(settings.protocol.clone()),
             bootstrap,
             settings,
         }
@@ -97,8 +101,8 @@ impl Authorities {
                 Event::Quiet(ty) => self.on_quiet(store, server, ty, now),
             }
         }
-        while let Some(output) = self.servers[server].machine.poll_output() {
-            store.push_output(output);
+        while let Some(command) = self.servers[server].machine.poll_command() {
+            store.push_command(command);
         }
         let state = &self.servers[server];
         self.connections.note(server, state.machine.stream().connection(), state.failure.is_some());
@@ -176,7 +180,7 @@ impl Authorities {
         let type_url = store.type_url(ty);
         let mut source_keys = Vec::with_capacity(sources.len());
         for source in sources {
-            let source_key = SourceKey::new(source, type_url, &self.settings);
+            let source_key = SourceKey::new(source, type_url, &self.protocol);
             let source_key = source_key.map_err(|message| Refusal { code: Code::Unimplemented, message })?;
             if !source_keys.contains(&source_key) {
                 source_keys.push(source_key);
@@ -212,9 +216,9 @@ impl Authorities {
             return known;
         }
         let seed = (self.random.u64(..), now);
-        let Self { servers, node, settings, .. } = self;
+        let Self { servers, node, settings, protocol, .. } = self;
         servers
-            .insert(settings, |id| Machine::new(id, source_key.clone(), node.clone(), settings.clone(), seed))
+            .insert(settings, |id| Machine::new(id, source_key.clone(), node.clone(), protocol.clone(), seed))
     }
 
     /// Opens the next server of a group.
@@ -231,31 +235,17 @@ impl Authorities {
     }
 
     /// Handles an event of a stream; returns its response, if it is to be applied.
-    pub(super) fn handle_input(
+    pub(super) fn handle_event(
         &mut self,
         store: &mut Store,
-        stream: StreamId,
-        input: Input,
+        event: StreamEvent,
         now: Instant,
     ) -> Option<(TypeId, Envelope)> {
+        let id = event.stream().server;
         // The server may have been removed as unused.
-        let server = self.servers.get_mut(stream.server)?;
-        let opened = match input {
-            Input::Received { message, .. } => server.machine.receive(stream, message, now),
-            Input::NotFound { .. } => server.machine.receive_not_found(stream, now),
-            Input::Connected { .. }
-            | Input::Alive { .. }
-            | Input::RequestSent { .. }
-            | Input::Unchanged { .. }
-            | Input::Failed { .. }
-            | Input::Disconnected { .. }
-            | Input::Resolved { .. } => {
-                server.machine.handle_input(input, now);
-                None
-            }
-        };
-        self.settle(store, stream.server, now);
-        opened
+        let response = self.servers.get_mut(id)?.machine.handle_event(event, now);
+        self.settle(store, id, now);
+        response
     }
 
     /// Handles the due timers of servers, but for those that are busy.

@@ -10,8 +10,9 @@ use super::super::failure::Failure;
 use crate::{
     cache::Policy,
     config::{ConfigSource, ServerFeatures},
+    engine::{OnDeletion, Settings},
     invariant,
-    protocol::{Machine, OnDeletion, ServerId, Settings, SourceKey, SubId, Timer, TypeId},
+    protocol::{Machine, ServerId, SourceKey, SubId, Timer, TypeId},
 };
 
 /// A management server, and the state that all its resources share.

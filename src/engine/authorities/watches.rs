@@ -10,10 +10,11 @@ use super::{
     Authorities, By,
 };
 use crate::{
+    base::WatchId,
     cache::Entry,
     invariant,
     name::ResourceName,
-    protocol::{EntryId, GroupId, ServerId, Subscription, TypeId, WatchId},
+    protocol::{EntryId, GroupId, ServerId, Subscription, TypeId},
     resource::config_source::ResourceConfigSource,
 };
 

@@ -7,12 +7,13 @@ use super::{
     Follower, Indirections, publish_seen,
 };
 use crate::{
+    base::WatchId,
     error::{Blame, Code, Subject},
     escape::Escaped,
     invariant,
     name::ResourceName,
     observed::ErasedObserved,
-    protocol::{TypeId, WatchId},
+    protocol::TypeId,
 };
 
 /// A name with an alternative for an unreachable source.

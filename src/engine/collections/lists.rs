@@ -16,11 +16,12 @@ use super::{
     Follower, Indirections, publish_seen,
 };
 use crate::{
+    base::WatchId,
     error::{Subject, WatchError},
     invariant,
     name::ResourceName,
     observed::ErasedObserved,
-    protocol::{TypeId, WatchId},
+    protocol::TypeId,
     resource::{Inline, List, ListEntry, Version},
 };
 

@@ -11,10 +11,11 @@ use super::{
     alternatives::{Alternative, Other, TOO_MANY, is_unreachable},
 };
 use crate::{
+    base::WatchId,
     cache::{Entry, Redirect},
     error::{Blame, Code, WatchError, shortened},
     observed::ErasedObserved,
-    protocol::{EntryId, WatchId},
+    protocol::EntryId,
     resource::List,
 };
 

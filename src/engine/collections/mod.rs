@@ -36,12 +36,13 @@ use super::{
     store::{CollectionKey, Store},
 };
 use crate::{
+    base::WatchId,
     cache::Entry,
     escape::Escaped,
     invariant,
     name::ResourceName,
     observed::ErasedObserved,
-    protocol::{EntryId, TypeId, WatchId},
+    protocol::{EntryId, TypeId},
     resource::{Erased, ResourceType},
 };
 

@@ -30,8 +30,9 @@ use super::{
 };
 use crate::{
     config::Bootstrap,
+    engine::Settings,
     escape::Escaped,
-    protocol::{Envelope, ServerId, Settings, StreamId, TypeId},
+    protocol::{Envelope, ServerId, StreamId, TypeId},
     resource::Context,
 };
 

@@ -18,10 +18,11 @@ use super::{
     talk::Response,
 };
 use crate::{
+    base::WatchId,
     config::ServerFeatures,
     error::{Code, WatchError},
     observed::ErasedMembers,
-    protocol::{StreamId, WatchId},
+    protocol::StreamId,
     resource::Erased,
 };
 

@@ -19,13 +19,11 @@ use super::{
     talk::Response,
 };
 use crate::{
+    base::WatchId,
     config::{Bootstrap, Server},
-    engine::Engine,
+    engine::{Engine, Output, Settings, Timer},
     error::Code,
-    protocol::{
-        ConnectTarget, Disconnect, DisconnectKind, Input, Output, ServerId, Settings, StreamId, Timer,
-        WatchId,
-    },
+    protocol::{ConnectTarget, Disconnect, DisconnectKind, ServerId, StreamCommand, StreamEvent, StreamId},
     resource::Erased,
 };
 
@@ -234,7 +232,7 @@ impl Network {
         let id = self.ids[&stream.server];
         let peer = &mut self.peers[id];
         if peer.attempt != Some(stream) {
-            return self.engine.handle_input(Input::Connected { stream }, self.now);
+            return self.engine.handle_input(StreamEvent::Connected { stream }, self.now);
         }
         match peer.mood {
             Mood::Refusing => {
@@ -253,9 +251,9 @@ impl Network {
             self.flap(id);
         }
         if self.peers[id].mood != Mood::HalfOpen {
-            self.engine.handle_input(Input::Alive { stream }, self.now);
+            self.engine.handle_input(StreamEvent::Alive { stream }, self.now);
         }
-        self.engine.handle_input(Input::Connected { stream }, self.now);
+        self.engine.handle_input(StreamEvent::Connected { stream }, self.now);
     }
 
     fn on_ended(&mut self, stream: StreamId, reason: Disconnect) {
@@ -268,7 +266,7 @@ impl Network {
         }
         trace!(at = ?self.now - self.began, %stream, reason.message, "ended");
         // What ended before may be told late; it is nothing to the engine.
-        self.engine.handle_input(Input::Disconnected { stream, reason }, self.now);
+        self.engine.handle_input(StreamEvent::Disconnected { stream, reason }, self.now);
     }
 
     fn on_sent(&mut self, stream: StreamId, request: &Bytes) {
@@ -286,7 +284,7 @@ impl Network {
             open.deaf = true;
             self.end_later(DELAY, stream, DisconnectKind::Failed(Code::Unimplemented));
         }
-        self.engine.handle_input(Input::RequestSent { stream }, self.now);
+        self.engine.handle_input(StreamEvent::RequestSent { stream }, self.now);
         self.serve(id);
     }
 
@@ -309,7 +307,7 @@ impl Network {
             self.told.push_back(Told::Delivered(id, response, due));
         }
         // What was on its way when a stream was given up may still come.
-        self.engine.handle_input(Input::Received { stream, message: bytes.into() }, self.now);
+        self.engine.handle_input(StreamEvent::Received { stream, message: bytes.into() }, self.now);
     }
 
     /// Brings what a server sent to the client, as far as it reads.
@@ -338,26 +336,28 @@ impl Network {
             match output {
                 Output::Notify { view, observed } => self.told.push_back(Told::Published(view, observed)),
                 Output::Lookup { .. } => unreachable!("no target is resolved"),
-                Output::Connect { stream, to: ConnectTarget::Server { server, .. }, .. } => {
-                    self.connect(stream, &server)
-                }
-                Output::Connect { to: ConnectTarget::File { .. }, .. } => {
+                Output::Transport(StreamCommand::Connect {
+                    stream,
+                    to: ConnectTarget::Server { server, .. },
+                    ..
+                }) => self.connect(stream, &server),
+                Output::Transport(StreamCommand::Connect { to: ConnectTarget::File { .. }, .. }) => {
                     unreachable!("there are servers alone")
                 }
-                Output::Send { stream, message } => {
+                Output::Transport(StreamCommand::Send { stream, message }) => {
                     self.on_send(stream, &message);
                     let unnotified = self.foul && self.random.u32(0..100) < 3;
                     let delay = self.up_to(if unnotified { LATE } else { DELAY });
                     self.later(delay, Happening::Sent(stream, message));
                 }
-                Output::Read { stream } => {
+                Output::Transport(StreamCommand::Read { stream }) => {
                     let id = self.ids[&stream.server];
                     if let Some(open) = self.peers[id].open.as_mut().filter(|open| open.stream == stream) {
                         open.credit += 1;
                     }
                     self.deliver(id);
                 }
-                Output::Disconnect { stream } => {
+                Output::Transport(StreamCommand::Disconnect { stream }) => {
                     let peer = &mut self.peers[self.ids[&stream.server]];
                     assert!(peer.is_current(stream), "{stream} is over");
                     trace!(at = ?self.now - self.began, %stream, "given up");

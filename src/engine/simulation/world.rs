@@ -12,9 +12,9 @@ use super::{
     script::{Mood, Operation, Text, Ty},
 };
 use crate::{
+    base::WatchId,
     config::{ApiType, AuthorityBuilder, Bootstrap, Node, Server, ServerBuilder},
     engine::Selection,
-    protocol::WatchId,
 };
 
 pub(super) struct World {

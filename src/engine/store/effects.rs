@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::{
     capacity::Shrink,
-    protocol::{EntryId, Output},
+    protocol::{EntryId, StreamCommand},
 };
 
 /// The effects of a step, in their order.
@@ -10,8 +10,8 @@ use crate::{
 pub(crate) enum Effect {
     /// An entry is to be published.
     Publish(EntryId, Change),
-    /// An order of a server's machine.
-    Output(Output),
+    /// A command of a server's machine.
+    Command(StreamCommand),
 }
 
 /// The reason for publishing an entry.
@@ -35,7 +35,7 @@ pub(super) struct Effects {
 #[derive(Debug)]
 enum Queued {
     Publish(EntryId),
-    Output(Output),
+    Command(StreamCommand),
 }
 
 impl Effects {
@@ -50,15 +50,15 @@ impl Effects {
         known.unnotified |= change.unnotified;
     }
 
-    pub(super) fn push_output(&mut self, output: Output) {
-        self.order.push_back(Queued::Output(output));
+    pub(super) fn push_command(&mut self, command: StreamCommand) {
+        self.order.push_back(Queued::Command(command));
     }
 
     pub(super) fn pop(&mut self) -> Option<Effect> {
         let next = self.order.pop_front()?;
         self.order.shrink_if_sparse();
         Some(match next {
-            Queued::Output(output) => Effect::Output(output),
+            Queued::Command(command) => Effect::Command(command),
             Queued::Publish(id) => Effect::Publish(id, self.changes.remove(&id).unwrap_or_default()),
         })
     }

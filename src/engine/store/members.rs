@@ -9,10 +9,11 @@ use std::{
 use imbl::OrdMap;
 
 use crate::{
+    base::WatchId,
     cache::Entry,
     error::WatchError,
     observed::Member,
-    protocol::{EntryId, GroupId, TypeId, WatchId},
+    protocol::{EntryId, GroupId, TypeId},
     resource::Erased,
 };
 

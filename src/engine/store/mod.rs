@@ -30,7 +30,7 @@ use crate::{
     escape::Escaped,
     invariant,
     name::Additions,
-    protocol::{EntryId, GroupId, Output, TypeId},
+    protocol::{EntryId, GroupId, StreamCommand, TypeId},
     resource::ResourceType,
 };
 
@@ -220,9 +220,9 @@ impl Store {
         self.effects.push_change(id, Change { changed: false, joins: false, unnotified: true });
     }
 
-    /// Appends an order of a server's machine to the effects.
-    pub(super) fn push_output(&mut self, output: Output) {
-        self.effects.push_output(output);
+    /// Appends a command of a server's machine to the effects.
+    pub(super) fn push_command(&mut self, command: StreamCommand) {
+        self.effects.push_command(command);
     }
 
     /// The next effect of a step.

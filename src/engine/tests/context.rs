@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     config::{AllowedGrpcService, Bootstrap, ChannelCredentials, Server},
-    engine::Engine,
-    protocol::Settings,
+    engine::{Engine, Settings},
 };
 
 #[test]

@@ -7,7 +7,8 @@ use prost::Message;
 use super::rig::{Full, Rig, any, response, stream_to};
 use crate::{
     config::{AuthorityBuilder, Bootstrap, Server},
-    protocol::{DisconnectKind, Settings},
+    engine::Settings,
+    protocol::DisconnectKind,
     scans,
 };
 

@@ -6,11 +6,12 @@ use prost::Message;
 
 use super::rig::{Full, Part, Rig, any, delta_response};
 use crate::{
+    base::WatchId,
     pb::{
         envoy::service::discovery::v3::{DeltaDiscoveryResponse, Resource, ResourceError, ResourceName},
         google::rpc::Status,
     },
-    protocol::{DisconnectKind, WatchId},
+    protocol::DisconnectKind,
 };
 
 mod aliases;

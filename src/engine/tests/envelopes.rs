@@ -5,11 +5,11 @@ use prost::Message;
 use super::rig::{Full, Part, Rig, any, in_delta, response, wrapped};
 use crate::{
     config::{AuthorityBuilder, Bootstrap, Server},
+    engine::Settings,
     pb::{
         envoy::service::discovery::v3::{DeltaDiscoveryResponse, Resource},
         google::protobuf::Any,
     },
-    protocol::Settings,
 };
 
 const WRAPPER: &str = "type.googleapis.com/envoy.service.discovery.v3.Resource";

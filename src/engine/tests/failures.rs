@@ -134,8 +134,10 @@ fn a_response_in_work_when_its_stream_ends_still_counts() {
     rig.sent(1);
     let resources = names.iter().map(|name| any::<Part>(name, "x")).collect();
     let message = prost::Message::encode_to_vec(&response::<Part>("1", resources)).into();
-    rig.engine
-        .handle_input(crate::protocol::Input::Received { stream: super::rig::stream(1), message }, rig.now);
+    rig.engine.handle_input(
+        crate::protocol::StreamEvent::Received { stream: super::rig::stream(1), message },
+        rig.now,
+    );
     rig.drain();
     rig.disconnect(1, DisconnectKind::Closed);
     let said = rig.pass(Duration::from_secs(2));

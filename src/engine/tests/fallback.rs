@@ -7,9 +7,10 @@ use prost::Message;
 use super::rig::{Full, Part, Rig, any, response, stream_to};
 use crate::{
     config::{AuthorityBuilder, Bootstrap, Server},
+    engine::{Output, Settings},
     observed::Observed,
     pb::envoy::service::discovery::v3::DiscoveryResponse,
-    protocol::{DisconnectKind, Output, Settings},
+    protocol::DisconnectKind,
 };
 
 const NONE: [&str; 0] = [];

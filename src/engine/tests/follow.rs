@@ -5,11 +5,11 @@ use std::time::Duration;
 use super::rig::{Full, Rig, redirect, response, stream_to, wrapped};
 use crate::{
     config::{AuthorityBuilder, Bootstrap, Server},
-    engine::collections::MAX_ALTERNATIVES,
+    engine::{Settings, collections::MAX_ALTERNATIVES},
     name::encoding,
     observed::ErasedObserved,
     pb::google::protobuf::Any,
-    protocol::{DisconnectKind, Settings},
+    protocol::DisconnectKind,
 };
 use prost::Message;
 

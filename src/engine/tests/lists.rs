@@ -6,7 +6,9 @@ use prost::Message;
 
 use super::rig::{Full, Rig, any, wrapped};
 use crate::{
+    base::WatchId,
     config::{AuthorityBuilder, Bootstrap, Server},
+    engine::Settings,
     pb::{
         envoy::{
             config::cluster::v3::ClusterCollection,
@@ -19,7 +21,7 @@ use crate::{
             resource_locator::ContextParamSpecifier,
         },
     },
-    protocol::{DisconnectKind, Settings, WatchId},
+    protocol::DisconnectKind,
 };
 
 const LIST: &str = "xdstp://a/test.FullCollection/shop";

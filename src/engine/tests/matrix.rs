@@ -6,12 +6,13 @@ use std::time::Duration;
 use super::rig::{Full, Part, Rig, any, in_delta, response};
 use crate::{
     config::{ApiType, Bootstrap, Server},
+    engine::{OnDeletion, Settings},
     error::Code,
     pb::{
         envoy::service::discovery::v3::{DiscoveryResponse, ResourceError, ResourceName},
         google::{protobuf::Any, rpc::Status},
     },
-    protocol::{DisconnectKind, OnDeletion, Settings},
+    protocol::{self, DisconnectKind},
     resource::Resource,
 };
 
@@ -174,7 +175,7 @@ fn the_client_may_decide_on_deletions_for_all_servers() {
         (OnDeletion::Drop, FEATURES[1], "absent NOT_FOUND"),
     ] {
         for api_type in VARIANTS {
-            let settings = Settings { on_deletion: Some(policy), api_type, ..Settings::default() };
+            let settings = Settings { on_deletion: Some(policy), ..of_type(api_type) };
             Case::<Full>::with(features, true, settings).happens(Missing).shows(expected);
         }
     }
@@ -215,15 +216,19 @@ struct Case<T> {
     of: std::marker::PhantomData<T>,
 }
 
+fn of_type(api_type: ApiType) -> Settings {
+    protocol::Settings { api_type, ..protocol::Settings::default() }.into()
+}
+
 impl<T: Resource> Case<T> {
     fn new(features: &[&'static str], cached: bool, api_type: ApiType) -> Self {
-        Self::with(features, cached, Settings { api_type, ..Settings::default() })
+        Self::with(features, cached, of_type(api_type))
     }
 
     fn with(features: &[&'static str], cached: bool, settings: Settings) -> Self {
         let server = Server::new("127.0.0.1:1").insecure().features(features.iter().copied());
-        let delta = settings.api_type.is_delta();
-        let what = format!("{} {features:?} cached {cached} in {}", T::TYPE_URL, settings.api_type);
+        let delta = settings.protocol.api_type.is_delta();
+        let what = format!("{} {features:?} cached {cached} in {}", T::TYPE_URL, settings.protocol.api_type);
         let rig = Rig::of(Bootstrap::builder().server(server).build().unwrap(), settings);
         let mut case = Self {
             rig,

@@ -10,10 +10,10 @@ use super::{
     rig::{Full, Part},
 };
 use crate::{
+    base::WatchId,
     engine::simulation::parts::Seen,
     error::Code,
     observed::ErasedMembers,
-    protocol::WatchId,
     resource::{Erased, Resource},
     wire,
 };

@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::rig::{Full, Part, Rig, any, delta_response, response};
 use crate::{
     config::{ApiType, AuthorityBuilder, Bootstrap, Server},
-    engine::{Selection, Wanted},
+    engine::{Selection, Settings, Wanted},
     name::ResourceName,
-    protocol::{DisconnectKind, Settings},
+    protocol::DisconnectKind,
 };
 
 fn federated() -> Rig {

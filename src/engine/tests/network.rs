@@ -12,14 +12,16 @@ use tracing::trace;
 
 use super::rig::Rig;
 use crate::{
+    base::WatchId,
     control_plane::{
         Session, Store,
         session::{self, AfterNack, Held},
     },
-    engine::Engine,
+    engine::{Engine, Output},
     error::Code,
     pb::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
-    protocol::{Disconnect, DisconnectKind, Input, LookupId, Output, StreamId, WatchId},
+    protocol::{Disconnect, DisconnectKind, StreamCommand, StreamEvent, StreamId},
+    resolve::LookupId,
     resource::Erased,
 };
 
@@ -149,7 +151,7 @@ impl<E> Network<E> {
         let kind =
             [DisconnectKind::Closed, DisconnectKind::Failed(Code::Unavailable)][self.random.usize(0..2)];
         let reason = Disconnect::new(kind, "cut");
-        self.rig.engine.handle_input(Input::Disconnected { stream: open.stream, reason }, self.rig.now);
+        self.rig.engine.handle_input(StreamEvent::Disconnected { stream: open.stream, reason }, self.rig.now);
     }
 
     /// The server is silent on some types from now on, and only on these.
@@ -243,7 +245,7 @@ impl<E> Network<E> {
             Happening::Due(event) => self.told.push_back(Told::Due(event)),
             Happening::Refused(stream) => {
                 let reason = Disconnect::new(DisconnectKind::Unreachable, "refused");
-                self.rig.engine.handle_input(Input::Disconnected { stream, reason }, now);
+                self.rig.engine.handle_input(StreamEvent::Disconnected { stream, reason }, now);
             }
             Happening::Connected(stream) => {
                 let before = self.before.take().unwrap_or_default();
@@ -251,8 +253,8 @@ impl<E> Network<E> {
                 self.open =
                     Some(Open { stream, session, unread: VecDeque::new(), credit: 0, last: Vec::new() });
                 self.dialogue = Dialogue::default();
-                self.rig.engine.handle_input(Input::Alive { stream }, now);
-                self.rig.engine.handle_input(Input::Connected { stream }, now);
+                self.rig.engine.handle_input(StreamEvent::Alive { stream }, now);
+                self.rig.engine.handle_input(StreamEvent::Connected { stream }, now);
             }
             Happening::Sent(stream, request) => {
                 let Some(open) = self.open.as_mut().filter(|open| open.stream == stream) else { return };
@@ -261,14 +263,16 @@ impl<E> Network<E> {
                 trace!(?at, request.type_url, ?request.resource_names, request.response_nonce, "asked");
                 self.dialogue.on_request(&request);
                 open.session.handle_request(request).expect("the client keeps to the protocol");
-                self.rig.engine.handle_input(Input::RequestSent { stream }, now);
+                self.rig.engine.handle_input(StreamEvent::RequestSent { stream }, now);
                 self.serve();
             }
             Happening::Delivered(stream, bytes) => {
                 if self.open.as_ref().is_some_and(|open| open.stream == stream) {
                     trace!(at = ?now - self.began, "delivered");
                     self.dialogue.on_response(&bytes);
-                    self.rig.engine.handle_input(Input::Received { stream, message: bytes.into() }, now);
+                    self.rig
+                        .engine
+                        .handle_input(StreamEvent::Received { stream, message: bytes.into() }, now);
                 }
             }
         }
@@ -297,7 +301,7 @@ impl<E> Network<E> {
                 Output::Lookup { lookup, host } => {
                     self.told.push_back(Told::Lookup(lookup, host.to_string()));
                 }
-                Output::Connect { stream, .. } => {
+                Output::Transport(StreamCommand::Connect { stream, .. }) => {
                     let refused = self.down || self.random.u32(0..100) < self.weather.refusals;
                     self.on_wire(if refused {
                         Happening::Refused(stream)
@@ -305,17 +309,17 @@ impl<E> Network<E> {
                         Happening::Connected(stream)
                     });
                 }
-                Output::Send { stream, message } => {
+                Output::Transport(StreamCommand::Send { stream, message }) => {
                     self.dialogue.on_send();
                     self.on_wire(Happening::Sent(stream, message.to_vec()));
                 }
-                Output::Read { stream } => {
+                Output::Transport(StreamCommand::Read { stream }) => {
                     if let Some(open) = self.open.as_mut().filter(|open| open.stream == stream) {
                         open.credit += 1;
                     }
                     self.deliver();
                 }
-                Output::Disconnect { stream } => {
+                Output::Transport(StreamCommand::Disconnect { stream }) => {
                     let given_up = self.open.take_if(|open| open.stream == stream);
                     self.before = given_up.map(|open| open.session).or(self.before.take());
                 }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     config::{ApiType, PathSource, Polling, Server},
-    protocol::{ConnectionState, Disconnect, DisconnectKind},
+    protocol::{ConnectionState, Disconnect, DisconnectKind, StreamEvent},
 };
 
 const NONE: Vec<String> = Vec::new();
@@ -32,11 +32,11 @@ fn files() -> Rig {
 
 impl Rig {
     fn unchanged(&mut self) -> Vec<String> {
-        self.input(Input::Unchanged { stream: stream(1) })
+        self.input(StreamEvent::Unchanged { stream: stream(1) })
     }
 
     fn not_found(&mut self) -> Vec<String> {
-        let mut said = self.input(Input::NotFound { stream: stream(1) });
+        let mut said = self.input(StreamEvent::NotFound { stream: stream(1) });
         // It is worked off in slices, as a response is.
         said.extend(self.pass(Duration::ZERO));
         said
@@ -49,7 +49,7 @@ impl Rig {
     }
 
     fn failed(&mut self, kind: DisconnectKind) -> Vec<String> {
-        self.input(Input::Failed { stream: stream(1), reason: Disconnect::new(kind, "it broke") })
+        self.input(StreamEvent::Failed { stream: stream(1), reason: Disconnect::new(kind, "it broke") })
     }
 
     /// Lets time pass until something is said.

@@ -17,7 +17,7 @@ use crate::{
         },
         google::protobuf::Any,
     },
-    protocol::{ConnectTarget, Disconnect, DisconnectKind, StreamId},
+    protocol::{self, ConnectTarget, Disconnect, DisconnectKind, StreamCommand, StreamEvent, StreamId},
     resolve::{Resolved, Snapshot},
     resource::Resource,
 };
@@ -127,18 +127,20 @@ impl Rig {
 
     /// The same on the incremental variant.
     pub(super) fn delta() -> Self {
-        Self::delta_with(Settings::default())
+        Self::delta_with(protocol::Settings::default())
     }
 
-    pub(super) fn delta_with(settings: Settings) -> Self {
+    pub(super) fn delta_with(settings: protocol::Settings) -> Self {
         let node = crate::config::Node::new("n");
         let server = Server::new("127.0.0.1:1").insecure();
         let bootstrap = Bootstrap::builder().node(node).server(server).build().unwrap();
-        Self::of(bootstrap, Settings { api_type: ApiType::AggregatedDeltaGrpc, ..settings })
+        Self::of(bootstrap, protocol::Settings { api_type: ApiType::AggregatedDeltaGrpc, ..settings })
     }
 
-    pub(super) fn of(bootstrap: Bootstrap, settings: Settings) -> Self {
-        let api_type = bootstrap.servers().find_map(|server| server.api_type).unwrap_or(settings.api_type);
+    pub(super) fn of(bootstrap: Bootstrap, settings: impl Into<Settings>) -> Self {
+        let settings = settings.into();
+        let api_type =
+            bootstrap.servers().find_map(|server| server.api_type).unwrap_or(settings.protocol.api_type);
         let engine = Engine::new(Arc::new(bootstrap), settings, 1);
         Self { engine, now: Instant::now(), views: 0, delta: api_type.is_delta() }
     }
@@ -176,10 +178,12 @@ impl Rig {
 
     /// Connects, and takes the first request.
     pub(super) fn connect_and_take(&mut self, attempt: u64) -> DiscoveryRequest {
-        self.engine.handle_input(Input::Alive { stream: stream(attempt) }, self.now);
-        self.engine.handle_input(Input::Connected { stream: stream(attempt) }, self.now);
+        self.engine.handle_input(StreamEvent::Alive { stream: stream(attempt) }, self.now);
+        self.engine.handle_input(StreamEvent::Connected { stream: stream(attempt) }, self.now);
         let mut outputs: Vec<_> = std::iter::from_fn(|| self.engine.poll_output()).collect();
-        let Some(Output::Send { message, .. }) = outputs.pop() else { panic!("nothing is asked for") };
+        let Some(Output::Transport(StreamCommand::Send { message, .. })) = outputs.pop() else {
+            panic!("nothing is asked for")
+        };
         DiscoveryRequest::decode(message).unwrap()
     }
 
@@ -205,14 +209,14 @@ impl Rig {
     }
 
     pub(super) fn connect_to(&mut self, stream: StreamId) -> Vec<String> {
-        let said = self.input(Input::Alive { stream });
+        let said = self.input(StreamEvent::Alive { stream });
         assert_eq!(said, [""; 0], "nothing follows from it before the connection is up");
         self.connect_to_silence(stream)
     }
 
     /// The same with a connection of which nothing is read, as that to a frozen server.
     pub(super) fn connect_to_silence(&mut self, stream: StreamId) -> Vec<String> {
-        self.input(Input::Connected { stream })
+        self.input(StreamEvent::Connected { stream })
     }
 
     /// The pending request is on its way.
@@ -221,7 +225,7 @@ impl Rig {
     }
 
     pub(super) fn sent_to(&mut self, stream: StreamId) -> Vec<String> {
-        self.input(Input::RequestSent { stream })
+        self.input(StreamEvent::RequestSent { stream })
     }
 
     /// A response comes on an attempt.
@@ -234,7 +238,7 @@ impl Rig {
     }
 
     pub(super) fn receive_from(&mut self, stream: StreamId, bytes: Vec<u8>) -> Vec<String> {
-        let mut said = self.input(Input::Received { stream, message: bytes.into() });
+        let mut said = self.input(StreamEvent::Received { stream, message: bytes.into() });
         while let Some((_, Timer::Work)) = self.engine.poll_timeout() {
             self.engine.handle_timeout(self.now);
             said.extend(self.drain());
@@ -248,7 +252,7 @@ impl Rig {
 
     pub(super) fn disconnect_from(&mut self, stream: StreamId, kind: DisconnectKind) -> Vec<String> {
         let reason = Disconnect::new(kind, "it broke");
-        self.input(Input::Disconnected { stream, reason })
+        self.input(StreamEvent::Disconnected { stream, reason })
     }
 
     /// Lets time pass, with everything that is due in it.
@@ -272,7 +276,7 @@ impl Rig {
         views
     }
 
-    pub(super) fn input(&mut self, input: Input) -> Vec<String> {
+    pub(super) fn input(&mut self, input: impl Into<Input>) -> Vec<String> {
         self.engine.handle_input(input, self.now);
         self.drain()
     }
@@ -297,20 +301,22 @@ pub(super) fn stream_to(server: u32, attempt: u64) -> StreamId {
 /// An order in words: `send Full [a,b] 1/n1`, `#1 present 1 text`.
 fn say(output: Output, delta: bool) -> String {
     match output {
-        Output::Connect { stream, to, .. } => match to {
+        Output::Transport(StreamCommand::Connect { stream, to, .. }) => match to {
             ConnectTarget::Server { api_type, path, .. } if !api_type.is_aggregated() => {
                 format!("connect {stream} {path}")
             }
             ConnectTarget::Server { .. } => format!("connect {stream}"),
             ConnectTarget::File { file, .. } => format!("open {stream} {file}"),
         },
-        Output::Disconnect { stream } => format!("disconnect {stream}"),
-        Output::Read { .. } => "read".into(),
+        Output::Transport(StreamCommand::Disconnect { stream }) => format!("disconnect {stream}"),
+        Output::Transport(StreamCommand::Read { .. }) => "read".into(),
         Output::Lookup { lookup, host } => format!("lookup {} {host}", lookup.0),
-        Output::Send { message, .. } if delta => {
+        Output::Transport(StreamCommand::Send { message, .. }) if delta => {
             say_delta_request(DeltaDiscoveryRequest::decode(message).unwrap())
         }
-        Output::Send { message, .. } => say_request(&DiscoveryRequest::decode(message).unwrap()),
+        Output::Transport(StreamCommand::Send { message, .. }) => {
+            say_request(&DiscoveryRequest::decode(message).unwrap())
+        }
         Output::Notify { view, observed } => format!("{} {}", say_view(view), say_observed(&observed)),
     }
 }

@@ -10,8 +10,9 @@ use prost::Message;
 use super::rig::{Full, Part, Rig, any, response, stream};
 use crate::{
     control_plane::{AnyResource, Session, Store, session},
+    engine::{Output, Timer},
     pb::envoy::service::discovery::v3::DiscoveryRequest,
-    protocol::{Input, Output, Timer},
+    protocol::{StreamCommand, StreamEvent},
     resource::Resource,
 };
 
@@ -49,7 +50,8 @@ impl Recording {
             rig.now = at;
             if response == Some(at) {
                 let (_, bytes) = self.on_the_way.pop_front().unwrap();
-                rig.engine.handle_input(Input::Received { stream: stream(1), message: bytes.into() }, at);
+                rig.engine
+                    .handle_input(StreamEvent::Received { stream: stream(1), message: bytes.into() }, at);
             } else {
                 rig.engine.handle_timeout(at);
             }
@@ -65,7 +67,7 @@ impl Recording {
     fn drain(&mut self, rig: &mut Rig) -> bool {
         let mut sent = Vec::new();
         while let Some(output) = rig.engine.poll_output() {
-            if let Output::Send { stream, message } = output {
+            if let Output::Transport(StreamCommand::Send { stream, message }) = output {
                 self.requests.push(message.len());
                 self.session.handle_request(DiscoveryRequest::decode(message).unwrap()).unwrap();
                 while let Some(response) = self.session.poll_response(&self.store) {
@@ -76,7 +78,7 @@ impl Recording {
         }
         // At most one request is pending.
         let Some(stream) = sent.pop() else { return false };
-        rig.engine.handle_input(Input::RequestSent { stream }, rig.now);
+        rig.engine.handle_input(StreamEvent::RequestSent { stream }, rig.now);
         sent.is_empty()
     }
 }
@@ -92,7 +94,7 @@ fn cost_of_watches<T: Resource>(count: usize, apart: Duration) -> Vec<usize> {
     server.pass(&mut rig, Duration::from_secs(1));
     server.requests.clear();
     for name in &names {
-        let view = crate::protocol::WatchId::new(1_000 + rig.engine.resources() as u64);
+        let view = crate::base::WatchId::new(1_000 + rig.engine.resources() as u64);
         let ty = crate::resource::ResourceType::of::<T>();
         rig.engine.subscribe(view, ty, super::super::Selection::One(name.as_str().into()), rig.now);
         server.pass(&mut rig, apart);
@@ -158,7 +160,7 @@ fn no_step_of_a_large_response_does_all_of_it() {
     rig.sent(1);
     let resources = names.iter().map(|name| any::<Full>(name, "x")).collect();
     let message = response::<Full>("1", resources).encode_to_vec().into();
-    rig.engine.handle_input(Input::Received { stream: stream(1), message }, rig.now);
+    rig.engine.handle_input(StreamEvent::Received { stream: stream(1), message }, rig.now);
     let mut most = 0;
     while let Some((_, Timer::Work)) = rig.engine.poll_timeout() {
         let before = rig.engine.work_counters().parsed;

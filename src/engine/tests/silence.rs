@@ -8,8 +8,9 @@ use prost::Message;
 use super::rig::{Full, Part, Rig, any, delta_response, response, stream, stream_to};
 use crate::{
     config::{AuthorityBuilder, Bootstrap, Server},
+    engine::Settings,
     error::Code,
-    protocol::{DisconnectKind, Settings},
+    protocol::DisconnectKind,
 };
 
 const NONE: [&str; 0] = [];

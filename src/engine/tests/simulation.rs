@@ -12,9 +12,9 @@ use super::{
     seeds::{family, with_seeds},
 };
 use crate::{
+    base::WatchId,
     control_plane::{AnyResource, session::Held},
     engine::Selection,
-    protocol::WatchId,
     resource::{Resource, ResourceType},
 };
 

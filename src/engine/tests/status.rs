@@ -8,7 +8,7 @@ use super::rig::{Full, Part, Rig, any, message, response, stream, stream_to};
 use crate::{
     cache::ResourceState,
     config::{Bootstrap, Server, ServerBuilder},
-    engine::ResourceReport,
+    engine::{ResourceReport, Settings},
     pb::{
         envoy::{
             config::core::v3::{DataSource, data_source::Specifier},
@@ -17,7 +17,7 @@ use crate::{
         },
         google::{protobuf::Any, rpc::Status as RpcStatus},
     },
-    protocol::{ConnectionState, DisconnectKind, Input, Settings},
+    protocol::{ConnectionState, DisconnectKind, StreamEvent},
     resource::{Resource, Secret},
 };
 
@@ -171,7 +171,7 @@ fn the_bytes_of_secrets_are_never_shown() {
     rig.open::<Secret>(&["identity"]);
     let value = secret.encode_to_vec().into();
     let response = response::<Secret>("1", vec![Any { type_url: Secret::TYPE_URL.into(), value }]);
-    let input = Input::Received { stream: stream(1), message: response.encode_to_vec().into() };
+    let input = StreamEvent::Received { stream: stream(1), message: response.encode_to_vec().into() };
     rig.engine.handle_input(input, rig.now);
     while rig.engine.poll_output().is_some() {}
     rig.engine.handle_timeout(rig.now);

@@ -5,9 +5,9 @@ use std::time::Duration;
 use super::rig::{Full, Part, Rig, any, response};
 use crate::{
     config::{AuthorityBuilder, Bootstrap, Node, Server},
-    engine::Metric,
+    engine::{Metric, Settings},
     error::short_type,
-    protocol::{DisconnectKind, Settings},
+    protocol::DisconnectKind,
 };
 
 #[test]

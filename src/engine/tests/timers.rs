@@ -5,8 +5,9 @@ use std::time::Duration;
 use super::rig::{Full, Part, Rig, any, delta_response, response, response_with_nonce};
 use crate::{
     config::Server,
+    engine::{Output, Timer},
     observed::Observed,
-    protocol::{DisconnectKind, Output},
+    protocol::{self, DisconnectKind},
 };
 
 const NONE: Vec<String> = Vec::new();
@@ -61,7 +62,10 @@ fn a57_6_what_timed_out_has_its_time_again_on_the_next_stream() {
     rig.sent(2);
     rig.pass(Duration::from_secs(10));
     let timer = rig.engine.poll_timeout();
-    assert_eq!(timer, Some((rig.now + Duration::from_secs(20), crate::protocol::Timer::DoesNotExist)));
+    assert_eq!(
+        timer,
+        Some((rig.now + Duration::from_secs(20), Timer::Server(protocol::Timer::DoesNotExist)))
+    );
     assert_eq!(rig.pass(Duration::from_secs(21)), NONE, "and the same is not told again");
 }
 
@@ -134,7 +138,7 @@ fn a_response_that_is_being_worked_off_wins_over_the_timer() {
     rig.pass(Duration::from_millis(14_999));
     let resources = names.iter().map(|name| any::<Part>(name, "x")).collect();
     let message = prost::Message::encode_to_vec(&response::<Part>("1", resources)).into();
-    let input = crate::protocol::Input::Received { stream: super::rig::stream(1), message };
+    let input = protocol::StreamEvent::Received { stream: super::rig::stream(1), message };
     rig.engine.handle_input(input, rig.now);
     assert!(rig.drain().len() < names.len(), "it takes several steps");
     let said = rig.pass(Duration::from_secs(1));

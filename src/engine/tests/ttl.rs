@@ -11,9 +11,9 @@ use super::rig::{Full, Part, stream_to};
 use crate::{
     cache::ResourceState,
     config::{Bootstrap, Server},
-    engine::{Input, Timer},
+    engine::Timer,
     pb::envoy::service::discovery::v3::{DeltaDiscoveryResponse, Resource as Wrapper},
-    protocol::DisconnectKind,
+    protocol::{DisconnectKind, StreamEvent},
     resource::Resource,
 };
 
@@ -416,7 +416,7 @@ fn a_response_that_is_being_worked_off_wins_over_the_deadline() {
     };
     let message = response.encode_to_vec().into();
     timed.rig.now += Duration::from_secs(29);
-    let said = timed.rig.input(Input::Received { stream: stream_to(0, 1), message });
+    let said = timed.rig.input(StreamEvent::Received { stream: stream_to(0, 1), message });
     assert_eq!(said, NONE);
     timed.rig.now += Duration::from_secs(2);
     while let Some((_, Timer::Work)) = timed.rig.engine.poll_timeout() {

@@ -14,6 +14,7 @@ use super::{
     seeds::{family, with_many_seeds},
 };
 use crate::{
+    base::WatchId,
     config::{ApiType, Bootstrap, Server},
     control_plane::{
         AnyResource, DeltaSession, Session, Store,
@@ -21,7 +22,7 @@ use crate::{
     },
     engine::*,
     pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryRequest, Resource as Wrapper},
-    protocol::{Disconnect, DisconnectKind, Settings, WatchId},
+    protocol::{Disconnect, DisconnectKind, Settings, StreamCommand, StreamEvent, StreamId},
     resource::Resource,
     wire,
 };
@@ -150,7 +151,9 @@ impl World {
                 self.is_up = !self.is_up;
                 if let Some(stream) = self.close().filter(|_| !self.is_up) {
                     let reason = Disconnect::new(DisconnectKind::Closed, "it broke");
-                    self.tell(|engine, now| engine.handle_input(Input::Disconnected { stream, reason }, now));
+                    self.tell(|engine, now| {
+                        engine.handle_input(StreamEvent::Disconnected { stream, reason }, now)
+                    });
                 }
             }
             _ => {
@@ -219,7 +222,7 @@ impl World {
 
     fn obey(&mut self, order: Output) {
         match order {
-            Output::Connect { stream, .. } if self.is_up => {
+            Output::Transport(StreamCommand::Connect { stream, .. }) if self.is_up => {
                 let settings = self.settings.clone();
                 let dialogue = match self.delta {
                     true => Dialogue::Delta(DeltaSession::new(settings)),
@@ -232,21 +235,24 @@ impl World {
                 for life in self.model.values_mut().filter(|life| self.delta && life.version.is_empty()) {
                     life.is_unconfirmed = true;
                 }
-                self.tell(|engine, now| engine.handle_input(Input::Alive { stream }, now));
-                self.tell(|engine, now| engine.handle_input(Input::Connected { stream }, now));
+                self.tell(|engine, now| engine.handle_input(StreamEvent::Alive { stream }, now));
+                self.tell(|engine, now| engine.handle_input(StreamEvent::Connected { stream }, now));
             }
-            Output::Connect { stream, .. } => {
+            Output::Transport(StreamCommand::Connect { stream, .. }) => {
                 let reason = Disconnect::new(DisconnectKind::Unreachable, "nobody is there");
-                self.tell(|engine, now| engine.handle_input(Input::Disconnected { stream, reason }, now));
+                self.tell(|engine, now| {
+                    engine.handle_input(StreamEvent::Disconnected { stream, reason }, now)
+                });
             }
-            Output::Send { stream, message } => {
+            Output::Transport(StreamCommand::Send { stream, message }) => {
                 if let Some((_, dialogue)) = self.session.as_mut().filter(|(open, _)| *open == stream) {
                     dialogue.handle_request(message);
                 }
-                self.tell(|engine, now| engine.handle_input(Input::RequestSent { stream }, now));
+                self.tell(|engine, now| engine.handle_input(StreamEvent::RequestSent { stream }, now));
             }
-            Output::Disconnect { .. } => drop(self.close()),
-            Output::Read { .. } | Output::Notify { .. } | Output::Lookup { .. } => {}
+            Output::Transport(StreamCommand::Disconnect { .. }) => drop(self.close()),
+            Output::Transport(StreamCommand::Read { .. }) | Output::Notify { .. } | Output::Lookup { .. } => {
+            }
         }
     }
 
@@ -305,7 +311,7 @@ impl World {
             .retain(|name, _| !said.removed.contains(name) && (!said.is_complete || spoken.contains(name)));
         let stream = self.session.as_ref().expect("it is open").0;
         let message = said.bytes.into();
-        self.tell(|engine, now| engine.handle_input(Input::Received { stream, message }, now));
+        self.tell(|engine, now| engine.handle_input(StreamEvent::Received { stream, message }, now));
     }
 
     fn check(&mut self) {

@@ -8,11 +8,12 @@ use prost::Message;
 use super::rig::{Full, Part, Rig, any, response, stream_to};
 use crate::{
     config::{Bootstrap, Server},
+    engine::Settings,
     pb::{
         envoy::service::discovery::v3::{DiscoveryResponse, ResourceError, ResourceName},
         google::rpc::Status,
     },
-    protocol::{DisconnectKind, Settings},
+    protocol::DisconnectKind,
 };
 
 const NONE: [&str; 0] = [];

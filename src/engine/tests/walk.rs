@@ -4,11 +4,12 @@ use std::time::Duration;
 
 use super::rig::Rig;
 use crate::{
+    base::WatchId,
     config::{AuthorityBuilder, Bootstrap, Node, Server, ServerBuilder, Target},
     control_plane::AnyResource,
+    engine::{Input, Settings},
     pb::{envoy::service::discovery::v3::DiscoveryResponse, google::protobuf::Any},
-    protocol::{Input, LookupId, Settings, WatchId},
-    resolve::Addresses,
+    resolve::{Addresses, LookupId},
     testing::resources::{cluster, endpoints, listener, route, route_config},
 };
 

@@ -9,8 +9,8 @@ use super::Machine;
 use crate::protocol::{
     envelope::Envelope,
     id::{StreamId, TypeId},
-    input::Disconnect,
     request::put_text,
+    stream_event::Disconnect,
 };
 
 /// The outcome of the last exchange. A change of it is logged as a warning; a repetition is not.
@@ -26,9 +26,9 @@ pub(super) enum LastPoll {
 
 impl Machine {
     /// The server has none of the requested resources: the same as a response of the type without resources (MS6).
-    pub(crate) fn receive_not_found(&mut self, stream: StreamId, now: Instant) -> Option<(TypeId, Envelope)> {
+    pub(super) fn on_not_found(&mut self, stream: StreamId, now: Instant) -> Option<(TypeId, Envelope)> {
         let before = self.last_poll.clone();
-        let opened = self.receive(stream, self.empty_response(), now);
+        let opened = self.on_received(stream, self.empty_response(), now);
         if opened.is_some() {
             self.last_poll = LastPoll::NotFound;
             if before != LastPoll::NotFound {

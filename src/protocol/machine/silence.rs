@@ -9,8 +9,8 @@ use crate::protocol::{
     channel::{AllDue, is_awaited},
     event::Event,
     id::TypeId,
-    input::{Disconnect, DisconnectKind},
     quarantine::Ended,
+    stream_event::{Disconnect, DisconnectKind},
 };
 
 impl Machine {
@@ -40,7 +40,7 @@ impl Machine {
     pub(super) fn give_up(&mut self, now: Instant) {
         let stream = self.stream.id();
         let why = "the server accepted the connection but has sent nothing";
-        self.outputs.push_back(super::Output::Disconnect { stream });
+        self.commands.push_back(super::StreamCommand::Disconnect { stream });
         self.on_disconnected(Disconnect::new(DisconnectKind::Unreachable, why), now);
     }
 

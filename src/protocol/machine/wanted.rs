@@ -133,7 +133,7 @@ impl Machine {
             |subscriptions: &Subscriptions| subscriptions.iter().next().is_none() && subscriptions.is_empty();
         self.stream.connection() == ConnectionState::Idle
             && self.events.is_empty()
-            && self.outputs.is_empty()
+            && self.commands.is_empty()
             && self.types.iter().flatten().all(|channel| has_nothing(&channel.subscriptions))
     }
 

@@ -5,7 +5,9 @@ use std::time::Instant;
 use tracing::trace;
 
 use super::Machine;
-use crate::protocol::{channel::Channel, event::Timer, id::TypeId, output::Output, variant::Head};
+use crate::protocol::{
+    channel::Channel, event::Timer, id::TypeId, stream_command::StreamCommand, variant::Head,
+};
 
 impl Machine {
     pub(super) fn next_write(&self) -> Option<(Instant, Timer)> {
@@ -48,7 +50,7 @@ impl Machine {
                     // Each poll is an exchange of its own.
                     open.node_sent = self.source_key.capabilities().streaming;
                     open.pending = Some(written);
-                    self.outputs.push_back(Output::Send { stream, message });
+                    self.commands.push_back(StreamCommand::Send { stream, message });
                 }
                 None => self.on_written(written, now),
             }

@@ -7,8 +7,8 @@ use std::{
 
 use super::rig::Rig;
 use crate::{
-    protocol::{LookupId, Settings, WatchId},
-    resolve::{Addresses, DnsResolver, HostOrder},
+    base::WatchId,
+    resolve::{Addresses, DnsResolver, HostOrder, LookupId},
     resource::cluster::HostPort,
     testing::resources::{cluster, listener, route, route_config},
 };
@@ -26,7 +26,7 @@ struct Dns {
 impl Dns {
     fn new() -> Self {
         let now = Instant::now();
-        let hosts = DnsResolver::new(&Settings::default());
+        let hosts = DnsResolver::new(Duration::from_secs(30), Duration::from_secs(15));
         Self { hosts, now, begin: now, random: fastrand::Rng::with_seed(1) }
     }
 
@@ -253,9 +253,7 @@ fn hosts_are_found_by_their_deadlines_whatever_comes_and_goes() {
 
 #[test]
 fn times_that_no_clock_can_show_are_as_good_as_never() {
-    let settings =
-        Settings { dns_refresh: Duration::MAX, resource_timeout: Duration::MAX, ..Settings::default() };
-    let mut dns = Dns { hosts: DnsResolver::new(&settings), ..Dns::new() };
+    let mut dns = Dns { hosts: DnsResolver::new(Duration::MAX, Duration::MAX), ..Dns::new() };
     dns.watch(1, "db", 80);
     assert!(dns.hosts.next_timeout().is_some());
     dns.resolved(1, Ok(addresses(&["10.0.0.1"]).with_ttl(Duration::MAX)));

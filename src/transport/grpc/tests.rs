@@ -16,9 +16,10 @@ use super::*;
 use crate::{
     config::{ApiType, Bootstrap, Server},
     control_plane::{self, ControlPlane, Event, Headers, type_url},
+    engine::Input,
     error::Code,
     pb::envoy::service::discovery::v3::DiscoveryRequest,
-    protocol::{Input, ServerId, StreamId},
+    protocol::{ServerId, StreamEvent, StreamId},
     testing::FaultyProxy,
     transport::DisconnectKind,
 };
@@ -57,10 +58,10 @@ async fn messages_go_out_one_by_one_while_headers_are_awaited() {
     let request = DiscoveryRequest { type_url: type_url::CLUSTER.into(), ..Default::default() };
     let request = Bytes::from(request.encode_to_vec());
     let mut peer = Peer::connect(&server.uri());
-    assert!(matches!(peer.input().await, Input::Connected { .. }));
+    assert!(matches!(peer.input().await, StreamEvent::Connected { .. }));
     for _ in 0..3 {
         peer.connection.send(request.clone());
-        assert!(matches!(peer.input().await, Input::RequestSent { .. }));
+        assert!(matches!(peer.input().await, StreamEvent::RequestSent { .. }));
         soon(async { while !matches!(events.recv().await.unwrap(), Event::Request { .. }) {} }).await;
     }
 }
@@ -129,21 +130,20 @@ async fn a_connection_cut_at_any_byte_gives_whole_messages_and_an_end() {
                     control_plane.disconnect(tonic::Status::aborted("enough"));
                 }
                 input = peer.input() => match input {
-                    Input::Received { message: received, .. } => {
+                    StreamEvent::Received { message: received, .. } => {
                         assert_eq!(received, message);
                         whole += 1;
                     }
-                    Input::Disconnected { reason, .. } => {
+                    StreamEvent::Disconnected { reason, .. } => {
                         cut += usize::from(reason.kind != DisconnectKind::Failed(Code::Aborted));
                         break;
                     }
-                    Input::Connected { .. }
-                    | Input::Alive { .. }
-                    | Input::RequestSent { .. }
-                    | Input::Unchanged { .. }
-                    | Input::NotFound { .. }
-                    | Input::Failed { .. }
-                    | Input::Resolved { .. } => {}
+                    StreamEvent::Connected { .. }
+                    | StreamEvent::Alive { .. }
+                    | StreamEvent::RequestSent { .. }
+                    | StreamEvent::Unchanged { .. }
+                    | StreamEvent::NotFound { .. }
+                    | StreamEvent::Failed { .. } => {}
                 }
             }
         }
@@ -187,7 +187,7 @@ async fn a_server_that_does_not_read_stops_what_is_sent() {
     // The first message fits into the windows of HTTP/2, the second has to wait.
     let message = Bytes::from(vec![0; 8 << 20]);
     peer.connection.send(message.clone());
-    assert!(matches!(peer.input().await, Input::RequestSent { .. }));
+    assert!(matches!(peer.input().await, StreamEvent::RequestSent { .. }));
     peer.connection.send(message);
     peer.connection.read();
     control_plane.inject_raw("still here");
@@ -326,15 +326,16 @@ impl Peer {
     }
 
     async fn open(&mut self, events: &mut UnboundedReceiver<Event>) {
-        assert!(matches!(self.input().await, Input::Connected { .. }));
+        assert!(matches!(self.input().await, StreamEvent::Connected { .. }));
         assert!(matches!(soon(events.recv()).await, Some(Event::Opened { .. })));
     }
 
     /// Returns the next report other than the first read, whose position varies.
-    async fn input(&mut self) -> Input {
+    async fn input(&mut self) -> StreamEvent {
         loop {
             let input = soon(self.inputs.recv()).await.expect("an end comes before the channel is closed");
-            if !matches!(input, Input::Alive { .. }) {
+            let Input::Transport(input) = input else { panic!("a transport reports streams: {input:?}") };
+            if !matches!(input, StreamEvent::Alive { .. }) {
                 return input;
             }
         }
@@ -342,14 +343,14 @@ impl Peer {
 
     async fn message(&mut self) -> Bytes {
         match self.input().await {
-            Input::Received { message, .. } => message,
+            StreamEvent::Received { message, .. } => message,
             other => panic!("{other:?}"),
         }
     }
 
     async fn end(&mut self) -> Disconnect {
         loop {
-            if let Input::Disconnected { reason, .. } = self.input().await {
+            if let StreamEvent::Disconnected { reason, .. } = self.input().await {
                 return reason;
             }
         }

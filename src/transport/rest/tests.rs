@@ -16,9 +16,10 @@ use super::*;
 use crate::{
     config::{ApiType, Polling, Server},
     control_plane::type_url::{CLUSTER, ENDPOINTS},
+    engine::Input,
     error::Code,
     pb::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
-    protocol::{Input, ServerId, StreamId},
+    protocol::{ServerId, StreamEvent, StreamId},
     testing::{
         ControlPlane,
         resources::{cluster, endpoints},
@@ -223,7 +224,7 @@ impl Peer {
             keepalive: Duration::from_secs(30),
         };
         let mut peer = Self { connection: transport.connect(target, events), inputs };
-        assert!(matches!(peer.inputs.try_recv(), Ok(Input::Connected { .. })));
+        assert!(matches!(peer.inputs.try_recv(), Ok(Input::Transport(StreamEvent::Connected { .. }))));
         peer
     }
 
@@ -233,21 +234,22 @@ impl Peer {
         self.connection.send(question.encode_to_vec().into());
         let mut is_sent = false;
         loop {
-            match soon(self.inputs.recv()).await.unwrap() {
-                Input::RequestSent { .. } => assert!(!std::mem::replace(&mut is_sent, true)),
-                Input::Received { message, .. } => {
+            let Input::Transport(event) = soon(self.inputs.recv()).await.unwrap() else { unreachable!() };
+            match event {
+                StreamEvent::RequestSent { .. } => assert!(!std::mem::replace(&mut is_sent, true)),
+                StreamEvent::Received { message, .. } => {
                     assert!(is_sent);
                     return Ok(Some(DiscoveryResponse::decode(message).unwrap()));
                 }
-                Input::Unchanged { .. } => {
+                StreamEvent::Unchanged { .. } => {
                     assert!(is_sent);
                     return Ok(None);
                 }
-                Input::NotFound { .. } => {
+                StreamEvent::NotFound { .. } => {
                     assert!(is_sent);
                     return Ok(Some(DiscoveryResponse::default()));
                 }
-                Input::Failed { reason, .. } => return Err(reason),
+                StreamEvent::Failed { reason, .. } => return Err(reason),
                 other => panic!("{other:?}"),
             }
         }

@@ -9,14 +9,15 @@ use std::{
 use prost::Message;
 
 use crate::{
+    base::WatchId,
     control_plane::{AnyResource, DeltaSession, Store, session},
     engine::{
-        Selection,
+        Output, Selection, Timer,
         tests::rig::{Full, Rig, message, stream},
     },
     observed::{ErasedMembers, Observed},
     pb::envoy::service::discovery::v3::DeltaDiscoveryRequest,
-    protocol::{Disconnect, DisconnectKind, Input, Output, Settings, StreamId, Timer, WatchId},
+    protocol::{Disconnect, DisconnectKind, Settings, StreamCommand, StreamEvent, StreamId},
     resource::{Resource, ResourceType},
     scans,
 };
@@ -71,8 +72,8 @@ impl World {
             world.rig.engine.subscribe(view, ResourceType::of::<Full>(), names, world.rig.now);
         }
         world.drain();
-        world.rig.engine.handle_input(Input::Alive { stream: world.stream }, world.rig.now);
-        world.rig.engine.handle_input(Input::Connected { stream: world.stream }, world.rig.now);
+        world.rig.engine.handle_input(StreamEvent::Alive { stream: world.stream }, world.rig.now);
+        world.rig.engine.handle_input(StreamEvent::Connected { stream: world.stream }, world.rig.now);
         world.pass(Duration::from_secs(5));
         assert_eq!(world.rig.engine.work_counters().parsed, count as u64, "all are there");
         world
@@ -115,14 +116,14 @@ impl World {
     /// The stream ends, the store changes, and the next stream is open.
     fn reconnect(&mut self, change: impl FnOnce(&mut Self)) {
         let reason = Disconnect::new(DisconnectKind::Closed, "it broke");
-        self.rig.engine.handle_input(Input::Disconnected { stream: self.stream, reason }, self.rig.now);
+        self.rig.engine.handle_input(StreamEvent::Disconnected { stream: self.stream, reason }, self.rig.now);
         change(self);
         self.requests.clear();
         self.stream.attempt += 1;
         self.session = DeltaSession::new(session::Settings::default());
         self.pass(Duration::from_secs(2));
-        self.rig.engine.handle_input(Input::Alive { stream: self.stream }, self.rig.now);
-        self.rig.engine.handle_input(Input::Connected { stream: self.stream }, self.rig.now);
+        self.rig.engine.handle_input(StreamEvent::Alive { stream: self.stream }, self.rig.now);
+        self.rig.engine.handle_input(StreamEvent::Connected { stream: self.stream }, self.rig.now);
         self.pass(Duration::from_secs(30));
     }
 
@@ -147,11 +148,13 @@ impl World {
         loop {
             while let Some(output) = self.rig.engine.poll_output() {
                 match output {
-                    Output::Send { stream, message } => sent.push_back((stream, message)),
+                    Output::Transport(StreamCommand::Send { stream, message }) => {
+                        sent.push_back((stream, message))
+                    }
                     Output::Notify { observed, .. } => self.see(&observed),
-                    Output::Connect { .. }
-                    | Output::Disconnect { .. }
-                    | Output::Read { .. }
+                    Output::Transport(StreamCommand::Connect { .. })
+                    | Output::Transport(StreamCommand::Disconnect { .. })
+                    | Output::Transport(StreamCommand::Read { .. })
                     | Output::Lookup { .. } => {}
                 }
             }
@@ -160,7 +163,7 @@ impl World {
                 let request = DeltaDiscoveryRequest::decode(message).unwrap();
                 self.requests.push(request.clone());
                 self.session.handle_request(request).unwrap();
-                self.rig.engine.handle_input(Input::RequestSent { stream }, self.rig.now);
+                self.rig.engine.handle_input(StreamEvent::RequestSent { stream }, self.rig.now);
             } else if let Some((_, Timer::Work)) = self.rig.engine.poll_timeout() {
                 self.rig.engine.handle_timeout(self.rig.now);
             } else if self.requests.is_empty() && self.session.subscribed(Full::TYPE_URL).is_empty() {
@@ -168,7 +171,7 @@ impl World {
             } else if let Some(response) = self.session.poll_response(&self.store) {
                 let message = response.encode_to_vec();
                 self.received += message.len();
-                let input = Input::Received { stream: self.stream, message: message.into() };
+                let input = StreamEvent::Received { stream: self.stream, message: message.into() };
                 self.rig.engine.handle_input(input, self.rig.now);
             } else {
                 return;

@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::{
+    engine::Output,
     error::{Code, WatchError},
-    protocol::Output,
     resolve::Resolved,
 };
 

@@ -6,6 +6,7 @@ use prost::Message;
 
 use super::{super::rig::Rig, response as in_sotw};
 use crate::{
+    base::WatchId,
     control_plane::AnyResource,
     pb::{
         envoy::{
@@ -16,7 +17,6 @@ use crate::{
         },
         google::{protobuf::Any, rpc::Status},
     },
-    protocol::WatchId,
     resource::{Resource, RouteConfiguration, VirtualHost},
     testing::resources::{cluster, endpoints, listener, route, route_config},
 };

@@ -5,6 +5,7 @@ use prost::Message;
 use super::{super::rig::Rig, response};
 use crate::{
     config::{AllowedGrpcService, Bootstrap, BootstrapBuilder, ChannelCredentials, Node, Server},
+    engine::Settings,
     pb::{
         envoy::config::core::v3::{
             ApiConfigSource, ConfigSource, GrpcService, PathConfigSource, SelfConfigSource,
@@ -15,7 +16,6 @@ use crate::{
         google::protobuf::Duration,
         xds::core::v3::Authority,
     },
-    protocol::Settings,
     testing::resources::{cluster, endpoints, listener, route, route_config},
 };
 

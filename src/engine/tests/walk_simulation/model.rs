@@ -9,8 +9,8 @@ use super::{
     spec::{Made, ResourceKey, Spec, Type},
 };
 use crate::{
+    base::WatchId,
     error::{Blame, Code, WatchError},
-    protocol::WatchId,
     resolve::Resolved,
     resource::Erased,
 };

@@ -15,10 +15,10 @@ use super::{
     world::World,
 };
 use crate::{
+    base::WatchId,
     engine::{Selection, tests::network::Told},
     error::{Blame, Code, Subject, WatchError},
     observed::Observed,
-    protocol::WatchId,
     resource::{
         Cluster, ClusterLoadAssignment, Erased, Listener, Resource, ResourceType, RouteConfiguration,
     },

@@ -15,6 +15,7 @@ use super::{
     spec::{Type, address},
 };
 use crate::{
+    base::WatchId,
     config::{Bootstrap, Node, Server, Target},
     control_plane::session::Held,
     engine::tests::{
@@ -22,8 +23,8 @@ use crate::{
         rig::Rig,
         seeds::family,
     },
-    protocol::{Input, LookupId, Settings, WatchId},
-    resolve::Addresses,
+    engine::{Input, Settings},
+    resolve::{Addresses, LookupId},
 };
 
 /// How the world behaves.

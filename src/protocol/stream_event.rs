@@ -1,11 +1,11 @@
 use bytes::Bytes;
 
-use super::id::{LookupId, StreamId};
-use crate::{base::Addresses, error::Code};
+use super::id::StreamId;
+use crate::error::Code;
 
-/// An event outside: the transport reports it, the engine handles it.
+/// An event of a stream, or of a poll in place of one, as the transport reports it.
 #[derive(Debug, Clone)]
-pub(crate) enum Input {
+pub(crate) enum StreamEvent {
     /// The connection is up and requests can be written. Response headers may come much later, or never.
     Connected {
         /// The established attempt.
@@ -52,18 +52,11 @@ pub(crate) enum Input {
         /// The reason.
         reason: Disconnect,
     },
-    /// The addresses of a host were looked up.
-    Resolved {
-        /// The id of the lookup.
-        lookup: LookupId,
-        /// The addresses, or the reason of the failure, in words.
-        result: Result<Addresses, String>,
-    },
 }
 
-impl Input {
+impl StreamEvent {
     /// The stream of the event.
-    pub(crate) fn stream(&self) -> Option<StreamId> {
+    pub(crate) fn stream(&self) -> StreamId {
         match self {
             Self::Connected { stream }
             | Self::Alive { stream }
@@ -72,8 +65,7 @@ impl Input {
             | Self::Unchanged { stream }
             | Self::NotFound { stream }
             | Self::Failed { stream, .. }
-            | Self::Disconnected { stream, .. } => Some(*stream),
-            Self::Resolved { .. } => None,
+            | Self::Disconnected { stream, .. } => *stream,
         }
     }
 }

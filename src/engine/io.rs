@@ -1,0 +1,56 @@
+//! What passes between the engine and the shell.
+
+use std::sync::Arc;
+
+use crate::{
+    base::{Addresses, Erased, WatchId},
+    protocol::{self, StreamCommand, StreamEvent},
+    resolve::LookupId,
+};
+
+/// An event outside: the shell reports it, the engine handles it.
+#[derive(Debug, Clone)]
+pub(crate) enum Input {
+    /// An event of a stream.
+    Transport(StreamEvent),
+    /// The addresses of a host were looked up.
+    Resolved {
+        /// The id of the lookup.
+        lookup: LookupId,
+        /// The addresses, or the reason of the failure, in words.
+        result: Result<Addresses, String>,
+    },
+}
+
+/// An order of the engine to the shell.
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// A command for a stream.
+    Transport(StreamCommand),
+    /// Publish the state of a watch: an `Observed<T>`, the `ErasedMembers` of a wildcard, or the value that a target
+    /// has [`Resolved`](crate::resolve::Resolved) to.
+    Notify { view: WatchId, observed: Erased },
+    /// Look up the addresses of a host, and report them once.
+    Lookup { lookup: LookupId, host: Arc<str> },
+}
+
+/// The owner of a deadline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Timer {
+    /// A response is in progress.
+    Work,
+    /// A timer of a server.
+    Server(protocol::Timer),
+    /// A resource expires that was not confirmed.
+    Expiry,
+    /// A host is looked up again, or its lookup is cancelled.
+    Lookup,
+    /// A deletion that a resolution has postponed.
+    Grace,
+}
+
+impl From<StreamEvent> for Input {
+    fn from(event: StreamEvent) -> Self {
+        Self::Transport(event)
+    }
+}

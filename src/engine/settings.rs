@@ -1,0 +1,64 @@
+use std::{path::Path, sync::Arc, time::Duration};
+
+use crate::{config::bounded, protocol, resource::Registry};
+
+/// The settings of the engine, with the defaults of a client.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Settings {
+    /// Those of streams and requests.
+    pub(crate) protocol: protocol::Settings,
+    /// The policy for resources that a server deletes; `None` for that of the server's features.
+    pub(crate) on_deletion: Option<OnDeletion>,
+    /// The least time between two lookups of a host, and the time after which one is repeated whose answer has no TTL.
+    pub(crate) dns_refresh: Duration,
+    /// The time for which a resolution keeps a cluster that its server has deleted, while the routes still lead to it.
+    pub(crate) deletion_grace: Duration,
+    /// Whether config sources that come with resources are followed.
+    pub(crate) follow_config_sources: bool,
+    /// The directory of the files that such sources may name; any without it.
+    pub(crate) config_source_root: Option<Arc<Path>>,
+    /// The extensions that the application handles.
+    pub(crate) registry: Arc<Registry>,
+}
+
+/// The policy for a resource in use that its server has deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OnDeletion {
+    /// Keep the last known good one, with a warning (A88's default).
+    Keep,
+    /// Drop it, as the protocol document demands.
+    Drop,
+}
+
+impl Settings {
+    /// The same with durations that can be added to any time.
+    pub(crate) fn bounded(self) -> Self {
+        Self {
+            protocol: self.protocol.bounded(),
+            dns_refresh: bounded(self.dns_refresh),
+            deletion_grace: bounded(self.deletion_grace),
+            ..self
+        }
+    }
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            protocol: protocol::Settings::default(),
+            on_deletion: None,
+            dns_refresh: Duration::from_secs(30),
+            deletion_grace: Duration::from_secs(1),
+            follow_config_sources: false,
+            config_source_root: None,
+            registry: Arc::default(),
+        }
+    }
+}
+
+impl From<protocol::Settings> for Settings {
+    fn from(protocol: protocol::Settings) -> Self {
+        Self { protocol, ..Self::default() }
+    }
+}
