@@ -1,6 +1,7 @@
 //! The shared basis of all floors above: versions, errors of fields, and type-erased values.
 
 mod addresses;
+mod custom;
 mod invalid;
 pub mod type_url;
 mod version;
@@ -8,8 +9,9 @@ mod watch_id;
 
 use std::{any::Any, sync::Arc};
 
+pub(crate) use self::custom::Configuration;
 pub(crate) use self::watch_id::{ByWatch, WatchId};
-pub use self::{addresses::Addresses, invalid::Invalid, version::Version};
+pub use self::{addresses::Addresses, custom::Custom, invalid::Invalid, version::Version};
 
 /// A type-erased value: a parsed resource, or the value that a watch publishes.
 pub(crate) type Erased = Arc<dyn Any + Send + Sync>;

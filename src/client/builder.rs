@@ -373,7 +373,9 @@ impl ClientBuilder {
         let transports = Transports::new(self.grpc, self.transport);
         let dns = self.dns.unwrap_or_else(|| Arc::new(SystemDns));
         let lookups = Lookups::new(dns, self.settings.protocol.resource_timeout);
-        let bootstrap = self.bootstrap.plug(&self.settings.registry).map_err(BuildError::Bootstrap)?;
+        let registry = &self.settings.registry;
+        let parse = |name: &str, config| registry.parse_certificate_provider(name, config);
+        let bootstrap = self.bootstrap.plug(&parse).map_err(BuildError::Bootstrap)?;
         let engine = Engine::new(bootstrap.clone(), self.settings, random_seed());
         let driver = Driver::new(engine, (transports, lookups), received);
         #[cfg(feature = "metrics")]

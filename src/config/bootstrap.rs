@@ -1,13 +1,11 @@
 use std::{collections::BTreeMap, sync::Arc};
 
-use crate::{
-    name::{Additions, ResourceName},
-    resource::Registry,
-};
+use crate::name::{Additions, ResourceName};
 
 use super::{
     Authority, BootstrapBuilder, CallCredentials, CertificateProvider, ChannelCredentials, ConfigError,
-    ConfigSource, Node, Server, Sources, Template, UnknownAuthority, ValidationError, server::NamedServers,
+    ConfigSource, Node, Server, Sources, Template, UnknownAuthority, ValidationError,
+    certificates::ParsePlugin, server::NamedServers,
 };
 
 /// The bootstrap of a client: its management servers, its identity, and the templates of resource names.
@@ -151,11 +149,11 @@ impl Bootstrap {
     }
 
     /// The bootstrap with the certificate providers of registered plugins parsed; unchanged if there are none.
-    pub(crate) fn plug(self: Arc<Self>, registry: &Registry) -> Result<Arc<Self>, ConfigError> {
+    pub(crate) fn plug(self: Arc<Self>, parse: &ParsePlugin<'_>) -> Result<Arc<Self>, ConfigError> {
         let mut plugged = BTreeMap::new();
         let mut problems = Vec::new();
         for (instance, provider) in &self.certificate_providers {
-            match provider.plug(registry) {
+            match provider.plug(parse) {
                 None => {}
                 Some(Ok(custom)) => drop(plugged.insert(instance.clone(), custom)),
                 Some(Err(invalid)) => {

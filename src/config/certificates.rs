@@ -3,10 +3,7 @@ use std::{path::PathBuf, time::Duration};
 use serde_json::{Map, Value};
 
 use super::credentials::{self, DEFAULT_REFRESH_INTERVAL, FilesError};
-use crate::{
-    base::Invalid,
-    resource::{Custom, Registry},
-};
+use crate::base::{Custom, Invalid};
 
 /// A certificate provider instance, to which resources refer by its name (A29).
 #[derive(Debug, Clone, PartialEq)]
@@ -43,6 +40,9 @@ pub struct FileWatcherConfig {
     pub refresh_interval: Duration,
 }
 
+/// Parses the configuration of a plugin by its name; `None` if there is no such plugin.
+pub(crate) type ParsePlugin<'a> = dyn Fn(&str, Map<String, Value>) -> Option<Result<Custom, Invalid>> + 'a;
+
 impl CertificateProvider {
     /// The plugin's name, such as `file_watcher`.
     pub fn plugin_name(&self) -> &str {
@@ -62,14 +62,14 @@ impl CertificateProvider {
     }
 
     /// The instance with its configuration parsed, if the plugin is registered. An error has its path below `config`.
-    pub(super) fn plug(&self, registry: &Registry) -> Option<Result<Self, Invalid>> {
+    pub(super) fn plug(&self, parse: &ParsePlugin<'_>) -> Option<Result<Self, Invalid>> {
         let Self::Unknown { plugin_name, config } = self else { return None };
         let (config, misplaced) = match config {
             Value::Object(config) => (config.clone(), false),
             Value::Null => (Map::new(), false),
             Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => (Map::new(), true),
         };
-        let parsed = registry.parse_certificate_provider(plugin_name, config)?;
+        let parsed = parse(plugin_name, config)?;
         Some(if misplaced { Err(Invalid::new("expected an object")) } else { parsed.map(Self::Custom) })
     }
 

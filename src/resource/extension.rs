@@ -3,10 +3,12 @@
 use std::{any::Any, fmt, sync::Arc};
 
 use bytes::Bytes;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{Context, Invalid};
+use crate::base::Configuration;
+pub use crate::base::Custom;
 
 /// A parsed configuration of an extension: of an HTTP filter, a load balancing policy, or a plugin. An application
 /// implements it for its own extensions, and adds these to a [`Registry`](super::Registry).
@@ -69,10 +71,6 @@ impl Payload {
     }
 }
 
-/// A configuration of a type that the application registered. In JSON, an object with the type name as its key.
-#[derive(Clone)]
-pub struct Custom(Arc<dyn Configuration>);
-
 impl Custom {
     pub(super) fn parse<T: Extension>(payload: Payload, cx: &Context<'_>) -> Result<Self, Invalid> {
         T::parse(payload, cx).map(Self::new)
@@ -83,42 +81,10 @@ impl Custom {
         Self(Arc::new(value))
     }
 
-    /// The full name of its message.
-    pub fn type_name(&self) -> &'static str {
-        self.0.type_name()
-    }
-
     /// The configuration, if it is of type `T`.
     pub fn get<T: Extension>(&self) -> Option<&T> {
         self.0.as_any().downcast_ref()
     }
-}
-
-impl fmt::Debug for Custom {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl PartialEq for Custom {
-    fn eq(&self, other: &Self) -> bool {
-        self.0.is_equal(other.0.as_any())
-    }
-}
-
-impl Serialize for Custom {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let value = self.0.to_json().map_err(serde::ser::Error::custom)?;
-        to.collect_map([(self.type_name(), value)])
-    }
-}
-
-/// An [`Extension`] whose type only the application knows.
-trait Configuration: fmt::Debug + Send + Sync {
-    fn type_name(&self) -> &'static str;
-    fn as_any(&self) -> &dyn Any;
-    fn is_equal(&self, other: &dyn Any) -> bool;
-    fn to_json(&self) -> Result<Value, serde_json::Error>;
 }
 
 impl<T: Extension> Configuration for T {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use prost::Message;
 use serde::Serialize;
 
-use super::{Context, Custom, Invalid, Payload, parts};
+use super::{Context, Custom, Extension, Invalid, Payload, parts};
 use crate::pb::{
     envoy::{
         config::cluster::v3::{self as cluster, cluster::LbConfig},
@@ -191,43 +191,73 @@ struct Unsupported(String);
 
 fn policy(any: &google::Any, cx: &Context<'_>, depth: u32) -> Result<Result<LbPolicy, Unsupported>, Invalid> {
     let (name, payload) = parts::extension(any)?;
-    let payload = match cx.registry.lb_policies().parse((&name, payload), cx) {
-        Ok(custom) => return custom.map(|custom| Ok(LbPolicy::Custom(custom))),
-        Err(payload) => payload,
+    let built_in = || BUILT_IN.iter().find(|(type_name, _)| *type_name == name).map(|(_, parse)| parse);
+    let parsed = match cx.registry.lb_policies().get(&name).or_else(built_in) {
+        Some(parse) => parse(payload, cx, depth)?,
+        None => None,
     };
-    let Payload::Message(bytes) = payload else { return Ok(Err(Unsupported(name.into_owned()))) };
-    let Some(short) = name.strip_prefix(PREFIX) else { return Ok(Err(Unsupported(name.into_owned()))) };
-    let malformed = |e: prost::DecodeError| Invalid::from(e).at("value");
-    Ok(Ok(match short {
-        "round_robin.v3.RoundRobin" => LbPolicy::RoundRobin,
-        "pick_first.v3.PickFirst" => {
-            let pick_first::PickFirst { shuffle_address_list } = Message::decode(bytes).map_err(malformed)?;
-            LbPolicy::PickFirst(PickFirst { shuffle_address_list })
-        }
-        "ring_hash.v3.RingHash" => {
-            use ring_hash::ring_hash::HashFunction;
-            let it = ring_hash::RingHash::decode(bytes).map_err(malformed)?;
-            // The default is Envoy's, which is XX_HASH too (C13).
-            if ![HashFunction::DefaultHash as i32, HashFunction::XxHash as i32].contains(&it.hash_function) {
-                return Err(Invalid::field("hash_function", "only XX_HASH is supported"));
-            }
-            ring_hash_sizes(it.minimum_ring_size, it.maximum_ring_size)?
-        }
-        "least_request.v3.LeastRequest" => {
-            let it = least_request::LeastRequest::decode(bytes).map_err(malformed)?;
-            choices(it.choice_count)?
-        }
-        "client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin" => {
-            client_side(Message::decode(bytes).map_err(malformed)?)?
-        }
-        "wrr_locality.v3.WrrLocality" => {
-            let it = wrr_locality::WrrLocality::decode(bytes).map_err(malformed)?;
-            let child = it.endpoint_picking_policy.ok_or(Invalid::new("must be set"));
-            let child = child.and_then(|child| first_supported(&child, cx, depth + 1));
-            in_each_locality(child.map_err(|e| e.at("endpoint_picking_policy"))?)
-        }
-        _ => return Ok(Err(Unsupported(name.into_owned()))),
-    }))
+    Ok(parsed.ok_or_else(|| Unsupported(name.into_owned())))
+}
+
+/// The parser of a type of policy, at a depth of nested policies. `None` if the type has no such form.
+pub(super) type ParsePolicy = fn(Payload, &Context<'_>, u32) -> Result<Option<LbPolicy>, Invalid>;
+
+/// A policy of the application.
+pub(super) fn parse_custom<T: Extension>(
+    payload: Payload,
+    cx: &Context<'_>,
+    _: u32,
+) -> Result<Option<LbPolicy>, Invalid> {
+    Custom::parse::<T>(payload, cx).map(|custom| Some(LbPolicy::Custom(custom)))
+}
+
+/// A built-in policy, whose message has no JSON form.
+fn message<M: Message + Default>(
+    payload: Payload,
+    parse: impl FnOnce(M) -> Result<LbPolicy, Invalid>,
+) -> Result<Option<LbPolicy>, Invalid> {
+    let Payload::Message(bytes) = payload else { return Ok(None) };
+    parse(M::decode(bytes).map_err(|e| Invalid::from(e).at("value"))?).map(Some)
+}
+
+/// The built-in policies. An application's policy of the same type replaces one.
+const BUILT_IN: &[(&str, ParsePolicy)] = &[
+    ("envoy.extensions.load_balancing_policies.round_robin.v3.RoundRobin", |payload, _, _| {
+        Ok(matches!(payload, Payload::Message(_)).then_some(LbPolicy::RoundRobin))
+    }),
+    ("envoy.extensions.load_balancing_policies.pick_first.v3.PickFirst", |payload, _, _| {
+        message(payload, |pick_first::PickFirst { shuffle_address_list }| {
+            Ok(LbPolicy::PickFirst(PickFirst { shuffle_address_list }))
+        })
+    }),
+    ("envoy.extensions.load_balancing_policies.ring_hash.v3.RingHash", |payload, _, _| {
+        message(payload, ring_hash)
+    }),
+    ("envoy.extensions.load_balancing_policies.least_request.v3.LeastRequest", |payload, _, _| {
+        message(payload, |it: least_request::LeastRequest| choices(it.choice_count))
+    }),
+    (
+        "envoy.extensions.load_balancing_policies.client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin",
+        |payload, _, _| message(payload, client_side),
+    ),
+    ("envoy.extensions.load_balancing_policies.wrr_locality.v3.WrrLocality", |payload, cx, depth| {
+        message(payload, |it| wrr_locality(it, cx, depth))
+    }),
+];
+
+fn ring_hash(from: ring_hash::RingHash) -> Result<LbPolicy, Invalid> {
+    use ring_hash::ring_hash::HashFunction;
+    // The default is Envoy's, which is XX_HASH too (C13).
+    if ![HashFunction::DefaultHash as i32, HashFunction::XxHash as i32].contains(&from.hash_function) {
+        return Err(Invalid::field("hash_function", "only XX_HASH is supported"));
+    }
+    ring_hash_sizes(from.minimum_ring_size, from.maximum_ring_size)
+}
+
+fn wrr_locality(from: wrr_locality::WrrLocality, cx: &Context<'_>, depth: u32) -> Result<LbPolicy, Invalid> {
+    let child = from.endpoint_picking_policy.ok_or(Invalid::new("must be set"));
+    let child = child.and_then(|child| first_supported(&child, cx, depth + 1));
+    Ok(in_each_locality(child.map_err(|e| e.at("endpoint_picking_policy"))?))
 }
 
 /// Rules C7 and C13.
@@ -292,7 +322,6 @@ fn client_side(from: client_side::ClientSideWeightedRoundRobin) -> Result<LbPoli
     })))
 }
 
-const PREFIX: &str = "envoy.extensions.load_balancing_policies.";
 const MAX_DEPTH: u32 = 16;
 const MAX_RING_SIZE: u32 = 8_388_608;
 const MAX_CHOICES: u8 = 10;

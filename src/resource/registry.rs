@@ -7,7 +7,8 @@ use serde_json::{Map, Value};
 use super::{
     Context, Invalid,
     extension::{Custom, Extension, Payload},
-    http_filter::{FilterTypes, HttpFilterExtension},
+    http_filter::{FilterType, HttpFilterExtension},
+    load_balancing::{self, ParsePolicy},
 };
 
 /// The extensions of an application, in addition to the built-in ones. An extension with the type name of a built-in one
@@ -16,56 +17,60 @@ use super::{
 /// Resources with an unknown extension are rejected, or accepted without it, by the rules of each kind of extension.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Registry {
-    lb_policies: Parsers,
-    cluster_specifiers: Parsers,
-    http_filters: FilterTypes,
-    audit_loggers: Parsers,
-    metadata: Parsers,
-    certificate_providers: Parsers,
+    lb_policies: Extensions<ParsePolicy>,
+    cluster_specifiers: Extensions<Parse>,
+    http_filters: Extensions<FilterType>,
+    audit_loggers: Extensions<Parse>,
+    metadata: Extensions<Parse>,
+    certificate_providers: Extensions<Parse>,
 }
 
-/// How configurations of one kind are parsed, by type name.
-#[derive(Clone, Default, PartialEq)]
-pub(super) struct Parsers(BTreeMap<&'static str, Parser>);
+/// The extensions of one kind that an application has added, by type name. `P` is what the kind of extension needs of a type:
+/// at least how its configuration is parsed.
+#[derive(Clone)]
+pub(super) struct Extensions<P>(BTreeMap<&'static str, Entry<P>>);
 
-#[derive(Clone, Copy)]
-struct Parser {
-    /// Of the typed configuration.
+#[derive(Clone)]
+struct Entry<P> {
+    /// The typed configuration.
     of: TypeId,
-    parse: fn(Payload, &Context<'_>) -> Result<Custom, Invalid>,
+    parser: P,
 }
+
+/// The parser of a kind of extension whose configurations are all [`Custom`].
+pub(super) type Parse = fn(Payload, &Context<'_>) -> Result<Custom, Invalid>;
 
 impl Registry {
     /// A registry without extensions.
     pub const fn new() -> Self {
         Self {
-            lb_policies: Parsers::new(),
-            cluster_specifiers: Parsers::new(),
-            http_filters: FilterTypes::new(),
-            audit_loggers: Parsers::new(),
-            metadata: Parsers::new(),
-            certificate_providers: Parsers::new(),
+            lb_policies: Extensions::new(),
+            cluster_specifiers: Extensions::new(),
+            http_filters: Extensions::new(),
+            audit_loggers: Extensions::new(),
+            metadata: Extensions::new(),
+            certificate_providers: Extensions::new(),
         }
     }
 
     /// Adds a load balancing policy for the policy lists of clusters (A52), as a message or as a `TypedStruct`.
     #[must_use]
     pub fn with_lb_policy<T: Extension>(mut self) -> Self {
-        self.lb_policies.add::<T>();
+        self.lb_policies.add::<T>(load_balancing::parse_custom::<T>);
         self
     }
 
     /// Adds a type of HTTP filter for listeners, with overrides in virtual hosts, routes and weighted clusters (A39).
     #[must_use]
     pub fn with_http_filter<T: HttpFilterExtension>(mut self) -> Self {
-        self.http_filters.add::<T>();
+        self.http_filters.add::<T>(FilterType::custom::<T>());
         self
     }
 
     /// Adds a type of audit logger for the rules of RBAC filters (A59).
     #[must_use]
     pub fn with_audit_logger<T: Extension>(mut self) -> Self {
-        self.audit_loggers.add::<T>();
+        self.audit_loggers.add::<T>(Custom::parse::<T>);
         self
     }
 
@@ -73,7 +78,7 @@ impl Registry {
     /// (A83), and one that cannot be parsed rejects the resource. See [`Metadata::custom`](super::Metadata::custom).
     #[must_use]
     pub fn with_metadata<T: Extension>(mut self) -> Self {
-        self.metadata.add::<T>();
+        self.metadata.add::<T>(Custom::parse::<T>);
         self
     }
 
@@ -82,34 +87,34 @@ impl Registry {
     /// the client is built, and resources may name its instances from then on. `file_watcher` stays the crate's own.
     #[must_use]
     pub fn with_certificate_provider<T: Extension>(mut self) -> Self {
-        self.certificate_providers.add::<T>();
+        self.certificate_providers.add::<T>(Custom::parse::<T>);
         self
     }
 
     /// Adds a cluster specifier plugin, which picks the cluster of each request on a route.
     #[must_use]
     pub fn with_cluster_specifier<T: Extension>(mut self) -> Self {
-        self.cluster_specifiers.add::<T>();
+        self.cluster_specifiers.add::<T>(Custom::parse::<T>);
         self
     }
 
-    pub(super) fn cluster_specifiers(&self) -> &Parsers {
+    pub(super) fn cluster_specifiers(&self) -> &Extensions<Parse> {
         &self.cluster_specifiers
     }
 
-    pub(super) fn lb_policies(&self) -> &Parsers {
+    pub(super) fn lb_policies(&self) -> &Extensions<ParsePolicy> {
         &self.lb_policies
     }
 
-    pub(super) fn http_filters(&self) -> &FilterTypes {
+    pub(super) fn http_filters(&self) -> &Extensions<FilterType> {
         &self.http_filters
     }
 
-    pub(super) fn audit_loggers(&self) -> &Parsers {
+    pub(super) fn audit_loggers(&self) -> &Extensions<Parse> {
         &self.audit_loggers
     }
 
-    pub(super) fn metadata(&self) -> &Parsers {
+    pub(super) fn metadata(&self) -> &Extensions<Parse> {
         &self.metadata
     }
 
@@ -123,35 +128,54 @@ impl Registry {
     }
 }
 
-impl Parsers {
+impl<P> Extensions<P> {
     const fn new() -> Self {
         Self(BTreeMap::new())
     }
 
-    fn add<T: Extension>(&mut self) {
-        self.0.insert(T::TYPE_NAME, Parser { of: TypeId::of::<T>(), parse: Custom::parse::<T> });
+    fn add<T: Extension>(&mut self, parser: P) {
+        self.0.insert(T::TYPE_NAME, Entry { of: TypeId::of::<T>(), parser });
     }
 
-    /// Parses a configuration; gives the payload back if its type is not known here.
+    pub(super) fn get(&self, type_name: &str) -> Option<&P> {
+        self.0.get(type_name).map(|entry| &entry.parser)
+    }
+
+    /// In the order of type names.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &P> {
+        self.0.values().map(|entry| &entry.parser)
+    }
+}
+
+impl Extensions<Parse> {
+    /// Parses a configuration; returns the payload if its type is unknown.
     pub(super) fn parse(
         &self,
         (type_name, payload): (&str, Payload),
         cx: &Context<'_>,
     ) -> Result<Result<Custom, Invalid>, Payload> {
-        match self.0.get(type_name) {
-            Some(parser) => Ok((parser.parse)(payload, cx)),
+        match self.get(type_name) {
+            Some(parse) => Ok(parse(payload, cx)),
             None => Err(payload),
         }
     }
 }
 
-impl PartialEq for Parser {
-    fn eq(&self, other: &Self) -> bool {
-        self.of == other.of
+impl<P> Default for Extensions<P> {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
-impl fmt::Debug for Parsers {
+/// Registries are equal if their extensions have the same types.
+impl<P> PartialEq for Extensions<P> {
+    fn eq(&self, other: &Self) -> bool {
+        let types = |of: &Self| of.0.iter().map(|(name, entry)| (*name, entry.of)).collect::<Vec<_>>();
+        types(self) == types(other)
+    }
+}
+
+impl<P> fmt::Debug for Extensions<P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.keys()).finish()
     }

@@ -44,14 +44,25 @@ fn a_registered_plugin_has_its_configuration_parsed_and_others_stay() {
         ("theirs", unknown("other", json!({"address": 1}))),
         ("files", files.clone()),
     ]);
-    let after = before.clone().plug(&Registry::new().with_certificate_provider::<Vault>()).unwrap();
+    let after = before
+        .clone()
+        .plug(&|name, config| {
+            Registry::new().with_certificate_provider::<Vault>().parse_certificate_provider(name, config)
+        })
+        .unwrap();
     let providers = after.certificate_providers();
     let vault = Custom::new(Vault { address: "https://v".into() });
     assert_eq!(providers["ours"], CertificateProvider::Custom(vault));
     assert!(providers["ours"].is_known() && providers["ours"].plugin_name() == "vault");
     assert_eq!(providers["theirs"], unknown("other", json!({"address": 1})));
     assert!(!providers["theirs"].is_known() && providers["files"] == files);
-    assert!(Arc::ptr_eq(&before, &before.clone().plug(&Registry::new()).unwrap()));
+    assert!(Arc::ptr_eq(
+        &before,
+        &before
+            .clone()
+            .plug(&|name, config| Registry::new().parse_certificate_provider(name, config))
+            .unwrap()
+    ));
 }
 
 #[test]
@@ -62,7 +73,11 @@ fn each_configuration_that_a_plugin_cannot_use_is_an_error_with_its_path() {
         ("c", unknown("vault", json!("text"))),
         ("d", unknown("vault", json!({"address": "https://v"}))),
     ]);
-    let error = bootstrap.plug(&Registry::new().with_certificate_provider::<Vault>()).unwrap_err();
+    let error = bootstrap
+        .plug(&|name, config| {
+            Registry::new().with_certificate_provider::<Vault>().parse_certificate_provider(name, config)
+        })
+        .unwrap_err();
     assert_eq!(
         error.to_string(),
         "certificate_providers[\"a\"].config.address: missing; \

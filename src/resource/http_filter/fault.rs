@@ -5,10 +5,7 @@ use std::time::Duration;
 use prost::Message;
 use serde::Serialize;
 
-use super::{
-    HttpFilterConfig, HttpFilterOverride,
-    kinds::{HttpFilterExtension, Own, Sides},
-};
+use super::kinds::{BuiltIn, HttpFilterExtension, Sides};
 use crate::{
     error::Code,
     pb::envoy::{
@@ -25,7 +22,7 @@ use crate::{
     },
 };
 
-/// Settings of [`HttpFilterConfig::Fault`]. Which requests it is for is not limited by headers (A33-1).
+/// Settings of [`HttpFilterConfig::Fault`](crate::resource::http_filter::HttpFilterConfig::Fault). Which requests it is for is not limited by headers (A33-1).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Fault {
@@ -108,13 +105,15 @@ impl HttpFilterExtension for Fault {
     type Override = Self;
 }
 
-impl Own for Fault {
-    fn config(self) -> HttpFilterConfig {
-        HttpFilterConfig::Fault(self)
+impl BuiltIn for Fault {
+    type Effective = Self;
+
+    fn effective(&self) -> Option<&Self> {
+        Some(self)
     }
 
-    fn config_override(setting: Self) -> HttpFilterOverride {
-        HttpFilterOverride::Fault(setting)
+    fn overridden<'a>(&'a self, setting: &'a Self) -> Option<&'a Self> {
+        Some(setting)
     }
 }
 

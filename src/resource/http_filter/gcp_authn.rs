@@ -3,16 +3,13 @@
 use prost::Message;
 use serde::Serialize;
 
-use super::{
-    HttpFilterConfig, HttpFilterOverride,
-    kinds::{HttpFilterExtension, Own, Sides},
-};
+use super::kinds::{BuiltIn, HttpFilterExtension, Sides};
 use crate::{
     pb::envoy::extensions::filters::http::gcp_authn::v3 as pb,
     resource::{Context, Extension, Invalid, Payload},
 };
 
-/// Settings of [`HttpFilterConfig::GcpAuthn`]. For what service tokens are is in the metadata of the cluster, under the
+/// Settings of [`HttpFilterConfig::GcpAuthn`](crate::resource::http_filter::HttpFilterConfig::GcpAuthn). For what service tokens are is in the metadata of the cluster, under the
 /// filter's name: [`MetadataValue::Audience`](crate::resource::metadata::MetadataValue::Audience).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -41,13 +38,16 @@ impl HttpFilterExtension for GcpAuthn {
     type Override = Self;
 }
 
-impl Own for GcpAuthn {
-    fn config(self) -> HttpFilterConfig {
-        HttpFilterConfig::GcpAuthn(self)
+impl BuiltIn for GcpAuthn {
+    type Effective = Self;
+
+    fn effective(&self) -> Option<&Self> {
+        Some(self)
     }
 
-    fn config_override(setting: Self) -> HttpFilterOverride {
-        HttpFilterOverride::GcpAuthn(setting)
+    /// An override changes nothing (A83-2).
+    fn overridden<'a>(&'a self, _: &'a Self) -> Option<&'a Self> {
+        Some(self)
     }
 }
 

@@ -1,13 +1,8 @@
 //! Which types of filters there are: the crate's own, and those of the application.
 
-use std::{any::TypeId, collections::BTreeMap, fmt};
-
 use serde::Serialize;
 
-use super::{
-    Context, Custom, Fault, GcpAuthn, HttpFilterConfig, HttpFilterOverride, Invalid, Rbac, Router,
-    StatefulSession,
-};
+use super::{Context, Custom, HttpFilterConfig, HttpFilterOverride, Invalid, table::BUILT_IN};
 use crate::resource::{Extension, Payload};
 
 /// The configuration of a type of HTTP filter that the application handles, added with
@@ -85,7 +80,6 @@ pub(in crate::resource) enum Side {
 /// A type of filter.
 #[derive(Clone, Copy)]
 pub(in crate::resource) struct FilterType {
-    of: fn() -> TypeId,
     config_type: &'static str,
     /// Empty if there is none.
     override_type: &'static str,
@@ -95,14 +89,16 @@ pub(in crate::resource) struct FilterType {
     parse_override: fn(Payload, &Context<'_>) -> Result<HttpFilterOverride, Invalid>,
 }
 
-/// The types that an application adds, by the type of their configuration.
-#[derive(Clone, Default, PartialEq)]
-pub(in crate::resource) struct FilterTypes(BTreeMap<&'static str, FilterType>);
+/// A built-in type of filter.
+pub(super) trait BuiltIn: HttpFilterExtension {
+    /// The part of the configuration that has an effect.
+    type Effective;
 
-/// A type of filter that the crate knows.
-pub(super) trait Own: HttpFilterExtension {
-    fn config(self) -> HttpFilterConfig;
-    fn config_override(setting: Self::Override) -> HttpFilterOverride;
+    /// The effect of the configuration by itself; `None` if it has none.
+    fn effective(&self) -> Option<&Self::Effective>;
+
+    /// Its effect under an override.
+    fn overridden<'a>(&'a self, setting: &'a Self::Override) -> Option<&'a Self::Effective>;
 }
 
 impl CustomFilter {
@@ -131,16 +127,18 @@ impl Extension for NoOverride {
 }
 
 impl FilterType {
-    /// The type that a configuration belongs to; an application's wins over the crate's.
+    /// The type that a configuration belongs to. An application's type replaces a built-in one.
     pub(super) fn of_config(type_name: &str, cx: &Context<'_>) -> Option<Self> {
-        let of_application = cx.registry.http_filters().0.get(type_name);
-        of_application.or_else(|| OWN.iter().find(|own| own.config_type == type_name)).copied()
+        Self::all(cx).find(|known| known.config_type == type_name)
     }
 
     /// The type that an override belongs to (FO5: some have none).
     pub(super) fn of_override(type_name: &str, cx: &Context<'_>) -> Option<Self> {
-        let mut all = cx.registry.http_filters().0.values().chain(&OWN);
-        all.find(|known| !known.override_type.is_empty() && known.override_type == type_name).copied()
+        Self::all(cx).find(|known| !known.override_type.is_empty() && known.override_type == type_name)
+    }
+
+    fn all(cx: &Context<'_>) -> impl Iterator<Item = Self> {
+        cx.registry.http_filters().iter().chain(BUILT_IN).copied()
     }
 
     pub(super) fn works_for(self, side: Side) -> bool {
@@ -168,14 +166,8 @@ impl FilterType {
         (self.parse_override)(payload, cx)
     }
 
-    const fn own<T: Own>() -> Self {
-        Self::new::<T>(
-            |payload, cx| T::parse(payload, cx).map(T::config),
-            |payload, cx| T::Override::parse(payload, cx).map(T::config_override),
-        )
-    }
-
-    const fn custom<T: HttpFilterExtension>() -> Self {
+    /// A type of filter of the application.
+    pub(in crate::resource) const fn custom<T: HttpFilterExtension>() -> Self {
         Self::new::<T>(
             |payload, cx| {
                 let config = Custom::parse::<T>(payload, cx)?;
@@ -185,12 +177,11 @@ impl FilterType {
         )
     }
 
-    const fn new<T: HttpFilterExtension>(
+    pub(super) const fn new<T: HttpFilterExtension>(
         parse: fn(Payload, &Context<'_>) -> Result<HttpFilterConfig, Invalid>,
         parse_override: fn(Payload, &Context<'_>) -> Result<HttpFilterOverride, Invalid>,
     ) -> Self {
         Self {
-            of: TypeId::of::<T>,
             config_type: T::TYPE_NAME,
             override_type: T::Override::TYPE_NAME,
             sides: T::SIDES,
@@ -200,33 +191,3 @@ impl FilterType {
         }
     }
 }
-
-impl PartialEq for FilterType {
-    fn eq(&self, other: &Self) -> bool {
-        (self.of)() == (other.of)()
-    }
-}
-
-impl FilterTypes {
-    pub(in crate::resource) const fn new() -> Self {
-        Self(BTreeMap::new())
-    }
-
-    pub(in crate::resource) fn add<T: HttpFilterExtension>(&mut self) {
-        self.0.insert(T::TYPE_NAME, FilterType::custom::<T>());
-    }
-}
-
-impl fmt::Debug for FilterTypes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_set().entries(self.0.keys()).finish()
-    }
-}
-
-const OWN: [FilterType; 5] = [
-    FilterType::own::<Router>(),
-    FilterType::own::<Fault>(),
-    FilterType::own::<Rbac>(),
-    FilterType::own::<StatefulSession>(),
-    FilterType::own::<GcpAuthn>(),
-];

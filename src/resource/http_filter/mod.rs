@@ -27,12 +27,12 @@ mod headers;
 mod kinds;
 mod router;
 mod stateful_session;
+mod table;
 
 pub mod rbac;
 
-pub(super) use kinds::{FilterType, FilterTypes, Side};
+pub(super) use kinds::{FilterType, Side};
 
-pub use effective::EffectiveFilter;
 pub use ext_authz::{ExtAuthz, ExtAuthzPerRoute};
 pub use ext_proc::{ExtProc, ExtProcPerRoute, ProcessingMode};
 pub use fault::{AbortKind, DelayKind, Fault, FaultAbort, FaultDelay};
@@ -42,6 +42,7 @@ pub use kinds::{CustomFilter, HttpFilterExtension, NoOverride, Sides};
 pub use rbac::{Rbac, RbacPerRoute, RbacRules};
 pub use router::Router;
 pub use stateful_session::{SessionCookie, StatefulSession, StatefulSessionPerRoute};
+pub use table::{EffectiveFilter, HttpFilterConfig, HttpFilterOverride};
 
 /// A step of handling a request, in the order of the listener.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -53,25 +54,6 @@ pub struct HttpFilter {
     pub config: HttpFilterConfig,
     /// Whether it does nothing where no override says otherwise.
     pub disabled: bool,
-}
-
-/// What an [`HttpFilter`] does. In JSON, its kind in snake case, as a key of its settings where it has any.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum HttpFilterConfig {
-    /// Sends the request along the route; the last filter of a listener (A39-7).
-    Router,
-    /// Delays and aborts requests on purpose (A33); for clients.
-    Fault(Fault),
-    /// Lets only some requests pass (A41); for servers.
-    Rbac(Rbac),
-    /// Keeps the requests of a session on one endpoint (A55); for clients.
-    StatefulSession(StatefulSession),
-    /// Gives requests identity tokens of a Google Cloud service account (A83); for clients.
-    GcpAuthn(GcpAuthn),
-    /// A filter of the application's own.
-    Custom(CustomFilter),
 }
 
 /// A filter's setting for a part of the routes.
@@ -96,23 +78,6 @@ pub enum OverrideSetting {
     Disabled,
     /// The filter has another configuration, and is not disabled.
     Config(HttpFilterOverride),
-}
-
-/// Another configuration for a filter, which is of no use to a filter of another kind.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum HttpFilterOverride {
-    /// For [`HttpFilterConfig::Fault`].
-    Fault(Fault),
-    /// For [`HttpFilterConfig::Rbac`].
-    Rbac(RbacPerRoute),
-    /// For [`HttpFilterConfig::StatefulSession`].
-    StatefulSession(StatefulSessionPerRoute),
-    /// For [`HttpFilterConfig::GcpAuthn`], which is not changed by it (A83-2).
-    GcpAuthn(GcpAuthn),
-    /// For [`HttpFilterConfig::Custom`].
-    Custom(Custom),
 }
 
 /// Parses the filters of a listener: rules L11 to L20, and S13 for a server's.

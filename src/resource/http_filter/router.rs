@@ -3,10 +3,7 @@
 use prost::Message;
 use serde::Serialize;
 
-use super::{
-    HttpFilterConfig, HttpFilterOverride,
-    kinds::{HttpFilterExtension, NoOverride, Own, Sides},
-};
+use super::kinds::{HttpFilterExtension, NoOverride, Sides};
 use crate::{
     pb::envoy::extensions::filters::http::router::v3 as pb,
     resource::{Context, Extension, Invalid, Payload},
@@ -30,14 +27,4 @@ impl HttpFilterExtension for Router {
     const SIDES: Sides = Sides::Both;
     const IS_TERMINAL: bool = true;
     type Override = NoOverride;
-}
-
-impl Own for Router {
-    fn config(self) -> HttpFilterConfig {
-        HttpFilterConfig::Router
-    }
-
-    fn config_override(none: NoOverride) -> HttpFilterOverride {
-        match none {}
-    }
 }

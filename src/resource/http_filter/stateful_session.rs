@@ -5,10 +5,7 @@ use std::time::Duration;
 use prost::Message;
 use serde::Serialize;
 
-use super::{
-    HttpFilterConfig, HttpFilterOverride,
-    kinds::{HttpFilterExtension, Own, Sides},
-};
+use super::kinds::{BuiltIn, HttpFilterExtension, Sides};
 use crate::{
     pb::envoy::extensions::{
         filters::http::stateful_session::v3::{self as pb, stateful_session_per_route::Override},
@@ -17,7 +14,7 @@ use crate::{
     resource::{Context, Extension, Invalid, Payload, parts},
 };
 
-/// Settings of [`HttpFilterConfig::StatefulSession`].
+/// Settings of [`HttpFilterConfig::StatefulSession`](crate::resource::http_filter::HttpFilterConfig::StatefulSession).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct StatefulSession {
@@ -59,13 +56,15 @@ impl HttpFilterExtension for StatefulSession {
     type Override = StatefulSessionPerRoute;
 }
 
-impl Own for StatefulSession {
-    fn config(self) -> HttpFilterConfig {
-        HttpFilterConfig::StatefulSession(self)
+impl BuiltIn for StatefulSession {
+    type Effective = SessionCookie;
+
+    fn effective(&self) -> Option<&SessionCookie> {
+        self.cookie.as_ref()
     }
 
-    fn config_override(setting: StatefulSessionPerRoute) -> HttpFilterOverride {
-        HttpFilterOverride::StatefulSession(setting)
+    fn overridden<'a>(&'a self, setting: &'a StatefulSessionPerRoute) -> Option<&'a SessionCookie> {
+        setting.session.as_ref()?.cookie.as_ref()
     }
 }
 

@@ -18,7 +18,7 @@ fn any(name: &str, message: &impl Message) -> google::Any {
 }
 
 fn lb(name: &str, message: &impl Message) -> google::Any {
-    any(&format!("{PREFIX}{name}"), message)
+    any(&format!("envoy.extensions.load_balancing_policies.{name}"), message)
 }
 
 fn list(policies: impl IntoIterator<Item = google::Any>) -> cluster::LoadBalancingPolicy {

@@ -3,10 +3,7 @@
 use prost::Message;
 use serde::Serialize;
 
-use super::{
-    HttpFilterConfig, HttpFilterOverride,
-    kinds::{HttpFilterExtension, Own, Sides},
-};
+use super::kinds::{BuiltIn, HttpFilterExtension, Sides};
 use crate::{
     pb::envoy::{
         config::rbac::v3::{self as rules, rbac::Action},
@@ -28,7 +25,7 @@ pub use audit::{AuditCondition, AuditLogger, AuditLoggerConfig, AuditLogging};
 pub use permission::Permission;
 pub use principal::Principal;
 
-/// Settings of [`HttpFilterConfig::Rbac`].
+/// Settings of [`HttpFilterConfig::Rbac`](crate::resource::http_filter::HttpFilterConfig::Rbac).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Rbac {
@@ -92,13 +89,16 @@ impl HttpFilterExtension for Rbac {
     type Override = RbacPerRoute;
 }
 
-impl Own for Rbac {
-    fn config(self) -> HttpFilterConfig {
-        HttpFilterConfig::Rbac(self)
+impl BuiltIn for Rbac {
+    type Effective = RbacRules;
+
+    fn effective(&self) -> Option<&RbacRules> {
+        self.rules.as_ref()
     }
 
-    fn config_override(setting: RbacPerRoute) -> HttpFilterOverride {
-        HttpFilterOverride::Rbac(setting)
+    /// An override without rules disables the filter (H9).
+    fn overridden<'a>(&'a self, setting: &'a RbacPerRoute) -> Option<&'a RbacRules> {
+        setting.rbac.as_ref()?.rules.as_ref()
     }
 }
 

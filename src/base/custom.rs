@@ -1,0 +1,42 @@
+use std::{any::Any, fmt, sync::Arc};
+
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+/// A configuration of a type that the application registered. In JSON, an object with the type name as its key.
+#[derive(Clone)]
+pub struct Custom(pub(crate) Arc<dyn Configuration>);
+
+impl Custom {
+    /// The full name of its message.
+    pub fn type_name(&self) -> &'static str {
+        self.0.type_name()
+    }
+}
+
+impl fmt::Debug for Custom {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl PartialEq for Custom {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.is_equal(other.0.as_any())
+    }
+}
+
+impl Serialize for Custom {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let value = self.0.to_json().map_err(serde::ser::Error::custom)?;
+        to.collect_map([(self.type_name(), value)])
+    }
+}
+
+/// A configuration whose type only the application knows.
+pub(crate) trait Configuration: fmt::Debug + Send + Sync {
+    fn type_name(&self) -> &'static str;
+    fn as_any(&self) -> &dyn Any;
+    fn is_equal(&self, other: &dyn Any) -> bool;
+    fn to_json(&self) -> Result<Value, serde_json::Error>;
+}

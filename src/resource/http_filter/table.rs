@@ -1,0 +1,138 @@
+//! The built-in types of HTTP filters.
+
+use serde::Serialize;
+
+use super::{
+    CustomFilter, Fault, GcpAuthn, Rbac, RbacPerRoute, RbacRules, Router, SessionCookie, StatefulSession,
+    StatefulSessionPerRoute,
+    kinds::{BuiltIn, FilterType, NoOverride},
+};
+use crate::resource::{Custom, Extension};
+
+/// Generates the enums of configurations, overrides and effective filters, and the list of built-in types, from one line for
+/// each type of filter. A router has neither settings nor overrides, and filters of applications are [`Custom`].
+macro_rules! http_filters {
+    ($(
+        $(#[$config_doc:meta])*
+        $filter:ident($config:ty),
+        $(#[$override_doc:meta])*
+        override($override:ty),
+        $(#[$effective_doc:meta])*
+        effective($effective:ty);
+    )*) => {
+        /// The configuration of an [`HttpFilter`](super::HttpFilter). In JSON, its type in snake case, as the key of its
+        /// settings where it has any.
+        #[derive(Debug, Clone, PartialEq, Serialize)]
+        #[serde(rename_all = "snake_case")]
+        #[non_exhaustive]
+        pub enum HttpFilterConfig {
+            /// Sends the request along the route; the last filter of a listener (A39-7).
+            Router,
+            $($(#[$config_doc])* $filter($config),)*
+            /// A filter of the application.
+            Custom(CustomFilter),
+        }
+
+        /// A replacement of a filter's configuration. It has no effect on a filter of another type.
+        #[derive(Debug, Clone, PartialEq, Serialize)]
+        #[serde(rename_all = "snake_case")]
+        #[non_exhaustive]
+        pub enum HttpFilterOverride {
+            $($(#[$override_doc])* $filter($override),)*
+            /// For [`HttpFilterConfig::Custom`].
+            Custom(Custom),
+        }
+
+        /// The effect of an [`HttpFilter`](super::HttpFilter) together with its override: made by
+        /// [`HttpFilter::effective`](super::HttpFilter::effective).
+        #[derive(Debug, Clone, Copy, PartialEq)]
+        #[non_exhaustive]
+        pub enum EffectiveFilter<'a> {
+            /// None: the filter is disabled, or its configuration has no rules.
+            Nothing,
+            /// It sends the request along the route.
+            Router,
+            $($(#[$effective_doc])* $filter(&'a $effective),)*
+            /// A filter of the application, which combines both itself.
+            #[non_exhaustive]
+            Custom {
+                /// The configuration in the listener.
+                filter: &'a CustomFilter,
+                /// The override, of the type in the filter's [`HttpFilterExtension`](super::HttpFilterExtension).
+                setting: Option<&'a Custom>,
+            },
+        }
+
+        /// The built-in types of filters.
+        pub(super) const BUILT_IN: &[FilterType] = &[
+            FilterType::new::<Router>(
+                |payload, cx| Router::parse(payload, cx).map(|Router| HttpFilterConfig::Router),
+                |payload, cx| NoOverride::parse(payload, cx).map(|none| match none {}),
+            ),
+            $(FilterType::new::<$config>(
+                |payload, cx| <$config>::parse(payload, cx).map(HttpFilterConfig::$filter),
+                |payload, cx| <$override>::parse(payload, cx).map(HttpFilterOverride::$filter),
+            ),)*
+        ];
+
+        impl HttpFilterConfig {
+            /// The effect of the filter without an override.
+            pub(super) fn by_itself(&self) -> EffectiveFilter<'_> {
+                match self {
+                    Self::Router => EffectiveFilter::Router,
+                    $(Self::$filter(config) => {
+                        config.effective().map_or(EffectiveFilter::Nothing, EffectiveFilter::$filter)
+                    })*
+                    Self::Custom(filter) => EffectiveFilter::Custom { filter, setting: None },
+                }
+            }
+
+            /// The effect of the filter under an override; `None` if the override is for another type of filter.
+            pub(super) fn under<'a>(&'a self, setting: &'a HttpFilterOverride) -> Option<EffectiveFilter<'a>> {
+                match self {
+                    Self::Router => None,
+                    $(Self::$filter(config) => {
+                        let HttpFilterOverride::$filter(setting) = setting else { return None };
+                        let effective = config.overridden(setting);
+                        Some(effective.map_or(EffectiveFilter::Nothing, EffectiveFilter::$filter))
+                    })*
+                    Self::Custom(filter) => {
+                        let HttpFilterOverride::Custom(setting) = setting else { return None };
+                        let setting = Some(setting).filter(|setting| filter.takes(setting))?;
+                        Some(EffectiveFilter::Custom { filter, setting: Some(setting) })
+                    }
+                }
+            }
+        }
+    };
+}
+
+http_filters! {
+    /// Delays and aborts requests (A33); for clients.
+    Fault(Fault),
+    /// For [`HttpFilterConfig::Fault`].
+    override(Fault),
+    /// It delays and aborts requests.
+    effective(Fault);
+
+    /// Allows or denies requests (A41); for servers.
+    Rbac(Rbac),
+    /// For [`HttpFilterConfig::Rbac`].
+    override(RbacPerRoute),
+    /// It allows or denies requests by these rules.
+    effective(RbacRules);
+
+    /// Keeps the requests of a session on one endpoint (A55); for clients.
+    StatefulSession(StatefulSession),
+    /// For [`HttpFilterConfig::StatefulSession`].
+    override(StatefulSessionPerRoute),
+    /// It keeps the requests of a session on one endpoint, by this cookie.
+    effective(SessionCookie);
+
+    /// Adds identity tokens of a Google Cloud service account to requests (A83); for clients.
+    GcpAuthn(GcpAuthn),
+    /// For [`HttpFilterConfig::GcpAuthn`], which is not changed by it (A83-2).
+    override(GcpAuthn),
+    /// It adds identity tokens to requests.
+    effective(GcpAuthn);
+}
