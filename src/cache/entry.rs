@@ -275,7 +275,7 @@ impl Entry {
     /// An invalid resource was received: the last known good one is kept (A46, A88-4).
     pub(crate) fn on_rejected(&mut self, error: WatchError, policy: Policy, update: Update) -> Changed {
         let ambient_error = AmbientError { state: ResourceState::Nacked, error, update };
-        self.on_bad_news(ambient_error, !policy.fail_on_data_errors)
+        self.apply_ambient_error(ambient_error, !policy.fail_on_data_errors)
     }
 
     /// The server has deleted it (B1.10). For a resource that never existed, that is no change; for one that existed
@@ -286,7 +286,7 @@ impl Entry {
             State::Gone(ambient_error) if ambient_error.error.is_rejected() => false,
             State::Waiting { .. } | State::Gone(_) => return Changed::No,
         };
-        self.on_bad_news(AmbientError { state: ResourceState::DoesNotExist, error, update }, keep)
+        self.apply_ambient_error(AmbientError { state: ResourceState::DoesNotExist, error, update }, keep)
     }
 
     /// The server reported that it does not exist (B2.14), whatever the state. If that was known already, it is no change.
@@ -298,13 +298,13 @@ impl Entry {
             return Changed::No;
         }
         let keep = policy.keep_deleted && !policy.fail_on_data_errors;
-        self.on_bad_news(AmbientError { state: ResourceState::DoesNotExist, error, update }, keep)
+        self.apply_ambient_error(AmbientError { state: ResourceState::DoesNotExist, error, update }, keep)
     }
 
     /// The server has not confirmed it within its TTL.
     pub(crate) fn on_expired(&mut self, error: WatchError, update: Update) -> Changed {
-        let news =
-            self.on_bad_news(AmbientError { state: ResourceState::DoesNotExist, error, update }, false);
+        let news = self
+            .apply_ambient_error(AmbientError { state: ResourceState::DoesNotExist, error, update }, false);
         self.is_expired = true;
         news
     }
@@ -318,7 +318,7 @@ impl Entry {
         update: Update,
     ) -> Changed {
         let drop = data.is_some_and(|policy| policy.fail_on_data_errors);
-        self.on_bad_news(AmbientError { state: ResourceState::ReceivedError, error, update }, !drop)
+        self.apply_ambient_error(AmbientError { state: ResourceState::ReceivedError, error, update }, !drop)
     }
 
     /// It was not received in time: it does not exist, unless the timeout counts as a server error (A88-5).
@@ -328,13 +328,13 @@ impl Entry {
         match self.state {
             State::Held(_) => Changed::No,
             State::Waiting { .. } | State::Gone(_) => {
-                self.on_bad_news(AmbientError { state, error, update }, true)
+                self.apply_ambient_error(AmbientError { state, error, update }, true)
             }
         }
     }
 
     /// The same error is not published again, but its time is updated.
-    fn on_bad_news(&mut self, ambient_error: AmbientError, keep: bool) -> Changed {
+    fn apply_ambient_error(&mut self, ambient_error: AmbientError, keep: bool) -> Changed {
         self.is_expired = false;
         let known = self.ambient_error().is_some_and(|known| known.error == ambient_error.error);
         let ambient_error = Box::new(ambient_error);

@@ -4,7 +4,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use super::registry::{Command, View};
+use super::registry::{Command, SharedWatch};
 use crate::resolve::Resolved;
 
 /// A subscription to a cluster within a resolution; created by
@@ -28,12 +28,12 @@ pub(super) struct ClusterSubscriptions {
 /// The state that all subscriptions to one name share.
 struct Shared {
     name: Arc<str>,
-    view: Arc<View<Resolved>>,
+    view: Arc<SharedWatch<Resolved>>,
 }
 
 impl ClusterSubscription {
     /// Commands are sent with the lock held, which keeps their order.
-    pub(super) fn new(view: &Arc<View<Resolved>>, name: &str) -> Self {
+    pub(super) fn new(view: &Arc<SharedWatch<Resolved>>, name: &str) -> Self {
         let mut by_name = view.shared().lock();
         let before = by_name.get(name);
         if let Some(shared) = before.and_then(Weak::upgrade) {

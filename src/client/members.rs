@@ -11,7 +11,7 @@ use futures_core::Stream;
 use super::{
     changes::Changes,
     pool::Share,
-    registry::{View, Viewed, ViewedResource},
+    registry::{ResourceValue, SharedWatch, WatchValue},
     watcher::Watcher,
 };
 use crate::{
@@ -53,7 +53,7 @@ pub struct Members<T> {
 }
 
 impl<T: Resource> WatchAll<T> {
-    pub(super) fn new(view: Arc<View<Members<T>>>, share: Option<Arc<Share>>) -> Self {
+    pub(super) fn new(view: Arc<SharedWatch<Members<T>>>, share: Option<Arc<Share>>) -> Self {
         Self { watcher: Watcher::new(view, share) }
     }
 
@@ -173,7 +173,7 @@ impl<T: Resource> fmt::Debug for Members<T> {
     }
 }
 
-impl<T: Resource> Viewed for Members<T> {
+impl<T: Resource> WatchValue for Members<T> {
     type Shared = ();
 
     fn from_erased(erased: Erased) -> Arc<Self> {
@@ -182,7 +182,7 @@ impl<T: Resource> Viewed for Members<T> {
     }
 }
 
-impl<T: Resource> ViewedResource for Members<T> {
+impl<T: Resource> ResourceValue for Members<T> {
     type Resource = T;
 
     fn refused(reason: WatchError) -> Self {

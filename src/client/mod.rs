@@ -3,7 +3,7 @@
 //! ```text
 //!   Client ── watch ──▶ Registry ── Command ──▶ driver: engine.subscribe, handle_*, poll_output
 //!                          │                      │  ▲
-//!   Watch ◀── wakes ──── View ◀──── Notify ───────┘  └─ Input ── transport
+//!   Watch ◀── wakes ── SharedWatch ◀─── Notify ────┘  └─ Input ── transport
 //! ```
 //!
 //! A [`Client`] and its watches only register subscriptions and read the latest state; the protocol is executed by the driver,

@@ -85,7 +85,7 @@ pub(super) trait Publish: fmt::Debug + Send + Sync {
 }
 
 /// The value that a view publishes.
-pub(super) trait Viewed: Send + Sync + Sized + 'static {
+pub(super) trait WatchValue: Send + Sync + Sized + 'static {
     /// State that the watchers of a view share beside the value.
     type Shared: Default + Send + Sync;
 
@@ -94,7 +94,7 @@ pub(super) trait Viewed: Send + Sync + Sized + 'static {
 }
 
 /// The value of a view of resources: one resource, or all members.
-pub(super) trait ViewedResource: Viewed {
+pub(super) trait ResourceValue: WatchValue {
     type Resource: Resource;
 
     /// The value of a view that was refused.
@@ -102,7 +102,7 @@ pub(super) trait ViewedResource: Viewed {
 }
 
 /// The latest value of a watched subject, shared by its watchers.
-pub(super) struct View<V: Viewed> {
+pub(super) struct SharedWatch<V: WatchValue> {
     slot: Slot<V>,
     id: WatchId,
     about: About,
@@ -151,7 +151,7 @@ struct Type {
 #[derive(Clone)]
 struct Entry {
     id: WatchId,
-    /// A `View` of the type's resource, or of a resolution.
+    /// A `SharedWatch` of the type's resource, or of a resolution.
     view: Weak<dyn Any + Send + Sync>,
 }
 
@@ -182,7 +182,10 @@ impl Registry {
     }
 
     /// The view of these names: an existing one, or a new one.
-    pub(super) fn resources<V: ViewedResource>(self: &Arc<Self>, names: WatchedNames<'_>) -> Arc<View<V>> {
+    pub(super) fn resources<V: ResourceValue>(
+        self: &Arc<Self>,
+        names: WatchedNames<'_>,
+    ) -> Arc<SharedWatch<V>> {
         let ty = ResourceType::of::<V::Resource>();
         let mut state = self.lock();
         let id = state.next_view();
@@ -201,7 +204,7 @@ impl Registry {
             return view.downcast().expect("the views of a type URL are of one type");
         }
         let names = names.into_owned();
-        let view = self.new_view(id, About::Resources(ty.type_url(), names.clone()));
+        let view = self.new_watch(id, About::Resources(ty.type_url(), names.clone()));
         let publish = Arc::downgrade(&view);
         views.insert(&names, Entry { id, view: publish.clone() });
         self.begin(&view, Command::Watch { view: id, ty, names, publish });
@@ -209,13 +212,13 @@ impl Registry {
     }
 
     /// The view of a target's resolution: an existing one, or a new one.
-    pub(super) fn resolution(self: &Arc<Self>, target: Target) -> Arc<View<Resolved>> {
+    pub(super) fn resolution(self: &Arc<Self>, target: Target) -> Arc<SharedWatch<Resolved>> {
         let mut state = self.lock();
         if let Some(view) = state.targets.get(&target).and_then(|entry| entry.view.upgrade()) {
             return view.downcast().expect("the views of targets are of one type");
         }
         let id = state.next_view();
-        let view = self.new_view(id, About::Target(target.clone()));
+        let view = self.new_watch(id, About::Target(target.clone()));
         if self.role.validation() == Validation::Observe && !self.has_ended() {
             drop(state);
             let reason = "the client observes: resolve targets with a client of Validation::Grpc";
@@ -230,12 +233,18 @@ impl Registry {
         view
     }
 
-    fn new_view<V: Viewed>(self: &Arc<Self>, id: WatchId, about: About) -> Arc<View<V>> {
-        Arc::new(View { slot: Slot::new(), id, about, shared: V::Shared::default(), registry: self.clone() })
+    fn new_watch<V: WatchValue>(self: &Arc<Self>, id: WatchId, about: About) -> Arc<SharedWatch<V>> {
+        Arc::new(SharedWatch {
+            slot: Slot::new(),
+            id,
+            about,
+            shared: V::Shared::default(),
+            registry: self.clone(),
+        })
     }
 
     /// Sends the first command of a view. Called with the lock held, so that commands of later watchers follow it.
-    fn begin<V: Viewed>(&self, view: &View<V>, command: Command) {
+    fn begin<V: WatchValue>(&self, view: &SharedWatch<V>, command: Command) {
         if self.commands.send(command).is_err() {
             view.slot.close().wake();
         }
@@ -260,13 +269,13 @@ impl Registry {
     }
 
     /// A view that is closed from the beginning, with a reason.
-    fn refused<V: ViewedResource>(
+    fn refused<V: ResourceValue>(
         self: &Arc<Self>,
         id: WatchId,
         names: WatchedNames<'_>,
         reason: String,
-    ) -> Arc<View<V>> {
-        let view = self.new_view(id, About::Resources(V::Resource::TYPE_URL, names.into_owned()));
+    ) -> Arc<SharedWatch<V>> {
+        let view = self.new_watch(id, About::Resources(V::Resource::TYPE_URL, names.into_owned()));
         let reason = WatchError::new(Code::FailedPrecondition, Blame::Local, view.subject(), reason);
         view.slot.publish(Arc::new(V::refused(reason))).wake();
         view.slot.close().wake();
@@ -386,7 +395,7 @@ fn remove_if<K: Eq + Hash>(views: &mut HashMap<K, Entry>, key: &K, id: WatchId) 
     }
 }
 
-impl<V: Viewed> View<V> {
+impl<V: WatchValue> SharedWatch<V> {
     pub(super) fn slot(&self) -> &Slot<V> {
         &self.slot
     }
@@ -415,7 +424,7 @@ impl<V: Viewed> View<V> {
     }
 }
 
-impl<V: Viewed> Publish for View<V> {
+impl<V: WatchValue> Publish for SharedWatch<V> {
     fn publish(&self, observed: Erased) -> Wakers {
         self.slot.publish(V::from_erased(observed))
     }
@@ -425,15 +434,15 @@ impl<V: Viewed> Publish for View<V> {
     }
 }
 
-impl<V: Viewed> Drop for View<V> {
+impl<V: WatchValue> Drop for SharedWatch<V> {
     fn drop(&mut self) {
         self.registry.forget(&self.about, self.id);
     }
 }
 
-impl<V: Viewed> fmt::Debug for View<V> {
+impl<V: WatchValue> fmt::Debug for SharedWatch<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("View")
+        f.debug_struct("SharedWatch")
             .field("about", &self.about)
             .field("id", &self.id)
             .field("slot", &self.slot)

@@ -9,7 +9,7 @@ use futures_core::Stream;
 use super::{
     cluster_subscription::{ClusterSubscription, ClusterSubscriptions},
     pool::Share,
-    registry::{Command, View, Viewed},
+    registry::{Command, SharedWatch, WatchValue},
     watcher::Watcher,
 };
 #[cfg(feature = "tower")]
@@ -62,7 +62,7 @@ pub struct Resolution {
 }
 
 impl Resolution {
-    pub(super) fn new(view: Arc<View<Resolved>>, share: Option<Arc<Share>>) -> Self {
+    pub(super) fn new(view: Arc<SharedWatch<Resolved>>, share: Option<Arc<Share>>) -> Self {
         Self { watcher: Watcher::new(view, share) }
     }
 
@@ -169,7 +169,7 @@ impl Clone for Resolution {
     }
 }
 
-impl Viewed for Resolved {
+impl WatchValue for Resolved {
     type Shared = ClusterSubscriptions;
 
     fn from_erased(erased: Erased) -> Arc<Self> {

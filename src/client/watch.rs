@@ -8,7 +8,7 @@ use futures_core::Stream;
 
 use super::{
     pool::Share,
-    registry::{View, Viewed, ViewedResource},
+    registry::{ResourceValue, SharedWatch, WatchValue},
     watcher::Watcher,
 };
 use crate::{
@@ -49,7 +49,7 @@ pub struct Watch<T: Resource> {
 }
 
 impl<T: Resource> Watch<T> {
-    pub(super) fn new(view: Arc<View<Observed<T>>>, share: Option<Arc<Share>>) -> Self {
+    pub(super) fn new(view: Arc<SharedWatch<Observed<T>>>, share: Option<Arc<Share>>) -> Self {
         Self { watcher: Watcher::new(view, share) }
     }
 
@@ -129,7 +129,7 @@ impl<T: Resource> Clone for Watch<T> {
     }
 }
 
-impl<T: Resource> Viewed for Observed<T> {
+impl<T: Resource> WatchValue for Observed<T> {
     type Shared = ();
 
     fn from_erased(erased: Erased) -> Arc<Self> {
@@ -137,7 +137,7 @@ impl<T: Resource> Viewed for Observed<T> {
     }
 }
 
-impl<T: Resource> ViewedResource for Observed<T> {
+impl<T: Resource> ResourceValue for Observed<T> {
     type Resource = T;
 
     fn refused(reason: WatchError) -> Self {

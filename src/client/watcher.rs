@@ -7,28 +7,28 @@ use std::{
 
 use super::{
     pool::Share,
-    registry::{View, Viewed},
+    registry::{SharedWatch, WatchValue},
     slot::Cursor,
 };
 
 /// One watcher of a view.
-pub(super) struct Watcher<V: Viewed> {
-    view: Arc<View<V>>,
+pub(super) struct Watcher<V: WatchValue> {
+    view: Arc<SharedWatch<V>>,
     cursor: Cursor,
     /// The share in a shared client that it belongs to.
     share: Option<Arc<Share>>,
 }
 
-impl<V: Viewed> Watcher<V> {
-    pub(super) fn new(view: Arc<View<V>>, share: Option<Arc<Share>>) -> Self {
+impl<V: WatchValue> Watcher<V> {
+    pub(super) fn new(view: Arc<SharedWatch<V>>, share: Option<Arc<Share>>) -> Self {
         Self { view, cursor: Cursor::default(), share }
     }
 
-    pub(super) fn view(&self) -> &View<V> {
+    pub(super) fn view(&self) -> &SharedWatch<V> {
         &self.view
     }
 
-    pub(super) fn shared_view(&self) -> &Arc<View<V>> {
+    pub(super) fn shared_view(&self) -> &Arc<SharedWatch<V>> {
         &self.view
     }
 
@@ -63,19 +63,19 @@ impl<V: Viewed> Watcher<V> {
 }
 
 /// A clone is a separate watcher that has seen nothing yet.
-impl<V: Viewed> Clone for Watcher<V> {
+impl<V: WatchValue> Clone for Watcher<V> {
     fn clone(&self) -> Self {
         Self::new(self.view.clone(), self.share.clone())
     }
 }
 
-impl<V: Viewed> Drop for Watcher<V> {
+impl<V: WatchValue> Drop for Watcher<V> {
     fn drop(&mut self) {
         self.view.slot().leave(&mut self.cursor);
     }
 }
 
-impl<V: Viewed> fmt::Debug for Watcher<V> {
+impl<V: WatchValue> fmt::Debug for Watcher<V> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.view.fmt(f)
     }

@@ -77,9 +77,9 @@ struct OnStream {
 struct Quiet {
     since: Instant,
     /// The time of the server's last message, if there was one.
-    heard: Option<Instant>,
+    last_response: Option<Instant>,
     /// The quiet time passed without a message. That has no effect on what it had sent on earlier streams.
-    unheard: bool,
+    was_silent: bool,
 }
 
 impl Delta {
@@ -148,7 +148,7 @@ impl Delta {
             if self.on_stream.requested {
                 put_text(SUBSCRIBE, "*", request);
             }
-            subscriptions.on_wildcard_asked();
+            subscriptions.on_wildcard_requested();
         } else if told && !subscriptions.wildcard {
             put_text(UNSUBSCRIBE, "*", request);
             self.on_stream.wildcard_ended = true;
@@ -232,7 +232,7 @@ impl Delta {
             any |= sub.on_versions_sent(is_sent);
         }
         subscriptions.aliases = aliases;
-        self.on_stream.quiet = any.then_some(Quiet { since: now, heard: None, unheard: false });
+        self.on_stream.quiet = any.then_some(Quiet { since: now, last_response: None, was_silent: false });
     }
 }
 
@@ -257,7 +257,7 @@ impl Variant for Delta {
     }
 
     fn on_wildcard(&mut self, subscriptions: &mut Subscriptions, now: Instant) {
-        subscriptions.want_all();
+        subscriptions.subscribe_all();
         self.batcher.on_change(now);
     }
 
@@ -301,8 +301,8 @@ impl Variant for Delta {
         self.on_stream.busy += 1;
         if let Some(quiet) = &mut self.on_stream.quiet {
             // The first response after a long silence may be one of several.
-            quiet.since = if quiet.unheard && quiet.heard.is_none() { now } else { quiet.since };
-            quiet.heard = Some(now);
+            quiet.since = if quiet.was_silent && quiet.last_response.is_none() { now } else { quiet.since };
+            quiet.last_response = Some(now);
         }
     }
 
@@ -383,30 +383,31 @@ impl Variant for Delta {
     /// A server without a request so far owes nothing; what it does not confirm is found at the request.
     fn on_unconfirmed(&mut self, now: Instant) {
         if self.on_stream.requested {
-            self.on_stream.quiet = Some(Quiet { since: now, heard: Some(now), unheard: false });
+            self.on_stream.quiet = Some(Quiet { since: now, last_response: Some(now), was_silent: false });
         }
     }
 
     fn on_undecided(&mut self, now: Instant) {
         if self.on_stream.requested {
-            let quiet = Quiet { since: now, heard: None, unheard: false };
-            self.on_stream.quiet.get_or_insert(quiet).heard = Some(now);
+            let quiet = Quiet { since: now, last_response: None, was_silent: false };
+            self.on_stream.quiet.get_or_insert(quiet).last_response = Some(now);
         }
     }
 
     /// A server that is never quiet, such as one that repeats rejected resources, has its time as well.
     fn quiet_from(&self) -> Option<Instant> {
-        let Quiet { since, heard, unheard } = self.on_stream.quiet?;
-        match heard {
-            Some(heard) => Some((heard + self.doubt).min(since + LONGEST_QUIET * self.doubt)),
-            None => Some(since + self.doubt).filter(|_| !unheard),
+        let Quiet { since, last_response, was_silent } = self.on_stream.quiet?;
+        match last_response {
+            Some(last_response) => Some((last_response + self.doubt).min(since + LONGEST_QUIET * self.doubt)),
+            None => Some(since + self.doubt).filter(|_| !was_silent),
         }
     }
 
     fn on_quiet(&mut self) -> bool {
         let quiet = self.on_stream.quiet.take();
-        self.on_stream.quiet =
-            quiet.filter(|quiet| quiet.heard.is_none()).map(|quiet| Quiet { unheard: true, ..quiet });
+        self.on_stream.quiet = quiet
+            .filter(|quiet| quiet.last_response.is_none())
+            .map(|quiet| Quiet { was_silent: true, ..quiet });
         self.on_stream.quiet.is_none()
     }
 }

@@ -29,7 +29,7 @@ use crate::{config::ConfigSource, escape::Escaped};
 mod polled;
 mod reopening;
 mod silence;
-mod wanted;
+mod subscribing;
 mod writing;
 
 use polled::LastPoll;
@@ -243,7 +243,7 @@ impl Machine {
         }
         if self.stream.paused_until().is_some_and(|until| until <= now) {
             self.stream.on_paused_enough();
-            if !self.is_wanted() {
+            if !self.has_subscriptions() {
                 self.events.push_back(Event::Rested);
             }
         }
@@ -306,10 +306,10 @@ impl Machine {
 
     /// A request was sent: the does-not-exist timers of its new names begin, and its unsubscribed names are released (A57-5).
     fn on_written(&mut self, written: Written, now: Instant) {
-        let Written { ty, subscribed, unsubscribed, asks_all, .. } = written;
+        let Written { ty, subscribed, unsubscribed, requests_all, .. } = written;
         let length = self.resource_timeout();
         if let Some(Some(channel)) = self.types.get_mut(ty.index()) {
-            if asks_all && channel.subscriptions.sends_all {
+            if requests_all && channel.subscriptions.sends_all {
                 channel.all = AllDue::Until(now + length);
             }
             for id in subscribed {
@@ -416,8 +416,8 @@ impl Machine {
             debug!(server = %self.source_key, "stream healthy without a response");
             self.events.push_back(Event::Recovered);
         }
-        let wanted = self.is_wanted();
-        if wanted && let Some(stream) = self.stream.connect() {
+        let has_subscriptions = self.has_subscriptions();
+        if has_subscriptions && let Some(stream) = self.stream.connect() {
             debug!(server = %self.source_key, %stream, "opening stream");
             let keepalive = self.stream.keepalive();
             self.commands.push_back(StreamCommand::Connect {
@@ -432,12 +432,12 @@ impl Machine {
         if let Some(open) = self.stream.open() {
             let idle = !unwritten && open.pending.is_none();
             // Responses that a server sends nevertheless have to be answered, but keep nothing alive.
-            open.idle_since = open.idle_since.or(idle.then_some(now)).filter(|_| !wanted);
+            open.idle_since = open.idle_since.or(idle.then_some(now)).filter(|_| !has_subscriptions);
         }
         self.waiting.settle(|wait| is_awaited(&self.types, wait));
     }
 
-    fn is_wanted(&self) -> bool {
+    fn has_subscriptions(&self) -> bool {
         self.types.iter().flatten().any(|channel| !channel.subscriptions.is_empty())
     }
 

@@ -133,7 +133,7 @@ impl Variant for Poll {
     }
 
     fn on_wildcard(&mut self, subscriptions: &mut Subscriptions, now: Instant) {
-        subscriptions.want_all();
+        subscriptions.subscribe_all();
         self.version_names = None;
         self.on_change(now);
     }

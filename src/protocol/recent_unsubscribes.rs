@@ -11,10 +11,10 @@ use std::{
 /// which lacks the resource although it exists, may be in flight (B1.13).
 #[derive(Debug, Default)]
 pub(crate) struct RecentUnsubscribes {
-    names: HashMap<Arc<str>, Told>,
+    names: HashMap<Arc<str>, Unsubscribe>,
     /// The names in the order of their unsubscription, the oldest first. Some of them were unsubscribed again since.
     order: VecDeque<(Instant, Arc<str>)>,
-    wildcard: Option<Told>,
+    wildcard: Option<Unsubscribe>,
     /// The number of responses that were the newest one when they were answered.
     answered: u64,
     /// A response was received since that may have been sent before the last of these answers was read, so that the
@@ -26,7 +26,7 @@ pub(crate) struct RecentUnsubscribes {
 
 /// The last notification of the server.
 #[derive(Debug, Clone, Copy)]
-struct Told {
+struct Unsubscribe {
     at: Instant,
     /// The number of responses that had been answered by then.
     answered: u64,
@@ -38,10 +38,10 @@ impl RecentUnsubscribes {
     /// A request is sent without a name of the one before. Names that were unsubscribed longer than `doubt` ago may be
     /// forgotten.
     pub(crate) fn on_name_unsubscribed(&mut self, name: Arc<str>, doubt: Duration, now: Instant) {
-        self.names.insert(name.clone(), Told { at: now, answered: self.answered, left: REPETITIONS });
+        self.names.insert(name.clone(), Unsubscribe { at: now, answered: self.answered, left: REPETITIONS });
         self.order.push_back((now, name));
         while let Some((at, name)) = self.order.front().filter(|(at, _)| *at + doubt <= now) {
-            if self.names.get(name).is_some_and(|told| told.at == *at) {
+            if self.names.get(name).is_some_and(|sent| sent.at == *at) {
                 self.names.remove(name);
             }
             self.order.pop_front();
@@ -54,42 +54,42 @@ impl RecentUnsubscribes {
 
     /// The same of the wildcard.
     pub(crate) fn on_wildcard_unsubscribed(&mut self, now: Instant) {
-        self.wildcard = Some(Told { at: now, answered: self.answered, left: REPETITIONS });
+        self.wildcard = Some(Unsubscribe { at: now, answered: self.answered, left: REPETITIONS });
     }
 
     /// A request is sent without a subscribed name, since the server may have missed its unsubscription.
     pub(crate) fn on_name_held_back(&mut self, name: Arc<str>, doubt: Duration, now: Instant) {
-        let left = self.names.get(&name).map_or(0, |told| told.left.saturating_sub(1));
+        let left = self.names.get(&name).map_or(0, |sent| sent.left.saturating_sub(1));
         self.on_name_unsubscribed(name.clone(), doubt, now);
-        if let Some(told) = self.names.get_mut(&name) {
-            told.left = left;
+        if let Some(sent) = self.names.get_mut(&name) {
+            sent.left = left;
         }
     }
 
     /// The same without the wildcard.
     pub(crate) fn on_wildcard_held_back(&mut self, now: Instant) {
-        let left = self.wildcard.map_or(0, |told| told.left.saturating_sub(1));
-        self.wildcard = Some(Told { at: now, answered: self.answered, left });
+        let left = self.wildcard.map_or(0, |sent| sent.left.saturating_sub(1));
+        self.wildcard = Some(Unsubscribe { at: now, answered: self.answered, left });
     }
 
     /// A response was received.
     pub(crate) fn on_response(&mut self, doubt: Duration, now: Instant) {
         let last = self.order.back().map(|(at, _)| *at);
-        let last = last.max(self.wildcard.map(|told| told.at));
+        let last = last.max(self.wildcard.map(|sent| sent.at));
         self.is_crossed = last.is_some_and(|at| now < at + doubt);
     }
 
     /// A name is subscribed: true when absence proves nothing of it, because it was unsubscribed less than `doubt` ago,
     /// by itself or with the wildcard, of which it may have been a member.
     pub(crate) fn on_name_subscribed(&mut self, name: &str, doubt: Duration, now: Instant) -> bool {
-        self.was_resubscribed |= self.is_name_unheard(name);
-        let told = [self.names.get(name), self.wildcard.as_ref()];
-        told.into_iter().flatten().any(|told| now < told.at + doubt)
+        self.was_resubscribed |= self.may_have_missed_name(name);
+        let sent = [self.names.get(name), self.wildcard.as_ref()];
+        sent.into_iter().flatten().any(|sent| now < sent.at + doubt)
     }
 
     /// The wildcard is subscribed.
     pub(crate) fn on_wildcard_subscribed(&mut self) {
-        self.was_resubscribed |= self.is_wildcard_unheard();
+        self.was_resubscribed |= self.may_have_missed_wildcard();
     }
 
     /// The newest response is answered, which no server drops: the names that are not in the answer are unsubscribed for good.
@@ -110,36 +110,36 @@ impl RecentUnsubscribes {
 
     /// Names that were unsubscribed by an answer that the server may have dropped, since a response crossed it, newest first.
     pub(crate) fn crossed_names(&self) -> impl Iterator<Item = &str> {
-        let told = |name: &Arc<str>| self.names.get(name).filter(|told| told.answered + 1 >= self.answered);
+        let sent = |name: &Arc<str>| self.names.get(name).filter(|sent| sent.answered + 1 >= self.answered);
         let recent = self.order.iter().rev().filter(|_| self.is_crossed).map(|(_, name)| name);
         recent
-            .take_while(move |name| told(name).is_some())
+            .take_while(move |name| sent(name).is_some())
             .filter(|name| self.is_name_crossed(name))
             .map(|name| &**name)
     }
 
     /// Whether that applies to a name.
     pub(crate) fn is_name_crossed(&self, name: &str) -> bool {
-        self.names.get(name).is_some_and(|told| self.is_told_crossed(told))
+        self.names.get(name).is_some_and(|sent| self.is_unsubscribe_crossed(sent))
     }
 
     /// The same of the wildcard.
     pub(crate) fn is_wildcard_crossed(&self) -> bool {
-        self.wildcard.is_some_and(|told| self.is_told_crossed(&told))
+        self.wildcard.is_some_and(|sent| self.is_unsubscribe_crossed(&sent))
     }
 
-    fn is_told_crossed(&self, told: &Told) -> bool {
-        self.is_crossed && told.left > 0 && told.answered + 1 == self.answered
+    fn is_unsubscribe_crossed(&self, sent: &Unsubscribe) -> bool {
+        self.is_crossed && sent.left > 0 && sent.answered + 1 == self.answered
     }
 
     /// Whether a name was unsubscribed, but the server may have missed that.
-    pub(crate) fn is_name_unheard(&self, name: &str) -> bool {
-        self.names.get(name).is_some_and(|told| told.answered == self.answered)
+    pub(crate) fn may_have_missed_name(&self, name: &str) -> bool {
+        self.names.get(name).is_some_and(|sent| sent.answered == self.answered)
     }
 
     /// The same of the wildcard.
-    pub(crate) fn is_wildcard_unheard(&self) -> bool {
-        self.wildcard.is_some_and(|told| told.answered == self.answered)
+    pub(crate) fn may_have_missed_wildcard(&self) -> bool {
+        self.wildcard.is_some_and(|sent| sent.answered == self.answered)
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
         recent_unsubscribes.on_name_unsubscribed("a".into(), DOUBT, now);
         recent_unsubscribes.on_answered();
         assert!(
-            !recent_unsubscribes.is_name_unheard("a") && !recent_unsubscribes.is_name_crossed("a"),
+            !recent_unsubscribes.may_have_missed_name("a") && !recent_unsubscribes.is_name_crossed("a"),
             "no server drops the newest answer"
         );
         recent_unsubscribes.on_response(DOUBT, now);

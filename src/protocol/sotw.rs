@@ -176,18 +176,18 @@ impl Sotw {
             sub.is_some_and(Subscription::is_unanswered)
         };
         recent.was_resubscribed()
-            || (subscriptions.wildcard && !subscriptions.told_all && recent.is_wildcard_crossed())
+            || (subscriptions.wildcard && !subscriptions.received_all && recent.is_wildcard_crossed())
             || recent.crossed_names().any(is_awaited)
     }
 
     /// Leaves the names out of the next request that were resubscribed too early, and returns them: responses lack them then.
     fn hold_back(&mut self, subscriptions: &mut Subscriptions, now: Instant) -> BTreeSet<Arc<str>> {
         let recent = &mut self.on_stream.recent_unsubscribes;
-        let is_unheard = |sub: &Subscription| {
+        let may_be_missed = |sub: &Subscription| {
             let is_crossed = || sub.is_unanswered() && recent.is_name_crossed(sub.name());
-            sub.is_named() && (recent.is_name_unheard(sub.name()) || is_crossed())
+            sub.is_named() && (recent.may_have_missed_name(sub.name()) || is_crossed())
         };
-        let held_back = subscriptions.iter().filter(|(_, sub)| is_unheard(sub));
+        let held_back = subscriptions.iter().filter(|(_, sub)| may_be_missed(sub));
         let held_back: Vec<_> = held_back.map(|(id, _)| id).collect();
         let mut names = BTreeSet::new();
         for id in &held_back {
@@ -211,9 +211,9 @@ impl Sotw {
     ) -> bool {
         let on_stream = &mut self.on_stream;
         let recent = &mut on_stream.recent_unsubscribes;
-        let is_unheard =
-            recent.is_wildcard_unheard() || (!subscriptions.told_all && recent.is_wildcard_crossed());
-        let wildcard = subscriptions.wildcard && !(held_back.is_some() && is_unheard);
+        let may_be_missed = recent.may_have_missed_wildcard()
+            || (!subscriptions.received_all && recent.is_wildcard_crossed());
+        let wildcard = subscriptions.wildcard && !(held_back.is_some() && may_be_missed);
         let sorted = match held_back {
             Some(names) => subscriptions.names_without(|name| names.contains(name)),
             None => subscriptions.names(),
@@ -295,7 +295,7 @@ impl Variant for Sotw {
             self.on_stream.recent_unsubscribes.on_wildcard_subscribed();
         }
         self.on_stream.accepted_since_all = 0;
-        subscriptions.want_all();
+        subscriptions.subscribe_all();
         self.batcher.on_change(now);
     }
 
@@ -475,7 +475,7 @@ impl Variant for Sotw {
         if is_first {
             self.on_stream.version_told = !version.is_empty();
             // The version stands for everything at the server: if that is still so, it may send nothing.
-            subscriptions.told_all |= subscriptions.wildcard && !version.is_empty();
+            subscriptions.received_all |= subscriptions.wildcard && !version.is_empty();
         }
         let stream = &mut self.on_stream;
         let is_change = !is_first && names != stream.names;

@@ -30,7 +30,7 @@ pub(crate) struct Subscriptions {
     /// The last request of the stream had the wildcard.
     pub(crate) sends_all: bool,
     /// The wildcard was requested, and all its resources were sent on this stream.
-    pub(crate) told_all: bool,
+    pub(crate) received_all: bool,
     next_serial: u32,
 }
 
@@ -82,7 +82,7 @@ impl Subscriptions {
     pub(crate) fn is_owed_something(&self) -> bool {
         let mut subs = self.iter().map(|(_, sub)| sub);
         subs.clone().any(Subscription::is_owed)
-            || (self.wildcard && !self.told_all && !subs.any(Subscription::is_held))
+            || (self.wildcard && !self.received_all && !subs.any(Subscription::is_held))
     }
 
     /// Whether there are no subscriptions.
@@ -130,13 +130,13 @@ impl Subscriptions {
     }
 
     /// Subscribes to everything. The resources so far count if the server was not notified of the unsubscription in between.
-    pub(crate) fn want_all(&mut self) {
-        self.told_all &= mem::take(&mut self.wildcard_leaving);
+    pub(crate) fn subscribe_all(&mut self) {
+        self.received_all &= mem::take(&mut self.wildcard_leaving);
         self.wildcard = true;
     }
 
     /// The wildcard is requested from the server as well: answers that it still owes are no sign that it sends everything.
-    pub(crate) fn on_wildcard_asked(&mut self) {
+    pub(crate) fn on_wildcard_requested(&mut self) {
         for (_, sub) in self.iter_mut() {
             sub.on_wildcard_requested();
         }
@@ -150,7 +150,7 @@ impl Subscriptions {
 
     /// The state of the stream ends.
     pub(crate) fn on_stream_closed(&mut self) {
-        (self.sends_all, self.told_all) = (false, false);
+        (self.sends_all, self.received_all) = (false, false);
         self.iter_mut().for_each(|(_, sub)| sub.on_stream_closed());
     }
 

@@ -137,11 +137,17 @@ pub(crate) struct Written {
     /// The server was notified of the end of the wildcard, or cannot be.
     pub(crate) wildcard_left: bool,
     /// It requests everything, as none on the stream before it did.
-    pub(crate) asks_all: bool,
+    pub(crate) requests_all: bool,
 }
 
 impl Written {
     pub(crate) fn nothing(ty: TypeId) -> Self {
-        Self { ty, subscribed: Vec::new(), unsubscribed: Vec::new(), wildcard_left: false, asks_all: false }
+        Self {
+            ty,
+            subscribed: Vec::new(),
+            unsubscribed: Vec::new(),
+            wildcard_left: false,
+            requests_all: false,
+        }
     }
 }

@@ -62,11 +62,13 @@ impl Authorities {
     /// A server was quiet for a while. A resource that is held since an earlier stream, in a version that was not sent
     /// to the server, and that was not sent again, is gone; and the responses to a wildcard request are complete.
     pub(super) fn on_quiet(&mut self, store: &mut Store, server: ServerId, ty: TypeId, now: Instant) {
-        if let Some(subscriptions) =
-            self.servers[server].machine.subscriptions_mut(ty).filter(|subscriptions| !subscriptions.told_all)
+        if let Some(subscriptions) = self.servers[server]
+            .machine
+            .subscriptions_mut(ty)
+            .filter(|subscriptions| !subscriptions.received_all)
         {
-            subscriptions.told_all = subscriptions.wildcard && subscriptions.sends_all;
-            if subscriptions.told_all {
+            subscriptions.received_all = subscriptions.wildcard && subscriptions.sends_all;
+            if subscriptions.received_all {
                 self.complete_all(store, server, ty);
             }
         }

@@ -70,7 +70,7 @@ impl Authorities {
             if self.servers[server]
                 .machine
                 .subscriptions_mut(ty)
-                .is_some_and(|subscriptions| subscriptions.told_all)
+                .is_some_and(|subscriptions| subscriptions.received_all)
             {
                 store.members.complete(&(id, ty, Which::All));
             }

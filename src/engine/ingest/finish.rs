@@ -17,15 +17,15 @@ impl Step<'_> {
         if self.response.lacks_wildcard {
             return self.authorities.on_wildcard_answered(self.store, server, self.response.ty);
         }
-        let told_before = subscriptions.told_all && self.response.envelope.is_delta();
+        let received_before = subscriptions.received_all && self.response.envelope.is_delta();
         // Also while the end of the wildcard is not written: it may be subscribed again before.
-        subscriptions.told_all = subscriptions.takes_all()
+        subscriptions.received_all = subscriptions.takes_all()
             && subscriptions.sends_all
-            && (told_before || self.response.tells_all());
+            && (received_before || self.response.is_complete_set());
         let undecided = subscriptions.wildcard && subscriptions.sends_all;
-        let told_all = undecided && subscriptions.told_all;
+        let received_all = undecided && subscriptions.received_all;
         self.authorities.on_wildcard_answered(self.store, server, self.response.ty);
-        if told_all {
+        if received_all {
             self.authorities.complete_all(self.store, server, self.response.ty);
         } else if undecided {
             // It may be complete or not: known when nothing follows.

@@ -78,7 +78,7 @@ impl Step<'_> {
         if let Some(glob) = self.response.glob.as_mut().filter(|glob| !glob.asked_again) {
             glob.asked_again = true;
             let (ty, sub) = (self.response.ty, glob.sub);
-            self.authorities.server_mut(self.response.server()).machine.ask_again(ty, sub, self.now);
+            self.authorities.server_mut(self.response.server()).machine.request_again(ty, sub, self.now);
         }
     }
 

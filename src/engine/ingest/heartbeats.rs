@@ -29,7 +29,7 @@ impl Step<'_> {
             let is_expired = !is_held && self.store.get(id).is_some_and(Entry::is_expired);
             self.response.outdated |= is_expired || is_rejected;
             if is_expired && self.response.ttl_of(&located).is_some() {
-                self.authorities.server_mut(server).machine.ask_again(ty, place, self.now);
+                self.authorities.server_mut(server).machine.request_again(ty, place, self.now);
             }
             return 1;
         }
@@ -56,7 +56,7 @@ impl Step<'_> {
         };
         if is_wanted && subscriptions.wildcard && subscriptions.sends_all {
             self.response.outdated = true;
-            self.authorities.server_mut(server).machine.ask_again_on_another_stream(ty, self.now);
+            self.authorities.server_mut(server).machine.request_again_on_another_stream(ty, self.now);
             return 1;
         }
         let envelope = self.response.envelope.clone();

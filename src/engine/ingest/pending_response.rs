@@ -246,7 +246,7 @@ impl PendingResponse {
 
     /// Whether it is the server's answer to a wildcard request. One response is the whole answer, or where there are
     /// several, the first of them counts: the protocol does not mark the last one.
-    pub(super) fn tells_all(&self) -> bool {
+    pub(super) fn is_complete_set(&self) -> bool {
         let is_empty = self.envelope.len() == 0 && self.envelope.removed().is_empty();
         !self.envelope.is_delta() || self.of_all || (is_empty && self.envelope.errors().next().is_none())
     }

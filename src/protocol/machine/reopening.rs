@@ -51,7 +51,7 @@ type Why = (&'static str, Option<TypeId>);
 impl Machine {
     /// The server considers something held that is not: a resource without its version in the requests of the next
     /// stream is sent there. At most one stream is opened for that in the does-not-exist time.
-    pub(crate) fn ask_again_on_another_stream(&mut self, ty: TypeId, now: Instant) {
+    pub(crate) fn request_again_on_another_stream(&mut self, ty: TypeId, now: Instant) {
         self.ask_on_another_stream(ty, ("the server confirms a resource that has expired", None), now);
     }
 

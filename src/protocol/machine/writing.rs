@@ -38,7 +38,7 @@ impl Machine {
             let (was_requested, sent_all) = (channel.variant.is_requested(), channel.subscriptions.sends_all);
             let (message, mut written) =
                 channel.variant.write(&mut channel.subscriptions, Head { ty, node }, now);
-            written.asks_all = channel.subscriptions.sends_all && !sent_all;
+            written.requests_all = channel.subscriptions.sends_all && !sent_all;
             let wildcard_left = written.wildcard_left;
             match message {
                 Some(message) => {

@@ -120,7 +120,7 @@ impl Machine {
 
     /// Closes the stream at once if it has no subscriptions: another server is active.
     pub(crate) fn rest(&mut self, now: Instant) {
-        if !self.is_wanted() && self.stream.is_current(self.stream.id()) {
+        if !self.has_subscriptions() && self.stream.is_current(self.stream.id()) {
             self.close("a server of higher priority took over");
             self.events.push_back(Event::Rested);
         }
@@ -200,15 +200,15 @@ impl Machine {
 
     /// The server considers a name held that is not. Where repeated names are sent again, the name is repeated (B2.8).
     /// In the other variant this cannot be expressed on the stream, so that another one is opened.
-    pub(crate) fn ask_again(&mut self, ty: TypeId, id: SubId, now: Instant) {
+    pub(crate) fn request_again(&mut self, ty: TypeId, id: SubId, now: Instant) {
         if !self.is_delta() {
-            return self.ask_again_on_another_stream(ty, now);
+            return self.request_again_on_another_stream(ty, now);
         }
         let Some(channel) = self.channel(ty) else { return };
         if channel.subscriptions.get(id).is_some_and(Subscription::is_named) {
             channel.variant.on_named(&mut channel.subscriptions, id, now);
         } else {
-            self.ask_again_on_another_stream(ty, now);
+            self.request_again_on_another_stream(ty, now);
         }
     }
 
@@ -223,8 +223,8 @@ impl Machine {
     pub(crate) fn on_joined(&mut self, (ty, full_state): (TypeId, bool), id: SubId, now: Instant) {
         let is_delta = self.is_delta();
         let Some(channel) = self.channel(ty) else { return };
-        let has_said_all = full_state && !is_delta && channel.subscriptions.told_all;
-        if channel.subscriptions.get_mut(id).is_some_and(|sub| sub.on_joined(has_said_all)) {
+        let has_received_all = full_state && !is_delta && channel.subscriptions.received_all;
+        if channel.subscriptions.get_mut(id).is_some_and(|sub| sub.on_joined(has_received_all)) {
             channel.variant.on_unconfirmed(now);
         }
     }
