@@ -9,7 +9,7 @@
 //! | `#[apply(every_transport)]` | these and `files` | the content of resources |
 //! | `#[apply(polls)]` | `rest` | polling |
 //!
-//! The name of the transport is the last part of the test's name: `cargo test --test it delta` runs those of one transport,
+//! The name of the transport is the last part of the test's name: `cargo test --test it ::delta` runs those of one transport,
 //! `cargo test --test it suite::watch` those of one topic.
 
 use std::{sync::Arc, time::Duration};
