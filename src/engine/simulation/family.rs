@@ -91,11 +91,10 @@ impl Family {
         Some(family)
     }
 
-    /// The same without the freedoms that a server takes after a NACK, for a model that knows nothing of what they hold back.
-    #[cfg(test)]
-    pub(crate) fn without_nacks(mut self) -> Self {
-        self.freedoms
-            .retain(|freedom| !matches!(freedom, Freedom::ResendAfterNack | Freedom::SilenceAfterNack));
+    /// The same with the plain freedoms alone, and without those that a server takes after a NACK: then client and server agree
+    /// within the bound of the backoff.
+    pub(super) fn for_one_server(mut self) -> Self {
+        self.freedoms.retain(|freedom| freedom.is_plain() && *freedom != Freedom::ResendAfterNack);
         self
     }
 
@@ -199,7 +198,6 @@ impl Freedom {
     ];
 
     /// Whether a model needs to know nothing of it.
-    #[cfg(test)]
     fn is_plain(self) -> bool {
         match self {
             Self::IgnoreNamesInNack

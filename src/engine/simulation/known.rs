@@ -83,6 +83,12 @@ impl History {
         last.outdated || texts.is_none_or(|texts| texts[since..].contains(&None))
     }
 
+    /// Whether any server ever had a resource, valid or not.
+    pub(super) fn is_known(&self, key: &Key) -> bool {
+        let mut texts = self.texts.iter().filter(|((_, ty, name), _)| *ty == key.ty && *name == key.name);
+        texts.any(|(_, texts)| texts.iter().any(Option::is_some))
+    }
+
     /// Whether a server ever had a resource that is invalid.
     pub(super) fn was_bad(&self, peer: usize, key: &Key) -> bool {
         let texts = self.texts.get(&(peer, key.ty, key.name.clone()));

@@ -38,7 +38,7 @@ pub(crate) fn play(script: &Script) -> BTreeMap<&'static str, u64> {
 /// # Panics
 /// When something happens that must not.
 pub(crate) fn play_with(script: &Script, family: &Family) -> BTreeMap<&'static str, u64> {
-    let tally = world::World::new(script.seed, family).play(&script.operations);
+    let tally = world::World::new(script, family).play(&script.operations);
     // Without debug assertions a broken invariant is counted, and does not panic.
     assert_eq!(invariant::count(), 0, "broken invariants");
     tally

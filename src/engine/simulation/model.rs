@@ -170,6 +170,8 @@ impl Model {
         let tells = key.ty == Ty::Full || network.peers[peer].is_delta();
         assert!(tells && (fails || !keeps), "{key:?}: {reason}");
         let silence = text.contains("did not send it");
+        let transient = silence && features(peer).resource_timer_is_transient_error;
+        assert!(transient || reason.code() == Code::NotFound, "{key:?}: {reason}");
         assert!(silence || self.history.was_gone(peer, key), "{key:?} was there all the time: {reason}");
         self.count("deleted");
     }
@@ -219,8 +221,15 @@ impl Model {
         let seen = members.map.iter().map(|(name, observed)| (name.to_string(), Seen::of(&observed.0)));
         let seen: BTreeMap<_, _> = seen.collect();
         for (name, seen) in &seen {
-            if let Seen::Present { text, .. } = seen {
-                self.history.on_good(&Key::member(name), text, self.repeated);
+            match seen {
+                Seen::Present { text, .. } => {
+                    self.history.on_good(&Key::member(name), text, self.repeated);
+                }
+                Seen::Absent(reason) => {
+                    let slandered = self.shared || network.peers.iter().any(|peer| peer.slandered);
+                    let is_known = slandered || self.history.is_known(&Key::member(name));
+                    assert!(is_known, "the member {name} never was: {reason}");
+                }
             }
         }
         debug!(?view, ?seen, members.complete, "members");

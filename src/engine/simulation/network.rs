@@ -39,6 +39,7 @@ pub(super) struct Network {
     pub(super) lists: Vec<Vec<usize>>,
     /// Streams and requests get lost and late.
     pub(super) foul: bool,
+    weather: Weather,
     family: Family,
     claims: Claims,
     ids: BTreeMap<ServerId, usize>,
@@ -50,6 +51,17 @@ pub(super) struct Network {
     /// How much has happened since time last began to pass.
     steps: u32,
     began: Instant,
+}
+
+/// How bad the network is while it is foul.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Weather {
+    /// How many of a hundred connections are refused.
+    refusals: u32,
+    /// How many of a hundred requests come late, since the server is slow to read.
+    late_requests: u32,
+    /// How many of a hundred connections come about late, or are refused late.
+    late_connections: u32,
 }
 
 /// What the world around must know of.
@@ -73,9 +85,17 @@ enum Happening {
     Time(usize),
 }
 
+impl Weather {
+    /// That of several servers.
+    pub(super) const FOUL: Self = Self { refusals: 10, late_requests: 3, late_connections: 0 };
+    /// That of one server.
+    pub(super) const WORSE: Self = Self { refusals: 20, late_requests: 5, late_connections: 5 };
+}
+
 impl Network {
     pub(super) fn new(
         (seed, family): (u64, &Family),
+        weather: Weather,
         bootstrap: Bootstrap,
         servers: Vec<(Manner, Server)>,
         lists: Vec<Vec<usize>>,
@@ -89,6 +109,7 @@ impl Network {
             peers: peers.collect(),
             lists,
             foul: true,
+            weather,
             family: family.clone(),
             claims: Claims::default(),
             ids: BTreeMap::new(),
@@ -346,7 +367,7 @@ impl Network {
                 }
                 Output::Transport(StreamCommand::Send { stream, message }) => {
                     self.on_send(stream, &message);
-                    let unnotified = self.foul && self.random.u32(0..100) < 3;
+                    let unnotified = self.foul && self.random.u32(0..100) < self.weather.late_requests;
                     let delay = self.up_to(if unnotified { LATE } else { DELAY });
                     self.later(delay, Happening::Sent(stream, message));
                 }
@@ -410,17 +431,23 @@ impl Network {
         let peer = &mut self.peers[id];
         assert!(peer.attempt.is_none() && peer.open.is_none(), "one stream to a server");
         peer.attempt = Some(stream);
-        let mood = peer.mood;
+        let (mood, accepts) = (peer.mood, peer.mood != Mood::Refusing && !peer.is_closed);
         trace!(at = ?self.now - self.began, %stream, peer = id, "connect");
         if mood == Mood::Hanging {
             self.end_later(HANGING, stream, DisconnectKind::Unreachable);
-        } else if mood == Mood::Refusing || (self.foul && self.random.u32(0..100) < 10) {
-            let delay = self.up_to(DELAY);
+        } else if !accepts || (self.foul && self.random.u32(0..100) < self.weather.refusals) {
+            let delay = self.connection_delay();
             self.end_later(delay, stream, DisconnectKind::Unreachable);
         } else {
-            let delay = self.up_to(DELAY);
+            let delay = self.connection_delay();
             self.later(delay, Happening::Connected(stream));
         }
+    }
+
+    fn connection_delay(&mut self) -> Duration {
+        let late = self.weather.late_connections;
+        let is_late = self.foul && late > 0 && self.random.u32(0..100) < late;
+        self.up_to(if is_late { LATE } else { DELAY })
     }
 
     fn flap(&mut self, peer: usize) {

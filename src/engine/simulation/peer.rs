@@ -42,6 +42,10 @@ pub(super) struct Peer {
     /// What the store was before.
     past: Vec<Store>,
     pub(super) mood: Mood,
+    /// It accepts no new streams.
+    pub(super) is_closed: bool,
+    /// It sent that a resource is invalid or cannot be given though its store says otherwise.
+    pub(super) slandered: bool,
     /// The attempt to connect that is under way.
     pub(super) attempt: Option<StreamId>,
     pub(super) open: Option<Open>,
@@ -102,6 +106,8 @@ impl Peer {
             repeats_versions,
             past: Vec::new(),
             mood: Mood::Fine,
+            is_closed: false,
+            slandered: false,
             attempt: None,
             open: None,
             before: None,
@@ -166,7 +172,7 @@ impl Peer {
         self.attempt == Some(stream) || self.open.as_ref().is_some_and(|open| open.stream == stream)
     }
 
-    /// A resource changes; gives its text then.
+    /// A resource changes.
     pub(super) fn set(&mut self, (ty, name): (Ty, &str), text: Option<String>) {
         self.past.push(self.store.clone());
         self.store.update(|tx| match &text {
@@ -243,6 +249,7 @@ impl Peer {
     /// It says something that is not so.
     pub(super) fn lie(&mut self, lie: Lie, random: &mut fastrand::Rng) {
         self.said += 1;
+        self.slandered |= matches!(lie, Lie::Twice(_) | Lie::WrongType(_) | Lie::Error(..));
         let nonce = format!("lie {}", self.said);
         let Some(open) = self.open.as_mut().filter(|open| !open.deaf) else { return };
         match lie {
@@ -259,6 +266,16 @@ impl Peer {
                     at: None,
                     is_repeated: false,
                 });
+            }
+            Lie::Noise => {
+                let bytes = match random.bool() {
+                    true => (0..random.usize(0..50)).map(|_| random.u8(..)).collect(),
+                    false => {
+                        let type_url = "type.googleapis.com/a.Stranger".into();
+                        open.talk.response((type_url, String::new()), vec![], vec![]).encode()
+                    }
+                };
+                open.unread.push_back(Said { bytes, due: Due::Either, at: None, is_repeated: false });
             }
             Lie::Repeat => {
                 open.unread.extend(open.last.clone().map(|said| Said { is_repeated: true, ..said }));

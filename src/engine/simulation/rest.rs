@@ -152,7 +152,14 @@ fn fits(peer: &Peer, ty: Ty, (text, seen): (Option<&str>, Option<&Seen>)) -> boo
             seen.error().is_some_and(WatchError::is_rejected) && (lost || !features.fail_on_data_errors)
         }
         (Some(text), Some(seen)) => *seen == Seen::Present { text: text.to_owned(), warning: None },
-        (None, Some(Seen::Absent(reason))) => !reason.is_of_server(),
+        (None, Some(Seen::Absent(reason))) => {
+            // What a server claimed without its store stays as it was rejected or denied.
+            let is_deletion = ty == Ty::Part
+                || peer.slandered
+                || features.resource_timer_is_transient_error
+                || reason.code() == Code::NotFound;
+            is_deletion && !reason.is_of_server()
+        }
         // Of such a type nothing says that a resource is gone (B1.11).
         (None, Some(Seen::Present { warning, .. })) if ty == Ty::Part && !peer.is_delta() => {
             !warning.as_ref().is_some_and(WatchError::is_of_server)

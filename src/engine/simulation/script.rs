@@ -10,8 +10,19 @@ use crate::resource::{Resource, ResourceType};
 pub struct Script {
     /// Decides on the servers, the authorities, and all that the network does by chance.
     pub(super) seed: u64,
+    /// Which servers there are.
+    pub(super) servers: Servers,
     /// What is done, one after the other.
     pub(super) operations: Vec<Operation>,
+}
+
+/// The servers of a world.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Servers {
+    /// Several of them for several authorities, in both variants of the protocol.
+    Several,
+    /// One of the state of the world, with one authority, more names, and a worse network.
+    One,
 }
 
 /// One thing that an application, an operator or the network does.
@@ -43,6 +54,10 @@ pub(super) enum Operation {
         /// What it becomes.
         text: Text,
     },
+    /// An operator changes some resources of all servers at once, of the authority of old-style names.
+    ChangeAtOnce(Vec<(Ty, u8, Text)>),
+    /// A server accepts no new streams from now on, or does so again. Its open stream stays.
+    ToggleAccept(u8),
     /// A server or what leads to it gets better or worse.
     Mood(u8, Mood),
     /// A stream ends.
@@ -105,6 +120,8 @@ pub(super) enum Lie {
     Garbage,
     /// A response of a type that nobody knows.
     Stranger,
+    /// Random bytes, or a response of an unknown type without a version and a nonce.
+    Noise,
     /// The last response once more.
     Repeat,
     /// A name twice.
@@ -124,12 +141,23 @@ impl Script {
             operations.extend(Operation::of(kind, [a, b, c]));
             operations.push(Operation::Pass(length, part));
         }
-        Self { seed, operations }
+        Self { seed, servers: Servers::Several, operations }
     }
 
     /// A script by chance.
     pub fn random(seed: u64) -> Self {
         Self::of(seed, &Self::random_bytes(seed))
+    }
+
+    /// A script by chance for a world with one server of the state of the world.
+    pub fn of_one_server(seed: u64) -> Self {
+        let mut random = fastrand::Rng::with_seed(seed ^ 0x5eed);
+        let mut operations = Vec::new();
+        for _ in 0..random.usize(20..120) {
+            operations.extend(Operation::random_of_one(&mut random));
+            operations.push(Operation::Pass(random.u8(0..6), random.u8(..)));
+        }
+        Self { seed, servers: Servers::One, operations }
     }
 
     /// The bytes of a script by chance.
@@ -164,6 +192,34 @@ impl Operation {
             216..239 => Self::Lie(a, Lie::of(b, c)),
             239..244 => Self::Heal(a & b),
             244.. => return None,
+        })
+    }
+
+    /// What is done in a world with one server.
+    fn random_of_one(random: &mut fastrand::Rng) -> Option<Self> {
+        let mut ty = || Ty::of(random.u8(..));
+        let (watched, mute) = (ty(), ty());
+        Some(match random.u32(0..100) {
+            0..3 => Self::WatchAll,
+            3..25 => Self::Watch { ty: watched, authority: 0, name: random.u8(..) },
+            25..40 => Self::Unwatch(random.u8(..)),
+            40..70 => {
+                let text = |random: &mut fastrand::Rng| match random.u32(0..10) {
+                    0..2 => Text::Gone,
+                    2..4 => Text::Bad,
+                    _ => Text::Good,
+                };
+                let count = random.usize(1..4);
+                let change = |_| (Ty::of(random.u8(..)), random.u8(..), text(random));
+                Self::ChangeAtOnce((0..count).map(change).collect())
+            }
+            70..78 => Self::Cut(0),
+            78..82 => Self::ToggleAccept(0),
+            82..84 => Self::Mood(0, Mood::Silent),
+            84..86 => Self::Mood(0, Mood::Mute(mute)),
+            86..90 => Self::Mood(0, Mood::Fine),
+            90..94 => Self::Lie(0, [Lie::Noise, Lie::Noise, Lie::Repeat][random.usize(0..3)]),
+            _ => return None,
         })
     }
 

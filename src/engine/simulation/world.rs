@@ -8,8 +8,8 @@ use super::{
     family::Family,
     keys::{AUTHORITIES, Key},
     model::Model,
-    network::{Network, Told},
-    script::{Mood, Operation, Text, Ty},
+    network::{Network, Told, Weather},
+    script::{Mood, Operation, Script, Servers, Text, Ty},
 };
 use crate::{
     base::WatchId,
@@ -20,6 +20,7 @@ use crate::{
 pub(super) struct World {
     network: Network,
     model: Model,
+    servers: Servers,
     /// Everything of a type may be watched.
     whole: bool,
     /// And it has names of authorities.
@@ -29,8 +30,32 @@ pub(super) struct World {
 }
 
 impl World {
+    /// The world of a script.
+    pub(super) fn new(script: &Script, family: &Family) -> Self {
+        match script.servers {
+            Servers::Several => Self::of_several(script.seed, family),
+            Servers::One => Self::of_one(script.seed, family),
+        }
+    }
+
+    /// A world with one server of the state of the world that has no resources yet.
+    fn of_one(seed: u64, family: &Family) -> Self {
+        let server = Server::new("127.0.0.1:1").insecure().api_type(ApiType::AggregatedGrpc);
+        let bootstrap = Bootstrap::builder().node(Node::new("n")).server(server.clone()).build();
+        let manner = family.clone().for_one_server().manner((seed, 0), false);
+        let network = Network::new(
+            (seed, family),
+            Weather::WORSE,
+            bootstrap.expect("it is valid"),
+            vec![(manner, server.build().expect("it is valid"))],
+            vec![vec![0]],
+        );
+        let (servers, model) = (Servers::One, Model::default());
+        Self { network, model, servers, whole: true, shared: false, texts: 0, views: 0 }
+    }
+
     /// A world with servers, authorities and resources by chance.
-    pub(super) fn new(seed: u64, family: &Family) -> Self {
+    fn of_several(seed: u64, family: &Family) -> Self {
         let mut random = fastrand::Rng::with_seed(seed);
         let whole = random.bool();
         let servers: Vec<_> = (1..=SERVERS).map(|port| server(port, &mut random)).collect();
@@ -43,10 +68,11 @@ impl World {
         let manner =
             |id, server: &Server| family.manner((seed, id), server.api_type.is_some_and(ApiType::is_delta));
         let built = built.enumerate().map(|(id, server)| (manner(id, &server), server));
-        let network = Network::new((seed, family), bootstrap, built.collect(), lists);
+        let network = Network::new((seed, family), Weather::FOUL, bootstrap, built.collect(), lists);
         let mut model = Model::default();
         model.shared = shared;
-        let mut world = Self { network, model, whole, shared, texts: 0, views: 0 };
+        let servers = Servers::Several;
+        let mut world = Self { network, model, servers, whole, shared, texts: 0, views: 0 };
         for _ in 0..random.usize(0..20) {
             let (servers, authority, name) = (random.u8(..) | random.u8(..), random.u8(..), random.u8(..));
             let ty = if random.bool() { Ty::Full } else { Ty::Part };
@@ -67,11 +93,10 @@ impl World {
 
     fn perform(&mut self, operation: &Operation) {
         debug!(at = ?self.network.at(), ?operation, "perform");
-        let peer = |number: u8| usize::from(number) % usize::from(SERVERS);
+        let count = self.network.peers.len();
+        let peer = |number: u8| usize::from(number) % count;
         match *operation {
-            Operation::Watch { ty, authority, name } => {
-                self.watch(Key::of((ty, authority, name), (self.whole, self.shared)))
-            }
+            Operation::Watch { ty, authority, name } => self.watch(self.key((ty, authority, name))),
             Operation::WatchAll if self.whole => self.watch_all(),
             Operation::WatchAll => {}
             Operation::Unwatch(number) => {
@@ -82,12 +107,25 @@ impl World {
             Operation::Change { servers, ty, authority, name, text } => {
                 self.change(servers, (ty, authority, name), text);
             }
+            Operation::ChangeAtOnce(ref changes) => self.change_at_once(changes),
+            Operation::ToggleAccept(number) => {
+                let peer = &mut self.network.peers[peer(number)];
+                peer.is_closed = !peer.is_closed;
+            }
             Operation::Mood(number, mood) => self.network.set_mood(peer(number), mood),
             Operation::Cut(number) => self.network.cut(peer(number)),
             Operation::Restart(number, past) => self.restart(peer(number), past),
             Operation::Lie(number, lie) => self.network.lie(peer(number), lie),
             Operation::Pass(length, part) => self.pass(Operation::pause(length, part)),
             Operation::Heal(away) => self.heal(away),
+        }
+    }
+
+    /// The resource of these numbers.
+    fn key(&self, (ty, authority, name): (Ty, u8, u8)) -> Key {
+        match self.servers {
+            Servers::Several => Key::of((ty, authority, name), (self.whole, self.shared)),
+            Servers::One => Key { ty, authority: 0, name: format!("r{}", name % NAMES_OF_ONE) },
         }
     }
 
@@ -113,10 +151,24 @@ impl World {
     }
 
     fn change(&mut self, servers: u8, numbers: (Ty, u8, u8), text: Text) {
-        let key = Key::of(numbers, (self.whole, self.shared));
+        let key = self.key(numbers);
         self.texts += 1;
         for id in (0..self.network.peers.len()).filter(|id| servers & (1 << id) != 0) {
             self.set(id, &key, text.on(id, self.texts));
+        }
+    }
+
+    /// Several resources change before the servers look.
+    fn change_at_once(&mut self, changes: &[(Ty, u8, Text)]) {
+        for id in 0..self.network.peers.len() {
+            for (ty, name, text) in changes {
+                let key = self.key((*ty, 0, *name));
+                self.texts += 1;
+                let text = text.on(id, self.texts);
+                self.network.peers[id].set((key.ty, &key.name), text.clone());
+                self.model.on_change(id, &key, text);
+            }
+            self.network.serve(id);
         }
     }
 
@@ -135,7 +187,15 @@ impl World {
                 self.network.cut(id);
             }
             let mood = if away & (1 << id) == 0 { Mood::Fine } else { Mood::Refusing };
+            self.network.peers[id].is_closed = false;
             self.network.set_mood(id, mood);
+        }
+        if self.servers == Servers::One {
+            // The longest backoff, the does-not-exist time, and the longest delay of an answer.
+            self.pass(Duration::from_secs(150 + 15 + 15));
+            self.model.check_rest(&self.network);
+            self.network.foul = true;
+            return;
         }
         // The longest backoff, the does-not-exist time of a server that is suspected (twice, since a server may take over
         // only then), and the longest delay of an answer.
@@ -236,3 +296,5 @@ fn bootstrap(servers: &[ServerBuilder], lists: &[Vec<usize>], random: &mut fastr
 }
 
 const SERVERS: u8 = 3;
+/// How many names a world with one server has of each type.
+const NAMES_OF_ONE: u8 = 8;

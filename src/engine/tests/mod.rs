@@ -9,7 +9,6 @@ mod globs;
 mod globs_fallback;
 mod lists;
 mod matrix;
-mod model;
 mod names;
 mod network;
 mod operations;

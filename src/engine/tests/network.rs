@@ -214,11 +214,6 @@ impl<E> Network<E> {
         }
     }
 
-    /// The last response had come before.
-    pub(super) fn is_repeated(&self) -> bool {
-        self.dialogue.repeated
-    }
-
     /// Every response of a type was answered, but for the last one where each NACK brings the same resources again, which are
     /// rejected at a pace.
     pub(super) fn check_answered(&self, type_url: &str) {
@@ -350,8 +345,6 @@ struct Dialogue {
     pending: usize,
     /// The nonces that came, by type, in order.
     nonces: BTreeMap<String, Vec<String>>,
-    /// The last response had come before.
-    repeated: bool,
     /// The last nonce that was answered, by type.
     answered: BTreeMap<String, String>,
 }
@@ -366,7 +359,6 @@ impl Dialogue {
     fn on_response(&mut self, bytes: &[u8]) {
         if let Ok(response) = DiscoveryResponse::decode(bytes) {
             let nonces = self.nonces.entry(response.type_url).or_default();
-            self.repeated = nonces.contains(&response.nonce);
             nonces.push(response.nonce);
         }
     }
