@@ -166,6 +166,15 @@ impl Dialogue {
         }
     }
 
+    /// Every response was answered, also what was rejected before.
+    pub(super) fn check_all_answered(&self) {
+        for (type_url, of_type) in &self.types {
+            let unanswered: Vec<_> =
+                of_type.responses[of_type.answered..].iter().map(|it| &it.nonce).collect();
+            assert!(unanswered.is_empty(), "{unanswered:?} of {type_url} are not answered");
+        }
+    }
+
     /// Every response was answered, but for what was rejected before.
     pub(super) fn check_answered(&self) {
         for (type_url, of_type) in &self.types {
