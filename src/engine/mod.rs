@@ -328,17 +328,18 @@ impl Engine {
             return self.store.members.publish_glob(&key, is_known);
         }
         let has_watches = !entry.views.is_empty();
-        let collections = self.authorities.collections_of(&self.store, id);
-        if !has_watches && collections.is_empty() {
+        let collections = match change.changed || change.joins {
+            true => self.authorities.collections_of(&self.store, id),
+            false => [None, None],
+        };
+        if !has_watches && collections.iter().all(Option::is_none) {
             return;
         }
         // It may have no state yet.
         let Some(observed) = self.indirections.observe(&self.store, &self.delivery, id) else { return };
         self.delivery.publish(&mut self.store, id, change, &observed);
-        if change.changed || change.joins {
-            for (key, name) in collections {
-                self.store.members.insert(key, name, observed.clone());
-            }
+        for (key, name) in collections.into_iter().flatten() {
+            self.store.members.insert(key, name, observed.clone());
         }
     }
 

@@ -191,25 +191,22 @@ impl Authorities {
         Some((glob.group, ty, Which::Glob(glob.name.clone())))
     }
 
-    /// The collections that an entry is a member of at the active server, and its names there.
+    /// The collections that an entry is a member of at the active server, and its names there: a glob, and the wildcard.
     pub(in crate::engine) fn collections_of(
         &self,
         store: &Store,
         id: EntryId,
-    ) -> Vec<(CollectionKey, Arc<str>)> {
+    ) -> [Option<(CollectionKey, Arc<str>)>; 2] {
         let Some(entry) = store.get(id) else {
             invariant::broken("a resource that is acted on has an entry");
-            return Vec::new();
+            return [None, None];
         };
-        let mut found = Vec::new();
         let active = self.active_for(entry);
         let sub = entry.places.at(active).and_then(|sub| self.servers[active].machine.sub(entry.ty, sub));
-        if sub.is_some_and(|sub| sub.is_glob_member())
-            && let Some(key) = self.glob_key(store, id)
-        {
-            found.push((key, store.additions().take_from(&entry.name)));
-        }
-        found.extend(self.wildcard_of(store, entry).map(|key| (key, entry.name.clone())));
-        found
+        let glob = sub.filter(|sub| sub.is_glob_member()).and_then(|_| self.glob_key(store, id));
+        [
+            glob.map(|key| (key, store.additions().take_from(&entry.name))),
+            self.wildcard_of(store, entry).map(|key| (key, entry.name.clone())),
+        ]
     }
 }

@@ -1,4 +1,4 @@
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use crate::{
     capacity::Shrink,
@@ -29,7 +29,8 @@ pub(crate) struct Change {
 #[derive(Debug, Default)]
 pub(super) struct Effects {
     order: VecDeque<Queued>,
-    changes: BTreeMap<EntryId, Change>,
+    /// The queued change of each entry, by its id: ids are dense, and a map would allocate for each resource of a response.
+    changes: Vec<Option<Change>>,
 }
 
 #[derive(Debug)]
@@ -40,8 +41,12 @@ enum Queued {
 
 impl Effects {
     pub(super) fn push_change(&mut self, id: EntryId, change: Change) {
+        let place = id.0 as usize;
+        if self.changes.len() <= place {
+            self.changes.resize(place + 1, None);
+        }
         let order = &mut self.order;
-        let known = self.changes.entry(id).or_insert_with(|| {
+        let known = self.changes[place].get_or_insert_with(|| {
             order.push_back(Queued::Publish(id));
             Change::default()
         });
@@ -59,7 +64,9 @@ impl Effects {
         self.order.shrink_if_sparse();
         Some(match next {
             Queued::Command(command) => Effect::Command(command),
-            Queued::Publish(id) => Effect::Publish(id, self.changes.remove(&id).unwrap_or_default()),
+            Queued::Publish(id) => {
+                Effect::Publish(id, self.changes[id.0 as usize].take().unwrap_or_default())
+            }
         })
     }
 }
