@@ -43,7 +43,7 @@ impl Claims {
         } else {
             newest.names.retain(|name| wildcard || subscribed.contains(name));
         }
-        newest.names.extend(response.good_names().map(str::to_owned));
+        newest.names.extend(response.good_names());
         for error in &message.resource_errors {
             newest
                 .names

@@ -93,9 +93,10 @@ impl Family {
 
     /// The same with the plain freedoms alone, and without those that a server takes after a NACK: then client and server agree
     /// within the bound of the backoff.
-    pub(super) fn for_one_server(mut self) -> Self {
-        self.freedoms.retain(|freedom| freedom.is_plain() && *freedom != Freedom::ResendAfterNack);
-        self
+    pub(super) fn for_one_server(self) -> Self {
+        let mut plain = self.plain();
+        plain.freedoms.retain(|freedom| *freedom != Freedom::ResendAfterNack);
+        plain
     }
 
     /// The names of all freedoms and rules.
@@ -109,11 +110,10 @@ impl Family {
         self.rules.contains(&rule)
     }
 
-    /// How the only server of a world behaves whose model knows nothing of what some freedoms lead to.
-    #[cfg(test)]
-    pub(crate) fn settings(mut self, seed: u64) -> Settings {
+    /// The same without the freedoms that a model needs to know of.
+    pub(super) fn plain(mut self) -> Self {
         self.freedoms.retain(|freedom| freedom.is_plain());
-        self.manner((seed, 0), false).settings
+        self
     }
 
     /// Whether names of authorities are also sent under the wildcard of a server, in a third of the worlds.

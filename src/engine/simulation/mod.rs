@@ -16,7 +16,14 @@ pub(in crate::engine) mod parts;
 mod peer;
 mod rest;
 mod script;
+#[cfg(test)]
+pub(in crate::engine) mod seeds;
+mod setup;
 mod talk;
+#[cfg(test)]
+mod ttl;
+#[cfg(test)]
+mod walk;
 mod world;
 
 use std::collections::BTreeMap;

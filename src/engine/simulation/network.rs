@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
+    convert::Infallible,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -12,25 +13,29 @@ use tracing::{debug, trace};
 use super::{
     claims::Claims,
     dialogue::{Answered, Due},
-    family::{Family, Manner, Rule},
+    family::{Family, Rule},
     keys::{AUTHORITIES, Key},
     peer::{Open, Peer, Said, text_of},
     script::{Lie, Mood},
+    setup::{DELAY, LATE, SLOW, Setup, Weather},
     talk::Response,
 };
+#[cfg(test)]
+use crate::control_plane::session::Held;
 use crate::{
     base::WatchId,
-    config::{Bootstrap, Server},
-    engine::{Engine, Output, Settings, Timer},
+    config::Server,
+    engine::{Engine, Output, Timer},
     error::Code,
     protocol::{ConnectTarget, Disconnect, DisconnectKind, ServerId, StreamCommand, StreamEvent, StreamId},
+    resolve::LookupId,
     resource::Erased,
 };
 
 /// Both sides, and all that is between them.
 ///
 /// After each change, [`poll`](Self::poll) says what the world around must know of, and lets time pass.
-pub(super) struct Network {
+pub(super) struct Network<E = Infallible> {
     pub(super) random: fastrand::Rng,
     pub(super) engine: Engine,
     pub(super) now: Instant,
@@ -44,38 +49,32 @@ pub(super) struct Network {
     claims: Claims,
     ids: BTreeMap<ServerId, usize>,
     /// What is yet to happen, by time and order.
-    future: BTreeMap<(Instant, u64), Happening>,
+    future: BTreeMap<(Instant, u64), Happening<E>>,
     happenings: u64,
-    told: VecDeque<Told>,
+    told: VecDeque<Told<E>>,
     settled: bool,
     /// How much has happened since time last began to pass.
     steps: u32,
     began: Instant,
 }
 
-/// How bad the network is while it is foul.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Weather {
-    /// How many of a hundred connections are refused.
-    refusals: u32,
-    /// How many of a hundred requests come late, since the server is slow to read.
-    late_requests: u32,
-    /// How many of a hundred connections come about late, or are refused late.
-    late_connections: u32,
-}
-
 /// What the world around must know of.
-pub(super) enum Told {
+pub(super) enum Told<E = Infallible> {
     Published(WatchId, Erased),
+    /// A host is to be looked up.
+    #[cfg_attr(not(test), expect(dead_code, reason = "scripts resolve no targets"))]
+    Lookup(LookupId, String),
     /// A response came from a server.
     Delivered(usize, Response, Due),
     /// A server was told what becomes of a response.
     Answered(Answered),
+    /// What the world had planned.
+    Due(E),
     /// Everything that was due is done.
     Settled,
 }
 
-enum Happening {
+enum Happening<E> {
     Connected(StreamId),
     Ended(StreamId, Disconnect),
     /// The transport takes the request; it arrives at once, or is lost with the stream.
@@ -83,34 +82,25 @@ enum Happening {
     Delivered(StreamId, Said),
     /// A server looks at the clock.
     Time(usize),
+    /// What the world had planned.
+    #[cfg_attr(not(test), expect(dead_code, reason = "scripts have their own order"))]
+    Due(E),
 }
 
-impl Weather {
-    /// That of several servers.
-    pub(super) const FOUL: Self = Self { refusals: 10, late_requests: 3, late_connections: 0 };
-    /// That of one server.
-    pub(super) const WORSE: Self = Self { refusals: 20, late_requests: 5, late_connections: 5 };
-}
-
-impl Network {
-    pub(super) fn new(
-        (seed, family): (u64, &Family),
-        weather: Weather,
-        bootstrap: Bootstrap,
-        servers: Vec<(Manner, Server)>,
-        lists: Vec<Vec<usize>>,
-    ) -> Self {
+impl<E> Network<E> {
+    pub(super) fn new(setup: Setup) -> Self {
+        let Setup { seed, family, weather, bootstrap, settings, servers, lists } = setup;
         let now = Instant::now();
         let peers = servers.into_iter().map(|(manner, server)| Peer::new(Arc::new(server), manner));
         Self {
             random: fastrand::Rng::with_seed(seed),
-            engine: Engine::new(Arc::new(bootstrap), Settings::default(), seed),
+            engine: Engine::new(Arc::new(bootstrap), settings, seed),
             now,
             peers: peers.collect(),
             lists,
             foul: true,
             weather,
-            family: family.clone(),
+            family,
             claims: Claims::default(),
             ids: BTreeMap::new(),
             future: BTreeMap::new(),
@@ -202,8 +192,29 @@ impl Network {
         self.deliver(peer);
     }
 
+    /// A server says nothing of some types from now on, and all about the others.
+    #[cfg(test)]
+    pub(super) fn hold(&mut self, peer: usize, held: Held) {
+        self.peers[peer].held = held;
+        self.serve(peer);
+    }
+
+    /// Plans something for later.
+    #[cfg(test)]
+    pub(super) fn plan(&mut self, delay: Duration, event: E) {
+        self.later(delay, Happening::Due(event));
+    }
+
+    /// Whether nothing more happens before the clock moves.
+    #[cfg(test)]
+    pub(super) fn is_idle(&self) -> bool {
+        let next = self.future.first_key_value().map(|((at, _), _)| *at);
+        let timeout = self.engine.poll_timeout().map(|(at, _)| at);
+        next.into_iter().chain(timeout).all(|at| at > self.now)
+    }
+
     /// What is to be known next; `None` when nothing more happens until some time, which it then is.
-    pub(super) fn poll(&mut self, until: Instant) -> Option<Told> {
+    pub(super) fn poll(&mut self, until: Instant) -> Option<Told<E>> {
         loop {
             self.obey();
             if let Some(told) = self.told.pop_front() {
@@ -238,13 +249,14 @@ impl Network {
         }
     }
 
-    fn happen(&mut self, happening: Happening) {
+    fn happen(&mut self, happening: Happening<E>) {
         match happening {
             Happening::Connected(stream) => self.on_connected(stream),
             Happening::Ended(stream, reason) => self.on_ended(stream, reason),
             Happening::Sent(stream, request) => self.on_sent(stream, &request),
             Happening::Delivered(stream, said) => self.on_delivered(stream, said),
             Happening::Time(peer) => self.serve(peer),
+            Happening::Due(event) => self.told.push_back(Told::Due(event)),
         }
         self.obey();
     }
@@ -346,7 +358,7 @@ impl Network {
         for said in under_way {
             // It was under way already while the client did not read.
             let age = said.at.map_or(Duration::ZERO, |at| self.now - at);
-            let delay = self.up_to(if slow { SLOW } else { DELAY }).saturating_sub(age);
+            let delay = self.up_to(if slow { SLOW } else { self.weather.delay }).saturating_sub(age);
             self.later(delay, Happening::Delivered(stream, said));
         }
     }
@@ -356,7 +368,9 @@ impl Network {
         while let Some(output) = self.engine.poll_output() {
             match output {
                 Output::Notify { view, observed } => self.told.push_back(Told::Published(view, observed)),
-                Output::Lookup { .. } => unreachable!("no target is resolved"),
+                Output::Lookup { lookup, host } => {
+                    self.told.push_back(Told::Lookup(lookup, host.to_string()));
+                }
                 Output::Transport(StreamCommand::Connect {
                     stream,
                     to: ConnectTarget::Server { server, .. },
@@ -368,7 +382,7 @@ impl Network {
                 Output::Transport(StreamCommand::Send { stream, message }) => {
                     self.on_send(stream, &message);
                     let unnotified = self.foul && self.random.u32(0..100) < self.weather.late_requests;
-                    let delay = self.up_to(if unnotified { LATE } else { DELAY });
+                    let delay = self.up_to(if unnotified { LATE } else { self.weather.delay });
                     self.later(delay, Happening::Sent(stream, message));
                 }
                 Output::Transport(StreamCommand::Read { stream }) => {
@@ -402,13 +416,15 @@ impl Network {
         }
     }
 
-    /// The names of the resources that are held and came from a server.
+    /// The names of the resources that are held and came from a server. Where there are several, texts say whose they are.
     fn held_of(&mut self, peer: usize, type_url: &str) -> BTreeSet<String> {
         let prefix = format!("s{peer} ");
         let resources = self.engine.status().resources.into_iter();
         let of_type = resources.filter(|report| report.type_url == type_url && report.held.is_some());
-        let of_peer = of_type
-            .filter(|report| report.bytes.as_ref().is_some_and(|bytes| text_of(bytes).starts_with(&prefix)));
+        let is_only = self.peers.len() == 1;
+        let of_peer = of_type.filter(|report| {
+            is_only || report.bytes.as_ref().is_some_and(|bytes| text_of(bytes).starts_with(&prefix))
+        });
         of_peer.map(|report| report.name.to_string()).collect()
     }
 
@@ -447,7 +463,7 @@ impl Network {
     fn connection_delay(&mut self) -> Duration {
         let late = self.weather.late_connections;
         let is_late = self.foul && late > 0 && self.random.u32(0..100) < late;
-        self.up_to(if is_late { LATE } else { DELAY })
+        self.up_to(if is_late { LATE } else { self.weather.delay })
     }
 
     fn flap(&mut self, peer: usize) {
@@ -466,19 +482,12 @@ impl Network {
         Duration::from_micros(self.random.u64(0..=longest.as_micros() as u64))
     }
 
-    fn later(&mut self, delay: Duration, happening: Happening) {
+    fn later(&mut self, delay: Duration, happening: Happening<E>) {
         self.happenings += 1;
         self.future.insert((self.now + delay, self.happenings), happening);
     }
 }
 
-/// How long anything is under way.
-const DELAY: Duration = Duration::from_millis(30);
-/// How late a server may be to read.
-const LATE: Duration = Duration::from_secs(5);
-/// How long what a slow server says is under way at most: with the latest request, less than the time for which absence proves
-/// nothing of a name that was let go and asked for again.
-const SLOW: Duration = Duration::from_secs(9);
 /// The longest life of a stream that flaps.
 const FLAPPING: Duration = Duration::from_secs(3);
 /// The longest life of a stream that ends cleanly.

@@ -42,6 +42,10 @@ pub(super) struct Peer {
     /// What the store was before.
     past: Vec<Store>,
     pub(super) mood: Mood,
+    /// It says nothing of these types.
+    pub(super) held: Held,
+    /// How its responses are to be answered.
+    pub(super) due: fn(&Response) -> Due,
     /// It accepts no new streams.
     pub(super) is_closed: bool,
     /// It sent that a resource is invalid or cannot be given though its store says otherwise.
@@ -106,6 +110,8 @@ impl Peer {
             repeats_versions,
             past: Vec::new(),
             mood: Mood::Fine,
+            held: Held::none(),
+            due,
             is_closed: false,
             slandered: false,
             attempt: None,
@@ -221,7 +227,7 @@ impl Peer {
     /// It says what it has to say. Returns when it may have more to say.
     pub(super) fn serve(&mut self, now: Instant) -> Option<Instant> {
         let open = self.open.as_mut()?;
-        let mut held = Held::none();
+        let mut held = self.held.clone();
         match self.mood {
             Mood::Silent => return None,
             Mood::Mute(ty) => held.hold(ty.url()),
@@ -233,7 +239,7 @@ impl Peer {
         open.talk.set_held(held);
         let next = open.talk.handle_time(now, &self.store);
         while let Some(response) = open.talk.poll_response(&self.store) {
-            open.say(&response, due(&response));
+            open.say(&response, (self.due)(&response));
         }
         next
     }
@@ -320,7 +326,7 @@ impl Peer {
         let response = open.talk.response((ty.url().into(), nonce), resources, vec![error]);
         open.talk.note_sent(&response);
         open.lied = true;
-        open.say(&response, due(&response));
+        open.say(&response, (self.due)(&response));
     }
 }
 

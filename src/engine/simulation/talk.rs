@@ -99,6 +99,15 @@ impl Talk {
         }
     }
 
+    /// Whether a response of a type is not answered yet.
+    #[cfg(test)]
+    pub(super) fn is_awaiting(&self, type_url: &str) -> bool {
+        match self {
+            Self::Sotw(session) => session.is_awaiting(type_url),
+            Self::Delta(session) => session.is_awaiting(type_url),
+        }
+    }
+
     pub(super) fn note_sent(&mut self, response: &Response) {
         match (self, response) {
             (Self::Sotw(session), Response::Sotw(response)) => session.note_sent(response),
@@ -230,20 +239,36 @@ impl Response {
         }
     }
 
-    /// The names of the resources in it.
-    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
-        self.resources().filter_map(|any| wire::string_field(&any.value, 1).ok())
+    /// What it says of each resource.
+    pub(super) fn resources(&self) -> Vec<Resource> {
+        match self {
+            Self::Sotw(response) => response.resources.iter().map(unwrap).collect(),
+            Self::Delta(response) => response.resources.clone(),
+        }
+    }
+
+    /// The names of the resources that it says are gone, in the incremental variant.
+    #[cfg(test)]
+    pub(super) fn removed(&self) -> &[String] {
+        match self {
+            Self::Sotw(_) => &[],
+            Self::Delta(response) => &response.removed_resources,
+        }
+    }
+
+    /// The names of the resources in it, heartbeats left out.
+    pub(super) fn names(&self) -> impl Iterator<Item = String> {
+        self.with_messages().map(|(name, _)| name)
     }
 
     /// The names of the resources in it that are valid.
-    pub(super) fn good_names(&self) -> impl Iterator<Item = &str> {
-        let good = self.resources().filter(|any| wire::string_field(&any.value, 2) != Ok("bad"));
-        good.filter_map(|any| wire::string_field(&any.value, 1).ok())
+    pub(super) fn good_names(&self) -> impl Iterator<Item = String> {
+        self.with_messages().filter(|(_, message)| !is_bad(message)).map(|(name, _)| name)
     }
 
     /// What is said in it, whatever the order.
     pub(super) fn content(&self) -> Vec<Bytes> {
-        let mut content: Vec<_> = self.resources().map(|any| any.value.clone()).collect();
+        let mut content: Vec<_> = self.with_messages().map(|(_, message)| message).collect();
         content.sort_unstable();
         content
     }
@@ -262,14 +287,28 @@ impl Response {
 
     /// Whether one of its resources is invalid.
     pub(super) fn has_bad(&self) -> bool {
-        self.resources().any(|any| wire::string_field(&any.value, 2) == Ok("bad"))
+        self.with_messages().any(|(_, message)| is_bad(&message))
     }
 
-    fn resources(&self) -> impl Iterator<Item = &Any> {
-        let (sotw, delta) = match self {
-            Self::Sotw(response) => (&response.resources[..], &[][..]),
-            Self::Delta(response) => (&[][..], &response.resources[..]),
-        };
-        sotw.iter().chain(delta.iter().filter_map(|resource| resource.resource.as_ref()))
+    /// The resources that are no heartbeats, with the names in their messages.
+    fn with_messages(&self) -> impl Iterator<Item = (String, Bytes)> {
+        let messages = self.resources().into_iter().filter_map(|it| it.resource.map(|any| any.value));
+        messages.filter_map(|it| Some((wire::string_field(&it, 1).ok()?.to_owned(), it)))
     }
 }
+
+/// A resource of the state of the world, whether it is wrapped or not.
+fn unwrap(any: &Any) -> Resource {
+    if any.type_url.ends_with(WRAPPER) {
+        return Resource::decode(any.value.clone()).expect("the server wraps resources");
+    }
+    let name = wire::string_field(&any.value, 1).unwrap_or_default().to_owned();
+    Resource { name, resource: Some(any.clone()), ..Resource::default() }
+}
+
+fn is_bad(message: &[u8]) -> bool {
+    wire::string_field(message, 2) == Ok("bad")
+}
+
+/// The type of the message that a resource with a time to live is in (C1.1).
+const WRAPPER: &str = "/envoy.service.discovery.v3.Resource";

@@ -8,13 +8,14 @@ use super::{
     family::Family,
     keys::{AUTHORITIES, Key},
     model::Model,
-    network::{Network, Told, Weather},
+    network::{Network, Told},
     script::{Mood, Operation, Script, Servers, Text, Ty},
+    setup::{Setup, Weather},
 };
 use crate::{
     base::WatchId,
     config::{ApiType, AuthorityBuilder, Bootstrap, Node, Server, ServerBuilder},
-    engine::Selection,
+    engine::{Selection, Settings},
 };
 
 pub(super) struct World {
@@ -40,16 +41,8 @@ impl World {
 
     /// A world with one server of the state of the world that has no resources yet.
     fn of_one(seed: u64, family: &Family) -> Self {
-        let server = Server::new("127.0.0.1:1").insecure().api_type(ApiType::AggregatedGrpc);
-        let bootstrap = Bootstrap::builder().node(Node::new("n")).server(server.clone()).build();
-        let manner = family.clone().for_one_server().manner((seed, 0), false);
-        let network = Network::new(
-            (seed, family),
-            Weather::WORSE,
-            bootstrap.expect("it is valid"),
-            vec![(manner, server.build().expect("it is valid"))],
-            vec![vec![0]],
-        );
+        let family = family.clone().for_one_server();
+        let network = Network::new(Setup::of_one(seed, family, ApiType::AggregatedGrpc));
         let (servers, model) = (Servers::One, Model::default());
         Self { network, model, servers, whole: true, shared: false, texts: 0, views: 0 }
     }
@@ -68,7 +61,15 @@ impl World {
         let manner =
             |id, server: &Server| family.manner((seed, id), server.api_type.is_some_and(ApiType::is_delta));
         let built = built.enumerate().map(|(id, server)| (manner(id, &server), server));
-        let network = Network::new((seed, family), Weather::FOUL, bootstrap, built.collect(), lists);
+        let network = Network::new(Setup {
+            seed,
+            family: family.clone(),
+            weather: Weather::FOUL,
+            bootstrap,
+            settings: Settings::default(),
+            servers: built.collect(),
+            lists,
+        });
         let mut model = Model::default();
         model.shared = shared;
         let servers = Servers::Several;
@@ -249,6 +250,8 @@ impl World {
                 }
                 Told::Answered(answered) => self.model.on_answered(answered),
                 Told::Settled => self.model.check_step(&self.network),
+                Told::Lookup(..) => unreachable!("no target is resolved"),
+                Told::Due(never) => match never {},
             }
         }
     }

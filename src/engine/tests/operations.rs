@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::seeds::{family, with_many_seeds};
-use crate::engine::simulation::{Family, Script, play, play_with};
+use crate::engine::simulation::{
+    Family, Script, play, play_with,
+    seeds::{family, with_many_seeds},
+};
 
 #[test]
 fn operations_on_several_servers_and_authorities() {

@@ -5,8 +5,10 @@
 
 use std::collections::BTreeMap;
 
-use super::seeds::{family, with_seeds};
-use crate::engine::simulation::{Script, play_with};
+use crate::engine::simulation::{
+    Script, play_with,
+    seeds::{family, with_seeds},
+};
 
 #[test]
 fn simulation_of_many_seeds() {

@@ -8,26 +8,18 @@ use std::{
 
 use tracing_subscriber::EnvFilter;
 
-use crate::engine::simulation::Family;
+use super::Family;
 
 /// Runs a test with each of many seeds: `XDSKIT_SIMULATION_SEEDS=100000` of them, or a range such as `5000..10000`, or only
 /// `XDSKIT_SIMULATION_SEED=17`, of which it then logs all that `RUST_LOG=xdskit=trace` asks for. Returns how many there were.
 ///
 /// The first failure ends the test, unless the number of seeds is given: then all of them run, and those that fail are listed.
-pub(super) fn with_seeds(test: &'static str, run: impl FnMut(u64)) -> u64 {
+pub(in crate::engine) fn with_seeds(test: &'static str, run: impl FnMut(u64)) -> u64 {
     with_many_seeds(test, 2_000, run)
 }
 
-/// The same with seeds that failed once before all others.
-pub(super) fn with_seeds_and(fixed: &[u64], test: &'static str, mut run: impl FnMut(u64)) -> u64 {
-    if variable("XDSKIT_SIMULATION_SEED").is_none() {
-        fixed.iter().for_each(|seed| run_with(test, *seed, &mut run));
-    }
-    with_seeds(test, run)
-}
-
 /// The same with another number of seeds where the variable does not say.
-pub(super) fn with_many_seeds(test: &'static str, usual: u64, mut run: impl FnMut(u64)) -> u64 {
+pub(in crate::engine) fn with_many_seeds(test: &'static str, usual: u64, mut run: impl FnMut(u64)) -> u64 {
     if let Some(seed) = variable("XDSKIT_SIMULATION_SEED") {
         // It is there already if several tests run.
         let _ = tracing_subscriber::fmt()
@@ -69,7 +61,7 @@ fn run_with(test: &'static str, seed: u64, run: &mut impl FnMut(u64)) {
 
 /// How servers may behave, and which rules are checked: `XDSKIT_SIMULATION_FAMILY=SkipKnownVersions,Claims` tries these
 /// alone.
-pub(super) fn family() -> Family {
+pub(in crate::engine) fn family() -> Family {
     let Ok(names) = env::var("XDSKIT_SIMULATION_FAMILY") else { return Family::default() };
     Family::of(&names).unwrap_or_else(|| {
         let known: Vec<_> = Family::names().collect();

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     base::WatchId,
-    engine::{Selection, tests::network::Told},
+    engine::{Selection, simulation::network::Told},
     error::{Blame, Code, Subject, WatchError},
     observed::Observed,
     resource::{
@@ -50,11 +50,11 @@ enum Expected {
 impl<'a> Quiet<'a> {
     pub(super) fn of(world: &'a mut World) -> Self {
         let mut asked = BTreeSet::new();
-        if let Some(session) = world.network.session() {
+        if let Some(open) = &world.network.peers[0].open {
             for ty in Type::ALL {
-                asked.extend(session.subscribed(ty.url()).into_iter().map(|name| (ty, name.to_owned())));
-                world.network.check_answered(ty.url());
+                asked.extend(open.talk.subscribed(ty.url()).into_iter().map(|name| (ty, name.to_owned())));
             }
+            open.dialogue.check_answered();
         }
         Self { world, asked, seen: BTreeMap::new() }
     }
@@ -219,15 +219,20 @@ impl<'a> Quiet<'a> {
                 (ResourceType::of::<ClusterLoadAssignment>(), Seen::of::<ClusterLoadAssignment>)
             }
         };
-        let now = network.now();
-        network.engine().subscribe(probe, resource, Selection::One(name.as_str().into()), now);
+        let now = network.now;
+        network.engine.subscribe(probe, resource, Selection::One(name.as_str().into()), now);
         let mut seen = None;
         while let Some(event) = network.poll(now) {
             match event {
                 Told::Published(view, observed) if view == probe => {
                     seen = Some(read(&observed, mesh, &(*ty, name.clone())));
                 }
-                Told::Published(..) | Told::Lookup(..) | Told::Due(_) => {}
+                Told::Published(..)
+                | Told::Lookup(..)
+                | Told::Due(_)
+                | Told::Delivered(..)
+                | Told::Answered(_)
+                | Told::Settled => {}
             }
         }
         seen

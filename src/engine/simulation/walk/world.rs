@@ -16,14 +16,18 @@ use super::{
 };
 use crate::{
     base::WatchId,
-    config::{Bootstrap, Node, Server, Target},
+    config::{ApiType, Target},
     control_plane::session::Held,
-    engine::tests::{
-        network::{Network, Told, Weather},
-        rig::Rig,
-        seeds::family,
+    engine::{
+        Input, Settings,
+        simulation::{
+            dialogue::Due,
+            network::{Network, Told},
+            script::Lie,
+            seeds::family,
+            setup::{Setup, Weather},
+        },
     },
-    engine::{Input, Settings},
     resolve::{Addresses, LookupId},
 };
 
@@ -70,13 +74,19 @@ pub(super) enum Event {
 
 impl World {
     pub(super) fn new(seed: u64, habits: Habits) -> Self {
-        let bootstrap = Bootstrap::builder().node(Node::new("n"));
-        let bootstrap = bootstrap.server(Server::new("127.0.0.1:1").insecure()).build().expect("it is valid");
         let settings = Settings { deletion_grace: habits.grace, ..Settings::default() };
-        let mut network = Network::new(seed, Rig::of(bootstrap, settings), family().settings(seed));
-        network.weather = habits.weather;
+        // The incremental variant tells that routes are gone before the listener that no longer names them may have come.
+        let is_delta = !habits.rules.sound && fastrand::Rng::with_seed(seed ^ 0xde17a).bool();
+        let api_type = match is_delta {
+            true => ApiType::AggregatedDeltaGrpc,
+            false => ApiType::AggregatedGrpc,
+        };
+        let setup = Setup::of_one(seed, family().plain(), api_type);
+        let mut network = Network::new(Setup { settings, weather: habits.weather, ..setup });
+        // What is accepted is checked by what is published.
+        network.peers[0].due = |_| Due::Either;
         let mut mesh = Mesh::default();
-        mesh.change(&mut network.store, &mut network.random, habits.rules.sound);
+        mesh.change(&mut network.peers[0].store, &mut network.random, habits.rules.sound);
         Self {
             network,
             mesh,
@@ -119,9 +129,9 @@ impl World {
             35..38 => self.renumber(),
             38..68 => self.change(),
             68..84 => self.hold(),
-            84..91 if rules.faults => self.network.cut(),
+            84..91 if rules.faults => self.network.cut(0),
             91..94 if rules.faults => self.go_down(),
-            94..97 if rules.faults && !rules.sound => self.network.misbehave(),
+            94..97 if rules.faults && !rules.sound => self.misbehave(),
             _ => {}
         }
     }
@@ -137,16 +147,16 @@ impl World {
         };
         debug!(at = ?self.network.at(), ?view, %target, authority, "resolve");
         self.model.resolutions.insert(view, Resolution::new(name, authority));
-        let now = self.network.now();
-        self.network.engine().resolve(view, &target, now);
+        let now = self.network.now;
+        self.network.engine.resolve(view, &target, now);
     }
 
     fn end(&mut self) {
         if let Some(view) = self.model.any_view(&mut self.network.random) {
             debug!(at = ?self.network.at(), ?view, "end");
             self.model.resolutions.remove(&view);
-            let now = self.network.now();
-            self.network.engine().unsubscribe(view, now);
+            let now = self.network.now;
+            self.network.engine.unsubscribe(view, now);
         }
     }
 
@@ -156,8 +166,8 @@ impl World {
         let Some(resolution) = self.model.resolutions.get_mut(&view) else { return };
         if resolution.held.insert(name.clone()) {
             debug!(at = ?self.network.at(), ?view, name, "hold a cluster");
-            let now = self.network.now();
-            self.network.engine().subscribe_cluster(view, &name, now);
+            let now = self.network.now;
+            self.network.engine.subscribe_cluster(view, &name, now);
         }
     }
 
@@ -166,15 +176,15 @@ impl World {
         let Some(resolution) = self.model.resolutions.get_mut(&view) else { return };
         if let Some(name) = resolution.held.pop_first() {
             debug!(at = ?self.network.at(), ?view, name, "release a cluster");
-            let now = self.network.now();
-            self.network.engine().unsubscribe_cluster(view, &name, now);
+            let now = self.network.now;
+            self.network.engine.unsubscribe_cluster(view, &name, now);
         }
     }
 
     fn look_up_again(&mut self) {
         if let Some(view) = self.model.any_view(&mut self.network.random) {
-            let now = self.network.now();
-            self.network.engine().request_reresolution(view, now);
+            let now = self.network.now;
+            self.network.engine.request_reresolution(view, now);
         }
     }
 
@@ -192,16 +202,16 @@ impl World {
     /// The operator changes the mesh; wild ones leave some of it sound.
     fn change(&mut self) {
         let at = self.network.at();
-        let Network { store, random, .. } = &mut self.network;
-        let changes = self.mesh.change(store, random, self.habits.rules.sound);
+        let Network { peers, random, .. } = &mut self.network;
+        let changes = self.mesh.change(&mut peers[0].store, random, self.habits.rules.sound);
         debug!(?at, ?changes, "change");
-        self.network.serve();
+        self.network.serve(0);
     }
 
     /// The server is silent on a type for a while, so that what belongs together comes apart.
     fn hold(&mut self) {
         let ty = Type::ALL[self.network.random.usize(0..Type::ALL.len())];
-        let now = self.network.now();
+        let now = self.network.now;
         if self.held.holds(ty.url()) || self.rests.get(&ty).is_some_and(|until| now < *until) {
             return;
         }
@@ -209,13 +219,19 @@ impl World {
         let time = Duration::from_millis(self.network.random.u64(0..longest));
         debug!(at = ?self.network.at(), ?ty, ?time, "be silent");
         self.held.hold(ty.url());
-        self.network.hold(self.held.clone());
+        self.network.hold(0, self.held.clone());
         self.network.plan(time, Event::Release(ty));
         self.rests.insert(ty, now + time + REST);
     }
 
+    /// The server sends garbage, a response of a type that nobody knows, or the last response once more.
+    fn misbehave(&mut self) {
+        let lie = [Lie::Noise, Lie::Noise, Lie::Repeat][self.network.random.usize(0..3)];
+        self.network.lie(0, lie);
+    }
+
     fn go_down(&mut self) {
-        self.network.down = true;
+        self.network.peers[0].is_closed = true;
         let time = Duration::from_millis(self.network.random.u64(0..100_000));
         self.network.plan(time, Event::Up);
     }
@@ -224,12 +240,14 @@ impl World {
         debug!(at = ?self.network.at(), "heal");
         self.healed = true;
         self.held = Held::none();
-        self.network.heal();
+        self.network.foul = false;
+        self.network.peers[0].is_closed = false;
+        self.network.hold(0, Held::none());
     }
 
     /// Lets time pass, with everything that happens in it.
     fn pass(&mut self, time: Duration) {
-        let until = self.network.now() + time;
+        let until = self.network.now + time;
         while let Some(event) = self.network.poll(until) {
             let at = self.network.at();
             match event {
@@ -239,11 +257,13 @@ impl World {
                     self.model.on_published(view, shown, &self.mesh);
                 }
                 Told::Lookup(lookup, host) => self.look_up(lookup, host),
+                Told::Settled => self.network.check_answers(),
+                Told::Delivered(..) | Told::Answered(_) => {}
                 Told::Due(Event::Release(ty)) => {
                     self.held.release(ty.url());
-                    self.network.hold(self.held.clone());
+                    self.network.hold(0, self.held.clone());
                 }
-                Told::Due(Event::Up) => self.network.down = false,
+                Told::Due(Event::Up) => self.network.peers[0].is_closed = false,
                 Told::Due(Event::Answer(lookup, host)) => self.answer(lookup, &host),
             }
         }
@@ -272,8 +292,8 @@ impl World {
             let ttl = Duration::from_secs(self.network.random.u64(0..60));
             Ok(Addresses::new([ip]).with_ttl(ttl))
         };
-        let now = self.network.now();
-        self.network.engine().handle_input(Input::Resolved { lookup, result }, now);
+        let now = self.network.now;
+        self.network.engine.handle_input(Input::Resolved { lookup, result }, now);
     }
 }
 

@@ -1,0 +1,73 @@
+//! What a simulated network is made of.
+
+use std::time::Duration;
+
+use super::family::{Family, Manner};
+use crate::{
+    config::{ApiType, Bootstrap, Node, Server},
+    engine::Settings,
+};
+
+/// How bad the network is while it is foul.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Weather {
+    /// How many of a hundred connections are refused.
+    pub(super) refusals: u32,
+    /// How many of a hundred requests come late, since the server is slow to read.
+    pub(super) late_requests: u32,
+    /// How many of a hundred connections come about late, or are refused late.
+    pub(super) late_connections: u32,
+    /// How long anything is under way at most, whether it is foul or not.
+    pub(super) delay: Duration,
+}
+
+impl Weather {
+    /// That of several servers.
+    pub(super) const FOUL: Self = Self { refusals: 10, late_requests: 3, late_connections: 0, delay: DELAY };
+    /// That of one server.
+    pub(super) const WORSE: Self = Self { refusals: 20, late_requests: 5, late_connections: 5, delay: DELAY };
+    /// Nothing gets lost, and nothing is under way for longer than this.
+    #[cfg(test)]
+    pub(super) const fn calm(delay: Duration) -> Self {
+        Self { refusals: 0, late_requests: 0, late_connections: 0, delay }
+    }
+}
+
+/// What a network is made of.
+pub(super) struct Setup {
+    /// Decides on all that happens by chance.
+    pub(super) seed: u64,
+    pub(super) family: Family,
+    pub(super) weather: Weather,
+    pub(super) bootstrap: Bootstrap,
+    pub(super) settings: Settings,
+    pub(super) servers: Vec<(Manner, Server)>,
+    /// The servers of each authority, by their places among these.
+    pub(super) lists: Vec<Vec<usize>>,
+}
+
+impl Setup {
+    /// One server, in the order of a bootstrap with no other.
+    pub(super) fn of_one(seed: u64, family: Family, api_type: ApiType) -> Self {
+        let server = Server::new("127.0.0.1:1").insecure().api_type(api_type);
+        let bootstrap = Bootstrap::builder().node(Node::new("n")).server(server.clone()).build();
+        let manner = family.manner((seed, 0), api_type.is_delta());
+        Self {
+            seed,
+            family,
+            weather: Weather::WORSE,
+            bootstrap: bootstrap.expect("it is valid"),
+            settings: Settings::default(),
+            servers: vec![(manner, server.build().expect("it is valid"))],
+            lists: vec![vec![0]],
+        }
+    }
+}
+
+/// How long anything is under way.
+pub(super) const DELAY: Duration = Duration::from_millis(30);
+/// How late a server may be to read.
+pub(super) const LATE: Duration = Duration::from_secs(5);
+/// How long what a slow server says is under way at most: with the latest request, less than the time for which absence proves
+/// nothing of a name that was let go and asked for again.
+pub(super) const SLOW: Duration = Duration::from_secs(9);

@@ -1,0 +1,270 @@
+//! Times to live under a virtual clock: the client beside a server that confirms what it has sent, falls silent and goes
+//! away. Nothing expires early, late, or while the server is there.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use super::{
+    network::{Network, Told},
+    parts::{Full, message},
+    peer::text_of,
+    seeds::{family, with_many_seeds},
+    setup::{Setup, Weather},
+    talk::Response,
+};
+use crate::{
+    base::WatchId,
+    config::ApiType,
+    control_plane::{AnyResource, session::Held},
+    engine::Selection,
+    pb::envoy::service::discovery::v3::Resource as Wrapper,
+    protocol::StreamId,
+    resource::{Resource, ResourceType},
+};
+
+#[test]
+fn resources_expire_when_they_are_not_confirmed_and_never_else() {
+    let mut expired = 0;
+    let seeds = with_many_seeds("resources_expire_when_they_are_not_confirmed", 500, |seed| {
+        let mut world = World::new(seed);
+        for _ in 0..30 {
+            world.step();
+        }
+        world.network.peers[0].is_closed = false;
+        world.network.hold(0, Held::none());
+        world.repair();
+        world.pass(Duration::from_secs(300));
+        assert!(world.network.peers[0].open.is_some(), "it is connected again");
+        world.check_all_there();
+        expired += world.expired;
+    });
+    assert!(expired > 0 || seeds == 1, "nothing has ever expired");
+}
+
+/// A network without delays, so that what the server has sent is what the client holds at each moment.
+struct World {
+    network: Network,
+    /// Everything is watched, and not only `a` and `b`.
+    watches_all: bool,
+    is_held: bool,
+    /// The last stream that came about.
+    stream: Option<StreamId>,
+    /// What the client was sent and must hold, as long as it lives.
+    model: BTreeMap<String, Life>,
+    /// The version of the last response in the state of the world that was no heartbeat, if it was rejected.
+    rejected: Option<String>,
+    expired: usize,
+}
+
+#[derive(Debug)]
+struct Life {
+    version: String,
+    /// The server was not told that it is held, since it has no version, and has not sent it again.
+    is_unconfirmed: bool,
+    text: String,
+    until: Option<Instant>,
+}
+
+impl World {
+    fn new(seed: u64) -> Self {
+        let mut random = fastrand::Rng::with_seed(seed ^ 0x771);
+        let (is_delta, watches_all) = (random.bool(), random.bool());
+        let api_type = if is_delta { ApiType::AggregatedDeltaGrpc } else { ApiType::AggregatedGrpc };
+        let setup = Setup::of_one(seed, family().plain(), api_type);
+        let mut network = Network::new(Setup { weather: Weather::calm(Duration::ZERO), ..setup });
+        let selections = match watches_all {
+            true => vec![Selection::All],
+            false => vec![Selection::One("a".into()), Selection::One("b".into())],
+        };
+        for (id, selection) in selections.into_iter().enumerate() {
+            let (watch, ty) = (WatchId::new(id as u64), ResourceType::of::<Full>());
+            network.engine.subscribe(watch, ty, selection, network.now);
+        }
+        let mut world = Self {
+            network,
+            watches_all,
+            is_held: false,
+            stream: None,
+            model: BTreeMap::new(),
+            rejected: None,
+            expired: 0,
+        };
+        world.pass(Duration::from_secs(1));
+        world
+    }
+
+    fn step(&mut self) {
+        let random = &mut self.network.random;
+        let name = ["a", "b", "c", "d"][random.usize(0..4)];
+        match random.u8(0..12) {
+            0..4 => {
+                let text = ["0", "1", "2", BAD][random.usize(0..4)];
+                self.set(name, text);
+            }
+            4 => drop(self.network.peers[0].store.update(|tx| {
+                tx.remove(Full::TYPE_URL, name);
+            })),
+            5 => {
+                self.is_held = !self.is_held;
+                self.network.hold(0, if self.is_held { Held::all() } else { Held::none() });
+            }
+            6 => {
+                let peer = &mut self.network.peers[0];
+                peer.is_closed = !peer.is_closed;
+                if peer.is_closed {
+                    self.network.cut(0);
+                }
+            }
+            _ => {
+                let time = Duration::from_millis(random.u64(1..40_000));
+                self.pass(time);
+            }
+        }
+        self.network.serve(0);
+        self.pass(Duration::ZERO);
+    }
+
+    fn set(&mut self, name: &str, text: &str) {
+        let resource = AnyResource::new(Full::TYPE_URL, name, message(name, text));
+        let resource = match [0, 15, 30, 60][self.network.random.usize(0..4)] {
+            0 => resource,
+            ttl => resource.with_ttl(Duration::from_secs(ttl)),
+        };
+        self.network.peers[0].store.update(|tx| {
+            tx.set(resource);
+        });
+    }
+
+    /// Nothing is bad any more.
+    fn repair(&mut self) {
+        let now = self.network.peers[0].store.get(Full::TYPE_URL);
+        let bad = now.iter().filter(|(_, stored)| text_of(stored.bytes()) == BAD);
+        for name in bad.map(|(name, _)| name.to_owned()).collect::<Vec<_>>() {
+            self.set(&name, "repaired");
+        }
+        self.network.serve(0);
+    }
+
+    /// Lets time pass, with everything that happens in it.
+    fn pass(&mut self, time: Duration) {
+        let until = self.network.now + time;
+        while let Some(told) = self.network.poll(until) {
+            match told {
+                Told::Delivered(_, response, _) => self.on_delivered(&response),
+                Told::Settled => self.check(),
+                Told::Published(..) | Told::Answered(_) => {}
+                Told::Lookup(..) => unreachable!("no target is resolved"),
+                Told::Due(never) => match never {},
+            }
+        }
+        self.check();
+    }
+
+    /// What confirms nothing of what has no version has to send it again on a new stream.
+    fn note_stream(&mut self) {
+        let peer = &self.network.peers[0];
+        let stream = peer.open.as_ref().map(|open| open.stream);
+        if stream.is_some() && stream != self.stream {
+            self.stream = stream;
+            let is_delta = peer.is_delta();
+            for life in self.model.values_mut().filter(|life| is_delta && life.version.is_empty()) {
+                life.is_unconfirmed = true;
+            }
+        }
+    }
+
+    fn on_delivered(&mut self, response: &Response) {
+        let (now, is_delta) = (self.network.now, self.network.peers[0].is_delta());
+        let resources = response.resources();
+        let names: Vec<_> = resources.iter().map(|it| it.name.clone()).collect();
+        let is_heartbeat = !resources.is_empty() && resources.iter().all(|it| it.resource.is_none());
+        let is_complete = !is_delta && !is_heartbeat;
+        if is_complete {
+            self.rejected = response.has_bad().then(|| response.version());
+        }
+        // What confirms a version that was rejected says nothing of what is held.
+        let confirms = is_delta || is_complete || self.rejected != Some(response.version());
+        for Wrapper { name, version, ttl, resource, .. } in resources {
+            let until = ttl.map(|ttl| now + Duration::from_secs(ttl.seconds as u64));
+            let life = self.model.remove(&name).filter(|life| life.is_alive(now));
+            let life = match resource {
+                // The last good one stays.
+                Some(any) if text_of(&any.value) == BAD => life,
+                Some(any) => Some(Life { version, is_unconfirmed: false, text: text_of(&any.value), until }),
+                None if !confirms => life,
+                // A heartbeat of what is held.
+                None => {
+                    let same = |life: &Life| !is_delta || life.version == version;
+                    life.map(|life| if same(&life) { Life { until, ..life } } else { life })
+                }
+            };
+            self.model.extend(life.map(|life| (name, life)));
+        }
+        let removed = response.removed();
+        self.model.retain(|name, _| !removed.contains(name) && (!is_complete || names.contains(name)));
+    }
+
+    fn check(&mut self) {
+        self.note_stream();
+        if !self.network.is_idle() {
+            return;
+        }
+        self.network.check_answers();
+        let before = self.model.len();
+        let now = self.network.now;
+        self.model.retain(|_, life| life.is_alive(now));
+        self.expired += before - self.model.len();
+        let held = self.network.engine.status().resources.into_iter().filter(|report| report.held.is_some());
+        let held: BTreeMap<_, _> = held
+            .map(|report| (report.name.to_string(), text_of(&report.bytes.expect("it is held"))))
+            .collect();
+        // What the server does not send again is given up, if it sends anything at all.
+        let may_go = self.network.peers[0].open.as_ref().is_some_and(|open| open.answered);
+        self.model.retain(|name, life| held.contains_key(name) || !life.is_unconfirmed || !may_go);
+        assert_eq!(held, self.texts(|_| true), "what the server said, as long as it lives");
+        // A NACK that is paced keeps the server from sending more.
+        let open = self.network.peers[0].open.as_ref();
+        let is_served = open.is_some_and(|open| !open.talk.is_awaiting(Full::TYPE_URL));
+        if is_served && !self.is_held && !self.may_lack() {
+            self.check_all_there();
+        }
+    }
+
+    /// Whether resources may be missing for a while although the server is there.
+    fn may_lack(&self) -> bool {
+        let peer = &self.network.peers[0];
+        let behavior = &peer.settings.behavior;
+        behavior.heartbeats_after_expiry
+            || behavior.heartbeats_after_nack
+            || behavior.skip_known_versions
+            || (peer.is_delta() && behavior.empty_resource_versions)
+    }
+
+    /// What the server has is held, unless it is bad: nothing expires while it is there, or comes again.
+    fn check_all_there(&self) {
+        let now = self.network.peers[0].store.get(Full::TYPE_URL);
+        let is_bad = |name: &str| now.resource(name).is_some_and(|stored| text_of(stored.bytes()) == BAD);
+        let watched = now.iter().filter(|(name, _)| self.watches_all || ["a", "b"].contains(name));
+        let there = watched.filter(|(name, _)| !is_bad(name));
+        let there: BTreeMap<_, _> =
+            there.map(|(name, stored)| (name.to_owned(), text_of(stored.bytes()))).collect();
+        assert_eq!(self.texts(|name| !is_bad(name)), there, "nothing expires while the server is there");
+    }
+
+    /// The texts of what must be held under some names.
+    fn texts(&self, is_meant: impl Fn(&str) -> bool) -> BTreeMap<String, String> {
+        let held = self.model.iter().filter(|(name, _)| is_meant(name));
+        held.map(|(name, life)| (name.clone(), life.text.clone())).collect()
+    }
+}
+
+impl Life {
+    fn is_alive(&self, now: Instant) -> bool {
+        self.until.is_none_or(|until| until > now)
+    }
+}
+
+/// The text of a resource that is not accepted.
+const BAD: &str = "bad";
