@@ -32,7 +32,7 @@ pub fn play(script: &Script) -> BTreeMap<&'static str, u64> {
 pub struct Receiver {
     engine: Engine,
     now: Instant,
-    views: u64,
+    watches: u64,
     stream: Option<StreamId>,
     /// The last published value of each watch.
     published: BTreeMap<WatchId, crate::resource::Erased>,
@@ -52,7 +52,7 @@ impl Receiver {
         let settings = protocol::Settings { api_type, ..protocol::Settings::default() };
         let engine = Engine::new(Arc::new(bootstrap.expect("it is valid")), settings, 1);
         let (published, now) = (BTreeMap::new(), Instant::now());
-        Self { engine, now, views: 0, stream: None, published, requests: 0 }
+        Self { engine, now, watches: 0, stream: None, published, requests: 0 }
     }
 
     /// Watches a resource; returns the id of the watch.
@@ -67,10 +67,10 @@ impl Receiver {
     }
 
     fn subscribe(&mut self, ty: ResourceType, names: Selection) -> u64 {
-        self.views += 1;
-        self.engine.subscribe(WatchId::new(self.views), ty, names, self.now);
+        self.watches += 1;
+        self.engine.subscribe(WatchId::new(self.watches), ty, names, self.now);
         self.drain();
-        self.views
+        self.watches
     }
 
     /// Receives a message from the server, and processes it completely.
@@ -96,8 +96,8 @@ impl Receiver {
     }
 
     /// The value of a watch of one resource, as text; `None` before the first one.
-    pub fn seen<T: Resource>(&self, view: u64) -> Option<String> {
-        let published = self.published.get(&WatchId::new(view))?;
+    pub fn seen<T: Resource>(&self, watch_id: u64) -> Option<String> {
+        let published = self.published.get(&WatchId::new(watch_id))?;
         published.downcast_ref::<crate::Observed<T>>().map(|observed| format!("{observed:?}"))
     }
 
@@ -125,7 +125,7 @@ impl Receiver {
                     inputs.push(StreamEvent::RequestSent { stream });
                 }
                 Output::Transport(StreamCommand::Disconnect { .. }) => self.stream = None,
-                Output::Notify { view, observed } => drop(self.published.insert(view, observed)),
+                Output::Notify { watch_id, observed } => drop(self.published.insert(watch_id, observed)),
                 Output::Transport(StreamCommand::Read { .. }) | Output::Lookup { .. } => {}
             }
         }

@@ -17,7 +17,7 @@ pub(crate) struct Entry {
     pub(crate) group: GroupId,
     /// The subscriptions at the servers that it is requested from, or sent by.
     pub(crate) places: Places,
-    pub(crate) views: OneOrMany<WatchId>,
+    pub(crate) watches: OneOrMany<WatchId>,
     /// The watches that nothing was published to.
     pub(crate) unnotified: OneOrMany<WatchId>,
     /// The name is a glob: the state is that of the collection as a whole.
@@ -91,7 +91,7 @@ impl Entry {
             ty,
             group,
             places,
-            views: OneOrMany::default(),
+            watches: OneOrMany::default(),
             unnotified: OneOrMany::default(),
             is_glob: false,
             is_expired: false,

@@ -28,22 +28,22 @@ pub(super) struct ClusterSubscriptions {
 /// The state that all subscriptions to one name share.
 struct Shared {
     name: Arc<str>,
-    view: Arc<SharedWatch<Resolved>>,
+    watch: Arc<SharedWatch<Resolved>>,
 }
 
 impl ClusterSubscription {
     /// Commands are sent with the lock held, which keeps their order.
-    pub(super) fn new(view: &Arc<SharedWatch<Resolved>>, name: &str) -> Self {
-        let mut by_name = view.shared().lock();
+    pub(super) fn new(watch: &Arc<SharedWatch<Resolved>>, name: &str) -> Self {
+        let mut by_name = watch.shared().lock();
         let before = by_name.get(name);
         if let Some(shared) = before.and_then(Weak::upgrade) {
             return Self { shared };
         }
         let is_known_to_driver = before.is_some();
-        let shared = Arc::new(Shared { name: name.into(), view: view.clone() });
+        let shared = Arc::new(Shared { name: name.into(), watch: watch.clone() });
         by_name.insert(shared.name.clone(), Arc::downgrade(&shared));
         if !is_known_to_driver {
-            view.order(|view| Command::SubscribeCluster { view, name: shared.name.clone() });
+            watch.order(|watch_id| Command::SubscribeCluster { watch_id, name: shared.name.clone() });
         }
         Self { shared }
     }
@@ -56,11 +56,11 @@ impl ClusterSubscription {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        let mut by_name = self.view.shared().lock();
+        let mut by_name = self.watch.shared().lock();
         // Another subscription may have replaced this one in the meantime.
         if by_name.get(&self.name).is_some_and(|shared| ptr::eq(shared.as_ptr(), self)) {
             by_name.remove(&self.name);
-            self.view.order(|view| Command::UnsubscribeCluster { view, name: self.name.clone() });
+            self.watch.order(|watch_id| Command::UnsubscribeCluster { watch_id, name: self.name.clone() });
         }
     }
 }

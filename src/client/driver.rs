@@ -41,7 +41,7 @@ pub(super) struct Driver {
     /// Cloned for the transport and for lookups. It contains few events: a stream reads one message per order to
     /// read, and a lookup ends once.
     reports: UnboundedSender<Input>,
-    views: ByWatch<Weak<dyn Publish>>,
+    watches: ByWatch<Weak<dyn Publish>>,
     connections: HashMap<StreamId, Box<dyn Connection>>,
     lookups: Lookups,
     #[cfg(feature = "metrics")]
@@ -72,7 +72,7 @@ impl Driver {
             commands,
             events,
             reports,
-            views: ByWatch::default(),
+            watches: ByWatch::default(),
             connections: HashMap::new(),
             lookups,
             #[cfg(feature = "metrics")]
@@ -133,23 +133,27 @@ impl Driver {
 
     fn handle_command(&mut self, command: Command) -> ControlFlow<()> {
         match command {
-            Command::Watch { view, ty, names, publish } => {
-                self.views.insert(view, publish);
-                self.engine.subscribe(view, ty, names, now());
+            Command::Watch { watch_id, ty, names, publish } => {
+                self.watches.insert(watch_id, publish);
+                self.engine.subscribe(watch_id, ty, names, now());
             }
-            Command::Resolve { view, target, publish } => {
-                self.views.insert(view, publish);
-                self.engine.resolve(view, &target, now());
+            Command::Resolve { watch_id, target, publish } => {
+                self.watches.insert(watch_id, publish);
+                self.engine.resolve(watch_id, &target, now());
             }
-            Command::SubscribeCluster { view, name } => self.engine.subscribe_cluster(view, &name, now()),
-            Command::UnsubscribeCluster { view, name } => self.engine.unsubscribe_cluster(view, &name, now()),
-            Command::RequestReresolution { view } => self.engine.request_reresolution(view, now()),
-            Command::Unwatch { view } => {
-                // A refused view was never passed to the engine.
-                let was_known = self.views.remove(&view).is_some();
-                self.views.shrink_if_sparse();
+            Command::SubscribeCluster { watch_id, name } => {
+                self.engine.subscribe_cluster(watch_id, &name, now())
+            }
+            Command::UnsubscribeCluster { watch_id, name } => {
+                self.engine.unsubscribe_cluster(watch_id, &name, now())
+            }
+            Command::RequestReresolution { watch_id } => self.engine.request_reresolution(watch_id, now()),
+            Command::Unwatch { watch_id } => {
+                // A refused watch was never passed to the engine.
+                let was_known = self.watches.remove(&watch_id).is_some();
+                self.watches.shrink_if_sparse();
                 if was_known {
-                    self.engine.unsubscribe(view, now());
+                    self.engine.unsubscribe(watch_id, now());
                 }
             }
             Command::Status { reply } => {
@@ -201,9 +205,9 @@ impl Driver {
                     trace!(?lookup, host = %Escaped(&host), "dns lookup started");
                     self.lookups.begin(lookup, host, self.reports.clone());
                 }
-                Output::Notify { view, observed } => {
-                    if let Some(view) = self.views.get(&view).and_then(Weak::upgrade) {
-                        view.publish(observed).wake();
+                Output::Notify { watch_id, observed } => {
+                    if let Some(watch) = self.watches.get(&watch_id).and_then(Weak::upgrade) {
+                        watch.publish(observed).wake();
                     }
                 }
             }
@@ -232,10 +236,10 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         self.commands.close();
-        let mut views: Vec<_> = self.views.drain().map(|(_, view)| view).collect();
+        let mut watches: Vec<_> = self.watches.drain().map(|(_, watch)| watch).collect();
         while let Ok(command) = self.commands.try_recv() {
             match command {
-                Command::Watch { publish, .. } | Command::Resolve { publish, .. } => views.push(publish),
+                Command::Watch { publish, .. } | Command::Resolve { publish, .. } => watches.push(publish),
                 Command::Unwatch { .. }
                 | Command::SubscribeCluster { .. }
                 | Command::UnsubscribeCluster { .. }
@@ -244,8 +248,8 @@ impl Drop for Driver {
                 | Command::Shutdown => {}
             }
         }
-        for view in views.iter().filter_map(Weak::upgrade) {
-            view.close().wake();
+        for watch in watches.iter().filter_map(Weak::upgrade) {
+            watch.close().wake();
         }
     }
 }

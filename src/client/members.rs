@@ -53,8 +53,8 @@ pub struct Members<T> {
 }
 
 impl<T: Resource> WatchAll<T> {
-    pub(super) fn new(view: Arc<SharedWatch<Members<T>>>, share: Option<Arc<Share>>) -> Self {
-        Self { watcher: Watcher::new(view, share) }
+    pub(super) fn new(watch: Arc<SharedWatch<Members<T>>>, share: Option<Arc<Share>>) -> Self {
+        Self { watcher: Watcher::new(watch, share) }
     }
 
     /// Waits for a state that this watch has not yielded yet; `None` when the client is shut down.
@@ -80,7 +80,7 @@ impl<T: Resource> WatchAll<T> {
     /// No state is lost if the future is dropped.
     pub async fn ready(&mut self) -> Result<Arc<Members<T>>, WatchError> {
         let known = |members: &Members<T>| members.is_complete() || members.warning().is_some();
-        let members = self.watcher.wait_for(known).await.ok_or_else(|| self.watcher.view().shut_down())?;
+        let members = self.watcher.wait_for(known).await.ok_or_else(|| self.watcher.watch().shut_down())?;
         match members.warning() {
             Some(why) if members.is_empty() => Err(why.clone()),
             Some(_) | None => Ok(members),

@@ -26,10 +26,10 @@ use crate::{
     resource::{Erased, Listener, Resource, ResourceType, Validation},
 };
 
-/// The views of a client with at least one watcher.
+/// The watches of a client with at least one watcher.
 ///
-/// All watchers of the same subject share one view. A view begins with its first watcher and ends with its last; a
-/// later watch of the subject creates another view with an id of its own.
+/// All watchers of the same subject share one watch. A watch begins with its first watcher and ends with its last; a
+/// later watch of the subject creates another watch with an id of its own.
 pub(super) struct Registry {
     commands: UnboundedSender<Command>,
     identity: Identity,
@@ -42,32 +42,32 @@ pub(super) struct Registry {
 #[derive(Debug)]
 pub(super) enum Command {
     Watch {
-        view: WatchId,
+        watch_id: WatchId,
         ty: ResourceType,
         names: Selection,
         publish: Weak<dyn Publish>,
     },
     Resolve {
-        view: WatchId,
+        watch_id: WatchId,
         target: Target,
         publish: Weak<dyn Publish>,
     },
-    /// Ends a view of any kind.
+    /// Ends a watch of any kind.
     Unwatch {
-        view: WatchId,
+        watch_id: WatchId,
     },
     /// The first subscription to a cluster within a resolution.
     SubscribeCluster {
-        view: WatchId,
+        watch_id: WatchId,
         name: Arc<str>,
     },
     /// The end of the last subscription to it.
     UnsubscribeCluster {
-        view: WatchId,
+        watch_id: WatchId,
         name: Arc<str>,
     },
     RequestReresolution {
-        view: WatchId,
+        watch_id: WatchId,
     },
     /// Returns the current status.
     Status {
@@ -76,28 +76,28 @@ pub(super) enum Command {
     Shutdown,
 }
 
-/// A view with its type erased, for the driver.
+/// A watch with its type erased, for the driver.
 pub(super) trait Publish: fmt::Debug + Send + Sync {
     fn publish(&self, observed: Erased) -> Wakers;
 
-    /// Closes the view: nothing is published after this.
+    /// Closes the watch: nothing is published after this.
     fn close(&self) -> Wakers;
 }
 
-/// The value that a view publishes.
+/// The value that a watch publishes.
 pub(super) trait WatchValue: Send + Sync + Sized + 'static {
-    /// State that the watchers of a view share beside the value.
+    /// State that the watchers of a watch share beside the value.
     type Shared: Default + Send + Sync;
 
     /// Restores the type of a value that the engine publishes.
     fn from_erased(erased: Erased) -> Arc<Self>;
 }
 
-/// The value of a view of resources: one resource, or all members.
+/// The value of a watch of resources: one resource, or all members.
 pub(super) trait ResourceValue: WatchValue {
     type Resource: Resource;
 
-    /// The value of a view that was refused.
+    /// The value of a watch that was refused.
     fn refused(reason: WatchError) -> Self;
 }
 
@@ -110,7 +110,7 @@ pub(super) struct SharedWatch<V: WatchValue> {
     registry: Arc<Registry>,
 }
 
-/// The subject of a view.
+/// The subject of a watch.
 #[derive(Debug, Clone)]
 pub(super) enum About {
     /// Resources of the type with this URL.
@@ -133,12 +133,12 @@ pub(super) enum Role {
 
 #[derive(Default)]
 struct State {
-    last_view: u64,
+    last_id: u64,
     types: HashMap<&'static str, Type>,
     targets: HashMap<Target, Entry>,
 }
 
-/// The views of one resource type.
+/// The watches of one resource type.
 struct Type {
     /// The Rust type that was first watched under the type URL.
     rust: TypeId,
@@ -152,7 +152,7 @@ struct Type {
 struct Entry {
     id: WatchId,
     /// A `SharedWatch` of the type's resource, or of a resolution.
-    view: Weak<dyn Any + Send + Sync>,
+    watch: Weak<dyn Any + Send + Sync>,
 }
 
 impl Registry {
@@ -181,56 +181,56 @@ impl Registry {
         self.commands.send(command)
     }
 
-    /// The view of these names: an existing one, or a new one.
+    /// The watch of these names: an existing one, or a new one.
     pub(super) fn resources<V: ResourceValue>(
         self: &Arc<Self>,
         names: WatchedNames<'_>,
     ) -> Arc<SharedWatch<V>> {
         let ty = ResourceType::of::<V::Resource>();
         let mut state = self.lock();
-        let id = state.next_view();
+        let id = state.next_id();
         if self.role.validation() != V::Resource::VALIDATION && !self.has_ended() {
             drop(state);
             let reason = "the client observes: watch Inspected resources, or build it with Validation::Grpc";
             return self.refused(id, names, reason.to_owned());
         }
-        let views = state.types.entry(ty.type_url()).or_insert_with(Type::new::<V::Resource>);
-        if views.rust != TypeId::of::<V::Resource>() {
-            let reason = format!("its type URL is watched as {} by this client already", views.rust_name);
+        let watches = state.types.entry(ty.type_url()).or_insert_with(Type::new::<V::Resource>);
+        if watches.rust != TypeId::of::<V::Resource>() {
+            let reason = format!("its type URL is watched as {} by this client already", watches.rust_name);
             drop(state);
             return self.refused(id, names, reason);
         }
-        if let Some(view) = views.find(&names).and_then(|entry| entry.view.upgrade()) {
-            return view.downcast().expect("the views of a type URL are of one type");
+        if let Some(watch) = watches.find(&names).and_then(|entry| entry.watch.upgrade()) {
+            return watch.downcast().expect("the watches of a type URL are of one type");
         }
         let names = names.into_owned();
-        let view = self.new_watch(id, About::Resources(ty.type_url(), names.clone()));
-        let publish = Arc::downgrade(&view);
-        views.insert(&names, Entry { id, view: publish.clone() });
-        self.begin(&view, Command::Watch { view: id, ty, names, publish });
-        view
+        let watch = self.new_watch(id, About::Resources(ty.type_url(), names.clone()));
+        let publish = Arc::downgrade(&watch);
+        watches.insert(&names, Entry { id, watch: publish.clone() });
+        self.begin(&watch, Command::Watch { watch_id: id, ty, names, publish });
+        watch
     }
 
-    /// The view of a target's resolution: an existing one, or a new one.
+    /// The watch of a target's resolution: an existing one, or a new one.
     pub(super) fn resolution(self: &Arc<Self>, target: Target) -> Arc<SharedWatch<Resolved>> {
         let mut state = self.lock();
-        if let Some(view) = state.targets.get(&target).and_then(|entry| entry.view.upgrade()) {
-            return view.downcast().expect("the views of targets are of one type");
+        if let Some(watch) = state.targets.get(&target).and_then(|entry| entry.watch.upgrade()) {
+            return watch.downcast().expect("the watches of targets are of one type");
         }
-        let id = state.next_view();
-        let view = self.new_watch(id, About::Target(target.clone()));
+        let id = state.next_id();
+        let watch = self.new_watch(id, About::Target(target.clone()));
         if self.role.validation() == Validation::Observe && !self.has_ended() {
             drop(state);
             let reason = "the client observes: resolve targets with a client of Validation::Grpc";
-            let reason = WatchError::new(Code::FailedPrecondition, Blame::Local, view.subject(), reason);
-            view.slot.publish(Arc::new(Err(reason))).wake();
-            view.slot.close().wake();
-            return view;
+            let reason = WatchError::new(Code::FailedPrecondition, Blame::Local, watch.subject(), reason);
+            watch.slot.publish(Arc::new(Err(reason))).wake();
+            watch.slot.close().wake();
+            return watch;
         }
-        let publish = Arc::downgrade(&view);
-        state.targets.insert(target.clone(), Entry { id, view: publish.clone() });
-        self.begin(&view, Command::Resolve { view: id, target, publish });
-        view
+        let publish = Arc::downgrade(&watch);
+        state.targets.insert(target.clone(), Entry { id, watch: publish.clone() });
+        self.begin(&watch, Command::Resolve { watch_id: id, target, publish });
+        watch
     }
 
     fn new_watch<V: WatchValue>(self: &Arc<Self>, id: WatchId, about: About) -> Arc<SharedWatch<V>> {
@@ -243,10 +243,10 @@ impl Registry {
         })
     }
 
-    /// Sends the first command of a view. Called with the lock held, so that commands of later watchers follow it.
-    fn begin<V: WatchValue>(&self, view: &SharedWatch<V>, command: Command) {
+    /// Sends the first command of a watch. Called with the lock held, so that commands of later watchers follow it.
+    fn begin<V: WatchValue>(&self, watch: &SharedWatch<V>, command: Command) {
         if self.commands.send(command).is_err() {
-            view.slot.close().wake();
+            watch.slot.close().wake();
         }
     }
 
@@ -268,25 +268,25 @@ impl Registry {
         }
     }
 
-    /// A view that is closed from the beginning, with a reason.
+    /// A watch that is closed from the beginning, with a reason.
     fn refused<V: ResourceValue>(
         self: &Arc<Self>,
         id: WatchId,
         names: WatchedNames<'_>,
         reason: String,
     ) -> Arc<SharedWatch<V>> {
-        let view = self.new_watch(id, About::Resources(V::Resource::TYPE_URL, names.into_owned()));
-        let reason = WatchError::new(Code::FailedPrecondition, Blame::Local, view.subject(), reason);
-        view.slot.publish(Arc::new(V::refused(reason))).wake();
-        view.slot.close().wake();
-        view
+        let watch = self.new_watch(id, About::Resources(V::Resource::TYPE_URL, names.into_owned()));
+        let reason = WatchError::new(Code::FailedPrecondition, Blame::Local, watch.subject(), reason);
+        watch.slot.publish(Arc::new(V::refused(reason))).wake();
+        watch.slot.close().wake();
+        watch
     }
 
-    /// Ends a view whose last watcher is gone, unless a new view has replaced it, and informs the driver.
+    /// Ends a watch whose last watcher is gone, unless a new watch has replaced it, and informs the driver.
     pub(super) fn forget(&self, about: &About, id: WatchId) {
         self.lock().remove(about, id);
         // An error means that the driver ended, and all subscriptions with it.
-        let _ = self.commands.send(Command::Unwatch { view: id });
+        let _ = self.commands.send(Command::Unwatch { watch_id: id });
     }
 
     /// The number of resolved targets.
@@ -306,7 +306,7 @@ impl fmt::Debug for Registry {
     }
 }
 
-/// A borrowed [`Selection`]: joining an existing view does not allocate.
+/// A borrowed [`Selection`]: joining an existing watch does not allocate.
 #[derive(Debug)]
 pub(super) enum WatchedNames<'a> {
     All,
@@ -326,16 +326,16 @@ impl WatchedNames<'_> {
 }
 
 impl State {
-    fn next_view(&mut self) -> WatchId {
-        self.last_view += 1;
-        WatchId::new(self.last_view)
+    fn next_id(&mut self) -> WatchId {
+        self.last_id += 1;
+        WatchId::new(self.last_id)
     }
 
     fn remove(&mut self, about: &About, id: WatchId) {
         match about {
             About::Resources(type_url, names) => {
-                if let Some(views) = self.types.get_mut(type_url) {
-                    views.remove(names, id);
+                if let Some(watches) = self.types.get_mut(type_url) {
+                    watches.remove(names, id);
                 }
             }
             About::Target(target) => {
@@ -388,10 +388,10 @@ impl Type {
     }
 }
 
-fn remove_if<K: Eq + Hash>(views: &mut HashMap<K, Entry>, key: &K, id: WatchId) {
-    if views.get(key).is_some_and(|entry| entry.id == id) {
-        views.remove(key);
-        views.shrink_if_sparse();
+fn remove_if<K: Eq + Hash>(watches: &mut HashMap<K, Entry>, key: &K, id: WatchId) {
+    if watches.get(key).is_some_and(|entry| entry.id == id) {
+        watches.remove(key);
+        watches.shrink_if_sparse();
     }
 }
 
@@ -404,7 +404,7 @@ impl<V: WatchValue> SharedWatch<V> {
         &self.shared
     }
 
-    /// Sends a command about this view to the driver.
+    /// Sends a command about this watch to the driver.
     pub(super) fn order(&self, command: impl FnOnce(WatchId) -> Command) {
         // An error means that the driver ended, and all subscriptions with it.
         let _ = self.registry.commands.send(command(self.id));

@@ -62,8 +62,8 @@ pub struct Resolution {
 }
 
 impl Resolution {
-    pub(super) fn new(view: Arc<SharedWatch<Resolved>>, share: Option<Arc<Share>>) -> Self {
-        Self { watcher: Watcher::new(view, share) }
+    pub(super) fn new(watch: Arc<SharedWatch<Resolved>>, share: Option<Arc<Share>>) -> Self {
+        Self { watcher: Watcher::new(watch, share) }
     }
 
     /// Waits for a state that this resolution has not yielded yet; `None` when the client is shut down.
@@ -101,7 +101,7 @@ impl Resolution {
     pub async fn ready(&mut self) -> Result<Arc<Snapshot>, WatchError> {
         match self.watcher.current().await {
             Some(seen) => owned(seen),
-            None => Err(self.watcher.view().shut_down()),
+            None => Err(self.watcher.watch().shut_down()),
         }
     }
 
@@ -133,25 +133,25 @@ impl Resolution {
     /// It is cheap enough for each call: only the first subscription to a cluster and the end of the last one reach the driver.
     /// Snapshots are not delayed by a cluster without a route.
     pub fn subscribe_cluster(&self, name: impl AsRef<str>) -> ClusterSubscription {
-        ClusterSubscription::new(self.watcher.shared_view(), name.as_ref())
+        ClusterSubscription::new(self.watcher.shared_watch(), name.as_ref())
     }
 
     /// The subject of the target's errors.
     #[cfg(feature = "tower")]
     pub(crate) fn subject(&self) -> Subject {
-        self.watcher.view().subject()
+        self.watcher.watch().subject()
     }
 
     /// The error after the client was shut down.
     #[cfg(feature = "tower")]
     pub(crate) fn shut_down(&self) -> WatchError {
-        self.watcher.view().shut_down()
+        self.watcher.watch().shut_down()
     }
 
     /// Requests another DNS lookup of the hosts of all `LOGICAL_DNS` clusters (A74-7), as after failed connections. The rate of
     /// lookups is limited by [`dns_refresh`](super::ClientBuilder::dns_refresh), so that it may be called at any time.
     pub fn request_reresolution(&self) {
-        self.watcher.view().order(|view| Command::RequestReresolution { view });
+        self.watcher.watch().order(|watch_id| Command::RequestReresolution { watch_id });
     }
 }
 

@@ -37,22 +37,22 @@ struct Text(&'static str);
 struct Impostor;
 
 #[tokio::test]
-async fn watches_of_one_name_share_a_view() {
+async fn watches_of_one_name_share_a_slot() {
     let (client, mut driver) = client();
     let first = client.watch::<Text>("a");
-    let (view, _) = driver.watched("a");
+    let (watch_id, _) = driver.watched("a");
     let second = client.watch::<Text>("a");
     let third = second.clone();
     driver.expect_nothing();
     drop((first, third));
     driver.expect_nothing();
     drop(second);
-    assert_eq!(driver.unwatched(), view);
+    assert_eq!(driver.unwatched(), watch_id);
     driver.expect_nothing();
 }
 
 #[tokio::test]
-async fn a_name_that_is_watched_again_is_another_view() {
+async fn a_name_that_is_watched_again_is_another_watch() {
     let (client, mut driver) = client();
     drop(client.watch::<Text>("a"));
     let again = client.watch::<Text>("a");
@@ -68,19 +68,19 @@ async fn a_name_that_is_watched_again_is_another_view() {
     assert_eq!(text(&joined.latest()), Some("one"));
 }
 
-/// The last watcher is dropped while another one is created: the new view must stay registered.
+/// The last watcher is dropped while another one is created: the new watch must stay registered.
 #[tokio::test]
 async fn a_view_that_ends_does_not_take_its_successor_along() {
     let (client, mut driver) = client();
     let old = client.watch::<Text>("a");
-    let (old_view, _) = driver.watched("a");
+    let (old_id, _) = driver.watched("a");
     drop(old);
     driver.unwatched();
     let _new = client.watch::<Text>("a");
     driver.watched("a");
-    // Simulates that the old view's end is processed after the new one's beginning.
-    client.registry.forget(&About::Resources(Text::TYPE_URL, Selection::One("a".into())), old_view);
-    assert_eq!(driver.unwatched(), old_view);
+    // Simulates that the end of the old watch is processed after the beginning of the new one.
+    client.registry.forget(&About::Resources(Text::TYPE_URL, Selection::One("a".into())), old_id);
+    assert_eq!(driver.unwatched(), old_id);
     let _joined = client.watch::<Text>("a");
     driver.expect_nothing();
 }
@@ -106,15 +106,15 @@ async fn a_type_url_belongs_to_the_type_that_was_first() {
 async fn a_watch_of_all_is_not_one_of_a_name() {
     let (client, mut driver) = client();
     let one = client.watch::<Text>("*");
-    let (one_view, _) = driver.watched("*");
+    let (one_id, _) = driver.watched("*");
     let all = client.watch_all::<Text>(ResourceSelector::All);
-    let Command::Watch { view: all_view, names: Selection::All, .. } = driver.0.try_recv().unwrap() else {
+    let Command::Watch { watch_id: all_id, names: Selection::All, .. } = driver.0.try_recv().unwrap() else {
         panic!()
     };
     drop(one);
-    assert_eq!(driver.unwatched(), one_view);
+    assert_eq!(driver.unwatched(), one_id);
     drop(all);
-    assert_eq!(driver.unwatched(), all_view);
+    assert_eq!(driver.unwatched(), all_id);
 }
 
 #[tokio::test]
@@ -147,14 +147,14 @@ async fn on_change_begins_no_call_after_its_guard_is_dropped() {
     let guard =
         client.on_change::<Text, _>("a", move |seen| calls.send(text(seen).unwrap().to_owned()).unwrap());
     let (_, publish) = driver.watched("a");
-    let view = publish.upgrade().unwrap();
-    view.publish(present("one")).wake();
+    let watch = publish.upgrade().unwrap();
+    watch.publish(present("one")).wake();
     tokio::task::yield_now().await;
     assert_eq!(called.try_recv().unwrap(), "one");
     // The task is woken, and finds the guard dropped.
-    view.publish(present("two")).wake();
+    watch.publish(present("two")).wake();
     drop(guard);
-    drop(view);
+    drop(watch);
     while publish.upgrade().is_some() {
         tokio::task::yield_now().await;
     }
@@ -202,9 +202,9 @@ struct Commands(UnboundedReceiver<Command>);
 impl Commands {
     fn watched(&mut self, expected: &str) -> (WatchId, Weak<dyn Publish>) {
         match self.0.try_recv().unwrap() {
-            Command::Watch { view, ty, names: Selection::One(name), publish } => {
+            Command::Watch { watch_id, ty, names: Selection::One(name), publish } => {
                 assert_eq!((ty.type_url(), name), (Text::TYPE_URL, Wanted::from(expected)));
-                (view, publish)
+                (watch_id, publish)
             }
             other => panic!("{other:?}"),
         }
@@ -212,7 +212,7 @@ impl Commands {
 
     fn unwatched(&mut self) -> WatchId {
         match self.0.try_recv().unwrap() {
-            Command::Unwatch { view } => view,
+            Command::Unwatch { watch_id } => watch_id,
             other => panic!("{other:?}"),
         }
     }

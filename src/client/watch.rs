@@ -49,8 +49,8 @@ pub struct Watch<T: Resource> {
 }
 
 impl<T: Resource> Watch<T> {
-    pub(super) fn new(view: Arc<SharedWatch<Observed<T>>>, share: Option<Arc<Share>>) -> Self {
-        Self { watcher: Watcher::new(view, share) }
+    pub(super) fn new(watch: Arc<SharedWatch<Observed<T>>>, share: Option<Arc<Share>>) -> Self {
+        Self { watcher: Watcher::new(watch, share) }
     }
 
     /// Waits for a state that this watch has not yielded yet; `None` when the client is shut down.
@@ -89,7 +89,7 @@ impl<T: Resource> Watch<T> {
         match self.wait_for(|seen| !seen.is_pending()).await.as_deref() {
             Some(Observed::Present { resource, .. }) => Ok(resource.clone()),
             Some(Observed::Absent { reason }) => Err(reason.clone()),
-            Some(Observed::Pending) | None => Err(self.watcher.view().shut_down()),
+            Some(Observed::Pending) | None => Err(self.watcher.watch().shut_down()),
         }
     }
 
@@ -133,7 +133,7 @@ impl<T: Resource> WatchValue for Observed<T> {
     type Shared = ();
 
     fn from_erased(erased: Erased) -> Arc<Self> {
-        erased.downcast().expect("what is published was made by the view's type")
+        erased.downcast().expect("what is published was made by the watch's type")
     }
 }
 

@@ -25,7 +25,7 @@ pub(super) struct Delivery {
     /// The publications to the engine's own watches that are not handled yet.
     inbox: VecDeque<(WatchId, Erased)>,
     outputs: VecDeque<Output>,
-    last_view: u64,
+    last_id: u64,
 }
 
 /// The target of a watch.
@@ -47,19 +47,19 @@ pub(super) enum WatchTarget {
 }
 
 impl Delivery {
-    pub(super) fn insert(&mut self, view: WatchId, target: WatchTarget) {
-        let before = self.targets.insert(view, target);
+    pub(super) fn insert(&mut self, watch_id: WatchId, target: WatchTarget) {
+        let before = self.targets.insert(watch_id, target);
         debug_assert!(before.is_none(), "the number of a watch is used once");
     }
 
-    pub(super) fn remove(&mut self, view: WatchId) -> Option<WatchTarget> {
-        let target = self.targets.remove(&view);
+    pub(super) fn remove(&mut self, watch_id: WatchId) -> Option<WatchTarget> {
+        let target = self.targets.remove(&watch_id);
         self.targets.shrink_if_sparse();
         target
     }
 
-    pub(super) fn target(&self, view: WatchId) -> Option<&WatchTarget> {
-        self.targets.get(&view)
+    pub(super) fn target(&self, watch_id: WatchId) -> Option<&WatchTarget> {
+        self.targets.get(&watch_id)
     }
 
     #[cfg(test)]
@@ -68,17 +68,17 @@ impl Delivery {
     }
 
     /// The number of a new watch of the engine's own.
-    pub(super) fn next_view(&mut self) -> WatchId {
-        self.last_view += 1;
-        WatchId::internal(self.last_view)
+    pub(super) fn next_watch_id(&mut self) -> WatchId {
+        self.last_id += 1;
+        WatchId::internal(self.last_id)
     }
 
     /// Publishes to a watch: to the application, or to an indirection or resolution.
-    pub(super) fn deliver(&mut self, view: WatchId, observed: Erased) {
-        if view.is_internal() {
-            self.inbox.push_back((view, observed));
+    pub(super) fn deliver(&mut self, watch_id: WatchId, observed: Erased) {
+        if watch_id.is_internal() {
+            self.inbox.push_back((watch_id, observed));
         } else {
-            self.outputs.push_back(Output::Notify { view, observed });
+            self.outputs.push_back(Output::Notify { watch_id, observed });
         }
     }
 
@@ -99,9 +99,9 @@ impl Delivery {
         }
         let Some(entry) = store.get(id) else { return };
         let type_url = store.type_url(entry.ty);
-        for view in if change.changed { &*entry.views } else { &*unnotified } {
-            trace!(%view, type_url, name = %Escaped(&entry.name), "watcher notified");
-            self.deliver(*view, observed.clone());
+        for watch_id in if change.changed { &*entry.watches } else { &*unnotified } {
+            trace!(%watch_id, type_url, name = %Escaped(&entry.name), "watcher notified");
+            self.deliver(*watch_id, observed.clone());
         }
     }
 
@@ -130,8 +130,8 @@ impl Delivery {
             name,
             node: store.node_id().clone(),
         });
-        for view in glob.map_or(&*collection.views, |glob| &glob.views) {
-            self.deliver(*view, members.clone());
+        for watch_id in glob.map_or(&*collection.watches, |glob| &glob.watches) {
+            self.deliver(*watch_id, members.clone());
         }
     }
 

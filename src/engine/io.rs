@@ -29,7 +29,7 @@ pub(crate) enum Output {
     Transport(StreamCommand),
     /// Publish the state of a watch: an `Observed<T>`, the `ErasedMembers` of a wildcard, or the value that a target
     /// has [`Resolved`](crate::resolve::Resolved) to.
-    Notify { view: WatchId, observed: Erased },
+    Notify { watch_id: WatchId, observed: Erased },
     /// Look up the addresses of a host, and report them once.
     Lookup { lookup: LookupId, host: Arc<str> },
 }

@@ -104,20 +104,20 @@ impl Engine {
     }
 
     /// Begins a watch. A known state is published at once.
-    pub(crate) fn subscribe(&mut self, view: WatchId, ty: ResourceType, names: Selection, now: Instant) {
-        self.begin(view, ty, names, now);
+    pub(crate) fn subscribe(&mut self, watch_id: WatchId, ty: ResourceType, names: Selection, now: Instant) {
+        self.begin(watch_id, ty, names, now);
         self.proceed(now);
     }
 
     /// Ends a watch. Names without a watch are unsubscribed.
-    pub(crate) fn unsubscribe(&mut self, view: WatchId, now: Instant) {
-        self.end(view, now);
+    pub(crate) fn unsubscribe(&mut self, watch_id: WatchId, now: Instant) {
+        self.end(watch_id, now);
         self.proceed(now);
     }
 
     /// Begins a resolution. It ends as a watch does, by [`unsubscribe`](Self::unsubscribe).
-    pub(crate) fn resolve(&mut self, view: WatchId, target: &Target, now: Instant) {
-        debug!(%view, target = target.as_str(), "resolution started");
+    pub(crate) fn resolve(&mut self, watch_id: WatchId, target: &Target, now: Instant) {
+        debug!(%watch_id, target = target.as_str(), "resolution started");
         match self.bootstrap.read_target(target.as_str()) {
             Ok((listener, service)) => {
                 let about = About {
@@ -127,35 +127,35 @@ impl Engine {
                     listener: listener.as_str().into(),
                     node_id: self.store.node_id().clone(),
                 };
-                self.resolutions.begin(view, about);
-                self.delivery.insert(view, WatchTarget::Resolution);
+                self.resolutions.begin(watch_id, about);
+                self.delivery.insert(watch_id, WatchTarget::Resolution);
             }
             Err(error) => {
                 let node = self.store.node_id().clone();
                 let about = Subject { type_url: Listener::TYPE_URL, name: target.as_str().into(), node };
                 let error = WatchError::new(Code::InvalidArgument, Blame::Local, about, error.to_string());
-                self.delivery.deliver(view, Arc::new(crate::resolve::Resolved::Err(error.clone())));
-                self.delivery.insert(view, WatchTarget::Refused(error));
+                self.delivery.deliver(watch_id, Arc::new(crate::resolve::Resolved::Err(error.clone())));
+                self.delivery.insert(watch_id, WatchTarget::Refused(error));
             }
         }
         self.proceed(now);
     }
 
     /// The first subscription to a cluster within a resolution: it stays in the snapshots with or without routes (A74-6).
-    pub(crate) fn subscribe_cluster(&mut self, view: WatchId, name: &str, now: Instant) {
-        self.resolutions.set_subscribed(view, name, true);
+    pub(crate) fn subscribe_cluster(&mut self, watch_id: WatchId, name: &str, now: Instant) {
+        self.resolutions.set_subscribed(watch_id, name, true);
         self.proceed(now);
     }
 
     /// The end of the last subscription to it.
-    pub(crate) fn unsubscribe_cluster(&mut self, view: WatchId, name: &str, now: Instant) {
-        self.resolutions.set_subscribed(view, name, false);
+    pub(crate) fn unsubscribe_cluster(&mut self, watch_id: WatchId, name: &str, now: Instant) {
+        self.resolutions.set_subscribed(watch_id, name, false);
         self.proceed(now);
     }
 
     /// Looks the addresses of a resolution's logical DNS clusters up again (A74-7).
-    pub(crate) fn request_reresolution(&mut self, view: WatchId, now: Instant) {
-        self.resolutions.request_reresolution(view, now);
+    pub(crate) fn request_reresolution(&mut self, watch_id: WatchId, now: Instant) {
+        self.resolutions.request_reresolution(watch_id, now);
         self.proceed(now);
     }
 
@@ -254,15 +254,15 @@ impl Engine {
                 break;
             }
             self.resolutions.drive_lookups(&mut self.delivery);
-            if let Some((view, observed)) = self.delivery.pop_inbox() {
-                if !self.indirections.on_observed(&mut self.store, &mut self.delivery, view) {
-                    self.resolutions.on_observed(view, &observed);
+            if let Some((watch_id, observed)) = self.delivery.pop_inbox() {
+                if !self.indirections.on_observed(&mut self.store, &mut self.delivery, watch_id) {
+                    self.resolutions.on_observed(watch_id, &observed);
                 }
             } else if self.indirections.follow_redirect(&mut self.store, &mut self.delivery) {
                 // Its effects are routed first.
-            } else if let Some(view) = self.resolutions.pop_touched() {
-                for order in self.resolutions.drive(view, now) {
-                    self.follow_order(view, order, now);
+            } else if let Some(watch_id) = self.resolutions.pop_touched() {
+                for order in self.resolutions.drive(watch_id, now) {
+                    self.follow_order(watch_id, order, now);
                     self.route_effects(now);
                 }
             } else if !self.publish_collections() {
@@ -297,23 +297,27 @@ impl Engine {
     fn follow_watch_orders(&mut self, orders: Vec<WatchOrder>, now: Instant) {
         for order in orders {
             match order {
-                WatchOrder::Subscribe { view, ty, names } => {
-                    self.begin(view, ty, names, now);
+                WatchOrder::Subscribe { watch_id, ty, names } => {
+                    self.begin(watch_id, ty, names, now);
                     let nested = self.indirections.take_orders();
                     self.follow_watch_orders(nested, now);
-                    self.indirections.on_subscribed(&mut self.store, &mut self.delivery, view);
+                    self.indirections.on_subscribed(&mut self.store, &mut self.delivery, watch_id);
                 }
-                WatchOrder::Unsubscribe(view) => self.end(view, now),
+                WatchOrder::Unsubscribe(watch_id) => self.end(watch_id, now),
             }
         }
     }
 
     fn follow_order(&mut self, resolution: WatchId, order: crate::resolve::Order, now: Instant) {
         match self.resolutions.follow_order(&mut self.delivery, resolution, order, now) {
-            Some(ResolutionOrder::Publish(view, resolved)) => self.delivery.deliver(view, Arc::new(resolved)),
-            Some(ResolutionOrder::Subscribe { view, ty, names }) => self.begin(view, ty, names, now),
-            Some(ResolutionOrder::SubscribeOnDemand { view, name }) => self.begin_on_demand(view, name, now),
-            Some(ResolutionOrder::Unsubscribe(view)) => self.end(view, now),
+            Some(ResolutionOrder::Publish(watch_id, resolved)) => {
+                self.delivery.deliver(watch_id, Arc::new(resolved))
+            }
+            Some(ResolutionOrder::Subscribe { watch_id, ty, names }) => self.begin(watch_id, ty, names, now),
+            Some(ResolutionOrder::SubscribeOnDemand { watch_id, name }) => {
+                self.begin_on_demand(watch_id, name, now)
+            }
+            Some(ResolutionOrder::Unsubscribe(watch_id)) => self.end(watch_id, now),
             None => {}
         }
     }
@@ -327,7 +331,7 @@ impl Engine {
                 change.changed || !entry.is_waiting() || self.store.server_error(entry.group).is_some();
             return self.store.members.publish_glob(&key, is_known);
         }
-        let has_watches = !entry.views.is_empty();
+        let has_watches = !entry.watches.is_empty();
         let collections = match change.changed || change.joins {
             true => self.authorities.collections_of(&self.store, id),
             false => [None, None],
@@ -356,36 +360,35 @@ impl Engine {
         !changed.is_empty()
     }
 
-    fn begin(&mut self, view: WatchId, ty: ResourceType, names: Selection, now: Instant) {
+    fn begin(&mut self, watch_id: WatchId, ty: ResourceType, names: Selection, now: Instant) {
         let ty = self.store.type_id(ty);
         let type_url = self.store.type_url(ty);
         // The bootstrap may define which collection all resources of the type are.
         let all = self.bootstrap.collection_of(type_url).filter(|_| names == Selection::All).cloned();
         let names = all.map_or(names, |name| Selection::Collection(Wanted::Name(Box::new(name))));
-        debug!(%view, type_url, names = %Escaped(&names), "watch started");
+        debug!(%watch_id, type_url, names = %Escaped(&names), "watch started");
         let begun = match &names {
             Selection::All => {
-                let group = self.authorities.subscribe_all(&mut self.store, view, ty, now);
+                let group = self.authorities.subscribe_all(&mut self.store, watch_id, ty, now);
                 group.map(|group| WatchTarget::Wildcard(group, ty))
             }
-            Selection::One(wanted) => {
-                accept_one(self.store.ty(ty), wanted).and_then(|name| self.begin_one(view, ty, &name, now))
-            }
+            Selection::One(wanted) => accept_one(self.store.ty(ty), wanted)
+                .and_then(|name| self.begin_one(watch_id, ty, &name, now)),
             Selection::Collection(wanted) => {
                 accept_collection(self.store.ty(ty), wanted).and_then(|name| match name.is_list() {
-                    true => self.begin_list(view, ty, &name, now),
-                    false => self.begin_name(view, ty, &name, now),
+                    true => self.begin_list(watch_id, ty, &name, now),
+                    false => self.begin_name(watch_id, ty, &name, now),
                 })
             }
         };
-        let target = begun.unwrap_or_else(|refusal| self.refuse(view, ty, &names, refusal));
-        self.delivery.insert(view, target);
+        let target = begun.unwrap_or_else(|refusal| self.refuse(watch_id, ty, &names, refusal));
+        self.delivery.insert(watch_id, target);
     }
 
     /// Begins a watch of one name, whose directives define its source.
     fn begin_one(
         &mut self,
-        view: WatchId,
+        watch_id: WatchId,
         ty: TypeId,
         name: &ResourceName,
         now: Instant,
@@ -397,30 +400,30 @@ impl Engine {
         match (alternative, entry) {
             (Some(alternative), _) => {
                 check_types(store.ty(ty), alternative)?;
-                indirections.begin_alternative(store, delivery, view, (ty, name));
+                indirections.begin_alternative(store, delivery, watch_id, (ty, name));
                 Ok(WatchTarget::Alternative)
             }
             (None, Some(entry)) => {
-                indirections.begin_inline(store, delivery, view, (ty, name, entry))?;
+                indirections.begin_inline(store, delivery, watch_id, (ty, name, entry))?;
                 Ok(WatchTarget::Inline)
             }
-            (None, None) => self.begin_name(view, ty, name, now),
+            (None, None) => self.begin_name(watch_id, ty, name, now),
         }
     }
 
     /// Begins a watch of a resource or of the members of a glob.
     fn begin_name(
         &mut self,
-        view: WatchId,
+        watch_id: WatchId,
         ty: TypeId,
         name: &ResourceName,
         now: Instant,
     ) -> Result<WatchTarget, Refusal> {
         let name = self.store.additions().add_to(name);
-        let source = self.resolutions.source_of(view).map(|source| &**source);
+        let source = self.resolutions.source_of(watch_id).map(|source| &**source);
         let requested = RequestedName { ty, name: &name, source };
-        let entry = self.authorities.subscribe_name(&mut self.store, view, &requested, now)?;
-        if !self.indirections.is_followed(view) {
+        let entry = self.authorities.subscribe_name(&mut self.store, watch_id, &requested, now)?;
+        if !self.indirections.is_followed(watch_id) {
             // The redirect may have been refused for other watches only.
             self.store.note_redirect(entry);
         }
@@ -429,7 +432,7 @@ impl Engine {
 
     fn begin_list(
         &mut self,
-        view: WatchId,
+        watch_id: WatchId,
         ty: TypeId,
         name: &ResourceName,
         now: Instant,
@@ -438,57 +441,57 @@ impl Engine {
         let list_ty = list_type(store, ty)?;
         let group = authorities.group_for(store, (list_ty, name), now)?;
         let key = (group, ty, Which::List(store.additions().add_to(name).canonical()));
-        indirections.begin_list(store, delivery, view, (&key, list_ty, name));
+        indirections.begin_list(store, delivery, watch_id, (&key, list_ty, name));
         Ok(WatchTarget::List(Box::new(key)))
     }
 
     /// Virtual hosts on demand exist in the incremental variant alone (B3.5): they are not requested from a server of
     /// the other one.
-    fn begin_on_demand(&mut self, view: WatchId, name: Arc<str>, now: Instant) {
+    fn begin_on_demand(&mut self, watch_id: WatchId, name: Arc<str>, now: Instant) {
         let ty = ResourceType::of::<VirtualHost>();
         let id = self.store.type_id(ty);
         let names = Selection::One(name.into());
         match self.authorities.check_on_demand(&self.store, (id, &names), now) {
-            Ok(()) => self.begin(view, ty, names, now),
+            Ok(()) => self.begin(watch_id, ty, names, now),
             Err(refusal) => {
-                let target = self.refuse(view, id, &names, refusal);
-                self.delivery.insert(view, target);
+                let target = self.refuse(watch_id, id, &names, refusal);
+                self.delivery.insert(watch_id, target);
             }
         }
     }
 
-    fn end(&mut self, view: WatchId, now: Instant) {
-        debug!(%view, "watch cancelled");
-        match self.delivery.remove(view) {
+    fn end(&mut self, watch_id: WatchId, now: Instant) {
+        debug!(%watch_id, "watch cancelled");
+        match self.delivery.remove(watch_id) {
             // It ends once, but may never have begun.
             None | Some(WatchTarget::Refused(_)) => {}
-            Some(WatchTarget::Alternative) => self.indirections.end_alternative(view),
-            Some(WatchTarget::Inline) => self.indirections.end_inline(view),
-            Some(WatchTarget::List(key)) => self.indirections.end_list(&mut self.store, view, &key),
+            Some(WatchTarget::Alternative) => self.indirections.end_alternative(watch_id),
+            Some(WatchTarget::Inline) => self.indirections.end_inline(watch_id),
+            Some(WatchTarget::List(key)) => self.indirections.end_list(&mut self.store, watch_id, &key),
             Some(WatchTarget::Resolution) => {
-                for watch in self.resolutions.end(view) {
+                for watch in self.resolutions.end(watch_id) {
                     self.end(watch, now);
                 }
             }
             Some(WatchTarget::Wildcard(group, ty)) => {
-                self.authorities.unsubscribe_all(&mut self.store, view, (group, ty), now);
+                self.authorities.unsubscribe_all(&mut self.store, watch_id, (group, ty), now);
             }
             Some(WatchTarget::Entry(entry)) => {
-                self.authorities.unsubscribe_name(&mut self.store, view, entry, now);
+                self.authorities.unsubscribe_name(&mut self.store, watch_id, entry, now);
             }
         }
     }
 
     /// Publishes the reason for refusing a watch.
-    fn refuse(&mut self, view: WatchId, ty: TypeId, names: &Selection, refusal: Refusal) -> WatchTarget {
-        debug!(%view, error = %Escaped(&refusal), "watch refused");
+    fn refuse(&mut self, watch_id: WatchId, ty: TypeId, names: &Selection, refusal: Refusal) -> WatchTarget {
+        debug!(%watch_id, error = %Escaped(&refusal), "watch refused");
         let about = self.store.subject_of(ty, names.text());
         let reason = WatchError::new(refusal.code, Blame::Local, about, refusal.message);
         let observed = match names {
             Selection::All | Selection::Collection(_) => Arc::new(ErasedMembers::refused(reason.clone())),
             Selection::One(_) => self.store.ty(ty).observe(ErasedObserved::Absent { reason: reason.clone() }),
         };
-        self.delivery.deliver(view, observed);
+        self.delivery.deliver(watch_id, observed);
         WatchTarget::Refused(reason)
     }
 }

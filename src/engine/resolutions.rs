@@ -55,13 +55,13 @@ struct Resolution {
 #[derive(Debug)]
 pub(super) enum ResolutionOrder {
     Subscribe {
-        view: WatchId,
+        watch_id: WatchId,
         ty: ResourceType,
         names: Selection,
     },
     /// The same of a virtual host, which some servers provide on demand.
     SubscribeOnDemand {
-        view: WatchId,
+        watch_id: WatchId,
         name: Arc<str>,
     },
     Unsubscribe(WatchId),
@@ -83,38 +83,38 @@ impl Resolutions {
     }
 
     /// Begins a resolution.
-    pub(super) fn begin(&mut self, view: WatchId, about: About) {
+    pub(super) fn begin(&mut self, watch_id: WatchId, about: About) {
         let resolver = Resolver::new(about, self.times);
-        self.resolutions.insert(view, Resolution { resolver, watches: BTreeMap::new() });
-        self.touched.insert(view);
+        self.resolutions.insert(watch_id, Resolution { resolver, watches: BTreeMap::new() });
+        self.touched.insert(watch_id);
     }
 
     /// Ends a resolution; returns the watches that end with it.
-    pub(super) fn end(&mut self, view: WatchId) -> Vec<WatchId> {
-        let Some(ended) = self.resolutions.remove(&view) else {
+    pub(super) fn end(&mut self, watch_id: WatchId) -> Vec<WatchId> {
+        let Some(ended) = self.resolutions.remove(&watch_id) else {
             invariant::broken("a resolution ends once");
             return Vec::new();
         };
-        self.timers.remove(&view);
+        self.timers.remove(&watch_id);
         let watches = ended.watches.into_iter();
-        watches.filter_map(|(key, view)| self.forget_watch(&key, view)).collect()
+        watches.filter_map(|(key, watch_id)| self.forget_watch(&key, watch_id)).collect()
     }
 
     /// Sets whether a cluster stays in the snapshots with or without routes (A74-6).
-    pub(super) fn set_subscribed(&mut self, view: WatchId, name: &str, is_subscribed: bool) {
+    pub(super) fn set_subscribed(&mut self, watch_id: WatchId, name: &str, is_subscribed: bool) {
         // The resolution may have been refused, or ended before the subscription.
-        if let Some(resolution) = self.resolutions.get_mut(&view) {
+        if let Some(resolution) = self.resolutions.get_mut(&watch_id) {
             resolution.resolver.set_held(&name.into(), is_subscribed);
-            self.touched.insert(view);
+            self.touched.insert(watch_id);
         }
     }
 
     /// Looks the addresses of a resolution's logical DNS clusters up again (A74-7).
-    pub(super) fn request_reresolution(&mut self, view: WatchId, now: Instant) {
-        let watches = self.resolutions.get(&view).map(|resolution| &resolution.watches);
-        for (key, view) in watches.into_iter().flatten() {
+    pub(super) fn request_reresolution(&mut self, watch_id: WatchId, now: Instant) {
+        let watches = self.resolutions.get(&watch_id).map(|resolution| &resolution.watches);
+        for (key, watch_id) in watches.into_iter().flatten() {
             if matches!(key, WatchKey::Host(_)) {
-                self.hosts.look_up_again(*view, now);
+                self.hosts.look_up_again(*watch_id, now);
             }
         }
     }
@@ -136,17 +136,17 @@ impl Resolutions {
 
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         self.hosts.handle_timeout(now, &mut self.random);
-        self.touched.extend(self.timers.iter().filter(|(_, at)| **at <= now).map(|(view, _)| *view));
+        self.touched.extend(self.timers.iter().filter(|(_, at)| **at <= now).map(|(watch_id, _)| *watch_id));
     }
 
     /// The source of a watch's target, if its name came with one.
-    pub(super) fn source_of(&self, view: WatchId) -> Option<&Arc<ResourceConfigSource>> {
-        self.sources.get(&view)
+    pub(super) fn source_of(&self, watch_id: WatchId) -> Option<&Arc<ResourceConfigSource>> {
+        self.sources.get(&watch_id)
     }
 
     /// Passes on a change of a watch.
-    pub(super) fn on_observed(&mut self, view: WatchId, observed: &Erased) {
-        self.notify(view, |key| match key {
+    pub(super) fn on_observed(&mut self, watch_id: WatchId, observed: &Erased) {
+        self.notify(watch_id, |key| match key {
             WatchKey::Listener(_) => Seen::Listener(typed(observed)),
             WatchKey::Scopes(_) => {
                 let members = observed.clone().downcast();
@@ -162,9 +162,9 @@ impl Resolutions {
         });
     }
 
-    fn notify(&mut self, view: WatchId, seen: impl FnOnce(&WatchKey) -> Seen) {
+    fn notify(&mut self, watch_id: WatchId, seen: impl FnOnce(&WatchKey) -> Seen) {
         // The watch or its resolution may have ended meanwhile.
-        let Some((owner, key)) = self.owners.get(&view) else { return };
+        let Some((owner, key)) = self.owners.get(&watch_id) else { return };
         let Some(resolution) = self.resolutions.get_mut(owner) else { return };
         resolution.resolver.handle(seen(key));
         self.touched.insert(*owner);
@@ -175,8 +175,8 @@ impl Resolutions {
         while let Some(order) = self.hosts.poll() {
             match order {
                 HostOrder::LookUp { lookup, host } => delivery.push_output(Output::Lookup { lookup, host }),
-                HostOrder::Notify { view, address, seen } => {
-                    self.notify(view, |_| Seen::Endpoints(Source::Host(address), Endpoints::Host(seen)));
+                HostOrder::Notify { watch_id, address, seen } => {
+                    self.notify(watch_id, |_| Seen::Endpoints(Source::Host(address), Endpoints::Host(seen)));
                 }
             }
         }
@@ -188,13 +188,13 @@ impl Resolutions {
     }
 
     /// Drives a resolution with its inputs; returns the resulting orders.
-    pub(super) fn drive(&mut self, view: WatchId, now: Instant) -> Vec<Order> {
+    pub(super) fn drive(&mut self, watch_id: WatchId, now: Instant) -> Vec<Order> {
         // It may have ended meanwhile.
-        let Some(resolution) = self.resolutions.get_mut(&view) else { return Vec::new() };
+        let Some(resolution) = self.resolutions.get_mut(&watch_id) else { return Vec::new() };
         resolution.resolver.process(now);
         match resolution.resolver.next_timeout() {
-            Some(at) => drop(self.timers.insert(view, at)),
-            None => drop(self.timers.remove(&view)),
+            Some(at) => drop(self.timers.insert(watch_id, at)),
+            None => drop(self.timers.remove(&watch_id)),
         }
         std::iter::from_fn(|| resolution.resolver.poll_order()).collect()
     }
@@ -210,73 +210,75 @@ impl Resolutions {
         match order {
             Order::Publish(resolved) => {
                 match &resolved {
-                    Ok(tree) => debug!(view = %resolution, target = tree.target(), "resolution succeeded"),
-                    Err(error) => debug!(view = %resolution, %error, "resolution failed"),
+                    Ok(tree) => {
+                        debug!(watch_id = %resolution, target = tree.target(), "resolution succeeded")
+                    }
+                    Err(error) => debug!(watch_id = %resolution, %error, "resolution failed"),
                 }
                 Some(ResolutionOrder::Publish(resolution, resolved))
             }
             Order::Watch(key) => {
-                let view = delivery.next_view();
-                self.watch((resolution, view), key, now)
+                let watch_id = delivery.next_watch_id();
+                self.watch((resolution, watch_id), key, now)
             }
             Order::Unwatch(key) => {
                 let known = self.resolutions.get_mut(&resolution);
-                let view = known.and_then(|known| known.watches.remove(&key));
-                self.forget_watch(&key, view?).map(ResolutionOrder::Unsubscribe)
+                let watch_id = known.and_then(|known| known.watches.remove(&key));
+                self.forget_watch(&key, watch_id?).map(ResolutionOrder::Unsubscribe)
             }
         }
     }
 
     fn watch(
         &mut self,
-        (owner, view): (WatchId, WatchId),
+        (owner, watch_id): (WatchId, WatchId),
         key: WatchKey,
         now: Instant,
     ) -> Option<ResolutionOrder> {
         // It may have ended meanwhile.
         let resolution = self.resolutions.get_mut(&owner)?;
-        resolution.watches.insert(key.clone(), view);
-        debug!(view = %owner, dependency = %view, "resolution continued");
-        self.owners.insert(view, (owner, key.clone()));
-        let one = |ty, name: Wanted| ResolutionOrder::Subscribe { view, ty, names: Selection::One(name) };
+        resolution.watches.insert(key.clone(), watch_id);
+        debug!(watch_id = %owner, dependency = %watch_id, "resolution continued");
+        self.owners.insert(watch_id, (owner, key.clone()));
+        let one = |ty, name: Wanted| ResolutionOrder::Subscribe { watch_id, ty, names: Selection::One(name) };
         Some(match key {
             WatchKey::Listener(name) => one(ResourceType::of::<Listener>(), name.into()),
             WatchKey::Scopes(name) => {
                 let names =
                     if &*name == WatchKey::ALL { Selection::All } else { Selection::Collection(name.into()) };
                 let ty = ResourceType::of::<ScopedRouteConfiguration>();
-                ResolutionOrder::Subscribe { view, ty, names }
+                ResolutionOrder::Subscribe { watch_id, ty, names }
             }
             WatchKey::Routes(routes) => {
-                self.sources.extend(routes.source.map(|source| (view, source)));
+                self.sources.extend(routes.source.map(|source| (watch_id, source)));
                 one(ResourceType::of::<RouteConfiguration>(), routes.name.into())
             }
-            WatchKey::VirtualHost(name) => ResolutionOrder::SubscribeOnDemand { view, name },
+            WatchKey::VirtualHost(name) => ResolutionOrder::SubscribeOnDemand { watch_id, name },
             WatchKey::Cluster(name) => one(ResourceType::of::<Cluster>(), name.into()),
             WatchKey::Endpoints(endpoints) => {
-                self.sources.extend(endpoints.source.map(|source| (view, source)));
+                self.sources.extend(endpoints.source.map(|source| (watch_id, source)));
                 one(ResourceType::of::<ClusterLoadAssignment>(), endpoints.name.into())
             }
             WatchKey::Host(address) => {
-                self.hosts.watch(view, &address, now);
+                self.hosts.watch(watch_id, &address, now);
                 return None;
             }
         })
     }
 
     /// Forgets a watch of a resolution; returns it if it is one of the engine.
-    fn forget_watch(&mut self, key: &WatchKey, view: WatchId) -> Option<WatchId> {
-        self.owners.remove(&view);
-        self.sources.remove(&view);
+    fn forget_watch(&mut self, key: &WatchKey, watch_id: WatchId) -> Option<WatchId> {
+        self.owners.remove(&watch_id);
+        self.sources.remove(&watch_id);
         match key {
             WatchKey::Listener(_)
             | WatchKey::Scopes(_)
             | WatchKey::Routes(_)
             | WatchKey::VirtualHost(_)
             | WatchKey::Cluster(_)
-            | WatchKey::Endpoints(_) => Some(view),
+            | WatchKey::Endpoints(_) => Some(watch_id),
             WatchKey::Host(address) => {
-                self.hosts.unwatch(view, address);
+                self.hosts.unwatch(watch_id, address);
                 None
             }
         }

@@ -33,7 +33,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct DnsResolver {
     hosts: BTreeMap<Arc<str>, Host>,
-    by_view: BTreeMap<WatchId, Arc<str>>,
+    by_watch: BTreeMap<WatchId, Arc<str>>,
     /// The resting hosts, by the end of their rest.
     resting: BTreeSet<(Instant, Arc<str>)>,
     /// The hosts that wait for a lookup, in their order.
@@ -75,7 +75,7 @@ pub(crate) struct HostSeen {
 #[derive(Debug)]
 pub(crate) enum HostOrder {
     LookUp { lookup: LookupId, host: Arc<str> },
-    Notify { view: WatchId, address: HostPort, seen: HostSeen },
+    Notify { watch_id: WatchId, address: HostPort, seen: HostSeen },
 }
 
 #[derive(Debug)]
@@ -119,7 +119,7 @@ impl DnsResolver {
     pub(crate) fn new(refresh: Duration, lookup_timeout: Duration) -> Self {
         Self {
             hosts: BTreeMap::new(),
-            by_view: BTreeMap::new(),
+            by_watch: BTreeMap::new(),
             resting: BTreeSet::new(),
             queue: BTreeMap::new(),
             under_way: BTreeMap::new(),
@@ -131,7 +131,7 @@ impl DnsResolver {
         }
     }
 
-    pub(crate) fn watch(&mut self, view: WatchId, address: &HostPort, now: Instant) {
+    pub(crate) fn watch(&mut self, watch_id: WatchId, address: &HostPort, now: Instant) {
         let name = &address.host;
         let host = self.hosts.entry(name.clone()).or_insert_with(|| {
             let host = Host::new(name, now);
@@ -140,11 +140,11 @@ impl DnsResolver {
             }
             host
         });
-        host.users.entry(address.clone()).or_default().insert(view);
-        self.by_view.insert(view, name.clone());
+        host.users.entry(address.clone()).or_default().insert(watch_id);
+        self.by_watch.insert(watch_id, name.clone());
         if host.good.is_some() || host.error.is_some() {
             self.orders.push_back(HostOrder::Notify {
-                view,
+                watch_id,
                 address: address.clone(),
                 seen: host.seen(address),
             });
@@ -152,14 +152,14 @@ impl DnsResolver {
         self.look_up(name, now);
     }
 
-    pub(crate) fn unwatch(&mut self, view: WatchId, address: &HostPort) {
-        self.by_view.remove(&view);
+    pub(crate) fn unwatch(&mut self, watch_id: WatchId, address: &HostPort) {
+        self.by_watch.remove(&watch_id);
         let Some(host) = self.hosts.get_mut(&address.host) else {
             return invariant::broken("a watched host is known");
         };
-        if let Some(views) = host.users.get_mut(address) {
-            views.remove(&view);
-            if views.is_empty() {
+        if let Some(watches) = host.users.get_mut(address) {
+            watches.remove(&watch_id);
+            if watches.is_empty() {
                 host.users.remove(address);
             }
         }
@@ -170,9 +170,9 @@ impl DnsResolver {
     }
 
     /// Looks up hosts again as soon as that is allowed (A74-7).
-    pub(crate) fn look_up_again(&mut self, view: WatchId, now: Instant) {
+    pub(crate) fn look_up_again(&mut self, watch_id: WatchId, now: Instant) {
         // Any watch may request it, and few are of hosts.
-        let Some(name) = self.by_view.get(&view).cloned() else { return };
+        let Some(name) = self.by_watch.get(&watch_id).cloned() else { return };
         if let Some(Host { state: State::Resting { until, least }, .. }) = self.hosts.get(&name) {
             let (until, least) = ((*until).min(*least), *least);
             self.set_state(&name, State::Resting { until, least });
@@ -226,14 +226,14 @@ impl DnsResolver {
             }
         };
         if before != (host.good.clone(), host.error.clone()) {
-            for (address, views) in &host.users {
+            for (address, watches) in &host.users {
                 let seen = host.seen(address);
-                let notify = |view: &WatchId| HostOrder::Notify {
-                    view: *view,
+                let notify = |watch_id: &WatchId| HostOrder::Notify {
+                    watch_id: *watch_id,
                     address: address.clone(),
                     seen: seen.clone(),
                 };
-                self.orders.extend(views.iter().map(notify));
+                self.orders.extend(watches.iter().map(notify));
             }
         }
         self.set_state(name, State::Resting { until: until.max(now), least: least.max(now) });
@@ -317,8 +317,8 @@ impl DnsResolver {
         assert_eq!((self.resting.len(), self.queue.len(), under_way), (resting, queued, looking_up));
         assert!(self.under_way.len() <= MAX_LOOKUPS);
         assert!(self.queue.is_empty() || self.under_way.len() == MAX_LOOKUPS, "nobody waits for nothing");
-        let views = self.hosts.values().flat_map(|host| host.users.values()).map(BTreeSet::len);
-        assert_eq!(self.by_view.len(), views.sum::<usize>());
+        let watches = self.hosts.values().flat_map(|host| host.users.values()).map(BTreeSet::len);
+        assert_eq!(self.by_watch.len(), watches.sum::<usize>());
     }
 
     /// Puts a host into a state, and into the index of that.

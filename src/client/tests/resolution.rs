@@ -7,10 +7,10 @@ use crate::{
 };
 
 #[tokio::test]
-async fn resolutions_of_equal_targets_share_a_view() {
+async fn resolutions_of_equal_targets_share_a_slot() {
     let (client, mut driver) = client();
     let first = client.resolve("xds:///shop");
-    let (view, target, publish) = driver.resolved();
+    let (watch_id, target, publish) = driver.resolved();
     assert_eq!(target, Target::new("xds:///shop"));
     let (second, third) = (client.resolve(Target::new("xds:///shop")), first.clone());
     driver.expect_nothing();
@@ -24,14 +24,14 @@ async fn resolutions_of_equal_targets_share_a_view() {
     drop((first, second));
     driver.expect_nothing();
     drop(third);
-    assert_eq!(driver.unwatched(), view);
+    assert_eq!(driver.unwatched(), watch_id);
     drop(other);
     assert_eq!(driver.unwatched(), other_view);
     assert!(publish.upgrade().is_none());
 }
 
 #[tokio::test]
-async fn a_target_that_is_resolved_again_is_another_view() {
+async fn a_target_that_is_resolved_again_is_another_watch() {
     let (client, mut driver) = client();
     drop(client.resolve("xds:///shop"));
     let mut again = client.resolve("xds:///shop");
@@ -54,9 +54,9 @@ async fn ten_thousand_resolutions_that_end_leave_nothing() {
     }
     assert_eq!(client.registry.targets(), 0);
     for _ in 0..10_000 {
-        let (view, ..) = driver.resolved();
+        let (watch_id, ..) = driver.resolved();
         assert_eq!((driver.held().2, driver.held().2), (true, false));
-        assert_eq!(driver.unwatched(), view);
+        assert_eq!(driver.unwatched(), watch_id);
     }
 }
 
@@ -64,14 +64,14 @@ async fn ten_thousand_resolutions_that_end_leave_nothing() {
 async fn a_slow_resolution_sees_the_latest_state_only() {
     let (client, mut driver) = client();
     let mut shop = client.resolve("xds:///shop");
-    let view = driver.resolved().2.upgrade().unwrap();
+    let watch = driver.resolved().2.upgrade().unwrap();
     let error = fixture::error::<crate::resource::Listener>("shop", Code::NotFound, "does not exist");
-    view.publish(self::shop()).wake();
-    view.publish(Arc::new(Resolved::Err(error.clone()))).wake();
+    watch.publish(self::shop()).wake();
+    watch.publish(Arc::new(Resolved::Err(error.clone()))).wake();
     assert_eq!(shop.next().now_or_never().unwrap().unwrap().unwrap_err(), error);
     assert!(shop.next().now_or_never().is_none());
     assert!(shop.wait_for(Result::is_ok).now_or_never().is_none());
-    view.publish(self::shop()).wake();
+    watch.publish(self::shop()).wake();
     assert!(shop.wait_for(Result::is_ok).now_or_never().unwrap().unwrap().is_ok());
 }
 
@@ -93,9 +93,9 @@ async fn resolutions_end_at_once_when_there_is_no_driver() {
 async fn a74_6_only_the_first_hold_and_the_last_release_are_told() {
     let (client, mut driver) = client();
     let shop = client.resolve("xds:///shop");
-    let (view, ..) = driver.resolved();
+    let (watch_id, ..) = driver.resolved();
     let first = shop.subscribe_cluster("cart");
-    assert_eq!(driver.held(), (view, "cart".into(), true));
+    assert_eq!(driver.held(), (watch_id, "cart".into(), true));
     let (second, third, other) = (
         shop.subscribe_cluster("cart"),
         first.clone(),
@@ -104,31 +104,31 @@ async fn a74_6_only_the_first_hold_and_the_last_release_are_told() {
     drop((first, second, third));
     driver.expect_nothing();
     let _web = shop.subscribe_cluster("web");
-    assert_eq!(driver.held(), (view, "web".into(), true));
+    assert_eq!(driver.held(), (watch_id, "web".into(), true));
     drop(other);
-    assert_eq!(driver.held(), (view, "cart".into(), false));
+    assert_eq!(driver.held(), (watch_id, "cart".into(), false));
     let again = shop.subscribe_cluster("cart");
-    assert_eq!(driver.held(), (view, "cart".into(), true));
+    assert_eq!(driver.held(), (watch_id, "cart".into(), true));
     drop(shop);
     driver.expect_nothing();
     drop(again);
-    assert_eq!(driver.held(), (view, "cart".into(), false));
+    assert_eq!(driver.held(), (watch_id, "cart".into(), false));
 }
 
 #[tokio::test]
 async fn a_hold_keeps_the_resolution() {
     let (client, mut driver) = client();
     let shop = client.resolve("xds:///shop");
-    let (view, ..) = driver.resolved();
+    let (watch_id, ..) = driver.resolved();
     let hold = shop.subscribe_cluster("cart");
     drop(shop);
-    assert_eq!(driver.held(), (view, "cart".into(), true));
+    assert_eq!(driver.held(), (watch_id, "cart".into(), true));
     let joined = client.resolve("xds:///shop");
     driver.expect_nothing();
     drop(joined);
     drop(hold);
-    assert_eq!(driver.held(), (view, "cart".into(), false));
-    assert_eq!(driver.unwatched(), view);
+    assert_eq!(driver.held(), (watch_id, "cart".into(), false));
+    assert_eq!(driver.unwatched(), watch_id);
 }
 
 /// Subscriptions are created and dropped in several threads at once: the commands to the driver alternate, and end
@@ -166,22 +166,22 @@ async fn to_resolve_again_is_asked_of_the_driver() {
     let (expected, ..) = driver.resolved();
     shop.request_reresolution();
     assert!(
-        matches!(driver.0.try_recv().unwrap(), Command::RequestReresolution { view } if view == expected)
+        matches!(driver.0.try_recv().unwrap(), Command::RequestReresolution { watch_id } if watch_id == expected)
     );
 }
 
 impl Commands {
     pub(super) fn resolved(&mut self) -> (WatchId, Target, Weak<dyn Publish>) {
         match self.0.try_recv().unwrap() {
-            Command::Resolve { view, target, publish } => (view, target, publish),
+            Command::Resolve { watch_id, target, publish } => (watch_id, target, publish),
             other => panic!("{other:?}"),
         }
     }
 
     fn held(&mut self) -> (WatchId, String, bool) {
         match self.0.try_recv().unwrap() {
-            Command::SubscribeCluster { view, name } => (view, name.to_string(), true),
-            Command::UnsubscribeCluster { view, name } => (view, name.to_string(), false),
+            Command::SubscribeCluster { watch_id, name } => (watch_id, name.to_string(), true),
+            Command::UnsubscribeCluster { watch_id, name } => (watch_id, name.to_string(), false),
             other => panic!("{other:?}"),
         }
     }

@@ -33,7 +33,7 @@ impl Authorities {
                 self.subscribe_wildcard_at(store, (id, ty), server, now);
             }
             for entry in store.entries_of(id) {
-                if store.get(entry).is_some_and(|entry| !entry.views.is_empty()) {
+                if store.get(entry).is_some_and(|entry| !entry.watches.is_empty()) {
                     self.subscribe_at(store, entry, server, now);
                 }
             }
@@ -90,7 +90,7 @@ impl Authorities {
     /// Nothing was requested from a server for a while. When the lowest servers of a group are idle, the group starts
     /// above them at the next subscription.
     pub(super) fn forget_fallback(&mut self, store: &mut Store, id: GroupId) {
-        while self.groups.get(id).views == 0 && self.groups.get(id).open.len() > 1 {
+        while self.groups.get(id).watches == 0 && self.groups.get(id).open.len() > 1 {
             let active = self.groups.get(id).active();
             if self.servers[active].machine.stream().connection() != ConnectionState::Idle {
                 return;
@@ -143,7 +143,7 @@ impl Authorities {
     fn next_contact(&self, store: &Store, id: GroupId) -> Option<SourceKey> {
         let group = self.groups.get(id);
         let next = group.source_keys.get(group.open.len())?;
-        if group.views == 0 || self.servers[group.active()].failure.is_none() {
+        if group.watches == 0 || self.servers[group.active()].failure.is_none() {
             return None;
         }
         // The check that iterates over the cache comes last: only when the active server has failed.
@@ -155,7 +155,7 @@ impl Authorities {
         store.members.watched_wildcards(id).any(|(_, all)| !all.complete)
             || store
                 .iter()
-                .any(|(_, entry)| entry.group == id && !entry.views.is_empty() && entry.is_unknown())
+                .any(|(_, entry)| entry.group == id && !entry.watches.is_empty() && entry.is_unknown())
     }
 
     /// Whether the does-not-exist time of a server has passed while its answers did not count, without the resource.

@@ -32,7 +32,7 @@ pub(crate) struct AuthorityState {
     /// The next server is opened also when everything is cached (A95-1).
     pub(super) on_reachability_only: bool,
     /// The number of watches of its resources.
-    pub(super) views: usize,
+    pub(super) watches: usize,
     /// The bootstrap names its sources: it is never removed.
     pub(super) is_configured: bool,
 }
@@ -149,7 +149,7 @@ impl Groups {
     /// Whether it came with resources and has no watch any more.
     pub(super) fn is_unwatched(&self, id: GroupId) -> bool {
         let group = self.groups[id.0 as usize].as_ref();
-        group.is_some_and(|group| !group.is_configured && group.views == 0)
+        group.is_some_and(|group| !group.is_configured && group.watches == 0)
     }
 
     /// Opens the next server.

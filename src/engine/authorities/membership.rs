@@ -90,7 +90,7 @@ impl Authorities {
     /// again before, nothing has happened for that server, and its members are those of before.
     pub(super) fn end_unwatched_wildcard(&mut self, store: &mut Store, (group, ty): (GroupId, TypeId)) {
         let key = (group, ty, Which::All);
-        if !store.members.get(&key).is_some_and(|all| all.views.is_empty()) {
+        if !store.members.get(&key).is_some_and(|all| all.watches.is_empty()) {
             return;
         }
         let Self { groups, servers, .. } = self;

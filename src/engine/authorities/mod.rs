@@ -205,7 +205,7 @@ impl Authorities {
             source_keys,
             open,
             on_reachability_only,
-            views: 0,
+            watches: 0,
             is_configured: false,
         })
     }

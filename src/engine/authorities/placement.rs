@@ -33,7 +33,7 @@ impl Authorities {
     ) -> EntryId {
         let found = self.find_entry((group, ty), &name);
         let is_usable = |id: &EntryId| {
-            store.get(*id).is_some_and(|entry| entry.group == group || !entry.views.is_empty())
+            store.get(*id).is_some_and(|entry| entry.group == group || !entry.watches.is_empty())
         };
         found.filter(is_usable).unwrap_or_else(|| store.insert(Entry::new(name, (group, ty))))
     }
@@ -128,7 +128,7 @@ impl Authorities {
     ) -> Option<SubId> {
         let ty = store.get(id)?.ty;
         let sub = self.servers[server].machine.subscriptions_mut(ty)?.get_mut(taken)?;
-        let other = store.get_mut(sub.entry()).filter(|other| other.views.is_empty())?;
+        let other = store.get_mut(sub.entry()).filter(|other| other.watches.is_empty())?;
         let before = sub.replace_entry(id);
         other.places.remove(server);
         let is_last = other.places.is_empty();

@@ -40,7 +40,7 @@ impl Authorities {
     ) {
         // It may have answered meanwhile.
         let Some(failure) = self.why_unanswered(server, ty) else { return };
-        let is_waiting = |entry: &Entry| entry.ty == ty && entry.is_waiting() && !entry.views.is_empty();
+        let is_waiting = |entry: &Entry| entry.ty == ty && entry.is_waiting() && !entry.watches.is_empty();
         let waiting = store.iter().filter(|(_, entry)| is_waiting(entry) && self.active_for(entry) == server);
         let waiting: Vec<_> = waiting.map(|(id, _)| id).collect();
         for id in waiting {

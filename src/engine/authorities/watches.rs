@@ -32,7 +32,7 @@ impl Authorities {
     pub(in crate::engine) fn subscribe_name(
         &mut self,
         store: &mut Store,
-        view: WatchId,
+        watch_id: WatchId,
         requested: &RequestedName<'_>,
         now: Instant,
     ) -> Result<EntryId, Refusal> {
@@ -49,12 +49,12 @@ impl Authorities {
         }
         // The name may be watched under another group with the same server.
         let group = store.get(entry).map_or(group, |entry| entry.group);
-        self.groups.get_mut(group).views += 1;
+        self.groups.get_mut(group).watches += 1;
         self.subscribe_everywhere(store, entry, now);
         if let Some(entry) = store.get_mut(entry) {
-            entry.views.push(view);
+            entry.watches.push(watch_id);
             if !entry.is_glob {
-                entry.unnotified.push(view);
+                entry.unnotified.push(watch_id);
             }
         }
         if store.get(entry).is_some_and(Entry::is_waiting) {
@@ -68,7 +68,7 @@ impl Authorities {
     pub(in crate::engine) fn unsubscribe_name(
         &mut self,
         store: &mut Store,
-        view: WatchId,
+        watch_id: WatchId,
         id: EntryId,
         now: Instant,
     ) {
@@ -77,22 +77,22 @@ impl Authorities {
             invariant::broken("an entry that is watched exists");
             return;
         };
-        entry.views.retain(|other| *other != view);
-        entry.unnotified.retain(|other| *other != view);
-        let (group, ty, last) = (entry.group, entry.ty, entry.views.is_empty());
+        entry.watches.retain(|other| *other != watch_id);
+        entry.unnotified.retain(|other| *other != watch_id);
+        let (group, ty, last) = (entry.group, entry.ty, entry.watches.is_empty());
         let places: Vec<_> = entry.places.iter().filter(|_| last).collect();
         for (server, sub) in places {
             self.servers[server].machine.unsubscribe(ty, sub, now);
             self.settle(store, server, now);
         }
-        self.groups.get_mut(group).views -= 1;
+        self.groups.get_mut(group).watches -= 1;
         self.unused.note_group(group);
     }
 
     pub(in crate::engine) fn subscribe_all(
         &mut self,
         store: &mut Store,
-        view: WatchId,
+        watch_id: WatchId,
         ty: TypeId,
         now: Instant,
     ) -> Result<GroupId, Refusal> {
@@ -105,8 +105,8 @@ impl Authorities {
             store.members.begin(key.clone(), Collection::default);
             self.join_known(store, (group, ty), now);
         }
-        self.groups.get_mut(group).views += 1;
-        store.members.begin(key.clone(), Collection::default).views.push(view);
+        self.groups.get_mut(group).watches += 1;
+        store.members.begin(key.clone(), Collection::default).watches.push(watch_id);
         for server in self.groups.get(group).open.clone() {
             self.subscribe_wildcard_at(store, (group, ty), server, now);
             self.settle(store, server, now);
@@ -125,7 +125,7 @@ impl Authorities {
     pub(in crate::engine) fn unsubscribe_all(
         &mut self,
         store: &mut Store,
-        view: WatchId,
+        watch_id: WatchId,
         (group, ty): (GroupId, TypeId),
         now: Instant,
     ) {
@@ -134,13 +134,13 @@ impl Authorities {
             invariant::broken("a wildcard that is watched is a collection");
             return;
         };
-        all.views.retain(|other| *other != view);
-        let last = all.views.is_empty();
+        all.watches.retain(|other| *other != watch_id);
+        let last = all.watches.is_empty();
         for server in self.groups.get(group).open.clone().into_iter().filter(|_| last) {
             self.servers[server].machine.unsubscribe_all(ty, now);
             self.settle(store, server, now);
         }
-        self.groups.get_mut(group).views -= 1;
+        self.groups.get_mut(group).watches -= 1;
     }
 
     /// Requests the wildcard of a type from one server. Members from others get a subscription there, too, to detect absence.

@@ -43,18 +43,18 @@ impl Indirections {
         &mut self,
         store: &Store,
         delivery: &mut Delivery,
-        view: WatchId,
+        watch_id: WatchId,
         (ty, name): (TypeId, &ResourceName),
     ) {
-        let primary = delivery.next_view();
+        let primary = delivery.next_watch_id();
         let begun = Alternative { ty, name: name.clone(), primary, other: Other::Unused, published: None };
-        self.alternatives.insert(view, begun);
-        self.edges.insert(primary, Follower::Alternative(view));
+        self.alternatives.insert(watch_id, begun);
+        self.edges.insert(primary, Follower::Alternative(watch_id));
         self.subscribe(primary, store.ty(ty), name.without_alt());
     }
 
-    pub(in crate::engine) fn end_alternative(&mut self, view: WatchId) {
-        let ended = self.alternatives.remove(&view);
+    pub(in crate::engine) fn end_alternative(&mut self, watch_id: WatchId) {
+        let ended = self.alternatives.remove(&watch_id);
         for watch in ended.iter().flat_map(Alternative::watches) {
             self.unfollow(watch);
         }
@@ -62,24 +62,24 @@ impl Indirections {
 
     /// Uses the alternative while the source of the name is unreachable and nothing of it is cached; until then, and
     /// once it delivers anything, the name itself.
-    pub(super) fn update_alternative(&mut self, store: &Store, delivery: &mut Delivery, view: WatchId) {
+    pub(super) fn update_alternative(&mut self, store: &Store, delivery: &mut Delivery, watch_id: WatchId) {
         // It may have ended meanwhile.
-        let Some(&Alternative { primary, other, .. }) = self.alternatives.get(&view) else { return };
+        let Some(&Alternative { primary, other, .. }) = self.alternatives.get(&watch_id) else { return };
         let seen = self.look(store, delivery, primary);
         let other = match (other, seen.as_ref().map(is_unreachable)) {
-            (Other::Unused, Some(true)) => self.use_alternative(store, delivery, view),
+            (Other::Unused, Some(true)) => self.use_alternative(store, delivery, watch_id),
             (Other::Watched(watch), Some(false)) => {
-                debug!(%view, "reverted from the alternative name");
+                debug!(%watch_id, "reverted from the alternative name");
                 self.unfollow(watch);
                 Other::Unused
             }
             (Other::Ring | Other::TooMany, Some(false)) => Other::Unused,
             (other, Some(_) | None) => other,
         };
-        if let Some(alternative) = self.alternatives.get_mut(&view) {
+        if let Some(alternative) = self.alternatives.get_mut(&watch_id) {
             alternative.other = other;
         }
-        self.publish_alternative(store, delivery, view);
+        self.publish_alternative(store, delivery, watch_id);
     }
 
     /// The watch of an alternative has begun.
@@ -87,27 +87,27 @@ impl Indirections {
         &mut self,
         store: &Store,
         delivery: &mut Delivery,
-        view: WatchId,
+        watch_id: WatchId,
         watch: WatchId,
     ) {
         let is_other = self
             .alternatives
-            .get(&view)
+            .get(&watch_id)
             .is_some_and(|alternative| alternative.other == Other::Watched(watch));
         if !is_other {
             return;
         }
-        if self.is_ring(delivery, view) {
+        if self.is_ring(delivery, watch_id) {
             self.unfollow(watch);
-            if let Some(alternative) = self.alternatives.get_mut(&view) {
+            if let Some(alternative) = self.alternatives.get_mut(&watch_id) {
                 alternative.other = Other::Ring;
             }
         }
-        self.publish_alternative(store, delivery, view);
+        self.publish_alternative(store, delivery, watch_id);
     }
 
-    fn use_alternative(&mut self, store: &Store, delivery: &mut Delivery, view: WatchId) -> Other {
-        let alternative = self.alternatives.get(&view);
+    fn use_alternative(&mut self, store: &Store, delivery: &mut Delivery, watch_id: WatchId) -> Other {
+        let alternative = self.alternatives.get(&watch_id);
         let directives = alternative.and_then(|alternative| alternative.name.directives());
         let Some((alternative, name)) = alternative.zip(directives.and_then(|directives| directives.alt()))
         else {
@@ -115,44 +115,44 @@ impl Indirections {
             return Other::Unused;
         };
         let (ty, name) = (alternative.ty, name.clone());
-        if self.alternatives_around(store, delivery, view) >= MAX_ALTERNATIVES {
-            debug!(%view, name = %Escaped(&name), limit = MAX_ALTERNATIVES, "alternative name not used: too many in use");
+        if self.alternatives_around(store, delivery, watch_id) >= MAX_ALTERNATIVES {
+            debug!(%watch_id, name = %Escaped(&name), limit = MAX_ALTERNATIVES, "alternative name not used: too many in use");
             return Other::TooMany;
         }
-        debug!(%view, name = %Escaped(&name), "using the alternative name");
-        let watch = delivery.next_view();
-        self.edges.insert(watch, Follower::Alternative(view));
+        debug!(%watch_id, name = %Escaped(&name), "using the alternative name");
+        let watch = delivery.next_watch_id();
+        self.edges.insert(watch, Follower::Alternative(watch_id));
         self.subscribe(watch, store.ty(ty), name);
         Other::Watched(watch)
     }
 
     /// The number of alternatives in use for the nearest watch of an application above one of them.
-    fn alternatives_around(&self, store: &Store, delivery: &Delivery, view: WatchId) -> usize {
-        let Some((_, watch)) = self.nearest_watch(store, vec![view]) else { return MAX_ALTERNATIVES };
+    fn alternatives_around(&self, store: &Store, delivery: &Delivery, watch_id: WatchId) -> usize {
+        let Some((_, watch)) = self.nearest_watch(store, vec![watch_id]) else { return MAX_ALTERNATIVES };
         let below = self.below(delivery, watch);
-        [watch].iter().chain(&below).filter(|view| self.is_in_use(**view)).count()
+        [watch].iter().chain(&below).filter(|watch_id| self.is_in_use(**watch_id)).count()
     }
 
-    fn is_in_use(&self, view: WatchId) -> bool {
-        let alternative = self.alternatives.get(&view);
+    fn is_in_use(&self, watch_id: WatchId) -> bool {
+        let alternative = self.alternatives.get(&watch_id);
         alternative.is_some_and(|alternative| matches!(alternative.other, Other::Watched(_)))
     }
 
     /// The number of alternatives in use.
     #[cfg(test)]
     pub(in crate::engine) fn alternatives_in_use(&self) -> usize {
-        self.alternatives.keys().filter(|view| self.is_in_use(**view)).count()
+        self.alternatives.keys().filter(|watch_id| self.is_in_use(**watch_id)).count()
     }
 
-    fn publish_alternative(&mut self, store: &Store, delivery: &mut Delivery, view: WatchId) {
+    fn publish_alternative(&mut self, store: &Store, delivery: &mut Delivery, watch_id: WatchId) {
         // Nothing is known yet, or the watch has ended.
-        let Some(seen) = self.look(store, delivery, view) else { return };
-        let Some(alternative) = self.alternatives.get_mut(&view) else { return };
+        let Some(seen) = self.look(store, delivery, watch_id) else { return };
+        let Some(alternative) = self.alternatives.get_mut(&watch_id) else { return };
         if alternative.published.as_ref().is_some_and(|published| published.is_same(&seen)) {
             return;
         }
         alternative.published = Some(seen.clone());
-        publish_seen(store, delivery, (view, alternative.ty), seen);
+        publish_seen(store, delivery, (watch_id, alternative.ty), seen);
     }
 }
 

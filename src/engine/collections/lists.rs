@@ -36,7 +36,7 @@ pub(super) struct Lists {
 #[derive(Debug)]
 struct Members {
     /// The watch of the list.
-    view: WatchId,
+    watch_id: WatchId,
     /// The name of the list as it was requested.
     name: Arc<str>,
     members: BTreeMap<Arc<str>, Member>,
@@ -46,7 +46,7 @@ struct Members {
 
 #[derive(Debug)]
 enum Member {
-    Located { target: ResourceName, view: WatchId, known: bool },
+    Located { target: ResourceName, watch_id: WatchId, known: bool },
     Inline { bytes: Bytes, version: Version, warning: Option<WatchError> },
 }
 
@@ -65,8 +65,8 @@ type ListState<'a> = (&'a Version, &'a Option<WatchError>);
 
 impl Lists {
     /// A watched inline entry.
-    pub(super) fn inline_entry(&self, view: WatchId) -> Option<&InlineEntry> {
-        self.entries.get(&view)
+    pub(super) fn inline_entry(&self, watch_id: WatchId) -> Option<&InlineEntry> {
+        self.entries.get(&watch_id)
     }
 }
 
@@ -87,29 +87,29 @@ impl Indirections {
         &mut self,
         store: &mut Store,
         delivery: &mut Delivery,
-        view: WatchId,
+        watch_id: WatchId,
         (key, list_ty, name): (&CollectionKey, TypeId, &ResourceName),
     ) {
         let collection = store.members.begin(key.clone(), Collection::default);
-        collection.views.push(view);
+        collection.watches.push(watch_id);
         if collection.complete || collection.warning.is_some() || !collection.members.is_empty() {
             store.members.touch(key);
         }
         if let btree_map::Entry::Vacant(place) = self.lists.lists.entry(key.clone()) {
-            let view = delivery.next_view();
-            place.insert(Members { view, name: name.canonical(), members: BTreeMap::new(), unknown: 0 });
-            self.edges.insert(view, Follower::List(key.clone()));
-            self.subscribe(view, store.ty(list_ty), name.clone());
+            let watch_id = delivery.next_watch_id();
+            place.insert(Members { watch_id, name: name.canonical(), members: BTreeMap::new(), unknown: 0 });
+            self.edges.insert(watch_id, Follower::List(key.clone()));
+            self.subscribe(watch_id, store.ty(list_ty), name.clone());
         }
     }
 
-    pub(in crate::engine) fn end_list(&mut self, store: &mut Store, view: WatchId, key: &CollectionKey) {
+    pub(in crate::engine) fn end_list(&mut self, store: &mut Store, watch_id: WatchId, key: &CollectionKey) {
         let Some(collection) = store.members.get_mut(key) else {
             invariant::broken("a list that is watched is a collection");
             return;
         };
-        collection.views.retain(|other| *other != view);
-        if !collection.views.is_empty() {
+        collection.watches.retain(|other| *other != watch_id);
+        if !collection.watches.is_empty() {
             return;
         }
         store.members.end(key);
@@ -117,7 +117,7 @@ impl Indirections {
             invariant::broken("a list that is watched has members");
             return;
         };
-        self.unfollow(list.view);
+        self.unfollow(list.watch_id);
         for member in list.members.into_values() {
             self.unfollow_member(member);
         }
@@ -126,8 +126,8 @@ impl Indirections {
     /// The list, or its error, is known.
     pub(super) fn update_list(&mut self, store: &mut Store, delivery: &mut Delivery, key: &CollectionKey) {
         // It may have ended meanwhile.
-        let Some(view) = self.lists.lists.get(key).map(|list| list.view) else { return };
-        match self.look(store, delivery, view) {
+        let Some(watch_id) = self.lists.lists.get(key).map(|list| list.watch_id) else { return };
+        match self.look(store, delivery, watch_id) {
             None => {}
             Some(ErasedObserved::Present { resource, version, warning }) => {
                 if let Ok(list) = resource.downcast::<List>() {
@@ -201,15 +201,15 @@ impl Indirections {
         // A member is requested by its locator: it need not have the context parameters of its list (X12).
         let target = locator.clone();
         match old {
-            Some(Member::Located { target: held, view, known }) if held == target => {
-                Member::Located { target, view, known }
+            Some(Member::Located { target: held, watch_id, known }) if held == target => {
+                Member::Located { target, watch_id, known }
             }
             old => {
-                let view = delivery.next_view();
-                self.edges.insert(view, Follower::Member(key.clone(), name.clone()));
-                self.subscribe(view, store.ty(key.1), target.clone());
+                let watch_id = delivery.next_watch_id();
+                self.edges.insert(watch_id, Follower::Member(key.clone(), name.clone()));
+                self.subscribe(watch_id, store.ty(key.1), target.clone());
                 old.into_iter().for_each(|old| self.unfollow_member(old));
-                Member::Located { target, view, known: false }
+                Member::Located { target, watch_id, known: false }
             }
         }
     }
@@ -220,14 +220,14 @@ impl Indirections {
         store: &mut Store,
         delivery: &Delivery,
         (key, name): (&CollectionKey, &Arc<str>),
-        view: WatchId,
+        watch_id: WatchId,
     ) {
         // Nothing is known yet.
-        let Some(seen) = self.look(store, delivery, view) else { return };
+        let Some(seen) = self.look(store, delivery, watch_id) else { return };
         // The list may have ended meanwhile, or may have another member of the name.
         let Some(list) = self.lists.lists.get_mut(key) else { return };
-        let Some(Member::Located { known, view: own, .. }) = list.members.get_mut(name) else { return };
-        if *own != view {
+        let Some(Member::Located { known, watch_id: own, .. }) = list.members.get_mut(name) else { return };
+        if *own != watch_id {
             return;
         }
         if !std::mem::replace(known, true) {
@@ -243,7 +243,7 @@ impl Indirections {
 
     fn unfollow_member(&mut self, member: Member) {
         match member {
-            Member::Located { view, .. } => self.unfollow(view),
+            Member::Located { watch_id, .. } => self.unfollow(watch_id),
             Member::Inline { .. } => {}
         }
     }
@@ -253,35 +253,35 @@ impl Indirections {
         &mut self,
         store: &mut Store,
         delivery: &mut Delivery,
-        view: WatchId,
+        watch_id: WatchId,
         (ty, name, entry): (TypeId, &ResourceName, &str),
     ) -> Result<(), Refusal> {
         let list_ty = list_type(store, ty)?;
-        let list = delivery.next_view();
+        let list = delivery.next_watch_id();
         let about = store.subject_of(ty, name.to_string().into());
         let one = InlineEntry { ty, list, about, entry: entry.to_owned(), published: None };
-        self.lists.entries.insert(view, one);
-        self.edges.insert(list, Follower::Inline(view));
+        self.lists.entries.insert(watch_id, one);
+        self.edges.insert(list, Follower::Inline(watch_id));
         self.subscribe(list, store.ty(list_ty), name.without_directives());
         Ok(())
     }
 
-    pub(in crate::engine) fn end_inline(&mut self, view: WatchId) {
-        if let Some(entry) = self.lists.entries.remove(&view) {
+    pub(in crate::engine) fn end_inline(&mut self, watch_id: WatchId) {
+        if let Some(entry) = self.lists.entries.remove(&watch_id) {
             self.unfollow(entry.list);
         }
     }
 
-    pub(super) fn publish_inline(&mut self, store: &Store, delivery: &mut Delivery, view: WatchId) {
+    pub(super) fn publish_inline(&mut self, store: &Store, delivery: &mut Delivery, watch_id: WatchId) {
         // Nothing is known yet.
-        let Some(seen) = self.look(store, delivery, view) else { return };
+        let Some(seen) = self.look(store, delivery, watch_id) else { return };
         // It may have ended meanwhile.
-        let Some(entry) = self.lists.entries.get_mut(&view) else { return };
+        let Some(entry) = self.lists.entries.get_mut(&watch_id) else { return };
         if entry.published.as_ref().is_some_and(|published| published.is_same(&seen)) {
             return;
         }
         entry.published = Some(seen.clone());
-        publish_seen(store, delivery, (view, entry.ty), seen);
+        publish_seen(store, delivery, (watch_id, entry.ty), seen);
     }
 }
 

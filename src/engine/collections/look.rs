@@ -35,18 +35,18 @@ impl<'a> Look<'a> {
     }
 
     /// The state that a watch of one resource sees, behind `depth` redirects; `None` when nothing is known.
-    pub(super) fn at_watch(&mut self, view: WatchId, depth: usize) -> Option<ErasedObserved> {
-        match self.delivery.target(view)? {
+    pub(super) fn at_watch(&mut self, watch_id: WatchId, depth: usize) -> Option<ErasedObserved> {
+        match self.delivery.target(watch_id)? {
             WatchTarget::Entry(id) => self.at_entry(*id, depth),
             WatchTarget::Alternative => {
-                if let Some(seen) = self.alternatives.get(&(view, depth)) {
+                if let Some(seen) = self.alternatives.get(&(watch_id, depth)) {
                     return seen.clone();
                 }
-                let seen = self.at_alternative(self.indirections.alternatives.get(&view)?, depth);
-                self.alternatives.insert((view, depth), seen.clone());
+                let seen = self.at_alternative(self.indirections.alternatives.get(&watch_id)?, depth);
+                self.alternatives.insert((watch_id, depth), seen.clone());
                 seen
             }
-            WatchTarget::Inline => self.at_inline(view, depth),
+            WatchTarget::Inline => self.at_inline(watch_id, depth),
             WatchTarget::Refused(reason) => Some(ErasedObserved::Absent { reason: reason.clone() }),
             // These are no watches of one resource.
             WatchTarget::Wildcard(..) | WatchTarget::List(_) | WatchTarget::Resolution => None,
@@ -87,7 +87,7 @@ impl<'a> Look<'a> {
             let reason = WatchError::new(Code::InvalidArgument, Blame::Peer, subject, message);
             return Some(ErasedObserved::Absent { reason });
         }
-        Some(match self.at_watch(followed.view, depth + 1)? {
+        Some(match self.at_watch(followed.watch_id, depth + 1)? {
             ErasedObserved::Present { resource, version, warning: theirs } => {
                 ErasedObserved::Present { resource, version, warning: theirs.or(warning.clone()) }
             }
@@ -140,8 +140,8 @@ impl<'a> Look<'a> {
         }
     }
 
-    fn at_inline(&mut self, view: WatchId, depth: usize) -> Option<ErasedObserved> {
-        let entry = self.indirections.lists.inline_entry(view)?;
+    fn at_inline(&mut self, watch_id: WatchId, depth: usize) -> Option<ErasedObserved> {
+        let entry = self.indirections.lists.inline_entry(watch_id)?;
         let (resource, version, warning) = match self.at_watch(entry.list, depth)? {
             ErasedObserved::Present { resource, version, warning } => (resource, version, warning),
             ErasedObserved::Absent { reason } => {

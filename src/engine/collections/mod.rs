@@ -63,7 +63,7 @@ pub(super) struct Indirections {
 /// A watch to begin or to end.
 #[derive(Debug)]
 pub(super) enum WatchOrder {
-    Subscribe { view: WatchId, ty: ResourceType, names: Selection },
+    Subscribe { watch_id: WatchId, ty: ResourceType, names: Selection },
     Unsubscribe(WatchId),
 }
 
@@ -86,7 +86,7 @@ enum Follower {
 #[derive(Debug)]
 struct Followed {
     target: ResourceName,
-    view: WatchId,
+    watch_id: WatchId,
     /// The reason for not following it.
     broken: Option<&'static str>,
     /// Its last target, and the reason for not following it.
@@ -100,17 +100,17 @@ impl Indirections {
     }
 
     /// Whether a watch belongs to an indirection.
-    pub(super) fn is_followed(&self, view: WatchId) -> bool {
-        self.edges.contains_key(&view)
+    pub(super) fn is_followed(&self, watch_id: WatchId) -> bool {
+        self.edges.contains_key(&watch_id)
     }
 
     /// An ordered watch has begun: a ring is detected now.
-    pub(super) fn on_subscribed(&mut self, store: &mut Store, delivery: &mut Delivery, view: WatchId) {
-        match self.edges.get(&view) {
+    pub(super) fn on_subscribed(&mut self, store: &mut Store, delivery: &mut Delivery, watch_id: WatchId) {
+        match self.edges.get(&watch_id) {
             Some(Follower::Redirect(id)) => {
                 let id = *id;
-                if self.is_ring(delivery, view) {
-                    self.unfollow(view);
+                if self.is_ring(delivery, watch_id) {
+                    self.unfollow(watch_id);
                     if let Some(followed) = self.redirects.get_mut(&id) {
                         followed.broken = Some("leads back to itself");
                     }
@@ -119,7 +119,7 @@ impl Indirections {
             }
             Some(Follower::Alternative(above)) => {
                 let above = *above;
-                self.on_alternative_subscribed(store, delivery, above, view);
+                self.on_alternative_subscribed(store, delivery, above, watch_id);
             }
             // Lists do not lead back: they are of another type than their members. A watch that ended meanwhile leads nowhere.
             Some(Follower::Inline(_) | Follower::List(_) | Follower::Member(..)) | None => {}
@@ -127,12 +127,17 @@ impl Indirections {
     }
 
     /// Handles a change of a watch. False when it belongs to no indirection.
-    pub(super) fn on_observed(&mut self, store: &mut Store, delivery: &mut Delivery, view: WatchId) -> bool {
-        let Some(follower) = self.edges.get(&view).cloned() else { return false };
+    pub(super) fn on_observed(
+        &mut self,
+        store: &mut Store,
+        delivery: &mut Delivery,
+        watch_id: WatchId,
+    ) -> bool {
+        let Some(follower) = self.edges.get(&watch_id).cloned() else { return false };
         match follower {
             Follower::Redirect(id) => {
                 // Its target may have changed or ended.
-                let followed = self.redirects.get(&id).filter(|followed| followed.view == view);
+                let followed = self.redirects.get(&id).filter(|followed| followed.watch_id == watch_id);
                 let target = store.get(id).and_then(Entry::redirect).map(|redirect| &redirect.target);
                 if followed.is_some_and(|followed| Some(&followed.target) == target) {
                     store.note_change(id, true, false);
@@ -141,7 +146,7 @@ impl Indirections {
             Follower::Alternative(above) => self.update_alternative(store, delivery, above),
             Follower::Inline(above) => self.publish_inline(store, delivery, above),
             Follower::List(key) => self.update_list(store, delivery, &key),
-            Follower::Member(key, name) => self.update_member(store, delivery, (&key, &name), view),
+            Follower::Member(key, name) => self.update_member(store, delivery, (&key, &name), watch_id),
         }
         true
     }
@@ -165,7 +170,7 @@ impl Indirections {
             None => self.retry_broken(store, id),
         }
         if let Some(old) = old {
-            self.unfollow(old.view);
+            self.unfollow(old.watch_id);
         }
         true
     }
@@ -184,14 +189,14 @@ impl Indirections {
         };
         debug!(name = %Escaped(&name), target = %Escaped(&target), "resource redirected");
         let is_deep = self.depth_of(store, id) >= MAX_REDIRECTS;
-        let view = delivery.next_view();
+        let watch_id = delivery.next_watch_id();
         let broken = is_deep.then_some(TOO_DEEP);
-        self.redirects.insert(id, Followed { target: target.clone(), view, broken, before });
+        self.redirects.insert(id, Followed { target: target.clone(), watch_id, broken, before });
         if is_deep {
             return self.on_redirect_changed(store, id);
         }
-        self.edges.insert(view, Follower::Redirect(id));
-        self.subscribe(view, store.ty(ty), target);
+        self.edges.insert(watch_id, Follower::Redirect(id));
+        self.subscribe(watch_id, store.ty(ty), target);
     }
 
     /// The decision on following a redirect is made.
@@ -216,21 +221,26 @@ impl Indirections {
     }
 
     /// Orders a watch of a name.
-    fn subscribe(&mut self, view: WatchId, ty: ResourceType, name: ResourceName) {
+    fn subscribe(&mut self, watch_id: WatchId, ty: ResourceType, name: ResourceName) {
         let names = Selection::One(Wanted::Name(Box::new(name)));
-        self.orders.push(WatchOrder::Subscribe { view, ty, names });
+        self.orders.push(WatchOrder::Subscribe { watch_id, ty, names });
     }
 
     /// Orders the end of a watch.
-    fn unfollow(&mut self, view: WatchId) {
-        if self.edges.remove(&view).is_some() {
-            self.orders.push(WatchOrder::Unsubscribe(view));
+    fn unfollow(&mut self, watch_id: WatchId) {
+        if self.edges.remove(&watch_id).is_some() {
+            self.orders.push(WatchOrder::Unsubscribe(watch_id));
         }
     }
 
     /// The state that a watch of one resource sees at the moment.
-    pub(super) fn look(&self, store: &Store, delivery: &Delivery, view: WatchId) -> Option<ErasedObserved> {
-        Look::new(self, store, delivery).at_watch(view, 0)
+    pub(super) fn look(
+        &self,
+        store: &Store,
+        delivery: &Delivery,
+        watch_id: WatchId,
+    ) -> Option<ErasedObserved> {
+        Look::new(self, store, delivery).at_watch(watch_id, 0)
     }
 
     /// The state that watches of an entry see at the moment, as a value of its type.
@@ -252,18 +262,18 @@ impl Indirections {
     }
 
     /// The watches that the watch of one resource depends on directly.
-    fn next_watches(&self, delivery: &Delivery, view: WatchId) -> Vec<WatchId> {
-        match delivery.target(view) {
+    fn next_watches(&self, delivery: &Delivery, watch_id: WatchId) -> Vec<WatchId> {
+        match delivery.target(watch_id) {
             Some(WatchTarget::Entry(id)) => {
                 let followed = self.redirects.get(id).filter(|followed| followed.broken.is_none());
-                followed.map(|followed| followed.view).into_iter().collect()
+                followed.map(|followed| followed.watch_id).into_iter().collect()
             }
             Some(WatchTarget::Alternative) => {
-                let alternative = self.alternatives.get(&view);
+                let alternative = self.alternatives.get(&watch_id);
                 alternative.into_iter().flat_map(Alternative::watches).collect()
             }
             Some(WatchTarget::Inline) => {
-                self.lists.inline_entry(view).map(|entry| entry.list).into_iter().collect()
+                self.lists.inline_entry(watch_id).map(|entry| entry.list).into_iter().collect()
             }
             // These depend on no other watch, or are none of one resource.
             Some(
@@ -277,13 +287,13 @@ impl Indirections {
     }
 
     /// Whether a watch leads back to itself.
-    fn is_ring(&self, delivery: &Delivery, view: WatchId) -> bool {
-        self.below(delivery, view).contains(&view)
+    fn is_ring(&self, delivery: &Delivery, watch_id: WatchId) -> bool {
+        self.below(delivery, watch_id).contains(&watch_id)
     }
 
     /// All the watches that the watch of one resource depends on, directly or through others.
-    fn below(&self, delivery: &Delivery, view: WatchId) -> BTreeSet<WatchId> {
-        let (mut open, mut seen) = (self.next_watches(delivery, view), BTreeSet::new());
+    fn below(&self, delivery: &Delivery, watch_id: WatchId) -> BTreeSet<WatchId> {
+        let (mut open, mut seen) = (self.next_watches(delivery, watch_id), BTreeSet::new());
         while let Some(next) = open.pop() {
             if seen.insert(next) {
                 open.extend(self.next_watches(delivery, next));
@@ -295,43 +305,43 @@ impl Indirections {
     /// The number of redirects in a row to an entry, on the shortest path from an application's watch; counted up to
     /// the limit.
     fn depth_of(&self, store: &Store, id: EntryId) -> usize {
-        let views = store.get(id).map(|entry| entry.views.to_vec()).unwrap_or_default();
-        if views.is_empty() {
+        let watches = store.get(id).map(|entry| entry.watches.to_vec()).unwrap_or_default();
+        if watches.is_empty() {
             return 0;
         }
-        self.nearest_watch(store, views).map_or(MAX_REDIRECTS, |(depth, _)| depth)
+        self.nearest_watch(store, watches).map_or(MAX_REDIRECTS, |(depth, _)| depth)
     }
 
     /// The nearest watch of an application above some watches, and the number of redirects between them, if it is below
     /// the limit. Each entry on the path is visited once.
-    fn nearest_watch(&self, store: &Store, mut views: Vec<WatchId>) -> Option<(usize, WatchId)> {
+    fn nearest_watch(&self, store: &Store, mut watches: Vec<WatchId>) -> Option<(usize, WatchId)> {
         let mut seen = BTreeSet::new();
         for depth in 0..MAX_REDIRECTS {
             let mut above = Vec::new();
-            for view in views {
-                let id = match self.redirect_above(view) {
+            for watch_id in watches {
+                let id = match self.redirect_above(watch_id) {
                     Above::Redirect(id) => id,
                     Above::Watch(watch) => return Some((depth, watch)),
                 };
                 // It was visited on another path.
                 let Some(entry) = store.get(id).filter(|_| seen.insert(id)) else { continue };
-                if entry.views.is_empty() {
+                if entry.watches.is_empty() {
                     // It is a member of a watched collection.
-                    return Some((depth + 1, view));
+                    return Some((depth + 1, watch_id));
                 }
-                above.extend(entry.views.iter().copied());
+                above.extend(entry.watches.iter().copied());
             }
-            views = above;
+            watches = above;
         }
         None
     }
 
-    fn redirect_above(&self, mut view: WatchId) -> Above {
+    fn redirect_above(&self, mut watch_id: WatchId) -> Above {
         loop {
-            match self.edges.get(&view) {
+            match self.edges.get(&watch_id) {
                 Some(Follower::Redirect(id)) => return Above::Redirect(*id),
-                Some(Follower::Alternative(above) | Follower::Inline(above)) => view = *above,
-                Some(Follower::List(_) | Follower::Member(..)) | None => return Above::Watch(view),
+                Some(Follower::Alternative(above) | Follower::Inline(above)) => watch_id = *above,
+                Some(Follower::List(_) | Follower::Member(..)) | None => return Above::Watch(watch_id),
             }
         }
     }
@@ -346,8 +356,13 @@ enum Above {
 }
 
 /// Publishes the state of a watch without an entry of its own.
-fn publish_seen(store: &Store, delivery: &mut Delivery, (view, ty): (WatchId, TypeId), seen: ErasedObserved) {
-    delivery.deliver(view, store.ty(ty).observe(seen));
+fn publish_seen(
+    store: &Store,
+    delivery: &mut Delivery,
+    (watch_id, ty): (WatchId, TypeId),
+    seen: ErasedObserved,
+) {
+    delivery.deliver(watch_id, store.ty(ty).observe(seen));
 }
 
 /// The maximum number of redirects in a row.

@@ -90,7 +90,7 @@ fn is_subscribed(authorities: &Authorities, entry: &Entry) -> bool {
     let active = authorities.active_for(entry);
     let machine = &authorities.server(active).machine;
     let place = entry.places.at(active);
-    !entry.views.is_empty()
+    !entry.watches.is_empty()
         || place.and_then(|sub| machine.sub(entry.ty, sub)).is_some_and(Subscription::is_member)
 }
 

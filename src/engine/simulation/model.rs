@@ -67,21 +67,21 @@ pub(super) struct All {
 }
 
 impl Model {
-    pub(super) fn on_watch(&mut self, view: WatchId, key: Key) {
-        self.ones.insert(view, One { key, since: None, seen: None });
+    pub(super) fn on_watch(&mut self, watch_id: WatchId, key: Key) {
+        self.ones.insert(watch_id, One { key, since: None, seen: None });
     }
 
-    pub(super) fn on_watch_all(&mut self, view: WatchId) {
-        self.alls.insert(view, All::default());
+    pub(super) fn on_watch_all(&mut self, watch_id: WatchId) {
+        self.alls.insert(watch_id, All::default());
     }
 
     /// One of the watches ends.
-    pub(super) fn end_view(&mut self, number: u8) -> Option<WatchId> {
-        let views: Vec<_> = self.ones.keys().chain(self.alls.keys()).copied().collect();
-        let view = *views.get(usize::from(number) % views.len().max(1))?;
-        self.ones.remove(&view);
-        self.alls.remove(&view);
-        Some(view)
+    pub(super) fn end_watch(&mut self, number: u8) -> Option<WatchId> {
+        let watches: Vec<_> = self.ones.keys().chain(self.alls.keys()).copied().collect();
+        let watch_id = *watches.get(usize::from(number) % watches.len().max(1))?;
+        self.ones.remove(&watch_id);
+        self.alls.remove(&watch_id);
+        Some(watch_id)
     }
 
     pub(super) fn on_change(&mut self, peer: usize, key: &Key, text: Option<String>) {
@@ -115,13 +115,13 @@ impl Model {
         }
     }
 
-    pub(super) fn on_notify(&mut self, view: WatchId, observed: &Erased, network: &Network) {
-        if self.alls.contains_key(&view) {
-            return self.on_members(view, observed, network);
+    pub(super) fn on_notify(&mut self, watch_id: WatchId, observed: &Erased, network: &Network) {
+        if self.alls.contains_key(&watch_id) {
+            return self.on_members(watch_id, observed, network);
         }
         let seen = Seen::of(observed);
-        debug!(?view, ?seen, "seen");
-        let Some(one) = self.ones.get_mut(&view) else { panic!("{view:?} is not watched") };
+        debug!(?watch_id, ?seen, "seen");
+        let Some(one) = self.ones.get_mut(&watch_id) else { panic!("{watch_id:?} is not watched") };
         assert_ne!(one.seen.as_ref(), Some(&seen), "the same is not told twice");
         let (key, before) = (one.key.clone(), one.seen.replace(seen.clone()));
         match &seen {
@@ -139,7 +139,7 @@ impl Model {
                 self.count("absent");
             }
         }
-        let others = self.ones.iter().filter(|(other, one)| **other != view && one.key == key);
+        let others = self.ones.iter().filter(|(other, one)| **other != watch_id && one.key == key);
         let joins = others.map(|(_, one)| &one.seen).any(|other| other.as_ref() == Some(&seen));
         if let Some(error) = seen.error().filter(|_| !joins) {
             self.check_news(&key, error, network);
@@ -216,7 +216,7 @@ impl Model {
         );
     }
 
-    fn on_members(&mut self, view: WatchId, observed: &Erased, network: &Network) {
+    fn on_members(&mut self, watch_id: WatchId, observed: &Erased, network: &Network) {
         let members = observed.downcast_ref::<ErasedMembers>().expect("a wildcard sees members");
         let seen = members.map.iter().map(|(name, observed)| (name.to_string(), Seen::of(&observed.0)));
         let seen: BTreeMap<_, _> = seen.collect();
@@ -232,8 +232,8 @@ impl Model {
                 }
             }
         }
-        debug!(?view, ?seen, members.complete, "members");
-        let Some(all) = self.alls.get_mut(&view) else { return };
+        debug!(?watch_id, ?seen, members.complete, "members");
+        let Some(all) = self.alls.get_mut(&watch_id) else { return };
         assert!(members.complete || !all.complete, "what is complete stays so");
         *all = All {
             members: seen,

@@ -367,7 +367,9 @@ impl<E> Network<E> {
     fn obey(&mut self) {
         while let Some(output) = self.engine.poll_output() {
             match output {
-                Output::Notify { view, observed } => self.told.push_back(Told::Published(view, observed)),
+                Output::Notify { watch_id, observed } => {
+                    self.told.push_back(Told::Published(watch_id, observed))
+                }
                 Output::Lookup { lookup, host } => {
                     self.told.push_back(Told::Lookup(lookup, host.to_string()));
                 }

@@ -27,7 +27,7 @@ pub(super) struct World {
     /// And it has names of authorities.
     shared: bool,
     texts: u64,
-    views: u64,
+    watches: u64,
 }
 
 impl World {
@@ -44,7 +44,7 @@ impl World {
         let family = family.clone().for_one_server();
         let network = Network::new(Setup::of_one(seed, family, ApiType::AggregatedGrpc));
         let (servers, model) = (Servers::One, Model::default());
-        Self { network, model, servers, whole: true, shared: false, texts: 0, views: 0 }
+        Self { network, model, servers, whole: true, shared: false, texts: 0, watches: 0 }
     }
 
     /// A world with servers, authorities and resources by chance.
@@ -73,7 +73,7 @@ impl World {
         let mut model = Model::default();
         model.shared = shared;
         let servers = Servers::Several;
-        let mut world = Self { network, model, servers, whole, shared, texts: 0, views: 0 };
+        let mut world = Self { network, model, servers, whole, shared, texts: 0, watches: 0 };
         for _ in 0..random.usize(0..20) {
             let (servers, authority, name) = (random.u8(..) | random.u8(..), random.u8(..), random.u8(..));
             let ty = if random.bool() { Ty::Full } else { Ty::Part };
@@ -101,8 +101,8 @@ impl World {
             Operation::WatchAll if self.whole => self.watch_all(),
             Operation::WatchAll => {}
             Operation::Unwatch(number) => {
-                if let Some(view) = self.model.end_view(number) {
-                    self.network.engine.unsubscribe(view, self.network.now);
+                if let Some(watch_id) = self.model.end_watch(number) {
+                    self.network.engine.unsubscribe(watch_id, self.network.now);
                 }
             }
             Operation::Change { servers, ty, authority, name, text } => {
@@ -130,25 +130,25 @@ impl World {
         }
     }
 
-    fn next_view(&mut self) -> WatchId {
-        self.views += 1;
-        WatchId::new(self.views)
+    fn next_watch_id(&mut self) -> WatchId {
+        self.watches += 1;
+        WatchId::new(self.watches)
     }
 
     fn watch(&mut self, key: Key) {
-        let view = self.next_view();
-        debug!(?view, ?key, "watch");
+        let watch_id = self.next_watch_id();
+        debug!(?watch_id, ?key, "watch");
         let names = Selection::One(key.name.as_str().into());
         let ty = key.ty.resource();
-        self.model.on_watch(view, key);
-        self.network.engine.subscribe(view, ty, names, self.network.now);
+        self.model.on_watch(watch_id, key);
+        self.network.engine.subscribe(watch_id, ty, names, self.network.now);
     }
 
     fn watch_all(&mut self) {
-        let view = self.next_view();
-        debug!(?view, "watch everything");
-        self.model.on_watch_all(view);
-        self.network.engine.subscribe(view, Ty::Full.resource(), Selection::All, self.network.now);
+        let watch_id = self.next_watch_id();
+        debug!(?watch_id, "watch everything");
+        self.model.on_watch_all(watch_id);
+        self.network.engine.subscribe(watch_id, Ty::Full.resource(), Selection::All, self.network.now);
     }
 
     fn change(&mut self, servers: u8, numbers: (Ty, u8, u8), text: Text) {
@@ -244,7 +244,9 @@ impl World {
         let until = self.network.now + time;
         while let Some(told) = self.network.poll(until) {
             match told {
-                Told::Published(view, observed) => self.model.on_notify(view, &observed, &self.network),
+                Told::Published(watch_id, observed) => {
+                    self.model.on_notify(watch_id, &observed, &self.network)
+                }
                 Told::Delivered(peer, response, due) => {
                     self.model.on_delivered(peer, &response, due, &self.network);
                 }

@@ -43,7 +43,7 @@ pub(crate) enum Which {
 #[derive(Debug, Default)]
 pub(crate) struct Collection {
     /// The watches of a wildcard or a list. Those of a glob are in the entry of its name.
-    pub(crate) views: Vec<WatchId>,
+    pub(crate) watches: Vec<WatchId>,
     /// The entry of a glob's name.
     pub(crate) entry: Option<EntryId>,
     pub(crate) members: OrdMap<Arc<str>, Member>,
@@ -138,7 +138,7 @@ impl Members {
     /// The watched wildcards of a group, by their types. Globs are watched as names are.
     pub(crate) fn watched_wildcards(&self, id: GroupId) -> impl Iterator<Item = (TypeId, &Collection)> {
         let all = self.map.iter().filter(move |((group, _, which), all)| {
-            *group == id && *which == Which::All && !all.views.is_empty()
+            *group == id && *which == Which::All && !all.watches.is_empty()
         });
         all.map(|((_, ty, _), all)| (*ty, all))
     }

@@ -33,11 +33,11 @@ fn removed(nonce: &str, names: &[&str]) -> Vec<u8> {
 /// A stream on which `a` and `b` are asked for and held as 1 and 2.
 fn holding_two() -> (Rig, Vec<WatchId>) {
     let mut rig = Rig::delta();
-    let views = rig.open::<Full>(&["a", "b"]);
+    let watches = rig.open::<Full>(&["a", "b"]);
     rig.receive_raw(1, delta_response::<Full>("n", &[("a", "1", Some("x")), ("b", "2", Some("y"))], &[]));
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
-    (rig, views)
+    (rig, watches)
 }
 
 /// A stream with a wildcard, of which `a` is a member.
@@ -152,9 +152,9 @@ fn b2_7_a_type_without_interest_sends_nothing_on_a_fresh_stream() {
 
 #[test]
 fn b2_8_what_was_let_go_and_is_wanted_again_before_a_request_is_asked_for_again() {
-    let (mut rig, views) = holding_two();
+    let (mut rig, watches) = holding_two();
     rig.watch::<Full>("c");
-    assert_eq!(rig.unwatch(views[0]), NONE, "the request before is under way");
+    assert_eq!(rig.unwatch(watches[0]), NONE, "the request before is under way");
     assert_eq!(rig.watch::<Full>("a").1, ["#4 present 1 x"], "nothing was lost");
     rig.sent(1);
     assert_eq!(rig.pass(Duration::from_millis(20)), ["send Full +a"]);
@@ -172,12 +172,12 @@ fn b2_8_what_was_wanted_and_let_go_before_a_request_is_not_mentioned() {
 
 #[test]
 fn b2_9_no_name_is_in_both_lists() {
-    let (mut rig, views) = holding_two();
+    let (mut rig, watches) = holding_two();
     rig.watch::<Full>("c");
-    rig.unwatch(views[0]);
+    rig.unwatch(watches[0]);
     let (again, _) = rig.watch::<Full>("a");
     rig.unwatch(again);
-    rig.unwatch(views[1]);
+    rig.unwatch(watches[1]);
     rig.watch::<Full>("b");
     rig.sent(1);
     assert_eq!(rig.pass(Duration::from_millis(20)), ["send Full +b -a"]);
@@ -379,9 +379,9 @@ fn b2_23_a_member_that_is_asked_for_by_name_keeps_its_version() {
 
 #[test]
 fn b2_24_without_a_wildcard_a_name_let_go_is_dropped() {
-    let (mut rig, views) = holding_two();
+    let (mut rig, watches) = holding_two();
     rig.pass(Duration::from_millis(20));
-    assert_eq!(rig.unwatch(views[0]), ["send Full -a"]);
+    assert_eq!(rig.unwatch(watches[0]), ["send Full -a"]);
     rig.sent(1);
     assert_eq!(rig.engine.resources(), 1);
     assert_eq!(reconnect(&mut rig, 1), ["read", "send Full +b {b=2} node"]);

@@ -43,9 +43,9 @@ fn holder(name: &str, resource: Any) -> Resource {
     Resource { name: name.into(), version: "1".into(), resource: Some(resource), ..Resource::default() }
 }
 
-fn accepted(views: &[&str]) -> Vec<String> {
+fn accepted(watches: &[&str]) -> Vec<String> {
     let rest = ["read", "send Full [a,b] 1/n1"];
-    views.iter().chain(&rest).map(|&said| said.to_owned()).collect()
+    watches.iter().chain(&rest).map(|&said| said.to_owned()).collect()
 }
 
 /// What is said when something is wrong with the first resource, and the second is `b`.

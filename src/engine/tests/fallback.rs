@@ -335,9 +335,9 @@ fn without_watches_the_fallback_lingers_and_then_an_authority_begins_at_its_firs
 impl Rig {
     /// The reason why the watch that began last has nothing to show.
     fn last_error(&mut self) -> String {
-        let view = self.next_view();
+        let watch_id = self.next_watch_id();
         let ty = crate::resource::ResourceType::of::<Full>();
-        self.engine.subscribe(view, ty, crate::engine::Selection::One("z".into()), self.now);
+        self.engine.subscribe(watch_id, ty, crate::engine::Selection::One("z".into()), self.now);
         let mut said = Vec::new();
         while let Some(output) = self.engine.poll_output() {
             if let Output::Notify { observed, .. } = output
@@ -353,7 +353,7 @@ impl Rig {
 #[test]
 fn a_wildcard_that_is_watched_again_before_the_fallback_knew_of_its_end_is_complete() {
     let mut rig = rig(2);
-    let (view, _) = rig.watch::<Full>("*");
+    let (watch_id, _) = rig.watch::<Full>("*");
     refuse(&mut rig, 0, 1);
     open(&mut rig, 1, 1);
     assert!(receive(&mut rig, 1, 1, &full("f", &[])).contains(&"#1 {} complete".to_owned()));
@@ -361,7 +361,7 @@ fn a_wildcard_that_is_watched_again_before_the_fallback_knew_of_its_end_is_compl
     assert_eq!(open(&mut rig, 0, 2), ["read", "send Full [] / node"]);
     // A request to the fallback is under way, so that the end of the wildcard waits; the primary cannot be told of it.
     assert!(rig.watch::<Part>("p").1.contains(&"send Part [p] /".to_owned()));
-    rig.unwatch(view);
+    rig.unwatch(watch_id);
     rig.sent_to(stream_to(0, 2));
     let (_, said) = rig.watch::<Full>("*");
     assert!(said.contains(&"#3 {} complete".to_owned()), "{said:?}");

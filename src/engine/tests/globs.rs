@@ -89,9 +89,9 @@ fn x15_what_is_no_glob_is_refused() {
         ("xdstp://a/test.Full/*#entry=x", "INVALID_ARGUMENT"),
         ("xdstp://b/test.Full/*", "FAILED_PRECONDITION"),
     ] {
-        let (view, said) = rig.watch_all::<Full>(name);
-        assert_eq!(said, [format!("{} {{}} incomplete ({code})", super::rig::say_view(view))], "{name}");
-        assert!(rig.unwatch(view).is_empty());
+        let (watch_id, said) = rig.watch_all::<Full>(name);
+        assert_eq!(said, [format!("{} {{}} incomplete ({code})", super::rig::say_watch(watch_id))], "{name}");
+        assert!(rig.unwatch(watch_id).is_empty());
     }
     let said = rig.watch::<Full>(SHOP).1;
     assert!(said[0].ends_with("absent INVALID_ARGUMENT"), "watch_all is for globs: {said:?}");

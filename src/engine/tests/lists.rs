@@ -35,11 +35,11 @@ fn rig() -> Rig {
 /// Watches the members of the list, and lets the request go.
 fn open() -> (Rig, WatchId) {
     let mut rig = rig();
-    let (view, said) = rig.watch_all::<Full>(LIST);
+    let (watch_id, said) = rig.watch_all::<Full>(LIST);
     assert_eq!(said, ["connect 0.1"]);
     assert_eq!(rig.connect(1)[1], format!("send FullCollection [{LIST}] / node"));
     rig.sent(1);
-    (rig, view)
+    (rig, watch_id)
 }
 
 fn inline(name: &str, text: &str) -> CollectionEntry {
@@ -203,7 +203,7 @@ fn x13_one_entry_is_watched_by_its_name() {
 
 #[test]
 fn x14_what_leaves_the_list_is_let_go_and_nothing_else_changes() {
-    let (mut rig, view) = open();
+    let (mut rig, watch_id) = open();
     receive(&mut rig, &list("1", vec![locator("x"), locator("y"), inline("i", "1")]));
     members(&mut rig, "1", &[("x", "1"), ("y", "2")]);
     assert_eq!(rig.engine.resources(), 3);
@@ -212,7 +212,7 @@ fn x14_what_leaves_the_list_is_let_go_and_nothing_else_changes() {
     assert_eq!(rig.engine.resources(), 2);
     assert_eq!(receive(&mut rig, &list("3", vec![])), ["#1 {} complete"]);
     assert_eq!(rig.engine.resources(), 1);
-    rig.unwatch(view);
+    rig.unwatch(watch_id);
     rig.pass(Duration::from_millis(20));
     rig.sent(1);
     assert_eq!(rig.engine.resources(), 0);

@@ -30,10 +30,10 @@ fn names_that_are_wrong_are_refused_at_once() {
         ("xdstp://here/test.Full/a?x=1&x=2", "INVALID_ARGUMENT"),
         ("xdstp://nowhere/test.Full/a", "FAILED_PRECONDITION"),
     ] {
-        let (view, said) = rig.watch::<Full>(name);
+        let (watch_id, said) = rig.watch::<Full>(name);
         assert_eq!(said.len(), 1, "{name}: {said:?}");
         assert!(said[0].ends_with(&format!("absent {code}")), "{name}: {said:?}");
-        assert!(rig.unwatch(view).is_empty());
+        assert!(rig.unwatch(watch_id).is_empty());
     }
     assert_eq!(rig.engine.resources(), 0);
 }
@@ -60,9 +60,9 @@ fn the_end_of_a_watch_of_the_wildcard_as_a_name_ends_no_watch_of_all() {
     rig.watch::<Full>("*");
     rig.connect(1);
     rig.sent(1);
-    let (view, said) = rig.watch_names::<Full>(Selection::One("*".into()));
+    let (watch_id, said) = rig.watch_names::<Full>(Selection::One("*".into()));
     assert_eq!(said, ["#2 absent INVALID_ARGUMENT"]);
-    rig.unwatch(view);
+    rig.unwatch(watch_id);
     rig.pass(Duration::from_millis(20));
     assert!(rig.sent(1).is_empty(), "nothing is unsubscribed");
     let said = rig.receive_raw(1, delta_response::<Full>("n1", &[("a", "1", Some("x"))], &[]));

@@ -244,15 +244,15 @@ fn go3_everything_is_asked_for_by_no_names() {
 #[test]
 fn a_source_that_nothing_is_wanted_of_is_not_polled() {
     let mut rig = rest();
-    let views = rig.open::<Cds>(&["a", "b"]);
+    let watches = rig.open::<Cds>(&["a", "b"]);
     let both = vec![any::<Cds>("a", "x"), any::<Cds>("b", "y")];
     rig.receive(1, &response::<Cds>("1", both));
-    assert_eq!(rig.unwatch(views[0]), NONE);
+    assert_eq!(rig.unwatch(watches[0]), NONE);
     assert_eq!(rig.next().1, ["send Cluster [b] / node"]);
     rig.sent(1);
     rig.receive(1, &response::<Cds>("1", vec![any::<Cds>("b", "y")]));
     assert_eq!(rig.engine.resources(), 1);
-    assert_eq!(rig.unwatch(views[1]), NONE);
+    assert_eq!(rig.unwatch(watches[1]), NONE);
     assert_eq!(rig.engine.resources(), 0);
     assert_eq!(rig.next().1, ["disconnect 0.1"], "after the idle stream timeout");
 }
@@ -261,9 +261,9 @@ fn a_source_that_nothing_is_wanted_of_is_not_polled() {
 fn d11_what_was_let_go_is_asked_for_without_a_version_since_unchanged_would_not_bring_it_back() {
     for name in ["a", "*"] {
         let mut rig = rest();
-        let view = rig.open::<Cds>(&[name])[0];
+        let watch_id = rig.open::<Cds>(&[name])[0];
         rig.receive(1, &response::<Cds>("1", vec![any::<Cds>("a", "x")]));
-        rig.unwatch(view);
+        rig.unwatch(watch_id);
         rig.pass(Duration::ZERO);
         assert_eq!(rig.engine.resources(), 0);
         let names = name.trim_matches('*');

@@ -160,15 +160,15 @@ fn a28_12_a_second_watch_of_a_name_asks_for_nothing_and_sees_what_is_there() {
 #[test]
 fn a28_14_the_last_watch_of_a_name_lets_it_go() {
     let mut rig = Rig::new();
-    let views = rig.open::<Full>(&["a", "b"]);
+    let watches = rig.open::<Full>(&["a", "b"]);
     let (second, _) = rig.watch::<Full>("b");
     rig.pass(Duration::from_millis(20));
     assert_eq!(rig.unwatch(second), NONE, "others still watch it");
-    assert_eq!(rig.unwatch(views[1]), ["send Full [a] /"]);
+    assert_eq!(rig.unwatch(watches[1]), ["send Full [a] /"]);
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
     assert_eq!(
-        rig.unwatch(views[0]),
+        rig.unwatch(watches[0]),
         ["send Full [] /"],
         "empty means nothing, since names were sent (B1.3)"
     );
@@ -179,11 +179,11 @@ fn a28_14_the_last_watch_of_a_name_lets_it_go() {
 #[test]
 fn a_watch_that_comes_back_before_the_server_was_told_sees_the_value_at_once() {
     let mut rig = Rig::new();
-    let views = rig.open::<Full>(&["a"]);
+    let watches = rig.open::<Full>(&["a"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
-    assert_eq!(rig.unwatch(views[0]), ["send Full [] 1/n1"]);
+    assert_eq!(rig.unwatch(watches[0]), ["send Full [] 1/n1"]);
     assert_eq!(rig.watch::<Full>("a").1, ["#2 present 1 x"]);
     rig.sent(1);
     assert_eq!(rig.pass(Duration::from_millis(20)), ["send Full [a] 1/n1"], "and asks for it again");
@@ -194,10 +194,10 @@ fn a_watch_that_comes_back_before_the_server_was_told_sees_the_value_at_once() {
 #[test]
 fn a_name_that_was_rejected_stays_so_if_it_comes_back_before_the_server_was_told() {
     let mut rig = Rig::new();
-    let views = rig.open::<Full>(&["a"]);
+    let watches = rig.open::<Full>(&["a"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "bad")]));
     // The answer is on its way still, so nothing can be said of the end.
-    assert_eq!(rig.unwatch(views[0]), NONE);
+    assert_eq!(rig.unwatch(watches[0]), NONE);
     assert_eq!(rig.watch::<Full>("a").1, ["#2 absent INVALID_ARGUMENT"]);
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
@@ -208,15 +208,15 @@ fn a_name_that_was_rejected_stays_so_if_it_comes_back_before_the_server_was_told
 #[test]
 fn b1_13_absence_proves_nothing_of_a_name_that_an_answer_let_go() {
     let mut rig = Rig::new();
-    let views = rig.open::<Full>(&["a", "b", "c"]);
+    let watches = rig.open::<Full>(&["a", "b", "c"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x"), any::<Full>("b", "y")]));
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
-    rig.unwatch(views[2]);
+    rig.unwatch(watches[2]);
     rig.sent(1);
     // The first comes back before an answer, so that the answer is without it; and so it is without the second.
     rig.watch::<Full>("c");
-    rig.unwatch(views[1]);
+    rig.unwatch(watches[1]);
     let said = rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "x"), any::<Full>("b", "y")]));
     assert_eq!(said, ["read", "send Full [a] 2/n2"]);
     assert_eq!(rig.watch::<Full>("b").1, ["#5 present 2 y"]);
@@ -228,12 +228,12 @@ fn b1_13_absence_proves_nothing_of_a_name_that_an_answer_let_go() {
 #[test]
 fn b1_5_a_type_that_nobody_wants_any_more_sends_nothing_on_a_fresh_stream() {
     let mut rig = Rig::new();
-    let views = rig.open::<Full>(&["a"]);
+    let watches = rig.open::<Full>(&["a"]);
     rig.watch::<Part>("p");
     rig.sent(1);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
     rig.sent(1);
-    rig.unwatch(views[0]);
+    rig.unwatch(watches[0]);
     rig.disconnect(1, DisconnectKind::Closed);
     rig.pass(Duration::from_secs(2));
     assert_eq!(rig.connect(2), ["read", "send Part [p] / node"]);
@@ -243,9 +243,9 @@ fn b1_5_a_type_that_nobody_wants_any_more_sends_nothing_on_a_fresh_stream() {
 #[test]
 fn a_stream_that_serves_no_name_is_closed_after_30_s() {
     let mut rig = Rig::new();
-    let views = rig.open::<Full>(&["a"]);
+    let watches = rig.open::<Full>(&["a"]);
     rig.pass(Duration::from_millis(20));
-    rig.unwatch(views[0]);
+    rig.unwatch(watches[0]);
     rig.sent(1);
     assert_eq!(rig.pass(Duration::from_secs(29)), NONE);
     assert_eq!(rig.pass(Duration::from_secs(2)), ["disconnect 0.1"]);
@@ -276,9 +276,9 @@ fn what_a_server_sends_although_nothing_is_wanted_does_not_keep_the_stream() {
 #[test]
 fn a_watch_within_the_linger_time_uses_the_stream() {
     let mut rig = Rig::new();
-    let views = rig.open::<Full>(&["a"]);
+    let watches = rig.open::<Full>(&["a"]);
     rig.pass(Duration::from_millis(20));
-    rig.unwatch(views[0]);
+    rig.unwatch(watches[0]);
     rig.sent(1);
     rig.pass(Duration::from_secs(29));
     assert_eq!(rig.watch::<Full>("b").1, ["send Full [b] /"]);
@@ -290,12 +290,12 @@ fn a_watch_within_the_linger_time_uses_the_stream() {
 #[test]
 fn b1_13_absence_proves_nothing_of_a_name_that_came_back_and_is_let_go_again() {
     let mut rig = Rig::new();
-    let views = rig.open::<Full>(&["a", "b"]);
+    let watches = rig.open::<Full>(&["a", "b"]);
     let resources = || vec![any::<Full>("a", "x"), any::<Full>("b", "y")];
     rig.receive(1, &response::<Full>("1", resources()));
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
-    assert_eq!(rig.unwatch(views[0]), ["send Full [b] 1/n1"]);
+    assert_eq!(rig.unwatch(watches[0]), ["send Full [b] 1/n1"]);
     rig.sent(1);
     let (again, _) = rig.watch::<Full>("a");
     rig.sent(1);
@@ -320,11 +320,11 @@ fn b1_13_absence_proves_nothing_of_a_name_that_came_back_and_is_let_go_again() {
 #[test]
 fn b1_6_no_version_is_told_while_the_absence_of_a_name_is_in_doubt() {
     let mut rig = Rig::new();
-    let views = rig.open::<Full>(&["a", "b"]);
+    let watches = rig.open::<Full>(&["a", "b"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x"), any::<Full>("b", "y")]));
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
-    rig.unwatch(views[0]);
+    rig.unwatch(watches[0]);
     rig.sent(1);
     rig.watch::<Full>("a");
     rig.sent(1);
@@ -341,12 +341,12 @@ fn b1_6_no_version_is_told_while_the_absence_of_a_name_is_in_doubt() {
 #[test]
 fn b1_13_absence_right_after_a_name_was_let_go_and_asked_for_again_proves_nothing() {
     let mut rig = Rig::new();
-    let views = rig.open::<Full>(&["a", "b"]);
+    let watches = rig.open::<Full>(&["a", "b"]);
     let a = || any::<Full>("a", "x");
     rig.receive(1, &response::<Full>("1", vec![a()]));
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
-    assert_eq!(rig.unwatch(views[0]), ["send Full [b] 1/n1"]);
+    assert_eq!(rig.unwatch(watches[0]), ["send Full [b] 1/n1"]);
     rig.sent(1);
     rig.watch::<Full>("a");
     let mut receive = |version, resources| {
@@ -369,9 +369,9 @@ fn b1_13_absence_right_after_a_name_was_let_go_and_asked_for_again_proves_nothin
 #[test]
 fn b1_8_what_was_let_go_and_asked_for_again_is_left_out_of_an_answer_between() {
     let mut rig = Rig::new();
-    let views = rig.open::<Full>(&["a", "b"]);
+    let watches = rig.open::<Full>(&["a", "b"]);
     rig.pass(Duration::from_millis(20));
-    assert_eq!(rig.unwatch(views[0]), ["send Full [b] /"]);
+    assert_eq!(rig.unwatch(watches[0]), ["send Full [b] /"]);
     rig.sent(1);
     assert_eq!(rig.watch::<Full>("a").1, ["send Full [a,b] /"]);
     rig.sent(1);
@@ -385,11 +385,11 @@ fn b1_8_what_was_let_go_and_asked_for_again_is_left_out_of_an_answer_between() {
 #[test]
 fn b1_8_an_answer_to_a_repeated_response_lets_nothing_go_for_sure() {
     let mut rig = Rig::new();
-    let views = rig.open::<Full>(&["a", "b"]);
+    let watches = rig.open::<Full>(&["a", "b"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("b", "x")]));
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
-    assert_eq!(rig.unwatch(views[0]), ["send Full [b] 1/n1"]);
+    assert_eq!(rig.unwatch(watches[0]), ["send Full [b] 1/n1"]);
     rig.sent(1);
     // The server has sent 2, which is on its way, so that it drops this as well.
     let said = rig.receive(1, &response::<Full>("1", vec![any::<Full>("b", "x")]));
@@ -407,11 +407,11 @@ fn b1_8_an_answer_to_a_repeated_response_lets_nothing_go_for_sure() {
 #[test]
 fn b1_8_an_answer_to_an_outdated_response_lets_nothing_go_for_sure() {
     let mut rig = Rig::new();
-    let views = rig.open::<Full>(&["a", "b"]);
+    let watches = rig.open::<Full>(&["a", "b"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("b", "x")]));
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
-    assert_eq!(rig.unwatch(views[0]), ["send Full [b] 1/n1"]);
+    assert_eq!(rig.unwatch(watches[0]), ["send Full [b] 1/n1"]);
     // The server has sent 2 and 3 and so has dropped that.
     rig.receive(1, &response::<Full>("2", vec![any::<Full>("b", "y")]));
     rig.receive(1, &response::<Full>("3", vec![any::<Full>("b", "bad")]));

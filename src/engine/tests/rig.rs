@@ -105,11 +105,11 @@ pub(super) fn delta_response<T: Resource>(
     response.encode_to_vec()
 }
 
-/// The engine, its clock, and the numbers of its views.
+/// The engine, its clock, and the numbers of its watches.
 pub(super) struct Rig {
     pub(super) engine: Engine,
     pub(super) now: Instant,
-    views: u64,
+    watches: u64,
     /// How requests are to be read.
     delta: bool,
 }
@@ -142,7 +142,7 @@ impl Rig {
         let api_type =
             bootstrap.servers().find_map(|server| server.api_type).unwrap_or(settings.protocol.api_type);
         let engine = Engine::new(Arc::new(bootstrap), settings, 1);
-        Self { engine, now: Instant::now(), views: 0, delta: api_type.is_delta() }
+        Self { engine, now: Instant::now(), watches: 0, delta: api_type.is_delta() }
     }
 
     /// Watches a name, and says what is ordered then.
@@ -157,17 +157,19 @@ impl Rig {
     }
 
     pub(super) fn watch_names<T: Resource>(&mut self, names: Selection) -> (WatchId, Vec<String>) {
-        let view = self.next_view();
-        self.engine.subscribe(view, ResourceType::of::<T>(), names, self.now);
-        (view, self.drain())
+        let watch_id = self.next_watch_id();
+        self.engine.subscribe(watch_id, ResourceType::of::<T>(), names, self.now);
+        (watch_id, self.drain())
     }
 
     /// Watches a type whose values are not told, only whether it is refused.
     pub(super) fn watch_raw(&mut self, ty: ResourceType, names: Selection) -> Vec<String> {
-        let view = self.next_view();
-        self.engine.subscribe(view, ty, names, self.now);
-        let refused = match self.engine.delivery.target(view) {
-            Some(WatchTarget::Refused(error)) => Some(format!("{} refused {}", say_view(view), error.code())),
+        let watch_id = self.next_watch_id();
+        self.engine.subscribe(watch_id, ty, names, self.now);
+        let refused = match self.engine.delivery.target(watch_id) {
+            Some(WatchTarget::Refused(error)) => {
+                Some(format!("{} refused {}", say_watch(watch_id), error.code()))
+            }
             _ => None,
         };
         let said = std::iter::from_fn(|| self.engine.poll_output());
@@ -187,19 +189,19 @@ impl Rig {
         DiscoveryRequest::decode(message).unwrap()
     }
 
-    /// The number of a new view.
-    pub(super) fn next_view(&mut self) -> WatchId {
-        self.views += 1;
-        WatchId::new(self.views)
+    /// The number of a new watch.
+    pub(super) fn next_watch_id(&mut self) -> WatchId {
+        self.watches += 1;
+        WatchId::new(self.watches)
     }
 
     /// How many watches there were.
-    pub(super) fn views(&self) -> u64 {
-        self.views
+    pub(super) fn watches(&self) -> u64 {
+        self.watches
     }
 
-    pub(super) fn unwatch(&mut self, view: WatchId) -> Vec<String> {
-        self.engine.unsubscribe(view, self.now);
+    pub(super) fn unwatch(&mut self, watch_id: WatchId) -> Vec<String> {
+        self.engine.unsubscribe(watch_id, self.now);
         self.drain()
     }
 
@@ -270,10 +272,10 @@ impl Rig {
 
     /// Watches names, connects, and lets the requests go: a stream in use.
     pub(super) fn open<T: Resource>(&mut self, names: &[&str]) -> Vec<WatchId> {
-        let views = names.iter().map(|name| self.watch::<T>(name).0).collect();
+        let watches = names.iter().map(|name| self.watch::<T>(name).0).collect();
         self.connect(1);
         self.sent(1);
-        views
+        watches
     }
 
     pub(super) fn input(&mut self, input: impl Into<Input>) -> Vec<String> {
@@ -317,7 +319,9 @@ fn say(output: Output, delta: bool) -> String {
         Output::Transport(StreamCommand::Send { message, .. }) => {
             say_request(&DiscoveryRequest::decode(message).unwrap())
         }
-        Output::Notify { view, observed } => format!("{} {}", say_view(view), say_observed(&observed)),
+        Output::Notify { watch_id, observed } => {
+            format!("{} {}", say_watch(watch_id), say_observed(&observed))
+        }
     }
 }
 
@@ -358,8 +362,8 @@ fn say_delta_request(request: DeltaDiscoveryRequest) -> String {
     said
 }
 
-pub(super) fn say_view(view: WatchId) -> String {
-    format!("#{view}")
+pub(super) fn say_watch(watch_id: WatchId) -> String {
+    format!("#{watch_id}")
 }
 
 fn say_observed(observed: &crate::resource::Erased) -> String {

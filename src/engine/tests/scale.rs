@@ -94,9 +94,9 @@ fn cost_of_watches<T: Resource>(count: usize, apart: Duration) -> Vec<usize> {
     server.pass(&mut rig, Duration::from_secs(1));
     server.requests.clear();
     for name in &names {
-        let view = crate::base::WatchId::new(1_000 + rig.engine.resources() as u64);
+        let watch_id = crate::base::WatchId::new(1_000 + rig.engine.resources() as u64);
         let ty = crate::resource::ResourceType::of::<T>();
-        rig.engine.subscribe(view, ty, super::super::Selection::One(name.as_str().into()), rig.now);
+        rig.engine.subscribe(watch_id, ty, super::super::Selection::One(name.as_str().into()), rig.now);
         server.pass(&mut rig, apart);
     }
     server.pass(&mut rig, Duration::from_secs(1));
@@ -141,7 +141,7 @@ fn of_100_000_clusters_the_one_that_changed_is_parsed_again() {
     resources[77_777] = any::<Full>("c77777", "y");
     let (watch, _) = rig.watch::<Full>("c77777");
     let said = rig.receive(1, &response::<Full>("2", resources.clone()));
-    assert!(said.contains(&format!("#{} present 2 y", rig.views())), "{watch:?}");
+    assert!(said.contains(&format!("#{} present 2 y", rig.watches())), "{watch:?}");
     let counters = rig.engine.work_counters();
     assert_eq!((counters.parsed, counters.unchanged), (100_001, 99_999));
     // In another order the guess of places fails, and nothing else.
@@ -176,8 +176,8 @@ fn no_step_of_a_large_response_does_all_of_it() {
 fn watching_and_unwatching_leaves_nothing_behind() {
     let mut rig = Rig::new();
     for i in 0..10_000 {
-        let (view, _) = rig.watch::<Part>(&format!("p{i}"));
-        rig.unwatch(view);
+        let (watch_id, _) = rig.watch::<Part>(&format!("p{i}"));
+        rig.unwatch(watch_id);
     }
     assert_eq!(rig.engine.resources(), 0);
     assert!(!rig.engine.delivery.has_watches());

@@ -119,14 +119,14 @@ fn a46_only_the_bad_resource_of_a_response_has_failed() {
 #[test]
 fn members_of_a_wildcard_are_shown_and_go_with_it() {
     let mut rig = Rig::new();
-    let views = rig.open::<Full>(&["*"]);
+    let watches = rig.open::<Full>(&["*"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("m", "x"), any::<Full>("n", "bad")]));
     rig.sent(1);
     assert_eq!(shown(&mut rig), ["m ACKED 1", "n NACKED | 1 INVALID_ARGUMENT"]);
     rig.receive(1, &response::<Full>("2", vec![any::<Full>("m", "x")]));
     rig.sent(1);
     assert_eq!(shown(&mut rig), ["m ACKED 2"]);
-    rig.unwatch(views[0]);
+    rig.unwatch(watches[0]);
     rig.pass(SECOND);
     rig.sent(1);
     assert_eq!(shown(&mut rig), NONE);
@@ -136,9 +136,9 @@ fn members_of_a_wildcard_are_shown_and_go_with_it() {
 #[test]
 fn what_nobody_watches_any_more_is_not_shown() {
     let mut rig = accepted(server());
-    let (view, _) = rig.watch::<Full>("b");
+    let (watch_id, _) = rig.watch::<Full>("b");
     rig.sent(1);
-    rig.unwatch(view);
+    rig.unwatch(watch_id);
     assert_eq!(shown(&mut rig), ["a ACKED 1"]);
 }
 

@@ -72,10 +72,10 @@ fn a57_6_what_timed_out_has_its_time_again_on_the_next_stream() {
 #[test]
 fn the_timer_of_a_name_that_came_or_went_does_nothing() {
     let mut rig = Rig::new();
-    let views = rig.open::<Full>(&["a", "b", "c"]);
+    let watches = rig.open::<Full>(&["a", "b", "c"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "bad")]));
     rig.sent(1);
-    rig.unwatch(views[1]);
+    rig.unwatch(watches[1]);
     let said = rig.pass(Duration::from_secs(16));
     assert_eq!(said, ["send Full [a,c] /n1", "#3 absent NOT_FOUND"], "one was rejected, one unwatched");
 }
@@ -83,9 +83,9 @@ fn the_timer_of_a_name_that_came_or_went_does_nothing() {
 #[test]
 fn a_name_that_is_watched_again_has_a_timer_of_its_own() {
     let mut rig = Rig::new();
-    let views = rig.open::<Full>(&["a", "b"]);
+    let watches = rig.open::<Full>(&["a", "b"]);
     rig.pass(Duration::from_secs(10));
-    rig.unwatch(views[0]);
+    rig.unwatch(watches[0]);
     rig.sent(1);
     rig.pass(Duration::from_secs(1));
     assert_eq!(rig.watch::<Full>("a").1, ["send Full [a,b] /"]);
@@ -97,9 +97,9 @@ fn a_name_that_is_watched_again_has_a_timer_of_its_own() {
 #[test]
 fn a_name_that_is_watched_again_before_the_server_was_told_has_the_whole_time() {
     let mut rig = Rig::new();
-    let views = rig.open::<Full>(&["a", "b"]);
+    let watches = rig.open::<Full>(&["a", "b"]);
     rig.pass(Duration::from_secs(10));
-    rig.unwatch(views[1]);
+    rig.unwatch(watches[1]);
     rig.watch::<Full>("b");
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
@@ -111,11 +111,11 @@ fn a_name_that_is_watched_again_before_the_server_was_told_has_the_whole_time() 
 #[test]
 fn b1_13_what_is_missing_again_has_the_whole_time_whatever_it_had_before() {
     let mut rig = Rig::new();
-    let views = rig.open::<Full>(&["a", "b"]);
+    let watches = rig.open::<Full>(&["a", "b"]);
     rig.pass(Duration::from_secs(14));
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("b", "x")]));
     rig.sent(1);
-    rig.unwatch(views[1]);
+    rig.unwatch(watches[1]);
     rig.watch::<Full>("b");
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
@@ -304,8 +304,8 @@ fn of_nacks_that_have_to_wait_the_newest_is_written_at_the_time_of_the_first() {
 #[test]
 fn a_name_that_is_let_go_and_watched_again_before_the_server_was_told_has_a_timer() {
     let mut rig = Rig::new();
-    let views = rig.open::<Full>(&["a", "b"]);
-    rig.unwatch(views[0]);
+    let watches = rig.open::<Full>(&["a", "b"]);
+    rig.unwatch(watches[0]);
     rig.watch::<Full>("a");
     rig.pass(Duration::from_millis(20));
     rig.sent(1);

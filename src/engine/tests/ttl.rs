@@ -346,10 +346,10 @@ fn what_is_deleted_does_not_expire() {
 #[test]
 fn what_is_let_go_does_not_expire() {
     in_both(|mut timed| {
-        let (view, _) = timed.rig.watch::<Part>("a");
+        let (watch_id, _) = timed.rig.watch::<Part>("a");
         timed.open::<Part>(&["b"]);
         timed.accept::<Part>(&[whole("a", "1").ttl(30), whole("b", "1")]);
-        timed.rig.unwatch(view);
+        timed.rig.unwatch(watch_id);
         timed.rig.pass(Duration::from_millis(20));
         timed.sent();
         assert_eq!(timed.rig.engine.resources(), 1);

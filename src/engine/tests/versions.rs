@@ -49,11 +49,11 @@ fn b1_6_a_version_is_not_told_with_a_name_that_it_did_not_bring() {
 #[test]
 fn b1_6_a_name_that_is_watched_again_after_the_idle_time_is_asked_for_without_a_version() {
     let mut rig = Rig::new();
-    let views = rig.open::<Part>(&["a"]);
+    let watches = rig.open::<Part>(&["a"]);
     rig.receive(1, &response::<Part>("1", vec![any::<Part>("a", "x")]));
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
-    rig.unwatch(views[0]);
+    rig.unwatch(watches[0]);
     rig.sent(1);
     assert_eq!(rig.pass(Duration::from_secs(33)), ["disconnect 0.1"]);
     assert_eq!(rig.watch::<Part>("a").1, ["connect 0.2"]);
@@ -63,11 +63,11 @@ fn b1_6_a_name_that_is_watched_again_after_the_idle_time_is_asked_for_without_a_
 #[test]
 fn b1_6_a_wildcard_that_is_watched_again_after_the_idle_time_is_asked_for_without_a_version() {
     let mut rig = Rig::new();
-    let views = rig.open::<Full>(&["*"]);
+    let watches = rig.open::<Full>(&["*"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
-    rig.unwatch(views[0]);
+    rig.unwatch(watches[0]);
     assert_eq!(rig.pass(Duration::from_secs(33)), ["disconnect 0.1"]);
     assert_eq!(rig.watch::<Full>("*").1, ["connect 0.2"]);
     assert_eq!(rig.connect(2), ["read", "send Full [] / node"]);
@@ -129,10 +129,10 @@ fn b1_6_a_version_in_which_a_held_resource_has_an_error_of_the_server_is_not_tol
 #[test]
 fn b1_6_a_version_that_came_after_the_end_of_a_wildcard_is_not_told_for_the_next_one() {
     let mut rig = Rig::new();
-    let views = rig.open::<Full>(&["*", "a"]);
+    let watches = rig.open::<Full>(&["*", "a"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
     // The answer is not written yet, so that the end of the wildcard waits.
-    rig.unwatch(views[0]);
+    rig.unwatch(watches[0]);
     rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "x"), any::<Full>("b", "x")]));
     rig.sent(1);
     rig.pass(Duration::from_secs(1));
@@ -224,11 +224,11 @@ fn b1_6_a_name_is_asked_for_without_a_version_after_the_wildcard_that_held_it() 
 #[test]
 fn b1_6_a_name_that_came_before_it_was_asked_for_is_asked_for_behind_the_ack_without_a_version() {
     let mut rig = Rig::new();
-    let views = rig.open::<Full>(&["a"]);
+    let watches = rig.open::<Full>(&["a"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
-    assert_eq!(rig.unwatch(views[0]), ["send Full [] 1/n1"]);
+    assert_eq!(rig.unwatch(watches[0]), ["send Full [] 1/n1"]);
     let everything = response::<Full>("2", vec![any::<Full>("a", "x"), any::<Full>("b", "x")]);
     assert_eq!(rig.receive(1, &everything), ["read"]);
     assert_eq!(rig.watch::<Full>("b").1, NONE);
@@ -241,11 +241,11 @@ fn b1_6_a_name_that_came_before_it_was_asked_for_is_asked_for_behind_the_ack_wit
 #[test]
 fn b1_6_a_wildcard_is_asked_for_without_a_version_that_came_for_names() {
     let mut rig = Rig::new();
-    let views = rig.open::<Full>(&["a"]);
+    let watches = rig.open::<Full>(&["a"]);
     rig.receive(1, &response::<Full>("1", vec![]));
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
-    rig.unwatch(views[0]);
+    rig.unwatch(watches[0]);
     // A server that takes the empty list for a wildcard has sent all it has in this version, which is nothing.
     rig.receive(1, &response::<Full>("1", vec![]));
     rig.sent(1);
@@ -257,11 +257,11 @@ fn b1_6_a_wildcard_is_asked_for_without_a_version_that_came_for_names() {
 #[test]
 fn b1_6_a_wildcard_is_asked_for_without_a_version_after_what_came_before_it() {
     let mut rig = Rig::new();
-    let views = rig.open::<Full>(&["a"]);
+    let watches = rig.open::<Full>(&["a"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
-    rig.unwatch(views[0]);
+    rig.unwatch(watches[0]);
     rig.sent(1);
     rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "x"), any::<Full>("b", "x")]));
     rig.sent(1);

@@ -39,9 +39,9 @@ fn response<R: Into<AnyResource>>(
 
 impl Rig {
     fn resolve(&mut self, target: impl Into<Target>) -> (WatchId, Vec<String>) {
-        let view = self.next_view();
-        self.engine.resolve(view, &target.into(), self.now);
-        (view, self.drain())
+        let watch_id = self.next_watch_id();
+        self.engine.resolve(watch_id, &target.into(), self.now);
+        (watch_id, self.drain())
     }
 
     fn looked_up(&mut self, lookup: u64, ip: &str) -> Vec<String> {
@@ -69,14 +69,14 @@ impl Rig {
 /// A stream on which `xds:///shop` was resolved, its listener is known, and its routes lead to these clusters.
 fn rig_with_routes(clusters: &[&str]) -> (Rig, WatchId) {
     let mut rig = Rig::new();
-    let (view, said) = rig.resolve("xds:///shop");
+    let (watch_id, said) = rig.resolve("xds:///shop");
     assert_eq!(said, ["connect 0.1"]);
     assert_eq!(rig.connect(1), ["read", "send Listener [shop] / node"]);
     rig.sent(1);
     let routes = clusters.iter().map(|cluster| route::prefix(format!("/{cluster}")).cluster(*cluster));
     let routes = route_config("").virtual_host(["shop"], routes);
     rig.told("1", [listener("shop").inline_routes(routes)]);
-    (rig, view)
+    (rig, watch_id)
 }
 
 #[test]
@@ -136,31 +136,31 @@ fn resolutions_share_what_they_ask_for_and_end_alone() {
 
 #[test]
 fn a37_5_logical_dns_is_looked_up_by_an_order() {
-    let (mut rig, view) = rig_with_routes(&["db"]);
+    let (mut rig, watch_id) = rig_with_routes(&["db"]);
     let said = rig.told("1", [cluster("db").logical_dns("db.example", 5432)]);
     assert!(said.contains(&"lookup 1 db.example".to_owned()), "{said:?}");
     assert_eq!(rig.looked_up(1, "10.0.0.1"), ["#1 tree : db=10.0.0.1:5432"]);
-    rig.engine.request_reresolution(view, rig.now);
+    rig.engine.request_reresolution(watch_id, rig.now);
     assert_eq!(rig.drain(), [""; 0], "not before the least time");
     let said = rig.pass(Duration::from_secs(30));
     assert!(said.contains(&"lookup 2 db.example".to_owned()), "{said:?}");
     assert_eq!(rig.looked_up(2, "10.0.0.2"), ["#1 tree : db=10.0.0.2:5432"]);
-    rig.unwatch(view);
+    rig.unwatch(watch_id);
     assert_eq!(rig.looked_up(3, "10.0.0.3"), [""; 0]);
 }
 
 #[test]
 fn a74_6_a_call_holds_a_cluster() {
-    let (mut rig, view) = rig_with_routes(&["a"]);
+    let (mut rig, watch_id) = rig_with_routes(&["a"]);
     rig.told("1", [cluster("a")]);
     rig.told("1", [endpoints("a").locality("eu", "a", ["10.0.0.1:80"])]);
-    rig.engine.subscribe_cluster(view, "d", rig.now);
+    rig.engine.subscribe_cluster(watch_id, "d", rig.now);
     let said = rig.drain();
     assert!(said.iter().any(|said| said.starts_with("send Cluster [a,d]")), "{said:?}");
     rig.told("2", [cluster("a"), cluster("d")]);
     let said = rig.told("2", [endpoints("d").locality("eu", "a", ["10.0.0.4:80"])]);
     assert!(said.contains(&"#1 tree : a=10.0.0.1:80 d=10.0.0.4:80".to_owned()), "{said:?}");
-    rig.engine.unsubscribe_cluster(view, "d", rig.now);
+    rig.engine.unsubscribe_cluster(watch_id, "d", rig.now);
     assert!(rig.drain().contains(&"#1 tree : a=10.0.0.1:80".to_owned()));
 }
 
@@ -187,10 +187,10 @@ fn a47_targets_name_listeners_by_template_and_authority() {
         ("xds:///", "no name of a service"),
         ("xds://b.example/shop", "authority \"b.example\" is not found in the bootstrap"),
     ] {
-        let (view, said) = rig.resolve(target);
+        let (watch_id, said) = rig.resolve(target);
         assert!(said[0].contains("INVALID_ARGUMENT") && said[0].contains(part), "{said:?}");
         assert_eq!(said.len(), 1);
-        assert!(rig.unwatch(view).is_empty());
+        assert!(rig.unwatch(watch_id).is_empty());
     }
 }
 
@@ -214,7 +214,7 @@ fn the_wildcard_is_no_name_of_anything_that_a_resolution_needs() {
     let errors = said.iter().filter(|said| said.contains("INVALID_ARGUMENT") && said.contains(error));
     assert_eq!(errors.count(), 1, "{said:?}");
 
-    let (mut rig, view) = rig_with_routes(&["*", "a", "b"]);
+    let (mut rig, watch_id) = rig_with_routes(&["*", "a", "b"]);
     let all = [cluster("a").eds_service("*"), cluster("b").aggregate(["*", "c"])];
     let mut said = rig.told("1", all.clone());
     let all = all.into_iter().chain([cluster("c").logical_dns("db.example", 5432)]);
@@ -226,7 +226,7 @@ fn the_wildcard_is_no_name_of_anything_that_a_resolution_needs() {
         ["#1 tree : *= a= b=10.0.0.1:5432 c=10.0.0.1:5432"],
         "each error stays with its cluster"
     );
-    rig.engine.subscribe_cluster(view, "*", rig.now);
+    rig.engine.subscribe_cluster(watch_id, "*", rig.now);
     assert!(!requests_wildcard(&rig.drain()));
 }
 

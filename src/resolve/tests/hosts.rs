@@ -30,8 +30,8 @@ impl Dns {
         Self { hosts, now, begin: now, random: fastrand::Rng::with_seed(1) }
     }
 
-    fn watch(&mut self, view: u64, host: &str, port: u16) -> Vec<String> {
-        self.hosts.watch(WatchId::new(view), &address(host, port), self.now);
+    fn watch(&mut self, watch_id: u64, host: &str, port: u16) -> Vec<String> {
+        self.hosts.watch(WatchId::new(watch_id), &address(host, port), self.now);
         self.said()
     }
 
@@ -211,7 +211,7 @@ fn what_nobody_wants_is_not_looked_up_again() {
 fn no_more_than_64_hosts_are_looked_up_at_a_time() {
     let mut dns = Dns::new();
     let hosts: Vec<_> = (0..100).map(|host| format!("h{host:02}")).collect();
-    let said: Vec<_> = (1..).zip(&hosts).flat_map(|(view, host)| dns.watch(view, host, 80)).collect();
+    let said: Vec<_> = (1..).zip(&hosts).flat_map(|(watch_id, host)| dns.watch(watch_id, host, 80)).collect();
     assert_eq!(said.len(), 64);
     assert_eq!(dns.answer(1, &["10.0.0.1"]).last().unwrap(), "look up h64 (65)");
     // Who waits may go, and so may who is looked up, whose lookup goes on.
@@ -239,8 +239,8 @@ fn hosts_are_found_by_their_deadlines_whatever_comes_and_goes() {
                 watched.push((step, host));
             }
             2 if !watched.is_empty() => {
-                let (view, host) = watched.swap_remove(random.usize(..watched.len()));
-                dns.hosts.unwatch(WatchId::new(view), &address(&host, 80));
+                let (watch_id, host) = watched.swap_remove(random.usize(..watched.len()));
+                dns.hosts.unwatch(WatchId::new(watch_id), &address(&host, 80));
                 dns.said();
             }
             3 => drop(dns.answer(random.u64(1..step + 1), &["10.0.0.1"])),

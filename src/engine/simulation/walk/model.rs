@@ -82,9 +82,9 @@ impl Resolution {
 }
 
 impl Model {
-    pub(super) fn any_view(&self, random: &mut fastrand::Rng) -> Option<WatchId> {
-        let views: Vec<_> = self.resolutions.keys().copied().collect();
-        (!views.is_empty()).then(|| views[random.usize(0..views.len())])
+    pub(super) fn any_watch(&self, random: &mut fastrand::Rng) -> Option<WatchId> {
+        let watches: Vec<_> = self.resolutions.keys().copied().collect();
+        (!watches.is_empty()).then(|| watches[random.usize(0..watches.len())])
     }
 
     /// What a resolution publishes, in short.
@@ -93,8 +93,15 @@ impl Model {
         resolved.as_ref().map(|snapshot| Picture::of(snapshot, mesh)).map_err(WatchError::clone)
     }
 
-    pub(super) fn on_published(&mut self, view: WatchId, shown: Result<Picture, WatchError>, mesh: &Mesh) {
-        let Some(resolution) = self.resolutions.get_mut(&view) else { panic!("{view:?} is not resolved") };
+    pub(super) fn on_published(
+        &mut self,
+        watch_id: WatchId,
+        shown: Result<Picture, WatchError>,
+        mesh: &Mesh,
+    ) {
+        let Some(resolution) = self.resolutions.get_mut(&watch_id) else {
+            panic!("{watch_id:?} is not resolved")
+        };
         let check = Check { mesh, rules: self.rules };
         let mut count = |what| *self.tally.entry(what).or_default() += 1;
         match &shown {

@@ -61,17 +61,21 @@ impl<'a> Quiet<'a> {
 
     pub(super) fn check(mut self) {
         let resolutions = mem::take(&mut self.world.model.resolutions);
-        for (view, resolution) in &resolutions {
+        for (watch_id, resolution) in &resolutions {
             let last = resolution.last.as_ref();
             match (self.resolve(resolution), last) {
-                (Expected::Tree(picture), Some(Ok(last))) => assert_eq!(picture, *last, "of {view:?}"),
-                (Expected::Failure(reason), Some(Err(last))) => assert_eq!(reason, *last, "of {view:?}"),
+                (Expected::Tree(picture), Some(Ok(last))) => assert_eq!(picture, *last, "of {watch_id:?}"),
+                (Expected::Failure(reason), Some(Err(last))) => assert_eq!(reason, *last, "of {watch_id:?}"),
                 (Expected::Saying(words), Some(Err(last))) => {
                     assert!(last.reason().contains(words), "{last:?}");
                 }
-                (Expected::Tree(picture), last) => panic!("{view:?} should show {picture:#?}, not {last:#?}"),
-                (Expected::Failure(reason), last) => panic!("{view:?} should say {reason}, not {last:#?}"),
-                (Expected::Saying(words), last) => panic!("{view:?} should say {words:?}, not {last:#?}"),
+                (Expected::Tree(picture), last) => {
+                    panic!("{watch_id:?} should show {picture:#?}, not {last:#?}")
+                }
+                (Expected::Failure(reason), last) => {
+                    panic!("{watch_id:?} should say {reason}, not {last:#?}")
+                }
+                (Expected::Saying(words), last) => panic!("{watch_id:?} should say {words:?}, not {last:#?}"),
             }
         }
         let needed: BTreeSet<_> = self.seen.into_keys().collect();
@@ -224,7 +228,7 @@ impl<'a> Quiet<'a> {
         let mut seen = None;
         while let Some(event) = network.poll(now) {
             match event {
-                Told::Published(view, observed) if view == probe => {
+                Told::Published(watch_id, observed) if watch_id == probe => {
                     seen = Some(read(&observed, mesh, &(*ty, name.clone())));
                 }
                 Told::Published(..)
@@ -254,5 +258,5 @@ fn failed(name: &str, config: Option<Made>, problem: &str) -> Shown {
     Shown { config, error: Some(error), ..Shown::default() }
 }
 
-/// The first number of a view that only looks.
+/// The first number of a watch that only looks.
 const PROBES: u64 = 1 << 32;

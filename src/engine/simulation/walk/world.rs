@@ -51,7 +51,7 @@ pub(super) struct World {
     held: Held,
     /// When a type may be held again.
     rests: BTreeMap<Type, Instant>,
-    views: u64,
+    watches: u64,
     healed: bool,
 }
 
@@ -95,7 +95,7 @@ impl World {
             habits,
             held: Held::none(),
             rests: BTreeMap::new(),
-            views: 0,
+            watches: 0,
             healed: false,
         }
     }
@@ -137,54 +137,54 @@ impl World {
     }
 
     fn resolve(&mut self) {
-        self.views += 1;
-        let view = WatchId::new(self.views);
+        self.watches += 1;
+        let watch_id = WatchId::new(self.watches);
         let name = format!("t{}", self.network.random.u32(0..3));
         let target = Target::new(format!("xds:///{name}"));
         let (target, authority) = match self.network.random.u32(0..3) {
             0 => (target.with_authority("other"), "other".to_owned()),
             _ => (target, name.clone()),
         };
-        debug!(at = ?self.network.at(), ?view, %target, authority, "resolve");
-        self.model.resolutions.insert(view, Resolution::new(name, authority));
+        debug!(at = ?self.network.at(), ?watch_id, %target, authority, "resolve");
+        self.model.resolutions.insert(watch_id, Resolution::new(name, authority));
         let now = self.network.now;
-        self.network.engine.resolve(view, &target, now);
+        self.network.engine.resolve(watch_id, &target, now);
     }
 
     fn end(&mut self) {
-        if let Some(view) = self.model.any_view(&mut self.network.random) {
-            debug!(at = ?self.network.at(), ?view, "end");
-            self.model.resolutions.remove(&view);
+        if let Some(watch_id) = self.model.any_watch(&mut self.network.random) {
+            debug!(at = ?self.network.at(), ?watch_id, "end");
+            self.model.resolutions.remove(&watch_id);
             let now = self.network.now;
-            self.network.engine.unsubscribe(view, now);
+            self.network.engine.unsubscribe(watch_id, now);
         }
     }
 
     fn subscribe_cluster(&mut self) {
         let name = format!("k{}", self.network.random.u32(0..8));
-        let Some(view) = self.model.any_view(&mut self.network.random) else { return };
-        let Some(resolution) = self.model.resolutions.get_mut(&view) else { return };
+        let Some(watch_id) = self.model.any_watch(&mut self.network.random) else { return };
+        let Some(resolution) = self.model.resolutions.get_mut(&watch_id) else { return };
         if resolution.held.insert(name.clone()) {
-            debug!(at = ?self.network.at(), ?view, name, "hold a cluster");
+            debug!(at = ?self.network.at(), ?watch_id, name, "hold a cluster");
             let now = self.network.now;
-            self.network.engine.subscribe_cluster(view, &name, now);
+            self.network.engine.subscribe_cluster(watch_id, &name, now);
         }
     }
 
     fn unsubscribe_cluster(&mut self) {
-        let Some(view) = self.model.any_view(&mut self.network.random) else { return };
-        let Some(resolution) = self.model.resolutions.get_mut(&view) else { return };
+        let Some(watch_id) = self.model.any_watch(&mut self.network.random) else { return };
+        let Some(resolution) = self.model.resolutions.get_mut(&watch_id) else { return };
         if let Some(name) = resolution.held.pop_first() {
-            debug!(at = ?self.network.at(), ?view, name, "release a cluster");
+            debug!(at = ?self.network.at(), ?watch_id, name, "release a cluster");
             let now = self.network.now;
-            self.network.engine.unsubscribe_cluster(view, &name, now);
+            self.network.engine.unsubscribe_cluster(watch_id, &name, now);
         }
     }
 
     fn look_up_again(&mut self) {
-        if let Some(view) = self.model.any_view(&mut self.network.random) {
+        if let Some(watch_id) = self.model.any_watch(&mut self.network.random) {
             let now = self.network.now;
-            self.network.engine.request_reresolution(view, now);
+            self.network.engine.request_reresolution(watch_id, now);
         }
     }
 
@@ -251,10 +251,10 @@ impl World {
         while let Some(event) = self.network.poll(until) {
             let at = self.network.at();
             match event {
-                Told::Published(view, observed) => {
+                Told::Published(watch_id, observed) => {
                     let shown = Model::read(&observed, &self.mesh);
-                    debug!(?at, ?view, ?shown, "published");
-                    self.model.on_published(view, shown, &self.mesh);
+                    debug!(?at, ?watch_id, ?shown, "published");
+                    self.model.on_published(watch_id, shown, &self.mesh);
                 }
                 Told::Lookup(lookup, host) => self.look_up(lookup, host),
                 Told::Settled => self.network.check_answers(),

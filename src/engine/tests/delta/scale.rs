@@ -68,8 +68,8 @@ impl World {
         world.set((0..count).map(|index| (index, Some("one"))));
         for index in 0..if whole { 1 } else { count } {
             let names = if whole { Selection::All } else { Selection::One(name(index).as_str().into()) };
-            let view = WatchId::new(index as u64 + 1);
-            world.rig.engine.subscribe(view, ResourceType::of::<Full>(), names, world.rig.now);
+            let watch_id = WatchId::new(index as u64 + 1);
+            world.rig.engine.subscribe(watch_id, ResourceType::of::<Full>(), names, world.rig.now);
         }
         world.drain();
         world.rig.engine.handle_input(StreamEvent::Alive { stream: world.stream }, world.rig.now);

@@ -124,7 +124,7 @@ fn a_long_list_of_names_is_split_over_several_requests() {
     let settings = Settings { max_request_size: 64, ..Settings::default() };
     let mut rig = Rig::delta_with(settings);
     let names: Vec<_> = (0..9).map(|index| format!("a-rather-long-name-{index}")).collect();
-    let views: Vec<_> = names.iter().map(|name| rig.watch::<Full>(name).0).collect();
+    let watches: Vec<_> = names.iter().map(|name| rig.watch::<Full>(name).0).collect();
     let mut said = rig.connect(1);
     let mut asked = Vec::new();
     while let Some(request) = said.pop().filter(|said| said != "read") {
@@ -134,7 +134,7 @@ fn a_long_list_of_names_is_split_over_several_requests() {
         said = rig.sent(1);
     }
     assert_eq!(asked, names);
-    views.into_iter().for_each(|view| drop(rig.unwatch(view)));
+    watches.into_iter().for_each(|watch_id| drop(rig.unwatch(watch_id)));
     let mut said = rig.pass(Duration::from_millis(20));
     let mut let_go = 0;
     while let Some(request) = said.pop() {

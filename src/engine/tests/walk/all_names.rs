@@ -56,9 +56,9 @@ fn endpoints_of_a_partial_mesh_are_a_note_with_a_hint_after_the_does_not_exist_t
     rig.told("1", [cluster("a"), cluster("b"), cluster("c")]);
     let tree = last_published(&mut rig, Duration::from_secs(15)).expect("a tree");
     for name in ["a", "b"] {
-        let view = tree.cluster(name).expect("a cluster of the routes");
-        assert!(view.assignment().is_none());
-        check(view.endpoints_error().expect("a note"), Code::NotFound);
+        let watch_id = tree.cluster(name).expect("a cluster of the routes");
+        assert!(watch_id.assignment().is_none());
+        check(watch_id.endpoints_error().expect("a note"), Code::NotFound);
     }
 }
 

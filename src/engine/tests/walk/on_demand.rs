@@ -75,8 +75,8 @@ impl Rig {
 /// A stream on which `xds:///shop` was followed to `routes`, which hold nothing.
 fn rig_with_routes() -> (Rig, WatchId) {
     let mut rig = Rig::delta();
-    let view = rig.next_view();
-    rig.engine.resolve(view, &"xds:///shop".into(), rig.now);
+    let watch_id = rig.next_watch_id();
+    rig.engine.resolve(watch_id, &"xds:///shop".into(), rig.now);
     rig.drain();
     rig.connect(1);
     rig.sent(1);
@@ -88,7 +88,7 @@ fn rig_with_routes() -> (Rig, WatchId) {
     assert_eq!(said, ["send RouteConfiguration +routes"]);
     let routes = wrapped(route_config("routes").vhds(), "routes", &[]);
     assert_eq!(rig.heard(&response::<RouteConfiguration>(vec![routes])), ["send VirtualHost +routes/shop"]);
-    (rig, view)
+    (rig, watch_id)
 }
 
 fn missing() -> String {
@@ -245,10 +245,10 @@ fn a_virtual_host_in_use_that_is_removed_serves_for_the_grace() {
 
 #[test]
 fn a_virtual_host_is_let_go_with_the_resolution() {
-    let (mut rig, view) = rig_with_routes();
+    let (mut rig, watch_id) = rig_with_routes();
     rig.heard(&response::<VirtualHost>(vec![wrapped(shop("routes/shop", "a"), "routes/shop", &[])]));
     rig.serve("a");
-    let mut said = rig.unwatch(view);
+    let mut said = rig.unwatch(watch_id);
     for _ in 0..8 {
         said.extend(rig.sent(1));
         said.extend(rig.pass(Duration::from_millis(250)));
@@ -260,8 +260,8 @@ fn a_virtual_host_is_let_go_with_the_resolution() {
 #[test]
 fn b3_5_a_server_that_speaks_the_state_of_the_world_is_not_asked_for_virtual_hosts_on_demand() {
     let mut rig = Rig::new();
-    let view = rig.next_view();
-    rig.engine.resolve(view, &"xds:///shop".into(), rig.now);
+    let watch_id = rig.next_watch_id();
+    rig.engine.resolve(watch_id, &"xds:///shop".into(), rig.now);
     rig.drain();
     rig.connect(1);
     rig.sent(1);
@@ -271,5 +271,5 @@ fn b3_5_a_server_that_speaks_the_state_of_the_world_is_not_asked_for_virtual_hos
                 AGGREGATED_DELTA_GRPC or DELTA_GRPC, which that of xDS server 127.0.0.1:1 is not [node id: n]";
     assert!(said.contains(&text.to_owned()), "{said:?}");
     assert!(!said.iter().any(|said| said.contains("send VirtualHost")), "{said:?}");
-    assert!(rig.unwatch(view).iter().all(|said| !said.contains("VirtualHost")));
+    assert!(rig.unwatch(watch_id).iter().all(|said| !said.contains("VirtualHost")));
 }

@@ -60,12 +60,12 @@ fn a_set_of_scopes_is_seen_as_a_whole() {
 #[test]
 fn scopes_are_let_go_with_the_last_resolution() {
     let mut rig = Rig::new();
-    let (view, _) = rig.resolve(target());
+    let (watch_id, _) = rig.resolve(target());
     rig.connect(1);
     rig.sent(1);
     rig.told("1", [listener("shop").srds(["x-region"])]);
     rig.told("1", [scope("eu", ["eu"])]);
-    rig.unwatch(view);
+    rig.unwatch(watch_id);
     for _ in 0..8 {
         rig.sent(1);
         rig.pass(Duration::from_millis(250));

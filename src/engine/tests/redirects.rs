@@ -105,12 +105,12 @@ fn x20_a_changed_target_is_followed_anew_and_the_old_one_let_go() {
 #[test]
 fn x20_the_target_goes_with_the_watch() {
     let mut rig = rig();
-    let (view, _) = rig.watch::<Full>(&a("x"));
+    let (watch_id, _) = rig.watch::<Full>(&a("x"));
     rig.connect(1);
     rig.sent(1);
     receive(&mut rig, "1", vec![lead("x", "y")]);
     receive(&mut rig, "2", vec![lead("x", "y"), full("y", "1")]);
-    rig.unwatch(view);
+    rig.unwatch(watch_id);
     for _ in 0..3 {
         rig.pass(Duration::from_millis(500));
         rig.sent(1);
@@ -332,7 +332,7 @@ fn x20_x21_redirects_with_alternatives_cost_no_more_than_there_are_and_their_err
     let size = leads.iter().map(|any| any.value.len()).max().unwrap();
     assert!((11_000..13_000).contains(&size) && leads.len() == 44, "{size}");
     let mut rig = rig();
-    let (view, _) = rig.watch::<Full>(&first);
+    let (watch_id, _) = rig.watch::<Full>(&first);
     rig.connect(1);
     rig.sent(1);
     for version in 0..100 {
@@ -342,7 +342,7 @@ fn x20_x21_redirects_with_alternatives_cost_no_more_than_there_are_and_their_err
     assert!(looks <= 100_000, "{looks}");
     assert_eq!(rig.engine.indirections.alternatives_in_use(), MAX_ALTERNATIVES);
     let Some(ErasedObserved::Absent { reason }) =
-        rig.engine.indirections.look(&rig.engine.store, &rig.engine.delivery, view)
+        rig.engine.indirections.look(&rig.engine.store, &rig.engine.delivery, watch_id)
     else {
         panic!("nothing is published")
     };

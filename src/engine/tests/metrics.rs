@@ -32,11 +32,11 @@ fn a78_2_resources_are_counted_by_state() {
 #[test]
 fn a78_2_what_is_let_go_is_counted_no_more() {
     let mut rig = Rig::new();
-    let views = rig.open::<Full>(&["a"]);
+    let watches = rig.open::<Full>(&["a"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
     rig.sent(1);
     assert_eq!(counted(&mut rig, "resources"), ["Full #old requested 0", "Full #old acked 1"]);
-    rig.unwatch(views[0]);
+    rig.unwatch(watches[0]);
     rig.pass(Duration::from_secs(1));
     rig.sent(1);
     assert_eq!(counted(&mut rig, "resources"), ["Full #old acked 0"]);
@@ -79,7 +79,7 @@ fn a_response_with_a_name_twice_is_no_valid_update() {
 #[test]
 fn a78_2_connected_from_the_first_attempt_until_a_failure_and_again_with_a_response() {
     let mut rig = Rig::new();
-    let (view, _) = rig.watch::<Full>("a");
+    let (watch_id, _) = rig.watch::<Full>("a");
     assert_eq!(counted(&mut rig, "server"), ["connected 127.0.0.1:1 true"]);
     rig.disconnect(1, DisconnectKind::Unreachable);
     assert_eq!(counted(&mut rig, "server"), ["connected 127.0.0.1:1 false", "failures 127.0.0.1:1 1"]);
@@ -99,7 +99,7 @@ fn a78_2_connected_from_the_first_attempt_until_a_failure_and_again_with_a_respo
         [""; 0],
         "the end of a stream that gave a response is no failure"
     );
-    rig.unwatch(view);
+    rig.unwatch(watch_id);
     rig.pass(Duration::from_secs(60));
     assert_eq!(counted(&mut rig, "server"), ["connected 127.0.0.1:1 nothing is wanted"]);
 }
