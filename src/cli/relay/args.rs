@@ -16,7 +16,7 @@ pub(crate) struct RelayArgs {
     /// How often figures are printed
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "10", allow_hyphen_values = true)]
     pub(crate) report: Duration,
-    /// How long a name is kept that no client wants any more
+    /// Time for which a name stays subscribed after the last client unsubscribes
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "30", allow_hyphen_values = true)]
     pub(crate) linger: Duration,
     /// Prints figures as JSON, one object a line

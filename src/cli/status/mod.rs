@@ -22,7 +22,7 @@ use super::{
 };
 use crate::pb::envoy::service::status::v3::{ClientConfig, ClientStatusResponse};
 
-/// Asks xDS clients what they know: Envoy, gRPC's, and this crate's
+/// Queries the client status service (CSDS) of xDS clients: Envoy, gRPC's, and this crate's
 #[derive(Debug, Clone, PartialEq, Parser)]
 #[command(name = "status", after_help = HELP, args_override_self = true)]
 pub(crate) struct StatusArgs {
@@ -112,6 +112,6 @@ impl StatusArgs {
 }
 
 const HELP: &str = "\
-It asks the client status service (CSDS). For each resource there is its name, status, version, type and when it was updated,
-and below what was wrong with the last update.
+Prints name, status, version, type and time of the last update of each resource,
+and below it the error of the last update.
 Exit codes: 0; 1 if a server is not there or does not answer in time, and why; 2 for a bad command line.";

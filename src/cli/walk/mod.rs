@@ -22,7 +22,7 @@ use crate::{
     resolve::Snapshot,
 };
 
-/// Walks from targets over listeners, routes and clusters to endpoints, and shows what it finds, on each change.
+/// Resolves targets to listeners, routes, clusters and endpoints, and prints the tree on each change.
 #[derive(Debug, Clone, PartialEq, Parser)]
 #[command(name = "walk", after_help = HELP, args_override_self = true)]
 pub(crate) struct WalkArgs {
