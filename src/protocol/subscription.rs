@@ -449,6 +449,11 @@ impl Subscription {
         }
     }
 
+    /// Whether the server has not sent it within the does-not-exist time.
+    pub(crate) fn has_timed_out(&self) -> bool {
+        self.phase == Phase::TimedOut
+    }
+
     // Streams.
 
     /// The first request of a stream has its version, or does not. True when it has to be sent again.

@@ -9,6 +9,7 @@ use super::{
     Authorities,
 };
 use crate::{
+    cache::{Entry, ResourceState},
     invariant,
     protocol::{ConnectionState, EntryId, GroupId, ServerId, SourceKey, Subscription, TypeId},
 };
@@ -160,14 +161,16 @@ impl Authorities {
 
     /// Whether the does-not-exist time of a server has passed while its answers did not count, without the resource.
     fn has_timed_out(&mut self, store: &mut Store, id: EntryId, server: ServerId, number: u64) -> bool {
-        // The state of others is known.
-        let Some(entry) = store.get(id).filter(|entry| entry.is_waiting()) else { return false };
-        let (ty, sub) = (entry.ty, entry.places.at(server));
+        // What is held stays until the server sends an update, and what does not exist below does not here.
+        let is_open = |entry: &&Entry| !entry.is_held() && entry.state() != ResourceState::DoesNotExist;
+        let Some(entry) = store.get(id).filter(is_open) else { return false };
+        let (ty, sub, is_waiting) = (entry.ty, entry.places.at(server), entry.is_waiting());
         let subscriptions = self.servers[server].machine.subscriptions_mut(ty);
-        subscriptions
-            .zip(sub)
-            .and_then(|(subscriptions, sub)| subscriptions.get(sub))
-            .is_some_and(|sub| sub.is_decided() && !sub.is_mentioned_in(number))
+        subscriptions.zip(sub).and_then(|(subscriptions, sub)| subscriptions.get(sub)).is_some_and(|sub| {
+            // An answer with an error stays as well. The error of a server below does not.
+            let is_due = if is_waiting { sub.is_decided() } else { sub.has_timed_out() };
+            is_due && !sub.is_mentioned_in(number)
+        })
     }
 
     /// Whether a known resource is missing from the responses of a server while its answers did not count, although

@@ -228,6 +228,22 @@ fn what_the_primary_was_asked_for_in_vain_is_absent_when_it_returns() {
 }
 
 #[test]
+fn a71_5_an_error_of_the_fallback_gives_way_to_that_of_the_primary_when_it_returns() {
+    let mut rig = rig(2);
+    rig.watch::<Full>("a");
+    rig.watch::<Full>("b");
+    refuse(&mut rig, 0, 1);
+    open(&mut rig, 1, 1);
+    let said = receive(&mut rig, 1, 1, &full("f1", &[("a", "bad"), ("b", "fb")]));
+    assert_eq!(said[..2], ["#1 absent INVALID_ARGUMENT", "#2 present f1 fb"]);
+    rig.pass(Duration::from_millis(1_201));
+    open(&mut rig, 0, 2);
+    assert_eq!(rig.pass(Duration::from_secs(16)), NONE, "the fallback serves still");
+    let said = receive(&mut rig, 0, 2, &full("1", &[("b", "pb")]));
+    assert!(said.contains(&"#1 absent NOT_FOUND".to_owned()), "{said:?}");
+}
+
+#[test]
 fn a_higher_server_returns_also_by_a_resource_that_is_rejected_and_the_last_good_stays() {
     let mut rig = fallen_back();
     open(&mut rig, 0, 2);
