@@ -37,6 +37,9 @@ pub(super) struct Model {
     /// The nonces of the last response, and of those before it on its stream.
     nonces: BTreeSet<(usize, u64, String)>,
     repeated: bool,
+    /// What came in a repeated response before the server had read a request for it: a response to an earlier request may be
+    /// without it again.
+    early: BTreeSet<Key>,
     /// Servers that have sent something that an authority wants, since the last step.
     speakers: BTreeSet<(usize, usize)>,
     /// How many servers of each authority were open.
@@ -130,8 +133,14 @@ impl Model {
                 let is_unasked = active.is_some_and(|active| network.came_unasked(active, &key));
                 let new = self.history.on_good(&key, text, self.repeated || is_unasked);
                 assert!(new.is_none() || new == active, "{text:?} of {key:?} while {active:?} is active");
+                let is_requested = active.is_some_and(|active| network.asks_for(active, &key));
+                match self.repeated && !is_requested {
+                    true => drop(self.early.insert(key.clone())),
+                    false => drop(self.early.remove(&key)),
+                }
                 self.count("present");
             }
+            Seen::Absent(_) if self.early.contains(&key) => self.count("absent"),
             Seen::Absent(reason) => {
                 if let Some(Seen::Present { .. }) = before {
                     self.check_loss(&key, reason, network);
@@ -183,7 +192,7 @@ impl Model {
             assert!(network.peers[active].failing, "{active} is fine: {error}");
             return self.count("trouble");
         }
-        if !error.reason().contains("did not send it in time") {
+        if !error.reason().contains("did not send it in time") || self.early.contains(key) {
             return;
         }
         let list = &network.lists[key.authority];

@@ -15,7 +15,7 @@ use super::{
     dialogue::{Answered, Due},
     family::{Family, Rule},
     keys::{AUTHORITIES, Key},
-    peer::{Open, Peer, Said, text_of},
+    peer::{Peer, Said, text_of},
     script::{Lie, Mood},
     setup::{DELAY, LATE, SLOW, Setup, Weather},
     talk::Response,
@@ -140,14 +140,19 @@ impl<E> Network<E> {
         self.peers[peer].open.as_ref()?.dialogue.asked(key.ty, &key.name)
     }
 
+    /// Whether the server has read a request for a resource, and none without it since.
+    pub(super) fn asks_for(&self, peer: usize, key: &Key) -> bool {
+        let open = self.peers[peer].open.as_ref();
+        open.is_some_and(|open| open.dialogue.requests(key.ty, &key.name))
+    }
+
     /// Whether a server that sends everything, though that is not requested, may have sent a resource before it knew that it
     /// is: then its next response may be without it again.
     pub(super) fn came_unasked(&self, peer: usize, key: &Key) -> bool {
         let behavior = &self.peers[peer].settings.behavior;
-        let is_requested = |open: &Open| open.dialogue.requests(key.ty, &key.name);
         let may =
             behavior.empty_list_is_wildcard || behavior.keeps_wildcard || behavior.unsolicited_resources;
-        may && !self.peers[peer].open.as_ref().is_some_and(is_requested)
+        may && !self.asks_for(peer, key)
     }
 
     /// A server behaves otherwise from now on.
@@ -186,7 +191,11 @@ impl<E> Network<E> {
     /// A server says what it has to say; to be called when its store has changed.
     pub(super) fn serve(&mut self, peer: usize) {
         let next = self.peers[peer].serve(self.now);
-        if let Some(next) = next.filter(|next| *next > self.now) {
+        // One event for each time, however often the server is asked.
+        let planned = &mut self.peers[peer].looks_at;
+        let is_planned = planned.is_some_and(|at| at > self.now && next.is_none_or(|next| at <= next));
+        if let Some(next) = next.filter(|next| *next > self.now && !is_planned) {
+            *planned = Some(next);
             self.later(next - self.now, Happening::Time(peer));
         }
         self.deliver(peer);

@@ -42,6 +42,8 @@ pub(super) struct Peer {
     /// What the store was before.
     past: Vec<Store>,
     pub(super) mood: Mood,
+    /// When it looks at the clock next.
+    pub(super) looks_at: Option<Instant>,
     /// It says nothing of these types.
     pub(super) held: Held,
     /// How its responses are to be answered.
@@ -110,6 +112,7 @@ impl Peer {
             repeats_versions,
             past: Vec::new(),
             mood: Mood::Fine,
+            looks_at: None,
             held: Held::none(),
             due,
             is_closed: false,
