@@ -32,7 +32,7 @@ fn operations_that_failed_once() {
                         AllNamesOnly,EndsOverLimit";
     const LATEST: &str = "FallingVersions,OneVersionForAll,RepeatedVersions,ConstantNonces,ResendAfterNackLater,\
                           UnsolicitedRemovals,EmptyListIsWildcard,KeepsWildcard";
-    let worlds: [(&[&str], &[u64]); 11] = [
+    let worlds: [(&[&str], &[u64]); 12] = [
         (&["IgnoreNamesInNack,ResendKnownVersions,ShuffleResources,NackNames,NackRate"], &[10_644, 45_217]),
         (&[KNOWN, "AnswerAtOnce"], &[3_763]),
         (&[KNOWN, "AnswerAtOnce,Claims"], &[3_151]),
@@ -49,6 +49,10 @@ fn operations_that_failed_once() {
         (
             &[KNOWN, ALL, STREAMS, SENT, LATEST, "SharedNames,HeartbeatsAfterNack"],
             &[123_679, 545_907, 549_275, 617_624, 625_271, 729_834, 853_123, 969_502],
+        ),
+        (
+            &[KNOWN, ALL, STREAMS, SENT, LATEST, "SharedNames,HeartbeatsAfterNack,HeartbeatsChangeTtl"],
+            &[24_939, 29_676, 30_580, 39_940, 47_465, 66_236, 89_460],
         ),
     ];
     for (names, seeds) in worlds {

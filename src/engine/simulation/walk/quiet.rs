@@ -16,6 +16,7 @@ use super::{
 };
 use crate::{
     base::WatchId,
+    control_plane::session::AfterNack,
     engine::{Selection, simulation::network::Told},
     error::{Blame, Code, Subject, WatchError},
     observed::Observed,
@@ -54,7 +55,10 @@ impl<'a> Quiet<'a> {
             for ty in Type::ALL {
                 asked.extend(open.talk.subscribed(ty.url()).into_iter().map(|name| (ty, name.to_owned())));
             }
-            open.dialogue.check_answered();
+            // A server that sends what was rejected again is answered at a pace.
+            if world.network.peers[0].settings.behavior.after_nack == AfterNack::Nothing {
+                open.dialogue.check_all_answered();
+            }
         }
         Self { world, asked, seen: BTreeMap::new() }
     }

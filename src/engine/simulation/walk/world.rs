@@ -257,8 +257,7 @@ impl World {
                     self.model.on_published(watch_id, shown, &self.mesh);
                 }
                 Told::Lookup(lookup, host) => self.look_up(lookup, host),
-                Told::Settled => self.network.check_answers(),
-                Told::Delivered(..) | Told::Answered(_) => {}
+                Told::Delivered(..) | Told::Answered(_) | Told::Settled => {}
                 Told::Due(Event::Release(ty)) => {
                     self.held.release(ty.url());
                     self.network.hold(0, self.held.clone());
