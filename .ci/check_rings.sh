@@ -17,7 +17,7 @@ protocol control_plane/store
 control_plane/session
 cache
 resolve
-engine'
+engine balance'
 shell='client transport control_plane csds metrics codec'
 edge='bootstrap cli discover fuzzing testing bin lib'
 core=$(tr '\n' ' ' <<<"$floors")

@@ -103,6 +103,8 @@
     allow(dead_code, unreachable_pub, reason = "the client is what drives the engine")
 )]
 
+#[cfg(test)]
+mod balance;
 #[cfg_attr(
     not(test),
     deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)

@@ -1,0 +1,42 @@
+use std::{net::SocketAddr, time::Duration};
+
+/// One attempt to connect, and the connection that it leads to. Events of an id that is no longer in use are ignored, so an
+/// event may cross the command that ends the connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct ConnectionId(u64);
+
+/// What load balancing requests of the connector.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Command {
+    /// Connect; the attempt fails after the timeout at the latest (CH3.2).
+    Connect { connection: ConnectionId, address: SocketAddr, timeout: Duration },
+    /// Cancel an attempt.
+    Cancel { connection: ConnectionId },
+    /// Close a connection as soon as its streams have ended (CH3.9).
+    Drain { connection: ConnectionId },
+    /// Resolve the name of a logical DNS cluster again (CH1.27).
+    RequestReresolution,
+}
+
+/// The commands that are not taken yet, and the ids of connections.
+#[derive(Debug, Default)]
+pub(crate) struct Commands {
+    queue: std::collections::VecDeque<Command>,
+    last: u64,
+}
+
+impl Commands {
+    pub(super) fn push(&mut self, command: Command) {
+        self.queue.push_back(command);
+    }
+
+    pub(super) fn next_id(&mut self) -> ConnectionId {
+        self.last += 1;
+        ConnectionId(self.last)
+    }
+
+    /// The next command, the oldest one first.
+    pub(crate) fn poll(&mut self) -> Option<Command> {
+        self.queue.pop_front()
+    }
+}

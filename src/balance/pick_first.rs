@@ -1,0 +1,337 @@
+//! pick_first (A61, A62): the first of some addresses that can be connected to. It is the only leaf of all policies: the others
+//! have one for each endpoint (CH3.24).
+
+use std::{
+    mem,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{
+    addresses::interleaved,
+    backoff::BackoffSettings,
+    command::{Command, Commands, ConnectionId},
+    connectivity::Connectivity,
+    subchannel::Subchannel,
+};
+
+/// Settings of [`PickFirst`].
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct PickFirstSettings {
+    pub(crate) backoff: BackoffSettings,
+    /// How long an attempt is the only one in the first pass (RFC 8305): 100 ms to 2 s; 250 ms (CH3.16).
+    pub(crate) attempt_delay: Duration,
+}
+
+/// The addresses of an endpoint, and the connection to one of them.
+///
+/// ```text
+///           connect               on_connected
+///   Idle ─────────────▶ FirstPass ─────────────▶ Ready ──▶ Idle (on_lost)
+///                          │ every address failed  ▲
+///                          ▼                       │ on_connected
+///                        Failing ──────────────────┘
+/// ```
+#[derive(Debug)]
+pub(crate) struct PickFirst {
+    settings: PickFirstSettings,
+    /// The addresses in the order in which they are tried.
+    addresses: Vec<Address>,
+    phase: Phase,
+    /// A connection was requested once.
+    is_started: bool,
+    /// Transient failure is reported until a connection is ready (CH3.10).
+    is_failing: bool,
+    /// Attempts that failed since a connection was ready, also to addresses that are no longer listed (CH3.20).
+    failures: usize,
+    /// The newest error.
+    error: Option<Arc<str>>,
+}
+
+#[derive(Debug)]
+struct Address {
+    subchannel: Subchannel,
+    /// An attempt failed since the pass began, or the pass skipped it as it was in backoff (CH3.18).
+    has_failed: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Idle,
+    /// The addresses are tried in their order. `next_at` is when the one after `current` is tried as well.
+    FirstPass {
+        current: usize,
+        next_at: Option<Instant>,
+    },
+    /// Every address failed: each is tried again as soon as its backoff is over (CH3.19).
+    Failing {
+        /// Failures since the last request to resolve again.
+        failures: usize,
+    },
+    Ready {
+        connection: ConnectionId,
+    },
+}
+
+impl Default for PickFirstSettings {
+    fn default() -> Self {
+        Self { backoff: BackoffSettings::default(), attempt_delay: Duration::from_millis(250) }
+    }
+}
+
+impl PickFirst {
+    /// No addresses yet.
+    pub(crate) fn new(settings: PickFirstSettings) -> Self {
+        let attempt_delay = settings.attempt_delay.clamp(SHORTEST_DELAY, LONGEST_DELAY);
+        Self {
+            settings: PickFirstSettings { attempt_delay, ..settings },
+            addresses: Vec::new(),
+            phase: Phase::Idle,
+            is_started: false,
+            is_failing: false,
+            failures: 0,
+            error: None,
+        }
+    }
+
+    /// The connectivity that policies above see. A transient failure lasts until a connection is ready (CH3.10).
+    pub(crate) fn connectivity(&self) -> Connectivity {
+        match self.phase {
+            Phase::Ready { .. } => Connectivity::Ready,
+            Phase::Idle | Phase::FirstPass { .. } | Phase::Failing { .. } if self.is_failing => {
+                Connectivity::TransientFailure
+            }
+            Phase::Idle | Phase::Failing { .. } if self.addresses.is_empty() => {
+                Connectivity::TransientFailure
+            }
+            Phase::Idle => Connectivity::Idle,
+            Phase::FirstPass { .. } | Phase::Failing { .. } => Connectivity::Connecting,
+        }
+    }
+
+    /// The connection that calls use.
+    pub(crate) fn ready(&self) -> Option<ConnectionId> {
+        match self.phase {
+            Phase::Ready { connection } => Some(connection),
+            Phase::Idle | Phase::FirstPass { .. } | Phase::Failing { .. } => None,
+        }
+    }
+
+    /// The newest error of a connection, for the status of calls that fail.
+    pub(crate) fn error(&self) -> Option<&Arc<str>> {
+        self.error.as_ref()
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is due.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let next = match self.phase {
+            Phase::FirstPass { next_at, .. } => next_at,
+            Phase::Idle | Phase::Failing { .. } | Phase::Ready { .. } => None,
+        };
+        // In the first pass, the end of a delay changes nothing: the address is tried when its turn comes.
+        let delays = self.addresses.iter().filter_map(|it| it.subchannel.poll_timeout());
+        next.into_iter().chain(delays.filter(|_| matches!(self.phase, Phase::Failing { .. }))).min()
+    }
+
+    /// A new list of addresses. A connection to one of them stays, and so do attempts and delays (CH3.20).
+    pub(crate) fn update(
+        &mut self,
+        addresses: impl IntoIterator<Item = SocketAddr>,
+        (now, random): (Instant, &mut fastrand::Rng),
+        commands: &mut Commands,
+    ) {
+        let mut before = mem::take(&mut self.addresses);
+        for address in interleaved(addresses) {
+            let known = before.iter().position(|it| it.subchannel.address() == address);
+            self.addresses.push(match known {
+                Some(known) => before.remove(known),
+                None => {
+                    Address { subchannel: Subchannel::new(address, self.settings.backoff), has_failed: false }
+                }
+            });
+        }
+        before.iter_mut().for_each(|it| it.subchannel.release(commands));
+        if self.addresses.is_empty() {
+            // The next list is tried at once if this one would have been (CH3.21).
+            self.phase = if self.is_started { Phase::Failing { failures: 0 } } else { Phase::Idle };
+            (self.is_failing, self.failures) = (false, 0);
+            self.error = Some("the list of addresses is empty".into());
+            return;
+        }
+        match self.phase {
+            Phase::Ready { connection } if self.position(connection).is_some() => {}
+            Phase::Idle => {}
+            Phase::Ready { .. } | Phase::FirstPass { .. } | Phase::Failing { .. } => {
+                self.begin_pass((now, random), commands);
+            }
+        }
+    }
+
+    /// Connects if it is idle.
+    pub(crate) fn connect(&mut self, (now, random): (Instant, &mut fastrand::Rng), commands: &mut Commands) {
+        self.is_started = true;
+        if self.phase == Phase::Idle && !self.addresses.is_empty() {
+            self.begin_pass((now, random), commands);
+        }
+    }
+
+    /// An attempt succeeded: the others are over (CH3.17). An attempt that was cancelled before is nothing to this endpoint.
+    pub(crate) fn on_connected(&mut self, connection: ConnectionId, commands: &mut Commands) {
+        let Some(position) = self.position(connection) else { return };
+        for (index, it) in self.addresses.iter_mut().enumerate() {
+            if index == position {
+                it.subchannel.on_connected();
+            } else {
+                it.subchannel.release(commands);
+            }
+        }
+        self.phase = Phase::Ready { connection };
+        (self.is_failing, self.failures, self.error) = (false, 0, None);
+    }
+
+    /// An attempt failed, or its timeout is over.
+    pub(crate) fn on_failed(
+        &mut self,
+        connection: ConnectionId,
+        error: Arc<str>,
+        (now, random): (Instant, &mut fastrand::Rng),
+        commands: &mut Commands,
+    ) {
+        let Some(position) = self.position(connection) else { return };
+        let it = &mut self.addresses[position];
+        it.has_failed = true;
+        it.subchannel.on_failed();
+        self.error = Some(error);
+        self.failures += 1;
+        match &mut self.phase {
+            Phase::FirstPass { current, .. } if *current == position => {
+                self.try_from(position + 1, (now, random), commands);
+            }
+            Phase::FirstPass { .. } => self.end_pass((now, random), commands),
+            Phase::Failing { failures } => {
+                *failures += 1;
+                if *failures >= self.addresses.len() {
+                    *failures = 0;
+                    commands.push(Command::RequestReresolution);
+                }
+                self.retry((now, random), commands);
+            }
+            // There are no attempts then.
+            Phase::Idle | Phase::Ready { .. } => {}
+        }
+    }
+
+    /// The connection accepts no new streams any more, or is closed. An attempt that ends like this had succeeded, unseen
+    /// (CH3.22).
+    pub(crate) fn on_lost(&mut self, connection: ConnectionId, commands: &mut Commands) {
+        let Some(position) = self.position(connection) else { return };
+        for (index, it) in self.addresses.iter_mut().enumerate() {
+            if index == position {
+                it.subchannel.on_lost();
+            } else {
+                it.subchannel.release(commands);
+            }
+        }
+        (self.phase, self.is_failing, self.failures) = (Phase::Idle, false, 0);
+        commands.push(Command::RequestReresolution);
+    }
+
+    /// To be called when [`poll_timeout`](Self::poll_timeout) says so.
+    pub(crate) fn handle_timeout(
+        &mut self,
+        (now, random): (Instant, &mut fastrand::Rng),
+        commands: &mut Commands,
+    ) {
+        match self.phase {
+            Phase::FirstPass { current, next_at: Some(at) } if at <= now => {
+                self.try_from(current + 1, (now, random), commands);
+            }
+            Phase::Failing { .. } => self.retry((now, random), commands),
+            Phase::Idle | Phase::FirstPass { .. } | Phase::Ready { .. } => {}
+        }
+    }
+
+    /// Delays after failures are over, and the next ones are the first (CH3.3).
+    pub(crate) fn reset_backoff(
+        &mut self,
+        (now, random): (Instant, &mut fastrand::Rng),
+        commands: &mut Commands,
+    ) {
+        self.addresses.iter_mut().for_each(|it| it.subchannel.reset_backoff(now));
+        self.handle_timeout((now, random), commands);
+    }
+
+    /// Ends all attempts, and the connection when its streams have ended.
+    pub(crate) fn close(&mut self, commands: &mut Commands) {
+        self.addresses.iter_mut().for_each(|it| it.subchannel.release(commands));
+        (self.phase, self.is_started, self.is_failing, self.failures) = (Phase::Idle, false, false, 0);
+    }
+
+    fn position(&self, connection: ConnectionId) -> Option<usize> {
+        self.addresses.iter().position(|it| it.subchannel.connection() == Some(connection))
+    }
+
+    /// Tries the addresses from the first one on. Earlier failures count for addresses in backoff, when it is their turn.
+    fn begin_pass(&mut self, (now, random): (Instant, &mut fastrand::Rng), commands: &mut Commands) {
+        self.addresses.iter_mut().for_each(|it| it.has_failed = false);
+        self.try_from(0, (now, random), commands);
+    }
+
+    /// Tries the next address of the first pass that is not in backoff.
+    fn try_from(
+        &mut self,
+        first: usize,
+        (now, random): (Instant, &mut fastrand::Rng),
+        commands: &mut Commands,
+    ) {
+        let last = self.addresses.len() - 1;
+        for current in first..self.addresses.len() {
+            let it = &mut self.addresses[current];
+            it.subchannel.on_timeout(now);
+            it.subchannel.connect(now, random, commands);
+            if it.subchannel.connectivity() == Connectivity::Connecting {
+                let next_at = (current < last).then(|| now + self.settings.attempt_delay);
+                self.phase = Phase::FirstPass { current, next_at };
+                return self.report_failures(commands);
+            }
+            it.has_failed = true;
+        }
+        self.phase = Phase::FirstPass { current: last, next_at: None };
+        self.end_pass((now, random), commands);
+    }
+
+    /// The first pass ends when every address has failed since it began (CH3.18).
+    fn end_pass(&mut self, (now, random): (Instant, &mut fastrand::Rng), commands: &mut Commands) {
+        let Phase::FirstPass { next_at: None, .. } = self.phase else { return };
+        if !self.addresses.iter().all(|it| it.has_failed) {
+            return self.report_failures(commands);
+        }
+        self.phase = Phase::Failing { failures: 0 };
+        self.is_failing = true;
+        commands.push(Command::RequestReresolution);
+        self.retry((now, random), commands);
+    }
+
+    /// Lists that come faster than a pass ends do not keep the failure from being reported (CH3.20).
+    fn report_failures(&mut self, commands: &mut Commands) {
+        if !self.is_failing && self.failures > self.addresses.len() {
+            self.is_failing = true;
+            commands.push(Command::RequestReresolution);
+        }
+    }
+
+    /// Connects the addresses whose backoff is over.
+    fn retry(&mut self, (now, random): (Instant, &mut fastrand::Rng), commands: &mut Commands) {
+        for it in &mut self.addresses {
+            it.subchannel.on_timeout(now);
+            it.subchannel.connect(now, random, commands);
+        }
+    }
+}
+
+const SHORTEST_DELAY: Duration = Duration::from_millis(100);
+const LONGEST_DELAY: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests;
