@@ -38,13 +38,13 @@ async fn a_resource_can_be_followed_from_its_response_to_its_watcher() {
     soon(shop.ready()).await.unwrap();
     let about = format!("type_url=\"{}\" name=shop", type_url::CLUSTER);
     let version = server.version(type_url::CLUSTER);
-    // Which view the watch is, what the response was, what became of the resource, and who was told.
-    log.line(&["DEBUG", "watch started view=1", "names=shop"]);
+    // Which watch it is, what the response was, what became of the resource, and who was told.
+    log.line(&["DEBUG", "watch started watch_id=1", "names=shop"]);
     let response =
         format!("response{{server={} type_url=\"{}\" version={version}", server.uri(), type_url::CLUSTER);
     log.line(&["TRACE", "response received", &format!("version=\"{version}\"")]);
     log.line(&["DEBUG", &response, "resource accepted", &about]);
-    log.line(&["TRACE", &response, "watcher notified view=1", &about]);
+    log.line(&["TRACE", &response, "watcher notified watch_id=1", &about]);
 }
 
 #[tokio::test]
@@ -86,10 +86,10 @@ async fn a_resolution_can_be_followed() {
     });
     let client = Transport::Delta.client(server.uri());
     soon(client.resolve("xds:///shop").ready()).await.unwrap();
-    log.line(&["resolution started view=1", "target=\"xds:///shop\""]);
-    log.line(&["resolution continued view=1 dependency=internal-1"]);
-    log.line(&["watch started view=internal-1", "names=shop"]);
-    log.line(&["resolution succeeded view=1", "target=\"xds:///shop\""]);
+    log.line(&["resolution started watch_id=1", "target=\"xds:///shop\""]);
+    log.line(&["resolution continued watch_id=1 dependency=internal-1"]);
+    log.line(&["watch started watch_id=internal-1", "names=shop"]);
+    log.line(&["resolution succeeded watch_id=1", "target=\"xds:///shop\""]);
 }
 
 #[tokio::test]
