@@ -443,10 +443,7 @@ impl Subscription {
 
     /// Whether the server has answered, or its time has passed.
     pub(crate) fn is_decided(&self) -> bool {
-        match self.phase {
-            Phase::TimedOut | Phase::Answered => true,
-            Phase::New | Phase::Requested | Phase::AbsenceUnconfirmed => false,
-        }
+        matches!(self.phase, Phase::TimedOut | Phase::Answered)
     }
 
     /// Whether the server has not sent it within the does-not-exist time.

@@ -20,8 +20,6 @@ use super::{
     setup::{DELAY, LATE, SLOW, Setup, Weather},
     talk::Response,
 };
-#[cfg(test)]
-use crate::control_plane::session::Held;
 use crate::{
     base::WatchId,
     config::Server,
@@ -31,6 +29,9 @@ use crate::{
     resolve::LookupId,
     resource::Erased,
 };
+
+#[cfg(test)]
+mod plans;
 
 /// Both sides, and all that is between them.
 ///
@@ -199,27 +200,6 @@ impl<E> Network<E> {
             self.later(next - self.now, Happening::Time(peer));
         }
         self.deliver(peer);
-    }
-
-    /// A server says nothing of some types from now on, and all about the others.
-    #[cfg(test)]
-    pub(super) fn hold(&mut self, peer: usize, held: Held) {
-        self.peers[peer].held = held;
-        self.serve(peer);
-    }
-
-    /// Plans something for later.
-    #[cfg(test)]
-    pub(super) fn plan(&mut self, delay: Duration, event: E) {
-        self.later(delay, Happening::Due(event));
-    }
-
-    /// Whether nothing more happens before the clock moves.
-    #[cfg(test)]
-    pub(super) fn is_idle(&self) -> bool {
-        let next = self.future.first_key_value().map(|((at, _), _)| *at);
-        let timeout = self.engine.poll_timeout().map(|(at, _)| at);
-        next.into_iter().chain(timeout).all(|at| at > self.now)
     }
 
     /// What is to be known next; `None` when nothing more happens until some time, which it then is.
