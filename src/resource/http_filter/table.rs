@@ -9,7 +9,7 @@ use super::{
 };
 use crate::resource::{Custom, Extension};
 
-/// Generates the enums of configurations, overrides and effective filters, and the list of built-in types, from one line for
+/// Generates the enums of configurations, overrides and effective filters, and the list of built-in types, from one entry for
 /// each type of filter. A router has neither settings nor overrides, and filters of applications are [`Custom`].
 macro_rules! http_filters {
     ($(
