@@ -179,13 +179,8 @@ impl PickFirst {
     /// An attempt succeeded: the others are over (CH3.17). An attempt that was cancelled before is nothing to this endpoint.
     pub(crate) fn on_connected(&mut self, connection: ConnectionId, commands: &mut Commands) {
         let Some(position) = self.position(connection) else { return };
-        for (index, it) in self.addresses.iter_mut().enumerate() {
-            if index == position {
-                it.subchannel.on_connected();
-            } else {
-                it.subchannel.release(commands);
-            }
-        }
+        self.addresses[position].subchannel.on_connected();
+        self.release_others(position, commands);
         self.phase = Phase::Ready { connection };
         (self.is_failing, self.failures, self.error) = (false, 0, None);
     }
@@ -226,13 +221,8 @@ impl PickFirst {
     /// (CH3.22).
     pub(crate) fn on_lost(&mut self, connection: ConnectionId, commands: &mut Commands) {
         let Some(position) = self.position(connection) else { return };
-        for (index, it) in self.addresses.iter_mut().enumerate() {
-            if index == position {
-                it.subchannel.on_lost();
-            } else {
-                it.subchannel.release(commands);
-            }
-        }
+        self.addresses[position].subchannel.on_lost();
+        self.release_others(position, commands);
         (self.phase, self.is_failing, self.failures) = (Phase::Idle, false, 0);
         commands.push(Command::RequestReresolution);
     }
@@ -266,6 +256,11 @@ impl PickFirst {
     pub(crate) fn close(&mut self, commands: &mut Commands) {
         self.addresses.iter_mut().for_each(|it| it.subchannel.release(commands));
         (self.phase, self.is_started, self.is_failing, self.failures) = (Phase::Idle, false, false, 0);
+    }
+
+    fn release_others(&mut self, position: usize, commands: &mut Commands) {
+        let others = self.addresses.iter_mut().enumerate().filter(|(index, _)| *index != position);
+        others.for_each(|(_, it)| it.subchannel.release(commands));
     }
 
     fn position(&self, connection: ConnectionId) -> Option<usize> {

@@ -47,7 +47,7 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// One server, in the order of a bootstrap with no other.
+    /// The only server of a bootstrap, for all authorities.
     pub(super) fn of_one(seed: u64, family: Family, api_type: ApiType) -> Self {
         let server = Server::new("127.0.0.1:1").insecure().api_type(api_type);
         let bootstrap = Bootstrap::builder().node(Node::new("n")).server(server.clone()).build();
