@@ -132,11 +132,20 @@ impl Node {
         self.old = None;
     }
 
+    /// Whether it is shown by the previous configuration, which is an aggregate's.
+    pub(super) fn is_old_aggregate(&self) -> bool {
+        matches!(self.shown_as_child(), Child::Aggregate(_)) && !self.phase.is_linked()
+    }
+
+    /// Nothing is shown any more.
+    pub(super) fn forget_shown(&mut self) {
+        (self.shown, self.old) = (None, None);
+    }
+
     /// Keeps the configuration that serves; `None` if nothing serves.
     pub(super) fn retain_old(&mut self, is_in_tree: bool) -> Option<Retained> {
         if !is_in_tree && matches!(self.shown_as_child(), Child::Aggregate(_)) {
-            // The clusters below it are released, and would be missing if a call held it.
-            self.shown = None;
+            self.forget_shown();
         }
         if self.old.is_none() {
             self.old = self.serving().cloned();

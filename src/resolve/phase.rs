@@ -142,6 +142,19 @@ impl Phase {
         }
     }
 
+    /// Whether it is an aggregate that is shown by its latest configuration.
+    pub(super) fn is_linked(self) -> bool {
+        match self.state {
+            State::Linked => true,
+            State::Waiting
+            | State::Deleted(_)
+            | State::Linking
+            | State::Shown
+            | State::EndpointsRemoved(_)
+            | State::Overdue(_) => false,
+        }
+    }
+
     /// Whether the next routes need not wait for the cluster.
     pub(super) fn is_ready(self) -> bool {
         match self.state {

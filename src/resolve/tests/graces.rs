@@ -161,6 +161,25 @@ fn f7_an_aggregate_of_routes_to_come_that_is_one_no_more_is_left_out_until_it_is
     assert_eq!(rig.endpoints(at("b", 2)), ["routes: a=10.0.0.1:80 b=10.0.0.2:80"]);
 }
 
+#[test]
+fn f7_an_aggregate_that_is_one_no_more_is_left_out_for_the_next_call_when_the_last_one_has_ended() {
+    let mut rig = Rig::with_tree();
+    rig.routes(routes_to(&["b", "c"]));
+    rig.cluster(cluster("b").aggregate(["d"]));
+    rig.cluster(cluster("d"));
+    rig.endpoints(at("d", 4));
+    rig.hold("b", true);
+    assert_eq!(rig.cluster(cluster("b")), ["+endpoints b"], "it serves by its old configuration");
+    let tree = "routes: a=10.0.0.1:80";
+    assert_eq!(rig.hold("b", false), ["-endpoints d", "-cluster d", tree]);
+    assert_eq!(
+        rig.hold("b", true),
+        NONE,
+        "the cluster below it is gone, and its endpoints are not known yet"
+    );
+    assert_eq!(rig.endpoints(at("b", 2)), ["routes: a=10.0.0.1:80 b=10.0.0.2:80"]);
+}
+
 fn routes_to(clusters: &[&str]) -> RouteConfigBuilder {
     let routes = clusters.iter().map(|cluster| route::prefix(format!("/{cluster}")).cluster(*cluster));
     route_config("routes").virtual_host(["shop"], routes)
