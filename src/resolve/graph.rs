@@ -181,13 +181,17 @@ impl Graph {
             while let Some(name) = self.pending.dirty.pop_first() {
                 self.update_cluster(&name, now);
             }
-            if mem::take(&mut self.pending.unlinked) || self.leafless.due().is_some_and(|due| due <= now) {
+            let links =
+                mem::take(&mut self.pending.unlinked) || self.leafless.due().is_some_and(|due| due <= now);
+            if links {
                 self.link(now);
             }
             while let Some(name) = self.pending.orphaned.pop_first() {
                 self.drop_if_orphaned(&name);
             }
-            self.forget_old_aggregates();
+            if links {
+                self.forget_old_aggregates();
+            }
             self.examine_graces(now);
             if self.pending.dirty.is_empty() && !self.pending.unlinked {
                 break;
@@ -215,20 +219,6 @@ impl Graph {
                 true
             }
             (None, Some(_)) => self.entries.remove(&name).is_some(),
-        }
-    }
-
-    /// Forgets the previous configurations of aggregates that have left the tree: the clusters below these are released, and
-    /// would be missing if a call held the aggregate, or another one above it.
-    fn forget_old_aggregates(&mut self) {
-        let usage = self.usage();
-        let is_stale = |name: &Arc<str>| {
-            !usage.is_in_tree(name) && self.nodes.get(name).is_some_and(Node::is_old_aggregate)
-        };
-        let stale: Vec<_> = self.pending.touched.iter().filter(|name| is_stale(name)).cloned().collect();
-        for name in stale {
-            self.update(&name, Node::forget_shown);
-            self.pending.dirty.insert(name);
         }
     }
 
@@ -403,6 +393,21 @@ impl Graph {
         let before = mem::replace(&mut self.descendants, links.descendants);
         self.pending.orphaned.extend(before.not_in(&self.descendants));
         self.pending.touched.extend(before.shown.symmetric_difference(&self.descendants.shown).cloned());
+    }
+
+    /// Forgets the previous configurations of aggregates out of the tree: the clusters below these are released, and would be
+    /// missing if a call held the aggregate, or another one above it.
+    fn forget_old_aggregates(&mut self) {
+        let usage = self.usage();
+        let is_stale = |name: &Arc<str>| {
+            !usage.is_in_tree(name) && self.nodes.get(name).is_some_and(Node::is_old_aggregate)
+        };
+        let stale: Vec<_> =
+            self.nodes.index().aggregates().iter().filter(|name| is_stale(name)).cloned().collect();
+        for name in stale {
+            self.update(&name, Node::forget_shown);
+            self.pending.dirty.insert(name);
+        }
     }
 
     fn usage(&self) -> Usage<'_> {
