@@ -180,6 +180,20 @@ fn f7_an_aggregate_that_is_one_no_more_is_left_out_for_the_next_call_when_the_la
     assert_eq!(rig.endpoints(at("b", 2)), ["routes: a=10.0.0.1:80 b=10.0.0.2:80"]);
 }
 
+#[test]
+fn f7_an_aggregate_of_routes_to_come_is_left_out_when_a_cluster_below_it_becomes_unknown_again() {
+    let mut rig = Rig::with_tree();
+    rig.routes(routes_to(&["b", "c"]));
+    rig.cluster(cluster("b").aggregate(["d"]));
+    rig.cluster(cluster("d").aggregate(["e"]));
+    rig.cluster(cluster("e"));
+    rig.endpoints(at("e", 4));
+    assert_eq!(rig.cluster(cluster("d")), ["+endpoints d", "-endpoints e", "-cluster e"]);
+    assert_eq!(rig.hold("b", true), NONE, "the endpoints of d are not known yet");
+    let tree = rig.endpoints(at("d", 2));
+    assert!(tree.iter().any(|line| line.contains("b=") || line.contains("b>")), "{tree:?}");
+}
+
 fn routes_to(clusters: &[&str]) -> RouteConfigBuilder {
     let routes = clusters.iter().map(|cluster| route::prefix(format!("/{cluster}")).cluster(*cluster));
     route_config("routes").virtual_host(["shop"], routes)
