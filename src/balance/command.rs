@@ -1,4 +1,4 @@
-use std::{net::SocketAddr, time::Duration};
+use std::{collections::VecDeque, net::SocketAddr, time::Duration};
 
 /// One attempt to connect, and the connection that it leads to. Events of an id that is no longer in use are ignored, so an
 /// event may cross the command that ends the connection.
@@ -21,13 +21,26 @@ pub(crate) enum Command {
 /// The commands that are not taken yet, and the ids of connections.
 #[derive(Debug, Default)]
 pub(crate) struct Commands {
-    queue: std::collections::VecDeque<Command>,
+    queue: VecDeque<(Owner, Command)>,
+    owner: Owner,
     last: u64,
+}
+
+/// The endpoint that a command is of: the place of its cluster, and its place there.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Owner {
+    pub(super) leaf: usize,
+    pub(super) member: usize,
 }
 
 impl Commands {
     pub(super) fn push(&mut self, command: Command) {
-        self.queue.push_back(command);
+        self.queue.push_back((self.owner, command));
+    }
+
+    /// The commands that follow are of this endpoint.
+    pub(super) fn set_owner(&mut self, owner: Owner) {
+        self.owner = owner;
     }
 
     pub(super) fn next_id(&mut self) -> ConnectionId {
@@ -35,8 +48,14 @@ impl Commands {
         ConnectionId(self.last)
     }
 
-    /// The next command, the oldest one first.
-    pub(crate) fn poll(&mut self) -> Option<Command> {
+    /// The next command with its endpoint, the oldest one first.
+    pub(super) fn poll_owned(&mut self) -> Option<(Owner, Command)> {
         self.queue.pop_front()
+    }
+
+    /// The next command, the oldest one first.
+    #[cfg(test)]
+    pub(super) fn poll(&mut self) -> Option<Command> {
+        self.poll_owned().map(|(_, command)| command)
     }
 }

@@ -1,13 +1,29 @@
-//! Load balancing without I/O: from the endpoints of a cluster to the connection of each call.
+//! Load balancing without I/O: from the clusters of a snapshot to the connection of each call.
 //!
-//! What is here so far is the lowest level, of which all policies are made: the connections of one endpoint.
-//! [`Subchannel`](subchannel::Subchannel) is one address, [`PickFirst`](pick_first::PickFirst) an endpoint with its addresses.
+//! [`Balancer`](balancer::Balancer) is the state of a channel's clusters. The levels below it, from the top:
 //!
-//! Each part is a state machine like the engine: events and the time go in, [`Command`](command::Command)s come out.
+//! | level | file |
+//! |---|---|
+//! | a cluster that routes name: the leaves of an aggregate in order of preference | `balancer`, `failover` |
+//! | a leaf, with endpoints of its own: priorities | `leaf`, `failover` |
+//! | a priority: localities by weight | `group` |
+//! | an endpoint: addresses, of which one is connected | `member`, `pick_first` |
+//! | an address: connection, backoff | `subchannel`, `backoff` |
+//!
+//! Each is a state machine like the engine: events and the time go in, [`Command`](command::Command)s come out. The result is a
+//! [`ClusterPicker`](picker::ClusterPicker) for each cluster, which is immutable: calls pick without a lock.
 
-mod addresses;
-mod backoff;
-mod command;
-mod connectivity;
-mod pick_first;
+pub(crate) mod addresses;
+pub(crate) mod backoff;
+pub(crate) mod balancer;
+pub(crate) mod breaker;
+pub(crate) mod command;
+pub(crate) mod connectivity;
+mod failover;
+mod group;
+mod leaf;
+mod member;
+pub(crate) mod pick_first;
+pub(crate) mod picker;
+pub(crate) mod policy;
 mod subchannel;

@@ -118,6 +118,11 @@ impl PickFirst {
         }
     }
 
+    /// The address of a connection that is attempted or established.
+    pub(crate) fn address(&self, connection: ConnectionId) -> Option<SocketAddr> {
+        self.position(connection).map(|position| self.addresses[position].subchannel.address())
+    }
+
     /// The newest error of a connection, for the status of calls that fail.
     pub(crate) fn error(&self) -> Option<&Arc<str>> {
         self.error.as_ref()

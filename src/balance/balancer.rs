@@ -1,0 +1,471 @@
+//! The clusters of a channel: from configurations and events of connections to pickers.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    mem,
+    sync::Arc,
+    time::Instant,
+};
+
+use slab::Slab;
+
+use super::{
+    breaker::Breakers,
+    command::{Command, Commands, ConnectionId, Owner},
+    connectivity::Connectivity,
+    failover::{Alternatives, Failover},
+    leaf::{Leaf, Scope},
+    pick_first::PickFirstSettings,
+    picker::{Choice, ClusterPicker, LeafPicker},
+    policy::LeafConfig,
+};
+
+/// Settings of a [`Balancer`].
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BalancerSettings {
+    pub(crate) pick_first: PickFirstSettings,
+    /// Attempts to connect at a time; further ones wait for their turn (CH11.8). 256.
+    pub(crate) max_concurrent_connects: usize,
+    pub(crate) seed: u64,
+}
+
+/// What is known of the clusters that requests may go to.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ClusterConfigs {
+    /// Those that requests are sent to, by name.
+    pub(crate) targets: BTreeMap<Arc<str>, ClusterConfig>,
+    /// The clusters with endpoints of their own that they consist of.
+    pub(crate) leaves: BTreeMap<Arc<str>, Arc<LeafConfig>>,
+}
+
+/// A cluster that requests are sent to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum ClusterConfig {
+    /// The clusters with its endpoints, the preferred one first: the leaves of an aggregate, or the cluster itself. Not empty.
+    Leaves(Vec<Arc<str>>),
+    /// The server says that it does not exist (CH1.13).
+    Gone(Arc<str>),
+    /// It cannot be used for another reason.
+    Unusable(Arc<str>),
+}
+
+/// The state of all clusters of a channel.
+#[derive(Debug)]
+pub(crate) struct Balancer<H> {
+    settings: BalancerSettings,
+    random: fastrand::Rng,
+    breakers: Arc<Breakers>,
+    configs: ClusterConfigs,
+    targets: BTreeMap<Arc<str>, Target<H>>,
+    leaves: Leaves<H>,
+    /// Leaves that changed, whose targets may have to choose anew.
+    changed: BTreeSet<usize>,
+    commands: Commands,
+    connects: Connects,
+}
+
+/// A cluster that requests are sent to.
+#[derive(Debug)]
+struct Target<H> {
+    config: ClusterConfig,
+    failover: Failover,
+    picker: Arc<ClusterPicker<H>>,
+}
+
+/// The leaves that are in use.
+#[derive(Debug)]
+struct Leaves<H> {
+    all: Slab<InUse<H>>,
+    by_name: BTreeMap<Arc<str>, usize>,
+}
+
+#[derive(Debug)]
+struct InUse<H> {
+    leaf: Leaf<H>,
+    /// The targets that have created it.
+    targets: BTreeSet<Arc<str>>,
+    picker: Option<Arc<LeafPicker<H>>>,
+}
+
+/// The attempts to connect, and the connections.
+#[derive(Debug, Default)]
+struct Connects {
+    outgoing: VecDeque<Command>,
+    owners: HashMap<ConnectionId, Owner>,
+    running: BTreeSet<ConnectionId>,
+    /// Attempts that wait for others to end.
+    waiting: VecDeque<Command>,
+}
+
+impl<H: Clone> Balancer<H> {
+    /// Without clusters.
+    pub(crate) fn new(settings: BalancerSettings, breakers: Arc<Breakers>) -> Self {
+        Self {
+            settings,
+            random: fastrand::Rng::with_seed(settings.seed),
+            breakers,
+            configs: ClusterConfigs::default(),
+            targets: BTreeMap::new(),
+            leaves: Leaves { all: Slab::new(), by_name: BTreeMap::new() },
+            changed: BTreeSet::new(),
+            commands: Commands::default(),
+            connects: Connects::default(),
+        }
+    }
+
+    /// New configurations of all clusters. What is equal stays as it is.
+    pub(crate) fn update(&mut self, configs: ClusterConfigs, now: Instant) {
+        self.configs = configs;
+        self.update_leaves(now);
+        let before = mem::take(&mut self.targets);
+        let (configs, mut old) = (self.configs.targets.clone(), before);
+        for (name, config) in configs {
+            let mut target = old.remove(&name).unwrap_or_else(|| Target::new(&config));
+            self.rearrange(&name, &mut target, config, now);
+            self.targets.insert(name, target);
+        }
+        for (name, mut target) in old {
+            let leaves = target.config.leaves().to_vec();
+            let failover = &mut target.failover;
+            self.with_leaves(&name, &leaves, now, |alternatives| failover.clear(alternatives));
+        }
+        self.choose_all(now);
+    }
+
+    /// An attempt succeeded: requests can be sent with the handle.
+    pub(crate) fn on_connected(&mut self, connection: ConnectionId, handle: H, now: Instant) {
+        self.connects.end(connection);
+        self.with_owner(connection, now, |leaf, member, scope| {
+            leaf.on_connected(member, (connection, handle), scope);
+        });
+    }
+
+    /// An attempt failed. The error names the address.
+    pub(crate) fn on_failed(&mut self, connection: ConnectionId, error: Arc<str>, now: Instant) {
+        self.connects.end(connection);
+        self.with_owner(connection, now, |leaf, member, scope| {
+            leaf.on_failed(member, (connection, error), scope);
+        });
+        self.connects.owners.remove(&connection);
+    }
+
+    /// A connection takes no more requests, or is closed.
+    pub(crate) fn on_lost(&mut self, connection: ConnectionId, now: Instant) {
+        self.with_owner(connection, now, |leaf, member, scope| leaf.on_lost(member, connection, scope));
+        self.connects.owners.remove(&connection);
+    }
+
+    /// A pick requested a connection of a cluster (CH3.22).
+    pub(crate) fn connect(&mut self, target: &str, now: Instant) {
+        let Some(leaf) = self.targets.get(target).and_then(Target::chosen) else { return };
+        if let Some(place) = self.leaves.by_name.get(leaf).copied() {
+            self.with_leaf(place, now, Leaf::connect);
+        }
+    }
+
+    /// All delays after failed attempts are over (CH3.3).
+    pub(crate) fn reset_backoff(&mut self, now: Instant) {
+        for place in self.leaves.places() {
+            self.with_leaf(place, now, Leaf::reset_backoff);
+        }
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is due.
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let leaves = self.leaves.all.iter().filter_map(|(_, it)| it.leaf.poll_timeout());
+        leaves.chain(self.targets.values().filter_map(|it| it.failover.poll_timeout())).min()
+    }
+
+    /// To be called when [`poll_timeout`](Self::poll_timeout) says so.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        for place in self.leaves.places() {
+            if self.leaves.all[place].leaf.poll_timeout().is_some_and(|at| at <= now) {
+                self.with_leaf(place, now, Leaf::handle_timeout);
+            }
+        }
+        self.choose_all(now);
+    }
+
+    /// What the connector is to do next.
+    pub(crate) fn poll_command(&mut self) -> Option<Command> {
+        while let Some((owner, command)) = self.commands.poll_owned() {
+            let is_dns = self.leaves.all.get(owner.leaf).is_some_and(|it| it.leaf.config().is_dns);
+            self.connects.take(owner, command, is_dns);
+        }
+        self.connects.poll(self.settings.max_concurrent_connects)
+    }
+
+    /// The pickers of all clusters, brought up to date.
+    pub(crate) fn pickers(
+        &mut self,
+        now: Instant,
+    ) -> impl Iterator<Item = (&Arc<str>, &Arc<ClusterPicker<H>>)> {
+        if !self.changed.is_empty() {
+            self.choose_all(now);
+        }
+        for (_, it) in &mut self.leaves.all {
+            if let Some(picker) = it.leaf.take_picker() {
+                it.picker = Some(picker);
+            }
+        }
+        for target in self.targets.values_mut() {
+            let leaf =
+                target.chosen().and_then(|name| self.leaves.get(name)).and_then(|it| it.picker.clone());
+            if let Some(leaf) = leaf {
+                target.refresh(leaf);
+            }
+        }
+        self.targets.iter().map(|(name, target)| (name, &target.picker))
+    }
+
+    /// Ends all attempts, and the connections when their streams have ended.
+    pub(crate) fn close(&mut self, now: Instant) {
+        self.update(ClusterConfigs::default(), now);
+    }
+
+    /// Leaves with a new configuration.
+    fn update_leaves(&mut self, now: Instant) {
+        for place in self.leaves.places() {
+            let it = &self.leaves.all[place];
+            let Some((name, config)) = self.configs.leaves.get_key_value(it.leaf.name()) else { continue };
+            if Arc::ptr_eq(config, it.leaf.config()) {
+                continue;
+            }
+            let breaker = self.breakers.of(name, &config.service_name);
+            let config = config.clone();
+            self.with_leaf(place, now, |leaf, scope| leaf.update(config, breaker, scope));
+        }
+    }
+
+    /// Gives a target its new leaves, each of which keeps its state at its new place.
+    fn rearrange(&mut self, name: &Arc<str>, target: &mut Target<H>, config: ClusterConfig, now: Instant) {
+        if target.config == config {
+            return;
+        }
+        let (before, after) = (target.config.leaves().to_vec(), config.leaves());
+        let places: Vec<_> = after.iter().map(|leaf| before.iter().position(|it| it == leaf)).collect();
+        let removed = before.iter().filter(|leaf| !after.contains(leaf));
+        for leaf in removed.cloned().collect::<Vec<_>>() {
+            self.release(name, &leaf, now);
+        }
+        target.failover.rearrange(&places);
+        if let Some(picker) = config.picker() {
+            target.picker = Arc::new(picker);
+        }
+        target.config = config;
+    }
+
+    /// Lets all targets choose among their leaves.
+    fn choose_all(&mut self, now: Instant) {
+        self.changed.clear();
+        let names: Vec<_> = self.targets.keys().cloned().collect();
+        for name in names {
+            let Some(target) = self.targets.get_mut(&name) else { continue };
+            let mut failover = mem::take(&mut target.failover);
+            let leaves = target.config.leaves().to_vec();
+            self.with_leaves(&name, &leaves, now, |alternatives| {
+                failover.choose(leaves.len(), now, alternatives);
+            });
+            if let Some(target) = self.targets.get_mut(&name) {
+                target.failover = failover;
+            }
+        }
+    }
+
+    fn with_leaves(
+        &mut self,
+        target: &Arc<str>,
+        leaves: &[Arc<str>],
+        now: Instant,
+        then: impl FnOnce(&mut dyn Alternatives),
+    ) {
+        then(&mut TargetLeaves { balancer: self, target, leaves, now });
+    }
+
+    /// A target needs a leaf.
+    fn use_leaf(&mut self, target: &Arc<str>, name: &Arc<str>, now: Instant) {
+        if let Some(place) = self.leaves.by_name.get(name) {
+            self.leaves.all[*place].targets.insert(target.clone());
+            return;
+        }
+        let Some(config) = self.configs.leaves.get(name).cloned() else { return };
+        let breaker = self.breakers.of(name, &config.service_name);
+        let settings = self.settings.pick_first;
+        let entry = self.leaves.all.vacant_entry();
+        let place = entry.key();
+        let scope = &mut Scope { now, random: &mut self.random, commands: &mut self.commands };
+        let leaf = Leaf::new((name.clone(), place), (config, breaker), settings, scope);
+        entry.insert(InUse { leaf, targets: BTreeSet::from([target.clone()]), picker: None });
+        self.leaves.by_name.insert(name.clone(), place);
+    }
+
+    /// A target needs a leaf no more.
+    fn release(&mut self, target: &Arc<str>, name: &Arc<str>, now: Instant) {
+        let Some(place) = self.leaves.by_name.get(name).copied() else { return };
+        let it = &mut self.leaves.all[place];
+        it.targets.remove(target);
+        if it.targets.is_empty() {
+            let scope = &mut Scope { now, random: &mut self.random, commands: &mut self.commands };
+            it.leaf.close(scope);
+            self.leaves.all.remove(place);
+            self.leaves.by_name.remove(name);
+        }
+    }
+
+    fn with_owner(
+        &mut self,
+        connection: ConnectionId,
+        now: Instant,
+        event: impl FnOnce(&mut Leaf<H>, usize, &mut Scope<'_>),
+    ) {
+        if let Some(Owner { leaf, member }) = self.connects.owners.get(&connection).copied() {
+            self.with_leaf(leaf, now, |leaf, scope| event(leaf, member, scope));
+        }
+    }
+
+    fn with_leaf(&mut self, place: usize, now: Instant, event: impl FnOnce(&mut Leaf<H>, &mut Scope<'_>)) {
+        let Some(it) = self.leaves.all.get_mut(place) else { return };
+        event(&mut it.leaf, &mut Scope { now, random: &mut self.random, commands: &mut self.commands });
+        self.changed.insert(place);
+    }
+}
+
+/// The leaves of a target for the choice among them.
+struct TargetLeaves<'a, H> {
+    balancer: &'a mut Balancer<H>,
+    target: &'a Arc<str>,
+    leaves: &'a [Arc<str>],
+    now: Instant,
+}
+
+impl<H: Clone> Alternatives for TargetLeaves<'_, H> {
+    fn create(&mut self, index: usize) {
+        self.balancer.use_leaf(self.target, &self.leaves[index], self.now);
+    }
+
+    fn destroy(&mut self, index: usize) {
+        if let Some(leaf) = self.leaves.get(index) {
+            self.balancer.release(self.target, leaf, self.now);
+        }
+    }
+
+    fn connectivity(&self, index: usize) -> Connectivity {
+        let leaf = self.leaves.get(index).and_then(|name| self.balancer.leaves.get(name));
+        leaf.map_or(Connectivity::TransientFailure, |it| it.leaf.connectivity())
+    }
+}
+
+impl<H> Target<H> {
+    fn new(config: &ClusterConfig) -> Self {
+        let picker =
+            config.picker().unwrap_or_else(|| ClusterPicker::unusable("it has no leaf clusters".into()));
+        Self {
+            config: ClusterConfig::Leaves(Vec::new()),
+            failover: Failover::default(),
+            picker: Arc::new(picker),
+        }
+    }
+
+    fn chosen(&self) -> Option<&Arc<str>> {
+        self.config.leaves().get(self.failover.chosen()?)
+    }
+
+    /// The picker for the latest one of the chosen leaf; the same as before if that is the same.
+    fn refresh(&mut self, leaf: Arc<LeafPicker<H>>) {
+        if let Choice::Leaf(known) = &self.picker.choice
+            && Arc::ptr_eq(known, &leaf)
+        {
+            return;
+        }
+        let connectivity = leaf.connectivity;
+        self.picker = Arc::new(ClusterPicker { connectivity, choice: Choice::Leaf(leaf) });
+    }
+}
+
+impl ClusterConfig {
+    fn leaves(&self) -> &[Arc<str>] {
+        match self {
+            Self::Leaves(leaves) => leaves,
+            Self::Gone(_) | Self::Unusable(_) => &[],
+        }
+    }
+
+    fn picker<H>(&self) -> Option<ClusterPicker<H>> {
+        let choice = match self {
+            Self::Leaves(_) => return None,
+            Self::Gone(reason) => Choice::Gone(reason.clone()),
+            Self::Unusable(reason) => Choice::Unusable(reason.clone()),
+        };
+        Some(ClusterPicker { connectivity: Connectivity::TransientFailure, choice })
+    }
+}
+
+impl<H> ClusterPicker<H> {
+    fn unusable(reason: Arc<str>) -> Self {
+        Self { connectivity: Connectivity::TransientFailure, choice: Choice::Unusable(reason) }
+    }
+}
+
+impl<H> Leaves<H> {
+    fn get(&self, name: &str) -> Option<&InUse<H>> {
+        self.all.get(*self.by_name.get(name)?)
+    }
+
+    fn places(&self) -> Vec<usize> {
+        self.all.iter().map(|(place, _)| place).collect()
+    }
+}
+
+impl Connects {
+    /// Takes a command of an endpoint.
+    fn take(&mut self, owner: Owner, command: Command, is_dns: bool) {
+        match command {
+            Command::Connect { connection, .. } => {
+                self.owners.insert(connection, owner);
+                self.waiting.push_back(command);
+            }
+            Command::Cancel { connection } => {
+                self.owners.remove(&connection);
+                if self.running.remove(&connection) {
+                    self.outgoing.push_back(command);
+                } else {
+                    self.waiting.retain(
+                        |it| !matches!(it, Command::Connect { connection: id, .. } if *id == connection),
+                    );
+                }
+            }
+            Command::Drain { connection } => {
+                self.owners.remove(&connection);
+                self.outgoing.push_back(command);
+            }
+            Command::RequestReresolution if is_dns => {
+                if !self.outgoing.contains(&command) {
+                    self.outgoing.push_back(command);
+                }
+            }
+            Command::RequestReresolution => {}
+        }
+    }
+
+    fn poll(&mut self, max_running: usize) -> Option<Command> {
+        if let Some(command) = self.outgoing.pop_front() {
+            return Some(command);
+        }
+        if self.running.len() >= max_running {
+            return None;
+        }
+        let command = self.waiting.pop_front()?;
+        if let Command::Connect { connection, .. } = command {
+            self.running.insert(connection);
+        }
+        Some(command)
+    }
+
+    /// An attempt ended.
+    fn end(&mut self, connection: ConnectionId) {
+        self.running.remove(&connection);
+    }
+}
+
+#[cfg(test)]
+mod tests;

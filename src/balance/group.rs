@@ -1,0 +1,221 @@
+//! The localities of a priority with their endpoints.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, atomic::AtomicUsize},
+};
+
+use super::{
+    addresses::shuffled,
+    connectivity::Connectivity,
+    member::{Key, MemberConfig, Place},
+    picker::{EndpointPicker, ReadyEndpoint},
+    policy::{ClusterPolicy, LocalityConfig, Policy},
+};
+use crate::resource::Locality;
+
+/// The endpoints of a priority, in groups among which requests are divided by weight.
+#[derive(Debug, Default)]
+pub(super) struct Groups {
+    pub(super) all: Vec<Group>,
+    /// The newest error of a connection.
+    pub(super) error: Option<Arc<str>>,
+}
+
+/// A locality, or all localities of a priority if the policy sees them as one.
+#[derive(Debug)]
+pub(super) struct Group {
+    locality: Option<Locality>,
+    weight: u32,
+    members: Vec<usize>,
+    /// How many of them are in each state.
+    ready: usize,
+    connecting: usize,
+    idle: usize,
+    failing: usize,
+    /// Transient failure is reported until an endpoint is ready (CH3.49).
+    is_failing: bool,
+    next: Arc<AtomicUsize>,
+}
+
+/// What a group is made of.
+#[derive(Debug)]
+pub(super) struct GroupConfig<'a> {
+    locality: Option<&'a Locality>,
+    weight: u32,
+    localities: &'a [LocalityConfig],
+}
+
+impl Groups {
+    /// The groups of a priority.
+    pub(super) fn configs(localities: &[LocalityConfig], policy: ClusterPolicy) -> Vec<GroupConfig<'_>> {
+        if !policy.by_locality {
+            return vec![GroupConfig { locality: None, weight: 1, localities }];
+        }
+        let each = localities.chunks(1).map(|one| GroupConfig {
+            locality: Some(&one[0].locality),
+            weight: one[0].weight,
+            localities: one,
+        });
+        each.collect()
+    }
+
+    /// Empty groups, which keep the state of those of the same locality.
+    pub(super) fn of(configs: &[GroupConfig<'_>], before: &mut Self, random: &mut fastrand::Rng) -> Self {
+        let all = configs.iter().map(|config| {
+            let known = before.all.iter().find(|it| it.locality.as_ref() == config.locality);
+            Group {
+                locality: config.locality.cloned(),
+                weight: config.weight,
+                members: Vec::new(),
+                ready: 0,
+                connecting: 0,
+                idle: 0,
+                failing: 0,
+                is_failing: known.is_some_and(|it| it.is_failing),
+                // Begins at random, since all clients would begin with the same endpoint otherwise (CH3.26).
+                next: known.map_or_else(
+                    || Arc::new(random.u32(..).try_into().unwrap_or(0).into()),
+                    |it| it.next.clone(),
+                ),
+            }
+        });
+        Self { all: all.collect(), error: before.error.take() }
+    }
+
+    /// All endpoints.
+    pub(super) fn list(&self) -> Vec<usize> {
+        self.all.iter().flat_map(|group| group.members.iter().copied()).collect()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.all.iter().all(|group| group.members.is_empty())
+    }
+
+    /// An endpoint of a group has another state.
+    pub(super) fn count(&mut self, group: usize, from: Connectivity, to: Connectivity) {
+        let Some(group) = self.all.get_mut(group) else { return };
+        *group.counter(from) -= 1;
+        *group.counter(to) += 1;
+        group.settle();
+    }
+
+    /// Any that is ready, or else connecting, or else idle; otherwise all fail (CH3.11).
+    pub(super) fn connectivity(&self) -> Connectivity {
+        let states = || self.all.iter().map(Group::connectivity);
+        let preferred = [Connectivity::Ready, Connectivity::Connecting, Connectivity::Idle];
+        let found = preferred.into_iter().find(|state| states().any(|it| it == *state));
+        found.unwrap_or(Connectivity::TransientFailure)
+    }
+
+    /// The ready groups with the sums of their weights.
+    pub(super) fn pickers<H>(
+        &self,
+        policy: Policy,
+        ready: impl Fn(usize) -> Option<Arc<ReadyEndpoint<H>>>,
+    ) -> Box<[(u64, EndpointPicker<H>)]> {
+        let mut sum = 0;
+        let pickers = self.all.iter().filter_map(|group| {
+            let ready: Box<[_]> = group.members.iter().filter_map(|member| ready(*member)).collect();
+            if ready.is_empty() {
+                return None;
+            }
+            sum += u64::from(group.weight.max(1));
+            Some((sum, EndpointPicker { policy, ready, next: group.next.clone() }))
+        });
+        pickers.collect()
+    }
+}
+
+impl Group {
+    pub(super) fn add(&mut self, member: usize, connectivity: Connectivity) {
+        self.members.push(member);
+        *self.counter(connectivity) += 1;
+    }
+
+    fn counter(&mut self, connectivity: Connectivity) -> &mut usize {
+        match connectivity {
+            Connectivity::Ready => &mut self.ready,
+            Connectivity::Connecting => &mut self.connecting,
+            Connectivity::Idle => &mut self.idle,
+            Connectivity::TransientFailure => &mut self.failing,
+        }
+    }
+
+    /// A locality in failure stays so until it is ready; a list without localities is its policy's matter.
+    fn settle(&mut self) {
+        if self.ready > 0 {
+            self.is_failing = false;
+        } else if self.locality.is_some() && self.failing > 0 && self.connecting + self.idle == 0 {
+            self.is_failing = true;
+        }
+    }
+
+    fn connectivity(&self) -> Connectivity {
+        match self {
+            Self { ready: 1.., .. } => Connectivity::Ready,
+            Self { is_failing: true, .. } => Connectivity::TransientFailure,
+            Self { connecting: 1.., .. } => Connectivity::Connecting,
+            Self { idle: 1.., .. } => Connectivity::Idle,
+            _ => Connectivity::TransientFailure,
+        }
+    }
+}
+
+impl GroupConfig<'_> {
+    /// The endpoints of the group: one for each, or one for all under pick_first.
+    pub(super) fn members(
+        &self,
+        place: Place,
+        policy: ClusterPolicy,
+        random: &mut fastrand::Rng,
+    ) -> Vec<MemberConfig> {
+        let Policy::PickFirst { shuffle } = policy.policy else {
+            let endpoints = self.localities.iter().flat_map(|locality| &locality.endpoints);
+            return endpoints
+                .map(|endpoint| MemberConfig {
+                    key: Key::Endpoint(sorted(&endpoint.addresses)),
+                    addresses: endpoint.addresses.clone(),
+                    hostname: endpoint.hostname.clone(),
+                    reconnects: true,
+                })
+                .collect();
+        };
+        let addresses: Vec<SocketAddr> = if shuffle {
+            shuffled(self.weighted(), random).into_iter().flatten().copied().collect()
+        } else {
+            let endpoints = self.localities.iter().flat_map(|locality| &locality.endpoints);
+            endpoints.flat_map(|endpoint| endpoint.addresses.iter().copied()).collect()
+        };
+        if addresses.is_empty() {
+            return Vec::new();
+        }
+        let locality = self.locality.map(ToString::to_string);
+        let key = Key::All { priority: place.priority, locality };
+        vec![MemberConfig { key, addresses, hostname: None, reconnects: policy.by_locality }]
+    }
+
+    /// The addresses of each endpoint with its share of the group (CH3.50).
+    fn weighted(&self) -> Vec<(&[SocketAddr], u64)> {
+        let sum: u64 = self.localities.iter().map(|it| u64::from(it.weight)).sum();
+        let mut weighted = Vec::new();
+        for locality in self.localities {
+            let share = u64::from(locality.weight) * ONE / sum.max(1);
+            let sum: u64 = locality.endpoints.iter().map(|it| u64::from(it.weight)).sum();
+            for endpoint in &locality.endpoints {
+                let weight = u64::from(endpoint.weight) * ONE / sum.max(1);
+                weighted.push((endpoint.addresses.as_slice(), ((share * weight) >> 31).max(1)));
+            }
+        }
+        weighted
+    }
+}
+
+fn sorted(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
+    let mut addresses = addresses.to_vec();
+    addresses.sort_unstable();
+    addresses
+}
+
+/// 1 as a fraction of 2³¹ (CH3.50).
+const ONE: u64 = 1 << 31;

@@ -1,0 +1,154 @@
+use std::collections::BTreeMap;
+
+use super::*;
+
+fn endpoint(port: u16) -> Arc<ReadyEndpoint<u16>> {
+    let address = ([127, 0, 0, 1], port).into();
+    Arc::new(ReadyEndpoint { handle: port, address, hostname: None, load: Arc::default() })
+}
+
+fn locality_of(policy: Policy, ports: &[u16]) -> EndpointPicker<u16> {
+    EndpointPicker { policy, ready: ports.iter().map(|port| endpoint(*port)).collect(), next: Arc::default() }
+}
+
+fn leaf(endpoints: Endpoints<u16>) -> LeafPicker<u16> {
+    LeafPicker {
+        name: "shop".into(),
+        drops: [].into(),
+        breaker: Arc::default(),
+        limit: 1_024,
+        connectivity: Connectivity::Ready,
+        endpoints,
+    }
+}
+
+fn one_locality(policy: Policy, ports: &[u16]) -> LeafPicker<u16> {
+    leaf(Endpoints::Ready([(1, locality_of(policy, ports))].into()))
+}
+
+fn picked(leaf: &LeafPicker<u16>, random: &mut fastrand::Rng) -> Attempt<u16> {
+    match leaf.pick(&mut Draws::default(), random) {
+        Pick::Complete(attempt) => attempt,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn counts(leaf: &LeafPicker<u16>, picks: usize) -> BTreeMap<u16, usize> {
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut counts = BTreeMap::new();
+    for _ in 0..picks {
+        *counts.entry(picked(leaf, &mut random).endpoint.handle).or_default() += 1;
+    }
+    counts
+}
+
+#[test]
+fn ch3_27_round_robin_gives_25_of_100_picks_to_each_of_4_endpoints() {
+    let leaf = one_locality(Policy::RoundRobin, &[1, 2, 3, 4]);
+    for _ in 0..3 {
+        assert_eq!(counts(&leaf, 100).into_values().collect::<Vec<_>>(), [25; 4]);
+    }
+}
+
+#[test]
+fn ch3_39_least_request_prefers_endpoints_with_fewer_attempts_under_way() {
+    let leaf = one_locality(Policy::LeastRequest { choice_count: 10 }, &[1, 2]);
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut running = Vec::new();
+    for _ in 0..1_000 {
+        running.push(picked(&leaf, &mut random));
+    }
+    let first = running.iter().filter(|attempt| attempt.endpoint.handle == 1).count();
+    assert!((480..=520).contains(&first), "{first} of 1,000");
+    let loads: Vec<_> = [1, 2]
+        .map(|port| running.iter().find(|it| it.endpoint.handle == port).unwrap())
+        .map(|it| it.endpoint.load.clone())
+        .into();
+    running.clear();
+    assert_eq!([loads[0].running(), loads[1].running(), leaf.breaker.running()], [0; 3], "each ends once");
+}
+
+#[test]
+fn ch3_39_of_equal_endpoints_the_first_drawn_wins() {
+    let leaf = one_locality(Policy::LeastRequest { choice_count: 2 }, &[1, 2, 3]);
+    for count in counts(&leaf, 30_000).into_values() {
+        assert!(count.abs_diff(10_000) < 400, "{count} of 10,000");
+    }
+}
+
+#[test]
+fn ch3_49_localities_are_picked_by_weight() {
+    let localities =
+        [(80, locality_of(Policy::RoundRobin, &[1])), (100, locality_of(Policy::RoundRobin, &[2]))];
+    let counts = counts(&leaf(Endpoints::Ready(localities.into())), 100_000);
+    assert!(counts[&1].abs_diff(80_000) < 600 && counts[&2].abs_diff(20_000) < 600, "{counts:?}");
+}
+
+#[test]
+fn ch4_1_drops_are_drawn_for_each_category_before_anything_else() {
+    let share = |category: &str, per_million| DropShare { category: category.into(), per_million };
+    let mut leaf = leaf(Endpoints::Fail("no connection".into()));
+    leaf.drops = [share("a", 500_000), share("b", 500_000)].into();
+    leaf.limit = 0;
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut counts = BTreeMap::<String, usize>::new();
+    for _ in 0..100_000 {
+        let Pick::Drop(reason) = leaf.pick(&mut Draws::default(), &mut random) else { panic!() };
+        *counts.entry(reason.to_string()).or_default() += 1;
+    }
+    let expected = [
+        ("cluster shop: 0 requests are running, the maximum of its circuit breaker", 25_000),
+        ("cluster shop: dropped by the overload category a", 50_000),
+        ("cluster shop: dropped by the overload category b", 25_000),
+    ];
+    for ((reason, count), (expected, share)) in counts.iter().zip(expected) {
+        assert_eq!(reason, expected);
+        assert!(count.abs_diff(share) < 600, "{reason}: {count}");
+    }
+}
+
+#[test]
+fn ch4_2_drops_are_drawn_once_for_an_attempt() {
+    let mut leaf = leaf(Endpoints::Queue);
+    leaf.drops = [DropShare { category: "half".into(), per_million: 500_000 }].into();
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut dropped = 0;
+    for _ in 0..10_000 {
+        let mut draws = Draws::default();
+        dropped += usize::from((0..10).any(|_| matches!(leaf.pick(&mut draws, &mut random), Pick::Drop(_))));
+    }
+    assert!(dropped.abs_diff(5_000) < 300, "{dropped} of 10,000");
+}
+
+#[test]
+fn ch4_4_at_the_limit_requests_are_dropped_whatever_the_endpoints_say() {
+    let mut leaf = one_locality(Policy::RoundRobin, &[1]);
+    leaf.limit = 2;
+    let mut random = fastrand::Rng::with_seed(1);
+    let running = [picked(&leaf, &mut random), picked(&leaf, &mut random)];
+    assert!(matches!(leaf.pick(&mut Draws::default(), &mut random), Pick::Drop(_)));
+    drop(running);
+    picked(&leaf, &mut random);
+    leaf.endpoints = Endpoints::Queue;
+    leaf.limit = 0;
+    assert!(matches!(leaf.pick(&mut Draws::default(), &mut random), Pick::Drop(_)), "the limit is first");
+}
+
+#[test]
+fn ch3_22_an_idle_cluster_is_connected_by_the_first_pick() {
+    let leaf = leaf(Endpoints::Idle(AtomicBool::default()));
+    let mut random = fastrand::Rng::with_seed(1);
+    assert!(matches!(leaf.pick(&mut Draws::default(), &mut random), Pick::QueueAndConnect));
+    assert!(matches!(leaf.pick(&mut Draws::default(), &mut random), Pick::Queue));
+}
+
+#[test]
+fn ch1_13_a_cluster_that_is_gone_drops_and_one_that_is_unusable_fails() {
+    let mut random = fastrand::Rng::with_seed(1);
+    let mut pick = |choice: Choice<u16>| {
+        ClusterPicker { connectivity: Connectivity::TransientFailure, choice }
+            .pick(&mut Draws::default(), &mut random)
+    };
+    assert!(matches!(pick(Choice::Gone("gone".into())), Pick::Drop(reason) if &*reason == "gone"));
+    assert!(matches!(pick(Choice::Unusable("bad".into())), Pick::Fail(reason) if &*reason == "bad"));
+}

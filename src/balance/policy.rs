@@ -1,0 +1,95 @@
+//! What a cluster's configuration says of balancing, as far as it is executed.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use crate::resource::{LbPolicy, Locality};
+
+/// How an endpoint is chosen among those that are ready.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Policy {
+    /// One connection for all endpoints of a group.
+    PickFirst {
+        shuffle: bool,
+    },
+    RoundRobin,
+    /// The least loaded of some at random (A48).
+    LeastRequest {
+        choice_count: u8,
+    },
+}
+
+/// The policy of a cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ClusterPolicy {
+    pub(crate) policy: Policy,
+    /// First a locality by weight, then an endpoint in it (CH3.48). Otherwise, all localities of a priority are one list.
+    pub(crate) by_locality: bool,
+}
+
+/// A cluster with endpoints of its own: one level of priorities over localities.
+#[derive(Debug)]
+pub(crate) struct LeafConfig {
+    pub(crate) policy: ClusterPolicy,
+    pub(crate) priorities: Vec<Vec<LocalityConfig>>,
+    /// Shares of requests that are dropped (CH4.1).
+    pub(crate) drops: Arc<[Drop]>,
+    /// The maximum number of concurrent requests (CH4.4).
+    pub(crate) max_requests: u32,
+    /// The name of the endpoints' resource, a part of the key of the circuit breaker (CH4.7).
+    pub(crate) service_name: Arc<str>,
+    /// Why there may be no endpoints (CH1.14).
+    pub(crate) note: Option<Arc<str>>,
+    /// Failed connections ask for another look-up of its name (CH1.27).
+    pub(crate) is_dns: bool,
+}
+
+/// The usable endpoints of a locality (CH3.51).
+#[derive(Debug, Clone)]
+pub(crate) struct LocalityConfig {
+    pub(crate) locality: Locality,
+    pub(crate) weight: u32,
+    pub(crate) endpoints: Vec<EndpointConfig>,
+}
+
+/// An endpoint.
+#[derive(Debug, Clone)]
+pub(crate) struct EndpointConfig {
+    /// Not empty.
+    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) weight: u32,
+    pub(crate) hostname: Option<Arc<str>>,
+}
+
+/// A share of requests that is dropped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Drop {
+    pub(crate) category: Arc<str>,
+    pub(crate) per_million: u32,
+}
+
+impl ClusterPolicy {
+    /// The policy that is executed, and the name of the configured one if that is another.
+    pub(crate) fn of(configured: &LbPolicy) -> (Self, Option<String>) {
+        let (by_locality, endpoint) = match configured {
+            LbPolicy::WrrLocality(wrr) => (true, &*wrr.endpoint_picking_policy),
+            LbPolicy::RoundRobin
+            | LbPolicy::PickFirst(_)
+            | LbPolicy::RingHash(_)
+            | LbPolicy::LeastRequest(_)
+            | LbPolicy::ClientSideWeightedRoundRobin(_)
+            | LbPolicy::Custom(_) => (false, configured),
+        };
+        let (policy, unsupported) = match endpoint {
+            LbPolicy::RoundRobin => (Policy::RoundRobin, None),
+            LbPolicy::PickFirst(it) => (Policy::PickFirst { shuffle: it.shuffle_address_list }, None),
+            LbPolicy::LeastRequest(it) => (Policy::LeastRequest { choice_count: it.choice_count }, None),
+            LbPolicy::RingHash(_) => (Policy::RoundRobin, Some("ring_hash".to_owned())),
+            LbPolicy::ClientSideWeightedRoundRobin(_) => {
+                (Policy::RoundRobin, Some("client_side_weighted_round_robin".to_owned()))
+            }
+            LbPolicy::WrrLocality(_) => (Policy::RoundRobin, Some("wrr_locality in wrr_locality".to_owned())),
+            LbPolicy::Custom(it) => (Policy::RoundRobin, Some(it.type_name().to_owned())),
+        };
+        (Self { policy, by_locality }, unsupported)
+    }
+}
