@@ -103,7 +103,15 @@
     allow(dead_code, unreachable_pub, reason = "the client is what drives the engine")
 )]
 
-#[cfg(test)]
+#[cfg(any(test, feature = "channel"))]
+#[cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
+)]
+#[cfg_attr(
+    not(feature = "channel"),
+    allow(dead_code, unreachable_pub, reason = "the channel is what drives it")
+)]
 mod balance;
 #[cfg_attr(
     not(test),
@@ -151,6 +159,9 @@ mod scans;
 mod wire;
 
 pub mod bootstrap;
+#[cfg(feature = "channel")]
+#[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]
+pub mod channel;
 #[cfg(feature = "cli")]
 pub mod cli;
 #[cfg(feature = "client")]
@@ -205,6 +216,8 @@ pub mod testing;
 #[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]
 pub mod transport;
 
+#[cfg(feature = "channel")]
+pub use channel::Channel;
 #[cfg(feature = "client")]
 pub use client::{Client, Resolution, ResourceSelector, Watch, WatchAll};
 pub use config::{Bootstrap, Target};

@@ -13,13 +13,16 @@
 //! Each is a state machine like the engine: events and the time go in, [`Command`](command::Command)s come out. The result is a
 //! [`ClusterPicker`](picker::ClusterPicker) for each cluster, which is immutable: calls pick without a lock.
 
-pub(crate) mod addresses;
-pub(crate) mod backoff;
+mod addresses;
+mod backoff;
 pub(crate) mod balancer;
 pub(crate) mod breaker;
+pub(crate) mod cluster_use;
 pub(crate) mod command;
+mod configs;
 pub(crate) mod connectivity;
 mod failover;
+pub(crate) mod generation;
 mod group;
 mod leaf;
 mod member;

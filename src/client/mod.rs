@@ -145,6 +145,12 @@ impl Client {
         Resolution::new(self.registry.resolution(target.into()), self.share.clone())
     }
 
+    /// The runtime of the client.
+    #[cfg(feature = "channel")]
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
     /// Calls back with the current state of a resource, if it is known, and with each later one, until the guard is dropped.
     ///
     /// The calls are sequential, in a separate task on the runtime in which the client was built. A slow callback skips states

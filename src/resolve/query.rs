@@ -118,15 +118,20 @@ impl<'a> RouteQuery<'a> {
     ///
     /// This is for servers, and for applications that watch virtual hosts directly; clients use [`Snapshot::route`](super::Snapshot::route).
     pub fn route_in<'h>(&self, host: &'h VirtualHost) -> Option<&'h Route> {
+        self.place_in(host).map(|place| &host.routes[place])
+    }
+
+    /// The place of the [route](Self::route_in).
+    pub(super) fn place_in(&self, host: &VirtualHost) -> Option<usize> {
         host.routes.first(self.path, |index, route| self.matches(&route.matcher, index))
     }
 
-    /// The host that the request is for, if not the one that the target was resolved for.
     /// The random number of the request.
     pub(super) fn random_number(&self) -> u64 {
         self.random
     }
 
+    /// The host that the request is for, if not the one that the target was resolved for.
     pub(super) fn target_host(&self) -> Option<&'a str> {
         self.host
     }

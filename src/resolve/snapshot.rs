@@ -74,6 +74,21 @@ impl Snapshot {
     pub fn virtual_host(&self) -> &VirtualHost {
         self.routing.virtual_host()
     }
+
+    /// The clusters that the routes of the virtual host lead to, each once.
+    pub(crate) fn routed_clusters(&self) -> Vec<Arc<str>> {
+        self.routing.clusters()
+    }
+
+    /// Whether it has the listener and the routes of another one.
+    pub(crate) fn has_routes_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.routing, &other.routing) || self.routing.is_of(&other.routing)
+    }
+
+    /// The listener and the routes, without the clusters.
+    pub(crate) fn without_clusters(&self) -> Self {
+        Self { routing: self.routing.clone(), clusters: OrdMap::new() }
+    }
 }
 
 impl RoutingConfig {

@@ -227,8 +227,13 @@ impl WeightedClusters {
 
     /// Returns the cluster for a random number; `draw` is uniformly distributed below `total_weight`.
     pub fn pick(&self, draw: u32) -> Option<&WeightedCluster> {
+        self.pick_place(draw).map(|place| &self.clusters[place])
+    }
+
+    /// The place of the cluster that [`pick`](Self::pick) returns.
+    pub(crate) fn pick_place(&self, draw: u32) -> Option<usize> {
         let mut left = draw;
-        self.clusters.iter().find(|cluster| match left.checked_sub(cluster.weight) {
+        self.clusters.iter().position(|cluster| match left.checked_sub(cluster.weight) {
             Some(rest) => {
                 left = rest;
                 false

@@ -38,14 +38,13 @@ impl Routes {
         Self { all, index: OnceLock::new() }
     }
 
-    /// Returns the first route for which `matches` returns true. `matches` is called with the index of each route in
+    /// Returns the place of the first route for which `matches` returns true. `matches` is called with the index of each route in
     /// order, except for routes whose path cannot match.
-    pub(crate) fn first(&self, path: &str, matches: impl Fn(usize, &Route) -> bool) -> Option<&Route> {
-        let place = match self.index.get_or_init(|| PathIndex::new(&self.all).map(Arc::new)) {
+    pub(crate) fn first(&self, path: &str, matches: impl Fn(usize, &Route) -> bool) -> Option<usize> {
+        match self.index.get_or_init(|| PathIndex::new(&self.all).map(Arc::new)) {
             Some(index) => index.first(path, |place| matches(place, &self.all[place])),
             None => self.all.iter().enumerate().position(|(place, route)| matches(place, route)),
-        };
-        place.map(|place| &self.all[place])
+        }
     }
 }
 

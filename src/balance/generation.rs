@@ -1,0 +1,340 @@
+//! What calls see: routes and pickers of one time, published together (CH1.19).
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tracing::warn;
+
+use super::{
+    balancer::{Balancer, ClusterConfig, ClusterConfigs},
+    cluster_use::{ClusterHold, ClusterUse, OnUnused},
+    configs::Translation,
+    connectivity::Connectivity,
+    picker::{ClusterPicker, Draws, Pick},
+};
+use crate::{
+    error::WatchError,
+    resolve::{RouteQuery, Snapshot},
+    resource::{
+        http_filter::HttpFilterConfig,
+        route_action::{ClusterChoice, RouteAction},
+    },
+};
+
+/// Routes and pickers. It is immutable.
+#[derive(Debug)]
+pub(crate) struct Generation<H> {
+    routing: Routing,
+    /// By the places of the clusters.
+    pickers: Vec<Option<Arc<ClusterPicker<H>>>>,
+    pub(crate) connectivity: Connectivity,
+}
+
+#[derive(Debug, Clone)]
+enum Routing {
+    /// Nothing is known yet (CH1.10).
+    Waiting,
+    /// There is no listener, no route configuration or no virtual host (CH1.8).
+    Failed(WatchError),
+    Routes(Arc<Routes>),
+}
+
+/// The routes with their clusters.
+#[derive(Debug)]
+struct Routes {
+    /// The snapshot that they are of, without its clusters.
+    snapshot: Snapshot,
+    /// The clusters of each route.
+    clusters: Vec<RouteClusters>,
+}
+
+#[derive(Debug)]
+enum RouteClusters {
+    /// The action is not for clients.
+    Unsupported,
+    One(Arc<ClusterUse>),
+    Weighted(Vec<Arc<ClusterUse>>),
+    Plugin(String),
+}
+
+/// The result of the selection of a cluster.
+#[derive(Debug)]
+pub(crate) enum Selection {
+    Selected(Selected),
+    /// The call waits for the next generation.
+    Wait,
+    /// As before, but a fail-fast call fails with UNAVAILABLE.
+    Fail(String),
+    /// The call fails with UNAVAILABLE.
+    NoRoute(String),
+}
+
+/// The cluster of a call, with what else its route says.
+#[derive(Debug)]
+pub(crate) struct Selected {
+    pub(crate) cluster: ClusterHold,
+    /// The time limit of the route, or else of the listener (CH2.13).
+    pub(crate) max_stream_duration: Option<Duration>,
+    /// The authority is the name of the endpoint (CH2.24).
+    pub(crate) auto_host_rewrite: bool,
+}
+
+/// The state of a channel, from which generations are made.
+pub(crate) struct Generations<H> {
+    pub(crate) balancer: Balancer<H>,
+    translation: Translation,
+    routing: Routing,
+    uses: BTreeMap<Arc<str>, Arc<ClusterUse>>,
+    configs: ClusterConfigs,
+    free_places: BTreeSet<usize>,
+    on_unused: OnUnused,
+    /// The latest snapshot.
+    snapshot: Option<Arc<Snapshot>>,
+    warned: BTreeSet<String>,
+}
+
+impl<H> Generation<H> {
+    /// Before anything is known.
+    pub(crate) fn waiting() -> Self {
+        Self { routing: Routing::Waiting, pickers: Vec::new(), connectivity: Connectivity::Idle }
+    }
+
+    /// The cluster of a request (CH2.3 to CH2.6).
+    pub(crate) fn select(&self, query: &RouteQuery<'_>) -> Selection {
+        let routes = match &self.routing {
+            Routing::Waiting => return Selection::Wait,
+            Routing::Failed(error) => return Selection::Fail(error.to_string()),
+            Routing::Routes(routes) => routes,
+        };
+        let Some((place, route)) = routes.snapshot.route_with_place(query) else {
+            return Selection::NoRoute(routes.describe("no route matches the request"));
+        };
+        let cluster = match (&routes.clusters[place], &route.route().action) {
+            (RouteClusters::One(cluster), _) => cluster,
+            (RouteClusters::Weighted(clusters), RouteAction::Forward(forward)) => {
+                let ClusterChoice::WeightedClusters(weighted) = &forward.clusters else { return Selection::Wait };
+                match route.pick_split(weighted).and_then(|place| clusters.get(place)) {
+                    Some(cluster) => cluster,
+                    None => return Selection::Wait,
+                }
+            }
+            (RouteClusters::Plugin(name), _) => {
+                return Selection::NoRoute(routes.describe(&format!(
+                    "the cluster specifier plugin {name} is not executed by the channel"
+                )));
+            }
+            (RouteClusters::Unsupported | RouteClusters::Weighted(_), _) => {
+                let name = &route.route().name;
+                return Selection::NoRoute(
+                    routes.describe(&format!("the action of route {name:?} is not for clients")),
+                );
+            }
+        };
+        match cluster.hold() {
+            Some(cluster) => Selection::Selected(Selected {
+                cluster,
+                max_stream_duration: route.max_stream_duration(),
+                auto_host_rewrite: route.auto_host_rewrite(),
+            }),
+            // It was removed after this generation was published; a newer one is there.
+            None => Selection::Wait,
+        }
+    }
+
+    /// Chooses an endpoint of the cluster that a call has selected.
+    pub(crate) fn pick(&self, cluster: &ClusterHold, draws: &mut Draws, random: &mut fastrand::Rng) -> Pick<H> {
+        match self.pickers.get(cluster.place()) {
+            Some(Some(picker)) => picker.pick(draws, random),
+            // The generation is older than the cluster.
+            Some(None) | None => Pick::Queue,
+        }
+    }
+}
+
+impl Routes {
+    fn describe(&self, what: &str) -> String {
+        let (target, routes) = (self.snapshot.target(), &self.snapshot.route_config().name);
+        format!("target {target}, route configuration {routes:?}: {what}")
+    }
+}
+
+impl<H: Clone + Debug> Generations<H> {
+    /// A channel for which nothing is known.
+    pub(crate) fn new(balancer: Balancer<H>, on_unused: OnUnused) -> Self {
+        Self {
+            balancer,
+            translation: Translation::default(),
+            routing: Routing::Waiting,
+            uses: BTreeMap::new(),
+            configs: ClusterConfigs::default(),
+            free_places: BTreeSet::new(),
+            on_unused,
+            snapshot: None,
+            warned: BTreeSet::new(),
+        }
+    }
+
+    /// The clusters that are in the tree: of the newest routes, and those that calls refer to (CH1.20). Their watches are to be
+    /// kept.
+    pub(crate) fn clusters(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.uses.keys()
+    }
+
+    /// The latest state of the resolution.
+    pub(crate) fn handle_resolution(&mut self, resolved: Result<Arc<Snapshot>, WatchError>, now: Instant) {
+        match resolved {
+            Ok(snapshot) => {
+                self.add_clusters(&snapshot.routed_clusters());
+                let is_same = matches!(&self.routing, Routing::Routes(it) if it.snapshot.has_routes_of(&snapshot));
+                if !is_same {
+                    self.routing = Routing::Routes(Arc::new(self.compile(&snapshot)));
+                    self.warn_of_filters(&snapshot);
+                }
+                self.snapshot = Some(snapshot);
+            }
+            Err(error) => self.routing = Routing::Failed(error),
+        }
+        self.update(now);
+    }
+
+    /// Calls may have let go of clusters that no route names any more (CH1.23).
+    pub(crate) fn release_unused(&mut self, now: Instant) {
+        self.update(now);
+    }
+
+    /// Forgets everything, as the channel becomes idle (CH1.29).
+    pub(crate) fn clear(&mut self, now: Instant) {
+        (self.routing, self.snapshot) = (Routing::Waiting, None);
+        self.configs = ClusterConfigs::default();
+        self.translation = Translation::default();
+        self.update(now);
+        self.balancer.close(now);
+    }
+
+    /// The current routes and pickers.
+    pub(crate) fn generation(&mut self, now: Instant) -> Generation<H> {
+        let routed = self.routed();
+        let mut pickers = Vec::new();
+        let mut states = BTreeSet::new();
+        for (name, picker) in self.balancer.pickers(now) {
+            let Some(cluster) = self.uses.get(name) else { continue };
+            if pickers.len() <= cluster.place() {
+                pickers.resize_with(cluster.place() + 1, || None);
+            }
+            pickers[cluster.place()] = Some(picker.clone());
+            if routed.contains(name) {
+                states.insert(rank(picker.connectivity));
+            }
+        }
+        let connectivity = match &self.routing {
+            Routing::Waiting => Connectivity::Connecting,
+            Routing::Failed(_) => Connectivity::TransientFailure,
+            Routing::Routes(_) => by_rank(states.first().copied()),
+        };
+        Generation { routing: self.routing.clone(), pickers, connectivity }
+    }
+
+    fn update(&mut self, now: Instant) {
+        let routed = self.routed();
+        let free = &mut self.free_places;
+        self.uses.retain(|name, cluster| {
+            let stays = routed.contains(name) || !cluster.remove();
+            if !stays {
+                free.insert(cluster.place());
+            }
+            stays
+        });
+        let Some(snapshot) = &self.snapshot else { return };
+        let mut configs = self.translation.translate(snapshot, self.uses.keys());
+        for name in self.uses.keys().filter(|name| !configs.targets.contains_key(*name)).collect::<Vec<_>>() {
+            // Its watch has not answered: calls that refer to it go on with what was known.
+            let known = self.configs.targets.get(name).cloned().unwrap_or_else(|| {
+                ClusterConfig::Unusable(format!("cluster {name} is not in the configuration").into())
+            });
+            if let ClusterConfig::Leaves(leaves) = &known {
+                let known = leaves.iter().filter_map(|leaf| self.configs.leaves.get_key_value(leaf));
+                known.for_each(|(leaf, config)| {
+                    configs.leaves.entry(leaf.clone()).or_insert_with(|| config.clone());
+                });
+            }
+            configs.targets.insert(name.clone(), known);
+        }
+        self.configs = configs.clone();
+        self.balancer.update(configs, now);
+    }
+
+    /// The clusters of the newest routes.
+    fn routed(&self) -> BTreeSet<Arc<str>> {
+        match &self.routing {
+            Routing::Routes(routes) => routes.snapshot.routed_clusters().into_iter().collect(),
+            Routing::Waiting | Routing::Failed(_) => BTreeSet::new(),
+        }
+    }
+
+    fn add_clusters(&mut self, names: &[Arc<str>]) {
+        for name in names {
+            if !self.uses.contains_key(name) {
+                let place = self.free_places.pop_first().unwrap_or(self.uses.len());
+                self.uses.insert(name.clone(), ClusterUse::new(name.clone(), place, self.on_unused.clone()));
+            }
+        }
+    }
+
+    fn compile(&self, snapshot: &Snapshot) -> Routes {
+        let cluster = |name: &Arc<str>| self.uses[name].clone();
+        let routes = snapshot.virtual_host().routes.iter().map(|route| match &route.action {
+            RouteAction::Forward(forward) => match &forward.clusters {
+                ClusterChoice::Cluster(name) => RouteClusters::One(cluster(name)),
+                ClusterChoice::WeightedClusters(weighted) => {
+                    RouteClusters::Weighted(weighted.clusters.iter().map(|it| cluster(&it.name)).collect())
+                }
+                ClusterChoice::Plugin(plugin) => RouteClusters::Plugin(plugin.name.to_string()),
+            },
+            RouteAction::NonForwarding | RouteAction::Unsupported => RouteClusters::Unsupported,
+        });
+        Routes { clusters: routes.collect(), snapshot: snapshot.without_clusters() }
+    }
+
+    /// Logs once what is configured and not executed.
+    fn warn_of_filters(&mut self, snapshot: &Snapshot) {
+        let target = snapshot.target();
+        let filters = snapshot.listener().api().into_iter().flat_map(|it| &it.http_filters);
+        for filter in filters.filter(|it| !matches!(it.config, HttpFilterConfig::Router)) {
+            if self.warned.insert(filter.name.to_string()) {
+                let filter = &filter.name;
+                warn!(target, %filter, "the channel does not execute a part of the configuration: HTTP filter");
+            }
+        }
+        let host = snapshot.virtual_host();
+        let policies = host.routes.iter().filter_map(|route| match &route.action {
+            RouteAction::Forward(forward) => forward.retry_policy.as_ref(),
+            RouteAction::NonForwarding | RouteAction::Unsupported => None,
+        });
+        if policies.chain(&host.retry_policy).next().is_some() && self.warned.insert("retry policy".to_owned()) {
+            warn!(target, "the channel does not execute a part of the configuration: retry policy");
+        }
+    }
+}
+
+/// The order in which states of clusters make that of the channel (CH3.12).
+fn rank(connectivity: Connectivity) -> u8 {
+    match connectivity {
+        Connectivity::Ready => 0,
+        Connectivity::Connecting => 1,
+        Connectivity::Idle => 2,
+        Connectivity::TransientFailure => 3,
+    }
+}
+
+fn by_rank(rank: Option<u8>) -> Connectivity {
+    match rank {
+        Some(0) => Connectivity::Ready,
+        Some(1) => Connectivity::Connecting,
+        Some(2) => Connectivity::Idle,
+        _ => Connectivity::TransientFailure,
+    }
+}

@@ -1,0 +1,175 @@
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::mpsc;
+
+use super::{Channel, Shared, call::CallContext, task};
+use crate::{
+    Bootstrap, Client,
+    balance::{balancer::BalancerSettings, pick_first::PickFirstSettings},
+    client::BuildError,
+    config::{Target, TargetError},
+};
+
+/// Builds a [`Channel`].
+#[derive(Debug)]
+#[must_use = "a builder does nothing until the channel is built"]
+pub struct ChannelBuilder {
+    target: Target,
+    source: Option<Source>,
+    settings: Settings,
+}
+
+/// What a channel resolves its target with.
+#[derive(Debug)]
+enum Source {
+    Client(Client),
+    Bootstrap(Arc<Bootstrap>),
+}
+
+/// Settings of a channel.
+#[derive(Debug, Clone)]
+pub(super) struct Settings {
+    pub(super) balancer: BalancerSettings,
+    pub(super) idle_timeout: Duration,
+    pub(super) wait_for_ready: bool,
+    pub(super) max_queued: usize,
+    pub(super) authority: Option<String>,
+}
+
+/// The reason why a [`Channel`] cannot be built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ChannelError {
+    /// Neither a bootstrap nor a client was given.
+    #[error("the channel to {target} has no bootstrap: set `bootstrap` or `client`")]
+    NoBootstrap {
+        /// The target.
+        target: String,
+    },
+    /// The target cannot be parsed, or its authority is not in the bootstrap (A47-1).
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// The client of the bootstrap cannot be built.
+    #[error(transparent)]
+    Client(#[from] BuildError),
+    /// The authority is not one of a URI.
+    #[error("the authority {authority:?} of the channel to {target} is not valid: {reason}")]
+    Authority {
+        /// The target.
+        target: String,
+        /// The authority as given.
+        authority: String,
+        /// The reason.
+        reason: String,
+    },
+}
+
+impl ChannelBuilder {
+    pub(super) fn new(target: Target) -> Self {
+        let balancer = BalancerSettings {
+            pick_first: PickFirstSettings::default(),
+            max_concurrent_connects: 256,
+            seed: fastrand::u64(..),
+        };
+        let settings = Settings {
+            balancer,
+            idle_timeout: Duration::from_secs(30 * 60),
+            wait_for_ready: false,
+            max_queued: usize::MAX,
+            authority: None,
+        };
+        Self { target, source: None, settings }
+    }
+
+    /// Sets the bootstrap. The channel uses the [shared client](crate::client::ClientBuilder::shared) of it (A71).
+    pub fn bootstrap(mut self, bootstrap: impl Into<Arc<Bootstrap>>) -> Self {
+        self.source = Some(Source::Bootstrap(bootstrap.into()));
+        self
+    }
+
+    /// Sets the client that resolves the target.
+    pub fn client(mut self, client: &Client) -> Self {
+        self.source = Some(Source::Client(client.clone()));
+        self
+    }
+
+    /// Sets whether calls wait for a usable endpoint instead of failing with UNAVAILABLE; false by default. A call has its own
+    /// setting with the extension [`WaitForReady`](super::WaitForReady).
+    pub fn wait_for_ready(mut self, wait: bool) -> Self {
+        self.settings.wait_for_ready = wait;
+        self
+    }
+
+    /// Sets the time without calls after which the channel closes its connections and ends its watches until the next call
+    /// (A62): at least 1 s, 30 min by default; zero for never.
+    pub fn idle_timeout(mut self, time: Duration) -> Self {
+        let shortest = if time.is_zero() { Duration::ZERO } else { Duration::from_secs(1) };
+        self.settings.idle_timeout = time.max(shortest);
+        self
+    }
+
+    /// Sets the number of calls that may wait for the configuration or for an endpoint; unlimited by default. Calls above it fail
+    /// with RESOURCE_EXHAUSTED (CH1.12).
+    pub fn max_queued(mut self, calls: usize) -> Self {
+        self.settings.max_queued = calls;
+        self
+    }
+
+    /// Sets the number of connections that are attempted at a time: at least 1, 256 by default (CH11.8).
+    pub fn max_concurrent_connects(mut self, attempts: usize) -> Self {
+        self.settings.balancer.max_concurrent_connects = attempts.max(1);
+        self
+    }
+
+    /// Sets the first and the longest delay between attempts to connect to an address; 1 s and 120 s by default. Delays grow by
+    /// 1.6 and are up to 20 % longer or shorter at random (CH3.2).
+    pub fn connect_backoff(mut self, initial: Duration, max: Duration) -> Self {
+        let backoff = &mut self.settings.balancer.pick_first.backoff;
+        (backoff.initial, backoff.max) = (initial, max);
+        self
+    }
+
+    /// Sets the time that an attempt to connect has at least; 20 s by default (CH3.2). An attempt includes the SETTINGS of the
+    /// endpoint.
+    pub fn connect_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.balancer.pick_first.backoff.min_connect_timeout = timeout;
+        self
+    }
+
+    /// Sets the `:authority` of requests that have none of their own; by default, the service of the target (A47-4).
+    pub fn authority(mut self, authority: impl Into<String>) -> Self {
+        self.settings.authority = Some(authority.into());
+        self
+    }
+
+    /// Builds the channel. It does no I/O, and does not fail for reachability (CH1.1).
+    ///
+    /// # Errors
+    /// There is no bootstrap or client, the target cannot be parsed, its authority is not in the bootstrap, or there is no current
+    /// tokio runtime.
+    pub fn build(self) -> Result<Channel, ChannelError> {
+        let Self { target, source, settings } = self;
+        let client = match source {
+            None => return Err(ChannelError::NoBootstrap { target: target.to_string() }),
+            Some(Source::Client(client)) => client,
+            Some(Source::Bootstrap(bootstrap)) => {
+                bootstrap.read_target(target.as_str())?;
+                Client::builder(bootstrap).shared()?
+            }
+        };
+        let (_, service) = client.bootstrap().read_target(target.as_str())?;
+        let authority = settings.authority.clone().unwrap_or(service);
+        let parsed = authority.parse().map_err(|error: http::uri::InvalidUri| ChannelError::Authority {
+            target: target.to_string(),
+            authority: authority.clone(),
+            reason: error.to_string(),
+        })?;
+        let (control, commands) = mpsc::unbounded_channel();
+        let node = client.bootstrap().node().id.clone();
+        let calls = Arc::new(CallContext::new(parsed, node, &settings, control.clone()));
+        let runtime = client.runtime().clone();
+        let commands = (control.downgrade(), commands);
+        runtime.spawn(task::run(client, target.clone(), settings, &calls, commands));
+        Ok(Channel { shared: Arc::new(Shared { calls, control, target }) })
+    }
+}

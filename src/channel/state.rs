@@ -1,0 +1,87 @@
+use tokio::sync::watch;
+
+use crate::balance::connectivity::Connectivity;
+
+/// The state of a channel (CH1.3), of the clusters of its newest routes together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum ChannelState {
+    /// There are no connections, and none are attempted until there is a call.
+    Idle,
+    /// The target is being resolved, or connections are being established.
+    Connecting,
+    /// Calls can be sent.
+    Ready,
+    /// The target cannot be resolved, or no endpoint can be reached; fail-fast calls fail.
+    TransientFailure,
+    /// The channel was shut down. This is final.
+    Shutdown,
+}
+
+/// The states of a channel, made by [`Channel::watch_state`](super::Channel::watch_state).
+#[derive(Debug, Clone)]
+pub struct StateWatch {
+    states: watch::Receiver<ChannelState>,
+    has_begun: bool,
+}
+
+/// Where the state of a channel is published.
+#[derive(Debug)]
+pub(super) struct States {
+    states: watch::Sender<ChannelState>,
+}
+
+impl StateWatch {
+    /// The current state at first, then each later one; a slow watcher skips states, never the latest. `None` after
+    /// [`ChannelState::Shutdown`] was returned, and when the channel has ended.
+    ///
+    /// # Cancel safety
+    /// No state is lost if the future is dropped.
+    pub async fn next(&mut self) -> Option<ChannelState> {
+        if !self.has_begun {
+            self.has_begun = true;
+            return Some(*self.states.borrow_and_update());
+        }
+        if *self.states.borrow() == ChannelState::Shutdown && !self.states.has_changed().unwrap_or(false) {
+            return None;
+        }
+        self.states.changed().await.ok()?;
+        Some(*self.states.borrow_and_update())
+    }
+}
+
+impl States {
+    pub(super) fn new() -> Self {
+        Self { states: watch::Sender::new(ChannelState::Idle) }
+    }
+
+    pub(super) fn current(&self) -> ChannelState {
+        *self.states.borrow()
+    }
+
+    pub(super) fn watch(&self) -> StateWatch {
+        StateWatch { states: self.states.subscribe(), has_begun: false }
+    }
+
+    /// Shutdown is never left again (CH1.6).
+    pub(super) fn set(&self, state: ChannelState) {
+        self.states.send_if_modified(|current| {
+            let is_new = *current != state && *current != ChannelState::Shutdown;
+            if is_new {
+                *current = state;
+            }
+            is_new
+        });
+    }
+}
+
+impl From<Connectivity> for ChannelState {
+    fn from(connectivity: Connectivity) -> Self {
+        match connectivity {
+            Connectivity::Idle => Self::Idle,
+            Connectivity::Connecting => Self::Connecting,
+            Connectivity::Ready => Self::Ready,
+            Connectivity::TransientFailure => Self::TransientFailure,
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! The control path: the task of a channel.
+
+use std::{collections::HashMap, future::pending, sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{
+        mpsc::{self, UnboundedReceiver, UnboundedSender},
+        oneshot,
+    },
+    task::{AbortHandle, JoinSet},
+    time::{Instant, sleep_until},
+};
+use tracing::debug;
+
+use super::{
+    ChannelState,
+    active::ActiveCalls,
+    builder::Settings,
+    call::CallContext,
+    connection::{Connection, Handle},
+    published::Published,
+};
+use crate::{
+    Client,
+    balance::{
+        balancer::Balancer,
+        breaker::Breakers,
+        command::{Command, ConnectionId},
+        generation::{Generation, Generations},
+    },
+    client::{ClusterSubscription, Resolution},
+    config::Target,
+    error::WatchError,
+    resolve::Snapshot,
+};
+
+/// What calls and handles of a channel request of its task.
+pub(super) enum Control {
+    /// Leave the idle state.
+    Wake,
+    /// A pick requested a connection of a cluster.
+    Connect { cluster: Arc<str> },
+    /// Calls have let go of a cluster.
+    Release,
+    ResetBackoff,
+    Shutdown { grace: Duration, done: oneshot::Sender<()> },
+}
+
+/// What becomes of connections.
+enum Event {
+    Connected(ConnectionId, Connection),
+    Failed(ConnectionId, Arc<str>),
+    Lost(ConnectionId),
+}
+
+/// The state of the task.
+struct Task {
+    client: Client,
+    target: Target,
+    idle_timeout: Duration,
+    published: Arc<Published>,
+    active: Arc<ActiveCalls>,
+    generations: Generations<Handle>,
+    /// While the channel is not idle.
+    resolution: Option<Resolution>,
+    subscriptions: HashMap<Arc<str>, ClusterSubscription>,
+    attempts: HashMap<ConnectionId, AbortHandle>,
+    connections: HashMap<ConnectionId, oneshot::Sender<()>>,
+    /// The tasks of the connections.
+    drivers: JoinSet<()>,
+    events: UnboundedSender<Event>,
+    idle_at: Option<Instant>,
+}
+
+/// The circuit breakers of all channels of the process (CH4.7).
+static BREAKERS: std::sync::OnceLock<Arc<Breakers>> = std::sync::OnceLock::new();
+
+/// Runs until the last handle and the last waiting call of the channel are gone, or the channel is shut down.
+pub(super) fn run(
+    client: Client,
+    target: Target,
+    settings: Settings,
+    calls: &CallContext,
+    (release, control): (mpsc::WeakUnboundedSender<Control>, UnboundedReceiver<Control>),
+) -> impl Future<Output = ()> + Send + 'static {
+    let on_unused = Arc::new(move || {
+        // Without handles there is no task.
+        if let Some(control) = release.upgrade() {
+            let _ = control.send(Control::Release);
+        }
+    });
+    let breakers = BREAKERS.get_or_init(Arc::default).clone();
+    let (events, received) = mpsc::unbounded_channel();
+    let task = Task {
+        client,
+        target,
+        idle_timeout: settings.idle_timeout,
+        published: calls.published.clone(),
+        active: calls.active.clone(),
+        generations: Generations::new(Balancer::new(settings.balancer, breakers), on_unused),
+        resolution: None,
+        subscriptions: HashMap::new(),
+        attempts: HashMap::new(),
+        connections: HashMap::new(),
+        drivers: JoinSet::new(),
+        events,
+        idle_at: None,
+    };
+    task.run(control, received)
+}
+
+impl Task {
+    async fn run(mut self, mut control: UnboundedReceiver<Control>, mut events: UnboundedReceiver<Event>) {
+        loop {
+            let timeout = self.generations.balancer.poll_timeout().map(Instant::from_std);
+            let timeout = timeout.into_iter().chain(self.idle_at).min();
+            tokio::select! {
+                command = control.recv() => match command {
+                    Some(Control::Shutdown { grace, done }) => {
+                        self.shut_down(grace).await;
+                        control.close();
+                        // An error means that nobody waits.
+                        let _ = done.send(());
+                        return;
+                    }
+                    Some(command) => self.handle_control(command),
+                    None => break,
+                },
+                event = events.recv() => {
+                    let mut next = event;
+                    while let Some(event) = next {
+                        self.handle_event(event);
+                        next = events.try_recv().ok();
+                    }
+                }
+                resolved = next(&mut self.resolution) => self.handle_resolution(resolved),
+                () = until(timeout) => self.handle_timeout(),
+                Some(_) = self.drivers.join_next() => continue,
+            }
+            self.publish();
+        }
+        self.generations.clear(now());
+        self.execute();
+        // Running calls go on; each connection ends with its last stream.
+        self.drivers.detach_all();
+        self.published.states.set(ChannelState::Shutdown);
+    }
+
+    fn handle_control(&mut self, command: Control) {
+        match command {
+            Control::Wake => self.wake(),
+            Control::Connect { cluster } => self.generations.balancer.connect(&cluster, now()),
+            Control::Release => self.generations.release_unused(now()),
+            Control::ResetBackoff => self.generations.balancer.reset_backoff(now()),
+            Control::Shutdown { .. } => {}
+        }
+    }
+
+    fn wake(&mut self) {
+        if self.resolution.is_none() {
+            self.active.wake();
+            self.resolution = Some(self.client.resolve(&self.target));
+            self.idle_at = (!self.idle_timeout.is_zero()).then(|| Instant::now() + self.idle_timeout);
+        }
+    }
+
+    fn handle_resolution(&mut self, resolved: Result<Arc<Snapshot>, WatchError>) {
+        self.generations.handle_resolution(resolved, now());
+    }
+
+    fn handle_event(&mut self, event: Event) {
+        let balancer = &mut self.generations.balancer;
+        match event {
+            Event::Connected(id, connection) => {
+                if self.attempts.remove(&id).is_none() {
+                    // It was cancelled in the meantime.
+                    return;
+                }
+                let (drain, is_drained) = oneshot::channel();
+                self.connections.insert(id, drain);
+                let (handle, events) = (connection.handle(), self.events.clone());
+                let on_lost = move || {
+                    // Without a task nobody counts connections.
+                    let _ = events.send(Event::Lost(id));
+                };
+                self.drivers.spawn(connection.drive(is_drained, on_lost));
+                balancer.on_connected(id, handle, now());
+            }
+            Event::Failed(id, error) => {
+                if self.attempts.remove(&id).is_some() {
+                    debug!(target_name = %self.target, error = &*error, "connection attempt failed");
+                    balancer.on_failed(id, error, now());
+                }
+            }
+            Event::Lost(id) => {
+                if self.connections.remove(&id).is_some() {
+                    balancer.on_lost(id, now());
+                }
+            }
+        }
+    }
+
+    fn handle_timeout(&mut self) {
+        let balancer = &mut self.generations.balancer;
+        if balancer.poll_timeout().is_some_and(|at| at <= now()) {
+            balancer.handle_timeout(now());
+        }
+        if self.idle_at.is_some_and(|at| at <= Instant::now()) {
+            match self.active.try_idle(self.idle_timeout) {
+                Ok(()) => self.become_idle(),
+                Err(later) => self.idle_at = Some(later),
+            }
+        }
+    }
+
+    /// Closes all connections, and ends the resolution (CH1.29).
+    fn become_idle(&mut self) {
+        self.generations.clear(now());
+        (self.resolution, self.idle_at) = (None, None);
+        self.subscriptions.clear();
+        // A call that came in the meantime has seen that the channel is idle, and wakes it.
+    }
+
+    /// Executes commands, and publishes what has become of everything.
+    fn publish(&mut self) {
+        let Some(resolution) = &self.resolution else {
+            self.execute();
+            self.published.publish(Generation::waiting());
+            self.published.states.set(ChannelState::Idle);
+            return;
+        };
+        let clusters: Vec<_> = self.generations.clusters().cloned().collect();
+        self.subscriptions.retain(|name, _| clusters.contains(name));
+        for name in clusters {
+            let subscribe = |name: &Arc<str>| resolution.subscribe_cluster(name);
+            self.subscriptions.entry(name).or_insert_with_key(subscribe);
+        }
+        let generation = self.generations.generation(now());
+        self.execute();
+        let state = generation.connectivity.into();
+        self.published.publish(generation);
+        self.published.states.set(state);
+    }
+
+    fn execute(&mut self) {
+        while let Some(command) = self.generations.balancer.poll_command() {
+            match command {
+                Command::Connect { connection, address, timeout } => {
+                    let events = self.events.clone();
+                    let attempt = tokio::spawn(async move {
+                        let event = match Connection::connect(address, timeout).await {
+                            Ok(established) => Event::Connected(connection, established),
+                            Err(error) => Event::Failed(connection, error),
+                        };
+                        let _ = events.send(event);
+                    });
+                    self.attempts.insert(connection, attempt.abort_handle());
+                }
+                Command::Cancel { connection } => {
+                    if let Some(attempt) = self.attempts.remove(&connection) {
+                        attempt.abort();
+                    }
+                }
+                Command::Drain { connection } => {
+                    // The end of the sender tells the connection.
+                    self.connections.remove(&connection);
+                }
+                Command::RequestReresolution => {
+                    if let Some(resolution) = &self.resolution {
+                        resolution.request_reresolution();
+                    }
+                }
+            }
+        }
+    }
+
+    async fn shut_down(&mut self, grace: Duration) {
+        self.published.states.set(ChannelState::Shutdown);
+        self.active.shut_down();
+        self.generations.clear(now());
+        self.execute();
+        self.resolution = None;
+        self.subscriptions.clear();
+        self.published.publish(Generation::waiting());
+        let ended = async { while self.drivers.join_next().await.is_some() {} };
+        if tokio::time::timeout(grace, ended).await.is_err() {
+            self.drivers.shutdown().await;
+        }
+    }
+}
+
+/// The next state of the resolution, if there is one.
+async fn next(resolution: &mut Option<Resolution>) -> Result<Arc<Snapshot>, WatchError> {
+    let Some(resolution) = resolution else { return pending().await };
+    match resolution.next().await {
+        Some(resolved) => resolved,
+        // The client was shut down: this is the last state.
+        None => pending().await,
+    }
+}
+
+async fn until(timeout: Option<Instant>) {
+    match timeout {
+        Some(at) => sleep_until(at).await,
+        None => pending().await,
+    }
+}
+
+/// The core's time, which tests can pause.
+fn now() -> std::time::Instant {
+    Instant::now().into_std()
+}
