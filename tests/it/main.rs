@@ -9,6 +9,7 @@ mod common;
 #[macro_use]
 mod transport;
 
+mod channel;
 mod control_plane;
 mod envoy_bootstrap;
 mod examples;

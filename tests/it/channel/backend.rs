@@ -1,0 +1,269 @@
+//! Servers for the channel's calls, with the behaviors that real ones have.
+
+use std::{
+    convert::Infallible,
+    net::{Ipv4Addr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+};
+
+use bytes::{Buf, BufMut, Bytes};
+use futures_util::{Stream, StreamExt, stream::BoxStream};
+use tokio::{
+    runtime::{Builder, Runtime},
+    sync::{Notify, oneshot},
+};
+use tonic::{
+    Request, Response, Status, Streaming,
+    body::Body,
+    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
+    codegen::{BoxFuture, Service, http},
+    server::{Grpc, NamedService, StreamingService, UnaryService},
+    transport::{Server, server::TcpIncoming},
+};
+
+/// Answers with its message, and its name in the header `x-backend`.
+pub(super) const ECHO: &str = "/test.Echo/Echo";
+/// As before, after [`Backend::release`].
+pub(super) const HOLD: &str = "/test.Echo/Hold";
+/// Sends back each message of a stream.
+pub(super) const CHAT: &str = "/test.Echo/Chat";
+/// Fails with the message as reason.
+pub(super) const FAIL: &str = "/test.Echo/Fail";
+
+/// A server in a runtime of its own, so that it can crash.
+pub(super) struct Backend {
+    pub(super) address: SocketAddr,
+    state: Arc<State>,
+    stop: Option<oneshot::Sender<()>>,
+    runtime: Option<Runtime>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    name: String,
+    calls: AtomicUsize,
+    running: AtomicUsize,
+    began: Notify,
+    release: Notify,
+}
+
+impl Backend {
+    pub(super) async fn start(name: &str) -> Self {
+        Self::start_at(name, (Ipv4Addr::LOCALHOST, 0).into()).await
+    }
+
+    /// Starts at an address, as a restarted process does.
+    pub(super) async fn start_at(name: &str, address: SocketAddr) -> Self {
+        let state = Arc::new(State { name: name.to_owned(), ..State::default() });
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let (stop, stopped) = oneshot::channel::<()>();
+        let service = Echo { state: state.clone() };
+        let (bound, address_of) = oneshot::channel();
+        runtime.spawn(async move {
+            let incoming = TcpIncoming::bind(address).unwrap();
+            bound.send(incoming.local_addr().unwrap()).unwrap();
+            let router = Server::builder().add_service(service);
+            let stopped = async {
+                let _ = stopped.await;
+            };
+            router.serve_with_incoming_shutdown(incoming, stopped).await.unwrap();
+        });
+        let address = address_of.await.unwrap();
+        Self { address, state, stop: Some(stop), runtime: Some(runtime) }
+    }
+
+    pub(super) fn text(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// The calls that have begun.
+    pub(super) fn calls(&self) -> usize {
+        self.state.calls.load(Ordering::Relaxed)
+    }
+
+    /// The calls that are held.
+    pub(super) fn running(&self) -> usize {
+        self.state.running.load(Ordering::Relaxed)
+    }
+
+    /// Waits until this many calls are held.
+    pub(super) async fn holds(&self, calls: usize) {
+        loop {
+            let began = self.state.began.notified();
+            if self.running() == calls {
+                return;
+            }
+            crate::common::soon(began).await;
+        }
+    }
+
+    /// Answers the calls that are held.
+    pub(super) fn release(&self) {
+        self.state.release.notify_waiters();
+    }
+
+    /// Sends GOAWAY, and ends when the calls have.
+    pub(super) fn stop(&mut self) {
+        let _ = self.stop.take().unwrap().send(());
+    }
+
+    /// Ends at once: the connections are reset.
+    pub(super) fn crash(mut self) -> SocketAddr {
+        self.runtime.take().unwrap().shutdown_background();
+        self.address
+    }
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+struct Echo {
+    state: Arc<State>,
+}
+
+/// A call that is counted.
+struct Running(Arc<State>);
+
+impl Running {
+    fn new(state: &Arc<State>) -> Self {
+        state.calls.fetch_add(1, Ordering::Relaxed);
+        state.running.fetch_add(1, Ordering::Relaxed);
+        state.began.notify_waiters();
+        Self(state.clone())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::Relaxed);
+        self.0.began.notify_waiters();
+    }
+}
+
+impl Service<http::Request<Body>> for Echo {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Self::Response, Infallible>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let Self { state } = self.clone();
+        Box::pin(async move {
+            let path = request.uri().path().to_owned();
+            let authority = request.uri().authority().map_or_else(String::new, ToString::to_string);
+            let mut response = match path.as_str() {
+                CHAT => Grpc::new(Raw).streaming(Chat { state: state.clone() }, request).await,
+                ECHO | HOLD | FAIL => Grpc::new(Raw).unary(Unary { state: state.clone(), path }, request).await,
+                _ => Status::unimplemented(path).into_http(),
+            };
+            response.headers_mut().insert("x-backend", state.name.parse().unwrap());
+            response.headers_mut().insert("x-authority", authority.parse().unwrap());
+            Ok(response)
+        })
+    }
+}
+
+impl NamedService for Echo {
+    const NAME: &'static str = "test.Echo";
+}
+
+struct Unary {
+    state: Arc<State>,
+    path: String,
+}
+
+impl UnaryService<Bytes> for Unary {
+    type Response = Bytes;
+    type Future = BoxFuture<Response<Bytes>, Status>;
+
+    fn call(&mut self, request: Request<Bytes>) -> Self::Future {
+        let (state, path) = (self.state.clone(), self.path.clone());
+        Box::pin(async move {
+            let released = state.release.notified();
+            let _running = Running::new(&state);
+            match path.as_str() {
+                HOLD => released.await,
+                FAIL => return Err(Status::data_loss(String::from_utf8_lossy(request.get_ref()).into_owned())),
+                _ => {}
+            }
+            Ok(Response::new(request.into_inner()))
+        })
+    }
+}
+
+struct Chat {
+    state: Arc<State>,
+}
+
+impl StreamingService<Bytes> for Chat {
+    type Response = Bytes;
+    type ResponseStream = BoxStream<'static, Result<Bytes, Status>>;
+    type Future = BoxFuture<Response<Self::ResponseStream>, Status>;
+
+    fn call(&mut self, request: Request<Streaming<Bytes>>) -> Self::Future {
+        let running = Running::new(&self.state);
+        Box::pin(async move {
+            let messages = counted(request.into_inner(), running);
+            Ok(Response::new(messages.boxed()))
+        })
+    }
+}
+
+/// A stream that counts as long as it lives.
+fn counted<T>(stream: impl Stream<Item = T>, running: Running) -> impl Stream<Item = T> {
+    stream.map(move |it| {
+        let _ = &running;
+        it
+    })
+}
+
+/// A codec of messages as bytes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Raw;
+
+impl Codec for Raw {
+    type Encode = Bytes;
+    type Decode = Bytes;
+    type Encoder = Self;
+    type Decoder = Self;
+
+    fn encoder(&mut self) -> Self {
+        *self
+    }
+
+    fn decoder(&mut self) -> Self {
+        *self
+    }
+}
+
+impl Encoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn encode(&mut self, message: Bytes, into: &mut EncodeBuf<'_>) -> Result<(), Status> {
+        into.put(message);
+        Ok(())
+    }
+}
+
+impl Decoder for Raw {
+    type Item = Bytes;
+    type Error = Status;
+
+    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
+        Ok(Some(from.copy_to_bytes(from.remaining())))
+    }
+}

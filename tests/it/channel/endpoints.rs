@@ -1,0 +1,251 @@
+//! Which endpoints calls go to while the mesh changes.
+
+use tonic::Code;
+use xdskit::control_plane::type_url;
+
+use super::{backend::HOLD, calls::call_owned, *};
+
+#[tokio::test]
+async fn ch12_round_robin_gives_each_of_4_backends_25_of_100_calls() {
+    let backends =
+        [Backend::start("1").await, Backend::start("2").await, Backend::start("3").await, Backend::start("4").await];
+    let mesh = Mesh::start(&backends.iter().collect::<Vec<_>>()).await;
+    let mut seen = std::collections::BTreeSet::new();
+    mesh.until(|name| {
+        seen.extend(name.ok());
+        seen.len() == 4
+    })
+    .await;
+    assert!(mesh.shares(100).await.into_values().eq([25; 4]));
+}
+
+#[tokio::test]
+async fn ch12_backends_restart_and_calls_succeed_again() {
+    let one = Backend::start("one").await;
+    let mesh = Mesh::start(&[&one]).await;
+    mesh.ready().await;
+    let address = one.crash();
+    mesh.becomes(ChannelState::TransientFailure).await;
+    let error = mesh.call(ECHO, "").await.unwrap_err();
+    assert_eq!(error.code(), Code::Unavailable);
+    assert!(error.message().contains(&format!("{address}: ")), "{error:?}");
+    assert!(error.message().contains("cluster cart"), "{error:?}");
+    let _two = Backend::start_at("two", address).await;
+    mesh.becomes(ChannelState::Ready).await;
+    assert_eq!(mesh.shares(3).await, BTreeMap::from([("two".to_owned(), 3)]));
+}
+
+#[tokio::test]
+async fn ch3_9_an_endpoint_is_removed_and_another_added_without_a_failed_call() {
+    let (one, two) = (Backend::start("one").await, Backend::start("two").await);
+    let mesh = Mesh::start(&[&one]).await;
+    let held = tokio::spawn(call_owned(mesh.channel.clone(), HOLD));
+    one.holds(1).await;
+    mesh.server.set(cart(&[&two]));
+    mesh.until(|name| name.unwrap() == "two").await;
+    assert_eq!(mesh.shares(10).await, BTreeMap::from([("two".to_owned(), 10)]));
+    one.release();
+    assert_eq!(backend_of(&soon(held).await.unwrap().unwrap()), "one", "a running call ends as it began");
+}
+
+#[tokio::test]
+async fn ch3_51_a_draining_endpoint_gets_no_new_calls() {
+    let (one, two) = (Backend::start("one").await, Backend::start("two").await);
+    let mesh = Mesh::start(&[&one, &two]).await;
+    mesh.server.set(cart(&[&one, &two]).draining(&one.text()));
+    let mut row = 0;
+    mesh.until(|name| {
+        row = if name.unwrap() == "two" { row + 1 } else { 0 };
+        row == 10
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn ch3_5_a_graceful_stop_of_a_backend_fails_no_call() {
+    let (mut one, two) = (Backend::start("one").await, Backend::start("two").await);
+    let mesh = Mesh::start(&[&one, &two]).await;
+    mesh.until(|name| name.unwrap() == "one").await;
+    let held: Vec<_> = (0..10).map(|_| tokio::spawn(call_owned(mesh.channel.clone(), HOLD))).collect();
+    soon(async {
+        while one.running() + two.running() < 10 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    one.stop();
+    let mut row = 0;
+    mesh.until(|name| {
+        row = if name.unwrap() == "two" { row + 1 } else { 0 };
+        row == 20
+    })
+    .await;
+    one.release();
+    two.release();
+    for call in held {
+        soon(call).await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn ch12_a_crashed_backend_fails_the_calls_on_its_connections_alone() {
+    let (one, two) = (Backend::start("one").await, Backend::start("two").await);
+    let mesh = Mesh::start(&[&one, &two]).await;
+    let mut seen = std::collections::BTreeSet::new();
+    mesh.until(|name| {
+        seen.extend(name.ok());
+        seen.len() == 2
+    })
+    .await;
+    let held: Vec<_> = (0..10).map(|_| tokio::spawn(call_owned(mesh.channel.clone(), HOLD))).collect();
+    soon(async {
+        while one.running() + two.running() < 10 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let on_one = one.running();
+    assert_eq!(on_one, 5, "they are in turns");
+    one.crash();
+    let mut failed = 0;
+    // The crash is seen by all: later calls go to the other one.
+    mesh.until(|name| {
+        failed += usize::from(name.is_err());
+        two.calls() > 100
+    })
+    .await;
+    two.release();
+    let mut results = Vec::new();
+    for call in held {
+        results.push(soon(call).await.unwrap().map_err(|error| error.code()));
+    }
+    assert_eq!(results.iter().filter(|it| it.is_ok()).count(), 10 - on_one);
+    assert!(results.iter().flat_map(|it| it.as_ref().err()).all(|code| *code == Code::Unavailable));
+    assert_eq!(failed, 0, "no later call picks the crashed backend");
+}
+
+#[tokio::test]
+async fn ch12_the_second_priority_takes_over_while_the_first_is_down() {
+    let (one, two) = (Backend::start("one").await, Backend::start("two").await);
+    let mesh = Mesh::start(&[&one]).await;
+    let both = || cart(&[&one]).locality("eu", "b", [two.text().as_str()]).priority(1);
+    mesh.server.set(both());
+    mesh.ready().await;
+    assert_eq!(mesh.shares(10).await, BTreeMap::from([("one".to_owned(), 10)]));
+    mesh.server.set(both().unhealthy(&one.text()));
+    mesh.until(|name| name.unwrap() == "two").await;
+    mesh.server.set(both());
+    mesh.until(|name| name.unwrap() == "one").await;
+    assert_eq!(mesh.shares(10).await, BTreeMap::from([("one".to_owned(), 10)]));
+    // It crashes, and the control plane does not know.
+    let address = one.crash();
+    mesh.until(|name| name.is_ok_and(|name| name == "two")).await;
+    let _one = Backend::start_at("one", address).await;
+    mesh.until(|name| name.unwrap() == "one").await;
+}
+
+#[tokio::test]
+async fn ch3_49_localities_get_calls_by_weight() {
+    let (one, two) = (Backend::start("one").await, Backend::start("two").await);
+    let mesh = Mesh::start(&[&one]).await;
+    let weighted = cart(&[&one]).weight(80).locality("eu", "b", [two.text().as_str()]).weight(20);
+    mesh.server.set(weighted);
+    mesh.until(|name| name.unwrap() == "two").await;
+    let shares = mesh.shares(1_000).await;
+    // 3 standard deviations of 1,000 draws are 38.
+    assert!(shares["one"].abs_diff(800) <= 45, "{shares:?}");
+}
+
+#[tokio::test]
+async fn ch12_circuit_breaking_permits_as_many_calls_as_configured() {
+    let one = Backend::start("one").await;
+    let mesh = Mesh::start(&[&one]).await;
+    mesh.server.set(limited(3));
+    mesh.ready().await;
+    let held: Vec<_> = (0..3).map(|_| tokio::spawn(call_owned(mesh.channel.clone(), HOLD))).collect();
+    one.holds(3).await;
+    mesh.until(|seen| {
+        seen.is_err_and(|error| error.message().contains("cart: 3 requests are running, the maximum"))
+    })
+    .await;
+    mesh.server.set(limited(4));
+    mesh.until(|seen| seen.is_ok()).await;
+    one.release();
+    for call in held {
+        soon(call).await.unwrap().unwrap();
+    }
+}
+
+#[tokio::test]
+async fn ch4_1_a_share_of_calls_is_dropped() {
+    let one = Backend::start("one").await;
+    let mesh = Mesh::start(&[&one]).await;
+    mesh.ready().await;
+    mesh.server.set(cart(&[&one]).drop_percent("shed", 100));
+    mesh.until(|seen| {
+        seen.is_err_and(|error| {
+            error.code() == Code::Unavailable && error.message().contains("overload category shed")
+        })
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn ch3_60_an_aggregate_falls_back_to_its_next_cluster() {
+    let (one, two) = (Backend::start("one").await, Backend::start("two").await);
+    let mesh = Mesh::start(&[&one]).await;
+    mesh.server.set(cluster("first"));
+    mesh.server.set(endpoints("first").locality("eu", "a", [one.text().as_str()]));
+    mesh.server.set(cluster("second"));
+    mesh.server.set(endpoints("second").locality("eu", "a", [two.text().as_str()]));
+    mesh.server.set(cluster("cart").aggregate(["first", "second"]));
+    mesh.ready().await;
+    assert_eq!(mesh.shares(5).await, BTreeMap::from([("one".to_owned(), 5)]));
+    one.crash();
+    mesh.until(|name| name.is_ok_and(|name| name == "two")).await;
+}
+
+#[tokio::test]
+async fn a_logical_dns_cluster_is_called() {
+    let one = Backend::start("one").await;
+    let mesh = Mesh::start(&[&one]).await;
+    mesh.server.set(cluster("cart").logical_dns("localhost", one.address.port()));
+    assert_eq!(mesh.shares(3).await, BTreeMap::from([("one".to_owned(), 3)]));
+}
+
+#[tokio::test]
+async fn ch1_24_calls_go_on_while_the_control_plane_is_away() {
+    let one = Backend::start("one").await;
+    let mesh = Mesh::start(&[&one]).await;
+    mesh.ready().await;
+    mesh.server.stop().await;
+    assert_eq!(mesh.shares(100).await, BTreeMap::from([("one".to_owned(), 100)]));
+    mesh.server.restart().await;
+    assert_eq!(mesh.shares(100).await, BTreeMap::from([("one".to_owned(), 100)]));
+}
+
+#[tokio::test]
+async fn ch1_13_a_deleted_cluster_fails_calls_with_its_name() {
+    let one = Backend::start("one").await;
+    let mesh = Mesh::start(&[&one]).await;
+    mesh.ready().await;
+    mesh.server.remove(type_url::CLUSTER, "cart");
+    mesh.until(|seen| {
+        seen.is_err_and(|error| error.code() == Code::Unavailable && error.message().contains("\"cart\""))
+    })
+    .await;
+    mesh.server.set(cluster("cart"));
+    mesh.until(|seen| seen.is_ok()).await;
+}
+
+fn limited(max_requests: u32) -> xdskit::testing::resources::ClusterBuilder {
+    use xdskit::pb::{
+        envoy::config::cluster::v3::{CircuitBreakers, circuit_breakers::Thresholds},
+        google::protobuf::UInt32Value,
+    };
+    cluster("cart").edit(|cluster| {
+        let max_requests = Some(UInt32Value { value: max_requests });
+        let thresholds = vec![Thresholds { max_requests, ..Thresholds::default() }];
+        cluster.circuit_breakers = Some(CircuitBreakers { thresholds, ..CircuitBreakers::default() });
+    })
+}

@@ -1,0 +1,89 @@
+//! The life of a channel: construction, idleness, shutdown.
+
+use tonic::Code;
+use xdskit::channel::ChannelError;
+
+use super::{backend::HOLD, calls::call_owned, *};
+
+#[tokio::test]
+async fn ch1_1_what_cannot_be_a_channel_is_an_error_of_the_builder() {
+    let bootstrap =
+        || Bootstrap::from_json(r#"{"xds_servers":[{"server_uri":"127.0.0.1:1","channel_creds":[{"type":"insecure"}]}]}"#);
+    let error = Channel::builder("xds:///shop").build().unwrap_err();
+    assert!(matches!(error, ChannelError::NoBootstrap { .. }));
+    assert_eq!(error.to_string(), "the channel to xds:///shop has no bootstrap: set `bootstrap` or `client`");
+    for target in ["shop", "dns:///shop", "xds://nobody/shop", "xds:///"] {
+        let error = Channel::builder(target).bootstrap(bootstrap().unwrap()).build().unwrap_err();
+        assert!(matches!(error, ChannelError::Target(_)), "{error:?}");
+        assert!(error.to_string().contains(target), "{error}");
+    }
+    let built = Channel::builder("xds:///shop").bootstrap(bootstrap().unwrap()).authority("a b").build();
+    assert!(matches!(built.unwrap_err(), ChannelError::Authority { .. }));
+}
+
+#[tokio::test]
+async fn ch1_2_a_channel_is_idle_until_the_first_call() {
+    let one = Backend::start("one").await;
+    let mesh = Mesh::start(&[&one]).await;
+    assert_eq!(mesh.channel.state(), ChannelState::Idle);
+    assert_eq!(mesh.server.clients(), 0);
+    mesh.call(ECHO, "hello").await.unwrap();
+    assert_eq!(mesh.channel.state(), ChannelState::Ready);
+    assert_eq!(mesh.channel.target().as_str(), "xds:///shop");
+}
+
+#[tokio::test]
+async fn ch1_28_an_idle_channel_closes_its_connections_and_the_next_call_opens_them() {
+    let one = Backend::start("one").await;
+    let mesh = Mesh::start(&[&one]).await;
+    let channel =
+        mesh.client.channel("xds:///shop").idle_timeout(Duration::from_millis(1)).build().unwrap();
+    call(&channel, ECHO, Request::new("hello".into())).await.unwrap();
+    let mut states = channel.watch_state();
+    soon(async { while states.next().await.unwrap() != ChannelState::Idle {} }).await;
+    // The timeout is 1 s at least.
+    call(&channel, ECHO, Request::new("hello".into())).await.unwrap();
+    assert_eq!(channel.state(), ChannelState::Ready);
+}
+
+#[tokio::test]
+async fn ch1_6_after_a_shutdown_calls_fail_and_running_ones_end_after_the_grace() {
+    let one = Backend::start("one").await;
+    let mesh = Mesh::start(&[&one]).await;
+    let held = tokio::spawn(call_owned(mesh.channel.clone(), HOLD));
+    one.holds(1).await;
+    soon(mesh.channel.shutdown(Duration::from_millis(10))).await;
+    assert_eq!(soon(held).await.unwrap().unwrap_err().code(), Code::Cancelled);
+    let error = mesh.call(ECHO, "hello").await.unwrap_err();
+    assert_eq!(error.code(), Code::Unavailable);
+    assert!(error.message().contains("channel is shut down"), "{error:?}");
+    assert_eq!(mesh.channel.state(), ChannelState::Shutdown);
+    assert!(!mesh.channel.wait_ready(Duration::from_secs(20)).await);
+    soon(mesh.channel.shutdown(Duration::ZERO)).await;
+    one.holds(0).await;
+}
+
+#[tokio::test]
+async fn ch1_6_a_shutdown_waits_for_running_calls() {
+    let one = Backend::start("one").await;
+    let mesh = Mesh::start(&[&one]).await;
+    let held = tokio::spawn(call_owned(mesh.channel.clone(), HOLD));
+    one.holds(1).await;
+    let channel = mesh.channel.clone();
+    let shutdown = tokio::spawn(async move { channel.shutdown(Duration::from_secs(60)).await });
+    mesh.becomes(ChannelState::Shutdown).await;
+    one.release();
+    soon(held).await.unwrap().unwrap();
+    soon(shutdown).await.unwrap();
+}
+
+#[tokio::test]
+async fn ch1_5_running_calls_outlive_the_last_handle() {
+    let one = Backend::start("one").await;
+    let mesh = Mesh::start(&[&one]).await;
+    let held = tokio::spawn(call_owned(mesh.channel.clone(), HOLD));
+    one.holds(1).await;
+    drop(mesh);
+    one.release();
+    soon(held).await.unwrap().unwrap();
+}
