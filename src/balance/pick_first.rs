@@ -123,7 +123,8 @@ impl PickFirst {
         self.position(connection).map(|position| self.addresses[position].subchannel.address())
     }
 
-    /// The newest error of a connection, for the status of calls that fail.
+    /// The newest error of a connection.
+    #[cfg(test)]
     pub(crate) fn error(&self) -> Option<&Arc<str>> {
         self.error.as_ref()
     }

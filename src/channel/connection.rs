@@ -72,9 +72,11 @@ impl Connection {
         let mut drain = pin!(drain);
         poll_fn(|cx| {
             let end = Pin::new(&mut h2).poll(cx);
-            if on_lost.is_some() && (end.is_ready() || is_refusing(send.as_mut(), cx)) {
+            if (end.is_ready() || is_refusing(send.as_mut(), cx))
+                && let Some(on_lost) = on_lost.take()
+            {
                 send = None;
-                on_lost.take().map_or((), |on_lost| on_lost());
+                on_lost();
             }
             if send.is_some() && drain.as_mut().poll(cx).is_ready() {
                 // The end of the last handle ends the connection when its streams have ended; this polls it once more.

@@ -4,6 +4,7 @@
 #![allow(clippy::disallowed_methods, reason = "the tool has a runtime and a clock")]
 
 mod args;
+mod call;
 mod filter;
 mod json;
 mod kind;
@@ -51,6 +52,11 @@ pub fn watch() -> ExitCode {
 /// Runs the example `walk`: prints the trees that targets resolve to.
 pub fn walk() -> ExitCode {
     walk::main()
+}
+
+/// Runs the example `call`: makes calls through a channel.
+pub fn call() -> ExitCode {
+    call::main()
 }
 
 /// Runs the example `relay`: serves many clients from one subscription.

@@ -131,7 +131,7 @@ async fn ch1_15_a_call_that_waits_for_ready_succeeds_when_the_mesh_is_there() {
         let channel = mesh.channel.clone();
         async move { call(&channel, ECHO, request).await }
     });
-    mesh.server.expect_names(xdskit::control_plane::type_url::LISTENER, ["shop"]).await.unwrap();
+    mesh.server.expect_names(xdskit::control_plane::type_url::LISTENER, &["shop"]).await.unwrap();
     mesh.server.set(listener("shop").rds("routes"));
     mesh.server.set(route_config("routes").virtual_host(["*"], [route::prefix("").cluster("cart")]));
     mesh.server.set(cluster("cart"));
@@ -146,7 +146,7 @@ async fn ch1_12_calls_above_max_queued_fail_at_once() {
     let client = Client::builder(Bootstrap::from_json(&server.bootstrap_json()).unwrap()).build().unwrap();
     let channel = client.channel("xds:///shop").max_queued(1).build().unwrap();
     let waiting = tokio::spawn(call_owned(channel.clone(), ECHO));
-    server.expect_names(xdskit::control_plane::type_url::LISTENER, ["shop"]).await.unwrap();
+    server.expect_names(xdskit::control_plane::type_url::LISTENER, &["shop"]).await.unwrap();
     let error = call(&channel, ECHO, Request::new("".into())).await.unwrap_err();
     assert_eq!(error.code(), Code::ResourceExhausted, "{error:?}");
     waiting.abort();

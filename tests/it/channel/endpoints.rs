@@ -121,7 +121,8 @@ async fn ch12_a_crashed_backend_fails_the_calls_on_its_connections_alone() {
     }
     assert_eq!(results.iter().filter(|it| it.is_ok()).count(), 10 - on_one);
     assert!(results.iter().flat_map(|it| it.as_ref().err()).all(|code| *code == Code::Unavailable));
-    assert_eq!(failed, 0, "no later call picks the crashed backend");
+    // One call at a time: the one that meets the crash fails, and no later one picks the crashed backend.
+    assert!(failed <= 1, "{failed} calls failed");
 }
 
 #[tokio::test]
@@ -160,12 +161,15 @@ async fn ch3_49_localities_get_calls_by_weight() {
 async fn ch12_circuit_breaking_permits_as_many_calls_as_configured() {
     let one = Backend::start("one").await;
     let mesh = Mesh::start(&[&one]).await;
+    // The counter is that of the process, so that other tests' calls would count in a cluster of the same name.
+    mesh.server.set(route_config("routes").virtual_host(["*"], [route::prefix("").cluster("limited")]));
     mesh.server.set(limited(3));
-    mesh.ready().await;
+    mesh.server.set(endpoints("limited").locality("eu", "a", [one.text().as_str()]));
+    mesh.until(|seen| seen.is_ok()).await;
     let held: Vec<_> = (0..3).map(|_| tokio::spawn(call_owned(mesh.channel.clone(), HOLD))).collect();
     one.holds(3).await;
     mesh.until(|seen| {
-        seen.is_err_and(|error| error.message().contains("cart: 3 requests are running, the maximum"))
+        seen.is_err_and(|error| error.message().contains("limited: 3 requests are running, the maximum"))
     })
     .await;
     mesh.server.set(limited(4));
@@ -243,7 +247,7 @@ fn limited(max_requests: u32) -> xdskit::testing::resources::ClusterBuilder {
         envoy::config::cluster::v3::{CircuitBreakers, circuit_breakers::Thresholds},
         google::protobuf::UInt32Value,
     };
-    cluster("cart").edit(|cluster| {
+    cluster("limited").edit(|cluster| {
         let max_requests = Some(UInt32Value { value: max_requests });
         let thresholds = vec![Thresholds { max_requests, ..Thresholds::default() }];
         cluster.circuit_breakers = Some(CircuitBreakers { thresholds, ..CircuitBreakers::default() });

@@ -22,7 +22,7 @@ async fn two_clusters(routes: xdskit::testing::resources::RouteConfigBuilder) ->
 #[tokio::test]
 async fn ch12_traffic_splitting_follows_the_weights() {
     let split = route::prefix("").weighted([("cart", 20), ("pay", 80)]);
-    let (mesh, ..) = two_clusters(route_config("routes").virtual_host(["*"], [split])).await;
+    let (mesh, _one, _two) = two_clusters(route_config("routes").virtual_host(["*"], [split])).await;
     mesh.until(|name| name.unwrap() == "two").await;
     let shares = mesh.shares(1_000).await;
     assert!(shares["one"].abs_diff(200) <= 45, "{shares:?}");
@@ -35,7 +35,7 @@ async fn ch12_path_and_header_matching_choose_the_cluster() {
         route::prefix("/test.Echo/").header("x-user", "ada").cluster("pay"),
         route::prefix("/test.Echo/").cluster("cart"),
     ];
-    let (mesh, ..) = two_clusters(route_config("routes").virtual_host(["*"], routes)).await;
+    let (mesh, _one, _two) = two_clusters(route_config("routes").virtual_host(["*"], routes)).await;
     mesh.until(|name| name.is_ok()).await;
     let with_user = |user: &'static str| {
         let mut request = Request::new("hello".into());
@@ -62,7 +62,7 @@ async fn ch2_5_a_request_without_a_route_fails_with_the_names_of_target_and_rout
 #[tokio::test]
 async fn ch2_5_a_route_that_does_not_forward_fails_the_call() {
     let routes = [route::prefix("").non_forwarding().named("inbound")];
-    let (mesh, ..) = two_clusters(route_config("routes").virtual_host(["*"], routes)).await;
+    let (mesh, _one, _two) = two_clusters(route_config("routes").virtual_host(["*"], routes)).await;
     let error = mesh.call(ECHO, "hello").await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable);
     assert!(error.message().contains("\"inbound\" is not for clients"), "{error:?}");
@@ -98,7 +98,7 @@ async fn ch1_22_a_running_call_keeps_going_when_its_route_is_gone() {
 #[tokio::test]
 async fn ch1_19_new_routes_and_their_clusters_are_used_together() {
     let to = |name: &str| route_config("routes").virtual_host(["*"], [route::prefix("").cluster(name)]);
-    let (mesh, ..) = two_clusters(to("cart")).await;
+    let (mesh, _one, _two) = two_clusters(to("cart")).await;
     mesh.ready().await;
     for turn in 0..20 {
         mesh.server.set(to(if turn % 2 == 0 { "pay" } else { "cart" }));

@@ -1,0 +1,101 @@
+use std::{collections::BTreeMap, time::Duration};
+
+use serde::Deserialize;
+use serde_json::Value;
+use tonic::{
+    Status,
+    metadata::{AsciiMetadataKey, BinaryMetadataKey, BinaryMetadataValue, MetadataMap},
+};
+
+/// A line of standard input.
+pub(super) enum Command {
+    Call(Box<Call>),
+    Quit,
+}
+
+/// Some calls of one method.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Call {
+    pub(super) id: Value,
+    pub(super) method: String,
+    #[serde(default)]
+    pub(super) headers: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) body: String,
+    /// In seconds.
+    pub(super) timeout: Option<f64>,
+    pub(super) wait_for_ready: Option<bool>,
+    #[serde(default = "one")]
+    pub(super) count: usize,
+    #[serde(default = "one")]
+    pub(super) parallel: usize,
+}
+
+impl Command {
+    /// Parses a line.
+    ///
+    /// # Errors
+    /// The id of the line, as far as it has one, and the reason.
+    pub(super) fn parse(line: &str) -> Result<Self, (Value, String)> {
+        let value: Value = serde_json::from_str(line).map_err(|error| (Value::Null, error.to_string()))?;
+        let id = value.get("id").cloned().unwrap_or_default();
+        if value.get("quit") == Some(&Value::Bool(true)) {
+            return Ok(Self::Quit);
+        }
+        let call: Call = serde_json::from_value(value).map_err(|error| (id.clone(), error.to_string()))?;
+        call.check().map_err(|reason| (id, reason))?;
+        Ok(Self::Call(Box::new(call)))
+    }
+}
+
+impl Call {
+    /// Checks what the types of the fields leave open.
+    ///
+    /// # Errors
+    /// The reason.
+    pub(super) fn check(&self) -> Result<(), String> {
+        let parts: Vec<_> = self.method.split('/').collect();
+        if !matches!(parts[..], ["", service, method] if !service.is_empty() && !method.is_empty()) {
+            return Err(format!("the method {:?} must be of the form /pkg.Service/Method", self.method));
+        }
+        if self.timeout.is_some_and(|seconds| !(seconds > 0.0 && seconds <= LONGEST)) {
+            return Err(format!("timeout must be over 0 and at most {LONGEST} seconds"));
+        }
+        if self.parallel == 0 {
+            return Err("parallel must be at least 1".to_owned());
+        }
+        self.add_headers(&mut MetadataMap::new()).map_err(|status| status.message().to_owned())
+    }
+
+    pub(super) fn timeout(&self) -> Option<Duration> {
+        self.timeout.map(Duration::from_secs_f64)
+    }
+
+    /// Adds the headers; the values of binary ones (`-bin`) are their bytes.
+    ///
+    /// # Errors
+    /// A name or a value is not one of HTTP.
+    pub(super) fn add_headers(&self, metadata: &mut MetadataMap) -> Result<(), Status> {
+        for (name, value) in &self.headers {
+            let invalid = |error: &dyn std::error::Error| {
+                Status::invalid_argument(format!("the header {name:?} cannot be sent: {error}"))
+            };
+            if name.ends_with("-bin") {
+                let key = BinaryMetadataKey::from_bytes(name.as_bytes()).map_err(|error| invalid(&error))?;
+                metadata.append_bin(key, BinaryMetadataValue::from_bytes(value.as_bytes()));
+            } else {
+                let key = AsciiMetadataKey::from_bytes(name.as_bytes()).map_err(|error| invalid(&error))?;
+                metadata.append(key, value.parse().map_err(|error| invalid(&error))?);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn one() -> usize {
+    1
+}
+
+/// The longest time limit in seconds.
+const LONGEST: f64 = 1e8;

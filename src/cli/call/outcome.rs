@@ -1,0 +1,167 @@
+use std::{collections::BTreeMap, time::Duration};
+
+use serde_json::{Value, json};
+use tonic::{
+    Code, Status,
+    metadata::{KeyAndValueRef, MetadataMap},
+};
+
+/// What came of a call.
+pub(super) struct Outcome {
+    code: Code,
+    message: String,
+    body: String,
+    headers: BTreeMap<String, String>,
+    trailers: BTreeMap<String, String>,
+    duration: Duration,
+}
+
+/// What came of the calls of a command.
+#[derive(Default)]
+pub(super) struct Outcomes {
+    codes: BTreeMap<&'static str, usize>,
+    messages: BTreeMap<String, usize>,
+    /// By the response header `x-backend`.
+    by: BTreeMap<String, usize>,
+    durations: Vec<Duration>,
+}
+
+impl Outcome {
+    pub(super) fn answered(body: &[u8], headers: &MetadataMap, trailers: &MetadataMap) -> Self {
+        Self {
+            code: Code::Ok,
+            message: String::new(),
+            body: String::from_utf8_lossy(body).into_owned(),
+            headers: read(headers),
+            trailers: read(trailers),
+            duration: Duration::ZERO,
+        }
+    }
+
+    /// The metadata of a status are those of its trailers, with headers of a response without messages.
+    pub(super) fn failed(status: &Status) -> Self {
+        Self {
+            code: status.code(),
+            message: status.message().to_owned(),
+            body: String::new(),
+            headers: BTreeMap::new(),
+            trailers: read(status.metadata()),
+            duration: Duration::ZERO,
+        }
+    }
+
+    pub(super) fn set_duration(&mut self, duration: Duration) {
+        self.duration = duration;
+    }
+
+    pub(super) fn is_ok(&self) -> bool {
+        self.code == Code::Ok
+    }
+
+    pub(super) fn json(&self, id: &Value) -> String {
+        json!({
+            "id": id,
+            "code": name(self.code),
+            "message": self.message,
+            "body": self.body,
+            "headers": self.headers,
+            "trailers": self.trailers,
+            "ms": millis(self.duration),
+        })
+        .to_string()
+    }
+
+    /// For people.
+    pub(super) fn text(&self) -> String {
+        let mut text = format!("{} in {} ms", name(self.code), millis(self.duration));
+        if !self.message.is_empty() {
+            text += &format!(": {}", self.message);
+        }
+        text.push('\n');
+        for (kind, map) in [("header", &self.headers), ("trailer", &self.trailers)] {
+            for (key, value) in map {
+                text += &format!("{kind:<8} {key}: {value}\n");
+            }
+        }
+        if self.is_ok() {
+            text += &format!("{}\n", self.body);
+        }
+        text
+    }
+}
+
+impl Outcomes {
+    pub(super) fn add(&mut self, outcome: &Outcome) {
+        *self.codes.entry(name(outcome.code)).or_default() += 1;
+        if !outcome.message.is_empty() {
+            *self.messages.entry(outcome.message.clone()).or_default() += 1;
+        }
+        let backend = outcome.headers.get("x-backend").or_else(|| outcome.trailers.get("x-backend"));
+        if let Some(backend) = backend {
+            *self.by.entry(backend.clone()).or_default() += 1;
+        }
+        self.durations.push(outcome.duration);
+    }
+
+    pub(super) fn json(mut self, id: &Value) -> String {
+        self.durations.sort_unstable();
+        let at = |percent: usize| {
+            let place = (self.durations.len() * percent).div_ceil(100).saturating_sub(1);
+            self.durations.get(place).map(|it| millis(*it))
+        };
+        json!({
+            "id": id,
+            "count": self.durations.len(),
+            "codes": self.codes,
+            "messages": self.messages,
+            "by": self.by,
+            "ms": [at(0), at(50), at(99), at(100)],
+        })
+        .to_string()
+    }
+}
+
+fn read(metadata: &MetadataMap) -> BTreeMap<String, String> {
+    let mut read = BTreeMap::<String, String>::new();
+    for entry in metadata.iter() {
+        let (key, value) = match entry {
+            KeyAndValueRef::Ascii(key, value) => {
+                (key.as_str(), String::from_utf8_lossy(value.as_encoded_bytes()).into_owned())
+            }
+            KeyAndValueRef::Binary(key, value) => {
+                (key.as_str(), String::from_utf8_lossy(value.as_encoded_bytes()).into_owned())
+            }
+        };
+        let known = read.entry(key.to_owned()).or_default();
+        *known = if known.is_empty() { value } else { format!("{known},{value}") };
+    }
+    read
+}
+
+/// Milliseconds with 3 decimals.
+fn millis(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}
+
+/// The name that gRPC gives a code.
+fn name(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}
