@@ -116,7 +116,9 @@ impl<H> Generation<H> {
         let cluster = match (&routes.clusters[place], &route.route().action) {
             (RouteClusters::One(cluster), _) => cluster,
             (RouteClusters::Weighted(clusters), RouteAction::Forward(forward)) => {
-                let ClusterChoice::WeightedClusters(weighted) = &forward.clusters else { return Selection::Wait };
+                let ClusterChoice::WeightedClusters(weighted) = &forward.clusters else {
+                    return Selection::Wait;
+                };
                 match route.pick_split(weighted).and_then(|place| clusters.get(place)) {
                     Some(cluster) => cluster,
                     None => return Selection::Wait,
@@ -146,7 +148,12 @@ impl<H> Generation<H> {
     }
 
     /// Chooses an endpoint of the cluster that a call has selected.
-    pub(crate) fn pick(&self, cluster: &ClusterHold, draws: &mut Draws, random: &mut fastrand::Rng) -> Pick<H> {
+    pub(crate) fn pick(
+        &self,
+        cluster: &ClusterHold,
+        draws: &mut Draws,
+        random: &mut fastrand::Rng,
+    ) -> Pick<H> {
         match self.pickers.get(cluster.place()) {
             Some(Some(picker)) => picker.pick(draws, random),
             // The generation is older than the cluster.
@@ -189,7 +196,8 @@ impl<H: Clone + Debug> Generations<H> {
         match resolved {
             Ok(snapshot) => {
                 self.add_clusters(&snapshot.routed_clusters());
-                let is_same = matches!(&self.routing, Routing::Routes(it) if it.snapshot.has_routes_of(&snapshot));
+                let is_same =
+                    matches!(&self.routing, Routing::Routes(it) if it.snapshot.has_routes_of(&snapshot));
                 if !is_same {
                     self.routing = Routing::Routes(Arc::new(self.compile(&snapshot)));
                     self.warn_of_filters(&snapshot);
@@ -314,7 +322,9 @@ impl<H: Clone + Debug> Generations<H> {
             RouteAction::Forward(forward) => forward.retry_policy.as_ref(),
             RouteAction::NonForwarding | RouteAction::Unsupported => None,
         });
-        if policies.chain(&host.retry_policy).next().is_some() && self.warned.insert("retry policy".to_owned()) {
+        if policies.chain(&host.retry_policy).next().is_some()
+            && self.warned.insert("retry policy".to_owned())
+        {
             warn!(target, "the channel does not execute a part of the configuration: retry policy");
         }
     }

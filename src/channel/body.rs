@@ -36,7 +36,6 @@ struct Running {
 
 /// What ends with the call: counters, and the rest of the request.
 pub(super) struct Guards {
-    #[allow(dead_code, reason = "it counts until it is dropped")]
     pub(super) attempt: Attempt<Handle>,
     pub(super) active: Option<ActiveCall>,
     pub(super) pump: Option<AbortHandle>,
@@ -108,14 +107,19 @@ impl Running {
                         return Poll::Ready(Some(Ok(Frame::data(data))));
                     }
                 }
-                Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(status::of_stream(&error)))),
+                Poll::Ready(Some(Err(error))) => {
+                    return Poll::Ready(Some(Err(status::of_stream(
+                        &error,
+                        self.guards.attempt.endpoint.address,
+                    ))));
+                }
                 Poll::Ready(None) => self.is_at_trailers = true,
                 Poll::Pending => return Poll::Pending,
             }
         }
         self.stream.poll_trailers(cx).map(|trailers| match trailers {
             Ok(trailers) => trailers.map(|trailers| Ok(Frame::trailers(trailers))),
-            Err(error) => Some(Err(status::of_stream(&error))),
+            Err(error) => Some(Err(status::of_stream(&error, self.guards.attempt.endpoint.address))),
         })
     }
 }
@@ -185,7 +189,8 @@ where
             let part = data.split_to(capacity.min(data.len()));
             if data.is_empty() {
                 // The end goes out with the last part if it is known.
-                let is_end = matches!(self.poll_next(cx), Poll::Ready(()) if self.is_end && self.trailers.is_none());
+                let is_end =
+                    matches!(self.poll_next(cx), Poll::Ready(()) if self.is_end && self.trailers.is_none());
                 self.stream.send_data(part, is_end)?;
                 if is_end {
                     self.rest = None;

@@ -134,7 +134,8 @@ impl CallContext {
         let Some(deadline) = deadline else {
             return call.attempts(&selected, &parts, Recorded::new(body), active).await;
         };
-        let attempts = timeout_at(deadline, call.attempts(&selected, &parts, Recorded::new(body), active)).await;
+        let attempts =
+            timeout_at(deadline, call.attempts(&selected, &parts, Recorded::new(body), active)).await;
         attempts.unwrap_or_else(|_| Err(call.too_late()))
     }
 }
@@ -144,9 +145,7 @@ impl<'a> Call<'a> {
     async fn until<T>(
         &mut self,
         deadline: Option<Instant>,
-        step: impl for<'s> FnOnce(
-            &'s mut Self,
-        ) -> Pin<Box<dyn Future<Output = Result<T, Status>> + Send + 's>>,
+        step: impl for<'s> FnOnce(&'s mut Self) -> Pin<Box<dyn Future<Output = Result<T, Status>> + Send + 's>>,
     ) -> Result<T, Status> {
         let Some(deadline) = deadline else { return step(self).await };
         match timeout_at(deadline, step(self)).await {
@@ -195,15 +194,16 @@ impl<'a> Call<'a> {
         loop {
             let attempt = self.pick(&selected.cluster, &mut draws).await?;
             let request = self.request(parts, selected, &attempt);
-            let (stream, response) = match send(&attempt, request, body.as_ref().is_none_or(Recorded::is_empty)) {
-                Ok(sent) => sent,
-                Err(Failure::NeverSent) if never_sent < MAX_NEVER_SENT => {
-                    never_sent += 1;
-                    self.wait().await?;
-                    continue;
-                }
-                Err(failure) => return Err(failure.into_status()),
-            };
+            let (stream, response) =
+                match send(&attempt, request, body.as_ref().is_none_or(Recorded::is_empty)) {
+                    Ok(sent) => sent,
+                    Err(Failure::NeverSent) if never_sent < MAX_NEVER_SENT => {
+                        never_sent += 1;
+                        self.wait().await?;
+                        continue;
+                    }
+                    Err(failure) => return Err(failure.into_status()),
+                };
             let mut guards = Guards { attempt, active: active.take(), pump: None };
             if let (Some(stream), Some(it)) = (stream, body.take()) {
                 body = pump(Pump::new(it, stream), &mut guards).await;
@@ -213,7 +213,7 @@ impl<'a> Call<'a> {
                     let sleep = self.deadline.map(|deadline| Box::pin(sleep_until(deadline)));
                     return Ok(response.map(|stream| ChannelBody::new(stream, sleep, guards)));
                 }
-                Err(error) => match Failure::of(&error, guards.is_shut_down()) {
+                Err(error) => match Failure::of(&error, &guards) {
                     Failure::NeverProcessed(_)
                         if !was_refused && body.as_mut().is_some_and(Recorded::rewind) =>
                     {
@@ -323,9 +323,9 @@ where
 }
 
 impl Failure {
-    fn of(error: &h2::Error, is_shut_down: bool) -> Self {
-        match status::of_stream(error) {
-            _ if is_shut_down => Self::Other(Status::cancelled("channel is shut down")),
+    fn of(error: &h2::Error, guards: &Guards) -> Self {
+        match status::of_stream(error, guards.attempt.endpoint.address) {
+            _ if guards.is_shut_down() => Self::Other(Status::cancelled("channel is shut down")),
             status if status::is_never_processed(error) => Self::NeverProcessed(status),
             status => Self::Other(status),
         }
@@ -333,9 +333,9 @@ impl Failure {
 
     fn into_status(self) -> Status {
         match self {
-            Self::NeverSent => {
-                Status::internal(format!("{MAX_NEVER_SENT} connections were lost before the request was sent"))
-            }
+            Self::NeverSent => Status::internal(format!(
+                "{MAX_NEVER_SENT} connections were lost before the request was sent"
+            )),
             Self::NeverProcessed(status) | Self::Other(status) => status,
         }
     }

@@ -76,7 +76,9 @@ pub(super) fn prepare(headers: &mut HeaderMap) {
     }
     headers.insert(TE, HeaderValue::from_static("trailers"));
     headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/grpc"));
-    headers.entry(USER_AGENT).or_insert(HeaderValue::from_static(concat!("xdskit/", env!("CARGO_PKG_VERSION"))));
+    headers
+        .entry(USER_AGENT)
+        .or_insert(HeaderValue::from_static(concat!("xdskit/", env!("CARGO_PKG_VERSION"))));
 }
 
 /// The URI of a request to an authority.
@@ -115,7 +117,9 @@ mod tests {
             headers.insert(GRPC_TIMEOUT, text.parse().unwrap());
             timeout(&headers).map_err(|status| status.code())
         };
-        for (text, seconds) in [("1H", 3_600.0), ("2M", 120.0), ("3S", 3.0), ("4m", 0.004), ("5u", 5e-6), ("6n", 6e-9)] {
+        for (text, seconds) in
+            [("1H", 3_600.0), ("2M", 120.0), ("3S", 3.0), ("4m", 0.004), ("5u", 5e-6), ("6n", 6e-9)]
+        {
             assert_eq!(read(text), Ok(Some(Duration::from_secs_f64(seconds))), "{text}");
         }
         assert_eq!(read("99999999S"), Ok(Some(LONGEST_TIMEOUT)));
@@ -143,13 +147,16 @@ mod tests {
     #[test]
     fn ch2_9_routes_see_the_metadata_of_the_application_alone() {
         let mut headers = HeaderMap::new();
-        for (name, value) in [("x-user", "ada"), ("te", "trailers"), ("grpc-timeout", "1S"), ("user-agent", "a")] {
+        for (name, value) in
+            [("x-user", "ada"), ("te", "trailers"), ("grpc-timeout", "1S"), ("user-agent", "a")]
+        {
             headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
         headers.append("x-user", HeaderValue::from_static("bob"));
         let values = |name: &str| {
             let mut values = Vec::new();
-            Visible(&headers).for_each_value(name, &mut |value| values.push(String::from_utf8_lossy(value)));
+            Visible(&headers)
+                .for_each_value(name, &mut |value| values.push(String::from_utf8_lossy(value).into_owned()));
             values.join(",")
         };
         assert_eq!(values("X-User"), "ada,bob");
@@ -163,6 +170,9 @@ mod tests {
         headers.insert(HOST, HeaderValue::from_static("shop"));
         prepare(&mut headers);
         assert!(!headers.contains_key(CONNECTION) && !headers.contains_key(HOST));
-        assert_eq!((&headers[TE], &headers[CONTENT_TYPE]), (&"trailers".parse().unwrap(), &"application/grpc".parse().unwrap()));
+        assert_eq!(
+            (&headers[TE], &headers[CONTENT_TYPE]),
+            (&"trailers".parse().unwrap(), &"application/grpc".parse().unwrap())
+        );
     }
 }

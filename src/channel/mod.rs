@@ -31,13 +31,13 @@ mod task;
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use self::task::Control;
 pub use self::{
     body::ChannelBody,
     builder::{ChannelBuilder, ChannelError},
     call::WaitForReady,
     state::{ChannelState, StateWatch},
 };
-use self::task::Control;
 use crate::{Client, config::Target};
 
 /// A channel to a target, on which calls are made.

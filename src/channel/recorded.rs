@@ -22,7 +22,11 @@ pub(super) struct Recorded<B> {
 
 /// What was read of the body.
 enum Record {
-    Kept { data: Vec<Bytes>, size: usize, trailers: Option<HeaderMap> },
+    Kept {
+        data: Vec<Bytes>,
+        size: usize,
+        trailers: Option<HeaderMap>,
+    },
     /// It was too large: the attempt is the last one.
     Dropped,
 }
@@ -69,8 +73,12 @@ where
             }
         }
         self.body.as_mut().poll_frame(cx).map(|frame| {
-            Some(frame?.map(|frame| self.record(frame.map_data(|mut data| data.copy_to_bytes(data.remaining())))))
-                .or_else(|| None)
+            Some(
+                frame?.map(|frame| {
+                    self.record(frame.map_data(|mut data| data.copy_to_bytes(data.remaining())))
+                }),
+            )
+            .or_else(|| None)
         })
     }
 

@@ -1,5 +1,7 @@
 //! Statuses that the channel makes itself.
 
+use std::net::SocketAddr;
+
 use h2::Reason;
 use tonic::Status;
 
@@ -13,15 +15,15 @@ pub(super) fn deadline_exceeded(reason: &str) -> Status {
     Status::deadline_exceeded(format!("deadline exceeded: {reason}"))
 }
 
-/// The status of a stream that ends without one (CH2.26).
-pub(super) fn of_stream(error: &h2::Error) -> Status {
+/// The status of a stream to an endpoint that ends without one (CH2.26).
+pub(super) fn of_stream(error: &h2::Error, address: SocketAddr) -> Status {
     let Some(reason) = error.reason().filter(|_| !error.is_io()) else {
-        return Status::unavailable(format!("the connection was lost: {error}"));
+        return Status::unavailable(format!("{address}: the connection was lost: {error}"));
     };
     if error.is_go_away() {
-        return Status::unavailable(format!("the connection was closed: {error}"));
+        return Status::unavailable(format!("{address}: the connection was closed: {error}"));
     }
-    let message = format!("the stream was reset: {error}");
+    let message = format!("{address}: the stream was reset: {error}");
     match reason {
         Reason::REFUSED_STREAM => Status::unavailable(message),
         Reason::CANCEL => Status::cancelled(message),

@@ -39,11 +39,16 @@ pub(super) enum Control {
     /// Leave the idle state.
     Wake,
     /// A pick requested a connection of a cluster.
-    Connect { cluster: Arc<str> },
+    Connect {
+        cluster: Arc<str>,
+    },
     /// Calls have let go of a cluster.
     Release,
     ResetBackoff,
-    Shutdown { grace: Duration, done: oneshot::Sender<()> },
+    Shutdown {
+        grace: Duration,
+        done: oneshot::Sender<()>,
+    },
 }
 
 /// What becomes of connections.

@@ -76,7 +76,8 @@ fn run(_: Program, args: &CallArgs) -> Result<(), Failure> {
     program::log_to_stderr();
     if args.credentials == Credentials::Xds {
         return Err(Failure::Usage(
-            "--credentials xds: the channel does not execute the security of clusters yet; use insecure".to_owned(),
+            "--credentials xds: the channel does not execute the security of clusters yet; use insecure"
+                .to_owned(),
         ));
     }
     let bootstrap = args.connect.bootstrap()?;
@@ -102,6 +103,8 @@ async fn one_call(channel: &Channel, method: &str, args: &CallArgs) -> Result<()
         method: method.to_owned(),
         body: args.body.clone().unwrap_or_default(),
         timeout: Some(args.timeout.unwrap_or(DEFAULT_TIMEOUT).as_secs_f64()),
+        count: 1,
+        parallel: 1,
         ..Call::default()
     };
     call.check().map_err(Failure::Usage)?;

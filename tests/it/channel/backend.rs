@@ -26,17 +26,17 @@ use tonic::{
 };
 
 /// Answers with its message, and its name in the header `x-backend`.
-pub(super) const ECHO: &str = "/test.Echo/Echo";
+pub(crate) const ECHO: &str = "/test.Echo/Echo";
 /// As before, after [`Backend::release`].
-pub(super) const HOLD: &str = "/test.Echo/Hold";
+pub(crate) const HOLD: &str = "/test.Echo/Hold";
 /// Sends back each message of a stream.
-pub(super) const CHAT: &str = "/test.Echo/Chat";
+pub(crate) const CHAT: &str = "/test.Echo/Chat";
 /// Fails with the message as reason.
-pub(super) const FAIL: &str = "/test.Echo/Fail";
+pub(crate) const FAIL: &str = "/test.Echo/Fail";
 
 /// A server in a runtime of its own, so that it can crash.
-pub(super) struct Backend {
-    pub(super) address: SocketAddr,
+pub(crate) struct Backend {
+    pub(crate) address: SocketAddr,
     state: Arc<State>,
     stop: Option<oneshot::Sender<()>>,
     runtime: Option<Runtime>,
@@ -52,12 +52,12 @@ struct State {
 }
 
 impl Backend {
-    pub(super) async fn start(name: &str) -> Self {
+    pub(crate) async fn start(name: &str) -> Self {
         Self::start_at(name, (Ipv4Addr::LOCALHOST, 0).into()).await
     }
 
     /// Starts at an address, as a restarted process does.
-    pub(super) async fn start_at(name: &str, address: SocketAddr) -> Self {
+    pub(crate) async fn start_at(name: &str, address: SocketAddr) -> Self {
         let state = Arc::new(State { name: name.to_owned(), ..State::default() });
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -76,22 +76,22 @@ impl Backend {
         Self { address, state, stop: Some(stop), runtime: Some(runtime) }
     }
 
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         self.address.to_string()
     }
 
     /// The calls that have begun.
-    pub(super) fn calls(&self) -> usize {
+    pub(crate) fn calls(&self) -> usize {
         self.state.calls.load(Ordering::Relaxed)
     }
 
     /// The calls that are held.
-    pub(super) fn running(&self) -> usize {
+    pub(crate) fn running(&self) -> usize {
         self.state.running.load(Ordering::Relaxed)
     }
 
     /// Waits until this many calls are held.
-    pub(super) async fn holds(&self, calls: usize) {
+    pub(crate) async fn holds(&self, calls: usize) {
         loop {
             let began = self.state.began.notified();
             if self.running() == calls {
@@ -102,17 +102,17 @@ impl Backend {
     }
 
     /// Answers the calls that are held.
-    pub(super) fn release(&self) {
+    pub(crate) fn release(&self) {
         self.state.release.notify_waiters();
     }
 
     /// Sends GOAWAY, and ends when the calls have.
-    pub(super) fn stop(&mut self) {
+    pub(crate) fn stop(&mut self) {
         let _ = self.stop.take().unwrap().send(());
     }
 
     /// Ends at once: the connections are reset.
-    pub(super) fn crash(mut self) -> SocketAddr {
+    pub(crate) fn crash(mut self) -> SocketAddr {
         self.runtime.take().unwrap().shutdown_background();
         self.address
     }
@@ -166,7 +166,9 @@ impl Service<http::Request<Body>> for Echo {
             let authority = request.uri().authority().map_or_else(String::new, ToString::to_string);
             let mut response = match path.as_str() {
                 CHAT => Grpc::new(Raw).streaming(Chat { state: state.clone() }, request).await,
-                ECHO | HOLD | FAIL => Grpc::new(Raw).unary(Unary { state: state.clone(), path }, request).await,
+                ECHO | HOLD | FAIL => {
+                    Grpc::new(Raw).unary(Unary { state: state.clone(), path }, request).await
+                }
                 _ => Status::unimplemented(path).into_http(),
             };
             response.headers_mut().insert("x-backend", state.name.parse().unwrap());
@@ -196,7 +198,9 @@ impl UnaryService<Bytes> for Unary {
             let _running = Running::new(&state);
             match path.as_str() {
                 HOLD => released.await,
-                FAIL => return Err(Status::data_loss(String::from_utf8_lossy(request.get_ref()).into_owned())),
+                FAIL => {
+                    return Err(Status::data_loss(String::from_utf8_lossy(request.get_ref()).into_owned()));
+                }
                 _ => {}
             }
             Ok(Response::new(request.into_inner()))
@@ -232,7 +236,7 @@ fn counted<T>(stream: impl Stream<Item = T>, running: Running) -> impl Stream<It
 
 /// A codec of messages as bytes.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Raw;
+pub(crate) struct Raw;
 
 impl Codec for Raw {
     type Encode = Bytes;

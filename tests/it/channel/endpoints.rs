@@ -7,8 +7,12 @@ use super::{backend::HOLD, calls::call_owned, *};
 
 #[tokio::test]
 async fn ch12_round_robin_gives_each_of_4_backends_25_of_100_calls() {
-    let backends =
-        [Backend::start("1").await, Backend::start("2").await, Backend::start("3").await, Backend::start("4").await];
+    let backends = [
+        Backend::start("1").await,
+        Backend::start("2").await,
+        Backend::start("3").await,
+        Backend::start("4").await,
+    ];
     let mesh = Mesh::start(&backends.iter().collect::<Vec<_>>()).await;
     let mut seen = std::collections::BTreeSet::new();
     mesh.until(|name| {

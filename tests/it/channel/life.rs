@@ -7,8 +7,11 @@ use super::{backend::HOLD, calls::call_owned, *};
 
 #[tokio::test]
 async fn ch1_1_what_cannot_be_a_channel_is_an_error_of_the_builder() {
-    let bootstrap =
-        || Bootstrap::from_json(r#"{"xds_servers":[{"server_uri":"127.0.0.1:1","channel_creds":[{"type":"insecure"}]}]}"#);
+    let bootstrap = || {
+        Bootstrap::from_json(
+            r#"{"xds_servers":[{"server_uri":"127.0.0.1:1","channel_creds":[{"type":"insecure"}]}]}"#,
+        )
+    };
     let error = Channel::builder("xds:///shop").build().unwrap_err();
     assert!(matches!(error, ChannelError::NoBootstrap { .. }));
     assert_eq!(error.to_string(), "the channel to xds:///shop has no bootstrap: set `bootstrap` or `client`");
@@ -36,8 +39,7 @@ async fn ch1_2_a_channel_is_idle_until_the_first_call() {
 async fn ch1_28_an_idle_channel_closes_its_connections_and_the_next_call_opens_them() {
     let one = Backend::start("one").await;
     let mesh = Mesh::start(&[&one]).await;
-    let channel =
-        mesh.client.channel("xds:///shop").idle_timeout(Duration::from_millis(1)).build().unwrap();
+    let channel = mesh.client.channel("xds:///shop").idle_timeout(Duration::from_millis(1)).build().unwrap();
     call(&channel, ECHO, Request::new("hello".into())).await.unwrap();
     let mut states = channel.watch_state();
     soon(async { while states.next().await.unwrap() != ChannelState::Idle {} }).await;

@@ -1,6 +1,6 @@
 //! Calls through a channel, to real servers, by the configuration of an embedded control plane.
 
-mod backend;
+pub(crate) mod backend;
 mod calls;
 mod endpoints;
 mod life;

@@ -75,7 +75,9 @@ async fn ch1_8_without_a_listener_calls_fail_with_the_reason_and_later_succeed()
     mesh.ready().await;
     mesh.server.remove(type_url::LISTENER, "shop");
     mesh.until(|seen| {
-        seen.is_err_and(|error| error.code() == Code::Unavailable && error.message().contains("Listener \"shop\""))
+        seen.is_err_and(|error| {
+            error.code() == Code::Unavailable && error.message().contains("Listener \"shop\"")
+        })
     })
     .await;
     assert_eq!(mesh.channel.state(), ChannelState::TransientFailure);

@@ -1,5 +1,6 @@
 //! The examples, run as programs: their command lines are stable, and scripts drive them.
 
+mod call;
 mod collections;
 mod messages;
 mod process;
