@@ -18,7 +18,7 @@ control_plane/session
 cache
 resolve
 engine balance'
-shell='client transport control_plane csds metrics codec'
+shell='client channel transport control_plane csds metrics codec'
 edge='bootstrap cli discover fuzzing testing bin lib'
 core=$(tr '\n' ' ' <<<"$floors")
 
@@ -42,7 +42,7 @@ exec perl -e '
 use strict;
 use warnings;
 
-my $outward = qr/cli|client|transport|csds|metrics|bootstrap|discover|testing/;
+my $outward = qr/cli|channel|client|transport|csds|metrics|bootstrap|discover|testing/;
 my $crates = qr{tokio\w*|tonic\w*|hyper\w*|h2};
 
 # Names that the root re-exports from outward modules: crate::Client is crate::client::Client.

@@ -56,7 +56,7 @@ impl ChannelBody {
         if stream.is_end_stream() {
             return Self::default();
         }
-        Self { running: Some(Running { stream, is_at_trailers: false, deadline, guards: guards }) }
+        Self { running: Some(Running { stream, is_at_trailers: false, deadline, guards }) }
     }
 }
 

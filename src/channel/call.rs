@@ -220,7 +220,9 @@ impl<'a> Call<'a> {
                         (was_refused, draws) = (true, Draws::default());
                         active = guards.active.take();
                     }
-                    failure => return Err(failure.into_status()),
+                    failure @ (Failure::NeverSent | Failure::NeverProcessed(_) | Failure::Other(_)) => {
+                        return Err(failure.into_status());
+                    }
                 },
             }
         }

@@ -53,7 +53,7 @@ pub(super) enum Control {
 
 /// What becomes of connections.
 enum Event {
-    Connected(ConnectionId, Connection),
+    Connected(ConnectionId, Box<Connection>),
     Failed(ConnectionId, Arc<str>),
     Lost(ConnectionId),
 }
@@ -254,7 +254,7 @@ impl Task {
                     let events = self.events.clone();
                     let attempt = tokio::spawn(async move {
                         let event = match Connection::connect(address, timeout).await {
-                            Ok(established) => Event::Connected(connection, established),
+                            Ok(established) => Event::Connected(connection, Box::new(established)),
                             Err(error) => Event::Failed(connection, error),
                         };
                         let _ = events.send(event);

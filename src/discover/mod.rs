@@ -26,7 +26,7 @@
 //! tonic's lazy channels do. The management server decides which endpoints are used.
 //!
 //! A draining endpoint is removed, and calls that were already sent to its service end there. So mark a backend as draining
-//! some time before it is shut down; the example `balance` demonstrates it.
+//! some time before it is shut down; as the example `greeter` does with its mesh.
 //!
 //! # When there is no endpoint
 //!

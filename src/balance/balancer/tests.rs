@@ -151,19 +151,17 @@ impl Fixture {
     fn ports(&mut self) -> BTreeMap<u16, usize> {
         let mut ports = BTreeMap::new();
         for _ in 0..40 {
-            match self.pick("shop") {
-                Pick::Complete(attempt) => *ports.entry(attempt.endpoint.handle.port()).or_default() += 1,
-                other => panic!("{other:?}"),
-            }
+            let pick = self.pick("shop");
+            let Pick::Complete(attempt) = pick else { panic!("{pick:?}") };
+            *ports.entry(attempt.endpoint.handle.port()).or_default() += 1;
         }
         ports
     }
 
     fn reason(&mut self) -> String {
-        match self.pick("shop") {
-            Pick::Fail(reason) => reason.to_string(),
-            other => panic!("{other:?}"),
-        }
+        let pick = self.pick("shop");
+        let Pick::Fail(reason) = pick else { panic!("{pick:?}") };
+        reason.to_string()
     }
 
     fn attempted(&self) -> Vec<u16> {

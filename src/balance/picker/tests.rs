@@ -27,10 +27,9 @@ fn one_locality(policy: Policy, ports: &[u16]) -> LeafPicker<u16> {
 }
 
 fn picked(leaf: &LeafPicker<u16>, random: &mut fastrand::Rng) -> Attempt<u16> {
-    match leaf.pick(&mut Draws::default(), random) {
-        Pick::Complete(attempt) => attempt,
-        other => panic!("{other:?}"),
-    }
+    let pick = leaf.pick(&mut Draws::default(), random);
+    let Pick::Complete(attempt) = pick else { panic!("{pick:?}") };
+    attempt
 }
 
 fn counts(leaf: &LeafPicker<u16>, picks: usize) -> BTreeMap<u16, usize> {

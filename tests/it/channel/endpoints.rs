@@ -6,7 +6,7 @@ use xdskit::control_plane::type_url;
 use super::{backend::HOLD, calls::call_owned, *};
 
 #[tokio::test]
-async fn ch12_round_robin_gives_each_of_4_backends_25_of_100_calls() {
+async fn ch3_27_round_robin_gives_each_of_4_backends_25_of_100_calls() {
     let backends = [
         Backend::start("1").await,
         Backend::start("2").await,
@@ -24,7 +24,7 @@ async fn ch12_round_robin_gives_each_of_4_backends_25_of_100_calls() {
 }
 
 #[tokio::test]
-async fn ch12_backends_restart_and_calls_succeed_again() {
+async fn ch3_10_backends_restart_and_calls_succeed_again() {
     let one = Backend::start("one").await;
     let mesh = Mesh::start(&[&one]).await;
     mesh.ready().await;
@@ -92,7 +92,7 @@ async fn ch3_5_a_graceful_stop_of_a_backend_fails_no_call() {
 }
 
 #[tokio::test]
-async fn ch12_a_crashed_backend_fails_the_calls_on_its_connections_alone() {
+async fn ch3_22_a_crashed_backend_fails_the_calls_on_its_connections_alone() {
     let (one, two) = (Backend::start("one").await, Backend::start("two").await);
     let mesh = Mesh::start(&[&one, &two]).await;
     let mut seen = std::collections::BTreeSet::new();
@@ -130,7 +130,7 @@ async fn ch12_a_crashed_backend_fails_the_calls_on_its_connections_alone() {
 }
 
 #[tokio::test]
-async fn ch12_the_second_priority_takes_over_while_the_first_is_down() {
+async fn ch3_57_the_second_priority_takes_over_while_the_first_is_down() {
     let (one, two) = (Backend::start("one").await, Backend::start("two").await);
     let mesh = Mesh::start(&[&one]).await;
     let both = || cart(&[&one]).locality("eu", "b", [two.text().as_str()]).priority(1);
@@ -162,7 +162,7 @@ async fn ch3_49_localities_get_calls_by_weight() {
 }
 
 #[tokio::test]
-async fn ch12_circuit_breaking_permits_as_many_calls_as_configured() {
+async fn ch4_4_circuit_breaking_permits_as_many_calls_as_configured() {
     let one = Backend::start("one").await;
     let mesh = Mesh::start(&[&one]).await;
     // The counter is that of the process, so that other tests' calls would count in a cluster of the same name.

@@ -20,7 +20,7 @@ async fn two_clusters(routes: xdskit::testing::resources::RouteConfigBuilder) ->
 }
 
 #[tokio::test]
-async fn ch12_traffic_splitting_follows_the_weights() {
+async fn ch2_6_traffic_splitting_follows_the_weights() {
     let split = route::prefix("").weighted([("cart", 20), ("pay", 80)]);
     let (mesh, _one, _two) = two_clusters(route_config("routes").virtual_host(["*"], [split])).await;
     mesh.until(|name| name.unwrap() == "two").await;
@@ -29,7 +29,7 @@ async fn ch12_traffic_splitting_follows_the_weights() {
 }
 
 #[tokio::test]
-async fn ch12_path_and_header_matching_choose_the_cluster() {
+async fn ch2_3_path_and_header_matching_choose_the_cluster() {
     let routes = [
         route::path(FAIL).cluster("cart"),
         route::prefix("/test.Echo/").header("x-user", "ada").cluster("pay"),

@@ -1,4 +1,4 @@
-//! A hand-written gRPC service, without code generated from a `.proto` file: its messages are plain text.
+//! The servers: a gRPC service without code generated from a `.proto` file, whose messages are plain text.
 
 use std::{
     convert::Infallible,
@@ -6,35 +6,34 @@ use std::{
     io,
     net::{Ipv4Addr, SocketAddr},
     task::{Context, Poll},
-    time::Duration,
 };
 
-use tokio::{sync::oneshot, task::JoinHandle, time::sleep};
+use tokio::{sync::oneshot, task::JoinHandle};
 use tonic::{
     Request, Response, Status,
     body::Body,
     codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
-    codegen::{BoxFuture, Service, http},
+    codegen::{self, BoxFuture, http},
     server::{Grpc, NamedService, UnaryService},
     transport::{self, Server, server::TcpIncoming},
 };
 
-/// The method: it responds with the name of the backend.
+/// The method: it responds with the name of the server.
 pub(crate) const GREET: &str = "/example.Greeter/Greet";
 
 /// A server with the method.
-pub(crate) struct Backend {
+pub(crate) struct Greeter {
     pub(crate) address: SocketAddr,
     stop: oneshot::Sender<()>,
     server: JoinHandle<Result<(), transport::Error>>,
 }
 
-impl Backend {
-    pub(crate) async fn start(name: &'static str, takes: Duration) -> io::Result<Self> {
+impl Greeter {
+    pub(crate) async fn start(name: &'static str) -> io::Result<Self> {
         let incoming = TcpIncoming::bind((Ipv4Addr::LOCALHOST, 0).into())?;
         let address = incoming.local_addr()?;
         let (stop, stopped) = oneshot::channel::<()>();
-        let router = Server::builder().add_service(Greeter { name, takes });
+        let router = Server::builder().add_service(Service { name });
         let server = tokio::spawn(router.serve_with_incoming_shutdown(incoming, async {
             let _ = stopped.await;
         }));
@@ -49,12 +48,11 @@ impl Backend {
 }
 
 #[derive(Debug, Clone)]
-struct Greeter {
+struct Service {
     name: &'static str,
-    takes: Duration,
 }
 
-impl Service<http::Request<Body>> for Greeter {
+impl codegen::Service<http::Request<Body>> for Service {
     type Response = http::Response<Body>;
     type Error = Infallible;
     type Future = BoxFuture<Self::Response, Infallible>;
@@ -74,20 +72,17 @@ impl Service<http::Request<Body>> for Greeter {
     }
 }
 
-impl NamedService for Greeter {
+impl NamedService for Service {
     const NAME: &'static str = "example.Greeter";
 }
 
-impl UnaryService<String> for Greeter {
+impl UnaryService<String> for Service {
     type Response = String;
     type Future = BoxFuture<Response<String>, Status>;
 
     fn call(&mut self, _: Request<String>) -> Self::Future {
-        let Self { name, takes } = self.clone();
-        Box::pin(async move {
-            sleep(takes).await;
-            Ok(Response::new(name.to_owned()))
-        })
+        let name = self.name.to_owned();
+        Box::pin(async move { Ok(Response::new(name)) })
     }
 }
 
