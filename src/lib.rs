@@ -227,7 +227,7 @@ pub use resolve::{RouteQuery, Snapshot};
 pub use resource::Resource;
 
 /// The examples of the README, compiled.
-#[cfg(all(doctest, feature = "tower"))]
+#[cfg(all(doctest, feature = "channel"))]
 #[doc = include_str!("../README.md")]
 struct Readme;
 

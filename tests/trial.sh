@@ -14,9 +14,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # listed: their blocks need other servers, or none, and documentation tests compile them.
 documents=(README.md docs/{TRANSPORTS,BOOTSTRAP,OPERATING,TESTING,CLI,RELAY}.md)
 # The blocks in `expect`.
-examples=(resolve balance watch csds metrics observe testing)
-
-applications=()
+examples=(channel resolve watch csds metrics observe testing)
 
 main() {
   root=$PWD
@@ -120,7 +118,7 @@ expect() {
   case $(cat "$1") in
     *'Inspected<'*) what=observe check=ends expected='cart, version ' ;;
     *'fn choose('*) what=resolve check=ends expected='send it to Some(127.0.0.1:' ;;
-    *'discover('*) what=balance check=balances expected='answered: 200 OK' ;;
+    *'Channel::builder('*) what=channel check=calls expected='answered: Some("12")' ;;
     *'ClientStatusService'*) what=csds check=listens expected=18001 ;;
     *'Metrics::new'*) what=metrics check=ends expected='counted: 1 endpoints' ;;
     *'ControlPlane::start()'*) what=testing check=ends expected='' ;;
@@ -151,28 +149,14 @@ ends() {
   [ -z "$expected" ] || grep --quiet --fixed-strings "$expected" "$scratch/$1.out" || show "$1" "it does not print: $expected"
 }
 
-# balances NAME: it ends, and if no call can be sent it fails within 30 s, with the reason.
-balances() {
+# calls NAME: it ends, and if no call can be sent its answer is UNAVAILABLE.
+calls() {
   ends "$1"
-  printf '{"xds_servers": [{"server_uri": "127.0.0.1:1", "channel_creds": [{"type": "insecure"}]}]}' >"$scratch/down.json"
-  variant "$1" -cluster 's/"cart"/"crat"/'
-  variant "$1" -empty 's/"cart"/"empty"/'
   variant "$1" -target 's#xds:///shop#xds:///shpo#'
-  local names=("$1-cluster" "$1-empty" "$1-target" "$1") i
-  local bootstraps=(bootstrap.json bootstrap.json bootstrap.json down.json)
-  local reasons=('Cluster "crat"' 'there is no usable endpoint' 'Listener "shpo"' 'Connection refused')
-  applications=()
-  for i in "${!names[@]}"; do
-    run "${names[i]}" "${bootstraps[i]}"
-    applications+=("$application")
-  done
-  for i in "${!names[@]}"; do
-    application=${applications[i]}
-    if await 30; then show "${names[i]}" "it does not fail"; fi
-    [ "$code" = 1 ] || show "${names[i]}" "exit code $code"
-    grep --quiet --fixed-strings "${reasons[i]}" "$scratch/${names[i]}.err" || show "${names[i]}" "it does not say: ${reasons[i]}"
-    echo "   fails: $(tail -n 1 "$scratch/${names[i]}.err")"
-  done
+  run "$1-target" bootstrap.json
+  await 30 || show "$1-target" "exit code $code"
+  expected='answered: Some("14")'
+  grep --quiet --fixed-strings "$expected" "$scratch/$1-target.out" || show "$1-target" "it does not print: $expected"
 }
 
 # variant NAME SUFFIX EDIT: the same application with an edited main.rs.
@@ -231,7 +215,7 @@ show() {
 finish() {
   local status=$?
   local process
-  for process in "${application:-}" "${applications[@]}" "${server:-}"; do
+  for process in "${application:-}" "${server:-}"; do
     [ -z "$process" ] || kill "$process" 2>/dev/null || true
   done
   exit "$status"

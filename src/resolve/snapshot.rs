@@ -74,7 +74,11 @@ impl Snapshot {
     pub fn virtual_host(&self) -> &VirtualHost {
         self.routing.virtual_host()
     }
+}
 
+/// For channels.
+#[cfg(any(test, feature = "channel"))]
+impl Snapshot {
     /// The clusters that the routes of the virtual host lead to, each once.
     pub(crate) fn routed_clusters(&self) -> Vec<Arc<str>> {
         self.routing.clusters()

@@ -11,7 +11,7 @@ use crate::resource::{
     listener::HttpConnectionManager,
     retry::RetryPolicy,
     route::Route,
-    route_action::{ClusterChoice, ForwardAction, HashPolicy, RouteAction, WeightedClusters},
+    route_action::{ClusterChoice, ForwardAction, HashPolicy, RouteAction},
 };
 
 /// The route of a request, with the settings that apply to the request. Made by [`Snapshot::route`].
@@ -77,12 +77,25 @@ impl Snapshot {
     }
 }
 
+/// For channels.
+#[cfg(any(test, feature = "channel"))]
 impl Snapshot {
     /// The [`route`](Self::route) of a request to the host of the target, with its place in the virtual host.
     pub(crate) fn route_with_place(&self, query: &RouteQuery<'_>) -> Option<(usize, RouteView<'_>)> {
         let place = query.place_in(self.virtual_host())?;
         let route = self.virtual_host().routes.get(place)?;
         Some((place, RouteView::new(self, route, query.random_number())))
+    }
+}
+
+#[cfg(any(test, feature = "channel"))]
+impl RouteView<'_> {
+    /// The place of the chosen cluster among those of a route with [weighted clusters](ClusterChoice::WeightedClusters).
+    pub(crate) fn pick_split(
+        self,
+        weighted: &crate::resource::route_action::WeightedClusters,
+    ) -> Option<usize> {
+        weighted.pick_place(draw(self.random, SPLIT, weighted.total_weight))
     }
 }
 
@@ -94,11 +107,6 @@ impl<'a> RouteView<'a> {
     /// The route itself.
     pub fn route(self) -> &'a Route {
         self.route
-    }
-
-    /// The place of the chosen cluster among those of a route with [weighted clusters](ClusterChoice::WeightedClusters).
-    pub(crate) fn pick_split(self, weighted: &WeightedClusters) -> Option<usize> {
-        weighted.pick_place(draw(self.random, SPLIT, weighted.total_weight))
     }
 
     /// Whether the action of the route is for proxies or servers only, such as a redirect, so that requests on it fail
