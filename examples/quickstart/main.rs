@@ -4,10 +4,13 @@
 //! $ cargo run --example quickstart
 //! ```
 //!
-//! It runs five acts on loopback, waits in each for the announced states, and ends by itself; its exit code is 1 if
+//! It runs six acts on loopback, waits in each for the announced states, and ends by itself; its exit code is 1 if
 //! one does not occur. Read it top-down: `main` lists the acts, each of which is a function, and the helpers follow.
 
+mod backend;
+
 use std::{
+    collections::BTreeMap,
     env,
     error::Error,
     fmt::Display,
@@ -18,8 +21,12 @@ use std::{
 };
 
 use tokio::time::{sleep, timeout};
+use tonic::{
+    body::Body,
+    codegen::{Service, http::Request},
+};
 use xdskit::{
-    Client, RouteQuery, WatchError,
+    Channel, Client, RouteQuery, WatchError,
     cli::{Artist, Paint, say},
     client::{ClientStatus, Resolution},
     config::{Bootstrap, Node, Server},
@@ -28,9 +35,11 @@ use xdskit::{
     resource::HealthStatus,
     testing::{
         ControlPlane,
-        resources::{cluster, endpoints, listener, route, route_config},
+        resources::{EndpointsBuilder, cluster, endpoints, listener, route, route_config},
     },
 };
+
+use self::backend::Backend;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -79,6 +88,8 @@ async fn play() -> Result<(), Box<dyn Error>> {
     a_bad_update(&mut stage, &server, (&client, &mut shop)).await?;
     stage.pause().await;
     a_restart(&mut stage, &server, &mut shop).await?;
+    stage.pause().await;
+    calls(&mut stage, &server, (&client, &mut shop)).await?;
 
     client.shutdown().await;
     stage.end();
@@ -223,6 +234,70 @@ async fn a_restart(
     Ok(())
 }
 
+async fn calls(
+    stage: &mut Stage,
+    server: &ControlPlane,
+    (client, shop): (&Client, &mut Resolution),
+) -> Result<(), Box<dyn Error>> {
+    stage.act("6. Calls", "A channel sends each call where the configuration says.");
+    let (one, two) = (Backend::start("one")?, Backend::start("two")?);
+    server.update(|tx| {
+        tx.set(cart_of(&[&one, &two]));
+        tx.set(route_config("shop-routes").virtual_host(["shop"], [route::prefix("/").cluster("cart")]));
+    });
+    stage.server("has real servers now: one and two");
+    let address = two.address.to_string();
+    see(shop, "the servers", |snapshot| {
+        health(snapshot, &address).is_some() && snapshot.clusters().count() == 1
+    })
+    .await?;
+    let mut channel = client.channel(SHOP).build()?;
+    stage.client(format_args!("calls: {}", shares(&mut channel, &["one", "two"]).await?));
+
+    server.set(cart_of(&[&one, &two]).draining(&one.address.to_string()));
+    stage.server("says that one is draining");
+    stage.client(format_args!("calls: {}", shares(&mut channel, &["two"]).await?));
+
+    let three = Backend::start("three")?;
+    server.set(cart_of(&[&two, &three]));
+    stage.server("adds three");
+    stage.client(format_args!("calls: {}", shares(&mut channel, &["three", "two"]).await?));
+
+    drop(two);
+    stage.server("does not know that two stops");
+    stage.client(format_args!("calls: {}", shares(&mut channel, &["three"]).await?));
+    channel.shutdown(PATIENCE).await;
+    Ok(())
+}
+
+/// Makes calls until 100 in a row came from these backends, each of them included, and describes those. No call may fail.
+async fn shares(channel: &mut Channel, expected: &[&str]) -> Result<String, Box<dyn Error>> {
+    let seen = async {
+        loop {
+            let mut shares = BTreeMap::<String, u32>::new();
+            for _ in 0..100 {
+                let request = Request::post("/shop.Cart/Add").body(Body::empty())?;
+                let response = channel.call(request).await?;
+                let backend = response.headers().get("x-backend");
+                let backend = backend.ok_or_else(|| format!("a call failed: {:?}", response.headers()))?;
+                *shares.entry(backend.to_str()?.to_owned()).or_default() += 1;
+            }
+            if shares.keys().eq(expected) {
+                return Ok(shares
+                    .iter()
+                    .map(|(name, count)| format!("{count} × {name}"))
+                    .collect::<Vec<_>>());
+            }
+        }
+    };
+    timeout(PATIENCE, seen).await?.map(|shares| shares.join(", "))
+}
+
+fn cart_of(backends: &[&Backend]) -> EndpointsBuilder {
+    let addresses: Vec<_> = backends.iter().map(|backend| backend.address.to_string()).collect();
+    endpoints("cart").locality("eu", "a", addresses.iter().map(String::as_str))
+}
+
 /// Selects the endpoint of a request: by its route, then by the weights of clusters, localities and endpoints.
 fn choose(snapshot: &Snapshot, path: &str, random: u64) -> Result<String, Box<dyn Error>> {
     let route = snapshot.route(&RouteQuery::new(path, random)).ok_or("no route")?;
@@ -325,7 +400,7 @@ impl Stage {
     fn end(&self) {
         let seconds = self.begin.elapsed().as_secs_f64();
         say(format_args!(
-            "\n{} in {seconds:.1} s. Next: README.md, and the code of this: examples/quickstart.rs",
+            "\n{} in {seconds:.1} s. Next: README.md, and the code of this: examples/quickstart",
             self.paint().bold("Done")
         ));
     }
