@@ -8,6 +8,7 @@ use crate::{
     balance::{balancer::BalancerSettings, pick_first::PickFirstSettings},
     client::BuildError,
     config::{Target, TargetError},
+    escape::debug_as_message,
 };
 
 /// Builds a [`Channel`].
@@ -37,7 +38,7 @@ pub(super) struct Settings {
 }
 
 /// The reason why a [`Channel`] cannot be built.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ChannelError {
     /// Neither a bootstrap nor a client was given.
@@ -63,6 +64,8 @@ pub enum ChannelError {
         reason: String,
     },
 }
+
+debug_as_message!(ChannelError);
 
 impl ChannelBuilder {
     pub(super) fn new(target: Target) -> Self {

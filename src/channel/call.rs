@@ -2,7 +2,7 @@
 
 use std::{
     error::Error,
-    future::{Future, poll_fn},
+    future::{Future as _, poll_fn},
     pin::Pin,
     sync::Arc,
     task::Poll,
@@ -125,13 +125,17 @@ impl CallContext {
         };
         headers::prepare(&mut parts.headers);
         let begin = begin.unwrap_or_else(Instant::now);
-        let deadline = call.deadline;
-        let selected = call.until(deadline, |call| Box::pin(call.select(&parts))).await?;
+        let selected = match call.deadline {
+            None => call.select(&parts).await?,
+            Some(deadline) => match timeout_at(deadline, call.select(&parts)).await {
+                Ok(selected) => selected?,
+                Err(_) => return Err(call.too_late()),
+            },
+        };
         if let Some(limit) = selected.max_stream_duration {
             call.deadline = Some(call.deadline.map_or(begin + limit, |it| it.min(begin + limit)));
         }
-        let deadline = call.deadline;
-        let Some(deadline) = deadline else {
+        let Some(deadline) = call.deadline else {
             return call.attempts(&selected, &parts, Recorded::new(body), active).await;
         };
         let attempts =
@@ -141,19 +145,6 @@ impl CallContext {
 }
 
 impl<'a> Call<'a> {
-    /// Executes a step of the call until the deadline.
-    async fn until<T>(
-        &mut self,
-        deadline: Option<Instant>,
-        step: impl for<'s> FnOnce(&'s mut Self) -> Pin<Box<dyn Future<Output = Result<T, Status>> + Send + 's>>,
-    ) -> Result<T, Status> {
-        let Some(deadline) = deadline else { return step(self).await };
-        match timeout_at(deadline, step(self)).await {
-            Ok(result) => result,
-            Err(_) => Err(self.too_late()),
-        }
-    }
-
     fn too_late(&self) -> Status {
         status::deadline_exceeded(self.latest.as_deref().unwrap_or("no response"))
     }
@@ -210,6 +201,9 @@ impl<'a> Call<'a> {
             }
             match response.await {
                 Ok(response) => {
+                    if let Some(status) = status::of_response(&response, guards.attempt.endpoint.address) {
+                        return Err(status);
+                    }
                     let sleep = self.deadline.map(|deadline| Box::pin(sleep_until(deadline)));
                     return Ok(response.map(|stream| ChannelBody::new(stream, sleep, guards)));
                 }

@@ -3,7 +3,8 @@
 use std::net::SocketAddr;
 
 use h2::Reason;
-use tonic::Status;
+use http::{HeaderValue, Response, header::CONTENT_TYPE};
+use tonic::{Code, Status};
 
 /// The status of a call without a usable endpoint, route or configuration.
 pub(super) fn unavailable(reason: &str, node: &str) -> Status {
@@ -33,6 +34,31 @@ pub(super) fn of_stream(error: &h2::Error, address: SocketAddr) -> Status {
     }
 }
 
+/// The status of a response that is not one of gRPC, such as that of a proxy on the way (CH2.25).
+pub(super) fn of_response<B>(response: &Response<B>, address: SocketAddr) -> Option<Status> {
+    let is_grpc = |value: &HeaderValue| value.as_bytes().starts_with(b"application/grpc");
+    let headers = response.headers();
+    if headers.contains_key("grpc-status") || headers.get(CONTENT_TYPE).is_some_and(is_grpc) {
+        return None;
+    }
+    let code = match response.status().as_u16() {
+        400 => Code::Internal,
+        401 => Code::Unauthenticated,
+        403 => Code::PermissionDenied,
+        404 => Code::Unimplemented,
+        429 | 502 | 503 | 504 => Code::Unavailable,
+        _ => Code::Unknown,
+    };
+    let content = headers.get(CONTENT_TYPE);
+    Some(Status::new(
+        code,
+        format!(
+            "{address}: the response is not one of gRPC: HTTP status {}, content-type {content:?}",
+            response.status()
+        ),
+    ))
+}
+
 /// Whether the server cannot have processed the request (CH6.13, CH15.4).
 pub(super) fn is_never_processed(error: &h2::Error) -> bool {
     if !error.is_remote() {
@@ -48,4 +74,35 @@ pub(super) fn is_never_processed(error: &h2::Error) -> bool {
 fn with_node(reason: &str, node: &str) -> String {
     // Errors of resources name the node already.
     if reason.contains("[node id: ") { reason.to_owned() } else { format!("{reason} [node id: {node}]") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ch2_25_a_response_that_is_not_of_grpc_has_the_code_of_its_http_status() {
+        for (http, code) in [
+            (200, Code::Unknown),
+            (400, Code::Internal),
+            (401, Code::Unauthenticated),
+            (403, Code::PermissionDenied),
+            (404, Code::Unimplemented),
+            (429, Code::Unavailable),
+            (500, Code::Unknown),
+            (502, Code::Unavailable),
+            (503, Code::Unavailable),
+            (504, Code::Unavailable),
+        ] {
+            let response =
+                Response::builder().status(http).header(CONTENT_TYPE, "text/html").body(()).unwrap();
+            let status = of_response(&response, ([127, 0, 0, 1], 80).into()).unwrap();
+            assert_eq!(status.code(), code, "{http}");
+            assert!(status.message().starts_with("127.0.0.1:80: "), "{status:?}");
+        }
+        for (name, value) in [("grpc-status", "0"), ("content-type", "application/grpc+proto")] {
+            let response = Response::builder().status(503).header(name, value).body(()).unwrap();
+            assert!(of_response(&response, ([127, 0, 0, 1], 80).into()).is_none(), "{name}");
+        }
+    }
 }

@@ -11,6 +11,7 @@ use regex::Regex;
 
 use super::*;
 use crate::{
+    channel::ChannelError,
     client::BuildError,
     config::{Bootstrap, ConfigError, ServerUri, TargetError, UnknownAuthority, ValidationError},
     control_plane::session::Misuse,
@@ -33,6 +34,7 @@ async fn errors() -> Vec<String> {
     vec![
         printed(Bootstrap::from_json(r#"{ "node": 1 }"#).unwrap_err()),
         printed(BuildError::Bootstrap(ConfigError::new(vec![empty.clone()]))),
+        printed(ChannelError::NoBootstrap { target: "xds:///shop".to_owned() }),
         printed(ConfigError::new(vec![empty, ValidationError::new("", "too\nlong")])),
         printed(invalid.clone().at_index("clusters", 1)),
         printed("xds:///shop".parse::<ServerUri>().unwrap_err()),
@@ -50,6 +52,7 @@ async fn main_prints_the_message_of_each_public_error() {
     let expected = [
         "BootstrapError(bootstrap: xds_servers: missing; node: expected an object, found a number)",
         "BuildError(bootstrap: node.id: empty)",
+        "ChannelError(the channel to xds:///shop has no bootstrap: set `bootstrap` or `client`)",
         "ConfigError(node.id: empty; too\\nlong)",
         "Invalid(clusters[1].lb_policy: unsupported)",
         "InvalidUri(\"xds:///shop\": not supported: a management server cannot be found through xDS itself)",
