@@ -28,9 +28,8 @@ use self::{client::GreeterClient, server::Greeter};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    if std::env::args().len() > 1 {
-        eprintln!("usage: greeter\n\nCalls servers of a mesh while it changes, and ends by itself.");
-        return ExitCode::from(2);
+    if let Some(end) = usage(std::env::args().nth(1).as_deref()) {
+        return end;
     }
     let error = match timeout(CURFEW, run()).await {
         Ok(Ok(())) => return ExitCode::SUCCESS,
@@ -39,6 +38,21 @@ async fn main() -> ExitCode {
     };
     eprintln!("greeter: {error}");
     ExitCode::FAILURE
+}
+
+/// There are no options.
+fn usage(argument: Option<&str>) -> Option<ExitCode> {
+    let usage = "usage: greeter\n\nCalls servers of a mesh while it changes, and ends by itself.";
+    match argument? {
+        "--help" | "-h" => {
+            say(usage);
+            Some(ExitCode::SUCCESS)
+        }
+        unknown => {
+            eprintln!("greeter: unknown argument {unknown}; it takes none\n{usage}");
+            Some(ExitCode::from(2))
+        }
+    }
 }
 
 async fn run() -> Result<(), Box<dyn Error>> {

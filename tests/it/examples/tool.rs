@@ -206,7 +206,8 @@ async fn a_broken_pipe_is_a_good_end_of_the_examples_too() {
     for (example, args) in [
         ("mesh", &["--help"] as &[_]),
         ("soak", &["--help"]),
-        ("balance", &["--help"]),
+        ("greeter", &["--help"]),
+        ("call", &["--help"]),
         ("quickstart", &["--help"]),
         ("quickstart", &[]),
     ] {
@@ -283,7 +284,7 @@ async fn help_and_completions_are_printed() {
 
 #[tokio::test]
 async fn all_examples_have_help() {
-    for example in ["watch", "walk", "relay", "mesh", "soak", "balance", "quickstart"] {
+    for example in ["watch", "walk", "relay", "mesh", "soak", "call", "greeter", "quickstart"] {
         let mut help = Process::start(example, ["--help"]);
         let text = help.text().await;
         assert!(text.to_lowercase().contains(&format!("usage: {example}")), "{text}");
