@@ -2,7 +2,8 @@
 //!
 //! A service in a mesh receives its configuration (listeners, routes, clusters, endpoints) from a management server. This crate
 //! connects to that server and provides each resource as a typed, validated and current value: the last known good one, with the
-//! error of a later update if there is one. It has no data plane: it does not connect to endpoints or send requests.
+//! error of a later update if there is one. With the feature `channel` it also sends the calls of an application to the endpoints,
+//! as that configuration says; without it, it connects to management servers alone.
 //!
 //! # Resolving a target
 //!

@@ -5,7 +5,7 @@ mod outcome;
 
 use std::{env, process::ExitCode, time::Duration};
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::Bytes;
 use clap::{Parser, ValueEnum};
 use futures_util::{StreamExt, stream};
 use serde_json::json;
@@ -13,12 +13,7 @@ use tokio::{
     io::{AsyncBufReadExt, BufReader, stdin},
     task::JoinSet,
 };
-use tonic::{
-    Request, Status,
-    client::Grpc,
-    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
-    codegen::http::uri::PathAndQuery,
-};
+use tonic::{Request, Status, client::Grpc, codegen::http::uri::PathAndQuery};
 
 use self::{
     command::{Call, Command},
@@ -28,7 +23,7 @@ use super::{
     args::Connect,
     program::{self, Failure, Program},
 };
-use crate::{Channel, Client, channel::WaitForReady};
+use crate::{Channel, Client, channel::WaitForReady, codec::RawCodec};
 
 /// Makes calls through a channel: one call of the command line, or as many as commands on standard input request.
 #[derive(Debug, Clone, PartialEq, Parser)]
@@ -183,51 +178,13 @@ async fn attempt(channel: &Channel, call: &Call) -> Result<Outcome, Status> {
     }
     let path = PathAndQuery::try_from(call.method.as_str())
         .map_err(|error| Status::invalid_argument(format!("method {:?}: {error}", call.method)))?;
-    let response = Grpc::new(channel.clone()).server_streaming(request, path, Raw).await?;
+    let response = Grpc::new(channel.clone()).server_streaming(request, path, RawCodec).await?;
     let (headers, mut messages, _) = response.into_parts();
     let body = messages.message().await?;
     let trailers = messages.trailers().await?.unwrap_or_default();
     match body {
         Some(body) => Ok(Outcome::answered(&body, &headers, &trailers)),
         None => Err(Status::internal("the response has no message")),
-    }
-}
-
-/// A codec of messages as bytes.
-#[derive(Debug, Clone, Copy)]
-struct Raw;
-
-impl Codec for Raw {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        *self
-    }
-
-    fn decoder(&mut self) -> Self {
-        *self
-    }
-}
-
-impl Encoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, message: Bytes, into: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        into.put(message);
-        Ok(())
-    }
-}
-
-impl Decoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        Ok(Some(from.copy_to_bytes(from.remaining())))
     }
 }
 
