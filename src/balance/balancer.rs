@@ -1,7 +1,7 @@
 //! The clusters of a channel: from configurations and events of connections to pickers.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet},
     mem,
     sync::Arc,
     time::Instant,
@@ -13,6 +13,8 @@ use super::{
     breaker::Breakers,
     command::{Command, Commands, ConnectionId, Owner},
     connectivity::Connectivity,
+    connects::Connects,
+    deadlines::Deadlines,
     failover::{Alternatives, Failover},
     leaf::{Leaf, Scope},
     pick_first::PickFirstSettings,
@@ -58,8 +60,8 @@ pub(crate) struct Balancer<H> {
     configs: ClusterConfigs,
     targets: BTreeMap<Arc<str>, Target<H>>,
     leaves: Leaves<H>,
-    /// Leaves that changed, whose targets may have to choose anew.
-    changed: BTreeSet<usize>,
+    deadlines: Deadlines<Due>,
+    changes: Changes,
     commands: Commands,
     connects: Connects,
 }
@@ -87,14 +89,26 @@ struct InUse<H> {
     picker: Option<Arc<LeafPicker<H>>>,
 }
 
-/// The attempts to connect, and the connections.
+/// What [`handle_timeout`](Balancer::handle_timeout) is for.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Due {
+    Leaf(usize),
+    Target(Arc<str>),
+}
+
+/// What has to follow from events, so that an event costs what it changes (CH1.25).
 #[derive(Debug, Default)]
-struct Connects {
-    outgoing: VecDeque<Command>,
-    owners: HashMap<ConnectionId, Owner>,
-    running: BTreeSet<ConnectionId>,
-    /// Attempts that wait for others to end.
-    waiting: VecDeque<Command>,
+struct Changes {
+    /// Leaves whose targets may have to choose anew.
+    leaves: BTreeSet<usize>,
+    /// Targets that have to choose anew.
+    targets: BTreeSet<Arc<str>>,
+    /// Leaves whose picker may be older than their state.
+    leaf_pickers: BTreeSet<usize>,
+    /// Targets whose picker may be older than that of their leaf.
+    target_pickers: BTreeSet<Arc<str>>,
+    /// Targets with a picker that was not polled yet.
+    outgoing: BTreeSet<Arc<str>>,
 }
 
 impl<H: Clone> Balancer<H> {
@@ -107,29 +121,39 @@ impl<H: Clone> Balancer<H> {
             configs: ClusterConfigs::default(),
             targets: BTreeMap::new(),
             leaves: Leaves { all: Slab::new(), by_name: BTreeMap::new() },
-            changed: BTreeSet::new(),
+            deadlines: Deadlines::default(),
+            changes: Changes::default(),
             commands: Commands::default(),
             connects: Connects::default(),
         }
+    }
+
+    /// The current configurations of all clusters.
+    pub(crate) fn configs(&self) -> &ClusterConfigs {
+        &self.configs
     }
 
     /// New configurations of all clusters. What is equal stays as it is.
     pub(crate) fn update(&mut self, configs: ClusterConfigs, now: Instant) {
         self.configs = configs;
         self.update_leaves(now);
-        let before = mem::take(&mut self.targets);
-        let (configs, mut old) = (self.configs.targets.clone(), before);
-        for (name, config) in configs {
-            let mut target = old.remove(&name).unwrap_or_else(|| Target::new(&config));
+        let removed: Vec<_> =
+            self.targets.keys().filter(|name| !self.configs.targets.contains_key(*name)).cloned().collect();
+        removed.iter().for_each(|name| self.remove_target(name, now));
+        let is_new = |(name, config): &(&Arc<str>, &ClusterConfig)| {
+            self.targets.get(*name).is_none_or(|target| target.config != **config)
+        };
+        let changed: Vec<_> =
+            self.configs.targets.iter().filter(is_new).map(|(name, _)| name.clone()).collect();
+        for name in changed {
+            let config = self.configs.targets[&name].clone();
+            let mut target = self.targets.remove(&name).unwrap_or_else(|| Target::new(&config));
             self.rearrange(&name, &mut target, config, now);
-            self.targets.insert(name, target);
+            self.targets.insert(name.clone(), target);
+            self.changes.outgoing.insert(name.clone());
+            self.changes.targets.insert(name);
         }
-        for (name, mut target) in old {
-            let leaves = target.config.leaves().to_vec();
-            let failover = &mut target.failover;
-            self.with_leaves(&name, &leaves, now, |alternatives| failover.clear(alternatives));
-        }
-        self.choose_all(now);
+        self.settle(now);
     }
 
     /// An attempt succeeded: requests can be sent with the handle.
@@ -146,13 +170,13 @@ impl<H: Clone> Balancer<H> {
         self.with_owner(connection, now, |leaf, member, scope| {
             leaf.on_failed(member, (connection, error), scope);
         });
-        self.connects.owners.remove(&connection);
+        self.commands.forget(connection);
     }
 
     /// A connection takes no more requests, or is closed.
     pub(crate) fn on_lost(&mut self, connection: ConnectionId, now: Instant) {
         self.with_owner(connection, now, |leaf, member, scope| leaf.on_lost(member, connection, scope));
-        self.connects.owners.remove(&connection);
+        self.commands.forget(connection);
     }
 
     /// A pick requested a connection of a cluster (CH3.22).
@@ -172,50 +196,38 @@ impl<H: Clone> Balancer<H> {
 
     /// When [`handle_timeout`](Self::handle_timeout) is due.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        let leaves = self.leaves.all.iter().filter_map(|(_, it)| it.leaf.poll_timeout());
-        leaves.chain(self.targets.values().filter_map(|it| it.failover.poll_timeout())).min()
+        self.deadlines.first()
     }
 
     /// To be called when [`poll_timeout`](Self::poll_timeout) says so.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
-        for place in self.leaves.places() {
-            if self.leaves.all[place].leaf.poll_timeout().is_some_and(|at| at <= now) {
-                self.with_leaf(place, now, Leaf::handle_timeout);
+        for due in self.deadlines.due(now) {
+            match due {
+                Due::Leaf(place) => self.with_leaf(place, now, Leaf::handle_timeout),
+                Due::Target(name) => {
+                    self.changes.targets.insert(name);
+                }
             }
         }
-        self.choose_all(now);
+        self.settle(now);
     }
 
     /// What the connector is to do next.
     pub(crate) fn poll_command(&mut self) -> Option<Command> {
         while let Some((owner, command)) = self.commands.poll_owned() {
             let is_dns = self.leaves.all.get(owner.leaf).is_some_and(|it| it.leaf.config().is_dns);
-            self.connects.take(owner, command, is_dns);
+            self.connects.take(command, is_dns);
         }
         self.connects.poll(self.settings.max_concurrent_connects)
     }
 
-    /// The pickers of all clusters, brought up to date.
-    pub(crate) fn pickers(
-        &mut self,
-        now: Instant,
-    ) -> impl Iterator<Item = (&Arc<str>, &Arc<ClusterPicker<H>>)> {
-        if !self.changed.is_empty() {
-            self.choose_all(now);
-        }
-        for (_, it) in &mut self.leaves.all {
-            if let Some(picker) = it.leaf.take_picker() {
-                it.picker = Some(picker);
-            }
-        }
-        for target in self.targets.values_mut() {
-            let leaf =
-                target.chosen().and_then(|name| self.leaves.get(name)).and_then(|it| it.picker.clone());
-            if let Some(leaf) = leaf {
-                target.refresh(leaf);
-            }
-        }
-        self.targets.iter().map(|(name, target)| (name, &target.picker))
+    /// The next picker that changed, with its cluster.
+    pub(crate) fn poll_picker(&mut self, now: Instant) -> Option<(Arc<str>, Arc<ClusterPicker<H>>)> {
+        self.settle(now);
+        self.refresh_pickers();
+        let name = self.changes.outgoing.pop_first()?;
+        let picker = self.targets[&name].picker.clone();
+        Some((name, picker))
     }
 
     /// Ends all attempts, and the connections when their streams have ended.
@@ -237,11 +249,19 @@ impl<H: Clone> Balancer<H> {
         }
     }
 
+    fn remove_target(&mut self, name: &Arc<str>, now: Instant) {
+        let Some(mut target) = self.targets.remove(name) else { return };
+        let leaves = target.config.leaves().to_vec();
+        self.with_leaves(name, &leaves, now, |alternatives| target.failover.clear(alternatives));
+        self.deadlines.set(Due::Target(name.clone()), None);
+        let Changes { leaves: _, targets, leaf_pickers: _, target_pickers, outgoing } = &mut self.changes;
+        for names in [targets, target_pickers, outgoing] {
+            names.remove(name);
+        }
+    }
+
     /// Gives a target its new leaves, each of which keeps its state at its new place.
     fn rearrange(&mut self, name: &Arc<str>, target: &mut Target<H>, config: ClusterConfig, now: Instant) {
-        if target.config == config {
-            return;
-        }
         let (before, after) = (target.config.leaves().to_vec(), config.leaves());
         let places: Vec<_> = after.iter().map(|leaf| before.iter().position(|it| it == leaf)).collect();
         let removed = before.iter().filter(|leaf| !after.contains(leaf));
@@ -255,19 +275,49 @@ impl<H: Clone> Balancer<H> {
         target.config = config;
     }
 
-    /// Lets all targets choose among their leaves.
-    fn choose_all(&mut self, now: Instant) {
-        self.changed.clear();
-        let names: Vec<_> = self.targets.keys().cloned().collect();
-        for name in names {
+    /// Lets the targets of changed leaves choose among their leaves.
+    fn settle(&mut self, now: Instant) {
+        loop {
+            for place in mem::take(&mut self.changes.leaves) {
+                let it = &self.leaves.all[place];
+                self.changes.targets.extend(it.targets.iter().cloned());
+                self.changes.leaf_pickers.insert(place);
+                self.deadlines.set(Due::Leaf(place), it.leaf.poll_timeout());
+            }
+            let Some(name) = self.changes.targets.pop_first() else { return };
+            self.choose(&name, now);
+            self.changes.target_pickers.insert(name);
+        }
+    }
+
+    fn choose(&mut self, name: &Arc<str>, now: Instant) {
+        let Some(target) = self.targets.get_mut(name) else { return };
+        let mut failover = mem::take(&mut target.failover);
+        let leaves = target.config.leaves().to_vec();
+        self.with_leaves(name, &leaves, now, |alternatives| {
+            failover.choose(leaves.len(), now, alternatives);
+        });
+        self.deadlines.set(Due::Target(name.clone()), failover.poll_timeout());
+        if let Some(target) = self.targets.get_mut(name) {
+            target.failover = failover;
+        }
+    }
+
+    /// Makes the pickers of what changed.
+    fn refresh_pickers(&mut self) {
+        for place in mem::take(&mut self.changes.leaf_pickers) {
+            let it = &mut self.leaves.all[place];
+            if let Some(picker) = it.leaf.take_picker() {
+                it.picker = Some(picker);
+                self.changes.target_pickers.extend(it.targets.iter().cloned());
+            }
+        }
+        for name in mem::take(&mut self.changes.target_pickers) {
             let Some(target) = self.targets.get_mut(&name) else { continue };
-            let mut failover = mem::take(&mut target.failover);
-            let leaves = target.config.leaves().to_vec();
-            self.with_leaves(&name, &leaves, now, |alternatives| {
-                failover.choose(leaves.len(), now, alternatives);
-            });
-            if let Some(target) = self.targets.get_mut(&name) {
-                target.failover = failover;
+            let leaf =
+                target.chosen().and_then(|name| self.leaves.get(name)).and_then(|it| it.picker.clone());
+            if leaf.is_some_and(|leaf| target.refresh(leaf)) {
+                self.changes.outgoing.insert(name);
             }
         }
     }
@@ -297,6 +347,7 @@ impl<H: Clone> Balancer<H> {
         let leaf = Leaf::new((name.clone(), place), (config, breaker), settings, scope);
         entry.insert(InUse { leaf, targets: BTreeSet::from([target.clone()]), picker: None });
         self.leaves.by_name.insert(name.clone(), place);
+        self.changes.leaves.insert(place);
     }
 
     /// A target needs a leaf no more.
@@ -309,6 +360,9 @@ impl<H: Clone> Balancer<H> {
             it.leaf.close(scope);
             self.leaves.all.remove(place);
             self.leaves.by_name.remove(name);
+            self.deadlines.set(Due::Leaf(place), None);
+            self.changes.leaves.remove(&place);
+            self.changes.leaf_pickers.remove(&place);
         }
     }
 
@@ -318,7 +372,7 @@ impl<H: Clone> Balancer<H> {
         now: Instant,
         event: impl FnOnce(&mut Leaf<H>, usize, &mut Scope<'_>),
     ) {
-        if let Some(Owner { leaf, member }) = self.connects.owners.get(&connection).copied() {
+        if let Some(Owner { leaf, member }) = self.commands.owner_of(connection) {
             self.with_leaf(leaf, now, |leaf, scope| event(leaf, member, scope));
         }
     }
@@ -326,7 +380,8 @@ impl<H: Clone> Balancer<H> {
     fn with_leaf(&mut self, place: usize, now: Instant, event: impl FnOnce(&mut Leaf<H>, &mut Scope<'_>)) {
         let Some(it) = self.leaves.all.get_mut(place) else { return };
         event(&mut it.leaf, &mut Scope { now, random: &mut self.random, commands: &mut self.commands });
-        self.changed.insert(place);
+        self.changes.leaves.insert(place);
+        self.deadlines.set(Due::Leaf(place), it.leaf.poll_timeout());
     }
 }
 
@@ -342,6 +397,9 @@ impl<H: Clone> Alternatives for TargetLeaves<'_, H> {
     fn create(&mut self, index: usize) {
         self.balancer.use_leaf(self.target, &self.leaves[index], self.now);
     }
+
+    /// A leaf goes on by itself.
+    fn reactivate(&mut self, _: usize) {}
 
     fn destroy(&mut self, index: usize) {
         if let Some(leaf) = self.leaves.get(index) {
@@ -370,15 +428,16 @@ impl<H> Target<H> {
         self.config.leaves().get(self.failover.chosen()?)
     }
 
-    /// The picker for the latest one of the chosen leaf; the same as before if that is the same.
-    fn refresh(&mut self, leaf: Arc<LeafPicker<H>>) {
+    /// The picker for the latest one of the chosen leaf; false if that is the same as before.
+    fn refresh(&mut self, leaf: Arc<LeafPicker<H>>) -> bool {
         if let Choice::Leaf(known) = &self.picker.choice
             && Arc::ptr_eq(known, &leaf)
         {
-            return;
+            return false;
         }
         let connectivity = leaf.connectivity;
         self.picker = Arc::new(ClusterPicker { connectivity, choice: Choice::Leaf(leaf) });
+        true
     }
 }
 
@@ -413,57 +472,6 @@ impl<H> Leaves<H> {
 
     fn places(&self) -> Vec<usize> {
         self.all.iter().map(|(place, _)| place).collect()
-    }
-}
-
-impl Connects {
-    /// Takes a command of an endpoint.
-    fn take(&mut self, owner: Owner, command: Command, is_dns: bool) {
-        match command {
-            Command::Connect { connection, .. } => {
-                self.owners.insert(connection, owner);
-                self.waiting.push_back(command);
-            }
-            Command::Cancel { connection } => {
-                self.owners.remove(&connection);
-                if self.running.remove(&connection) {
-                    self.outgoing.push_back(command);
-                } else {
-                    self.waiting.retain(
-                        |it| !matches!(it, Command::Connect { connection: id, .. } if *id == connection),
-                    );
-                }
-            }
-            Command::Drain { connection } => {
-                self.owners.remove(&connection);
-                self.outgoing.push_back(command);
-            }
-            Command::RequestReresolution if is_dns => {
-                if !self.outgoing.contains(&command) {
-                    self.outgoing.push_back(command);
-                }
-            }
-            Command::RequestReresolution => {}
-        }
-    }
-
-    fn poll(&mut self, max_running: usize) -> Option<Command> {
-        if let Some(command) = self.outgoing.pop_front() {
-            return Some(command);
-        }
-        if self.running.len() >= max_running {
-            return None;
-        }
-        let command = self.waiting.pop_front()?;
-        if let Command::Connect { connection, .. } = command {
-            self.running.insert(connection);
-        }
-        Some(command)
-    }
-
-    /// An attempt ended.
-    fn end(&mut self, connection: ConnectionId) {
-        self.running.remove(&connection);
     }
 }
 

@@ -1,4 +1,8 @@
-use std::{collections::VecDeque, net::SocketAddr, time::Duration};
+use std::{
+    collections::{HashMap, VecDeque},
+    net::SocketAddr,
+    time::Duration,
+};
 
 /// One attempt to connect, and the connection that it leads to. Events of an id that is no longer in use are ignored, so an
 /// event may cross the command that ends the connection.
@@ -18,11 +22,12 @@ pub(crate) enum Command {
     RequestReresolution,
 }
 
-/// The commands that are not taken yet, and the ids of connections.
+/// The commands that are not taken yet, and the connections with the endpoints that they are of.
 #[derive(Debug, Default)]
 pub(crate) struct Commands {
     queue: VecDeque<(Owner, Command)>,
     owner: Owner,
+    owners: HashMap<ConnectionId, Owner>,
     last: u64,
 }
 
@@ -35,12 +40,36 @@ pub(super) struct Owner {
 
 impl Commands {
     pub(super) fn push(&mut self, command: Command) {
+        match command {
+            Command::Connect { connection, .. } => {
+                self.owners.insert(connection, self.owner);
+            }
+            Command::Cancel { connection } | Command::Drain { connection } => {
+                self.owners.remove(&connection);
+            }
+            Command::RequestReresolution => {}
+        }
         self.queue.push_back((self.owner, command));
     }
 
     /// The commands that follow are of this endpoint.
     pub(super) fn set_owner(&mut self, owner: Owner) {
         self.owner = owner;
+    }
+
+    /// The endpoint whose commands follow has the connection from now on (CH3.7).
+    pub(super) fn adopt(&mut self, connection: ConnectionId) {
+        self.owners.insert(connection, self.owner);
+    }
+
+    /// The endpoint that an attempt or a connection is of.
+    pub(super) fn owner_of(&self, connection: ConnectionId) -> Option<Owner> {
+        self.owners.get(&connection).copied()
+    }
+
+    /// An attempt failed, or a connection was lost.
+    pub(super) fn forget(&mut self, connection: ConnectionId) {
+        self.owners.remove(&connection);
     }
 
     pub(super) fn next_id(&mut self) -> ConnectionId {
@@ -57,5 +86,11 @@ impl Commands {
     #[cfg(test)]
     pub(super) fn poll(&mut self) -> Option<Command> {
         self.poll_owned().map(|(_, command)| command)
+    }
+
+    /// Whether no connection is attempted or established.
+    #[cfg(test)]
+    pub(super) fn owns_nothing(&self) -> bool {
+        self.owners.is_empty()
     }
 }

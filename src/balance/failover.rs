@@ -11,6 +11,8 @@ use super::connectivity::Connectivity;
 pub(super) trait Alternatives {
     /// Begins to connect one that is not there yet.
     fn create(&mut self, index: usize);
+    /// Uses one again that was retained.
+    fn reactivate(&mut self, index: usize);
     /// Ends one.
     fn destroy(&mut self, index: usize);
     /// The connectivity of one that was created.
@@ -72,6 +74,19 @@ impl Failover {
         let lives = places.iter().map(|place| place.and_then(|it| before.get_mut(it)).map(mem::take));
         self.alternatives = lives.map(Option::unwrap_or_default).collect();
         self.chosen = None;
+    }
+
+    /// Keeps one that the caller has created, although it is not needed, as if it had just been in use.
+    pub(super) fn retain(&mut self, index: usize, now: Instant) {
+        if self.alternatives.len() <= index {
+            self.alternatives.resize_with(index + 1, Life::default);
+        }
+        self.alternatives[index] = Life::Present(Present {
+            last: Connectivity::Ready,
+            was_usable: true,
+            failover_at: None,
+            retained_until: Some(now + RETENTION),
+        });
     }
 
     /// Chooses among as many as there are, after any of them changed, or the time did. The same states lead to the same choice.
@@ -138,7 +153,10 @@ impl Failover {
         }
         match life {
             Life::Present(it) => {
-                it.retained_until = None;
+                if it.retained_until.take().is_some() {
+                    alternatives.reactivate(index);
+                    it.become_(alternatives.connectivity(index), now);
+                }
                 it
             }
             Life::Absent => unreachable!("it was created above"),
@@ -198,6 +216,7 @@ mod tests {
         fn create(&mut self, index: usize) {
             self.created.push(index);
         }
+        fn reactivate(&mut self, _: usize) {}
         fn destroy(&mut self, index: usize) {
             self.destroyed.push(index);
         }

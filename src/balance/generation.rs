@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Debug,
+    mem,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -10,7 +11,7 @@ use std::{
 use tracing::warn;
 
 use super::{
-    balancer::{Balancer, ClusterConfig, ClusterConfigs},
+    balancer::{Balancer, ClusterConfig},
     cluster_use::{ClusterHold, ClusterUse, OnUnused},
     configs::Translation,
     connectivity::Connectivity,
@@ -30,9 +31,12 @@ use crate::{
 pub(crate) struct Generation<H> {
     routing: Routing,
     /// By the places of the clusters.
-    pickers: Vec<Option<Arc<ClusterPicker<H>>>>,
+    pickers: Pickers<H>,
     pub(crate) connectivity: Connectivity,
 }
+
+/// Generations share what did not change (CH1.25).
+type Pickers<H> = imbl::Vector<Option<Arc<ClusterPicker<H>>>>;
 
 #[derive(Debug, Clone)]
 enum Routing {
@@ -89,8 +93,14 @@ pub(crate) struct Generations<H> {
     translation: Translation,
     routing: Routing,
     uses: BTreeMap<Arc<str>, Arc<ClusterUse>>,
-    configs: ClusterConfigs,
+    /// The clusters of the newest routes.
+    routed: BTreeSet<Arc<str>>,
+    pickers: Pickers<H>,
     free_places: BTreeSet<usize>,
+    /// There are other clusters than the last time that they were polled.
+    is_use_changed: bool,
+    /// The last generation is older than the state.
+    is_changed: bool,
     on_unused: OnUnused,
     /// The latest snapshot.
     snapshot: Option<Arc<Snapshot>>,
@@ -100,7 +110,7 @@ pub(crate) struct Generations<H> {
 impl<H> Generation<H> {
     /// Before anything is known.
     pub(crate) fn waiting() -> Self {
-        Self { routing: Routing::Waiting, pickers: Vec::new(), connectivity: Connectivity::Idle }
+        Self { routing: Routing::Waiting, pickers: Pickers::new(), connectivity: Connectivity::Idle }
     }
 
     /// The cluster of a request (CH2.3 to CH2.6).
@@ -177,18 +187,21 @@ impl<H: Clone + Debug> Generations<H> {
             translation: Translation::default(),
             routing: Routing::Waiting,
             uses: BTreeMap::new(),
-            configs: ClusterConfigs::default(),
+            routed: BTreeSet::new(),
+            pickers: Pickers::new(),
             free_places: BTreeSet::new(),
+            is_use_changed: false,
+            is_changed: true,
             on_unused,
             snapshot: None,
             warned: BTreeSet::new(),
         }
     }
 
-    /// The clusters that are in the tree: of the newest routes, and those that calls refer to (CH1.20). Their watches are to be
-    /// kept.
-    pub(crate) fn clusters(&self) -> impl Iterator<Item = &Arc<str>> {
-        self.uses.keys()
+    /// The clusters that are in the tree, if there are others than the last time: those of the newest routes, and those that calls
+    /// refer to (CH1.20). Their watches are to be kept.
+    pub(crate) fn poll_clusters(&mut self) -> Option<BTreeSet<Arc<str>>> {
+        mem::take(&mut self.is_use_changed).then(|| self.uses.keys().cloned().collect())
     }
 
     /// The latest state of the resolution.
@@ -199,12 +212,12 @@ impl<H: Clone + Debug> Generations<H> {
                 let is_same =
                     matches!(&self.routing, Routing::Routes(it) if it.snapshot.has_routes_of(&snapshot));
                 if !is_same {
-                    self.routing = Routing::Routes(Arc::new(self.compile(&snapshot)));
+                    self.set_routing(Routing::Routes(Arc::new(self.compile(&snapshot))));
                     self.warn_of_filters(&snapshot);
                 }
                 self.snapshot = Some(snapshot);
             }
-            Err(error) => self.routing = Routing::Failed(error),
+            Err(error) => self.set_routing(Routing::Failed(error)),
         }
         self.update(now);
     }
@@ -216,71 +229,84 @@ impl<H: Clone + Debug> Generations<H> {
 
     /// Forgets everything, as the channel becomes idle (CH1.29).
     pub(crate) fn clear(&mut self, now: Instant) {
-        (self.routing, self.snapshot) = (Routing::Waiting, None);
-        self.configs = ClusterConfigs::default();
+        self.set_routing(Routing::Waiting);
+        self.snapshot = None;
         self.translation = Translation::default();
         self.update(now);
         self.balancer.close(now);
     }
 
-    /// The current routes and pickers.
-    pub(crate) fn generation(&mut self, now: Instant) -> Generation<H> {
-        let routed = self.routed();
-        let mut pickers = Vec::new();
-        let mut states = BTreeSet::new();
-        for (name, picker) in self.balancer.pickers(now) {
-            let Some(cluster) = self.uses.get(name) else { continue };
-            if pickers.len() <= cluster.place() {
-                pickers.resize_with(cluster.place() + 1, || None);
+    /// The current routes and pickers, if they are others than the last time.
+    pub(crate) fn poll_generation(&mut self, now: Instant) -> Option<Generation<H>> {
+        while let Some((name, picker)) = self.balancer.poll_picker(now) {
+            let Some(cluster) = self.uses.get(&name) else { continue };
+            while self.pickers.len() <= cluster.place() {
+                self.pickers.push_back(None);
             }
-            pickers[cluster.place()] = Some(picker.clone());
-            if routed.contains(name) {
-                states.insert(rank(picker.connectivity));
-            }
+            self.pickers[cluster.place()] = Some(picker);
+            self.is_changed = true;
         }
-        let connectivity = match &self.routing {
+        if !mem::take(&mut self.is_changed) {
+            return None;
+        }
+        let (routing, pickers) = (self.routing.clone(), self.pickers.clone());
+        Some(Generation { routing, pickers, connectivity: self.connectivity() })
+    }
+
+    /// The state of the channel (CH3.12).
+    fn connectivity(&self) -> Connectivity {
+        match &self.routing {
             Routing::Waiting => Connectivity::Connecting,
             Routing::Failed(_) => Connectivity::TransientFailure,
-            Routing::Routes(_) => by_rank(states.first().copied()),
+            Routing::Routes(_) => {
+                let places = self.routed.iter().filter_map(|name| self.uses.get(name)).map(|it| it.place());
+                let pickers = places.filter_map(|place| self.pickers.get(place)?.as_ref());
+                by_rank(pickers.map(|picker| rank(picker.connectivity)).min())
+            }
+        }
+    }
+
+    fn set_routing(&mut self, routing: Routing) {
+        self.routed = match &routing {
+            Routing::Routes(routes) => routes.snapshot.routed_clusters().into_iter().collect(),
+            Routing::Waiting | Routing::Failed(_) => BTreeSet::new(),
         };
-        Generation { routing: self.routing.clone(), pickers, connectivity }
+        (self.routing, self.is_changed) = (routing, true);
     }
 
     fn update(&mut self, now: Instant) {
-        let routed = self.routed();
-        let free = &mut self.free_places;
+        let (routed, free, pickers) = (&self.routed, &mut self.free_places, &mut self.pickers);
+        let before = self.uses.len();
         self.uses.retain(|name, cluster| {
             let stays = routed.contains(name) || !cluster.remove();
             if !stays {
                 free.insert(cluster.place());
+                if let Some(picker) = pickers.get_mut(cluster.place()) {
+                    *picker = None;
+                }
             }
             stays
         });
+        if self.uses.len() != before {
+            (self.is_use_changed, self.is_changed) = (true, true);
+        }
         let Some(snapshot) = &self.snapshot else { return };
         let mut configs = self.translation.translate(snapshot, self.uses.keys());
         for name in self.uses.keys().filter(|name| !configs.targets.contains_key(*name)).collect::<Vec<_>>() {
             // Its watch has not answered: calls that refer to it go on with what was known.
-            let known = self.configs.targets.get(name).cloned().unwrap_or_else(|| {
+            let known = self.balancer.configs().targets.get(name).cloned().unwrap_or_else(|| {
                 ClusterConfig::Unusable(format!("cluster {name} is not in the configuration").into())
             });
             if let ClusterConfig::Leaves(leaves) = &known {
-                let known = leaves.iter().filter_map(|leaf| self.configs.leaves.get_key_value(leaf));
+                let known =
+                    leaves.iter().filter_map(|leaf| self.balancer.configs().leaves.get_key_value(leaf));
                 known.for_each(|(leaf, config)| {
                     configs.leaves.entry(leaf.clone()).or_insert_with(|| config.clone());
                 });
             }
             configs.targets.insert(name.clone(), known);
         }
-        self.configs = configs.clone();
         self.balancer.update(configs, now);
-    }
-
-    /// The clusters of the newest routes.
-    fn routed(&self) -> BTreeSet<Arc<str>> {
-        match &self.routing {
-            Routing::Routes(routes) => routes.snapshot.routed_clusters().into_iter().collect(),
-            Routing::Waiting | Routing::Failed(_) => BTreeSet::new(),
-        }
     }
 
     fn add_clusters(&mut self, names: &[Arc<str>]) {
@@ -288,6 +314,7 @@ impl<H: Clone + Debug> Generations<H> {
             if !self.uses.contains_key(name) {
                 let place = self.free_places.pop_first().unwrap_or(self.uses.len());
                 self.uses.insert(name.clone(), ClusterUse::new(name.clone(), place, self.on_unused.clone()));
+                self.is_use_changed = true;
             }
         }
     }

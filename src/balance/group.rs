@@ -8,26 +8,30 @@ use std::{
 use super::{
     addresses::shuffled,
     connectivity::Connectivity,
-    member::{Key, MemberConfig, Place},
-    picker::{EndpointPicker, ReadyEndpoint},
+    member::{Key, Member, MemberConfig, Place},
+    picker::{EndpointPicker, Localities},
     policy::{ClusterPolicy, LocalityConfig, Policy},
+    ready_set::ReadySlots,
 };
 use crate::resource::Locality;
 
 /// The endpoints of a priority, in groups among which requests are divided by weight.
-#[derive(Debug, Default)]
-pub(super) struct Groups {
-    pub(super) all: Vec<Group>,
+#[derive(Debug)]
+pub(super) struct Groups<H> {
+    all: Vec<Group<H>>,
+    /// Connections were requested; before that, there are only those that came from other priorities.
+    pub(super) is_started: bool,
     /// The newest error of a connection.
     pub(super) error: Option<Arc<str>>,
 }
 
 /// A locality, or all localities of a priority if the policy sees them as one.
 #[derive(Debug)]
-pub(super) struct Group {
+struct Group<H> {
     locality: Option<Locality>,
     weight: u32,
     members: Vec<usize>,
+    slots: ReadySlots<H>,
     /// How many of them are in each state.
     ready: usize,
     connecting: usize,
@@ -40,34 +44,48 @@ pub(super) struct Group {
 
 /// What a group is made of.
 #[derive(Debug)]
-pub(super) struct GroupConfig<'a> {
+struct GroupConfig<'a> {
     locality: Option<&'a Locality>,
     weight: u32,
     localities: &'a [LocalityConfig],
 }
 
-impl Groups {
-    /// The groups of a priority.
-    pub(super) fn configs(localities: &[LocalityConfig], policy: ClusterPolicy) -> Vec<GroupConfig<'_>> {
-        if !policy.by_locality {
-            return vec![GroupConfig { locality: None, weight: 1, localities }];
-        }
-        let each = localities.chunks(1).map(|one| GroupConfig {
-            locality: Some(&one[0].locality),
-            weight: one[0].weight,
-            localities: one,
-        });
-        each.collect()
+/// The groups of a priority by its next configuration, without their endpoints yet.
+pub(super) struct Plan<H> {
+    pub(super) priority: usize,
+    pub(super) groups: Groups<H>,
+    /// The endpoints of each group.
+    pub(super) members: Vec<Vec<MemberConfig>>,
+}
+
+impl<H: Clone> Groups<H> {
+    /// Before the first configuration.
+    pub(super) fn none() -> Self {
+        Self { all: Vec::new(), is_started: false, error: None }
+    }
+
+    /// The next configuration of a priority. Groups keep the state of those of the same locality.
+    pub(super) fn plan(
+        &mut self,
+        (priority, localities): (usize, &[LocalityConfig]),
+        policy: &ClusterPolicy,
+        random: &mut fastrand::Rng,
+    ) -> Plan<H> {
+        let configs = GroupConfig::all(localities, policy);
+        let groups = Self::of(&configs, self, random);
+        let members = configs.iter().map(|config| config.members(priority, policy, random)).collect();
+        Plan { priority, groups, members }
     }
 
     /// Empty groups, which keep the state of those of the same locality.
-    pub(super) fn of(configs: &[GroupConfig<'_>], before: &mut Self, random: &mut fastrand::Rng) -> Self {
+    fn of(configs: &[GroupConfig<'_>], before: &mut Self, random: &mut fastrand::Rng) -> Self {
         let all = configs.iter().map(|config| {
             let known = before.all.iter().find(|it| it.locality.as_ref() == config.locality);
             Group {
                 locality: config.locality.cloned(),
                 weight: config.weight,
                 members: Vec::new(),
+                slots: ReadySlots::new(),
                 ready: 0,
                 connecting: 0,
                 idle: 0,
@@ -80,7 +98,7 @@ impl Groups {
                 ),
             }
         });
-        Self { all: all.collect(), error: before.error.take() }
+        Self { all: all.collect(), is_started: before.is_started, error: before.error.take() }
     }
 
     /// All endpoints.
@@ -92,12 +110,29 @@ impl Groups {
         self.all.iter().all(|group| group.members.is_empty())
     }
 
-    /// An endpoint of a group has another state.
-    pub(super) fn count(&mut self, group: usize, from: Connectivity, to: Connectivity) {
-        let Some(group) = self.all.get_mut(group) else { return };
+    /// Adds an endpoint to a group, and says where it is.
+    pub(super) fn add(&mut self, group: usize, (member, it): (usize, &Member<H>), priority: usize) -> Place {
+        let to = &mut self.all[group];
+        let index = to.members.len();
+        to.members.push(member);
+        to.slots.push(it.ready().cloned());
+        *to.counter(it.connectivity) += 1;
+        Place { priority, group, index }
+    }
+
+    /// An endpoint has another state.
+    pub(super) fn count(&mut self, place: Place, (from, to): (Connectivity, Connectivity)) {
+        let Some(group) = self.all.get_mut(place.group) else { return };
         *group.counter(from) -= 1;
         *group.counter(to) += 1;
         group.settle();
+    }
+
+    /// An endpoint has another connection, or none.
+    pub(super) fn set_ready(&mut self, place: Place, member: &Member<H>) {
+        if let Some(group) = self.all.get_mut(place.group) {
+            group.slots.set(place.index, member.ready().cloned());
+        }
     }
 
     /// Any that is ready, or else connecting, or else idle; otherwise all fail (CH3.11).
@@ -109,30 +144,18 @@ impl Groups {
     }
 
     /// The ready groups with the sums of their weights.
-    pub(super) fn pickers<H>(
-        &self,
-        policy: Policy,
-        ready: impl Fn(usize) -> Option<Arc<ReadyEndpoint<H>>>,
-    ) -> Box<[(u64, EndpointPicker<H>)]> {
+    pub(super) fn pickers(&mut self, policy: &Policy) -> Localities<H> {
         let mut sum = 0;
-        let pickers = self.all.iter().filter_map(|group| {
-            let ready: Box<[_]> = group.members.iter().filter_map(|member| ready(*member)).collect();
-            if ready.is_empty() {
-                return None;
-            }
+        let pickers = self.all.iter_mut().filter_map(|group| {
+            let ready = group.slots.ready()?;
             sum += u64::from(group.weight.max(1));
-            Some((sum, EndpointPicker { policy, ready, next: group.next.clone() }))
+            Some((sum, EndpointPicker { policy: policy.clone(), ready, next: group.next.clone() }))
         });
         pickers.collect()
     }
 }
 
-impl Group {
-    pub(super) fn add(&mut self, member: usize, connectivity: Connectivity) {
-        self.members.push(member);
-        *self.counter(connectivity) += 1;
-    }
-
+impl<H> Group<H> {
     fn counter(&mut self, connectivity: Connectivity) -> &mut usize {
         match connectivity {
             Connectivity::Ready => &mut self.ready,
@@ -162,12 +185,25 @@ impl Group {
     }
 }
 
-impl GroupConfig<'_> {
+impl<'a> GroupConfig<'a> {
+    /// The groups of a priority.
+    fn all(localities: &'a [LocalityConfig], policy: &ClusterPolicy) -> Vec<Self> {
+        if !policy.by_locality {
+            return vec![Self { locality: None, weight: 1, localities }];
+        }
+        let each = localities.chunks(1).map(|one| Self {
+            locality: Some(&one[0].locality),
+            weight: one[0].weight,
+            localities: one,
+        });
+        each.collect()
+    }
+
     /// The endpoints of the group: one for each, or one for all under pick_first.
-    pub(super) fn members(
+    fn members(
         &self,
-        place: Place,
-        policy: ClusterPolicy,
+        priority: usize,
+        policy: &ClusterPolicy,
         random: &mut fastrand::Rng,
     ) -> Vec<MemberConfig> {
         let Policy::PickFirst { shuffle } = policy.policy else {
@@ -191,7 +227,7 @@ impl GroupConfig<'_> {
             return Vec::new();
         }
         let locality = self.locality.map(ToString::to_string);
-        let key = Key::All { priority: place.priority, locality };
+        let key = Key::All { priority, locality };
         vec![MemberConfig { key, addresses, hostname: None, reconnects: policy.by_locality }]
     }
 

@@ -14,11 +14,13 @@ use super::{
     command::{Commands, ConnectionId, Owner},
     connectivity::Connectivity,
     failover::{Alternatives, Failover},
-    group::Groups,
-    member::{Key, Member, MemberConfig, Place},
+    group::{Groups, Plan},
+    handover::Handover,
+    member::{Key, Member, MemberConfig},
     pick_first::PickFirstSettings,
-    picker::{Endpoints, LeafPicker},
+    picker::{Endpoints, LeafPicker, Localities},
     policy::LeafConfig,
+    retiring::{RETIRING, Retiring},
 };
 
 /// What each event needs: the time, the random numbers, and where commands go.
@@ -40,12 +42,22 @@ pub(super) struct Leaf<H> {
     members: Slab<Member<H>>,
     by_key: BTreeMap<Key, usize>,
     /// The groups of each priority that was created.
-    priorities: Vec<Option<Groups>>,
+    priorities: Vec<Option<Groups<H>>>,
     failover: Failover,
     /// When members are due.
     timeouts: BTreeSet<(Instant, usize)>,
-    /// The picker is older than the state.
-    is_changed: bool,
+    /// The endpoints of the policy before, until those of the current one can be used.
+    retiring: Option<Retiring<H>>,
+    /// What the last picker was made of; `None` if something else has changed since.
+    published: Option<Published>,
+}
+
+/// What pickers are made of, apart from configuration and ready endpoints.
+#[derive(Debug, Clone, PartialEq)]
+struct Published {
+    chosen: Option<usize>,
+    connectivity: Connectivity,
+    error: Option<Arc<str>>,
 }
 
 impl<H: Clone> Leaf<H> {
@@ -67,7 +79,8 @@ impl<H: Clone> Leaf<H> {
             priorities: Vec::new(),
             failover: Failover::default(),
             timeouts: BTreeSet::new(),
-            is_changed: true,
+            retiring: None,
+            published: None,
         };
         leaf.choose(scope);
         leaf
@@ -81,17 +94,30 @@ impl<H: Clone> Leaf<H> {
         &self.config
     }
 
-    /// A new configuration. Endpoints that it still lists keep connections and counters, wherever they are now (CH1.25).
+    /// A new configuration. Endpoints that it still lists keep connections and counters, and so do addresses, wherever they are now
+    /// (CH1.25, CH3.7).
     pub(super) fn update(&mut self, config: Arc<LeafConfig>, breaker: Arc<Breaker>, scope: &mut Scope<'_>) {
+        let before = self.before_switch(&config);
         (self.config, self.breaker) = (config, breaker);
-        self.is_changed = true;
-        for priority in 0..self.priorities.len() {
-            if let Some(before) = self.priorities[priority].take() {
-                self.fill(priority, before, scope);
-            }
+        self.published = None;
+        let created: Vec<_> =
+            (0..self.priorities.len()).filter(|it| self.priorities[*it].is_some()).collect();
+        let plans: Vec<_> = created.into_iter().filter_map(|it| self.plan(it, scope)).collect();
+        let mut handover = self.surrender(&plans);
+        let started: Vec<_> = plans.iter().filter(|it| it.groups.is_started).map(|it| it.priority).collect();
+        for plan in plans {
+            self.fill(plan, &mut handover, scope);
         }
-        self.release_unlisted(scope);
+        self.keep_moved(&mut handover, scope);
+        // Only now, when the connections have found their endpoints.
+        started.into_iter().for_each(|priority| self.start(priority, scope));
         self.choose(scope);
+        if let Some(before) = before.filter(|_| self.current_connectivity() == Connectivity::Connecting) {
+            self.end_retiring(scope);
+            scope.commands.set_owner(Owner { leaf: self.place, member: RETIRING });
+            self.retiring = Retiring::new(before, &mut handover, scope.commands);
+        }
+        handover.release(scope.commands);
     }
 
     /// A connection is ready.
@@ -123,6 +149,13 @@ impl<H: Clone> Leaf<H> {
 
     /// A connection takes no more requests.
     pub(super) fn on_lost(&mut self, member: usize, connection: ConnectionId, scope: &mut Scope<'_>) {
+        if member == RETIRING {
+            if let Some(retiring) = &mut self.retiring {
+                retiring.on_lost(connection);
+                self.published = None;
+            }
+            return self.choose(scope);
+        }
         self.with_member(member, scope, |it, scope| it.on_lost(connection, scope));
     }
 
@@ -161,51 +194,74 @@ impl<H: Clone> Leaf<H> {
     /// Ends all attempts, and the connections when their streams have ended.
     pub(super) fn close(&mut self, scope: &mut Scope<'_>) {
         self.priorities.clear();
-        self.release_unlisted(scope);
+        self.surrender(&[]).release(scope.commands);
+        self.end_retiring(scope);
     }
 
-    /// The connectivity of the priority in use.
+    /// The connectivity of the priority in use, or of the endpoints that are used until it can be.
     pub(super) fn connectivity(&self) -> Connectivity {
-        self.chosen().map_or(Connectivity::TransientFailure, Groups::connectivity)
+        if self.retiring.is_some() { Connectivity::Ready } else { self.current_connectivity() }
     }
 
     /// The new picker, if anything changed.
     pub(super) fn take_picker(&mut self) -> Option<Arc<LeafPicker<H>>> {
-        mem::take(&mut self.is_changed).then(|| {
-            Arc::new(LeafPicker {
-                name: self.name.clone(),
-                drops: self.config.drops.clone(),
-                breaker: self.breaker.clone(),
-                limit: self.config.max_requests,
-                connectivity: self.connectivity(),
-                endpoints: self.endpoints(),
-            })
-        })
+        let groups = self.chosen();
+        let connectivity = self.connectivity();
+        let is_failing = connectivity == Connectivity::TransientFailure;
+        let error = groups.and_then(|groups| groups.error.clone()).filter(|_| is_failing);
+        let current = Published { chosen: self.failover.chosen(), connectivity, error };
+        if self.published.as_ref() == Some(&current) {
+            return None;
+        }
+        self.published = Some(current);
+        Some(Arc::new(LeafPicker {
+            name: self.name.clone(),
+            drops: self.config.drops.clone(),
+            breaker: self.breaker.clone(),
+            limit: self.config.max_requests,
+            connectivity,
+            endpoints: self.endpoints(),
+        }))
     }
 
-    fn endpoints(&self) -> Endpoints<H> {
-        let Some(groups) = self.chosen() else { return Endpoints::Fail(self.no_endpoints()) };
-        match groups.connectivity() {
+    fn endpoints(&mut self) -> Endpoints<H> {
+        if let Some(retiring) = &self.retiring {
+            return Endpoints::Ready(retiring.endpoints().clone());
+        }
+        match self.current_connectivity() {
             Connectivity::Ready => {
-                let ready = |member: usize| self.members.get(member).and_then(|it| it.ready.clone());
-                Endpoints::Ready(groups.pickers(self.config.policy.policy, ready))
+                let policy = self.config.clone();
+                let groups = self.chosen_mut().map(|groups| groups.pickers(&policy.policy.policy));
+                Endpoints::Ready(groups.unwrap_or_default())
             }
             Connectivity::Connecting => Endpoints::Queue,
             Connectivity::Idle => Endpoints::Idle(AtomicBool::new(false)),
-            Connectivity::TransientFailure => Endpoints::Fail(self.failure(groups)),
+            Connectivity::TransientFailure => Endpoints::Fail(self.failure()),
         }
     }
 
-    fn chosen(&self) -> Option<&Groups> {
+    /// The connectivity of the priority in use.
+    pub(super) fn current_connectivity(&self) -> Connectivity {
+        self.chosen().map_or(Connectivity::TransientFailure, Groups::connectivity)
+    }
+
+    fn chosen(&self) -> Option<&Groups<H>> {
         self.priorities.get(self.failover.chosen()?)?.as_ref()
     }
 
-    fn failure(&self, groups: &Groups) -> Arc<str> {
+    fn chosen_mut(&mut self) -> Option<&mut Groups<H>> {
+        self.priorities.get_mut(self.failover.chosen()?)?.as_mut()
+    }
+
+    fn failure(&self) -> Arc<str> {
         let name = &self.name;
-        match &groups.error {
-            Some(error) if !groups.is_empty() => {
-                format!("cluster {name}: no endpoint can be reached, the latest error is: {error}").into()
-            }
+        match self.chosen() {
+            Some(groups) if !groups.is_empty() => match &groups.error {
+                Some(error) => {
+                    format!("cluster {name}: no endpoint can be reached, the latest error is: {error}").into()
+                }
+                None => self.no_endpoints(),
+            },
             Some(_) | None => self.no_endpoints(),
         }
     }
@@ -220,13 +276,16 @@ impl<H: Clone> Leaf<H> {
 
     fn choose(&mut self, scope: &mut Scope<'_>) {
         let mut failover = mem::take(&mut self.failover);
-        let before = failover.chosen();
         let count = self.config.priorities.len();
         self.priorities.resize_with(self.priorities.len().max(count), || None);
         failover.choose(count, scope.now, &mut Priorities { leaf: self, scope });
         self.priorities.truncate(count);
-        self.is_changed |= failover.chosen() != before;
         self.failover = failover;
+        if self.retiring.as_ref().is_some_and(Retiring::is_over)
+            || self.current_connectivity() != Connectivity::Connecting
+        {
+            self.end_retiring(scope);
+        }
     }
 
     /// Lets an endpoint handle an event, and the levels above what came of it.
@@ -252,48 +311,77 @@ impl<H: Clone> Leaf<H> {
             change.timeout.0.map(|at| self.timeouts.remove(&(at, member)));
             change.timeout.1.map(|at| self.timeouts.insert((at, member)));
         }
-        let (from, to) = change.connectivity;
-        self.is_changed = true;
         for place in &it.places {
             if let Some(Some(groups)) = self.priorities.get_mut(place.priority) {
-                groups.count(place.group, from, to);
+                groups.count(*place, change.connectivity);
+                if change.is_ready_changed {
+                    groups.set_ready(*place, it);
+                    self.published = None;
+                }
             }
         }
     }
 
-    /// Makes the groups of a priority as they are configured now; `before` are those that it had.
-    fn fill(&mut self, priority: usize, mut before: Groups, scope: &mut Scope<'_>) {
-        before
-            .list()
-            .iter()
-            .for_each(|member| self.members[*member].places.retain(|it| it.priority != priority));
+    /// The next groups of a priority that was created, unless it is configured no more.
+    fn plan(&mut self, priority: usize, scope: &mut Scope<'_>) -> Option<Plan<H>> {
+        let mut before = self.priorities[priority].take().unwrap_or_else(Groups::none);
         let config = self.config.clone();
-        let Some(localities) = config.priorities.get(priority) else { return };
-        let localities = Groups::configs(localities, config.policy);
-        let mut groups = Groups::of(&localities, &mut before, scope.random);
-        for (index, (group, locality)) in groups.all.iter_mut().zip(&localities).enumerate() {
-            let place = Place { priority, group: index };
-            for config in locality.members(place, config.policy, scope.random) {
-                let member = self.member(config, scope);
+        let localities = config.priorities.get(priority)?;
+        Some(before.plan((priority, localities), &config.policy, scope.random))
+    }
+
+    /// Takes endpoints from their places, and from those that are listed no more what they have (CH3.9).
+    fn surrender(&mut self, plans: &[Plan<H>]) -> Handover<H> {
+        let mut handover = Handover::new();
+        let listed: BTreeMap<&Key, &MemberConfig> =
+            plans.iter().flat_map(|plan| plan.members.iter().flatten()).map(|it| (&it.key, it)).collect();
+        let (members, timeouts) = (&mut self.members, &mut self.timeouts);
+        self.by_key.retain(|key, member| {
+            if let Some(config) = listed.get(key) {
+                let it = &mut members[*member];
+                it.places.clear();
+                it.surrender_unlisted(&config.addresses, &mut handover);
+                return true;
+            }
+            let it = members.remove(*member);
+            it.timeout.map(|at| timeouts.remove(&(at, *member)));
+            it.surrender(&mut handover);
+            false
+        });
+        handover
+    }
+
+    /// Sets the groups of a priority.
+    fn fill(&mut self, plan: Plan<H>, handover: &mut Handover<H>, scope: &mut Scope<'_>) {
+        let Plan { priority, mut groups, members } = plan;
+        for (group, configs) in members.into_iter().enumerate() {
+            for config in configs {
+                let member = self.member(config, handover, scope);
+                // Its groups elsewhere learn what it took over.
+                self.settle(member, scope);
+                let place = groups.add(group, (member, &self.members[member]), priority);
                 self.members[member].places.push(place);
-                group.add(member, self.members[member].connectivity);
             }
         }
-        let members = groups.list();
         self.priorities[priority] = Some(groups);
-        // From a random place on, so that not all clients begin with the same endpoint (CH3.25).
+    }
+
+    /// Requests the first connections of a priority's endpoints, from a random one on, so that not all clients begin with the same
+    /// (CH3.25).
+    fn start(&mut self, priority: usize, scope: &mut Scope<'_>) {
+        let Some(Some(groups)) = self.priorities.get_mut(priority) else { return };
+        groups.is_started = true;
+        let members = groups.list();
         let first = if members.is_empty() { 0 } else { scope.random.usize(..members.len()) };
         for member in members[first..].iter().chain(&members[..first]) {
-            if !self.members[*member].is_started {
-                scope.commands.set_owner(Owner { leaf: self.place, member: *member });
-                self.members[*member].connect(scope);
-            }
+            scope.commands.set_owner(Owner { leaf: self.place, member: *member });
+            self.members[*member].start(scope);
             self.settle(*member, scope);
         }
     }
 
     /// The endpoint of a configuration, which keeps what it has if it was there.
-    fn member(&mut self, config: MemberConfig, scope: &mut Scope<'_>) -> usize {
+    fn member(&mut self, config: MemberConfig, handover: &mut Handover<H>, scope: &mut Scope<'_>) -> usize {
         let known = self.by_key.get(&config.key).copied();
         let member = known.unwrap_or_else(|| {
             let member = self.members.insert(Member::new(self.settings));
@@ -301,24 +389,60 @@ impl<H: Clone> Leaf<H> {
             member
         });
         scope.commands.set_owner(Owner { leaf: self.place, member });
-        self.members[member].update(config, scope);
+        self.members[member].update(config, handover, scope);
         member
     }
 
-    /// Releases the endpoints that no priority lists any more (CH3.9).
-    fn release_unlisted(&mut self, scope: &mut Scope<'_>) {
-        let listed: BTreeSet<usize> = self.priorities.iter().flatten().flat_map(Groups::list).collect();
+    /// A connection whose endpoint moved to a priority that is not in use yet stays with it, as long as a priority is kept that is
+    /// not needed any more (CH3.7, CH3.56).
+    fn keep_moved(&mut self, handover: &mut Handover<H>, scope: &mut Scope<'_>) {
+        let config = self.config.clone();
+        self.priorities.resize_with(self.priorities.len().max(config.priorities.len()), || None);
+        for (priority, localities) in config.priorities.iter().enumerate() {
+            let endpoints = || localities.iter().flat_map(|it| &it.endpoints);
+            let mut addresses = endpoints().flat_map(|it| &it.addresses);
+            if self.priorities[priority].is_none() && addresses.any(|it| handover.has_ready(*it)) {
+                let plan = Groups::none().plan((priority, localities), &config.policy, scope.random);
+                self.fill(plan, handover, scope);
+                self.failover.retain(priority, scope.now);
+            }
+        }
+    }
+
+    /// Ends a priority, and the endpoints that no other one lists (CH3.9).
+    fn destroy(&mut self, priority: usize, scope: &mut Scope<'_>) {
+        if let Some(groups) = self.priorities.get_mut(priority) {
+            *groups = None;
+        }
         let (members, timeouts) = (&mut self.members, &mut self.timeouts);
         self.by_key.retain(|_, member| {
-            let is_listed = listed.contains(member);
+            let it = &mut members[*member];
+            it.places.retain(|place| place.priority != priority);
+            let is_listed = !it.places.is_empty();
             if !is_listed {
                 let mut it = members.remove(*member);
-                scope.commands.set_owner(Owner { leaf: self.place, member: *member });
                 it.close(scope);
                 it.timeout.map(|at| timeouts.remove(&(at, *member)));
             }
             is_listed
         });
+    }
+
+    /// The ready endpoints, if the next configuration has another type of policy (CH3.13).
+    fn before_switch(&mut self, config: &LeafConfig) -> Option<Localities<H>> {
+        let policies = (&self.config.policy.policy, &config.policy.policy);
+        let is_switch = mem::discriminant(policies.0) != mem::discriminant(policies.1);
+        match self.endpoints() {
+            Endpoints::Ready(endpoints) if is_switch => Some(endpoints),
+            Endpoints::Ready(_) | Endpoints::Queue | Endpoints::Idle(_) | Endpoints::Fail(_) => None,
+        }
+    }
+
+    fn end_retiring(&mut self, scope: &mut Scope<'_>) {
+        if let Some(retiring) = self.retiring.take() {
+            retiring.release(scope.commands);
+            self.published = None;
+        }
     }
 
     fn member_places(&self) -> Vec<usize> {
@@ -334,15 +458,18 @@ struct Priorities<'a, 'b, H> {
 
 impl<H: Clone> Alternatives for Priorities<'_, '_, H> {
     fn create(&mut self, index: usize) {
-        self.leaf.fill(index, Groups::default(), self.scope);
+        let Some(plan) = self.leaf.plan(index, self.scope) else { return };
+        let mut nothing = Handover::new();
+        self.leaf.fill(plan, &mut nothing, self.scope);
+        self.leaf.start(index, self.scope);
+    }
+
+    fn reactivate(&mut self, index: usize) {
+        self.leaf.start(index, self.scope);
     }
 
     fn destroy(&mut self, index: usize) {
-        self.leaf.priorities[index] = None;
-        for (_, member) in &mut self.leaf.members {
-            member.places.retain(|place| place.priority != index);
-        }
-        self.leaf.release_unlisted(self.scope);
+        self.leaf.destroy(index, self.scope);
     }
 
     fn connectivity(&self, index: usize) -> Connectivity {

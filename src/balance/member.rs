@@ -5,6 +5,7 @@ use std::{mem, net::SocketAddr, sync::Arc, time::Instant};
 use super::{
     command::ConnectionId,
     connectivity::Connectivity,
+    handover::Handover,
     leaf::Scope,
     pick_first::{PickFirst, PickFirstSettings},
     picker::{Load, ReadyEndpoint},
@@ -24,6 +25,8 @@ pub(super) enum Key {
 pub(super) struct Place {
     pub(super) priority: usize,
     pub(super) group: usize,
+    /// Its place in the group.
+    pub(super) index: usize,
 }
 
 /// How an endpoint is configured.
@@ -39,18 +42,17 @@ pub(super) struct MemberConfig {
 /// An endpoint of a cluster.
 #[derive(Debug)]
 pub(super) struct Member<H> {
-    pick_first: PickFirst,
+    pick_first: PickFirst<H>,
     addresses: Vec<SocketAddr>,
     hostname: Option<Arc<str>>,
     reconnects: bool,
     /// A connection was requested once.
-    pub(super) is_started: bool,
+    is_started: bool,
     pub(super) places: Vec<Place>,
     load: Arc<Load>,
-    connection: Option<(ConnectionId, SocketAddr, H)>,
-    /// What pickers have of it, while it is ready.
-    pub(super) ready: Option<Arc<ReadyEndpoint<H>>>,
-    /// The states that the levels above know.
+    /// What pickers have of it, while it is ready, and its connection.
+    ready: Option<(ConnectionId, Arc<ReadyEndpoint<H>>)>,
+    /// The state that the levels above know.
     pub(super) connectivity: Connectivity,
     pub(super) timeout: Option<Instant>,
 }
@@ -59,6 +61,8 @@ pub(super) struct Member<H> {
 pub(super) struct Change {
     pub(super) connectivity: (Connectivity, Connectivity),
     pub(super) timeout: (Option<Instant>, Option<Instant>),
+    /// Pickers have another endpoint, or none.
+    pub(super) is_ready_changed: bool,
 }
 
 impl<H: Clone> Member<H> {
@@ -71,22 +75,47 @@ impl<H: Clone> Member<H> {
             is_started: false,
             places: Vec::new(),
             load: Arc::default(),
-            connection: None,
             ready: None,
             connectivity: Connectivity::Idle,
             timeout: None,
         }
     }
 
+    /// What pickers have of it, while it is ready.
+    pub(super) fn ready(&self) -> Option<&Arc<ReadyEndpoint<H>>> {
+        self.ready.as_ref().map(|(_, endpoint)| endpoint)
+    }
+
+    /// Gives away the connections to addresses that it has no more; [`update`](Self::update) follows.
+    pub(super) fn surrender_unlisted(&mut self, next: &[SocketAddr], handover: &mut Handover<H>) {
+        if self.addresses != next {
+            self.pick_first.surrender_unlisted(next, handover);
+        }
+    }
+
+    /// Gives away all connections.
+    pub(super) fn surrender(self, handover: &mut Handover<H>) {
+        self.pick_first.surrender(handover);
+    }
+
     /// The order of the addresses is passed on without reconnecting (CH3.24).
-    pub(super) fn update(&mut self, config: MemberConfig, scope: &mut Scope<'_>) {
+    pub(super) fn update(&mut self, config: MemberConfig, handover: &mut Handover<H>, scope: &mut Scope<'_>) {
         self.reconnects = config.reconnects;
         if self.hostname != config.hostname {
             (self.hostname, self.ready) = (config.hostname, None);
         }
         if self.addresses != config.addresses {
             self.addresses.clone_from(&config.addresses);
-            self.pick_first.update(config.addresses, (scope.now, scope.random), scope.commands);
+            self.pick_first.update(config.addresses, handover, (scope.now, scope.random), scope.commands);
+            // A connection that was taken over is kept like one that was requested.
+            self.is_started |= self.pick_first.ready().is_some();
+        }
+    }
+
+    /// Requests the first connection.
+    pub(super) fn start(&mut self, scope: &mut Scope<'_>) {
+        if !self.is_started {
+            self.connect(scope);
         }
     }
 
@@ -96,9 +125,7 @@ impl<H: Clone> Member<H> {
     }
 
     pub(super) fn on_connected(&mut self, connection: ConnectionId, handle: H, scope: &mut Scope<'_>) {
-        let Some(address) = self.pick_first.address(connection) else { return };
-        self.pick_first.on_connected(connection, scope.commands);
-        self.connection = Some((connection, address, handle));
+        self.pick_first.on_connected((connection, handle), scope.commands);
     }
 
     pub(super) fn on_failed(&mut self, connection: ConnectionId, error: Arc<str>, scope: &mut Scope<'_>) {
@@ -126,22 +153,25 @@ impl<H: Clone> Member<H> {
         if self.is_started && self.reconnects && self.pick_first.connectivity() == Connectivity::Idle {
             self.pick_first.connect((scope.now, scope.random), scope.commands);
         }
-        let current = self.pick_first.ready();
-        if self.connection.as_ref().map(|(id, ..)| *id) != current {
-            (self.connection, self.ready) = (None, None);
-        }
-        if self.ready.is_none() {
-            let (hostname, load) = (&self.hostname, &self.load);
-            self.ready = self.connection.as_ref().map(|(_, address, handle)| {
-                let (handle, address) = (handle.clone(), *address);
-                Arc::new(ReadyEndpoint { handle, address, hostname: hostname.clone(), load: load.clone() })
-            });
-        }
         let connectivity = self.pick_first.connectivity();
         let timeout = self.pick_first.poll_timeout();
         Change {
+            is_ready_changed: self.refresh_ready(),
             connectivity: (mem::replace(&mut self.connectivity, connectivity), connectivity),
             timeout: (mem::replace(&mut self.timeout, timeout), timeout),
         }
+    }
+
+    /// Whether pickers have another endpoint from now on, or none.
+    fn refresh_ready(&mut self) -> bool {
+        let Some((connection, address, handle)) = self.pick_first.ready() else {
+            return self.ready.take().is_some();
+        };
+        if self.ready.as_ref().is_some_and(|(known, _)| *known == connection) {
+            return false;
+        }
+        let (handle, hostname, load) = (handle.clone(), self.hostname.clone(), self.load.clone());
+        self.ready = Some((connection, Arc::new(ReadyEndpoint { handle, address, hostname, load })));
+        true
     }
 }

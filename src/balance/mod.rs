@@ -6,9 +6,12 @@
 //! |---|---|
 //! | a cluster that routes name: the leaves of an aggregate in order of preference | `balancer`, `failover` |
 //! | a leaf, with endpoints of its own: priorities | `leaf`, `failover` |
-//! | a priority: localities by weight | `group` |
+//! | a priority: localities by weight | `group`, `ready_set` |
 //! | an endpoint: addresses, of which one is connected | `member`, `pick_first` |
 //! | an address: connection, backoff | `subchannel`, `backoff` |
+//!
+//! A connection belongs to a cluster and an address: when the configuration changes, the endpoints that have the address now take it
+//! over (`handover`), and the endpoints of a replaced policy may go on for a while (`retiring`).
 //!
 //! Each is a state machine like the engine: events and the time go in, [`Command`](command::Command)s come out. The result is a
 //! [`ClusterPicker`](picker::ClusterPicker) for each cluster, which is immutable: calls pick without a lock.
@@ -21,12 +24,17 @@ pub(crate) mod cluster_use;
 pub(crate) mod command;
 mod configs;
 pub(crate) mod connectivity;
+mod connects;
+mod deadlines;
 mod failover;
 pub(crate) mod generation;
 mod group;
+mod handover;
 mod leaf;
 mod member;
 pub(crate) mod pick_first;
 pub(crate) mod picker;
 pub(crate) mod policy;
+mod ready_set;
+mod retiring;
 mod subchannel;

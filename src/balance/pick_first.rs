@@ -13,6 +13,7 @@ use super::{
     backoff::BackoffSettings,
     command::{Command, Commands, ConnectionId},
     connectivity::Connectivity,
+    handover::Handover,
     subchannel::Subchannel,
 };
 
@@ -33,11 +34,13 @@ pub(crate) struct PickFirstSettings {
 ///                          ▼                       │ on_connected
 ///                        Failing ──────────────────┘
 /// ```
+///
+/// `H` is what requests are sent with on a connection.
 #[derive(Debug)]
-pub(crate) struct PickFirst {
+pub(crate) struct PickFirst<H> {
     settings: PickFirstSettings,
     /// The addresses in the order in which they are tried.
-    addresses: Vec<Address>,
+    addresses: Vec<Address<H>>,
     phase: Phase,
     /// A connection was requested once.
     is_started: bool,
@@ -50,8 +53,8 @@ pub(crate) struct PickFirst {
 }
 
 #[derive(Debug)]
-struct Address {
-    subchannel: Subchannel,
+struct Address<H> {
+    subchannel: Subchannel<H>,
     /// An attempt failed since the pass began, or the pass skipped it as it was in backoff (CH3.18).
     has_failed: bool,
 }
@@ -80,7 +83,7 @@ impl Default for PickFirstSettings {
     }
 }
 
-impl PickFirst {
+impl<H> PickFirst<H> {
     /// No addresses yet.
     pub(crate) fn new(settings: PickFirstSettings) -> Self {
         let attempt_delay = settings.attempt_delay.clamp(SHORTEST_DELAY, LONGEST_DELAY);
@@ -110,17 +113,11 @@ impl PickFirst {
         }
     }
 
-    /// The connection that calls use.
-    pub(crate) fn ready(&self) -> Option<ConnectionId> {
-        match self.phase {
-            Phase::Ready { connection } => Some(connection),
-            Phase::Idle | Phase::FirstPass { .. } | Phase::Failing { .. } => None,
-        }
-    }
-
-    /// The address of a connection that is attempted or established.
-    pub(crate) fn address(&self, connection: ConnectionId) -> Option<SocketAddr> {
-        self.position(connection).map(|position| self.addresses[position].subchannel.address())
+    /// The connection that calls use, its address, and what they are sent with.
+    pub(crate) fn ready(&self) -> Option<(ConnectionId, SocketAddr, &H)> {
+        let Phase::Ready { connection } = self.phase else { return None };
+        let subchannel = &self.addresses[self.position(connection)?].subchannel;
+        subchannel.ready().map(|(connection, handle)| (connection, subchannel.address(), handle))
     }
 
     /// The newest error of a connection.
@@ -140,24 +137,61 @@ impl PickFirst {
         next.into_iter().chain(delays.filter(|_| matches!(self.phase, Phase::Failing { .. }))).min()
     }
 
-    /// A new list of addresses. A connection to one of them stays, and so do attempts and delays (CH3.20).
-    pub(crate) fn update(
+    /// Gives away what the next list has no use for; [`update`](Self::update) follows.
+    pub(super) fn surrender_unlisted(&mut self, next: &[SocketAddr], handover: &mut Handover<H>) {
+        let unlisted = self.addresses.extract_if(.., |it| !next.contains(&it.subchannel.address()));
+        unlisted.for_each(|it| handover.offer(it.subchannel));
+    }
+
+    /// Gives everything away.
+    pub(super) fn surrender(self, handover: &mut Handover<H>) {
+        self.addresses.into_iter().for_each(|it| handover.offer(it.subchannel));
+    }
+
+    /// A new list of addresses. A connection to one of them stays, and so do attempts and delays (CH3.20). What other endpoints had
+    /// of the others is taken over (CH3.7).
+    pub(super) fn update(
         &mut self,
         addresses: impl IntoIterator<Item = SocketAddr>,
+        handover: &mut Handover<H>,
         (now, random): (Instant, &mut fastrand::Rng),
         commands: &mut Commands,
     ) {
+        let addresses = interleaved(addresses);
+        self.surrender_unlisted(&addresses, handover);
+        let keeps = self.ready().is_some();
         let mut before = mem::take(&mut self.addresses);
-        for address in interleaved(addresses) {
+        for address in addresses {
             let known = before.iter().position(|it| it.subchannel.address() == address);
-            self.addresses.push(match known {
+            let address = match known {
                 Some(known) => before.remove(known),
                 None => {
-                    Address { subchannel: Subchannel::new(address, self.settings.backoff), has_failed: false }
+                    let adopted = if keeps { None } else { handover.take(address) };
+                    self.address(address, adopted, commands)
                 }
-            });
+            };
+            self.addresses.push(address);
         }
-        before.iter_mut().for_each(|it| it.subchannel.release(commands));
+        if !keeps {
+            self.begin_list((now, random), commands);
+        }
+    }
+
+    fn address(
+        &self,
+        address: SocketAddr,
+        adopted: Option<Subchannel<H>>,
+        commands: &mut Commands,
+    ) -> Address<H> {
+        if let Some(connection) = adopted.as_ref().and_then(Subchannel::connection) {
+            commands.adopt(connection);
+        }
+        let subchannel = adopted.unwrap_or_else(|| Subchannel::new(address, self.settings.backoff));
+        Address { subchannel, has_failed: false }
+    }
+
+    /// Begins with a list that has just been set, without a connection of the one before.
+    fn begin_list(&mut self, (now, random): (Instant, &mut fastrand::Rng), commands: &mut Commands) {
         if self.addresses.is_empty() {
             // The next list is tried at once if this one would have been (CH3.21).
             self.phase = if self.is_started { Phase::Failing { failures: 0 } } else { Phase::Idle };
@@ -165,8 +199,10 @@ impl PickFirst {
             self.error = Some("the list of addresses is empty".into());
             return;
         }
+        if let Some(ready) = self.addresses.iter().position(|it| it.subchannel.ready().is_some()) {
+            return self.become_ready(ready, commands);
+        }
         match self.phase {
-            Phase::Ready { connection } if self.position(connection).is_some() => {}
             Phase::Idle => {}
             Phase::Ready { .. } | Phase::FirstPass { .. } | Phase::Failing { .. } => {
                 self.begin_pass((now, random), commands);
@@ -183,12 +219,19 @@ impl PickFirst {
     }
 
     /// An attempt succeeded: the others are over (CH3.17). An attempt that was cancelled before is nothing to this endpoint.
-    pub(crate) fn on_connected(&mut self, connection: ConnectionId, commands: &mut Commands) {
+    pub(crate) fn on_connected(&mut self, (connection, handle): (ConnectionId, H), commands: &mut Commands) {
         let Some(position) = self.position(connection) else { return };
-        self.addresses[position].subchannel.on_connected();
+        self.addresses[position].subchannel.on_connected(handle);
+        self.become_ready(position, commands);
+    }
+
+    fn become_ready(&mut self, position: usize, commands: &mut Commands) {
         self.release_others(position, commands);
-        self.phase = Phase::Ready { connection };
-        (self.is_failing, self.failures, self.error) = (false, 0, None);
+        if let Some((connection, _)) = self.addresses[position].subchannel.ready() {
+            self.is_started = true;
+            self.phase = Phase::Ready { connection };
+            (self.is_failing, self.failures, self.error) = (false, 0, None);
+        }
     }
 
     /// An attempt failed, or its timeout is over.

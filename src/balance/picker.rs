@@ -13,6 +13,7 @@ use super::{
     breaker::Breaker,
     connectivity::Connectivity,
     policy::{Drop as DropShare, Policy},
+    ready_set::ReadySet,
 };
 
 /// An endpoint with a connection. `H` is what the transport sends requests with.
@@ -95,15 +96,17 @@ pub(super) enum Endpoints<H> {
     /// Set once a pick requested the connection.
     Idle(AtomicBool),
     Fail(Arc<str>),
-    /// The ready localities, each with the sum of the weights up to it; one of them without regard to localities.
-    Ready(Box<[(u64, EndpointPicker<H>)]>),
+    Ready(Localities<H>),
 }
+
+/// The ready localities, each with the sum of the weights up to it; one of them without regard to localities.
+pub(super) type Localities<H> = Box<[(u64, EndpointPicker<H>)]>;
 
 /// The ready endpoints of a locality, at least one.
 #[derive(Debug)]
 pub(super) struct EndpointPicker<H> {
     pub(super) policy: Policy,
-    pub(super) ready: Box<[Arc<ReadyEndpoint<H>>]>,
+    pub(super) ready: ReadySet<H>,
     /// Lives longer than the picker, so that a change does not begin at the first endpoint again (CH3.26).
     pub(super) next: Arc<AtomicUsize>,
 }
@@ -166,16 +169,33 @@ fn locality<'a, H>(
     only
 }
 
+/// The localities without some of their endpoints.
+pub(super) fn ready_without<H>(
+    localities: &Localities<H>,
+    is_left_out: impl Fn(SocketAddr) -> bool,
+) -> Localities<H> {
+    let (mut before, mut sum) = (0, 0);
+    let rest = localities.iter().filter_map(|(end, picker)| {
+        let weight = end - mem::replace(&mut before, *end);
+        let ready: ReadySet<H> = picker.ready.iter().filter(|it| !is_left_out(it.address)).cloned().collect();
+        (ready.len() > 0).then(|| {
+            sum += weight;
+            (sum, EndpointPicker { policy: picker.policy.clone(), ready, next: picker.next.clone() })
+        })
+    });
+    rest.collect()
+}
+
 impl<H> EndpointPicker<H> {
     fn pick(&self, random: &mut fastrand::Rng) -> &Arc<ReadyEndpoint<H>> {
         let ready = &self.ready;
         match self.policy {
-            Policy::PickFirst { .. } => &ready[0],
-            Policy::RoundRobin => &ready[self.next.fetch_add(1, Ordering::Relaxed) % ready.len()],
+            Policy::PickFirst { .. } => ready.at(0),
+            Policy::RoundRobin => ready.at(self.next.fetch_add(1, Ordering::Relaxed)),
             Policy::LeastRequest { choice_count } => {
-                let mut best = &ready[random.usize(..ready.len())];
+                let mut best = ready.at(random.usize(..ready.len()));
                 for _ in 1..choice_count {
-                    let other = &ready[random.usize(..ready.len())];
+                    let other = ready.at(random.usize(..ready.len()));
                     if other.load.running() < best.load.running() {
                         best = other;
                     }
@@ -190,6 +210,12 @@ impl Load {
     /// The attempts under way.
     pub(crate) fn running(&self) -> u32 {
         self.running.load(Ordering::Relaxed)
+    }
+}
+
+impl<H> Clone for EndpointPicker<H> {
+    fn clone(&self) -> Self {
+        Self { policy: self.policy.clone(), ready: self.ready.clone(), next: self.next.clone() }
     }
 }
 

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, sync::Arc};
 use crate::resource::{LbPolicy, Locality};
 
 /// How an endpoint is chosen among those that are ready.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Policy {
     /// One connection for all endpoints of a group.
     PickFirst {
@@ -19,7 +19,7 @@ pub(crate) enum Policy {
 }
 
 /// The policy of a cluster.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ClusterPolicy {
     pub(crate) policy: Policy,
     /// First a locality by weight, then an endpoint in it (CH3.48). Otherwise, all localities of a priority are one list.

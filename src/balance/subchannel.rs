@@ -16,14 +16,14 @@ use super::{
 ///    └───────────────────────── on_lost ────────┘
 /// ```
 #[derive(Debug)]
-pub(super) struct Subchannel {
+pub(super) struct Subchannel<H> {
     address: SocketAddr,
-    state: State,
+    state: State<H>,
     backoff: Backoff,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum State {
+#[derive(Debug)]
+enum State<H> {
     Idle,
     Connecting {
         connection: ConnectionId,
@@ -31,6 +31,7 @@ enum State {
     },
     Ready {
         connection: ConnectionId,
+        handle: H,
     },
     /// The last attempt failed; the next one may begin at this time.
     Failed {
@@ -38,7 +39,7 @@ enum State {
     },
 }
 
-impl Subchannel {
+impl<H> Subchannel<H> {
     pub(super) fn new(address: SocketAddr, settings: BackoffSettings) -> Self {
         Self { address, state: State::Idle, backoff: Backoff::new(settings) }
     }
@@ -59,8 +60,16 @@ impl Subchannel {
     /// The connection that is attempted or established.
     pub(super) fn connection(&self) -> Option<ConnectionId> {
         match self.state {
-            State::Connecting { connection, .. } | State::Ready { connection } => Some(connection),
+            State::Connecting { connection, .. } | State::Ready { connection, .. } => Some(connection),
             State::Idle | State::Failed { .. } => None,
+        }
+    }
+
+    /// The established connection, and what requests are sent with on it.
+    pub(super) fn ready(&self) -> Option<(ConnectionId, &H)> {
+        match &self.state {
+            State::Ready { connection, handle } => Some((*connection, handle)),
+            State::Idle | State::Connecting { .. } | State::Failed { .. } => None,
         }
     }
 
@@ -84,9 +93,9 @@ impl Subchannel {
     }
 
     /// The attempt succeeded: the peer's SETTINGS are there (CH3.4).
-    pub(super) fn on_connected(&mut self) {
+    pub(super) fn on_connected(&mut self, handle: H) {
         if let State::Connecting { connection, .. } = self.state {
-            self.state = State::Ready { connection };
+            self.state = State::Ready { connection, handle };
             self.backoff.reset();
         }
     }
@@ -119,7 +128,7 @@ impl Subchannel {
     pub(super) fn release(&mut self, commands: &mut Commands) {
         match self.state {
             State::Connecting { connection, .. } => commands.push(Command::Cancel { connection }),
-            State::Ready { connection } => commands.push(Command::Drain { connection }),
+            State::Ready { connection, .. } => commands.push(Command::Drain { connection }),
             State::Idle | State::Failed { .. } => {}
         }
         self.state = State::Idle;

@@ -234,17 +234,20 @@ impl Task {
             self.published.states.set(ChannelState::Idle);
             return;
         };
-        let clusters: Vec<_> = self.generations.clusters().cloned().collect();
-        self.subscriptions.retain(|name, _| clusters.contains(name));
-        for name in clusters {
-            let subscribe = |name: &Arc<str>| resolution.subscribe_cluster(name);
-            self.subscriptions.entry(name).or_insert_with_key(subscribe);
+        if let Some(clusters) = self.generations.poll_clusters() {
+            self.subscriptions.retain(|name, _| clusters.contains(name));
+            for name in clusters {
+                let subscribe = |name: &Arc<str>| resolution.subscribe_cluster(name);
+                self.subscriptions.entry(name).or_insert_with_key(subscribe);
+            }
         }
-        let generation = self.generations.generation(now());
+        let generation = self.generations.poll_generation(now());
         self.execute();
-        let state = generation.connectivity.into();
-        self.published.publish(generation);
-        self.published.states.set(state);
+        if let Some(generation) = generation {
+            let state = generation.connectivity.into();
+            self.published.publish(generation);
+            self.published.states.set(state);
+        }
     }
 
     fn execute(&mut self) {

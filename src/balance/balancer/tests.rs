@@ -18,6 +18,7 @@ const PICK_FIRST: ClusterPolicy =
 /// A balancer with a connector that the test plays. The handle of a connection is its address.
 struct Fixture {
     balancer: Balancer<SocketAddr>,
+    pickers: BTreeMap<Arc<str>, Arc<ClusterPicker<SocketAddr>>>,
     now: Instant,
     random: fastrand::Rng,
     attempts: BTreeMap<SocketAddr, ConnectionId>,
@@ -72,6 +73,7 @@ impl Fixture {
         };
         let mut fixture = Self {
             balancer: Balancer::new(settings, Arc::default()),
+            pickers: BTreeMap::new(),
             now: Instant::now(),
             random: fastrand::Rng::with_seed(1),
             attempts: BTreeMap::new(),
@@ -89,7 +91,9 @@ impl Fixture {
     }
 
     fn drain(&mut self) {
-        let _ = self.balancer.pickers(self.now).count();
+        while let Some((name, picker)) = self.balancer.poll_picker(self.now) {
+            self.pickers.insert(name, picker);
+        }
         while let Some(command) = self.balancer.poll_command() {
             match command {
                 Command::Connect { connection, address, .. } => {
@@ -141,9 +145,8 @@ impl Fixture {
     }
 
     fn pick(&mut self, target: &str) -> Pick<SocketAddr> {
-        let pickers = self.balancer.pickers(self.now);
-        let picker = pickers.filter(|(name, _)| ***name == *target).map(|(_, it)| it.clone()).next();
-        let picker = picker.expect("the cluster is there");
+        self.drain();
+        let picker = self.pickers.get(target).expect("the cluster is there");
         picker.pick(&mut Draws::default(), &mut self.random)
     }
 
@@ -241,11 +244,99 @@ fn ch3_7_endpoints_that_move_between_priorities_and_localities_keep_their_connec
     let priorities = vec![vec![locality("b", 3, &[2])], vec![locality("a", 1, &[1])]];
     it.update(configs(&[("shop", leaf(ROUND_ROBIN, priorities))], &[("shop", &["shop"])]));
     assert_eq!(it.ports(), BTreeMap::from([(2, 40)]));
-    assert_eq!(it.drained, [address(1)], "the second priority is not needed");
-    it.update(shop(ROUND_ROBIN, &[&[3], &[2]]));
+    assert_eq!(it.drained, [], "the second priority is kept, although it is not needed");
+    it.update(shop(ROUND_ROBIN, &[&[3], &[2, 4]]));
+    assert_eq!(
+        (it.drained.as_slice(), it.attempted()),
+        (&[address(1)][..], vec![3]),
+        "2 is kept, 4 is not needed"
+    );
     assert!(matches!(it.pick("shop"), Pick::Queue), "the first priority connects");
     it.fail(3);
-    assert!(!it.attempted().is_empty());
+    assert_eq!(it.ports(), BTreeMap::from([(2, 40)]), "the second one is ready already");
+    assert_eq!(it.attempted(), [4], "its other endpoints are needed now");
+    it.wait(15 * 60);
+    assert_eq!(it.drained, [address(1)]);
+}
+
+#[test]
+fn ch3_56_a_priority_that_was_kept_for_a_moved_connection_ends_after_15_min() {
+    let mut it = Fixture::new(shop(ROUND_ROBIN, &[&[1, 2]]));
+    it.connect_all();
+    it.update(shop(ROUND_ROBIN, &[&[2], &[1, 3]]));
+    it.wait(899);
+    assert_eq!((it.drained.as_slice(), it.attempted()), (&[][..], vec![]));
+    it.wait(1);
+    assert_eq!(it.drained, [address(1)]);
+}
+
+#[test]
+fn ch3_7_connections_outlive_a_change_of_the_policy() {
+    let mut it = Fixture::new(shop(ROUND_ROBIN, &[&[1, 2]]));
+    it.connect_all();
+    it.update(shop(PICK_FIRST, &[&[3, 2, 1]]));
+    assert_eq!(it.ports(), BTreeMap::from([(2, 40)]), "the first address with a connection");
+    assert_eq!((it.drained.as_slice(), it.attempted()), (&[address(1)][..], vec![]));
+    it.update(shop(ROUND_ROBIN, &[&[3, 2, 1]]));
+    assert_eq!(it.ports(), BTreeMap::from([(2, 40)]));
+    assert_eq!((it.drained.len(), it.attempted()), (1, vec![1, 3]));
+}
+
+#[test]
+fn ch3_7_pick_first_keeps_its_connection_when_its_priority_moves() {
+    let mut it = Fixture::new(shop(PICK_FIRST, &[&[1], &[2]]));
+    it.connect(1);
+    it.update(shop(PICK_FIRST, &[&[3], &[1]]));
+    assert_eq!((it.drained.as_slice(), it.attempted()), (&[][..], vec![3]));
+    it.fail(3);
+    assert_eq!(it.ports(), BTreeMap::from([(1, 40)]));
+}
+
+#[test]
+fn ch3_13_another_type_of_policy_is_used_when_it_has_connected_or_failed() {
+    for connects in [true, false] {
+        let mut it = Fixture::new(shop(ROUND_ROBIN, &[&[1, 2]]));
+        it.connect_all();
+        it.update(shop(PICK_FIRST, &[&[3]]));
+        assert_eq!(it.ports(), BTreeMap::from([(1, 20), (2, 20)]), "while the next one connects");
+        assert_eq!((it.drained.as_slice(), it.attempted()), (&[][..], vec![3]));
+        it.lose(1);
+        assert_eq!(it.ports(), BTreeMap::from([(2, 40)]));
+        if connects {
+            it.connect(3);
+            assert_eq!(it.ports(), BTreeMap::from([(3, 40)]));
+        } else {
+            it.fail(3);
+            assert!(matches!(it.pick("shop"), Pick::Fail(_)));
+        }
+        assert_eq!(it.drained, [address(2)]);
+    }
+}
+
+#[test]
+fn ch3_13_the_policy_before_ends_with_its_last_connection() {
+    let mut it = Fixture::new(shop(ROUND_ROBIN, &[&[1]]));
+    it.connect(1);
+    it.update(shop(PICK_FIRST, &[&[2]]));
+    it.update(shop(PICK_FIRST, &[&[3]]));
+    assert_eq!(it.ports(), BTreeMap::from([(1, 40)]), "another list does not end it");
+    it.lose(1);
+    assert!(matches!(it.pick("shop"), Pick::Queue));
+    it.connect(3);
+    assert_eq!((it.ports(), it.drained.as_slice()), (BTreeMap::from([(3, 40)]), &[][..]));
+}
+
+#[test]
+fn ch1_25_an_event_publishes_the_picker_of_its_cluster_alone() {
+    let one = |port| leaf(ROUND_ROBIN, vec![vec![locality("a", 1, &[port])]]);
+    let leaves = [("shop", one(1)), ("cart", one(2))];
+    let mut it = Fixture::new(configs(&leaves, &[("shop", &["shop"]), ("cart", &["cart"])]));
+    it.pickers.clear();
+    it.connect(2);
+    assert_eq!(it.pickers.keys().map(|name| &**name).collect::<Vec<_>>(), ["cart"]);
+    it.pickers.clear();
+    it.drain();
+    assert!(it.pickers.is_empty());
 }
 
 #[test]

@@ -4,7 +4,7 @@ mod simulation;
 
 /// pick_first with its clock. Address `n` is `10.0.0.n`, or an IPv6 one above 100; connections are numbered by their commands.
 struct Rig {
-    pick_first: PickFirst,
+    pick_first: PickFirst<()>,
     commands: Commands,
     now: Instant,
     random: fastrand::Rng,
@@ -32,7 +32,9 @@ impl Rig {
 
     fn update(&mut self, addresses: &[u8]) -> Vec<String> {
         let addresses: Vec<_> = addresses.iter().copied().map(address).collect();
-        self.pick_first.update(addresses, (self.now, &mut self.random), &mut self.commands);
+        let mut handover = Handover::new();
+        self.pick_first.update(addresses, &mut handover, (self.now, &mut self.random), &mut self.commands);
+        handover.release(&mut self.commands);
         self.drain()
     }
 
@@ -43,7 +45,7 @@ impl Rig {
 
     /// Connection `number` is ready.
     fn ready(&mut self, number: usize) -> Vec<String> {
-        self.pick_first.on_connected(self.connections[number - 1], &mut self.commands);
+        self.pick_first.on_connected((self.connections[number - 1], ()), &mut self.commands);
         self.drain()
     }
 
@@ -136,7 +138,8 @@ fn ch3_16_the_next_address_is_tried_at_once_when_the_current_one_fails() {
 fn ch3_16_the_delay_between_attempts_is_100_ms_to_2_s() {
     for (given, used) in [(0, 100), (100, 100), (1_999, 1_999), (60_000, 2_000)] {
         let attempt_delay = Duration::from_millis(given);
-        let pick_first = PickFirst::new(PickFirstSettings { attempt_delay, ..PickFirstSettings::default() });
+        let pick_first =
+            PickFirst::<()>::new(PickFirstSettings { attempt_delay, ..PickFirstSettings::default() });
         assert_eq!(pick_first.settings.attempt_delay, Duration::from_millis(used));
     }
 }
@@ -191,7 +194,7 @@ fn ch3_20_a_new_list_with_the_selected_address_changes_nothing() {
     rig.ready(1);
     assert_eq!(rig.update(&[3, 2, 1]), NONE);
     assert_eq!(rig.state(), Connectivity::Ready);
-    assert_eq!(rig.update(&[3, 2]), ["drain 1", "connect 10.0.0.3"]);
+    assert_eq!(rig.update(&[3, 2]), ["connect 10.0.0.3", "drain 1"]);
     assert_eq!(rig.state(), Connectivity::Connecting);
 }
 
@@ -201,7 +204,7 @@ fn ch3_20_attempts_and_delays_of_addresses_that_stay_go_on() {
     rig.fail(1);
     assert_eq!(rig.update(&[1, 2, 3]), NONE, "1 is in backoff, 2 is connecting already");
     assert_eq!(rig.pass(DELAY), ["connect 10.0.0.3"]);
-    assert_eq!(rig.update(&[1]), ["cancel 2", "cancel 3", "resolve"], "the only one left has failed");
+    assert_eq!(rig.update(&[1]), ["resolve", "cancel 2", "cancel 3"], "the only one left has failed");
     assert_eq!(rig.state(), Connectivity::TransientFailure);
 }
 

@@ -6,6 +6,7 @@ use crate::balance::picker::Attempt;
 /// Backends that are up or down, and the connections to them.
 struct World {
     balancer: Balancer<SocketAddr>,
+    pickers: BTreeMap<Arc<str>, Arc<ClusterPicker<SocketAddr>>>,
     now: Instant,
     random: fastrand::Rng,
     up: BTreeSet<u16>,
@@ -13,6 +14,8 @@ struct World {
     connections: BTreeMap<ConnectionId, u16>,
     drained: BTreeSet<u16>,
     configs: ClusterConfigs,
+    /// The endpoints of each leaf's policies before, which are used until the current one has connected or failed (CH3.13).
+    retiring: BTreeMap<Arc<str>, BTreeSet<u16>>,
     calls: Vec<Attempt<SocketAddr>>,
 }
 
@@ -26,6 +29,7 @@ impl World {
         let up = (1..=PORTS).filter(|_| random.bool()).collect();
         Self {
             balancer: Balancer::new(settings, Arc::default()),
+            pickers: BTreeMap::new(),
             now: Instant::now(),
             random,
             up,
@@ -33,6 +37,7 @@ impl World {
             connections: BTreeMap::new(),
             drained: BTreeSet::new(),
             configs: ClusterConfigs::default(),
+            retiring: BTreeMap::new(),
             calls: Vec::new(),
         }
     }
@@ -99,6 +104,12 @@ impl World {
             configs.targets.insert(name.into(), ClusterConfig::Leaves(leaves));
         }
         let kept = self.must_stay(&configs);
+        for (name, leaf) in &self.configs.leaves {
+            let policies = (&leaf.policy.policy, &configs.leaves[name].policy.policy);
+            if std::mem::discriminant(policies.0) != std::mem::discriminant(policies.1) {
+                self.retiring.entry(name.clone()).or_default().extend(ports(leaf));
+            }
+        }
         self.configs = configs.clone();
         self.drained.clear();
         self.balancer.update(configs, self.now);
@@ -139,8 +150,10 @@ impl World {
     /// Whether a leaf has a connection to a port.
     fn is_connected_for(&self, leaf: &str, port: u16) -> bool {
         let mut connections = self.connections.iter().filter(|(_, it)| **it == port);
-        let owners = &self.balancer.connects.owners;
-        connections.any(|(id, _)| &**self.balancer.leaves.all[owners[id].leaf].leaf.name() == leaf)
+        connections.any(|(id, _)| {
+            let owner = self.balancer.commands.owner_of(*id).expect("it is connected");
+            &**self.balancer.leaves.all[owner.leaf].leaf.name() == leaf
+        })
     }
 
     fn end_attempt(&mut self) {
@@ -173,7 +186,10 @@ impl World {
                 Some(Pick::Complete(attempt)) => {
                     let port = attempt.endpoint.handle.port();
                     assert!(self.connections.values().any(|it| *it == port), "{port} is not connected");
-                    assert!(self.lists(target, port), "{target} does not list {port}");
+                    assert!(
+                        self.lists(target, port) || self.retires(target, port),
+                        "{target} does not list {port}"
+                    );
                     self.calls.push(attempt);
                 }
                 Some(Pick::QueueAndConnect) => self.balancer.connect(target, self.now),
@@ -184,18 +200,26 @@ impl World {
     }
 
     fn lists(&self, target: &str, port: u16) -> bool {
-        let leaves = self.configs.targets[target].leaves().iter();
-        let mut localities = leaves.flat_map(|leaf| self.configs.leaves[leaf].priorities.iter().flatten());
-        localities.any(|it| it.endpoints.iter().any(|it| it.addresses[0].port() == port))
+        let leaves = self.configs.targets[target].leaves();
+        leaves.iter().any(|leaf| ports(&self.configs.leaves[leaf]).any(|it| it == port))
+    }
+
+    fn retires(&self, target: &str, port: u16) -> bool {
+        let mut leaves =
+            self.configs.targets[target].leaves().iter().filter_map(|leaf| self.retiring.get(leaf));
+        leaves.any(|ports| ports.contains(&port))
     }
 
     fn outcome_and_pick(&mut self, target: &str) -> Option<Pick<SocketAddr>> {
-        let picker = self.balancer.pickers(self.now).find(|(name, _)| ***name == *target)?.1.clone();
+        self.drain();
+        let picker = self.pickers.get(target)?.clone();
         Some(picker.pick(&mut Draws::default(), &mut self.random))
     }
 
     fn drain(&mut self) {
-        let _ = self.balancer.pickers(self.now).count();
+        while let Some((name, picker)) = self.balancer.poll_picker(self.now) {
+            self.pickers.insert(name, picker);
+        }
         while let Some(command) = self.balancer.poll_command() {
             match command {
                 Command::Connect { connection, address, .. } => {
@@ -217,11 +241,12 @@ impl World {
     /// connection to an endpoint of a leaf of the cluster.
     fn check(&mut self) {
         assert!(self.attempts.len() <= 4, "{} attempts", self.attempts.len());
+        let leaves = &self.balancer.leaves;
+        self.retiring.retain(|name, _| {
+            leaves.get(name).is_some_and(|it| it.leaf.current_connectivity() == Connectivity::Connecting)
+        });
         for target in ["shop", "cart"] {
-            let mut pickers = self.balancer.pickers(self.now);
-            let found = pickers.find(|(name, _)| ***name == *target).map(|(_, picker)| picker.connectivity);
-            drop(pickers);
-            let Some(connectivity) = found else { continue };
+            let Some(connectivity) = self.pickers.get(target).map(|it| it.connectivity) else { continue };
             let is_waiting = match connectivity {
                 Connectivity::Ready | Connectivity::Idle => true,
                 Connectivity::Connecting => {
@@ -281,9 +306,15 @@ impl World {
         self.balancer.close(self.now);
         self.drain();
         assert!(self.attempts.is_empty() && self.connections.is_empty(), "everything is closed");
-        assert!(self.balancer.connects.owners.is_empty(), "{:?}", self.balancer.connects);
+        assert!(self.balancer.commands.owns_nothing(), "{:?}", self.balancer.commands);
         assert_eq!(self.balancer.poll_timeout(), None);
     }
+}
+
+/// The ports of a leaf's endpoints.
+fn ports(leaf: &LeafConfig) -> impl Iterator<Item = u16> {
+    let endpoints = leaf.priorities.iter().flatten().flat_map(|it| &it.endpoints);
+    endpoints.map(|it| it.addresses[0].port())
 }
 
 fn run(seed: u64) {

@@ -6,7 +6,7 @@ use super::*;
 
 /// A network of ten addresses, and what is known of each connection.
 struct World {
-    pick_first: PickFirst,
+    pick_first: PickFirst<()>,
     commands: Commands,
     now: Instant,
     random: fastrand::Rng,
@@ -81,7 +81,9 @@ impl World {
         let count = self.random.usize(0..6);
         self.list = (0..count).map(|_| self.random.u8(0..10)).collect();
         let addresses: Vec<_> = self.list.iter().copied().map(address).collect();
-        self.pick_first.update(addresses, (self.now, &mut self.random), &mut self.commands);
+        let mut handover = Handover::new();
+        self.pick_first.update(addresses, &mut handover, (self.now, &mut self.random), &mut self.commands);
+        handover.release(&mut self.commands);
         self.obey();
     }
 
@@ -110,7 +112,7 @@ impl World {
         let Some((address, _)) = self.attempts.remove(&connection) else { return };
         if self.accepts[number(address)] {
             self.open.insert(connection, address);
-            self.pick_first.on_connected(connection, &mut self.commands);
+            self.pick_first.on_connected((connection, ()), &mut self.commands);
         } else {
             let now = (self.now, &mut self.random);
             self.pick_first.on_failed(connection, "refused".into(), now, &mut self.commands);
@@ -147,7 +149,7 @@ impl World {
         assert!(self.open.values().all(listed), "a connection to an address that is not listed");
         assert!(self.open.len() <= 1, "one connection: {:?}", self.open);
         assert_eq!(
-            self.pick_first.ready(),
+            self.pick_first.ready().map(|(connection, ..)| connection),
             self.open.keys().next().copied(),
             "calls use the connection there is"
         );
