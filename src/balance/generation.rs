@@ -15,7 +15,7 @@ use super::{
     cluster_use::{ClusterHold, ClusterUse, OnUnused},
     configs::Translation,
     connectivity::Connectivity,
-    picker::{ClusterPicker, Draws, Pick},
+    picker::{ClusterPicker, Pick, PickArgs},
 };
 use crate::{
     error::WatchError,
@@ -158,14 +158,9 @@ impl<H> Generation<H> {
     }
 
     /// Chooses an endpoint of the cluster that a call has selected.
-    pub(crate) fn pick(
-        &self,
-        cluster: &ClusterHold,
-        draws: &mut Draws,
-        random: &mut fastrand::Rng,
-    ) -> Pick<H> {
+    pub(crate) fn pick(&self, cluster: &ClusterHold, args: &mut PickArgs<'_, '_>) -> Pick<H> {
         match self.pickers.get(cluster.place()) {
-            Some(Some(picker)) => picker.pick(draws, random),
+            Some(Some(picker)) => picker.pick(args),
             // The generation is older than the cluster.
             Some(None) | None => Pick::Queue,
         }

@@ -8,12 +8,13 @@ use std::{
 use super::{
     addresses::shuffled,
     connectivity::Connectivity,
+    custom::CustomBalancer,
     member::{Key, Member, MemberConfig, Place},
-    picker::{EndpointPicker, Localities},
+    picker::{EndpointPicker, Localities, PickRule},
     policy::{ClusterPolicy, LocalityConfig, Policy},
     ready_set::ReadySlots,
 };
-use crate::resource::Locality;
+use crate::resource::{Locality, load_balancing::PolicyEndpoint};
 
 /// The endpoints of a priority, in groups among which requests are divided by weight.
 #[derive(Debug)]
@@ -40,6 +41,8 @@ struct Group<H> {
     /// Transient failure is reported until an endpoint is ready (CH3.49).
     is_failing: bool,
     next: Arc<AtomicUsize>,
+    /// The policy of the application, if it is one.
+    custom: Option<CustomBalancer>,
 }
 
 /// What a group is made of.
@@ -72,15 +75,20 @@ impl<H: Clone> Groups<H> {
         random: &mut fastrand::Rng,
     ) -> Plan<H> {
         let configs = GroupConfig::all(localities, policy);
-        let groups = Self::of(&configs, self, random);
+        let groups = Self::of(&configs, self, policy, random);
         let members = configs.iter().map(|config| config.members(priority, policy, random)).collect();
         Plan { priority, groups, members }
     }
 
     /// Empty groups, which keep the state of those of the same locality.
-    fn of(configs: &[GroupConfig<'_>], before: &mut Self, random: &mut fastrand::Rng) -> Self {
+    fn of(
+        configs: &[GroupConfig<'_>],
+        before: &mut Self,
+        policy: &ClusterPolicy,
+        random: &mut fastrand::Rng,
+    ) -> Self {
         let all = configs.iter().map(|config| {
-            let known = before.all.iter().find(|it| it.locality.as_ref() == config.locality);
+            let mut known = before.all.iter_mut().find(|it| it.locality.as_ref() == config.locality);
             Group {
                 locality: config.locality.cloned(),
                 weight: config.weight,
@@ -90,12 +98,13 @@ impl<H: Clone> Groups<H> {
                 connecting: 0,
                 idle: 0,
                 failing: 0,
-                is_failing: known.is_some_and(|it| it.is_failing),
+                is_failing: known.as_ref().is_some_and(|it| it.is_failing),
                 // Begins at random, since all clients would begin with the same endpoint otherwise (CH3.26).
-                next: known.map_or_else(
+                next: known.as_ref().map_or_else(
                     || Arc::new(random.u32(..).try_into().unwrap_or(0).into()),
                     |it| it.next.clone(),
                 ),
+                custom: config.custom(policy, known.as_mut().and_then(|it| it.custom.take()), random),
             }
         });
         Self { all: all.collect(), is_started: before.is_started, error: before.error.take() }
@@ -108,6 +117,11 @@ impl<H: Clone> Groups<H> {
 
     pub(super) fn is_empty(&self) -> bool {
         self.all.iter().all(|group| group.members.is_empty())
+    }
+
+    /// A policy of the application has panicked.
+    pub(super) fn is_broken(&self) -> bool {
+        self.all.iter().any(|group| group.custom.as_ref().is_some_and(CustomBalancer::is_broken))
     }
 
     /// Adds an endpoint to a group, and says where it is.
@@ -149,13 +163,26 @@ impl<H: Clone> Groups<H> {
         let pickers = self.all.iter_mut().filter_map(|group| {
             let ready = group.slots.ready()?;
             sum += u64::from(group.weight.max(1));
-            Some((sum, EndpointPicker { policy: policy.clone(), ready, next: group.next.clone() }))
+            Some((sum, EndpointPicker { rule: group.rule(policy), ready, next: group.next.clone() }))
         });
         pickers.collect()
     }
 }
 
 impl<H> Group<H> {
+    fn rule(&mut self, policy: &Policy) -> PickRule<H> {
+        match (policy, &mut self.custom) {
+            (Policy::Custom(_), Some(custom)) => {
+                PickRule::Custom(Arc::new(custom.picker(self.slots.slots())))
+            }
+            (Policy::LeastRequest { choice_count }, _) => {
+                PickRule::LeastRequest { choice_count: *choice_count }
+            }
+            (Policy::PickFirst { .. }, _) => PickRule::First,
+            (Policy::RoundRobin | Policy::Custom(_), _) => PickRule::RoundRobin,
+        }
+    }
+
     fn counter(&mut self, connectivity: Connectivity) -> &mut usize {
         match connectivity {
             Connectivity::Ready => &mut self.ready,
@@ -176,6 +203,7 @@ impl<H> Group<H> {
 
     fn connectivity(&self) -> Connectivity {
         match self {
+            Self { custom: Some(custom), .. } if custom.is_broken() => Connectivity::TransientFailure,
             Self { ready: 1.., .. } => Connectivity::Ready,
             Self { is_failing: true, .. } => Connectivity::TransientFailure,
             Self { connecting: 1.., .. } => Connectivity::Connecting,
@@ -197,6 +225,26 @@ impl<'a> GroupConfig<'a> {
             localities: one,
         });
         each.collect()
+    }
+
+    /// The policy of the application, which keeps its state if its configuration is equal.
+    fn custom(
+        &self,
+        policy: &ClusterPolicy,
+        before: Option<CustomBalancer>,
+        random: &mut fastrand::Rng,
+    ) -> Option<CustomBalancer> {
+        let Policy::Custom(policy) = &policy.policy else { return None };
+        let before = before.filter(|it| it.is_of(policy) && !it.is_broken());
+        let mut custom = before.unwrap_or_else(|| CustomBalancer::new(policy, random.u64(..)));
+        let endpoints = self.localities.iter().flat_map(|locality| {
+            locality.endpoints.iter().map(|it| {
+                let (addresses, hostname) = (it.addresses.clone(), it.hostname.clone());
+                PolicyEndpoint::new(addresses, locality.locality.clone(), it.weight, hostname)
+            })
+        });
+        custom.set_endpoints(endpoints.collect());
+        Some(custom)
     }
 
     /// The endpoints of the group: one for each, or one for all under pick_first.

@@ -159,13 +159,14 @@ impl<H: Clone> Leaf<H> {
         self.with_member(member, scope, |it, scope| it.on_lost(connection, scope));
     }
 
-    /// A pick requested a connection (CH3.22).
+    /// A pick requested a connection (CH3.22), or found that the policy of the application has failed (CH3.63).
     pub(super) fn connect(&mut self, scope: &mut Scope<'_>) {
         for member in self.member_places() {
             if self.members[member].connectivity == Connectivity::Idle {
                 self.with_member(member, scope, Member::connect);
             }
         }
+        self.choose(scope);
     }
 
     /// Delays after failures are over (CH3.3).
@@ -256,6 +257,9 @@ impl<H: Clone> Leaf<H> {
     fn failure(&self) -> Arc<str> {
         let name = &self.name;
         match self.chosen() {
+            Some(groups) if groups.is_broken() => {
+                format!("cluster {name}: the load balancing policy panicked").into()
+            }
             Some(groups) if !groups.is_empty() => match &groups.error {
                 Some(error) => {
                     format!("cluster {name}: no endpoint can be reached, the latest error is: {error}").into()

@@ -25,6 +25,7 @@ pub(crate) mod command;
 mod configs;
 pub(crate) mod connectivity;
 mod connects;
+mod custom;
 mod deadlines;
 mod failover;
 pub(crate) mod generation;

@@ -12,9 +12,11 @@ use std::{
 use super::{
     breaker::Breaker,
     connectivity::Connectivity,
-    policy::{Drop as DropShare, Policy},
+    custom::{CustomPick, CustomPicker},
+    policy::Drop as DropShare,
     ready_set::ReadySet,
 };
+use crate::{error::Code, resolve::RouteQuery, resource::load_balancing::AddedMetadata};
 
 /// An endpoint with a connection. `H` is what the transport sends requests with.
 #[derive(Debug)]
@@ -43,14 +45,27 @@ pub(crate) enum Pick<H> {
     QueueAndConnect,
     /// A fail-fast call fails with UNAVAILABLE, any other waits for the next picker.
     Fail(Arc<str>),
+    /// The policy of the application fails a fail-fast call with this status; any other waits for the next picker.
+    FailAs(Code, Arc<str>),
+    /// The policy of the application panicked. As before with INTERNAL, and the cluster is to be told as for a connection.
+    Broken(Arc<str>),
     /// The call fails with UNAVAILABLE and is not retried.
     Drop(Arc<str>),
+}
+
+/// What a pick is made for.
+pub(crate) struct PickArgs<'a, 'b> {
+    pub(crate) draws: &'a mut Draws,
+    pub(crate) random: &'a mut fastrand::Rng,
+    pub(crate) request: &'a RouteQuery<'b>,
 }
 
 /// An attempt that is counted from the pick until this is dropped (CH4.6).
 #[derive(Debug)]
 pub(crate) struct Attempt<H> {
     pub(crate) endpoint: Arc<ReadyEndpoint<H>>,
+    /// Headers that a policy of the application adds to the request.
+    pub(crate) metadata: Vec<AddedMetadata>,
     breaker: Arc<Breaker>,
 }
 
@@ -105,27 +120,36 @@ pub(super) type Localities<H> = Box<[(u64, EndpointPicker<H>)]>;
 /// The ready endpoints of a locality, at least one.
 #[derive(Debug)]
 pub(super) struct EndpointPicker<H> {
-    pub(super) policy: Policy,
+    pub(super) rule: PickRule<H>,
     pub(super) ready: ReadySet<H>,
     /// Lives longer than the picker, so that a change does not begin at the first endpoint again (CH3.26).
     pub(super) next: Arc<AtomicUsize>,
 }
 
+/// How one of the ready endpoints is chosen.
+#[derive(Debug)]
+pub(super) enum PickRule<H> {
+    First,
+    RoundRobin,
+    LeastRequest { choice_count: u8 },
+    Custom(Arc<CustomPicker<H>>),
+}
+
 impl<H> ClusterPicker<H> {
     /// Chooses the endpoint of an attempt (CH2.20): drops, circuit breaking, locality, endpoint.
-    pub(crate) fn pick(&self, draws: &mut Draws, random: &mut fastrand::Rng) -> Pick<H> {
+    pub(crate) fn pick(&self, args: &mut PickArgs<'_, '_>) -> Pick<H> {
         match &self.choice {
             Choice::Gone(reason) => Pick::Drop(reason.clone()),
             Choice::Unusable(reason) => Pick::Fail(reason.clone()),
-            Choice::Leaf(leaf) => leaf.pick(draws, random),
+            Choice::Leaf(leaf) => leaf.pick(args),
         }
     }
 }
 
 impl<H> LeafPicker<H> {
-    fn pick(&self, draws: &mut Draws, random: &mut fastrand::Rng) -> Pick<H> {
-        if !mem::replace(&mut draws.has_drawn_drops, true)
-            && let Some(drop) = self.drops.iter().find(|drop| random.u32(..1_000_000) < drop.per_million)
+    fn pick(&self, args: &mut PickArgs<'_, '_>) -> Pick<H> {
+        if !mem::replace(&mut args.draws.has_drawn_drops, true)
+            && let Some(drop) = self.drops.iter().find(|drop| args.random.u32(..1_000_000) < drop.per_million)
         {
             let (name, category) = (&self.name, &drop.category);
             return Pick::Drop(format!("cluster {name}: dropped by the overload category {category}").into());
@@ -133,20 +157,44 @@ impl<H> LeafPicker<H> {
         if self.breaker.running() >= self.limit {
             return Pick::Drop(self.overflow());
         }
-        let endpoint = match &self.endpoints {
+        let localities = match &self.endpoints {
             Endpoints::Queue => return Pick::Queue,
             Endpoints::Idle(is_requested) if is_requested.swap(true, Ordering::Relaxed) => {
                 return Pick::Queue;
             }
             Endpoints::Idle(_) => return Pick::QueueAndConnect,
             Endpoints::Fail(reason) => return Pick::Fail(reason.clone()),
-            Endpoints::Ready(localities) => locality(localities, random).pick(random),
+            Endpoints::Ready(localities) => localities,
         };
+        let picker = locality(localities, args.random);
+        match &picker.rule {
+            PickRule::First => self.complete(picker.ready.at(0), Vec::new()),
+            PickRule::RoundRobin => {
+                let place = picker.next.fetch_add(1, Ordering::Relaxed);
+                self.complete(picker.ready.at(place), Vec::new())
+            }
+            PickRule::LeastRequest { choice_count } => {
+                self.complete(picker.least_loaded(*choice_count, args.random), Vec::new())
+            }
+            PickRule::Custom(custom) => match custom.pick(args.request) {
+                CustomPick::Endpoint(endpoint, metadata) => self.complete(endpoint, metadata),
+                CustomPick::Wait => Pick::Queue,
+                CustomPick::Fail(code, message) => Pick::FailAs(code, message),
+                CustomPick::Broken => {
+                    let name = &self.name;
+                    Pick::Broken(format!("cluster {name}: the load balancing policy panicked").into())
+                }
+            },
+        }
+    }
+
+    /// The attempt on an endpoint, unless the circuit breaker has no place for it.
+    fn complete(&self, endpoint: &Arc<ReadyEndpoint<H>>, metadata: Vec<AddedMetadata>) -> Pick<H> {
         if !self.breaker.try_acquire(self.limit) {
             return Pick::Drop(self.overflow());
         }
         endpoint.load.running.fetch_add(1, Ordering::Relaxed);
-        Pick::Complete(Attempt { endpoint: endpoint.clone(), breaker: self.breaker.clone() })
+        Pick::Complete(Attempt { endpoint: endpoint.clone(), metadata, breaker: self.breaker.clone() })
     }
 
     fn overflow(&self) -> Arc<str> {
@@ -177,32 +225,36 @@ pub(super) fn ready_without<H>(
     let (mut before, mut sum) = (0, 0);
     let rest = localities.iter().filter_map(|(end, picker)| {
         let weight = end - mem::replace(&mut before, *end);
-        let ready: ReadySet<H> = picker.ready.iter().filter(|it| !is_left_out(it.address)).cloned().collect();
-        (ready.len() > 0).then(|| {
-            sum += weight;
-            (sum, EndpointPicker { policy: picker.policy.clone(), ready, next: picker.next.clone() })
-        })
+        let picker = picker.without(&is_left_out)?;
+        sum += weight;
+        Some((sum, picker))
     });
     rest.collect()
 }
 
 impl<H> EndpointPicker<H> {
-    fn pick(&self, random: &mut fastrand::Rng) -> &Arc<ReadyEndpoint<H>> {
+    /// The endpoint with fewest attempts of some at random (CH3.39).
+    fn least_loaded(&self, choice_count: u8, random: &mut fastrand::Rng) -> &Arc<ReadyEndpoint<H>> {
         let ready = &self.ready;
-        match self.policy {
-            Policy::PickFirst { .. } => ready.at(0),
-            Policy::RoundRobin => ready.at(self.next.fetch_add(1, Ordering::Relaxed)),
-            Policy::LeastRequest { choice_count } => {
-                let mut best = ready.at(random.usize(..ready.len()));
-                for _ in 1..choice_count {
-                    let other = ready.at(random.usize(..ready.len()));
-                    if other.load.running() < best.load.running() {
-                        best = other;
-                    }
-                }
-                best
+        let mut best = ready.at(random.usize(..ready.len()));
+        for _ in 1..choice_count {
+            let other = ready.at(random.usize(..ready.len()));
+            if other.load.running() < best.load.running() {
+                best = other;
             }
         }
+        best
+    }
+
+    fn without(&self, is_left_out: &impl Fn(SocketAddr) -> bool) -> Option<Self> {
+        let ready: ReadySet<H> = self.ready.iter().filter(|it| !is_left_out(it.address)).cloned().collect();
+        let rule = match &self.rule {
+            PickRule::Custom(custom) => {
+                PickRule::Custom(Arc::new(custom.without(|it| is_left_out(it.address))))
+            }
+            rule @ (PickRule::First | PickRule::RoundRobin | PickRule::LeastRequest { .. }) => rule.clone(),
+        };
+        (ready.len() > 0).then(|| Self { rule, ready, next: self.next.clone() })
     }
 }
 
@@ -215,7 +267,18 @@ impl Load {
 
 impl<H> Clone for EndpointPicker<H> {
     fn clone(&self) -> Self {
-        Self { policy: self.policy.clone(), ready: self.ready.clone(), next: self.next.clone() }
+        Self { rule: self.rule.clone(), ready: self.ready.clone(), next: self.next.clone() }
+    }
+}
+
+impl<H> Clone for PickRule<H> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::First => Self::First,
+            Self::RoundRobin => Self::RoundRobin,
+            Self::LeastRequest { choice_count } => Self::LeastRequest { choice_count: *choice_count },
+            Self::Custom(custom) => Self::Custom(custom.clone()),
+        }
     }
 }
 

@@ -2,10 +2,10 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use crate::resource::{LbPolicy, Locality};
+use crate::resource::{LbPolicy, Locality, load_balancing::CustomPolicy};
 
 /// How an endpoint is chosen among those that are ready.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Policy {
     /// One connection for all endpoints of a group.
     PickFirst {
@@ -16,10 +16,12 @@ pub(crate) enum Policy {
     LeastRequest {
         choice_count: u8,
     },
+    /// A policy of the application (CH3.63).
+    Custom(CustomPolicy),
 }
 
 /// The policy of a cluster.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ClusterPolicy {
     pub(crate) policy: Policy,
     /// First a locality by weight, then an endpoint in it (CH3.48). Otherwise, all localities of a priority are one list.
@@ -88,6 +90,7 @@ impl ClusterPolicy {
                 (Policy::RoundRobin, Some("client_side_weighted_round_robin".to_owned()))
             }
             LbPolicy::WrrLocality(_) => (Policy::RoundRobin, Some("wrr_locality in wrr_locality".to_owned())),
+            LbPolicy::Custom(it) if it.is_executed() => (Policy::Custom(it.clone()), None),
             LbPolicy::Custom(it) => (Policy::RoundRobin, Some(it.type_name().to_owned())),
         };
         (Self { policy, by_locality }, unsupported)

@@ -51,6 +51,11 @@ impl<H> ReadySlots<H> {
         }
     }
 
+    /// What there is at each place.
+    pub(super) fn slots(&self) -> &[Option<Arc<ReadyEndpoint<H>>>] {
+        &self.slots
+    }
+
     /// The ready endpoints, or `None` if there is none.
     pub(super) fn ready(&mut self) -> Option<ReadySet<H>> {
         self.changed.sort_unstable();

@@ -34,7 +34,7 @@ use crate::{
     balance::{
         cluster_use::ClusterHold,
         generation::{Selected, Selection},
-        picker::{Attempt, Draws, Pick},
+        picker::{Attempt, Draws, Pick, PickArgs},
     },
     resolve::RouteQuery,
 };
@@ -183,7 +183,7 @@ impl<'a> Call<'a> {
         let (mut never_sent, mut was_refused) = (0, false);
         let mut draws = Draws::default();
         loop {
-            let attempt = self.pick(&selected.cluster, &mut draws).await?;
+            let attempt = self.pick(&selected.cluster, &mut draws, parts).await?;
             let request = self.request(parts, selected, &attempt);
             let (stream, response) =
                 match send(&attempt, request, body.as_ref().is_none_or(Recorded::is_empty)) {
@@ -223,9 +223,18 @@ impl<'a> Call<'a> {
     }
 
     /// Waits for an endpoint.
-    async fn pick(&mut self, cluster: &ClusterHold, draws: &mut Draws) -> Result<Attempt<Handle>, Status> {
+    async fn pick(
+        &mut self,
+        cluster: &ClusterHold,
+        draws: &mut Draws,
+        parts: &Parts,
+    ) -> Result<Attempt<Handle>, Status> {
+        let headers = Visible(&parts.headers);
+        let query = RouteQuery::new(parts.uri.path(), 0).with_headers(&headers);
         loop {
-            let pick = self.context.published.load().pick(cluster, draws, &mut fastrand::Rng::new());
+            let random = &mut fastrand::Rng::new();
+            let mut args = PickArgs { draws, random, request: &query };
+            let pick = self.context.published.load().pick(cluster, &mut args);
             match pick {
                 Pick::Complete(attempt) => {
                     self.queued = None;
@@ -234,6 +243,18 @@ impl<'a> Call<'a> {
                 Pick::Drop(reason) => return Err(self.unavailable(&reason)),
                 Pick::Fail(reason) if !self.waits_for_ready => return Err(self.unavailable(&reason)),
                 Pick::Fail(reason) => self.latest = Some(reason),
+                Pick::FailAs(code, reason) if !self.waits_for_ready => {
+                    return Err(status::local(code, &reason));
+                }
+                Pick::FailAs(_, reason) => self.latest = Some(reason),
+                Pick::Broken(reason) => {
+                    // The task learns that the policy has failed.
+                    let _ = self.context.control.send(Control::Connect { cluster: cluster.name().clone() });
+                    if !self.waits_for_ready {
+                        return Err(Status::internal(&*reason));
+                    }
+                    self.latest = Some(reason);
+                }
                 Pick::Queue => self.latest = Some("the cluster is connecting".into()),
                 Pick::QueueAndConnect => {
                     let _ = self.context.control.send(Control::Connect { cluster: cluster.name().clone() });
@@ -276,6 +297,7 @@ impl<'a> Call<'a> {
             (None, None) => self.context.authority.clone(),
         };
         *request.uri_mut() = headers::uri(authority, &parts.uri);
+        headers::add(request.headers_mut(), &attempt.metadata);
         if let Some(deadline) = self.deadline {
             headers::set_timeout(request.headers_mut(), deadline.saturating_duration_since(Instant::now()));
         }

@@ -10,7 +10,7 @@ use http::{
 use tonic::Status;
 
 use super::call::LONGEST_TIMEOUT;
-use crate::resolve::RequestHeaders;
+use crate::{resolve::RequestHeaders, resource::load_balancing::AddedMetadata};
 
 /// The headers that routes match: the metadata of the application (CH2.9).
 pub(super) struct Visible<'a>(pub(super) &'a HeaderMap);
@@ -66,6 +66,18 @@ pub(super) fn set_timeout(headers: &mut HeaderMap, remaining: Duration) {
     let (unit, letter) = fitting.unwrap_or((3_600_000_000_000, 'H'));
     if let Ok(value) = HeaderValue::try_from(format!("{}{letter}", nanos / unit)) {
         headers.insert(GRPC_TIMEOUT, value);
+    }
+}
+
+/// Adds what a load balancing policy of the application adds to a request. What cannot be metadata is left out.
+pub(super) fn add(headers: &mut HeaderMap, metadata: &[AddedMetadata]) {
+    for (name, value) in metadata {
+        let is_metadata = !is_hidden(name) && !name.starts_with(':') && !name.ends_with("-bin");
+        if let (true, Ok(name), Ok(value)) =
+            (is_metadata, HeaderName::try_from(&**name), HeaderValue::try_from(&**value))
+        {
+            headers.append(name, value);
+        }
     }
 }
 

@@ -11,6 +11,30 @@ pub(super) fn unavailable(reason: &str, node: &str) -> Status {
     Status::unavailable(with_node(reason, node))
 }
 
+/// A status that routing or load balancing makes. Codes that are reserved for applications become INTERNAL (CH1.17).
+pub(super) fn local(code: crate::error::Code, reason: &str) -> Status {
+    let code = Code::from(code as i32);
+    match code {
+        Code::Ok
+        | Code::InvalidArgument
+        | Code::NotFound
+        | Code::AlreadyExists
+        | Code::FailedPrecondition
+        | Code::Aborted
+        | Code::OutOfRange
+        | Code::DataLoss => Status::internal(format!("{code:?} is reserved for applications: {reason}")),
+        Code::Cancelled
+        | Code::Unknown
+        | Code::DeadlineExceeded
+        | Code::PermissionDenied
+        | Code::ResourceExhausted
+        | Code::Unimplemented
+        | Code::Internal
+        | Code::Unavailable
+        | Code::Unauthenticated => Status::new(code, reason),
+    }
+}
+
 /// The deadline of a call is over.
 pub(super) fn deadline_exceeded(reason: &str) -> Status {
     Status::deadline_exceeded(format!("deadline exceeded: {reason}"))

@@ -89,6 +89,11 @@ impl<'a> RouteQuery<'a> {
         self
     }
 
+    /// The path, without its query.
+    pub(crate) fn path(&self) -> &'a str {
+        self.path
+    }
+
     /// The value of a header as it is matched (A28-10), see [`with_headers`](Self::with_headers). The hash policy of a header
     /// is computed from the same value (A42-1).
     pub fn header_value(&self, name: &str) -> Option<Cow<'a, [u8]>> {

@@ -1,10 +1,16 @@
 //! Load balancing policies (A42, A48, A52, A58, A62).
 
+mod endpoint_policy;
+
 use std::time::Duration;
 
 use prost::Message;
 use serde::Serialize;
 
+pub(crate) use self::endpoint_policy::AddedMetadata;
+pub use self::endpoint_policy::{
+    CustomPolicy, EndpointBalancer, EndpointPick, EndpointPicker, EndpointPolicy, PickRequest, PolicyEndpoint,
+};
 use super::{Context, Custom, Extension, Invalid, Payload, parts};
 use crate::pb::{
     envoy::{
@@ -37,7 +43,7 @@ pub enum LbPolicy {
     /// First a locality by weight, then an endpoint in it.
     WrrLocality(WrrLocality),
     /// A policy of the application's own.
-    Custom(Custom),
+    Custom(CustomPolicy),
 }
 
 /// Settings of [`LbPolicy::PickFirst`].
@@ -208,7 +214,16 @@ pub(super) fn parse_custom<T: Extension>(
     cx: &Context<'_>,
     _: u32,
 ) -> Result<Option<LbPolicy>, Invalid> {
-    Custom::parse::<T>(payload, cx).map(|custom| Some(LbPolicy::Custom(custom)))
+    Custom::parse::<T>(payload, cx).map(|custom| Some(LbPolicy::Custom(CustomPolicy::parsed(custom))))
+}
+
+/// A policy of the application that channels execute.
+pub(super) fn parse_executed<T: EndpointPolicy>(
+    payload: Payload,
+    cx: &Context<'_>,
+    _: u32,
+) -> Result<Option<LbPolicy>, Invalid> {
+    Custom::parse::<T>(payload, cx).map(|custom| Some(LbPolicy::Custom(CustomPolicy::executed::<T>(custom))))
 }
 
 /// A built-in policy, whose message has no JSON form.

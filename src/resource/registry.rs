@@ -8,7 +8,7 @@ use super::{
     Context, Invalid,
     extension::{Custom, Extension, Payload},
     http_filter::{FilterType, HttpFilterExtension},
-    load_balancing::{self, ParsePolicy},
+    load_balancing::{self, EndpointPolicy, ParsePolicy},
 };
 
 /// The extensions of an application, in addition to the built-in ones. An extension with the type name of a built-in one
@@ -53,10 +53,20 @@ impl Registry {
         }
     }
 
-    /// Adds a load balancing policy for the policy lists of clusters (A52), as a message or as a `TypedStruct`.
+    /// Adds a load balancing policy for the policy lists of clusters (A52), as a message or as a `TypedStruct`. It is parsed, for
+    /// applications with load balancing of their own; a channel uses `round_robin` in its place, with a warning. See
+    /// [`with_endpoint_policy`](Self::with_endpoint_policy).
     #[must_use]
     pub fn with_lb_policy<T: Extension>(mut self) -> Self {
         self.lb_policies.add::<T>(load_balancing::parse_custom::<T>);
+        self
+    }
+
+    /// Adds a load balancing policy like [`with_lb_policy`](Self::with_lb_policy), which channels execute.
+    #[must_use]
+    pub fn with_endpoint_policy<T: EndpointPolicy>(mut self) -> Self {
+        // It is another extension than `T` without execution, so that clients with one and the other are not shared.
+        self.lb_policies.add_as(T::TYPE_NAME, TypeId::of::<(T,)>(), load_balancing::parse_executed::<T>);
         self
     }
 
@@ -134,7 +144,11 @@ impl<P> Extensions<P> {
     }
 
     fn add<T: Extension>(&mut self, parser: P) {
-        self.0.insert(T::TYPE_NAME, Entry { of: TypeId::of::<T>(), parser });
+        self.add_as(T::TYPE_NAME, TypeId::of::<T>(), parser);
+    }
+
+    fn add_as(&mut self, type_name: &'static str, of: TypeId, parser: P) {
+        self.0.insert(type_name, Entry { of, parser });
     }
 
     pub(super) fn get(&self, type_name: &str) -> Option<&P> {

@@ -7,8 +7,8 @@ fn endpoint(port: u16) -> Arc<ReadyEndpoint<u16>> {
     Arc::new(ReadyEndpoint { handle: port, address, hostname: None, load: Arc::default() })
 }
 
-fn locality_of(policy: Policy, ports: &[u16]) -> EndpointPicker<u16> {
-    EndpointPicker { policy, ready: ports.iter().map(|port| endpoint(*port)).collect(), next: Arc::default() }
+fn locality_of(rule: PickRule<u16>, ports: &[u16]) -> EndpointPicker<u16> {
+    EndpointPicker { rule, ready: ports.iter().map(|port| endpoint(*port)).collect(), next: Arc::default() }
 }
 
 fn leaf(endpoints: Endpoints<u16>) -> LeafPicker<u16> {
@@ -22,12 +22,16 @@ fn leaf(endpoints: Endpoints<u16>) -> LeafPicker<u16> {
     }
 }
 
-fn one_locality(policy: Policy, ports: &[u16]) -> LeafPicker<u16> {
-    leaf(Endpoints::Ready([(1, locality_of(policy, ports))].into()))
+fn one_locality(rule: PickRule<u16>, ports: &[u16]) -> LeafPicker<u16> {
+    leaf(Endpoints::Ready([(1, locality_of(rule, ports))].into()))
+}
+
+fn pick(leaf: &LeafPicker<u16>, draws: &mut Draws, random: &mut fastrand::Rng) -> Pick<u16> {
+    leaf.pick(&mut PickArgs { draws, random, request: &RouteQuery::new("/", 0) })
 }
 
 fn picked(leaf: &LeafPicker<u16>, random: &mut fastrand::Rng) -> Attempt<u16> {
-    let pick = leaf.pick(&mut Draws::default(), random);
+    let pick = pick(leaf, &mut Draws::default(), random);
     let Pick::Complete(attempt) = pick else { panic!("{pick:?}") };
     attempt
 }
@@ -43,7 +47,7 @@ fn counts(leaf: &LeafPicker<u16>, picks: usize) -> BTreeMap<u16, usize> {
 
 #[test]
 fn ch3_27_round_robin_gives_25_of_100_picks_to_each_of_4_endpoints() {
-    let leaf = one_locality(Policy::RoundRobin, &[1, 2, 3, 4]);
+    let leaf = one_locality(PickRule::RoundRobin, &[1, 2, 3, 4]);
     for _ in 0..3 {
         assert_eq!(counts(&leaf, 100).into_values().collect::<Vec<_>>(), [25; 4]);
     }
@@ -51,7 +55,7 @@ fn ch3_27_round_robin_gives_25_of_100_picks_to_each_of_4_endpoints() {
 
 #[test]
 fn ch3_39_least_request_prefers_endpoints_with_fewer_attempts_under_way() {
-    let leaf = one_locality(Policy::LeastRequest { choice_count: 10 }, &[1, 2]);
+    let leaf = one_locality(PickRule::LeastRequest { choice_count: 10 }, &[1, 2]);
     let mut random = fastrand::Rng::with_seed(1);
     let mut running = Vec::new();
     for _ in 0..1_000 {
@@ -69,7 +73,7 @@ fn ch3_39_least_request_prefers_endpoints_with_fewer_attempts_under_way() {
 
 #[test]
 fn ch3_39_of_equal_endpoints_the_first_drawn_wins() {
-    let leaf = one_locality(Policy::LeastRequest { choice_count: 2 }, &[1, 2, 3]);
+    let leaf = one_locality(PickRule::LeastRequest { choice_count: 2 }, &[1, 2, 3]);
     for count in counts(&leaf, 30_000).into_values() {
         assert!(count.abs_diff(10_000) < 400, "{count} of 10,000");
     }
@@ -78,7 +82,7 @@ fn ch3_39_of_equal_endpoints_the_first_drawn_wins() {
 #[test]
 fn ch3_49_localities_are_picked_by_weight() {
     let localities =
-        [(80, locality_of(Policy::RoundRobin, &[1])), (100, locality_of(Policy::RoundRobin, &[2]))];
+        [(80, locality_of(PickRule::RoundRobin, &[1])), (100, locality_of(PickRule::RoundRobin, &[2]))];
     let counts = counts(&leaf(Endpoints::Ready(localities.into())), 100_000);
     assert!(counts[&1].abs_diff(80_000) < 600 && counts[&2].abs_diff(20_000) < 600, "{counts:?}");
 }
@@ -92,7 +96,7 @@ fn ch4_1_drops_are_drawn_for_each_category_before_anything_else() {
     let mut random = fastrand::Rng::with_seed(1);
     let mut counts = BTreeMap::<String, usize>::new();
     for _ in 0..100_000 {
-        let Pick::Drop(reason) = leaf.pick(&mut Draws::default(), &mut random) else { panic!() };
+        let Pick::Drop(reason) = pick(&leaf, &mut Draws::default(), &mut random) else { panic!() };
         *counts.entry(reason.to_string()).or_default() += 1;
     }
     let expected = [
@@ -114,39 +118,41 @@ fn ch4_2_drops_are_drawn_once_for_an_attempt() {
     let mut dropped = 0;
     for _ in 0..10_000 {
         let mut draws = Draws::default();
-        dropped += usize::from((0..10).any(|_| matches!(leaf.pick(&mut draws, &mut random), Pick::Drop(_))));
+        dropped +=
+            usize::from((0..10).any(|_| matches!(pick(&leaf, &mut draws, &mut random), Pick::Drop(_))));
     }
     assert!(dropped.abs_diff(5_000) < 300, "{dropped} of 10,000");
 }
 
 #[test]
 fn ch4_4_at_the_limit_requests_are_dropped_whatever_the_endpoints_say() {
-    let mut leaf = one_locality(Policy::RoundRobin, &[1]);
+    let mut leaf = one_locality(PickRule::RoundRobin, &[1]);
     leaf.limit = 2;
     let mut random = fastrand::Rng::with_seed(1);
     let running = [picked(&leaf, &mut random), picked(&leaf, &mut random)];
-    assert!(matches!(leaf.pick(&mut Draws::default(), &mut random), Pick::Drop(_)));
+    assert!(matches!(pick(&leaf, &mut Draws::default(), &mut random), Pick::Drop(_)));
     drop(running);
     picked(&leaf, &mut random);
     leaf.endpoints = Endpoints::Queue;
     leaf.limit = 0;
-    assert!(matches!(leaf.pick(&mut Draws::default(), &mut random), Pick::Drop(_)), "the limit is first");
+    assert!(matches!(pick(&leaf, &mut Draws::default(), &mut random), Pick::Drop(_)), "the limit is first");
 }
 
 #[test]
 fn ch3_22_an_idle_cluster_is_connected_by_the_first_pick() {
     let leaf = leaf(Endpoints::Idle(AtomicBool::default()));
     let mut random = fastrand::Rng::with_seed(1);
-    assert!(matches!(leaf.pick(&mut Draws::default(), &mut random), Pick::QueueAndConnect));
-    assert!(matches!(leaf.pick(&mut Draws::default(), &mut random), Pick::Queue));
+    assert!(matches!(pick(&leaf, &mut Draws::default(), &mut random), Pick::QueueAndConnect));
+    assert!(matches!(pick(&leaf, &mut Draws::default(), &mut random), Pick::Queue));
 }
 
 #[test]
 fn ch1_13_a_cluster_that_is_gone_drops_and_one_that_is_unusable_fails() {
     let mut random = fastrand::Rng::with_seed(1);
     let mut pick = |choice: Choice<u16>| {
-        ClusterPicker { connectivity: Connectivity::TransientFailure, choice }
-            .pick(&mut Draws::default(), &mut random)
+        let picker = ClusterPicker { connectivity: Connectivity::TransientFailure, choice };
+        let (draws, random) = (&mut Draws::default(), &mut random);
+        picker.pick(&mut PickArgs { draws, random, request: &RouteQuery::new("/", 0) })
     };
     assert!(matches!(pick(Choice::Gone("gone".into())), Pick::Drop(reason) if &*reason == "gone"));
     assert!(matches!(pick(Choice::Unusable("bad".into())), Pick::Fail(reason) if &*reason == "bad"));

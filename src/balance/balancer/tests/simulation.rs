@@ -194,7 +194,7 @@ impl World {
                 }
                 Some(Pick::QueueAndConnect) => self.balancer.connect(target, self.now),
                 Some(Pick::Queue | Pick::Fail(_)) | None => {}
-                Some(Pick::Drop(reason)) => panic!("{reason}"),
+                Some(pick @ (Pick::Drop(_) | Pick::FailAs(..) | Pick::Broken(_))) => panic!("{pick:?}"),
             }
         }
     }
@@ -212,8 +212,9 @@ impl World {
 
     fn outcome_and_pick(&mut self, target: &str) -> Option<Pick<SocketAddr>> {
         self.drain();
-        let picker = self.pickers.get(target)?.clone();
-        Some(picker.pick(&mut Draws::default(), &mut self.random))
+        let picker = self.pickers.get(target)?;
+        let (draws, random) = (&mut Draws::default(), &mut self.random);
+        Some(picker.pick(&mut PickArgs { draws, random, request: &RouteQuery::new("/", 0) }))
     }
 
     fn drain(&mut self) {
