@@ -27,6 +27,14 @@ pub fn play(script: &Script) -> BTreeMap<&'static str, u64> {
     crate::engine::simulation::play(script)
 }
 
+/// Plays a script of load balancing, see `balance::simulation`; returns how often picks had each outcome.
+///
+/// # Panics
+/// An invariant is violated.
+pub fn play_balancing(seed: u64, script: &[u8]) -> BTreeMap<&'static str, u64> {
+    crate::balance::simulation::play(seed, script)
+}
+
 /// A client's engine with an open stream to a server, which may send anything.
 #[derive(Debug)]
 pub struct Receiver {

@@ -104,7 +104,7 @@
     allow(dead_code, unreachable_pub, reason = "the client is what drives the engine")
 )]
 
-#[cfg(any(test, feature = "channel"))]
+#[cfg(any(test, feature = "channel", feature = "fuzzing"))]
 #[cfg_attr(
     not(test),
     deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)

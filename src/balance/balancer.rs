@@ -235,6 +235,25 @@ impl<H: Clone> Balancer<H> {
         self.update(ClusterConfigs::default(), now);
     }
 
+    /// The cluster with endpoints that a connection is of.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn leaf_of(&self, connection: ConnectionId) -> Option<Arc<str>> {
+        let owner = self.commands.owner_of(connection)?;
+        self.leaves.all.get(owner.leaf).map(|it| it.leaf.name().clone())
+    }
+
+    /// The state of a cluster with endpoints, without the endpoints of a policy before.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn leaf_connectivity(&self, name: &str) -> Option<Connectivity> {
+        self.leaves.get(name).map(|it| it.leaf.current_connectivity())
+    }
+
+    /// Whether no connection is attempted or established.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn is_unconnected(&self) -> bool {
+        self.commands.owns_nothing()
+    }
+
     /// Leaves with a new configuration.
     fn update_leaves(&mut self, now: Instant) {
         for place in self.leaves.places() {

@@ -89,7 +89,7 @@ impl Commands {
     }
 
     /// Whether no connection is attempted or established.
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn owns_nothing(&self) -> bool {
         self.owners.is_empty()
     }

@@ -38,4 +38,6 @@ pub(crate) mod picker;
 pub(crate) mod policy;
 mod ready_set;
 mod retiring;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod simulation;
 mod subchannel;

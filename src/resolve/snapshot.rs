@@ -77,7 +77,7 @@ impl Snapshot {
 }
 
 /// For channels.
-#[cfg(any(test, feature = "channel"))]
+#[cfg(any(test, feature = "channel", feature = "fuzzing"))]
 impl Snapshot {
     /// The clusters that the routes of the virtual host lead to, each once.
     pub(crate) fn routed_clusters(&self) -> Vec<Arc<str>> {

@@ -78,7 +78,7 @@ impl Snapshot {
 }
 
 /// For channels.
-#[cfg(any(test, feature = "channel"))]
+#[cfg(any(test, feature = "channel", feature = "fuzzing"))]
 impl Snapshot {
     /// The [`route`](Self::route) of a request to the host of the target, with its place in the virtual host.
     pub(crate) fn route_with_place(&self, query: &RouteQuery<'_>) -> Option<(usize, RouteView<'_>)> {
@@ -88,7 +88,7 @@ impl Snapshot {
     }
 }
 
-#[cfg(any(test, feature = "channel"))]
+#[cfg(any(test, feature = "channel", feature = "fuzzing"))]
 impl RouteView<'_> {
     /// The place of the chosen cluster among those of a route with [weighted clusters](ClusterChoice::WeightedClusters).
     pub(crate) fn pick_split(

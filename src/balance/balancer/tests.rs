@@ -12,7 +12,6 @@ use crate::{
 };
 
 mod handover;
-mod simulation;
 
 const ROUND_ROBIN: ClusterPolicy = ClusterPolicy { policy: Policy::RoundRobin, by_locality: true };
 const PICK_FIRST: ClusterPolicy =

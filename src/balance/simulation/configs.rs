@@ -1,0 +1,117 @@
+//! Random configurations, and what a model reads in them.
+
+use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
+
+use super::choices::Choices;
+use crate::{
+    balance::{
+        balancer::{ClusterConfig, ClusterConfigs},
+        policy::{ClusterPolicy, Drop, EndpointConfig, LeafConfig, LocalityConfig, Policy},
+    },
+    resource::Locality,
+};
+
+/// The clusters that calls are sent to.
+pub(super) const TARGETS: [&str; 2] = ["shop", "cart"];
+/// The clusters with endpoints.
+pub(super) const LEAVES: [&str; 2] = ["one", "two"];
+/// The number of addresses: 127.0.0.1:1 and so on, those above 6 are IPv6.
+pub(super) const PORTS: u16 = 8;
+
+pub(super) fn address(port: u16) -> SocketAddr {
+    match port {
+        0..=6 => ([127, 0, 0, 1], port).into(),
+        7.. => (std::net::Ipv6Addr::LOCALHOST, port).into(),
+    }
+}
+
+/// Another configuration; what is not chosen stays as it is.
+pub(super) fn change(configs: &mut ClusterConfigs, choices: &mut Choices<'_>) {
+    for name in LEAVES {
+        if !configs.leaves.contains_key(name) || choices.bool() {
+            configs.leaves.insert(name.into(), leaf(choices));
+        }
+    }
+    for name in TARGETS {
+        let leaves: &[&str] = match choices.below(8) {
+            0 => &["one"],
+            1 => &["two"],
+            2 => &["one", "two"],
+            3 => &["two", "one"],
+            4 => {
+                configs.targets.remove(name);
+                continue;
+            }
+            5 => {
+                configs.targets.insert(name.into(), ClusterConfig::Gone("gone".into()));
+                continue;
+            }
+            _ => continue,
+        };
+        let leaves = leaves.iter().map(|leaf| (*leaf).into()).collect();
+        configs.targets.insert(name.into(), ClusterConfig::Leaves(leaves));
+    }
+}
+
+fn leaf(choices: &mut Choices<'_>) -> Arc<LeafConfig> {
+    let policy = match choices.below(6) {
+        0 => ClusterPolicy { policy: Policy::PickFirst { shuffle: false }, by_locality: false },
+        1 => ClusterPolicy { policy: Policy::PickFirst { shuffle: true }, by_locality: true },
+        2 => ClusterPolicy { policy: Policy::LeastRequest { choice_count: 2 }, by_locality: false },
+        3 => ClusterPolicy { policy: Policy::RoundRobin, by_locality: false },
+        _ => ClusterPolicy { policy: Policy::RoundRobin, by_locality: true },
+    };
+    let priorities = (0..choices.below(4)).map(|_| {
+        let localities = ["a", "b"].into_iter().take(choices.below(3));
+        localities.map(|name| locality(name, choices)).collect()
+    });
+    Arc::new(LeafConfig {
+        policy,
+        priorities: priorities.collect(),
+        drops: match choices.below(12) {
+            0 => [Drop { category: "all".into(), per_million: 1_000_000 }].into(),
+            _ => [].into(),
+        },
+        max_requests: if choices.below(4) == 0 { 3 } else { 1_024 },
+        service_name: "eds".into(),
+        note: None,
+        is_dns: choices.below(4) == 0,
+    })
+}
+
+fn locality(name: &str, choices: &mut Choices<'_>) -> LocalityConfig {
+    let endpoints = (0..choices.below(4)).map(|_| {
+        let first = 1 + choices.below(usize::from(PORTS)) as u16;
+        let mut addresses = vec![address(first)];
+        if choices.below(4) == 0 {
+            addresses.push(address(1 + first % PORTS));
+        }
+        EndpointConfig { addresses, weight: 1 + choices.below(3) as u32, hostname: None }
+    });
+    let endpoints = endpoints.collect();
+    LocalityConfig { locality: Locality::new(name, "", ""), weight: 1 + choices.below(9) as u32, endpoints }
+}
+
+/// The leaves of a target, the preferred one first.
+pub(super) fn leaves<'a>(configs: &'a ClusterConfigs, target: &str) -> &'a [Arc<str>] {
+    match configs.targets.get(target) {
+        Some(ClusterConfig::Leaves(leaves)) => leaves,
+        Some(ClusterConfig::Gone(_) | ClusterConfig::Unusable(_)) | None => &[],
+    }
+}
+
+/// The sets of addresses of a priority's endpoints.
+pub(super) fn endpoints(localities: &[LocalityConfig]) -> impl Iterator<Item = BTreeSet<SocketAddr>> {
+    let endpoints = localities.iter().flat_map(|locality| &locality.endpoints);
+    endpoints.map(|endpoint| endpoint.addresses.iter().copied().collect())
+}
+
+/// All addresses of a leaf.
+pub(super) fn addresses(leaf: &LeafConfig) -> BTreeSet<SocketAddr> {
+    leaf.priorities.iter().flat_map(|localities| endpoints(localities)).flatten().collect()
+}
+
+/// Whether each endpoint has a connection of its own, or only one is connected of all.
+pub(super) fn is_petiole(leaf: &LeafConfig) -> bool {
+    !matches!(leaf.policy.policy, Policy::PickFirst { .. })
+}

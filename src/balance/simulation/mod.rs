@@ -1,0 +1,60 @@
+//! Random configurations, failures and picks under virtual time, beside a reference model.
+//!
+//! A seed, or the bytes of a fuzzer, choose configurations of two clusters over two leaves, whether backends are up, when attempts to
+//! connect end, which connections are lost, which events come late, how time passes, and when calls begin and end. After each step
+//! the [model](model) checks that something is tried or waited for, that picks find the endpoints that they have to, that calls are
+//! counted exactly, and that a change of the configuration keeps connections. At the end all backends are up, and each cluster has to
+//! use its first priority.
+
+mod choices;
+mod configs;
+mod model;
+mod world;
+
+use std::collections::BTreeMap;
+
+use self::{choices::Choices, world::World};
+
+/// Plays a script; returns how often picks had each outcome.
+///
+/// # Panics
+/// An invariant is violated.
+#[cfg_attr(test, allow(dead_code, reason = "the fuzzer plays it"))]
+pub(crate) fn play(seed: u64, script: &[u8]) -> BTreeMap<&'static str, u64> {
+    run(seed, Choices::Bytes(script))
+}
+
+fn run(seed: u64, choices: Choices<'_>) -> BTreeMap<&'static str, u64> {
+    let mut world = World::new(seed, choices);
+    while world.step() {}
+    world.settle();
+    world.end()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `XDSKIT_SIMULATION_SEED` repeats one, `XDSKIT_SIMULATION_SEEDS` sets how many there are.
+    #[test]
+    fn simulation_of_balancing() {
+        let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+        let count = number("XDSKIT_SIMULATION_SEEDS").unwrap_or(5_000);
+        let seeds = number("XDSKIT_SIMULATION_SEED").map_or(0..count, |seed| seed..seed + 1);
+        let mut outcomes = BTreeMap::new();
+        for seed in seeds.clone() {
+            let random = fastrand::Rng::with_seed(seed);
+            let run = || run(seed, Choices::Seed { random: random.clone(), operations: 80 });
+            match std::panic::catch_unwind(run) {
+                Ok(some) => some.into_iter().for_each(|(name, count)| *outcomes.entry(name).or_insert(0) += count),
+                Err(panic) => {
+                    eprintln!("seed {seed} fails: XDSKIT_SIMULATION_SEED={seed} repeats it");
+                    std::panic::resume_unwind(panic);
+                }
+            }
+        }
+        // Each outcome has to be met often, or the checks of it show nothing.
+        let rare = ["complete", "queue", "connect", "fail", "drop"].map(|it| outcomes.get(it) < Some(&100));
+        assert!(seeds.end - seeds.start < 1_000 || rare == [false; 5], "{outcomes:?}");
+    }
+}

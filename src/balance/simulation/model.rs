@@ -1,0 +1,163 @@
+//! The reference model: what has to hold of a balancer, computed from configurations and connections alone.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    sync::Arc,
+    time::Duration,
+};
+
+use super::{
+    configs::{addresses, endpoints, is_petiole, leaves},
+    world::{MAX_CONNECTS, World},
+};
+use crate::balance::{
+    balancer::{ClusterConfig, ClusterConfigs},
+    command::ConnectionId,
+    connectivity::Connectivity,
+    picker::Attempt,
+    policy::LeafConfig,
+};
+
+impl World<'_> {
+    /// Something is tried or waited for; every call is counted; and no cluster fails with a connection to an endpoint.
+    pub(super) fn check(&mut self) {
+        assert!(self.attempts.len() <= MAX_CONNECTS, "{} attempts", self.attempts.len());
+        self.end_retiring();
+        let running: u32 = super::configs::LEAVES.iter().map(|name| self.running(name)).sum();
+        assert_eq!(running as usize, self.calls.len(), "calls that are counted");
+        let is_busy = !self.attempts.is_empty() || self.balancer.poll_timeout().is_some();
+        for target in self.configs.targets.keys() {
+            let has_any = self.leaves_of(target).any(|(_, leaf)| !addresses(leaf).is_empty());
+            match self.pickers[target].connectivity {
+                Connectivity::Ready | Connectivity::Idle => {}
+                Connectivity::Connecting => assert!(is_busy, "{target}: nothing is tried"),
+                Connectivity::TransientFailure => {
+                    assert!(!has_any || is_busy, "{target}: nothing is tried");
+                    assert_eq!(self.is_wrong_failure(target), None, "{target}");
+                }
+            }
+        }
+    }
+
+    /// What is wrong with an endpoint that was picked.
+    pub(super) fn is_wrong_endpoint(&self, target: &str, attempt: &Attempt<ConnectionId>) -> Option<String> {
+        let (connection, address) = (attempt.endpoint.handle, attempt.endpoint.address);
+        if self.connections.get(&connection) != Some(&address) {
+            return Some("it is not connected".to_owned());
+        }
+        let name = self.balancer.leaf_of(connection)?;
+        let Some(place) = leaves(&self.configs, target).iter().position(|leaf| *leaf == name) else {
+            return Some(format!("{name} is no leaf of the cluster"));
+        };
+        let mut preferred = leaves(&self.configs, target)[..place].iter();
+        if preferred.any(|leaf| self.is_surely_ready(leaf, 0)) {
+            return Some("a preferred leaf is ready".to_owned());
+        }
+        let leaf = &self.configs.leaves[&name];
+        let lists = |localities: &Vec<_>| endpoints(localities).any(|it| it.contains(&address));
+        match leaf.priorities.iter().position(lists) {
+            Some(priority) => {
+                let better = (0..priority).find(|it| self.is_surely_ready(&name, *it));
+                better.map(|better| format!("priority {better} is ready, it is of {priority}"))
+            }
+            None if self.retires(&name, address) => None,
+            None => Some("it is not configured".to_owned()),
+        }
+    }
+
+    /// A cluster with a connection fails no call.
+    pub(super) fn is_wrong_failure(&self, target: &str) -> Option<String> {
+        let mut ready = self.leaves_of(target).flat_map(|(name, leaf)| {
+            (0..leaf.priorities.len()).filter(|it| self.is_surely_ready(name, *it)).map(move |it| (name, it))
+        });
+        ready.next().map(|(name, priority)| format!("priority {priority} of {name} is ready"))
+    }
+
+    /// Calls wait for connections, and for priorities and leaves that may take 10 s each to connect.
+    pub(super) fn is_wrong_queue(&self, target: &str) -> Option<String> {
+        let longest = self.leaves_of(target).map(|(_, leaf)| 1 + leaf.priorities.len() as u32).sum::<u32>();
+        let is_quiet = self.now > self.quiet_since + longest * Duration::from_secs(10);
+        // An idle endpoint of pick_first is one that calls wait for.
+        let can_be_idle = self.leaves_of(target).any(|(_, leaf)| !is_petiole(leaf));
+        if is_quiet && !can_be_idle { self.is_wrong_failure(target) } else { None }
+    }
+
+    pub(super) fn is_wrong_drop(&self, target: &str) -> Option<String> {
+        let mut leaves = self.leaves_of(target);
+        let is_gone = matches!(self.configs.targets[target], ClusterConfig::Gone(_));
+        let can_drop = leaves.any(|(name, leaf)| {
+            !leaf.drops.is_empty() || self.running(name) >= leaf.max_requests
+        });
+        (!is_gone && !can_drop).then(|| "neither gone, nor a share of drops, nor at its limit".to_owned())
+    }
+
+    /// The connections that the next configuration must keep, since it still lists their addresses: those of clusters that are in use
+    /// before and after.
+    pub(super) fn must_stay(&self, next: &ClusterConfigs) -> Vec<ConnectionId> {
+        let mut kept = BTreeSet::new();
+        for (target, config) in &next.targets {
+            let Some(name) = leaves(next, target).first() else { continue };
+            if self.configs.targets.get(target) == Some(config) && !self.retiring.contains_key(name) {
+                kept.extend(self.must_stay_in(name, &next.leaves[name]));
+            }
+        }
+        kept.into_iter().collect()
+    }
+
+    fn must_stay_in(&self, name: &Arc<str>, next: &LeafConfig) -> Vec<ConnectionId> {
+        let connected = self.connected(name);
+        let all = listed(next);
+        let is_kept = |(connection, address): &(&ConnectionId, &SocketAddr)| {
+            let mut lists = all.iter().filter(|it| it.contains(*address));
+            let (Some(endpoint), None) = (lists.next(), lists.next()) else { return false };
+            // An endpoint keeps one of its connections, and pick_first one of all.
+            let others = connected.iter().filter(|(other, _)| other != connection);
+            others.map(|it| it.1).all(|other| is_petiole(next) && !endpoint.contains(other))
+        };
+        connected.iter().filter(|it| is_kept(&(it.0, it.1))).map(|it| *it.0).collect()
+    }
+
+    /// The endpoints that a target may be using now.
+    pub(super) fn expected(&self, target: &str) -> Option<BTreeSet<SocketAddr>> {
+        let mut priorities = self.leaves_of(target).flat_map(|(_, leaf)| &leaf.priorities);
+        let first = priorities.find(|localities| endpoints(localities).next().is_some());
+        first.map(|localities| endpoints(localities).flatten().collect())
+    }
+
+    /// The calls that the circuit breaker of a leaf counts.
+    pub(super) fn running(&self, name: &str) -> u32 {
+        self.breakers.of(&name.into(), &"eds".into()).running()
+    }
+
+    /// Whether a priority has an endpoint with a connection, of which no other endpoint can be the owner.
+    fn is_surely_ready(&self, name: &Arc<str>, priority: usize) -> bool {
+        let leaf = &self.configs.leaves[name];
+        let Some(localities) = leaf.priorities.get(priority).filter(|_| is_petiole(leaf)) else { return false };
+        let (connected, all) = (self.connected(name), listed(leaf));
+        let is_sole = |address| all.iter().filter(|it| it.contains(address)).count() == 1;
+        let is_ready = |endpoint: BTreeSet<_>| {
+            connected.values().any(|it| endpoint.contains(it) && is_sole(it) && !self.retires(name, *it))
+        };
+        endpoints(localities).any(is_ready)
+    }
+
+    fn retires(&self, name: &Arc<str>, address: SocketAddr) -> bool {
+        self.retiring.get(name).is_some_and(|addresses| addresses.contains(&address))
+    }
+
+    /// The connections of a leaf.
+    fn connected(&self, name: &Arc<str>) -> BTreeMap<ConnectionId, SocketAddr> {
+        let of = |connection: &ConnectionId| self.balancer.leaf_of(*connection).as_ref() == Some(name);
+        self.connections.iter().filter(|(it, _)| of(it)).map(|(it, address)| (*it, *address)).collect()
+    }
+
+    fn leaves_of<'a>(&'a self, target: &str) -> impl Iterator<Item = (&'a Arc<str>, &'a Arc<LeafConfig>)> {
+        leaves(&self.configs, target).iter().map(|name| (name, &self.configs.leaves[name]))
+    }
+}
+
+/// The distinct endpoints of a leaf.
+fn listed(leaf: &LeafConfig) -> BTreeSet<BTreeSet<SocketAddr>> {
+    leaf.priorities.iter().flat_map(|localities| endpoints(localities)).collect()
+}

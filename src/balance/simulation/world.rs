@@ -1,0 +1,291 @@
+//! Backends that are up or down, the connections to them, and a balancer that is told of these.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{
+    choices::Choices,
+    configs::{self, LEAVES, PORTS, TARGETS, address},
+};
+use crate::{
+    balance::{
+        balancer::{Balancer, BalancerSettings, ClusterConfigs},
+        breaker::Breakers,
+        command::{Command, ConnectionId},
+        connectivity::Connectivity,
+        pick_first::PickFirstSettings,
+        picker::{Attempt, ClusterPicker, Draws, Pick, PickArgs},
+    },
+    resolve::RouteQuery,
+};
+
+/// The handle of a connection is its id.
+pub(super) struct World<'a> {
+    pub(super) balancer: Balancer<ConnectionId>,
+    pub(super) breakers: Arc<Breakers>,
+    pub(super) pickers: BTreeMap<Arc<str>, Arc<ClusterPicker<ConnectionId>>>,
+    choices: Choices<'a>,
+    random: fastrand::Rng,
+    pub(super) now: Instant,
+    up: BTreeSet<SocketAddr>,
+    pub(super) attempts: BTreeMap<ConnectionId, SocketAddr>,
+    pub(super) connections: BTreeMap<ConnectionId, SocketAddr>,
+    /// Those that the balancer has ended, whose events may come late.
+    ended: Vec<ConnectionId>,
+    pub(super) configs: ClusterConfigs,
+    /// The addresses of each leaf's policies before, which are used until the current one has connected or failed (CH3.13).
+    pub(super) retiring: BTreeMap<Arc<str>, BTreeSet<SocketAddr>>,
+    pub(super) calls: Vec<Attempt<ConnectionId>>,
+    /// When anything but time changed last.
+    pub(super) quiet_since: Instant,
+    pub(super) outcomes: BTreeMap<&'static str, u64>,
+}
+
+impl<'a> World<'a> {
+    #[allow(clippy::disallowed_methods, reason = "its clock begins some time")]
+    pub(super) fn new(seed: u64, mut choices: Choices<'a>) -> Self {
+        let pick_first = PickFirstSettings::default();
+        let settings = BalancerSettings { pick_first, max_concurrent_connects: MAX_CONNECTS, seed };
+        let (now, breakers) = (Instant::now(), Arc::<Breakers>::default());
+        let up = (1..=PORTS).filter(|_| choices.bool()).map(address).collect();
+        Self {
+            balancer: Balancer::new(settings, breakers.clone()),
+            breakers,
+            pickers: BTreeMap::new(),
+            choices,
+            random: fastrand::Rng::with_seed(seed),
+            now,
+            up,
+            attempts: BTreeMap::new(),
+            connections: BTreeMap::new(),
+            ended: Vec::new(),
+            configs: ClusterConfigs::default(),
+            retiring: BTreeMap::new(),
+            calls: Vec::new(),
+            quiet_since: now,
+            outcomes: BTreeMap::new(),
+        }
+    }
+
+    /// Does something; false at the end of the script.
+    pub(super) fn step(&mut self) -> bool {
+        if !self.choices.next_operation() {
+            return false;
+        }
+        match self.choices.below(16) {
+            0 => self.reconfigure(),
+            1..=4 => self.end_attempt(),
+            5 => self.lose(),
+            6 => {
+                let address = address(1 + self.choices.below(usize::from(PORTS)) as u16);
+                if !self.up.remove(&address) {
+                    self.up.insert(address);
+                }
+            }
+            7..=8 => {
+                let longest = if self.choices.below(6) == 0 { 250 } else { 5 };
+                let seconds = 1 + self.choices.below(longest) as u64;
+                self.wait(Duration::from_secs(seconds));
+            }
+            9 => {
+                let place = self.choices.below(self.calls.len().min(255) + 1);
+                self.calls.truncate(place);
+            }
+            10 => self.late(),
+            11 => self.balancer.reset_backoff(self.now),
+            12 => self.crash(),
+            _ => self.pick(),
+        }
+        self.drain();
+        self.check();
+        true
+    }
+
+    fn reconfigure(&mut self) {
+        let mut next = self.configs.clone();
+        configs::change(&mut next, &mut self.choices);
+        let kept = self.must_stay(&next);
+        self.note_switches(&next);
+        self.configs = next.clone();
+        self.quiet_since = self.now;
+        self.balancer.update(next, self.now);
+        self.drain();
+        for connection in kept {
+            assert!(self.connections.contains_key(&connection), "{connection:?} was not kept");
+        }
+    }
+
+    fn note_switches(&mut self, next: &ClusterConfigs) {
+        for (name, leaf) in &self.configs.leaves {
+            let policies = (&leaf.policy.policy, &next.leaves[name].policy.policy);
+            if mem::discriminant(policies.0) != mem::discriminant(policies.1) {
+                self.retiring.entry(name.clone()).or_default().extend(configs::addresses(leaf));
+            }
+        }
+    }
+
+    fn end_attempt(&mut self) {
+        if let Some(connection) = self.choices.one_of(self.attempts.keys().copied()) {
+            self.decide(connection);
+        }
+    }
+
+    /// An attempt succeeds if its backend is up.
+    fn decide(&mut self, connection: ConnectionId) {
+        let Some(address) = self.attempts.remove(&connection) else { return };
+        self.quiet_since = self.now;
+        if self.up.contains(&address) {
+            self.connections.insert(connection, address);
+            self.balancer.on_connected(connection, connection, self.now);
+        } else {
+            self.balancer.on_failed(connection, format!("{address}: refused").into(), self.now);
+        }
+    }
+
+    fn lose(&mut self) {
+        if let Some(connection) = self.choices.one_of(self.connections.keys().copied()) {
+            self.connections.remove(&connection);
+            self.quiet_since = self.now;
+            self.balancer.on_lost(connection, self.now);
+        }
+    }
+
+    /// A backend goes down with all its connections.
+    fn crash(&mut self) {
+        let Some(address) = self.choices.one_of(self.connections.values().copied()) else { return };
+        self.up.remove(&address);
+        let lost: Vec<_> = self.connections.extract_if(.., |_, it| *it == address).map(|it| it.0).collect();
+        self.quiet_since = self.now;
+        for connection in lost {
+            self.balancer.on_lost(connection, self.now);
+        }
+    }
+
+    /// What was ended may have come to something in the meantime, which changes nothing.
+    fn late(&mut self) {
+        let Some(connection) = self.choices.one_of(self.ended.iter().copied()) else { return };
+        match self.choices.below(3) {
+            0 => self.balancer.on_connected(connection, connection, self.now),
+            1 => self.balancer.on_failed(connection, "late".into(), self.now),
+            _ => self.balancer.on_lost(connection, self.now),
+        }
+    }
+
+    fn wait(&mut self, time: Duration) {
+        let end = self.now + time;
+        for _ in 0..10_000 {
+            let Some(at) = self.balancer.poll_timeout().filter(|at| *at <= end) else {
+                self.now = end;
+                return;
+            };
+            self.now = self.now.max(at);
+            self.balancer.handle_timeout(self.now);
+            self.drain();
+        }
+        panic!("there is no end of deadlines");
+    }
+
+    fn pick(&mut self) {
+        for target in TARGETS {
+            let Some(pick) = self.picked(target) else { continue };
+            let (outcome, is_wrong) = match &pick {
+                Pick::Complete(attempt) => ("complete", self.is_wrong_endpoint(target, attempt)),
+                Pick::Queue => ("queue", self.is_wrong_queue(target)),
+                Pick::QueueAndConnect => ("connect", self.is_wrong_queue(target)),
+                Pick::Fail(_) => ("fail", self.is_wrong_failure(target)),
+                Pick::Drop(_) => ("drop", self.is_wrong_drop(target)),
+                Pick::FailAs(..) | Pick::Broken(_) => ("custom", Some("there is no such policy".to_owned())),
+            };
+            assert_eq!(is_wrong, None, "{target}: {pick:?}");
+            *self.outcomes.entry(outcome).or_default() += 1;
+            match pick {
+                Pick::Complete(attempt) => self.calls.push(attempt),
+                Pick::QueueAndConnect => self.balancer.connect(target, self.now),
+                Pick::Queue | Pick::Fail(_) | Pick::Drop(_) | Pick::FailAs(..) | Pick::Broken(_) => {}
+            }
+        }
+    }
+
+    fn picked(&mut self, target: &str) -> Option<Pick<ConnectionId>> {
+        self.drain();
+        let picker = self.pickers.get(target).filter(|_| self.configs.targets.contains_key(target))?;
+        let (draws, random) = (&mut Draws::default(), &mut self.random);
+        Some(picker.pick(&mut PickArgs { draws, random, request: &RouteQuery::new("/", 0) }))
+    }
+
+    /// Takes pickers and executes commands.
+    fn drain(&mut self) {
+        while let Some((name, picker)) = self.balancer.poll_picker(self.now) {
+            self.pickers.insert(name, picker);
+        }
+        while let Some(command) = self.balancer.poll_command() {
+            match command {
+                Command::Connect { connection, address, .. } => {
+                    assert!(self.attempts.insert(connection, address).is_none());
+                }
+                Command::Cancel { connection } => {
+                    assert!(self.attempts.remove(&connection).is_some(), "it is attempted");
+                    self.ended.push(connection);
+                }
+                Command::Drain { connection } => {
+                    assert!(self.connections.remove(&connection).is_some(), "it is connected");
+                    self.ended.push(connection);
+                }
+                Command::RequestReresolution => {}
+            }
+        }
+    }
+
+    /// With all backends up and time enough, each target uses the first priority with endpoints.
+    pub(super) fn settle(&mut self) {
+        self.up = (1..=PORTS).map(address).collect();
+        self.calls.clear();
+        for _ in 0..400 {
+            while let Some(connection) = self.attempts.keys().next().copied() {
+                self.decide(connection);
+                self.drain();
+            }
+            self.wait(Duration::from_secs(1));
+            self.pick();
+            self.calls.clear();
+        }
+        for target in TARGETS {
+            let Some(pick) = self.picked(target) else { continue };
+            let expected = self.expected(target);
+            match (&pick, expected) {
+                (Pick::Complete(attempt), Some(addresses)) => {
+                    assert!(addresses.contains(&attempt.endpoint.address), "{pick:?} of {addresses:?}");
+                }
+                (Pick::Fail(_), None) => {}
+                (Pick::Drop(_), _) => assert_eq!(self.is_wrong_drop(target), None, "{pick:?}"),
+                (pick, expected) => panic!("{target}: {pick:?} instead of {expected:?}"),
+            }
+        }
+        for name in LEAVES {
+            assert_eq!(self.running(name), 0, "{name}: calls are counted for ever");
+        }
+    }
+
+    /// Closes everything; says how often picks had each outcome.
+    pub(super) fn end(mut self) -> BTreeMap<&'static str, u64> {
+        self.balancer.close(self.now);
+        self.drain();
+        assert!(self.attempts.is_empty() && self.connections.is_empty(), "everything is closed");
+        assert!(self.balancer.is_unconnected(), "no connection is remembered");
+        assert_eq!(self.balancer.poll_timeout(), None);
+        self.outcomes
+    }
+
+    /// Those whose policy before has served its time.
+    pub(super) fn end_retiring(&mut self) {
+        let balancer = &self.balancer;
+        self.retiring.retain(|name, _| balancer.leaf_connectivity(name) == Some(Connectivity::Connecting));
+    }
+}
+
+pub(super) const MAX_CONNECTS: usize = 4;
