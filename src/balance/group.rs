@@ -303,3 +303,29 @@ fn sorted(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
 
 /// 1 as a fraction of 2³¹ (CH3.50).
 const ONE: u64 = 1 << 31;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::balance::policy::EndpointConfig;
+
+    #[test]
+    fn ch3_50_an_endpoint_weighs_its_share_of_the_locality_times_that_of_the_locality() {
+        let locality = |weight, weights: &[u32]| {
+            let endpoint = |weight: &u32| {
+                let addresses = vec![([127, 0, 0, 1], *weight as u16).into()];
+                EndpointConfig { addresses, weight: *weight, hostname: None }
+            };
+            let endpoints = weights.iter().map(endpoint).collect();
+            LocalityConfig { locality: Locality::new("a", "", ""), weight, endpoints }
+        };
+        let localities = [locality(1, &[1, 3]), locality(3, &[5]), locality(u32::MAX - 4, &[])];
+        let weights = |localities: &[LocalityConfig]| {
+            let config = GroupConfig { locality: None, weight: 1, localities };
+            config.weighted().into_iter().map(|(_, weight)| weight).collect::<Vec<_>>()
+        };
+        assert_eq!(weights(&localities[..2]), [ONE / 16, 3 * ONE / 16, 3 * ONE / 4]);
+        assert_eq!(weights(&localities), [1, 1, 1], "none is left out");
+        assert!(weights(&[locality(1, &[])]).is_empty());
+    }
+}

@@ -143,3 +143,41 @@ impl<H> Subchannel<H> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use super::*;
+
+    #[test]
+    fn ch3_1_a_subchannel_connects_when_asked_and_is_idle_again_after_backoff_and_loss() {
+        let (start, mut random) = (Arc::new(()), fastrand::Rng::with_seed(1));
+        let mut commands = Commands::default();
+        let now = Instant::now();
+        let mut it = Subchannel::new(([127, 0, 0, 1], 1).into(), BackoffSettings::default());
+        assert_eq!(it.connectivity(), Connectivity::Idle);
+        it.on_connected(start.clone());
+        assert_eq!(it.connectivity(), Connectivity::Idle, "it was not asked to connect");
+        it.connect(now, &mut random, &mut commands);
+        it.connect(now, &mut random, &mut commands);
+        assert_eq!(it.connectivity(), Connectivity::Connecting);
+        it.on_failed();
+        let until = it.poll_timeout().unwrap();
+        assert_eq!(it.connectivity(), Connectivity::TransientFailure);
+        it.connect(now, &mut random, &mut commands);
+        it.on_timeout(until - Duration::from_nanos(1));
+        assert_eq!(it.connectivity(), Connectivity::TransientFailure, "it is in backoff");
+        it.on_timeout(until);
+        assert_eq!(it.connectivity(), Connectivity::Idle);
+        it.connect(until, &mut random, &mut commands);
+        it.on_connected(start.clone());
+        assert_eq!((it.connectivity(), it.ready().is_some()), (Connectivity::Ready, true));
+        it.on_lost();
+        assert_eq!((it.connectivity(), it.ready().is_none()), (Connectivity::Idle, true));
+        assert_eq!(Arc::strong_count(&start), 1, "the handle went with the connection");
+        let connects =
+            std::iter::from_fn(|| commands.poll()).filter(|it| matches!(it, Command::Connect { .. }));
+        assert_eq!(connects.count(), 2);
+    }
+}

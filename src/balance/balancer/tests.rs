@@ -3,7 +3,6 @@ use std::{net::SocketAddr, time::Duration};
 use super::*;
 use crate::{
     balance::{
-        custom::tests::by_path,
         picker::{Draws, Pick, PickArgs},
         policy::{ClusterPolicy, EndpointConfig, LocalityConfig, Policy},
     },
@@ -11,6 +10,7 @@ use crate::{
     resource::Locality,
 };
 
+mod endpoints;
 mod handover;
 
 const ROUND_ROBIN: ClusterPolicy = ClusterPolicy { policy: Policy::RoundRobin, by_locality: true };
@@ -245,38 +245,6 @@ fn ch3_54_a_silent_priority_is_left_after_10_s() {
     it.wait(1);
     it.connect(2);
     assert_eq!(it.ports(), BTreeMap::from([(2, 40)]));
-}
-
-#[test]
-fn ch3_63_a_policy_of_the_application_is_replaced_by_failure_when_it_panics() {
-    let policy = ClusterPolicy { policy: Policy::Custom(by_path()), by_locality: false };
-    let mut it = Fixture::new(shop(policy.clone(), &[&[1, 2], &[3]]));
-    it.connect_all();
-    let Pick::Complete(attempt) = it.pick_for("shop", "/1") else { panic!() };
-    assert_eq!((attempt.endpoint.address, attempt.metadata.len()), (address(2), 1));
-    let Pick::Broken(reason) = it.pick_for("shop", "/panic") else { panic!() };
-    assert_eq!(&*reason, "cluster shop: the load balancing policy panicked");
-    it.balancer.connect("shop", it.now);
-    it.drain();
-    assert_eq!(it.attempted(), [3], "the next priority");
-    it.connect(3);
-    let Pick::Complete(attempt) = it.pick_for("shop", "/0") else { panic!() };
-    assert_eq!(attempt.endpoint.address, address(3));
-    it.update(shop(policy, &[&[1, 2]]));
-    assert!(matches!(it.pick_for("shop", "/0"), Pick::Complete(_)), "until the next configuration");
-}
-
-#[test]
-fn ch1_25_an_event_publishes_the_picker_of_its_cluster_alone() {
-    let one = |port| leaf(ROUND_ROBIN, vec![vec![locality("a", 1, &[port])]]);
-    let leaves = [("shop", one(1)), ("cart", one(2))];
-    let mut it = Fixture::new(configs(&leaves, &[("shop", &["shop"]), ("cart", &["cart"])]));
-    it.pickers.clear();
-    it.connect(2);
-    assert_eq!(it.pickers.keys().map(|name| &**name).collect::<Vec<_>>(), ["cart"]);
-    it.pickers.clear();
-    it.drain();
-    assert!(it.pickers.is_empty());
 }
 
 #[test]

@@ -111,14 +111,14 @@ const DELAY: Duration = Duration::from_millis(250);
 const BACKOFF: Duration = Duration::from_millis(1_201);
 
 #[test]
-fn ch3_16_the_next_address_is_tried_after_the_delay_and_the_earlier_attempt_goes_on() {
+fn ch3_16_ch3_17_the_next_address_is_tried_after_the_delay_and_the_first_ready_one_wins() {
     let (mut rig, said) = Rig::connecting(&[1, 2, 3]);
     assert_eq!(said, ["connect 10.0.0.1"]);
     assert_eq!(rig.pass(DELAY - Duration::from_millis(1)), NONE);
     assert_eq!(rig.pass(Duration::from_millis(1)), ["connect 10.0.0.2"]);
     assert_eq!(rig.pass(DELAY), ["connect 10.0.0.3"]);
     assert_eq!(rig.pass(Duration::from_secs(19)), NONE, "the last one has no timer");
-    assert_eq!(rig.ready(1), ["cancel 2", "cancel 3"], "CH3.17: the first that is ready");
+    assert_eq!(rig.ready(1), ["cancel 2", "cancel 3"], "the first that is ready");
     assert_eq!(rig.state(), Connectivity::Ready);
 }
 

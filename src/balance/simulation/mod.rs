@@ -46,7 +46,9 @@ mod tests {
             let random = fastrand::Rng::with_seed(seed);
             let run = || run(seed, Choices::Seed { random: random.clone(), operations: 80 });
             match std::panic::catch_unwind(run) {
-                Ok(some) => some.into_iter().for_each(|(name, count)| *outcomes.entry(name).or_insert(0) += count),
+                Ok(some) => {
+                    some.into_iter().for_each(|(name, count)| *outcomes.entry(name).or_insert(0) += count)
+                }
                 Err(panic) => {
                     eprintln!("seed {seed} fails: XDSKIT_SIMULATION_SEED={seed} repeats it");
                     std::panic::resume_unwind(panic);

@@ -86,9 +86,8 @@ impl World<'_> {
     pub(super) fn is_wrong_drop(&self, target: &str) -> Option<String> {
         let mut leaves = self.leaves_of(target);
         let is_gone = matches!(self.configs.targets[target], ClusterConfig::Gone(_));
-        let can_drop = leaves.any(|(name, leaf)| {
-            !leaf.drops.is_empty() || self.running(name) >= leaf.max_requests
-        });
+        let can_drop =
+            leaves.any(|(name, leaf)| !leaf.drops.is_empty() || self.running(name) >= leaf.max_requests);
         (!is_gone && !can_drop).then(|| "neither gone, nor a share of drops, nor at its limit".to_owned())
     }
 
@@ -133,7 +132,9 @@ impl World<'_> {
     /// Whether a priority has an endpoint with a connection, of which no other endpoint can be the owner.
     fn is_surely_ready(&self, name: &Arc<str>, priority: usize) -> bool {
         let leaf = &self.configs.leaves[name];
-        let Some(localities) = leaf.priorities.get(priority).filter(|_| is_petiole(leaf)) else { return false };
+        let Some(localities) = leaf.priorities.get(priority).filter(|_| is_petiole(leaf)) else {
+            return false;
+        };
         let (connected, all) = (self.connected(name), listed(leaf));
         let is_sole = |address| all.iter().filter(|it| it.contains(address)).count() == 1;
         let is_ready = |endpoint: BTreeSet<_>| {

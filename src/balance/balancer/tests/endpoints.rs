@@ -1,0 +1,125 @@
+//! What picks find among the endpoints of a cluster.
+
+use super::*;
+use crate::balance::{custom::tests::by_path, policy::Drop as DropShare};
+
+#[test]
+fn ch3_11_a_priority_is_ready_or_connecting_if_any_endpoint_is_and_fails_with_the_last_one() {
+    let mut it = Fixture::new(shop(ROUND_ROBIN, &[&[1, 2, 3]]));
+    assert!(matches!(it.pick("shop"), Pick::Queue));
+    it.fail(1);
+    it.fail(2);
+    assert!(matches!(it.pick("shop"), Pick::Queue), "3 is connecting");
+    it.connect(3);
+    assert_eq!(it.ports(), BTreeMap::from([(3, 40)]));
+    it.lose(3);
+    it.fail(3);
+    let Pick::Fail(reason) = it.pick("shop") else { panic!() };
+    assert_eq!(
+        &*reason,
+        "cluster shop: no endpoint can be reached, the latest error is: 127.0.0.1:3: refused"
+    );
+}
+
+#[test]
+fn ch3_24_an_endpoint_is_the_set_of_its_addresses() {
+    let with = |addresses: &[u16]| {
+        let mut list = locality("a", 1, &[addresses[0]]);
+        list.endpoints[0].addresses = addresses.iter().copied().map(address).collect();
+        configs(&[("shop", leaf(ROUND_ROBIN, vec![vec![list]]))], &[("shop", &["shop"])])
+    };
+    let mut it = Fixture::new(with(&[1, 2]));
+    it.connect(1);
+    let Pick::Complete(running) = it.pick("shop") else { panic!() };
+    it.update(with(&[2, 1]));
+    let Pick::Complete(after) = it.pick("shop") else { panic!() };
+    assert_eq!(running.endpoint.load.running(), 2, "another order is the same endpoint");
+    it.update(with(&[3, 1]));
+    let Pick::Complete(other) = it.pick("shop") else { panic!() };
+    assert_eq!(
+        (other.endpoint.address, other.endpoint.load.running()),
+        (address(1), 1),
+        "another set is another one"
+    );
+    assert_eq!(
+        (it.drained.as_slice(), after.endpoint.load.running()),
+        (&[][..], 2),
+        "its address keeps the connection"
+    );
+}
+
+#[test]
+fn ch3_48_each_locality_has_the_endpoint_policy_of_its_own() {
+    let localities = vec![locality("a", 1, &[1, 2]), locality("b", 1, &[3, 4])];
+    let first = ClusterPolicy { policy: Policy::PickFirst { shuffle: false }, by_locality: true };
+    for (policy, ready) in [(first, [1, 3].as_slice()), (ROUND_ROBIN, &[1, 2, 3, 4])] {
+        let leaves = [("shop", leaf(policy, vec![localities.clone()]))];
+        let mut it = Fixture::new(configs(&leaves, &[("shop", &["shop"])]));
+        it.connect_all();
+        assert_eq!(it.ports().keys().copied().collect::<Vec<_>>(), ready);
+    }
+}
+
+#[test]
+fn ch4_6_an_attempt_counts_from_its_pick_to_its_end() {
+    let mut config = leaf(ROUND_ROBIN, vec![vec![locality("a", 1, &[1])]]);
+    Arc::get_mut(&mut config).expect("nobody else has it").max_requests = 2;
+    let mut it = Fixture::new(configs(&[("shop", config)], &[("shop", &["shop"])]));
+    assert!((0..5).all(|_| matches!(it.pick("shop"), Pick::Queue)), "calls that wait do not count");
+    it.connect(1);
+    let running = [it.pick("shop"), it.pick("shop")];
+    assert!(running.iter().all(|pick| matches!(pick, Pick::Complete(_))));
+    assert!(matches!(it.pick("shop"), Pick::Drop(_)));
+    it.lose(1);
+    assert!(matches!(it.pick("shop"), Pick::Drop(_)), "a stream counts until it has ended");
+    drop(running);
+    assert!(matches!(it.pick("shop"), Pick::Queue));
+}
+
+#[test]
+fn ch2_20_drops_come_before_the_breaker_and_both_before_the_endpoints() {
+    let limited = |per_million| {
+        let mut config = leaf(ROUND_ROBIN, vec![vec![locality("a", 1, &[1])]]);
+        let it = Arc::get_mut(&mut config).expect("nobody else has it");
+        it.drops = [DropShare { category: "all".into(), per_million }].into();
+        it.max_requests = 0;
+        configs(&[("shop", config)], &[("shop", &["shop"])])
+    };
+    for (per_million, expected) in [(1_000_000, "overload category all"), (0, "circuit breaker")] {
+        let mut it = Fixture::new(limited(per_million));
+        let Pick::Drop(reason) = it.pick("shop") else { panic!() };
+        assert!(reason.contains(expected), "{reason}");
+    }
+}
+
+#[test]
+fn ch1_25_an_event_publishes_the_picker_of_its_cluster_alone() {
+    let one = |port| leaf(ROUND_ROBIN, vec![vec![locality("a", 1, &[port])]]);
+    let leaves = [("shop", one(1)), ("cart", one(2))];
+    let mut it = Fixture::new(configs(&leaves, &[("shop", &["shop"]), ("cart", &["cart"])]));
+    it.pickers.clear();
+    it.connect(2);
+    assert_eq!(it.pickers.keys().map(|name| &**name).collect::<Vec<_>>(), ["cart"]);
+    it.pickers.clear();
+    it.drain();
+    assert!(it.pickers.is_empty());
+}
+
+#[test]
+fn ch3_63_a_policy_of_the_application_is_replaced_by_failure_when_it_panics() {
+    let policy = ClusterPolicy { policy: Policy::Custom(by_path()), by_locality: false };
+    let mut it = Fixture::new(shop(policy.clone(), &[&[1, 2], &[3]]));
+    it.connect_all();
+    let Pick::Complete(attempt) = it.pick_for("shop", "/1") else { panic!() };
+    assert_eq!((attempt.endpoint.address, attempt.metadata.len()), (address(2), 1));
+    let Pick::Broken(reason) = it.pick_for("shop", "/panic") else { panic!() };
+    assert_eq!(&*reason, "cluster shop: the load balancing policy panicked");
+    it.balancer.connect("shop", it.now);
+    it.drain();
+    assert_eq!(it.attempted(), [3], "the next priority");
+    it.connect(3);
+    let Pick::Complete(attempt) = it.pick_for("shop", "/0") else { panic!() };
+    assert_eq!(attempt.endpoint.address, address(3));
+    it.update(shop(policy, &[&[1, 2]]));
+    assert!(matches!(it.pick_for("shop", "/0"), Pick::Complete(_)), "until the next configuration");
+}
