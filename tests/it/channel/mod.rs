@@ -2,6 +2,7 @@
 
 pub(crate) mod backend;
 mod calls;
+mod changes;
 mod endpoints;
 mod life;
 mod routes;
