@@ -2,6 +2,7 @@
 
 pub(crate) mod backend;
 mod calls;
+mod cases;
 mod changes;
 mod endpoints;
 mod life;
