@@ -108,10 +108,7 @@ impl Running {
                     }
                 }
                 Poll::Ready(Some(Err(error))) => {
-                    return Poll::Ready(Some(Err(status::of_stream(
-                        &error,
-                        self.guards.attempt.endpoint.address,
-                    ))));
+                    return Poll::Ready(Some(Err(self.status(&error))));
                 }
                 Poll::Ready(None) => self.is_at_trailers = true,
                 Poll::Pending => return Poll::Pending,
@@ -119,8 +116,13 @@ impl Running {
         }
         self.stream.poll_trailers(cx).map(|trailers| match trailers {
             Ok(trailers) => trailers.map(|trailers| Ok(Frame::trailers(trailers))),
-            Err(error) => Some(Err(status::of_stream(&error, self.guards.attempt.endpoint.address))),
+            Err(error) => Some(Err(self.status(&error))),
         })
+    }
+
+    fn status(&self, error: &h2::Error) -> Status {
+        let deadline = self.deadline.as_ref().map(|it| it.deadline());
+        status::of_stream(error, self.guards.attempt.endpoint.address, deadline)
     }
 }
 

@@ -207,7 +207,7 @@ impl<'a> Call<'a> {
                     let sleep = self.deadline.map(|deadline| Box::pin(sleep_until(deadline)));
                     return Ok(response.map(|stream| ChannelBody::new(stream, sleep, guards)));
                 }
-                Err(error) => match Failure::of(&error, &guards) {
+                Err(error) => match Failure::of(&error, &guards, self.deadline) {
                     Failure::NeverProcessed(_)
                         if !was_refused && body.as_mut().is_some_and(Recorded::rewind) =>
                     {
@@ -341,8 +341,8 @@ where
 }
 
 impl Failure {
-    fn of(error: &h2::Error, guards: &Guards) -> Self {
-        match status::of_stream(error, guards.attempt.endpoint.address) {
+    fn of(error: &h2::Error, guards: &Guards, deadline: Option<Instant>) -> Self {
+        match status::of_stream(error, guards.attempt.endpoint.address, deadline) {
             _ if guards.is_shut_down() => Self::Other(Status::cancelled("channel is shut down")),
             status if status::is_never_processed(error) => Self::NeverProcessed(status),
             status => Self::Other(status),

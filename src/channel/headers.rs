@@ -58,13 +58,14 @@ fn parse_timeout(text: &str) -> Option<Duration> {
     })
 }
 
-/// Sets the remaining time, in the finest unit that fits 8 digits, at least 1 ns.
+/// Sets the remaining time, in the finest unit that fits 8 digits, at least 1 ns. It is rounded up, so that the server does not
+/// end the call before its deadline.
 pub(super) fn set_timeout(headers: &mut HeaderMap, remaining: Duration) {
     let nanos = remaining.as_nanos().max(1);
     let units = [(1, 'n'), (1_000, 'u'), (1_000_000, 'm'), (1_000_000_000, 'S'), (60_000_000_000, 'M')];
-    let fitting = units.into_iter().find(|(unit, _)| nanos / unit < 100_000_000);
+    let fitting = units.into_iter().find(|(unit, _)| nanos.div_ceil(*unit) < 100_000_000);
     let (unit, letter) = fitting.unwrap_or((3_600_000_000_000, 'H'));
-    if let Ok(value) = HeaderValue::try_from(format!("{}{letter}", nanos / unit)) {
+    if let Ok(value) = HeaderValue::try_from(format!("{}{letter}", nanos.div_ceil(unit))) {
         headers.insert(GRPC_TIMEOUT, value);
     }
 }
@@ -153,7 +154,9 @@ mod tests {
         assert_eq!(sent(Duration::from_millis(100)), "100000u");
         assert_eq!(sent(Duration::from_secs(100)), "100000m");
         assert_eq!(sent(Duration::from_secs(99_999_999)), "99999999S");
-        assert_eq!(sent(Duration::from_secs(100_000_000)), "1666666M");
+        assert_eq!(sent(Duration::from_secs(100_000_000)), "1666667M", "the remaining time is rounded up");
+        assert_eq!(sent(Duration::new(0, 100_000_001)), "100001u");
+        assert_eq!(sent(Duration::new(99, 999_999_001)), "100000m", "100,000,000 µs have 9 digits");
     }
 
     #[test]

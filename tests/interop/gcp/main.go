@@ -17,6 +17,9 @@
 //	drain ADDRESS         this endpoint (10.1.0.1:8080) is draining
 //	fail CLUSTER          all endpoints of the cluster are unhealthy
 //	heal CLUSTER          the end of that
+//	endpoints CLUSTER ADDRESS... [/ ADDRESS...]
+//	                      the endpoints of the cluster, by priority, in one locality each
+//	limit SERVICE N       the maximum stream duration of the service's routes, in milliseconds; 0: none
 //	fallback HOST         another host for the cluster orders-fallback
 //	rename CLUSTER NAME   renames the cluster, its endpoints and the routes to it, all at once
 //	reroute SERVICE NAME  renames its routes, and the reference in its listener
@@ -158,6 +161,20 @@ func alter(mesh *mesh, verb string, args []string) error {
 			return fmt.Errorf("%s CLUSTER", verb)
 		}
 		return mesh.setFailing(args[0], verb == "fail")
+	case "endpoints":
+		if len(args) == 0 {
+			return fmt.Errorf("endpoints CLUSTER ADDRESS... [/ ADDRESS...]")
+		}
+		return mesh.locate(args[0], args[1:])
+	case "limit":
+		if len(args) != 2 {
+			return fmt.Errorf("limit SERVICE N")
+		}
+		limit, err := numbers(args[1:])
+		if err != nil {
+			return err
+		}
+		return mesh.limit(args[0], time.Duration(limit[0])*time.Millisecond)
 	case "fallback":
 		if len(args) != 1 {
 			return fmt.Errorf("fallback HOST")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -21,6 +22,8 @@ type mesh struct {
 	canary   map[string]uint32        // by service: of 100 requests, if it is set
 	draining map[string]bool          // by address
 	failing  map[string]bool          // by cluster: all its endpoints are unhealthy
+	located  map[string][][]string    // by cluster: the addresses that a test set, by priority
+	limits   map[string]time.Duration // by service: the maximum stream duration of its routes
 	fallback string                   // the host of orders-fallback
 	renamed  map[string]string        // by cluster: its current name
 	rerouted map[string]string        // by service: the current name of its routes
@@ -44,6 +47,8 @@ func baseMesh() *mesh {
 		canary:   map[string]uint32{},
 		draining: map[string]bool{},
 		failing:  map[string]bool{},
+		located:  map[string][][]string{},
+		limits:   map[string]time.Duration{},
 		fallback: "orders.fallback.example",
 		renamed:  map[string]string{},
 		rerouted: map[string]string{},
@@ -73,6 +78,35 @@ func (m *mesh) setFailing(cluster string, failing bool) error {
 		return fmt.Errorf("no such cluster with endpoints")
 	}
 	m.failing[cluster] = failing
+	return nil
+}
+
+// locate sets the addresses of a cluster, with "/" between priorities.
+func (m *mesh) locate(cluster string, words []string) error {
+	if !m.hasEndpoints(cluster) {
+		return fmt.Errorf("no such cluster with endpoints")
+	}
+	priorities := [][]string{nil}
+	for _, word := range words {
+		if word == "/" {
+			priorities = append(priorities, nil)
+			continue
+		}
+		if _, err := netip.ParseAddrPort(word); err != nil {
+			return err
+		}
+		last := len(priorities) - 1
+		priorities[last] = append(priorities[last], word)
+	}
+	m.located[cluster] = priorities
+	return nil
+}
+
+func (m *mesh) limit(service string, limit time.Duration) error {
+	if !slices.Contains(m.services, service) {
+		return fmt.Errorf("no such service")
+	}
+	m.limits[service] = limit
 	return nil
 }
 
@@ -133,11 +167,10 @@ func (m *mesh) hasEndpoints(cluster string) bool {
 func (m *mesh) drain(address string) error {
 	for _, service := range m.services {
 		for _, cluster := range endpointClusters(service) {
-			for _, known := range addresses(cluster) {
-				if known == address {
-					m.draining[address] = true
-					return nil
-				}
+			known := append(addresses(cluster), slices.Concat(m.located[cluster]...)...)
+			if slices.Contains(known, address) {
+				m.draining[address] = true
+				return nil
 			}
 		}
 	}

@@ -43,6 +43,9 @@ func apiListener(name string, http *manager.HttpConnectionManager) *listener.Lis
 // routes forward all requests to the service's cluster, or to a canary's two; payments has a second route for refunds.
 func (m *mesh) routes(service string) *route.RouteConfiguration {
 	action := &route.RouteAction{Timeout: durationpb.New(15e9)}
+	if limit := m.limits[service]; limit > 0 {
+		action.MaxStreamDuration = &route.RouteAction_MaxStreamDuration{MaxStreamDuration: durationpb.New(limit)}
+	}
 	if clusters := endpointClusters(service); len(clusters) == 2 {
 		weights := m.weightsOf(service)
 		var weighted []*route.WeightedCluster_ClusterWeight
@@ -122,8 +125,22 @@ func aggregateCluster(name string, children ...string) *cluster.Cluster {
 	}
 }
 
-// endpoints are spread over the three zones in turn.
 func (m *mesh) endpoints(clusterName string) *endpoint.ClusterLoadAssignment {
+	localities := m.spread(clusterName)
+	if located, ok := m.located[clusterName]; ok {
+		localities = m.prioritize(clusterName, located)
+	}
+	used := localities[:0]
+	for _, one := range localities {
+		if len(one.LbEndpoints) > 0 {
+			used = append(used, one)
+		}
+	}
+	return &endpoint.ClusterLoadAssignment{ClusterName: m.nameOf(clusterName) + "-endpoints", Endpoints: used}
+}
+
+// spread assigns the endpoints to the three zones in turn.
+func (m *mesh) spread(clusterName string) []*endpoint.LocalityLbEndpoints {
 	zones := make([]*endpoint.LocalityLbEndpoints, 3)
 	for i, zone := range []string{"a", "b", "c"} {
 		zones[i] = &endpoint.LocalityLbEndpoints{
@@ -132,24 +149,39 @@ func (m *mesh) endpoints(clusterName string) *endpoint.ClusterLoadAssignment {
 		}
 	}
 	for i, address := range addresses(clusterName) {
-		health := core.HealthStatus_HEALTHY
-		if m.draining[address] {
-			health = core.HealthStatus_DRAINING
-		}
-		if m.failing[clusterName] {
-			health = core.HealthStatus_UNHEALTHY
-		}
-		at := netip.MustParseAddrPort(address)
 		zone := zones[i%len(zones)]
-		zone.LbEndpoints = append(zone.LbEndpoints, lbEndpoint(at.Addr().String(), uint32(at.Port()), health))
+		zone.LbEndpoints = append(zone.LbEndpoints, m.endpoint(clusterName, address))
 	}
-	used := zones[:0]
-	for _, zone := range zones {
-		if len(zone.LbEndpoints) > 0 {
-			used = append(used, zone)
+	return zones
+}
+
+// prioritize has one locality for each priority.
+func (m *mesh) prioritize(clusterName string, priorities [][]string) []*endpoint.LocalityLbEndpoints {
+	var all []*endpoint.LocalityLbEndpoints
+	for priority, addresses := range priorities {
+		one := &endpoint.LocalityLbEndpoints{
+			Locality:            &core.Locality{Region: "eu", Zone: "eu-a"},
+			LoadBalancingWeight: wrapperspb.UInt32(100),
+			Priority:            uint32(priority),
 		}
+		for _, address := range addresses {
+			one.LbEndpoints = append(one.LbEndpoints, m.endpoint(clusterName, address))
+		}
+		all = append(all, one)
 	}
-	return &endpoint.ClusterLoadAssignment{ClusterName: m.nameOf(clusterName) + "-endpoints", Endpoints: used}
+	return all
+}
+
+func (m *mesh) endpoint(clusterName, address string) *endpoint.LbEndpoint {
+	health := core.HealthStatus_HEALTHY
+	if m.draining[address] {
+		health = core.HealthStatus_DRAINING
+	}
+	if m.failing[clusterName] {
+		health = core.HealthStatus_UNHEALTHY
+	}
+	at := netip.MustParseAddrPort(address)
+	return lbEndpoint(at.Addr().String(), uint32(at.Port()), health)
 }
 
 func lbEndpoint(host string, port uint32, health core.HealthStatus) *endpoint.LbEndpoint {

@@ -10,24 +10,28 @@ use std::{
     task::{Context, Poll},
 };
 
-use bytes::{Buf, BufMut, Bytes};
-use futures_util::{Stream, StreamExt, stream::BoxStream};
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt, future::join_all, stream::BoxStream};
 use tokio::{
     runtime::{Builder, Runtime},
     sync::{Notify, oneshot},
+    task::JoinHandle,
 };
 use tonic::{
     Request, Response, Status, Streaming,
     body::Body,
-    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
     codegen::{BoxFuture, Service, http},
     server::{Grpc, NamedService, StreamingService, UnaryService},
     transport::{Server, server::TcpIncoming},
 };
 
+use crate::common::raw::Raw;
+
 /// Answers with its message, and its name in the header `x-backend`.
 pub(crate) const ECHO: &str = "/test.Echo/Echo";
-/// As before, after [`Backend::release`].
+/// Answers with an empty message.
+pub(crate) const EMPTY: &str = "/test.Echo/Empty";
+/// As [`ECHO`], after [`Backend::release`].
 pub(crate) const HOLD: &str = "/test.Echo/Hold";
 /// Sends back each message of a stream.
 pub(crate) const CHAT: &str = "/test.Echo/Chat";
@@ -39,6 +43,7 @@ pub(crate) struct Backend {
     pub(crate) address: SocketAddr,
     state: Arc<State>,
     stop: Option<oneshot::Sender<()>>,
+    serving: JoinHandle<()>,
     runtime: Option<Runtime>,
 }
 
@@ -63,17 +68,22 @@ impl Backend {
         let (stop, stopped) = oneshot::channel::<()>();
         let service = Echo { state: state.clone() };
         let (bound, address_of) = oneshot::channel();
-        runtime.spawn(async move {
+        let serving = runtime.spawn(async move {
             let incoming = TcpIncoming::bind(address).unwrap();
             bound.send(incoming.local_addr().unwrap()).unwrap();
-            let router = Server::builder().add_service(service);
+            let router = Server::builder().max_concurrent_streams(MAX_STREAMS).add_service(service);
             let stopped = async {
                 let _ = stopped.await;
             };
             router.serve_with_incoming_shutdown(incoming, stopped).await.unwrap();
         });
         let address = address_of.await.unwrap();
-        Self { address, state, stop: Some(stop), runtime: Some(runtime) }
+        Self { address, state, stop: Some(stop), serving, runtime: Some(runtime) }
+    }
+
+    /// Starts one for each name.
+    pub(crate) async fn start_all<const N: usize>(names: [&str; N]) -> [Self; N] {
+        join_all(names.map(Self::start)).await.try_into().ok().expect("there is one for each")
     }
 
     pub(crate) fn text(&self) -> String {
@@ -109,6 +119,13 @@ impl Backend {
     /// Sends GOAWAY, and ends when the calls have.
     pub(crate) fn stop(&mut self) {
         let _ = self.stop.take().unwrap().send(());
+    }
+
+    /// Stops as before, and starts at the same address when all has ended.
+    pub(crate) async fn restart_gracefully(mut self) -> Self {
+        self.stop();
+        crate::common::soon(&mut self.serving).await.unwrap();
+        Self::start_at(&self.state.name, self.address).await
     }
 
     /// Ends at once: the connections are reset.
@@ -166,7 +183,7 @@ impl Service<http::Request<Body>> for Echo {
             let authority = request.uri().authority().map_or_else(String::new, ToString::to_string);
             let mut response = match path.as_str() {
                 CHAT => Grpc::new(Raw).streaming(Chat { state: state.clone() }, request).await,
-                ECHO | HOLD | FAIL => {
+                ECHO | EMPTY | HOLD | FAIL => {
                     Grpc::new(Raw).unary(Unary { state: state.clone(), path }, request).await
                 }
                 _ => Status::unimplemented(path).into_http(),
@@ -198,6 +215,7 @@ impl UnaryService<Bytes> for Unary {
             let _running = Running::new(&state);
             match path.as_str() {
                 HOLD => released.await,
+                EMPTY => return Ok(Response::new(Bytes::new())),
                 FAIL => {
                     return Err(Status::data_loss(String::from_utf8_lossy(request.get_ref()).into_owned()));
                 }
@@ -234,40 +252,5 @@ fn counted<T>(stream: impl Stream<Item = T>, running: Running) -> impl Stream<It
     })
 }
 
-/// A codec of messages as bytes.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Raw;
-
-impl Codec for Raw {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        *self
-    }
-
-    fn decoder(&mut self) -> Self {
-        *self
-    }
-}
-
-impl Encoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, message: Bytes, into: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        into.put(message);
-        Ok(())
-    }
-}
-
-impl Decoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        Ok(Some(from.copy_to_bytes(from.remaining())))
-    }
-}
+/// More streams than any test has on a connection.
+const MAX_STREAMS: u32 = 10_000;

@@ -2,25 +2,31 @@
 
 pub(crate) mod backend;
 mod calls;
+mod cases;
+mod changes;
 mod endpoints;
 mod life;
 mod routes;
 
-use std::{collections::BTreeMap, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use tonic::{Request, Response, Status, client::Grpc, codegen::http::uri::PathAndQuery};
 use xdskit::{
     Bootstrap, Channel, Client,
     channel::ChannelState,
+    client::ClientBuilder,
     testing::{
         ControlPlane,
         resources::{EndpointsBuilder, cluster, endpoints, listener, route, route_config},
     },
 };
 
-use self::backend::{Backend, ECHO, Raw};
-use crate::common::soon;
+use self::backend::{Backend, ECHO};
+use crate::common::{load::Load, raw::Raw, soon};
 
 /// A mesh with the service `shop`, of which all requests go to the cluster `cart`.
 struct Mesh {
@@ -40,10 +46,14 @@ impl Mesh {
     }
 
     fn of(server: ControlPlane) -> Self {
+        Self::with(server, |client| client)
+    }
+
+    /// With settings of the client.
+    fn with(server: ControlPlane, settings: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
         let client = Client::builder(Bootstrap::from_json(&server.bootstrap_json()).unwrap())
-            .deletion_grace(Duration::ZERO)
-            .build()
-            .unwrap();
+            .deletion_grace(Duration::ZERO);
+        let client = settings(client).build().unwrap();
         let channel = client
             .channel("xds:///shop")
             .connect_backoff(Duration::from_millis(50), Duration::from_millis(200))
@@ -76,6 +86,40 @@ impl Mesh {
         .await;
     }
 
+    /// Calls until each of these backends, and no other, has answered.
+    async fn reach(&self, names: &[&str]) {
+        let mut seen = BTreeSet::new();
+        self.until(|name| {
+            seen.insert(name.unwrap());
+            seen.len() == names.len()
+        })
+        .await;
+        assert!(seen.iter().eq(names), "{seen:?}");
+    }
+
+    /// Whether a backend gets its share of 1,000 calls, in percent, within 3 standard deviations. Chance exceeds them once in
+    /// 370 times, so there are up to 3 rounds.
+    async fn has_share(&self, name: &str, percent: usize) {
+        let mut rounds = Vec::new();
+        for _ in 0..3 {
+            let calls = self.shares(1_000).await.remove(name).unwrap_or_default();
+            if calls.abs_diff(10 * percent).pow(2) <= 9 * percent * (100 - percent) / 10 {
+                return;
+            }
+            rounds.push(calls);
+        }
+        panic!("{name} gets {rounds:?} of 1,000 calls instead of {percent} %");
+    }
+
+    /// Calls of some tasks, one after the other.
+    fn load(&self, tasks: usize) -> Load {
+        let channel = self.channel.clone();
+        Load::start(tasks, move || {
+            let channel = channel.clone();
+            async move { call(&channel, ECHO, Request::new("hello".into())).await.map(|it| backend_of(&it)) }
+        })
+    }
+
     async fn ready(&self) {
         assert!(self.channel.wait_ready(Duration::from_secs(20)).await, "{:?}", self.channel);
     }
@@ -90,6 +134,19 @@ impl Mesh {
 fn cart(backends: &[&Backend]) -> EndpointsBuilder {
     let addresses: Vec<_> = backends.iter().map(|it| it.text()).collect();
     endpoints("cart").locality("eu", "a", addresses.iter().map(String::as_str))
+}
+
+/// Endpoints of a cluster in one locality, by zone and priority.
+fn locality(of: EndpointsBuilder, zone: &str, priority: u32, backends: &[&Backend]) -> EndpointsBuilder {
+    let addresses: Vec<_> = backends.iter().map(|it| it.text()).collect();
+    of.locality("eu", zone, addresses.iter().map(String::as_str)).priority(priority)
+}
+
+/// Makes calls until one succeeds. A call that fails at once does not yield by itself.
+async fn until_ok<T, F: Future<Output = Result<T, Status>>>(call: impl Fn() -> F) {
+    while call().await.is_err() {
+        tokio::task::yield_now().await;
+    }
 }
 
 fn backend_of(response: &Response<Bytes>) -> String {

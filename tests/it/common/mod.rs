@@ -2,7 +2,9 @@
 #![allow(dead_code, reason = "each test program uses a part of it")]
 
 pub(crate) mod bridge;
+pub(crate) mod load;
 pub(crate) mod meshes;
+pub(crate) mod raw;
 pub(crate) mod tls;
 
 use std::{collections::BTreeSet, future::Future, sync::Arc, time::Duration};

@@ -2,17 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use bytes::{Buf, BufMut, Bytes};
+use bytes::Bytes;
 use http::uri::PathAndQuery;
 use prost::Message;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
-use tonic::{
-    Request, Status, Streaming,
-    client::Grpc,
-    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
-    transport::Channel,
-};
+use tonic::{Request, Status, Streaming, client::Grpc, transport::Channel};
 use xdskit::pb::{
     envoy::{
         config::core::v3::Node,
@@ -22,6 +17,8 @@ use xdskit::pb::{
     },
     google::rpc,
 };
+
+use crate::common::raw::Raw;
 
 /// One stream to a management server. It tracks nonces and versions, and sends an ACK or NACK only on request.
 pub(crate) struct Peer {
@@ -188,43 +185,6 @@ fn first(type_url: &str, names: &[&str]) -> DiscoveryRequest {
         type_url: type_url.into(),
         resource_names: names.iter().map(|&name| name.to_owned()).collect(),
         ..DiscoveryRequest::default()
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Raw;
-
-impl Codec for Raw {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        Self
-    }
-
-    fn decoder(&mut self) -> Self {
-        Self
-    }
-}
-
-impl Encoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, message: Bytes, into: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        into.put(message);
-        Ok(())
-    }
-}
-
-impl Decoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        Ok(Some(from.copy_to_bytes(from.remaining())))
     }
 }
 

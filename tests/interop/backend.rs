@@ -1,0 +1,131 @@
+//! The gRPC servers of `backends/`.
+
+use serde_json::Value;
+use tokio::{process::Command, time::Instant};
+
+use crate::{
+    peer::{free_port, program},
+    process::{PATIENCE, Process},
+};
+
+/// A gRPC implementation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Language {
+    /// grpc-go.
+    Go,
+    /// grpc-java.
+    Java,
+    /// grpcio, which is C-core.
+    Python,
+}
+
+/// A running server.
+pub(crate) struct Backend {
+    name: &'static str,
+    language: Language,
+    port: u16,
+    process: Process,
+    /// What was reported of calls and not waited for yet.
+    events: Vec<Value>,
+}
+
+impl Backend {
+    pub(crate) async fn start(language: Language, name: &'static str) -> Self {
+        Self::start_on(language, name, free_port()).await
+    }
+
+    async fn start_on(language: Language, name: &'static str, port: u16) -> Self {
+        let mut command = match language {
+            Language::Go => Command::new(program("XDSKIT_INTEROP_BACKEND_GO")),
+            Language::Java => Command::new(program("XDSKIT_INTEROP_BACKEND_JAVA")),
+            Language::Python => {
+                let mut python = Command::new("python3");
+                python.env("PYTHONPATH", program("XDSKIT_INTEROP_PYTHONPATH"));
+                python.arg(program("XDSKIT_INTEROP_BACKEND_PYTHON"));
+                python
+            }
+        };
+        let mut process = Process::start(name, command.args([name, &port.to_string()]));
+        let first = process.line(PATIENCE).await.unwrap_or_default();
+        assert_eq!(first["address"], format!("127.0.0.1:{port}"), "{}", process.log());
+        Self { name, language, port, process, events: Vec::new() }
+    }
+
+    pub(crate) fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub(crate) fn address(&self) -> String {
+        format!("127.0.0.1:{}", self.port)
+    }
+
+    /// Waits until calls of a method have begun or were cancelled, so many since the last time.
+    pub(crate) async fn calls(&mut self, event: &str, method: &str, count: usize) {
+        let is_wanted = |line: &Value| line["event"] == event && line["method"] == method;
+        for seen in 0..count {
+            self.take(&format!("{} of {count} calls of {method} that {event}", seen + 1), is_wanted).await;
+        }
+    }
+
+    /// How many calls of a method have begun.
+    pub(crate) async fn count(&mut self, method: &str) -> u64 {
+        self.command("counts").await["counts"][method].as_u64().unwrap_or_default()
+    }
+
+    /// Begins a graceful stop: it sends GOAWAY.
+    pub(crate) async fn stop(&mut self) {
+        self.command("stop").await;
+    }
+
+    /// Waits until a graceful stop is complete.
+    pub(crate) async fn stopped(&mut self) {
+        self.take("the end of the graceful stop", |line| line["event"] == "stopped").await;
+    }
+
+    /// Ends the process, and starts another one on the same port.
+    pub(crate) async fn restart(mut self) -> Self {
+        self.command("quit").await;
+        self.process.exit().await;
+        Self::start_on(self.language, self.name, self.port).await
+    }
+
+    /// Ends the process by SIGKILL. Returns what starts another one on the same port.
+    pub(crate) async fn kill(self) -> Killed {
+        self.process.kill().await;
+        Killed { language: self.language, name: self.name, port: self.port }
+    }
+
+    async fn command(&mut self, command: &str) -> Value {
+        self.process.say(command).await;
+        self.take(&format!("the answer to {command}"), |line| line["done"] == command).await
+    }
+
+    /// Waits for a line, which is then forgotten.
+    async fn take(&mut self, what: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
+        if let Some(place) = self.events.iter().position(&is_wanted) {
+            return self.events.remove(place);
+        }
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match self.process.line(left).await {
+                Some(line) if is_wanted(&line) => return line,
+                Some(line) => self.events.push(line),
+                None => panic!("{} did not report {what}:\n{}", self.name, self.process.log()),
+            }
+        }
+    }
+}
+
+/// A server that was killed.
+pub(crate) struct Killed {
+    language: Language,
+    name: &'static str,
+    port: u16,
+}
+
+impl Killed {
+    pub(crate) async fn start(self) -> Backend {
+        Backend::start_on(self.language, self.name, self.port).await
+    }
+}

@@ -1,0 +1,12 @@
+//! The cases of gRPC's xDS interoperability tests (psm-interop) that concern the channel, with an embedded control plane and
+//! tonic's servers. The names of the tests carry those of the cases.
+
+mod failover;
+mod limits;
+mod replacement;
+mod routing;
+
+use super::*;
+
+/// The number of tasks that call while a test changes something.
+const TASKS: usize = 4;
