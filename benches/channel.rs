@@ -1,201 +1,167 @@
-//! What a call costs the client: the channel beside tonic's own, to the same server, in turns, on one thread.
+//! What a call costs the client: the channel beside tonic's own channels, and beside HTTP/2 without more, to the same servers, in
+//! turns.
 //!
 //! ```console
-//! $ cargo bench --bench channel            # --quick for a short run
+//! $ cargo bench --bench channel            # --quick for a short run; --only calls, cold or throughput for a part
 //! ```
+//!
+//! The servers are a process of their own. On Linux the client's thread is pinned to the first core that the process may use, and
+//! the servers to the last one; `taskset -c 2,3 cargo bench …` selects others.
 
-#[path = "ratio/mod.rs"]
+#![allow(clippy::disallowed_methods, reason = "a bench looks at the clock")]
+
+#[allow(dead_code, reason = "every bench uses a part of it")]
+mod calls;
 #[allow(dead_code, reason = "every bench uses a part of it")]
 mod ratio;
 
-use std::{
-    convert::Infallible,
-    env,
-    error::Error,
-    net::{Ipv4Addr, SocketAddr},
-    task::{Context, Poll},
-    thread,
-};
+use std::{env, time::Instant};
 
-use bytes::{Buf, BufMut, Bytes};
-use futures_util::{StreamExt, stream};
+use calls::{
+    backends::{self, Backends, Placement},
+    clients::Client,
+    cores,
+    load::{self, Load},
+    mesh::Mesh,
+};
+use ratio::Samples;
 use tokio::runtime::{Builder, Runtime};
-use tonic::{
-    Request, Response, Status,
-    body::Body,
-    client::{Grpc, GrpcService},
-    codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder},
-    codegen::{
-        BoxFuture, Service, StdError,
-        http::{self, uri::PathAndQuery},
-    },
-    server::{NamedService, UnaryService},
-    transport::{Endpoint, Server, server::TcpIncoming},
-};
-use xdskit::{
-    Bootstrap, Client,
-    testing::{
-        ControlPlane,
-        resources::{cluster, endpoints, listener, route, route_config},
-    },
-};
 
-/// Calls at a time.
-const IN_FLIGHT: usize = 64;
-const CALLS: usize = 2_000;
+fn main() {
+    if backends::serve_if_requested() {
+        return;
+    }
+    let args: Vec<_> = env::args().skip(1).collect();
+    let is_quick = args.iter().any(|arg| arg == "--quick");
+    let only = args.iter().position(|arg| arg == "--only").and_then(|place| args.get(place + 1));
+    let is_part = |name: &str| only.is_none_or(|only| only == name);
+    cores::pin_client();
+    if is_part("calls") {
+        cost_of_calls(if is_quick { 3 } else { 41 });
+    }
+    if is_part("cold") {
+        first_calls(if is_quick { 5 } else { 101 });
+    }
+    if is_part("throughput") {
+        throughput(if is_quick { 3 } else { 41 });
+    }
+}
 
-fn main() -> Result<(), Box<dyn Error>> {
-    let is_quick = env::args().any(|argument| argument == "--quick");
-    let rounds = if is_quick { 5 } else { 41 };
-    let runtime = Builder::new_current_thread().enable_all().build()?;
-    println!("| endpoints | message | tonic, CPU per call | channel, CPU per call | ratio |");
-    println!("|---|---|---|---|---|");
-    for size in [100, 64 << 10] {
-        let backends = Backends::start(1);
-        let (plain, channel) = runtime.block_on(clients(&backends))?;
-        let mut samples = ratio::Samples::default();
-        // The first round connects.
-        for round in 0..=rounds {
-            let of = if round == 0 { &mut ratio::Samples::default() } else { &mut samples };
-            of.measure("tonic", CALLS, || calls(&runtime, &plain, size));
-            of.measure("channel", CALLS, || calls(&runtime, &channel, size));
+/// CPU of the client's thread for a call, and its latency.
+fn cost_of_calls(rounds: usize) {
+    println!("\ncalls: CPU of the client's thread and p50 for each, in µs; medians of {rounds} rounds in turns\n");
+    println!(
+        "| endpoints | message | in flight | h2, CPU | tonic, CPU | channel, CPU | beside tonic | beyond h2, µs | \
+         h2, p50 | tonic, p50 | channel, p50 | beside tonic |"
+    );
+    println!("|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|");
+    for count in [1, 10] {
+        let backends = Backends::start(count, Placement::Pinned);
+        let mesh = Mesh::start(&backends.addresses);
+        let runtime = runtime();
+        let clients = {
+            let _within = runtime.enter();
+            [
+                ("h2", runtime.block_on(Client::direct(&backends.addresses))),
+                ("tonic", Client::tonic(&backends.addresses)),
+                ("channel", Client::xdskit(&mesh)),
+            ]
+        };
+        for (size, in_flight, calls) in
+            [(100, 64, 4_000), (100, 1, 500), (64 << 10, 64, 1_000), (64 << 10, 1, 200)]
+        {
+            let case = Load { calls, in_flight, size };
+            print_costs(count, case, &costs(&clients, &runtime, case, rounds));
         }
-        println!(
-            "| 1 | {size} B | {:.2} µs | {:.2} µs | {:.2} |",
-            samples.median("tonic") / 1e3,
-            samples.median("channel") / 1e3,
-            samples.ratio("channel", "tonic"),
-        );
-    }
-    Ok(())
-}
-
-/// tonic's channel, and ours, to the same servers.
-async fn clients(
-    backends: &Backends,
-) -> Result<(tonic::transport::Channel, xdskit::Channel), Box<dyn Error>> {
-    let addresses: Vec<_> = backends.addresses.iter().map(ToString::to_string).collect();
-    let server = ControlPlane::start().await;
-    server.set(listener("shop").rds("routes"));
-    server.set(route_config("routes").virtual_host(["*"], [route::prefix("").cluster("cart")]));
-    server.set(cluster("cart"));
-    server.set(endpoints("cart").locality("eu", "a", addresses.iter().map(String::as_str)));
-    let client = Client::builder(Bootstrap::from_json(&server.bootstrap_json())?).build()?;
-    let channel = client.channel("xds:///shop").build()?;
-    let plain = Endpoint::from_shared(format!("http://{}", addresses[0]))?.connect_lazy();
-    // The configuration stays when the control plane is gone.
-    let mut first = Grpc::new(channel.clone());
-    first.unary(Request::new(Bytes::new()), PathAndQuery::from_static(ECHO), Raw).await?;
-    Ok((plain, channel))
-}
-
-fn calls<T>(runtime: &Runtime, channel: &T, size: usize)
-where
-    T: GrpcService<Body> + Clone,
-    T::Error: Into<StdError>,
-    T::ResponseBody: http_body::Body<Data = Bytes> + Send + 'static,
-    <T::ResponseBody as http_body::Body>::Error: Into<StdError> + Send,
-{
-    let message = Bytes::from(vec![7; size]);
-    let call = async |_| {
-        let mut grpc = Grpc::new(channel.clone());
-        grpc.ready().await.map_err(Into::into).expect("the server runs");
-        let request = Request::new(message.clone());
-        let response = grpc.unary(request, PathAndQuery::from_static(ECHO), Raw).await;
-        assert_eq!(response.expect("the call succeeds").into_inner().len(), size);
-    };
-    runtime.block_on(stream::iter(0..CALLS).map(call).buffer_unordered(IN_FLIGHT).for_each(async |()| {}));
-}
-
-const ECHO: &str = "/bench.Echo/Echo";
-
-/// Servers on a thread of their own.
-struct Backends {
-    addresses: Vec<SocketAddr>,
-}
-
-impl Backends {
-    fn start(count: usize) -> Self {
-        let (tell, told) = std::sync::mpsc::channel();
-        thread::spawn(move || {
-            let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-            runtime.block_on(async {
-                for _ in 0..count {
-                    let incoming = TcpIncoming::bind((Ipv4Addr::LOCALHOST, 0).into()).expect("a port");
-                    tell.send(incoming.local_addr().expect("an address")).expect("it is awaited");
-                    tokio::spawn(Server::builder().add_service(Echo).serve_with_incoming(incoming));
-                }
-                std::future::pending::<()>().await;
-            });
-        });
-        Self { addresses: told.iter().take(count).collect() }
     }
 }
 
-#[derive(Clone)]
-struct Echo;
-
-impl Service<http::Request<Body>> for Echo {
-    type Response = http::Response<Body>;
-    type Error = Infallible;
-    type Future = BoxFuture<Self::Response, Infallible>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
+/// CPU and p50 of each client; the first round connects, and is not counted.
+fn costs(clients: &[(&'static str, Client)], runtime: &Runtime, load: Load, rounds: usize) -> [Samples; 2] {
+    let mut costs = [Samples::default(), Samples::default()];
+    for round in 0..=rounds {
+        let mut unused = [Samples::default(), Samples::default()];
+        let [cpu, p50] = if round == 0 { &mut unused } else { &mut costs };
+        for (name, client) in clients {
+            let calls = cpu.measure(name, load.calls, || client.run(runtime, load));
+            load::assert_all_succeed(&calls);
+            p50.add(name, load::quantile(&calls, 0.5));
+        }
     }
-
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        Box::pin(async move { Ok(tonic::server::Grpc::new(Raw).unary(Self, request).await) })
-    }
+    costs
 }
 
-impl NamedService for Echo {
-    const NAME: &'static str = "bench.Echo";
+fn print_costs(count: usize, load: Load, [cpu, p50]: &[Samples; 2]) {
+    let Load { in_flight, size, .. } = load;
+    let of = |samples: &Samples, name| samples.median(name) / 1e3;
+    println!(
+        "| {count} | {size} B | {in_flight} | {:.2} | {:.2} | {:.2} | {:.2} x | {:.2} | {:.1} | {:.1} | {:.1} | {:.2} x |",
+        of(cpu, "h2"),
+        of(cpu, "tonic"),
+        of(cpu, "channel"),
+        cpu.ratio("channel", "tonic"),
+        cpu.difference("channel", "h2") / 1e3,
+        of(p50, "h2"),
+        of(p50, "tonic"),
+        of(p50, "channel"),
+        p50.ratio("channel", "tonic"),
+    );
 }
 
-impl UnaryService<Bytes> for Echo {
-    type Response = Bytes;
-    type Future = BoxFuture<Response<Bytes>, Status>;
-
-    fn call(&mut self, request: Request<Bytes>) -> Self::Future {
-        Box::pin(async move { Ok(Response::new(request.into_inner())) })
+/// From nothing to the response of the first call: a client, its connection to the control plane, four resources in order, and a
+/// connection to the endpoint.
+fn first_calls(rounds: usize) {
+    let backends = Backends::start(1, Placement::Pinned);
+    let mesh = Mesh::start(&backends.addresses);
+    let runtime = runtime();
+    let _within = runtime.enter();
+    let mut samples = Samples::default();
+    for _ in 0..rounds {
+        for name in ["tonic", "channel"] {
+            let start = Instant::now();
+            let client = match name {
+                "tonic" => Client::tonic(&backends.addresses),
+                _ => Client::xdskit(&mesh),
+            };
+            load::assert_all_succeed(&client.run(&runtime, Load { calls: 1, in_flight: 1, size: 100 }));
+            samples.add(name, start.elapsed().as_nanos() as f64);
+        }
     }
+    println!("\nfirst call of a channel, in ms; medians of {rounds} rounds in turns\n");
+    println!("| tonic | channel |\n|---:|---:|");
+    println!("| {:.2} | {:.2} |", samples.median("tonic") / 1e6, samples.median("channel") / 1e6);
 }
 
-/// A codec of messages as bytes.
-#[derive(Debug, Clone, Copy)]
-struct Raw;
-
-impl Codec for Raw {
-    type Encode = Bytes;
-    type Decode = Bytes;
-    type Encoder = Self;
-    type Decoder = Self;
-
-    fn encoder(&mut self) -> Self {
-        *self
+/// Calls a second on tokio's runtime as it comes, on all cores, which the servers share.
+fn throughput(rounds: usize) {
+    let load = Load { calls: 10_000, in_flight: 64, size: 100 };
+    let backends = Backends::start(1, Placement::Free);
+    let mesh = Mesh::start(&backends.addresses);
+    cores::unpin();
+    let runtime = Runtime::new().expect("a runtime");
+    let _within = runtime.enter();
+    let clients = [("tonic", Client::tonic(&backends.addresses)), ("channel", Client::xdskit(&mesh))];
+    let mut samples = Samples::default();
+    for round in 0..=rounds {
+        for (name, client) in &clients {
+            let start = Instant::now();
+            load::assert_all_succeed(&client.run(&runtime, load));
+            if round > 0 {
+                samples.add(name, start.elapsed().as_nanos() as f64 / load.calls as f64);
+            }
+        }
     }
-
-    fn decoder(&mut self) -> Self {
-        *self
-    }
+    cores::pin_client();
+    println!("\nthroughput of the multi-threaded runtime, calls a second; medians of {rounds} rounds in turns\n");
+    println!("| tonic | channel | beside tonic |\n|---:|---:|---:|");
+    println!(
+        "| {:.0} | {:.0} | {:.2} x |",
+        1e9 / samples.median("tonic"),
+        1e9 / samples.median("channel"),
+        samples.ratio("tonic", "channel"),
+    );
 }
 
-impl Encoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn encode(&mut self, message: Bytes, into: &mut EncodeBuf<'_>) -> Result<(), Status> {
-        into.put(message);
-        Ok(())
-    }
-}
-
-impl Decoder for Raw {
-    type Item = Bytes;
-    type Error = Status;
-
-    fn decode(&mut self, from: &mut DecodeBuf<'_>) -> Result<Option<Bytes>, Status> {
-        Ok(Some(from.copy_to_bytes(from.remaining())))
-    }
+fn runtime() -> Runtime {
+    Builder::new_current_thread().enable_all().build().expect("a runtime")
 }

@@ -1,4 +1,8 @@
-//! Internals for the fuzz targets: the engine in a simulated world, and alone with a server. Not a part of the API.
+//! Internals for the fuzz targets: the engine in a simulated world, and alone with a server. With the feature `channel` also
+//! those for a bench: the balancing of a channel. Not a part of the API.
+
+#[cfg(feature = "channel")]
+mod balancing;
 
 use std::{
     collections::BTreeMap,
@@ -8,6 +12,8 @@ use std::{
 
 use bytes::Bytes;
 
+#[cfg(feature = "channel")]
+pub use self::balancing::{Balancing, Selected};
 pub use crate::engine::simulation::Script;
 #[cfg(feature = "json")]
 use crate::format::Format;

@@ -36,7 +36,7 @@ NAMED = ["xdskit", "grpc-go", "xds-client", "xdskit delta"]
 ALL = ["xdskit all", "xds-client all", "xds-client messages"]
 
 
-def machine():
+def machine(peers):
     """What it is measured on."""
     with open("/proc/cpuinfo", encoding="utf-8") as lines:
         processor = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown")
@@ -48,7 +48,7 @@ def machine():
         "kernel": os.uname().release,
         "rustc": "rustc " + word(["rustc", "--version"], 1),
         "go": "Go " + word(["go", "version"], 2).removeprefix("go"),
-        "peers": "grpc-go 1.85.0, xds-client 0.1.0-alpha.4",
+        "peers": peers,
         "load": os.getloadavg()[2],
         "date": time.strftime("%Y-%m-%d"),
     }
@@ -77,8 +77,10 @@ def plan(quick):
 class Process:
     """A program of ours: takes lines, tells JSON objects."""
 
-    def __init__(self, command):
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+    def __init__(self, command, cores=None):
+        pin = None if cores is None else lambda: os.sched_setaffinity(0, cores)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1, preexec_fn=pin)
         self.events = queue.Queue()
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -240,7 +242,7 @@ def main():
     server = Process([os.path.join(args.bin, "server")])
     address = server.hear("listening")["address"]
     with open(args.out, "w", encoding="utf-8") as out:
-        out.write(json.dumps(machine()) + "\n")
+        out.write(json.dumps(machine("grpc-go 1.85.0, xds-client 0.1.0-alpha.4")) + "\n")
         for count, who, rounds in plan(args.quick):
             if args.counts and count not in args.counts:
                 continue

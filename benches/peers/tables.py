@@ -9,7 +9,7 @@ import sys
 # The first is what the others are compared with.
 ROWS = ["xdskit", "xdskit delta", "grpc-go", "xds-client"]
 ALL_ROWS = ["xdskit all", "xds-client all", "xds-client messages"]
-MARKS = re.compile("(?<=<!-- made by benches/peers/tables.py: begin -->\n).*(?=<!-- end -->)", re.DOTALL)
+MARKS = re.compile("(?<=<!-- made by benches/peers/tables.py: begin -->\n).*?(?=<!-- end -->)", re.DOTALL)
 
 
 def main():
@@ -19,13 +19,20 @@ def main():
     for run in runs:
         cases.setdefault((run["count"], run["client"]), []).append(run)
     made = "\n".join([*machine_lines(machine), *targets(cases), *tables(cases)]) + "\n"
-    if len(sys.argv) < 3:
+    write(made, MARKS, sys.argv[2:])
+
+
+def write(made, marks, documents):
+    """Puts the tables between the marks of a document; without one, prints them."""
+    if not documents:
         print(made)
         return
-    with open(sys.argv[2], encoding="utf-8") as document:
+    with open(documents[0], encoding="utf-8") as document:
         text = document.read()
-    with open(sys.argv[2], "w", encoding="utf-8") as document:
-        document.write(MARKS.sub(lambda _: made, text))
+    if not marks.search(text):
+        raise SystemExit(f"{documents[0]} has no place for the tables")
+    with open(documents[0], "w", encoding="utf-8") as document:
+        document.write(marks.sub(lambda _: made, text))
 
 
 def machine_lines(machine):

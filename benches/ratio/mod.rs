@@ -66,9 +66,13 @@ impl Samples {
     pub(crate) fn measure<T>(&mut self, name: &'static str, things: usize, work: impl FnOnce() -> T) -> T {
         let start = spent();
         let done = black_box(work());
-        let taken = (spent() - start).as_nanos() as f64 / things as f64;
-        self.0.entry(name).or_default().push(taken);
+        self.add(name, (spent() - start).as_nanos() as f64 / things as f64);
         done
+    }
+
+    /// Notes what a round took, for what is not measured by the time of the thread.
+    pub(crate) fn add(&mut self, name: &'static str, taken: f64) {
+        self.0.entry(name).or_default().push(taken);
     }
 
     /// The median in nanoseconds for each thing.
@@ -79,6 +83,11 @@ impl Samples {
     /// The median of the ratios to another one in the same round.
     pub(crate) fn ratio(&self, name: &str, to: &str) -> f64 {
         median(self.0[name].iter().zip(&self.0[to]).map(|(taken, floor)| taken / floor))
+    }
+
+    /// The median of the differences to another one in the same round.
+    pub(crate) fn difference(&self, name: &str, to: &str) -> f64 {
+        median(self.0[name].iter().zip(&self.0[to]).map(|(taken, floor)| taken - floor))
     }
 }
 

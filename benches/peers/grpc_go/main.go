@@ -30,7 +30,11 @@ const (
 
 func main() {
 	if len(os.Args) != 3 {
-		log.Fatal("usage: grpc-go ADDRESS COUNT")
+		log.Fatal("usage: grpc-go ADDRESS COUNT, or grpc-go calls ADDRESS")
+	}
+	if os.Args[1] == "calls" {
+		calls(os.Args[2])
+		return
 	}
 	count, err := strconv.Atoi(os.Args[2])
 	if err != nil {

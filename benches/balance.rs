@@ -1,0 +1,205 @@
+//! What load balancing costs by itself, without connections: to pick an endpoint, and to publish a change.
+//!
+//! ```console
+//! $ cargo bench --bench balance --features fuzzing     # --quick for a short run
+//! ```
+//!
+//! - *pick*: an endpoint is chosen and counted, and the attempt ends at once.
+//! - *select*: the route of a request is matched, and its cluster is held.
+//! - *one endpoint leaves*, *comes back*: from the bytes of the assignment until the pickers are published; when it comes back, with
+//!   its connection. In brackets what is left without the client, which makes a snapshot of the bytes.
+
+#![allow(clippy::disallowed_methods, reason = "a bench looks at the clock")]
+
+#[allow(dead_code, reason = "a bench of time does not mind what was requested")]
+mod feed;
+#[allow(dead_code, reason = "every bench uses a part of it")]
+mod ratio;
+
+use std::{cell::Cell, net::SocketAddr, sync::Arc, time::Instant};
+
+use bytes::Bytes;
+use feed::Feed;
+use prost::Message;
+use ratio::{Candidate, Rounds, Samples};
+use xdskit::{
+    Resource, Snapshot,
+    client::Resolution,
+    config::ApiType,
+    control_plane::type_url::{CLUSTER, ENDPOINTS},
+    fuzzing::Balancing,
+    pb::{
+        envoy::{
+            config::cluster::v3::cluster::LbPolicy,
+            service::discovery::v3::{DeltaDiscoveryRequest, DeltaDiscoveryResponse, Resource as Wrapped},
+        },
+        google::protobuf::Any,
+    },
+    resource::Listener,
+    testing::resources::{cluster, endpoints, listener, route, route_config},
+};
+
+fn main() {
+    let is_quick = std::env::args().any(|arg| arg == "--quick");
+    picks(if is_quick { 5 } else { 201 });
+    changes(if is_quick { 3 } else { 51 });
+}
+
+fn picks(rounds: usize) {
+    let mut candidates = Vec::new();
+    let few = World::new(10, 0, LbPolicy::RoundRobin);
+    candidates.push(Candidate::kept("select", || {
+        (0..PICKS).for_each(|_| assert!(few.balancing.select("/shop.Cart/Get").is_some(), "there is a route"));
+    }));
+    for (name, count, policy) in [
+        ("round_robin, 10", 10, LbPolicy::RoundRobin),
+        ("round_robin, 10,000", 10_000, LbPolicy::RoundRobin),
+        ("least_request, 10", 10, LbPolicy::LeastRequest),
+        ("least_request, 10,000", 10_000, LbPolicy::LeastRequest),
+    ] {
+        let world = World::new(count, 0, policy);
+        let mut selected = world.balancing.select("/shop.Cart/Get").expect("there is a route");
+        candidates.push(Candidate::kept(name, move || {
+            let _living = &world;
+            (0..PICKS).for_each(|_| assert!(selected.pick(), "there is an endpoint"));
+        }));
+    }
+    println!("\npicks, ns of CPU; medians of {rounds} rounds in turns\n\n| what | ns |\n|---|---:|");
+    for (name, taken, _) in Rounds::of(candidates, rounds).rows() {
+        println!("| {name} | {:.1} |", taken / PICKS as f64);
+    }
+}
+
+fn changes(rounds: usize) {
+    const SIZES: [(usize, usize, [&str; 4]); 3] = [
+        (100, 0, ["leaves 100", "leaves 100 alone", "joins 100", "joins 100 alone"]),
+        (10_000, 0, ["leaves 10,000", "leaves 10,000 alone", "joins 10,000", "joins 10,000 alone"]),
+        (100, 1_000, ["leaves among", "leaves among alone", "joins among", "joins among alone"]),
+    ];
+    let mut worlds: Vec<_> =
+        SIZES.iter().map(|(count, others, _)| World::new(*count, *others, LbPolicy::RoundRobin)).collect();
+    let mut samples = Samples::default();
+    for _ in 0..rounds {
+        for (world, (count, _, [leaves, leaves_alone, joins, joins_alone])) in worlds.iter_mut().zip(SIZES) {
+            world.change(count - 1, (leaves, leaves_alone), &mut samples);
+            world.change(count, (joins, joins_alone), &mut samples);
+        }
+    }
+    println!("\nchanges of one endpoint, µs of CPU; medians of {rounds} rounds in turns\n");
+    println!("| endpoints | other clusters | it leaves | beside 100 | it comes back | beside 100 |");
+    println!("|---:|---:|---:|---:|---:|---:|");
+    let [few_leave, few_leave_alone, few_join, few_join_alone] = SIZES[0].2;
+    for (count, others, [leaves, leaves_alone, joins, joins_alone]) in SIZES {
+        let of = |name| samples.median(name) / 1e3;
+        println!(
+            "| {count} | {others} | {:.1} ({:.1}) | {:.2} x ({:.2} x) | {:.1} ({:.1}) | {:.2} x ({:.2} x) |",
+            of(leaves),
+            of(leaves_alone),
+            samples.ratio(leaves, few_leave),
+            samples.ratio(leaves_alone, few_leave_alone),
+            of(joins),
+            of(joins_alone),
+            samples.ratio(joins, few_join),
+            samples.ratio(joins_alone, few_join_alone),
+        );
+    }
+}
+
+/// A channel with a cluster of some endpoints, all of which are connected, and with other clusters of ten.
+struct World {
+    feed: Feed,
+    resolution: Resolution,
+    balancing: Balancing,
+    version: usize,
+}
+
+impl World {
+    fn new(count: usize, others: usize, policy: LbPolicy) -> Self {
+        let feed = Feed::new(ApiType::AggregatedDeltaGrpc);
+        let resolution = feed.client().resolve("xds:///shop");
+        let names: Vec<_> = (0..=others).map(|number| format!("cluster-{number}")).collect();
+        let routes = names.iter().rev().map(|name| match name.as_str() {
+            "cluster-0" => route::prefix("").cluster(name),
+            _ => route::path(format!("/{name}")).cluster(name),
+        });
+        let routes = route_config("routes").virtual_host(["*"], routes);
+        let listener = listener("shop").inline_routes(routes).into_message().encode_to_vec();
+        let clusters = names.iter().map(|name| {
+            let made = cluster(name).edit(|cluster| cluster.lb_policy = policy.into()).into_message();
+            (name.as_str(), made.encode_to_vec())
+        });
+        let assignments = names.iter().map(|name| {
+            (name.as_str(), assignment(name, if name == "cluster-0" { count } else { 10 }))
+        });
+        answer(&feed, Listener::TYPE_URL, 1, response(1, Listener::TYPE_URL, [("shop", listener)]));
+        answer(&feed, CLUSTER, names.len(), response(2, CLUSTER, clusters));
+        answer(&feed, ENDPOINTS, names.len(), response(3, ENDPOINTS, assignments));
+        let mut balancing = Balancing::new(Instant::now());
+        balancing.handle_snapshot(latest(&resolution));
+        assert_eq!(balancing.connect(), count + 10 * others, "each endpoint is connected");
+        Self { feed, resolution, balancing, version: 3 }
+    }
+
+    /// Sends an assignment with so many endpoints, and measures until the pickers are published: all of it, and the balancing alone.
+    fn change(&mut self, count: usize, (whole, alone): (&'static str, &'static str), samples: &mut Samples) {
+        self.version += 1;
+        let changed = [("cluster-0", assignment("cluster-0", count))];
+        let changed = response(self.version, ENDPOINTS, changed);
+        let before = ratio::spent();
+        self.feed.answer(changed);
+        let snapshot = latest(&self.resolution);
+        let resolved = ratio::spent();
+        self.balancing.handle_snapshot(snapshot);
+        self.balancing.connect();
+        let published = ratio::spent();
+        samples.add(whole, (published - before).as_nanos() as f64);
+        samples.add(alone, (published - resolved).as_nanos() as f64);
+    }
+}
+
+fn assignment(name: &str, count: usize) -> Vec<u8> {
+    let address = |number: usize| SocketAddr::from(([10, 0, (number >> 8) as u8, number as u8], 80)).to_string();
+    let addresses: Vec<_> = (0..count).map(address).collect();
+    endpoints(name).locality("eu", "a", addresses.iter().map(String::as_str)).into_message().encode_to_vec()
+}
+
+/// A response of the incremental variant.
+fn response<'a>(
+    version: usize,
+    type_url: &str,
+    resources: impl IntoIterator<Item = (&'a str, Vec<u8>)>,
+) -> Bytes {
+    let wrapped = |(name, value): (&str, Vec<u8>)| Wrapped {
+        name: name.to_owned(),
+        version: version.to_string(),
+        resource: Some(Any { type_url: type_url.to_owned(), value: value.into() }),
+        ..Wrapped::default()
+    };
+    let response = DeltaDiscoveryResponse {
+        nonce: version.to_string(),
+        type_url: type_url.to_owned(),
+        resources: resources.into_iter().map(wrapped).collect(),
+        ..DeltaDiscoveryResponse::default()
+    };
+    response.encode_to_vec().into()
+}
+
+/// Answers when so many names of the type were requested.
+fn answer(feed: &Feed, type_url: &str, count: usize, response: Bytes) {
+    let requested = Cell::new(0);
+    feed.until_asked_for(count, |request| {
+        let request = DeltaDiscoveryRequest::decode(request).expect("it is one");
+        if request.type_url == type_url {
+            requested.set(requested.get() + request.resource_names_subscribe.len());
+        }
+        requested.get()
+    });
+    feed.answer(response);
+}
+
+fn latest(resolution: &Resolution) -> Arc<Snapshot> {
+    resolution.latest().expect("it is known").expect("it is there")
+}
+
+/// Picks that are measured together.
+const PICKS: usize = 1_000;

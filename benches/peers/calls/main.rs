@@ -1,0 +1,131 @@
+//! Calls, measured: `calls CLIENT CONTROL_PLANE BACKEND...`, where CLIENT is `xdskit`, `tonic` or `tonic-xds`; or
+//! `calls sidecar CONTROL_PLANE LISTENER LISTENER`, tonic with a proxy that has a listener for each of the two targets.
+//!
+//! On the line `round ENDPOINTS SIZE IN_FLIGHT CALLS` on standard input it makes unary calls, and prints what they took, a JSON
+//! object a line; ENDPOINTS is `one` or `all`. A client connects with its first round. The program ends with its input.
+
+#[path = "../../calls/codec.rs"]
+mod codec;
+#[path = "../../calls/echo.rs"]
+#[allow(dead_code, reason = "this is a client")]
+mod echo;
+#[path = "../../calls/load.rs"]
+#[allow(dead_code, reason = "benches use more of it")]
+mod load;
+
+use std::{
+    collections::HashMap,
+    env,
+    error::Error,
+    io::stdin,
+    time::{Duration, Instant},
+};
+
+use load::{Call, Caller, Load};
+use tokio::runtime::{Builder, Runtime};
+use tonic::transport::{Channel as TonicChannel, Endpoint};
+use tonic_xds::{BootstrapConfig, XdsChannelBuilder, XdsChannelConfig, XdsUri};
+use xdskit::{
+    Channel,
+    config::{Bootstrap, Node, Server},
+};
+
+/// How clients find the servers.
+struct Mesh {
+    control_plane: String,
+    backends: Vec<String>,
+}
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let mut args = env::args().skip(1);
+    let (Some(client), Some(control_plane)) = (args.next(), args.next()) else {
+        return Err("usage: calls CLIENT CONTROL_PLANE BACKEND...".into());
+    };
+    let mesh = Mesh { control_plane, backends: args.collect() };
+    match client.as_str() {
+        "xdskit" => serve(|target| mesh.xdskit(target)),
+        "tonic" => serve(|target| mesh.tonic(target)),
+        "tonic-xds" => serve(|target| mesh.tonic_xds(target)),
+        "sidecar" => serve(|target| mesh.sidecar(target)),
+        _ => Err(format!("there is no client {client}").into()),
+    }
+}
+
+impl Mesh {
+    fn xdskit(&self, target: &str) -> Result<Channel, Box<dyn Error>> {
+        let server = Server::new(self.control_plane.as_str()).insecure();
+        let bootstrap = Bootstrap::builder().node(Node::new("calls")).server(server).build()?;
+        Ok(Channel::builder(format!("xds:///{target}")).bootstrap(bootstrap).build()?)
+    }
+
+    /// It takes the addresses as they are: to one, tonic's plain channel, to all the one that balances.
+    fn tonic(&self, target: &str) -> Result<TonicChannel, Box<dyn Error>> {
+        let endpoints = self.endpoints()?;
+        Ok(match target {
+            "one" => endpoints.first().ok_or("no backend")?.connect_lazy(),
+            _ => TonicChannel::balance_list(endpoints.into_iter()),
+        })
+    }
+
+    fn sidecar(&self, target: &str) -> Result<TonicChannel, Box<dyn Error>> {
+        let [one, all] = &self.endpoints()?[..] else { return Err("two listeners are needed".into()) };
+        Ok(if target == "one" { one.connect_lazy() } else { all.connect_lazy() })
+    }
+
+    fn endpoints(&self) -> Result<Vec<Endpoint>, tonic::transport::Error> {
+        self.backends.iter().map(|it| Endpoint::from_shared(format!("http://{it}"))).collect()
+    }
+
+    fn tonic_xds(&self, target: &str) -> Result<tonic_xds::XdsChannelGrpc, Box<dyn Error>> {
+        let bootstrap = BootstrapConfig::builder(format!("http://{}", self.control_plane)).node_id("calls").build()?;
+        let config = XdsChannelConfig::new(XdsUri::parse(&format!("xds:///{target}"))?).with_bootstrap(bootstrap);
+        Ok(XdsChannelBuilder::new(config).build_grpc_channel()?)
+    }
+}
+
+/// Makes calls as the lines of standard input request.
+fn serve<T: Caller>(build: impl Fn(&str) -> Result<T, Box<dyn Error>>) -> Result<(), Box<dyn Error>> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let mut clients = HashMap::new();
+    for line in stdin().lines() {
+        let line = line?;
+        let words: Vec<_> = line.split_whitespace().collect();
+        let ["round", target, size, in_flight, calls] = words[..] else {
+            return Err(format!("a line that is not understood: {line}").into());
+        };
+        let load = Load { calls: calls.parse()?, in_flight: in_flight.parse()?, size: size.parse()? };
+        let (start, cpu) = (Instant::now(), used());
+        if !clients.contains_key(target) {
+            let _within = runtime.enter();
+            clients.insert(target.to_owned(), build(target)?);
+        }
+        report(&round(&runtime, &clients[target], load), start.elapsed(), used() - cpu);
+    }
+    Ok(())
+}
+
+/// A function of its own, by which a profiler finds what is measured.
+#[inline(never)]
+fn round<T: Caller>(runtime: &Runtime, client: &T, load: Load) -> Vec<Call> {
+    runtime.block_on(load::run(client, load))
+}
+
+fn report(calls: &[Call], wall: Duration, cpu: Duration) {
+    let errors: Vec<_> = calls.iter().filter_map(|call| call.error.as_ref()).collect();
+    let error = errors.first().map_or(String::new(), |error| error.to_string());
+    println!(
+        r#"{{"event":"round","calls":{},"failed":{},"error":{error:?},"wall":{},"cpu":{},"p50":{},"p99":{}}}"#,
+        calls.len(),
+        errors.len(),
+        wall.as_nanos(),
+        cpu.as_nanos(),
+        load::quantile(calls, 0.5),
+        load::quantile(calls, 0.99),
+    );
+}
+
+/// The time that the threads of this process had the processor.
+fn used() -> Duration {
+    let cpu = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(cpu.tv_sec.unsigned_abs(), cpu.tv_nsec.unsigned_abs() as u32)
+}
