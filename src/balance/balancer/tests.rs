@@ -160,6 +160,12 @@ impl Fixture {
         })
     }
 
+    /// The endpoint of an attempt that ends at once.
+    fn picked(&mut self, target: &str) -> SocketAddr {
+        let Pick::Complete(attempt) = self.pick(target) else { panic!("{target} has no endpoint") };
+        attempt.endpoint.address
+    }
+
     /// The ports that 40 picks lead to.
     fn ports(&mut self) -> BTreeMap<u16, usize> {
         let mut ports = BTreeMap::new();

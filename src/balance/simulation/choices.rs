@@ -2,6 +2,7 @@
 #[derive(Debug)]
 pub(super) enum Choices<'a> {
     /// A seed, for any number of operations.
+    #[cfg_attr(not(test), allow(dead_code, reason = "tests have seeds"))]
     Seed { random: fastrand::Rng, operations: usize },
     /// The bytes of a fuzzer, for as many operations as they last.
     Bytes(&'a [u8]),

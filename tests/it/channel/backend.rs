@@ -20,7 +20,10 @@ use tokio::{
 use tonic::{
     Request, Response, Status, Streaming,
     body::Body,
-    codegen::{BoxFuture, Service, http},
+    codegen::{
+        BoxFuture, Service,
+        http::{self, HeaderName},
+    },
     server::{Grpc, NamedService, StreamingService, UnaryService},
     transport::{Server, server::TcpIncoming},
 };
@@ -180,6 +183,7 @@ impl Service<http::Request<Body>> for Echo {
         let Self { state } = self.clone();
         Box::pin(async move {
             let path = request.uri().path().to_owned();
+            let tag = request.headers().get("x-tag").cloned();
             let authority = request.uri().authority().map_or_else(String::new, ToString::to_string);
             let mut response = match path.as_str() {
                 CHAT => Grpc::new(Raw).streaming(Chat { state: state.clone() }, request).await,
@@ -190,6 +194,7 @@ impl Service<http::Request<Body>> for Echo {
             };
             response.headers_mut().insert("x-backend", state.name.parse().unwrap());
             response.headers_mut().insert("x-authority", authority.parse().unwrap());
+            response.headers_mut().extend(tag.map(|tag| (HeaderName::from_static("x-tag"), tag)));
             Ok(response)
         })
     }

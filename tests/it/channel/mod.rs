@@ -6,7 +6,9 @@ mod cases;
 mod changes;
 mod endpoints;
 mod life;
+mod policies;
 mod routes;
+mod states;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

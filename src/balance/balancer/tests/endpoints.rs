@@ -49,6 +49,20 @@ fn ch3_24_an_endpoint_is_the_set_of_its_addresses() {
 }
 
 #[test]
+fn ch3_39_a_reconnected_endpoint_keeps_its_count() {
+    let least = ClusterPolicy { policy: Policy::LeastRequest { choice_count: 10 }, by_locality: false };
+    let mut it = Fixture::new(shop(least, &[&[1]]));
+    it.connect(1);
+    let running: Vec<_> = (0..5).map(|_| it.pick("shop")).collect();
+    it.lose(1);
+    it.connect(1);
+    let Pick::Complete(attempt) = it.pick("shop") else { panic!() };
+    assert_eq!(attempt.endpoint.load.running(), 6, "those of the connection before have not ended");
+    drop(running);
+    assert_eq!(attempt.endpoint.load.running(), 1);
+}
+
+#[test]
 fn ch3_48_each_locality_has_the_endpoint_policy_of_its_own() {
     let localities = vec![locality("a", 1, &[1, 2]), locality("b", 1, &[3, 4])];
     let first = ClusterPolicy { policy: Policy::PickFirst { shuffle: false }, by_locality: true };
@@ -122,4 +136,45 @@ fn ch3_63_a_policy_of_the_application_is_replaced_by_failure_when_it_panics() {
     assert_eq!(attempt.endpoint.address, address(3));
     it.update(shop(policy, &[&[1, 2]]));
     assert!(matches!(it.pick_for("shop", "/0"), Pick::Complete(_)), "until the next configuration");
+}
+
+#[test]
+fn ch3_52_a_policy_that_is_not_in_wrr_locality_has_all_localities_in_one_list() {
+    let flat = ClusterPolicy { policy: Policy::RoundRobin, by_locality: false };
+    let localities = vec![locality("a", 90, &[1]), locality("b", 10, &[2, 3])];
+    let leaves = [("shop", leaf(flat, vec![localities]))];
+    let mut it = Fixture::new(configs(&leaves, &[("shop", &["shop"])]));
+    it.connect_all();
+    let picks: Vec<_> = (0..6).map(|_| it.picked("shop").port()).collect();
+    assert_eq!(picks[..3], picks[3..], "in turn, whatever the weights of the localities");
+    assert_eq!(picks.iter().copied().collect::<BTreeSet<_>>(), BTreeSet::from([1, 2, 3]));
+}
+
+#[test]
+fn ch3_53_calls_do_not_spill_to_the_next_priority_while_one_endpoint_is_ready() {
+    let mut it = Fixture::new(shop(ROUND_ROBIN, &[&[1, 2, 3, 4], &[5]]));
+    it.connect(1);
+    (2..=4).for_each(|port| it.fail(port));
+    assert_eq!((it.ports(), it.attempted()), (BTreeMap::from([(1, 40)]), vec![]));
+}
+
+#[test]
+fn ch1_26_ch3_59_an_update_of_all_priorities_publishes_one_picker() {
+    let mut it = Fixture::new(shop(ROUND_ROBIN, &[&[1, 2], &[3, 4]]));
+    it.connect_all();
+    it.balancer.update(shop(ROUND_ROBIN, &[&[3, 2], &[1, 5], &[4]]), it.now);
+    let pickers: Vec<_> = std::iter::from_fn(|| it.balancer.poll_picker(it.now)).collect();
+    assert_eq!(pickers.len(), 1);
+    assert!(it.balancer.poll_picker(it.now).is_none());
+}
+
+#[test]
+fn ch3_40_least_request_connects_like_round_robin() {
+    let least = ClusterPolicy { policy: Policy::LeastRequest { choice_count: 2 }, by_locality: true };
+    let mut it = Fixture::new(shop(least, &[&[1, 2, 3]]));
+    it.connect_all();
+    assert_eq!(it.ports().len(), 3, "each is drawn");
+    it.lose(2);
+    assert_eq!(it.attempted(), [2], "a lost connection is replaced at once");
+    assert_eq!(it.ports().len(), 2);
 }
