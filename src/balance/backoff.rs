@@ -1,4 +1,7 @@
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 /// The delays between attempts to connect (connection-backoff.md, CH3.2).
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -18,7 +21,7 @@ pub(crate) struct BackoffSettings {
 /// The state of the delays of one address.
 #[derive(Debug)]
 pub(super) struct Backoff {
-    settings: BackoffSettings,
+    settings: Arc<BackoffSettings>,
     /// The next delay before jitter.
     next: Duration,
 }
@@ -43,13 +46,13 @@ impl Default for BackoffSettings {
 }
 
 impl Backoff {
-    pub(super) fn new(settings: BackoffSettings) -> Self {
-        Self { settings, next: settings.initial.min(settings.max) }
+    pub(super) fn new(settings: Arc<BackoffSettings>) -> Self {
+        Self { next: settings.initial.min(settings.max), settings }
     }
 
     /// Begins an attempt. The delay to the next attempt is counted from here.
     pub(super) fn begin(&mut self, now: Instant, random: &mut fastrand::Rng) -> Attempt {
-        let BackoffSettings { multiplier, jitter, max, min_connect_timeout, .. } = self.settings;
+        let BackoffSettings { multiplier, jitter, max, min_connect_timeout, .. } = *self.settings;
         let delay = self.next.mul_f64(1.0 - jitter + 2.0 * jitter * random.f64());
         self.next = self.next.mul_f64(multiplier).min(max);
         Attempt { timeout: delay.max(min_connect_timeout), next_at: now + delay }
@@ -68,7 +71,7 @@ mod tests {
     #[test]
     fn ch3_2_delays_grow_by_1_6_to_120_s_from_the_start_of_the_attempt() {
         let (now, mut random) = (Instant::now(), fastrand::Rng::with_seed(1));
-        let mut backoff = Backoff::new(BackoffSettings::default());
+        let mut backoff = Backoff::new(Arc::default());
         let mut expected = 1.0_f64;
         for _ in 0..20 {
             let Attempt { timeout, next_at } = backoff.begin(now, &mut random);
@@ -85,13 +88,13 @@ mod tests {
     #[test]
     fn ch3_2_all_delays_are_settings() {
         let (now, mut random) = (Instant::now(), fastrand::Rng::with_seed(1));
-        let mut backoff = Backoff::new(BackoffSettings {
+        let mut backoff = Backoff::new(Arc::new(BackoffSettings {
             initial: Duration::from_millis(100),
             multiplier: 2.0,
             jitter: 0.0,
             max: Duration::from_millis(300),
             min_connect_timeout: Duration::from_millis(250),
-        });
+        }));
         let mut attempt = || {
             let Attempt { timeout, next_at } = backoff.begin(now, &mut random);
             (timeout.as_millis(), (next_at - now).as_millis())

@@ -23,7 +23,7 @@ use super::{
 };
 
 /// Settings of a [`Balancer`].
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct BalancerSettings {
     pub(crate) pick_first: PickFirstSettings,
     /// Attempts to connect at a time; further ones wait for their turn (CH11.8). 256.
@@ -115,8 +115,8 @@ impl<H: Clone> Balancer<H> {
     /// Without clusters.
     pub(crate) fn new(settings: BalancerSettings, breakers: Arc<Breakers>) -> Self {
         Self {
-            settings,
             random: fastrand::Rng::with_seed(settings.seed),
+            settings,
             breakers,
             configs: ClusterConfigs::default(),
             targets: BTreeMap::new(),
@@ -359,7 +359,7 @@ impl<H: Clone> Balancer<H> {
         }
         let Some(config) = self.configs.leaves.get(name).cloned() else { return };
         let breaker = self.breakers.of(name, &config.service_name);
-        let settings = self.settings.pick_first;
+        let settings = self.settings.pick_first.clone();
         let entry = self.leaves.all.vacant_entry();
         let place = entry.key();
         let scope = &mut Scope { now, random: &mut self.random, commands: &mut self.commands };

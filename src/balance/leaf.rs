@@ -388,7 +388,7 @@ impl<H: Clone> Leaf<H> {
     fn member(&mut self, config: MemberConfig, handover: &mut Handover<H>, scope: &mut Scope<'_>) -> usize {
         let known = self.by_key.get(&config.key).copied();
         let member = known.unwrap_or_else(|| {
-            let member = self.members.insert(Member::new(self.settings));
+            let member = self.members.insert(Member::new(self.settings.clone()));
             self.by_key.insert(config.key.clone(), member);
             member
         });

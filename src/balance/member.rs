@@ -49,7 +49,8 @@ pub(super) struct Member<H> {
     /// A connection was requested once.
     is_started: bool,
     pub(super) places: Vec<Place>,
-    load: Arc<Load>,
+    /// Made with the first connection.
+    load: Option<Arc<Load>>,
     /// What pickers have of it, while it is ready, and its connection.
     ready: Option<(ConnectionId, Arc<ReadyEndpoint<H>>)>,
     /// The state that the levels above know.
@@ -74,7 +75,7 @@ impl<H: Clone> Member<H> {
             reconnects: true,
             is_started: false,
             places: Vec::new(),
-            load: Arc::default(),
+            load: None,
             ready: None,
             connectivity: Connectivity::Idle,
             timeout: None,
@@ -170,7 +171,8 @@ impl<H: Clone> Member<H> {
         if self.ready.as_ref().is_some_and(|(known, _)| *known == connection) {
             return false;
         }
-        let (handle, hostname, load) = (handle.clone(), self.hostname.clone(), self.load.clone());
+        let (handle, hostname) = (handle.clone(), self.hostname.clone());
+        let load = self.load.get_or_insert_default().clone();
         self.ready = Some((connection, Arc::new(ReadyEndpoint { handle, address, hostname, load })));
         true
     }

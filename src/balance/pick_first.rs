@@ -18,9 +18,9 @@ use super::{
 };
 
 /// Settings of [`PickFirst`].
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PickFirstSettings {
-    pub(crate) backoff: BackoffSettings,
+    pub(crate) backoff: Arc<BackoffSettings>,
     /// How long an attempt is the only one in the first pass (RFC 8305): 100 ms to 2 s; 250 ms (CH3.16).
     pub(crate) attempt_delay: Duration,
 }
@@ -79,7 +79,7 @@ enum Phase {
 
 impl Default for PickFirstSettings {
     fn default() -> Self {
-        Self { backoff: BackoffSettings::default(), attempt_delay: Duration::from_millis(250) }
+        Self { backoff: Arc::default(), attempt_delay: Duration::from_millis(250) }
     }
 }
 
@@ -186,7 +186,7 @@ impl<H> PickFirst<H> {
         if let Some(connection) = adopted.as_ref().and_then(Subchannel::connection) {
             commands.adopt(connection);
         }
-        let subchannel = adopted.unwrap_or_else(|| Subchannel::new(address, self.settings.backoff));
+        let subchannel = adopted.unwrap_or_else(|| Subchannel::new(address, self.settings.backoff.clone()));
         Address { subchannel, has_failed: false }
     }
 

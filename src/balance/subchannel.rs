@@ -1,4 +1,4 @@
-use std::{net::SocketAddr, time::Instant};
+use std::{net::SocketAddr, sync::Arc, time::Instant};
 
 use super::{
     backoff::{Attempt, Backoff, BackoffSettings},
@@ -40,7 +40,7 @@ enum State<H> {
 }
 
 impl<H> Subchannel<H> {
-    pub(super) fn new(address: SocketAddr, settings: BackoffSettings) -> Self {
+    pub(super) fn new(address: SocketAddr, settings: Arc<BackoffSettings>) -> Self {
         Self { address, state: State::Idle, backoff: Backoff::new(settings) }
     }
 
@@ -146,7 +146,7 @@ impl<H> Subchannel<H> {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::Arc, time::Duration};
+    use std::time::Duration;
 
     use super::*;
 
@@ -155,7 +155,7 @@ mod tests {
         let (start, mut random) = (Arc::new(()), fastrand::Rng::with_seed(1));
         let mut commands = Commands::default();
         let now = Instant::now();
-        let mut it = Subchannel::new(([127, 0, 0, 1], 1).into(), BackoffSettings::default());
+        let mut it = Subchannel::new(([127, 0, 0, 1], 1).into(), Arc::default());
         assert_eq!(it.connectivity(), Connectivity::Idle);
         it.on_connected(start.clone());
         assert_eq!(it.connectivity(), Connectivity::Idle, "it was not asked to connect");

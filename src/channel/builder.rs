@@ -127,7 +127,7 @@ impl ChannelBuilder {
     /// Sets the first and the longest delay between attempts to connect to an address; 1 s and 120 s by default. Delays grow by
     /// 1.6 and are up to 20 % longer or shorter at random (CH3.2).
     pub fn connect_backoff(mut self, initial: Duration, max: Duration) -> Self {
-        let backoff = &mut self.settings.balancer.pick_first.backoff;
+        let backoff = Arc::make_mut(&mut self.settings.balancer.pick_first.backoff);
         (backoff.initial, backoff.max) = (initial, max);
         self
     }
@@ -135,7 +135,7 @@ impl ChannelBuilder {
     /// Sets the time that an attempt to connect has at least; 20 s by default (CH3.2). An attempt includes the SETTINGS of the
     /// endpoint.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.balancer.pick_first.backoff.min_connect_timeout = timeout;
+        Arc::make_mut(&mut self.settings.balancer.pick_first.backoff).min_connect_timeout = timeout;
         self
     }
 
