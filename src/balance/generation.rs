@@ -229,6 +229,8 @@ impl<H: Clone + Debug> Generations<H> {
         self.translation = Translation::default();
         self.update(now);
         self.balancer.close(now);
+        // Connections end when nothing refers to them any more, a cluster that a call still refers to included.
+        self.pickers = Pickers::new();
     }
 
     /// The current routes and pickers, if they are others than the last time.

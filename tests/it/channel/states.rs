@@ -27,14 +27,13 @@ async fn ch1_3_ch1_29_a_channel_passes_its_states_and_an_idle_one_has_no_watches
     for ty in [type_url::LISTENER, type_url::CLUSTER] {
         mesh.server.expect_names(ty, &[]).await.unwrap();
     }
-    channel.connect();
-    soon(async { while states.next().await.unwrap() != ChannelState::Ready {} }).await;
+    mesh.ready().await;
     let address = one.crash();
-    soon(async { while states.next().await.unwrap() != ChannelState::TransientFailure {} }).await;
+    mesh.becomes(ChannelState::TransientFailure).await;
     let _one = Backend::start_at("one", address).await;
-    soon(async { while states.next().await.unwrap() != ChannelState::Ready {} }).await;
-    soon(channel.shutdown(Duration::ZERO)).await;
-    assert_eq!(soon(states.next()).await, Some(ChannelState::Shutdown));
+    mesh.becomes(ChannelState::Ready).await;
+    soon(mesh.channel.shutdown(Duration::ZERO)).await;
+    assert_eq!(mesh.channel.state(), ChannelState::Shutdown);
 }
 
 #[tokio::test]
