@@ -46,6 +46,7 @@ pub(super) struct ChildState {
     exists: bool,
     is_unreachable: bool,
     is_overdue: bool,
+    lacks_endpoints: bool,
     is_aggregate: bool,
 }
 
@@ -183,6 +184,7 @@ impl Node {
             exists: self.config().is_some(),
             is_unreachable: self.is_unreachable(),
             is_overdue: self.phase.is_overdue(),
+            lacks_endpoints: self.lacks_endpoints(),
             is_aggregate,
         };
         (mem::replace(&mut self.child_state, after), after)

@@ -148,6 +148,30 @@ fn a74_5_an_aggregate_in_use_keeps_endpoints_while_the_server_is_away() {
     assert_eq!(said, ["-endpoints a", "-cluster a", "routes: b=10.0.0.2:80 top>b"]);
 }
 
+/// Found by the simulation: seed 67,815 of `a_lost_server_takes_nothing_from_who_is_served`.
+#[test]
+fn a74_5_an_aggregate_in_use_whose_new_leaves_lack_endpoints_keeps_those_that_it_has_for_the_grace() {
+    for code in [Code::NotFound, Code::Internal] {
+        for before in [cluster("a"), cluster("a").aggregate(["c"])] {
+            let (mut mended, mut lasting) = (Rig::with_tree(), Rig::with_tree());
+            for rig in [&mut mended, &mut lasting] {
+                rig.cluster(before.clone());
+                rig.cluster(cluster("c"));
+                rig.endpoints(at("c", 3));
+                rig.cluster(cluster("a").aggregate(["b"]));
+                rig.cluster(cluster("b"));
+                assert_eq!(rig.no_endpoints("b", code), NONE, "that may be older than the cluster");
+                assert_eq!(rig.pass(GRACE - MOMENT), NONE);
+            }
+            let orders = mended.endpoints(at("b", 2));
+            assert_eq!(orders.last().map(String::as_str), Some("routes: a>b b=10.0.0.2:80"));
+            assert_eq!(mended.pass(GRACE), NONE);
+            let orders = lasting.pass(GRACE);
+            assert_eq!(orders.last(), Some(&format!("routes: a>b b({})", code.as_str())));
+        }
+    }
+}
+
 /// Found by the simulation: seed 20,327 of `walks_through_everything`.
 #[test]
 fn f7_an_aggregate_of_routes_to_come_that_is_one_no_more_is_left_out_until_it_is_ready() {
