@@ -144,10 +144,7 @@ impl Node {
     }
 
     /// Keeps the configuration that serves; `None` if nothing serves.
-    pub(super) fn retain_old(&mut self, is_in_tree: bool) -> Option<Retained> {
-        if !is_in_tree && matches!(self.shown_as_child(), Child::Aggregate(_)) {
-            self.forget_shown();
-        }
+    pub(super) fn retain_old(&mut self) -> Option<Retained> {
         if self.old.is_none() {
             self.old = self.serving().cloned();
         }
