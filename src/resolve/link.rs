@@ -168,6 +168,7 @@ impl<'a> Linker<'a> {
         let (linked, leafless) = self.linked(&latest.all, now);
         let shown = self.topology.reach(By::Shown(&linked), Roots::in_tree);
         let current = self.topology.reach(By::Shown(&linked), |roots| roots.current);
+        let previous = self.previous(&linked, (&latest.all, &shown.below));
         let aggregates = self.topology.nodes.index().aggregates().iter().map(|name| LinkedAggregate {
             name: name.clone(),
             is_linked: linked.contains(name),
@@ -180,9 +181,31 @@ impl<'a> Linker<'a> {
                 next: latest.next,
                 shown: shown.below,
                 current: current.below,
+                previous,
             },
             leafless,
         }
+    }
+
+    /// The clusters below the shown aggregates that wait for unknown clusters of their latest configurations.
+    fn previous(
+        &self,
+        linked: &BTreeSet<Arc<str>>,
+        (latest, shown): (&BTreeSet<Arc<str>>, &BTreeSet<Arc<str>>),
+    ) -> BTreeSet<Arc<str>> {
+        let is_waiting = |below: &&Arc<str>| {
+            latest.contains(*below) && self.node(below).is_some_and(|node| node.phase().is_waiting())
+        };
+        let waits = |name: &&Arc<str>| {
+            let is_in_tree =
+                shown.contains(*name) || self.node(name).is_some_and(|node| node.roots().in_tree());
+            let waits = || self.topology.flatten(name, By::Latest).reached.iter().any(is_waiting);
+            is_in_tree && !linked.contains(*name) && waits()
+        };
+        let aggregates = self.topology.nodes.index().aggregates().iter().filter(waits);
+        let below = aggregates
+            .flat_map(|name| self.topology.flatten(name, By::Shown(linked)).reached.into_iter().skip(1));
+        below.cloned().collect()
     }
 
     /// The aggregates that can be shown by their latest configurations: everything below them is ready. Those that the

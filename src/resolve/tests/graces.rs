@@ -46,6 +46,26 @@ fn a74_4_a_deleted_cluster_serves_until_routes_that_need_it_as_well_are_used() {
     assert_eq!(said, ["-endpoints a", "routes: a!NOT_FOUND b=10.0.0.2:80"]);
 }
 
+/// Found by the simulation: seed 98,940 of `a_valid_change_takes_nothing_from_who_is_served`.
+#[test]
+fn a74_4_a_deleted_child_serves_an_aggregate_whose_next_children_are_unknown_although_these_lead_to_it() {
+    let mut rig = Rig::with_tree();
+    rig.cluster(cluster("a").aggregate(["b"]));
+    rig.cluster(cluster("b"));
+    rig.endpoints(at("b", 2));
+    rig.cluster(cluster("c"));
+    assert_eq!(rig.cluster(cluster("a").aggregate(["c"])), ["+cluster c"]);
+    rig.cluster(cluster("c").aggregate(["b", "d", "e"]));
+    rig.cluster(cluster("e"));
+    rig.endpoints(at("e", 5));
+    assert_eq!(rig.no_cluster("b", Code::NotFound), ["routes: a>b b=10.0.0.2:80(NOT_FOUND)"]);
+    assert_eq!(rig.pass(GRACE * 5), NONE, "d is unknown");
+    assert_eq!(rig.resolver.next_timeout(), None, "nothing is due");
+    let orders = rig.no_cluster("d", Code::NotFound);
+    let tree = "routes: a>e b!NOT_FOUND c>e d!NOT_FOUND e=10.0.0.5:80";
+    assert_eq!(orders, ["-endpoints b", tree]);
+}
+
 #[test]
 fn b3_3_removed_endpoints_serve_until_routes_that_need_them_as_well_are_used() {
     let mut rig = Rig::with_tree();
