@@ -50,12 +50,12 @@ macro_rules! in_both_variants {
 pub(crate) use in_both_variants;
 
 in_both_variants! {
-    it_routes_requests_as_it_is_told,
+    it_routes_requests_as_configured,
     what_it_rejects_is_seen_and_the_rest_goes_on,
     it_rides_out_a_restart_and_forgets_what_is_removed,
 }
 
-async fn it_routes_requests_as_it_is_told(variant: Variant) {
+async fn it_routes_requests_as_configured(variant: Variant) {
     let (blue, green) = (backend("blue").await, backend("green").await);
     let control_plane = mesh(blue, green).await;
     let mut envoy = Envoy::start(control_plane.addr(), variant).await;

@@ -329,7 +329,7 @@ async fn authorities_have_the_sources_that_name_them() {
 }
 
 #[tokio::test]
-async fn a_locator_is_watched_where_all_are_asked_for() {
+async fn a_locator_is_watched_instead_of_the_wildcard() {
     let server = server().await;
     let member = "xdstp://some-authority/envoy.config.cluster.v3.Cluster/foo/a";
     server.set(cluster(member).eds_service("shop"));
@@ -347,7 +347,7 @@ dynamic_resources:
 }
 
 #[tokio::test]
-async fn tls_asks_for_the_name_that_the_cluster_says() {
+async fn tls_uses_the_server_name_of_the_cluster() {
     let (files, ca) = (Files::new(), Ca::new());
     ca.write_root(&files.ca());
     let control_plane = control_plane::ControlPlane::builder().build();

@@ -48,7 +48,7 @@ async fn a_resource_can_be_followed_from_its_response_to_its_watcher() {
 }
 
 #[tokio::test]
-async fn decisions_are_debug_and_say_what_is_kept() {
+async fn decisions_are_debug_and_name_the_kept_version() {
     let (log, _guard) = Log::start("xdskit=debug");
     let server = ControlPlane::start().await;
     server.set(cluster("shop", "one"));

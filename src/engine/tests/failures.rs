@@ -80,7 +80,7 @@ fn backoff_grows_without_responses_and_is_reset_by_one() {
 }
 
 #[test]
-fn a_message_over_the_limit_is_told_by_its_limit_and_setting_also_after_a_response() {
+fn a_message_over_the_limit_is_an_error_with_the_limit_and_its_setting_also_after_a_response() {
     let mut rig = holding();
     let said = rig.disconnect(1, DisconnectKind::TooLarge { limit: 1000 });
     assert_eq!(said, ["#1 present 1 x (RESOURCE_EXHAUSTED)", "#2 absent RESOURCE_EXHAUSTED"]);
@@ -105,7 +105,7 @@ fn too_many_pings_double_the_interval_and_are_no_error() {
 }
 
 #[test]
-fn what_is_known_of_a_resource_says_more_than_that_its_server_is_away() {
+fn the_state_of_a_resource_is_shown_rather_than_the_server_error() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["a", "b"]);
     rig.pass(Duration::from_secs(15));
@@ -146,7 +146,7 @@ fn a_response_in_work_when_its_stream_ends_still_counts() {
 }
 
 #[test]
-fn the_same_failure_after_a_recovery_is_told_once_to_who_still_waits() {
+fn the_same_failure_after_a_recovery_is_published_once_to_watches_that_still_wait() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["a"]);
     assert_eq!(rig.disconnect(1, DisconnectKind::Closed), ["#1 absent UNAVAILABLE"]);

@@ -63,7 +63,7 @@ fn fallen_back() -> Rig {
 }
 
 #[test]
-fn a71_3_the_next_server_is_opened_for_what_is_not_cached_and_asked_for_everything() {
+fn a71_3_the_next_server_is_opened_for_uncached_resources_and_everything_is_requested_from_it() {
     let mut rig = rig(2);
     rig.watch::<Full>("a");
     open(&mut rig, 0, 1);
@@ -106,7 +106,7 @@ fn a71_3_a_watch_that_begins_while_the_primary_fails_opens_the_fallback() {
 }
 
 #[test]
-fn a71_4_trouble_is_told_when_the_last_server_has_failed_with_what_is_wrong_with_each() {
+fn a71_4_an_error_is_published_when_the_last_server_has_failed_with_the_reason_of_each() {
     let mut rig = rig(3);
     rig.watch::<Full>("a");
     assert_eq!(refuse(&mut rig, 0, 1), ["connect 1.1"]);
@@ -133,7 +133,7 @@ fn a71_5_the_first_resource_of_a_higher_server_ends_the_fallback_without_a_gap()
 }
 
 #[test]
-fn a_response_without_anything_that_is_wanted_does_not_end_the_fallback() {
+fn a_response_without_a_subscribed_resource_does_not_end_the_fallback() {
     let mut rig = fallen_back();
     open(&mut rig, 0, 2);
     for response in [full("1", &[]), full("2", &[("other", "x")])] {
@@ -144,7 +144,7 @@ fn a_response_without_anything_that_is_wanted_does_not_end_the_fallback() {
 }
 
 #[test]
-fn what_a_higher_server_did_not_tell_before_a_fallback_sent_it_is_gone_with_the_return() {
+fn a_resource_that_a_higher_server_did_not_send_before_the_fallback_did_is_removed_on_the_revert() {
     let mut rig = rig(2);
     rig.watch::<Full>("*");
     rig.watch::<Part>("p");
@@ -208,7 +208,7 @@ fn what_the_primary_has_not_sent_before_it_returned_is_deleted_only_when_it_had_
 }
 
 #[test]
-fn what_the_primary_was_asked_for_in_vain_is_absent_when_it_returns() {
+fn a_resource_that_the_primary_did_not_send_in_time_is_absent_on_the_revert() {
     let mut rig = rig(2);
     rig.watch::<Part>("p");
     rig.watch::<Part>("q");
@@ -228,7 +228,7 @@ fn what_the_primary_was_asked_for_in_vain_is_absent_when_it_returns() {
 }
 
 #[test]
-fn a71_5_an_error_of_the_fallback_gives_way_to_that_of_the_primary_when_it_returns() {
+fn a71_5_an_error_of_the_fallback_is_replaced_by_that_of_the_primary_on_the_revert() {
     let mut rig = rig(2);
     rig.watch::<Full>("a");
     rig.watch::<Full>("b");
@@ -384,7 +384,7 @@ fn a_wildcard_that_is_watched_again_before_the_fallback_knew_of_its_end_is_compl
 }
 
 #[test]
-fn a_wildcard_is_complete_with_the_return_of_a_server_that_was_told_its_version() {
+fn a_wildcard_is_complete_on_the_revert_to_a_server_that_was_sent_its_version() {
     let mut rig = rig(2);
     rig.watch::<Full>("*");
     rig.watch::<Part>("p");

@@ -272,7 +272,7 @@ fn a_server_whose_errors_drop_data_drops_the_members_of_a_glob() {
 }
 
 #[test]
-fn a_glob_that_comes_back_before_the_server_was_told_shows_what_is_known() {
+fn a_glob_resubscribed_before_the_unsubscription_was_sent_shows_its_members() {
     let mut rig = rig();
     let (all, _) = rig.watch_all::<Full>(SHOP);
     rig.connect(1);
@@ -384,7 +384,7 @@ fn x18_a_glob_that_there_is_nothing_of_is_known_at_once() {
 }
 
 #[test]
-fn x18_b2_33_members_are_told_by_their_versions_on_a_new_stream() {
+fn x18_b2_33_versions_of_members_are_sent_on_a_new_stream() {
     let mut rig = open_delta();
     rig.receive_raw(1, delta("1", &[("shop/a", "x"), ("shop/b", "y")], &[]));
     rig.disconnect(1, DisconnectKind::Closed);

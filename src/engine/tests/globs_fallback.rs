@@ -68,7 +68,7 @@ fn members_are_members_also_at_the_server_that_is_fallen_back_to() {
 }
 
 #[test]
-fn what_is_known_of_a_glob_is_told_when_its_servers_were_asked() {
+fn the_state_of_a_glob_is_published_when_it_was_requested_from_its_servers() {
     let mut rig = rig(ApiType::AggregatedDeltaGrpc);
     rig.watch::<Full>(CART);
     rig.connect(1);
@@ -116,7 +116,7 @@ fn a_member_that_the_fallback_had_sent_by_name_may_be_missing_at_the_first_serve
 }
 
 #[test]
-fn after_an_error_of_a_glob_its_members_are_asked_for_anew() {
+fn after_an_error_of_a_glob_its_members_are_requested_again() {
     let mut rig = rig(ApiType::AggregatedDeltaGrpc);
     rig.watch_all::<Full>(SHOP);
     rig.connect(1);

@@ -202,7 +202,7 @@ fn x13_one_entry_is_watched_by_its_name() {
 }
 
 #[test]
-fn x14_what_leaves_the_list_is_let_go_and_nothing_else_changes() {
+fn x14_a_removed_list_entry_is_unsubscribed_and_nothing_else_changes() {
     let (mut rig, watch_id) = open();
     receive(&mut rig, &list("1", vec![locator("x"), locator("y"), inline("i", "1")]));
     members(&mut rig, "1", &[("x", "1"), ("y", "2")]);

@@ -124,7 +124,7 @@ const CACHED: &[(Event, [&str; 5])] = &[
 ];
 
 #[test]
-fn a88_3_a88_4_bad_news_without_a_good_resource() {
+fn a88_3_a88_4_errors_without_a_cached_resource() {
     for (event, row) in UNCACHED {
         for ((features, expected), api_type) in each(row) {
             Case::<Full>::new(features, false, api_type).happens(*event).shows(expected);
@@ -134,7 +134,7 @@ fn a88_3_a88_4_bad_news_without_a_good_resource() {
 }
 
 #[test]
-fn a88_3_a88_4_bad_news_about_a_good_resource() {
+fn a88_3_a88_4_errors_about_a_cached_resource() {
     for (event, row) in CACHED {
         for ((features, expected), api_type) in each(row) {
             Case::<Full>::new(features, true, api_type).happens(*event).shows(expected);
@@ -157,7 +157,7 @@ fn a_warning_and_an_absence_clear_by_themselves_when_the_resource_comes_again() 
 }
 
 #[test]
-fn no_bad_news_is_told_twice() {
+fn no_error_is_published_twice() {
     for (event, _) in UNCACHED.iter().chain(CACHED).filter(|(event, _)| !matches!(event, Timer(_))) {
         for ((features, cached), api_type) in each(&[false; 5]).chain(each(&[true; 5])) {
             let mut case = Case::<Full>::new(features, *cached, api_type).happens(*event);
@@ -182,7 +182,7 @@ fn the_client_may_decide_on_deletions_for_all_servers() {
 }
 
 #[test]
-fn a57_a_failure_that_follows_a_rejection_says_no_more_than_that() {
+fn a57_a_failure_that_follows_a_rejection_changes_nothing() {
     for api_type in VARIANTS {
         let case = Case::<Full>::new(&[], true, api_type).happens(Rejected).happens(Unreachable);
         case.shows("present 1 x (INVALID_ARGUMENT)");

@@ -30,7 +30,7 @@ fn a78_2_resources_are_counted_by_state() {
 }
 
 #[test]
-fn a78_2_what_is_let_go_is_counted_no_more() {
+fn a78_2_unsubscribed_resources_are_not_counted() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["a"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
@@ -55,7 +55,7 @@ fn a78_1_resources_are_counted_by_authority() {
 }
 
 #[test]
-fn a78_2_updates_are_counted_also_unchanged_ones_and_only_those_wanted() {
+fn a78_2_updates_are_counted_also_unchanged_ones_and_only_those_of_subscribed_resources() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["a", "b", "c"]);
     let resources = vec![any::<Full>("a", "x"), any::<Full>("b", "bad"), any::<Full>("unknown", "x")];
@@ -105,7 +105,7 @@ fn a78_2_connected_from_the_first_attempt_until_a_failure_and_again_with_a_respo
 }
 
 #[test]
-fn what_nobody_asks_for_is_bounded() {
+fn counts_that_are_not_read_are_merged() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["a"]);
     for version in 1..100 {

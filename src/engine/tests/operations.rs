@@ -81,7 +81,7 @@ fn a_wildcard_is_complete_although_the_server_dropped_the_request_that_ended_it(
 
 /// What the fuzzer found, too.
 #[test]
-fn a_server_that_goes_on_sending_is_left_when_nothing_is_wanted() {
+fn a_server_that_goes_on_sending_is_left_when_nothing_is_subscribed() {
     let operations = [
         [0x25, 0xb4, 0x17, 0x58, 0x58, 0x58],
         [0x58, 0xe9, 0xe9, 0xe9, 0xe9, 0x69],
@@ -124,7 +124,7 @@ fn b1_8_an_answer_to_what_a_server_repeats_proves_nothing() {
 
 /// And a fifth one.
 #[test]
-fn a_member_that_a_higher_server_had_not_when_it_told_all_is_none_when_it_is_back() {
+fn a_member_missing_from_the_complete_set_of_a_higher_server_is_removed_on_the_revert() {
     let operations = [
         [0x00, 0x2a, 0x1d, 0x0e, 0xc4, 0x73],
         [0x8a, 0x74, 0x2f, 0x72, 0x55, 0x76],

@@ -226,7 +226,7 @@ fn a57_5_the_time_of_a_resource_begins_with_its_poll_and_not_while_the_server_is
 }
 
 #[test]
-fn go3_everything_is_asked_for_by_no_names() {
+fn go3_everything_is_requested_by_no_names() {
     let mut rig = rest();
     rig.watch::<Cds>("*");
     rig.watch::<Cds>("a");
@@ -242,7 +242,7 @@ fn go3_everything_is_asked_for_by_no_names() {
 }
 
 #[test]
-fn a_source_that_nothing_is_wanted_of_is_not_polled() {
+fn a_source_without_subscriptions_is_not_polled() {
     let mut rig = rest();
     let watches = rig.open::<Cds>(&["a", "b"]);
     let both = vec![any::<Cds>("a", "x"), any::<Cds>("b", "y")];
@@ -258,7 +258,7 @@ fn a_source_that_nothing_is_wanted_of_is_not_polled() {
 }
 
 #[test]
-fn d11_what_was_let_go_is_asked_for_without_a_version_since_unchanged_would_not_bring_it_back() {
+fn d11_a_resubscribed_name_is_requested_without_a_version_since_unchanged_would_not_bring_it_back() {
     for name in ["a", "*"] {
         let mut rig = rest();
         let watch_id = rig.open::<Cds>(&[name])[0];
@@ -272,7 +272,7 @@ fn d11_what_was_let_go_is_asked_for_without_a_version_since_unchanged_would_not_
 }
 
 #[test]
-fn d1_a_file_is_read_once_and_then_tells_of_its_changes() {
+fn d1_a_file_is_read_once_and_again_after_each_change() {
     let mut rig = files();
     assert_eq!(rig.watch::<Cds>("a").1, ["open 0.1 c.json"]);
     assert_eq!(rig.connect(1), ["read", "send Cluster [a] / node"]);
@@ -326,7 +326,7 @@ fn d7_a_file_that_cannot_be_used_keeps_the_last_good() {
 }
 
 #[test]
-fn d7_the_status_of_each_resource_tells_what_is_wrong_with_its_file() {
+fn d7_the_status_of_each_resource_has_the_error_of_its_file() {
     let mut rig = files();
     rig.watch::<Cds>("a");
     rig.connect(1);

@@ -64,7 +64,7 @@ fn seen(said: Vec<String>) -> Vec<String> {
 }
 
 #[test]
-fn x20_a_redirect_is_followed_and_shown_under_the_name_that_was_asked_for() {
+fn x20_a_redirect_is_followed_and_shown_under_the_requested_name() {
     let mut rig = open(&["x"]);
     let said = rig.receive(1, &response::<Full>("1", vec![lead("x", "y")]));
     assert_eq!(said, ["read", &format!("send Full [{}] 1/n1", a("x"))], "nothing is seen of it yet");
@@ -77,7 +77,7 @@ fn x20_a_redirect_is_followed_and_shown_under_the_name_that_was_asked_for() {
 }
 
 #[test]
-fn x20_what_is_wrong_with_the_target_is_told_of_the_name() {
+fn x20_an_error_of_the_target_is_an_error_of_the_requested_name() {
     let mut rig = open(&["x"]);
     receive(&mut rig, "1", vec![lead("x", "y")]);
     assert_eq!(seen(rig.pass(Duration::from_secs(15))), ["#1 absent NOT_FOUND"]);
@@ -90,7 +90,7 @@ fn x20_what_is_wrong_with_the_target_is_told_of_the_name() {
 }
 
 #[test]
-fn x20_a_changed_target_is_followed_anew_and_the_old_one_let_go() {
+fn x20_a_changed_target_is_followed_and_the_old_one_unsubscribed() {
     let mut rig = open(&["x"]);
     receive(&mut rig, "1", vec![lead("x", "y")]);
     receive(&mut rig, "2", vec![lead("x", "y"), full("y", "1")]);
@@ -265,7 +265,7 @@ fn x21_the_source_wins_also_by_saying_that_there_is_none() {
 }
 
 #[test]
-fn x21_when_both_are_unreachable_both_are_told() {
+fn x21_when_both_are_unreachable_the_error_has_both() {
     let (mut rig, _) = either();
     rig.disconnect(1, DisconnectKind::Unreachable);
     let said = rig.disconnect_from(stream_to(1, 1), DisconnectKind::Unreachable);

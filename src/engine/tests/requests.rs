@@ -147,7 +147,7 @@ fn an_unwritten_ack_is_not_replaced_by_a_nack_that_has_to_wait() {
 }
 
 #[test]
-fn a28_12_a_second_watch_of_a_name_asks_for_nothing_and_sees_what_is_there() {
+fn a28_12_a_second_watch_of_a_name_requests_nothing_and_gets_the_cached_resource() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["a"]);
     assert_eq!(rig.watch::<Full>("a").1, NONE);
@@ -158,7 +158,7 @@ fn a28_12_a_second_watch_of_a_name_asks_for_nothing_and_sees_what_is_there() {
 }
 
 #[test]
-fn a28_14_the_last_watch_of_a_name_lets_it_go() {
+fn a28_14_the_last_watch_of_a_name_unsubscribes_it() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["a", "b"]);
     let (second, _) = rig.watch::<Full>("b");
@@ -177,7 +177,7 @@ fn a28_14_the_last_watch_of_a_name_lets_it_go() {
 }
 
 #[test]
-fn a_watch_that_comes_back_before_the_server_was_told_sees_the_value_at_once() {
+fn a_name_resubscribed_before_the_unsubscription_was_sent_has_its_value_at_once() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["a"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
@@ -192,7 +192,7 @@ fn a_watch_that_comes_back_before_the_server_was_told_sees_the_value_at_once() {
 }
 
 #[test]
-fn a_name_that_was_rejected_stays_so_if_it_comes_back_before_the_server_was_told() {
+fn a_rejected_name_resubscribed_before_the_unsubscription_was_sent_stays_rejected() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["a"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "bad")]));
@@ -206,7 +206,7 @@ fn a_name_that_was_rejected_stays_so_if_it_comes_back_before_the_server_was_told
 }
 
 #[test]
-fn b1_13_absence_proves_nothing_of_a_name_that_an_answer_let_go() {
+fn b1_13_absence_proves_nothing_of_a_name_that_an_ack_unsubscribed() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["a", "b", "c"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x"), any::<Full>("b", "y")]));
@@ -254,7 +254,7 @@ fn a_stream_that_serves_no_name_is_closed_after_30_s() {
 }
 
 #[test]
-fn what_a_server_sends_although_nothing_is_wanted_does_not_keep_the_stream() {
+fn responses_without_a_subscription_do_not_keep_the_stream() {
     let mut rig = Rig::new();
     let (a, _) = rig.watch::<Full>("a");
     rig.connect(1);
@@ -288,7 +288,7 @@ fn a_watch_within_the_linger_time_uses_the_stream() {
 
 /// Found by the simulation of resolutions: seed 38,890 of those with a lost server.
 #[test]
-fn b1_13_absence_proves_nothing_of_a_name_that_came_back_and_is_let_go_again() {
+fn b1_13_absence_proves_nothing_of_a_name_that_is_resubscribed_and_unsubscribed_again() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["a", "b"]);
     let resources = || vec![any::<Full>("a", "x"), any::<Full>("b", "y")];
@@ -318,7 +318,7 @@ fn b1_13_absence_proves_nothing_of_a_name_that_came_back_and_is_let_go_again() {
 
 /// Found by the simulation of resolutions: seed 42,480 of those with a lost server.
 #[test]
-fn b1_6_no_version_is_told_while_the_absence_of_a_name_is_in_doubt() {
+fn b1_6_no_version_is_sent_while_the_absence_of_a_name_is_unconfirmed() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["a", "b"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x"), any::<Full>("b", "y")]));
@@ -339,7 +339,7 @@ fn b1_6_no_version_is_told_while_the_absence_of_a_name_is_in_doubt() {
 }
 
 #[test]
-fn b1_13_absence_right_after_a_name_was_let_go_and_asked_for_again_proves_nothing() {
+fn b1_13_absence_right_after_a_name_was_unsubscribed_and_resubscribed_proves_nothing() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["a", "b"]);
     let a = || any::<Full>("a", "x");
@@ -367,7 +367,7 @@ fn b1_13_absence_right_after_a_name_was_let_go_and_asked_for_again_proves_nothin
 }
 
 #[test]
-fn b1_8_what_was_let_go_and_asked_for_again_is_left_out_of_an_answer_between() {
+fn b1_8_a_name_unsubscribed_and_resubscribed_is_left_out_of_an_ack_between() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["a", "b"]);
     rig.pass(Duration::from_millis(20));
@@ -383,7 +383,7 @@ fn b1_8_what_was_let_go_and_asked_for_again_is_left_out_of_an_answer_between() {
 }
 
 #[test]
-fn b1_8_an_answer_to_a_repeated_response_lets_nothing_go_for_sure() {
+fn b1_8_an_ack_of_a_repeated_response_proves_no_unsubscription() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["a", "b"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("b", "x")]));
@@ -405,7 +405,7 @@ fn b1_8_an_answer_to_a_repeated_response_lets_nothing_go_for_sure() {
 }
 
 #[test]
-fn b1_8_an_answer_to_an_outdated_response_lets_nothing_go_for_sure() {
+fn b1_8_an_ack_of_an_outdated_response_proves_no_unsubscription() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["a", "b"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("b", "x")]));

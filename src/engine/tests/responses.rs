@@ -25,7 +25,7 @@ fn server() -> crate::config::ServerBuilder {
 }
 
 #[test]
-fn b0_7_a_response_that_was_never_asked_for_is_dropped_and_the_next_is_worked_off() {
+fn b0_7_a_response_of_a_type_without_a_request_is_dropped_and_the_next_one_applied() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["a"]);
     let strange =
@@ -137,7 +137,7 @@ fn b1_14_a_name_twice_rejects_the_whole_response() {
 }
 
 #[test]
-fn b0_12_what_nobody_asked_for_is_ignored_and_the_response_accepted() {
+fn b0_12_resources_without_a_subscription_are_ignored_and_the_response_accepted() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["a"]);
     let said = rig.receive(1, &response::<Full>("1", vec![any::<Full>("z", "bad"), any::<Full>("a", "x")]));
@@ -188,7 +188,7 @@ fn a53_1_a_server_with_ignore_resource_deletion_deletes_nothing() {
 }
 
 #[test]
-fn unchanged_resources_are_not_told_again_nor_parsed() {
+fn unchanged_resources_are_neither_published_again_nor_parsed() {
     let mut rig = holding(server());
     let parsed = rig.engine.work_counters().parsed;
     // In another order than last time, too.
@@ -224,7 +224,7 @@ fn server_error(name: &str, code: i32) -> ResourceError {
 }
 
 #[test]
-fn a88_7_errors_of_the_server_are_told_and_count_as_mentioned() {
+fn a88_7_errors_of_the_server_are_published_and_count_as_mentioned() {
     for code in [5, 14] {
         let mut rig = holding(server());
         rig.pass(std::time::Duration::from_millis(20));

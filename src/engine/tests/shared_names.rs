@@ -36,7 +36,7 @@ fn a_wildcard_has_a_member_that_is_watched_by_the_name_of_an_authority_with_the_
 
 /// Number 11.
 #[test]
-fn a_name_that_the_fallback_sent_under_the_wildcard_of_others_is_there_at_once_and_asked_for() {
+fn a_name_that_the_fallback_sent_under_the_wildcard_of_others_is_there_at_once_and_requested() {
     let authority = AuthorityBuilder::default().server(server(2)).server(server(1));
     let bootstrap = Bootstrap::builder().server(server(1)).authority("a", authority).build().unwrap();
     let mut rig = Rig::of(bootstrap, Settings::default());

@@ -76,7 +76,7 @@ fn a57_a_stream_is_a_good_one_as_soon_as_nothing_is_due_any_more() {
 }
 
 #[test]
-fn a57_5_a_frozen_server_is_left_for_the_fallback_and_says_nothing_of_what_exists() {
+fn a57_5_a_frozen_server_is_left_for_the_fallback_and_proves_nothing_of_what_exists() {
     let mut rig = broken();
     rig.connect_to_silence(stream(2));
     rig.sent(2);
@@ -233,7 +233,7 @@ fn a_type_that_the_primary_holds_back_is_an_error_with_its_return() {
 
 /// Found by the simulation of operations: seed 1 with `UnknownType`.
 #[test]
-fn a_type_that_a_fallback_holds_back_is_an_error_that_is_told_once() {
+fn a_type_that_is_held_back_at_a_fallback_is_an_error_that_is_published_once() {
     let servers = [1, 2].map(|port| Server::new(format!("127.0.0.1:{port}")).insecure());
     let authority = AuthorityBuilder::default().server(servers[1].clone());
     let bootstrap =

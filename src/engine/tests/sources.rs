@@ -163,7 +163,7 @@ fn b3_5_what_a_variant_does_not_have_is_refused() {
 }
 
 #[test]
-fn v2_servers_hear_the_names_of_v2_and_send_the_same_resources() {
+fn v2_servers_get_the_type_urls_of_v2_and_send_the_same_resources() {
     let v2 = Server::new("a:1").insecure().transport_api_version(TransportApiVersion::V2);
     let mut rig = rig(Bootstrap::builder().server(v2));
     rig.watch::<Cds>("c");
@@ -193,7 +193,7 @@ fn v2_servers_hear_the_names_of_v2_and_send_the_same_resources() {
 }
 
 #[test]
-fn the_status_tells_the_streams_of_types_apart() {
+fn the_status_distinguishes_the_streams_of_types() {
     let mut rig = rig(Bootstrap::builder().server(server("a:1", ApiType::Grpc)));
     rig.watch::<Cds>("c");
     rig.watch::<Eds>("e");

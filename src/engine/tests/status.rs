@@ -22,7 +22,7 @@ use crate::{
 };
 
 #[test]
-fn a88_8_what_was_asked_for_is_requested_until_something_is_known() {
+fn a88_8_a_subscribed_resource_is_requested_until_something_is_known() {
     let mut rig = Rig::new();
     rig.watch::<Full>("a");
     assert_eq!(shown(&mut rig), ["a REQUESTED"]);
@@ -50,7 +50,7 @@ fn a_resource_that_comes_again_is_updated_though_it_is_unchanged() {
 
 /// Each state that bad news lead to, without a good resource and with one, under both policies.
 #[test]
-fn a88_8_the_state_after_bad_news_with_and_without_a_good_resource() {
+fn a88_8_the_state_after_an_error_with_and_without_a_cached_resource() {
     let not_found = || error("a", 5, "no such thing");
     let passing = || error("a", 14, "later");
     let rejected = || response::<Full>("2", vec![any::<Full>("a", "bad")]);

@@ -95,7 +95,7 @@ fn a_name_that_is_watched_again_has_a_timer_of_its_own() {
 }
 
 #[test]
-fn a_name_that_is_watched_again_before_the_server_was_told_has_the_whole_time() {
+fn a_name_resubscribed_before_the_unsubscription_was_sent_has_the_whole_does_not_exist_timeout() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["a", "b"]);
     rig.pass(Duration::from_secs(10));
@@ -302,7 +302,7 @@ fn of_nacks_that_have_to_wait_the_newest_is_written_at_the_time_of_the_first() {
 }
 
 #[test]
-fn a_name_that_is_let_go_and_watched_again_before_the_server_was_told_has_a_timer() {
+fn a_name_unsubscribed_and_resubscribed_before_a_request_has_a_does_not_exist_timer() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["a", "b"]);
     rig.unwatch(watches[0]);

@@ -56,7 +56,7 @@ fn the_reason_names_the_server_and_the_resource() {
 }
 
 #[test]
-fn b1_18_b2_16_a_heartbeat_extends_the_time_and_nobody_is_told() {
+fn b1_18_b2_16_a_heartbeat_extends_the_time_to_live_and_notifies_no_watch() {
     in_both(|mut timed| {
         timed.open::<Part>(&["a"]);
         timed.accept::<Part>(&[whole("a", "1").ttl(30)]);
@@ -172,7 +172,7 @@ fn a_resource_expires_while_its_server_is_away() {
 }
 
 #[test]
-fn a71_3_what_has_expired_while_its_server_is_away_is_asked_of_the_next_one() {
+fn a71_3_a_resource_that_expired_while_its_server_is_away_is_requested_from_the_next_one() {
     for delta in [false, true] {
         let servers = (1..=2).map(|port| Server::new(format!("127.0.0.1:{port}")).insecure());
         let bootstrap = servers.fold(Bootstrap::builder(), |bootstrap, server| bootstrap.server(server));
@@ -206,7 +206,7 @@ fn a_rejected_update_changes_nothing_of_the_time_to_live() {
 }
 
 #[test]
-fn b2_8_a_heartbeat_that_comes_too_late_makes_the_name_asked_for_again() {
+fn b2_8_a_heartbeat_that_comes_too_late_makes_the_name_requested_again() {
     let mut timed = Timed::new(true);
     timed.open::<Part>(&["a", "b"]);
     timed.accept::<Part>(&[whole("a", "1").ttl(30), whole("b", "1").ttl(90)]);
@@ -284,7 +284,7 @@ fn b2_26_heartbeats_of_expired_members_of_a_glob_bring_them_back() {
 }
 
 #[test]
-fn a_heartbeat_without_ttl_of_a_name_that_nobody_asked_for_changes_nothing() {
+fn a_heartbeat_without_ttl_of_a_name_without_a_subscription_changes_nothing() {
     in_both(|mut timed| {
         timed.open::<Full>(&["*"]);
         timed.accept::<Full>(&[whole("a", "1")]);
@@ -344,7 +344,7 @@ fn what_is_deleted_does_not_expire() {
 }
 
 #[test]
-fn what_is_let_go_does_not_expire() {
+fn an_unsubscribed_resource_does_not_expire() {
     in_both(|mut timed| {
         let (watch_id, _) = timed.rig.watch::<Part>("a");
         timed.open::<Part>(&["b"]);
@@ -358,7 +358,7 @@ fn what_is_let_go_does_not_expire() {
 }
 
 #[test]
-fn a_server_that_deletes_nothing_lets_resources_expire_still() {
+fn resources_expire_also_where_deletions_are_ignored() {
     for delta in [false, true] {
         let server = Server::new("127.0.0.1:1").insecure().features(["ignore_resource_deletion"]);
         let mut timed = Timed::with(delta, server);

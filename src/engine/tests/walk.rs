@@ -114,7 +114,7 @@ fn a_response_is_seen_as_a_whole() {
 }
 
 #[test]
-fn resolutions_share_what_they_ask_for_and_end_alone() {
+fn resolutions_share_subscriptions_and_end_alone() {
     let (mut rig, first) = rig_with_routes(&["a"]);
     rig.told("1", [cluster("a")]);
     rig.told("1", [endpoints("a").locality("eu", "a", ["10.0.0.1:80"])]);

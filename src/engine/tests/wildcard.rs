@@ -51,7 +51,7 @@ fn b1_3_the_end_of_the_wildcard_leaves_the_names() {
 }
 
 #[test]
-fn the_end_of_a_legacy_wildcard_cannot_be_said_and_its_responses_are_accepted_still() {
+fn the_end_of_a_legacy_wildcard_cannot_be_expressed_and_its_responses_are_still_accepted() {
     let mut rig = Rig::new();
     let (all, _) = rig.watch::<Full>("*");
     rig.watch::<Part>("p");
@@ -127,7 +127,7 @@ fn an_empty_answer_completes_and_an_unreachable_server_does_not() {
 }
 
 #[test]
-fn a_named_resource_that_becomes_a_member_is_not_told_again_to_who_named_it() {
+fn a_named_resource_that_becomes_a_member_does_not_notify_watches_of_the_name_again() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["a"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
@@ -140,7 +140,7 @@ fn a_named_resource_that_becomes_a_member_is_not_told_again_to_who_named_it() {
 }
 
 #[test]
-fn a_wildcard_that_comes_back_before_the_server_was_told_shows_what_is_known_at_once() {
+fn a_wildcard_resubscribed_before_the_unsubscription_was_sent_shows_its_members_at_once() {
     let legacy = |_: &mut Rig| "";
     let explicit = |rig: &mut Rig| {
         rig.watch::<Full>("z");
@@ -168,7 +168,7 @@ fn a_wildcard_that_comes_back_before_the_server_was_told_shows_what_is_known_at_
 }
 
 #[test]
-fn what_a_wildcard_brought_is_forgotten_when_the_server_is_told_or_the_stream_breaks() {
+fn members_of_a_wildcard_are_forgotten_when_its_unsubscription_is_sent_or_the_stream_breaks() {
     for told in [true, false] {
         let mut rig = Rig::new();
         let (all, _) = rig.watch::<Full>("*");
@@ -189,7 +189,7 @@ fn what_a_wildcard_brought_is_forgotten_when_the_server_is_told_or_the_stream_br
 }
 
 #[test]
-fn a_wildcard_that_could_not_be_ended_is_asked_for_again_on_a_new_stream() {
+fn a_wildcard_that_could_not_be_ended_is_requested_again_on_a_new_stream() {
     let mut rig = Rig::new();
     let (all, _) = rig.watch::<Full>("*");
     rig.connect(1);
@@ -217,7 +217,7 @@ fn with_unsaid_end() -> Rig {
 }
 
 #[test]
-fn b1_8_a_wildcard_that_the_server_may_not_know_to_be_ended_is_news_for_it_again() {
+fn b1_8_a_wildcard_whose_end_the_server_may_have_dropped_is_requested_again() {
     let mut rig = with_unsaid_end();
     rig.pass(Duration::from_millis(20));
     // A name ends the wildcard, but a response is on its way, so that the server drops the request as outdated.

@@ -136,7 +136,7 @@ fn a_cluster_may_become_an_aggregate_and_be_one_no_more() {
 }
 
 #[test]
-fn aggregates_that_lead_to_each_other_are_let_go_together() {
+fn aggregates_that_lead_to_each_other_are_unsubscribed_together() {
     let mut rig = rig(&["a", "keep"]);
     rig.leaf("keep", 9);
     rig.aggregate("a", &["b", "keep"]);

@@ -108,7 +108,7 @@ fn f5_one_lookup_for_each_host_whoever_wants_it() {
 }
 
 #[test]
-fn f5_the_first_failure_is_told_and_later_ones_keep_the_last_good() {
+fn f5_the_first_failure_is_published_and_later_ones_keep_the_last_known_good() {
     let mut dns = Dns::new();
     dns.watch(1, "db", 80);
     let error = r#"Some("dns resolver error for target \"dns:///db\": no such host")"#;
@@ -171,7 +171,7 @@ fn a_host_is_looked_up_again_when_its_answer_has_run_out() {
 }
 
 #[test]
-fn a74_7_a_lookup_that_is_asked_for_waits_for_the_least_time() {
+fn a74_7_a_requested_lookup_waits_for_the_minimum_interval() {
     let mut dns = Dns::new();
     dns.watch(1, "db", 80);
     dns.resolved(1, Ok(addresses(&["10.0.0.1"]).with_ttl(Duration::from_secs(1000))));

@@ -38,7 +38,7 @@ fn rig_on_demand() -> Rig {
 }
 
 #[test]
-fn vhds_asks_for_the_virtual_host_that_the_routes_do_not_hold() {
+fn vhds_requests_the_virtual_host_that_the_routes_lack() {
     let rig = rig_on_demand();
     let tree = rig.tree.expect("a tree");
     assert_eq!((&*tree.virtual_host().name, &*tree.route_config().name), ("routes/shop", "routes"));
@@ -50,7 +50,7 @@ fn vhds_asks_for_the_virtual_host_that_the_routes_do_not_hold() {
 }
 
 #[test]
-fn vhds_asks_for_nothing_where_the_routes_hold_a_virtual_host_or_say_that_there_are_no_others() {
+fn vhds_requests_nothing_where_the_routes_have_a_virtual_host_or_allow_no_others() {
     let mut rig = Rig::new();
     rig.listener(listener("shop").rds("routes"));
     assert_eq!(rig.routes(with_shop("routes", "a")), ["+cluster a"]);
@@ -112,7 +112,7 @@ fn vhds_an_update_takes_the_place_when_its_clusters_are_there() {
 }
 
 #[test]
-fn vhds_a_new_version_of_the_routes_asks_for_nothing_again() {
+fn vhds_a_new_version_of_the_routes_requests_nothing_again() {
     let mut rig = rig_on_demand();
     assert_eq!(rig.routes(with_vhds("routes")), ["routes routes/shop: a=10.0.0.1:80"]);
 }
@@ -141,7 +141,7 @@ fn vhds_a_removed_virtual_host_that_is_in_use_serves_for_the_grace() {
 }
 
 #[test]
-fn vhds_bad_news_ride_along_and_what_cannot_be_had_for_now_is_waited_for() {
+fn vhds_errors_are_warnings_and_an_unavailable_virtual_host_is_waited_for() {
     let mut rig = rig_on_demand();
     let warning = Some(error::<VirtualHost>("routes/shop", Code::InvalidArgument));
     let seen = Seen::VirtualHost(present(&virtual_host(SHOP, "a"), warning));
@@ -154,7 +154,7 @@ fn vhds_bad_news_ride_along_and_what_cannot_be_had_for_now_is_waited_for() {
 }
 
 #[test]
-fn vhds_is_let_go_when_the_listener_or_its_routes_end() {
+fn vhds_is_unsubscribed_when_the_listener_or_its_routes_end() {
     let mut rig = rig_on_demand();
     let said = rig.no_listener(Code::NotFound);
     assert_eq!(said[..2], ["-routes routes", "-virtual host routes/shop"]);

@@ -145,7 +145,7 @@ fn f5_a_cluster_that_cannot_be_had_is_ready_with_its_error() {
 }
 
 #[test]
-fn f5_endpoints_are_asked_for_by_the_service_or_the_cluster() {
+fn f5_endpoints_are_requested_by_the_service_or_the_cluster() {
     let mut rig = Rig::new();
     rig.listener(listener("shop").inline_routes(routes_to("", &["a", "b"])));
     assert_eq!(rig.cluster(cluster("a")), ["+endpoints a"]);
@@ -178,7 +178,7 @@ fn f5_endpoints_that_cannot_be_had_are_a_note() {
 }
 
 #[test]
-fn f6_what_the_walk_does_not_see_is_let_go_after_the_change() {
+fn f6_unneeded_resources_are_unsubscribed_after_the_change() {
     let mut rig = Rig::with_tree();
     assert_eq!(rig.routes(routes_to("routes", &["b"])), ["+cluster b"]);
     assert_eq!(rig.cluster(cluster("b")), ["+endpoints b"]);

@@ -103,7 +103,7 @@ fn srds_the_first_value_of_a_header_counts_and_the_host_is_the_authority() {
 }
 
 #[test]
-fn srds_nothing_is_said_before_all_scopes_are_known_unless_the_right_one_is() {
+fn srds_nothing_is_published_before_all_scopes_are_known_unless_the_right_one_is() {
     let mut rig = Rig::with_headers("shop", &[("x-region", "eu")]);
     rig.listener(by_region());
     let [eu, us] = regions();
@@ -160,7 +160,7 @@ fn srds_the_old_tree_serves_until_the_routes_of_the_new_scope_are_there() {
 }
 
 #[test]
-fn srds_news_of_other_scopes_change_nothing() {
+fn srds_updates_of_other_scopes_change_nothing() {
     let mut rig = rig_in_eu();
     let [eu, us] = regions();
     let seen = members(&[eu, us], true, None);
@@ -201,7 +201,7 @@ fn srds_another_scope_with_the_key_of_the_deleted_one_takes_its_place() {
 }
 
 #[test]
-fn srds_scopes_are_let_go_with_the_listener_that_has_them() {
+fn srds_scopes_are_unsubscribed_with_the_listener_that_has_them() {
     let mut rig = rig_in_eu();
     let said = rig.listener(listener("shop").rds("eu"));
     assert_eq!(said, ["-scopes *", "eu: a=10.0.0.1:80"]);
@@ -229,7 +229,7 @@ fn srds_and_vhds_go_together() {
 }
 
 #[test]
-fn srds_a_server_that_does_not_tell_its_scopes_is_an_error_until_it_does() {
+fn srds_a_server_that_does_not_send_its_scopes_is_an_error_until_it_does() {
     let text = "UNAVAILABLE: ScopedRouteConfiguration \"*\": the server has not sent its scopes within 15s [node id: n]";
     let mut rig = Rig::with_headers("shop", &[("x-region", "eu")]);
     rig.listener(by_region());

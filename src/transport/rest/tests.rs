@@ -71,7 +71,7 @@ async fn d11_another_status_is_a_failure_and_the_next_question_is_answered() {
 }
 
 #[tokio::test]
-async fn ms6_a_404_says_that_there_is_nothing_and_a_405_is_a_failure() {
+async fn ms6_a_404_is_an_absence_and_a_405_is_a_failure() {
     let mut peer = Peer::connect(&answering(404, "No resources found").await);
     for _ in 0..2 {
         assert_eq!(peer.ask(&request("")).await, Ok(Some(DiscoveryResponse::default())));
@@ -101,7 +101,7 @@ async fn d11_a_200_that_is_no_response_is_a_failure() {
 }
 
 #[tokio::test]
-async fn a_response_without_a_type_is_of_the_one_that_was_asked_for() {
+async fn a_response_without_a_type_is_of_the_requested_type() {
     let uri = answering(200, r#"{"versionInfo": "1", "resources": [], "colour": 1}"#).await;
     let response = Peer::connect(&uri).ask(&request("")).await.unwrap().unwrap();
     assert_eq!((&*response.version_info, &*response.type_url), ("1", CLUSTER));
@@ -172,7 +172,7 @@ async fn a_response_over_the_limit_is_not_read() {
 }
 
 #[tokio::test]
-async fn the_request_says_whom_it_is_for_and_what_it_is() {
+async fn the_request_has_its_host_and_content_type() {
     let listener = TcpListener::bind(LOOPBACK).await.unwrap();
     let addr = listener.local_addr().unwrap();
     let mut peer = Peer::connect(&format!("http://{addr}"));

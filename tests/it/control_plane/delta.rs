@@ -123,7 +123,7 @@ async fn a_limit_splits_what_is_large() {
 }
 
 #[tokio::test]
-async fn what_a_client_holds_is_not_sent_when_it_comes_back_unless_told_to() {
+async fn cached_resources_are_not_resent_on_a_reconnect_by_default() {
     for (ignore, expected) in [(false, "b=1"), (true, "a=1 b=1")] {
         let settings = control_plane::ControlPlane::builder().ignore_initial_versions(ignore);
         let control_plane = ControlPlane::start_with(settings).await;
@@ -150,7 +150,7 @@ async fn requests_that_cannot_be_understood_end_the_stream() {
 }
 
 #[tokio::test]
-async fn events_tell_the_variant_and_what_was_removed() {
+async fn events_have_the_variant_and_the_removed_names() {
     let (events_in, mut events) = tokio::sync::mpsc::unbounded_channel();
     let control_plane = control_plane::ControlPlane::builder()
         .observe(move |event| drop(events_in.send(event.clone())))

@@ -117,7 +117,7 @@ async fn d11_what_the_client_has_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn a_bad_request_is_told_why() {
+async fn a_bad_request_is_answered_with_the_reason() {
     let (_control_plane, server) = start().await;
     for (body, why) in [
         ("", "not a DiscoveryRequest: there is nothing in it"),

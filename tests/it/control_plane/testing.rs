@@ -38,7 +38,7 @@ async fn answers_are_expected_in_order() {
 }
 
 #[tokio::test]
-async fn what_does_not_come_is_an_error_that_says_what_came() {
+async fn an_expectation_that_is_not_met_is_an_error_with_the_actual_events() {
     let control_plane = ControlPlane::start().await.with_timeout(Duration::ZERO);
     let error = control_plane.expect_ack(CLUSTER).await.unwrap_err().to_string();
     let expected = format!("no ACK of {CLUSTER} within 0ns: no request of the type; 0 streams are open");

@@ -154,7 +154,7 @@ async fn a40_3_the_stream_answers_each_request(transport: Transport) {
 }
 
 #[apply(servers)]
-async fn a71_7_clients_are_told_apart_by_scope_and_are_shown_while_they_live(transport: Transport) {
+async fn a71_7_clients_are_distinguished_by_scope_and_shown_while_they_live(transport: Transport) {
     let one = transport.builder("127.0.0.1:1").scope("one").build().unwrap();
     let two = transport.builder("127.0.0.1:1").scope("two").build().unwrap();
     let mut admin = Admin::start(&[&one, &two, &one.clone()]).await;

@@ -45,7 +45,9 @@ async fn a_client_starts_on_the_fallback_and_returns_without_a_gap(transport: Tr
 }
 
 #[apply(servers)]
-async fn with_everything_cached_the_last_good_stays_and_no_other_server_is_asked(transport: Transport) {
+async fn with_everything_cached_the_last_known_good_stays_and_no_other_server_is_contacted(
+    transport: Transport,
+) {
     let (primary, fallback) = (ControlPlane::start().await, ControlPlane::start().await);
     primary.set(endpoints("shop").locality("eu", "a", ["10.0.0.1:80"]));
     let client = client(transport, Bootstrap::builder().server(server(&primary)).server(server(&fallback)));
@@ -58,7 +60,7 @@ async fn with_everything_cached_the_last_good_stays_and_no_other_server_is_asked
 }
 
 #[apply(servers)]
-async fn trouble_with_all_servers_is_told_with_what_is_wrong_with_each(transport: Transport) {
+async fn the_error_of_all_servers_has_the_reason_of_each(transport: Transport) {
     let (primary, fallback) = (ControlPlane::start().await, ControlPlane::start().await);
     primary.stop().await;
     fallback.stop().await;

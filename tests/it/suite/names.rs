@@ -144,7 +144,7 @@ async fn x21_an_alternative_serves_until_the_source_is_back(transport: Transport
 }
 
 #[apply(servers)]
-async fn x7_attributes_of_a_resource_are_part_of_what_is_asked_for(transport: Transport) {
+async fn x7_context_parameters_are_part_of_the_requested_name(transport: Transport) {
     let server = ControlPlane::start().await;
     let name = ResourceName::parse(&here("x")).unwrap().with_resource_attribute("vip", "10.0.0.1");
     server.set(named(name.to_string(), "1"));

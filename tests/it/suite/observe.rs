@@ -51,7 +51,9 @@ fn nacks(server: &ControlPlane) -> usize {
 }
 
 #[apply(streams)]
-async fn what_grpc_rejects_is_shown_with_the_reason_and_the_server_hears_no_rejection(transport: Transport) {
+async fn a_resource_that_grpc_rejects_is_shown_with_the_reason_and_the_server_gets_no_nack(
+    transport: Transport,
+) {
     let server = server_with(&[("bad", BAD), ("good", "one")]).await;
     let client = observer_of(transport, &server);
     let mut all = client.watch_all::<Inspected<Cluster>>(ResourceSelector::All);

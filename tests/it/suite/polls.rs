@@ -48,7 +48,7 @@ async fn d11_bad_answers_keep_the_last_good_until_there_is_a_good_one(transport:
 }
 
 #[apply(polls)]
-async fn ms6_a_404_is_the_absence_of_what_was_asked_for(transport: Transport) {
+async fn ms6_a_404_is_the_absence_of_the_requested_resources(transport: Transport) {
     let server = ControlPlane::start().await;
     server.set_rest_not_found(true);
     let client =
@@ -83,7 +83,7 @@ async fn d12_there_is_one_request_at_a_time_for_each_type(transport: Transport) 
 }
 
 #[apply(polls)]
-async fn what_is_let_go_and_wanted_again_comes_again(transport: Transport) {
+async fn an_unsubscribed_name_comes_again_when_it_is_resubscribed(transport: Transport) {
     let server = ControlPlane::start().await;
     server.set(cluster("shop", "one"));
     let client = transport.builder(server.uri()).build().unwrap();

@@ -37,7 +37,7 @@ fn fallen_back() -> Rig {
 }
 
 #[test]
-fn b2_1_a_server_is_not_told_the_versions_of_another() {
+fn b2_1_a_server_is_not_sent_the_versions_of_another() {
     let mut rig = fallen_back();
     assert_eq!(rig.connect(2), ["read", "send Full +a,b node"]);
 }
@@ -83,7 +83,7 @@ fn a57_5_what_a_fallback_sent_while_the_first_server_was_away_has_its_time_from_
 }
 
 #[test]
-fn a_server_that_was_told_versions_before_the_fallback_is_asked_anew() {
+fn a_server_that_was_sent_versions_before_the_fallback_gets_the_request_again() {
     let mut rig = two_servers();
     rig.watch::<Full>("a");
     rig.connect(1);
@@ -102,7 +102,7 @@ fn a_server_that_was_told_versions_before_the_fallback_is_asked_anew() {
 
 /// MS4: Consul knows no `*`. Found by the simulation of operations: seed 984 with `LegacyWildcardOnly`.
 #[test]
-fn b2_4_a_fallback_is_asked_for_everything_before_names_on_a_stream_that_is_there() {
+fn b2_4_a_fallback_gets_the_wildcard_before_names_on_an_open_stream() {
     let servers = [1, 2].map(|port| Server::new(format!("127.0.0.1:{port}")).insecure());
     let authority = AuthorityBuilder::default().server(servers[1].clone());
     let bootstrap =

@@ -9,7 +9,7 @@ use crate::{
 };
 
 #[test]
-fn b2_34_what_was_told_by_its_version_is_not_given_up_when_it_is_not_sent_again() {
+fn b2_34_a_resource_whose_version_was_sent_is_kept_when_it_is_not_resent() {
     let (mut rig, _) = holding_two();
     reconnect(&mut rig, 1);
     rig.sent(2);
@@ -20,7 +20,7 @@ fn b2_34_what_was_told_by_its_version_is_not_given_up_when_it_is_not_sent_again(
 }
 
 #[test]
-fn b2_34_what_could_not_be_told_is_given_up_when_the_server_was_quiet_for_a_while() {
+fn b2_34_a_resource_whose_version_was_not_sent_is_dropped_when_the_server_was_quiet_for_a_while() {
     let settings = Settings { max_request_size: 64, ..Settings::default() };
     let mut rig = Rig::delta_with(settings);
     rig.open::<Full>(&["*", "named"]);
@@ -40,7 +40,7 @@ fn b2_34_what_could_not_be_told_is_given_up_when_the_server_was_quiet_for_a_whil
 
 /// A server that answers each NACK with the same resources again is never quiet, nor is one whose resources change all the time.
 #[test]
-fn b2_34_what_could_not_be_told_is_given_up_after_a_minute_of_other_responses() {
+fn b2_34_a_resource_whose_version_was_not_sent_is_dropped_after_a_minute_of_other_responses() {
     let settings = Settings { max_request_size: 64, ..Settings::default() };
     let mut rig = Rig::delta_with(settings);
     rig.open::<Full>(&["*"]);
@@ -159,7 +159,7 @@ fn silent_after_failure() -> Rig {
 }
 
 #[test]
-fn a_stream_that_holds_without_a_response_ends_the_trouble() {
+fn a_stream_that_stays_open_without_a_response_ends_the_server_error() {
     let mut rig = silent_after_failure();
     assert_eq!(rig.pass(Duration::from_millis(2_900)), NONE);
     assert_eq!(rig.pass(Duration::from_millis(100)), ["#1 present 1 x", "#2 present 2 y"]);
@@ -171,7 +171,7 @@ fn a_stream_that_holds_without_a_response_ends_the_trouble() {
 }
 
 #[test]
-fn a_stream_that_ends_early_or_leaves_a_question_open_is_trouble() {
+fn a_stream_that_ends_early_or_with_a_response_due_is_a_server_error() {
     let mut rig = silent_after_failure();
     rig.disconnect(3, DisconnectKind::Closed);
     assert_eq!(rig.pass(Duration::from_secs(5)), ["connect 0.4"], "the trouble goes on");
@@ -199,7 +199,7 @@ fn b2_28_a_wildcard_is_complete_when_nothing_follows_an_answer_that_may_be_to_so
 
 /// go-control-plane reads no end of a wildcard in its older form, and takes what it sent for a wildcard to be held after its end.
 #[test]
-fn b2_4_a_wildcard_that_has_ended_is_asked_for_again_on_a_new_stream() {
+fn b2_4_a_wildcard_that_has_ended_is_requested_again_on_a_new_stream() {
     let (mut rig, all) = holding_all();
     assert_eq!(rig.unwatch(all), ["send Full -*"]);
     rig.sent(1);
@@ -209,7 +209,7 @@ fn b2_4_a_wildcard_that_has_ended_is_asked_for_again_on_a_new_stream() {
 }
 
 #[test]
-fn b2_4_a_name_is_asked_for_on_a_new_stream_after_a_wildcard_has_ended() {
+fn b2_4_a_name_is_requested_on_a_new_stream_after_a_wildcard_has_ended() {
     let (mut rig, all) = holding_all();
     rig.unwatch(all);
     rig.sent(1);

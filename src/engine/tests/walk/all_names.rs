@@ -74,7 +74,7 @@ fn a_tree_in_use_takes_a_cluster_without_endpoints_with_a_hint_after_the_does_no
 }
 
 #[test]
-fn a_cluster_in_use_whose_new_endpoints_never_come_says_so_after_the_does_not_exist_time() {
+fn a_cluster_in_use_whose_new_endpoints_never_come_has_an_error_after_the_does_not_exist_timeout() {
     let mut rig = rig_with_tree(server(), "routes");
     rig.told("2", [cluster("a").eds_service("new")]);
     // And the grace of what it served by until then.

@@ -96,7 +96,7 @@ fn missing() -> String {
 }
 
 #[test]
-fn b2_19_a_virtual_host_comes_under_its_own_name_or_has_the_one_that_was_asked_for_for_an_alias() {
+fn b2_19_a_virtual_host_comes_under_its_own_name_or_has_the_requested_one_as_an_alias() {
     for (name, aliases) in [("routes/shop", &[][..]), ("any name", &["routes/other", "routes/shop"])] {
         let (mut rig, _) = rig_with_routes();
         let said = rig.heard(&response::<VirtualHost>(vec![wrapped(shop(name, "a"), name, aliases)]));
@@ -170,7 +170,7 @@ fn b2_19_a_name_that_was_an_alias_can_be_a_name_of_its_own() {
 
 /// By its own name, a server would take it for held under names that are new as well; an alias is no resource's name.
 #[test]
-fn b2_1_the_version_of_what_was_asked_for_by_an_alias_is_not_told() {
+fn b2_1_the_version_of_a_resource_requested_by_an_alias_is_not_sent() {
     let mut rig = rig_with_alias();
     rig.disconnect(1, crate::protocol::DisconnectKind::Closed);
     rig.pass(Duration::from_secs(5));
@@ -244,7 +244,7 @@ fn a_virtual_host_in_use_that_is_removed_serves_for_the_grace() {
 }
 
 #[test]
-fn a_virtual_host_is_let_go_with_the_resolution() {
+fn a_virtual_host_is_unsubscribed_with_the_resolution() {
     let (mut rig, watch_id) = rig_with_routes();
     rig.heard(&response::<VirtualHost>(vec![wrapped(shop("routes/shop", "a"), "routes/shop", &[])]));
     rig.serve("a");
@@ -258,7 +258,7 @@ fn a_virtual_host_is_let_go_with_the_resolution() {
 }
 
 #[test]
-fn b3_5_a_server_that_speaks_the_state_of_the_world_is_not_asked_for_virtual_hosts_on_demand() {
+fn b3_5_virtual_hosts_on_demand_are_not_requested_in_the_state_of_the_world() {
     let mut rig = Rig::new();
     let watch_id = rig.next_watch_id();
     rig.engine.resolve(watch_id, &"xds:///shop".into(), rig.now);

@@ -24,7 +24,7 @@ fn of_the_request(said: Vec<String>, ty: &str) -> Vec<String> {
 }
 
 #[test]
-fn all_scopes_are_asked_for_and_one_is_followed() {
+fn all_scopes_are_requested_and_one_is_followed() {
     let mut rig = Rig::new();
     rig.resolve(target());
     rig.connect(1);
@@ -58,7 +58,7 @@ fn a_set_of_scopes_is_seen_as_a_whole() {
 }
 
 #[test]
-fn scopes_are_let_go_with_the_last_resolution() {
+fn scopes_are_unsubscribed_with_the_last_resolution() {
     let mut rig = Rig::new();
     let (watch_id, _) = rig.resolve(target());
     rig.connect(1);

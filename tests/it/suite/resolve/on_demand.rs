@@ -36,7 +36,7 @@ async fn not_found(resolution: &mut Resolution) {
 }
 
 #[apply(servers)]
-async fn a_virtual_host_is_asked_for_when_its_host_is_resolved(transport: Transport) {
+async fn a_virtual_host_is_requested_when_its_host_is_resolved(transport: Transport) {
     let server = on_demand().await;
     server.set(virtual_host("shop/shop", &["shop"], "cart"));
     server.set(virtual_host("shop/web.example", &["web.example"], "web"));

@@ -53,7 +53,7 @@ async fn headers_choose_the_scope(transport: Transport) {
 }
 
 #[apply(servers)]
-async fn only_what_the_chosen_scope_leads_to_is_asked_for(transport: Transport) {
+async fn only_resources_of_the_chosen_scope_are_requested(transport: Transport) {
     let server = regions(listener("shop").srds(["x-region"])).await;
     let client = client_of(transport, &server);
     let mut eu = client.resolve(target("eu"));

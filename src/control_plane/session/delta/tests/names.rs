@@ -32,7 +32,7 @@ fn x4_names_are_matched_whatever_the_order_of_their_parameters() {
 }
 
 #[test]
-fn x5_a_server_may_write_a_name_in_its_own_way() {
+fn x5_a_server_may_spell_a_name_differently() {
     let odd = "xdstp://auth/T/foo/a?y=2&x=1";
     let mut pair = Pair::with(&[(EDS, odd, "a")]);
     assert_eq!(pair.exchange(EDS, &[A], &[]), [format!("ClusterLoadAssignment 1: {odd}@1=a")]);
@@ -79,7 +79,7 @@ fn x16_a_glob_stands_for_one_segment_of_the_same_authority_type_and_parameters()
 }
 
 #[test]
-fn x18_that_a_glob_is_empty_is_said_by_its_own_name() {
+fn x18_an_empty_glob_is_reported_by_its_own_name() {
     let mut pair = Pair::default();
     assert_eq!(short(pair.exchange(EDS, &[GLOB], &[])), ["EDS 0: -GLOB"]);
     pair.set(&[(EDS, A, "a"), (EDS, B, "b")]);
@@ -91,7 +91,7 @@ fn x18_that_a_glob_is_empty_is_said_by_its_own_name() {
 }
 
 #[test]
-fn x18_a_glob_that_has_members_again_is_not_said_to_be_empty() {
+fn x18_a_glob_that_has_members_again_is_not_reported_empty() {
     let settings = Settings { max_per_response: Some(1), ..Settings::default() };
     let mut pair = Pair { session: DeltaSession::new(settings), ..with_members() };
     pair.exchange(EDS, &["a", GLOB], &[]);
@@ -128,7 +128,7 @@ fn several_globs_and_names_stand_beside_each_other() {
 }
 
 #[test]
-fn b2_20_a_member_let_go_under_its_glob_is_settled() {
+fn b2_20_a_member_unsubscribed_under_its_glob_is_sent_again() {
     let mut pair = with_members();
     pair.exchange(EDS, &[GLOB, A], &[]);
     assert_eq!(short(pair.exchange(EDS, &[], &[A])), ["EDS 1: A@1=a"]);
@@ -151,7 +151,7 @@ fn b2_33_members_that_the_client_holds_are_compared() {
 }
 
 #[test]
-fn a_glob_let_go_takes_with_it_what_was_due() {
+fn an_unsubscribed_glob_cancels_the_updates_due_for_it() {
     let mut pair = with_members();
     pair.exchange(EDS, &[GLOB], &[]);
     pair.set(&[(EDS, A, "a2")]);
